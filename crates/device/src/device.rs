@@ -1,0 +1,51 @@
+//! The [`Device`] trait.
+
+use std::fmt;
+use std::io::IoSlice;
+
+use crate::DeviceError;
+
+/// A fixed-length array of bytes that many threads read and write at once.
+///
+/// Offsets and lengths are in bytes. Concurrent calls on disjoint ranges do not affect each other;
+/// what a read sees of an overlapping concurrent write is unspecified.
+pub trait Device: Send + Sync + fmt::Debug {
+    /// What errors call this device: its path, or a name given at construction.
+    fn name(&self) -> &str;
+
+    /// Length in bytes.
+    fn len_bytes(&self) -> u64;
+
+    /// Whether writes, discards and flushes are allowed.
+    fn is_writable(&self) -> bool;
+
+    /// Fills `buf` from `offset`. A range that passes the end is [`DeviceError::PastEnd`].
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<(), DeviceError>;
+
+    /// Writes all of `buf` at `offset`. After an error any part of the range may have changed.
+    fn write_at(&self, buf: &[u8], offset: u64) -> Result<(), DeviceError>;
+
+    /// Writes `bufs` one after the other from `offset`, as [`write_at`](Self::write_at) of their
+    /// concatenation would.
+    fn write_vectored_at(&self, bufs: &[IoSlice<'_>], offset: u64) -> Result<(), DeviceError>;
+
+    /// Returns once every write that returned before this call is durable.
+    ///
+    /// After one failed flush every later one fails too: what the medium holds is then unknown, and
+    /// no later success may suggest otherwise.
+    fn flush(&self) -> Result<(), DeviceError>;
+
+    /// Says that the range's content is no longer needed; reading it gives unspecified bytes.
+    ///
+    /// A device that cannot discard succeeds without doing anything, and one that can only discard
+    /// whole units leaves the edges alone.
+    fn discard(&self, offset: u64, len_bytes: u64) -> Result<(), DeviceError>;
+
+    /// Says that the range will be read soon. Never fails, and may do nothing.
+    fn readahead(&self, offset: u64, len_bytes: u64);
+}
+
+/// The sum of the buffers' lengths in bytes.
+pub(crate) fn total_len(bufs: &[IoSlice<'_>]) -> u64 {
+    bufs.iter().map(|buf| buf.len() as u64).sum()
+}

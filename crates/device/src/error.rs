@@ -1,0 +1,124 @@
+//! What can go wrong with a device, and how it is told.
+
+use std::fmt;
+use std::io;
+
+use crate::Device;
+
+/// The kinds of call on a [`Device`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Operation {
+    /// [`Device::read_at`].
+    Read,
+    /// [`Device::write_at`] and [`Device::write_vectored_at`].
+    Write,
+    /// [`Device::flush`].
+    Flush,
+    /// [`Device::discard`].
+    Discard,
+}
+
+impl fmt::Display for Operation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Read => "read",
+            Self::Write => "write",
+            Self::Flush => "flush",
+            Self::Discard => "discard",
+        })
+    }
+}
+
+/// An error of a device. Offsets and lengths are in bytes.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DeviceError {
+    /// The device could not be opened, created or resized.
+    #[error("{device}: {source}")]
+    Open {
+        /// The device's name.
+        device: String,
+        /// What the system said.
+        source: io::Error,
+    },
+
+    /// The system refused or failed a call.
+    #[error("{device}: {operation} of {len_bytes} bytes at offset {offset}: {source}")]
+    Io {
+        /// The device's name.
+        device: String,
+        /// The call that failed.
+        operation: Operation,
+        /// Where its range starts.
+        offset: u64,
+        /// How long its range is.
+        len_bytes: u64,
+        /// What the system said.
+        source: io::Error,
+    },
+
+    /// The range does not lie within the device.
+    #[error(
+        "{device}: {operation} of {len_bytes} bytes at offset {offset} goes past the end \
+         of the device at {device_len_bytes}"
+    )]
+    PastEnd {
+        /// The device's name.
+        device: String,
+        /// The call that was refused.
+        operation: Operation,
+        /// Where its range starts.
+        offset: u64,
+        /// How long its range is.
+        len_bytes: u64,
+        /// How long the device is.
+        device_len_bytes: u64,
+    },
+
+    /// A call that changes the device, on one opened for reading.
+    #[error("{device}: {operation} on a device opened read-only")]
+    ReadOnly {
+        /// The device's name.
+        device: String,
+        /// The call that was refused.
+        operation: Operation,
+    },
+}
+
+impl DeviceError {
+    /// An [`Io`](Self::Io) error of `device`.
+    pub(crate) fn io(
+        device: &dyn Device,
+        operation: Operation,
+        offset: u64,
+        len_bytes: u64,
+        source: impl Into<io::Error>,
+    ) -> Self {
+        let (device, source) = (device.name().to_owned(), source.into());
+        Self::Io { device, operation, offset, len_bytes, source }
+    }
+}
+
+/// Checks that a call may go ahead: the range lies within the device, and the device may be changed
+/// if the call changes it.
+pub(crate) fn check_call(
+    device: &dyn Device,
+    operation: Operation,
+    offset: u64,
+    len_bytes: u64,
+) -> Result<(), DeviceError> {
+    if operation != Operation::Read && !device.is_writable() {
+        return Err(DeviceError::ReadOnly { device: device.name().to_owned(), operation });
+    }
+    let device_len_bytes = device.len_bytes();
+    match offset.checked_add(len_bytes) {
+        Some(end) if end <= device_len_bytes => Ok(()),
+        _ => Err(DeviceError::PastEnd {
+            device: device.name().to_owned(),
+            operation,
+            offset,
+            len_bytes,
+            device_len_bytes,
+        }),
+    }
+}
