@@ -1,0 +1,1 @@
+//! Compression framing of file extents.

@@ -1,0 +1,36 @@
+//! The btrfs on-disk format: what the bytes mean.
+//!
+//! Everything here is a pure function of bytes. Structures that have a fixed layout are
+//! `#[repr(C)]` views ([`zerocopy`]) with their size asserted at compile time; structures of
+//! variable length are parsed by iterators that check every length before they use it.
+//!
+//! Invariants of the crate:
+//! * no I/O, no locks, no `unsafe`;
+//! * nothing is allocated in proportion to a length field that has not been checked against the
+//!   bytes that are really there;
+//! * no input makes it panic.
+//!
+//! Start reading at [`superblock`], then [`key`] and [`node`], then the items in [`item`].
+#![forbid(unsafe_code)]
+
+pub mod address;
+pub mod block_group;
+pub mod checksum;
+pub mod compression;
+mod error;
+pub mod feature;
+pub mod item;
+pub mod key;
+pub mod name_hash;
+pub mod node;
+pub mod objectid;
+pub mod superblock;
+
+pub use address::{FileOffset, Logical, Physical};
+pub use block_group::{BlockGroupFlags, Profile};
+pub use checksum::{Checksum, ChecksumType};
+pub use error::{FormatError, read_exact_item, read_prefix};
+pub use key::{DiskKey, ItemType, Key};
+pub use node::{Header, Node};
+pub use superblock::Superblock;
+pub use uuid::Uuid;
