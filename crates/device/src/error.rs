@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io;
 
-use crate::Device;
+use crate::{Device, InUse};
 
 /// The kinds of call on a [`Device`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -33,11 +33,31 @@ impl fmt::Display for Operation {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DeviceError {
-    /// The device could not be opened, created or resized.
+    /// The device could not be opened or created.
     #[error("{device}: {source}")]
     Open {
         /// The device's name.
         device: String,
+        /// What the system said.
+        source: io::Error,
+    },
+
+    /// The device was to be opened for writing, but somebody else uses it.
+    #[error("{device}: {by}")]
+    InUse {
+        /// The device's name.
+        device: String,
+        /// Who uses it, and where.
+        by: InUse,
+    },
+
+    /// The device's length could not be changed.
+    #[error("{device}: setting its length to {len_bytes} bytes: {source}")]
+    Resize {
+        /// The device's name.
+        device: String,
+        /// The wanted length.
+        len_bytes: u64,
         /// What the system said.
         source: io::Error,
     },

@@ -3,23 +3,36 @@
 //! A [`Device`] is a fixed-length array of bytes with exact reads and writes, a durable barrier, and
 //! two hints. This crate does not know what the bytes mean.
 //!
-//! - [`FileDevice`]: a regular file or a block device.
+//! - [`FileDevice`]: a regular file or a block device. Opened for writing, it is the only writer.
 //! - [`MemoryDevice`]: sparse memory with cheap snapshots.
+//! - Wrappers that watch or disturb: [`CountingDevice`], [`FaultDevice`], [`RecordingDevice`] with its
+//!   [`Recording`], and [`SpinningDisk`].
+//! - [`in_use`]: who else uses what a path leads to.
 //!
 //! # Invariants
 //! - A read or a write is whole or an error: no call returns having moved fewer bytes than asked.
 //! - No call touches a byte at or beyond [`Device::len_bytes`]; nothing grows a device implicitly.
 //! - Bytes are durable only after a [`Device::flush`] that began after their write returned. Between
 //!   two flushes writes may reach the medium in any order, in part, or not at all.
-//! - Hints ([`Device::readahead`], [`Device::discard`]) never change the outcome of a read except
-//!   that discarded bytes become unspecified.
+//! - After a flush failed no later one on that device succeeds.
+//! - A file or block device is never open for writing twice, nor while a kernel has it mounted,
+//!   attached or otherwise held at the time of opening.
 
 mod device;
 mod error;
 mod file;
+mod ioctl;
+mod lock;
 mod memory;
+mod usage;
+mod wrappers;
 
 pub use device::Device;
 pub use error::{DeviceError, Operation};
 pub use file::{Access, FileDevice};
 pub use memory::MemoryDevice;
+pub use usage::{InUse, Link, in_use};
+pub use wrappers::counting::{CountingDevice, Counts};
+pub use wrappers::fault::{Fault, FaultDevice};
+pub use wrappers::recording::{Entry, Event, Recording, RecordingDevice, Replay, Survival};
+pub use wrappers::spinning::{Geometry, SpinningDisk};

@@ -1,27 +1,39 @@
 //! A regular file or a block device.
 //!
 //! # Invariants
+//! - A device open for writing holds the exclusive lock of its inode, of everything beneath it if it
+//!   is a loop device, and, if it is a block device, the kernel's exclusive claim. The lock is taken
+//!   before the file is changed in any way, and nothing was using it after the lock was taken.
 //! - The length in `len_bytes` is what the system last told or was told; no call passes it.
 //! - Once a flush has failed, `flush_failed` stays set and no later flush succeeds: the kernel reports
-//!   a failed writeback once and then forgets the pages.
+//!   a failed writeback once and then forgets the pages. Flushes run one at a time, or a second one
+//!   under way could miss what the first was told.
+
+mod direct;
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, IoSlice, Seek, SeekFrom};
-use std::os::unix::fs::{FileExt, FileTypeExt};
+use std::num::NonZeroU64;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use rustix::fs::{Advice, FallocateFlags};
+use parking_lot::Mutex;
+use rustix::fs::{Advice, FallocateFlags, OFlags, fadvise, fallocate};
+use rustix::io::Errno;
 
 use crate::device::total_len;
 use crate::error::check_call;
-use crate::{Device, DeviceError, Operation};
+use crate::usage::{Identity, InUse, find_use};
+use crate::{Device, DeviceError, Operation, ioctl, lock};
 
 /// What a device is opened for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
-    /// Reading; takes no lock.
+    /// Reading. Takes no lock; see [`in_use`](crate::in_use) to warn of writers.
     ReadOnly,
+    /// Reading around the page cache, with `O_DIRECT`. Takes no lock.
+    ReadOnlyDirect,
     /// Reading and writing, as the only writer.
     ReadWrite,
 }
@@ -32,80 +44,121 @@ pub struct FileDevice {
     name: String,
     file: File,
     access: Access,
-    kind: Kind,
+    sector_bytes: u32,
+    /// Whether this is a block device rather than a regular file.
+    is_block: bool,
     len_bytes: AtomicU64,
-    flush_failed: AtomicBool,
-}
-
-/// What a path leads to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Regular,
-    Block,
+    flush_failed: Mutex<bool>,
+    /// Files beneath a loop device, open for the sake of their locks.
+    _beneath: Vec<File>,
 }
 
 impl FileDevice {
     /// Opens an existing file or block device.
+    ///
+    /// With [`Access::ReadWrite`] it fails with [`DeviceError::InUse`] if another writer has the
+    /// device open, or a kernel has it mounted, attached to a loop device or otherwise held. With
+    /// [`Access::ReadOnlyDirect`] it fails where the file system knows no direct I/O.
     pub fn open(path: impl AsRef<Path>, access: Access) -> Result<Self, DeviceError> {
-        let path = path.as_ref();
-        let write = access == Access::ReadWrite;
-        Self::from_file(path, access, OpenOptions::new().read(true).write(write).open(path))
+        Self::open_with(path.as_ref(), access, OpenOptions::new().read(true))
     }
 
-    /// Creates a file of `len_bytes` zeros, taking no space, or empties an existing one and makes
-    /// it so.
+    /// Creates a file of `len_bytes` zeros that takes no space, or makes an existing one so. Opens it
+    /// for writing, with the errors of [`open`](Self::open); a file in use is left as it was.
     pub fn create(path: impl AsRef<Path>, len_bytes: u64) -> Result<Self, DeviceError> {
-        let path = path.as_ref();
-        let opened =
-            OpenOptions::new().read(true).write(true).create(true).truncate(true).open(path);
-        let device = Self::from_file(path, Access::ReadWrite, opened)?;
+        let mut options = OpenOptions::new();
+        options.read(true).create(true);
+        let device = Self::open_with(path.as_ref(), Access::ReadWrite, &mut options)?;
+        device.set_len(0)?;
         device.set_len(len_bytes)?;
         Ok(device)
     }
 
-    fn from_file(
+    fn open_with(
         path: &Path,
         access: Access,
-        opened: io::Result<File>,
+        options: &mut OpenOptions,
     ) -> Result<Self, DeviceError> {
         let name = path.display().to_string();
-        let inner = |mut file: File| -> io::Result<(File, Kind, u64)> {
-            let kind = kind_of(&file)?;
-            let len_bytes = file.seek(SeekFrom::End(0))?;
-            Ok((file, kind, len_bytes))
+        let failed = |source| DeviceError::Open { device: name.clone(), source };
+
+        // Before opening: that of a pipe would wait, and a block device is claimed while opening.
+        let known = match path.metadata() {
+            Ok(metadata) => Some(Identity::of(&metadata).ok_or_else(|| failed(not_storage()))?),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => return Err(failed(error)),
         };
-        match opened.and_then(inner) {
-            Ok((file, kind, len_bytes)) => Ok(Self {
-                name,
-                file,
-                access,
-                kind,
-                len_bytes: AtomicU64::new(len_bytes),
-                flush_failed: AtomicBool::new(false),
-            }),
-            Err(source) => Err(DeviceError::Open { device: name, source }),
+        match access {
+            Access::ReadOnly => {}
+            Access::ReadOnlyDirect => {
+                options.custom_flags(OFlags::DIRECT.bits() as i32);
+            }
+            Access::ReadWrite => {
+                options.write(true);
+                if matches!(known, Some(Identity::Block { .. })) {
+                    options.custom_flags(OFlags::EXCL.bits() as i32);
+                }
+            }
         }
+        let mut file = match options.open(path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
+                let by = known.and_then(find_use).unwrap_or(InUse::Locked);
+                return Err(DeviceError::InUse { device: name, by });
+            }
+            Err(error) if access == Access::ReadOnlyDirect && is_invalid(&error) => {
+                return Err(failed(no_direct_io()));
+            }
+            Err(error) => return Err(failed(error)),
+        };
+        let metadata = file.metadata().map_err(failed)?;
+        let identity = Identity::of(&metadata).ok_or_else(|| failed(not_storage()))?;
+        let beneath = match access {
+            Access::ReadWrite => exclude_others(&name, &file, identity)?,
+            Access::ReadOnly | Access::ReadOnlyDirect => Vec::new(),
+        };
+        let is_block = matches!(identity, Identity::Block { .. });
+        let sector_bytes = sector_bytes(&file, is_block).map_err(failed)?;
+        let len_bytes = file.seek(SeekFrom::End(0)).map_err(failed)?;
+        Ok(Self {
+            file,
+            access,
+            sector_bytes,
+            is_block,
+            len_bytes: AtomicU64::new(len_bytes),
+            flush_failed: Mutex::new(false),
+            _beneath: beneath,
+            name,
+        })
     }
 
-    /// Makes a regular file longer, with a hole, or shorter. The caller makes sure that no other
-    /// call is under way beyond the new end.
+    /// Makes a regular file longer, with a hole, or shorter; fails on a block device. The caller makes
+    /// sure that no other call is under way beyond the new end.
     pub fn set_len(&self, len_bytes: u64) -> Result<(), DeviceError> {
-        self.file
-            .set_len(len_bytes)
-            .map_err(|source| DeviceError::Open { device: self.name.clone(), source })?;
+        self.file.set_len(len_bytes).map_err(|source| {
+            let device = self.name.clone();
+            DeviceError::Resize { device, len_bytes, source }
+        })?;
         self.len_bytes.store(len_bytes, Ordering::Release);
         Ok(())
     }
 
-    /// The smallest unit that the device reads and writes in one piece: the logical sector size
-    /// of a block device, 512 for a file.
-    pub fn sector_bytes(&self) -> Result<u32, DeviceError> {
-        match self.kind {
-            Kind::Regular => Ok(512),
-            Kind::Block => rustix::fs::ioctl_blksszget(&self.file).map_err(|errno| {
-                DeviceError::Open { device: self.name.clone(), source: errno.into() }
-            }),
-        }
+    /// The unit in which the device reads and writes: the logical sector of a block device, 512
+    /// bytes for a regular file.
+    pub fn sector_bytes(&self) -> u32 {
+        self.sector_bytes
+    }
+
+    /// Whether this is a block device rather than a regular file.
+    pub fn is_block_device(&self) -> bool {
+        self.is_block
+    }
+
+    /// Asks the system to forget what it caches of the device, so that reads come from the medium.
+    /// What was written and not flushed stays cached.
+    pub fn drop_cache(&self) {
+        // A hint: a system that does not take it keeps its cache.
+        let _ = fadvise(&self.file, 0, None, Advice::DontNeed);
     }
 
     fn error(
@@ -119,18 +172,32 @@ impl FileDevice {
     }
 }
 
-fn kind_of(file: &File) -> io::Result<Kind> {
-    let file_type = file.metadata()?.file_type();
-    if file_type.is_file() {
-        Ok(Kind::Regular)
-    } else if file_type.is_block_device() {
-        Ok(Kind::Block)
-    } else {
-        Err(io::Error::new(
-            io::ErrorKind::InvalidInput,
-            "neither a regular file nor a block device",
-        ))
+/// Makes the caller the only writer. Returns the locked files beneath a loop device.
+fn exclude_others(name: &str, file: &File, identity: Identity) -> Result<Vec<File>, DeviceError> {
+    let in_use = |by| DeviceError::InUse { device: name.to_owned(), by };
+    let locked = lock::lock_exclusive(file)
+        .map_err(|source| DeviceError::Open { device: name.to_owned(), source })?;
+    match find_use(identity) {
+        Some(by) => Err(in_use(by)),
+        None if !locked => Err(in_use(InUse::Locked)),
+        None => lock::lock_backing_files(identity).map_err(in_use),
     }
+}
+
+fn sector_bytes(file: &File, is_block: bool) -> io::Result<u32> {
+    if is_block { Ok(rustix::fs::ioctl_blksszget(file)?) } else { Ok(512) }
+}
+
+fn not_storage() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, "neither a regular file nor a block device")
+}
+
+fn no_direct_io() -> io::Error {
+    io::Error::new(io::ErrorKind::Unsupported, "the file system does not support direct I/O")
+}
+
+fn is_invalid(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(Errno::INVAL.raw_os_error())
 }
 
 impl Device for FileDevice {
@@ -149,9 +216,11 @@ impl Device for FileDevice {
     fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<(), DeviceError> {
         let len_bytes = buf.len() as u64;
         check_call(self, Operation::Read, offset, len_bytes)?;
-        self.file
-            .read_exact_at(buf, offset)
-            .map_err(|source| self.error(Operation::Read, offset, len_bytes, source))
+        let result = match self.access {
+            Access::ReadOnlyDirect => direct::read_exact_at(&self.file, buf, offset),
+            Access::ReadOnly | Access::ReadWrite => self.file.read_exact_at(buf, offset),
+        };
+        result.map_err(|source| self.error(Operation::Read, offset, len_bytes, source))
     }
 
     fn write_at(&self, buf: &[u8], offset: u64) -> Result<(), DeviceError> {
@@ -172,32 +241,44 @@ impl Device for FileDevice {
     fn flush(&self) -> Result<(), DeviceError> {
         let len_bytes = self.len_bytes();
         check_call(self, Operation::Flush, 0, len_bytes)?;
-        let result = match self.flush_failed.load(Ordering::Acquire) {
-            true => Err(io::Error::other("an earlier flush failed")),
-            false => self.file.sync_data(),
+        let mut flush_failed = self.flush_failed.lock();
+        let result = if *flush_failed {
+            Err(io::Error::other("an earlier flush failed"))
+        } else {
+            self.file.sync_data()
         };
-        result.map_err(|source| {
-            self.flush_failed.store(true, Ordering::Release);
-            self.error(Operation::Flush, 0, len_bytes, source)
-        })
+        *flush_failed = result.is_err();
+        result.map_err(|source| self.error(Operation::Flush, 0, len_bytes, source))
     }
 
     fn discard(&self, offset: u64, len_bytes: u64) -> Result<(), DeviceError> {
         check_call(self, Operation::Discard, offset, len_bytes)?;
-        if len_bytes == 0 {
+        // Whole sectors only: the edges stay as they are.
+        let sector_bytes = u64::from(self.sector_bytes);
+        let start = offset.next_multiple_of(sector_bytes);
+        let end = (offset + len_bytes) / sector_bytes * sector_bytes;
+        if start >= end {
             return Ok(());
         }
-        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        match rustix::fs::fallocate(&self.file, flags, offset, len_bytes) {
-            Ok(()) | Err(rustix::io::Errno::OPNOTSUPP) => Ok(()),
+        let result = if self.is_block {
+            ioctl::discard_blocks(&self.file, start, end - start)
+        } else {
+            let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+            fallocate(&self.file, flags, start, end - start)
+        };
+        match result {
+            Ok(()) | Err(Errno::OPNOTSUPP) => Ok(()),
             Err(errno) => Err(self.error(Operation::Discard, offset, len_bytes, errno)),
         }
     }
 
     fn readahead(&self, offset: u64, len_bytes: u64) {
-        // A length of zero would mean "to the end of the file".
-        if let Some(len) = std::num::NonZeroU64::new(len_bytes) {
-            let _ = rustix::fs::fadvise(&self.file, offset, Some(len), Advice::WillNeed);
+        // Direct reads would not find what the page cache holds, and to the system a length of zero
+        // means the whole file.
+        if let Some(len_bytes) = NonZeroU64::new(len_bytes)
+            && self.access != Access::ReadOnlyDirect
+        {
+            let _ = fadvise(&self.file, offset, Some(len_bytes), Advice::WillNeed);
         }
     }
 }
@@ -217,7 +298,7 @@ fn write_all_vectored(file: &File, bufs: &[IoSlice<'_>], mut offset: u64) -> io:
                     IoSlice::advance_slices(&mut rest, written);
                     offset += written as u64;
                 }
-                Err(rustix::io::Errno::INTR) => {}
+                Err(Errno::INTR) => {}
                 Err(errno) => return Err(errno.into()),
             }
         }

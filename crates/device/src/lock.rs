@@ -1,0 +1,71 @@
+//! The lock that makes a writer the only one.
+//!
+//! # Invariants
+//! - The lock is `flock`'s on the inode itself: it holds whatever name a writer came by, and ends
+//!   with the open file, so also with a killed process.
+//! - A writer through a loop device holds the lock of every file and device beneath it too, so that
+//!   it excludes a writer that opens one of those directly.
+
+use std::fs::File;
+use std::io;
+use std::thread;
+use std::time::Duration;
+
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+
+use crate::usage::{Identity, InUse, Link, MAX_CHAIN, backing_path};
+
+/// Others take the lock for a moment to look: udev when it probes a disk, [`is_locked`] too. So a
+/// writer asks this often before it gives up.
+const ATTEMPTS: u32 = 20;
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// Takes the exclusive lock; false if somebody else has it.
+pub(crate) fn lock_exclusive(file: &File) -> io::Result<bool> {
+    for _ in 1..ATTEMPTS {
+        if try_lock(file, FlockOperation::NonBlockingLockExclusive)? {
+            return Ok(true);
+        }
+        thread::sleep(PAUSE);
+    }
+    try_lock(file, FlockOperation::NonBlockingLockExclusive)
+}
+
+/// Whether somebody holds the exclusive lock.
+pub(crate) fn is_locked(file: &File) -> io::Result<bool> {
+    let free = try_lock(file, FlockOperation::NonBlockingLockShared)?;
+    if free {
+        flock(file, FlockOperation::Unlock)?;
+    }
+    Ok(!free)
+}
+
+fn try_lock(file: &File, operation: FlockOperation) -> io::Result<bool> {
+    match flock(file, operation) {
+        Ok(()) => Ok(true),
+        Err(Errno::WOULDBLOCK) => Ok(false),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
+/// Takes the exclusive locks of everything beneath a loop device; an empty list for all else.
+///
+/// What cannot be opened, because its name is gone or lies in another mount namespace, is left out.
+pub(crate) fn lock_backing_files(mut identity: Identity) -> Result<Vec<File>, InUse> {
+    let mut locks = Vec::new();
+    while locks.len() < MAX_CHAIN
+        && let Some(path) = backing_path(identity)
+        && let Ok(file) = File::open(&path)
+        && let Ok(metadata) = file.metadata()
+        && let Some(beneath) = Identity::of(&metadata)
+    {
+        if !lock_exclusive(&file).unwrap_or(true) {
+            let then = Some(Box::new(InUse::Locked));
+            return Err(InUse::Linked { link: Link::BackedBy, other: path, then });
+        }
+        locks.push(file);
+        identity = beneath;
+    }
+    Ok(locks)
+}

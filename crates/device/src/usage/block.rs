@@ -1,0 +1,78 @@
+//! Block devices as `/sys` shows them.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::Identity;
+
+/// `major:minor` in decimal, as `/sys` and `/proc` write it.
+pub(super) fn parse_dev(text: &str) -> Option<u64> {
+    let (major, minor) = text.trim().split_once(':')?;
+    Some(rustix::fs::makedev(major.parse().ok()?, minor.parse().ok()?))
+}
+
+/// The directory of a block device in `/sys`, links resolved.
+pub(super) fn sysfs_directory(rdev: u64) -> Option<PathBuf> {
+    let (major, minor) = (rustix::fs::major(rdev), rustix::fs::minor(rdev));
+    fs::canonicalize(format!("/sys/dev/block/{major}:{minor}")).ok()
+}
+
+/// The device number in a device's directory in `/sys`.
+pub(super) fn read_dev(directory: &Path) -> Option<u64> {
+    parse_dev(&fs::read_to_string(directory.join("dev")).ok()?)
+}
+
+/// The usual name of a block device's node.
+pub(super) fn node_path(rdev: u64) -> PathBuf {
+    match sysfs_directory(rdev).as_deref().and_then(Path::file_name) {
+        // `/sys` writes the slash of a name like `cciss/c0d0` as an exclamation mark.
+        Some(name) => Path::new("/dev").join(name.to_string_lossy().replace('!', "/")),
+        None => {
+            format!("/dev/block/{}:{}", rustix::fs::major(rdev), rustix::fs::minor(rdev)).into()
+        }
+    }
+}
+
+/// The devices that device mapper, md and the like made from this one.
+pub(super) fn holders(rdev: u64) -> Vec<u64> {
+    let directory = sysfs_directory(rdev).map(|directory| directory.join("holders"));
+    directory.into_iter().flat_map(subdirectories).filter_map(|holder| read_dev(&holder)).collect()
+}
+
+/// The partitions of a whole disk.
+pub(super) fn partitions(rdev: u64) -> Vec<u64> {
+    sysfs_directory(rdev)
+        .into_iter()
+        .flat_map(subdirectories)
+        .filter(|entry| entry.join("partition").exists())
+        .filter_map(|partition| read_dev(&partition))
+        .collect()
+}
+
+/// All devices of the mounted btrfs that this device is part of. A mount names only one of them.
+pub(super) fn btrfs_members(rdev: u64) -> Option<Vec<Identity>> {
+    subdirectories("/sys/fs/btrfs".into())
+        .map(|file_system| {
+            let devices = subdirectories(file_system.join("devices"));
+            devices.filter_map(|device| read_dev(&device)).collect::<Vec<_>>()
+        })
+        .find(|members| members.contains(&rdev))
+        .map(|members| members.into_iter().map(|rdev| Identity::Block { rdev }).collect())
+}
+
+/// The entries of a directory, none if it cannot be read.
+pub(super) fn subdirectories(directory: PathBuf) -> impl Iterator<Item = PathBuf> {
+    fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parses_device_numbers() {
+        assert_eq!(parse_dev("7:260\n"), Some(rustix::fs::makedev(7, 260)));
+        assert_eq!(parse_dev("7"), None);
+        assert_eq!(parse_dev("7:-1"), None);
+    }
+}

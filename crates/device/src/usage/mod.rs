@@ -1,0 +1,227 @@
+//! Who else uses a file or a block device, and where.
+//!
+//! # Invariants
+//! - Nothing here changes, locks or claims anything for longer than the call.
+//! - What cannot be seen (another mount namespace, a file of `/sys` that is not readable) counts as
+//!   not in use: the exclusive claim taken by [`FileDevice`](crate::FileDevice) is the guard, this is
+//!   the explanation, and for attached files the guard too.
+//! - Chains of users are followed for a bounded number of steps.
+
+mod block;
+mod loops;
+mod mounts;
+
+use std::fmt;
+use std::fs::{File, Metadata};
+use std::io;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+pub(crate) use loops::backing_path;
+
+use crate::lock;
+
+/// Loop devices on loop devices on partitions … are followed this far.
+pub(crate) const MAX_CHAIN: usize = 8;
+
+/// Somebody's use of a file or block device that excludes writing to it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum InUse {
+    /// A kernel has it mounted; `at` is unknown when that is in another mount namespace.
+    Mounted {
+        /// One of the mount points.
+        at: Option<PathBuf>,
+    },
+    /// It is active swap space.
+    Swap,
+    /// Another program has it open as its only writer.
+    Locked,
+    /// It belongs together with another device or file, which may be in use in turn.
+    Linked {
+        /// How the two belong together.
+        link: Link,
+        /// The other device or file.
+        other: PathBuf,
+        /// The use of that, where there is one.
+        then: Option<Box<InUse>>,
+    },
+}
+
+/// How one device or file belongs to another that stands in the way of writing to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Link {
+    /// The other is a loop device attached to it.
+    AttachedAs,
+    /// The other is one of its partitions.
+    Partition,
+    /// The other is a device mapper, md or similar device made from it.
+    HeldBy,
+    /// It is a loop device attached to the other.
+    BackedBy,
+}
+
+impl InUse {
+    /// What to do about it, innermost use first.
+    fn remedy(&self) -> &'static str {
+        match self {
+            Self::Mounted { .. } => "unmount it first",
+            Self::Swap => "disable that swap space first",
+            Self::Locked => "wait for that program to finish",
+            Self::Linked { link: Link::AttachedAs, then, .. } => match then.as_deref() {
+                None => "detach it first",
+                Some(Self::Mounted { .. }) => "unmount and detach it first",
+                Some(_) => "end that use and detach it first",
+            },
+            Self::Linked { link: Link::Partition | Link::BackedBy, then: Some(then), .. } => {
+                then.remedy()
+            }
+            Self::Linked { .. } => "take that apart first",
+        }
+    }
+
+    fn describe(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Mounted { at: Some(at) } => write!(f, "mounted at {}", at.display()),
+            Self::Mounted { at: None } => f.write_str("mounted, not visibly from here"),
+            Self::Swap => f.write_str("active swap space"),
+            Self::Locked => f.write_str("opened for writing by another program"),
+            Self::Linked { link, other, then } => {
+                let link = match link {
+                    Link::AttachedAs => "attached as",
+                    Link::Partition => "divided into",
+                    Link::HeldBy => "held by",
+                    Link::BackedBy => "backed by",
+                };
+                write!(f, "{link} {}", other.display())?;
+                match then {
+                    None => Ok(()),
+                    Some(then) => {
+                        f.write_str(", which is ")?;
+                        then.describe(f)
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl fmt::Display for InUse {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.describe(f)?;
+        write!(f, "; {}", self.remedy())
+    }
+}
+
+/// Who uses the file or block device at `path` in a way that excludes writing to it. Readers should
+/// warn: what they read may change under them.
+///
+/// Errors are those of looking at `path` itself.
+pub fn in_use(path: impl AsRef<Path>) -> io::Result<Option<InUse>> {
+    let path = path.as_ref();
+    let metadata = path.metadata()?;
+    let Some(identity) = Identity::of(&metadata) else { return Ok(None) };
+    if let Some(by) = find_use(identity) {
+        return Ok(Some(by));
+    }
+    if lock::is_locked(&File::open(path)?)? {
+        return Ok(Some(InUse::Locked));
+    }
+    Ok(lock::lock_backing_files(identity).err())
+}
+
+/// What tells two paths to the same thing from paths to different things.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Identity {
+    /// A regular file: `st_dev` and `st_ino`.
+    Regular { dev: u64, inode: u64 },
+    /// A block device: `st_rdev`, whichever node leads to it.
+    Block { rdev: u64 },
+}
+
+impl Identity {
+    /// `None` for what is neither a regular file nor a block device.
+    pub(crate) fn of(metadata: &Metadata) -> Option<Self> {
+        let file_type = metadata.file_type();
+        if file_type.is_file() {
+            Some(Self::Regular { dev: metadata.dev(), inode: metadata.ino() })
+        } else if file_type.is_block_device() {
+            Some(Self::Block { rdev: metadata.rdev() })
+        } else {
+            None
+        }
+    }
+
+    pub(crate) fn of_path(path: &Path) -> Option<Self> {
+        Self::of(&path.metadata().ok()?)
+    }
+}
+
+/// A kernel's use of `identity`.
+pub(crate) fn find_use(identity: Identity) -> Option<InUse> {
+    find_use_within(identity, MAX_CHAIN)
+}
+
+fn find_use_within(identity: Identity, steps: usize) -> Option<InUse> {
+    if let Some(by) = direct_use(identity) {
+        return Some(by);
+    }
+    let steps = steps.checked_sub(1)?;
+    let follow = |link, rdev| {
+        let then = find_use_within(Identity::Block { rdev }, steps).map(Box::new);
+        InUse::Linked { link, other: block::node_path(rdev), then }
+    };
+    if let Some(rdev) = loops::attached_to(identity) {
+        return Some(follow(Link::AttachedAs, rdev));
+    }
+    let Identity::Block { rdev } = identity else { return None };
+    if let Some(holder) = block::holders(rdev).first() {
+        return Some(follow(Link::HeldBy, *holder));
+    }
+    // A partition by itself is no use; one that is in use is.
+    block::partitions(rdev)
+        .into_iter()
+        .map(|partition| follow(Link::Partition, partition))
+        .find(|by| matches!(by, InUse::Linked { then: Some(_), .. }))
+}
+
+/// A use that needs no other device: a mount, or swap space.
+fn direct_use(identity: Identity) -> Option<InUse> {
+    if let Some(at) = mounts::mount_point(&[identity]) {
+        return Some(InUse::Mounted { at: Some(at) });
+    }
+    if let Identity::Block { rdev } = identity
+        && let Some(members) = block::btrfs_members(rdev)
+    {
+        return Some(InUse::Mounted { at: mounts::mount_point(&members) });
+    }
+    mounts::is_swap(identity).then_some(InUse::Swap)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn says_where_and_what_to_do() {
+        let mounted = InUse::Mounted { at: Some("/mnt".into()) };
+        let attached = InUse::Linked {
+            link: Link::AttachedAs,
+            other: "/dev/loop0".into(),
+            then: Some(Box::new(mounted)),
+        };
+        assert_eq!(
+            attached.to_string(),
+            "attached as /dev/loop0, which is mounted at /mnt; unmount and detach it first"
+        );
+        let backed = InUse::Linked {
+            link: Link::BackedBy,
+            other: "disk.img".into(),
+            then: Some(Box::new(InUse::Locked)),
+        };
+        assert_eq!(
+            backed.to_string(),
+            "backed by disk.img, which is opened for writing by another program; \
+             wait for that program to finish"
+        );
+    }
+}

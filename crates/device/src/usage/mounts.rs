@@ -1,0 +1,99 @@
+//! Mounts and swap spaces, from `/proc`.
+
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+
+use super::{Identity, block};
+
+/// Where one of `devices` is mounted, in this mount namespace.
+pub(super) fn mount_point(devices: &[Identity]) -> Option<PathBuf> {
+    let mounts = fs::read("/proc/self/mountinfo").ok()?;
+    let mount = mounts.split(|&byte| byte == b'\n').filter_map(Mount::parse).find(|mount| {
+        mount.source_identity().is_some_and(|identity| devices.contains(&identity))
+    })?;
+    Some(mount.point)
+}
+
+/// Whether `identity` is active swap space.
+pub(super) fn is_swap(identity: Identity) -> bool {
+    let swaps = fs::read("/proc/swaps").unwrap_or_default();
+    swaps
+        .split(|&byte| byte == b'\n')
+        .skip(1)
+        .filter_map(|line| line.split(|&byte| byte == b' ').next())
+        .any(|path| Identity::of_path(Path::new(&unescape(path))) == Some(identity))
+}
+
+/// One line of `/proc/self/mountinfo`.
+#[derive(Debug, PartialEq, Eq)]
+struct Mount {
+    /// The file system's device number; major 0 where it is no block device.
+    dev: u64,
+    point: PathBuf,
+    source: PathBuf,
+}
+
+impl Mount {
+    fn parse(line: &[u8]) -> Option<Self> {
+        let mut fields = line.split(|&byte| byte == b' ');
+        let dev = block::parse_dev(str::from_utf8(fields.nth(2)?).ok()?)?;
+        let point = unescape(fields.nth(1)?).into();
+        // Optional fields end with a lone "-"; then come type, source and options.
+        let source = unescape(fields.skip_while(|field| *field != b"-").nth(2)?).into();
+        Some(Self { dev, point, source })
+    }
+
+    /// What is mounted. Btrfs and FUSE have a device number of their own, so that only the source's
+    /// name tells; where the number is that of a block device it is the better witness.
+    fn source_identity(&self) -> Option<Identity> {
+        if rustix::fs::major(self.dev) != 0 {
+            Some(Identity::Block { rdev: self.dev })
+        } else if self.source.is_absolute() {
+            Identity::of_path(&self.source)
+        } else {
+            None
+        }
+    }
+}
+
+/// Undoes the kernel's `\ooo` for blanks and backslashes.
+fn unescape(field: &[u8]) -> OsString {
+    let mut bytes = Vec::with_capacity(field.len());
+    let mut rest = field;
+    while let [first, tail @ ..] = rest {
+        if let [b'\\', a @ b'0'..=b'3', b @ b'0'..=b'7', c @ b'0'..=b'7', tail @ ..] = rest {
+            bytes.push((a - b'0') << 6 | (b - b'0') << 3 | (c - b'0'));
+            rest = tail;
+        } else {
+            bytes.push(*first);
+            rest = tail;
+        }
+    }
+    OsString::from_vec(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parses_mountinfo() {
+        let line = b"36 35 98:5 /sub /mnt/a\\040b rw,noatime master:1 - ext3 /dev/ro\\134ot rw";
+        let mount = Mount {
+            dev: rustix::fs::makedev(98, 5),
+            point: "/mnt/a b".into(),
+            source: "/dev/ro\\ot".into(),
+        };
+        assert_eq!(Mount::parse(line), Some(mount));
+        assert_eq!(Mount::parse(b""), None);
+        assert_eq!(Mount::parse(b"36 35 98:x / /mnt rw - ext3 /dev/root rw"), None);
+        assert_eq!(Mount::parse(b"36 35 98:5 / /mnt rw master:1"), None);
+    }
+
+    #[test]
+    fn unescapes_octal_only() {
+        assert_eq!(unescape(b"a\\011b\\12\\x"), "a\tb\\12\\x");
+    }
+}

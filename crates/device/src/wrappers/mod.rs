@@ -1,0 +1,6 @@
+//! Devices around devices, to watch or to disturb.
+
+pub(crate) mod counting;
+pub(crate) mod fault;
+pub(crate) mod recording;
+pub(crate) mod spinning;
