@@ -1,0 +1,81 @@
+//! Image files, attached and mounted.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use super::{LoopDevice, Mount, Scratch, require_kernel};
+use crate::command::CommandError;
+
+/// A file system that the kernel has mounted from image files; unmounted and detached when dropped.
+///
+/// The kernel cannot mount two file systems of several devices with the same fsid at once, so keep
+/// a copy of an image unmounted while the original is mounted.
+#[derive(Debug)]
+pub struct KernelMount {
+    // Dropped in this order.
+    mount: Mount,
+    devices: Vec<LoopDevice>,
+    _point: Scratch,
+}
+
+impl KernelMount {
+    /// Mounts the file system on `files` with the comma-separated mount `options`.
+    ///
+    /// With `ro` among the options the loop devices are read-only as well: not even log replay can
+    /// change the files. The last file is the one named to the kernel, the others are given as
+    /// `device=`; leave one out and add `degraded` to see how the kernel copes.
+    ///
+    /// Errors are the kernel's refusal; panics if there is no root or no loop device.
+    #[track_caller]
+    pub fn try_open(files: &[PathBuf], options: &str) -> Result<Self, CommandError> {
+        require_kernel();
+        let read_only = options.split(',').any(|option| option == "ro");
+        let attach = if read_only { LoopDevice::attach_read_only } else { LoopDevice::attach };
+        let devices: Vec<_> = files.iter().map(|file| attach(file)).collect();
+        let (main, others) = devices.split_last().expect("a file system has a device");
+        let mut all_options: Vec<String> =
+            options.split(',').filter(|option| !option.is_empty()).map(Into::into).collect();
+        all_options.extend(others.iter().map(|d| format!("device={}", d.path().display())));
+        let point = Scratch::new();
+        let mount = Mount::new(main.path(), point.path(), &all_options.join(","))?;
+        Ok(Self { mount, devices, _point: point })
+    }
+
+    /// As [`KernelMount::try_open`], but panics where the kernel refuses.
+    #[track_caller]
+    pub fn open(files: &[PathBuf], options: &str) -> Self {
+        Self::try_open(files, options).unwrap_or_else(|error| {
+            panic!("the kernel does not mount {files:?}: {error}{}", recent_kernel_messages())
+        })
+    }
+
+    /// The mount point.
+    pub fn path(&self) -> &Path {
+        self.mount.path()
+    }
+
+    /// The loop devices, in the order of the files.
+    pub fn devices(&self) -> impl Iterator<Item = &Path> {
+        self.devices.iter().map(LoopDevice::path)
+    }
+
+    /// Commits the running transaction (`syncfs`).
+    #[track_caller]
+    pub fn sync(&self) {
+        let root = File::open(self.path()).expect("the mount point opens");
+        rustix::fs::syncfs(&root).unwrap_or_else(|error| panic!("syncfs: {error}"));
+    }
+
+    /// Changes the options of the mount.
+    #[track_caller]
+    pub fn remount(&self, options: &str) {
+        self.mount.remount(options).unwrap_or_else(|error| panic!("{error}"));
+    }
+}
+
+/// What the kernel said last about btrfs: mount(8) only says that it failed.
+fn recent_kernel_messages() -> String {
+    let log = crate::command::run("dmesg", [] as [&str; 0]).unwrap_or_default();
+    let lines: Vec<&str> = log.lines().filter(|line| line.contains("BTRFS")).collect();
+    lines[lines.len().saturating_sub(8)..].iter().map(|line| format!("\n  {line}")).collect()
+}

@@ -1,0 +1,71 @@
+//! A file as a block device.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::thread::sleep;
+use std::time::Duration;
+
+use super::require_kernel;
+use crate::command::{CommandError, run};
+
+/// Attempts to attach: another process may take the free device between our finding and using it.
+const ATTEMPTS: u32 = 40;
+
+/// A loop device; detached when dropped.
+#[derive(Debug)]
+pub struct LoopDevice {
+    path: PathBuf,
+}
+
+impl LoopDevice {
+    /// Attaches `file` for reading and writing. Panics if that is impossible.
+    #[track_caller]
+    pub fn attach(file: &Path) -> Self {
+        Self::attach_with(file, &[])
+    }
+
+    /// Attaches `file` so that nothing, not even log replay, can write to it.
+    #[track_caller]
+    pub fn attach_read_only(file: &Path) -> Self {
+        Self::attach_with(file, &["--read-only"])
+    }
+
+    #[track_caller]
+    fn attach_with(file: &Path, options: &[&str]) -> Self {
+        require_kernel();
+        let mut last_error = None;
+        for attempt in 0..ATTEMPTS {
+            match losetup(file, options) {
+                Ok(path) => return Self { path },
+                Err(error) => last_error = Some(error),
+            }
+            sleep(Duration::from_millis(u64::from(attempt)));
+        }
+        let error = last_error.expect("at least one attempt");
+        panic!("needs root and loop devices: cannot attach {}: {error}", file.display());
+    }
+
+    /// The device node, such as `/dev/loop3`.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+fn losetup(file: &Path, options: &[&str]) -> Result<PathBuf, CommandError> {
+    let mut arguments = vec![OsStr::new("--find"), OsStr::new("--show")];
+    arguments.extend(options.iter().map(OsStr::new));
+    arguments.push(file.as_os_str());
+    run("losetup", arguments).map(|output| PathBuf::from(output.trim()))
+}
+
+impl Drop for LoopDevice {
+    fn drop(&mut self) {
+        // The kernel remembers which devices belonged to a file system; a later one on the same
+        // node must not meet that memory. It refuses when it never knew, or has forgotten already.
+        let forget = ["device", "scan", "--forget"].map(OsStr::new);
+        let _ = run("btrfs", forget.into_iter().chain([self.path.as_os_str()]));
+        if let Err(error) = run("losetup", ["--detach".as_ref(), self.path.as_os_str()]) {
+            eprintln!("cannot detach {}: {error}", self.path.display());
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! The kernel as oracle: file systems that the Linux kernel made and filled, and what it says is in
+//! them.
+//!
+//! - [`guard`]: loop devices, mounts and scratch folders that undo themselves.
+//! - [`image`]: [`ImageSpec`] says what to make, [`KernelImage`] is what came out.
+//! - [`content`]: a deterministic filler that exercises every kind of item through system calls.
+//! - [`manifest`]: a comparable description of a tree, from a mount or from any other reader.
+//! - [`oracle`]: what btrfs-progs says about an image.
+//! - [`matrix`]: the list of images that readers and checkers are held against.
+//! - [`damage`]: wounds for images.
+//! - [`sparse_file`]: copies of image files that stay sparse.
+//! - [`name_hash`]: directory entry names whose hashes collide.
+//!
+//! Most of it needs root, loop devices and a kernel with btrfs. Where one is missing the functions
+//! panic and say so: a test must never pass because its oracle was absent.
+//!
+//! Nothing here depends on another crate of the workspace, so that each of them can use this one in
+//! its tests and no mistake is shared between the two sides of a comparison.
+
+#![deny(unsafe_code)]
+
+pub mod command;
+pub mod content;
+pub mod damage;
+pub mod guard;
+pub mod image;
+mod ioctl;
+pub mod manifest;
+pub mod matrix;
+pub mod name_hash;
+pub mod oracle;
+mod random;
+pub mod sparse_file;
+
+pub use content::{Content, Scale};
+pub use guard::{KernelMount, LoopDevice, Mount, Scratch};
+pub use image::{Checksum, Feature, ImageSpec, KernelImage, Profile, Quota, SpaceCache};
+pub use manifest::{Manifest, assert_same};
