@@ -14,22 +14,37 @@ use std::time::Duration;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
-use crate::usage::{Identity, InUse, Link, MAX_CHAIN, backing_path};
+use crate::usage::{Identity, InUse, Link, MAX_CHAIN, backing_path, find_use};
 
-/// Others take the lock for a moment to look: udev when it probes a disk, [`is_locked`] too. So a
-/// writer asks this often before it gives up.
+/// How often a writer tries before it gives up.
 const ATTEMPTS: u32 = 20;
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Takes the exclusive lock; false if somebody else has it.
-pub(crate) fn lock_exclusive(file: &File) -> io::Result<bool> {
+/// Makes the opener of `file` its only writer until `file` and what is returned are closed: the files
+/// beneath a loop device, none for all else.
+///
+/// Others stand in the way for a moment only to look: udev when it probes a disk, another
+/// [`is_locked`], anybody who has a loop device open while it is being detached. Hence the patience.
+pub(crate) fn exclude_others(
+    file: &File,
+    identity: Identity,
+) -> io::Result<Result<Vec<File>, InUse>> {
     for _ in 1..ATTEMPTS {
-        if try_lock(file, FlockOperation::NonBlockingLockExclusive)? {
-            return Ok(true);
+        match try_exclude_others(file, identity)? {
+            Err(by) if by.may_pass() => thread::sleep(PAUSE),
+            settled => return Ok(settled),
         }
-        thread::sleep(PAUSE);
     }
-    try_lock(file, FlockOperation::NonBlockingLockExclusive)
+    try_exclude_others(file, identity)
+}
+
+fn try_exclude_others(file: &File, identity: Identity) -> io::Result<Result<Vec<File>, InUse>> {
+    let locked = try_lock(file, FlockOperation::NonBlockingLockExclusive)?;
+    Ok(match find_use(identity) {
+        Some(by) => Err(by),
+        None if !locked => Err(InUse::Locked),
+        None => lock_backing_files(identity),
+    })
 }
 
 /// Whether somebody holds the exclusive lock.
@@ -51,7 +66,8 @@ fn try_lock(file: &File, operation: FlockOperation) -> io::Result<bool> {
 
 /// Takes the exclusive locks of everything beneath a loop device; an empty list for all else.
 ///
-/// What cannot be opened, because its name is gone or lies in another mount namespace, is left out.
+/// What cannot be opened or locked, because its name is gone or lies in another mount namespace or on
+/// a file system without locks, is left out.
 pub(crate) fn lock_backing_files(mut identity: Identity) -> Result<Vec<File>, InUse> {
     let mut locks = Vec::new();
     while locks.len() < MAX_CHAIN
@@ -60,7 +76,7 @@ pub(crate) fn lock_backing_files(mut identity: Identity) -> Result<Vec<File>, In
         && let Ok(metadata) = file.metadata()
         && let Some(beneath) = Identity::of(&metadata)
     {
-        if !lock_exclusive(&file).unwrap_or(true) {
+        if !try_lock(&file, FlockOperation::NonBlockingLockExclusive).unwrap_or(true) {
             let then = Some(Box::new(InUse::Locked));
             return Err(InUse::Linked { link: Link::BackedBy, other: path, then });
         }

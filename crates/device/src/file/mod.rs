@@ -114,7 +114,9 @@ impl FileDevice {
         let metadata = file.metadata().map_err(failed)?;
         let identity = Identity::of(&metadata).ok_or_else(|| failed(not_storage()))?;
         let beneath = match access {
-            Access::ReadWrite => exclude_others(&name, &file, identity)?,
+            Access::ReadWrite => lock::exclude_others(&file, identity)
+                .map_err(failed)?
+                .map_err(|by| DeviceError::InUse { device: name.clone(), by })?,
             Access::ReadOnly | Access::ReadOnlyDirect => Vec::new(),
         };
         let is_block = matches!(identity, Identity::Block { .. });
@@ -169,18 +171,6 @@ impl FileDevice {
         source: impl Into<io::Error>,
     ) -> DeviceError {
         DeviceError::io(self, operation, offset, len_bytes, source)
-    }
-}
-
-/// Makes the caller the only writer. Returns the locked files beneath a loop device.
-fn exclude_others(name: &str, file: &File, identity: Identity) -> Result<Vec<File>, DeviceError> {
-    let in_use = |by| DeviceError::InUse { device: name.to_owned(), by };
-    let locked = lock::lock_exclusive(file)
-        .map_err(|source| DeviceError::Open { device: name.to_owned(), source })?;
-    match find_use(identity) {
-        Some(by) => Err(in_use(by)),
-        None if !locked => Err(in_use(InUse::Locked)),
-        None => lock::lock_backing_files(identity).map_err(in_use),
     }
 }
 

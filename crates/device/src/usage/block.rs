@@ -36,14 +36,14 @@ pub(super) fn node_path(rdev: u64) -> PathBuf {
 /// The devices that device mapper, md and the like made from this one.
 pub(super) fn holders(rdev: u64) -> Vec<u64> {
     let directory = sysfs_directory(rdev).map(|directory| directory.join("holders"));
-    directory.into_iter().flat_map(subdirectories).filter_map(|holder| read_dev(&holder)).collect()
+    directory.into_iter().flat_map(entries).filter_map(|holder| read_dev(&holder)).collect()
 }
 
 /// The partitions of a whole disk.
 pub(super) fn partitions(rdev: u64) -> Vec<u64> {
     sysfs_directory(rdev)
         .into_iter()
-        .flat_map(subdirectories)
+        .flat_map(entries)
         .filter(|entry| entry.join("partition").exists())
         .filter_map(|partition| read_dev(&partition))
         .collect()
@@ -51,9 +51,9 @@ pub(super) fn partitions(rdev: u64) -> Vec<u64> {
 
 /// All devices of the mounted btrfs that this device is part of. A mount names only one of them.
 pub(super) fn btrfs_members(rdev: u64) -> Option<Vec<Identity>> {
-    subdirectories("/sys/fs/btrfs".into())
+    entries("/sys/fs/btrfs".into())
         .map(|file_system| {
-            let devices = subdirectories(file_system.join("devices"));
+            let devices = entries(file_system.join("devices"));
             devices.filter_map(|device| read_dev(&device)).collect::<Vec<_>>()
         })
         .find(|members| members.contains(&rdev))
@@ -61,7 +61,7 @@ pub(super) fn btrfs_members(rdev: u64) -> Option<Vec<Identity>> {
 }
 
 /// The entries of a directory, none if it cannot be read.
-pub(super) fn subdirectories(directory: PathBuf) -> impl Iterator<Item = PathBuf> {
+pub(super) fn entries(directory: PathBuf) -> impl Iterator<Item = PathBuf> {
     fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path())
 }
 

@@ -10,7 +10,7 @@ use crate::ioctl;
 
 /// The device number of a loop device that is attached to `target`.
 pub(super) fn attached_to(target: Identity) -> Option<u64> {
-    block::subdirectories("/sys/block".into())
+    block::entries("/sys/block".into())
         .filter(|directory| backing_file(directory) == Some(target))
         .find_map(|directory| block::read_dev(&directory))
 }

@@ -61,6 +61,18 @@ pub enum Link {
 }
 
 impl InUse {
+    /// Whether it may be over in a moment, without anybody doing anything.
+    pub(crate) fn may_pass(&self) -> bool {
+        match self {
+            Self::Locked => true,
+            Self::Mounted { .. } | Self::Swap => false,
+            Self::Linked { link: Link::AttachedAs, then, .. } => {
+                then.as_deref().is_none_or(Self::may_pass)
+            }
+            Self::Linked { then, .. } => then.as_deref().is_some_and(Self::may_pass),
+        }
+    }
+
     /// What to do about it, innermost use first.
     fn remedy(&self) -> &'static str {
         match self {
