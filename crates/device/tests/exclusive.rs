@@ -3,6 +3,7 @@
 mod support;
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use larder_device::{Access, Device, DeviceError, FileDevice, InUse, Link, in_use};
@@ -183,6 +184,24 @@ fn loop_device_and_its_file_share_one_writer() {
     assert_eq!(refusal(&second.0), backed, "the other loop device has a writer");
     drop(writer);
     assert_free(&second.0);
+}
+
+#[test]
+fn block_device_has_one_writer_through_all_its_nodes() {
+    require_root!();
+    let scratch = Scratch::new();
+    let attached = Loop::attach(&scratch.file("disk.img", MIB));
+    let rdev = attached.0.metadata().unwrap().rdev();
+    let node = scratch.path("node");
+    let (major, minor) = (rustix::fs::major(rdev), rustix::fs::minor(rdev));
+    run("mknod", &[node.to_str().unwrap(), "b", &major.to_string(), &minor.to_string()]);
+
+    // Locks belong to the node, the kernel's claim to the device.
+    let writer = FileDevice::open(&attached.0, Access::ReadWrite).unwrap();
+    let error = FileDevice::open(&node, Access::ReadWrite).unwrap_err();
+    assert!(matches!(error, DeviceError::InUse { by: InUse::Locked, .. }), "{error}");
+    drop(writer);
+    assert_free(&node);
 }
 
 #[test]
