@@ -1,0 +1,96 @@
+//! `larder inspect dump-super`.
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Args;
+use larder_device::{Access, Device, FileDevice};
+use larder_format::superblock::{MAGIC, OFFSETS, SUPERBLOCK_SIZE, Superblock};
+use zerocopy::FromBytes;
+
+use crate::command::Outcome;
+use crate::print::superblock::put_superblock;
+
+/// Show the superblock of a device
+///
+/// Example: larder inspect dump-super -fa disk.img
+#[derive(Debug, Args)]
+pub struct DumpSuper {
+    /// Show the system chunks and the backup roots too
+    #[arg(short, long)]
+    full: bool,
+    /// Show every copy that the device has room for
+    #[arg(short, long, conflicts_with_all = ["copy", "bytenr"])]
+    all: bool,
+    /// Show this copy: 0, 1 or 2
+    #[arg(short = 's', short_alias = 'i', long = "super", value_name = "COPY",
+          value_parser = clap::value_parser!(u8).range(0..=2))]
+    copy: Option<u8>,
+    /// Show it even when its magic is wrong
+    #[arg(short = 'F', long)]
+    force: bool,
+    /// Show what lies at this byte offset
+    #[arg(long, value_name = "OFFSET", conflicts_with = "copy")]
+    bytenr: Option<u64>,
+    /// Image files or block devices
+    #[arg(required = true, value_name = "DEVICE")]
+    devices: Vec<PathBuf>,
+}
+
+impl DumpSuper {
+    pub fn run(self) -> Outcome {
+        let mut out = io::stdout().lock();
+        let mut code = ExitCode::SUCCESS;
+        for path in &self.devices {
+            let device = FileDevice::open(path, Access::ReadOnly)?;
+            for offset in self.offsets() {
+                if !self.show(&mut out, &device, path, offset)? {
+                    code = ExitCode::FAILURE;
+                }
+            }
+        }
+        Ok(code)
+    }
+
+    fn offsets(&self) -> Vec<u64> {
+        match (self.all, self.copy, self.bytenr) {
+            (true, ..) => OFFSETS.iter().map(|offset| offset.0).collect(),
+            (_, Some(copy), _) => vec![OFFSETS[usize::from(copy)].0],
+            (_, _, Some(offset)) => vec![offset],
+            _ => vec![OFFSETS[0].0],
+        }
+    }
+
+    /// Shows one superblock, or an empty line where the device ends before it. False when what
+    /// lies there is no superblock.
+    fn show(
+        &self,
+        out: &mut impl Write,
+        device: &FileDevice,
+        path: &Path,
+        offset: u64,
+    ) -> anyhow::Result<bool> {
+        let end = offset.saturating_add(SUPERBLOCK_SIZE as u64);
+        if end > device.len_bytes() {
+            writeln!(out)?;
+            return Ok(true);
+        }
+        let mut bytes = [0; SUPERBLOCK_SIZE];
+        device.read_at(&mut bytes, offset)?;
+        let superblock = Superblock::ref_from_bytes(&bytes).expect("of a superblock's size");
+        writeln!(out, "superblock: bytenr={offset}, device={}", path.display())?;
+        writeln!(out, "---------------------------------------------------------")?;
+        if superblock.magic.get() != MAGIC && !self.force {
+            eprintln!(
+                "ERROR: bad magic on superblock on {} at {offset} (use --force to dump it anyway)",
+                path.display()
+            );
+            return Ok(false);
+        }
+        let mut text = Vec::new();
+        put_superblock(&mut text, superblock, self.full);
+        out.write_all(&text)?;
+        Ok(true)
+    }
+}

@@ -1,0 +1,36 @@
+//! The command tree. Names follow btrfs-progs, and unambiguous prefixes are accepted.
+
+mod inspect;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// What every command comes to: an exit code, or an error for standard error.
+pub type Outcome = anyhow::Result<ExitCode>;
+
+/// Read, make and check btrfs file systems without the kernel and without root.
+///
+/// Exit codes: 0 success, 1 failure (for check: damage was found), 2 the command line is wrong
+/// (for check: it could not run).
+#[derive(Debug, Parser)]
+#[command(name = "larder", version, infer_subcommands = true, infer_long_args = true)]
+pub struct Larder {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    #[command(subcommand, alias = "inspect-internal")]
+    Inspect(inspect::Inspect),
+}
+
+impl Larder {
+    /// Does what the command line asks for.
+    pub fn run(self) -> Outcome {
+        match self.command {
+            Command::Inspect(command) => command.run(),
+        }
+    }
+}

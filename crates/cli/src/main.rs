@@ -1,0 +1,33 @@
+//! The `larder` command: btrfs without the kernel.
+//!
+//! Each subcommand is a file of [`command`] with its arguments and a `run`; [`print`] writes
+//! on-disk structures as text. What a user of the library would want too is in the library.
+#![forbid(unsafe_code)]
+
+mod command;
+mod print;
+
+use std::io;
+use std::process::ExitCode;
+
+use clap::Parser;
+
+fn main() -> ExitCode {
+    let command = command::Larder::parse();
+    match command.run() {
+        Ok(code) => code,
+        // Whoever reads our output has seen enough.
+        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("ERROR: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error
+        .chain()
+        .filter_map(|cause| cause.downcast_ref::<io::Error>())
+        .any(|error| error.kind() == io::ErrorKind::BrokenPipe)
+}

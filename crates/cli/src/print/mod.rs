@@ -1,0 +1,21 @@
+//! On-disk structures as text, in the words and layout of btrfs-progs.
+//!
+//! Scripts read this output, so it follows one version of it to the letter:
+//! [`OUTPUT_VERSION`]. Everything is written to a byte buffer without going through `fmt`, since a
+//! dump of a large tree is hundreds of megabytes.
+
+mod extent;
+mod file;
+mod key;
+mod leaf;
+mod quota;
+mod root;
+mod storage;
+pub mod superblock;
+mod text;
+mod time;
+
+pub use leaf::{NodeStyle, put_node};
+
+/// The release of btrfs-progs whose output this is.
+pub const OUTPUT_VERSION: &str = "btrfs-progs v6.2";
