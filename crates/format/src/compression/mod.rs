@@ -2,7 +2,8 @@
 //!
 //! A compressed extent holds one stream of at most [`MAX_UNCOMPRESSED_BYTES`] of file data.
 //! * zlib: a zlib stream. Readers ignore its Adler-32: the extent's checksums cover the data.
-//! * LZO: a length header and LZO1X segments of one sector each; see [`lzo`] for the layout.
+//! * LZO: the stream's length, then an LZO1X segment with its length for each sector of data; no
+//!   length field crosses a sector boundary.
 //! * zstd: one frame whose window is at most 128 KiB.
 //!
 //! A *regular* extent is padded to whole sectors on disk, and what follows the stream in its last

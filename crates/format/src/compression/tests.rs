@@ -151,7 +151,7 @@ proptest! {
     /// What one extent leaves in the state, finished or given up, does not show in the next.
     #[test]
     fn streams_do_not_depend_on_earlier_ones(
-        extents in vec((contents(60_000), kinds()), 2..6),
+        extents in vec((contents(MAX_UNCOMPRESSED_BYTES), kinds()), 2..6),
         compression in compressions(),
         room in 0.0..1.2f64,
     ) {
@@ -232,6 +232,19 @@ fn what_does_not_shrink_by_a_sector_is_left_alone() {
         // The second sector is a byte long, and still one that can be saved.
         let saved = compressed(&mut compressor, &[0; 4097], 4096, ExtentKind::Regular);
         assert!(saved.is_some_and(|stream| stream.len() < 200), "{compression}");
+    }
+}
+
+#[test]
+fn a_stream_that_was_given_up_does_not_spoil_the_next() {
+    let (noise, prose) = (noise(1, MAX_UNCOMPRESSED_BYTES), prose(50_000));
+    for compression in all_compressions() {
+        let mut reused = Compressor::new(compression);
+        assert_eq!(compressed(&mut reused, &noise, 4096, ExtentKind::Regular), None);
+        let stream = compressed(&mut reused, &prose, 4096, ExtentKind::Regular);
+        let mut fresh = Compressor::new(compression);
+        let expected = compressed(&mut fresh, &prose, 4096, ExtentKind::Regular);
+        assert!(stream.is_some() && stream == expected, "{compression}");
     }
 }
 
