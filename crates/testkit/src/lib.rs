@@ -34,5 +34,7 @@ pub mod sparse_file;
 
 pub use content::{Content, Scale};
 pub use guard::{KernelMount, LoopDevice, Mount, Scratch};
-pub use image::{Checksum, Feature, ImageSpec, KernelImage, Profile, Quota, SpaceCache};
+pub use image::{
+    Checkable, Checksum, Event, Feature, ImageSpec, KernelImage, Profile, Quota, SpaceCache,
+};
 pub use manifest::{Manifest, assert_same};

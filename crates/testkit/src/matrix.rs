@@ -12,12 +12,12 @@
 //! - *Verity items*: the kernel is built without fs-verity.
 //! - *Sector sizes other than 4096*: "not yet supported for page size 4096".
 //! - *Simple quotas*: not in this mkfs.btrfs or `btrfs quota`, but the kernel's ioctl switches them on;
-//!   this `btrfs check` does not know the feature and refuses the image.
+//!   this `btrfs check` does not know the feature and refuses the image ([`ImageSpec::checkable`]).
 //!
 //! [`KernelImage::build_with`]: crate::KernelImage::build_with
 
 use crate::content::{Content, Scale};
-use crate::image::{Checksum, Feature, ImageSpec, Profile, Quota, SpaceCache};
+use crate::image::{Checksum, Event, Feature, ImageSpec, Profile, Quota, SpaceCache};
 
 const MIB: u64 = 1 << 20;
 
@@ -134,14 +134,26 @@ fn features() -> Vec<ImageSpec> {
 }
 
 fn histories() -> Vec<ImageSpec> {
+    use Event::{
+        Balance, ChangeFsid, Convert, MissLastDevice, RemoveFirstDevice, ReplaceFirstDevice,
+        SetDefault, Sprout,
+    };
+    let raid1 = |name: &str| {
+        ImageSpec::new(name).devices(&[256 * MIB; 2]).profiles(Profile::Raid1, Profile::Raid1)
+    };
     vec![
-        ImageSpec::new("changed-fsid").changed_fsid(),
-        ImageSpec::new("sprout").sprout(256 * MIB),
+        ImageSpec::new("labelled").label("bread and butter").then(SetDefault("subvolumes/first")),
+        ImageSpec::new("changed-fsid").then(ChangeFsid),
+        ImageSpec::new("sprout").then(Sprout(256 * MIB)),
+        ImageSpec::new("balanced").devices(&[512 * MIB]).then(Balance),
+        ImageSpec::new("converted")
+            .devices(&[300 * MIB; 3])
+            .then(Convert(Profile::Raid5, Profile::Raid1)),
+        ImageSpec::new("device-removed").devices(&[256 * MIB; 3]).then(RemoveFirstDevice),
+        ImageSpec::new("device-replaced").devices(&[256 * MIB; 2]).then(ReplaceFirstDevice),
+        raid1("device-out-of-date").then(MissLastDevice),
         ImageSpec::new("power-cut").power_cut(),
-        ImageSpec::new("power-cut-raid1")
-            .devices(&[256 * MIB; 2])
-            .profiles(Profile::Raid1, Profile::Raid1)
-            .power_cut(),
+        raid1("power-cut-raid1").power_cut(),
         ImageSpec::new("power-cut-nodes-4k-zstd-holes")
             .node_size(4 << 10)
             .mount_option("compress=zstd")

@@ -17,11 +17,6 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// A number below `limit`, which must not be 0.
-    pub(crate) fn below(&mut self, limit: u64) -> u64 {
-        self.next() % limit
-    }
-
     /// Bytes that no algorithm makes smaller.
     pub(crate) fn incompressible(&mut self, len_bytes: usize) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(len_bytes + 8);

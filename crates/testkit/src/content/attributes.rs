@@ -13,11 +13,16 @@ use super::Content;
 use super::write::{create, file};
 use crate::random::Random;
 
-pub(super) fn fill(folder: &Path, _: &mut Random, _: &Content) -> io::Result<()> {
+pub(super) fn fill(folder: &Path, _: &mut Random, content: &Content) -> io::Result<()> {
     times(folder)?;
     modes(folder)?;
     owners(folder)?;
-    flags(folder)
+    flags(folder)?;
+    inherited_flag(folder, "folder-dirsync", IFlags::DIRSYNC)?;
+    if content.without_checksums {
+        inherited_flag(folder, "folder-nodatacow", IFlags::NOCOW)?;
+    }
+    Ok(())
 }
 
 fn times(folder: &Path) -> io::Result<()> {
@@ -74,13 +79,14 @@ fn flags(folder: &Path) -> io::Result<()> {
     ] {
         set_flag(&file(&folder.join(name), b"flagged")?, flag)?;
     }
-    for (name, flag) in [("folder-dirsync", IFlags::DIRSYNC), ("folder-nodatacow", IFlags::NOCOW)] {
-        let path = folder.join(name);
-        std::fs::create_dir(&path)?;
-        set_flag(&File::open(&path)?, flag)?;
-        file(&path.join("inherits"), &[b'i'; 5000])?;
-    }
     Ok(())
+}
+
+fn inherited_flag(folder: &Path, name: &str, flag: IFlags) -> io::Result<()> {
+    let path = folder.join(name);
+    std::fs::create_dir(&path)?;
+    set_flag(&File::open(&path)?, flag)?;
+    file(&path.join("inherits"), &[b'i'; 5000]).map(drop)
 }
 
 fn set_flag(file: &File, flag: IFlags) -> io::Result<()> {

@@ -38,6 +38,7 @@ pub struct Content {
     directory_entries: u32,
     colliding_names: u32,
     file_extents: u32,
+    without_checksums: bool,
 }
 
 type Chapter = fn(&Path, &mut Random, &Content) -> io::Result<()>;
@@ -58,7 +59,13 @@ const CHAPTERS: [(&str, Chapter); 9] = [
 impl Content {
     /// Content of [`Scale::Small`].
     pub fn new(seed: u64) -> Self {
-        Self { seed, directory_entries: 300, colliding_names: 12, file_extents: 200 }
+        Self {
+            seed,
+            directory_entries: 300,
+            colliding_names: 12,
+            file_extents: 200,
+            without_checksums: true,
+        }
     }
 
     /// Sets how much there is of everything.
@@ -92,6 +99,14 @@ impl Content {
         self
     }
 
+    /// Leaves out files without checksums: of these nobody can tell a good copy from a bad one, so
+    /// they read differently once a device is damaged.
+    #[must_use]
+    pub fn all_checksummed(mut self) -> Self {
+        self.without_checksums = false;
+        self
+    }
+
     /// Fills the mounted btrfs at `root`. Panics where the kernel refuses what it should accept.
     #[track_caller]
     pub fn fill(&self, root: &Path) {
@@ -102,7 +117,7 @@ impl Content {
 
     /// Fills the existing folder `folder` with files of many sizes only.
     #[track_caller]
-    pub fn small_data(&self, folder: &Path) {
+    pub fn fill_data(&self, folder: &Path) {
         self.fill_chapter(&folder.join("data"), 100, "data", data::fill);
     }
 

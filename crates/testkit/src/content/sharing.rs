@@ -13,7 +13,7 @@ use super::write::{create, file};
 use crate::ioctl::{clone_range, dedupe_range};
 use crate::random::Random;
 
-pub(super) fn fill(folder: &Path, random: &mut Random, _: &Content) -> io::Result<()> {
+pub(super) fn fill(folder: &Path, random: &mut Random, content: &Content) -> io::Result<()> {
     let original = file(&folder.join("original"), &random.compressible(1 << 20))?;
     original.sync_data()?;
     for number in 0..3 {
@@ -25,7 +25,10 @@ pub(super) fn fill(folder: &Path, random: &mut Random, _: &Content) -> io::Resul
     parts(folder, random, &original)?;
     inline(folder, random)?;
     deduplicated(folder, random)?;
-    without_checksums(folder, random)
+    if content.without_checksums {
+        without_checksums(folder, random)?;
+    }
+    Ok(())
 }
 
 fn parts(folder: &Path, random: &mut Random, original: &File) -> io::Result<()> {

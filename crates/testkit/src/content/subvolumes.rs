@@ -9,6 +9,7 @@ use std::path::Path;
 use super::Content;
 use super::write::file;
 use crate::command::run;
+use crate::guard::Scratch;
 use crate::random::Random;
 
 pub(super) fn fill(folder: &Path, random: &mut Random, _: &Content) -> io::Result<()> {
@@ -38,7 +39,34 @@ pub(super) fn fill(folder: &Path, random: &mut Random, _: &Content) -> io::Resul
     let temporary = folder.join("temporary");
     snapshot(&folder.join("writable"), &temporary, false)?;
     change(&temporary, random, 5)?;
-    delete(&temporary)
+    delete(&temporary)?;
+    received(folder)?;
+    everything(folder, random)
+}
+
+/// A snapshot of the top level, the only tree of several levels, which then changes in many places.
+fn everything(folder: &Path, random: &mut Random) -> io::Result<()> {
+    let root = folder.parent().expect("the chapter is a folder in the root");
+    snapshot(root, &folder.join("of-everything"), true)?;
+    for number in (0..300).step_by(20) {
+        let entry = root.join(format!("many/entries/entry-{number}"));
+        std::fs::write(entry, random.compressible(3 * number))?;
+    }
+    std::fs::remove_file(root.join("data/noise-300007"))?;
+    std::fs::rename(root.join("data/text-4097"), root.join("data/text-renamed"))?;
+    let changed = OpenOptions::new().write(true).open(root.join("data/text-300007"))?;
+    changed.write_all_at(&random.incompressible(10_000), 150_000)
+}
+
+/// A subvolume that came as a stream, and so has an entry of its own in the uuid tree.
+fn received(folder: &Path) -> io::Result<()> {
+    let stream = Scratch::new();
+    let stream = stream.path().join("stream");
+    let target = folder.join("received");
+    std::fs::create_dir(&target)?;
+    let source = folder.join("read-only");
+    btrfs(&["send".as_ref(), "-f".as_ref(), stream.as_os_str(), source.as_os_str()])?;
+    btrfs(&["receive".as_ref(), "-f".as_ref(), stream.as_os_str(), target.as_os_str()])
 }
 
 /// Overwrites, removes and adds files of the subvolume at `path`.
@@ -75,6 +103,9 @@ pub(super) fn delete(path: &Path) -> io::Result<()> {
 }
 
 fn subvolume(arguments: &[&OsStr]) -> io::Result<()> {
-    let arguments = [OsStr::new("subvolume")].into_iter().chain(arguments.iter().copied());
+    btrfs(&[&[OsStr::new("subvolume")], arguments].concat())
+}
+
+fn btrfs(arguments: &[&OsStr]) -> io::Result<()> {
     run("btrfs", arguments).map(drop).map_err(io::Error::other)
 }

@@ -7,10 +7,13 @@ use std::sync::OnceLock;
 use super::{ImageSpec, Quota};
 use crate::command::run;
 use crate::content::{Content, PowerCut};
-use crate::guard::{KernelMount, LoopDevice, Scratch};
+use crate::guard::{KernelMount, Scratch};
 use crate::ioctl;
 use crate::manifest::Manifest;
 use crate::sparse_file::sparse_copy;
+
+/// Options to see everything, whichever subvolume is the default, and to change nothing.
+const READING: &str = "ro,noatime,subvolid=5";
 
 /// The image files of one file system, unmounted, in a folder that goes when this is dropped.
 #[derive(Debug)]
@@ -49,12 +52,8 @@ impl KernelImage {
         } else {
             fill(spec, content, &devices);
         }
-        if spec.changed_fsid {
-            change_fsid(&devices);
-        }
-        if let Some(len_bytes) = spec.sprout_len_bytes {
-            devices.push(scratch.sparse_file("sprout", len_bytes));
-            grow_sprout(content, &devices);
+        for event in &spec.events {
+            event.happen(&mut devices, &scratch, content);
         }
         Self { spec: spec.clone(), devices, manifest: OnceLock::new(), scratch }
     }
@@ -86,9 +85,8 @@ impl KernelImage {
     #[track_caller]
     pub fn manifest(&self) -> &Manifest {
         self.manifest.get_or_init(|| {
-            let options =
-                if self.spec.power_cut { "ro,noatime,rescue=nologreplay" } else { "ro,noatime" };
-            Manifest::of_tree(self.mount(options).path())
+            let replay = if self.spec.power_cut { ",rescue=nologreplay" } else { "" };
+            Manifest::of_tree(self.mount(&format!("{READING}{replay}")).path())
         })
     }
 
@@ -96,8 +94,8 @@ impl KernelImage {
     #[track_caller]
     pub fn recovered_manifest(&self) -> Manifest {
         let copy = self.duplicate();
-        drop(copy.mount("noatime"));
-        Manifest::of_tree(copy.mount("ro,noatime").path())
+        drop(copy.mount(""));
+        Manifest::of_tree(copy.mount(READING).path())
     }
 
     /// A copy of the image files, to wound or to change. It has the same fsid: see [`KernelMount`].
@@ -107,11 +105,6 @@ impl KernelImage {
         let devices = copy_files(&self.devices, &scratch, "");
         Self { spec: self.spec.clone(), devices, manifest: OnceLock::new(), scratch }
     }
-}
-
-#[track_caller]
-fn must(program: &str, arguments: &[&OsStr]) {
-    run(program, arguments).unwrap_or_else(|error| panic!("{error}"));
 }
 
 #[track_caller]
@@ -127,13 +120,13 @@ fn copy_files(files: &[PathBuf], scratch: &Scratch, suffix: &str) -> Vec<PathBuf
     files.iter().map(copy).collect()
 }
 
-/// mkfs.btrfs works on files, but registers nothing with the kernel then: no loop device is needed.
+/// mkfs.btrfs works on files directly: no loop device is needed.
 #[track_caller]
 fn mkfs(spec: &ImageSpec, files: &[PathBuf]) {
     let arguments = spec.mkfs_arguments();
     let options = arguments.iter().map(OsStr::new);
-    let arguments: Vec<&OsStr> = options.chain(files.iter().map(|f| f.as_os_str())).collect();
-    must("mkfs.btrfs", &arguments);
+    let files = files.iter().map(|file| file.as_os_str());
+    run("mkfs.btrfs", options.chain(files)).unwrap_or_else(|error| panic!("{error}"));
 }
 
 #[track_caller]
@@ -165,36 +158,26 @@ fn fill_until_power_cut(
 #[track_caller]
 fn mount_for_filling(spec: &ImageSpec, devices: &[PathBuf]) -> KernelMount {
     let mount = KernelMount::open(devices, &spec.filling_options());
-    if spec.quota == Quota::Simple {
-        let root = std::fs::File::open(mount.path()).expect("the mount point opens");
-        ioctl::enable_simple_quotas(&root).expect("the kernel has simple quotas");
+    match spec.quota {
+        Quota::Off => {}
+        Quota::Full => group_everything(mount.path()),
+        Quota::Simple => {
+            let root = std::fs::File::open(mount.path()).expect("the mount point opens");
+            ioctl::enable_simple_quotas(&root).expect("the kernel has simple quotas");
+        }
     }
     mount
 }
 
+/// A quota group of the next level with a limit, and the top level subvolume in it.
 #[track_caller]
-fn change_fsid(devices: &[PathBuf]) {
-    let attached: Vec<_> = devices.iter().map(|file| LoopDevice::attach(file)).collect();
-    must("btrfstune", &["-f".as_ref(), "-m".as_ref(), attached[0].path().as_os_str()]);
-}
-
-/// Turns all devices but the last into a seed, adds the last and fills it.
-#[track_caller]
-fn grow_sprout(content: &Content, devices: &[PathBuf]) {
-    let (sprout, seeds) = devices.split_last().expect("a sprout has a seed");
-    {
-        let attached: Vec<_> = seeds.iter().map(|file| LoopDevice::attach(file)).collect();
-        must("btrfstune", &["-S".as_ref(), "1".as_ref(), attached[0].path().as_os_str()]);
+fn group_everything(root: &Path) {
+    let arguments: [&[&str]; 3] =
+        [&["create", "1/1"], &["limit", "10G", "1/1"], &["assign", "0/5", "1/1"]];
+    for arguments in arguments {
+        let command = ["qgroup"].iter().chain(arguments).map(OsStr::new);
+        run("btrfs", command.chain([root.as_os_str()])).unwrap_or_else(|error| panic!("{error}"));
     }
-    let sprout = LoopDevice::attach(sprout);
-    let mount = KernelMount::open(seeds, "");
-    let add = ["device", "add"].map(OsStr::new);
-    must("btrfs", &[&add[..], &[sprout.path().as_os_str(), mount.path().as_os_str()]].concat());
-    mount.remount("rw");
-    let folder = mount.path().join("sprout");
-    std::fs::create_dir(&folder).expect("the sprout can be written");
-    content.small_data(&folder);
-    // The mount goes before the sprout's device, which it does not own.
-    drop(mount);
-    drop(sprout);
+    run("btrfs", ["quota".as_ref(), "rescan".as_ref(), "-w".as_ref(), root.as_os_str()])
+        .unwrap_or_else(|error| panic!("{error}"));
 }

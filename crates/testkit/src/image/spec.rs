@@ -1,5 +1,7 @@
 //! What an image shall be.
 
+use super::Event;
+
 /// The checksum of tree blocks and data (`--csum`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Checksum {
@@ -131,11 +133,23 @@ pub enum Quota {
     Simple,
 }
 
+/// What btrfs-progs 6.2 is able to judge in an image that the kernel finds sound.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Checkable {
+    /// It refuses the image, having never heard of simple quotas.
+    Nothing,
+    /// It rebuilds the second copy of data wrongly where RAID5 has two devices.
+    Metadata,
+    /// Everything.
+    All,
+}
+
 /// What an image shall be: the options of mkfs.btrfs, of the mount under which it is filled, and what
 /// happens around both. Each method returns the changed spec.
 #[derive(Clone, Debug)]
 pub struct ImageSpec {
     pub(super) name: String,
+    pub(super) label: String,
     pub(super) device_lens_bytes: Vec<u64>,
     pub(super) node_size_bytes: u32,
     pub(super) checksum: Checksum,
@@ -146,8 +160,7 @@ pub struct ImageSpec {
     pub(super) space_cache: SpaceCache,
     pub(super) quota: Quota,
     pub(super) mount_options: Vec<String>,
-    pub(super) changed_fsid: bool,
-    pub(super) sprout_len_bytes: Option<u64>,
+    pub(super) events: Vec<Event>,
     pub(super) power_cut: bool,
 }
 
@@ -156,6 +169,7 @@ impl ImageSpec {
     pub fn new(name: impl Into<String>) -> Self {
         Self {
             name: name.into(),
+            label: String::new(),
             device_lens_bytes: vec![256 << 20],
             node_size_bytes: 16 << 10,
             checksum: Checksum::Crc32c,
@@ -166,8 +180,7 @@ impl ImageSpec {
             space_cache: SpaceCache::Tree,
             quota: Quota::Off,
             mount_options: Vec::new(),
-            changed_fsid: false,
-            sprout_len_bytes: None,
+            events: Vec::new(),
             power_cut: false,
         }
     }
@@ -175,6 +188,13 @@ impl ImageSpec {
     /// What the image is called in messages of tests.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// The label of the file system.
+    #[must_use]
+    pub fn label(mut self, label: impl Into<String>) -> Self {
+        self.label = label.into();
+        self
     }
 
     /// The lengths of the devices, which need not be equal.
@@ -241,23 +261,15 @@ impl ImageSpec {
         self
     }
 
-    /// Gives the finished file system a new fsid and keeps the old one as metadata uuid.
+    /// What happens next, after the filling and earlier events.
     #[must_use]
-    pub fn changed_fsid(mut self) -> Self {
-        self.changed_fsid = true;
+    pub fn then(mut self, event: Event) -> Self {
+        self.events.push(event);
         self
     }
 
-    /// Makes the filled devices a seed and adds one more device of this length, which then holds the
-    /// changes of a second, smaller filling in the folder `sprout`.
-    #[must_use]
-    pub fn sprout(mut self, len_bytes: u64) -> Self {
-        self.sprout_len_bytes = Some(len_bytes);
-        self
-    }
-
-    /// Leaves the image as a power cut would: mounted, with a log tree, orphans and a subvolume whose
-    /// deletion has not finished.
+    /// Leaves the image as a power cut after the filling would: mounted, with a log tree, orphans and a
+    /// subvolume whose deletion has not finished. Events do not go with it.
     #[must_use]
     pub fn power_cut(mut self) -> Self {
         self.power_cut = true;
@@ -274,6 +286,19 @@ impl ImageSpec {
         self.metadata
     }
 
+    /// What the `btrfs check` of btrfs-progs 6.2 is able to judge in the image.
+    pub fn checkable(&self) -> Checkable {
+        let two_device_raid5 =
+            self.data == Some(Profile::Raid5) && self.device_lens_bytes.len() == 2;
+        if self.quota == Quota::Simple {
+            Checkable::Nothing
+        } else if two_device_raid5 {
+            Checkable::Metadata
+        } else {
+            Checkable::All
+        }
+    }
+
     /// Whether the image is left as by a power cut.
     pub fn is_power_cut(&self) -> bool {
         self.power_cut
@@ -288,6 +313,9 @@ impl ImageSpec {
         };
         option("--nodesize", self.node_size_bytes.to_string());
         option("--csum", self.checksum.name().to_owned());
+        if !self.label.is_empty() {
+            option("--label", self.label.clone());
+        }
         if let Some(profile) = self.data {
             option("--data", profile.name().to_owned());
         }
