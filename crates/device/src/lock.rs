@@ -23,8 +23,9 @@ const PAUSE: Duration = Duration::from_millis(10);
 /// Makes the opener of `file` its only writer until `file` and what is returned are closed: the files
 /// beneath a loop device, none for all else.
 ///
-/// Others stand in the way for a moment only to look: udev when it probes a disk, another
-/// [`is_locked`], anybody who has a loop device open while it is being detached. Hence the patience.
+/// Some stand in the way for a moment only: udev when it probes a disk, another [`is_locked`], whoever
+/// has a loop device open while it is being detached, a child between fork and exec that still has
+/// a lock's file open. Hence the patience.
 pub(crate) fn exclude_others(
     file: &File,
     identity: Identity,
