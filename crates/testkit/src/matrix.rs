@@ -13,6 +13,8 @@
 //! - *Sector sizes other than 4096*: "not yet supported for page size 4096".
 //! - *Simple quotas*: not in this mkfs.btrfs or `btrfs quota`, but the kernel's ioctl switches them on;
 //!   this `btrfs check` does not know the feature and refuses the image ([`ImageSpec::checkable`]).
+//! - *RAID5 on two devices*: sound to the kernel's scrub, with either device missing too, but this
+//!   `btrfs check --check-data-csum` rebuilds the second copy wrongly.
 //!
 //! [`KernelImage::build_with`]: crate::KernelImage::build_with
 

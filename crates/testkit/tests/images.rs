@@ -1,6 +1,6 @@
 //! The images are what they claim to be, and btrfs-progs finds them sound.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use larder_testkit::matrix::{large, matrix};
 use larder_testkit::{
@@ -53,7 +53,7 @@ fn a_large_directory_and_a_file_of_many_extents() {
     let image = KernelImage::build(&cases[0].spec, &cases[0].content);
     let manifest = image.manifest();
     let entries = manifest.entries.keys().filter(|path| path.starts_with(b"many/entries/"));
-    assert_eq!(entries.count(), 100_000);
+    assert_eq!(entries.count(), 100_000 + 4 * 200);
     let dump = oracle::dump_tree(image.devices(), &["-t", "5"]).expect("a dump");
     let inode = manifest.entries[&b"many/extents"[..]].inode;
     let key = format!("({inode} EXTENT_DATA ");
@@ -106,6 +106,16 @@ fn events_leave_their_traces() {
     assert!(removed.contains("(DEV_ITEMS DEV_ITEM 2)") && !removed.contains("DEV_ITEM 1)"));
     let replaced = build(ImageSpec::new("replaced").then(Event::ReplaceFirstDevice));
     assert_holds(&replaced, &["DEV_REPLACE"]);
+    let missed = ImageSpec::new("missed").devices(&two).profiles(Profile::Raid1, Profile::Raid1);
+    let missed = KernelImage::build(&missed.then(Event::MissLastDevice), &Content::new(4));
+    let generation = |device: &PathBuf| -> u64 {
+        let dump = oracle::dump_super(device).expect("a superblock");
+        field(&dump, "generation").parse().expect("a number")
+    };
+    assert!(generation(&missed.devices()[0]) > generation(&missed.devices()[1]));
+    assert!(missed.manifest().entries.contains_key(&b"while-missing/data/zeros"[..]));
+    let scrubbed = oracle::scrub(&missed.mount("")).expect("everything can be corrected");
+    assert!(scrubbed.contains("Corrected:"), "{scrubbed}");
     let quota = build(ImageSpec::new("quota").quota(Quota::Full));
     assert_holds(&quota, &["QGROUP_STATUS", "QGROUP_RELATION", "QGROUP_LIMIT 1/1"]);
 }

@@ -49,7 +49,7 @@ fn symbolic_links(folder: &Path) -> io::Result<()> {
     // The longest target is a path's limit, or less where a leaf has no room for it.
     for len_bytes in [4095, 3500] {
         let target = "long/".repeat(len_bytes / 5 + 1);
-        let made = rustix::fs::symlink(&target[..len_bytes], &folder.join("symlink-long"));
+        let made = rustix::fs::symlink(&target[..len_bytes], folder.join("symlink-long"));
         if unless_refused(made, &[Errno::NAMETOOLONG])? {
             break;
         }

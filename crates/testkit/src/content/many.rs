@@ -16,14 +16,14 @@ use crate::random::Random;
 const SECTOR_BYTES: u64 = 4096;
 
 pub(super) fn fill(folder: &Path, random: &mut Random, content: &Content) -> io::Result<()> {
-    entries(folder, random, content)?;
-    colliding(folder, random, content)?;
+    let entries = folder.join("entries");
+    std::fs::create_dir(&entries)?;
+    numbered(&entries, random, content)?;
+    colliding(&entries, random, content)?;
     extents(folder, random, content)
 }
 
-fn entries(folder: &Path, random: &mut Random, content: &Content) -> io::Result<()> {
-    let folder = folder.join("entries");
-    std::fs::create_dir(&folder)?;
+fn numbered(folder: &Path, random: &mut Random, content: &Content) -> io::Result<()> {
     for number in 0..content.directory_entries {
         let path = folder.join(format!("entry-{number}"));
         if number % 16 == 0 {
@@ -35,10 +35,8 @@ fn entries(folder: &Path, random: &mut Random, content: &Content) -> io::Result<
     Ok(())
 }
 
-/// All names of one hash are in one DIR_ITEM, so there are no more than a leaf can hold.
+/// Empty folders, some names of each of four hashes. All names of one hash are in one DIR_ITEM, so there are no more than a leaf can hold.
 fn colliding(folder: &Path, random: &mut Random, content: &Content) -> io::Result<()> {
-    let folder = folder.join("colliding");
-    std::fs::create_dir(&folder)?;
     for first_hash in [0, 0x8000_0000, u32::MAX, random.next() as u32] {
         for name in colliding_names(b"same-hash-", first_hash, content.colliding_names as usize) {
             let path = folder.join(OsStr::from_bytes(&name));

@@ -45,7 +45,7 @@ impl KernelMount {
     #[track_caller]
     pub fn open(files: &[PathBuf], options: &str) -> Self {
         Self::try_open(files, options).unwrap_or_else(|error| {
-            panic!("the kernel does not mount {files:?}: {error}{}", recent_kernel_messages())
+            panic!("the kernel does not mount {files:?}: {error}\n  {}", recent_kernel_messages())
         })
     }
 
@@ -77,5 +77,5 @@ impl KernelMount {
 fn recent_kernel_messages() -> String {
     let log = crate::command::run("dmesg", [] as [&str; 0]).unwrap_or_default();
     let lines: Vec<&str> = log.lines().filter(|line| line.contains("BTRFS")).collect();
-    lines[lines.len().saturating_sub(8)..].iter().map(|line| format!("\n  {line}")).collect()
+    lines[lines.len().saturating_sub(8)..].join("\n  ")
 }

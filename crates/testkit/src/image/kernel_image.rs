@@ -41,6 +41,8 @@ impl KernelImage {
         content: &Content,
         format: impl FnOnce(&[PathBuf]),
     ) -> Self {
+        let uninterrupted = !spec.power_cut || spec.events.is_empty();
+        assert!(uninterrupted, "{}: nothing happens after a power cut", spec.name());
         let scratch = Scratch::new();
         let mut devices: Vec<PathBuf> = (1..)
             .zip(&spec.device_lens_bytes)
@@ -99,6 +101,7 @@ impl KernelImage {
     }
 
     /// A copy of the image files, to wound or to change. It has the same fsid: see [`KernelMount`].
+    #[must_use]
     #[track_caller]
     pub fn duplicate(&self) -> Self {
         let scratch = Scratch::new();

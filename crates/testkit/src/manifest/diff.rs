@@ -56,11 +56,12 @@ pub fn assert_same(expected: &Manifest, actual: &Manifest) {
     if differences.is_empty() {
         return;
     }
-    let shown: String = differences.iter().take(SHOWN).map(|d| format!("\n  {d}")).collect();
+    let shown: Vec<String> = differences.iter().take(SHOWN).map(ToString::to_string).collect();
     panic!(
-        "{} differences among {} entries, the first are:{shown}",
+        "{} differences among {} entries, the first are:\n  {}",
         differences.len(),
-        expected.entries.len()
+        expected.entries.len(),
+        shown.join("\n  ")
     );
 }
 

@@ -33,8 +33,8 @@ impl Manifest {
         while let Some(relative) = pending.pop() {
             let path =
                 if relative.as_os_str().is_empty() { root.into() } else { root.join(&relative) };
-            let entry =
-                describe(&path).unwrap_or_else(|error| panic!("cannot read {path:?}: {error}"));
+            let entry = describe(&path)
+                .unwrap_or_else(|error| panic!("cannot read {}: {error}", path.display()));
             if let Body::Folder { names } = &entry.body {
                 let inside =
                     names.iter().map(|name| relative.join(std::ffi::OsStr::from_bytes(name)));
