@@ -1,0 +1,80 @@
+//! All chunks of a file system.
+
+use std::sync::Arc;
+
+use larder_format::{Logical, Physical};
+
+use super::{Chunk, ChunkError, Content};
+
+/// Chunks by logical address. No two overlap. Cloning shares the chunks.
+#[derive(Clone, Debug, Default)]
+pub struct ChunkMap {
+    /// In order of their addresses.
+    chunks: Vec<Arc<Chunk>>,
+}
+
+impl ChunkMap {
+    /// A map of no chunks.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// A map of these chunks. Refuses ones that overlap.
+    pub fn from_chunks(chunks: impl IntoIterator<Item = Chunk>) -> Result<Self, ChunkError> {
+        let mut map = Self::new();
+        chunks.into_iter().try_for_each(|chunk| map.insert(chunk))?;
+        Ok(map)
+    }
+
+    /// Adds a chunk. Refuses one that overlaps another.
+    pub fn insert(&mut self, chunk: Chunk) -> Result<(), ChunkError> {
+        let at = self.chunks.partition_point(|other| other.logical() < chunk.logical());
+        let before = at.checked_sub(1).map(|at| &self.chunks[at]);
+        let overlaps =
+            |other: &&Arc<Chunk>| other.logical() < chunk.end() && chunk.logical() < other.end();
+        if let Some(other) = before.into_iter().chain(self.chunks.get(at)).find(overlaps) {
+            let problem = format!(
+                "its {} bytes overlap the chunk at {} of {} bytes",
+                chunk.len_bytes(),
+                other.logical(),
+                other.len_bytes()
+            );
+            return Err(ChunkError { logical: chunk.logical(), problem });
+        }
+        self.chunks.insert(at, Arc::new(chunk));
+        Ok(())
+    }
+
+    /// Removes the chunk that starts at `logical`.
+    pub fn remove(&mut self, logical: Logical) -> Option<Arc<Chunk>> {
+        let at = self.chunks.binary_search_by_key(&logical, |chunk| chunk.logical()).ok()?;
+        Some(self.chunks.remove(at))
+    }
+
+    /// The chunk that holds `logical`.
+    pub fn get(&self, logical: Logical) -> Option<&Arc<Chunk>> {
+        let after = self.chunks.partition_point(|chunk| chunk.logical() <= logical);
+        after.checked_sub(1).map(|at| &self.chunks[at]).filter(|chunk| chunk.contains(logical))
+    }
+
+    /// The chunks in order of their addresses.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &Arc<Chunk>> + DoubleEndedIterator {
+        self.chunks.iter()
+    }
+
+    /// How many chunks there are.
+    pub fn len(&self) -> usize {
+        self.chunks.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.chunks.is_empty()
+    }
+
+    /// What lies at a place on a device; more than one entry only if device extents overlap or a
+    /// chunk has the place twice.
+    pub fn contents_at(&self, devid: u64, physical: Physical) -> impl Iterator<Item = Content> {
+        self.chunks.iter().flat_map(move |chunk| chunk.contents_at(devid, physical))
+    }
+}

@@ -1,0 +1,217 @@
+//! Chunks: which devices hold a range of logical addresses, and how.
+//!
+//! Pure arithmetic: nothing here touches a device.
+
+mod layout;
+mod map;
+
+use larder_format::block_group::STRIPE_LEN_BYTES;
+use larder_format::item;
+use larder_format::{BlockGroupFlags, Logical, Physical, Profile, Uuid};
+
+pub use layout::{Content, Place, Segment};
+pub use map::ChunkMap;
+
+/// A chunk that cannot be: which, and why.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("chunk at {logical}: {problem}")]
+pub struct ChunkError {
+    /// Logical start of the chunk.
+    pub logical: Logical,
+    /// Which field, and why its value cannot be.
+    pub problem: String,
+}
+
+/// One device's part of a chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChunkStripe {
+    /// Id of the device.
+    pub devid: u64,
+    /// Uuid of the device.
+    pub dev_uuid: Uuid,
+    /// Where on the device it starts.
+    pub physical: Physical,
+}
+
+/// A range of logical addresses and where it lies.
+///
+/// # Invariants
+/// - The number of stripes fits the profile; a striped chunk holds a whole number of full stripes.
+/// - Neither the logical range nor any stripe's physical range passes the end of the 64-bit space.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Chunk {
+    logical: Logical,
+    len_bytes: u64,
+    flags: BlockGroupFlags,
+    profile: Profile,
+    stripes: Box<[ChunkStripe]>,
+}
+
+impl Chunk {
+    /// A chunk of `len_bytes` from `logical`. Refuses what no file system can hold.
+    pub fn new(
+        logical: Logical,
+        len_bytes: u64,
+        flags: BlockGroupFlags,
+        stripes: impl Into<Box<[ChunkStripe]>>,
+    ) -> Result<Self, ChunkError> {
+        let refuse = |problem: String| ChunkError { logical, problem };
+        let profile = check_flags(flags).map_err(refuse)?;
+        let chunk = Self { logical, len_bytes, flags, profile, stripes: stripes.into() };
+        chunk.check_stripes().and_then(|()| chunk.check_ranges()).map_err(refuse)?;
+        Ok(chunk)
+    }
+
+    /// The chunk that a CHUNK_ITEM with the key offset `logical` describes.
+    pub fn from_item(
+        logical: Logical,
+        item: &item::Chunk<'_>,
+        sectorsize: u32,
+    ) -> Result<Self, ChunkError> {
+        let refuse = |problem: String| Err(ChunkError { logical, problem });
+        let header = item.header;
+        let (len_bytes, sectorsize) = (header.length.get(), u64::from(sectorsize));
+        if header.stripe_len.get() != STRIPE_LEN_BYTES {
+            return refuse(format!("stripe_len is {}, not {STRIPE_LEN_BYTES}", header.stripe_len));
+        }
+        if !logical.0.is_multiple_of(sectorsize) || !len_bytes.is_multiple_of(sectorsize) {
+            return refuse(format!("{len_bytes} bytes are not whole sectors of {sectorsize}"));
+        }
+        if item.flags().profile() == Some(Profile::Raid10) && header.sub_stripes.get() != 2 {
+            return refuse(format!("RAID10 with {} sub_stripes", header.sub_stripes));
+        }
+        let stripe = |stripe: &item::Stripe| ChunkStripe {
+            devid: stripe.devid.get(),
+            dev_uuid: stripe.dev_uuid(),
+            physical: stripe.offset(),
+        };
+        let stripes: Box<[ChunkStripe]> = item.stripes.iter().map(stripe).collect();
+        Self::new(logical, len_bytes, item.flags(), stripes)
+    }
+
+    fn check_stripes(&self) -> Result<(), String> {
+        let (stripes, least) = (self.stripes.len(), usize::from(self.profile.min_stripes()));
+        let fits = match self.profile {
+            Profile::Raid0 | Profile::Raid5 | Profile::Raid6 => stripes >= least,
+            Profile::Raid10 => stripes >= least && stripes.is_multiple_of(2),
+            _ => stripes == least,
+        };
+        if fits { Ok(()) } else { Err(format!("{} with {stripes} stripes", self.profile)) }
+    }
+
+    fn check_ranges(&self) -> Result<(), String> {
+        let len_bytes = self.len_bytes;
+        let row_bytes = self.data_stripes() as u64 * STRIPE_LEN_BYTES;
+        if len_bytes == 0 {
+            return Err("its length is 0".into());
+        }
+        if self.logical.checked_add(len_bytes).is_none() {
+            return Err(format!("{len_bytes} bytes pass the end of the address space"));
+        }
+        if self.is_striped() && !len_bytes.is_multiple_of(row_bytes) {
+            return Err(format!("{len_bytes} bytes are not whole stripes of {row_bytes}"));
+        }
+        let stripe_bytes = self.bytes_per_stripe();
+        match self.stripes.iter().find(|s| s.physical.checked_add(stripe_bytes).is_none()) {
+            Some(stripe) => Err(format!(
+                "{stripe_bytes} bytes from {} on device {} pass the end of the address space",
+                stripe.physical, stripe.devid
+            )),
+            None => Ok(()),
+        }
+    }
+
+    /// The first address.
+    pub fn logical(&self) -> Logical {
+        self.logical
+    }
+
+    /// Length in bytes of logical address space.
+    pub fn len_bytes(&self) -> u64 {
+        self.len_bytes
+    }
+
+    /// The address after the last.
+    pub fn end(&self) -> Logical {
+        Logical(self.logical.0 + self.len_bytes)
+    }
+
+    /// Whether `logical` lies in it.
+    pub fn contains(&self, logical: Logical) -> bool {
+        self.logical <= logical && logical < self.end()
+    }
+
+    /// Type and profile.
+    pub fn flags(&self) -> BlockGroupFlags {
+        self.flags
+    }
+
+    /// How its bytes lie on devices.
+    pub fn profile(&self) -> Profile {
+        self.profile
+    }
+
+    /// The devices' parts, in the order of the chunk item.
+    pub fn stripes(&self) -> &[ChunkStripe] {
+        &self.stripes
+    }
+
+    /// Bytes that each stripe takes on its device: the length of its device extent.
+    pub fn bytes_per_stripe(&self) -> u64 {
+        self.len_bytes / self.data_stripes() as u64
+    }
+
+    /// Stripes that hold different data: all but mirrors and parity.
+    pub fn data_stripes(&self) -> usize {
+        let (stripes, profile) = (self.stripes.len(), self.profile);
+        (stripes - profile.parities() as usize) / self.mirrors()
+    }
+
+    /// Whether data goes to one device after the other in pieces of 64 KiB.
+    pub fn is_striped(&self) -> bool {
+        matches!(self.profile, Profile::Raid0 | Profile::Raid10 | Profile::Raid5 | Profile::Raid6)
+    }
+
+    /// Whether a lost stripe is rebuilt from parity.
+    pub fn has_parity(&self) -> bool {
+        self.profile.parities() > 0
+    }
+
+    /// The number of ways to read a byte: one for each mirror; for RAID5 as it is or rebuilt; for
+    /// RAID6 as it is, or rebuilt while any one of the other stripes is not believed.
+    pub fn copies(&self) -> usize {
+        match self.profile {
+            Profile::Raid5 => 2,
+            Profile::Raid6 => self.stripes.len(),
+            _ => self.mirrors(),
+        }
+    }
+
+    /// Devices that hold each byte as it is.
+    pub(crate) fn mirrors(&self) -> usize {
+        self.profile.copies() as usize
+    }
+
+    /// Whether every byte can still be read when the stripes for which `is_missing` holds are gone.
+    pub fn survives(&self, is_missing: impl Fn(&ChunkStripe) -> bool) -> bool {
+        let missing = |stripes: &[ChunkStripe]| stripes.iter().filter(|s| is_missing(s)).count();
+        if self.has_parity() {
+            return missing(&self.stripes) <= self.profile.parities() as usize;
+        }
+        self.stripes.chunks(self.mirrors()).all(|mirrors| missing(mirrors) < mirrors.len())
+    }
+}
+
+fn check_flags(flags: BlockGroupFlags) -> Result<Profile, String> {
+    let types = flags & BlockGroupFlags::TYPES;
+    let unknown = flags.difference(BlockGroupFlags::TYPES | BlockGroupFlags::PROFILES);
+    if !unknown.is_empty() {
+        return Err(format!("unknown bits {:#x} in its type", unknown.bits()));
+    }
+    if types.is_empty()
+        || (types.contains(BlockGroupFlags::SYSTEM) && types.bits().count_ones() > 1)
+    {
+        return Err(format!("type {:#x} is none that exists", types.bits()));
+    }
+    flags.profile().ok_or_else(|| format!("several profiles in its type {:#x}", flags.bits()))
+}

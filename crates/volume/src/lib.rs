@@ -1,0 +1,38 @@
+//! From logical addresses to devices.
+//!
+//! A [`Volume`] is a file system's devices seen as one address space: chunks map its ranges to
+//! places on devices, with copies and parity as their profile says. Reads are verified and healed.
+//! This crate knows no tree but the chunk tree, which it reads once when a volume is opened.
+//!
+//! - [`scan`]: the superblock of a device.
+//! - [`Volume::open`], [`Volume::new`] for a file system that is being made.
+//! - [`Volume::read_tree_block`], [`Volume::read_data`], [`Volume::read_copy`].
+//! - [`Volume::write`], [`Volume::flush`], [`Volume::write_superblocks`].
+//! - [`chunk`]: the arithmetic of profiles, of use without devices.
+//!
+//! # Invariants
+//! - No two chunks overlap; every stripe of every chunk lies within a device of the file system.
+//! - The superblock of the highest generation is the truth; a device with an older one is read only
+//!   where no other copy is good.
+//! - What was verified once is what the caller gets; what is known to be bad is never returned.
+//! - Without `write` no byte of any device changes; a seed's bytes never change.
+//! - No lock is held across device I/O but that of one row of a chunk with parity.
+#![forbid(unsafe_code)]
+
+pub mod chunk;
+mod member;
+mod open;
+mod read;
+mod scan;
+mod stats;
+mod volume;
+mod write;
+
+pub use chunk::{Chunk, ChunkError, ChunkMap, ChunkStripe};
+pub use member::VolumeDevice;
+pub use open::{MissingDevice, OpenError, OpenOptions};
+pub use read::{BlockExpectation, BlockRead, CopyProblem, DataRead, FailedCopy, ReadError};
+pub use scan::{ScanError, ScannedDevice, SuperblockCopy, SuperblockProblem, scan, scan_copy};
+pub use stats::{DeviceStats, VolumeStats};
+pub use volume::{MappedRange, ReadPolicy, Unmapped, Volume};
+pub use write::WriteError;

@@ -1,0 +1,117 @@
+//! The devices of a volume.
+
+use std::io::IoSlice;
+use std::sync::Arc;
+
+use larder_device::{Device, DeviceError};
+use larder_format::item::DevItem;
+use larder_format::{Physical, Uuid};
+
+use crate::stats::DeviceCounters;
+
+/// A device of the file system, there or missing.
+#[derive(Debug)]
+pub struct VolumeDevice {
+    pub(crate) dev_item: DevItem,
+    pub(crate) device: Option<Arc<dyn Device>>,
+    /// Generation of the superblock that was found on it.
+    pub(crate) generation: Option<u64>,
+    pub(crate) is_stale: bool,
+    pub(crate) is_seed: bool,
+    pub(crate) counters: DeviceCounters,
+}
+
+impl VolumeDevice {
+    /// A device of a file system that is being made.
+    pub fn new(dev_item: DevItem, device: Arc<dyn Device>) -> Self {
+        Self::member(dev_item, Some(device), None)
+    }
+
+    pub(crate) fn member(
+        dev_item: DevItem,
+        device: Option<Arc<dyn Device>>,
+        generation: Option<u64>,
+    ) -> Self {
+        let counters = DeviceCounters::default();
+        Self { dev_item, device, generation, is_stale: false, is_seed: false, counters }
+    }
+
+    /// Id of the device in the file system.
+    pub fn devid(&self) -> u64 {
+        self.dev_item.devid.get()
+    }
+
+    /// Uuid of the device.
+    pub fn uuid(&self) -> Uuid {
+        self.dev_item.uuid()
+    }
+
+    /// The DEV_ITEM of the chunk tree.
+    pub fn dev_item(&self) -> &DevItem {
+        &self.dev_item
+    }
+
+    /// Where the bytes are, unless the device is missing.
+    pub fn device(&self) -> Option<&Arc<dyn Device>> {
+        self.device.as_ref()
+    }
+
+    /// What messages call the device: its own name, or that it is missing.
+    pub fn name(&self) -> String {
+        match &self.device {
+            Some(device) => device.name().to_owned(),
+            None => format!("missing device {}", self.devid()),
+        }
+    }
+
+    /// Whether the device is missing.
+    pub fn is_missing(&self) -> bool {
+        self.device.is_none()
+    }
+
+    /// Generation of the superblock that was found on the device.
+    pub fn generation(&self) -> Option<u64> {
+        self.generation
+    }
+
+    /// Whether the device missed commits: its superblock is older than the newest. What it holds
+    /// is read only when no other copy can be.
+    pub fn is_stale(&self) -> bool {
+        self.is_stale
+    }
+
+    /// Whether the device belongs to the file system that this one grew from; it is never written.
+    pub fn is_seed(&self) -> bool {
+        self.is_seed
+    }
+
+    /// Reads; `None` if the device is missing.
+    pub(crate) fn read(&self, buf: &mut [u8], at: Physical) -> Option<Result<(), DeviceError>> {
+        let device = self.device.as_ref()?;
+        self.counters.reads.add(1);
+        self.counters.read_bytes.add(buf.len() as u64);
+        let result = device.read_at(buf, at.0);
+        self.counters.read_errors.add(u64::from(result.is_err()));
+        Some(result)
+    }
+
+    /// Writes the buffers one after the other; succeeds without doing anything on a missing device.
+    pub(crate) fn write(&self, bufs: &[IoSlice<'_>], at: Physical) -> Result<(), DeviceError> {
+        let Some(device) = &self.device else { return Ok(()) };
+        self.counters.writes.add(1);
+        self.counters.written_bytes.add(bufs.iter().map(|buf| buf.len() as u64).sum());
+        let result = match bufs {
+            [buf] => device.write_at(buf, at.0),
+            bufs => device.write_vectored_at(bufs, at.0),
+        };
+        self.counters.write_errors.add(u64::from(result.is_err()));
+        result
+    }
+
+    pub(crate) fn flush(&self) -> Result<(), DeviceError> {
+        let Some(device) = &self.device else { return Ok(()) };
+        let result = device.flush();
+        self.counters.flush_errors.add(u64::from(result.is_err()));
+        result
+    }
+}

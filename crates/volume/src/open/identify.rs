@@ -1,0 +1,161 @@
+//! Which device is which.
+
+use std::sync::Arc;
+
+use larder_device::Device;
+use larder_format::item::DevItem;
+use larder_format::superblock::SUPER_FLAG_SEEDING;
+use larder_format::{Superblock, Uuid};
+
+use super::{MissingDevice, OpenError};
+use crate::chunk::ChunkMap;
+use crate::member::VolumeDevice;
+use crate::read::ReadError;
+use crate::scan::{scan, scan_copy};
+
+/// The devices that were given, and the superblock that is believed.
+pub(super) struct Found {
+    pub(super) newest: Box<Superblock>,
+    devices: Vec<(Arc<dyn Device>, Box<Superblock>)>,
+}
+
+impl Found {
+    pub(super) fn scan(
+        devices: Vec<Arc<dyn Device>>,
+        superblock_copy: Option<usize>,
+    ) -> Result<Self, OpenError> {
+        let superblock_of = |device: &Arc<dyn Device>| match superblock_copy {
+            Some(copy) => scan_copy(&**device, copy),
+            None => scan(&**device),
+        };
+        let mut found = Vec::with_capacity(devices.len());
+        for device in devices {
+            let superblock = superblock_of(&device)?.superblock;
+            found.push((device, superblock));
+        }
+        // A file system that grew from a seed is newer than its seed and not a seed itself, or the
+        // seed of another that is not here.
+        let rank = |superblock: &Superblock| (!is_seeding(superblock), superblock.generation.get());
+        let superblocks = found.iter().map(|(_, superblock)| superblock);
+        let newest = superblocks.rev().max_by_key(|s| rank(s)).ok_or(OpenError::NoDevices)?.clone();
+        let found = Self { newest, devices: found };
+        found.check_foreign()?;
+        found.check_duplicates()?;
+        Ok(found)
+    }
+
+    /// Every device is of the file system, or of a seed that the chunk tree will have to name.
+    fn check_foreign(&self) -> Result<(), OpenError> {
+        let is_foreign = |s: &Superblock| s.fsid != self.newest.fsid && !is_seeding(s);
+        match self.devices.iter().find(|(_, superblock)| is_foreign(superblock)) {
+            Some((device, superblock)) => Err(self.foreign(device, superblock)),
+            None => Ok(()),
+        }
+    }
+
+    fn foreign(&self, device: &Arc<dyn Device>, superblock: &Superblock) -> OpenError {
+        OpenError::ForeignDevice {
+            device: device.name().to_owned(),
+            devid: superblock.dev_item.devid.get(),
+            fsid: superblock.fsid(),
+            wanted: self.newest.fsid(),
+        }
+    }
+
+    fn check_duplicates(&self) -> Result<(), OpenError> {
+        let mut by_id: Vec<_> = self
+            .devices
+            .iter()
+            .map(|(device, superblock)| (superblock.dev_item.devid.get(), device.name()))
+            .collect();
+        by_id.sort_unstable();
+        match by_id.windows(2).find(|pair| pair[0].0 == pair[1].0) {
+            Some(pair) => Err(OpenError::DuplicateDevice {
+                devid: pair[0].0,
+                first: pair[0].1.to_owned(),
+                second: pair[1].1.to_owned(),
+            }),
+            None => Ok(()),
+        }
+    }
+
+    /// The devices by what their own superblocks say, to read the chunk tree with.
+    pub(super) fn provisional(&self) -> Vec<VolumeDevice> {
+        self.devices
+            .iter()
+            .map(|(device, superblock)| self.member(superblock.dev_item, device, superblock))
+            .collect()
+    }
+
+    fn member(
+        &self,
+        dev_item: DevItem,
+        device: &Arc<dyn Device>,
+        superblock: &Superblock,
+    ) -> VolumeDevice {
+        let generation = superblock.generation.get();
+        let is_seed = superblock.fsid != self.newest.fsid;
+        let is_stale = !is_seed && generation < self.newest.generation.get();
+        VolumeDevice {
+            is_seed,
+            is_stale,
+            ..VolumeDevice::member(dev_item, Some(device.clone()), Some(generation))
+        }
+    }
+
+    /// The devices that the chunk tree names. Refuses those that it does not name.
+    pub(super) fn into_members(
+        mut self,
+        dev_items: &[DevItem],
+    ) -> Result<Vec<VolumeDevice>, OpenError> {
+        let mut members = Vec::with_capacity(dev_items.len());
+        let own_fsid = Uuid::from_bytes(self.newest.dev_item.fsid);
+        for item in dev_items {
+            let is_item = |(_, s): &(_, Box<Superblock>)| {
+                s.dev_item.devid == item.devid && s.dev_item.uuid == item.uuid
+            };
+            members.push(match self.devices.iter().position(is_item) {
+                Some(at) => {
+                    let (device, superblock) = self.devices.swap_remove(at);
+                    self.member(*item, &device, &superblock)
+                }
+                None => VolumeDevice {
+                    is_seed: item.fsid() != own_fsid,
+                    ..VolumeDevice::member(*item, None, None)
+                },
+            });
+        }
+        match self.devices.first() {
+            Some((device, superblock)) => Err(self.foreign(device, superblock)),
+            None => Ok(members),
+        }
+    }
+
+    /// What to say when the chunk tree cannot be read: that devices of the system chunks are
+    /// missing if any are, else `error`.
+    pub(super) fn blame_missing(&self, system_chunks: &ChunkMap, error: ReadError) -> OpenError {
+        let is_here = |devid: u64, uuid: Uuid| {
+            self.devices.iter().any(|(_, superblock)| {
+                let item = &superblock.dev_item;
+                item.devid.get() == devid && item.uuid() == uuid
+            })
+        };
+        let mut missing: Vec<MissingDevice> = system_chunks
+            .iter()
+            .flat_map(|chunk| chunk.stripes())
+            .filter(|stripe| !is_here(stripe.devid, stripe.dev_uuid))
+            .map(|stripe| MissingDevice { devid: stripe.devid, uuid: stripe.dev_uuid })
+            .collect();
+        missing.sort_by_key(|missing| missing.devid);
+        missing.dedup();
+        if missing.is_empty() {
+            OpenError::ChunkTree(error)
+        } else {
+            OpenError::MissingDevices(missing)
+        }
+    }
+}
+
+fn is_seeding(superblock: &Superblock) -> bool {
+    superblock.flags.get() & SUPER_FLAG_SEEDING != 0
+}

@@ -1,0 +1,272 @@
+//! Opening: from devices in any order to a volume.
+//!
+//! The newest superblock is the truth. Its system chunks lead to the chunk tree, and that to all
+//! chunks and to what devices there should be.
+
+mod chunk_tree;
+mod identify;
+
+use std::fmt;
+use std::sync::Arc;
+
+use larder_device::Device;
+use larder_format::feature::{self, FeatureError};
+use larder_format::superblock::{
+    SUPER_FLAG_CHANGING_FSID, SUPER_FLAG_CHANGING_FSID_V2, SUPER_FLAG_METADUMP,
+    SUPER_FLAG_METADUMP_V2, SUPER_FLAG_SEEDING,
+};
+use larder_format::{FormatError, Logical, Superblock, Uuid};
+
+use crate::chunk::{Chunk, ChunkError, ChunkMap};
+use crate::member::VolumeDevice;
+use crate::read::ReadError;
+use crate::scan::ScanError;
+use crate::volume::{ReadPolicy, Volume};
+use chunk_tree::ChunkTree;
+use identify::Found;
+
+/// How to open a volume.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct OpenOptions {
+    /// For writing. Devices, but for seeds, must be writable.
+    pub write: bool,
+    /// Also when devices are missing, as long as every chunk can be read without them.
+    pub degraded: bool,
+    /// The superblock copy to believe, in place of the newest sound one of each device.
+    pub superblock_copy: Option<usize>,
+    /// Which mirror is asked first.
+    pub read_policy: ReadPolicy,
+}
+
+/// A device that the file system has and that was not given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MissingDevice {
+    /// Id of the device.
+    pub devid: u64,
+    /// Uuid of the device.
+    pub uuid: Uuid,
+}
+
+impl fmt::Display for MissingDevice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "device {} with uuid {}", self.devid, self.uuid)
+    }
+}
+
+/// Why a volume cannot be opened.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// No devices were given.
+    #[error("no devices were given")]
+    NoDevices,
+    /// A device has no sound superblock.
+    #[error(transparent)]
+    Scan(#[from] ScanError),
+    /// Two devices have the same id.
+    #[error("{first} and {second} both are device {devid}")]
+    DuplicateDevice {
+        /// The id.
+        devid: u64,
+        /// Name of the one.
+        first: String,
+        /// Name of the other.
+        second: String,
+    },
+    /// A device belongs to another file system, or is no longer part of this one.
+    #[error("{device}, device {devid} of {fsid}, is not a device of file system {wanted}")]
+    ForeignDevice {
+        /// Name of the device.
+        device: String,
+        /// Its id.
+        devid: u64,
+        /// The file system in its superblock.
+        fsid: Uuid,
+        /// The file system that is being opened.
+        wanted: Uuid,
+    },
+    /// Devices are missing.
+    #[error("missing: {}", List(.0))]
+    MissingDevices(Vec<MissingDevice>),
+    /// Too many devices are missing.
+    #[error("{}, without {}", NotEnough(.chunk), List(.missing))]
+    NotEnoughDevices {
+        /// The first chunk that cannot be read whole.
+        chunk: Arc<Chunk>,
+        /// What is missing.
+        missing: Vec<MissingDevice>,
+    },
+    /// The file system has features that are not supported.
+    #[error(transparent)]
+    Feature(#[from] FeatureError),
+    /// The superblock says that the file system must not be opened like this.
+    #[error("{0}")]
+    State(&'static str),
+    /// A device cannot be written.
+    #[error("{0} is open for reading only")]
+    ReadOnlyDevice(String),
+    /// A device is shorter than the file system believes.
+    #[error("{device} has {len_bytes} bytes, the file system believes {wanted_bytes}")]
+    ShortDevice {
+        /// Name of the device.
+        device: String,
+        /// Its length in bytes.
+        len_bytes: u64,
+        /// Its length according to the chunk tree.
+        wanted_bytes: u64,
+    },
+    /// The superblock's system chunk array is broken.
+    #[error("system chunk array: {0}")]
+    SystemChunks(#[source] FormatError),
+    /// A chunk cannot be.
+    #[error(transparent)]
+    Chunk(#[from] ChunkError),
+    /// The chunk tree cannot be read.
+    #[error("chunk tree: {0}")]
+    ChunkTree(#[from] ReadError),
+    /// The chunk tree holds something that cannot be.
+    #[error("chunk tree block at {logical}: {problem}")]
+    ChunkTreeItem {
+        /// The tree block.
+        logical: Logical,
+        /// Which item, and what is wrong with it.
+        problem: String,
+    },
+}
+
+struct List<'a>(&'a [MissingDevice]);
+
+impl fmt::Display for List<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().enumerate().try_for_each(|(index, missing)| {
+            write!(f, "{}{missing}", if index == 0 { "" } else { ", " })
+        })
+    }
+}
+
+struct NotEnough<'a>(&'a Chunk);
+
+impl fmt::Display for NotEnough<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (logical, profile) = (self.0.logical(), self.0.profile());
+        let kind = self.0.flags().type_name();
+        write!(f, "the chunk at {logical} ({kind}, {profile}) cannot be read")
+    }
+}
+
+impl Volume {
+    /// Opens a file system on these devices, given in any order, those of its seeds among them.
+    ///
+    /// Devices whose superblock is older than the newest missed commits: they are used, but read
+    /// last, and what is found bad on them is healed like any other bad copy.
+    pub fn open(devices: Vec<Arc<dyn Device>>, options: &OpenOptions) -> Result<Self, OpenError> {
+        let found = Found::scan(devices, options.superblock_copy)?;
+        let superblock = found.newest.clone();
+        check_state(&superblock, options.write)?;
+        let system_chunks = system_chunks(&superblock)?;
+        let provisional = Self::assemble(
+            superblock,
+            found.provisional(),
+            system_chunks,
+            false,
+            options.read_policy,
+        );
+        let tree = ChunkTree::read(&provisional).map_err(|error| match error {
+            // Without the devices that hold it, the chunk tree cannot say which are missing.
+            OpenError::ChunkTree(error) => found.blame_missing(&provisional.chunks(), error),
+            error => error,
+        })?;
+        let Self { superblock, .. } = provisional;
+        let members = found.into_members(&tree.dev_items)?;
+        let volume =
+            Self::assemble(superblock, members, tree.chunks, options.write, options.read_policy);
+        volume.check_devices(options)?;
+        Ok(volume)
+    }
+
+    fn check_devices(&self, options: &OpenOptions) -> Result<(), OpenError> {
+        self.check_stripes()?;
+        let missing: Vec<MissingDevice> = self
+            .devices
+            .iter()
+            .filter(|device| device.is_missing())
+            .map(|device| MissingDevice { devid: device.devid(), uuid: device.uuid() })
+            .collect();
+        if !missing.is_empty() {
+            if !options.degraded {
+                return Err(OpenError::MissingDevices(missing));
+            }
+            let is_missing = |devid| missing.iter().any(|m| m.devid == devid);
+            let chunks = self.chunks();
+            if let Some(chunk) = chunks.iter().find(|c| !c.survives(|s| is_missing(s.devid))) {
+                return Err(OpenError::NotEnoughDevices { chunk: chunk.clone(), missing });
+            }
+        }
+        if options.write { self.devices.iter().try_for_each(check_writable) } else { Ok(()) }
+    }
+
+    /// Checks that every stripe of every chunk lies on a device of the file system.
+    fn check_stripes(&self) -> Result<(), OpenError> {
+        for chunk in self.chunks().iter() {
+            let refuse = |problem| ChunkError { logical: chunk.logical(), problem };
+            for stripe in chunk.stripes() {
+                let device = self
+                    .device(stripe.devid)
+                    .filter(|device| device.uuid() == stripe.dev_uuid)
+                    .ok_or_else(|| {
+                        let (devid, uuid) = (stripe.devid, stripe.dev_uuid);
+                        refuse(format!("there is no device {devid} with uuid {uuid}"))
+                    })?;
+                let end = stripe.physical.0 + chunk.bytes_per_stripe();
+                let total_bytes = device.dev_item.total_bytes.get();
+                if end > total_bytes {
+                    let devid = stripe.devid;
+                    let problem = format!(
+                        "its stripe on device {devid} ends at {end}, the device at {total_bytes}"
+                    );
+                    return Err(refuse(problem).into());
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn check_writable(device: &VolumeDevice) -> Result<(), OpenError> {
+    let Some(backing) = device.device().filter(|_| !device.is_seed()) else { return Ok(()) };
+    if !backing.is_writable() {
+        return Err(OpenError::ReadOnlyDevice(device.name()));
+    }
+    let (len_bytes, wanted_bytes) = (backing.len_bytes(), device.dev_item.total_bytes.get());
+    if len_bytes < wanted_bytes {
+        return Err(OpenError::ShortDevice { device: device.name(), len_bytes, wanted_bytes });
+    }
+    Ok(())
+}
+
+fn check_state(superblock: &Superblock, write: bool) -> Result<(), OpenError> {
+    let has = |flags: u64| superblock.flags.get() & flags != 0;
+    if has(SUPER_FLAG_CHANGING_FSID | SUPER_FLAG_CHANGING_FSID_V2) {
+        return Err(OpenError::State("a change of its fsid was not finished"));
+    }
+    if !write {
+        return Ok(feature::check_readable(superblock)?);
+    }
+    if has(SUPER_FLAG_SEEDING) {
+        return Err(OpenError::State("it is a seed, which is never written"));
+    }
+    if has(SUPER_FLAG_METADUMP | SUPER_FLAG_METADUMP_V2) {
+        return Err(OpenError::State("it is a metadata dump, which holds no data"));
+    }
+    Ok(feature::check_writable(superblock)?)
+}
+
+fn system_chunks(superblock: &Superblock) -> Result<ChunkMap, OpenError> {
+    let mut chunks = ChunkMap::new();
+    for entry in superblock.system_chunks() {
+        let (key, item) = entry.map_err(OpenError::SystemChunks)?;
+        let logical = Logical(key.offset);
+        chunks.insert(Chunk::from_item(logical, &item, superblock.sectorsize.get())?)?;
+    }
+    Ok(chunks)
+}

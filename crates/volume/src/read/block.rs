@@ -1,0 +1,114 @@
+//! Reading tree blocks.
+
+use larder_format::checksum::CHECKSUM_SIZE;
+use larder_format::objectid::is_subvolume;
+use larder_format::{Checksum, Key, Logical, Node};
+
+use super::{CopyProblem, FailedCopy, ReadError};
+use crate::volume::Volume;
+
+/// What is known about a tree block before it is read. What is `None` is not checked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BlockExpectation {
+    /// Its generation, from the pointer to it.
+    pub generation: Option<u64>,
+    /// Its level: one less than its parent's.
+    pub level: Option<u8>,
+    /// The tree that is being read. The blocks of a subvolume may belong to any other subvolume,
+    /// those of other trees to no other tree.
+    pub owner: Option<u64>,
+    /// Its first key, from the pointer to it.
+    pub first_key: Option<Key>,
+}
+
+/// How a tree block was read.
+#[derive(Debug)]
+pub struct BlockRead {
+    /// The copy that was good.
+    pub copy: usize,
+    /// The copies that were tried before and were not.
+    pub failures: Vec<FailedCopy>,
+    /// How many of these were overwritten with good content.
+    pub healed: usize,
+}
+
+impl Volume {
+    /// Reads a tree block into `buf`, which must be `nodesize` bytes.
+    ///
+    /// What comes back has the right checksum, address and file system, is as expected, and
+    /// [`Node::parse`] accepts it. A copy that is not is overwritten if the volume is writable.
+    ///
+    /// # Panics
+    /// When `buf` has another length than `nodesize`.
+    pub fn read_tree_block(
+        &self,
+        logical: Logical,
+        expected: &BlockExpectation,
+        buf: &mut [u8],
+    ) -> Result<BlockRead, ReadError> {
+        assert_eq!(buf.len(), self.nodesize() as usize, "a tree block is nodesize bytes");
+        let len_bytes = buf.len() as u64;
+        let chunk = self.chunk_of(logical, len_bytes)?;
+        let segment = chunk.segment(logical, len_bytes);
+        let mut failures = Vec::new();
+        for copy in self.copy_order(&chunk, &segment) {
+            let read = self.read_copy_in(&chunk, logical, copy, buf);
+            match read.and_then(|()| self.verify_block(logical, expected, buf)) {
+                Ok(()) => {
+                    let healed = failures.iter().filter(|bad| self.heal(&chunk, bad, buf)).count();
+                    self.counters.rebuilt.add(u64::from(copy >= chunk.mirrors()));
+                    return Ok(BlockRead { copy, failures, healed });
+                }
+                Err(problem) => {
+                    failures.push(self.failed_copy(&chunk, logical, len_bytes, copy, problem));
+                }
+            }
+        }
+        Err(ReadError::TreeBlock { logical, owner: expected.owner, failures })
+    }
+
+    /// Checks a tree block as [`Volume::read_tree_block`] does.
+    pub fn verify_block(
+        &self,
+        logical: Logical,
+        expected: &BlockExpectation,
+        block: &[u8],
+    ) -> Result<(), CopyProblem> {
+        let csum_type = self.checksum_type();
+        let computed = csum_type.compute_block(block);
+        let stored = &block[..CHECKSUM_SIZE][..csum_type.size()];
+        if computed.as_bytes() != stored {
+            let wanted = Checksum::from_stored(stored).expect("as long as a checksum");
+            return Err(CopyProblem::Checksum { wanted, computed });
+        }
+        let node = Node::parse(block)?;
+        let header = node.header();
+        if header.bytenr() != logical {
+            return Err(CopyProblem::Address { found: header.bytenr() });
+        }
+        if !self.block_fsids.contains(&header.fsid()) {
+            return Err(CopyProblem::Fsid { found: header.fsid() });
+        }
+        check_expected(&node, expected)
+    }
+}
+
+fn check_expected(node: &Node<'_>, expected: &BlockExpectation) -> Result<(), CopyProblem> {
+    let header = node.header();
+    let (generation, level, owner) = (header.generation.get(), header.level, header.owner.get());
+    if let Some(wanted) = expected.generation.filter(|wanted| *wanted != generation) {
+        return Err(CopyProblem::Generation { wanted, found: generation });
+    }
+    if let Some(wanted) = expected.level.filter(|wanted| *wanted != level) {
+        return Err(CopyProblem::Level { wanted, found: level });
+    }
+    let is_foreign = |tree: &u64| *tree != owner && !(is_subvolume(*tree) && is_subvolume(owner));
+    if let Some(wanted) = expected.owner.filter(is_foreign) {
+        return Err(CopyProblem::Owner { wanted, found: owner });
+    }
+    let found = node.first_key();
+    match expected.first_key.filter(|wanted| found != Some(*wanted)) {
+        Some(wanted) => Err(CopyProblem::FirstKey { wanted, found }),
+        None => Ok(()),
+    }
+}

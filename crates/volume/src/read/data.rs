@@ -1,0 +1,177 @@
+//! Reading data.
+
+use std::ops::Range;
+
+use larder_format::{Checksum, Logical};
+
+use super::{CopyProblem, FailedCopy, ReadError};
+use crate::chunk::{Chunk, Segment};
+use crate::volume::Volume;
+
+/// How data was read.
+#[derive(Debug, Default)]
+pub struct DataRead {
+    /// The copies of sectors that were tried and were not good.
+    pub failures: Vec<FailedCopy>,
+    /// How many of these were overwritten with good content.
+    pub healed: usize,
+}
+
+impl Volume {
+    /// Reads data into `buf`.
+    ///
+    /// With `checksums`, those of the sectors one after the other, each sector that comes back has
+    /// its checksum; other copies of a sector that has not are tried, and the bad one is overwritten
+    /// if the volume is writable. Without, a copy is good when its device says so.
+    ///
+    /// A range that lies on several devices is announced to them before it is read.
+    pub fn read_data(
+        &self,
+        logical: Logical,
+        mut buf: &mut [u8],
+        checksums: Option<&[u8]>,
+    ) -> Result<DataRead, ReadError> {
+        let len_bytes = buf.len() as u64;
+        let sectorsize = self.sectorsize() as usize;
+        let csum_size = self.checksum_type().size();
+        if let Some(checksums) = checksums {
+            let fits = logical.0.is_multiple_of(sectorsize as u64)
+                && buf.len().is_multiple_of(sectorsize)
+                && checksums.len() == buf.len() / sectorsize * csum_size;
+            if !fits {
+                return Err(ReadError::Misaligned { logical, len_bytes });
+            }
+        }
+        let mut outcome = DataRead::default();
+        self.for_each_chunk(logical, len_bytes, |chunk, at, part_bytes| {
+            if chunk.segment(at, part_bytes).len_bytes < part_bytes {
+                self.readahead(at, part_bytes);
+            }
+            for segment in chunk.segments(at, part_bytes) {
+                let part = buf
+                    .split_off_mut(..segment.len_bytes as usize)
+                    .expect("segments make up the range");
+                let first = (segment.logical.0 - logical.0) as usize / sectorsize;
+                let count = part.len().div_ceil(sectorsize);
+                let checksums = checksums.map(|all| &all[first * csum_size..][..count * csum_size]);
+                SegmentRead { volume: self, chunk, segment, checksums, outcome: &mut outcome }
+                    .read(part)?;
+            }
+            Ok::<_, ReadError>(())
+        })?;
+        Ok(outcome)
+    }
+}
+
+/// The reading of one segment: copy after copy, each time only what is not good yet.
+struct SegmentRead<'a> {
+    volume: &'a Volume,
+    chunk: &'a Chunk,
+    segment: Segment,
+    /// Of its sectors.
+    checksums: Option<&'a [u8]>,
+    outcome: &'a mut DataRead,
+}
+
+impl SegmentRead<'_> {
+    fn read(&mut self, buf: &mut [u8]) -> Result<(), ReadError> {
+        let first_failure = self.outcome.failures.len();
+        let mut bad: Vec<Range<usize>> = Vec::new();
+        let mut is_first = true;
+        for copy in self.volume.copy_order(self.chunk, &self.segment) {
+            let todo = if is_first { vec![0..buf.len()] } else { std::mem::take(&mut bad) };
+            is_first = false;
+            for range in todo {
+                self.read_range(copy, buf, range, &mut bad);
+            }
+            if bad.is_empty() {
+                self.heal(first_failure, buf);
+                return Ok(());
+            }
+        }
+        let range = bad.first().expect("something is bad").clone();
+        Err(ReadError::Data {
+            logical: self.address(range.start),
+            len_bytes: range.len() as u64,
+            failures: self.outcome.failures.drain(first_failure..).collect(),
+        })
+    }
+
+    fn address(&self, at: usize) -> Logical {
+        Logical(self.segment.logical.0 + at as u64)
+    }
+
+    /// Reads `range` of the segment from one copy, and adds what of it is no good to `bad`. When a
+    /// device fails a long read, its sectors are read one by one.
+    fn read_range(
+        &mut self,
+        copy: usize,
+        buf: &mut [u8],
+        range: Range<usize>,
+        bad: &mut Vec<Range<usize>>,
+    ) {
+        let sectorsize = self.volume.sectorsize() as usize;
+        let at = self.address(range.start);
+        match self.volume.read_copy_in(self.chunk, at, copy, &mut buf[range.clone()]) {
+            Ok(()) => {
+                let rebuilt = copy >= self.chunk.mirrors();
+                let sectors = range.len().div_ceil(sectorsize) as u64;
+                self.volume.counters.rebuilt.add(if rebuilt { sectors } else { 0 });
+                self.verify(copy, buf, range, bad);
+            }
+            Err(CopyProblem::Device(_)) if range.len() > sectorsize => {
+                for start in range.clone().step_by(sectorsize) {
+                    let sector = start..range.end.min(start + sectorsize);
+                    self.read_range(copy, buf, sector, bad);
+                }
+            }
+            Err(problem) => self.reject(copy, range, problem, bad),
+        }
+    }
+
+    fn verify(
+        &mut self,
+        copy: usize,
+        buf: &[u8],
+        range: Range<usize>,
+        bad: &mut Vec<Range<usize>>,
+    ) {
+        let Some(checksums) = self.checksums else { return };
+        let sectorsize = self.volume.sectorsize() as usize;
+        let csum_type = self.volume.checksum_type();
+        for start in range.step_by(sectorsize) {
+            let sector = start..start + sectorsize;
+            let computed = csum_type.compute(&buf[sector.clone()]);
+            let wanted = &checksums[start / sectorsize * csum_type.size()..][..csum_type.size()];
+            if computed.as_bytes() != wanted {
+                let wanted = Checksum::from_stored(wanted).expect("as long as a checksum");
+                self.reject(copy, sector, CopyProblem::Checksum { wanted, computed }, bad);
+            }
+        }
+    }
+
+    fn reject(
+        &mut self,
+        copy: usize,
+        range: Range<usize>,
+        problem: CopyProblem,
+        bad: &mut Vec<Range<usize>>,
+    ) {
+        let (at, len_bytes) = (self.address(range.start), range.len() as u64);
+        let failure = self.volume.failed_copy(self.chunk, at, len_bytes, copy, problem);
+        self.outcome.failures.push(failure);
+        match bad.last_mut() {
+            Some(last) if last.end == range.start => last.end = range.end,
+            _ => bad.push(range),
+        }
+    }
+
+    fn heal(&mut self, first_failure: usize, good: &[u8]) {
+        let DataRead { failures, healed } = &mut *self.outcome;
+        for failure in &failures[first_failure..] {
+            let start = (failure.logical.0 - self.segment.logical.0) as usize;
+            let good = &good[start..start + failure.len_bytes as usize];
+            *healed += usize::from(self.volume.heal(self.chunk, failure, good));
+        }
+    }
+}

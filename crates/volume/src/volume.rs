@@ -1,0 +1,232 @@
+//! The volume: a file system's devices seen as one address space.
+
+use std::sync::Arc;
+
+use larder_format::{ChecksumType, Logical, Physical, Superblock, Uuid};
+use parking_lot::{Mutex, RwLock};
+
+use crate::chunk::{Chunk, ChunkError, ChunkMap, Content, Place};
+use crate::member::VolumeDevice;
+use crate::stats::{Counters, VolumeStats};
+
+/// Locks of rows of chunks with parity, shared by rows of equal hash.
+const ROW_LOCKS: usize = 64;
+
+/// Which mirror is asked first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ReadPolicy {
+    /// Every region of address space has its own mirror, so that reads spread over the devices and
+    /// each region is cached by one device only.
+    #[default]
+    Spread,
+    /// The mirror on this device, where there is one.
+    Prefer(u64),
+}
+
+/// The devices of a file system as one space of logical addresses. See the crate's invariants.
+#[derive(Debug)]
+pub struct Volume {
+    pub(crate) superblock: Box<Superblock>,
+    /// Ids that headers of tree blocks may carry: the file system's, and those of its seeds.
+    pub(crate) block_fsids: Vec<Uuid>,
+    /// In order of device ids, each of which appears once.
+    pub(crate) devices: Vec<VolumeDevice>,
+    /// Replaced as a whole, so that readers hold no lock while they use it.
+    pub(crate) chunks: RwLock<Arc<ChunkMap>>,
+    pub(crate) is_writable: bool,
+    pub(crate) read_policy: ReadPolicy,
+    pub(crate) counters: Counters,
+    pub(crate) row_locks: [Mutex<()>; ROW_LOCKS],
+}
+
+/// A range that lies in one piece on each device that holds it, as [`Volume::map`] gives it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MappedRange {
+    /// Where it starts.
+    pub logical: Logical,
+    /// Length in bytes.
+    pub len_bytes: u64,
+    /// The places that hold it as it is, one for each mirror.
+    pub mirrors: Vec<Place>,
+    /// The places of its parity: P, then Q.
+    pub parities: Vec<Place>,
+}
+
+/// No chunk holds the whole of a range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no chunk maps {len_bytes} bytes at logical address {logical}")]
+pub struct Unmapped {
+    /// The first address that no chunk holds, or where a range starts that passes its chunk's end.
+    pub logical: Logical,
+    /// Bytes from there.
+    pub len_bytes: u64,
+}
+
+impl Volume {
+    /// A writable volume of a file system that is being made: `superblock` as it will be written,
+    /// the devices, and the chunks.
+    pub fn new(superblock: Box<Superblock>, devices: Vec<VolumeDevice>, chunks: ChunkMap) -> Self {
+        Self::assemble(superblock, devices, chunks, true, ReadPolicy::default())
+    }
+
+    pub(crate) fn assemble(
+        superblock: Box<Superblock>,
+        mut devices: Vec<VolumeDevice>,
+        chunks: ChunkMap,
+        is_writable: bool,
+        read_policy: ReadPolicy,
+    ) -> Self {
+        devices.sort_by_key(VolumeDevice::devid);
+        let mut block_fsids = vec![superblock.metadata_uuid()];
+        block_fsids.extend(devices.iter().filter(|d| d.is_seed).map(|d| d.dev_item.fsid()));
+        block_fsids.dedup();
+        Self {
+            superblock,
+            block_fsids,
+            devices,
+            chunks: RwLock::new(Arc::new(chunks)),
+            is_writable,
+            read_policy,
+            counters: Counters::default(),
+            row_locks: std::array::from_fn(|_| Mutex::new(())),
+        }
+    }
+
+    /// The superblock as it was when the volume was opened.
+    pub fn superblock(&self) -> &Superblock {
+        &self.superblock
+    }
+
+    /// Bytes in a tree block.
+    pub fn nodesize(&self) -> u32 {
+        self.superblock.nodesize.get()
+    }
+
+    /// Bytes in a sector, the unit of data.
+    pub fn sectorsize(&self) -> u32 {
+        self.superblock.sectorsize.get()
+    }
+
+    /// The checksum algorithm.
+    pub fn checksum_type(&self) -> ChecksumType {
+        self.superblock.checksum_type()
+    }
+
+    /// Whether the volume may be written.
+    pub fn is_writable(&self) -> bool {
+        self.is_writable
+    }
+
+    /// The chunks as they are now.
+    pub fn chunks(&self) -> Arc<ChunkMap> {
+        self.chunks.read().clone()
+    }
+
+    /// The chunk that holds `logical`.
+    pub fn chunk_at(&self, logical: Logical) -> Option<Arc<Chunk>> {
+        self.chunks.read().get(logical).cloned()
+    }
+
+    /// Makes a new chunk known.
+    pub fn add_chunk(&self, chunk: Chunk) -> Result<(), ChunkError> {
+        Arc::make_mut(&mut self.chunks.write()).insert(chunk)
+    }
+
+    /// Forgets the chunk that starts at `logical`.
+    pub fn remove_chunk(&self, logical: Logical) -> Option<Arc<Chunk>> {
+        Arc::make_mut(&mut self.chunks.write()).remove(logical)
+    }
+
+    /// The devices in order of their ids.
+    pub fn devices(&self) -> &[VolumeDevice] {
+        &self.devices
+    }
+
+    /// The device with this id.
+    pub fn device(&self, devid: u64) -> Option<&VolumeDevice> {
+        let at = self.devices.binary_search_by_key(&devid, VolumeDevice::devid).ok()?;
+        Some(&self.devices[at])
+    }
+
+    /// Where a range lies.
+    pub fn map(&self, logical: Logical, len_bytes: u64) -> Result<Vec<MappedRange>, Unmapped> {
+        let mut ranges = Vec::new();
+        self.for_each_chunk(logical, len_bytes, |chunk, part, part_bytes| {
+            ranges.extend(chunk.segments(part, part_bytes).map(|segment| {
+                let parity = |column| chunk.column_place(segment.row, column, segment.within_bytes);
+                let columns = chunk.data_stripes()..chunk.stripes().len();
+                MappedRange {
+                    logical: segment.logical,
+                    len_bytes: segment.len_bytes,
+                    mirrors: chunk.places(&segment).collect(),
+                    parities: columns.filter(|_| chunk.has_parity()).map(parity).collect(),
+                }
+            }));
+            Ok(())
+        })?;
+        Ok(ranges)
+    }
+
+    /// What lies at a place on a device.
+    pub fn contents_at(&self, devid: u64, physical: Physical) -> Vec<Content> {
+        self.chunks().contents_at(devid, physical).collect()
+    }
+
+    /// The number of ways to read `logical` ([`Chunk::copies`]); 0 if no chunk holds it.
+    pub fn copies(&self, logical: Logical) -> usize {
+        self.chunk_at(logical).map_or(0, |chunk| chunk.copies())
+    }
+
+    /// What was done since the volume was opened.
+    pub fn stats(&self) -> VolumeStats {
+        VolumeStats {
+            healed: self.counters.healed.get(),
+            rebuilt: self.counters.rebuilt.get(),
+            devices: self.devices.iter().map(|d| d.counters.snapshot(d.devid())).collect(),
+        }
+    }
+
+    /// Says that a range will be read soon: its first mirror is told.
+    pub fn readahead(&self, logical: Logical, len_bytes: u64) {
+        let _ = self.for_each_chunk(logical, len_bytes, |chunk, part, part_bytes| {
+            for segment in chunk.segments(part, part_bytes) {
+                let copy = self.copy_order(chunk, &segment).next().unwrap_or_default();
+                let place = chunk.place(&segment, copy);
+                if let Some(device) = self.device(place.devid).and_then(VolumeDevice::device) {
+                    device.readahead(place.physical.0, segment.len_bytes);
+                }
+            }
+            Ok::<_, Unmapped>(())
+        });
+    }
+
+    /// The chunk that holds the whole of a range.
+    pub(crate) fn chunk_of(
+        &self,
+        logical: Logical,
+        len_bytes: u64,
+    ) -> Result<Arc<Chunk>, Unmapped> {
+        self.chunk_at(logical)
+            .filter(|chunk| len_bytes <= chunk.end().0 - logical.0)
+            .ok_or(Unmapped { logical, len_bytes })
+    }
+
+    /// Calls `visit` with the parts of a range that lie in one chunk each, in order.
+    pub(crate) fn for_each_chunk<E: From<Unmapped>>(
+        &self,
+        logical: Logical,
+        len_bytes: u64,
+        mut visit: impl FnMut(&Chunk, Logical, u64) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let (mut at, mut left) = (logical, len_bytes);
+        while left > 0 {
+            let unmapped = Unmapped { logical: at, len_bytes: left };
+            let chunk = self.chunk_at(at).ok_or(unmapped)?;
+            let part_bytes = left.min(chunk.end().0 - at.0);
+            visit(&chunk, at, part_bytes)?;
+            at = chunk.end();
+            left -= part_bytes;
+        }
+        Ok(())
+    }
+}
