@@ -1,0 +1,143 @@
+//! One tree block: its bytes, and the checks that it passes on the way in.
+
+use std::fmt;
+use std::sync::Arc;
+
+use larder_format::objectid::{TREE_LOG, TREE_RELOC, is_subvolume};
+use larder_format::{Header, Key, Logical, Node};
+use zerocopy::FromBytes;
+
+use crate::{Problem, TreeError};
+
+/// A verified tree block. Cloning it is cheap; its bytes never change while it can be seen.
+#[derive(Clone)]
+pub struct Block {
+    bytes: Arc<[u8]>,
+}
+
+impl Block {
+    /// Reads a block with `fill` and checks that it is what is expected.
+    pub(crate) fn read_with(
+        expected: &Expected,
+        nodesize: usize,
+        fill: impl FnOnce(&mut [u8]) -> Result<(), Problem>,
+    ) -> Result<Self, TreeError> {
+        let mut bytes: Arc<[u8]> = std::iter::repeat_n(0, nodesize).collect();
+        let unshared = Arc::get_mut(&mut bytes).expect("nobody else has it yet");
+        fill(unshared)
+            .and_then(|()| verify(expected, unshared))
+            .map_err(|problem| TreeError::new(expected, problem))?;
+        Ok(Self { bytes })
+    }
+
+    /// The structure of the block.
+    pub fn node(&self) -> Node<'_> {
+        Node::from_checked(&self.bytes)
+    }
+
+    /// The header.
+    pub fn header(&self) -> &Header {
+        Header::ref_from_prefix(&self.bytes).expect("a block is longer than its header").0
+    }
+
+    /// The whole block.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Logical address.
+    pub fn logical(&self) -> Logical {
+        self.header().bytenr()
+    }
+
+    /// Distance from the leaves.
+    pub fn level(&self) -> u8 {
+        self.header().level
+    }
+}
+
+impl fmt::Debug for Block {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let header = self.header();
+        f.debug_struct("Block")
+            .field("logical", &header.bytenr())
+            .field("level", &header.level)
+            .field("nritems", &header.nritems.get())
+            .field("generation", &header.generation.get())
+            .finish_non_exhaustive()
+    }
+}
+
+/// What a pointer says about the block that it points to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Expected {
+    /// The tree through which the block was reached.
+    pub tree: u64,
+    /// Where the block is.
+    pub logical: Logical,
+    /// The transaction that wrote it.
+    pub generation: u64,
+    /// Distance from the leaves.
+    pub level: u8,
+    /// Its first key; `None` for a root, which may be empty.
+    pub first_key: Option<Key>,
+}
+
+impl Expected {
+    /// What `parent` says about its child at `slot`.
+    ///
+    /// # Panics
+    /// When there are not so many, or `parent` is a leaf.
+    pub fn child(tree: u64, parent: Node<'_>, slot: usize) -> Self {
+        let pointer = &parent.key_pointers()[slot];
+        Self {
+            tree,
+            logical: pointer.blockptr(),
+            generation: pointer.generation.get(),
+            level: parent.level() - 1,
+            first_key: Some(pointer.key.get()),
+        }
+    }
+
+    /// Checks the header and first key of a block.
+    pub(crate) fn check(&self, node: Node<'_>) -> Result<(), Problem> {
+        let header = node.header();
+        let fields = [
+            ("address", self.logical.0, header.bytenr.get()),
+            ("generation", self.generation, header.generation.get()),
+            ("level", self.level.into(), header.level.into()),
+        ];
+        for (field, expected, found) in fields {
+            if expected != found {
+                return Err(Problem::Mismatch { field, expected, found });
+            }
+        }
+        let owner = header.owner.get();
+        if !owner_fits(self.tree, owner) {
+            return Err(Problem::Mismatch { field: "owner", expected: self.tree, found: owner });
+        }
+        match self.first_key {
+            Some(expected) if node.first_key() != Some(expected) => {
+                Err(Problem::FirstKey { expected, found: node.first_key() })
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Whether a block first owned by `owner` may hang in `tree`: subvolumes share blocks among each
+/// other, the other trees share none. Log and relocation trees go by more than one owner.
+fn owner_fits(tree: u64, owner: u64) -> bool {
+    match tree {
+        TREE_LOG | TREE_RELOC => true,
+        _ if is_subvolume(tree) => is_subvolume(owner),
+        _ => owner == tree,
+    }
+}
+
+/// Checks a whole tree block, once, before anybody sees it: structure, key order and item bounds,
+/// then what its parent says about it.
+pub fn verify(expected: &Expected, bytes: &[u8]) -> Result<(), Problem> {
+    let node = Node::parse(bytes)?;
+    expected.check(node)
+}

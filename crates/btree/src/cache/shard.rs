@@ -1,0 +1,243 @@
+//! One part of the cache: a map under a reader-writer lock, evicting by the clock algorithm.
+//!
+//! # Invariants
+//! - Every present block is in the ring once under its current ticket; a ring entry with another
+//!   ticket is stale and skipped.
+//! - Every `Reading` entry belongs to one live [`Turn`], whose drop removes it and wakes all who wait.
+//! - New blocks have no second chance until they are used again, so that one long walk cannot drive
+//!   out what is used often. Internal nodes earn more chances than leaves.
+
+use std::collections::{HashMap, VecDeque};
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
+
+use larder_format::Logical;
+use parking_lot::{Condvar, Mutex, RwLock};
+
+use crate::block::Block;
+use crate::stats::{Counter, Stats};
+
+/// A line of its own for each shard: counting hits in one must not slow lookups in its neighbour.
+#[repr(align(128))]
+pub(super) struct Shard {
+    limit_blocks: usize,
+    state: RwLock<State>,
+    hits: Counter,
+    misses: Counter,
+    evictions: Counter,
+}
+
+struct State {
+    entries: HashMap<Logical, Entry, SpreadAddresses>,
+    ring: VecDeque<(Logical, u64)>,
+    present: usize,
+    next_ticket: u64,
+}
+
+enum Entry {
+    Reading(Arc<Reading>),
+    Present { block: Block, chances: AtomicU8, ticket: u64 },
+}
+
+/// What is known about an address.
+pub(super) enum Lookup<'a> {
+    Present(Block),
+    Reading(Arc<Reading>),
+    Absent(Turn<'a>),
+}
+
+/// A read by another thread, to wait for.
+#[derive(Default)]
+pub(super) struct Reading {
+    done: Mutex<bool>,
+    wake: Condvar,
+}
+
+impl Reading {
+    /// Returns when the read has ended, well or not.
+    pub(super) fn wait(&self) {
+        let mut done = self.done.lock();
+        while !*done {
+            self.wake.wait(&mut done);
+        }
+    }
+
+    fn end(&self) {
+        *self.done.lock() = true;
+        self.wake.notify_all();
+    }
+}
+
+/// The right and duty to read one block.
+pub(super) struct Turn<'a> {
+    shard: &'a Shard,
+    logical: Logical,
+    reading: Arc<Reading>,
+}
+
+impl Turn<'_> {
+    /// Publishes what was read.
+    pub(super) fn finish(self, block: Block) {
+        self.shard.insert(self.logical, block);
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        let mut state = self.shard.state.write();
+        let mine =
+            |entry: &Entry| matches!(entry, Entry::Reading(r) if Arc::ptr_eq(r, &self.reading));
+        if state.entries.get(&self.logical).is_some_and(mine) {
+            state.entries.remove(&self.logical);
+        }
+        drop(state);
+        self.reading.end();
+    }
+}
+
+impl Shard {
+    pub(super) fn new(limit_blocks: usize) -> Self {
+        let state = State {
+            entries: HashMap::with_hasher(SpreadAddresses::new()),
+            ring: VecDeque::new(),
+            present: 0,
+            next_ticket: 0,
+        };
+        Self {
+            limit_blocks,
+            state: RwLock::new(state),
+            hits: Counter::default(),
+            misses: Counter::default(),
+            evictions: Counter::default(),
+        }
+    }
+
+    /// The block at `logical`, or whose turn it is to read it.
+    pub(super) fn lookup(&self, logical: Logical) -> Lookup<'_> {
+        if let Some(found) = self.find(self.state.read().entries.get(&logical)) {
+            return found;
+        }
+        let mut state = self.state.write();
+        if let Some(found) = self.find(state.entries.get(&logical)) {
+            return found;
+        }
+        let reading = Arc::new(Reading::default());
+        state.entries.insert(logical, Entry::Reading(reading.clone()));
+        self.misses.add(1);
+        Lookup::Absent(Turn { shard: self, logical, reading })
+    }
+
+    fn find(&self, entry: Option<&Entry>) -> Option<Lookup<'_>> {
+        match entry? {
+            Entry::Reading(reading) => Some(Lookup::Reading(reading.clone())),
+            Entry::Present { block, chances, .. } => {
+                let earned = 1 + block.level();
+                if chances.load(Relaxed) != earned {
+                    chances.store(earned, Relaxed);
+                }
+                self.hits.add(1);
+                Some(Lookup::Present(block.clone()))
+            }
+        }
+    }
+
+    pub(super) fn contains(&self, logical: Logical) -> bool {
+        self.state.read().entries.contains_key(&logical)
+    }
+
+    /// Makes `block` what is at `logical`, evicting another where the limit asks for it.
+    pub(super) fn insert(&self, logical: Logical, block: Block) {
+        let mut state = self.state.write();
+        let ticket = state.next_ticket;
+        state.next_ticket += 1;
+        let entry = Entry::Present { block, chances: AtomicU8::new(0), ticket };
+        if !matches!(state.entries.insert(logical, entry), Some(Entry::Present { .. })) {
+            state.present += 1;
+        }
+        state.ring.push_back((logical, ticket));
+        while state.present > self.limit_blocks {
+            self.evictions.add(state.advance_hand());
+        }
+        state.compact_ring();
+    }
+
+    pub(super) fn add_to(&self, stats: &mut Stats, nodesize: usize) {
+        stats.hits += self.hits.get();
+        stats.misses += self.misses.get();
+        stats.evictions += self.evictions.get();
+        stats.cached_bytes += (self.state.read().present * nodesize) as u64;
+    }
+}
+
+impl State {
+    /// Gives the block under the hand a chance less, or evicts it. Returns how many it evicted.
+    fn advance_hand(&mut self) -> u64 {
+        let Some((logical, ticket)) = self.ring.pop_front() else { return 0 };
+        let Some(Entry::Present { chances, ticket: current, .. }) = self.entries.get_mut(&logical)
+        else {
+            return 0;
+        };
+        if *current != ticket {
+            return 0;
+        }
+        if *chances.get_mut() > 0 {
+            *chances.get_mut() -= 1;
+            self.ring.push_back((logical, ticket));
+            return 0;
+        }
+        self.entries.remove(&logical);
+        self.present -= 1;
+        1
+    }
+
+    /// Drops stale ring entries when they are as many as the others.
+    fn compact_ring(&mut self) {
+        if self.ring.len() > 2 * self.present + 16 {
+            let entries = &self.entries;
+            self.ring.retain(|(logical, ticket)| {
+                matches!(entries.get(logical), Some(Entry::Present { ticket: t, .. }) if t == ticket)
+            });
+        }
+    }
+}
+
+/// Hashes addresses by one multiplication with a random factor: addresses come from images, and no
+/// image may choose them to collide.
+struct SpreadAddresses {
+    factor: u64,
+}
+
+impl SpreadAddresses {
+    fn new() -> Self {
+        Self { factor: RandomState::new().hash_one(0) | 1 }
+    }
+}
+
+impl BuildHasher for SpreadAddresses {
+    type Hasher = AddressHasher;
+
+    fn build_hasher(&self) -> AddressHasher {
+        AddressHasher { factor: self.factor, hash: 0 }
+    }
+}
+
+struct AddressHasher {
+    factor: u64,
+    hash: u64,
+}
+
+impl Hasher for AddressHasher {
+    fn write(&mut self, _bytes: &[u8]) {
+        unreachable!("an address hashes as one number");
+    }
+
+    fn write_u64(&mut self, address: u64) {
+        let product = u128::from(address) * u128::from(self.factor);
+        self.hash = product as u64 ^ (product >> 64) as u64;
+    }
+
+    fn finish(&self) -> u64 {
+        self.hash
+    }
+}

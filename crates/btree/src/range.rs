@@ -1,0 +1,85 @@
+//! Items in order, from one key to another.
+
+use std::ops::{Bound, RangeBounds};
+
+use larder_format::Key;
+
+use crate::cursor::Cursor;
+use crate::error::TreeError;
+use crate::item_ref::ItemRef;
+
+/// An iterator over the items of a range of keys.
+///
+/// After an error it goes on behind the subtree that cannot be read.
+#[derive(Debug)]
+pub struct Range {
+    cursor: Cursor,
+    state: State,
+    /// The greatest key of the range.
+    last: Key,
+}
+
+#[derive(Debug)]
+enum State {
+    Before { first: Key },
+    At,
+    Damaged,
+    Done,
+}
+
+impl Range {
+    pub(crate) fn new(cursor: Cursor, range: impl RangeBounds<Key>) -> Self {
+        let first = match range.start_bound() {
+            Bound::Included(&key) => Some(key),
+            Bound::Excluded(key) => key.successor(),
+            Bound::Unbounded => Some(Key::MIN),
+        };
+        let last = match range.end_bound() {
+            Bound::Included(&key) => Some(key),
+            Bound::Excluded(key) => key.predecessor(),
+            Bound::Unbounded => Some(Key::MAX),
+        };
+        let (state, last) = match (first, last) {
+            (Some(first), Some(last)) => (State::Before { first }, last),
+            _ => (State::Done, Key::MIN),
+        };
+        Self { cursor, state, last }
+    }
+
+    /// The next item, borrowed: no handle on its leaf is made for each item.
+    pub fn next_item(&mut self) -> Result<Option<(Key, &[u8])>, TreeError> {
+        Ok(if self.advance()? { self.cursor.item() } else { None })
+    }
+
+    /// Moves to the next item of the range; whether there is one.
+    fn advance(&mut self) -> Result<bool, TreeError> {
+        let moved = match self.state {
+            State::Before { first } => self.cursor.seek(first),
+            State::At => self.cursor.next(),
+            State::Damaged => self.cursor.skip_subtree(),
+            State::Done => return Ok(false),
+        };
+        self.state = match moved {
+            Ok(true) if self.cursor.key().is_some_and(|key| key <= self.last) => State::At,
+            Ok(_) => State::Done,
+            Err(ref error) if error.key.is_some_and(|key| key > self.last) => State::Done,
+            Err(_) => State::Damaged,
+        };
+        match (&self.state, moved) {
+            (State::Damaged, Err(error)) => Err(error),
+            (state, _) => Ok(matches!(state, State::At)),
+        }
+    }
+}
+
+impl Iterator for Range {
+    type Item = Result<ItemRef, TreeError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        match self.advance() {
+            Ok(true) => self.cursor.item_ref().map(Ok),
+            Ok(false) => None,
+            Err(error) => Some(Err(error)),
+        }
+    }
+}
