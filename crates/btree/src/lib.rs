@@ -3,7 +3,8 @@
 //! - [`BlockCache`] holds tree blocks for all threads, each verified once on the way in.
 //! - [`Tree`] is a committed tree: immutable, read without locks. [`Cursor`] walks it, [`Range`]
 //!   iterates over a part of it, [`Readahead`] says who is walking.
-//! - [`BlockStore`] is where blocks come from; [`MemoryStore`] keeps them in memory.
+//! - [`BlockStore`] is where blocks come from; [`MemoryStore`] keeps them in memory, a
+//!   [`larder_volume::Volume`] on devices.
 //!
 //! # Invariants
 //! - A [`Block`] that anyone can see has passed every check of [`block::verify`]: what follows may
@@ -26,6 +27,7 @@ mod readahead;
 mod stats;
 mod store;
 mod tree;
+mod volume_store;
 
 pub use block::{Block, Expected};
 pub use cache::{BlockCache, Fetched};

@@ -3,7 +3,9 @@
 use std::ops::RangeBounds;
 use std::sync::Arc;
 
-use larder_format::{Key, Logical};
+use larder_format::item::RootItem;
+use larder_format::objectid::{CHUNK_TREE, ROOT_TREE};
+use larder_format::{Key, Logical, Superblock};
 
 use crate::block::{Block, Expected};
 use crate::cache::{BlockCache, Fetched};
@@ -24,6 +26,34 @@ pub struct TreeRoot {
     pub level: u8,
     /// The transaction that wrote the root block.
     pub generation: u64,
+}
+
+impl TreeRoot {
+    /// The tree of tree roots.
+    pub fn of_root_tree(superblock: &Superblock) -> Self {
+        Self {
+            tree: ROOT_TREE,
+            logical: superblock.root(),
+            level: superblock.root_level,
+            generation: superblock.generation.get(),
+        }
+    }
+
+    /// The chunk tree.
+    pub fn of_chunk_tree(superblock: &Superblock) -> Self {
+        Self {
+            tree: CHUNK_TREE,
+            logical: superblock.chunk_root(),
+            level: superblock.chunk_root_level,
+            generation: superblock.chunk_root_generation.get(),
+        }
+    }
+
+    /// The tree whose root item in the root tree has the objectid `tree`.
+    pub fn of_item(tree: u64, item: &RootItem) -> Self {
+        let generation = item.generation.get();
+        Self { tree, logical: item.bytenr(), level: item.level, generation }
+    }
 }
 
 impl From<TreeRoot> for Expected {
