@@ -1,0 +1,302 @@
+//! A block: the immutable, sorted contents of one node.
+//!
+//! Invariants
+//! - Nothing in a block changes after [`Builder::finish`]. Readers therefore need no lock and no
+//!   validation, and a reference to a value stays good until the epoch in which the block was
+//!   retired has passed. This is why values are cloned, not moved, when a neighbour changes: two
+//!   blocks may be visible at once, and a value with interior mutability must not exist in two
+//!   bitwise copies.
+//! - `low <= key[0] < end[0] <= key[1] < end[1] <= ... <= high`: entries do not overlap and lie
+//!   inside the tile `[low, high)`.
+//! - The allocation is exact: a header, `len` keys, `len` slots. Keys are contiguous, so that a
+//!   search touches keys only and then one slot.
+
+use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
+use std::marker::PhantomData;
+use std::ops::Range;
+use std::ptr::NonNull;
+
+/// The fixed part of a block; keys and slots follow it in the same allocation.
+#[repr(C)]
+pub(crate) struct Header<V> {
+    low: u64,
+    high: u64,
+    len: usize,
+    values: PhantomData<V>,
+}
+
+/// What belongs to a key: where its range ends, and its value.
+pub(crate) struct Slot<V> {
+    pub(crate) end: u64,
+    pub(crate) value: V,
+}
+
+/// An entry on its way into a block.
+#[derive(Clone)]
+pub(crate) struct Piece<V> {
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+    pub(crate) value: V,
+}
+
+const KEYS_OFFSET: usize = size_of::<Header<()>>();
+
+fn layout_of<V>(len: usize) -> (Layout, usize) {
+    let keys = Layout::array::<u64>(len).expect("a block's keys fit in memory");
+    let slots = Layout::array::<Slot<V>>(len).expect("a block's slots fit in memory");
+    let (layout, keys_offset) = Layout::new::<Header<V>>().extend(keys).expect("a block's layout");
+    debug_assert_eq!(keys_offset, KEYS_OFFSET);
+    layout.extend(slots).expect("a block's layout")
+}
+
+/// Where the slots of a block of `len` entries begin, in bytes from its start.
+fn slots_offset<V>(len: usize) -> usize {
+    (KEYS_OFFSET + len * size_of::<u64>()).next_multiple_of(align_of::<Slot<V>>())
+}
+
+/// A block that may be read for as long as `'g`: under an epoch guard, or owned.
+pub(crate) struct BlockRef<'g, V> {
+    header: NonNull<Header<V>>,
+    lifetime: PhantomData<&'g V>,
+}
+
+impl<V> Clone for BlockRef<'_, V> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<V> Copy for BlockRef<'_, V> {}
+
+impl<'g, V> BlockRef<'g, V> {
+    /// # Safety
+    /// `header` came from [`Builder::finish`] and is not freed during `'g`.
+    pub(crate) unsafe fn new(header: NonNull<Header<V>>) -> Self {
+        BlockRef { header, lifetime: PhantomData }
+    }
+
+    pub(crate) fn as_ptr(self) -> *mut Header<V> {
+        self.header.as_ptr()
+    }
+
+    /// First address of the tile.
+    pub(crate) fn low(self) -> u64 {
+        // SAFETY: the block is alive during 'g and immutable.
+        unsafe { self.header.as_ref().low }
+    }
+
+    /// First address after the tile.
+    pub(crate) fn high(self) -> u64 {
+        // SAFETY: as in `low`.
+        unsafe { self.header.as_ref().high }
+    }
+
+    pub(crate) fn len(self) -> usize {
+        // SAFETY: as in `low`.
+        unsafe { self.header.as_ref().len }
+    }
+
+    pub(crate) fn keys(self) -> &'g [u64] {
+        // SAFETY: `len` initialised keys follow the header, inside the allocation that `header`
+        // has provenance over, and they never change.
+        unsafe {
+            let keys = self.header.as_ptr().byte_add(KEYS_OFFSET).cast::<u64>();
+            std::slice::from_raw_parts(keys, self.len())
+        }
+    }
+
+    pub(crate) fn slots(self) -> &'g [Slot<V>] {
+        let len = self.len();
+        // SAFETY: `len` initialised slots begin at this offset; as in `keys`.
+        unsafe {
+            let slots = self.header.as_ptr().byte_add(slots_offset::<V>(len)).cast::<Slot<V>>();
+            std::slice::from_raw_parts(slots, len)
+        }
+    }
+
+    pub(crate) fn key(self, index: usize) -> u64 {
+        self.keys()[index]
+    }
+
+    pub(crate) fn end(self, index: usize) -> u64 {
+        self.slots()[index].end
+    }
+
+    /// How many entries begin at or before `point`.
+    pub(crate) fn count_at_or_before(self, point: u64) -> usize {
+        self.keys().partition_point(|&key| key <= point)
+    }
+
+    /// The entry that covers `point`.
+    pub(crate) fn covering(self, point: u64) -> Option<usize> {
+        let index = self.count_at_or_before(point).checked_sub(1)?;
+        (self.end(index) > point).then_some(index)
+    }
+
+    /// The entries that share an address with `range`. When there are none, the empty result is
+    /// where an entry with that range belongs.
+    pub(crate) fn overlapping(self, range: &Range<u64>) -> Range<usize> {
+        let keys = self.keys();
+        let mut first = keys.partition_point(|&key| key <= range.start);
+        if first > 0 && self.end(first - 1) > range.start {
+            first -= 1;
+        }
+        let count = keys[first..].partition_point(|&key| key < range.end);
+        first..first + count
+    }
+
+    /// The hole before entry `index`, or after the last entry when `index` is `len`.
+    pub(crate) fn hole_before(self, index: usize) -> Range<u64> {
+        let start = if index == 0 { self.low() } else { self.end(index - 1) };
+        let end = if index == self.len() { self.high() } else { self.key(index) };
+        start..end
+    }
+
+    /// The length of the largest hole among those before entries `holes`.
+    pub(crate) fn largest_hole(self, holes: Range<usize>) -> u64 {
+        holes.map(|index| length(&self.hole_before(index))).max().unwrap_or(0)
+    }
+}
+
+/// Addresses in `range`.
+pub(crate) fn length(range: &Range<u64>) -> u64 {
+    range.end - range.start
+}
+
+/// A finished block that nobody else can see yet.
+pub(crate) struct OwnedBlock<V> {
+    header: NonNull<Header<V>>,
+}
+
+impl<V> OwnedBlock<V> {
+    pub(crate) fn as_ref(&self) -> BlockRef<'_, V> {
+        // SAFETY: the block lives as long as `self`.
+        unsafe { BlockRef::new(self.header) }
+    }
+
+    /// Gives up ownership; the block is freed by [`free`].
+    pub(crate) fn into_raw(self) -> *mut Header<V> {
+        let raw = self.header.as_ptr();
+        std::mem::forget(self);
+        raw
+    }
+}
+
+impl<V> Drop for OwnedBlock<V> {
+    fn drop(&mut self) {
+        // SAFETY: never published, so this is the only pointer to it.
+        unsafe { free(self.header.as_ptr()) }
+    }
+}
+
+/// Drops the values of a block and frees it.
+///
+/// # Safety
+/// `header` came from [`OwnedBlock::into_raw`], is freed once, and nobody can read it any more.
+pub(crate) unsafe fn free<V>(header: *mut Header<V>) {
+    // SAFETY: the caller's promise: the block is complete and ours.
+    unsafe {
+        let len = (*header).len;
+        if std::mem::needs_drop::<V>() {
+            let slots = header.byte_add(slots_offset::<V>(len)).cast::<Slot<V>>();
+            std::ptr::slice_from_raw_parts_mut(slots, len).drop_in_place();
+        }
+        dealloc(header.cast(), layout_of::<V>(len).0);
+    }
+}
+
+/// Fills a block of a known number of entries, in order. Dropped early (a `clone` panicked), it
+/// drops what it holds.
+pub(crate) struct Builder<V> {
+    header: NonNull<Header<V>>,
+    capacity: usize,
+    len: usize,
+}
+
+impl<V: Clone> Builder<V> {
+    pub(crate) fn new(tile: Range<u64>, capacity: usize) -> Self {
+        let (layout, offset) = layout_of::<V>(capacity);
+        debug_assert_eq!(offset, slots_offset::<V>(capacity));
+        // SAFETY: the layout is not empty: it holds at least the header.
+        let raw = unsafe { alloc(layout) }.cast::<Header<V>>();
+        let Some(header) = NonNull::new(raw) else { handle_alloc_error(layout) };
+        // SAFETY: freshly allocated for this type.
+        unsafe {
+            header.write(Header {
+                low: tile.start,
+                high: tile.end,
+                len: capacity,
+                values: PhantomData,
+            });
+        }
+        Builder { header, capacity, len: 0 }
+    }
+
+    fn keys(&self) -> *mut u64 {
+        // SAFETY: inside the allocation.
+        unsafe { self.header.as_ptr().byte_add(KEYS_OFFSET).cast() }
+    }
+
+    fn slots(&self) -> *mut Slot<V> {
+        // SAFETY: inside the allocation.
+        unsafe { self.header.as_ptr().byte_add(slots_offset::<V>(self.capacity)).cast() }
+    }
+
+    pub(crate) fn push(&mut self, piece: Piece<V>) {
+        assert!(self.len < self.capacity, "a block is filled with as many entries as it was made for");
+        let slot = Slot { end: piece.end, value: piece.value };
+        // SAFETY: `len < capacity`, so both places are inside the allocation and not yet written.
+        unsafe {
+            self.keys().add(self.len).write(piece.start);
+            self.slots().add(self.len).write(slot);
+        }
+        self.len += 1;
+    }
+
+    /// Appends clones of `entries` of `block`.
+    pub(crate) fn extend(&mut self, block: BlockRef<'_, V>, entries: Range<usize>) {
+        let keys = &block.keys()[entries.clone()];
+        let slots = &block.slots()[entries];
+        assert!(slots.len() <= self.capacity - self.len, "room for the entries was asked for");
+        let base = self.len;
+        // SAFETY: the assertion keeps the keys inside the allocation, which cannot overlap a
+        // finished block.
+        unsafe {
+            std::ptr::copy_nonoverlapping(keys.as_ptr(), self.keys().add(base), keys.len());
+        }
+        let to = self.slots();
+        for (index, slot) in slots.iter().enumerate() {
+            let copy = Slot { end: slot.end, value: slot.value.clone() };
+            // SAFETY: as above; `len` counts only slots that were written, for `drop`.
+            unsafe { to.add(base + index).write(copy) };
+            self.len = base + index + 1;
+        }
+    }
+
+    pub(crate) fn finish(self) -> OwnedBlock<V> {
+        assert_eq!(self.len, self.capacity, "a block is finished when it is full");
+        let block = OwnedBlock { header: self.header };
+        std::mem::forget(self);
+        debug_assert!(is_sorted(block.as_ref()), "entries are in order inside their tile");
+        block
+    }
+}
+
+fn is_sorted<V>(block: BlockRef<'_, V>) -> bool {
+    (0..=block.len()).all(|index| {
+        let hole = block.hole_before(index);
+        hole.start <= hole.end && (index == block.len() || block.key(index) < block.end(index))
+    })
+}
+
+impl<V> Drop for Builder<V> {
+    fn drop(&mut self) {
+        // SAFETY: `len` slots were written; the allocation is ours and has this layout.
+        unsafe {
+            let slots =
+                self.header.as_ptr().byte_add(slots_offset::<V>(self.capacity)).cast::<Slot<V>>();
+            std::ptr::slice_from_raw_parts_mut(slots, self.len).drop_in_place();
+            dealloc(self.header.as_ptr().cast(), layout_of::<V>(self.capacity).0);
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! Edits: every change to the contents of the index is one splice of one block.
+//!
+//! Invariants
+//! - A splice is published by one exchange of the block pointer; that exchange is the moment at
+//!   which the edit happens. Whoever loses the exchange plans again from the new block.
+//! - A splice never changes where a tile that is not the first begins, which is where its first
+//!   entry begins. An edit that would do so, or that needs entries of several tiles, first
+//!   *gathers* them: under block locks, entries move to the node on their left until one block
+//!   holds all of them. Moving changes no content, so readers see the edit in one step even then.
+
+use std::ops::Range;
+
+use crossbeam_epoch::{self as epoch, Guard};
+use smallvec::SmallVec;
+
+use crate::block::{BlockRef, Builder, OwnedBlock, Piece, length};
+use crate::node::{BlockLock, NodeRef};
+use crate::search::Spot;
+use crate::sync::Wait;
+use crate::{RangeIndex, Value};
+
+/// The entries that a splice puts in place of others. Three are what splitting an entry around a
+/// new one needs.
+pub(crate) type Pieces<V> = SmallVec<[Piece<V>; 3]>;
+
+/// What an edit wants to do to the block it was shown. It may be asked again.
+pub(crate) enum Plan<V, R> {
+    /// Nothing changes.
+    Keep(R),
+    /// The entries `replace` give way to `with`.
+    Splice { replace: Range<usize>, with: Pieces<V>, result: R },
+    /// The edit concerns all entries that begin below this address; the tile ends before it.
+    Reach(u64),
+}
+
+/// A copy of `block` with the entries `replace` replaced by `with`.
+fn spliced<V: Value>(
+    block: BlockRef<'_, V>,
+    replace: &Range<usize>,
+    with: Pieces<V>,
+) -> OwnedBlock<V> {
+    let len = block.len() - replace.len() + with.len();
+    let mut builder = Builder::new(block.low()..block.high(), len);
+    builder.extend(block, 0..replace.start);
+    for piece in with {
+        builder.push(piece);
+    }
+    builder.extend(block, replace.end..block.len());
+    builder.finish()
+}
+
+/// Whether the tile of `block` would have to begin elsewhere.
+fn moves_low<V>(block: BlockRef<'_, V>, replace: &Range<usize>, with: &Pieces<V>) -> bool {
+    let is_first_tile = block.low() == 0;
+    let start = with.first().map(|piece| piece.start);
+    !is_first_tile && replace.start == 0 && start != Some(block.low())
+}
+
+/// What a splice changes besides the block: sums, and holes that got larger.
+struct Effect {
+    entries: i64,
+    covered: i64,
+    larger_holes: SmallVec<[Range<u64>; 2]>,
+}
+
+impl Effect {
+    fn new<V>(block: BlockRef<'_, V>, replace: &Range<usize>, with: &Pieces<V>) -> Self {
+        let removed: u64 =
+            replace.clone().map(|index| block.end(index) - block.key(index)).sum();
+        let added: u64 = with.iter().map(|piece| piece.end - piece.start).sum();
+        let largest = block.largest_hole(replace.start..replace.end + 1);
+        let mut larger_holes = SmallVec::new();
+        let mut start = block.hole_before(replace.start).start;
+        let last = block.hole_before(replace.end).end;
+        for (end, next) in
+            with.iter().map(|piece| (piece.start, piece.end)).chain(std::iter::once((last, last)))
+        {
+            // A plan that overlaps its neighbours is caught when the block is built.
+            if end.saturating_sub(start) > largest {
+                larger_holes.push(start..end);
+            }
+            start = next;
+        }
+        Effect {
+            entries: with.len() as i64 - replace.len() as i64,
+            covered: added.wrapping_sub(removed) as i64,
+            larger_holes,
+        }
+    }
+}
+
+impl<V: Value, const KEYS: usize> RangeIndex<V, KEYS> {
+    /// Edits the block whose tile holds `at`, as `plan` says.
+    pub(crate) fn edit<R>(
+        &self,
+        at: u64,
+        mut plan: impl FnMut(BlockRef<'_, V>) -> Plan<V, R>,
+    ) -> R {
+        let guard = &epoch::pin();
+        let mut spot = self.locate(at, guard);
+        loop {
+            match plan(spot.block) {
+                Plan::Keep(result) => return result,
+                Plan::Reach(until) => return self.edit_gathered(at, until, plan, guard),
+                Plan::Splice { replace, with, result } => {
+                    if moves_low(spot.block, &replace, &with) {
+                        let until = spot.block.key(replace.end - 1) + 1;
+                        return self.edit_gathered(spot.block.low() - 1, until, plan, guard);
+                    }
+                    if spot.word.is_locked() {
+                        self.wait_for_unlock(spot.node);
+                    } else if self.try_splice(&spot, &replace, with, guard) {
+                        return result;
+                    }
+                }
+            }
+            spot = self.locate_near(spot.node, at, guard);
+        }
+    }
+
+    /// Publishes a splice of `spot`; false when the block has changed since.
+    pub(crate) fn try_splice(
+        &self,
+        spot: &Spot<'_, V>,
+        replace: &Range<usize>,
+        with: Pieces<V>,
+        guard: &Guard,
+    ) -> bool {
+        let effect = Effect::new(spot.block, replace, &with);
+        let new = spliced(spot.block, replace, with);
+        let len = new.as_ref().len();
+        let published = if len > KEYS {
+            let lock = spot.node.try_publish_and_lock(spot.word, new);
+            lock.map(|lock| self.split(lock, guard)).is_some()
+        } else {
+            spot.node.try_publish(spot.word, new)
+        };
+        if !published {
+            self.stats.lost_exchange();
+            return false;
+        }
+        self.retire_block(spot.block, guard);
+        self.settle(spot.node, &effect, guard);
+        if effect.entries < 0 && len < KEYS / 4 && spot.block.low() > 0 {
+            self.merge_into_left(spot.node, spot.block.low(), guard);
+        }
+        true
+    }
+
+    /// Does what follows a published splice.
+    fn settle(&self, node: NodeRef<'_, V>, effect: &Effect, guard: &Guard) {
+        self.stats.add(effect.entries, effect.covered);
+        for hole in &effect.larger_holes {
+            self.raise_bounds(node, hole.start, length(hole), guard);
+        }
+    }
+
+    /// Edits the block whose tile holds `from`, after all entries that begin below `until` have
+    /// been moved into it.
+    fn edit_gathered<R>(
+        &self,
+        mut from: u64,
+        mut until: u64,
+        mut plan: impl FnMut(BlockRef<'_, V>) -> Plan<V, R>,
+        guard: &Guard,
+    ) -> R {
+        loop {
+            let lock = self.lock_block(from, guard);
+            let (replace, with, result) = loop {
+                while lock.block(guard).high() < until {
+                    self.absorb(&lock, until, guard);
+                }
+                match plan(lock.block(guard)) {
+                    Plan::Keep(result) => {
+                        self.split(lock, guard);
+                        return result;
+                    }
+                    Plan::Reach(further) => until = until.max(further),
+                    Plan::Splice { replace, with, result } => break (replace, with, result),
+                }
+            };
+            let block = lock.block(guard);
+            if moves_low(block, &replace, &with) {
+                until = until.max(block.key(replace.end - 1) + 1);
+                from = block.low() - 1;
+                self.split(lock, guard);
+                continue;
+            }
+            let effect = Effect::new(block, &replace, &with);
+            let node = lock.node();
+            lock.publish(spliced(block, &replace, with));
+            self.retire_block(block, guard);
+            self.split(lock, guard);
+            self.settle(node, &effect, guard);
+            return result;
+        }
+    }
+
+    /// Takes the block lock of the node whose tile holds `point`.
+    pub(crate) fn lock_block<'g>(
+        &self,
+        point: u64,
+        guard: &'g Guard,
+    ) -> BlockLock<'g, V> {
+        let mut spot = self.locate(point, guard);
+        loop {
+            if spot.word.is_locked() {
+                self.wait_for_unlock(spot.node);
+            } else if let Some(lock) = spot.node.try_lock(spot.word) {
+                return lock;
+            }
+            spot = self.locate_near(spot.node, point, guard);
+        }
+    }
+
+    /// Waits until nobody holds the block lock of `node`.
+    pub(crate) fn wait_for_unlock(&self, node: NodeRef<'_, V>) {
+        let mut wait = Wait::new();
+        self.stats.blocked();
+        while node.word().is_locked() {
+            wait.pause();
+        }
+    }
+
+    /// Frees a block that was replaced, once nobody reads it any more.
+    pub(crate) fn retire_block(&self, block: BlockRef<'_, V>, guard: &Guard) {
+        let raw = block.as_ptr();
+        // SAFETY: the block has been replaced, once and by us, so who pins from now on cannot
+        // find it; values may be dropped on any thread since they are `Send`.
+        unsafe { guard.defer_unchecked(move || crate::block::free(raw)) }
+    }
+}

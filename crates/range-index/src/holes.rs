@@ -1,0 +1,463 @@
+//! Holes: what each link promises about the space it skips, and the search that trusts it.
+//!
+//! Invariants
+//! - A hole lies in exactly one tile: every tile but the first begins with an entry. So one block
+//!   shows the whole hole, and claiming it is one exchange of that block.
+//! - The bound of a link is at least the length of every hole in the span of the link, from its
+//!   node up to its next, once the operation that made the hole has returned.
+//! - Bounds are raised from level 0 upwards, *after* the block with the larger hole is published
+//!   and, when a hole moves to another node, *before* it disappears from the old one.
+//! - Bounds are lowered under the tower lock, in three steps: mark the bound, read what lies
+//!   below, replace the bound if it is still marked. A raiser takes the mark away. Publishing
+//!   and marking are each followed by reading what the other writes, all sequentially consistent,
+//!   so one of the two always sees the other.
+//! - A new or lengthened link promises nothing: its bound is "unknown", larger than any hole.
+
+use std::ops::Range;
+
+use crossbeam_epoch::{self as epoch, Guard};
+
+use crate::block::Piece;
+use crate::edit::Pieces;
+use crate::node::{NO_KEY, NodeRef, Tower};
+use crate::search::Spot;
+use crate::sync::{AtomicU64, Ordering, Wait};
+use crate::{RangeIndex, Value};
+
+/// An upper bound of a length. The lowest bit says that somebody is about to lower the bound, and
+/// counts as set in the bound itself.
+pub(crate) struct Bound(AtomicU64);
+
+const MARK: u64 = 1;
+
+impl Bound {
+    pub(crate) fn unknown() -> Self {
+        Bound(AtomicU64::new(u64::MAX & !MARK))
+    }
+
+    /// The bound, which may be one more than what was asked for.
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(Ordering::SeqCst) | MARK
+    }
+
+    pub(crate) fn set_unknown(&self) {
+        self.0.store(u64::MAX & !MARK, Ordering::SeqCst);
+    }
+
+    /// Makes the bound at least `len`, and foils a lowering that is under way.
+    fn raise(&self, len: u64) {
+        let mut old = self.0.load(Ordering::SeqCst);
+        while old & MARK != 0 || old | MARK < len {
+            let new = old.max(len) & !MARK;
+            match self.0.compare_exchange(old, new, Ordering::SeqCst, Ordering::SeqCst) {
+                Ok(_) => return,
+                Err(now) => old = now,
+            }
+        }
+    }
+
+    /// Makes the bound the result of `measure`, unless it is raised meanwhile. One caller at a time.
+    fn lower(&self, measure: impl FnOnce() -> u64) {
+        let marked = self.0.fetch_or(MARK, Ordering::SeqCst) | MARK;
+        let new = measure().min(marked) & !MARK;
+        let _ = self.0.compare_exchange(marked, new, Ordering::SeqCst, Ordering::SeqCst);
+    }
+}
+
+/// Which of the holes that are large enough to claim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// The lowest address first.
+    Lowest,
+    /// The highest address first.
+    Highest,
+    /// The lowest address at or after this one, or failing that the lowest of all. Callers that start at
+    /// hints of their own do not meet.
+    From(u64),
+}
+
+/// A hole to look for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// How many addresses to claim; not 0.
+    pub len: u64,
+    /// The first address is a multiple of this; not 0, need not be a power of two.
+    pub align: u64,
+    /// The claimed range lies inside this one.
+    pub within: Range<u64>,
+    /// Which hole to prefer.
+    pub order: Order,
+}
+
+impl Request {
+    /// The lowest hole of `len` addresses, anywhere.
+    pub fn new(len: u64) -> Self {
+        Request { len, align: 1, within: 0..u64::MAX, order: Order::Lowest }
+    }
+
+    /// Asks for a first address that is a multiple of `align`.
+    #[must_use]
+    pub fn align(self, align: u64) -> Self {
+        Request { align, ..self }
+    }
+
+    /// Asks for a hole inside `within`.
+    #[must_use]
+    pub fn within(self, within: Range<u64>) -> Self {
+        Request { within, ..self }
+    }
+
+    /// Asks for the hole that comes first in `order`.
+    #[must_use]
+    pub fn order(self, order: Order) -> Self {
+        Request { order, ..self }
+    }
+
+    /// The lowest place in `hole` and `within`.
+    fn lowest_in(&self, hole: &Range<u64>, within: &Range<u64>) -> Option<u64> {
+        let start = hole.start.max(within.start).checked_next_multiple_of(self.align)?;
+        let end = start.checked_add(self.len)?;
+        (end <= hole.end.min(within.end)).then_some(start)
+    }
+
+    /// The highest place in `hole` and `within`.
+    fn highest_in(&self, hole: &Range<u64>, within: &Range<u64>) -> Option<u64> {
+        let last = hole.end.min(within.end).checked_sub(self.len)?;
+        let start = last - last % self.align;
+        (start >= hole.start.max(within.start)).then_some(start)
+    }
+}
+
+/// How a scan of a span ended.
+enum Scan {
+    /// Claimed the range that begins here.
+    Claimed(u64),
+    /// Nothing in the span.
+    Nothing,
+    /// The list changed under the scan such that a tile may have been missed: go back to the last
+    /// address that is certain.
+    Lost,
+}
+
+/// A search for a hole in progress.
+struct Search<'a, 'g, V, const KEYS: usize> {
+    index: &'a RangeIndex<V, KEYS>,
+    request: &'a Request,
+    within: Range<u64>,
+    value: &'a V,
+    guard: &'g Guard,
+}
+
+impl<V: Value, const KEYS: usize> RangeIndex<V, KEYS> {
+    /// Finds a hole and inserts an entry with `value` into it, in one atomic step. Returns the
+    /// first address, or none when no hole is large enough.
+    ///
+    /// None means that every hole that was there from the beginning of the call to its end is
+    /// too small; a hole that came or went meanwhile may or may not be seen. The same holds for
+    /// the holes that [`Order`] would have preferred.
+    ///
+    /// # Panics
+    /// When `len` or `align` is 0.
+    pub fn claim(&self, request: &Request, value: V) -> Option<u64> {
+        assert!(request.len > 0 && request.align > 0, "a claim has a length and an alignment");
+        let all = request.within.clone();
+        match request.order {
+            Order::Lowest => self.claim_lowest(request, all, &value),
+            Order::Highest => self.claim_highest(request, all, &value),
+            Order::From(hint) => {
+                let above = hint.max(all.start)..all.end;
+                self.claim_lowest(request, above, &value)
+                    .or_else(|| self.claim_lowest(request, all, &value))
+            }
+        }
+    }
+
+    fn claim_lowest(&self, request: &Request, within: Range<u64>, value: &V) -> Option<u64> {
+        let mut from = within.start;
+        let mut wait = Wait::new();
+        loop {
+            let guard = &epoch::pin();
+            let search = Search { index: self, request, within: within.clone(), value, guard };
+            match search.upwards(self.head(guard), self.top(), NO_KEY, &mut from, &mut None) {
+                Scan::Claimed(start) => return Some(start),
+                Scan::Nothing if from >= within.end => return None,
+                Scan::Nothing | Scan::Lost => wait.pause(),
+            }
+        }
+    }
+
+    fn claim_highest(&self, request: &Request, within: Range<u64>, value: &V) -> Option<u64> {
+        let mut until = within.end;
+        let mut wait = Wait::new();
+        loop {
+            let guard = &epoch::pin();
+            let search = Search { index: self, request, within: within.clone(), value, guard };
+            match search.downwards(self.head(guard), self.top(), 0..NO_KEY, &mut until) {
+                Scan::Claimed(start) => return Some(start),
+                Scan::Nothing if until <= within.start => return None,
+                Scan::Nothing | Scan::Lost => wait.pause(),
+            }
+        }
+    }
+
+    /// Raises the bounds of every link whose span has `point`, which is in the tile of `node` or
+    /// was a moment ago, to a hole of `len` around it.
+    pub(crate) fn raise_bounds(&self, node: NodeRef<'_, V>, point: u64, len: u64, guard: &Guard) {
+        let mut node = node;
+        loop {
+            for level in 0..node.height() {
+                node.link(level).bound.raise(len);
+            }
+            let path = self.path(point, guard);
+            let mut level = node.height();
+            // The top is read anew at each level: who adds a level reads the bounds below it.
+            while level <= self.top() {
+                self.raise_level(path.at(level), level, point, len, guard);
+                level += 1;
+            }
+            let spot = self.locate_near(node, point, guard);
+            if spot.node == node {
+                return;
+            }
+            node = spot.node;
+        }
+    }
+
+    /// Raises the bound of the link at `level` over `point`, looked for from `near` on.
+    fn raise_level<'g>(
+        &self,
+        near: NodeRef<'g, V>,
+        level: usize,
+        point: u64,
+        len: u64,
+        guard: &'g Guard,
+    ) {
+        let mut node = near;
+        let mut wait = Wait::new();
+        loop {
+            let link = node.link(level);
+            link.bound.raise(len);
+            match node.tower() {
+                Tower::Open => match link.next(guard) {
+                    Some(next) if link.key() <= point => node = next,
+                    _ => return,
+                },
+                // The link may be about to get a new neighbour: wait, then see where it leads.
+                Tower::Locked => wait.pause(),
+                Tower::Closed => {
+                    wait.pause();
+                    node = self.predecessor(point, level, guard);
+                }
+            }
+        }
+    }
+
+    /// Lowers the bound of one link to what lies below it, unless its tower is in use.
+    fn refresh_bound(&self, node: NodeRef<'_, V>, level: usize, guard: &Guard) {
+        if !node.try_lock_tower() {
+            return;
+        }
+        let link = node.link(level);
+        link.bound.lower(|| {
+            if level == 0 {
+                node.block(guard).map_or(u64::MAX, |block| block.largest_hole(0..block.len() + 1))
+            } else {
+                largest_bound_below(node, level, guard)
+            }
+        });
+        node.unlock_tower();
+    }
+}
+
+/// The largest bound of the links one level below the link of `node` at `level`, from the node to
+/// the end of that link, which the caller keeps from changing.
+fn largest_bound_below<V>(node: NodeRef<'_, V>, level: usize, guard: &Guard) -> u64 {
+    let end = node.link(level).next(guard);
+    let mut largest = 0;
+    let mut at = node;
+    loop {
+        let link = at.link(level - 1);
+        let mut next = link.next(guard);
+        // The bound belongs to the span only if the link did not change around reading it.
+        let bound = loop {
+            let bound = link.bound.get();
+            let now = link.next(guard);
+            if now == next {
+                break bound;
+            }
+            next = now;
+        };
+        largest = largest.max(bound);
+        match next {
+            Some(next) if Some(next) != end => at = next,
+            _ => return largest,
+        }
+    }
+}
+
+impl<'g, V: Value, const KEYS: usize> Search<'_, 'g, V, KEYS> {
+    fn is_hopeless(&self, bound: u64) -> bool {
+        bound < self.request.len
+    }
+
+    /// Looks for the lowest place from `node` on along links of `level`, up to a tile that begins
+    /// at `end` or later. `from` is the address below which everything has been looked at;
+    /// `came_over` is the link that says where the tile of `node` begins, if there is one.
+    fn upwards(
+        &self,
+        node: NodeRef<'g, V>,
+        level: usize,
+        end: u64,
+        from: &mut u64,
+        came_over: &mut Option<(NodeRef<'g, V>, usize, u64)>,
+    ) -> Scan {
+        let mut node = node;
+        loop {
+            let link = node.link(level);
+            let key = link.key();
+            let next = link.next(self.guard);
+            if key > *from || next.is_none() {
+                let bound = link.bound.get();
+                if link.key() != key {
+                    // The bound may be that of a shorter link.
+                    continue;
+                }
+                let found = if self.is_hopeless(bound) {
+                    // The tile to the right of a link may have passed a hole to its left side
+                    // after that side was looked at; then the link has a new key.
+                    // A dead node's links keep their keys, so they tell nothing.
+                    let moved = |(node, level, key): (NodeRef<'g, V>, usize, u64)| {
+                        node.link(level).key() != key || matches!(node.tower(), Tower::Closed)
+                    };
+                    if came_over.is_some_and(moved) {
+                        return Scan::Lost;
+                    }
+                    *from = (*from).max(key);
+                    Scan::Nothing
+                } else if level > 0 {
+                    let found = self.upwards(node, level - 1, key, from, came_over);
+                    if matches!(found, Scan::Nothing) && *from < self.within.end {
+                        self.index.refresh_bound(node, level, self.guard);
+                    }
+                    found
+                } else {
+                    self.node_upwards(node, from)
+                };
+                if !matches!(found, Scan::Nothing) {
+                    return found;
+                }
+            }
+            match next {
+                Some(next) if key < end && *from < self.within.end => {
+                    *came_over = Some((node, level, key));
+                    node = next;
+                }
+                _ => return Scan::Nothing,
+            }
+        }
+    }
+
+    fn node_upwards(&self, node: NodeRef<'g, V>, from: &mut u64) -> Scan {
+        loop {
+            let word = node.word();
+            let Some(block) = word.block(self.guard) else { return Scan::Lost };
+            if block.low() > *from {
+                return Scan::Lost;
+            }
+            let place = |hole: &Range<u64>| self.request.lowest_in(hole, &self.within);
+            let first = block.count_at_or_before(self.within.start.max(block.low()));
+            let first = first.saturating_sub(1);
+            let found = (first..=block.len())
+                .find_map(|index| Some((index, place(&block.hole_before(index))?)));
+            let Some((index, start)) = found else {
+                *from = (*from).max(block.high());
+                self.index.refresh_bound(node, 0, self.guard);
+                return Scan::Nothing;
+            };
+            if self.take(&Spot { node, word, block }, index, start) {
+                return Scan::Claimed(start);
+            }
+        }
+    }
+
+    /// Looks for the highest place, from right to left, in the part of `level` that begins with
+    /// `node`; links say that it is `span`. `until` is the address from which on everything has
+    /// been looked at.
+    fn downwards(
+        &self,
+        node: NodeRef<'g, V>,
+        level: usize,
+        span: Range<u64>,
+        until: &mut u64,
+    ) -> Scan {
+        let mut links = Vec::new();
+        let (mut at, mut start) = (node, span.start);
+        loop {
+            let key = at.link(level).key();
+            links.push((at, start..key));
+            match at.link(level).next(self.guard) {
+                Some(next) if key < span.end && key < *until => (at, start) = (next, key),
+                _ => break,
+            }
+        }
+        for (node, span) in links.into_iter().rev() {
+            if *until <= self.within.start {
+                return Scan::Nothing;
+            }
+            let link = node.link(level);
+            let found = if self.is_hopeless(link.bound.get()) {
+                // What was split off after the link was read has not been looked at.
+                if link.key() != span.end || span.end < *until {
+                    return Scan::Lost;
+                }
+                *until = span.start;
+                Scan::Nothing
+            } else if level > 0 {
+                let found = self.downwards(node, level - 1, span, until);
+                if matches!(found, Scan::Nothing) {
+                    self.index.refresh_bound(node, level, self.guard);
+                }
+                found
+            } else {
+                self.node_downwards(node, until)
+            };
+            if !matches!(found, Scan::Nothing) {
+                return found;
+            }
+        }
+        Scan::Nothing
+    }
+
+    fn node_downwards(&self, node: NodeRef<'g, V>, until: &mut u64) -> Scan {
+        loop {
+            let word = node.word();
+            let Some(block) = word.block(self.guard) else { return Scan::Lost };
+            if block.high() < *until {
+                return Scan::Lost;
+            }
+            let place = |hole: &Range<u64>| self.request.highest_in(hole, &self.within);
+            let found = (0..=block.len())
+                .rev()
+                .find_map(|index| Some((index, place(&block.hole_before(index))?)));
+            let Some((index, start)) = found else {
+                *until = (*until).min(block.low());
+                self.index.refresh_bound(node, 0, self.guard);
+                return Scan::Nothing;
+            };
+            if self.take(&Spot { node, word, block }, index, start) {
+                return Scan::Claimed(start);
+            }
+        }
+    }
+
+    /// Inserts the claimed range before entry `index` if the block has not changed.
+    fn take(&self, spot: &Spot<'g, V>, index: usize, start: u64) -> bool {
+        let piece = Piece { start, end: start + self.request.len, value: self.value.clone() };
+        if spot.word.is_locked() {
+            self.index.wait_for_unlock(spot.node);
+            return false;
+        }
+        let with = Pieces::from_iter([piece]);
+        self.index.try_splice(spot, &(index..index), with, self.guard)
+    }
+}

@@ -1,0 +1,192 @@
+//! A concurrent index of ranges: non-overlapping ranges of `u64` mapped to values, where readers
+//! never wait, writers in different places do not meet, and a hole of a given size is found
+//! without walking what is full.
+//!
+//! ```
+//! use larder_range_index::{RangeIndex, Request};
+//!
+//! let index = RangeIndex::new();
+//! index.insert(0..4096, "bread").unwrap();
+//! index.insert(8192..12288, "butter").unwrap();
+//! assert_eq!(index.get(9000), Some((8192..12288, "butter")));
+//! // The hole between the two is found and taken in one step.
+//! assert_eq!(index.claim(&Request::new(4096), "salt"), Some(4096));
+//! assert_eq!(index.covered(), 12288);
+//! ```
+//!
+//! # Structure
+//! ```text
+//!  level 2   head ────────────────────────────────▶ C ───────────────▶ (end)
+//!  level 1   head ───────────────▶ B ─────────────▶ C ───────────────▶ (end)
+//!  level 0   head ◀────▶ A ◀─────▶ B ◀────▶ ... ◀─▶ C ◀────▶ D ──────▶ (end)
+//!              │         │         │               │        │
+//!  blocks    [0,40)   [40,95)   [95,200)        [300,410) [410,MAX)      one tile each
+//!
+//!  node    block*  prev*  tower lock  height │ (next*, key, bound) x height
+//!  block   low  high  len │ key key key ... │ (end, value) (end, value) (end, value) ...
+//! ```
+//! A skiplist of *nodes*. Each node points to a *block*: the sorted entries of its *tile*, a stretch of
+//! the address space. The tiles of the live nodes follow one another without gaps. A block is
+//! immutable; an edit copies it (about half a kilobyte) and exchanges the node's pointer. Blocks have no spare room, so
+//! memory per entry is the entry plus a small share of the node.
+//!
+//! Each forward link carries the *key* at which the next tile begins, so that a search does not
+//! touch nodes that it does not enter, and a *bound*: no hole in the stretch that the link skips is larger.
+//!
+//! # Invariants
+//! 1. Live tiles partition `[0, u64::MAX)`. While entries move between neighbours, two tiles may overlap; then both
+//!    blocks show the same entries there and both are locked.
+//! 2. Every tile but the first begins with an entry. So an entry, and a hole, lies in exactly one
+//!    tile, and inserting, claiming and looking up touch exactly one block.
+//! 3. The contents change only by exchanging one block pointer. That exchange is when the edit
+//!    happens; loading the pointer is when a lookup happens. The index is linearizable.
+//! 4. The key of a link is a hint; the tile in the block decides (`search.rs`).
+//! 5. The bound of a link is never less than a hole that it skips (`holes.rs`).
+//! 6. What has been replaced or unlinked is freed when every thread that could see it has moved
+//!    on (epoch reclamation).
+//!
+//! # Lock protocol and progress
+//! - *Readers* take no lock and write nothing that is shared. A lookup repeats a step only when a writer has
+//!   completed one: readers are lock-free.
+//! - *Edits within a tile* (nearly all) prepare a block and exchange the pointer, without a lock.
+//!   They are lock-free among themselves and wait only for a tile that is changing its limits.
+//! - *Changes of tiles* (a split, a move of entries to the left neighbour, a dead node; about one
+//!   edit in a node's worth) hold the *block locks* of the one or two nodes concerned, a tag in their block
+//!   pointers. Links above level 0 are changed one at a time under the *tower lock* of the node
+//!   that they come from.
+//! - Order: block locks before tower locks; block locks from left to right; tower locks from right
+//!   to left, and never a block lock while holding a tower lock.
+//!
+//! # Why values are cloned
+//! A reader holds `&V` into a block that an edit of a neighbour replaces. Copying values bit by
+//! bit would make two copies of one value; that is unsound for anything with interior mutability,
+//! and a sequence lock around a value in place is a data race for any type but atomics. So a block owns its values, an
+//! edit clones those it keeps, and a retired block drops its own. Integers and other `Copy` types
+//! cost a `memcpy`; large or shared state goes in an `Arc`.
+
+mod block;
+mod edit;
+mod holes;
+mod insert;
+mod iterate;
+//mod locks;
+mod node;
+mod remove;
+mod reshape;
+mod search;
+mod stats;
+mod structure;
+mod sync;
+
+use std::marker::PhantomData;
+
+use crossbeam_epoch::Guard;
+
+use crate::block::Builder;
+use crate::node::{MAX_HEIGHT, Node, NodeRef};
+use crate::stats::Counters;
+use crate::sync::{AtomicU64, AtomicUsize, Ordering};
+
+pub use crate::holes::{Order, Request};
+pub use crate::insert::Overlap;
+pub use crate::iterate::{Ascending, Descending, Entry, Reader};
+//pub use crate::locks::{Mode, RangeLock, RangeLockGuard};
+pub use crate::reshape::ResizeError;
+pub use crate::stats::Stats;
+
+/// What can be a value: anything that clones and may be read and dropped on any thread.
+pub trait Value: Clone + Send + Sync + 'static {}
+
+impl<T: Clone + Send + Sync + 'static> Value for T {}
+
+/// How many entries a node holds at most, unless the index says otherwise; chosen by measurement.
+pub const KEYS_PER_NODE: usize = 32;
+
+/// A concurrent map from non-overlapping, non-empty ranges of `u64` to values.
+///
+/// Addresses are below `u64::MAX`. `KEYS` is how many entries a node holds before it is split, at least 4.
+pub struct RangeIndex<V, const KEYS: usize = KEYS_PER_NODE> {
+    head: *mut Node<V>,
+    /// The highest level with a link, or more.
+    top: AtomicUsize,
+    heights: AtomicU64,
+    stats: Counters,
+    values: PhantomData<V>,
+}
+
+// SAFETY: the index owns its nodes and values, drops values on any thread and shares references to
+// them, which `Send` and `Sync` of the value allow; all other shared state is atomic.
+unsafe impl<V: Send + Sync, const KEYS: usize> Send for RangeIndex<V, KEYS> {}
+// SAFETY: as above.
+unsafe impl<V: Send + Sync, const KEYS: usize> Sync for RangeIndex<V, KEYS> {}
+
+impl<V: Value> RangeIndex<V> {
+    /// An empty index.
+    pub fn new() -> Self {
+        Self::with_node_size()
+    }
+}
+
+impl<V: Value, const KEYS: usize> RangeIndex<V, KEYS> {
+    /// An empty index with `KEYS` entries to a node.
+    pub fn with_node_size() -> Self {
+        const { assert!(KEYS >= 4, "a node has room for 4 entries at least") };
+        RangeIndex {
+            head: node::allocate(MAX_HEIGHT, Builder::new(0..u64::MAX, 0).finish()),
+            top: AtomicUsize::new(0),
+            heights: AtomicU64::new(0),
+            stats: Counters::default(),
+            values: PhantomData,
+        }
+    }
+
+    /// How many entries there are; exact when no edit is in progress.
+    pub fn len(&self) -> usize {
+        self.stats.entries() as usize
+    }
+
+    /// Whether there is no entry; exact when no edit is in progress.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// How many addresses the entries cover; exact when no edit is in progress.
+    pub fn covered(&self) -> u64 {
+        self.stats.covered()
+    }
+
+    /// What writers had to wait for so far.
+    pub fn stats(&self) -> Stats {
+        self.stats.snapshot()
+    }
+
+    fn head<'g>(&self, _: &'g Guard) -> NodeRef<'g, V> {
+        // SAFETY: the head is freed with the index only, which outlives every use of a node.
+        unsafe { NodeRef::from_raw(self.head) }.expect("an index has a head")
+    }
+
+    /// The highest level with a link, or more.
+    fn top(&self) -> usize {
+        self.top.load(Ordering::SeqCst)
+    }
+}
+
+impl<V: Value> Default for RangeIndex<V> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<V, const KEYS: usize> Drop for RangeIndex<V, KEYS> {
+    fn drop(&mut self) {
+        // SAFETY: `&mut self`: nobody else uses the index, and what was retired is out of the list.
+        unsafe {
+            let guard = crossbeam_epoch::unprotected();
+            let mut next = NodeRef::from_raw(self.head);
+            while let Some(node) = next {
+                next = node.link(0).next(guard);
+                node::free(node.as_ptr());
+            }
+        }
+    }
+}

@@ -1,0 +1,255 @@
+//! Structure: nodes split, entries move to the left neighbour, dead nodes leave the list.
+//!
+//! Invariants
+//! - Moving entries changes no content. The receiving block is published first, with the bounds
+//!   over it, and the giving block last; in between both show the same entries, and both are
+//!   locked, so that readers may use either and writers neither.
+//! - A node that has given all its entries away is marked dead, then its tower is closed, then it
+//!   is unlinked level by level from the top; level 0 and the back link of its successor come last.
+//!   Only then is it retired. Its left neighbour stays locked throughout and so cannot die
+//!   earlier: the back link of a dead node stays good for whoever can still reach that node.
+//! - A tower is locked from before its node can be seen until all its links are in place.
+
+use crossbeam_epoch::Guard;
+use smallvec::SmallVec;
+
+use crate::block::{BlockRef, Builder};
+use crate::node::{self, BlockLock, MAX_HEIGHT, NodeRef};
+use crate::stats::Held;
+use crate::sync::{Ordering, Wait};
+use crate::{RangeIndex, Value};
+
+impl<V: Value, const KEYS: usize> RangeIndex<V, KEYS> {
+    /// A random height: each level is half as likely as the one below.
+    fn random_height(&self) -> usize {
+        // SplitMix64 over a shared counter: deterministic for a deterministic schedule.
+        let mut z = self.heights.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^= z >> 31;
+        1 + (z.trailing_ones() as usize).min(MAX_HEIGHT - 1)
+    }
+
+    /// Ends an operation on a locked node: splits it until no block is too large, and unlocks it.
+    pub(crate) fn split(&self, lock: BlockLock<'_, V>, guard: &Guard) {
+        if lock.block(guard).len() <= KEYS {
+            return;
+        }
+        let held = Held::new(&self.stats);
+        let mut towers: SmallVec<[(NodeRef<'_, V>, u64); 1]> = SmallVec::new();
+        while lock.block(guard).len() > KEYS {
+            let right = self.split_off(&lock, guard);
+            if right.height() > 1 {
+                towers.push((right, lock.block(guard).high()));
+            }
+        }
+        drop(lock);
+        drop(held);
+        for (right, low) in towers {
+            self.link_tower(right, low, guard);
+        }
+    }
+
+    /// Moves the upper part of a locked node to a new node behind it. If the new node has links above
+    /// level 0, they are to be put in place by `link_tower`, and its tower is locked until then.
+    fn split_off<'g>(&self, lock: &BlockLock<'g, V>, guard: &'g Guard) -> NodeRef<'g, V> {
+        let (node, block) = (lock.node(), lock.block(guard));
+        let len = block.len();
+        // Halves; or, after a large gathering, full blocks from the right end.
+        let keep = if len <= 2 * KEYS { len / 2 } else { len - KEYS };
+        let middle = block.key(keep);
+        let mut upper = Builder::new(middle..block.high(), len - keep);
+        upper.extend(block, keep..len);
+        let mut lower = Builder::new(block.low()..middle, keep);
+        lower.extend(block, 0..keep);
+
+        let height = self.random_height();
+        self.top.fetch_max(height - 1, Ordering::SeqCst);
+        let raw = node::allocate(height, upper.finish());
+        // SAFETY: just allocated, and retired like any node from the moment it is linked.
+        let right = unsafe { NodeRef::from_raw(raw) }.expect("an allocated node");
+        let right_lock = right.try_lock(right.word()).expect("nobody else knows the new node");
+        if height > 1 {
+            right.lock_tower(|| unreachable!("nobody else knows the new node"));
+        }
+
+        right.set_prev(node);
+        right.link(0).copy_from(node.link(0));
+        node.link(0).insert(right, middle);
+        if let Some(next) = right.link(0).next(guard) {
+            next.set_prev(right);
+        }
+        lock.publish(lower.finish());
+        drop(right_lock);
+        self.retire_block(block, guard);
+        right
+    }
+
+    /// Puts the links above level 0 to `node` in place and unlocks its tower. `low` is where its tile began
+    /// when its tower was locked, which is what links to it say.
+    fn link_tower(&self, node: NodeRef<'_, V>, low: u64, guard: &Guard) {
+        for level in 1..node.height() {
+            let mut wait = Wait::new();
+            loop {
+                let pred = self.predecessor(low - 1, level, guard);
+                if pred.lock_tower(|| self.stats.blocked()) {
+                    let link = pred.link(level);
+                    let fits = link.key() > low;
+                    if fits {
+                        node.link(level).copy_from(link);
+                        link.insert(node, low);
+                    }
+                    pred.unlock_tower();
+                    if fits {
+                        break;
+                    }
+                }
+                wait.pause();
+            }
+        }
+        node.unlock_tower();
+    }
+
+    /// Changes the link to `node` at `level`, under the tower lock of the node it comes from. `low` is where
+    /// links say that the tile of `node` begins; the tower lock of `node` is held, or closed, by the caller.
+    fn with_link_to(
+        &self,
+        node: NodeRef<'_, V>,
+        level: usize,
+        low: u64,
+        guard: &Guard,
+        change: impl Fn(&node::Link<V>),
+    ) {
+        let mut wait = Wait::new();
+        loop {
+            let pred = self.predecessor(low - 1, level, guard);
+            if pred.lock_tower(|| self.stats.blocked()) {
+                let link = pred.link(level);
+                let found = link.next(guard) == Some(node);
+                if found {
+                    change(link);
+                }
+                pred.unlock_tower();
+                if found {
+                    return;
+                }
+            }
+            wait.pause();
+        }
+    }
+
+    /// Moves at least the entries that begin below `until` from the right neighbour into the
+    /// locked node `left`, whose tile ends before `until`.
+    pub(crate) fn absorb<'g>(&self, left: &BlockLock<'g, V>, until: u64, guard: &'g Guard) {
+        let held = Held::new(&self.stats);
+        let block = left.block(guard);
+        let right = left.node().link(0).next(guard).expect("a tile that ends has a neighbour");
+        let right = self.lock_neighbour(right, guard);
+        let given = right.block(guard);
+        debug_assert_eq!(given.low(), block.high(), "tiles have no gaps between them");
+
+        // Taking up to half a node at once saves the next caller from coming here again.
+        let wanted = given.keys().partition_point(|&key| key < until);
+        let count = wanted.max(given.len().min((KEYS / 2).saturating_sub(block.len())));
+        let all = count == given.len();
+        let middle = if all { given.high() } else { given.key(count) };
+
+        // Everything that can panic comes before anything that can be seen.
+        let mut grown = Builder::new(block.low()..middle, block.len() + count);
+        grown.extend(block, 0..block.len());
+        grown.extend(given, 0..count);
+        let mut rest = Builder::new(middle..given.high(), given.len() - count);
+        rest.extend(given, count..given.len());
+
+        left.publish(grown.finish());
+        let hole = given.largest_hole(1..count + 1);
+        if hole > 0 {
+            // Links still say that the moved entries are to the right: go by what was here before.
+            self.raise_bounds(left.node(), block.high() - 1, hole, guard);
+        }
+        if all {
+            let dead = right.node();
+            right.die();
+            self.unlink(left.node(), dead, given.low(), guard);
+        } else {
+            self.move_low(left.node(), right.node(), given.low(), middle, guard);
+            right.publish_and_unlock(rest.finish());
+        }
+        self.retire_block(block, guard);
+        self.retire_block(given, guard);
+        drop(held);
+    }
+
+    /// Takes the block lock of the right neighbour of a node whose block lock the caller holds.
+    fn lock_neighbour<'g>(&self, right: NodeRef<'g, V>, guard: &'g Guard) -> BlockLock<'g, V> {
+        loop {
+            let word = right.word();
+            debug_assert!(word.block(guard).is_some(), "only the left neighbour lets a node die");
+            if word.is_locked() {
+                self.wait_for_unlock(right);
+            } else if let Some(lock) = right.try_lock(word) {
+                return lock;
+            }
+        }
+    }
+
+    /// Tells every link to `right` that its tile will begin at `to` instead of `from`.
+    fn move_low(
+        &self,
+        left: NodeRef<'_, V>,
+        right: NodeRef<'_, V>,
+        from: u64,
+        to: u64,
+        guard: &Guard,
+    ) {
+        let open = right.lock_tower(|| self.stats.blocked());
+        debug_assert!(open, "the tower of a live node");
+        for level in 1..right.height() {
+            self.with_link_to(right, level, from, guard, |link| link.set_key(to));
+        }
+        left.link(0).set_key(to);
+        right.unlock_tower();
+    }
+
+    /// Takes a dead node out of the list, and retires it. `left` is its left neighbour, locked.
+    fn unlink(&self, left: NodeRef<'_, V>, dead: NodeRef<'_, V>, low: u64, guard: &Guard) {
+        let open = dead.lock_tower(|| self.stats.blocked());
+        debug_assert!(open, "a node dies once");
+        dead.close_tower();
+        for level in (1..dead.height()).rev() {
+            self.with_link_to(dead, level, low, guard, |link| {
+                link.bound.set_unknown();
+                link.copy_from(dead.link(level));
+            });
+        }
+        left.link(0).copy_from(dead.link(0));
+        if let Some(next) = dead.link(0).next(guard) {
+            next.set_prev(left);
+        }
+        let raw = dead.as_ptr();
+        // SAFETY: no link and no live back link leads to the node any more, so who pins from now on
+        // cannot find it.
+        unsafe { guard.defer_unchecked(move || node::free(raw)) }
+    }
+
+    /// Moves the entries of `node`, whose tile began at `low`, to its left neighbour if both are
+    /// sparse. Does nothing when the neighbourhood has changed.
+    pub(crate) fn merge_into_left(&self, node: NodeRef<'_, V>, low: u64, guard: &Guard) {
+        let both_sparse = |left: BlockRef<'_, V>, right: BlockRef<'_, V>| {
+            left.high() == right.low() && left.len() + right.len() <= KEYS / 4 * 3
+        };
+        let left = node.prev(guard).and_then(|left| left.block(guard));
+        let Some((left, right)) = left.zip(node.block(guard)) else { return };
+        if !both_sparse(left, right) {
+            return;
+        }
+        let lock = self.lock_block(low - 1, guard);
+        if lock.node().link(0).next(guard) == Some(node)
+            && let Some(right) = node.block(guard)
+            && both_sparse(lock.block(guard), right)
+        {
+            self.absorb(&lock, right.high(), guard);
+        }
+        self.split(lock, guard);
+    }
+}
