@@ -22,6 +22,7 @@
 pub mod chunk;
 mod member;
 mod open;
+mod parity;
 mod read;
 mod scan;
 mod stats;

@@ -27,6 +27,11 @@ impl VolumeDevice {
         Self::member(dev_item, Some(device), None)
     }
 
+    /// A device of the file system that is not there.
+    pub fn missing(dev_item: DevItem) -> Self {
+        Self::member(dev_item, None, None)
+    }
+
     pub(crate) fn member(
         dev_item: DevItem,
         device: Option<Arc<dyn Device>>,
@@ -95,9 +100,10 @@ impl VolumeDevice {
         Some(result)
     }
 
-    /// Writes the buffers one after the other; succeeds without doing anything on a missing device.
+    /// Writes the buffers one after the other; succeeds without doing anything on a missing device
+    /// and on a seed.
     pub(crate) fn write(&self, bufs: &[IoSlice<'_>], at: Physical) -> Result<(), DeviceError> {
-        let Some(device) = &self.device else { return Ok(()) };
+        let Some(device) = self.written_to() else { return Ok(()) };
         self.counters.writes.add(1);
         self.counters.written_bytes.add(bufs.iter().map(|buf| buf.len() as u64).sum());
         let result = match bufs {
@@ -108,8 +114,13 @@ impl VolumeDevice {
         result
     }
 
+    /// Where writes go, if they go anywhere.
+    pub(crate) fn written_to(&self) -> Option<&Arc<dyn Device>> {
+        self.device.as_ref().filter(|_| !self.is_seed)
+    }
+
     pub(crate) fn flush(&self) -> Result<(), DeviceError> {
-        let Some(device) = &self.device else { return Ok(()) };
+        let Some(device) = self.written_to() else { return Ok(()) };
         let result = device.flush();
         self.counters.flush_errors.add(u64::from(result.is_err()));
         result

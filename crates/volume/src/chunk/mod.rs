@@ -92,7 +92,9 @@ impl Chunk {
     fn check_stripes(&self) -> Result<(), String> {
         let (stripes, least) = (self.stripes.len(), usize::from(self.profile.min_stripes()));
         let fits = match self.profile {
-            Profile::Raid0 | Profile::Raid5 | Profile::Raid6 => stripes >= least,
+            Profile::Raid0 | Profile::Raid5 => stripes >= least,
+            // With more, Q could not tell some pairs of columns apart.
+            Profile::Raid6 => (least..=255 + 2).contains(&stripes),
             Profile::Raid10 => stripes >= least && stripes.is_multiple_of(2),
             _ => stripes == least,
         };

@@ -121,7 +121,7 @@ impl Found {
                 }
                 None => VolumeDevice {
                     is_seed: item.fsid() != own_fsid,
-                    ..VolumeDevice::member(*item, None, None)
+                    ..VolumeDevice::missing(*item)
                 },
             });
         }

@@ -233,7 +233,7 @@ impl Volume {
 }
 
 fn check_writable(device: &VolumeDevice) -> Result<(), OpenError> {
-    let Some(backing) = device.device().filter(|_| !device.is_seed()) else { return Ok(()) };
+    let Some(backing) = device.written_to() else { return Ok(()) };
     if !backing.is_writable() {
         return Err(OpenError::ReadOnlyDevice(device.name()));
     }

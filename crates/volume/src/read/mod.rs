@@ -260,7 +260,7 @@ impl Volume {
         Ok(())
     }
 
-    fn read_place(&self, place: Place, buf: &mut [u8]) -> Result<(), CopyProblem> {
+    pub(crate) fn read_place(&self, place: Place, buf: &mut [u8]) -> Result<(), CopyProblem> {
         let read = self.device(place.devid).and_then(|device| device.read(buf, place.physical));
         Ok(read.ok_or(CopyProblem::Missing)??)
     }
@@ -330,7 +330,7 @@ impl Volume {
     fn write_place(&self, place: Place, bytes: &[u8]) -> bool {
         self.device(place.devid).is_some_and(|device| {
             let bufs = [std::io::IoSlice::new(bytes)];
-            !device.is_missing() && !device.is_seed && device.write(&bufs, place.physical).is_ok()
+            device.written_to().is_some() && device.write(&bufs, place.physical).is_ok()
         })
     }
 }

@@ -1,17 +1,147 @@
-//! Rebuilding from parity.
+//! Rebuilding what a stripe held from the other columns of its row.
+//!
+//! A column can be lost because its device is missing or fails, or be left out because it is not
+//! believed: with RAID6 each of the other columns in turn, so that the one that silently changed
+//! is found by the checksum of what comes out.
 
+use super::CopyProblem;
 use crate::chunk::{Chunk, Segment};
-use crate::read::CopyProblem;
+use crate::member::VolumeDevice;
+use crate::parity::Parity;
 use crate::volume::Volume;
 
+/// The columns of a row to be rebuilt without.
+struct Lost {
+    /// The columns, that of the segment first. No more than there are parities.
+    columns: Vec<usize>,
+}
+
+impl Lost {
+    fn contains(&self, column: usize) -> bool {
+        self.columns.contains(&column)
+    }
+}
+
+/// What came of trying to sum the columns of a row.
+enum Sum {
+    Done(Vec<u8>),
+    /// This column could not be read.
+    Unreadable(usize),
+}
+
 impl Volume {
-    pub(crate) fn rebuild(
+    /// Rebuilds a segment from the rest of its row.
+    ///
+    /// With RAID6, `attempt` chooses which other column is left out as well: 0 is Q, 1 is P, then
+    /// follow the other data columns.
+    pub(super) fn rebuild(
         &self,
-        _chunk: &Chunk,
-        _segment: &Segment,
-        _attempt: usize,
-        _buf: &mut [u8],
+        chunk: &Chunk,
+        segment: &Segment,
+        attempt: usize,
+        buf: &mut [u8],
     ) -> Result<(), CopyProblem> {
+        let left_out = match chunk.profile().parities() {
+            2 => Some(left_out(chunk, segment.column, attempt)),
+            _ => None,
+        };
+        let _row = self.lock_row(chunk, segment.row);
+        self.rebuild_locked(chunk, segment, left_out, buf)
+    }
+
+    /// As [`Volume::rebuild`], for a caller that has locked the row.
+    pub(crate) fn rebuild_locked(
+        &self,
+        chunk: &Chunk,
+        segment: &Segment,
+        left_out: Option<usize>,
+        buf: &mut [u8],
+    ) -> Result<(), CopyProblem> {
+        let mut lost = Lost { columns: vec![segment.column] };
+        lost.columns.extend(left_out);
+        let missing = (0..chunk.stripes().len()).filter(|&column| {
+            let devid = chunk.column_place(segment.row, column, 0).devid;
+            self.device(devid).is_none_or(VolumeDevice::is_missing)
+        });
+        for column in missing {
+            lose(chunk, &mut lost, column)?;
+        }
+        loop {
+            match self.sum_columns(chunk, segment, &lost, buf.len())? {
+                Sum::Done(rebuilt) => {
+                    buf.copy_from_slice(&rebuilt);
+                    return Ok(());
+                }
+                // Each turn loses one more column, and only so many can be.
+                Sum::Unreadable(column) => lose(chunk, &mut lost, column)?,
+            }
+        }
+    }
+
+    /// Sums the columns that are not lost and solves for the segment's.
+    fn sum_columns(
+        &self,
+        chunk: &Chunk,
+        segment: &Segment,
+        lost: &Lost,
+        len: usize,
+    ) -> Result<Sum, CopyProblem> {
+        let (p_column, q_column) = (chunk.data_stripes(), chunk.data_stripes() + 1);
+        let mut bytes = vec![0; len];
+        let mut parity = Parity::new(len);
+        let read = |column: usize, bytes: &mut [u8]| {
+            self.read_place(chunk.column_place(segment.row, column, segment.within_bytes), bytes)
+        };
+        for column in (0..chunk.data_stripes()).rev() {
+            if lost.contains(column) {
+                parity.prepend(None);
+            } else if read(column, &mut bytes).is_ok() {
+                parity.prepend(Some(&bytes));
+            } else {
+                return Ok(Sum::Unreadable(column));
+            }
+        }
+        let other = lost.columns.iter().copied().find(|c| *c != segment.column && *c < p_column);
+        if other.is_some() || !lost.contains(p_column) {
+            if read(p_column, &mut bytes).is_err() {
+                return Ok(Sum::Unreadable(p_column));
+            }
+            parity.add_p(&bytes);
+            if other.is_none() {
+                return Ok(Sum::Done(parity.solve_with_p()));
+            }
+        }
+        if read(q_column, &mut bytes).is_err() {
+            return Ok(Sum::Unreadable(q_column));
+        }
+        parity.add_q(&bytes);
+        Ok(Sum::Done(match other {
+            Some(other) => parity.solve_with_both(segment.column, other),
+            None => parity.solve_with_q(segment.column),
+        }))
+    }
+}
+
+/// Which column is left out along with `column` in this attempt at RAID6.
+fn left_out(chunk: &Chunk, column: usize, attempt: usize) -> usize {
+    let data = chunk.data_stripes();
+    match attempt {
+        0 => data + 1,
+        1 => data,
+        other => {
+            let index = other - 2;
+            if index < column { index } else { index + 1 }
+        }
+    }
+}
+
+fn lose(chunk: &Chunk, lost: &mut Lost, column: usize) -> Result<(), CopyProblem> {
+    if !lost.contains(column) {
+        lost.columns.push(column);
+    }
+    if lost.columns.len() <= chunk.profile().parities() as usize {
+        Ok(())
+    } else {
         Err(CopyProblem::NotRebuildable)
     }
 }

@@ -5,6 +5,7 @@
 //! - A write that returns is in every place that is there; a missing device gets nothing.
 //! - Nothing is durable before a flush that follows.
 
+mod parity;
 mod superblock;
 
 use std::io::IoSlice;
@@ -14,6 +15,7 @@ use larder_format::Logical;
 
 use crate::chunk::Chunk;
 use crate::member::VolumeDevice;
+use crate::read::CopyProblem;
 use crate::volume::{Unmapped, Volume};
 
 /// Why a write failed. After an error any part of the range may have changed.
@@ -29,6 +31,14 @@ pub enum WriteError {
     /// A device failed.
     #[error(transparent)]
     Device(#[from] DeviceError),
+    /// A full stripe that is written in part cannot be completed with what it held.
+    #[error("the rest of the full stripe at {row}: {problem}")]
+    Incomplete {
+        /// First address of the full stripe.
+        row: Logical,
+        /// Why one of its columns cannot be read.
+        problem: CopyProblem,
+    },
     /// Too many devices are missing, or a device is a seed's.
     #[error("the chunk at {chunk} cannot be written: too few devices are there for it")]
     NotWritable {
@@ -45,7 +55,11 @@ impl Volume {
         self.for_each_chunk(logical, bytes.len() as u64, |chunk, at, part_bytes| {
             let part = bytes.split_off(..part_bytes as usize).expect("parts make up the range");
             self.check_chunk_writable(chunk)?;
-            self.write_mirrors(chunk, at, part)
+            if chunk.has_parity() {
+                self.write_rows(chunk, at, part)
+            } else {
+                self.write_mirrors(chunk, at, part)
+            }
         })
     }
 
@@ -54,8 +68,8 @@ impl Volume {
     }
 
     fn check_chunk_writable(&self, chunk: &Chunk) -> Result<(), WriteError> {
-        let is_lost = |devid| self.device(devid).is_none_or(|d| d.is_missing() || d.is_seed);
-        if !chunk.has_parity() && chunk.survives(|stripe| is_lost(stripe.devid)) {
+        let is_lost = |devid| self.device(devid).is_none_or(|device| device.written_to().is_none());
+        if chunk.survives(|stripe| is_lost(stripe.devid)) {
             Ok(())
         } else {
             Err(WriteError::NotWritable { chunk: chunk.logical() })
@@ -93,8 +107,7 @@ impl Volume {
     /// Flushes all devices also when one fails, and returns the first error.
     pub fn flush(&self) -> Result<(), WriteError> {
         self.check_writable()?;
-        let writable = self.devices.iter().filter(|device| !device.is_seed());
-        let results: Vec<_> = writable.map(VolumeDevice::flush).collect();
+        let results: Vec<_> = self.devices.iter().map(VolumeDevice::flush).collect();
         Ok(results.into_iter().collect::<Result<(), _>>()?)
     }
 }

@@ -19,11 +19,9 @@ impl Volume {
     pub fn write_superblocks(&self, template: &Superblock) -> Result<(), WriteError> {
         self.flush()?;
         for offset in OFFSETS {
-            for device in self.devices.iter().filter(|device| !device.is_seed()) {
-                if reaches(device, offset) {
-                    let superblock = superblock_for(device, offset, template);
-                    device.write(&[IoSlice::new(superblock.as_bytes())], offset)?;
-                }
+            for device in self.devices.iter().filter(|device| reaches(device, offset)) {
+                let superblock = superblock_for(device, offset, template);
+                device.write(&[IoSlice::new(superblock.as_bytes())], offset)?;
             }
         }
         self.flush()

@@ -1,0 +1,155 @@
+//! Writing to chunks with parity, a full stripe (row) at a time.
+//!
+//! # Invariants
+//! - Whoever changes a row, or rebuilds from it, holds its lock, so that parity fits the data
+//!   whenever nobody holds it.
+//! - All that a row's new parity needs is read before any of the row is written.
+//!
+//! A row that is written in part is completed with what its other columns hold; the volume knows no
+//! checksums to doubt that by. A crash between the writes of a row leaves parity that does not fit
+//! (the write hole); the next write to the row makes it fit again.
+
+use std::io::IoSlice;
+use std::ops::Range;
+
+use larder_format::Logical;
+use parking_lot::MutexGuard;
+
+use super::WriteError;
+use crate::chunk::{Chunk, Place, Segment};
+use crate::parity::Parity;
+use crate::volume::Volume;
+
+/// A row that is being written.
+struct RowWrite<'a> {
+    chunk: &'a Chunk,
+    row: u64,
+    /// Bytes of each cell that change, and with them those of parity.
+    interval: Range<u64>,
+    /// What is written, by data column.
+    parts: Vec<(Segment, &'a [u8])>,
+}
+
+impl<'a> RowWrite<'a> {
+    fn new(chunk: &'a Chunk, logical: Logical, mut bytes: &'a [u8]) -> Self {
+        let mut parts = Vec::new();
+        for segment in chunk.segments(logical, bytes.len() as u64) {
+            let (part, rest) = bytes.split_at(segment.len_bytes as usize);
+            parts.push((segment, part));
+            bytes = rest;
+        }
+        let start = parts.iter().map(|(segment, _)| segment.within_bytes).min();
+        let end = parts.iter().map(|(segment, _)| segment.within_bytes + segment.len_bytes).max();
+        let interval = start.unwrap_or_default()..end.unwrap_or_default();
+        let row = chunk.segment(logical, 1).row;
+        Self { chunk, row, interval, parts }
+    }
+
+    fn interval_bytes(&self) -> usize {
+        (self.interval.end - self.interval.start) as usize
+    }
+
+    /// What is written to a column, and how far into the interval that starts.
+    fn part(&self, column: usize) -> Option<(usize, &'a [u8])> {
+        let (segment, part) = self.parts.iter().find(|(segment, _)| segment.column == column)?;
+        Some(((segment.within_bytes - self.interval.start) as usize, part))
+    }
+
+    /// The interval of a data column as a segment.
+    fn column(&self, column: usize) -> Segment {
+        let (within_bytes, len_bytes) = (self.interval.start, self.interval_bytes() as u64);
+        let cell_bytes = self.chunk.row_bytes() / self.chunk.data_stripes() as u64;
+        let start = self.chunk.row_start(self.row).0 + column as u64 * cell_bytes;
+        let logical = Logical(start + within_bytes);
+        Segment { logical, len_bytes, row: self.row, column, within_bytes }
+    }
+
+    fn parity_place(&self, parity: usize) -> Place {
+        let column = self.chunk.data_stripes() + parity;
+        self.chunk.column_place(self.row, column, self.interval.start)
+    }
+}
+
+impl Volume {
+    /// Writes `bytes` and the parity of every row that they touch.
+    pub(super) fn write_rows(
+        &self,
+        chunk: &Chunk,
+        logical: Logical,
+        mut bytes: &[u8],
+    ) -> Result<(), WriteError> {
+        let mut at = logical;
+        while !bytes.is_empty() {
+            let row_end = chunk.row_start(chunk.segment(at, 1).row + 1);
+            let part_bytes = bytes.len().min((row_end.0 - at.0) as usize);
+            let (part, rest) = bytes.split_at(part_bytes);
+            self.write_row(&RowWrite::new(chunk, at, part))?;
+            (at, bytes) = (row_end, rest);
+        }
+        Ok(())
+    }
+
+    fn write_row(&self, write: &RowWrite<'_>) -> Result<(), WriteError> {
+        let _row = self.lock_row(write.chunk, write.row);
+        let parity = self.parity_after(write)?;
+        for (segment, part) in &write.parts {
+            self.write_all(write.chunk.place(segment, 0), part)?;
+        }
+        self.write_all(write.parity_place(0), parity.p())?;
+        if write.chunk.profile().parities() == 2 {
+            self.write_all(write.parity_place(1), parity.q())?;
+        }
+        Ok(())
+    }
+
+    /// The parity that the row will have.
+    fn parity_after(&self, write: &RowWrite<'_>) -> Result<Parity, WriteError> {
+        let mut parity = Parity::new(write.interval_bytes());
+        let mut old = Vec::new();
+        for column in (0..write.chunk.data_stripes()).rev() {
+            match write.part(column) {
+                Some((_, part)) if part.len() == write.interval_bytes() => {
+                    parity.prepend(Some(part));
+                }
+                part => {
+                    old.resize(write.interval_bytes(), 0);
+                    self.read_column(write, column, &mut old)?;
+                    if let Some((start, part)) = part {
+                        old[start..start + part.len()].copy_from_slice(part);
+                    }
+                    parity.prepend(Some(&old));
+                }
+            }
+        }
+        Ok(parity)
+    }
+
+    /// Reads what a column holds, or rebuilds it.
+    fn read_column(
+        &self,
+        write: &RowWrite<'_>,
+        column: usize,
+        buf: &mut [u8],
+    ) -> Result<(), WriteError> {
+        let segment = write.column(column);
+        if self.read_place(write.chunk.place(&segment, 0), buf).is_ok() {
+            return Ok(());
+        }
+        self.rebuild_locked(write.chunk, &segment, None, buf).map_err(|problem| {
+            WriteError::Incomplete { row: write.chunk.row_start(write.row), problem }
+        })
+    }
+
+    fn write_all(&self, place: Place, bytes: &[u8]) -> Result<(), WriteError> {
+        match self.device(place.devid) {
+            Some(device) => Ok(device.write(&[IoSlice::new(bytes)], place.physical)?),
+            None => Ok(()),
+        }
+    }
+
+    /// Locks a row of a chunk with parity. A thread holds one such lock at a time.
+    pub(crate) fn lock_row(&self, chunk: &Chunk, row: u64) -> MutexGuard<'_, ()> {
+        let number = chunk.row_start(row).0 / chunk.row_bytes();
+        self.row_locks[(number % self.row_locks.len() as u64) as usize].lock()
+    }
+}
