@@ -3,8 +3,11 @@
 //! Each subcommand is a file of [`command`] with its arguments and a `run`; [`print`] writes
 //! on-disk structures as text. What a user of the library would want too is in the library.
 #![forbid(unsafe_code)]
+// In a program nothing is reachable from outside; `pub` still says what a module offers to others.
+#![allow(unreachable_pub)]
 
 mod command;
+mod pipeline;
 mod print;
 
 use std::io;

@@ -2,9 +2,13 @@
 
 mod inspect;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use clap::{Parser, Subcommand};
+use larder_device::{Access, Device, FileDevice};
+use larder_volume::{OpenOptions, Volume};
 
 /// What every command comes to: an exit code, or an error for standard error.
 pub type Outcome = anyhow::Result<ExitCode>;
@@ -33,4 +37,13 @@ impl Larder {
             Command::Inspect(command) => command.run(),
         }
     }
+}
+
+/// Opens the file system on `paths` for reading.
+fn open_volume(paths: &[PathBuf]) -> anyhow::Result<Volume> {
+    let devices = paths
+        .iter()
+        .map(|path| Ok(Arc::new(FileDevice::open(path, Access::ReadOnly)?) as Arc<dyn Device>))
+        .collect::<anyhow::Result<Vec<_>>>()?;
+    Ok(Volume::open(devices, &OpenOptions::default())?)
 }

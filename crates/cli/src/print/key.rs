@@ -113,3 +113,10 @@ pub fn put_key(out: &mut Vec<u8>, key: Key) {
     }
     out.push(b')');
 }
+
+/// `key (objectid type offset)` as a string.
+pub fn key_text(key: Key) -> String {
+    let mut out = Vec::new();
+    put_key(&mut out, key);
+    String::from_utf8_lossy(&out).into_owned()
+}

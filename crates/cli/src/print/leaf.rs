@@ -1,6 +1,6 @@
 //! Tree blocks: the header, then key pointers or items.
 
-use larder_format::item::{DirEntries, InodeExtrefs, InodeRefs, csum_count};
+use larder_format::item::{DirEntries, InodeExtrefs, InodeRefs, NAME_MAX, csum_count};
 use larder_format::node::{HEADER_FLAG_RELOC, HEADER_FLAG_WRITTEN, max_key_pointers};
 use larder_format::{ChecksumType, FormatError, ItemType, Key, Node, objectid};
 
@@ -60,13 +60,11 @@ fn put_header(out: &mut Vec<u8>, node: Node<'_>, style: NodeStyle) {
     let names = [(HEADER_FLAG_WRITTEN, "WRITTEN"), (HEADER_FLAG_RELOC, "RELOC")];
     put!(out, kind, header.bytenr, " flags 0x", Hex(header.flags()), "(");
     put_header_flags(out, header.flags(), &names);
-    put!(out, ") backref revision ", header.backref_rev(), "\n");
+    put!(out, ") backref revision ", header.backref_rev());
     if style.header_checksums {
-        let stored = &header.csum[..style.checksum_type.size()];
-        let computed = style.checksum_type.compute_block(node.bytes());
-        put!(out, kind, header.bytenr, " csum 0x", HexBytes(stored));
-        put!(out, " calc 0x", HexBytes(computed.as_bytes()), "\n");
+        put!(out, " csum 0x", HexBytes(&header.csum[..style.checksum_type.size()]));
     }
+    out.push(b'\n');
     put!(out, "fs uuid ", header.fsid, "\nchunk uuid ", header.chunk_tree_uuid, "\n");
 }
 
@@ -113,8 +111,8 @@ fn put_known_item(
         ItemType::EXTENT_DATA => file::put_extent_data(out, data),
         ItemType::EXTENT_CSUM => put_checksums(out, key, data, style),
         ItemType::ROOT_ITEM => root::put_root_item(out, data),
-        ItemType::ROOT_REF => root::put_root_ref(out, "ref", data, style.hide_names),
-        ItemType::ROOT_BACKREF => root::put_root_ref(out, "backref", data, style.hide_names),
+        ItemType::ROOT_REF => root::put_root_ref(out, "ref", data),
+        ItemType::ROOT_BACKREF => root::put_root_ref(out, "backref", data),
         ItemType::UUID_KEY_SUBVOL | ItemType::UUID_KEY_RECEIVED_SUBVOL => {
             root::put_uuid_item(out, data)
         }
@@ -158,7 +156,7 @@ fn put_known_item(
 }
 
 /// Appends a name, or a stand-in for it.
-pub(super) fn put_name(out: &mut Vec<u8>, name: &[u8], hide: bool) {
+fn put_name(out: &mut Vec<u8>, name: &[u8], hide: bool) {
     if hide { "HIDDEN".put(out) } else { name.put(out) }
 }
 
@@ -195,11 +193,17 @@ fn put_dir_entries(out: &mut Vec<u8>, data: &[u8], style: NodeStyle) -> Result<(
         out.push(b'\n');
         if !entry.data.is_empty() {
             put!(out, "\t\tdata ");
-            put_name(out, entry.data, style.hide_names);
+            put_name(out, shown_value(entry.data), style.hide_names);
             out.push(b'\n');
         }
     }
     Ok(())
+}
+
+/// The part of an extended attribute's value that is shown: as far as a C string of a name's length.
+fn shown_value(value: &[u8]) -> &[u8] {
+    let value = &value[..value.len().min(NAME_MAX)];
+    value.split(|byte| *byte == 0).next().unwrap_or_default()
 }
 
 fn put_checksums(

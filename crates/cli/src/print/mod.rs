@@ -15,6 +15,7 @@ pub mod superblock;
 mod text;
 mod time;
 
+pub use key::key_text;
 pub use leaf::{NodeStyle, put_node};
 
 /// The release of btrfs-progs whose output this is.

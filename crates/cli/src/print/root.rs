@@ -1,15 +1,12 @@
 //! Roots of trees, names of subvolumes, the uuid tree.
 
-use larder_format::item::{
-    ROOT_ITEM_V0_SIZE, ROOT_SUBVOL_DEAD, ROOT_SUBVOL_RDONLY, RootItem, RootRef, uuid_items,
-};
+use larder_format::item::{ROOT_ITEM_V0_SIZE, ROOT_SUBVOL_RDONLY, RootItem, RootRef, uuid_items};
 use larder_format::{FormatError, Key};
 
 use super::key::put_key;
-use super::leaf::put_name;
 use super::text::{Flags, Hex, put};
 
-const ROOT_FLAGS: [(u64, &str); 2] = [(ROOT_SUBVOL_RDONLY, "RDONLY"), (ROOT_SUBVOL_DEAD, "DEAD")];
+const ROOT_FLAGS: [(u64, &str); 1] = [(ROOT_SUBVOL_RDONLY, "RDONLY")];
 
 pub fn put_root_item(out: &mut Vec<u8>, data: &[u8]) -> Result<(), FormatError> {
     let root = RootItem::parse(data)?;
@@ -34,17 +31,10 @@ pub fn put_root_item(out: &mut Vec<u8>, data: &[u8]) -> Result<(), FormatError> 
     Ok(())
 }
 
-pub fn put_root_ref(
-    out: &mut Vec<u8>,
-    direction: &str,
-    data: &[u8],
-    hide_names: bool,
-) -> Result<(), FormatError> {
+pub fn put_root_ref(out: &mut Vec<u8>, direction: &str, data: &[u8]) -> Result<(), FormatError> {
     let item = RootRef::parse(data)?;
     put!(out, "\t\troot ", *direction, " key dirid ", item.dirid);
-    put!(out, " sequence ", item.sequence, " name ");
-    put_name(out, item.name, hide_names);
-    out.push(b'\n');
+    put!(out, " sequence ", item.sequence, " name ", *item.name, "\n");
     Ok(())
 }
 

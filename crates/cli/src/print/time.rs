@@ -38,12 +38,19 @@ fn put_local(seconds: i64, out: &mut Vec<u8>) {
     out.extend_from_slice(text.as_bytes());
 }
 
+/// Seconds in 400 years of the Gregorian calendar, after which days and weekdays repeat.
+const CYCLE_SECONDS: i64 = 146_097 * 24 * 60 * 60;
+/// Seconds from 1970 to the year 9000: beyond it years are shifted back by whole cycles.
+const YEAR_9000: i64 = 221_845_392_000;
+
 fn local(seconds: i64) -> String {
     thread_local!(static ZONE: TimeZone = TimeZone::system());
-    match Timestamp::from_second(seconds) {
-        Ok(time) => {
-            ZONE.with(|zone| time.to_zoned(zone.clone()).strftime("%Y-%m-%d %H:%M:%S").to_string())
-        }
-        Err(_) => "out of range".into(),
-    }
+    let cycles =
+        if (-YEAR_9000..YEAR_9000).contains(&seconds) { 0 } else { seconds.div_euclid(CYCLE_SECONDS) };
+    // In range: what is left of a whole number of cycles is under one cycle.
+    let within = seconds - cycles * CYCLE_SECONDS;
+    let time = Timestamp::from_second(within).expect("between the years -5000 and 9000");
+    let local = ZONE.with(|zone| time.to_zoned(zone.clone()));
+    let year = i64::from(local.year()) + cycles * 400;
+    format!("{year}-{}", local.strftime("%m-%d %H:%M:%S"))
 }

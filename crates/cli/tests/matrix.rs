@@ -1,0 +1,96 @@
+//! What the command prints about images that the kernel made is what btrfs-progs prints, to the byte.
+
+use std::cmp::Reverse;
+use std::ffi::OsStr;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::process::Command;
+
+use larder_testkit::{Checkable, KernelImage};
+use larder_testkit::matrix::{Case, matrix};
+
+/// Standard output of a program that must succeed.
+fn output<S: AsRef<OsStr>>(program: &str, arguments: impl IntoIterator<Item = S>) -> Vec<u8> {
+    let output = Command::new(program).args(arguments).output().expect("the program starts");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{program}: {}: {errors}", output.status);
+    output.stdout
+}
+
+/// Runs `btrfs inspect-internal` and `larder inspect` with the same arguments and compares.
+fn same_dump(case: &str, arguments: &[&str], devices: &[impl AsRef<Path>]) {
+    let with = |group| {
+        let devices = devices.iter().map(|path| path.as_ref().as_os_str());
+        [group].into_iter().chain(arguments.iter().copied()).map(OsStr::new).chain(devices)
+    };
+    let theirs = output("btrfs", with("inspect-internal"));
+    let ours = output(env!("CARGO_BIN_EXE_larder"), with("inspect"));
+    if ours != theirs {
+        panic!("{case}: {arguments:?}: {}", first_difference(&ours, &theirs));
+    }
+}
+
+/// The generation in the first superblock of a device.
+fn generation(device: &Path) -> u64 {
+    let mut field = [0; 8];
+    let file = File::open(device).expect("the device is there");
+    file.read_exact_at(&mut field, 64 * 1024 + 72).expect("it is longer than that");
+    u64::from_le_bytes(field)
+}
+
+fn first_difference(ours: &[u8], theirs: &[u8]) -> String {
+    let mut lines = ours.split(|b| *b == b'\n').zip(theirs.split(|b| *b == b'\n')).enumerate();
+    match lines.find(|(_, (ours, theirs))| ours != theirs) {
+        Some((number, (ours, theirs))) => format!(
+            "line {}\n  ours:   {}\n  theirs: {}",
+            number + 1,
+            ours.escape_ascii(),
+            theirs.escape_ascii()
+        ),
+        None => format!("{} bytes against {}", ours.len(), theirs.len()),
+    }
+}
+
+#[test]
+fn dumps_of_every_kind_of_image_are_those_of_btrfs_progs() {
+    for Case { spec, content } in matrix() {
+        // There is nothing to compare with where btrfs-progs does not know a feature.
+        if spec.checkable() == Checkable::Nothing {
+            continue;
+        }
+        let image = KernelImage::build(&spec, &content);
+        // btrfs-progs believes the device that it is given first, Larder the newest: so that one
+        // comes before a seed device and one that missed a transaction.
+        let mut devices: Vec<_> = image.devices().iter().collect();
+        devices.sort_by_key(|path| Reverse(generation(path)));
+        same_dump(spec.name(), &["dump-tree", "--noscan"], &devices);
+        for device in devices {
+            same_dump(spec.name(), &["dump-super", "-fa"], &[device]);
+        }
+    }
+}
+
+#[test]
+fn options_of_dump_tree_do_what_those_of_btrfs_progs_do() {
+    let Case { spec, content } = matrix().into_iter().next().expect("the matrix is not empty");
+    let image = KernelImage::build(&spec, &content);
+    for options in [
+        &["--dfs"][..],
+        &["-r"],
+        &["-R"],
+        &["-d"],
+        &["-e"],
+        &["-u"],
+        &["-t", "5"],
+        &["-t", "root"],
+        &["-t", "chunk"],
+        &["-t", "csum"],
+        &["--csum-headers"],
+        &["--csum-items"],
+        &["--hide-names"],
+    ] {
+        let arguments: Vec<&str> = ["dump-tree"].into_iter().chain(options.iter().copied()).collect();
+        same_dump(spec.name(), &arguments, image.devices());
+    }
+}
