@@ -157,8 +157,10 @@ impl fmt::Display for NotEnough<'_> {
 impl Volume {
     /// Opens a file system on these devices, given in any order, those of its seeds among them.
     ///
-    /// Devices whose superblock is older than the newest missed commits: they are used, but read
-    /// last, and what is found bad on them is healed like any other bad copy.
+    /// Devices whose superblock is older than the newest missed commits. They are written like the
+    /// others but read only when no other copy is good, and what they hold is not brought up to
+    /// date by that: only a scrub does it. The next superblocks make them look fresh, so it must
+    /// not be put off; [`VolumeDevice::is_stale`] says for which devices.
     pub fn open(devices: Vec<Arc<dyn Device>>, options: &OpenOptions) -> Result<Self, OpenError> {
         let found = Found::scan(devices, options.superblock_copy)?;
         let superblock = found.newest.clone();
