@@ -1,0 +1,161 @@
+//! What can go wrong, and what it means to a caller.
+
+use larder_btree::TreeError;
+use larder_format::{FileOffset, FormatError, Key, Logical};
+use larder_volume::ReadError;
+
+/// What an error means, whatever caused it. Each names the `errno` that a kernel gives for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// There is nothing of that name or number (`ENOENT`).
+    NotFound,
+    /// A directory is needed and it is something else (`ENOTDIR`).
+    NotADirectory,
+    /// It is a directory and something else is needed (`EISDIR`).
+    IsADirectory,
+    /// It is not of the type that the call is for (`EINVAL`).
+    InvalidInput,
+    /// Too many symbolic links on the way (`ELOOP`).
+    Loop,
+    /// A name is longer than 255 bytes (`ENAMETOOLONG`).
+    NameTooLong,
+    /// There is no such extended attribute (`ENODATA`).
+    NoSuchAttribute,
+    /// The position is at or behind the end (`ENXIO`).
+    NoSuchPosition,
+    /// What is on disk breaks the rules of the format, or fails its checksum (`EUCLEAN`).
+    Corrupt,
+    /// A device failed (`EIO`).
+    Io,
+    /// Somebody else uses a device (`EBUSY`).
+    InUse,
+    /// Permission to open a device is missing (`EACCES`).
+    PermissionDenied,
+    /// The file system has features that are not supported (`EOPNOTSUPP`).
+    Unsupported,
+}
+
+/// An error of a file system.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// There is no entry of that name, or no inode of that number.
+    #[error("no such file or directory")]
+    NotFound,
+    /// A path leads through, or a call needs, a directory that is none.
+    #[error("not a directory")]
+    NotADirectory,
+    /// A call for files was given a directory.
+    #[error("is a directory")]
+    IsADirectory,
+    /// A call for regular files was given something else.
+    #[error("not a regular file")]
+    NotAFile,
+    /// A call for symbolic links was given something else.
+    #[error("not a symbolic link")]
+    NotASymlink,
+    /// A call for subvolumes was given something else.
+    #[error("not a subvolume")]
+    NotASubvolume,
+    /// A path leads through too many symbolic links.
+    #[error("too many symbolic links")]
+    TooManySymlinks,
+    /// A name is longer than 255 bytes.
+    #[error("name is longer than 255 bytes")]
+    NameTooLong,
+    /// There is no extended attribute of that name.
+    #[error("no such extended attribute")]
+    NoSuchAttribute,
+    /// A search for data or a hole began at or behind the end of the file, or there is no more data.
+    #[error("no such position in the file")]
+    NoSuchPosition,
+    /// There is no subvolume with this id.
+    #[error("there is no subvolume with id {0}")]
+    NoSuchSubvolume(u64),
+    /// A tree block cannot be used.
+    #[error(transparent)]
+    Tree(Box<TreeError>),
+    /// An item cannot be what it says.
+    #[error("tree {tree}, item {key}: {problem}")]
+    Item {
+        /// The tree.
+        tree: u64,
+        /// The item's key.
+        key: Key,
+        /// What is wrong.
+        #[source]
+        problem: FormatError,
+    },
+    /// An item that must be there is not.
+    #[error("tree {tree} has no item {key}")]
+    MissingItem {
+        /// The tree.
+        tree: u64,
+        /// The item's key.
+        key: Key,
+    },
+    /// Data of a file cannot be read.
+    #[error("subvolume {subvolume}, inode {inode}, offset {offset}: {problem}")]
+    Data {
+        /// Id of the subvolume.
+        subvolume: u64,
+        /// The file's inode number.
+        inode: u64,
+        /// Where in the file the extent or part that fails begins.
+        offset: FileOffset,
+        /// What is wrong.
+        #[source]
+        problem: Box<DataError>,
+    },
+}
+
+/// Why data of a file cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DataError {
+    /// No copy is good.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// The checksum tree has none for data that should have some.
+    #[error("there is no checksum for data at {0}")]
+    MissingChecksum(Logical),
+    /// The checksums cannot be read.
+    #[error("its checksums: {0}")]
+    Checksums(#[source] Error),
+    /// It does not decompress.
+    #[error(transparent)]
+    Compression(#[from] larder_format::compression::CompressionError),
+}
+
+impl Error {
+    /// What the error means.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::NotFound | Self::NoSuchSubvolume(_) => ErrorKind::NotFound,
+            Self::NotADirectory => ErrorKind::NotADirectory,
+            Self::IsADirectory => ErrorKind::IsADirectory,
+            Self::NotAFile | Self::NotASymlink | Self::NotASubvolume => ErrorKind::InvalidInput,
+            Self::TooManySymlinks => ErrorKind::Loop,
+            Self::NameTooLong => ErrorKind::NameTooLong,
+            Self::NoSuchAttribute => ErrorKind::NoSuchAttribute,
+            Self::NoSuchPosition => ErrorKind::NoSuchPosition,
+            Self::Tree(_) | Self::Data { .. } => ErrorKind::Io,
+            Self::Item { .. } | Self::MissingItem { .. } => ErrorKind::Corrupt,
+        }
+    }
+
+    /// An item of `tree` that cannot be.
+    pub(crate) fn item(tree: u64, key: Key, problem: impl Into<FormatError>) -> Self {
+        Self::Item { tree, key, problem: problem.into() }
+    }
+}
+
+impl From<TreeError> for Error {
+    fn from(error: TreeError) -> Self {
+        Self::Tree(Box::new(error))
+    }
+}
+
+/// What this crate's calls return.
+pub(crate) type Result<T, E = Error> = std::result::Result<T, E>;

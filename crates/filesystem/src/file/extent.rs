@@ -1,0 +1,180 @@
+//! One extent of a file: an `EXTENT_DATA` item, checked.
+
+use larder_btree::ItemRef;
+use larder_format::compression::Algorithm;
+use larder_format::item::{
+    FILE_EXTENT_INLINE_HEADER_SIZE, FileExtent, FileExtentHeader, MAX_COMPRESSED_EXTENT_BYTES,
+    RegularExtent,
+};
+use larder_format::{FileOffset, FormatError, Logical};
+
+/// A range of a file and what is in it.
+#[derive(Clone, Debug)]
+pub struct Extent {
+    /// Where in the file it starts.
+    pub start: FileOffset,
+    /// Bytes of the file that it covers: whole sectors, but for a hole at the end of the file.
+    pub len_bytes: u64,
+    /// What is there.
+    pub content: ExtentContent,
+}
+
+/// What is in a range of a file.
+#[derive(Clone, Debug)]
+pub enum ExtentContent {
+    /// Nothing: it reads as zeros.
+    Hole,
+    /// The data is in the tree.
+    Inline(InlineExtent),
+    /// Space is reserved, and reads as zeros.
+    Preallocated(DiskExtent),
+    /// The data is in an extent on disk.
+    Data(DiskExtent),
+}
+
+/// Data that is kept in the tree.
+#[derive(Clone, Debug)]
+pub struct InlineExtent {
+    pub(super) item: ItemRef,
+    /// How it is compressed.
+    pub compression: Option<Algorithm>,
+    /// Bytes of data after decompression; zeros follow up to the end of the sector.
+    pub len_bytes: u64,
+}
+
+/// A part of an extent on disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DiskExtent {
+    /// Where the whole extent starts.
+    pub logical: Logical,
+    /// Bytes of the whole extent on disk.
+    pub disk_bytes: u64,
+    /// Bytes of the whole extent after decompression.
+    pub ram_bytes: u64,
+    /// Where in the whole extent, decompressed, the part starts.
+    pub offset_bytes: u64,
+    /// How the extent is compressed.
+    pub compression: Option<Algorithm>,
+    /// The transaction that wrote the item.
+    pub generation: u64,
+}
+
+impl Extent {
+    /// Where in the file it ends.
+    pub fn end(&self) -> u64 {
+        self.start.0 + self.len_bytes
+    }
+
+    /// Whether it holds data: neither a hole nor preallocated.
+    pub fn is_data(&self) -> bool {
+        matches!(self.content, ExtentContent::Inline(_) | ExtentContent::Data(_))
+    }
+
+    /// Checks the `EXTENT_DATA` item `item`.
+    pub(super) fn from_item(item: ItemRef, sectorsize: u64) -> Result<Self, FormatError> {
+        let start = item.key().offset;
+        let (content, len_bytes) = match FileExtent::parse(&item)? {
+            FileExtent::Inline { header, data } => {
+                let len_bytes = check_inline(start, header, data, sectorsize)?;
+                let compression = compression(header)?;
+                let whole_bytes = len_bytes.next_multiple_of(sectorsize);
+                (ExtentContent::Inline(InlineExtent { item, compression, len_bytes }), whole_bytes)
+            }
+            FileExtent::Regular { header, extent, preallocated } => {
+                let len_bytes = extent.num_bytes.get();
+                check_range(start, len_bytes, sectorsize)?;
+                let content = match extent.disk_bytenr() {
+                    None => ExtentContent::Hole,
+                    Some(logical) => {
+                        let extent = disk_extent(logical, header, extent, sectorsize)?;
+                        if preallocated {
+                            ExtentContent::Preallocated(extent)
+                        } else {
+                            ExtentContent::Data(extent)
+                        }
+                    }
+                };
+                (content, len_bytes)
+            }
+        };
+        Ok(Self { start: FileOffset(start), len_bytes, content })
+    }
+}
+
+impl InlineExtent {
+    /// The data as it is stored.
+    pub(super) fn stored(&self) -> &[u8] {
+        &self.item.data()[FILE_EXTENT_INLINE_HEADER_SIZE..]
+    }
+}
+
+/// Says whether an extent can be what an item says.
+fn check(is_right: bool, problem: &'static str) -> Result<(), FormatError> {
+    if is_right { Ok(()) } else { Err(FormatError::invalid("file extent", problem)) }
+}
+
+fn compression(header: &FileExtentHeader) -> Result<Option<Algorithm>, FormatError> {
+    let is_plain = header.encryption == 0 && header.other_encoding.get() == 0;
+    check(is_plain, "it is encrypted or encoded in an unknown way")?;
+    if header.compression == 0 {
+        return Ok(None);
+    }
+    let algorithm = Algorithm::from_disk(header.compression);
+    check(algorithm.is_some(), "it is compressed in an unknown way")?;
+    Ok(algorithm)
+}
+
+/// The length of inline data after decompression.
+fn check_inline(
+    start: u64,
+    header: &FileExtentHeader,
+    stored: &[u8],
+    sectorsize: u64,
+) -> Result<u64, FormatError> {
+    let len_bytes = header.ram_bytes.get();
+    check(start == 0, "it is inline and not at the start of the file")?;
+    if header.compression == 0 {
+        check(stored.len() as u64 == len_bytes, "it is inline and has not its length")?;
+    }
+    let limit_bytes = sectorsize.max(stored.len() as u64);
+    check(len_bytes <= limit_bytes, "it is inline and longer than a sector")?;
+    Ok(len_bytes)
+}
+
+fn check_range(start: u64, len_bytes: u64, sectorsize: u64) -> Result<(), FormatError> {
+    let is_aligned = start.is_multiple_of(sectorsize) && len_bytes.is_multiple_of(sectorsize);
+    check(is_aligned, "it is not whole sectors of the file")?;
+    check(len_bytes > 0, "it is empty")?;
+    check(start.checked_add(len_bytes).is_some(), "it passes the end of all offsets")
+}
+
+fn disk_extent(
+    logical: Logical,
+    header: &FileExtentHeader,
+    extent: &RegularExtent,
+    sectorsize: u64,
+) -> Result<DiskExtent, FormatError> {
+    let disk = DiskExtent {
+        logical,
+        disk_bytes: extent.disk_num_bytes.get(),
+        ram_bytes: header.ram_bytes.get(),
+        offset_bytes: extent.offset.get(),
+        compression: compression(header)?,
+        generation: header.generation.get(),
+    };
+    let numbers = [logical.0, disk.disk_bytes, disk.ram_bytes, disk.offset_bytes];
+    let is_aligned = numbers.iter().all(|number| number.is_multiple_of(sectorsize));
+    check(is_aligned, "it is not whole sectors on disk")?;
+    check(logical.checked_add(disk.disk_bytes).is_some(), "it passes the end of all addresses")?;
+    let whole_bytes = match disk.compression {
+        Some(_) => {
+            let longest = disk.ram_bytes.max(disk.disk_bytes);
+            check(longest <= MAX_COMPRESSED_EXTENT_BYTES, "it is too long to be compressed")?;
+            disk.ram_bytes
+        }
+        None => disk.disk_bytes,
+    };
+    let end = disk.offset_bytes.checked_add(extent.num_bytes.get());
+    check(end.is_some_and(|end| end <= whole_bytes), "it passes the end of its extent")?;
+    Ok(disk)
+}

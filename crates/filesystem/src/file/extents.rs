@@ -1,0 +1,155 @@
+//! The extents of a file, one after the other, with the holes between them.
+
+use larder_btree::{Cursor, ItemRef, Readahead};
+use larder_format::{FileOffset, FormatError, ItemType, Key};
+
+use super::extent::{Extent, ExtentContent};
+use crate::error::{Error, Result};
+use crate::inode::{FileType, Inode};
+use crate::subvolume::Subvolume;
+
+/// Iterates over the extents of a file. What it gives has no gaps: where there is no item, there is
+/// a hole. Ends after an error.
+#[derive(Debug)]
+pub struct Extents {
+    subvolume: Subvolume,
+    inode: u64,
+    cursor: Cursor,
+    state: State,
+    /// Up to where everything was given.
+    position: u64,
+    /// Items from here on are not looked at.
+    stop: u64,
+    /// The hole behind the last extent goes up to here.
+    hole_until: u64,
+}
+
+#[derive(Debug)]
+enum State {
+    Start,
+    /// An extent that comes after a hole.
+    Ahead(Extent),
+    Walking,
+    End,
+}
+
+impl Inode {
+    /// The extents of a regular file: from that which covers `offset` up to the end of the file, and
+    /// those allocated behind the end.
+    pub fn extents_from(&self, offset: FileOffset) -> Result<Extents> {
+        match self.file_type() {
+            FileType::Regular => Ok(self.extents_between(offset.0, u64::MAX, self.size_bytes())),
+            FileType::Directory => Err(Error::IsADirectory),
+            _ => Err(Error::NotAFile),
+        }
+    }
+
+    /// The extents from that which covers `start` to that which covers the byte before `end`.
+    pub(super) fn extents_within(&self, start: u64, end: u64) -> Extents {
+        self.extents_between(start, end, end)
+    }
+
+    fn extents_between(&self, start: u64, stop: u64, hole_until: u64) -> Extents {
+        let cursor = self.subvolume().tree().cursor(Readahead::Forward);
+        Extents {
+            subvolume: self.subvolume().clone(),
+            inode: self.number(),
+            cursor,
+            state: State::Start,
+            position: start,
+            stop,
+            hole_until,
+        }
+    }
+}
+
+impl Extents {
+    fn advance(&mut self) -> Result<Option<Extent>> {
+        let next = match std::mem::replace(&mut self.state, State::Walking) {
+            State::Start => self.first()?,
+            State::Ahead(extent) => Some(extent),
+            State::Walking => self.following()?,
+            State::End => return Ok(None),
+        };
+        match next {
+            Some(extent) if extent.start.0 > self.position => {
+                let hole = self.hole(extent.start.0);
+                self.state = State::Ahead(extent);
+                Ok(Some(hole))
+            }
+            Some(extent) => {
+                self.position = extent.end();
+                Ok(Some(extent))
+            }
+            None => {
+                self.state = State::End;
+                Ok((self.position < self.hole_until).then(|| self.hole(self.hole_until)))
+            }
+        }
+    }
+
+    /// The extent that covers the position, or the first behind it.
+    fn first(&mut self) -> Result<Option<Extent>> {
+        let is_at_item = self.cursor.seek_last(self.key(self.position))?;
+        if is_at_item && self.is_own(self.cursor.key()) {
+            if let Some(extent) = self.extent()?
+                && extent.end() > self.position
+            {
+                return Ok(Some(extent));
+            }
+        }
+        self.following()
+    }
+
+    /// The extent of the next item.
+    fn following(&mut self) -> Result<Option<Extent>> {
+        let is_at_item = self.cursor.next()?;
+        if !is_at_item || !self.is_own(self.cursor.key()) {
+            return Ok(None);
+        }
+        let extent = self.extent()?;
+        match &extent {
+            Some(extent) if extent.start.0 < self.position => {
+                let problem = FormatError::invalid("file extent", "it overlaps the one before");
+                Err(self.subvolume.bad_item(self.key(extent.start.0), problem))
+            }
+            _ => Ok(extent.filter(|extent| extent.start.0 < self.stop)),
+        }
+    }
+
+    /// The extent of the item under the cursor.
+    fn extent(&self) -> Result<Option<Extent>> {
+        let sectorsize = self.subvolume.filesystem().sectorsize();
+        let parse = |item: ItemRef| {
+            let key = item.key();
+            Extent::from_item(item, sectorsize)
+                .map_err(|problem| self.subvolume.bad_item(key, problem))
+        };
+        self.cursor.item_ref().map(parse).transpose()
+    }
+
+    fn hole(&mut self, end: u64) -> Extent {
+        let start = FileOffset(std::mem::replace(&mut self.position, end));
+        Extent { start, len_bytes: end - start.0, content: ExtentContent::Hole }
+    }
+
+    fn key(&self, offset: u64) -> Key {
+        Key::new(self.inode, ItemType::EXTENT_DATA, offset)
+    }
+
+    fn is_own(&self, key: Option<Key>) -> bool {
+        key.is_some_and(|key| (key.objectid, key.item_type) == (self.inode, ItemType::EXTENT_DATA))
+    }
+}
+
+impl Iterator for Extents {
+    type Item = Result<Extent>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let next = self.advance();
+        if next.is_err() {
+            self.state = State::End;
+        }
+        next.transpose()
+    }
+}

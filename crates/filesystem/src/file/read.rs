@@ -1,0 +1,163 @@
+//! Reading a file's data.
+
+use larder_format::compression::{ExtentKind, decompress};
+use larder_format::item::InodeFlags;
+use larder_format::{FileOffset, Logical};
+
+use super::extent::{DiskExtent, Extent, ExtentContent, InlineExtent};
+use crate::error::{DataError, Error, Result};
+use crate::filesystem::Filesystem;
+use crate::inode::{FileType, Inode};
+
+/// Data is read and verified in pieces of this size: what was just read is verified while it is in
+/// the processor's cache.
+const PIECE_BYTES: usize = 256 << 10;
+
+impl Inode {
+    /// Reads the regular file from `offset` on. Returns how many bytes were read: fewer than asked for
+    /// only at the end of the file.
+    ///
+    /// Data with checksums is verified; a bad copy is replaced by a good one if the volume is
+    /// writable. What lies in whole sectors goes straight from the device to `buf`.
+    pub fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize> {
+        match self.file_type() {
+            FileType::Regular => {}
+            FileType::Directory => return Err(Error::IsADirectory),
+            _ => return Err(Error::NotAFile),
+        }
+        let len = self.size_bytes().saturating_sub(offset).min(buf.len() as u64) as usize;
+        self.read_range(&mut buf[..len], offset)?;
+        Ok(len)
+    }
+
+    /// Fills `buf` with what lies from `offset` on, zeros where nothing does.
+    pub(crate) fn read_range(&self, mut buf: &mut [u8], offset: u64) -> Result<()> {
+        let end = offset + buf.len() as u64;
+        for extent in self.extents_within(offset, end) {
+            let extent = extent?;
+            let start = extent.start.0.max(offset);
+            let len = extent.end().min(end) - start;
+            let part = buf.split_off_mut(..len as usize).expect("extents make up the range");
+            self.read_extent(&extent, start, part).map_err(|problem| Error::Data {
+                subvolume: self.subvolume().id(),
+                inode: self.number(),
+                offset: FileOffset(start),
+                problem: Box::new(problem),
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Fills `buf` with the part of `extent` that is at `start` in the file.
+    fn read_extent(&self, extent: &Extent, start: u64, buf: &mut [u8]) -> Result<(), DataError> {
+        let filesystem = self.subvolume().filesystem();
+        let has_checksums = !self.item().flags().contains(InodeFlags::NODATASUM);
+        let within = start - extent.start.0;
+        match &extent.content {
+            ExtentContent::Hole | ExtentContent::Preallocated(_) => {
+                buf.fill(0);
+                Ok(())
+            }
+            ExtentContent::Inline(inline) => inline.read(within as usize, filesystem, buf),
+            ExtentContent::Data(disk @ DiskExtent { compression: None, .. }) => {
+                let at = Logical(disk.logical.0 + disk.offset_bytes + within);
+                filesystem.read_bytes(at, buf, has_checksums)
+            }
+            ExtentContent::Data(disk @ DiskExtent { compression: Some(algorithm), .. }) => {
+                let within = disk.offset_bytes + within;
+                filesystem.read_compressed(disk, *algorithm, within, has_checksums, buf)
+            }
+        }
+    }
+}
+
+impl InlineExtent {
+    fn read(
+        &self,
+        within: usize,
+        filesystem: &Filesystem,
+        buf: &mut [u8],
+    ) -> Result<(), DataError> {
+        let Some(algorithm) = self.compression else {
+            copy_or_zero(self.stored(), within, buf);
+            return Ok(());
+        };
+        let mut data = vec![0; self.len_bytes as usize];
+        let sectorsize = filesystem.volume().sectorsize();
+        decompress(algorithm, self.stored(), &mut data, sectorsize, ExtentKind::Inline)?;
+        copy_or_zero(&data, within, buf);
+        Ok(())
+    }
+}
+
+/// Fills `buf` with `data` from `within` on, and zeros behind its end.
+fn copy_or_zero(data: &[u8], within: usize, buf: &mut [u8]) {
+    let data = data.get(within..).unwrap_or(&[]);
+    let (there, behind) = buf.split_at_mut(data.len().min(buf.len()));
+    there.copy_from_slice(&data[..there.len()]);
+    behind.fill(0);
+}
+
+impl Filesystem {
+    /// Reads data at any address. With checksums the sectors of which only a part is wanted go
+    /// through a buffer of their own.
+    fn read_bytes(
+        &self,
+        at: Logical,
+        buf: &mut [u8],
+        has_checksums: bool,
+    ) -> Result<(), DataError> {
+        if !has_checksums {
+            return self.read_sectors(at, buf, false);
+        }
+        let sectorsize = self.sectorsize();
+        let (start, end) = (at.0, at.0 + buf.len() as u64);
+        let first_whole = start.next_multiple_of(sectorsize).min(end);
+        let last_whole = (end - end % sectorsize).max(first_whole);
+        let (head, rest) = buf.split_at_mut((first_whole - start) as usize);
+        let (body, tail) = rest.split_at_mut((last_whole - first_whole) as usize);
+        self.read_part_of_sector(at, head)?;
+        self.read_sectors(Logical(first_whole), body, true)?;
+        self.read_part_of_sector(Logical(last_whole), tail)
+    }
+
+    /// Reads bytes that lie in one sector.
+    fn read_part_of_sector(&self, at: Logical, buf: &mut [u8]) -> Result<(), DataError> {
+        if buf.is_empty() {
+            return Ok(());
+        }
+        let within = at.0 % self.sectorsize();
+        let mut sector = vec![0; self.sectorsize() as usize];
+        self.read_sectors(Logical(at.0 - within), &mut sector, true)?;
+        buf.copy_from_slice(&sector[within as usize..][..buf.len()]);
+        Ok(())
+    }
+
+    /// Reads data straight into `buf`: whole sectors if it has checksums.
+    pub(super) fn read_sectors(
+        &self,
+        at: Logical,
+        buf: &mut [u8],
+        has_checksums: bool,
+    ) -> Result<(), DataError> {
+        if buf.is_empty() {
+            return Ok(());
+        }
+        let end = Logical(at.0 + buf.len() as u64);
+        let checksums = has_checksums.then(|| self.checksums(at, end)).transpose()?;
+        if buf.len() > PIECE_BYTES {
+            self.volume().readahead(at, buf.len() as u64);
+        }
+        let csum_size = self.volume().checksum_type().size();
+        let piece_csums = PIECE_BYTES / self.sectorsize() as usize * csum_size;
+        for (number, piece) in buf.chunks_mut(PIECE_BYTES).enumerate() {
+            let checksums = checksums.as_ref().map(|checksums| {
+                let rest = &checksums[number * piece_csums..];
+                &rest[..rest.len().min(piece_csums)]
+            });
+            let logical = Logical(at.0 + (number * PIECE_BYTES) as u64);
+            self.volume().read_data(logical, piece, checksums)?;
+        }
+        Ok(())
+    }
+}

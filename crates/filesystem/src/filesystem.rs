@@ -1,0 +1,191 @@
+//! The file system: a volume and the roots of its trees.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Weak};
+
+use larder_btree::{BlockCache, Readahead, Tree, TreeRoot};
+use larder_format::item::{DirEntries, RootItem};
+use larder_format::{ItemType, Key, Superblock, name_hash, objectid};
+use larder_volume::Volume;
+use parking_lot::Mutex;
+
+use crate::error::{Error, Result};
+use crate::file::DecompressedExtents;
+use crate::store::VolumeStore;
+use crate::subvolume::{Subvolume, SubvolumeState};
+
+/// A file system as its last commit left it. Cloning it is cheap, and all threads may use it.
+#[derive(Clone)]
+pub struct Filesystem {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    volume: Arc<Volume>,
+    cache: Arc<BlockCache>,
+    root_tree: Tree,
+    csum_tree: Tree,
+    decompressed: DecompressedExtents,
+    /// The subvolumes that somebody holds: one state for each, whoever opens it.
+    subvolumes: Mutex<HashMap<u64, Weak<SubvolumeState>>>,
+}
+
+impl Filesystem {
+    /// Opens the file system on `volume`, keeping at most `cache_bytes` of tree blocks in memory.
+    pub fn open(volume: Arc<Volume>, cache_bytes: usize) -> Result<Self> {
+        let cache = Arc::new(BlockCache::new(Arc::new(VolumeStore(volume.clone())), cache_bytes));
+        let superblock = volume.superblock();
+        let root_tree = Tree::new(
+            cache.clone(),
+            TreeRoot {
+                tree: objectid::ROOT_TREE,
+                logical: superblock.root(),
+                level: superblock.root_level,
+                generation: superblock.generation.get(),
+            },
+        );
+        let csum_tree = open_tree(&root_tree, objectid::CSUM_TREE)?;
+        let shared = Shared {
+            volume,
+            cache,
+            root_tree,
+            csum_tree,
+            decompressed: DecompressedExtents::default(),
+            subvolumes: Mutex::default(),
+        };
+        Ok(Self { shared: Arc::new(shared) })
+    }
+
+    /// The volume that it lies on.
+    pub fn volume(&self) -> &Arc<Volume> {
+        &self.shared.volume
+    }
+
+    /// The superblock as it was when the file system was opened.
+    pub fn superblock(&self) -> &Superblock {
+        self.shared.volume.superblock()
+    }
+
+    /// Whether a crash left log trees: what was synced file by file since the last commit is in them
+    /// only. They are not replayed when opening for reading, and what they hold is not seen.
+    pub fn needs_log_replay(&self) -> bool {
+        self.superblock().log_root.get() != 0
+    }
+
+    /// The tree of tree roots.
+    pub fn root_tree(&self) -> &Tree {
+        &self.shared.root_tree
+    }
+
+    /// The tree with this id, which is not that of a subvolume.
+    pub fn tree(&self, id: u64) -> Result<Tree> {
+        open_tree(&self.shared.root_tree, id)
+    }
+
+    /// The subvolume with this id. One that is being deleted is not found.
+    pub fn subvolume(&self, id: u64) -> Result<Subvolume> {
+        if let Some(state) = self.shared.subvolumes.lock().get(&id).and_then(Weak::upgrade) {
+            return Ok(state.into());
+        }
+        if !objectid::is_subvolume(id) {
+            return Err(Error::NoSuchSubvolume(id));
+        }
+        let (key, item) = find_root_item(&self.shared.root_tree, id)?
+            .filter(|(_, item)| item.refs.get() > 0)
+            .ok_or(Error::NoSuchSubvolume(id))?;
+        let tree = Tree::new(self.shared.cache.clone(), tree_root(id, &item));
+        let state = Arc::new(SubvolumeState::new(self.clone(), tree, item, key.offset));
+        Ok(self.remember(id, state).into())
+    }
+
+    /// The one state of a subvolume: this, unless another thread was faster.
+    fn remember(&self, id: u64, state: Arc<SubvolumeState>) -> Arc<SubvolumeState> {
+        let mut open = self.shared.subvolumes.lock();
+        if let Some(known) = open.get(&id).and_then(Weak::upgrade) {
+            return known;
+        }
+        if open.len() == open.capacity() {
+            open.retain(|_, state| state.strong_count() > 0);
+        }
+        open.insert(id, Arc::downgrade(&state));
+        state
+    }
+
+    /// The subvolume that is mounted when none is asked for.
+    pub fn default_subvolume(&self) -> Result<Subvolume> {
+        self.subvolume(self.default_subvolume_id()?)
+    }
+
+    /// Id of the default subvolume: what the "default" entry of the root tree's directory points to.
+    pub fn default_subvolume_id(&self) -> Result<u64> {
+        let directory = self.superblock().root_dir_objectid.get();
+        let key = Key::new(directory, ItemType::DIR_ITEM, name_hash::dir_name(b"default"));
+        let Some(item) = self.root_tree().get(key)? else { return Ok(objectid::FS_TREE) };
+        for entry in DirEntries::new(&item) {
+            let entry = entry.map_err(|problem| Error::item(objectid::ROOT_TREE, key, problem))?;
+            if entry.name == b"default" {
+                return Ok(entry.header.location.get().objectid);
+            }
+        }
+        Ok(objectid::FS_TREE)
+    }
+
+    pub(crate) fn csum_tree(&self) -> &Tree {
+        &self.shared.csum_tree
+    }
+
+    pub(crate) fn cache(&self) -> &BlockCache {
+        &self.shared.cache
+    }
+
+    pub(crate) fn decompressed(&self) -> &DecompressedExtents {
+        &self.shared.decompressed
+    }
+
+    pub(crate) fn sectorsize(&self) -> u64 {
+        u64::from(self.shared.volume.sectorsize())
+    }
+}
+
+impl fmt::Debug for Filesystem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let superblock = self.superblock();
+        f.debug_struct("Filesystem")
+            .field("fsid", &superblock.fsid())
+            .field("generation", &superblock.generation.get())
+            .finish_non_exhaustive()
+    }
+}
+
+fn open_tree(root_tree: &Tree, id: u64) -> Result<Tree> {
+    let key = Key::new(id, ItemType::ROOT_ITEM, 0);
+    let missing = Error::MissingItem { tree: objectid::ROOT_TREE, key };
+    let (_, item) = find_root_item(root_tree, id)?.ok_or(missing)?;
+    Ok(Tree::new(root_tree.cache().clone(), tree_root(id, &item)))
+}
+
+fn tree_root(id: u64, item: &RootItem) -> TreeRoot {
+    TreeRoot {
+        tree: id,
+        logical: item.bytenr(),
+        level: item.level,
+        generation: item.generation.get(),
+    }
+}
+
+/// The root item of the tree `id` and its key, whose offset is not known beforehand.
+fn find_root_item(root_tree: &Tree, id: u64) -> Result<Option<(Key, RootItem)>> {
+    let mut cursor = root_tree.cursor(Readahead::None);
+    if !cursor.seek_last(Key::new(id, ItemType::ROOT_ITEM, u64::MAX))? {
+        return Ok(None);
+    }
+    match cursor.item() {
+        Some((key, bytes)) if (key.objectid, key.item_type) == (id, ItemType::ROOT_ITEM) => {
+            let item = RootItem::parse(bytes)
+                .map_err(|problem| Error::item(objectid::ROOT_TREE, key, problem))?;
+            Ok(Some((key, item)))
+        }
+        _ => Ok(None),
+    }
+}

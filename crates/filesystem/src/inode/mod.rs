@@ -1,0 +1,142 @@
+//! Inodes: what a tree says about one file, directory or other.
+
+mod links;
+mod metadata;
+
+use larder_format::item::InodeItem;
+use larder_format::{FormatError, ItemType, Key, objectid, read_exact_item};
+use zerocopy::FromZeros;
+
+use crate::error::{Error, Result};
+use crate::subvolume::Subvolume;
+
+pub use links::Link;
+pub use metadata::{FileType, Metadata, Timestamp};
+
+/// The number that the kernel gives to the directory which stands for a subvolume that is not there.
+const EMPTY_SUBVOLUME: u64 = 2;
+
+/// An inode of a committed tree, with its attributes at hand. Cloning it is cheap.
+#[derive(Clone, Debug)]
+pub struct Inode {
+    subvolume: Subvolume,
+    number: u64,
+    item: InodeItem,
+    file_type: FileType,
+    /// For what stands for a subvolume that is not there: the directory that has the entry.
+    stands_in: Option<u64>,
+}
+
+impl Subvolume {
+    /// The inode `number`.
+    pub fn inode(&self, number: u64) -> Result<Inode> {
+        let key = Key::new(number, ItemType::INODE_ITEM, 0);
+        let bytes = self.tree().get(key)?.ok_or(Error::NotFound)?;
+        let item: &InodeItem =
+            read_exact_item(&bytes).map_err(|problem| self.bad_item(key, problem))?;
+        self.inode_of_item(key, *item)
+    }
+
+    /// The inode of an item that is at hand.
+    pub(crate) fn inode_of_item(&self, key: Key, item: InodeItem) -> Result<Inode> {
+        let mode = item.mode.get();
+        let file_type = FileType::from_mode(mode).ok_or_else(|| {
+            let problem = FormatError::invalid("inode", format!("mode {mode:o} has no file type"));
+            self.bad_item(key, problem)
+        })?;
+        Ok(Inode {
+            subvolume: self.clone(),
+            number: key.objectid,
+            item,
+            file_type,
+            stands_in: None,
+        })
+    }
+}
+
+impl Inode {
+    /// The empty directory that stands where `directory` has an entry for a subvolume that is not
+    /// there: the subvolume was nested in the origin of a snapshot.
+    pub(crate) fn empty_subvolume(directory: &Self) -> Self {
+        let mut item = InodeItem::new_zeroed();
+        item.mode = 0o040_755.into();
+        item.nlink = 1.into();
+        Self {
+            subvolume: directory.subvolume.clone(),
+            number: EMPTY_SUBVOLUME,
+            item,
+            file_type: FileType::Directory,
+            stands_in: Some(directory.number),
+        }
+    }
+
+    /// The subvolume that it belongs to.
+    pub fn subvolume(&self) -> &Subvolume {
+        &self.subvolume
+    }
+
+    /// Its number, unique within the subvolume.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// What it is.
+    pub fn file_type(&self) -> FileType {
+        self.file_type
+    }
+
+    /// Its inode item.
+    pub fn item(&self) -> &InodeItem {
+        &self.item
+    }
+
+    /// Whether it is a directory that stands for a subvolume which is not there.
+    pub fn is_empty_subvolume(&self) -> bool {
+        self.stands_in.is_some()
+    }
+
+    /// Whether it is the root of a subvolume.
+    pub fn is_subvolume_root(&self) -> bool {
+        self.number == objectid::FIRST_FREE
+    }
+
+    /// Size in bytes.
+    pub fn size_bytes(&self) -> u64 {
+        self.item.size.get()
+    }
+
+    /// The directory that holds this directory: for the root of a subvolume that where the subvolume
+    /// is named, for the root of the top level itself.
+    pub fn parent(&self) -> Result<Self> {
+        self.expect_directory()?;
+        if let Some(directory) = self.stands_in {
+            return self.subvolume.inode(directory);
+        }
+        if !self.is_subvolume_root() {
+            let (key, _) = self.subvolume.directory_ref(self.number)?;
+            return self.subvolume.inode(key.offset);
+        }
+        match self.subvolume.name()? {
+            Some(name) => self.subvolume.filesystem().subvolume(name.parent)?.inode(name.directory),
+            None => Ok(self.clone()),
+        }
+    }
+
+    pub(crate) fn expect_directory(&self) -> Result<()> {
+        if self.file_type == FileType::Directory { Ok(()) } else { Err(Error::NotADirectory) }
+    }
+
+    pub(crate) fn key(&self, item_type: ItemType, offset: u64) -> Key {
+        Key::new(self.number, item_type, offset)
+    }
+}
+
+impl PartialEq for Inode {
+    /// Whether both are the same inode of the same subvolume.
+    fn eq(&self, other: &Self) -> bool {
+        (self.number, self.stands_in) == (other.number, other.stands_in)
+            && self.subvolume == other.subvolume
+    }
+}
+
+impl Eq for Inode {}

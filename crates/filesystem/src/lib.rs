@@ -1,0 +1,44 @@
+//! Files, directories and subvolumes in the trees of a volume. For now this is the read side: a file
+//! system as its last commit left it.
+//!
+//! - [`Filesystem::open`]: from a [`Volume`](larder_volume::Volume) to its subvolumes.
+//! - [`Subvolume`]: a tree of inodes. [`SubvolumeInfo`] is what its root item and references say.
+//! - [`Inode`]: attributes ([`Metadata`]), names ([`Link`]), extended attributes; a directory's
+//!   [`Entries`]; a file's data and [`Extents`]; a symbolic link's target.
+//! - [`Inode::resolve`]: paths, across subvolumes and through symbolic links.
+//! - [`Filesystem::block_groups`]: what space is used for.
+//!
+//! Names and paths are bytes here, and numbers are inode numbers.
+//!
+//! # Invariants
+//! - The trees walked are committed ones: they never change, and no lock is held while they are read.
+//! - The log trees that a crash leaves are not looked at ([`Filesystem::needs_log_replay`]): what was
+//!   only synced file by file since the last commit is not seen, exactly as the kernel's
+//!   `rescue=nologreplay` shows it.
+//! - Data is returned only after its checksums passed, unless its file has none.
+//! - Every loop that follows references (symbolic links, parents, subvolumes) is bounded, and nothing
+//!   is allocated in proportion to a field of an item that was not checked against what is there.
+#![forbid(unsafe_code)]
+
+mod directory;
+mod error;
+mod file;
+mod filesystem;
+mod inode;
+mod path;
+mod space;
+mod stats;
+mod store;
+mod subvolume;
+mod symlink;
+mod xattr;
+
+pub use directory::{DirEntry, Entries, Target};
+pub use error::{DataError, Error, ErrorKind};
+pub use file::{DiskExtent, Extent, ExtentContent, Extents, InlineExtent};
+pub use filesystem::Filesystem;
+pub use inode::{FileType, Inode, Link, Metadata, Timestamp};
+pub use space::BlockGroup;
+pub use stats::Stats;
+pub use subvolume::{Subvolume, SubvolumeInfo, SubvolumeName, Subvolumes};
+pub use xattr::{Xattr, Xattrs};

@@ -1,0 +1,119 @@
+//! Subvolumes: a tree of inodes each, named by directories of others.
+
+mod info;
+mod list;
+mod path;
+
+use std::fmt;
+use std::sync::Arc;
+
+use larder_btree::Tree;
+use larder_format::item::{RootItem, RootRef};
+use larder_format::{ItemType, Key, objectid};
+
+use crate::error::{Error, Result};
+use crate::filesystem::Filesystem;
+use crate::inode::Inode;
+
+pub use info::{SubvolumeInfo, SubvolumeName};
+pub use list::Subvolumes;
+
+/// A subvolume or snapshot. Cloning it is cheap.
+#[derive(Clone)]
+pub struct Subvolume {
+    state: Arc<SubvolumeState>,
+}
+
+/// What all handles of one subvolume share.
+pub(crate) struct SubvolumeState {
+    filesystem: Filesystem,
+    tree: Tree,
+    item: RootItem,
+    /// Offset of the root item's key: the transaction that took the snapshot, 0 for no snapshot.
+    snapshot_generation: u64,
+}
+
+impl SubvolumeState {
+    pub(crate) fn new(
+        filesystem: Filesystem,
+        tree: Tree,
+        item: RootItem,
+        snapshot_generation: u64,
+    ) -> Self {
+        Self { filesystem, tree, item, snapshot_generation }
+    }
+}
+
+impl From<Arc<SubvolumeState>> for Subvolume {
+    fn from(state: Arc<SubvolumeState>) -> Self {
+        Self { state }
+    }
+}
+
+impl Subvolume {
+    /// Its id.
+    pub fn id(&self) -> u64 {
+        self.tree().root().tree
+    }
+
+    /// The file system that it belongs to.
+    pub fn filesystem(&self) -> &Filesystem {
+        &self.state.filesystem
+    }
+
+    /// Its tree.
+    pub fn tree(&self) -> &Tree {
+        &self.state.tree
+    }
+
+    /// Its root item.
+    pub fn root_item(&self) -> &RootItem {
+        &self.state.item
+    }
+
+    /// Its root directory.
+    pub fn root(&self) -> Result<Inode> {
+        self.inode(objectid::FIRST_FREE)
+    }
+
+    /// The root directory of the subvolume `id` as the entry `name` of `directory` shows it: `None`
+    /// if that subvolume is not named there, which is so in snapshots of what held it, or is no more.
+    pub(crate) fn nested(&self, id: u64, directory: u64, name: &[u8]) -> Result<Option<Inode>> {
+        let key = Key::new(self.id(), ItemType::ROOT_REF, id);
+        let Some(item) = self.filesystem().root_tree().get(key)? else { return Ok(None) };
+        let root_ref = RootRef::parse(&item)
+            .map_err(|problem| Error::item(objectid::ROOT_TREE, key, problem))?;
+        if (root_ref.dirid, root_ref.name) != (directory, name) {
+            return Ok(None);
+        }
+        match self.filesystem().subvolume(id) {
+            Ok(subvolume) => subvolume.root().map(Some),
+            Err(Error::NoSuchSubvolume(_)) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// An error about one of its items.
+    pub(crate) fn bad_item(
+        &self,
+        key: Key,
+        problem: impl Into<larder_format::FormatError>,
+    ) -> Error {
+        Error::item(self.id(), key, problem)
+    }
+}
+
+impl PartialEq for Subvolume {
+    /// Whether both are the same subvolume of the same file system.
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.state, &other.state)
+    }
+}
+
+impl Eq for Subvolume {}
+
+impl fmt::Debug for Subvolume {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Subvolume").field("id", &self.id()).finish_non_exhaustive()
+    }
+}
