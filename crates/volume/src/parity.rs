@@ -54,12 +54,16 @@ fn inverse(a: u8) -> u8 {
 }
 
 fn add(sum: &mut [u8], bytes: &[u8]) {
-    sum.iter_mut().zip(bytes).for_each(|(sum, byte)| *sum ^= byte);
+    for (sum, byte) in sum.iter_mut().zip(bytes) {
+        *sum ^= byte;
+    }
 }
 
 fn scale(bytes: &mut [u8], factor: u8) {
     let products: [u8; 256] = std::array::from_fn(|byte| multiply(byte as u8, factor));
-    bytes.iter_mut().for_each(|byte| *byte = products[usize::from(*byte)]);
+    for byte in bytes {
+        *byte = products[usize::from(*byte)];
+    }
 }
 
 /// P and Q of the columns that were given to it.
@@ -78,7 +82,9 @@ impl Parity {
     /// Takes in the next data column. They must come from the last to the first; one that is not
     /// known counts as zeros.
     pub(crate) fn prepend(&mut self, column: Option<&[u8]>) {
-        self.q.iter_mut().for_each(|byte| *byte = double(*byte));
+        for byte in &mut self.q {
+            *byte = double(*byte);
+        }
         if let Some(column) = column {
             add(&mut self.p, column);
             add(&mut self.q, column);

@@ -97,8 +97,8 @@ impl Found {
         let is_seed = superblock.fsid != self.newest.fsid;
         let is_stale = !is_seed && generation < self.newest.generation.get();
         VolumeDevice {
-            is_seed,
             is_stale,
+            is_seed,
             ..VolumeDevice::member(dev_item, Some(device.clone()), Some(generation))
         }
     }

@@ -43,9 +43,9 @@ impl Volume {
             }
         }
         let mut outcome = DataRead::default();
-        self.for_each_chunk(logical, len_bytes, |chunk, at, part_bytes| {
+        self.for_each_read_part(logical, len_bytes, |chunk, at, part_bytes| {
             if chunk.segment(at, part_bytes).len_bytes < part_bytes {
-                self.readahead(at, part_bytes);
+                self.readahead_in(chunk, at, part_bytes);
             }
             for segment in chunk.segments(at, part_bytes) {
                 let part = buf
@@ -57,7 +57,7 @@ impl Volume {
                 SegmentRead { volume: self, chunk, segment, checksums, outcome: &mut outcome }
                     .read(part)?;
             }
-            Ok::<_, ReadError>(())
+            Ok(())
         })?;
         Ok(outcome)
     }
@@ -76,20 +76,20 @@ struct SegmentRead<'a> {
 impl SegmentRead<'_> {
     fn read(&mut self, buf: &mut [u8]) -> Result<(), ReadError> {
         let first_failure = self.outcome.failures.len();
-        let mut bad: Vec<Range<usize>> = Vec::new();
-        let mut is_first = true;
-        for copy in self.volume.copy_order(self.chunk, &self.segment) {
-            let todo = if is_first { vec![0..buf.len()] } else { std::mem::take(&mut bad) };
-            is_first = false;
-            for range in todo {
+        let mut copies = self.volume.copy_order(self.chunk, &self.segment);
+        let mut bad = Vec::new();
+        if let Some(first) = copies.next() {
+            self.read_range(first, buf, 0..buf.len(), &mut bad);
+        }
+        for copy in copies {
+            for range in std::mem::take(&mut bad) {
                 self.read_range(copy, buf, range, &mut bad);
             }
-            if bad.is_empty() {
-                self.heal(first_failure, buf);
-                return Ok(());
-            }
         }
-        let range = bad.first().expect("something is bad").clone();
+        let Some(range) = bad.first() else {
+            self.heal(first_failure, buf);
+            return Ok(());
+        };
         Err(ReadError::Data {
             logical: self.address(range.start),
             len_bytes: range.len() as u64,

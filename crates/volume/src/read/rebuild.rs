@@ -22,12 +22,8 @@ impl Lost {
     }
 }
 
-/// What came of trying to sum the columns of a row.
-enum Sum {
-    Done(Vec<u8>),
-    /// This column could not be read.
-    Unreadable(usize),
-}
+/// A column that could not be read.
+struct Unreadable(usize);
 
 impl Volume {
     /// Rebuilds a segment from the rest of its row.
@@ -67,58 +63,54 @@ impl Volume {
             lose(chunk, &mut lost, column)?;
         }
         loop {
-            match self.sum_columns(chunk, segment, &lost, buf.len())? {
-                Sum::Done(rebuilt) => {
+            match self.solve(chunk, segment, &lost, buf.len()) {
+                Ok(rebuilt) => {
                     buf.copy_from_slice(&rebuilt);
                     return Ok(());
                 }
                 // Each turn loses one more column, and only so many can be.
-                Sum::Unreadable(column) => lose(chunk, &mut lost, column)?,
+                Err(Unreadable(column)) => lose(chunk, &mut lost, column)?,
             }
         }
     }
 
     /// Sums the columns that are not lost and solves for the segment's.
-    fn sum_columns(
+    fn solve(
         &self,
         chunk: &Chunk,
         segment: &Segment,
         lost: &Lost,
         len: usize,
-    ) -> Result<Sum, CopyProblem> {
+    ) -> Result<Vec<u8>, Unreadable> {
         let (p_column, q_column) = (chunk.data_stripes(), chunk.data_stripes() + 1);
         let mut bytes = vec![0; len];
         let mut parity = Parity::new(len);
         let read = |column: usize, bytes: &mut [u8]| {
-            self.read_place(chunk.column_place(segment.row, column, segment.within_bytes), bytes)
+            let place = chunk.column_place(segment.row, column, segment.within_bytes);
+            self.read_place(place, bytes).map_err(|_| Unreadable(column))
         };
         for column in (0..chunk.data_stripes()).rev() {
             if lost.contains(column) {
                 parity.prepend(None);
-            } else if read(column, &mut bytes).is_ok() {
-                parity.prepend(Some(&bytes));
             } else {
-                return Ok(Sum::Unreadable(column));
+                read(column, &mut bytes)?;
+                parity.prepend(Some(&bytes));
             }
         }
         let other = lost.columns.iter().copied().find(|c| *c != segment.column && *c < p_column);
         if other.is_some() || !lost.contains(p_column) {
-            if read(p_column, &mut bytes).is_err() {
-                return Ok(Sum::Unreadable(p_column));
-            }
+            read(p_column, &mut bytes)?;
             parity.add_p(&bytes);
-            if other.is_none() {
-                return Ok(Sum::Done(parity.solve_with_p()));
-            }
         }
-        if read(q_column, &mut bytes).is_err() {
-            return Ok(Sum::Unreadable(q_column));
+        if other.is_none() && !lost.contains(p_column) {
+            return Ok(parity.solve_with_p());
         }
+        read(q_column, &mut bytes)?;
         parity.add_q(&bytes);
-        Ok(Sum::Done(match other {
+        Ok(match other {
             Some(other) => parity.solve_with_both(segment.column, other),
             None => parity.solve_with_q(segment.column),
-        }))
+        })
     }
 }
 

@@ -1,0 +1,38 @@
+//! Readahead.
+
+use std::ops::Range;
+
+use larder_format::Logical;
+
+use crate::chunk::Chunk;
+use crate::member::VolumeDevice;
+use crate::volume::Volume;
+
+impl Volume {
+    /// Says that a range will be read soon. Each device that it would be read from is told once for
+    /// each chunk; one that cannot be mapped is left out.
+    pub fn readahead(&self, logical: Logical, len_bytes: u64) {
+        let _ = self.for_each_read_part(logical, len_bytes, |chunk, at, part_bytes| {
+            self.readahead_in(chunk, at, part_bytes);
+            Ok(())
+        });
+    }
+
+    /// As [`Volume::readahead`], of a range of one chunk. What a device holds of it lies together,
+    /// but for the parity in between.
+    pub(super) fn readahead_in(&self, chunk: &Chunk, logical: Logical, len_bytes: u64) {
+        let mut ranges: Vec<Option<Range<u64>>> = vec![None; chunk.stripes().len()];
+        for segment in chunk.segments(logical, len_bytes) {
+            let copy = self.copy_order(chunk, &segment).next().unwrap_or_default();
+            let place = chunk.place(&segment, copy);
+            let start = place.physical.0;
+            ranges[place.stripe].get_or_insert(start..start).end = start + segment.len_bytes;
+        }
+        for (stripe, range) in chunk.stripes().iter().zip(ranges) {
+            let device = self.device(stripe.devid).and_then(VolumeDevice::device);
+            if let (Some(device), Some(range)) = (device, range) {
+                device.readahead(range.start, range.end - range.start);
+            }
+        }
+    }
+}
