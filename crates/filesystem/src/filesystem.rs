@@ -175,7 +175,7 @@ fn tree_root(id: u64, item: &RootItem) -> TreeRoot {
 }
 
 /// The root item of the tree `id` and its key, whose offset is not known beforehand.
-fn find_root_item(root_tree: &Tree, id: u64) -> Result<Option<(Key, RootItem)>> {
+fn find_root_item(root_tree: &Tree, id: u64) -> Result<Option<(Key, Box<RootItem>)>> {
     let mut cursor = root_tree.cursor(Readahead::None);
     if !cursor.seek_last(Key::new(id, ItemType::ROOT_ITEM, u64::MAX))? {
         return Ok(None);
@@ -184,7 +184,7 @@ fn find_root_item(root_tree: &Tree, id: u64) -> Result<Option<(Key, RootItem)>> 
         Some((key, bytes)) if (key.objectid, key.item_type) == (id, ItemType::ROOT_ITEM) => {
             let item = RootItem::parse(bytes)
                 .map_err(|problem| Error::item(objectid::ROOT_TREE, key, problem))?;
-            Ok(Some((key, item)))
+            Ok(Some((key, Box::new(item))))
         }
         _ => Ok(None),
     }

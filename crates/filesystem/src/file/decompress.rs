@@ -90,7 +90,6 @@ impl Filesystem {
         has_checksums: bool,
         buf: &mut [u8],
     ) -> Result<(), DataError> {
-        // Who reads from the start takes the whole or comes for the rest later.
         let is_whole = within == 0 && buf.len() as u64 == extent.ram_bytes;
         if is_whole {
             return self.decompress_extent(extent, algorithm, has_checksums, buf);
@@ -101,16 +100,14 @@ impl Filesystem {
             ram_bytes: extent.ram_bytes,
             has_checksums,
         };
-        let data = match self.decompressed().get(identity) {
-            Some(data) => data,
-            None => {
-                let mut data: Arc<[u8]> =
-                    std::iter::repeat_n(0, extent.ram_bytes as usize).collect();
-                let unshared = Arc::get_mut(&mut data).expect("nobody else has it yet");
-                self.decompress_extent(extent, algorithm, has_checksums, unshared)?;
-                self.decompressed().put(identity, data.clone());
-                data
-            }
+        let data = if let Some(data) = self.decompressed().get(identity) {
+            data
+        } else {
+            let mut data: Arc<[u8]> = std::iter::repeat_n(0, extent.ram_bytes as usize).collect();
+            let unshared = Arc::get_mut(&mut data).expect("nobody else has it yet");
+            self.decompress_extent(extent, algorithm, has_checksums, unshared)?;
+            self.decompressed().put(identity, data.clone());
+            data
         };
         buf.copy_from_slice(&data[within as usize..][..buf.len()]);
         Ok(())

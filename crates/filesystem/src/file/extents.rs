@@ -91,12 +91,12 @@ impl Extents {
     /// The extent that covers the position, or the first behind it.
     fn first(&mut self) -> Result<Option<Extent>> {
         let is_at_item = self.cursor.seek_last(self.key(self.position))?;
-        if is_at_item && self.is_own(self.cursor.key()) {
-            if let Some(extent) = self.extent()?
-                && extent.end() > self.position
-            {
-                return Ok(Some(extent));
-            }
+        if is_at_item
+            && self.is_own(self.cursor.key())
+            && let Some(extent) = self.extent()?
+            && extent.end() > self.position
+        {
+            return Ok(Some(extent));
         }
         self.following()
     }

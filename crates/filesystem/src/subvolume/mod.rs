@@ -28,7 +28,7 @@ pub struct Subvolume {
 pub(crate) struct SubvolumeState {
     filesystem: Filesystem,
     tree: Tree,
-    item: RootItem,
+    item: Box<RootItem>,
     /// Offset of the root item's key: the transaction that took the snapshot, 0 for no snapshot.
     snapshot_generation: u64,
 }
@@ -37,7 +37,7 @@ impl SubvolumeState {
     pub(crate) fn new(
         filesystem: Filesystem,
         tree: Tree,
-        item: RootItem,
+        item: Box<RootItem>,
         snapshot_generation: u64,
     ) -> Self {
         Self { filesystem, tree, item, snapshot_generation }

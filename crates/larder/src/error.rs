@@ -1,0 +1,154 @@
+//! The one error.
+
+use std::fmt;
+use std::io;
+use std::path::Path;
+
+use larder_device::DeviceError;
+use larder_filesystem::ErrorKind;
+use larder_volume::{OpenError, ScanError, SuperblockProblem};
+use rustix::io::Errno;
+
+/// What this library's calls return.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What went wrong: a [kind](Self::kind) for programs, and a text that names the place for people.
+///
+/// The text is complete; the sources below it are the same story with its parts as values.
+pub struct Error {
+    /// The path that was asked for, or the device that was to be opened.
+    about: Option<String>,
+    cause: Cause,
+}
+
+enum Cause {
+    Filesystem(larder_filesystem::Error),
+    Open(OpenError),
+    Device(DeviceError),
+}
+
+impl Error {
+    /// What the error means.
+    pub fn kind(&self) -> ErrorKind {
+        match &self.cause {
+            Cause::Filesystem(error) => error.kind(),
+            Cause::Open(error) => kind_of_opening(error),
+            Cause::Device(error) => kind_of_device(error),
+        }
+    }
+
+    /// What the error means as a number of the operating system.
+    pub fn errno(&self) -> i32 {
+        let errno = match self.kind() {
+            ErrorKind::NotFound => Errno::NOENT,
+            ErrorKind::NotADirectory => Errno::NOTDIR,
+            ErrorKind::IsADirectory => Errno::ISDIR,
+            ErrorKind::InvalidInput => Errno::INVAL,
+            ErrorKind::Loop => Errno::LOOP,
+            ErrorKind::NameTooLong => Errno::NAMETOOLONG,
+            ErrorKind::NoSuchAttribute => Errno::NODATA,
+            ErrorKind::NoSuchPosition => Errno::NXIO,
+            ErrorKind::Corrupt => Errno::UCLEAN,
+            ErrorKind::InUse => Errno::BUSY,
+            ErrorKind::PermissionDenied => Errno::ACCESS,
+            ErrorKind::Unsupported => Errno::OPNOTSUPP,
+            _ => Errno::IO,
+        };
+        errno.raw_os_error()
+    }
+
+    /// The same error about `path`.
+    pub(crate) fn about(self, path: &Path) -> Self {
+        Self { about: Some(path.display().to_string()), ..self }
+    }
+}
+
+fn kind_of_opening(error: &OpenError) -> ErrorKind {
+    match error {
+        OpenError::NoDevices => ErrorKind::InvalidInput,
+        OpenError::Feature(_) | OpenError::State(_) => ErrorKind::Unsupported,
+        OpenError::Scan(error) => kind_of_scan(error),
+        OpenError::MissingDevices(_) | OpenError::NotEnoughDevices { .. } => ErrorKind::NotFound,
+        OpenError::DuplicateDevice { .. } | OpenError::ForeignDevice { .. } => {
+            ErrorKind::InvalidInput
+        }
+        OpenError::ChunkTree(_) => ErrorKind::Io,
+        _ => ErrorKind::Corrupt,
+    }
+}
+
+fn kind_of_scan(error: &ScanError) -> ErrorKind {
+    let failed = |problem| matches!(problem, Err(&SuperblockProblem::Device(_)));
+    if error.copies.iter().any(|copy| failed(copy.state.as_ref())) {
+        ErrorKind::Io
+    } else {
+        ErrorKind::Corrupt
+    }
+}
+
+fn kind_of_device(error: &DeviceError) -> ErrorKind {
+    match error {
+        DeviceError::InUse { .. } => ErrorKind::InUse,
+        DeviceError::Open { source, .. } => match source.kind() {
+            io::ErrorKind::NotFound => ErrorKind::NotFound,
+            io::ErrorKind::PermissionDenied => ErrorKind::PermissionDenied,
+            _ => ErrorKind::Io,
+        },
+        _ => ErrorKind::Io,
+    }
+}
+
+impl From<larder_filesystem::Error> for Error {
+    fn from(error: larder_filesystem::Error) -> Self {
+        Self { about: None, cause: Cause::Filesystem(error) }
+    }
+}
+
+impl From<OpenError> for Error {
+    fn from(error: OpenError) -> Self {
+        Self { about: None, cause: Cause::Open(error) }
+    }
+}
+
+impl From<DeviceError> for Error {
+    fn from(error: DeviceError) -> Self {
+        Self { about: None, cause: Cause::Device(error) }
+    }
+}
+
+impl From<Error> for io::Error {
+    /// The system's kind of error, with the text of this one.
+    fn from(error: Error) -> Self {
+        let kind = Self::from_raw_os_error(error.errno()).kind();
+        Self::new(kind, error)
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(about) = &self.about {
+            write!(f, "{about}: ")?;
+        }
+        match &self.cause {
+            Cause::Filesystem(error) => error.fmt(f),
+            Cause::Open(error) => error.fmt(f),
+            Cause::Device(error) => error.fmt(f),
+        }
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}: {self}", self.kind())
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match &self.cause {
+            Cause::Filesystem(error) => error.source(),
+            Cause::Open(error) => error.source(),
+            Cause::Device(error) => error.source(),
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! The file system as a whole.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+
+use larder_filesystem::Stats;
+use larder_format::Uuid;
+use larder_format::objectid::FS_TREE;
+
+use crate::path;
+use crate::{Result, Subvolume, Subvolumes};
+
+/// An open file system. Cloning it is cheap, and all threads may use it.
+#[derive(Clone, Debug)]
+pub struct Filesystem {
+    inner: larder_filesystem::Filesystem,
+}
+
+/// A device of a file system.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DeviceInfo {
+    /// Its id in the file system.
+    pub id: u64,
+    /// Its uuid.
+    pub uuid: Uuid,
+    /// The path or name that it was opened under; `None` if it is missing.
+    pub name: Option<String>,
+    /// Bytes of it that the file system may use.
+    pub total_bytes: u64,
+    /// Bytes of it that belong to chunks.
+    pub allocated_bytes: u64,
+    /// Whether it missed commits, so that it is read last.
+    pub is_stale: bool,
+    /// Whether it belongs to the seed that this file system grew from.
+    pub is_seed: bool,
+}
+
+impl Filesystem {
+    pub(crate) fn new(inner: larder_filesystem::Filesystem) -> Self {
+        Self { inner }
+    }
+
+    /// The subvolume whose root is at `path` from the top level; `/` is the top level itself.
+    pub fn subvolume(&self, path: impl AsRef<Path>) -> Result<Subvolume> {
+        let path = path.as_ref();
+        let inode = self.subvolume_by_id(FS_TREE)?.resolve(path)?;
+        inode.into_subvolume().map_err(|error| error.about(path))
+    }
+
+    /// The subvolume with this id; 5 is the top level.
+    pub fn subvolume_by_id(&self, id: u64) -> Result<Subvolume> {
+        Ok(Subvolume::new(self.inner.subvolume(id)?))
+    }
+
+    /// The subvolume that a mount shows unless it is told otherwise.
+    pub fn default_subvolume(&self) -> Result<Subvolume> {
+        Ok(Subvolume::new(self.inner.default_subvolume()?))
+    }
+
+    /// Id of the default subvolume.
+    pub fn default_subvolume_id(&self) -> Result<u64> {
+        Ok(self.inner.default_subvolume_id()?)
+    }
+
+    /// All subvolumes in the order of their ids, the top level among them, and those that are being
+    /// deleted.
+    pub fn subvolumes(&self) -> Subvolumes {
+        Subvolumes::new(self.inner.subvolumes())
+    }
+
+    /// The path of a subvolume from the top level, without a slash at either end: that of the top
+    /// level is empty.
+    pub fn subvolume_path(&self, id: u64) -> Result<PathBuf> {
+        Ok(path::owned(self.inner.subvolume_path(id)?))
+    }
+
+    /// The label, empty if it has none.
+    pub fn label(&self) -> &OsStr {
+        path::name(self.inner.superblock().label())
+    }
+
+    /// The uuid by which the file system is known.
+    pub fn uuid(&self) -> Uuid {
+        self.inner.superblock().fsid()
+    }
+
+    /// The uuid in its tree blocks: the same, unless the other was changed.
+    pub fn metadata_uuid(&self) -> Uuid {
+        self.inner.superblock().metadata_uuid()
+    }
+
+    /// The transaction that it was opened at.
+    pub fn generation(&self) -> u64 {
+        self.inner.superblock().generation.get()
+    }
+
+    /// Bytes in a sector, the unit of data.
+    pub fn sector_bytes(&self) -> u32 {
+        self.inner.superblock().sectorsize.get()
+    }
+
+    /// Bytes in a tree block.
+    pub fn node_bytes(&self) -> u32 {
+        self.inner.superblock().nodesize.get()
+    }
+
+    /// Bytes that extents use on all block groups together.
+    pub fn used_bytes(&self) -> u64 {
+        self.inner.superblock().bytes_used.get()
+    }
+
+    /// Whether a crash left log trees, which hold what was synced file by file since the last commit.
+    /// Reading does not replay them: the last commit is what is seen.
+    pub fn needs_log_replay(&self) -> bool {
+        self.inner.needs_log_replay()
+    }
+
+    /// Its devices in the order of their ids, missing ones among them.
+    pub fn devices(&self) -> Vec<DeviceInfo> {
+        let info = |device: &larder_volume::VolumeDevice| DeviceInfo {
+            id: device.devid(),
+            uuid: device.uuid(),
+            name: device.device().map(|device| device.name().to_owned()),
+            total_bytes: device.dev_item().total_bytes.get(),
+            allocated_bytes: device.dev_item().bytes_used.get(),
+            is_stale: device.is_stale(),
+            is_seed: device.is_seed(),
+        };
+        self.inner.volume().devices().iter().map(info).collect()
+    }
+
+    /// What was done since it was opened: cache, readahead, devices, what was healed.
+    pub fn stats(&self) -> Stats {
+        self.inner.stats()
+    }
+
+    pub(crate) fn inner(&self) -> &larder_filesystem::Filesystem {
+        &self.inner
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn handles_are_for_all_threads() {
+        fn check<T: Send + Sync>() {}
+        check::<crate::Filesystem>();
+        check::<crate::Subvolume>();
+        check::<crate::File>();
+        check::<crate::Directory>();
+        check::<crate::Entries>();
+        check::<crate::Xattrs>();
+        check::<crate::Error>();
+    }
+}

@@ -1,0 +1,60 @@
+//! btrfs in user space.
+//!
+//! Larder reads the on-disk format of btrfs from image files and block devices, without a kernel that
+//! knows btrfs and without root. A file system is opened once and used by any number of threads:
+//! every handle is cheap to clone, `Send` and `Sync`.
+//!
+//! ```no_run
+//! # fn main() -> Result<(), larder::Error> {
+//! let fs = larder::OpenOptions::new().open(["disk.img"])?; // more devices: more paths
+//! let root = fs.subvolume("/")?;
+//! for entry in root.open_directory("notes")?.entries()? {
+//!     let entry = entry?;
+//!     println!("{} {}", entry.inode_number(), entry.name().display());
+//! }
+//! let file = root.open_file("notes/today.txt")?;
+//! let mut start = [0; 512];
+//! let len = file.read_at(&mut start, 0)?;
+//! # let _ = len;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! - [`OpenOptions`] opens a [`Filesystem`]; that has [`Subvolume`]s.
+//! - A [`Subvolume`] finds an [`Inode`] by path or number: a [`File`], a [`Directory`] or another.
+//! - [`Error::kind`] says what an error means; its text names the place.
+//!
+//! What is read is the last committed state. After a crash there may be more in log trees, which are
+//! not replayed: see [`Filesystem::needs_log_replay`].
+//!
+//! Data that has checksums is verified on every read. A copy that is bad is read from another one or
+//! rebuilt from parity; [`Filesystem::stats`] tells how often that was so.
+#![forbid(unsafe_code)]
+
+pub mod device;
+mod directory;
+mod error;
+mod file;
+mod filesystem;
+mod inode;
+mod open;
+mod path;
+mod space;
+mod subvolume;
+mod xattr;
+
+pub use directory::{Directory, Entries, Entry};
+pub use error::{Error, Result};
+pub use file::{Extent, ExtentKind, File, Reader};
+pub use filesystem::{DeviceInfo, Filesystem};
+pub use inode::{Inode, Link};
+pub use larder_filesystem::{
+    ErrorKind, FileType, Metadata, Stats, SubvolumeInfo, SubvolumeName, Timestamp,
+};
+pub use larder_format::Uuid;
+pub use larder_format::compression::Algorithm as CompressionAlgorithm;
+pub use larder_format::item::InodeFlags;
+pub use open::OpenOptions;
+pub use space::{Profile, Space, SpaceKind};
+pub use subvolume::{Subvolume, Subvolumes};
+pub use xattr::{Xattr, Xattrs};

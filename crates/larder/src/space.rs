@@ -1,0 +1,74 @@
+//! What space is used for.
+
+use std::collections::BTreeMap;
+
+use larder_format::BlockGroupFlags;
+
+use crate::{Filesystem, Result};
+
+pub use larder_format::Profile;
+
+/// What block groups are for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum SpaceKind {
+    /// Data of files.
+    Data,
+    /// The chunk tree.
+    System,
+    /// All other trees.
+    Metadata,
+    /// Data and trees, in block groups that hold both.
+    DataAndMetadata,
+}
+
+/// The block groups of one kind and profile together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Space {
+    /// What they are for.
+    pub kind: SpaceKind,
+    /// How they lie on devices; `None` for a combination of profiles that means nothing.
+    pub profile: Option<Profile>,
+    /// Bytes of data that they can hold.
+    pub total_bytes: u64,
+    /// Bytes that extents use of that.
+    pub used_bytes: u64,
+    /// Bytes that they take on all devices together.
+    pub raw_bytes: u64,
+}
+
+impl Filesystem {
+    /// How much space is set aside for what, and how much of that is used: data first, then system
+    /// and metadata, and of one kind in the order of the profiles' numbers.
+    pub fn space(&self) -> Result<Vec<Space>> {
+        let mut spaces: BTreeMap<(SpaceKind, u64), Space> = BTreeMap::new();
+        for group in self.inner().block_groups()? {
+            let kind = SpaceKind::of(group.flags);
+            let profile = group.flags & BlockGroupFlags::PROFILES;
+            let space = spaces.entry((kind, profile.bits())).or_insert(Space {
+                kind,
+                profile: group.flags.profile(),
+                total_bytes: 0,
+                used_bytes: 0,
+                raw_bytes: 0,
+            });
+            space.total_bytes += group.len_bytes;
+            space.used_bytes = space.used_bytes.saturating_add(group.used_bytes);
+            space.raw_bytes = space.raw_bytes.saturating_add(group.raw_bytes);
+        }
+        Ok(spaces.into_values().collect())
+    }
+}
+
+impl SpaceKind {
+    fn of(flags: BlockGroupFlags) -> Self {
+        let is_data = flags.contains(BlockGroupFlags::DATA);
+        let is_metadata = flags.contains(BlockGroupFlags::METADATA);
+        match (is_data, is_metadata) {
+            (true, true) => Self::DataAndMetadata,
+            (true, false) => Self::Data,
+            _ if flags.contains(BlockGroupFlags::SYSTEM) => Self::System,
+            _ => Self::Metadata,
+        }
+    }
+}

@@ -1,0 +1,15 @@
+//! Every image of the matrix: all that the kernel shows in it is what this library shows.
+
+mod support;
+
+use larder_testkit::{KernelImage, assert_same, matrix};
+
+#[test]
+fn shows_what_the_kernel_shows() {
+    for case in matrix::matrix() {
+        println!("{}", case.spec.name());
+        let image = KernelImage::build(&case.spec, &case.content);
+        let fs = support::open(image.devices());
+        assert_same(image.manifest(), &support::manifest(&fs));
+    }
+}
