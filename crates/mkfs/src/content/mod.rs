@@ -1,0 +1,40 @@
+//! From entries of the source to items and data: what the threads do that read, compress and
+//! checksum.
+//!
+//! A [`Job`] is some inodes, or a part of a large file. A worker turns it into an [`Output`], in
+//! which everything is in the order of the subvolume's keys and nothing depends on addresses: these
+//! are given when outputs are taken over, one after the other, by [`crate::populate`]. So what
+//! comes out does not depend on how many threads there were.
+
+mod attributes;
+mod directory;
+mod file;
+mod job;
+mod names;
+mod output;
+mod pipeline;
+mod ranges;
+mod worker;
+mod xattr;
+
+pub(crate) use attributes::Attributes;
+pub(crate) use directory::directory_items;
+pub(crate) use job::Jobs;
+pub(crate) use names::root_reference;
+pub(crate) use output::{BufferPool, Output, Piece, Record};
+pub(crate) use pipeline::ordered;
+pub(crate) use worker::Worker;
+
+use crate::settings::Settings;
+use crate::source::Subvolume;
+
+/// Most bytes of data in one output: the size of reads and writes.
+pub(crate) const SEGMENT_BYTES: usize = 1024 * 1024;
+
+/// What all workers on a subvolume share.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Context<'a> {
+    pub(crate) settings: &'a Settings,
+    pub(crate) subvolume: &'a Subvolume,
+    pub(crate) buffers: &'a BufferPool,
+}

@@ -1,0 +1,107 @@
+//! Why a file system could not be made.
+
+use std::io;
+use std::path::PathBuf;
+
+use larder_device::DeviceError;
+use larder_format::Profile;
+use larder_volume::WriteError;
+
+/// An error of making a file system. Lengths are in bytes.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum MkfsError {
+    /// Options that make no sense by themselves or together.
+    #[error("{0}")]
+    InvalidOptions(String),
+
+    /// The device holds something, and overwriting it was not asked for.
+    #[error("{device} holds {content}; force is needed to overwrite it")]
+    Occupied {
+        /// The device's name.
+        device: String,
+        /// What was found on it.
+        content: &'static str,
+    },
+
+    /// The device cannot hold even an empty file system.
+    #[error(
+        "{device} has {len_bytes} bytes, too few for a usable file system: \
+         with these options every device needs {needed_bytes}"
+    )]
+    TooSmall {
+        /// The device's name.
+        device: String,
+        /// Its length.
+        len_bytes: u64,
+        /// The least length that would do.
+        needed_bytes: u64,
+    },
+
+    /// A profile spreads over more devices than there are.
+    #[error("profile {profile} needs at least {needed} devices, there are {given}")]
+    TooFewDevices {
+        /// The profile.
+        profile: Profile,
+        /// How many devices it needs.
+        needed: usize,
+        /// How many there are.
+        given: usize,
+    },
+
+    /// The content does not fit the devices.
+    #[error("the devices are too small for the content: no room for a {what} block group")]
+    NoSpace {
+        /// What the block group would have held.
+        what: &'static str,
+    },
+
+    /// The content could not be read.
+    #[error("{}: {source}", .path.display())]
+    Source {
+        /// What could not be read.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+
+    /// The content is not what it was when its directory was read.
+    #[error("{} changed while it was being copied: {change}", .path.display())]
+    Changed {
+        /// What changed.
+        path: PathBuf,
+        /// How.
+        change: &'static str,
+    },
+
+    /// The content cannot be stored in the file system that was asked for.
+    #[error("{}: {problem}", .path.display())]
+    Unsupported {
+        /// What cannot be stored.
+        path: PathBuf,
+        /// Why.
+        problem: String,
+    },
+
+    /// A device could not be opened, read or resized.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+
+    /// The file system could not be written.
+    #[error(transparent)]
+    Write(#[from] WriteError),
+}
+
+impl MkfsError {
+    /// An [`InvalidOptions`](Self::InvalidOptions).
+    pub(crate) fn invalid(problem: impl Into<String>) -> Self {
+        Self::InvalidOptions(problem.into())
+    }
+
+    /// A [`Source`](Self::Source) error, for use with `map_err`.
+    pub(crate) fn source<E: Into<io::Error>>(
+        path: impl FnOnce() -> PathBuf,
+    ) -> impl FnOnce(E) -> Self {
+        |source| Self::Source { path: path(), source: source.into() }
+    }
+}

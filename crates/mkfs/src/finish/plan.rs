@@ -1,0 +1,116 @@
+//! Addresses for tree blocks before they are built.
+
+use larder_format::{Key, Logical, objectid};
+
+use crate::MkfsError;
+use crate::image::{BlockRecord, Image};
+use crate::settings::{Settings, Use};
+use crate::space::Space;
+use crate::tree::{BlockSink, OpenNode, TreeRoot};
+
+/// Levels and first keys of a tree's blocks, in the order in which they are stored.
+pub(crate) type Shape = Vec<(u8, Key)>;
+
+/// Where the blocks of the last trees will be.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    /// Space with these blocks allocated, and devices of the size that they will have.
+    pub(crate) space: Space,
+    /// By owner, blocks in the order in which they are stored.
+    trees: Vec<(u64, Vec<BlockRecord>)>,
+}
+
+impl Plan {
+    /// One leaf for each tree.
+    pub(crate) fn smallest(
+        space: &Space,
+        owners: &[u64],
+        settings: &Settings,
+    ) -> Result<Self, MkfsError> {
+        let leaf = vec![(0, Key::MIN)];
+        Self::make(space, owners.iter().map(|owner| (*owner, leaf.clone())).collect(), settings)
+    }
+
+    /// Places trees of these shapes.
+    pub(crate) fn make(
+        space: &Space,
+        shapes: Vec<(u64, Shape)>,
+        settings: &Settings,
+    ) -> Result<Self, MkfsError> {
+        let mut space = space.clone();
+        let trees: Vec<_> = shapes
+            .into_iter()
+            .map(|(owner, shape)| {
+                let usage = if owner == objectid::CHUNK_TREE { Use::System } else { Use::Metadata };
+                let place = |(level, first_key)| {
+                    let logical = space.allocate_block(usage, settings)?;
+                    Ok(BlockRecord { logical, owner, level, first_key })
+                };
+                Ok((owner, shape.into_iter().map(place).collect::<Result<_, MkfsError>>()?))
+            })
+            .collect::<Result<_, MkfsError>>()?;
+        if settings.shrink {
+            space.shrink_devices();
+        }
+        Ok(Self { space, trees })
+    }
+
+    pub(crate) fn blocks_of(&self, owner: u64) -> &[BlockRecord] {
+        self.trees.iter().find(|(tree, _)| *tree == owner).map_or(&[], |(_, blocks)| blocks)
+    }
+
+    /// All planned blocks in the order of their addresses.
+    pub(crate) fn sorted_blocks(&self) -> Vec<BlockRecord> {
+        let mut blocks: Vec<_> =
+            self.trees.iter().flat_map(|(_, blocks)| blocks).copied().collect();
+        blocks.sort_unstable_by_key(|block| block.logical);
+        blocks
+    }
+
+    /// The root of a planned tree: it is stored last. `None` for a tree that there is not.
+    pub(crate) fn root_of(&self, owner: u64) -> Option<TreeRoot> {
+        let blocks = self.blocks_of(owner);
+        let root = blocks.last()?;
+        Some(TreeRoot { bytenr: root.logical, level: root.level, blocks: blocks.len() as u64 })
+    }
+
+    /// Whether the trees were planned with these shapes.
+    pub(crate) fn has_shapes(&self, shapes: &[(u64, Shape)]) -> bool {
+        let planned = self.trees.iter().map(|(owner, blocks)| {
+            (*owner, blocks.iter().map(|block| (block.level, block.first_key)).collect())
+        });
+        planned.eq(shapes.iter().cloned())
+    }
+}
+
+/// Gives the blocks of one tree the addresses that were planned.
+pub(super) struct PlannedSink<'a, 'i> {
+    planned: &'a [BlockRecord],
+    shape: Shape,
+    /// Where the blocks go, if they go anywhere.
+    image: Option<&'a mut Image<'i>>,
+}
+
+impl<'a, 'i> PlannedSink<'a, 'i> {
+    pub(super) fn new(planned: &'a [BlockRecord], image: Option<&'a mut Image<'i>>) -> Self {
+        Self { planned, shape: Shape::new(), image }
+    }
+
+    pub(super) fn into_shape(self) -> Shape {
+        self.shape
+    }
+}
+
+impl BlockSink for PlannedSink<'_, '_> {
+    /// Blocks beyond the plan get no address: there will be another plan.
+    fn store(&mut self, block: &mut OpenNode) -> Result<Logical, MkfsError> {
+        let logical =
+            self.planned.get(self.shape.len()).map_or(Logical(0), |record| record.logical);
+        let record = block.record(logical);
+        self.shape.push((record.level, record.first_key));
+        if let Some(image) = &mut self.image {
+            image.write_block(logical, block)?;
+        }
+        Ok(logical)
+    }
+}

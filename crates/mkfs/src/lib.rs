@@ -1,0 +1,44 @@
+//! Makes btrfs file systems, empty or filled from a directory.
+//!
+//! There are no transactions here. Items of a tree arrive in the order of their keys and fill blocks
+//! from the leaves up ([`tree`]); addresses are given out from front to back ([`space`]). Subvolumes
+//! are filled first, one after the other, while the checksum tree grows along ([`populate`]); the
+//! trees that describe the result, themselves included, are planned to a fixed point
+//! ([`finish`]).
+//!
+//! # Invariants
+//! - Until the superblocks are written, last of all and after a flush, no device has one: what is
+//!   interrupted is no file system.
+//! - The same source, options, uuids and time make the same bytes, however many threads there are:
+//!   threads only prepare what one thread puts in place in order.
+//! - Memory does not grow with the size of files: it holds names, a few dozen bytes for each entry
+//!   and extent, and a few megabytes of data for each thread.
+//! - Every block group fills from front to back, around the places of superblocks, and records of
+//!   what was allocated ascend by address.
+#![forbid(unsafe_code)]
+
+mod checksums;
+mod content;
+mod error;
+mod estimate;
+mod features;
+mod finish;
+mod image;
+mod make;
+mod options;
+mod populate;
+mod probe;
+mod settings;
+mod source;
+mod space;
+mod summary;
+mod target;
+mod tree;
+mod wipe;
+mod writer;
+
+pub use error::MkfsError;
+pub use features::{FeatureChoice, Features};
+pub use make::{mkfs, mkfs_on};
+pub use options::{MkfsOptions, Owner, SubvolumeSpec, parse_checksum, parse_profile};
+pub use summary::{DeviceSummary, GroupSummary, Summary};

@@ -1,0 +1,218 @@
+//! Making a file system from beginning to end.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread;
+
+use larder_device::{Device, FileDevice};
+use larder_volume::{ChunkMap, Volume, VolumeDevice};
+
+use crate::checksums::ChecksumTree;
+use crate::content::BufferPool;
+use crate::estimate::appetite;
+use crate::finish::{Content, EarlierTrees, Plan, add_content, dev_item, finish, new_superblock};
+use crate::image::Image;
+use crate::populate::populate;
+use crate::settings::{Settings, Use};
+use crate::source::{Source, scan};
+use crate::space::{
+    Appetite, ChunkAllocator, DeviceRoom, Space, min_device_bytes, needed_device_bytes,
+};
+use crate::summary::{DeviceSummary, GroupSummary, Summary};
+use crate::wipe::wipe;
+use crate::writer::Writer;
+use crate::{Features, MkfsError, MkfsOptions, target};
+
+/// Makes a file system on files and block devices.
+///
+/// A file is made if it does not exist and its length is known: from `byte_count`, or because there
+/// is a root directory. Without `byte_count` a file that is too short for the root directory is
+/// made longer. Everything is refused that a kernel or another program uses, and without `force`
+/// what holds a known file system or partition table.
+pub fn mkfs(targets: &[PathBuf], options: &MkfsOptions) -> Result<Summary, MkfsError> {
+    let settings = Settings::resolve(options, targets.len())?;
+    let source = read_source(options)?;
+    let appetite = appetite(&source, &settings);
+    let least_bytes = match options.root_dir {
+        Some(_) => needed_device_bytes(&settings, targets.len(), appetite),
+        None => 0,
+    };
+    let new_len_bytes = options.byte_count.or((least_bytes > 0).then_some(least_bytes));
+    let devices: Vec<Arc<FileDevice>> = targets
+        .iter()
+        .map(|path| target::open(path, new_len_bytes, options.force))
+        .collect::<Result<_, _>>()?;
+    for device in &devices {
+        target::resize(device, options.byte_count, least_bytes)?;
+    }
+    let dyn_devices: Vec<Arc<dyn Device>> =
+        devices.iter().map(|device| Arc::clone(device) as Arc<dyn Device>).collect();
+    let summary = make(&dyn_devices, options, &settings, &source, appetite)?;
+    if settings.shrink {
+        for (device, made) in devices.iter().zip(&summary.devices) {
+            if !device.is_block_device() {
+                device.set_len(made.len_bytes)?;
+            }
+        }
+    }
+    Ok(summary)
+}
+
+/// Makes a file system on devices of any kind.
+pub fn mkfs_on(devices: &[Arc<dyn Device>], options: &MkfsOptions) -> Result<Summary, MkfsError> {
+    let settings = Settings::resolve(options, devices.len())?;
+    let source = read_source(options)?;
+    if !options.force {
+        devices.iter().try_for_each(|device| target::refuse_content(device.as_ref()))?;
+    }
+    make(devices, options, &settings, &source, appetite(&source, &settings))
+}
+
+fn read_source(options: &MkfsOptions) -> Result<Source, MkfsError> {
+    match &options.root_dir {
+        Some(root) => scan(&absolute(root)?, &options.subvolumes),
+        None => Ok(Source::empty()),
+    }
+}
+
+/// Directories are opened by path time and again.
+fn absolute(path: &Path) -> Result<PathBuf, MkfsError> {
+    std::path::absolute(path).map_err(MkfsError::source(|| path.to_owned()))
+}
+
+fn make(
+    devices: &[Arc<dyn Device>],
+    options: &MkfsOptions,
+    settings: &Settings,
+    source: &Source,
+    appetite: Appetite,
+) -> Result<Summary, MkfsError> {
+    let rooms = device_rooms(devices, options, settings)?;
+    for device in devices {
+        wipe(device.as_ref(), options.discard)?;
+    }
+    let space = first_groups(rooms, settings, appetite)?;
+    let volume = new_volume(devices, &space, settings);
+    let buffers = BufferPool::default();
+    let mut superblock = new_superblock(settings);
+    let space = thread::scope(|scope| {
+        let writer = Writer::start(scope, &volume, &buffers);
+        let mut image = Image::new(settings, space, &volume, writer);
+        let (earlier, plan) = fill(&mut image, source, &buffers)?;
+        image.finish_writing()?;
+        let compression_used = image.compression_used;
+        let content = Content { source, earlier: &earlier, plan: &plan, compression_used };
+        add_content(&mut superblock, settings, content);
+        Ok::<_, MkfsError>(plan.space)
+    })?;
+    // Only now it is known what the items of the devices say.
+    new_volume(devices, &space, settings).write_superblocks(&superblock)?;
+    Ok(summary(devices, &space, settings))
+}
+
+/// What there is to allocate from.
+fn device_rooms(
+    devices: &[Arc<dyn Device>],
+    options: &MkfsOptions,
+    settings: &Settings,
+) -> Result<Vec<DeviceRoom>, MkfsError> {
+    let needed_bytes = min_device_bytes(settings, devices.len());
+    let with_uuids = devices.iter().zip(&settings.device_uuids);
+    with_uuids
+        .zip(1..)
+        .map(|((device, uuid), devid)| {
+            let name = || device.name().to_owned();
+            let len_bytes = device.len_bytes();
+            let wanted = options.byte_count.unwrap_or(len_bytes);
+            if wanted > len_bytes {
+                let problem = format!("{} has {len_bytes} bytes, fewer than {wanted}", name());
+                return Err(MkfsError::InvalidOptions(problem));
+            }
+            let total_bytes = wanted / settings.sector_size as u64 * settings.sector_size as u64;
+            if total_bytes < needed_bytes {
+                let device = name();
+                return Err(MkfsError::TooSmall { device, len_bytes: wanted, needed_bytes });
+            }
+            Ok(DeviceRoom::new(devid, *uuid, total_bytes))
+        })
+        .collect()
+}
+
+/// One block group for each use; those for data come last, so that their end can be cut off.
+fn first_groups(
+    rooms: Vec<DeviceRoom>,
+    settings: &Settings,
+    appetite: Appetite,
+) -> Result<Space, MkfsError> {
+    let mut space = Space::new(ChunkAllocator::new(rooms, appetite));
+    let mixed = settings.has(Features::MIXED_GROUPS);
+    for usage in [Use::System, Use::Metadata, Use::Data] {
+        if !(mixed && usage == Use::Data) {
+            space.add_group(usage, settings)?;
+        }
+    }
+    Ok(space)
+}
+
+/// The devices as a volume, with no chunks yet.
+fn new_volume(devices: &[Arc<dyn Device>], space: &Space, settings: &Settings) -> Volume {
+    let members = devices.iter().zip(space.devices()).map(|(device, room)| {
+        VolumeDevice::new(dev_item(space, room, settings), Arc::clone(device))
+    });
+    Volume::new(new_superblock(settings), members.collect(), ChunkMap::new())
+}
+
+/// Builds and queues everything but the superblocks.
+fn fill(
+    image: &mut Image<'_>,
+    source: &Source,
+    buffers: &BufferPool,
+) -> Result<(EarlierTrees, Plan), MkfsError> {
+    let mut checksums = ChecksumTree::new(image.settings);
+    let subvolumes = source
+        .subvolumes
+        .iter()
+        .map(|subvolume| populate(image, &mut checksums, source, subvolume, buffers))
+        .collect::<Result<Vec<_>, _>>()?;
+    if image.settings.shrink {
+        image.trim_data();
+    }
+    let checksums = checksums.finish(image)?;
+    let earlier = EarlierTrees { subvolumes, checksums };
+    let plan = finish(image, source, &earlier)?;
+    Ok((earlier, plan))
+}
+
+fn summary(devices: &[Arc<dyn Device>], space: &Space, settings: &Settings) -> Summary {
+    let uses: &[Use] = if settings.has(Features::MIXED_GROUPS) {
+        &[Use::Metadata, Use::System]
+    } else {
+        &[Use::Data, Use::Metadata, Use::System]
+    };
+    let block_groups = uses.iter().map(|&usage| {
+        let flags = settings.block_group_flags(usage);
+        let groups = space.groups().iter().filter(|group| group.flags() == flags);
+        GroupSummary {
+            name: flags.type_name(),
+            profile: settings.profile(usage),
+            len_bytes: groups.map(|group| group.chunk.len_bytes()).sum(),
+        }
+    });
+    let devices = devices.iter().zip(space.devices()).map(|(device, room)| DeviceSummary {
+        devid: room.devid,
+        len_bytes: room.total_bytes,
+        name: device.name().to_owned(),
+    });
+    Summary {
+        label: settings.label.clone(),
+        uuid: settings.fsid,
+        node_size_bytes: settings.node_size as u32,
+        sector_size_bytes: settings.sector_size as u32,
+        total_bytes: space.devices().iter().map(|room| room.total_bytes).sum(),
+        used_bytes: space.used_bytes(),
+        block_groups: block_groups.collect(),
+        features: settings.features,
+        checksum: settings.checksum,
+        devices: devices.collect(),
+    }
+}

@@ -1,0 +1,189 @@
+//! What to make: the options of mkfs.btrfs.
+
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use larder_format::compression::Compression;
+use larder_format::{ChecksumType, Profile, Uuid};
+
+use crate::{FeatureChoice, MkfsError};
+
+/// What to make. The default is that of mkfs.btrfs.
+#[derive(Clone, Debug)]
+pub struct MkfsOptions {
+    /// `-f`: overwrite what the devices hold.
+    pub force: bool,
+    /// `-b`: bytes of each device, at most its length. Files are made this long.
+    pub byte_count: Option<u64>,
+    /// Not `-K`: discard what the devices held before.
+    pub discard: bool,
+    /// `-L`: at most 255 bytes, no newline and no zero.
+    pub label: String,
+    /// `-n`: bytes of a tree block. By default 16 KiB or a sector, and a sector with mixed groups.
+    pub node_size_bytes: Option<u32>,
+    /// `-s`: bytes of a sector.
+    pub sector_size_bytes: u32,
+    /// `-d`: by default single.
+    pub data_profile: Option<Profile>,
+    /// `-m`: by default DUP on one device, RAID1 on several, single with mixed groups.
+    pub metadata_profile: Option<Profile>,
+    /// `-M`: data and metadata share block groups; so does the feature of that name.
+    pub mixed: bool,
+    /// `--csum`.
+    pub checksum: ChecksumType,
+    /// `-O` and `-R`.
+    pub features: FeatureChoice,
+    /// `-U`: random by default. The uuids of the chunk tree and of subvolumes follow from it.
+    pub uuid: Option<Uuid>,
+    /// `--device-uuid`: of the first device; those of others follow from it. Random by default.
+    pub device_uuid: Option<Uuid>,
+    /// `--rootdir`: what to fill the file system with.
+    pub root_dir: Option<PathBuf>,
+    /// `--subvol`: directories in `root_dir` that become subvolumes.
+    pub subvolumes: Vec<SubvolumeSpec>,
+    /// `--shrink`: cut the file system, and files that hold it, to what the content takes.
+    pub shrink: bool,
+    /// `--compress`.
+    pub compression: Option<Compression>,
+    /// `--owner`: who owns everything, instead of who owns the source.
+    pub owner: Option<Owner>,
+    /// Seconds since 1970 that stand for now; later times of the source are set back to it. Callers
+    /// give the value of the environment variable `SOURCE_DATE_EPOCH`.
+    pub source_date_epoch: Option<i64>,
+    /// Threads that read, compress and checksum; by default one for each processor.
+    pub threads: Option<NonZeroUsize>,
+}
+
+impl Default for MkfsOptions {
+    fn default() -> Self {
+        Self {
+            force: false,
+            byte_count: None,
+            discard: true,
+            label: String::new(),
+            node_size_bytes: None,
+            sector_size_bytes: 4096,
+            data_profile: None,
+            metadata_profile: None,
+            mixed: false,
+            checksum: ChecksumType::Crc32c,
+            features: FeatureChoice::default(),
+            uuid: None,
+            device_uuid: None,
+            root_dir: None,
+            subvolumes: Vec::new(),
+            shrink: false,
+            compression: None,
+            owner: None,
+            source_date_epoch: None,
+            threads: None,
+        }
+    }
+}
+
+/// The profile with this name, in any case.
+pub fn parse_profile(name: &str) -> Result<Profile, MkfsError> {
+    Profile::ALL
+        .into_iter()
+        .find(|profile| profile.name().eq_ignore_ascii_case(name))
+        .ok_or_else(|| MkfsError::invalid(format!("unknown profile '{name}'")))
+}
+
+/// The checksum algorithm with this name, in any case: `crc32c`, `xxhash`, `sha256` or `blake2`.
+pub fn parse_checksum(name: &str) -> Result<ChecksumType, MkfsError> {
+    match name.to_ascii_lowercase().as_str() {
+        "crc32c" => Ok(ChecksumType::Crc32c),
+        "xxhash" | "xxhash64" => Ok(ChecksumType::Xxhash),
+        "sha256" => Ok(ChecksumType::Sha256),
+        "blake2" => Ok(ChecksumType::Blake2),
+        _ => Err(MkfsError::invalid(format!("unknown checksum algorithm '{name}'"))),
+    }
+}
+
+/// Who owns everything (`UID:GID`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Owner {
+    /// User.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+}
+
+impl FromStr for Owner {
+    type Err = MkfsError;
+
+    fn from_str(text: &str) -> Result<Self, MkfsError> {
+        let parsed = text
+            .split_once(':')
+            .and_then(|(uid, gid)| Some(Self { uid: uid.parse().ok()?, gid: gid.parse().ok()? }));
+        parsed.ok_or_else(|| MkfsError::invalid(format!("'{text}' is not UID:GID in numbers")))
+    }
+}
+
+/// A directory that becomes a subvolume: `DIR`, or `TYPE:DIR` with one of `rw`, `ro`, `default`
+/// and `default-ro`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SubvolumeSpec {
+    /// Path in the root directory.
+    pub path: PathBuf,
+    /// Whether it cannot be changed.
+    pub read_only: bool,
+    /// Whether it is what a mount without further options shows.
+    pub default: bool,
+}
+
+impl FromStr for SubvolumeSpec {
+    type Err = MkfsError;
+
+    fn from_str(text: &str) -> Result<Self, MkfsError> {
+        let (kind, path) = match text.split_once(':') {
+            Some((kind @ ("rw" | "ro" | "default" | "default-ro"), path)) => (kind, path),
+            _ => ("rw", text),
+        };
+        if path.is_empty() {
+            return Err(MkfsError::invalid(format!("'{text}' names no directory")));
+        }
+        Ok(Self {
+            path: path.into(),
+            read_only: matches!(kind, "ro" | "default-ro"),
+            default: matches!(kind, "default" | "default-ro"),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn subvolumes_have_types_and_paths() {
+        let spec = |text: &str| text.parse::<SubvolumeSpec>().unwrap();
+        let of = |path: &str, read_only, default| {
+            let path = path.into();
+            SubvolumeSpec { path, read_only, default }
+        };
+        assert_eq!(spec("a/b"), of("a/b", false, false));
+        assert_eq!(spec("ro:a"), of("a", true, false));
+        assert_eq!(spec("default:a"), of("a", false, true));
+        assert_eq!(spec("default-ro:a"), of("a", true, true));
+        assert_eq!(spec("./ro:a"), of("./ro:a", false, false));
+        assert_eq!(spec("odd:a"), of("odd:a", false, false));
+        assert!("rw:".parse::<SubvolumeSpec>().is_err());
+    }
+
+    #[test]
+    fn owners_are_two_numbers() {
+        assert_eq!("0:100".parse::<Owner>().unwrap(), Owner { uid: 0, gid: 100 });
+        for text in ["", "0", "root:root", "0:", "-1:0"] {
+            assert!(text.parse::<Owner>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn names_in_any_case() {
+        assert_eq!(parse_profile("RAID1C3").unwrap(), Profile::Raid1c3);
+        assert_eq!(parse_checksum("XXHASH").unwrap(), ChecksumType::Xxhash);
+        assert!(parse_profile("raid2").is_err() && parse_checksum("md5").is_err());
+    }
+}

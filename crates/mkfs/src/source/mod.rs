@@ -1,0 +1,174 @@
+//! What a file system is filled with: the directory tree as it was when it was walked.
+//!
+//! The walk is breadth first and takes the names of a directory in the order of their bytes, so
+//! that the children of a directory lie side by side, and inode numbers, given in this order, do
+//! not depend on how the source file system happens to list them.
+//!
+//! Memory: about 50 bytes and the name for each directory entry. Attributes, but for the size of
+//! files, are read again when an inode is copied.
+
+mod scan;
+
+use std::ffi::OsStr;
+use std::ops::Range;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use larder_format::item::FileType;
+use larder_format::objectid;
+
+pub(crate) use scan::scan;
+
+/// Index of a directory's first name: 0 and 1 would be `.` and `..`.
+const FIRST_DIRECTORY_INDEX: u64 = 2;
+
+/// Everything to be copied.
+#[derive(Debug)]
+pub(crate) struct Source {
+    /// The top-level subvolume first, then the others in the order of their ids.
+    pub(crate) subvolumes: Vec<Subvolume>,
+    /// Index in `subvolumes` of the default one.
+    pub(crate) default: usize,
+}
+
+/// What an entry is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    File,
+    /// A directory of this subvolume.
+    Directory,
+    Symlink,
+    /// A device node, a named pipe or a socket.
+    Special(FileType),
+    /// The root of the subvolume with this index.
+    Subvolume(u32),
+}
+
+/// A directory entry.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Node {
+    pub(crate) kind: Kind,
+    /// Inode number; 0 for a subvolume's root.
+    pub(crate) inode: u64,
+    /// Bytes of a file when it was found; copies are no longer.
+    pub(crate) size: u64,
+    /// The directory that holds the name; the root is its own.
+    pub(crate) parent: u32,
+    first_child: u32,
+    children: u32,
+    /// Index in `links` if the inode has several names.
+    link: Option<u32>,
+    name_start: usize,
+    name_len: u8,
+}
+
+/// A tree of its own.
+#[derive(Debug)]
+pub(crate) struct Subvolume {
+    /// Id of the tree.
+    pub(crate) id: u64,
+    /// Where it is copied from.
+    path: PathBuf,
+    pub(crate) read_only: bool,
+    /// Where it is named; `None` for the top level.
+    pub(crate) parent: Option<ParentEntry>,
+    nodes: Vec<Node>,
+    names: Vec<u8>,
+    /// The nodes that are one inode, for inodes with several names; each list ascends.
+    links: Vec<Vec<u32>>,
+}
+
+/// The name of a subvolume.
+#[derive(Clone, Debug)]
+pub(crate) struct ParentEntry {
+    /// Id of the tree that holds the name.
+    pub(crate) tree: u64,
+    /// Inode of the directory that holds it.
+    pub(crate) directory: u64,
+    /// Index of the name in the directory.
+    pub(crate) index: u64,
+    pub(crate) name: Vec<u8>,
+}
+
+impl Source {
+    /// Nothing: a top-level subvolume with an empty root directory, which is not copied from
+    /// anywhere.
+    pub(crate) fn empty() -> Self {
+        let root = Subvolume::new(objectid::FS_TREE, PathBuf::new(), false, None);
+        Self { subvolumes: vec![root], default: 0 }
+    }
+}
+
+impl Subvolume {
+    fn new(id: u64, path: PathBuf, read_only: bool, parent: Option<ParentEntry>) -> Self {
+        let root = Node {
+            kind: Kind::Directory,
+            inode: objectid::FIRST_FREE,
+            size: 0,
+            parent: 0,
+            first_child: 1,
+            children: 0,
+            link: None,
+            name_start: 0,
+            name_len: 0,
+        };
+        let (nodes, names, links) = (vec![root], Vec::new(), Vec::new());
+        Self { id, path, read_only, parent, nodes, names, links }
+    }
+
+    /// All entries; the first is the root directory. Inode numbers ascend, leaving out names of
+    /// inodes that were named before.
+    pub(crate) fn nodes(&self) -> &[Node] {
+        &self.nodes
+    }
+
+    pub(crate) fn node(&self, at: u32) -> &Node {
+        &self.nodes[at as usize]
+    }
+
+    /// The name in its directory; empty for the root.
+    pub(crate) fn name(&self, node: &Node) -> &[u8] {
+        &self.names[node.name_start..][..usize::from(node.name_len)]
+    }
+
+    /// Indices of a directory's entries.
+    pub(crate) fn children(&self, directory: &Node) -> Range<u32> {
+        directory.first_child..directory.first_child + directory.children
+    }
+
+    /// The index of a name in its directory.
+    pub(crate) fn directory_index(&self, at: u32) -> u64 {
+        let first = self.node(self.node(at).parent).first_child;
+        u64::from(at - first) + FIRST_DIRECTORY_INDEX
+    }
+
+    /// The nodes that are the same inode as this one, ascending and including it.
+    pub(crate) fn names_of<'a>(&'a self, at: &'a u32) -> &'a [u32] {
+        match self.node(*at).link {
+            Some(link) => &self.links[link as usize],
+            None => std::slice::from_ref(at),
+        }
+    }
+
+    /// Whether the node is the first name of its inode.
+    pub(crate) fn is_first_name(&self, at: u32) -> bool {
+        self.names_of(&at)[0] == at
+    }
+
+    /// Where the entry is copied from.
+    pub(crate) fn path(&self, at: u32) -> PathBuf {
+        let mut parts = Vec::new();
+        let mut next = at;
+        while next != 0 {
+            let node = self.node(next);
+            parts.push(OsStr::from_bytes(self.name(node)));
+            next = node.parent;
+        }
+        parts.iter().rev().fold(self.path.clone(), |path, part| path.join(part))
+    }
+
+    /// Where the subvolume is copied from; `None` if it is made from nothing.
+    pub(crate) fn root_path(&self) -> Option<&Path> {
+        Some(self.path.as_path()).filter(|path| !path.as_os_str().is_empty())
+    }
+}

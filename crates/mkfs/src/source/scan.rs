@@ -1,0 +1,312 @@
+//! The walk.
+
+use std::collections::HashMap;
+use std::ffi::{CStr, OsStr};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path, PathBuf};
+
+use larder_format::item::{FileType, NAME_MAX};
+use larder_format::objectid;
+use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags, Stat, openat, statat};
+use rustix::io::Errno;
+
+use super::{Kind, Node, ParentEntry, Source, Subvolume};
+use crate::{MkfsError, SubvolumeSpec};
+
+/// Most names of an inode (`BTRFS_LINK_MAX`).
+const MAX_LINKS: usize = 65535;
+
+/// Walks `root` and everything below it, across mount points.
+pub(crate) fn scan(root: &Path, specs: &[SubvolumeSpec]) -> Result<Source, MkfsError> {
+    let mut wanted = wanted_paths(specs)?;
+    let mut default = 0;
+    let top = Subvolume::new(objectid::FS_TREE, root.to_owned(), false, None);
+    let mut subvolumes = vec![top];
+    let mut next = 0;
+    while next < subvolumes.len() {
+        let scanned = &mut subvolumes[next];
+        let mut found = Vec::new();
+        let is_subvolume = |path: &Path| {
+            let path = path.strip_prefix(root).ok()?;
+            wanted.remove(path)
+        };
+        Walk { subvolume: scanned, links: HashMap::new(), found: &mut found }.run(is_subvolume)?;
+        number(scanned)?;
+        for (at, spec) in found {
+            let index = subvolumes.len();
+            let entry = parent_entry(&subvolumes[next], at);
+            let path = subvolumes[next].path(at);
+            subvolumes[next].nodes[at as usize].kind = Kind::Subvolume(index as u32);
+            if spec.default {
+                default = index;
+            }
+            let id = objectid::FIRST_FREE + index as u64 - 1;
+            subvolumes.push(Subvolume::new(id, path, spec.read_only, Some(entry)));
+        }
+        next += 1;
+    }
+    match wanted.into_keys().min() {
+        Some(path) => {
+            let problem = "no such directory in the root directory, so no subvolume".into();
+            Err(MkfsError::Unsupported { path, problem })
+        }
+        None => Ok(Source { subvolumes, default }),
+    }
+}
+
+/// The paths of subvolumes in the root directory.
+fn wanted_paths(specs: &[SubvolumeSpec]) -> Result<HashMap<PathBuf, &SubvolumeSpec>, MkfsError> {
+    let mut wanted = HashMap::new();
+    for spec in specs {
+        let mut path = PathBuf::new();
+        for component in spec.path.components() {
+            match component {
+                Component::Normal(name) => path.push(name),
+                Component::CurDir => {}
+                _ => {
+                    let problem = "a subvolume's path is relative and without '..'".into();
+                    return Err(MkfsError::Unsupported { path: spec.path.clone(), problem });
+                }
+            }
+        }
+        if path.as_os_str().is_empty() {
+            let problem = "the root directory is a subvolume anyway".into();
+            return Err(MkfsError::Unsupported { path: spec.path.clone(), problem });
+        }
+        if wanted.insert(path, spec).is_some() {
+            let problem = "given as a subvolume twice".into();
+            return Err(MkfsError::Unsupported { path: spec.path.clone(), problem });
+        }
+    }
+    if specs.iter().filter(|spec| spec.default).count() > 1 {
+        return Err(MkfsError::invalid("there is only one default subvolume"));
+    }
+    Ok(wanted)
+}
+
+fn parent_entry(subvolume: &Subvolume, at: u32) -> ParentEntry {
+    let node = subvolume.node(at);
+    ParentEntry {
+        tree: subvolume.id,
+        directory: subvolume.node(node.parent).inode,
+        index: subvolume.directory_index(at),
+        name: subvolume.name(node).to_vec(),
+    }
+}
+
+/// Gives inode numbers in the order of the nodes.
+fn number(subvolume: &mut Subvolume) -> Result<(), MkfsError> {
+    let mut next = objectid::FIRST_FREE;
+    for at in 0..subvolume.nodes.len() as u32 {
+        let first = subvolume.names_of(&at)[0];
+        let node = subvolume.nodes[at as usize];
+        let inode = if first != at {
+            subvolume.node(first).inode
+        } else if matches!(node.kind, Kind::Subvolume(_)) {
+            continue;
+        } else {
+            next += 1;
+            next - 1
+        };
+        subvolume.nodes[at as usize].inode = inode;
+    }
+    match subvolume.links.iter().find(|names| names.len() > MAX_LINKS) {
+        Some(names) => {
+            let problem = format!("{} hard links, at most {MAX_LINKS} are possible", names.len());
+            Err(MkfsError::Unsupported { path: subvolume.path(names[0]), problem })
+        }
+        None => Ok(()),
+    }
+}
+
+/// The walk of one subvolume.
+struct Walk<'a, 's> {
+    subvolume: &'a mut Subvolume,
+    /// From device and inode number of files with several names to their first node.
+    links: HashMap<(u64, u64), u32>,
+    /// Entries that are subvolumes of their own.
+    found: &'a mut Vec<(u32, &'s SubvolumeSpec)>,
+}
+
+impl<'s> Walk<'_, 's> {
+    fn run(
+        &mut self,
+        mut is_subvolume: impl FnMut(&Path) -> Option<&'s SubvolumeSpec>,
+    ) -> Result<(), MkfsError> {
+        let mut at = 0;
+        while at < self.subvolume.nodes.len() as u32 {
+            if self.subvolume.node(at).kind == Kind::Directory {
+                let path = self.subvolume.path(at);
+                let spec = if at == 0 { None } else { is_subvolume(&path) };
+                match spec {
+                    Some(spec) => {
+                        self.subvolume.nodes[at as usize].kind = Kind::Subvolume(u32::MAX);
+                        self.found.push((at, spec));
+                    }
+                    None => self.add_children(at, &path)?,
+                }
+            }
+            at += 1;
+        }
+        Ok(())
+    }
+
+    /// Adds the entries of the directory at node `at`.
+    fn add_children(&mut self, at: u32, path: &Path) -> Result<(), MkfsError> {
+        let failed = |errno: Errno| MkfsError::source(|| path.to_owned())(errno);
+        let (directory, mut names) = list(path).map_err(failed)?;
+        names.sort_unstable();
+        let first_child = self.subvolume.nodes.len();
+        for name in names {
+            let child_path = || path.join(OsStr::from_bytes(name.to_bytes()));
+            let status = statat(&directory, &*name, AtFlags::SYMLINK_NOFOLLOW)
+                .map_err(MkfsError::source(child_path))?;
+            let child = self.child(at, name.to_bytes(), &status);
+            let child = child.map_err(MkfsError::source(child_path))?;
+            self.subvolume.nodes.push(child);
+        }
+        let children = self.subvolume.nodes.len() - first_child;
+        if u32::try_from(self.subvolume.nodes.len()).is_err() {
+            let problem = "more than 4294967295 entries in one subvolume".into();
+            return Err(MkfsError::Unsupported { path: path.to_owned(), problem });
+        }
+        let node = &mut self.subvolume.nodes[at as usize];
+        (node.first_child, node.children) = (first_child as u32, children as u32);
+        Ok(())
+    }
+
+    /// The node that comes next, with its name and its links recorded.
+    fn child(&mut self, parent: u32, name: &[u8], status: &Stat) -> io::Result<Node> {
+        let kind = match FileType::from_mode(status.st_mode) {
+            Some(FileType::Regular) => Kind::File,
+            Some(FileType::Directory) => Kind::Directory,
+            Some(FileType::Symlink) => Kind::Symlink,
+            Some(file_type) => Kind::Special(file_type),
+            None => return Err(io::Error::other("unknown file type")),
+        };
+        if name.len() > NAME_MAX {
+            return Err(Errno::NAMETOOLONG.into());
+        }
+        let several_names = kind != Kind::Directory && status.st_nlink > 1;
+        let link = several_names.then(|| self.link(status)).flatten();
+        let name_start = self.subvolume.names.len();
+        self.subvolume.names.extend_from_slice(name);
+        Ok(Node {
+            kind,
+            inode: 0,
+            size: if kind == Kind::File { status.st_size as u64 } else { 0 },
+            parent,
+            first_child: 0,
+            children: 0,
+            link,
+            name_start,
+            name_len: name.len() as u8,
+        })
+    }
+
+    /// Records the next node as a name of its inode. `None` if it is the first.
+    fn link(&mut self, status: &Stat) -> Option<u32> {
+        let at = self.subvolume.nodes.len() as u32;
+        let first = *self.links.entry((status.st_dev, status.st_ino)).or_insert(at);
+        if first == at {
+            return None;
+        }
+        let links = &mut self.subvolume.links;
+        let link = *self.subvolume.nodes[first as usize].link.get_or_insert_with(|| {
+            links.push(vec![first]);
+            links.len() as u32 - 1
+        });
+        links[link as usize].push(at);
+        Some(link)
+    }
+}
+
+/// A directory and the names in it.
+fn list(path: &Path) -> Result<(OwnedFd, Vec<Box<CStr>>), Errno> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let open = |flags| openat(CWD, path, flags, Mode::empty());
+    // Only the owner may ask that reading leaves no trace.
+    let directory = open(flags | OFlags::NOATIME).or_else(|_| open(flags))?;
+    let mut names = Vec::new();
+    for entry in Dir::read_from(&directory)? {
+        let entry = entry?;
+        if !matches!(entry.file_name().to_bytes(), b"." | b"..") {
+            names.push(Box::from(entry.file_name()));
+        }
+    }
+    Ok((directory, names))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    fn tree() -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        fs::create_dir_all(path("b/deep")).unwrap();
+        fs::create_dir(path("sub")).unwrap();
+        for name in ["z", "a", "b/one", "b/deep/two", "sub/three"] {
+            fs::write(path(name), name).unwrap();
+        }
+        fs::hard_link(path("z"), path("b/link")).unwrap();
+        fs::hard_link(path("z"), path("sub/far")).unwrap();
+        folder
+    }
+
+    fn names(subvolume: &Subvolume) -> Vec<(String, u64)> {
+        let name = |node| String::from_utf8(subvolume.name(node).to_vec()).unwrap();
+        subvolume.nodes().iter().map(|node| (name(node), node.inode)).collect()
+    }
+
+    #[test]
+    fn numbers_follow_the_order_of_names_level_by_level() {
+        let folder = tree();
+        let source = scan(folder.path(), &["sub".parse().unwrap()]).unwrap();
+        let expected = [
+            ("", 256),
+            ("a", 257),
+            ("b", 258),
+            ("sub", 0),
+            ("z", 259),
+            ("deep", 260),
+            ("link", 259),
+            ("one", 261),
+            ("two", 262),
+        ];
+        let expected: Vec<_> = expected.map(|(name, inode)| (name.to_owned(), inode)).into();
+        let top = &source.subvolumes[0];
+        assert_eq!(names(top), expected);
+        assert_eq!(top.names_of(&4), [4, 6]);
+        assert!(top.is_first_name(4) && !top.is_first_name(6));
+        assert_eq!(top.directory_index(4), 5);
+        assert_eq!(top.path(8), folder.path().join("b/deep/two"));
+
+        let sub = &source.subvolumes[1];
+        assert_eq!((sub.id, source.subvolumes.len()), (256, 2));
+        assert_eq!(names(sub)[1..], [("far".into(), 257), ("three".into(), 258)]);
+        assert_eq!(sub.names_of(&1), [1], "names in another subvolume are other inodes");
+        assert_eq!(sub.parent.as_ref().unwrap().index, 4);
+    }
+
+    #[test]
+    fn subvolumes_must_be_directories_inside() {
+        let folder = tree();
+        let refused =
+            |spec: &str| scan(folder.path(), &[spec.parse().unwrap()]).unwrap_err().to_string();
+        assert!(refused("nowhere").starts_with("nowhere: no such directory"));
+        assert!(refused("z").starts_with("z: no such directory"));
+        assert!(refused("b/../sub").contains("without '..'"));
+        assert!(refused(".").contains("anyway"));
+    }
+
+    #[test]
+    fn what_is_not_there_is_named() {
+        let error = scan(Path::new("/nowhere/at/all"), &[]).unwrap_err();
+        assert!(error.to_string().starts_with("/nowhere/at/all: "), "{error}");
+    }
+}

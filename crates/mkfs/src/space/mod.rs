@@ -1,0 +1,176 @@
+//! Who gets which logical address: block groups that fill from front to back.
+//!
+//! Invariants:
+//! * nothing is given out twice, nor where a superblock or its copies lie on any device;
+//! * for each use, addresses only ascend, and so do those of its block groups: what is recorded in
+//!   the order of allocation is sorted;
+//! * a block group that holds tree blocks keeps its last tree block free. Thus it always ends in
+//!   free space, and the number of items that describe it never falls as more is allocated: what
+//!   the fixed point in [`crate::finish`] rests on.
+
+mod chunks;
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use larder_format::{BlockGroupFlags, Logical};
+use larder_volume::Chunk;
+
+use crate::MkfsError;
+use crate::settings::{Settings, Use};
+
+pub(crate) use chunks::{
+    Appetite, ChunkAllocator, DeviceRoom, min_device_bytes, needed_device_bytes,
+};
+
+/// A chunk and what of it is allocated.
+#[derive(Clone, Debug)]
+pub(crate) struct BlockGroup {
+    pub(crate) chunk: Arc<Chunk>,
+    usage: Use,
+    /// What may not be allocated, ascending.
+    reserved: Vec<Range<u64>>,
+    /// Allocated ranges, ascending and not touching each other.
+    allocated: Vec<Range<u64>>,
+    /// Nothing is allocated from here on.
+    cursor: u64,
+    /// Nothing is allocated past this.
+    limit: u64,
+}
+
+impl BlockGroup {
+    fn new(chunk: Chunk, usage: Use, settings: &Settings) -> Self {
+        let reserved = chunk
+            .superblock_ranges()
+            .into_iter()
+            .map(|(start, len_bytes)| start.0..start.0 + len_bytes)
+            .collect();
+        let kept_free = if usage == Use::Data { 0 } else { settings.node_size as u64 };
+        let (cursor, limit) = (chunk.logical().0, chunk.end().0 - kept_free);
+        Self { chunk: Arc::new(chunk), usage, reserved, allocated: Vec::new(), cursor, limit }
+    }
+
+    /// Allocates at least `least` and at most `wanted` bytes in one piece, or nothing.
+    fn allocate(&mut self, wanted: u64, least: u64) -> Option<Range<u64>> {
+        loop {
+            let barrier = self.reserved.iter().find(|range| range.end > self.cursor).cloned();
+            let end = barrier.as_ref().map_or(self.limit, |range| range.start.min(self.limit));
+            let room = end.saturating_sub(self.cursor);
+            if room >= least {
+                let range = self.cursor..self.cursor + wanted.min(room);
+                self.cursor = range.end;
+                self.record(range.clone());
+                return Some(range);
+            }
+            self.cursor = barrier?.end;
+        }
+    }
+
+    fn record(&mut self, range: Range<u64>) {
+        match self.allocated.last_mut() {
+            Some(last) if last.end == range.start => last.end = range.end,
+            _ => self.allocated.push(range),
+        }
+    }
+
+    /// Type and profile.
+    pub(crate) fn flags(&self) -> BlockGroupFlags {
+        self.chunk.flags()
+    }
+
+    /// Bytes that are allocated.
+    pub(crate) fn used_bytes(&self) -> u64 {
+        self.allocated.iter().map(|range| range.end - range.start).sum()
+    }
+
+    /// What is not allocated, ascending; places of superblocks count as free, as in the kernel.
+    pub(crate) fn free_ranges(&self) -> impl Iterator<Item = Range<u64>> {
+        let starts = std::iter::once(self.chunk.logical().0)
+            .chain(self.allocated.iter().map(|range| range.end));
+        let ends = self
+            .allocated
+            .iter()
+            .map(|range| range.start)
+            .chain(std::iter::once(self.chunk.end().0));
+        starts.zip(ends).filter(|(start, end)| start < end).map(|(start, end)| start..end)
+    }
+}
+
+/// All block groups, and the devices that new ones come from.
+#[derive(Clone, Debug)]
+pub(crate) struct Space {
+    chunks: ChunkAllocator,
+    /// In the order of their addresses.
+    groups: Vec<BlockGroup>,
+}
+
+impl Space {
+    pub(crate) fn new(chunks: ChunkAllocator) -> Self {
+        Self { chunks, groups: Vec::new() }
+    }
+
+    pub(crate) fn groups(&self) -> &[BlockGroup] {
+        &self.groups
+    }
+
+    pub(crate) fn devices(&self) -> &[DeviceRoom] {
+        self.chunks.devices()
+    }
+
+    /// Bytes that block groups of all uses have allocated.
+    pub(crate) fn used_bytes(&self) -> u64 {
+        self.groups.iter().map(BlockGroup::used_bytes).sum()
+    }
+
+    /// Makes a block group, even if the last one of this use has room.
+    pub(crate) fn add_group(&mut self, usage: Use, settings: &Settings) -> Result<(), MkfsError> {
+        let chunk = self.chunks.allocate(usage, settings)?;
+        self.groups.push(BlockGroup::new(chunk, usage, settings));
+        Ok(())
+    }
+
+    /// Allocates at least `least` and at most `wanted` bytes in one piece.
+    pub(crate) fn allocate(
+        &mut self,
+        usage: Use,
+        wanted: u64,
+        least: u64,
+        settings: &Settings,
+    ) -> Result<Range<u64>, MkfsError> {
+        loop {
+            let open = self.groups.iter_mut().rev().find(|group| group.usage == usage);
+            if let Some(range) = open.and_then(|group| group.allocate(wanted, least)) {
+                return Ok(range);
+            }
+            self.add_group(usage, settings)?;
+        }
+    }
+
+    /// Allocates a tree block.
+    pub(crate) fn allocate_block(
+        &mut self,
+        usage: Use,
+        settings: &Settings,
+    ) -> Result<Logical, MkfsError> {
+        let node_size = settings.node_size as u64;
+        Ok(Logical(self.allocate(usage, node_size, node_size, settings)?.start))
+    }
+
+    /// Cuts the last block group to what it needs, if it is of this use, and gives the rest back to
+    /// the devices. Returns the chunk if it changed.
+    pub(crate) fn trim_last(&mut self, usage: Use, settings: &Settings) -> Option<Chunk> {
+        let group = self.groups.last_mut().filter(|group| group.usage == usage)?;
+        let used = group.allocated.last().map_or(0, |last| last.end - group.chunk.logical().0);
+        let chunk = self.chunks.trim(&group.chunk, used)?;
+        let allocated = std::mem::take(&mut group.allocated);
+        *group = BlockGroup::new(chunk.clone(), usage, settings);
+        group.cursor = allocated.last().map_or(group.cursor, |last| last.end);
+        group.allocated = allocated;
+        Some(chunk)
+    }
+
+    /// Cuts every device after its last chunk.
+    pub(crate) fn shrink_devices(&mut self) {
+        self.chunks.shrink_devices();
+    }
+}

@@ -1,0 +1,29 @@
+//! Trees built from the bottom up, in one pass, from items that arrive in the order of their keys.
+
+mod builder;
+mod node;
+
+use larder_format::{Key, Logical};
+
+use crate::MkfsError;
+
+pub(crate) use builder::TreeBuilder;
+pub(crate) use node::OpenNode;
+
+/// Where finished tree blocks go.
+pub(crate) trait BlockSink {
+    /// Gives the block an address, and keeps it.
+    fn store(&mut self, block: &mut OpenNode) -> Result<Logical, MkfsError>;
+}
+
+/// A finished tree.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct TreeRoot {
+    pub(crate) bytenr: Logical,
+    pub(crate) level: u8,
+    /// Number of tree blocks.
+    pub(crate) blocks: u64,
+}
+
+/// Takes items in the order of their keys.
+pub(crate) type Emit<'a> = dyn FnMut(Key, &[u8]) -> Result<(), MkfsError> + 'a;

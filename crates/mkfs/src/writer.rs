@@ -1,0 +1,95 @@
+//! The thread that writes: checksums of tree blocks, then the devices.
+//!
+//! Writes are done one after the other, as rows of chunks with parity need it. What is waiting is
+//! bounded by the channel.
+
+use std::ops::Range;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::{Scope, ScopedJoinHandle};
+
+use larder_format::checksum::CHECKSUM_SIZE;
+use larder_format::{ChecksumType, Logical};
+use larder_volume::{Volume, WriteError};
+
+use crate::MkfsError;
+use crate::content::BufferPool;
+
+/// Writes that may wait, of a megabyte each.
+const QUEUE: usize = 8;
+
+/// Something to be written.
+#[derive(Debug)]
+pub(crate) enum Write {
+    /// Parts of a buffer, each at its address.
+    Data { buffer: Vec<u8>, parts: Vec<(Logical, Range<usize>)> },
+    /// Consecutive tree blocks without their checksums.
+    Blocks { logical: Logical, bytes: Vec<u8> },
+}
+
+/// The sending end.
+#[derive(Debug)]
+pub(crate) struct Writer<'scope> {
+    /// `None` once the thread has failed.
+    queue: Option<SyncSender<Write>>,
+    thread: Option<ScopedJoinHandle<'scope, Result<(), WriteError>>>,
+}
+
+impl<'scope> Writer<'scope> {
+    /// Starts the thread.
+    pub(crate) fn start<'env>(
+        scope: &'scope Scope<'scope, 'env>,
+        volume: &'env Volume,
+        buffers: &'env BufferPool,
+    ) -> Self {
+        let (sender, receiver) = sync_channel(QUEUE);
+        let thread = scope.spawn(move || write_all(&receiver, volume, buffers));
+        Self { queue: Some(sender), thread: Some(thread) }
+    }
+
+    /// Queues a write. An error is that of an earlier write.
+    pub(crate) fn send(&mut self, write: Write) -> Result<(), MkfsError> {
+        match &self.queue {
+            Some(queue) if queue.send(write).is_ok() => Ok(()),
+            _ => self.finish(),
+        }
+    }
+
+    /// Returns once everything is written.
+    pub(crate) fn finish(&mut self) -> Result<(), MkfsError> {
+        self.queue = None;
+        match self.thread.take().map(ScopedJoinHandle::join) {
+            Some(Ok(result)) => Ok(result?),
+            Some(Err(panic)) => std::panic::resume_unwind(panic),
+            None => Ok(()),
+        }
+    }
+}
+
+fn write_all(
+    queue: &Receiver<Write>,
+    volume: &Volume,
+    buffers: &BufferPool,
+) -> Result<(), WriteError> {
+    for write in queue {
+        match write {
+            Write::Data { buffer, parts } => {
+                for (logical, part) in parts {
+                    volume.write(logical, &buffer[part])?;
+                }
+                buffers.give_back(buffer);
+            }
+            Write::Blocks { logical, mut bytes } => {
+                for block in bytes.chunks_exact_mut(volume.nodesize() as usize) {
+                    set_checksum(block, volume.checksum_type());
+                }
+                volume.write(logical, &bytes)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn set_checksum(block: &mut [u8], checksum_type: ChecksumType) {
+    let checksum = checksum_type.compute_block(block);
+    block[..CHECKSUM_SIZE].copy_from_slice(&checksum.padded());
+}
