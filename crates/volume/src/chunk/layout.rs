@@ -162,9 +162,11 @@ impl Chunk {
         })
     }
 
-    /// The ranges (start, bytes) of the chunk that must never be allocated, in order: the cells of
-    /// 64 KiB that share a device's bytes with a superblock copy, with parity their whole rows, and
-    /// the first 64 KiB of address space.
+    /// The ranges (start, bytes) of the chunk that must never be allocated, in order and apart from
+    /// each other: the cells of 64 KiB that share a device's bytes with a superblock copy, with
+    /// parity their whole rows, and the first 64 KiB of address space.
+    ///
+    /// The free space tree counts them as free all the same.
     pub fn superblock_ranges(&self) -> Vec<(Logical, u64)> {
         let mut ranges = Vec::new();
         let reserved = OFFSETS[0].0.min(self.end().0);
@@ -180,8 +182,7 @@ impl Chunk {
             }
         }
         ranges.sort_unstable();
-        ranges.dedup();
-        ranges
+        merge(ranges)
     }
 
     fn range_around(&self, content: Content) -> (Logical, u64) {
@@ -195,4 +196,18 @@ impl Chunk {
         };
         (start, len_bytes.min(self.end().0 - start.0))
     }
+}
+
+/// Joins the sorted ranges that touch or overlap.
+fn merge(ranges: Vec<(Logical, u64)>) -> Vec<(Logical, u64)> {
+    let mut merged: Vec<(Logical, u64)> = Vec::with_capacity(ranges.len());
+    for (start, len_bytes) in ranges {
+        match merged.last_mut() {
+            Some((last, bytes)) if start.0 <= last.0 + *bytes => {
+                *bytes = (*bytes).max(start.0 - last.0 + len_bytes);
+            }
+            _ => merged.push((start, len_bytes)),
+        }
+    }
+    merged
 }

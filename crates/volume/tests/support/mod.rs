@@ -73,7 +73,7 @@ impl Everything {
         found.walk(volume, root_tree, superblock.generation.get(), &mut |key, item| {
             if key.item_type == ItemType::ROOT_ITEM {
                 let item = RootItem::parse(item).expect("a root item");
-                let (root, level) = (Logical(item.bytenr.get()), item.level);
+                let (root, level) = (item.bytenr(), item.level);
                 let tree = Tree { id: key.objectid, root, level };
                 roots.insert((key.objectid, key.offset), (tree, item.generation.get()));
             }
@@ -163,37 +163,44 @@ struct Tree {
     level: u8,
 }
 
-/// A file's extent: where in the file, where on disk, bytes; uncompressed and used whole.
+/// All items of the tree with this id.
+#[track_caller]
+pub(crate) fn items_of(volume: &Volume, id: u64) -> Vec<(Key, Vec<u8>)> {
+    let superblock = volume.superblock();
+    let mut root = None;
+    let mut found = Everything::default();
+    let root_tree =
+        Tree { id: objectid::ROOT_TREE, root: superblock.root(), level: superblock.root_level };
+    found.walk(volume, root_tree, superblock.generation.get(), &mut |key, item| {
+        if key.objectid == id && key.item_type == ItemType::ROOT_ITEM {
+            let item = RootItem::parse(item).expect("a root item");
+            root = Some((Tree { id, root: item.bytenr(), level: item.level }, item.generation));
+        }
+    });
+    let (tree, generation) = root.unwrap_or_else(|| panic!("there is no tree {id}"));
+    let mut items = Vec::new();
+    found.walk(volume, tree, generation.get(), &mut |key, item| items.push((key, item.to_vec())));
+    items.sort_unstable();
+    items
+}
+
+/// A file's extent: where in the file, where on disk, bytes; uncompressed.
 pub(crate) type Extent = (u64, Logical, u64);
 
 /// The extents of a file of the top-level subvolume.
 #[track_caller]
 pub(crate) fn extents_of(volume: &Volume, inode: u64) -> Vec<Extent> {
-    let superblock = volume.superblock();
-    let mut fs_root = None;
-    let mut found = Everything::default();
-    let tree =
-        Tree { id: objectid::ROOT_TREE, root: superblock.root(), level: superblock.root_level };
-    found.walk(volume, tree, superblock.generation.get(), &mut |key, item| {
-        if key.objectid == objectid::FS_TREE && key.item_type == ItemType::ROOT_ITEM {
-            let item = RootItem::parse(item).expect("a root item");
-            let root = Logical(item.bytenr.get());
-            let tree = Tree { id: objectid::FS_TREE, root, level: item.level };
-            fs_root = Some((tree, item.generation.get()));
-        }
+    let is_extent = |key: &Key| key.objectid == inode && key.item_type == ItemType::EXTENT_DATA;
+    let items = items_of(volume, objectid::FS_TREE);
+    let extents = items.iter().filter(|(key, _)| is_extent(key)).map(|(key, item)| {
+        let FileExtent::Regular { extent, .. } = FileExtent::parse(item).expect("a file extent")
+        else {
+            panic!("it is inline")
+        };
+        let start = extent.disk_bytenr.get() + extent.offset.get();
+        (key.offset, Logical(start), extent.num_bytes.get())
     });
-    let (tree, generation) = fs_root.expect("there is a top-level subvolume");
-    let mut extents = Vec::new();
-    found.walk(volume, tree, generation, &mut |key, item| {
-        if key.objectid == inode && key.item_type == ItemType::EXTENT_DATA {
-            let extent = FileExtent::parse(item).expect("a file extent");
-            let FileExtent::Regular { extent, .. } = extent else { panic!("it is inline") };
-            let start = extent.disk_bytenr.get() + extent.offset.get();
-            extents.push((key.offset, Logical(start), extent.num_bytes.get()));
-        }
-    });
-    extents.sort_unstable();
-    extents
+    extents.collect()
 }
 
 /// The paths but for those at these places.
