@@ -52,6 +52,8 @@ fn children(directory: &Directory, path: &Path) -> Vec<(PathBuf, Inode)> {
 
 fn describe(inode: &Inode) -> larder::Result<Entry> {
     let metadata = inode.metadata();
+    // The kernel knows neither a subvolume nor flags of what stands for a subvolume that is not there.
+    let is_on_disk = !inode.is_empty_subvolume();
     let has_flags = matches!(metadata.file_type, FileType::Regular | FileType::Directory);
     let mut xattrs = BTreeMap::new();
     for xattr in inode.xattrs() {
@@ -71,8 +73,8 @@ fn describe(inode: &Inode) -> larder::Result<Entry> {
         ctime: time(metadata.ctime),
         otime: time(metadata.otime),
         inode: metadata.inode,
-        subvolume: metadata.subvolume,
-        flags: has_flags.then(|| metadata.ioctl_flags()),
+        subvolume: if is_on_disk { metadata.subvolume } else { 0 },
+        flags: (has_flags && is_on_disk).then(|| metadata.ioctl_flags()),
         xattrs,
         body: body(inode, metadata.device)?,
     })
