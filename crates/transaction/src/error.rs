@@ -1,0 +1,113 @@
+//! What can go wrong between two committed states.
+
+use std::sync::Arc;
+
+use larder_btree::TreeError;
+use larder_format::{FormatError, Key, Logical};
+use larder_volume::{ChunkError, WriteError};
+
+use crate::space::SpaceKind;
+
+/// What this crate's calls return.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// An error of the transactional engine.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// There is no room, and everything that could make some was tried (`ENOSPC`).
+    #[error("no space left for {len_bytes} bytes of {kind}")]
+    NoSpace {
+        /// What there is no room for.
+        kind: SpaceKind,
+        /// Bytes that were asked for.
+        len_bytes: u64,
+    },
+    /// A tree block cannot be used.
+    #[error(transparent)]
+    Tree(Arc<TreeError>),
+    /// An item cannot be what it says.
+    #[error("tree {tree}, item {key}: {problem}")]
+    Item {
+        /// The tree.
+        tree: u64,
+        /// The item's key.
+        key: Key,
+        /// What is wrong.
+        #[source]
+        problem: FormatError,
+    },
+    /// An item that must be there is not.
+    #[error("tree {tree} has no item {key}")]
+    MissingItem {
+        /// The tree.
+        tree: u64,
+        /// The item's key.
+        key: Key,
+    },
+    /// An item that must not be there is.
+    #[error("tree {tree} already has an item {key}")]
+    ItemExists {
+        /// The tree.
+        tree: u64,
+        /// The item's key.
+        key: Key,
+    },
+    /// The extent tree contradicts the trees that it counts references of.
+    #[error("extent at {logical}: {problem}")]
+    Extent {
+        /// Start of the extent.
+        logical: Logical,
+        /// What does not fit.
+        problem: String,
+    },
+    /// A block group contradicts the extents in it.
+    #[error("block group at {logical}: {problem}")]
+    BlockGroup {
+        /// Start of the block group.
+        logical: Logical,
+        /// What does not fit.
+        problem: String,
+    },
+    /// A chunk cannot be.
+    #[error(transparent)]
+    Chunk(#[from] ChunkError),
+    /// A write or a flush failed.
+    #[error(transparent)]
+    Write(Arc<WriteError>),
+    /// An earlier error made the file system read-only (`EROFS`); the last commit is intact.
+    #[error("the file system was made read-only: {0}")]
+    Aborted(Arc<Error>),
+    /// The file system is open for reading, and why it cannot be written.
+    #[error("the file system can only be read: {0}")]
+    ReadOnly(&'static str),
+}
+
+impl Error {
+    /// An item of `tree` that cannot be.
+    pub(crate) fn item(tree: u64, key: Key, problem: impl Into<FormatError>) -> Self {
+        Self::Item { tree, key, problem: problem.into() }
+    }
+
+    /// An extent whose item or references cannot be as they are.
+    pub(crate) fn extent(logical: Logical, problem: impl Into<String>) -> Self {
+        Self::Extent { logical, problem: problem.into() }
+    }
+
+    /// A block group that cannot be as it is.
+    pub(crate) fn block_group(logical: Logical, problem: impl Into<String>) -> Self {
+        Self::BlockGroup { logical, problem: problem.into() }
+    }
+}
+
+impl From<TreeError> for Error {
+    fn from(error: TreeError) -> Self {
+        Self::Tree(Arc::new(error))
+    }
+}
+
+impl From<WriteError> for Error {
+    fn from(error: WriteError) -> Self {
+        Self::Write(Arc::new(error))
+    }
+}

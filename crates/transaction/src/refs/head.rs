@@ -1,0 +1,81 @@
+//! All that has changed about the references to one extent and is not in the extent tree yet.
+
+use std::collections::BTreeMap;
+
+use larder_format::Key;
+
+use crate::extent::Referrer;
+
+/// What an extent holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExtentKind {
+    /// File data.
+    Data,
+    /// A tree block.
+    TreeBlock {
+        /// Its level.
+        level: u8,
+        /// Its first key when it was allocated, for items without skinny metadata.
+        first_key: Key,
+    },
+}
+
+/// The queued changes of one extent's references.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Head {
+    /// Length of the extent in bytes.
+    pub len_bytes: u64,
+    /// What it holds.
+    pub kind: ExtentKind,
+    /// The extent was allocated and is not in the extent tree yet.
+    pub is_new: bool,
+    /// Children of the tree block count its address from now on, and not its owner.
+    pub sets_full_backref: bool,
+    /// By how much the count of each referrer changes; never 0.
+    changes: BTreeMap<Referrer, i64>,
+}
+
+impl Head {
+    /// No changes yet.
+    pub(crate) fn new(len_bytes: u64, kind: ExtentKind) -> Self {
+        let changes = BTreeMap::new();
+        Self { len_bytes, kind, is_new: false, sets_full_backref: false, changes }
+    }
+
+    /// Adds `count` references, or drops them if it is negative.
+    pub(crate) fn change(&mut self, referrer: Referrer, count: i64) {
+        let sum = self.changes.entry(referrer).or_insert(0);
+        *sum += count;
+        if *sum == 0 {
+            self.changes.remove(&referrer);
+        }
+    }
+
+    /// By how much the number of references changes.
+    pub fn net(&self) -> i64 {
+        self.changes.values().sum()
+    }
+
+    /// Whether there is nothing to do in the extent tree.
+    pub fn touches_nothing(&self) -> bool {
+        self.changes.is_empty() && !self.sets_full_backref
+    }
+
+    /// Referrers that gain references, and how many. They are to be added before any is dropped.
+    pub fn additions(&self) -> impl Iterator<Item = (Referrer, u64)> {
+        self.with_sign(1)
+    }
+
+    /// Referrers that lose references, and how many.
+    pub fn drops(&self) -> impl Iterator<Item = (Referrer, u64)> {
+        self.with_sign(-1)
+    }
+
+    fn with_sign(&self, sign: i64) -> impl Iterator<Item = (Referrer, u64)> {
+        let of_sign = move |(_, count): &(&Referrer, &i64)| count.signum() == sign;
+        self.changes
+            .iter()
+            .filter(of_sign)
+            .map(|(referrer, count)| (*referrer, count.unsigned_abs()))
+    }
+}
