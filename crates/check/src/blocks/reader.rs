@@ -1,0 +1,325 @@
+//! Reading tree blocks in batches, every copy of each.
+//!
+//! A batch is read in order of addresses, neighbours in one call. What the first copy holds is
+//! judged by its content; further copies only need to be equal to it, which costs less than judging
+//! them. Where anything is unlike what was expected, the copies of that one block are looked at one
+//! by one.
+
+use larder_format::node::{HEADER_FLAG_RELOC, HEADER_FLAG_WRITTEN};
+use larder_format::{Header, Logical, Node, objectid, read_prefix};
+
+use crate::context::Context;
+use crate::report::{Kind, Place};
+
+/// Most blocks in a batch.
+pub(crate) const BATCH_BLOCKS: usize = 64;
+
+/// A block, and what points to it says about it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wanted {
+    /// Its number in the forest.
+    pub(crate) block: u32,
+    pub(crate) logical: u64,
+    pub(crate) generation: u64,
+    pub(crate) level: u8,
+    /// The tree in which it was first met.
+    pub(crate) tree: u64,
+}
+
+impl Wanted {
+    fn place(&self) -> Place {
+        Place::tree(self.tree).at(self.logical)
+    }
+}
+
+/// What is wrong with the bytes of a block, from hopeless to harmless.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Verdict {
+    Good,
+    /// Something differs, but the block can be walked.
+    Usable(Kind, String),
+    /// The checksum is right and the content is not this block's.
+    Useless(Kind, String),
+    /// No read, or a wrong checksum.
+    Unreadable(String),
+}
+
+/// Buffers for reading batches of blocks.
+pub(crate) struct BlockReader<'c, 'v> {
+    context: &'c Context<'v>,
+    /// Whether what is wrong was reported before.
+    is_quiet: bool,
+    /// The blocks of the batch in order of their addresses.
+    first: Vec<u8>,
+    /// Another copy of a part of them.
+    other: Vec<u8>,
+    /// For each block of the batch where in `first` it is.
+    positions: Vec<Option<usize>>,
+}
+
+impl<'c, 'v> BlockReader<'c, 'v> {
+    pub(crate) fn new(context: &'c Context<'v>) -> Self {
+        let (first, other, positions) = (Vec::new(), Vec::new(), Vec::new());
+        Self { context, is_quiet: false, first, other, positions }
+    }
+
+    /// A reader of blocks that were read before, which reports nothing.
+    pub(crate) fn quiet(context: &'c Context<'v>) -> Self {
+        Self { is_quiet: true, ..Self::new(context) }
+    }
+
+    fn find(&self, kind: Kind, place: Place, message: std::fmt::Arguments<'_>) {
+        if !self.is_quiet {
+            self.context.find(kind, place, message);
+        }
+    }
+
+    /// Reads at most [`BATCH_BLOCKS`] blocks and reports what is wrong with them.
+    pub(crate) fn read(&mut self, wanted: &[Wanted]) {
+        debug_assert!(wanted.len() <= BATCH_BLOCKS);
+        let nodesize = self.context.nodesize;
+        let mut order: Vec<usize> = (0..wanted.len()).collect();
+        order.sort_unstable_by_key(|index| wanted[*index].logical);
+        self.positions.clear();
+        self.positions.resize(wanted.len(), None);
+        self.first.resize(wanted.len() * nodesize, 0);
+        let mut done = 0;
+        while done < order.len() {
+            let len = self.run_len(wanted, &order[done..]);
+            self.read_run(wanted, &order[done..done + len], done * nodesize);
+            done += len;
+        }
+    }
+
+    /// The block at `index` of the last batch, unless it cannot be used.
+    pub(crate) fn node(&self, index: usize) -> Option<Node<'_>> {
+        let at = self.positions[index]?;
+        Some(Node::from_checked(&self.first[at..at + self.context.nodesize]))
+    }
+
+    /// How many of the blocks in `order` follow each other in one chunk.
+    fn run_len(&self, wanted: &[Wanted], order: &[usize]) -> usize {
+        let nodesize = self.context.nodesize as u64;
+        let start = wanted[order[0]].logical;
+        let end = self.context.chunks.get(Logical(start)).map_or(0, |chunk| chunk.end().0);
+        let follows = |(count, index): &(u64, &usize)| {
+            let at = start.checked_add(count * nodesize);
+            at == Some(wanted[**index].logical)
+                && at.and_then(|at| at.checked_add(nodesize)).is_some_and(|last| last <= end)
+        };
+        (0..).zip(order).take_while(follows).count().max(1)
+    }
+
+    fn read_run(&mut self, wanted: &[Wanted], run: &[usize], position: usize) {
+        let nodesize = self.context.nodesize;
+        let start = wanted[run[0]].logical;
+        let range = position..position + run.len() * nodesize;
+        let mut copies = self.present_copies(start);
+        let Some(copy) = copies.next() else {
+            return self.settle_all(wanted, run, position);
+        };
+        if read_mirror(self.context, start, copy, &mut self.first[range.clone()]).is_err() {
+            return self.settle_all(wanted, run, position);
+        }
+        let mut suspects: Vec<bool> = run
+            .iter()
+            .zip(self.first[range.clone()].chunks_exact(nodesize))
+            .map(|(index, bytes)| judge(self.context, &wanted[*index], bytes) != Verdict::Good)
+            .collect();
+        self.other.resize(range.len(), 0);
+        for copy in copies {
+            if read_mirror(self.context, start, copy, &mut self.other).is_err() {
+                suspects.fill(true);
+                break;
+            }
+            let pairs = self.first[range.clone()].chunks_exact(nodesize);
+            for (suspect, (a, b)) in
+                suspects.iter_mut().zip(pairs.zip(self.other.chunks_exact(nodesize)))
+            {
+                *suspect |= a != b;
+            }
+        }
+        for (number, (index, suspect)) in run.iter().zip(suspects).enumerate() {
+            let at = position + number * nodesize;
+            if suspect {
+                self.settle(&wanted[*index], *index, at);
+            } else {
+                self.positions[*index] = Some(at);
+            }
+        }
+    }
+
+    fn settle_all(&mut self, wanted: &[Wanted], run: &[usize], position: usize) {
+        for (number, index) in run.iter().enumerate() {
+            self.settle(&wanted[*index], *index, position + number * self.context.nodesize);
+        }
+    }
+
+    /// The copies of what lies at `logical` whose devices are there.
+    fn present_copies(&self, logical: u64) -> impl Iterator<Item = usize> + use<> {
+        let places = self.context.volume.map(Logical(logical), 1).unwrap_or_default();
+        let mirrors = places.into_iter().next().map(|range| range.mirrors).unwrap_or_default();
+        let present: Vec<usize> = mirrors
+            .iter()
+            .enumerate()
+            .filter(|(_, place)| {
+                self.context.volume.device(place.devid).is_some_and(|device| !device.is_missing())
+            })
+            .map(|(copy, _)| copy)
+            .collect();
+        present.into_iter()
+    }
+
+    /// Looks at every copy of one block, reports the bad ones and keeps the best.
+    fn settle(&mut self, wanted: &Wanted, index: usize, at: usize) {
+        let nodesize = self.context.nodesize;
+        if !self.context.is_mapped(wanted.logical, nodesize as u64) {
+            let message = format_args!("a pointer leads to where no chunk is");
+            self.find(Kind::BlockAddress, wanted.place(), message);
+            return;
+        }
+        let mut candidates = Vec::new();
+        for copy in self.present_copies(wanted.logical) {
+            let mut bytes = vec![0; nodesize];
+            let verdict = match read_mirror(self.context, wanted.logical, copy, &mut bytes) {
+                Ok(()) => judge(self.context, wanted, &bytes),
+                Err(error) => Verdict::Unreadable(error),
+            };
+            candidates.push((verdict, copy, bytes));
+        }
+        let good = candidates.iter().any(|(verdict, ..)| *verdict == Verdict::Good);
+        if !good && let Some(rebuilt) = self.rebuilt(wanted) {
+            candidates.push((Verdict::Good, usize::MAX, rebuilt));
+        }
+        candidates.sort_by(|a, b| a.0.cmp(&b.0));
+        let mut candidates = candidates.into_iter();
+        let best = candidates.next();
+        for (verdict, copy, _) in candidates {
+            let (Verdict::Usable(_, what) | Verdict::Useless(_, what) | Verdict::Unreadable(what)) =
+                verdict
+            else {
+                continue;
+            };
+            let place = self.place_of_copy(wanted, copy);
+            self.find(Kind::BlockCopyBad, place, format_args!("copy {copy}: {what}"));
+        }
+        let missing = || Verdict::Unreadable("every device that holds it is missing".into());
+        let (verdict, _, bytes) = best.unwrap_or_else(|| (missing(), 0, Vec::new()));
+        match verdict {
+            Verdict::Good => {}
+            Verdict::Usable(kind, what) => {
+                self.find(kind, wanted.place(), format_args!("{what}"));
+            }
+            Verdict::Useless(kind, what) => {
+                return self.find(kind, wanted.place(), format_args!("{what}"));
+            }
+            Verdict::Unreadable(what) => {
+                let message = format_args!("{what}");
+                return self.find(Kind::BlockUnreadable, wanted.place(), message);
+            }
+        }
+        self.first[at..at + nodesize].copy_from_slice(&bytes);
+        self.positions[index] = Some(at);
+    }
+
+    fn place_of_copy(&self, wanted: &Wanted, copy: usize) -> Place {
+        let ranges = self.context.volume.map(Logical(wanted.logical), 1).unwrap_or_default();
+        let at = ranges.first().and_then(|range| range.mirrors.get(copy).copied());
+        match at {
+            Some(at) => Place { device: Some(at.devid), ..wanted.place() }.at_physical(at.physical.0),
+            None => wanted.place(),
+        }
+    }
+
+    /// The block as parity gives it, if that is good.
+    fn rebuilt(&self, wanted: &Wanted) -> Option<Vec<u8>> {
+        let chunk = self.context.chunks.get(Logical(wanted.logical))?;
+        if !chunk.has_parity() {
+            return None;
+        }
+        (1..chunk.copies()).find_map(|copy| {
+            let mut bytes = vec![0; self.context.nodesize];
+            self.context.volume.read_copy(Logical(wanted.logical), copy, &mut bytes).ok()?;
+            (judge(self.context, wanted, &bytes) == Verdict::Good).then_some(bytes)
+        })
+    }
+}
+
+/// Reads one mirror of a range that lies in one chunk.
+pub(crate) fn read_mirror(
+    context: &Context<'_>,
+    logical: u64,
+    mirror: usize,
+    buf: &mut [u8],
+) -> Result<(), String> {
+    let ranges = context
+        .volume
+        .map(Logical(logical), buf.len() as u64)
+        .map_err(|error| error.to_string())?;
+    let mut rest = buf;
+    for range in ranges {
+        let (part, after) = rest.split_at_mut(range.len_bytes as usize);
+        rest = after;
+        let place = range.mirrors.get(mirror).ok_or("there is no such copy")?;
+        let device = context
+            .volume
+            .device(place.devid)
+            .and_then(|device| device.device())
+            .ok_or_else(|| format!("device {} is missing", place.devid))?;
+        device.read_at(part, place.physical.0).map_err(|error| error.to_string())?;
+    }
+    Ok(())
+}
+
+fn judge(context: &Context<'_>, wanted: &Wanted, bytes: &[u8]) -> Verdict {
+    let Ok((header, _)) = read_prefix::<Header>(bytes) else {
+        return Verdict::Unreadable("a tree block is shorter than its header".into());
+    };
+    let csum = context.csum_type.compute_block(bytes);
+    let stored = &header.csum[..context.csum_type.size()];
+    if *stored != *csum.as_bytes() {
+        return Verdict::Unreadable(format!("its checksum does not match, computed {csum}"));
+    }
+    if header.bytenr.get() != wanted.logical {
+        let what = format!("its header says that it lies at {}", header.bytenr);
+        return Verdict::Useless(Kind::BlockAddress, what);
+    }
+    if header.level != wanted.level {
+        let what = format!("it has level {} and not {}", header.level, wanted.level);
+        return Verdict::Useless(Kind::BlockLevel, what);
+    }
+    if let Err(error) = Node::parse(bytes) {
+        return Verdict::Useless(Kind::BlockStructure, error.to_string());
+    }
+    judge_header(context, wanted, header)
+}
+
+fn judge_header(context: &Context<'_>, wanted: &Wanted, header: &Header) -> Verdict {
+    if header.generation.get() != wanted.generation {
+        let what = format!("it has generation {}, not {}", header.generation, wanted.generation);
+        return Verdict::Usable(Kind::BlockGeneration, what);
+    }
+    if !context.block_fsids.contains(&header.fsid) {
+        let what = format!("it belongs to the file system {}", header.fsid());
+        return Verdict::Usable(Kind::BlockFsid, what);
+    }
+    let owner = header.owner.get();
+    if !owner_fits(wanted.tree, owner) {
+        let what = format!("its owner is tree {}", owner as i64);
+        return Verdict::Usable(Kind::BlockOwner, what);
+    }
+    let flags = header.flags();
+    let unknown = flags & !(HEADER_FLAG_WRITTEN | HEADER_FLAG_RELOC);
+    if flags & HEADER_FLAG_WRITTEN == 0 || unknown != 0 || header.backref_rev() > 1 {
+        let what = format!("its flags are {:#x}", header.flags);
+        return Verdict::Usable(Kind::BlockFlags, what);
+    }
+    Verdict::Good
+}
+
+/// Whether a block that was made by the tree `owner` may be met in `tree`. Trees of files share
+/// blocks with their snapshots and keep their first owner; other trees share nothing.
+fn owner_fits(tree: u64, owner: u64) -> bool {
+    let shares = |id: u64| objectid::is_file_tree(id) && id != objectid::TREE_LOG;
+    owner == tree || (shares(tree) && shares(owner))
+}

@@ -1,0 +1,145 @@
+//! Data against its checksums, every copy of it.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use larder_format::Logical;
+use larder_volume::MappedRange;
+
+use super::ranges::item_range;
+use crate::blocks::{Forest, Item, TreeRoot, for_each_item_again};
+use crate::context::Context;
+use crate::parallel;
+use crate::progress::Phase;
+use crate::report::{Kind, Place};
+
+/// Checksum items that are gathered before threads share them.
+const ITEMS_AT_ONCE: usize = 256;
+
+/// A checksum item's range and checksums.
+struct Piece {
+    start: u64,
+    checksums: Vec<u8>,
+}
+
+/// Reads all data that has checksums and reports what does not match. Returns the bytes read.
+pub(crate) fn check(
+    context: &Context<'_>,
+    forest: &Forest,
+    root: &TreeRoot,
+    total_bytes: u64,
+) -> u64 {
+    context.begin(Phase::Data, total_bytes);
+    let verified = AtomicU64::new(0);
+    let mut pieces = Vec::with_capacity(ITEMS_AT_ONCE);
+    let run = |pieces: &mut Vec<Piece>| {
+        parallel::map(context.threads, pieces, Vec::new, |buf, piece| {
+            let bytes = check_piece(context, piece, buf);
+            verified.fetch_add(bytes, Ordering::Relaxed);
+            context.advance(Phase::Data, piece_len(context, piece), total_bytes);
+        });
+        pieces.clear();
+    };
+    for_each_item_again(context, forest, root, |item: Item<'_>| {
+        if let Ok((start, _)) = item_range(context, &item) {
+            pieces.push(Piece { start, checksums: item.data.to_vec() });
+        }
+        if pieces.len() == ITEMS_AT_ONCE {
+            run(&mut pieces);
+        }
+    });
+    run(&mut pieces);
+    verified.into_inner()
+}
+
+fn piece_len(context: &Context<'_>, piece: &Piece) -> u64 {
+    (piece.checksums.len() / context.csum_type.size()) as u64 * context.sectorsize
+}
+
+/// Checks every copy of a piece and returns the bytes read.
+fn check_piece(context: &Context<'_>, piece: &Piece, buf: &mut Vec<u8>) -> u64 {
+    let ranges = context.volume.map(Logical(piece.start), piece_len(context, piece));
+    // Where no chunk is, checksums were reported as dangling.
+    let mut wanted = piece.checksums.as_slice();
+    ranges.unwrap_or_default().iter().fold(0, |verified, range| {
+        let sectors = (range.len_bytes / context.sectorsize) as usize;
+        let (own, rest) = wanted.split_at(sectors * context.csum_type.size());
+        wanted = rest;
+        verified + check_range(context, range, own, buf)
+    })
+}
+
+/// What is known of the copies of one sector.
+#[derive(Clone, Copy, Default)]
+struct SectorState {
+    is_good_somewhere: bool,
+    /// A bit for each copy that is bad.
+    bad_copies: u64,
+}
+
+/// Checks every copy of a range that lies in one piece on each device. Returns the bytes read.
+fn check_range(
+    context: &Context<'_>,
+    range: &MappedRange,
+    wanted: &[u8],
+    buf: &mut Vec<u8>,
+) -> u64 {
+    let sectorsize = context.sectorsize as usize;
+    let mut sectors = vec![SectorState::default(); range.len_bytes as usize / sectorsize];
+    buf.resize(range.len_bytes as usize, 0);
+    let (mut verified, mut present) = (0, false);
+    for (copy, place) in range.mirrors.iter().enumerate() {
+        let device = context.volume.device(place.devid).and_then(|device| device.device());
+        let Some(device) = device else { continue };
+        present = true;
+        let is_read = device.read_at(buf, place.physical.0).is_ok();
+        verified += range.len_bytes;
+        let state = sectors.iter_mut().zip(buf.chunks_exact_mut(sectorsize));
+        let stored = wanted.chunks_exact(context.csum_type.size());
+        for (number, ((sector, bytes), stored)) in state.zip(stored).enumerate() {
+            // One bad sector makes the whole read fail: then each is read by itself.
+            let at = place.physical.0 + (number * sectorsize) as u64;
+            let is_good = (is_read || device.read_at(bytes, at).is_ok())
+                && context.csum_type.compute(bytes).as_bytes() == stored;
+            sector.is_good_somewhere |= is_good;
+            sector.bad_copies |= u64::from(!is_good) << copy;
+        }
+    }
+    if !present {
+        return check_rebuilt(context, range, wanted, buf);
+    }
+    for (number, sector) in sectors.iter().enumerate() {
+        let within = (number * sectorsize) as u64;
+        report(context, range, within, sector);
+    }
+    verified
+}
+
+/// Checks a range whose device is missing, as parity gives it.
+fn check_rebuilt(context: &Context<'_>, range: &MappedRange, wanted: &[u8], buf: &mut [u8]) -> u64 {
+    let is_rebuilt = context.volume.read_copy(range.logical, 1, buf).is_ok();
+    let sectors = buf.chunks_exact(context.sectorsize as usize);
+    let stored = wanted.chunks_exact(context.csum_type.size());
+    for (number, (bytes, stored)) in sectors.zip(stored).enumerate() {
+        if !is_rebuilt || context.csum_type.compute(bytes).as_bytes() != stored {
+            let at = range.logical.0 + number as u64 * context.sectorsize;
+            let message = format_args!("its device is missing, and what can be rebuilt differs");
+            context.find(Kind::DataChecksum, Place::logical(at), message);
+        }
+    }
+    range.len_bytes
+}
+
+fn report(context: &Context<'_>, range: &MappedRange, within: u64, sector: &SectorState) {
+    let at = Place::logical(range.logical.0 + within);
+    if sector.bad_copies != 0 && !sector.is_good_somewhere {
+        let message = format_args!("no copy matches");
+        return context.find(Kind::DataChecksum, at, message);
+    }
+    for (copy, place) in range.mirrors.iter().enumerate() {
+        if sector.bad_copies & (1 << copy) != 0 {
+            let at = Place { device: Some(place.devid), ..at };
+            let message = format_args!("copy {copy} does not match");
+            context.find(Kind::DataCopyBad, at.at_physical(place.physical.0 + within), message);
+        }
+    }
+}

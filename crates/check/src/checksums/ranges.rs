@@ -1,0 +1,102 @@
+//! The checksum tree: which data has checksums.
+
+use larder_format::item::csum_count;
+use larder_format::{ItemType, objectid};
+
+use crate::blocks::{Forest, Item, TreeRoot, for_each_item};
+use crate::context::Context;
+use crate::extents::ExtentTable;
+use crate::report::{Kind, Place};
+
+/// Ranges of logical addresses that have checksums, in order, neighbours joined.
+#[derive(Debug, Default)]
+pub(crate) struct ChecksumRanges {
+    ranges: Vec<(u64, u64)>,
+    /// Whether all of the tree could be read. If not, what is missing here proves nothing.
+    is_whole: bool,
+}
+
+impl ChecksumRanges {
+    /// Reads the checksum tree.
+    pub(crate) fn read(context: &Context<'_>, forest: &mut Forest, root: &TreeRoot) -> Self {
+        let mut ranges = Vec::new();
+        let is_whole = for_each_item(context, forest, root, |item| {
+            let (start, end) = match item_range(context, &item) {
+                Ok(range) => range,
+                Err((kind, what)) => return item.find(context, kind, format_args!("{what}")),
+            };
+            match ranges.last_mut() {
+                Some((_, last_end)) if start < *last_end => {
+                    let message = format_args!("the item in front of it reaches {last_end}");
+                    item.find(context, Kind::ChecksumOverlap, message);
+                    *last_end = end.max(*last_end);
+                }
+                Some((_, last_end)) if start == *last_end => *last_end = end,
+                _ => ranges.push((start, end)),
+            }
+        });
+        Self { ranges, is_whole }
+    }
+
+    /// Bytes that have checksums.
+    pub(crate) fn total_bytes(&self) -> u64 {
+        self.ranges.iter().map(|(start, end)| end - start).sum()
+    }
+
+    /// How many bytes of a range have checksums; all, where the tree could not be read.
+    pub(crate) fn covered_bytes(&self, start: u64, len_bytes: u64) -> u64 {
+        if !self.is_whole {
+            return len_bytes;
+        }
+        let end = start.saturating_add(len_bytes);
+        let first = self.ranges.partition_point(|range| range.1 <= start);
+        self.ranges[first..]
+            .iter()
+            .take_while(|range| range.0 < end)
+            .map(|range| range.1.min(end) - range.0.max(start))
+            .sum()
+    }
+
+    /// Reports checksums of what is not data.
+    pub(crate) fn check_allocated(&self, context: &Context<'_>, extents: &ExtentTable) {
+        if !extents.is_whole {
+            return;
+        }
+        for (start, end) in &self.ranges {
+            let mut at = *start;
+            let data = extents.within(*start, *end).iter().filter(|extent| extent.is_data());
+            for extent in data {
+                report_dangling(context, at, extent.start);
+                at = at.max(extent.end());
+            }
+            report_dangling(context, at, *end);
+        }
+    }
+}
+
+fn report_dangling(context: &Context<'_>, start: u64, end: u64) {
+    if start < end {
+        let place = Place::tree(objectid::CSUM_TREE).at(start);
+        let message = format_args!("{} bytes up to {end} have checksums", end - start);
+        context.find(Kind::ChecksumDangling, place, message);
+    }
+}
+
+/// The range that a checksum item covers, or what is wrong with the item.
+pub(crate) fn item_range(
+    context: &Context<'_>,
+    item: &Item<'_>,
+) -> Result<(u64, u64), (Kind, String)> {
+    if item.key.item_type != ItemType::EXTENT_CSUM || item.key.objectid != objectid::EXTENT_CSUM {
+        return Err((Kind::UnexpectedItem, "in the checksum tree".into()));
+    }
+    let wrong = |what: String| (Kind::ChecksumItem, what);
+    let start = item.key.offset;
+    if !context.is_aligned(start) {
+        return Err(wrong("it does not start at a sector".into()));
+    }
+    let count = csum_count(item.data.len(), context.csum_type)
+        .map_err(|error| wrong(error.to_string()))? as u64;
+    let end = start.checked_add(count * context.sectorsize);
+    end.map(|end| (start, end)).ok_or_else(|| wrong("it passes the end of all addresses".into()))
+}

@@ -1,0 +1,107 @@
+//! What every part of a check needs at hand.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use larder_format::feature::IncompatFlags;
+use larder_format::{ChecksumType, Key, Logical, Superblock};
+use larder_volume::{ChunkMap, Volume};
+
+use crate::fingerprint::Fingerprints;
+use crate::progress::{Phase, Progress};
+use crate::report::{Kind, Place, Sink};
+
+/// The volume, what is known of it from the start, and where findings go.
+pub(crate) struct Context<'a> {
+    pub(crate) volume: &'a Volume,
+    pub(crate) superblock: &'a Superblock,
+    pub(crate) chunks: Arc<ChunkMap>,
+    pub(crate) sink: Sink,
+    pub(crate) fingerprints: Fingerprints,
+    pub(crate) threads: usize,
+    pub(crate) csum_type: ChecksumType,
+    pub(crate) nodesize: usize,
+    pub(crate) sectorsize: u64,
+    /// The ids that headers of tree blocks may carry: the file system's, and those of seeds.
+    pub(crate) block_fsids: Vec<[u8; 16]>,
+    pub(crate) progress: Option<&'a (dyn Fn(Progress) + Sync)>,
+    pub(crate) done_bytes: AtomicU64,
+}
+
+impl<'a> Context<'a> {
+    pub(crate) fn new(
+        volume: &'a Volume,
+        sink: Sink,
+        threads: usize,
+        progress: Option<&'a (dyn Fn(Progress) + Sync)>,
+    ) -> Self {
+        let superblock = volume.superblock();
+        let mut block_fsids = vec![superblock.metadata_uuid().into_bytes()];
+        let seeds = volume.devices().iter().filter(|device| device.is_seed());
+        block_fsids.extend(seeds.map(|seed| seed.dev_item().fsid));
+        Self {
+            volume,
+            superblock,
+            chunks: volume.chunks(),
+            sink,
+            fingerprints: Fingerprints::new(),
+            threads,
+            csum_type: superblock.checksum_type(),
+            nodesize: superblock.nodesize.get() as usize,
+            sectorsize: u64::from(superblock.sectorsize.get()),
+            block_fsids,
+            progress,
+            done_bytes: AtomicU64::new(0),
+        }
+    }
+
+    /// Adds a finding.
+    pub(crate) fn find(&self, kind: Kind, place: Place, message: std::fmt::Arguments<'_>) {
+        self.sink.add(kind, place, message);
+    }
+
+    /// Adds a finding about an item.
+    pub(crate) fn find_item(
+        &self,
+        kind: Kind,
+        tree: u64,
+        block: u64,
+        key: Key,
+        message: std::fmt::Arguments<'_>,
+    ) {
+        self.sink.add(kind, Place::tree(tree).at(block).key(key), message);
+    }
+
+    pub(crate) fn generation(&self) -> u64 {
+        self.superblock.generation.get()
+    }
+
+    pub(crate) fn has(&self, flags: IncompatFlags) -> bool {
+        self.superblock.has_incompat(flags)
+    }
+
+    pub(crate) fn is_aligned(&self, value: u64) -> bool {
+        value.is_multiple_of(self.sectorsize)
+    }
+
+    /// Whether one chunk holds the whole of a range.
+    pub(crate) fn is_mapped(&self, logical: u64, len_bytes: u64) -> bool {
+        self.chunks
+            .get(Logical(logical))
+            .is_some_and(|chunk| len_bytes <= chunk.end().0 - logical)
+    }
+
+    /// Starts a phase of the progress.
+    pub(crate) fn begin(&self, phase: Phase, total_bytes: u64) {
+        self.done_bytes.store(0, Ordering::Relaxed);
+        self.advance(phase, 0, total_bytes);
+    }
+
+    /// Says that `bytes` more of a phase are done.
+    pub(crate) fn advance(&self, phase: Phase, bytes: u64, total_bytes: u64) {
+        let done_bytes = self.done_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        if let Some(progress) = self.progress {
+            progress(Progress { phase, done_bytes, total_bytes });
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! Which references differ, for extents where the sums of their fingerprints do.
+//!
+//! Reads the trees a second time, keeping references exactly, but only of extents that are known to
+//! be wrong and at most of [`EXPLAINED_EXTENTS`] of these.
+
+use std::collections::{BTreeMap, HashMap};
+
+use larder_format::item::{BackRef, Extent, FileExtent};
+use larder_format::{ItemType, Node, objectid};
+
+use super::references::{LeafReferences, for_each_tree_reference, is_every_block_known};
+use super::table::ExtentTable;
+use crate::blocks::{
+    BATCH_BLOCKS, BlockId, BlockReader, Forest, TreeRoot, Wanted, for_each_item_again,
+};
+use crate::context::Context;
+use crate::report::{Kind, Place};
+
+/// Most extents that are explained one by one.
+const EXPLAINED_EXTENTS: usize = 4096;
+
+/// How often a reference is known and how often it was found.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counts {
+    known: u64,
+    made: u64,
+}
+
+/// References of the extents in question, by address of the extent.
+struct Ledger {
+    extents: BTreeMap<u64, HashMap<BackRef, Counts>>,
+}
+
+impl Ledger {
+    fn counts(&mut self, extent: u64, back_ref: BackRef) -> Option<&mut Counts> {
+        let whatever_count = match back_ref {
+            BackRef::Data { root, objectid, offset, .. } => {
+                BackRef::Data { root, objectid, offset, count: 0 }
+            }
+            BackRef::SharedData { parent, .. } => BackRef::SharedData { parent, count: 0 },
+            other => other,
+        };
+        Some(self.extents.get_mut(&extent)?.entry(whatever_count).or_default())
+    }
+
+    fn add_made(&mut self, extent: u64, back_ref: BackRef) {
+        if let Some(counts) = self.counts(extent, back_ref) {
+            counts.made += 1;
+        }
+    }
+
+    fn add_known(&mut self, extent: u64, back_ref: BackRef) {
+        if let Some(counts) = self.counts(extent, back_ref) {
+            counts.known += u64::from(back_ref.count());
+        }
+    }
+}
+
+/// Reports how known and found references differ.
+pub(crate) fn explain(
+    context: &Context<'_>,
+    extents: &ExtentTable,
+    forest: &Forest,
+    extent_root: &TreeRoot,
+) {
+    let mut wrong = extents.records.iter().filter(|record| !record.is_balanced());
+    let explained = wrong.by_ref().take(EXPLAINED_EXTENTS);
+    let mut ledger =
+        Ledger { extents: explained.map(|record| (record.start, HashMap::new())).collect() };
+    if ledger.extents.is_empty() || !extents.is_whole {
+        return;
+    }
+    read_known(context, forest, extent_root, &mut ledger);
+    for_each_tree_reference(forest, extents, |block, back_ref| {
+        ledger.add_made(block.logical, back_ref);
+    });
+    read_made(context, extents, forest, &mut ledger);
+    let is_whole = is_every_block_known(forest);
+    for (start, references) in &ledger.extents {
+        report(context, *start, references, is_whole);
+    }
+    let unexplained = wrong.count();
+    if unexplained > 0 {
+        let message = format_args!("references of {unexplained} more extents differ");
+        context.find(Kind::BackReferenceCount, Place::tree(objectid::EXTENT_TREE), message);
+    }
+}
+
+fn read_known(context: &Context<'_>, forest: &Forest, root: &TreeRoot, ledger: &mut Ledger) {
+    for_each_item_again(context, forest, root, |item| {
+        let extent = item.key.objectid;
+        match item.key.item_type {
+            ItemType::EXTENT_ITEM | ItemType::METADATA_ITEM => {
+                let Ok(parsed) = Extent::parse(item.key, item.data) else { return };
+                for back_ref in parsed.back_refs().flatten() {
+                    ledger.add_known(extent, back_ref.back_ref);
+                }
+            }
+            _ => {
+                if let Ok(back_ref) = BackRef::parse_keyed(item.key, item.data) {
+                    ledger.add_known(extent, back_ref);
+                }
+            }
+        }
+    });
+}
+
+/// Finds references to data in every leaf that may hold files: those of subvolumes, and the root
+/// tree's with the inodes of the v1 space cache.
+fn read_made(context: &Context<'_>, extents: &ExtentTable, forest: &Forest, ledger: &mut Ledger) {
+    let holds_files = |tree: u64| {
+        tree == objectid::ROOT_TREE || (objectid::is_file_tree(tree) && tree != objectid::TREE_LOG)
+    };
+    let leaves: Vec<Wanted> = (0..forest.blocks().len() as BlockId)
+        .filter(|id| forest.block(*id).level == 0 && holds_files(forest.block(*id).tree))
+        .map(|id| forest.wanted(id))
+        .collect();
+    let mut reader = BlockReader::quiet(context);
+    for batch in leaves.chunks(BATCH_BLOCKS) {
+        reader.read(batch);
+        for (index, wanted) in batch.iter().enumerate() {
+            if let Some(node) = reader.node(index) {
+                read_leaf(context, extents, wanted, &node, ledger);
+            }
+        }
+    }
+}
+
+fn read_leaf(
+    context: &Context<'_>,
+    extents: &ExtentTable,
+    wanted: &Wanted,
+    node: &Node<'_>,
+    ledger: &mut Ledger,
+) {
+    let references = LeafReferences::new(context, extents, wanted.logical, node.header().owner.get());
+    let items = node.iter_items().filter(|(key, _)| key.item_type == ItemType::EXTENT_DATA);
+    for (key, data) in items {
+        if let Ok(FileExtent::Regular { extent, .. }) = FileExtent::parse(data) {
+            let offset = key.offset.wrapping_sub(extent.offset.get());
+            let back_ref = references.back_ref(key.objectid, offset);
+            ledger.add_made(extent.disk_bytenr.get(), back_ref);
+        }
+    }
+}
+
+fn report(
+    context: &Context<'_>,
+    start: u64,
+    references: &HashMap<BackRef, Counts>,
+    is_whole: bool,
+) {
+    let place = Place::tree(objectid::EXTENT_TREE).at(start);
+    if references.values().all(|counts| counts.made == 0) {
+        if is_whole {
+            let message = format_args!("nothing refers to it");
+            context.find(Kind::ExtentUnreferenced, place, message);
+        }
+        return;
+    }
+    for (back_ref, Counts { known, made }) in references {
+        let back_ref = Described(back_ref);
+        if *known == 0 && *made > 0 {
+            let message = format_args!("{back_ref} refers to it {made} times");
+            context.find(Kind::BackReferenceMissing, place, message);
+        } else if !is_whole {
+            // A block that could not be read may make the rest.
+        } else if *made == 0 && *known > 0 {
+            let message = format_args!("{back_ref} does not refer to it");
+            context.find(Kind::BackReferenceDangling, place, message);
+        } else if known != made {
+            let message = format_args!("{back_ref} refers to it {made} times, not {known}");
+            context.find(Kind::BackReferenceCount, place, message);
+        }
+    }
+}
+
+/// A back reference in words.
+struct Described<'a>(&'a BackRef);
+
+impl std::fmt::Display for Described<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match *self.0 {
+            BackRef::TreeBlock { root } | BackRef::Owner { root } => {
+                write!(f, "tree {}", root as i64)
+            }
+            BackRef::SharedBlock { parent } => write!(f, "the block at {parent}"),
+            BackRef::SharedData { parent, .. } => write!(f, "the leaf at {parent}"),
+            BackRef::Data { root, objectid, offset, .. } => {
+                write!(f, "tree {} inode {objectid} offset {}", root as i64, offset as i64)
+            }
+        }
+    }
+}

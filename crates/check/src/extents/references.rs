@@ -1,0 +1,182 @@
+//! The references that trees make, taken from what the extent tree knows.
+//!
+//! A block refers to its children, and a leaf of a file tree to data. Whether such a reference counts
+//! the block's owner or the block's address depends on the block alone; so each block counts once,
+//! however many trees share it.
+
+use larder_format::item::BackRef;
+use larder_format::objectid;
+
+use super::table::{ExtentRecord, ExtentTable};
+use crate::blocks::forest::Block;
+use crate::blocks::{BlockId, Forest, Item, State};
+use crate::context::Context;
+use crate::report::{Kind, Place};
+
+/// The fingerprint of a reference, whatever it counts.
+pub(crate) fn fingerprint(context: &Context<'_>, back_ref: &BackRef) -> u64 {
+    let fingerprints = &context.fingerprints;
+    let what = u64::from(back_ref.item_type().0);
+    match *back_ref {
+        BackRef::TreeBlock { root } | BackRef::Owner { root } => fingerprints.of(what, [root]),
+        BackRef::SharedBlock { parent } | BackRef::SharedData { parent, .. } => {
+            fingerprints.of(what, [parent])
+        }
+        BackRef::Data { root, objectid, offset, .. } => {
+            fingerprints.of(what, [root, objectid, offset])
+        }
+    }
+}
+
+/// A reference to data in a file extent item.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct DataReference<'l> {
+    pub(crate) item: Item<'l>,
+    pub(crate) start: u64,
+    pub(crate) len_bytes: u64,
+    /// File offset less offset in the extent.
+    pub(crate) offset: u64,
+}
+
+/// How a leaf refers to data.
+pub(crate) struct LeafReferences<'c, 'v> {
+    context: &'c Context<'v>,
+    extents: &'c ExtentTable,
+    leaf: u64,
+    owner: u64,
+    is_full: bool,
+}
+
+impl<'c, 'v> LeafReferences<'c, 'v> {
+    /// How the leaf at the address `leaf`, made by the tree `owner`, refers to data.
+    pub(crate) fn new(
+        context: &'c Context<'v>,
+        extents: &'c ExtentTable,
+        leaf: u64,
+        owner: u64,
+    ) -> Self {
+        Self { context, extents, leaf, owner, is_full: is_full(extents, leaf) }
+    }
+
+    /// The back reference that belongs to a reference.
+    pub(crate) fn back_ref(&self, ino: u64, offset: u64) -> BackRef {
+        if self.is_full {
+            BackRef::SharedData { parent: self.leaf, count: 1 }
+        } else {
+            BackRef::Data { root: self.owner, objectid: ino, offset, count: 1 }
+        }
+    }
+
+    /// Takes a reference away from what the extent tree knows.
+    pub(crate) fn add_data(&self, reference: &DataReference<'_>) {
+        let DataReference { item, start, len_bytes, offset } = reference;
+        let Some(record) = self.extents.get(*start) else {
+            if self.extents.is_whole {
+                let message = format_args!("no extent starts at {start}");
+                item.find(self.context, Kind::ExtentMissing, message);
+            }
+            return;
+        };
+        if !record.is_data() || record.len_bytes != *len_bytes {
+            let message = format_args!(
+                "it says {len_bytes} bytes of data at {start}, the extent tree {} bytes{}",
+                record.len_bytes,
+                if record.is_data() { "" } else { " of no data" }
+            );
+            item.find(self.context, Kind::ExtentMismatch, message);
+        }
+        let back_ref = self.back_ref(item.key.objectid, *offset);
+        record.debit(fingerprint(self.context, &back_ref));
+    }
+}
+
+fn is_full(extents: &ExtentTable, block: u64) -> bool {
+    extents.get(block).is_some_and(ExtentRecord::is_full_back_ref)
+}
+
+/// Calls `visit` with every reference from a block or from a root to a tree block that has an
+/// extent. Blocks of log trees have none.
+pub(crate) fn for_each_tree_reference(
+    forest: &Forest,
+    extents: &ExtentTable,
+    mut visit: impl FnMut(&Block, BackRef),
+) {
+    for root in forest.roots() {
+        let block = forest.block(root.block);
+        match root.tree {
+            objectid::TREE_LOG => {}
+            // The root of a relocation tree is its own parent.
+            objectid::TREE_RELOC => visit(block, BackRef::SharedBlock { parent: block.logical }),
+            tree => visit(block, BackRef::TreeBlock { root: tree }),
+        }
+    }
+    for (id, block) in forest.blocks().iter().enumerate() {
+        if block.tree == objectid::TREE_LOG {
+            continue;
+        }
+        let back_ref = if is_full(extents, block.logical) {
+            BackRef::SharedBlock { parent: block.logical }
+        } else {
+            BackRef::TreeBlock { root: block.owner }
+        };
+        for pointer in forest.pointers_of(id as BlockId) {
+            visit(forest.block(pointer.block), back_ref);
+        }
+    }
+}
+
+/// Compares all tree blocks with their extents, and takes their references away from what the
+/// extent tree knows.
+pub(crate) fn add_tree_blocks(context: &Context<'_>, extents: &ExtentTable, forest: &Forest) {
+    for block in forest.blocks() {
+        if block.tree == objectid::TREE_LOG {
+            check_log_block(context, extents, block);
+        } else {
+            check_block(context, extents, block);
+        }
+    }
+    for_each_tree_reference(forest, extents, |block, back_ref| {
+        if let Some(record) = extents.get(block.logical) {
+            record.debit(fingerprint(context, &back_ref));
+        }
+    });
+}
+
+fn check_block(context: &Context<'_>, extents: &ExtentTable, block: &Block) {
+    let place = Place::tree(block.tree).at(block.logical);
+    let Some(record) = extents.get(block.logical) else {
+        if extents.is_whole {
+            let message = format_args!("a tree block has no extent");
+            context.find(Kind::ExtentMissing, place, message);
+        }
+        return;
+    };
+    let is_same = record.is_tree_block()
+        && record.level == block.level
+        && record.generation == block.generation
+        && record.len_bytes == context.nodesize as u64;
+    if block.state == State::Good && !is_same {
+        let message = format_args!(
+            "a block of level {} and generation {}, the extent tree says {} and {}{}",
+            block.level,
+            block.generation,
+            record.level,
+            record.generation,
+            if record.is_tree_block() { "" } else { ", and no tree block" }
+        );
+        context.find(Kind::ExtentMismatch, place, message);
+    }
+}
+
+fn check_log_block(context: &Context<'_>, extents: &ExtentTable, block: &Block) {
+    let end = block.logical.saturating_add(context.nodesize as u64);
+    if let Some(record) = extents.within(block.logical, end).first() {
+        let message = format_args!("the extent at {} has {} bytes", record.start, record.len_bytes);
+        context.find(Kind::LogBlock, Place::tree(block.tree).at(block.logical), message);
+    }
+}
+
+/// Whether everything that may refer to extents was read.
+pub(crate) fn is_every_block_known(forest: &Forest) -> bool {
+    forest.blocks().iter().all(|block| block.state == State::Good)
+}

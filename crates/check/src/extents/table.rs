@@ -1,0 +1,88 @@
+//! Every extent that the extent tree knows, in little room.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use larder_format::item::{EXTENT_FLAG_DATA, EXTENT_FLAG_FULL_BACKREF, EXTENT_FLAG_TREE_BLOCK};
+
+/// An extent.
+#[derive(Debug)]
+pub(crate) struct ExtentRecord {
+    pub(crate) start: u64,
+    pub(crate) len_bytes: u64,
+    pub(crate) generation: u64,
+    /// Fingerprints of the references that the extent tree knows, less those that were found.
+    balance: AtomicU64,
+    flags: u16,
+    /// Level of a tree block.
+    pub(crate) level: u8,
+}
+
+impl ExtentRecord {
+    pub(crate) fn new(start: u64, len_bytes: u64, generation: u64, flags: u64, level: u8) -> Self {
+        let flags = flags as u16;
+        Self { start, len_bytes, generation, balance: AtomicU64::new(0), flags, level }
+    }
+
+    /// The address after the last.
+    pub(crate) fn end(&self) -> u64 {
+        self.start.saturating_add(self.len_bytes)
+    }
+
+    pub(crate) fn is_data(&self) -> bool {
+        u64::from(self.flags) & EXTENT_FLAG_DATA != 0
+    }
+
+    pub(crate) fn is_tree_block(&self) -> bool {
+        u64::from(self.flags) & EXTENT_FLAG_TREE_BLOCK != 0
+    }
+
+    /// Whether what the block refers to counts its address and not its owner.
+    pub(crate) fn is_full_back_ref(&self) -> bool {
+        u64::from(self.flags) & EXTENT_FLAG_FULL_BACKREF != 0
+    }
+
+    /// Adds references that the extent tree knows.
+    pub(crate) fn credit(&self, fingerprint: u64, count: u32) {
+        let sum = fingerprint.wrapping_mul(u64::from(count));
+        self.balance.fetch_add(sum, Ordering::Relaxed);
+    }
+
+    /// Takes away a reference that was found.
+    pub(crate) fn debit(&self, fingerprint: u64) {
+        self.balance.fetch_sub(fingerprint, Ordering::Relaxed);
+    }
+
+    /// Whether the references found are those that the extent tree knows.
+    pub(crate) fn is_balanced(&self) -> bool {
+        self.balance.load(Ordering::Relaxed) == 0
+    }
+}
+
+/// All extents in order of their addresses.
+#[derive(Debug, Default)]
+pub(crate) struct ExtentTable {
+    pub(crate) records: Vec<ExtentRecord>,
+    /// Owners of data extents, by number of record, where simple quotas keep them.
+    pub(crate) owners: Vec<(usize, u64)>,
+    /// Whether all of the extent tree could be read. If not, what is missing here proves nothing.
+    pub(crate) is_whole: bool,
+}
+
+impl ExtentTable {
+    /// The number of the extent that starts at `start`.
+    pub(crate) fn find(&self, start: u64) -> Option<usize> {
+        self.records.binary_search_by_key(&start, |record| record.start).ok()
+    }
+
+    /// The extent that starts at `start`.
+    pub(crate) fn get(&self, start: u64) -> Option<&ExtentRecord> {
+        self.find(start).map(|index| &self.records[index])
+    }
+
+    /// The extents that have bytes in a range.
+    pub(crate) fn within(&self, start: u64, end: u64) -> &[ExtentRecord] {
+        let first = self.records.partition_point(|record| record.end() <= start);
+        let rest = &self.records[first..];
+        &rest[..rest.partition_point(|record| record.start < end)]
+    }
+}

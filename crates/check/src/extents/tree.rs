@@ -1,0 +1,190 @@
+//! The extent tree: its items one by one, and the table of extents.
+
+use larder_format::feature::{CompatRoFlags, IncompatFlags};
+use larder_format::item::{
+    BackRef, EXTENT_FLAG_DATA, EXTENT_FLAG_FULL_BACKREF, EXTENT_FLAG_TREE_BLOCK, Extent,
+};
+use larder_format::node::MAX_LEVELS;
+use larder_format::{ItemType, Key};
+
+use super::references;
+use super::table::{ExtentRecord, ExtentTable};
+use crate::blocks::{Forest, Item, TreeRoot, for_each_item};
+use crate::context::Context;
+use crate::report::Kind;
+use crate::space::BlockGroups;
+
+/// Reads the extent tree, and the block groups in it.
+pub(crate) fn read(
+    context: &Context<'_>,
+    forest: &mut Forest,
+    root: &TreeRoot,
+    groups: &mut BlockGroups,
+) -> ExtentTable {
+    let mut reader = Reader { context, table: ExtentTable::default(), current: None, end: 0 };
+    let is_whole = for_each_item(context, forest, root, |item| match item.key.item_type {
+        ItemType::EXTENT_ITEM | ItemType::METADATA_ITEM => reader.extent(&item),
+        ItemType::TREE_BLOCK_REF
+        | ItemType::SHARED_BLOCK_REF
+        | ItemType::EXTENT_DATA_REF
+        | ItemType::SHARED_DATA_REF => reader.keyed(&item),
+        ItemType::BLOCK_GROUP_ITEM
+            if !context.superblock.compat_ro_flags().contains(CompatRoFlags::BLOCK_GROUP_TREE) =>
+        {
+            groups.add(context, &item);
+        }
+        other => {
+            let message = format_args!("{other} in the extent tree");
+            item.find(context, Kind::UnexpectedItem, message);
+        }
+    });
+    reader.finish();
+    ExtentTable { is_whole, ..reader.table }
+}
+
+/// An extent whose keyed references may follow.
+struct Current {
+    key: Key,
+    leaf: u64,
+    tree: u64,
+    refs: u64,
+    counted: u64,
+}
+
+struct Reader<'c, 'v> {
+    context: &'c Context<'v>,
+    table: ExtentTable,
+    current: Option<Current>,
+    /// Where the last extent ends.
+    end: u64,
+}
+
+impl Reader<'_, '_> {
+    fn extent(&mut self, item: &Item<'_>) {
+        self.finish();
+        let extent = match Extent::parse(item.key, item.data) {
+            Ok(extent) => extent,
+            Err(error) => return item.find(self.context, Kind::ItemFormat, format_args!("{error}")),
+        };
+        if let Some(problem) = self.problem(item, &extent) {
+            item.find(self.context, Kind::ExtentItem, format_args!("{problem}"));
+        }
+        let Key { objectid: start, offset, item_type } = item.key;
+        let (len_bytes, level) = if item_type == ItemType::METADATA_ITEM {
+            (self.context.nodesize as u64, offset.min(u64::from(u8::MAX)) as u8)
+        } else {
+            (offset, extent.tree_block_info.map_or(0, |info| info.level))
+        };
+        if start < self.end {
+            let message = format_args!("the extent in front of it ends at {}", self.end);
+            item.find(self.context, Kind::ExtentOverlap, message);
+        }
+        let (generation, flags) = (extent.item.generation.get(), extent.item.flags.get());
+        let record = ExtentRecord::new(start, len_bytes, generation, flags, level);
+        self.end = self.end.max(record.end());
+        self.table.records.push(record);
+        let Item { tree, leaf, key, .. } = *item;
+        self.current =
+            Some(Current { key, leaf, tree, refs: extent.item.refs.get(), counted: 0 });
+        self.inline(item, &extent);
+    }
+
+    fn problem(&self, item: &Item<'_>, extent: &Extent<'_>) -> Option<String> {
+        let Key { objectid: start, offset, item_type } = item.key;
+        let (flags, nodesize) = (extent.item.flags.get(), self.context.nodesize as u64);
+        let kind = flags & !EXTENT_FLAG_FULL_BACKREF;
+        let is_skinny = item_type == ItemType::METADATA_ITEM;
+        if !self.context.is_aligned(start) {
+            Some("it does not start at a sector".into())
+        } else if is_skinny && !self.context.has(IncompatFlags::SKINNY_METADATA) {
+            Some("a METADATA_ITEM without that feature".into())
+        } else if is_skinny && offset >= MAX_LEVELS as u64 {
+            Some(format!("level {offset}"))
+        } else if !is_skinny && (offset == 0 || !self.context.is_aligned(offset)) {
+            Some(format!("a length of {offset} bytes"))
+        } else if kind != EXTENT_FLAG_DATA && kind != EXTENT_FLAG_TREE_BLOCK {
+            Some(format!("flags {flags:#x}"))
+        } else if kind == EXTENT_FLAG_DATA && (is_skinny || flags != EXTENT_FLAG_DATA) {
+            Some("it is data and has what only tree blocks have".into())
+        } else if kind == EXTENT_FLAG_TREE_BLOCK && !is_skinny && offset != nodesize {
+            Some(format!("a tree block of {offset} bytes"))
+        } else if extent.item.generation.get() > self.context.generation() {
+            Some(format!("generation {}", extent.item.generation))
+        } else {
+            extent.item.refs.get().eq(&0).then(|| "no references".into())
+        }
+    }
+
+    fn inline(&mut self, item: &Item<'_>, extent: &Extent<'_>) {
+        let mut before: Option<BackRef> = None;
+        for back_ref in extent.back_refs() {
+            let back_ref = match back_ref {
+                Ok(back_ref) => back_ref.back_ref,
+                Err(error) => {
+                    return item.find(self.context, Kind::ItemFormat, format_args!("{error}"));
+                }
+            };
+            let rank = |back_ref: BackRef| {
+                (back_ref.item_type(), std::cmp::Reverse(back_ref.sequence()))
+            };
+            if before.is_some_and(|before| rank(before) > rank(back_ref)) {
+                let message = format_args!("its inline references are out of order");
+                item.find(self.context, Kind::ExtentItem, message);
+            }
+            before = Some(back_ref);
+            self.count(item, back_ref);
+        }
+    }
+
+    fn keyed(&mut self, item: &Item<'_>) {
+        if self.current.as_ref().is_none_or(|current| current.key.objectid != item.key.objectid) {
+            let message = format_args!("a back reference of an extent that does not exist");
+            return item.find(self.context, Kind::BackReferenceDangling, message);
+        }
+        match BackRef::parse_keyed(item.key, item.data) {
+            Ok(back_ref) => {
+                if back_ref.sequence() != item.key.offset {
+                    let message = format_args!("its offset should be {}", back_ref.sequence());
+                    item.find(self.context, Kind::ItemKey, message);
+                }
+                self.count(item, back_ref);
+            }
+            Err(error) => item.find(self.context, Kind::ItemFormat, format_args!("{error}")),
+        }
+    }
+
+    fn count(&mut self, item: &Item<'_>, back_ref: BackRef) {
+        let index = self.table.records.len() - 1;
+        let record = &self.table.records[index];
+        let is_tree = matches!(back_ref, BackRef::TreeBlock { .. } | BackRef::SharedBlock { .. });
+        if is_tree != record.is_tree_block() {
+            let message = format_args!("a reference {back_ref:?} of another kind of extent");
+            item.find(self.context, Kind::ExtentItem, message);
+        }
+        if let BackRef::Owner { root } = back_ref {
+            if self.context.has(IncompatFlags::SIMPLE_QUOTA) {
+                self.table.owners.push((index, root));
+            } else {
+                let message = format_args!("an owner reference without simple quotas");
+                item.find(self.context, Kind::ExtentItem, message);
+            }
+            return;
+        }
+        if let BackRef::Data { count: 0, .. } | BackRef::SharedData { count: 0, .. } = back_ref {
+            item.find(self.context, Kind::ExtentItem, format_args!("a reference that counts 0"));
+        }
+        record.credit(references::fingerprint(self.context, &back_ref), back_ref.count());
+        if let Some(current) = &mut self.current {
+            current.counted = current.counted.saturating_add(u64::from(back_ref.count()));
+        }
+    }
+
+    /// Ends the current extent: all its references were seen.
+    fn finish(&mut self) {
+        let Some(Current { key, leaf, tree, refs, counted }) = self.current.take() else { return };
+        if refs != counted {
+            let message = format_args!("it counts {refs} references and has {counted}");
+            self.context.find_item(Kind::ExtentReferenceCount, tree, leaf, key, message);
+        }
+    }
+}

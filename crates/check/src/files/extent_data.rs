@@ -1,0 +1,149 @@
+//! File extent items.
+
+use larder_format::item::{
+    FileExtent, FileExtentHeader, MAX_COMPRESSED_EXTENT_BYTES, RegularExtent,
+};
+
+use super::fragment::ExtentRange;
+use super::leaf::ItemView;
+use crate::extents::DataReference;
+use crate::report::Kind;
+
+const COMPRESSION_ALGORITHMS: u8 = 3;
+
+impl ItemView<'_, '_, '_> {
+    pub(super) fn file_extent(&mut self) -> Option<()> {
+        let extent = self.parsed(FileExtent::parse(self.item.data))?;
+        self.extent_header(extent.header())?;
+        let range = match extent {
+            FileExtent::Inline { header, data } => self.inline_extent(header, data.len())?,
+            FileExtent::Regular { header, extent, preallocated } => {
+                let range = self.regular_extent(header, extent, preallocated)?;
+                if !preallocated && extent.disk_bytenr().is_some() {
+                    self.count_checksums(header, extent);
+                }
+                range
+            }
+        };
+        let (context, tree) = (self.inspector.context, self.item.tree);
+        let (fragment, _) = self.fragment();
+        fragment.add_extent(context, tree, range);
+        Some(())
+    }
+
+    fn extent_header(&self, header: &FileExtentHeader) -> Option<()> {
+        let FileExtentHeader { generation, compression, encryption, other_encoding, .. } = header;
+        if *compression > COMPRESSION_ALGORITHMS || *encryption != 0 || other_encoding.get() != 0 {
+            let message = format_args!(
+                "compression {compression}, encryption {encryption}, encoding {other_encoding}"
+            );
+            self.find(Kind::FileExtent, message);
+            return None;
+        }
+        if generation.get() > self.context().generation().saturating_add(1) {
+            self.find(Kind::FileExtent, format_args!("it was made in generation {generation}"));
+        }
+        Some(())
+    }
+
+    fn inline_extent(&self, header: &FileExtentHeader, data_len: usize) -> Option<ExtentRange> {
+        let (start, ram_bytes) = (self.item.key.offset, header.ram_bytes.get());
+        let sectorsize = self.context().sectorsize;
+        if start != 0 {
+            self.find(Kind::InlineExtent, format_args!("it does not start the file"));
+            return None;
+        }
+        let (most, is_whole) = match header.compression {
+            0 => (sectorsize, data_len as u64 == ram_bytes),
+            _ => (MAX_COMPRESSED_EXTENT_BYTES, true),
+        };
+        if ram_bytes > most || !is_whole {
+            let message = format_args!("{ram_bytes} bytes of a file in {data_len} bytes of data");
+            self.find(Kind::InlineExtent, message);
+            return None;
+        }
+        let end = ram_bytes.next_multiple_of(sectorsize);
+        let inline_bytes = Some(data_len as u32);
+        Some(ExtentRange { start, end, covered_bytes: ram_bytes, inline_bytes })
+    }
+
+    fn regular_extent(
+        &self,
+        header: &FileExtentHeader,
+        extent: &RegularExtent,
+        preallocated: bool,
+    ) -> Option<ExtentRange> {
+        let (start, num_bytes) = (self.item.key.offset, extent.num_bytes.get());
+        let offset = extent.offset.get();
+        let end = start.checked_add(num_bytes);
+        if let Some(problem) = self.fields_problem(header, extent, preallocated) {
+            self.find(Kind::FileExtent, format_args!("{problem}"));
+            return None;
+        }
+        let end = end?;
+        let Some(disk_bytenr) = extent.disk_bytenr() else {
+            return Some(ExtentRange { start, end, covered_bytes: 0, inline_bytes: None });
+        };
+        if let Some(references) = self.references {
+            references.add_data(&DataReference {
+                item: self.item,
+                start: disk_bytenr.0,
+                len_bytes: extent.disk_num_bytes.get(),
+                offset: start.wrapping_sub(offset),
+            });
+        }
+        Some(ExtentRange { start, end, covered_bytes: num_bytes, inline_bytes: None })
+    }
+
+    /// What is wrong with the fields by themselves.
+    fn fields_problem(
+        &self,
+        header: &FileExtentHeader,
+        extent: &RegularExtent,
+        preallocated: bool,
+    ) -> Option<&'static str> {
+        let context = self.context();
+        let (start, num_bytes) = (self.item.key.offset, extent.num_bytes.get());
+        let (offset, disk_num_bytes) = (extent.offset.get(), extent.disk_num_bytes.get());
+        let disk_bytenr = extent.disk_bytenr.get();
+        let aligned = [start, num_bytes, offset, disk_num_bytes, disk_bytenr];
+        let end = offset.checked_add(num_bytes);
+        if !aligned.iter().all(|value| context.is_aligned(*value)) {
+            Some("it does not consist of whole sectors")
+        } else if num_bytes == 0 || start.checked_add(num_bytes).is_none() {
+            Some("its length cannot be")
+        } else if preallocated && header.compression != 0 {
+            Some("it is preallocated and compressed")
+        } else if disk_bytenr == 0 {
+            None
+        } else if header.compression == 0 && end.is_none_or(|end| end > disk_num_bytes) {
+            Some("it passes the end of its extent")
+        } else if end.is_none_or(|end| end > header.ram_bytes.get()) {
+            Some("it passes the end of its extent's data")
+        } else if header.compression != 0 && header.ram_bytes.get() > MAX_COMPRESSED_EXTENT_BYTES {
+            Some("its compressed extent holds too much")
+        } else {
+            None
+        }
+    }
+
+    /// Counts how much of a written extent has checksums.
+    fn count_checksums(
+        &mut self,
+        header: &FileExtentHeader,
+        extent: &RegularExtent,
+    ) {
+        let Some((_, checksums)) = self.inspector.space else { return };
+        let (start, len_bytes) = match header.compression {
+            0 => (
+                extent.disk_bytenr.get().saturating_add(extent.offset.get()),
+                extent.num_bytes.get(),
+            ),
+            _ => (extent.disk_bytenr.get(), extent.disk_num_bytes.get()),
+        };
+        let covered = checksums.covered_bytes(start, len_bytes);
+        let (fragment, _) = self.fragment();
+        fragment.bytes_with_csum += covered;
+        fragment.bytes_without_csum += len_bytes - covered;
+    }
+}

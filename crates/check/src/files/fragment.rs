@@ -1,0 +1,258 @@
+//! What a range of a tree says about one inode.
+//!
+//! The items of an inode follow each other in a tree, but a leaf may hold only some of them. A
+//! fragment is what those say; fragments of neighbouring leaves merge; a whole inode is closed: its
+//! items are compared with each other.
+
+use larder_format::feature::IncompatFlags;
+use larder_format::item::{FileType, InodeFlags, InodeItem};
+use larder_format::objectid;
+
+use super::sums::Sums;
+use crate::context::Context;
+use crate::report::{Kind, Place};
+
+/// Of an inode item, what other items are compared with.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct InodeFacts {
+    size: u64,
+    nbytes: u64,
+    flags: InodeFlags,
+    nlink: u32,
+    mode: u32,
+}
+
+impl From<&InodeItem> for InodeFacts {
+    fn from(item: &InodeItem) -> Self {
+        Self {
+            size: item.size.get(),
+            nbytes: item.nbytes.get(),
+            flags: item.flags(),
+            nlink: item.nlink.get(),
+            mode: item.mode.get(),
+        }
+    }
+}
+
+/// The file extents in a range of a tree.
+#[derive(Clone, Copy, Debug)]
+struct Extents {
+    first_start: u64,
+    last_end: u64,
+    /// The first offset between two extents that neither covers; all ones for none.
+    gap: u64,
+    count: u32,
+    inline: u32,
+    inline_bytes: u32,
+}
+
+/// What a range of a tree says about one objectid.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Fragment {
+    pub(crate) ino: u64,
+    /// Some of its items could not be read or understood: nothing follows from those that are left.
+    pub(crate) is_torn: bool,
+    pub(crate) inode: Option<InodeFacts>,
+    /// Names in INODE_REF and INODE_EXTREF items.
+    pub(crate) names: u32,
+    /// Entries in DIR_ITEM and DIR_INDEX items.
+    pub(crate) entries: u32,
+    /// Bytes of these entries' names.
+    pub(crate) entry_name_bytes: u64,
+    /// Fingerprints of DIR_ITEM entries less those of DIR_INDEX entries.
+    pub(crate) entry_balance: u64,
+    extents: Option<Extents>,
+    /// What nbytes must be.
+    covered_bytes: u64,
+    /// Bytes of written extents with and without checksums.
+    pub(crate) bytes_with_csum: u64,
+    pub(crate) bytes_without_csum: u64,
+}
+
+/// The range of a file that an extent covers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ExtentRange {
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+    /// What it adds to nbytes.
+    pub(crate) covered_bytes: u64,
+    /// Bytes of data in the item.
+    pub(crate) inline_bytes: Option<u32>,
+}
+
+impl Fragment {
+    pub(crate) fn new(ino: u64) -> Self {
+        Self {
+            ino,
+            is_torn: false,
+            inode: None,
+            names: 0,
+            entries: 0,
+            entry_name_bytes: 0,
+            entry_balance: 0,
+            extents: None,
+            covered_bytes: 0,
+            bytes_with_csum: 0,
+            bytes_without_csum: 0,
+        }
+    }
+
+    /// Adds the next file extent.
+    pub(crate) fn add_extent(&mut self, context: &Context<'_>, tree: u64, range: ExtentRange) {
+        self.covered_bytes = self.covered_bytes.wrapping_add(range.covered_bytes);
+        let next = Extents {
+            first_start: range.start,
+            last_end: range.end,
+            gap: u64::MAX,
+            count: 1,
+            inline: u32::from(range.inline_bytes.is_some()),
+            inline_bytes: range.inline_bytes.unwrap_or(0),
+        };
+        self.join_extents(context, tree, &next);
+    }
+
+    fn join_extents(&mut self, context: &Context<'_>, tree: u64, next: &Extents) {
+        let Some(extents) = &mut self.extents else {
+            self.extents = Some(*next);
+            return;
+        };
+        if next.first_start < extents.last_end {
+            let message = format_args!(
+                "the extent at {} starts before the one in front of it ends at {}",
+                next.first_start, extents.last_end
+            );
+            context.find(Kind::FileExtentOverlap, Place::tree(tree).inode(self.ino), message);
+        }
+        let between = if next.first_start > extents.last_end { extents.last_end } else { u64::MAX };
+        extents.gap = extents.gap.min(between).min(next.gap);
+        extents.last_end = extents.last_end.max(next.last_end);
+        extents.count = extents.count.saturating_add(next.count);
+        extents.inline = extents.inline.saturating_add(next.inline);
+        extents.inline_bytes = extents.inline_bytes.max(next.inline_bytes);
+    }
+
+    /// Adds what the following range of the tree says about the same inode.
+    pub(crate) fn merge(&mut self, context: &Context<'_>, tree: u64, next: &Self) {
+        self.is_torn |= next.is_torn;
+        self.inode = self.inode.or(next.inode);
+        self.names = self.names.saturating_add(next.names);
+        self.entries = self.entries.saturating_add(next.entries);
+        self.entry_name_bytes = self.entry_name_bytes.wrapping_add(next.entry_name_bytes);
+        self.entry_balance = self.entry_balance.wrapping_add(next.entry_balance);
+        self.covered_bytes = self.covered_bytes.wrapping_add(next.covered_bytes);
+        self.bytes_with_csum = self.bytes_with_csum.wrapping_add(next.bytes_with_csum);
+        self.bytes_without_csum = self.bytes_without_csum.wrapping_add(next.bytes_without_csum);
+        if let Some(extents) = &next.extents {
+            self.join_extents(context, tree, extents);
+        }
+    }
+
+    /// Compares the items of an inode of which all are known, and adds what it says about other
+    /// inodes to `sums`.
+    pub(crate) fn close(&self, context: &Context<'_>, tree: u64, sums: &mut Sums) {
+        let is_inode = self.ino <= objectid::LAST_FREE; // Beyond is the list of orphans.
+        if self.is_torn || !is_inode {
+            return;
+        }
+        let place = Place::tree(tree).inode(self.ino);
+        let Some(inode) = &self.inode else {
+            context.find(Kind::InodeMissing, place, format_args!("it has items but no inode"));
+            return;
+        };
+        if inode.nlink != self.names {
+            let message = format_args!("it counts {} links, has {}", inode.nlink, self.names);
+            context.find(Kind::LinkCount, place, message);
+        }
+        if inode.nlink == 0 {
+            sums.add_unlinked(context, self.ino);
+        }
+        let file_type = FileType::from_mode(inode.mode).unwrap_or(FileType::Unknown);
+        if self.ino != objectid::FIRST_FREE {
+            sums.add_named_inode(context, self.ino, file_type, self.names);
+        }
+        if inode.nbytes != self.covered_bytes {
+            let message =
+                format_args!("nbytes is {}, extents cover {}", inode.nbytes, self.covered_bytes);
+            context.find(Kind::InodeBytes, place, message);
+        }
+        if file_type == FileType::Directory {
+            self.close_directory(context, place, inode);
+        } else if self.entries > 0 {
+            let message = format_args!("it has directory entries and is no directory");
+            context.find(Kind::WrongInodeType, place, message);
+        }
+        self.close_extents(context, tree, place, inode, file_type);
+    }
+
+    fn close_directory(&self, context: &Context<'_>, place: Place, inode: &InodeFacts) {
+        if inode.size != self.entry_name_bytes {
+            let message = format_args!(
+                "its size is {}, its entries' names have {} bytes",
+                inode.size, self.entry_name_bytes
+            );
+            context.find(Kind::DirectorySize, place, message);
+        }
+        if self.entry_balance != 0 {
+            let message = format_args!("its entries by hash are not its entries by index");
+            context.find(Kind::DirectoryItems, place, message);
+        }
+    }
+
+    fn close_extents(
+        &self,
+        context: &Context<'_>,
+        tree: u64,
+        place: Place,
+        inode: &InodeFacts,
+        file_type: FileType,
+    ) {
+        if file_type == FileType::Symlink {
+            let is_whole = self.extents.is_some_and(|extents| {
+                extents.count == 1 && u64::from(extents.inline_bytes) == inode.size
+            });
+            if !is_whole || inode.size == 0 {
+                let message = format_args!("its target is not one inline extent of its size");
+                context.find(Kind::Symlink, place, message);
+            }
+            return;
+        }
+        if file_type != FileType::Regular {
+            if self.extents.is_some() {
+                let message = format_args!("it has file extents and is no file");
+                context.find(Kind::WrongInodeType, place, message);
+            }
+            return;
+        }
+        if !context.has(IncompatFlags::NO_HOLES) && inode.nlink > 0 && inode.size > 0 {
+            self.close_holes(context, place, inode);
+        }
+        if tree != objectid::DATA_RELOC_TREE {
+            self.close_checksums(context, place, inode);
+        }
+    }
+
+    /// Without the no-holes feature extents cover the whole file.
+    fn close_holes(&self, context: &Context<'_>, place: Place, inode: &InodeFacts) {
+        let uncovered = match &self.extents {
+            None => 0,
+            Some(extents) if extents.first_start > 0 => 0,
+            Some(extents) => extents.gap.min(extents.last_end),
+        };
+        if uncovered < inode.size {
+            let message = format_args!("of its {} bytes nothing covers {uncovered}", inode.size);
+            context.find(Kind::FileExtentGap, place, message);
+        }
+    }
+
+    fn close_checksums(&self, context: &Context<'_>, place: Place, inode: &InodeFacts) {
+        if inode.flags.contains(InodeFlags::NODATASUM) {
+            if self.bytes_with_csum > 0 {
+                let message = format_args!("{} of its bytes have some", self.bytes_with_csum);
+                context.find(Kind::ChecksumUnexpected, place, message);
+            }
+        } else if self.bytes_without_csum > 0 {
+            let message = format_args!("{} of its bytes have none", self.bytes_without_csum);
+            context.find(Kind::ChecksumMissing, place, message);
+        }
+    }
+}

@@ -1,0 +1,307 @@
+//! One leaf of a tree of files: every item looked at, and the leaf's summary.
+
+use larder_format::item::{
+    DirEntries, DirEntry, FileType, InodeExtrefs, InodeItem, InodeRefs, NAME_MAX,
+    VerityDescriptorItem, XATTR_NAME_MAX,
+};
+use larder_format::{ItemType, Key, Node, name_hash, objectid, read_exact_item};
+
+use super::fragment::InodeFacts;
+use super::inode_item;
+use super::sums::Link;
+use super::summary::Summary;
+use crate::blocks::{Item, Wanted};
+use crate::checksums::ChecksumRanges;
+use crate::context::Context;
+use crate::extents::{ExtentTable, LeafReferences};
+use crate::report::Kind;
+
+/// Looks at leaves. What leaves say depends on extents and checksums, which are known before.
+#[derive(Clone, Copy)]
+pub(crate) struct LeafInspector<'c, 'v> {
+    pub(crate) context: &'c Context<'v>,
+    /// `None` for log trees, which refer to what is not yet in these trees.
+    pub(crate) space: Option<(&'c ExtentTable, &'c ChecksumRanges)>,
+}
+
+impl LeafInspector<'_, '_> {
+    /// Looks at every item of a leaf and reports what is wrong.
+    pub(crate) fn summarize(&self, wanted: &Wanted, node: &Node<'_>) -> Summary {
+        let mut summary = Summary::default();
+        let owner = node.header().owner.get();
+        let references = self
+            .space
+            .map(|(extents, _)| LeafReferences::new(self.context, extents, wanted.logical, owner));
+        for (key, data) in node.iter_items() {
+            let item = Item { tree: wanted.tree, leaf: wanted.logical, key, data };
+            let mut view =
+                ItemView { inspector: self, item, references: &references, summary: &mut summary };
+            if view.inspect().is_none() {
+                let (fragment, _) = summary.fragment(self.context, wanted.tree, key.objectid);
+                fragment.is_torn = true;
+                summary.is_incomplete = true;
+            }
+        }
+        summary
+    }
+}
+
+/// An item being looked at. Methods give `None` when it is so bad that nothing follows from it.
+pub(super) struct ItemView<'l, 'c, 'v> {
+    pub(super) inspector: &'l LeafInspector<'c, 'v>,
+    pub(super) item: Item<'l>,
+    pub(super) references: &'l Option<LeafReferences<'c, 'v>>,
+    pub(super) summary: &'l mut Summary,
+}
+
+impl ItemView<'_, '_, '_> {
+    fn inspect(&mut self) -> Option<()> {
+        let key = self.item.key;
+        let is_inode = (objectid::FIRST_FREE..=objectid::LAST_FREE).contains(&key.objectid);
+        match key.item_type {
+            ItemType::ORPHAN_ITEM => return self.orphan(),
+            ItemType::EXTENT_CSUM if self.item.tree == objectid::TREE_LOG => return Some(()),
+            _ if !is_inode => {
+                self.find(Kind::ItemKey, format_args!("{} is no inode", key.objectid));
+                return None;
+            }
+            ItemType::INODE_ITEM => self.inode(),
+            ItemType::INODE_REF => self.inode_refs(),
+            ItemType::INODE_EXTREF => self.inode_extrefs(),
+            ItemType::XATTR_ITEM => self.xattrs(),
+            ItemType::DIR_ITEM => self.dir_items(),
+            ItemType::DIR_INDEX => self.dir_index(),
+            ItemType::EXTENT_DATA => self.file_extent(),
+            ItemType::VERITY_DESC_ITEM => self.verity_descriptor(),
+            ItemType::VERITY_MERKLE_ITEM => Some(()),
+            ItemType::DIR_LOG_INDEX | ItemType::DIR_LOG_ITEM
+                if self.item.tree == objectid::TREE_LOG =>
+            {
+                self.sized(size_of::<larder_format::item::DirLogItem>())
+            }
+            other => {
+                let message = format_args!("{other} in a tree of files");
+                self.find(Kind::UnexpectedItem, message);
+                Some(())
+            }
+        }
+    }
+
+    pub(super) fn context(&self) -> &Context<'_> {
+        self.inspector.context
+    }
+
+    pub(super) fn find(&self, kind: Kind, message: std::fmt::Arguments<'_>) {
+        self.item.find(self.inspector.context, kind, message);
+    }
+
+    fn sized(&self, len: usize) -> Option<()> {
+        if self.item.data.len() == len {
+            return Some(());
+        }
+        let message = format_args!("it has {} bytes, not {len}", self.item.data.len());
+        self.find(Kind::ItemFormat, message);
+        None
+    }
+
+    /// Passes a parsed value on and reports an error.
+    pub(super) fn parsed<T>(&self, result: Result<T, larder_format::FormatError>) -> Option<T> {
+        result.inspect_err(|error| self.find(Kind::ItemFormat, format_args!("{error}"))).ok()
+    }
+
+    fn key_offset_is(&self, wanted: u64) {
+        if self.item.key.offset != wanted {
+            self.find(Kind::ItemKey, format_args!("its offset should be {wanted}"));
+        }
+    }
+
+    fn orphan(&mut self) -> Option<()> {
+        let Key { objectid, offset, .. } = self.item.key;
+        if objectid != objectid::ORPHAN {
+            self.find(Kind::ItemKey, format_args!("an orphan item belongs to objectid -5"));
+            return None;
+        }
+        self.sized(0)?;
+        let (_, sums) =
+            self.summary.fragment(self.inspector.context, self.item.tree, objectid);
+        sums.add_orphan_item(self.inspector.context, offset);
+        Some(())
+    }
+
+    fn inode(&mut self) -> Option<()> {
+        let inode = self.parsed(read_exact_item::<InodeItem>(self.item.data))?;
+        self.key_offset_is(0);
+        inode_item::check(self.inspector.context, &self.item, inode);
+        let (fragment, _) = self.fragment();
+        fragment.inode = Some(InodeFacts::from(inode));
+        Some(())
+    }
+
+    pub(super) fn fragment(
+        &mut self,
+    ) -> (&mut super::fragment::Fragment, &mut super::sums::Sums) {
+        let ino = self.item.key.objectid;
+        self.summary.fragment(self.inspector.context, self.item.tree, ino)
+    }
+
+    fn inode_refs(&mut self) -> Option<()> {
+        let parent = self.item.key.offset;
+        self.not_empty()?;
+        for name in InodeRefs::new(self.item.data) {
+            let name = self.parsed(name)?;
+            self.reference(parent, name.index, name.name)?;
+        }
+        Some(())
+    }
+
+    fn inode_extrefs(&mut self) -> Option<()> {
+        self.not_empty()?;
+        for name in InodeExtrefs::new(self.item.data) {
+            let name = self.parsed(name)?;
+            let hash = name_hash::extended_ref(name.parent, name.name);
+            if hash != self.item.key.offset {
+                self.find(Kind::NameHash, format_args!("the hash of its name is {hash}"));
+            }
+            self.reference(name.parent, name.index, name.name)?;
+        }
+        Some(())
+    }
+
+    fn reference(&mut self, directory: u64, index: u64, name: &[u8]) -> Option<()> {
+        self.name(name, NAME_MAX)?;
+        let (context, target) = (self.inspector.context, self.item.key.objectid);
+        let (fragment, sums) = self.fragment();
+        fragment.names = fragment.names.saturating_add(1);
+        // The root directory refers to itself as "..", which no entry names.
+        if directory != target {
+            sums.add_reference(context, &Link { directory, index, name, target });
+        }
+        Some(())
+    }
+
+    fn not_empty(&self) -> Option<()> {
+        if self.item.data.is_empty() {
+            self.find(Kind::ItemFormat, format_args!("it is empty"));
+            return None;
+        }
+        Some(())
+    }
+
+    fn name(&self, name: &[u8], most: usize) -> Option<()> {
+        if name.is_empty() || name.len() > most {
+            let message = format_args!("a name of {} bytes", name.len());
+            self.find(Kind::ItemFormat, message);
+            return None;
+        }
+        Some(())
+    }
+
+    fn xattrs(&mut self) -> Option<()> {
+        self.not_empty()?;
+        for entry in DirEntries::new(self.item.data) {
+            let entry = self.parsed(entry)?;
+            self.name(entry.name, XATTR_NAME_MAX)?;
+            self.hashed(entry.name);
+            let location = entry.header.location.get();
+            if entry.file_type() != FileType::Xattr || location != Key::MIN {
+                let message = format_args!("an extended attribute that points to {location}");
+                self.find(Kind::ItemFormat, message);
+            }
+        }
+        self.fragment();
+        Some(())
+    }
+
+    fn hashed(&self, name: &[u8]) {
+        let hash = name_hash::dir_name(name);
+        if hash != self.item.key.offset {
+            self.find(Kind::NameHash, format_args!("the hash of its name is {hash}"));
+        }
+    }
+
+    fn dir_items(&mut self) -> Option<()> {
+        self.not_empty()?;
+        for entry in DirEntries::new(self.item.data) {
+            let entry = self.parsed(entry)?;
+            self.entry(&entry)?;
+            self.hashed(entry.name);
+            let fact = self.entry_fingerprint(&entry);
+            let (fragment, _) = self.fragment();
+            fragment.entry_balance = fragment.entry_balance.wrapping_add(fact);
+        }
+        Some(())
+    }
+
+    fn entry_fingerprint(&self, entry: &DirEntry<'_>) -> u64 {
+        let fingerprints = &self.inspector.context.fingerprints;
+        let location = entry.header.location.get();
+        let name = fingerprints.of_bytes(entry.name);
+        let kinds = u64::from(location.item_type.0) << 8 | u64::from(entry.header.file_type);
+        fingerprints.of(0, [name, location.objectid, kinds])
+    }
+
+    /// What entries by hash and by index have in common.
+    fn entry(&mut self, entry: &DirEntry<'_>) -> Option<()> {
+        self.name(entry.name, NAME_MAX)?;
+        let location = entry.header.location.get();
+        let names_what_exists = match location.item_type {
+            ItemType::INODE_ITEM => location.offset == 0,
+            ItemType::ROOT_ITEM => objectid::is_subvolume(location.objectid),
+            _ => false,
+        };
+        let file_type = FileType::from_disk(entry.header.file_type);
+        let is_type = !matches!(file_type, None | Some(FileType::Unknown | FileType::Xattr));
+        if !names_what_exists || !is_type || !entry.data.is_empty() {
+            let message = format_args!(
+                "an entry of type {} that points to {location}, with {} bytes of data",
+                entry.header.file_type,
+                entry.data.len()
+            );
+            self.find(Kind::ItemFormat, message);
+        }
+        if entry.name.iter().any(|byte| matches!(byte, 0 | b'/')) {
+            self.find(Kind::ItemFormat, format_args!("a name with a zero byte or a slash"));
+        }
+        let name_len = entry.name.len() as u64;
+        let (fragment, _) = self.fragment();
+        fragment.entries = fragment.entries.saturating_add(1);
+        fragment.entry_name_bytes += name_len;
+        Some(())
+    }
+
+    fn dir_index(&mut self) -> Option<()> {
+        let mut entries = DirEntries::new(self.item.data);
+        let Some(entry) = entries.next() else { return self.not_empty() };
+        let entry = self.parsed(entry)?;
+        if entries.next().is_some() {
+            self.find(Kind::ItemFormat, format_args!("it has more than one entry"));
+            return None;
+        }
+        self.entry(&entry)?;
+        let fact = self.entry_fingerprint(&entry);
+        let location = entry.header.location.get();
+        let link = Link {
+            directory: self.item.key.objectid,
+            index: self.item.key.offset,
+            name: entry.name,
+            target: location.objectid,
+        };
+        let context = self.inspector.context;
+        let (fragment, sums) = self.fragment();
+        fragment.entry_balance = fragment.entry_balance.wrapping_sub(fact);
+        if location.item_type == ItemType::ROOT_ITEM {
+            sums.add_subvolume_entry(context, &link);
+        } else {
+            sums.add_entry(context, &link, entry.file_type());
+        }
+        Some(())
+    }
+
+    fn verity_descriptor(&mut self) -> Option<()> {
+        if self.item.key.offset == 0 {
+            self.sized(size_of::<VerityDescriptorItem>())?;
+        }
+        self.fragment();
+        Some(())
+    }
+}

@@ -1,0 +1,206 @@
+//! Trees of files: subvolumes, snapshots, data relocation.
+//!
+//! Every leaf is read once, in order of addresses, by several threads, and summarized. Then the
+//! summaries are put together along each tree; subtrees that trees share are put together once.
+//!
+//! Memory: about 400 bytes for each leaf, while all are kept.
+
+mod extent_data;
+mod fragment;
+mod inode_item;
+mod leaf;
+mod relations;
+mod summary;
+mod sums;
+
+use std::collections::HashMap;
+
+use larder_format::objectid;
+
+pub(crate) use inode_item::check as check_inode_item;
+pub(crate) use sums::{Link, Sums};
+
+use crate::blocks::{
+    BATCH_BLOCKS, BlockFacts, BlockId, BlockReader, Forest, State, TreeRoot, Wanted,
+};
+use crate::checksums::ChecksumRanges;
+use crate::context::Context;
+use crate::extents::ExtentTable;
+use crate::parallel;
+use crate::progress::Phase;
+use crate::report::{Kind, Place};
+use crate::roots::{RootEntry, RootTree};
+use leaf::LeafInspector;
+use summary::Summary;
+
+/// Most trees whose relations are explained one by one. Snapshots share what is wrong.
+const EXPLAINED_TREES: usize = 8;
+
+/// The summaries of all leaves.
+pub(crate) struct Leaves {
+    summaries: Vec<Summary>,
+    /// Number of a summary, by block.
+    by_block: HashMap<BlockId, u32>,
+}
+
+/// Reads the leaves of all trees of files and looks at their items.
+pub(crate) fn read_leaves(
+    context: &Context<'_>,
+    forest: &mut Forest,
+    extents: &ExtentTable,
+    checksums: &ChecksumRanges,
+) -> Leaves {
+    let mut wanted: Vec<Wanted> = (0..forest.blocks().len() as BlockId)
+        .filter(|id| {
+            let block = forest.block(*id);
+            block.level == 0 && block.state == State::Unread && objectid::is_file_tree(block.tree)
+        })
+        .map(|id| forest.wanted(id))
+        .collect();
+    wanted.sort_unstable_by_key(|wanted| wanted.logical);
+    let total_bytes = (wanted.len() * context.nodesize) as u64;
+    context.begin(Phase::Files, total_bytes);
+    let space = Some((extents, checksums));
+    let batches: Vec<&[Wanted]> = wanted.chunks(BATCH_BLOCKS).collect();
+    let results = parallel::map(
+        context.threads,
+        &batches,
+        || BlockReader::new(context),
+        |reader, batch| {
+            reader.read(batch);
+            let read = batch.iter().enumerate().map(|(index, wanted)| {
+                let space = if wanted.tree == objectid::TREE_LOG { None } else { space };
+                let inspector = LeafInspector { context, space };
+                let node = reader.node(index)?;
+                Some((BlockFacts::from(&node), inspector.summarize(wanted, &node)))
+            });
+            let read: Vec<_> = read.collect();
+            context.advance(Phase::Files, (batch.len() * context.nodesize) as u64, total_bytes);
+            read
+        },
+    );
+    let mut leaves = Leaves {
+        summaries: Vec::with_capacity(wanted.len()),
+        by_block: HashMap::with_capacity(wanted.len()),
+    };
+    for (wanted, read) in wanted.iter().zip(results.into_iter().flatten()) {
+        let (facts, summary) = read.unzip();
+        forest.record(wanted.block, facts);
+        if let Some(summary) = summary {
+            leaves.by_block.insert(wanted.block, leaves.summaries.len() as u32);
+            leaves.summaries.push(summary);
+        }
+    }
+    leaves
+}
+
+/// Puts the leaves of each tree together and checks what relates its inodes.
+pub(crate) fn relate(context: &Context<'_>, forest: &Forest, leaves: &Leaves, roots: &RootTree) {
+    let mut composer = Composer { context, forest, leaves, inner: HashMap::new() };
+    let names = SubvolumeNames::new(context, roots);
+    let mut explained = 0;
+    for root in forest.roots() {
+        let Some(entry) = roots.get(root.tree) else { continue };
+        let has_files = entry.is_live_subvolume() || root.tree == objectid::DATA_RELOC_TREE;
+        if !has_files {
+            continue;
+        }
+        let place = Place::tree(root.tree);
+        let summary = composer.tree(root);
+        if summary.is_incomplete {
+            let message = format_args!("not all of it could be read");
+            context.find(Kind::TreeIncomplete, place, message);
+            continue;
+        }
+        let sums = summary.close(context, root.tree);
+        let own = Sums { subvolumes: 0, ..sums };
+        if own == Sums::default() && names.agree_with(entry, &sums) {
+            continue;
+        }
+        if explained < EXPLAINED_TREES {
+            relations::explain(context, forest, root, roots);
+        } else if explained == EXPLAINED_TREES {
+            let message = format_args!("here and in further trees inodes do not relate, too");
+            context.find(Kind::EntryWithoutReference, place, message);
+        }
+        explained += 1;
+    }
+}
+
+/// What the root tree says of the subvolumes that trees name.
+struct SubvolumeNames {
+    /// Fingerprints of the names in each tree.
+    sums: HashMap<u64, u64>,
+}
+
+impl SubvolumeNames {
+    fn new(context: &Context<'_>, roots: &RootTree) -> Self {
+        let mut sums: HashMap<u64, u64> = HashMap::new();
+        for name in &roots.refs {
+            let link = Link {
+                directory: name.dirid,
+                index: name.sequence,
+                name: &name.name,
+                target: name.child,
+            };
+            let sum = sums.entry(name.parent).or_default();
+            *sum = sum.wrapping_add(link.subvolume_fingerprint(context));
+        }
+        Self { sums }
+    }
+
+    /// Whether the entries of subvolumes in a tree with these sums are those that the root tree
+    /// knows. A snapshot keeps entries that only the tree it was made of names.
+    fn agree_with(&self, tree: &RootEntry, sums: &Sums) -> bool {
+        let wanted = self.sums.get(&tree.id).copied().unwrap_or(0);
+        sums.subvolumes == wanted || !tree.item.parent_uuid().is_nil()
+    }
+}
+
+/// Puts summaries together.
+struct Composer<'a, 'v> {
+    context: &'a Context<'v>,
+    forest: &'a Forest,
+    leaves: &'a Leaves,
+    /// Summaries of inner blocks.
+    inner: HashMap<BlockId, Summary>,
+}
+
+impl Composer<'_, '_> {
+    fn tree(&mut self, root: &TreeRoot) -> Summary {
+        if !self.forest.is_sound_root(root) {
+            return Summary::incomplete();
+        }
+        let mut whole = Summary::default();
+        self.append(&mut whole, root.tree, root.block);
+        whole
+    }
+
+    fn append(&mut self, to: &mut Summary, tree: u64, id: BlockId) {
+        if self.forest.block(id).level == 0 {
+            match self.leaves.by_block.get(&id) {
+                Some(number) => {
+                    to.append(self.context, tree, &self.leaves.summaries[*number as usize]);
+                }
+                None => to.append(self.context, tree, &Summary::incomplete()),
+            }
+            return;
+        }
+        if !self.inner.contains_key(&id) {
+            let summary = self.compose(tree, id);
+            self.inner.insert(id, summary);
+        }
+        to.append(self.context, tree, &self.inner[&id]);
+    }
+
+    fn compose(&mut self, tree: u64, id: BlockId) -> Summary {
+        let mut summary = Summary::default();
+        for slot in 0..self.forest.pointers_of(id).len() {
+            match self.forest.sound_child(id, slot) {
+                Some(child) => self.append(&mut summary, tree, child),
+                None => summary.append(self.context, tree, &Summary::incomplete()),
+            }
+        }
+        summary
+    }
+}

@@ -1,0 +1,152 @@
+//! Which relations between inodes are broken, for a tree where the sums of their fingerprints are.
+//!
+//! Reads the tree a second time and keeps its relations: about 50 bytes for each name.
+
+use std::collections::{BTreeSet, HashMap};
+
+use larder_format::item::{DirEntries, FileType, InodeExtrefs, InodeItem, InodeRefs};
+use larder_format::{ItemType, objectid, read_exact_item};
+
+use crate::blocks::{Forest, Item, TreeRoot, for_each_item_again};
+use crate::context::Context;
+use crate::report::{Kind, Place};
+use crate::roots::RootTree;
+
+/// A name, as a directory entry or as an inode reference says it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Name {
+    directory: u64,
+    index: u64,
+    target: u64,
+    fingerprint: u64,
+}
+
+#[derive(Debug, Default)]
+struct Relations {
+    entries: Vec<(Name, FileType)>,
+    references: Vec<Name>,
+    /// Subvolumes' names: directory, index and subvolume.
+    subvolumes: Vec<(u64, u64, u64)>,
+    inodes: HashMap<u64, (FileType, u32)>,
+    orphans: BTreeSet<u64>,
+}
+
+/// Reports what does not relate in a tree.
+pub(super) fn explain(context: &Context<'_>, forest: &Forest, root: &TreeRoot, roots: &RootTree) {
+    let mut relations = Relations::default();
+    for_each_item_again(context, forest, root, |item| relations.add(context, &item));
+    relations.entries.sort_unstable_by_key(|entry| entry.0);
+    relations.references.sort_unstable();
+    let place = Place::tree(root.tree);
+    relations.report_entries(context, place);
+    relations.report_references(context, place);
+    relations.report_orphans(context, place);
+    relations.report_subvolumes(context, root, roots);
+}
+
+impl Relations {
+    fn add(&mut self, context: &Context<'_>, item: &Item<'_>) {
+        let key = item.key;
+        let name = |directory, index, target, name| {
+            let fingerprint = context.fingerprints.of_bytes(name);
+            Name { directory, index, target, fingerprint }
+        };
+        match key.item_type {
+            ItemType::INODE_ITEM => {
+                let Ok(inode) = read_exact_item::<InodeItem>(item.data) else { return };
+                let file_type =
+                    FileType::from_mode(inode.mode.get()).unwrap_or(FileType::Unknown);
+                self.inodes.insert(key.objectid, (file_type, inode.nlink.get()));
+            }
+            ItemType::INODE_REF => {
+                let names = InodeRefs::new(item.data).flatten();
+                let names = names.filter(|_| key.offset != key.objectid);
+                self.references
+                    .extend(names.map(|n| name(key.offset, n.index, key.objectid, n.name)));
+            }
+            ItemType::INODE_EXTREF => {
+                let names = InodeExtrefs::new(item.data).flatten();
+                self.references
+                    .extend(names.map(|n| name(n.parent, n.index, key.objectid, n.name)));
+            }
+            ItemType::DIR_INDEX => {
+                let Some(Ok(entry)) = DirEntries::new(item.data).next() else { return };
+                let location = entry.header.location.get();
+                if location.item_type == ItemType::ROOT_ITEM {
+                    self.subvolumes.push((key.objectid, key.offset, location.objectid));
+                } else {
+                    let name = name(key.objectid, key.offset, location.objectid, entry.name);
+                    self.entries.push((name, entry.file_type()));
+                }
+            }
+            ItemType::ORPHAN_ITEM => {
+                self.orphans.insert(key.offset);
+            }
+            _ => {}
+        }
+    }
+
+    fn report_entries(&self, context: &Context<'_>, place: Place) {
+        for (name, file_type) in &self.entries {
+            let Name { directory, index, target, .. } = name;
+            let place = place.inode(*directory);
+            let Some((real_type, _)) = self.inodes.get(target) else {
+                let message = format_args!("its entry {index} leads to {target}, which is none");
+                context.find(Kind::EntryDangling, place, message);
+                continue;
+            };
+            if real_type != file_type {
+                let message = format_args!(
+                    "its entry {index} says that {target} is {file_type:?}, it is {real_type:?}"
+                );
+                context.find(Kind::EntryType, place, message);
+            }
+            if self.references.binary_search(name).is_err() {
+                let message =
+                    format_args!("inode {target} does not know that entry {index} names it");
+                context.find(Kind::EntryWithoutReference, place, message);
+            }
+        }
+    }
+
+    fn report_references(&self, context: &Context<'_>, place: Place) {
+        for name in &self.references {
+            if self.entries.binary_search_by_key(name, |entry| entry.0).is_err() {
+                let Name { directory, index, target, .. } = name;
+                let message = format_args!("directory {directory} has no such entry {index}");
+                context.find(Kind::ReferenceWithoutEntry, place.inode(*target), message);
+            }
+        }
+    }
+
+    fn report_orphans(&self, context: &Context<'_>, place: Place) {
+        for (ino, (_, nlink)) in &self.inodes {
+            if *nlink == 0 && !self.orphans.contains(ino) {
+                let message = format_args!("it has no names and no orphan item");
+                context.find(Kind::OrphanMissing, place.inode(*ino), message);
+            }
+        }
+    }
+
+    fn report_subvolumes(&self, context: &Context<'_>, root: &TreeRoot, roots: &RootTree) {
+        let is_original =
+            roots.get(root.tree).is_some_and(|entry| entry.item.parent_uuid().is_nil());
+        if !is_original || !objectid::is_subvolume(root.tree) {
+            return;
+        }
+        let known: BTreeSet<(u64, u64, u64)> = roots
+            .refs
+            .iter()
+            .filter(|name| name.parent == root.tree)
+            .map(|name| (name.dirid, name.sequence, name.child))
+            .collect();
+        for entry in &self.subvolumes {
+            if !known.contains(entry) {
+                let (directory, index, child) = entry;
+                let message = format_args!("its entry {index} leads to subvolume {child}");
+                let place = Place::tree(root.tree).inode(*directory);
+                context.find(Kind::EntryDangling, place, message);
+            }
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! An independent reader that proves a btrfs file system sound.
+//!
+//! [`check`] reads every tree of a [`Volume`] by its own means, relates everything that is stored
+//! twice, and returns a [`Report`] of what does not agree. It changes nothing.
+//!
+//! How it works, in the order of reading:
+//! 1. Superblocks; then the root tree tells which trees there are.
+//! 2. `blocks`: a *forest* of all trees is grown from their roots, each block read and verified
+//!    once, all copies of it.
+//! 3. `space`, `extents`, `checksums`: trees that describe space are streamed in key order. Extents
+//!    become a table of small records, each with a running balance of references.
+//! 4. `files`: leaves of file trees are read in parallel, in order of addresses. Items of one inode
+//!    are compared exactly; relations between inodes as sums of fingerprints, which snapshots share.
+//! 5. Where a balance or a sum is not zero, a second reading finds out exactly what differs.
+//!
+//! # Invariants
+//! * Uses no code that writes or caches trees: this is the second opinion on those.
+//! * Sound file systems have no findings; no input makes it panic, loop, or use more memory than
+//!   about 450 bytes for each leaf, 50 for each extent item, 100 for each inner pointer, and what
+//!   findings are kept. Only the second reading of a tree with broken relations keeps more: about 50
+//!   bytes for each of its names.
+//! * Each damage is reported by the most basic check that sees it; what follows from parts that
+//!   cannot be read is not reported again.
+#![forbid(unsafe_code)]
+
+mod blocks;
+mod checksums;
+mod context;
+mod extents;
+mod files;
+mod fingerprint;
+mod log;
+mod parallel;
+mod progress;
+mod quota;
+mod report;
+mod roots;
+mod run;
+mod space;
+mod subvolumes;
+mod superblocks;
+
+use larder_volume::Volume;
+
+pub use progress::{Phase, Progress};
+pub use report::{Finding, Kind, KindFindings, Place, Repair, Report, Severity, Statistics};
+
+/// What to check, and how.
+#[derive(Clone, Copy)]
+pub struct Options<'a> {
+    /// Also read all data that has checksums, and parity: every copy.
+    pub check_data_csum: bool,
+    /// Threads that read and compare; 0 for one for each processor.
+    pub threads: usize,
+    /// Findings of one kind that are kept. Further ones are only counted.
+    pub kept_per_kind: usize,
+    /// Told from any thread how far the check has come.
+    pub progress: Option<&'a (dyn Fn(Progress) + Sync)>,
+}
+
+impl Default for Options<'_> {
+    fn default() -> Self {
+        Self { check_data_csum: false, threads: 0, kept_per_kind: 100, progress: None }
+    }
+}
+
+impl std::fmt::Debug for Options<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Options")
+            .field("check_data_csum", &self.check_data_csum)
+            .field("threads", &self.threads)
+            .field("kept_per_kind", &self.kept_per_kind)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Checks a file system. Whatever is wrong with it is in the report.
+///
+/// The volume must not change meanwhile. A file system that cannot be opened as a volume at all
+/// cannot be checked: a command says so with exit code 2.
+pub fn check(volume: &Volume, options: &Options<'_>) -> Report {
+    run::run(volume, options)
+}

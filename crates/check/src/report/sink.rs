@@ -1,0 +1,59 @@
+//! Where findings go while a check runs: any thread adds, memory stays bounded.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Mutex, PoisonError};
+
+use super::{Finding, Kind, KindFindings, Place};
+
+/// Findings so far. Of each kind all are counted and the first few kept.
+#[derive(Debug)]
+pub(crate) struct Sink {
+    kept_per_kind: usize,
+    kinds: Mutex<BTreeMap<Kind, Kept>>,
+    skipped: Mutex<Vec<String>>,
+}
+
+#[derive(Debug, Default)]
+struct Kept {
+    count: u64,
+    findings: Vec<Finding>,
+}
+
+impl Sink {
+    pub(crate) fn new(kept_per_kind: usize) -> Self {
+        Self { kept_per_kind, kinds: Mutex::default(), skipped: Mutex::default() }
+    }
+
+    /// Adds a finding; its message is only made if it is kept.
+    pub(crate) fn add(&self, kind: Kind, place: Place, message: fmt::Arguments<'_>) {
+        let mut kinds = self.kinds.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = kinds.entry(kind).or_default();
+        kept.count += 1;
+        if kept.findings.len() < self.kept_per_kind {
+            kept.findings.push(Finding { place, message: message.to_string() });
+        }
+    }
+
+    /// Says that something was not checked, and why.
+    pub(crate) fn skip(&self, what: String) {
+        self.skipped.lock().unwrap_or_else(PoisonError::into_inner).push(what);
+    }
+
+    /// All kinds that were found, each with its findings in order of place, and what was skipped.
+    pub(crate) fn finish(self) -> (Vec<KindFindings>, Vec<String>) {
+        let kinds = self.kinds.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let group = |(kind, mut kept): (Kind, Kept)| {
+            kept.findings.sort_unstable();
+            KindFindings {
+                kind,
+                severity: kind.severity(),
+                repair: kind.repair(),
+                count: kept.count,
+                findings: kept.findings,
+            }
+        };
+        let skipped = self.skipped.into_inner().unwrap_or_else(PoisonError::into_inner);
+        (kinds.into_iter().map(group).collect(), skipped)
+    }
+}

@@ -1,0 +1,264 @@
+//! The root tree: which trees there are, how subvolumes are named, and the v1 space cache's files.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use larder_format::item::{
+    DirEntries, FileExtent, FreeSpaceHeader, InodeItem, ROOT_ITEM_V0_SIZE, ROOT_SUBVOL_DEAD,
+    ROOT_SUBVOL_RDONLY, RegularExtent, RootItem, RootRef,
+};
+use larder_format::node::MAX_LEVELS;
+use larder_format::{ItemType, Key, name_hash, objectid, read_exact_item};
+
+use crate::blocks::{DropProgress, Forest, Item, TreeRoot, for_each_item};
+use crate::context::Context;
+use crate::extents::{DataReference, ExtentTable, LeafReferences};
+use crate::files::check_inode_item;
+use crate::report::{Kind, Place};
+
+/// A root item.
+#[derive(Clone, Debug)]
+pub(crate) struct RootEntry {
+    /// Id of the tree.
+    pub(crate) id: u64,
+    pub(crate) item: RootItem,
+}
+
+impl RootEntry {
+    /// Whether the subvolume is being deleted.
+    pub(crate) fn is_deleted(&self) -> bool {
+        self.item.refs.get() == 0
+    }
+
+    /// Whether it is a subvolume that can be used.
+    pub(crate) fn is_live_subvolume(&self) -> bool {
+        objectid::is_subvolume(self.id) && !self.is_deleted()
+    }
+
+    fn drop_progress(&self) -> Option<DropProgress> {
+        let key = self.item.drop_progress.get();
+        let is_begun = self.is_deleted() && key.objectid != 0;
+        is_begun.then_some(DropProgress { key, level: self.item.drop_level })
+    }
+}
+
+/// The name of a subvolume in another.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct SubvolumeName {
+    pub(crate) child: u64,
+    pub(crate) parent: u64,
+    pub(crate) dirid: u64,
+    pub(crate) sequence: u64,
+    pub(crate) name: Box<[u8]>,
+}
+
+/// A file of the v1 space cache.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct CacheInode {
+    pub(crate) size: u64,
+    pub(crate) generation: u64,
+    /// File offset and extent, in order.
+    pub(crate) extents: Vec<(u64, RegularExtent)>,
+}
+
+/// A file extent in the root tree.
+#[derive(Clone, Copy, Debug)]
+struct CacheExtent {
+    leaf: u64,
+    key: Key,
+    extent: RegularExtent,
+}
+
+/// What the root tree says.
+#[derive(Debug, Default)]
+pub(crate) struct RootTree {
+    /// In order of their ids.
+    pub(crate) entries: Vec<RootEntry>,
+    pub(crate) refs: BTreeSet<SubvolumeName>,
+    pub(crate) back_refs: BTreeSet<SubvolumeName>,
+    /// Subvolumes that are listed for deletion.
+    pub(crate) orphans: BTreeSet<u64>,
+    /// v1 space cache: block group and header.
+    pub(crate) caches: Vec<(u64, FreeSpaceHeader)>,
+    pub(crate) cache_inodes: BTreeMap<u64, CacheInode>,
+    cache_extents: Vec<CacheExtent>,
+    default_subvolume: Option<u64>,
+    /// Whether all of the tree could be read.
+    pub(crate) is_whole: bool,
+}
+
+impl RootTree {
+    /// Reads the root tree.
+    pub(crate) fn read(context: &Context<'_>, forest: &mut Forest, root: &TreeRoot) -> Self {
+        let mut tree = Self::default();
+        tree.is_whole = for_each_item(context, forest, root, |item| tree.item(context, &item));
+        if let Some(id) = tree.default_subvolume.filter(|id| tree.get(*id).is_none()) {
+            let message = format_args!("the default subvolume {id} does not exist");
+            context.find(Kind::EntryDangling, Place::tree(root.tree), message);
+        }
+        tree
+    }
+
+    /// The tree with this id.
+    pub(crate) fn get(&self, id: u64) -> Option<&RootEntry> {
+        let index = self.entries.binary_search_by_key(&id, |entry| entry.id).ok()?;
+        Some(&self.entries[index])
+    }
+
+    /// Plants the trees: first those that are whole, then what deletion has left of others.
+    pub(crate) fn plant(&self, context: &Context<'_>, forest: &mut Forest) {
+        for entry in self.entries.iter().filter(|entry| entry.drop_progress().is_none()) {
+            plant(forest, entry);
+        }
+        forest.grow(context);
+        for entry in &self.entries {
+            if let Some(progress) = entry.drop_progress() {
+                forest.set_drop_progress(entry.id, progress);
+                plant(forest, entry);
+            }
+        }
+        forest.grow(context);
+    }
+
+    fn item(&mut self, context: &Context<'_>, item: &Item<'_>) {
+        let key = item.key;
+        match key.item_type {
+            ItemType::ROOT_ITEM => self.entries.extend(root_item(context, item)),
+            ItemType::ROOT_REF => self.root_ref(context, item, key.objectid, key.offset),
+            ItemType::ROOT_BACKREF => self.root_ref(context, item, key.offset, key.objectid),
+            ItemType::ORPHAN_ITEM if key.objectid == objectid::ORPHAN => {
+                self.orphans.insert(key.offset);
+            }
+            ItemType::INODE_ITEM => self.inode(context, item),
+            ItemType::EXTENT_DATA => self.file_extent(context, item),
+            ItemType::DIR_ITEM if key.objectid == objectid::ROOT_TREE_DIR => {
+                self.directory(context, item);
+            }
+            ItemType::INODE_REF | ItemType::DIR_INDEX | ItemType::XATTR_ITEM => {}
+            ItemType::TEMPORARY_ITEM | ItemType::PERSISTENT_ITEM => {}
+            ItemType(0) if key.objectid == objectid::FREE_SPACE => {
+                match read_exact_item::<FreeSpaceHeader>(item.data) {
+                    Ok(header) => self.caches.push((key.offset, *header)),
+                    Err(error) => item.find(context, Kind::ItemFormat, format_args!("{error}")),
+                }
+            }
+            other => {
+                let message = format_args!("{other} in the root tree");
+                item.find(context, Kind::UnexpectedItem, message);
+            }
+        }
+    }
+
+    fn root_ref(&mut self, context: &Context<'_>, item: &Item<'_>, parent: u64, child: u64) {
+        let reference = match RootRef::parse(item.data) {
+            Ok(reference) => reference,
+            Err(error) => return item.find(context, Kind::ItemFormat, format_args!("{error}")),
+        };
+        let name = SubvolumeName {
+            child,
+            parent,
+            dirid: reference.dirid,
+            sequence: reference.sequence,
+            name: reference.name.into(),
+        };
+        if item.key.item_type == ItemType::ROOT_REF {
+            self.refs.insert(name);
+        } else {
+            self.back_refs.insert(name);
+        }
+    }
+
+    fn inode(&mut self, context: &Context<'_>, item: &Item<'_>) {
+        let inode = match read_exact_item::<InodeItem>(item.data) {
+            Ok(inode) => inode,
+            Err(error) => return item.find(context, Kind::ItemFormat, format_args!("{error}")),
+        };
+        check_inode_item(context, item, inode);
+        let cache = self.cache_inodes.entry(item.key.objectid).or_default();
+        cache.size = inode.size.get();
+        cache.generation = inode.generation.get();
+    }
+
+    fn file_extent(&mut self, context: &Context<'_>, item: &Item<'_>) {
+        let (leaf, key) = (item.leaf, item.key);
+        match FileExtent::parse(item.data) {
+            Ok(FileExtent::Regular { extent, .. }) if extent.disk_bytenr().is_some() => {
+                let inode = self.cache_inodes.entry(key.objectid).or_default();
+                inode.extents.push((key.offset, *extent));
+                self.cache_extents.push(CacheExtent { leaf, key, extent: *extent });
+            }
+            Ok(_) => {
+                let message = format_args!("a file of the space cache has only real extents");
+                item.find(context, Kind::FileExtent, message);
+            }
+            Err(error) => item.find(context, Kind::ItemFormat, format_args!("{error}")),
+        }
+    }
+
+    fn directory(&mut self, context: &Context<'_>, item: &Item<'_>) {
+        for entry in DirEntries::new(item.data) {
+            let entry = match entry {
+                Ok(entry) => entry,
+                Err(error) => return item.find(context, Kind::ItemFormat, format_args!("{error}")),
+            };
+            let hash = name_hash::dir_name(entry.name);
+            if hash != item.key.offset {
+                let message = format_args!("the hash of its name is {hash}");
+                item.find(context, Kind::NameHash, message);
+            }
+            if entry.name == b"default" {
+                self.default_subvolume = Some(entry.header.location.get().objectid);
+            }
+        }
+    }
+
+    /// Takes the references of the space cache's files away from what the extent tree knows.
+    pub(crate) fn add_references(&self, context: &Context<'_>, extents: &ExtentTable) {
+        for CacheExtent { leaf, key, extent } in &self.cache_extents {
+            let references =
+                LeafReferences::new(context, extents, *leaf, objectid::ROOT_TREE);
+            references.add_data(&DataReference {
+                item: Item { tree: objectid::ROOT_TREE, leaf: *leaf, key: *key, data: &[] },
+                start: extent.disk_bytenr.get(),
+                len_bytes: extent.disk_num_bytes.get(),
+                offset: key.offset.wrapping_sub(extent.offset.get()),
+            });
+        }
+    }
+}
+
+fn plant(forest: &mut Forest, entry: &RootEntry) {
+    let RootItem { generation, level, .. } = entry.item;
+    forest.plant(entry.id, entry.item.bytenr().0, generation.get(), level);
+}
+
+fn root_item(context: &Context<'_>, item: &Item<'_>) -> Option<RootEntry> {
+    let id = item.key.objectid;
+    if item.data.len() != size_of::<RootItem>() && item.data.len() != ROOT_ITEM_V0_SIZE {
+        let message = format_args!("a root item of {} bytes", item.data.len());
+        item.find(context, Kind::ItemFormat, message);
+        return None;
+    }
+    let root = RootItem::parse(item.data).ok()?;
+    let problem = |message: std::fmt::Arguments<'_>| item.find(context, Kind::RootItem, message);
+    let most_levels = MAX_LEVELS as u8;
+    if root.level >= most_levels || root.drop_level >= most_levels {
+        problem(format_args!("level {}, deleted to level {}", root.level, root.drop_level));
+        return None;
+    }
+    if !context.is_aligned(root.bytenr().0) {
+        problem(format_args!("its root block is at {}", root.bytenr()));
+        return None;
+    }
+    let latest = context.generation();
+    if root.generation.get() > latest || root.last_snapshot.get() > latest {
+        let RootItem { generation, last_snapshot, .. } = root;
+        problem(format_args!("generation {generation}, last snapshot {last_snapshot}"));
+    }
+    if root.flags.get() & !(ROOT_SUBVOL_RDONLY | ROOT_SUBVOL_DEAD) != 0 || root.refs.get() > 1 {
+        problem(format_args!("flags {:#x}, {} references", root.flags, root.refs));
+    }
+    if objectid::is_subvolume(id) && root.root_dirid.get() != objectid::FIRST_FREE {
+        problem(format_args!("its root directory is {}", root.root_dirid));
+    }
+    Some(RootEntry { id, item: root })
+}

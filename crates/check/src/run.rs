@@ -1,0 +1,220 @@
+//! A check from beginning to end.
+
+use std::thread::available_parallelism;
+
+use larder_format::feature::CompatRoFlags;
+use larder_format::objectid;
+use larder_volume::Volume;
+
+use crate::Options;
+use crate::blocks::{Forest, TreeRoot};
+use crate::checksums::{self, ChecksumRanges};
+use crate::context::Context;
+use crate::extents::{self, ExtentTable};
+use crate::files;
+use crate::log;
+use crate::progress::Phase;
+use crate::quota::{self, QuotaTree};
+use crate::report::{Kind, Place, Report, Sink, Statistics};
+use crate::roots::RootTree;
+use crate::space::{self, BlockGroups, ChunkTree, Space};
+use crate::subvolumes;
+use crate::superblocks;
+
+pub(crate) fn run(volume: &Volume, options: &Options<'_>) -> Report {
+    let threads = match options.threads {
+        0 => available_parallelism().map_or(1, std::num::NonZero::get),
+        threads => threads,
+    };
+    let sink = Sink::new(options.kept_per_kind);
+    let context = Context::new(volume, sink, threads, options.progress);
+    let statistics = Check::new(&context).run(options.check_data_csum);
+    let fsid = context.superblock.fsid().to_string();
+    let (kinds, skipped) = context.sink.finish();
+    Report { fsid, kinds, skipped, statistics }
+}
+
+struct Check<'c, 'v> {
+    context: &'c Context<'v>,
+    forest: Forest,
+    roots: RootTree,
+    statistics: Statistics,
+}
+
+impl<'c, 'v> Check<'c, 'v> {
+    fn new(context: &'c Context<'v>) -> Self {
+        let (forest, roots) = (Forest::default(), RootTree::default());
+        Self { context, forest, roots, statistics: Statistics::default() }
+    }
+
+    fn run(mut self, check_data_csum: bool) -> Statistics {
+        let context = self.context;
+        context.begin(Phase::Trees, 0);
+        superblocks::check_copies(context);
+        let chunk_root = self.grow_trees();
+        context.begin(Phase::Space, 0);
+        let chunks = ChunkTree::read(context, &mut self.forest, &chunk_root);
+        superblocks::check_totals(context, &chunks);
+        self.check_device_tree(&chunks);
+        let (extents, groups) = self.read_extents();
+        let space = Space { chunks: &chunks, groups: &groups, extents: &extents };
+        self.check_space(space);
+        let checksums = self.read_checksums(&extents);
+        let quotas = self.tree(objectid::QUOTA_TREE).and_then(|root| {
+            QuotaTree::read(context, &mut self.forest, &root)
+        });
+        if let Some(root) = self.tree(objectid::UUID_TREE) {
+            subvolumes::check_uuid_tree(context, &mut self.forest, &root, &self.roots);
+        }
+        self.check_files(&extents, &checksums);
+        if let Some(quotas) = &quotas {
+            quota::check(context, &self.forest, &extents, &self.roots, quotas);
+        }
+        self.count(&extents, &checksums);
+        if check_data_csum {
+            self.check_data(&extents, &checksums);
+        }
+        self.statistics
+    }
+
+    /// Plants all trees; returns the chunk tree's root.
+    fn grow_trees(&mut self) -> TreeRoot {
+        let (context, superblock) = (self.context, self.context.superblock);
+        let chunk_root = self.forest.plant(
+            objectid::CHUNK_TREE,
+            superblock.chunk_root().0,
+            superblock.chunk_root_generation.get(),
+            superblock.chunk_root_level,
+        );
+        let root = self.forest.plant(
+            objectid::ROOT_TREE,
+            superblock.root().0,
+            superblock.generation.get(),
+            superblock.root_level,
+        );
+        self.forest.grow(context);
+        self.roots = RootTree::read(context, &mut self.forest, &root);
+        self.roots.plant(context, &mut self.forest);
+        log::plant(context, &mut self.forest);
+        if !self.roots.is_whole {
+            let message = format_args!("trees may be unknown");
+            context.find(Kind::TreeIncomplete, Place::tree(objectid::ROOT_TREE), message);
+        }
+        chunk_root
+    }
+
+    fn tree(&self, id: u64) -> Option<TreeRoot> {
+        self.forest.roots().iter().find(|root| root.tree == id).copied()
+    }
+
+    /// A tree without which nothing works; reports its absence.
+    fn needed_tree(&self, id: u64) -> Option<TreeRoot> {
+        let root = self.tree(id);
+        if root.is_none() && self.roots.is_whole {
+            let message = format_args!("the root tree does not list it");
+            self.context.find(Kind::MissingTree, Place::tree(id), message);
+        }
+        root
+    }
+
+    fn check_device_tree(&mut self, chunks: &ChunkTree) {
+        let Some(root) = self.needed_tree(objectid::DEV_TREE) else { return };
+        let extents = space::read_device_tree(self.context, &mut self.forest, &root);
+        if let Some(extents) = extents.filter(|_| chunks.is_whole) {
+            space::check_device_extents(self.context, chunks, &extents);
+        }
+    }
+
+    /// Reads extents and block groups.
+    fn read_extents(&mut self) -> (ExtentTable, BlockGroups) {
+        let context = self.context;
+        let mut groups = BlockGroups::default();
+        let extents = match self.needed_tree(objectid::EXTENT_TREE) {
+            Some(root) => extents::read(context, &mut self.forest, &root, &mut groups),
+            None => ExtentTable::default(),
+        };
+        let has_tree =
+            context.superblock.compat_ro_flags().contains(CompatRoFlags::BLOCK_GROUP_TREE);
+        let mut is_whole = extents.is_whole;
+        if has_tree {
+            is_whole = match self.needed_tree(objectid::BLOCK_GROUP_TREE) {
+                Some(root) => groups.read(context, &mut self.forest, &root),
+                None => false,
+            };
+        }
+        groups.is_whole = is_whole;
+        (extents, groups)
+    }
+
+    fn check_space(&mut self, space: Space<'_>) {
+        let context = self.context;
+        let Space { chunks, groups, extents } = space;
+        if groups.is_whole {
+            superblocks::check_bytes_used(context, groups);
+            space::check_extents(context, groups, extents);
+        }
+        if groups.is_whole && chunks.is_whole {
+            space::check_block_groups(context, chunks, groups);
+            space::check_superblock_ranges(context, chunks, extents);
+            space::check_space_cache(context, &self.roots, space);
+        }
+        let flags = context.superblock.compat_ro_flags();
+        if !flags.contains(CompatRoFlags::FREE_SPACE_TREE) {
+            return;
+        }
+        let Some(root) = self.needed_tree(objectid::FREE_SPACE_TREE) else { return };
+        let is_used = flags.contains(CompatRoFlags::FREE_SPACE_TREE_VALID) && groups.is_whole;
+        space::check_free_space_tree(context, &mut self.forest, &root, space, is_used);
+    }
+
+    fn read_checksums(&mut self, extents: &ExtentTable) -> ChecksumRanges {
+        let Some(root) = self.needed_tree(objectid::CSUM_TREE) else {
+            return ChecksumRanges::default();
+        };
+        let checksums = ChecksumRanges::read(self.context, &mut self.forest, &root);
+        checksums.check_allocated(self.context, extents);
+        checksums
+    }
+
+    fn check_files(&mut self, extents: &ExtentTable, checksums: &ChecksumRanges) {
+        let context = self.context;
+        self.needed_tree(objectid::FS_TREE);
+        let leaves = files::read_leaves(context, &mut self.forest, extents, checksums);
+        context.begin(Phase::Relations, 0);
+        self.forest.check_edges(context);
+        files::relate(context, &self.forest, &leaves, &self.roots);
+        drop(leaves);
+        subvolumes::check_names(context, &self.forest, &self.roots);
+        self.roots.add_references(context, extents);
+        extents::add_tree_blocks(context, extents, &self.forest);
+        if let Some(root) = self.tree(objectid::EXTENT_TREE) {
+            extents::explain(context, extents, &self.forest, &root);
+        }
+    }
+
+    fn check_data(&mut self, extents: &ExtentTable, checksums: &ChecksumRanges) {
+        if let Some(root) = self.tree(objectid::CSUM_TREE) {
+            self.statistics.verified_bytes = checksums::check_data(
+                self.context,
+                &self.forest,
+                &root,
+                checksums.total_bytes(),
+            );
+        }
+        checksums::check_parity(self.context, extents);
+    }
+
+    fn count(&mut self, extents: &ExtentTable, checksums: &ChecksumRanges) {
+        let data = extents.records.iter().filter(|extent| extent.is_data());
+        let tree_blocks = self.forest.blocks().len() as u64;
+        self.statistics = Statistics {
+            trees: self.forest.roots().len() as u64,
+            tree_blocks,
+            tree_block_bytes: tree_blocks * self.context.nodesize as u64,
+            data_extents: data.clone().count() as u64,
+            data_bytes: data.fold(0, |sum: u64, extent| sum.saturating_add(extent.len_bytes)),
+            checksummed_bytes: checksums.total_bytes(),
+            verified_bytes: 0,
+        };
+    }
+}

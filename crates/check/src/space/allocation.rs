@@ -1,0 +1,166 @@
+//! Chunks, device extents, block groups and extents against each other.
+
+use std::collections::BTreeSet;
+
+use larder_format::superblock::DEVICE_RESERVED_BYTES;
+use larder_format::{BlockGroupFlags, objectid};
+
+use super::{BlockGroups, ChunkTree, DeviceExtent};
+use crate::context::Context;
+use crate::extents::{ExtentRecord, ExtentTable};
+use crate::report::{Kind, Place};
+
+/// Compares the chunks' stripes with the device extents, and these with the devices.
+pub(crate) fn check_device_extents(
+    context: &Context<'_>,
+    tree: &ChunkTree,
+    extents: &[DeviceExtent],
+) {
+    let mut stripes = BTreeSet::new();
+    for (start, chunk) in &tree.chunks {
+        stripes.extend(chunk.stripes().iter().map(|stripe| DeviceExtent {
+            devid: stripe.devid,
+            physical: stripe.physical.0,
+            len_bytes: chunk.bytes_per_stripe(),
+            chunk: *start,
+        }));
+    }
+    let known: BTreeSet<DeviceExtent> = extents.iter().copied().collect();
+    for stripe in stripes.difference(&known) {
+        let DeviceExtent { chunk, len_bytes, .. } = stripe;
+        let message = format_args!("{len_bytes} bytes of the chunk at {chunk}");
+        context.find(Kind::ChunkWithoutDeviceExtent, stripe.place(), message);
+    }
+    for extent in known.difference(&stripes) {
+        let DeviceExtent { chunk, len_bytes, .. } = extent;
+        let message = format_args!("{len_bytes} bytes for a chunk at {chunk}");
+        context.find(Kind::DeviceExtentWithoutChunk, extent.place(), message);
+    }
+    check_device_ranges(context, tree, extents);
+    check_devices(context, tree, extents);
+}
+
+fn check_device_ranges(context: &Context<'_>, tree: &ChunkTree, extents: &[DeviceExtent]) {
+    for pair in extents.windows(2) {
+        if pair[0].devid == pair[1].devid && pair[0].end() > pair[1].physical {
+            let message = format_args!("the one in front of it ends at {}", pair[0].end());
+            context.find(Kind::DeviceExtentOverlap, pair[1].place(), message);
+        }
+    }
+    for extent in extents {
+        let len_bytes = tree.devices.get(&extent.devid).map(|device| device.total_bytes.get());
+        let is_inside = extent.physical.checked_add(extent.len_bytes).is_some()
+            && len_bytes.is_some_and(|len_bytes| extent.end() <= len_bytes);
+        if extent.physical < DEVICE_RESERVED_BYTES || !is_inside {
+            let message = format_args!("{} bytes", extent.len_bytes);
+            context.find(Kind::DeviceExtentRange, extent.place(), message);
+        }
+    }
+}
+
+fn check_devices(context: &Context<'_>, tree: &ChunkTree, extents: &[DeviceExtent]) {
+    for (devid, device) in &tree.devices {
+        let used: u64 = extents
+            .iter()
+            .filter(|extent| extent.devid == *devid)
+            .fold(0, |sum, extent| sum.saturating_add(extent.len_bytes));
+        if device.bytes_used.get() != used {
+            let message =
+                format_args!("it says {} bytes, its extents have {used}", device.bytes_used);
+            context.find(Kind::DeviceBytesUsed, Place::device(*devid), message);
+        }
+        let real = context.volume.device(*devid).and_then(|device| device.device());
+        if let Some(len_bytes) = real.map(|device| device.len_bytes())
+            && len_bytes < device.total_bytes.get()
+        {
+            let message = format_args!("it has {len_bytes} bytes, not {}", device.total_bytes);
+            context.find(Kind::DeviceItem, Place::device(*devid), message);
+        }
+    }
+}
+
+/// Compares chunks with block groups, both ways.
+pub(crate) fn check_block_groups(context: &Context<'_>, tree: &ChunkTree, groups: &BlockGroups) {
+    for (start, chunk) in &tree.chunks {
+        let place = Place::tree(objectid::CHUNK_TREE).at(*start);
+        match groups.get(*start) {
+            Some(group) if group.len_bytes == chunk.len_bytes() => {
+                if group.flags != chunk.flags() {
+                    let message = format_args!(
+                        "the block group's is {:#x}, the chunk's {:#x}",
+                        group.flags.bits(),
+                        chunk.flags().bits()
+                    );
+                    context.find(Kind::BlockGroupFlags, place, message);
+                }
+            }
+            _ => {
+                let message = format_args!("{} bytes", chunk.len_bytes());
+                context.find(Kind::ChunkWithoutBlockGroup, place, message);
+            }
+        }
+    }
+    for group in &groups.groups {
+        let chunk = tree.chunks.get(&group.start);
+        if chunk.is_none_or(|chunk| chunk.len_bytes() != group.len_bytes) {
+            let message = format_args!("{} bytes", group.len_bytes);
+            let place = Place::tree(group.tree).at(group.start);
+            context.find(Kind::BlockGroupWithoutChunk, place, message);
+        }
+    }
+}
+
+/// Checks that extents lie in block groups of their kind and add up to what these say.
+pub(crate) fn check_extents(context: &Context<'_>, groups: &BlockGroups, extents: &ExtentTable) {
+    for extent in &extents.records {
+        let Some(group) = groups.holding(extent.start).filter(|group| extent.end() <= group.end())
+        else {
+            let message = format_args!("{} bytes lie in none", extent.len_bytes);
+            context.find(Kind::ExtentOutsideBlockGroup, place(extent), message);
+            continue;
+        };
+        let wanted = if extent.is_data() {
+            BlockGroupFlags::DATA
+        } else {
+            BlockGroupFlags::METADATA | BlockGroupFlags::SYSTEM
+        };
+        if !group.flags.intersects(wanted) {
+            let message = format_args!("it lies in a group of {}", group.flags.type_name());
+            context.find(Kind::ExtentOutsideBlockGroup, place(extent), message);
+        }
+    }
+    if !extents.is_whole {
+        return;
+    }
+    for group in &groups.groups {
+        let used: u64 = extents
+            .within(group.start, group.end())
+            .iter()
+            .fold(0, |sum, extent| sum.saturating_add(extent.len_bytes));
+        if used != group.used_bytes {
+            let message = format_args!("it says {}, its extents have {used}", group.used_bytes);
+            let place = Place::tree(group.tree).at(group.start);
+            context.find(Kind::BlockGroupUsed, place, message);
+        }
+    }
+}
+
+fn place(extent: &ExtentRecord) -> Place {
+    Place::tree(objectid::EXTENT_TREE).at(extent.start)
+}
+
+/// Checks that no extent lies where a superblock copy belongs.
+pub(crate) fn check_superblock_ranges(
+    context: &Context<'_>,
+    tree: &ChunkTree,
+    extents: &ExtentTable,
+) {
+    for chunk in tree.chunks.values() {
+        for (start, len_bytes) in chunk.superblock_ranges() {
+            for extent in extents.within(start.0, start.0.saturating_add(len_bytes)) {
+                let message = format_args!("the {len_bytes} bytes at {start} must stay free");
+                context.find(Kind::ExtentOnSuperblock, place(extent), message);
+            }
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! The free space tree against the extent tree.
+
+use std::collections::BTreeSet;
+
+use larder_format::item::{FreeSpaceInfo, USING_BITMAPS};
+use larder_format::{ItemType, read_exact_item};
+
+use super::free_ranges::{self, Range};
+use super::{BlockGroup, BlockGroups, ChunkTree};
+use crate::blocks::{Forest, Item, TreeRoot, for_each_item};
+use crate::context::Context;
+use crate::extents::ExtentTable;
+use crate::report::{Kind, Place};
+
+/// What the free space tree is compared with.
+#[derive(Clone, Copy)]
+pub(crate) struct Space<'a> {
+    pub(crate) chunks: &'a ChunkTree,
+    pub(crate) groups: &'a BlockGroups,
+    pub(crate) extents: &'a ExtentTable,
+}
+
+/// Reads the free space tree and reports where it is not the complement of the extent tree.
+/// Where nobody believes it only its shape is checked.
+pub(crate) fn check(
+    context: &Context<'_>,
+    forest: &mut Forest,
+    root: &TreeRoot,
+    space: Space<'_>,
+    is_used: bool,
+) {
+    if !is_used {
+        for_each_item(context, forest, root, |_| {});
+        return;
+    }
+    let mut reader = Reader { context, space, current: None, seen: BTreeSet::new() };
+    let is_whole = for_each_item(context, forest, root, |item| match item.key.item_type {
+        ItemType::FREE_SPACE_INFO => reader.info(&item),
+        ItemType::FREE_SPACE_EXTENT => reader.extent(&item),
+        ItemType::FREE_SPACE_BITMAP => reader.bitmap(&item),
+        other => {
+            let message = format_args!("{other} in the free space tree");
+            item.find(context, Kind::UnexpectedItem, message);
+        }
+    });
+    if !is_whole {
+        return;
+    }
+    reader.finish();
+    for group in &space.groups.groups {
+        if !reader.seen.contains(&group.start) {
+            let message = format_args!("the block group has none");
+            context.find(Kind::FreeSpaceInfo, Place::tree(root.tree).at(group.start), message);
+        }
+    }
+}
+
+/// The block group whose free space is being read.
+struct Current {
+    group: BlockGroup,
+    extent_count: u32,
+    uses_bitmaps: bool,
+    free: Vec<Range>,
+}
+
+struct Reader<'c, 'v> {
+    context: &'c Context<'v>,
+    space: Space<'c>,
+    current: Option<Current>,
+    seen: BTreeSet<u64>,
+}
+
+impl Reader<'_, '_> {
+    fn info(&mut self, item: &Item<'_>) {
+        self.finish();
+        let info = match read_exact_item::<FreeSpaceInfo>(item.data) {
+            Ok(info) => info,
+            Err(error) => {
+                return item.find(self.context, Kind::ItemFormat, format_args!("{error}"));
+            }
+        };
+        let (start, len_bytes) = (item.key.objectid, item.key.offset);
+        let group = self.space.groups.get(start).filter(|group| group.len_bytes == len_bytes);
+        let Some(group) = group else {
+            let message = format_args!("there is no such block group");
+            return item.find(self.context, Kind::FreeSpaceInfo, message);
+        };
+        self.seen.insert(start);
+        let flags = info.flags.get();
+        if flags & !USING_BITMAPS != 0 {
+            item.find(self.context, Kind::FreeSpaceInfo, format_args!("flags {flags:#x}"));
+        }
+        self.current = Some(Current {
+            group: *group,
+            extent_count: info.extent_count.get(),
+            uses_bitmaps: flags & USING_BITMAPS != 0,
+            free: Vec::new(),
+        });
+    }
+
+    /// The current group, if the item belongs to it and has the form that its group uses.
+    fn current_for(&mut self, item: &Item<'_>, is_bitmap: bool) -> Option<&mut Current> {
+        let (start, len_bytes) = (item.key.objectid, item.key.offset);
+        let end = start.checked_add(len_bytes);
+        let is_aligned = self.context.is_aligned(start) && self.context.is_aligned(len_bytes);
+        let current = self.current.as_mut().filter(|current| {
+            let group = &current.group;
+            is_aligned
+                && len_bytes > 0
+                && group.start <= start
+                && end.is_some_and(|end| end <= group.end())
+                && current.uses_bitmaps == is_bitmap
+        });
+        if current.is_none() {
+            let message = format_args!("it does not fit the block group in front of it");
+            item.find(self.context, Kind::FreeSpaceTree, message);
+        }
+        current
+    }
+
+    fn extent(&mut self, item: &Item<'_>) {
+        let (start, len_bytes) = (item.key.objectid, item.key.offset);
+        if !item.data.is_empty() {
+            let message = format_args!("it has {} bytes, not 0", item.data.len());
+            item.find(self.context, Kind::ItemFormat, message);
+        }
+        if let Some(current) = self.current_for(item, false) {
+            current.free.push((start, start + len_bytes));
+        }
+    }
+
+    fn bitmap(&mut self, item: &Item<'_>) {
+        let (start, len_bytes) = (item.key.objectid, item.key.offset);
+        let sectorsize = self.context.sectorsize;
+        if item.data.len() as u64 != (len_bytes / sectorsize).div_ceil(8) {
+            let message = format_args!("a bitmap of {} bytes", item.data.len());
+            return item.find(self.context, Kind::ItemFormat, message);
+        }
+        let Some(current) = self.current_for(item, true) else { return };
+        let end = start + len_bytes;
+        let ranges = free_ranges::of_bitmap(start, item.data, sectorsize);
+        // Bits beyond the bitmap's range mean nothing.
+        let inside = ranges.into_iter().filter(|range| range.0 < end);
+        current.free.extend(inside.map(|range| (range.0, range.1.min(end))));
+    }
+
+    fn finish(&mut self) {
+        let Some(current) = self.current.take() else { return };
+        let Current { group, extent_count, free, uses_bitmaps } = current;
+        let free = if uses_bitmaps { free_ranges::join(free.into_iter()) } else { free };
+        let place = Place::tree(larder_format::objectid::FREE_SPACE_TREE).at(group.start);
+        if free.len() != extent_count as usize {
+            let message = format_args!("it counts {extent_count} extents, has {}", free.len());
+            self.context.find(Kind::FreeSpaceInfo, place, message);
+        }
+        let Space { chunks, extents, .. } = self.space;
+        if !extents.is_whole {
+            return;
+        }
+        let real = free_ranges::between_extents(extents, &group);
+        if let Some(at) = free_ranges::first_difference(chunks, &group, &free, &real) {
+            let message = format_args!("it differs from the extent tree at {at}");
+            self.context.find(Kind::FreeSpaceTree, place, message);
+        }
+    }
+}

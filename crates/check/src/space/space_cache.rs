@@ -1,0 +1,156 @@
+//! The v1 space cache against the extent tree.
+//!
+//! A block group's cache is a file of pages of 4 KiB in the root tree. The first page starts with a
+//! CRC-32C for each page and a generation; then entries follow, and after them a page for each
+//! bitmap. A cache that is not of the generation that its inode says is not used by anyone.
+
+use larder_format::item::{
+    FREE_SPACE_V1_BITMAP, FREE_SPACE_V1_EXTENT, FreeSpaceEntry, FreeSpaceHeader,
+};
+use larder_format::{ChecksumType, objectid, read_prefix};
+use zerocopy::little_endian::U64;
+
+use super::free_ranges::{self, Range};
+use super::{BlockGroup, Space};
+use crate::blocks::reader::read_mirror;
+use crate::context::Context;
+use crate::report::{Kind, Place};
+use crate::roots::{CacheInode, RootTree};
+
+/// Page size of the kernels whose caches are looked at.
+const PAGE_BYTES: usize = 4096;
+/// Largest cache that is read: the kernel makes none nearly so large.
+const MOST_BYTES: u64 = 64 << 20;
+
+/// Reports where the space cache is not the complement of the extent tree.
+pub(crate) fn check(context: &Context<'_>, roots: &RootTree, space: Space<'_>) {
+    let is_used = context.superblock.cache_generation.get() == context.generation();
+    if !is_used || context.sectorsize != PAGE_BYTES as u64 || !space.extents.is_whole {
+        return;
+    }
+    for (start, header) in &roots.caches {
+        let place = Place::tree(objectid::ROOT_TREE).at(*start);
+        let Some(group) = space.groups.get(*start) else {
+            context.find(Kind::SpaceCache, place, format_args!("there is no such block group"));
+            continue;
+        };
+        let ino = header.location.get().objectid;
+        let Some(inode) = roots.cache_inodes.get(&ino) else {
+            context.find(Kind::SpaceCache, place, format_args!("its inode {ino} does not exist"));
+            continue;
+        };
+        if inode.generation != header.generation.get() || header.num_entries.get() == 0 {
+            continue;
+        }
+        match read_cache(context, header, inode, group) {
+            Ok(free) => compare(context, space, group, &free, place),
+            Err(problem) => context.find(Kind::SpaceCache, place, format_args!("{problem}")),
+        }
+    }
+}
+
+fn compare(
+    context: &Context<'_>,
+    space: Space<'_>,
+    group: &BlockGroup,
+    free: &[Range],
+    place: Place,
+) {
+    let real = free_ranges::between_extents(space.extents, group);
+    if let Some(at) = free_ranges::first_difference(space.chunks, group, free, &real) {
+        let message = format_args!("it differs from the extent tree at {at}");
+        context.find(Kind::SpaceCache, place, message);
+    }
+}
+
+/// The free ranges that a cache says, in order.
+fn read_cache(
+    context: &Context<'_>,
+    header: &FreeSpaceHeader,
+    inode: &CacheInode,
+    group: &BlockGroup,
+) -> Result<Vec<Range>, String> {
+    let content = read_file(context, inode)?;
+    let pages: Vec<&[u8]> = content.chunks_exact(PAGE_BYTES).collect();
+    let after_crcs = pages.len() * size_of::<u32>();
+    check_pages(&pages, after_crcs)?;
+    let first = pages[0];
+    let (generation, _) = read_prefix::<U64>(&first[after_crcs..])
+        .map_err(|error| error.to_string())?;
+    if *generation != header.generation {
+        return Err(format!("generation {generation} in the file, {} outside", header.generation));
+    }
+    let mut bodies = pages.iter().enumerate().map(|(number, page)| {
+        if number == 0 { &page[after_crcs + size_of::<u64>()..] } else { *page }
+    });
+    let entries = read_entries(&mut bodies, header.num_entries.get())?;
+    let mut free = Vec::new();
+    for entry in entries {
+        let (start, len_bytes) = (entry.offset.get(), entry.bytes.get());
+        match entry.kind {
+            FREE_SPACE_V1_EXTENT => {
+                let end = start.checked_add(len_bytes).ok_or("an entry passes all addresses")?;
+                free.push((start, end));
+            }
+            FREE_SPACE_V1_BITMAP => {
+                let page = bodies.next().ok_or("there are fewer pages than bitmaps")?;
+                free.extend(free_ranges::of_bitmap(start, page, context.sectorsize));
+            }
+            kind => return Err(format!("an entry of the unknown type {kind}")),
+        }
+    }
+    if free.iter().any(|range| range.0 < group.start || range.1 > group.end()) {
+        return Err("an entry lies outside of the block group".into());
+    }
+    free.sort_unstable();
+    Ok(free_ranges::join(free.into_iter()))
+}
+
+fn check_pages(pages: &[&[u8]], after_crcs: usize) -> Result<(), String> {
+    let first = pages.first().ok_or("its file is empty")?;
+    let crcs = first.get(..after_crcs).ok_or("it has too many pages")?;
+    for (number, (page, stored)) in pages.iter().zip(crcs.chunks_exact(4)).enumerate() {
+        let body = if number == 0 { &page[after_crcs..] } else { page };
+        if ChecksumType::Crc32c.compute(body).as_bytes() != stored {
+            return Err(format!("page {number} does not match its checksum"));
+        }
+    }
+    Ok(())
+}
+
+/// The entries, each page holding as many as fit; leaves the pages of bitmaps.
+fn read_entries<'a>(
+    bodies: &mut impl Iterator<Item = &'a [u8]>,
+    count: u64,
+) -> Result<Vec<FreeSpaceEntry>, String> {
+    let mut entries = Vec::new();
+    while (entries.len() as u64) < count {
+        let mut body = bodies.next().ok_or("there are fewer pages than entries")?;
+        while (entries.len() as u64) < count {
+            let Ok((entry, rest)) = read_prefix::<FreeSpaceEntry>(body) else { break };
+            entries.push(*entry);
+            body = rest;
+        }
+    }
+    Ok(entries)
+}
+
+fn read_file(context: &Context<'_>, inode: &CacheInode) -> Result<Vec<u8>, String> {
+    if inode.size > MOST_BYTES {
+        return Err(format!("its file has {} bytes", inode.size));
+    }
+    let mut content = vec![0; (inode.size as usize).next_multiple_of(PAGE_BYTES)];
+    for (offset, extent) in &inode.extents {
+        let Some(rest) = usize::try_from(*offset).ok().and_then(|at| content.get_mut(at..)) else {
+            continue;
+        };
+        let len = rest.len().min(usize::try_from(extent.num_bytes.get()).unwrap_or(usize::MAX));
+        let logical = extent.disk_bytenr.get().saturating_add(extent.offset.get());
+        let copies = context.volume.copies(larder_format::Logical(logical)).max(1);
+        (0..copies)
+            .map(|copy| read_mirror(context, logical, copy, &mut rest[..len]))
+            .find(Result::is_ok)
+            .unwrap_or_else(|| Err("its file cannot be read".into()))?;
+    }
+    Ok(content)
+}

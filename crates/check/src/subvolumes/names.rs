@@ -1,0 +1,91 @@
+//! The names of subvolumes: references, back references, and directory entries.
+
+use std::collections::{BTreeSet, HashMap};
+
+use larder_format::item::DirEntries;
+use larder_format::{ItemType, Key, objectid};
+
+use crate::blocks::{Forest, TreeRoot, find_item};
+use crate::context::Context;
+use crate::report::{Kind, Place};
+use crate::roots::{RootTree, SubvolumeName};
+
+/// Compares references, back references and directory entries of subvolumes.
+pub(crate) fn check(context: &Context<'_>, forest: &Forest, roots: &RootTree) {
+    if !roots.is_whole {
+        return;
+    }
+    for name in roots.refs.symmetric_difference(&roots.back_refs) {
+        let (has, lacks) = if roots.refs.contains(name) {
+            ("reference", "back reference")
+        } else {
+            ("back reference", "reference")
+        };
+        let message = format_args!("its {has} in {} has no equal {lacks}", name.parent);
+        context.find(Kind::RootReference, Place::tree(name.child), message);
+    }
+    let trees: HashMap<u64, &TreeRoot> =
+        forest.roots().iter().map(|root| (root.tree, root)).collect();
+    for name in &roots.refs {
+        check_entry(context, forest, roots, &trees, name);
+    }
+    check_unnamed(context, roots);
+}
+
+/// Checks that the directory that a reference says names the subvolume.
+fn check_entry(
+    context: &Context<'_>,
+    forest: &Forest,
+    roots: &RootTree,
+    trees: &HashMap<u64, &TreeRoot>,
+    name: &SubvolumeName,
+) {
+    let place = Place::tree(name.parent).inode(name.dirid);
+    if roots.get(name.child).is_none() {
+        let message = format_args!("it names subvolume {}, which is none", name.child);
+        return context.find(Kind::RootReferenceDangling, place, message);
+    }
+    let Some(parent) = trees.get(&name.parent) else {
+        let message = format_args!("subvolume {} lies in it, and it is none", name.child);
+        return context.find(Kind::RootReferenceDangling, place, message);
+    };
+    let key = Key::new(name.dirid, ItemType::DIR_INDEX, name.sequence);
+    let Ok(item) = find_item(context, forest, parent, key) else {
+        return; // A block could not be read: that was reported.
+    };
+    let data = item.unwrap_or_default();
+    let is_named = DirEntries::new(&data).flatten().any(|entry| {
+        let location = entry.header.location.get();
+        location.item_type == ItemType::ROOT_ITEM
+            && location.objectid == name.child
+            && *entry.name == *name.name
+    });
+    if !is_named {
+        let message = format_args!("entry {} does not name subvolume {}", name.sequence, name.child);
+        context.find(Kind::RootReferenceDangling, place, message);
+    }
+}
+
+/// Checks that every subvolume has a name or is listed for deletion.
+fn check_unnamed(context: &Context<'_>, roots: &RootTree) {
+    let named: BTreeSet<u64> =
+        roots.refs.iter().chain(&roots.back_refs).map(|name| name.child).collect();
+    for entry in &roots.entries {
+        let is_top = entry.id == objectid::FS_TREE;
+        if is_top || !objectid::is_subvolume(entry.id) {
+            continue;
+        }
+        let place = Place::tree(entry.id);
+        if entry.is_deleted() {
+            if !roots.orphans.contains(&entry.id) {
+                let message = format_args!("the subvolume is deleted and not listed for it");
+                context.find(Kind::OrphanMissing, place, message);
+            }
+            continue;
+        }
+        if !named.contains(&entry.id) {
+            let message = format_args!("no other subvolume names it");
+            context.find(Kind::SubvolumeUnnamed, place, message);
+        }
+    }
+}

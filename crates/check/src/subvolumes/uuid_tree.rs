@@ -1,0 +1,61 @@
+//! The uuid tree against the root items.
+
+use std::collections::BTreeSet;
+
+use larder_format::item::{uuid_items, uuid_key};
+use larder_format::{ItemType, Key, objectid};
+
+use crate::blocks::{Forest, TreeRoot, for_each_item};
+use crate::context::Context;
+use crate::report::{Kind, Place};
+use crate::roots::RootTree;
+
+/// Reads the uuid tree and reports where it differs from what subvolumes say of themselves. The
+/// kernel ignores a tree that is of another generation than the superblock says.
+pub(crate) fn check(
+    context: &Context<'_>,
+    forest: &mut Forest,
+    root: &TreeRoot,
+    roots: &RootTree,
+) {
+    let mut listed: BTreeSet<(Key, u64)> = BTreeSet::new();
+    let is_whole = for_each_item(context, forest, root, |item| {
+        let is_uuid = matches!(
+            item.key.item_type,
+            ItemType::UUID_KEY_SUBVOL | ItemType::UUID_KEY_RECEIVED_SUBVOL
+        );
+        if !is_uuid {
+            let message = format_args!("{} in the uuid tree", item.key.item_type);
+            return item.find(context, Kind::UnexpectedItem, message);
+        }
+        match uuid_items(item.data) {
+            Ok(ids) => listed.extend(ids.iter().map(|id| (item.key, id.get()))),
+            Err(error) => item.find(context, Kind::ItemFormat, format_args!("{error}")),
+        }
+    });
+    let is_used =
+        context.superblock.uuid_tree_generation.get() == context.superblock.generation.get();
+    if !is_whole || !is_used || !roots.is_whole {
+        return;
+    }
+    let mut wanted: BTreeSet<(Key, u64)> = BTreeSet::new();
+    for entry in roots.entries.iter().filter(|entry| objectid::is_subvolume(entry.id)) {
+        let uuids = [
+            (entry.item.uuid(), ItemType::UUID_KEY_SUBVOL),
+            (entry.item.received_uuid(), ItemType::UUID_KEY_RECEIVED_SUBVOL),
+        ];
+        let present = uuids.into_iter().filter(|(uuid, _)| !uuid.is_nil());
+        wanted.extend(present.map(|(uuid, kind)| (uuid_key(uuid, kind), entry.id)));
+    }
+    for (key, id) in listed.difference(&wanted) {
+        let message = format_args!("it lists subvolume {id}, which has another uuid or is none");
+        context.find(Kind::UuidTree, Place::tree(root.tree).key(*key), message);
+    }
+    for (key, id) in wanted.difference(&listed) {
+        // A subvolume that is being deleted may have left the tree already.
+        if roots.get(*id).is_some_and(|entry| !entry.is_deleted()) && *id != objectid::FS_TREE {
+            let message = format_args!("it does not list subvolume {id}");
+            context.find(Kind::UuidTree, Place::tree(root.tree).key(*key), message);
+        }
+    }
+}

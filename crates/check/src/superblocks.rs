@@ -1,0 +1,226 @@
+//! Superblocks and their copies, and what they say of the rest.
+
+use larder_format::feature::IncompatFlags;
+use larder_format::item::DevItem;
+use larder_format::node::{HEADER_FLAG_RELOC, HEADER_FLAG_WRITTEN, MAX_LEVELS};
+use larder_format::superblock::{
+    BackupRoot, OFFSETS, SUPER_FLAG_CHANGING_FSID, SUPER_FLAG_CHANGING_FSID_V2, SUPER_FLAG_ERROR,
+    SUPER_FLAG_METADUMP, SUPER_FLAG_METADUMP_V2, SUPER_FLAG_SEEDING, SUPERBLOCK_SIZE,
+};
+use larder_format::{Physical, Superblock, objectid};
+use larder_volume::VolumeDevice;
+use zerocopy::{FromZeros, IntoBytes};
+
+use crate::context::Context;
+use crate::report::{Kind, Place};
+use crate::space::{BlockGroups, ChunkTree};
+
+/// Checks every copy on every device against the one that the volume was opened with.
+pub(crate) fn check_copies(context: &Context<'_>) {
+    for device in context.volume.devices() {
+        let Some(real) = device.device() else {
+            let message = format_args!("what it holds cannot be checked");
+            context.find(Kind::MissingDevice, Place::device(device.devid()), message);
+            continue;
+        };
+        for offset in OFFSETS {
+            let end = offset.0 + SUPERBLOCK_SIZE as u64;
+            if end <= real.len_bytes().min(device.dev_item().total_bytes.get()) {
+                check_copy(context, device, offset);
+            }
+        }
+    }
+    check_fields(context, context.superblock);
+    for (number, backup) in context.superblock.super_roots.iter().enumerate() {
+        check_backup(context, number, backup);
+    }
+}
+
+fn check_copy(context: &Context<'_>, device: &VolumeDevice, offset: Physical) {
+    let place = Place::device(device.devid()).at_physical(offset.0);
+    let Some(real) = device.device() else { return };
+    let mut bytes = vec![0; SUPERBLOCK_SIZE];
+    if let Err(error) = real.read_at(&mut bytes, offset.0) {
+        return context.find(Kind::SuperblockBad, place, format_args!("{error}"));
+    }
+    let copy = match Superblock::parse(&bytes, offset) {
+        Ok(copy) => copy,
+        Err(error) => return context.find(Kind::SuperblockBad, place, format_args!("{error}")),
+    };
+    if device.is_seed() {
+        return; // It belongs to the file system that this one grew from.
+    }
+    let wanted = context.superblock;
+    if copy.generation != wanted.generation {
+        let (old, new) = (copy.generation, wanted.generation);
+        let message = format_args!("it is of generation {old}, the newest is {new}");
+        context.find(Kind::SuperblocksDisagree, place, message);
+    } else if !is_same(&copy, wanted) {
+        let message = format_args!("it is unlike the others of its generation");
+        context.find(Kind::SuperblocksDisagree, place, message);
+    }
+    check_device(context, &copy.dev_item, device, place);
+}
+
+/// Whether two copies of one generation agree in all that is not their own.
+fn is_same(a: &Superblock, b: &Superblock) -> bool {
+    let shared = |superblock: &Superblock| {
+        let mut shared = superblock.clone();
+        shared.csum.fill(0);
+        shared.bytenr = 0.into();
+        shared.dev_item = DevItem::new_zeroed();
+        shared
+    };
+    shared(a).as_bytes() == shared(b).as_bytes()
+}
+
+fn check_device(context: &Context<'_>, own: &DevItem, device: &VolumeDevice, place: Place) {
+    let listed = device.dev_item();
+    let is_same = own.devid == listed.devid
+        && own.uuid == listed.uuid
+        && own.total_bytes == listed.total_bytes
+        && own.bytes_used == listed.bytes_used;
+    if !is_same {
+        let message = format_args!(
+            "the superblock says device {} with {} of {} bytes used, the chunk tree {}, {}, {}",
+            own.devid,
+            own.bytes_used,
+            own.total_bytes,
+            listed.devid,
+            listed.bytes_used,
+            listed.total_bytes
+        );
+        context.find(Kind::DeviceItem, place, message);
+    }
+}
+
+fn check_fields(context: &Context<'_>, superblock: &Superblock) {
+    let find = |message: std::fmt::Arguments<'_>| {
+        context.find(Kind::SuperblockField, Place::FILE_SYSTEM, message);
+    };
+    let known = HEADER_FLAG_WRITTEN
+        | HEADER_FLAG_RELOC
+        | SUPER_FLAG_SEEDING
+        | SUPER_FLAG_METADUMP
+        | SUPER_FLAG_METADUMP_V2
+        | SUPER_FLAG_CHANGING_FSID
+        | SUPER_FLAG_CHANGING_FSID_V2;
+    let flags = superblock.flags.get();
+    if flags & SUPER_FLAG_ERROR != 0 {
+        find(format_args!("the kernel noted that the file system is damaged"));
+    }
+    if flags & !(known | SUPER_FLAG_ERROR) != 0 {
+        find(format_args!("flags are {flags:#x}"));
+    }
+    if superblock.leafsize != superblock.nodesize || superblock.stripesize != superblock.sectorsize {
+        let Superblock { leafsize, stripesize, .. } = superblock;
+        find(format_args!("leafsize is {leafsize} and stripesize {stripesize}"));
+    }
+    if superblock.root_dir_objectid.get() != objectid::ROOT_TREE_DIR {
+        find(format_args!("root_dir_objectid is {}", superblock.root_dir_objectid));
+    }
+    if superblock.chunk_root_generation > superblock.generation {
+        let Superblock { chunk_root_generation, generation, .. } = superblock;
+        find(format_args!("generation {generation}, chunk tree {chunk_root_generation}"));
+    }
+    let wanted_fsid = superblock.metadata_uuid().into_bytes();
+    if superblock.dev_item.fsid != wanted_fsid {
+        find(format_args!("its device belongs to {}", superblock.dev_item.fsid()));
+    }
+    if !superblock.has_incompat(IncompatFlags::MIXED_BACKREF) {
+        find(format_args!("the MIXED_BACKREF feature is off"));
+    }
+}
+
+fn check_backup(context: &Context<'_>, number: usize, backup: &BackupRoot) {
+    if *backup == BackupRoot::new_zeroed() {
+        return;
+    }
+    let superblock = context.superblock;
+    let generations = [
+        backup.tree_root_gen,
+        backup.chunk_root_gen,
+        backup.extent_root_gen,
+        backup.fs_root_gen,
+        backup.dev_root_gen,
+        backup.csum_root_gen,
+    ];
+    let levels = [
+        backup.tree_root_level,
+        backup.chunk_root_level,
+        backup.extent_root_level,
+        backup.fs_root_level,
+        backup.dev_root_level,
+        backup.csum_root_level,
+    ];
+    let is_sane = generations.iter().all(|generation| *generation <= superblock.generation)
+        && levels.iter().all(|level| usize::from(*level) < MAX_LEVELS)
+        && context.is_aligned(backup.tree_root.get())
+        && context.is_aligned(backup.chunk_root.get());
+    let is_current = backup.tree_root_gen == superblock.generation;
+    let is_right = backup.tree_root == superblock.root
+        && backup.chunk_root == superblock.chunk_root
+        && backup.tree_root_level == superblock.root_level;
+    if !is_sane || (is_current && !is_right) {
+        let message = format_args!(
+            "backup {number} of generation {} has the root tree at {} and the chunk tree at {}",
+            backup.tree_root_gen, backup.tree_root, backup.chunk_root
+        );
+        context.find(Kind::BackupRoot, Place::FILE_SYSTEM, message);
+    }
+}
+
+/// Compares the superblock with the chunk tree.
+pub(crate) fn check_totals(context: &Context<'_>, tree: &ChunkTree) {
+    if !tree.is_whole {
+        return;
+    }
+    let Superblock { total_bytes, num_devices, .. } = context.superblock;
+    let total = tree
+        .devices
+        .values()
+        .fold(0_u64, |sum, device| sum.saturating_add(device.total_bytes.get()));
+    let count = tree.devices.len() as u64;
+    if total_bytes.get() != total || num_devices.get() != count {
+        let message = format_args!(
+            "{num_devices} devices with {total_bytes} bytes, the chunk tree has {count} with {total}"
+        );
+        context.find(Kind::SuperblockTotals, Place::FILE_SYSTEM, message);
+    }
+    check_system_chunks(context, tree);
+}
+
+/// The superblock holds exactly the chunks that the chunk tree needs to be read.
+fn check_system_chunks(context: &Context<'_>, tree: &ChunkTree) {
+    let find = |logical: u64, message: std::fmt::Arguments<'_>| {
+        context.find(Kind::SystemChunkArray, Place::logical(logical), message);
+    };
+    let mut missing = tree.system_items.clone();
+    for chunk in context.superblock.system_chunks() {
+        let (key, chunk) = match chunk {
+            Ok(chunk) => chunk,
+            Err(error) => return find(0, format_args!("{error}")),
+        };
+        let mut bytes = chunk.header.as_bytes().to_vec();
+        bytes.extend_from_slice(chunk.stripes.as_bytes());
+        match missing.remove(&key.offset) {
+            Some(item) if item == bytes => {}
+            Some(_) => find(key.offset, format_args!("it differs from the chunk tree's item")),
+            None => find(key.offset, format_args!("the chunk tree has no such system chunk")),
+        }
+    }
+    for logical in missing.keys() {
+        find(*logical, format_args!("it lacks this system chunk"));
+    }
+}
+
+/// Compares the superblock with the block groups.
+pub(crate) fn check_bytes_used(context: &Context<'_>, groups: &BlockGroups) {
+    let used =
+        groups.groups.iter().fold(0_u64, |sum, group| sum.saturating_add(group.used_bytes));
+    let said = context.superblock.bytes_used;
+    if said.get() != used {
+        let message = format_args!("it says {said}, block groups have {used}");
+        context.find(Kind::SuperblockBytesUsed, Place::FILE_SYSTEM, message);
+    }
+}
