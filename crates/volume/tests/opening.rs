@@ -4,13 +4,14 @@
 
 mod support;
 
+use std::slice::from_ref;
 use std::sync::Arc;
 
 use larder_device::{Access, Device, FileDevice, MemoryDevice};
 use larder_format::superblock::{OFFSETS, SUPERBLOCK_SIZE, SYS_CHUNK_ARRAY_SIZE, Superblock};
-use larder_format::{Logical, Profile};
+use larder_format::{Logical, Physical, Profile};
 use larder_testkit::{Content, Event, ImageSpec, KernelImage, damage, oracle};
-use larder_volume::{OpenError, OpenOptions, Volume, scan, scan_copy};
+use larder_volume::{OpenError, OpenOptions, Volume, VolumeDevice, scan, scan_copy};
 use support::{Everything, MIB, devices, image, open, try_open};
 use zerocopy::IntoBytes;
 
@@ -40,7 +41,7 @@ fn devices_come_in_any_order() {
     for _ in 0..4 {
         paths.rotate_left(1);
         let volume = open(&paths, &READ);
-        let devids: Vec<u64> = volume.devices().iter().map(|device| device.devid()).collect();
+        let devids: Vec<u64> = volume.devices().iter().map(VolumeDevice::devid).collect();
         assert_eq!(devids, [1, 2, 3, 4]);
         assert_eq!(Everything::read(&volume), wanted);
     }
@@ -63,16 +64,16 @@ fn the_newest_sound_superblock_is_chosen() {
     let generation = found.superblock.generation.get();
 
     // A copy that missed a commit does not count, a first one that missed it neither.
-    for stale in 0..2 {
+    for (stale, offset) in OFFSETS.into_iter().enumerate().take(2) {
         let device = file(Access::ReadWrite);
         let mut superblock = scan_copy(&device, stale).expect("it is sound").superblock;
         superblock.generation = (generation - 1).into();
         superblock.update_checksum();
-        let sound = superblock_bytes(&device, stale);
-        device.write_at(superblock.as_bytes(), OFFSETS[stale].0).expect("it writes");
+        let sound = superblock_bytes(&device, offset);
+        device.write_at(superblock.as_bytes(), offset.0).expect("it writes");
         let found = scan(&device).expect("it is btrfs");
         assert_eq!((found.copy, found.superblock.generation.get()), (1 - stale, generation));
-        device.write_at(&sound, OFFSETS[stale].0).expect("it writes");
+        device.write_at(&sound, offset.0).expect("it writes");
     }
 
     damage::zero_superblock(path, 0).expect("it is zeroed");
@@ -99,9 +100,9 @@ fn the_newest_sound_superblock_is_chosen() {
     image.mount("");
 }
 
-fn superblock_bytes(device: &dyn Device, copy: usize) -> Vec<u8> {
+fn superblock_bytes(device: &dyn Device, offset: Physical) -> Vec<u8> {
     let mut bytes = vec![0; SUPERBLOCK_SIZE];
-    device.read_at(&mut bytes, OFFSETS[copy].0).expect("it reads");
+    device.read_at(&mut bytes, offset.0).expect("it reads");
     bytes
 }
 
@@ -113,7 +114,7 @@ fn a_device_that_missed_commits_is_read_last() {
         .then(Event::MissLastDevice);
     let image = KernelImage::build(&spec, &Content::new(7));
     let volume = open(image.devices(), &WRITE);
-    let stale: Vec<bool> = volume.devices().iter().map(|device| device.is_stale()).collect();
+    let stale: Vec<bool> = volume.devices().iter().map(VolumeDevice::is_stale).collect();
     assert_eq!(stale, [false, true]);
     let wanted = Everything::read(&volume);
     assert_eq!(wanted.failures.messages, [""; 0], "the stale device is not asked");
@@ -131,7 +132,7 @@ fn a_sprout_needs_its_seed() {
     let image = KernelImage::build(&spec, &Content::new(5).all_checksummed());
     let [seed, sprout] = image.devices() else { panic!("two devices") };
     let both = open(image.devices(), &WRITE);
-    let seeds: Vec<bool> = both.devices().iter().map(|device| device.is_seed()).collect();
+    let seeds: Vec<bool> = both.devices().iter().map(VolumeDevice::is_seed).collect();
     assert_eq!(seeds, [true, false]);
     let wanted = Everything::read(&both);
     assert_eq!(wanted.failures.messages, [""; 0]);
@@ -139,11 +140,11 @@ fn a_sprout_needs_its_seed() {
     drop(both);
     let reversed = [sprout.clone(), seed.clone()];
     assert_eq!(Everything::read(&open(&reversed, &READ)), wanted);
-    refused(try_open(&[sprout.clone()], &READ), "missing: device 1 with uuid");
-    let alone = open(&[seed.clone()], &READ);
+    refused(try_open(from_ref(sprout), &READ), "missing: device 1 with uuid");
+    let alone = open(from_ref(seed), &READ);
     assert!(alone.superblock().fsid() != open(image.devices(), &READ).superblock().fsid());
     Everything::read(&alone);
-    refused(try_open(&[seed.clone()], &WRITE), "it is a seed");
+    refused(try_open(from_ref(seed), &WRITE), "it is a seed");
     // A seed of another file system is no part of this one.
     let other = KernelImage::build(&spec, &Content::new(6));
     let foreign = [sprout.clone(), seed.clone(), other.devices()[0].clone()];

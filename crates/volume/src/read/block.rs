@@ -26,7 +26,7 @@ pub struct BlockExpectation {
 pub struct BlockRead {
     /// The copy that was good.
     pub copy: usize,
-    /// The copies that were tried before and were not.
+    /// The copies that were tried before and were not; those on missing devices are left out.
     pub failures: Vec<FailedCopy>,
     /// How many of these were overwritten with good content.
     pub healed: usize,
@@ -50,11 +50,12 @@ impl Volume {
         let len_bytes = buf.len() as u64;
         let chunk = self.chunk_of(logical, len_bytes)?;
         let segment = chunk.segment(logical, len_bytes);
-        let mut failures = Vec::new();
+        let mut failures: Vec<FailedCopy> = Vec::new();
         for copy in self.copy_order(&chunk, &segment) {
             let read = self.read_copy_in(&chunk, logical, copy, buf);
             match read.and_then(|()| self.verify_block(logical, expected, buf)) {
                 Ok(()) => {
+                    failures.retain(|failure| !failure.problem.is_absence());
                     let healed = failures.iter().filter(|bad| self.heal(&chunk, bad, buf)).count();
                     self.counters.rebuilt.add(u64::from(copy >= chunk.mirrors()));
                     return Ok(BlockRead { copy, failures, healed });

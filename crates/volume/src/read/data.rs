@@ -11,7 +11,8 @@ use crate::volume::Volume;
 /// How data was read.
 #[derive(Debug, Default)]
 pub struct DataRead {
-    /// The copies of sectors that were tried and were not good.
+    /// The copies of sectors that were tried and were not good; those on missing devices are left
+    /// out.
     pub failures: Vec<FailedCopy>,
     /// How many of these were overwritten with good content.
     pub healed: usize,
@@ -24,7 +25,8 @@ impl Volume {
     /// its checksum; other copies of a sector that has not are tried, and the bad one is overwritten
     /// if the volume is writable. Without, a copy is good when its device says so.
     ///
-    /// A range that lies on several devices is announced to them before it is read.
+    /// A range that lies on several devices is announced to them before it is read. The error is of
+    /// the first part that no copy gives; what the buffer then holds is unspecified.
     pub fn read_data(
         &self,
         logical: Logical,
@@ -59,6 +61,7 @@ impl Volume {
             }
             Ok(())
         })?;
+        outcome.failures.retain(|failure| !failure.problem.is_absence());
         Ok(outcome)
     }
 }
@@ -90,11 +93,11 @@ impl SegmentRead<'_> {
             self.heal(first_failure, buf);
             return Ok(());
         };
-        Err(ReadError::Data {
-            logical: self.address(range.start),
-            len_bytes: range.len() as u64,
-            failures: self.outcome.failures.drain(first_failure..).collect(),
-        })
+        let logical = self.address(range.start);
+        let is_there =
+            |bad: &FailedCopy| bad.logical <= logical && logical.0 - bad.logical.0 < bad.len_bytes;
+        let failures = self.outcome.failures.drain(first_failure..).filter(is_there).collect();
+        Err(ReadError::Data { logical, len_bytes: range.len() as u64, failures })
     }
 
     fn address(&self, at: usize) -> Logical {

@@ -108,6 +108,11 @@ impl fmt::Display for Found<'_> {
 }
 
 impl CopyProblem {
+    /// Whether the copy is not there to be read, which is known without looking at it.
+    fn is_absence(&self) -> bool {
+        matches!(self, Self::Missing | Self::NotRebuildable)
+    }
+
     /// Whether good content may replace the copy.
     fn is_healable(&self) -> bool {
         match self {
@@ -175,7 +180,7 @@ pub enum ReadError {
         logical: Logical,
         /// Its length in bytes.
         len_bytes: u64,
-        /// What is wrong with each copy.
+        /// What is wrong with each copy of its first sector.
         failures: Vec<FailedCopy>,
     },
     /// What the raid stripe tree says about an address cannot be found out.
