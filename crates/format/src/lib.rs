@@ -10,7 +10,8 @@
 //!   bytes that are really there;
 //! * no input makes it panic.
 //!
-//! Start reading at [`superblock`], then [`key`] and [`node`], then the items in [`item`].
+//! Start reading at [`superblock`], then [`key`] and [`node`], then the items in [`item`];
+//! [`tree_check`] says what of all that can be.
 #![forbid(unsafe_code)]
 
 pub mod address;
@@ -25,6 +26,7 @@ pub mod name_hash;
 pub mod node;
 pub mod objectid;
 pub mod superblock;
+pub mod tree_check;
 
 pub use address::{FileOffset, Logical, Physical};
 pub use block_group::{BlockGroupFlags, Profile};
