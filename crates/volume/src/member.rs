@@ -2,6 +2,7 @@
 
 use std::io::IoSlice;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use larder_device::{Device, DeviceError};
 use larder_format::item::DevItem;
@@ -13,6 +14,8 @@ use crate::stats::DeviceCounters;
 #[derive(Debug)]
 pub struct VolumeDevice {
     pub(crate) dev_item: DevItem,
+    /// Bytes allocated to chunks now; the device item keeps what they were at opening.
+    bytes_used: AtomicU64,
     pub(crate) device: Option<Arc<dyn Device>>,
     /// Generation of the superblock that was found on it.
     pub(crate) generation: Option<u64>,
@@ -38,7 +41,8 @@ impl VolumeDevice {
         generation: Option<u64>,
     ) -> Self {
         let counters = DeviceCounters::default();
-        Self { dev_item, device, generation, is_stale: false, is_seed: false, counters }
+        let bytes_used = AtomicU64::new(dev_item.bytes_used.get());
+        Self { dev_item, bytes_used, device, generation, is_stale: false, is_seed: false, counters }
     }
 
     /// Id of the device in the file system.
@@ -51,9 +55,19 @@ impl VolumeDevice {
         self.dev_item.uuid()
     }
 
-    /// The DEV_ITEM of the chunk tree.
+    /// The DEV_ITEM of the chunk tree, as it was when the volume was opened.
     pub fn dev_item(&self) -> &DevItem {
         &self.dev_item
+    }
+
+    /// Says how many bytes are allocated to chunks, for superblocks to be written.
+    pub fn set_bytes_used(&self, bytes: u64) {
+        self.bytes_used.store(bytes, Relaxed);
+    }
+
+    /// The device item for superblocks.
+    pub(crate) fn current_dev_item(&self) -> DevItem {
+        DevItem { bytes_used: self.bytes_used.load(Relaxed).into(), ..self.dev_item }
     }
 
     /// Where the bytes are, unless the device is missing.

@@ -39,7 +39,7 @@ fn superblock_for(
     template: &Superblock,
 ) -> Box<Superblock> {
     let mut superblock = Box::new(template.clone());
-    superblock.dev_item = device.dev_item;
+    superblock.dev_item = device.current_dev_item();
     superblock.bytenr = offset.0.into();
     superblock.update_checksum();
     superblock
