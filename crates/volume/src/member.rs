@@ -15,7 +15,7 @@ use crate::stats::DeviceCounters;
 pub struct VolumeDevice {
     pub(crate) dev_item: DevItem,
     /// Bytes allocated to chunks now; the device item keeps what they were at opening.
-    bytes_used: AtomicU64,
+    pub(crate) bytes_used: AtomicU64,
     pub(crate) device: Option<Arc<dyn Device>>,
     /// Generation of the superblock that was found on it.
     pub(crate) generation: Option<u64>,
