@@ -34,7 +34,13 @@ impl Chunk {
         logical: Logical,
         len_bytes: u64,
         strides: &[RaidStride],
+        sectorsize: u32,
     ) -> Result<Self, ChunkError> {
+        let sectorsize = u64::from(sectorsize);
+        if !logical.0.is_multiple_of(sectorsize) || !len_bytes.is_multiple_of(sectorsize) {
+            let problem = format!("the {len_bytes} bytes of its raid stripe extent are no sectors");
+            return Err(ChunkError { logical, problem });
+        }
         let profile = match strides.len() {
             1 => Profile::Single,
             2 => Profile::Raid1,

@@ -180,7 +180,8 @@ impl StripeLookup for Elsewhere {
         match (logical.0 - START) / EXTENT_BYTES {
             number @ 0..2 => {
                 let start = Logical(START + number * EXTENT_BYTES);
-                let extent = Chunk::from_raid_stripe(start, EXTENT_BYTES, &elsewhere(number))?;
+                let extent =
+                    Chunk::from_raid_stripe(start, EXTENT_BYTES, &elsewhere(number), 4096)?;
                 Ok(Some(Arc::new(extent)))
             }
             2 => Ok(None),
@@ -225,7 +226,10 @@ fn raid_stripe_extents_lie_where_their_tree_says() {
     };
     assert!(matches!(past(2), ReadError::Unmapped(_)));
     assert!(matches!(past(3), ReadError::StripeLookup { .. }));
-    assert!(Chunk::from_raid_stripe(Logical(0), 4096, &[]).is_err());
+    for (logical, len_bytes, strides) in [(0, 4096, 0), (0, 4095, 1), (1, 4096, 1), (0, 0, 1)] {
+        let strides = &elsewhere(0)[..strides];
+        assert!(Chunk::from_raid_stripe(Logical(logical), len_bytes, strides, 4096).is_err());
+    }
 }
 
 /// A file system of one device that holds a chunk tree only, block by block.
