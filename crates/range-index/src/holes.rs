@@ -314,8 +314,7 @@ impl<'g, V: Value, const KEYS: usize> Search<'_, 'g, V, KEYS> {
         let mut node = node;
         loop {
             let link = node.link(level);
-            let key = link.key();
-            let next = link.next(self.guard);
+            let (key, next) = link.target(self.guard);
             if key > *from || next.is_none() {
                 let bound = link.bound.get();
                 if link.key() != key {
@@ -393,9 +392,9 @@ impl<'g, V: Value, const KEYS: usize> Search<'_, 'g, V, KEYS> {
         let mut links = Vec::new();
         let (mut at, mut start) = (node, span.start);
         loop {
-            let key = at.link(level).key();
+            let (key, next) = at.link(level).target(self.guard);
             links.push((at, start..key));
-            match at.link(level).next(self.guard) {
+            match next {
                 Some(next) if key < span.end && key < *until => (at, start) = (next, key),
                 _ => break,
             }

@@ -59,6 +59,19 @@ impl<V> Link<V> {
         unsafe { NodeRef::from_raw(self.next.load(Ordering::SeqCst)) }
     }
 
+    /// The key and the node that it belongs to, or one that begins earlier.
+    pub(crate) fn target<'g>(&self, guard: &'g Guard) -> (u64, Option<NodeRef<'g, V>>) {
+        let mut key = self.key();
+        loop {
+            let next = self.next(guard);
+            let now = self.key();
+            if now == key {
+                return (key, next);
+            }
+            key = now;
+        }
+    }
+
     /// Puts a new node behind this link. The node comes before the key, so that a search that
     /// meets the change halfway falls short of its target and never overshoots it.
     pub(crate) fn insert(&self, node: NodeRef<'_, V>, key: u64) {
@@ -67,7 +80,7 @@ impl<V> Link<V> {
     }
 
     /// Makes this link lead where `from` leads: for a new node, and past a dead one. The key comes
-    /// first, for the same reason as in [`Link::insert`].
+    /// first, so that a search that sees the new node can see that the key is another one.
     pub(crate) fn copy_from(&self, from: &Link<V>) {
         self.key.store(from.key.load(Ordering::SeqCst), Ordering::SeqCst);
         self.next.store(from.next.load(Ordering::SeqCst), Ordering::SeqCst);
@@ -298,7 +311,7 @@ impl<'g, V> NodeRef<'g, V> {
 
     /// Takes the block lock if the block is still `old`.
     pub(crate) fn try_lock(self, old: Word<V>) -> Option<BlockLock<'g, V>> {
-        (!old.is_locked() && self.exchange(old, old.with(LOCKED))).then_some(BlockLock(self))
+        (!old.is_locked() && self.exchange(old, old.with(LOCKED))).then(|| BlockLock(self))
     }
 
     pub(crate) fn tower(self) -> Tower {

@@ -1,6 +1,7 @@
 //! Searches: from the head of the list to the node whose tile holds an address, without locks.
 //!
-//! A descent compares link keys only, which may be momentarily out of date. What decides is the
+//! A descent compares link keys only, which may be momentarily out of date. It never follows a
+//! link to a node that begins further right than the link's key. What decides is the
 //! tile in the block where the descent ends: an address to its left is reached over back links,
 //! an address to its right over level 0. At every moment at least one live block has a tile with
 //! that address, so a search repeats only when some writer has made progress.
@@ -47,8 +48,10 @@ impl<V: Value, const KEYS: usize> RangeIndex<V, KEYS> {
                 if point < link.key() {
                     break;
                 }
-                let Some(next) = link.next(guard) else { break };
-                node = next;
+                match link.target(guard) {
+                    (key, Some(next)) if point >= key => node = next,
+                    _ => break,
+                }
             }
             passed(level, node);
         }

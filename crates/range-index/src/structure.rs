@@ -4,10 +4,11 @@
 //! - Moving entries changes no content. The receiving block is published first, with the bounds
 //!   over it, and the giving block last; in between both show the same entries, and both are
 //!   locked, so that readers may use either and writers neither.
-//! - A node that has given all its entries away is marked dead, then its tower is closed, then it
-//!   is unlinked level by level from the top; level 0 and the back link of its successor come last.
-//!   Only then is it retired. Its left neighbour stays locked throughout and so cannot die
-//!   earlier: the back link of a dead node stays good for whoever can still reach that node.
+//! - A node that has given all its entries away leaves level 0, then it is marked dead, so that a
+//!   search which a dead node sends back does not meet it again; then its tower is closed and
+//!   it leaves the other levels from the top; then it is retired. Its left neighbour stays locked
+//!   throughout, so neither that nor the right neighbour can be retired earlier: what a dead
+//!   node points to stays good for whoever can still reach that node.
 //! - A tower is locked from before its node can be seen until all its links are in place.
 
 use crossbeam_epoch::Guard;
@@ -94,6 +95,7 @@ impl<V: Value, const KEYS: usize> RangeIndex<V, KEYS> {
                 let pred = self.predecessor(low - 1, level, guard);
                 if pred.lock_tower(|| self.stats.blocked()) {
                     let link = pred.link(level);
+                    debug_assert!(pred.block(guard).is_none_or(|block| block.low() < low));
                     let fits = link.key() > low;
                     if fits {
                         node.link(level).copy_from(link);
@@ -168,9 +170,7 @@ impl<V: Value, const KEYS: usize> RangeIndex<V, KEYS> {
             self.raise_bounds(left.node(), block.high() - 1, hole, guard);
         }
         if all {
-            let dead = right.node();
-            right.die();
-            self.unlink(left.node(), dead, given.low(), guard);
+            self.remove_node(left.node(), right, given.low(), guard);
         } else {
             self.move_low(left.node(), right.node(), given.low(), middle, guard);
             right.publish_and_unlock(rest.finish());
@@ -211,8 +211,22 @@ impl<V: Value, const KEYS: usize> RangeIndex<V, KEYS> {
         right.unlock_tower();
     }
 
-    /// Takes a dead node out of the list, and retires it. `left` is its left neighbour, locked.
-    fn unlink(&self, left: NodeRef<'_, V>, dead: NodeRef<'_, V>, low: u64, guard: &Guard) {
+    /// Takes a node out of the list and retires it, after its left neighbour `left`, which is
+    /// locked, has taken over its tile.
+    fn remove_node<'g>(
+        &self,
+        left: NodeRef<'g, V>,
+        lock: BlockLock<'g, V>,
+        low: u64,
+        guard: &'g Guard,
+    ) {
+        let dead = lock.node();
+        left.link(0).copy_from(dead.link(0));
+        if let Some(next) = dead.link(0).next(guard) {
+            next.set_prev(left);
+        }
+        lock.die();
+
         let open = dead.lock_tower(|| self.stats.blocked());
         debug_assert!(open, "a node dies once");
         dead.close_tower();
@@ -221,10 +235,6 @@ impl<V: Value, const KEYS: usize> RangeIndex<V, KEYS> {
                 link.bound.set_unknown();
                 link.copy_from(dead.link(level));
             });
-        }
-        left.link(0).copy_from(dead.link(0));
-        if let Some(next) = dead.link(0).next(guard) {
-            next.set_prev(left);
         }
         let raw = dead.as_ptr();
         // SAFETY: no link and no live back link leads to the node any more, so who pins from now on
