@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use larder_format::tree_check::TreeCheckError;
 use larder_format::{FormatError, Key, Logical};
 
 use crate::{Expected, StoreError};
@@ -30,6 +31,9 @@ pub enum Problem {
     /// The bytes are no tree block.
     #[error("{0}")]
     Format(#[from] FormatError),
+    /// Something in the block cannot be.
+    #[error("{0}")]
+    Contents(#[from] TreeCheckError),
     /// A header field is not what the parent says.
     #[error("{field} is {found} where {expected} was expected")]
     Mismatch {
@@ -89,6 +93,7 @@ impl std::error::Error for TreeError {
         match &self.problem {
             Problem::Read(error) => Some(&**error),
             Problem::Format(error) => Some(error),
+            Problem::Contents(error) => Some(error),
             _ => None,
         }
     }

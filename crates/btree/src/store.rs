@@ -1,6 +1,6 @@
 //! Where tree blocks come from.
 
-use larder_format::Logical;
+use larder_format::{Logical, tree_check};
 
 use crate::Expected;
 
@@ -17,6 +17,13 @@ pub trait BlockStore: Send + Sync {
 
     /// Fills `buf`, which is [`nodesize`](Self::nodesize) long, with the block `expected`.
     fn read(&self, expected: &Expected, buf: &mut [u8]) -> Result<(), StoreError>;
+
+    /// What the items of a block are checked against on the way in.
+    ///
+    /// `None`, where items are made up and no file system stands behind them, checks structure only.
+    fn tree_check(&self) -> Option<tree_check::Context> {
+        None
+    }
 
     /// Says that these bytes will be read soon. Never waits, never fails, and may do nothing.
     fn readahead(&self, logical: Logical, len_bytes: u64);

@@ -1,7 +1,7 @@
 //! A volume as a store of tree blocks.
 
-use larder_format::Logical;
 use larder_format::objectid::{TREE_LOG, TREE_RELOC};
+use larder_format::{Logical, tree_check};
 use larder_volume::{BlockExpectation, Volume};
 
 use crate::{BlockStore, Expected, StoreError};
@@ -21,6 +21,10 @@ impl BlockStore for Volume {
         };
         self.read_tree_block(expected.logical, &expectation, buf)?;
         Ok(())
+    }
+
+    fn tree_check(&self) -> Option<tree_check::Context> {
+        Some(tree_check::Context::new(self.superblock()))
     }
 
     fn readahead(&self, logical: Logical, len_bytes: u64) {

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use larder_btree::{BlockStore, Expected, StoreError};
-use larder_format::Logical;
 use larder_format::objectid::{TREE_LOG, TREE_RELOC};
+use larder_format::{Logical, tree_check};
 use larder_volume::{BlockExpectation, Volume};
 
 /// A volume as the place where tree blocks come from: verified, healed, read ahead.
@@ -25,6 +25,10 @@ impl BlockStore for VolumeStore {
         };
         self.0.read_tree_block(expected.logical, &expectation, buf)?;
         Ok(())
+    }
+
+    fn tree_check(&self) -> Option<tree_check::Context> {
+        Some(tree_check::Context::new(self.0.superblock()))
     }
 
     fn readahead(&self, logical: Logical, len_bytes: u64) {
