@@ -153,7 +153,7 @@ impl Volume {
         Some(&self.devices[at])
     }
 
-    /// Where a range lies.
+    /// Where a range lies. In a striped chunk that is one entry for each 64 KiB.
     pub fn map(&self, logical: Logical, len_bytes: u64) -> Result<Vec<MappedRange>, ReadError> {
         let mut ranges = Vec::new();
         self.for_each_read_part(logical, len_bytes, |chunk, part, part_bytes| {

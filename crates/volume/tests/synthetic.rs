@@ -15,6 +15,7 @@ use larder_volume::{
     BlockExpectation, Chunk, ChunkMap, ChunkStripe, OpenError, OpenOptions, ReadError,
     StripeLookup, Volume, VolumeDevice,
 };
+use proptest::prelude::*;
 use zerocopy::{FromZeros, IntoBytes};
 
 const START: u64 = 1 << 24;
@@ -418,4 +419,46 @@ fn a_newer_block_is_left_alone() {
     devices[0].read_at(&mut buf, 1 << 20).expect("it reads");
     assert!(buf == block(8), "the newer block is still there");
     assert_eq!(volume.stats().devices[0].generation_errors, 2);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 2000, ..ProptestConfig::default() })]
+
+    /// Whatever the superblock, its system chunks and the chunk tree say, with right checksums:
+    /// opening and reading what was opened ends, and does not panic.
+    #[test]
+    fn lies_do_not_panic(
+        array in proptest::collection::vec((0_usize..129, any::<u8>()), 0..3),
+        leaf in proptest::collection::vec((0_usize..400, any::<u8>()), 0..4),
+        address: u64,
+    ) {
+        let mut forged = Forged::new();
+        for (at, byte) in array {
+            forged.superblock.sys_chunk_array[at] = byte;
+        }
+        let items = [device_entry(1, 1), chunk_entry(START, 1 << 20, 1 << 20)];
+        forged.leaf(0, &items);
+        let mut block = vec![0; NODESIZE];
+        forged.device.read_at(&mut block, 1 << 20).expect("it reads");
+        for (at, byte) in leaf {
+            // The item headers from the front, the items from the back.
+            let at = if at < 60 { HEADER_SIZE + at } else { NODESIZE - 1 - (at - 60) };
+            block[at] = byte;
+        }
+        let csum = ChecksumType::Crc32c.compute_block(&block).padded();
+        block[..csum.len()].copy_from_slice(&csum);
+        forged.device.write_at(&block, 1 << 20).expect("it writes");
+        if let Ok(volume) = forged.open(0) {
+            let starts: Vec<Logical> = volume.chunks().iter().map(|c| c.logical()).collect();
+            for start in starts.into_iter().chain([Logical(address)]) {
+                let mut buf = [0; 3 * 4096];
+                let _ = volume.read_data(start, &mut buf, None);
+                let _ = volume.map(start, u64::MAX);
+                volume.readahead(start, 1 << 20);
+                for copy in 0..volume.copies(start) {
+                    let _ = volume.read_copy(start, copy, &mut buf);
+                }
+            }
+        }
+    }
 }

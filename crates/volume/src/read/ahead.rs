@@ -8,10 +8,14 @@ use crate::chunk::Chunk;
 use crate::member::VolumeDevice;
 use crate::volume::Volume;
 
+/// The most of a range that is announced.
+const MAX_BYTES: u64 = 32 << 20;
+
 impl Volume {
-    /// Says that a range will be read soon. Each device that it would be read from is told once for
-    /// each chunk; one that cannot be mapped is left out.
+    /// Says that a range, or its first 32 MiB, will be read soon. Each device that it would be read
+    /// from is told once for each chunk; what cannot be mapped is left out.
     pub fn readahead(&self, logical: Logical, len_bytes: u64) {
+        let len_bytes = len_bytes.min(MAX_BYTES);
         let _ = self.for_each_read_part(logical, len_bytes, |chunk, at, part_bytes| {
             self.readahead_in(chunk, at, part_bytes);
             Ok(())
