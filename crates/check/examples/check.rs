@@ -7,7 +7,7 @@ fn main() {
     let mut devices: Vec<Arc<dyn Device>> = Vec::new();
     for a in std::env::args_os().skip(1) {
         if a == "--data" { data = true; continue; }
-        devices.push(Arc::new(FileDevice::open(std::path::Path::new(&a), Access::Read).expect("opens")));
+        devices.push(Arc::new(FileDevice::open(std::path::Path::new(&a), Access::ReadOnly).expect("opens")));
     }
     let volume = Volume::open(devices, &OpenOptions { degraded: true, ..OpenOptions::default() }).expect("volume");
     let options = larder_check::Options { check_data_csum: data, ..Default::default() };

@@ -21,6 +21,9 @@ pub(crate) struct Space<'a> {
 }
 
 /// Reads the free space tree and reports where it is not the complement of the extent tree.
+///
+/// What it says of addresses where no chunk is does not matter to anyone: mkfs.btrfs leaves the
+/// entries of the block groups that it started with.
 /// Where nobody believes it only its shape is checked.
 pub(crate) fn check(
     context: &Context<'_>,
@@ -82,8 +85,11 @@ impl Reader<'_, '_> {
         let (start, len_bytes) = (item.key.objectid, item.key.offset);
         let group = self.space.groups.get(start).filter(|group| group.len_bytes == len_bytes);
         let Some(group) = group else {
-            let message = format_args!("there is no such block group");
-            return item.find(self.context, Kind::FreeSpaceInfo, message);
+            if !self.is_unused(item) {
+                let message = format_args!("there is no such block group");
+                item.find(self.context, Kind::FreeSpaceInfo, message);
+            }
+            return;
         };
         self.seen.insert(start);
         let flags = info.flags.get();
@@ -98,11 +104,20 @@ impl Reader<'_, '_> {
         });
     }
 
+    /// Whether no chunk is at the addresses of an item.
+    fn is_unused(&self, item: &Item<'_>) -> bool {
+        let (start, len_bytes) = (item.key.objectid, item.key.offset);
+        let end = start.saturating_add(len_bytes);
+        let before = self.space.chunks.chunks.range(..end).next_back();
+        before.is_none_or(|(_, chunk)| chunk.end().0 <= start)
+    }
+
     /// The current group, if the item belongs to it and has the form that its group uses.
     fn current_for(&mut self, item: &Item<'_>, is_bitmap: bool) -> Option<&mut Current> {
         let (start, len_bytes) = (item.key.objectid, item.key.offset);
         let end = start.checked_add(len_bytes);
         let is_aligned = self.context.is_aligned(start) && self.context.is_aligned(len_bytes);
+        let is_unused = self.is_unused(item);
         let current = self.current.as_mut().filter(|current| {
             let group = &current.group;
             is_aligned
@@ -111,7 +126,7 @@ impl Reader<'_, '_> {
                 && end.is_some_and(|end| end <= group.end())
                 && current.uses_bitmaps == is_bitmap
         });
-        if current.is_none() {
+        if current.is_none() && !is_unused {
             let message = format_args!("it does not fit the block group in front of it");
             item.find(self.context, Kind::FreeSpaceTree, message);
         }
