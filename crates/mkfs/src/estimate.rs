@@ -10,7 +10,7 @@ use larder_format::item::{
 use larder_format::node::ITEM_HEADER_SIZE;
 
 use crate::Features;
-use crate::settings::Settings;
+use crate::settings::{MAX_INLINE_BYTES, Settings};
 use crate::source::{Kind, Node, Source, Subvolume};
 use crate::space::Appetite;
 
@@ -55,14 +55,14 @@ fn name_bytes(subvolume: &Subvolume, node: &Node) -> u64 {
 /// Bytes in data extents and in items of an inode.
 fn inode_bytes(node: &Node, settings: &Settings) -> (u64, u64) {
     let inode = item(size_of::<InodeItem>()) + USUAL_EXTRA_BYTES;
-    if node.kind != Kind::File || node.size == 0 {
+    if node.kind != Kind::File || node.data_bytes == 0 {
         return (0, inode);
     }
-    if node.size <= settings.max_inline_size() as u64 {
+    if node.size <= MAX_INLINE_BYTES as u64 {
         return (0, inode + item(size_of::<FileExtentItem>()) + node.size);
     }
     let sector_size = settings.sector_size as u64;
-    let data = node.size.next_multiple_of(sector_size);
+    let data = node.data_bytes.next_multiple_of(sector_size);
     let longest = match settings.compression {
         Some(_) => MAX_COMPRESSED_EXTENT_BYTES,
         None => MAX_EXTENT_BYTES,

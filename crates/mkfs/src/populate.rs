@@ -121,12 +121,11 @@ impl Filler<'_, '_> {
             let start = data_at + done as usize;
             add_part(parts, logical, start..start + len_bytes as usize);
             self.data_bytes += len_bytes;
-            match piece.compression {
-                Some(algorithm) => self.compressed_extent(inode, piece, algorithm, logical)?,
-                None => {
-                    let file_offset = piece.file_offset + done;
-                    self.extend(PendingExtent { inode, file_offset, logical, len_bytes })?;
-                }
+            if let Some(algorithm) = piece.compression {
+                self.compressed_extent(inode, piece, algorithm, logical)?;
+            } else {
+                let file_offset = piece.file_offset + done;
+                self.extend(PendingExtent { inode, file_offset, logical, len_bytes })?;
             }
             done += len_bytes;
         }

@@ -20,9 +20,9 @@ pub(crate) const GENERATION: u64 = 1;
 const MAX_BLOCK_BYTES: u32 = 64 * 1024;
 const MIN_BLOCK_BYTES: u32 = 4096;
 const DEFAULT_NODE_BYTES: u32 = 16 * 1024;
-/// Files of at most this many bytes lie in their file extent item, as with the kernel's default of
-/// the mount option `max_inline`.
-const MAX_INLINE_BYTES: usize = 2048;
+/// Files of at most this many bytes, as stored, lie in their file extent item, as with the kernel's
+/// default of the mount option `max_inline`.
+pub(crate) const MAX_INLINE_BYTES: usize = 2048;
 
 /// What a block group holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -150,11 +150,6 @@ impl Settings {
     /// Bytes of the largest item that fits a leaf.
     pub(crate) fn max_item_size(&self) -> usize {
         self.node_size - HEADER_SIZE - ITEM_HEADER_SIZE
-    }
-
-    /// Most bytes, as stored, of a file whose content lies in its file extent item.
-    pub(crate) fn max_inline_size(&self) -> usize {
-        MAX_INLINE_BYTES
     }
 
     /// A uuid that follows from the file system's.

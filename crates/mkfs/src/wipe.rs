@@ -28,7 +28,7 @@ pub(crate) fn wipe(device: &dyn Device, discard: bool) -> Result<(), DeviceError
 /// Zeros a range, but leaves zeros alone: a sparse file stays sparse.
 fn zero(device: &dyn Device, offset: u64, len_bytes: u64) -> Result<(), DeviceError> {
     const STEP_BYTES: u64 = 64 * 1024;
-    let (mut found, zeros) = ([0; STEP_BYTES as usize], [0; STEP_BYTES as usize]);
+    let (mut found, zeros) = (vec![0; STEP_BYTES as usize], vec![0; STEP_BYTES as usize]);
     for start in (offset..offset + len_bytes).step_by(STEP_BYTES as usize) {
         let len = STEP_BYTES.min(offset + len_bytes - start) as usize;
         device.read_at(&mut found[..len], start)?;
@@ -48,7 +48,7 @@ mod tests {
     #[test]
     fn nothing_is_left_to_be_recognized_by() {
         let device = MemoryDevice::new("m", 70 << 20);
-        device.write_at(&[1; 3 << 20], 0).unwrap();
+        device.write_at(&vec![1; 3 << 20], 0).unwrap();
         device.write_at(&[1; 4096], OFFSETS[1].0).unwrap();
         device.write_at(&[1; 100], (70 << 20) - 100).unwrap();
         wipe(&device, false).unwrap();

@@ -11,7 +11,7 @@ use crate::tree::Emit;
 
 /// The size of a directory with these names.
 pub(super) fn directory_size(subvolume: &Subvolume, directory: &Node) -> u64 {
-    let names = subvolume.children(directory).map(|at| subvolume.name(subvolume.node(at)).len());
+    let names = directory.children().map(|at| subvolume.name(subvolume.node(at)).len());
     names.sum::<usize>() as u64 * 2
 }
 
@@ -24,8 +24,8 @@ pub(crate) fn directory_items(
     emit: &mut Emit<'_>,
 ) -> Result<(), MkfsError> {
     let directory = subvolume.node(at);
-    let mut by_hash: Vec<(u64, u32)> = subvolume
-        .children(directory)
+    let mut by_hash: Vec<(u64, u32)> = directory
+        .children()
         .map(|child| (name_hash::dir_name(subvolume.name(subvolume.node(child))), child))
         .collect();
     by_hash.sort_unstable();
@@ -41,7 +41,7 @@ pub(crate) fn directory_items(
         }
         emit(Key::new(directory.inode, ItemType::DIR_ITEM, same_hash[0].0), &data)?;
     }
-    for child in subvolume.children(directory) {
+    for child in directory.children() {
         data.clear();
         write_entry(source, subvolume, child, &mut data);
         let index = subvolume.directory_index(child);

@@ -5,13 +5,12 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 
 use larder_format::item::FileType;
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, Stat, fstat, openat, statat};
+use rustix::fs::{AtFlags, CWD, OFlags, Stat, fstat, statat};
 use rustix::io::{Errno, pread};
 
 use super::Context;
-use super::ranges::data_ranges;
 use crate::MkfsError;
-use crate::source::Kind;
+use crate::source::{Kind, data_ranges, open_quietly};
 
 /// Opens entries. It keeps the last directory open: entries come directory by directory.
 pub(super) struct Opener<'a> {
@@ -88,13 +87,12 @@ impl<'a> Opener<'a> {
         let status = fstat(&opened).map_err(failed())?;
         self.check_kind(at, &status)?;
         let sector_size = context.settings.sector_size as u64;
-        let ranges = data_ranges(opened.as_fd(), &status, node.size, sector_size);
-        let ranges = ranges.map_err(failed())?;
-        let file = OpenFile { context, at, opened, status, size: node.size, ranges };
-        if (file.status.st_size as u64) < file.size {
-            return Err(file.changed("it became shorter"));
+        if (status.st_size as u64) < node.size {
+            return Err(became_shorter(subvolume.path(at)));
         }
-        Ok(file)
+        let ranges = data_ranges(opened.as_fd(), node.size, sector_size);
+        let ranges = ranges.map_err(failed())?;
+        Ok(OpenFile { context, at, opened, status, size: node.size, ranges })
     }
 
     fn check_kind(&self, at: u32, status: &Stat) -> Result<(), MkfsError> {
@@ -112,17 +110,8 @@ impl<'a> Opener<'a> {
     }
 }
 
-/// Opens for reading, without changing the time of last access where that is allowed.
-fn open_quietly(
-    directory: impl AsFd,
-    name: impl rustix::path::Arg + Copy,
-    flags: OFlags,
-) -> Result<OwnedFd, Errno> {
-    let flags = flags | OFlags::RDONLY | OFlags::CLOEXEC;
-    match openat(&directory, name, flags | OFlags::NOATIME, Mode::empty()) {
-        Err(Errno::PERM) => openat(&directory, name, flags, Mode::empty()),
-        result => result,
-    }
+fn became_shorter(path: PathBuf) -> MkfsError {
+    MkfsError::Changed { path, change: "it became shorter" }
 }
 
 /// A file that is being copied.
@@ -142,10 +131,6 @@ impl OpenFile<'_> {
         self.context.subvolume.path(self.at)
     }
 
-    fn changed(&self, change: &'static str) -> MkfsError {
-        MkfsError::Changed { path: self.path(), change }
-    }
-
     /// Bytes that file extents cover.
     pub(super) fn allocated_bytes(&self) -> u64 {
         self.ranges.iter().map(|range| range.end - range.start).sum()
@@ -159,7 +144,7 @@ impl OpenFile<'_> {
         let mut offset = offset;
         while !rest.is_empty() {
             match pread(&self.opened, &mut *rest, offset) {
-                Ok(0) => return Err(self.changed("it became shorter")),
+                Ok(0) => return Err(became_shorter(self.path())),
                 Ok(read) => {
                     rest = &mut rest[read..];
                     offset += read as u64;

@@ -47,7 +47,9 @@ impl Output {
     /// Adds an item.
     pub(crate) fn item(&mut self, key: Key, parts: &[&[u8]]) {
         let before = self.item_bytes.len();
-        parts.iter().for_each(|part| self.item_bytes.extend_from_slice(part));
+        for part in parts {
+            self.item_bytes.extend_from_slice(part);
+        }
         self.records.push(Record::Item { key, len: self.item_bytes.len() - before });
     }
 

@@ -1,10 +1,6 @@
-//! Where a file has data, and where it has holes.
+//! A file cut into parts.
 
 use std::ops::Range;
-use std::os::fd::BorrowedFd;
-
-use rustix::fs::{SeekFrom, Stat, seek};
-use rustix::io::Errno;
 
 /// A range of a file, of whole sectors.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,47 +9,6 @@ pub(crate) enum Part {
     Data(Range<u64>),
     /// It reads as zeros.
     Hole(Range<u64>),
-}
-
-/// The ranges of the first `size` bytes of a file that hold data, of whole sectors: sorted, neither
-/// touching nor overlapping. The last may end after `size`.
-pub(super) fn data_ranges(
-    file: BorrowedFd<'_>,
-    status: &Stat,
-    size: u64,
-    sector_size: u64,
-) -> Result<Vec<Range<u64>>, Errno> {
-    if size == 0 {
-        return Ok(Vec::new());
-    }
-    let end = size.next_multiple_of(sector_size);
-    let allocated = status.st_blocks as u64 * 512;
-    if allocated >= size {
-        return Ok(std::iter::once(0..end).collect());
-    }
-    let mut ranges: Vec<Range<u64>> = Vec::new();
-    let mut at = 0;
-    while at < size {
-        let data = match seek(file, SeekFrom::Data(at)) {
-            Ok(data) if data < size => data,
-            Ok(_) | Err(Errno::NXIO) => break,
-            Err(errno) => return Err(errno),
-        };
-        let hole = match seek(file, SeekFrom::Hole(data)) {
-            Ok(hole) => hole.min(size),
-            // The file became shorter; reading it will tell.
-            Err(Errno::NXIO) => size,
-            Err(errno) => return Err(errno),
-        };
-        let start = data / sector_size * sector_size;
-        let hole_sector = hole.next_multiple_of(sector_size);
-        match ranges.last_mut() {
-            Some(last) if last.end >= start => last.end = hole_sector,
-            _ => ranges.push(start..hole_sector),
-        }
-        at = hole.max(data + 1);
-    }
-    Ok(ranges)
 }
 
 /// The parts that file extents describe, in order and each at most `longest` bytes of data: with

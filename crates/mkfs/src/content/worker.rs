@@ -15,7 +15,7 @@ use super::ranges::Part;
 use super::xattr::{XattrReader, XattrSource};
 use super::{Attributes, Context, Output, Piece, Record};
 use crate::MkfsError;
-use crate::settings::GENERATION;
+use crate::settings::{GENERATION, MAX_INLINE_BYTES};
 use crate::source::Kind;
 
 /// What a thread uses for one job after the other.
@@ -183,8 +183,8 @@ impl<'a> Worker<'a> {
         file: &OpenFile<'_>,
     ) -> Result<Option<(usize, Option<Algorithm>)>, MkfsError> {
         let settings = self.context.settings;
-        let (sector_size, most) = (settings.sector_size, settings.max_inline_size());
-        let possible = if self.compressor.is_some() { sector_size } else { most };
+        let sector_size = settings.sector_size;
+        let possible = if self.compressor.is_some() { sector_size } else { MAX_INLINE_BYTES };
         if file.ranges.is_empty() || file.size > possible as u64 {
             return Ok(None);
         }
@@ -192,13 +192,13 @@ impl<'a> Worker<'a> {
         file.read(&mut self.raw[..size], 0)?;
         if let Some(compressor) = &mut self.compressor {
             let input = &self.raw[..size];
-            let room = &mut self.packed[..most.min(sector_size)];
+            let room = &mut self.packed[..MAX_INLINE_BYTES];
             let packed = compressor.compress(input, room, sector_size as u32, ExtentKind::Inline);
             if let Some(len) = packed.expect("at most a sector of valid size") {
                 return Ok(Some((len, Some(compressor.compression().algorithm()))));
             }
         }
-        Ok((size <= most).then_some((size, None)))
+        Ok((size <= MAX_INLINE_BYTES).then_some((size, None)))
     }
 
     fn inline_extent(
@@ -274,16 +274,13 @@ impl<'a> Worker<'a> {
         } else {
             None
         };
-        let (disk_len, compression) = match packed {
-            Some(packed) => {
-                let disk_len = packed.next_multiple_of(sector_size);
-                room[packed..disk_len].fill(0);
-                (disk_len, Some(compressor.compression().algorithm()))
-            }
-            None => {
-                room.copy_from_slice(raw);
-                (len, None)
-            }
+        let (disk_len, compression) = if let Some(packed) = packed {
+            let disk_len = packed.next_multiple_of(sector_size);
+            room[packed..disk_len].fill(0);
+            (disk_len, Some(compressor.compression().algorithm()))
+        } else {
+            room.copy_from_slice(raw);
+            (len, None)
         };
         self.add_extent(inode, start, len, disk_len, compression, output);
         Ok(())

@@ -4,9 +4,10 @@
 //! that the children of a directory lie side by side, and inode numbers, given in this order, do
 //! not depend on how the source file system happens to list them.
 //!
-//! Memory: about 50 bytes and the name for each directory entry. Attributes, but for the size of
+//! Memory: about 60 bytes and the name for each directory entry. Attributes, but for the size of
 //! files, are read again when an inode is copied.
 
+mod access;
 mod scan;
 
 use std::ffi::OsStr;
@@ -17,6 +18,7 @@ use std::path::{Path, PathBuf};
 use larder_format::item::FileType;
 use larder_format::objectid;
 
+pub(crate) use access::{data_ranges, open_quietly};
 pub(crate) use scan::scan;
 
 /// Index of a directory's first name: 0 and 1 would be `.` and `..`.
@@ -52,6 +54,8 @@ pub(crate) struct Node {
     pub(crate) inode: u64,
     /// Bytes of a file when it was found; copies are no longer.
     pub(crate) size: u64,
+    /// Bytes of it that are not in holes.
+    pub(crate) data_bytes: u64,
     /// The directory that holds the name; the root is its own.
     pub(crate) parent: u32,
     first_child: u32,
@@ -60,6 +64,13 @@ pub(crate) struct Node {
     link: Option<u32>,
     name_start: usize,
     name_len: u8,
+}
+
+impl Node {
+    /// Indices of a directory's entries.
+    pub(crate) fn children(&self) -> Range<u32> {
+        self.first_child..self.first_child + self.children
+    }
 }
 
 /// A tree of its own.
@@ -105,6 +116,7 @@ impl Subvolume {
             kind: Kind::Directory,
             inode: objectid::FIRST_FREE,
             size: 0,
+            data_bytes: 0,
             parent: 0,
             first_child: 1,
             children: 0,
@@ -129,11 +141,6 @@ impl Subvolume {
     /// The name in its directory; empty for the root.
     pub(crate) fn name(&self, node: &Node) -> &[u8] {
         &self.names[node.name_start..][..usize::from(node.name_len)]
-    }
-
-    /// Indices of a directory's entries.
-    pub(crate) fn children(&self, directory: &Node) -> Range<u32> {
-        directory.first_child..directory.first_child + directory.children
     }
 
     /// The index of a name in its directory.

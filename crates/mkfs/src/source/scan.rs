@@ -3,15 +3,16 @@
 use std::collections::HashMap;
 use std::ffi::{CStr, OsStr};
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
 use larder_format::item::{FileType, NAME_MAX};
 use larder_format::objectid;
-use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags, Stat, openat, statat};
+use rustix::fs::{AtFlags, CWD, Dir, OFlags, Stat, statat};
 use rustix::io::Errno;
 
+use super::access::{data_ranges, open_quietly};
 use super::{Kind, Node, ParentEntry, Source, Subvolume};
 use crate::{MkfsError, SubvolumeSpec};
 
@@ -164,7 +165,9 @@ impl<'s> Walk<'_, 's> {
             let status = statat(&directory, &*name, AtFlags::SYMLINK_NOFOLLOW)
                 .map_err(MkfsError::source(child_path))?;
             let child = self.child(at, name.to_bytes(), &status);
-            let child = child.map_err(MkfsError::source(child_path))?;
+            let mut child = child.map_err(MkfsError::source(child_path))?;
+            child.data_bytes =
+                data_bytes(&directory, &name, &status).map_err(MkfsError::source(child_path))?;
             self.subvolume.nodes.push(child);
         }
         let children = self.subvolume.nodes.len() - first_child;
@@ -197,6 +200,7 @@ impl<'s> Walk<'_, 's> {
             kind,
             inode: 0,
             size: if kind == Kind::File { status.st_size as u64 } else { 0 },
+            data_bytes: 0,
             parent,
             first_child: 0,
             children: 0,
@@ -223,12 +227,24 @@ impl<'s> Walk<'_, 's> {
     }
 }
 
+/// Bytes of a file that are not in holes.
+fn data_bytes(directory: &OwnedFd, name: &CStr, status: &Stat) -> Result<u64, Errno> {
+    let size = status.st_size as u64;
+    if FileType::from_mode(status.st_mode) != Some(FileType::Regular) {
+        return Ok(0);
+    }
+    // Fewer blocks than bytes are holes, or compression.
+    if status.st_blocks as u64 * 512 >= size {
+        return Ok(size);
+    }
+    let file = open_quietly(directory, name, OFlags::NOFOLLOW | OFlags::NONBLOCK)?;
+    let ranges = data_ranges(file.as_fd(), size, 1)?;
+    Ok(ranges.iter().map(|range| range.end - range.start).sum())
+}
+
 /// A directory and the names in it.
 fn list(path: &Path) -> Result<(OwnedFd, Vec<Box<CStr>>), Errno> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let open = |flags| openat(CWD, path, flags, Mode::empty());
-    // Only the owner may ask that reading leaves no trace.
-    let directory = open(flags | OFlags::NOATIME).or_else(|_| open(flags))?;
+    let directory = open_quietly(CWD, path, OFlags::DIRECTORY)?;
     let mut names = Vec::new();
     for entry in Dir::read_from(&directory)? {
         let entry = entry?;
