@@ -4,10 +4,10 @@ use std::fmt;
 use std::sync::Arc;
 
 use larder_format::objectid::{TREE_LOG, TREE_RELOC, is_subvolume};
-use larder_format::{Header, Key, Logical, Node};
+use larder_format::{Header, Key, Logical, Node, tree_check};
 use zerocopy::FromBytes;
 
-use crate::{Problem, TreeError};
+use crate::{BlockStore, Problem, TreeError};
 
 /// A verified tree block. Cloning it is cheap; its bytes never change while it can be seen.
 #[derive(Clone)]
@@ -16,18 +16,30 @@ pub struct Block {
 }
 
 impl Block {
-    /// Reads a block with `fill` and checks that it is what is expected.
-    pub(crate) fn read_with(
+    /// Reads a block from `store` and checks that it is what is expected.
+    pub(crate) fn read_from(
+        store: &dyn BlockStore,
         expected: &Expected,
-        nodesize: usize,
-        fill: impl FnOnce(&mut [u8]) -> Result<(), Problem>,
     ) -> Result<Self, TreeError> {
-        let mut bytes: Arc<[u8]> = std::iter::repeat_n(0, nodesize).collect();
+        let mut bytes: Arc<[u8]> = std::iter::repeat_n(0, store.nodesize()).collect();
         let unshared = Arc::get_mut(&mut bytes).expect("nobody else has it yet");
-        fill(unshared)
-            .and_then(|()| verify(expected, unshared))
+        store
+            .read(expected, unshared)
+            .map_err(Problem::Read)
+            .and_then(|()| verify(expected, unshared, store.tree_check().as_ref()))
             .map_err(|problem| TreeError::new(expected, problem))?;
         Ok(Self { bytes })
+    }
+
+    /// A block that was made here rather than read.
+    pub(crate) fn new(bytes: Arc<[u8]>) -> Self {
+        Self { bytes }
+    }
+
+    /// The bytes, to be changed by the one who holds the block's lock. Whoever was given the block
+    /// before keeps it as it was.
+    pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
+        Arc::make_mut(&mut self.bytes)
     }
 
     /// The structure of the block.
@@ -53,6 +65,11 @@ impl Block {
     /// Distance from the leaves.
     pub fn level(&self) -> u8 {
         self.header().level
+    }
+
+    /// The transaction that made this copy.
+    pub fn generation(&self) -> u64 {
+        self.header().generation.get()
     }
 }
 
@@ -136,8 +153,13 @@ fn owner_fits(tree: u64, owner: u64) -> bool {
 }
 
 /// Checks a whole tree block, once, before anybody sees it: structure, key order and item bounds,
-/// then what its parent says about it.
-pub fn verify(expected: &Expected, bytes: &[u8]) -> Result<(), Problem> {
+/// then what its parent says about it, then (with a `context`) whether its items can be.
+pub fn verify(
+    expected: &Expected,
+    bytes: &[u8],
+    context: Option<&tree_check::Context>,
+) -> Result<(), Problem> {
     let node = Node::parse(bytes)?;
-    expected.check(node)
+    expected.check(node)?;
+    context.map_or(Ok(()), |context| Ok(tree_check::check_node(node, context)?))
 }

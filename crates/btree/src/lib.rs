@@ -14,13 +14,15 @@
 //!   within the range that its parent says: no image can make a walk loop or visit a key twice.
 //! - No lock is held while a block is being read from the store.
 //! - The cache holds at most its limit, plus what callers themselves keep alive.
-#![forbid(unsafe_code)]
+#![cfg_attr(not(feature = "shuttle"), forbid(unsafe_code))]
 
 pub mod block;
 mod cache;
 mod cursor;
 mod error;
 mod item_ref;
+mod live;
+mod lock;
 mod memory;
 mod range;
 mod readahead;
@@ -34,9 +36,13 @@ pub use cache::{BlockCache, Fetched};
 pub use cursor::Cursor;
 pub use error::{Problem, TreeError};
 pub use item_ref::ItemRef;
+pub use live::{
+    BlockIdentity, BlockRequest, BlockSpace, ChangeError, Copied, Forest, Keep, LiveCursor,
+    LiveTree, LockPolicy, Shape, SpaceError, WriteSet,
+};
 pub use memory::MemoryStore;
 pub use range::Range;
 pub use readahead::Readahead;
-pub use stats::Stats;
+pub use stats::{ChangeStats, LockStats, Stats};
 pub use store::{BlockStore, StoreError};
 pub use tree::{Tree, TreeRoot};

@@ -8,6 +8,7 @@
 //! - Evicting drops the cache's handle only: whoever holds a [`Block`] keeps it.
 
 mod shard;
+mod spread;
 
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
@@ -16,8 +17,9 @@ use std::sync::Arc;
 use larder_format::Logical;
 
 use self::shard::{Lookup, Shard};
+pub(crate) use self::spread::SpreadAddresses;
 use crate::block::{Block, Expected};
-use crate::error::{Problem, TreeError};
+use crate::error::TreeError;
 use crate::stats::{Counters, Stats};
 use crate::store::BlockStore;
 
@@ -94,6 +96,18 @@ impl BlockCache {
         }
     }
 
+    /// The block that a pointer says is there, if it is in memory.
+    pub fn get(&self, expected: &Expected) -> Option<Block> {
+        let block = self.shard(expected.logical).get(expected.logical)?;
+        expected.check(block.node()).is_ok().then_some(block)
+    }
+
+    /// Takes in a block that was written just now.
+    pub(crate) fn insert(&self, block: Block) {
+        let logical = block.logical();
+        self.shard(logical).insert(logical, block);
+    }
+
     /// Whether the address is in memory or on its way there. Counts as no use of it.
     pub fn contains(&self, logical: Logical) -> bool {
         self.shard(logical).contains(logical)
@@ -115,9 +129,7 @@ impl BlockCache {
     }
 
     fn read_from_store(&self, expected: &Expected) -> Result<Block, TreeError> {
-        Block::read_with(expected, self.nodesize(), |buf| {
-            self.store.read(expected, buf).map_err(Problem::Read)
-        })
+        Block::read_from(&*self.store, expected)
     }
 
     fn shard(&self, logical: Logical) -> &Shard {

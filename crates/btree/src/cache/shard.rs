@@ -8,13 +8,13 @@
 //!   out what is used often. Internal nodes earn more chances than leaves.
 
 use std::collections::{HashMap, VecDeque};
-use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
 use larder_format::Logical;
 use parking_lot::{Condvar, Mutex, RwLock};
 
+use super::spread::SpreadAddresses;
 use crate::block::Block;
 use crate::stats::{Counter, Stats};
 
@@ -142,6 +142,14 @@ impl Shard {
         }
     }
 
+    /// The block at `logical`, if it is present.
+    pub(super) fn get(&self, logical: Logical) -> Option<Block> {
+        match self.find(self.state.read().entries.get(&logical)) {
+            Some(Lookup::Present(block)) => Some(block),
+            _ => None,
+        }
+    }
+
     pub(super) fn contains(&self, logical: Logical) -> bool {
         self.state.read().entries.contains_key(&logical)
     }
@@ -199,45 +207,5 @@ impl State {
                 matches!(entries.get(logical), Some(Entry::Present { ticket: t, .. }) if t == ticket)
             });
         }
-    }
-}
-
-/// Hashes addresses by one multiplication with a random factor: addresses come from images, and no
-/// image may choose them to collide.
-struct SpreadAddresses {
-    factor: u64,
-}
-
-impl SpreadAddresses {
-    fn new() -> Self {
-        Self { factor: RandomState::new().hash_one(0) | 1 }
-    }
-}
-
-impl BuildHasher for SpreadAddresses {
-    type Hasher = AddressHasher;
-
-    fn build_hasher(&self) -> AddressHasher {
-        AddressHasher { factor: self.factor, hash: 0 }
-    }
-}
-
-struct AddressHasher {
-    factor: u64,
-    hash: u64,
-}
-
-impl Hasher for AddressHasher {
-    fn write(&mut self, _bytes: &[u8]) {
-        unreachable!("an address hashes as one number");
-    }
-
-    fn write_u64(&mut self, address: u64) {
-        let product = u128::from(address) * u128::from(self.factor);
-        self.hash = product as u64 ^ (product >> 64) as u64;
-    }
-
-    fn finish(&self) -> u64 {
-        self.hash
     }
 }

@@ -1,6 +1,8 @@
 //! Builds committed trees in memory, block by block, without the code under test.
 #![allow(dead_code, reason = "each test uses a part of it")]
 
+pub(crate) mod space;
+
 use std::sync::Arc;
 
 use larder_btree::{BlockCache, MemoryStore, Tree, TreeRoot};

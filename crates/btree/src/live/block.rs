@@ -1,0 +1,109 @@
+//! Blocks of the running transaction.
+
+use std::collections::HashMap;
+
+use larder_format::node::HEADER_FLAG_WRITTEN;
+use larder_format::{Key, Logical};
+use parking_lot::RwLock;
+
+use crate::block::Block;
+use crate::cache::SpreadAddresses;
+use crate::lock::{Place, ReadGuard, TreeLock, WriteGuard};
+use crate::stats::LockCounters;
+
+/// A block that is not on any device yet, behind its lock.
+#[derive(Clone)]
+pub(crate) struct LiveBlock {
+    pub(super) tree: u64,
+    pub(super) logical: Logical,
+    pub(super) level: u8,
+    pub(super) generation: u64,
+    lock: TreeLock<Block>,
+}
+
+impl LiveBlock {
+    /// `block`, which was made for `tree`.
+    pub(super) fn new(tree: u64, block: Block) -> Self {
+        let (logical, level, generation) = (block.logical(), block.level(), block.generation());
+        Self { tree, logical, level, generation, lock: TreeLock::new(block) }
+    }
+
+    /// `key` is the block's first key as its parent has it.
+    fn place(&self, key: Key) -> Place {
+        Place { tree: self.tree, level: self.level, key }
+    }
+
+    #[track_caller]
+    pub(super) fn read<'c>(&self, key: Key, counters: &'c LockCounters) -> ReadGuard<'c, Block> {
+        self.lock.read(self.place(key), counters)
+    }
+
+    #[track_caller]
+    pub(super) fn write<'c>(&self, key: Key, counters: &'c LockCounters) -> WriteGuard<'c, Block> {
+        self.lock.write(self.place(key), counters)
+    }
+
+    #[track_caller]
+    pub(super) fn try_write<'c>(
+        &self,
+        key: Key,
+        counters: &'c LockCounters,
+    ) -> Option<WriteGuard<'c, Block>> {
+        self.lock.try_write(self.place(key), counters)
+    }
+}
+
+/// Whether a block has its final content: it is on a device, or on its way there.
+pub(super) fn is_written(block: &Block) -> bool {
+    block.header().flags() & HEADER_FLAG_WRITTEN != 0
+}
+
+const SHARDS: usize = 16;
+
+/// All live blocks by address.
+pub(super) struct LiveBlocks {
+    /// Sharded against contention of descents on one lock word; the hasher spreads within a shard.
+    shards: [RwLock<HashMap<Logical, LiveBlock, SpreadAddresses>>; SHARDS],
+    nodesize_shift: u32,
+}
+
+impl LiveBlocks {
+    pub(super) fn new(nodesize: usize) -> Self {
+        let shard = || RwLock::new(HashMap::with_hasher(SpreadAddresses::new()));
+        Self { shards: std::array::from_fn(|_| shard()), nodesize_shift: nodesize.ilog2() }
+    }
+
+    fn shard(&self, logical: Logical) -> &RwLock<HashMap<Logical, LiveBlock, SpreadAddresses>> {
+        &self.shards[(logical.0 >> self.nodesize_shift) as usize % SHARDS]
+    }
+
+    pub(super) fn get(&self, logical: Logical) -> Option<LiveBlock> {
+        self.shard(logical).read().get(&logical).cloned()
+    }
+
+    pub(super) fn insert(&self, block: LiveBlock) {
+        self.shard(block.logical).write().insert(block.logical, block);
+    }
+
+    /// Removes a block, unless another has taken its address meanwhile.
+    pub(super) fn remove(&self, logical: Logical, generation: u64) {
+        let mut shard = self.shard(logical).write();
+        if shard.get(&logical).is_some_and(|block| block.generation == generation) {
+            shard.remove(&logical);
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.shards.iter().map(|shard| shard.read().len()).sum()
+    }
+
+    /// Those that `wanted` picks, in order of address.
+    pub(super) fn collect(&self, wanted: impl Fn(&LiveBlock) -> bool) -> Vec<LiveBlock> {
+        let mut blocks = Vec::new();
+        for shard in &self.shards {
+            blocks.extend(shard.read().values().filter(|block| wanted(block)).cloned());
+        }
+        blocks.sort_unstable_by_key(|block| block.logical);
+        blocks
+    }
+}

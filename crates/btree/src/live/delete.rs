@@ -1,0 +1,146 @@
+//! Removing items.
+
+use std::ops::RangeInclusive;
+
+use larder_format::Key;
+
+use super::error::ChangeError;
+use super::node::NodeMut;
+use super::path::{Held, Path};
+use super::search::{Intent, Search, end_slot};
+use super::tree::LiveTree;
+use crate::tree::TreeRoot;
+
+impl LiveTree {
+    /// Removes the item with this key; whether there was one.
+    pub fn delete(&self, key: Key) -> Result<bool, ChangeError> {
+        Ok(self.delete_range(key..=key)? > 0)
+    }
+
+    /// Removes all items whose keys lie in `range`, leaf by leaf, and returns how many there were.
+    /// After an error those before some key are gone.
+    pub fn delete_range(&self, range: RangeInclusive<Key>) -> Result<u64, ChangeError> {
+        let (mut first, last) = range.into_inner();
+        let mut removed = 0;
+        while first <= last {
+            let path = Search::new(self, first, Intent::Delete { last }).run()?;
+            let here = end_slot(path.leaf().node(), last).saturating_sub(path.slot());
+            let next = path.upper;
+            let shrunk = self.remove_items(path, here);
+            removed += here as u64;
+            if shrunk {
+                self.merge_if_small(first)?;
+            }
+            match next {
+                Some(next) if next > first => first = next,
+                _ => break,
+            }
+        }
+        Ok(removed)
+    }
+
+    /// Removes `count` items from the path's place on. Returns whether the leaf is still there and has
+    /// become so small that it should merge.
+    fn remove_items(&self, mut path: Path<'_>, count: usize) -> bool {
+        let leaf = path.leaf().node();
+        let slot = path.slot();
+        let was_small = super::merge::is_small_leaf(leaf);
+        if count == 0 {
+            return false;
+        }
+        let all = count == leaf.nritems();
+        path.leaf_mut().remove(slot..slot + count);
+        if all && path.trace.root_level() > 0 {
+            self.remove_block(&mut path);
+            return false;
+        }
+        if slot == 0 {
+            let bottom = path.bottom();
+            self.fix_first_keys(&mut path, bottom);
+        }
+        !all && !was_small && super::merge::is_small_leaf(path.leaf().node())
+    }
+
+    /// Removes the last step's block, which is empty, from its parent, and what becomes empty, small
+    /// or superfluous by that.
+    pub(super) fn remove_block(&self, path: &mut Path<'_>) {
+        let bottom = path.bottom();
+        // A chain of blocks with one child each, from the root down, leaves nothing but the leaf.
+        let only = |at: usize| match path.steps[at].held.block() {
+            Some(block) => block.node().nritems() == 1,
+            None => true,
+        };
+        if (0..bottom).all(only) && matches!(path.steps[0].held, Held::RootWrite(_)) {
+            for at in 1..bottom {
+                self.shared.free(self.id(), path.block(at));
+            }
+            self.make_root(path, bottom);
+            return;
+        }
+        let mut at = bottom;
+        loop {
+            self.shared.free(self.id(), path.block(at));
+            self.shared.counters.removals.add(1);
+            path.steps.truncate(at);
+            at -= 1;
+            let slot = path.steps[at].slot;
+            if path.node(at).nritems() > 1 {
+                NodeMut::new(path.bytes_mut(at)).remove(slot..slot + 1);
+                if slot == 0 {
+                    self.fix_first_keys(path, at);
+                }
+                break;
+            }
+        }
+        self.shrink(path, at);
+    }
+
+    /// Merges the node of step `at`, the last, if it has lost too many pointers, and what loses by
+    /// that in turn; takes away a root that has one child only.
+    pub(super) fn shrink(&self, path: &mut Path<'_>, at: usize) {
+        let mut at = at;
+        while at > 0 && path.steps[at - 1].held.block().is_some() {
+            if !self.merge_node(path, at) {
+                break;
+            }
+            at -= 1;
+        }
+        if matches!(path.steps[0].held, Held::RootWrite(_)) && path.steps.len() == 2 {
+            self.lower_root(path);
+        }
+    }
+
+    /// If the root, the path's last step, is a node with one child: makes that child the root.
+    fn lower_root(&self, path: &mut Path<'_>) {
+        let node = path.node(1);
+        if node.is_leaf() || node.nritems() > 1 {
+            return;
+        }
+        let pointer = node.key_pointers()[0];
+        let root = TreeRoot {
+            tree: self.id(),
+            logical: pointer.blockptr(),
+            level: node.level() - 1,
+            generation: pointer.generation.get(),
+        };
+        self.shared.free(self.id(), path.block(1));
+        path.steps.truncate(1);
+        if let Held::RootWrite(guard) = &mut path.steps[0].held {
+            self.set_root(guard, root);
+        }
+    }
+
+    /// Makes the block of step `at` the root; the root pointer is held.
+    fn make_root(&self, path: &mut Path<'_>, at: usize) {
+        let block = path.block(at);
+        let root = TreeRoot {
+            tree: self.id(),
+            logical: block.logical(),
+            level: block.level(),
+            generation: block.generation(),
+        };
+        if let Held::RootWrite(guard) = &mut path.steps[0].held {
+            self.set_root(guard, root);
+        }
+    }
+}

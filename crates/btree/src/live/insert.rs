@@ -1,0 +1,120 @@
+//! New items.
+
+use larder_format::Key;
+use larder_format::node::leaf_data_size;
+
+use super::error::ChangeError;
+use super::leaf::weight;
+use super::node::NodeMut;
+use super::path::{Held, Path};
+use super::search::{Intent, Search};
+use super::tree::LiveTree;
+
+impl LiveTree {
+    /// Inserts an item. Fails with [`ChangeError::Exists`] if there is one with this key.
+    pub fn insert(&self, key: Key, data: &[u8]) -> Result<(), ChangeError> {
+        self.insert_batch(&[(key, data)])
+    }
+
+    /// Inserts items whose keys ascend. Those that lie next to each other go into their leaf in one
+    /// descent. After an error those before the one that it names are in the tree.
+    pub fn insert_batch(&self, items: &[(Key, &[u8])]) -> Result<(), ChangeError> {
+        if let Some(pair) = items.windows(2).find(|pair| pair[0].0 >= pair[1].0) {
+            return Err(ChangeError::OutOfOrder { tree: self.id(), key: pair[1].0 });
+        }
+        for (key, data) in items {
+            self.check_len(*key, data.len())?;
+        }
+        let mut rest = items;
+        while !rest.is_empty() {
+            rest = &rest[self.insert_some(rest)?..];
+        }
+        Ok(())
+    }
+
+    /// Inserts the item, or puts `data` in place of what the item with this key has.
+    pub fn put(&self, key: Key, data: &[u8]) -> Result<(), ChangeError> {
+        self.check_len(key, data.len())?;
+        let mut path = Search::new(self, key, Intent::Put { len: data.len() }).run()?;
+        let slot = path.slot();
+        if path.found {
+            let len = path.leaf().node().item_data(slot).len();
+            let mut leaf = path.leaf_mut();
+            if data.len() > len {
+                leaf.extend(slot, data.len() - len);
+            } else if data.len() < len {
+                leaf.truncate(slot, data.len(), super::leaf::Keep::Front);
+            }
+            leaf.data(slot).copy_from_slice(data);
+        } else {
+            self.place(&mut path, &[(key, data)]);
+        }
+        Ok(())
+    }
+
+    /// Inserts as many of `items` as go into one leaf, at least one, and returns how many.
+    fn insert_some(&self, items: &[(Key, &[u8])]) -> Result<usize, ChangeError> {
+        let capacity = leaf_data_size(self.shared.nodesize());
+        let key = items[0].0;
+        let (_, bytes) = prefix_that_fits(items, capacity, Key::MAX);
+        let mut path = Search::new(self, key, Intent::Insert { bytes }).run()?;
+        if path.found {
+            return Err(ChangeError::Exists { tree: self.id(), key });
+        }
+        let (leaf, slot) = (path.leaf().node(), path.slot());
+        // Behind the next item, or the next leaf's first, is no place for what comes next.
+        let next = if slot < leaf.nritems() { Some(leaf.key(slot)) } else { path.upper };
+        let last = next.and_then(Key::predecessor).unwrap_or(Key::MAX);
+        let (count, _) = prefix_that_fits(items, leaf.leaf_free_space(), last);
+        self.place(&mut path, &items[..count]);
+        Ok(count)
+    }
+
+    /// Puts items at the path's place in the leaf, where there is room for them.
+    fn place(&self, path: &mut Path<'_>, items: &[(Key, &[u8])]) {
+        let slot = path.slot();
+        let mut leaf = path.leaf_mut();
+        leaf.insert(slot, items.iter().map(|(key, data)| (*key, data.len())));
+        for (at, (_, data)) in items.iter().enumerate() {
+            leaf.data(slot + at).copy_from_slice(data);
+        }
+        if slot == 0 {
+            self.fix_first_keys(path, path.bottom());
+        }
+    }
+
+    /// Makes the keys above step `from` say what the first key of its block is now.
+    pub(super) fn fix_first_keys(&self, path: &mut Path<'_>, from: usize) {
+        for child in (1..=from).rev() {
+            let Held::Write(_) = path.steps[child - 1].held else { return };
+            let Some(key) = path.node(child).first_key() else { return };
+            let slot = path.steps[child - 1].slot;
+            NodeMut::new(path.bytes_mut(child - 1)).set_key(slot, key);
+            if slot > 0 {
+                return;
+            }
+        }
+    }
+
+    pub(super) fn check_len(&self, key: Key, len_bytes: usize) -> Result<(), ChangeError> {
+        if weight(len_bytes) > leaf_data_size(self.shared.nodesize()) {
+            return Err(ChangeError::TooLarge { tree: self.id(), key, len_bytes });
+        }
+        Ok(())
+    }
+}
+
+/// How many items from the first on, which counts in any case, have keys up to `last` and fit into
+/// `free` bytes together; and how many bytes they take.
+fn prefix_that_fits(items: &[(Key, &[u8])], free: usize, last: Key) -> (usize, usize) {
+    let mut bytes = 0;
+    let mut count = 0;
+    for (key, data) in items {
+        let more = bytes + weight(data.len());
+        if count > 0 && (more > free || *key > last) {
+            break;
+        }
+        (bytes, count) = (more, count + 1);
+    }
+    (count, bytes)
+}

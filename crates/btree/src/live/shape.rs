@@ -1,0 +1,78 @@
+//! The shape of a tree, walked and checked as a whole.
+
+use larder_format::{Key, Node};
+
+use super::error::ChangeError;
+use super::forest::InMemory;
+use super::leaf::used_bytes;
+use super::tree::LiveTree;
+use crate::block::{Block, Expected, verify};
+use crate::error::{Problem, TreeError};
+
+/// What a tree consists of.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Shape {
+    /// Blocks by level, from the leaves up.
+    pub blocks: Vec<u64>,
+    /// Items in all leaves.
+    pub items: u64,
+    /// Bytes of these items with their headers.
+    pub used_bytes: u64,
+}
+
+impl LiveTree {
+    /// Walks the whole tree and checks every block as if it came from a device: structure, levels,
+    /// keys against the parent's, generations. Nobody may change the tree meanwhile.
+    pub fn shape(&self) -> Result<Shape, ChangeError> {
+        let root = self.root();
+        let mut shape = Shape { blocks: vec![0; usize::from(root.level) + 1], ..Shape::default() };
+        self.visit(&root.into(), None, &mut shape)?;
+        Ok(shape)
+    }
+
+    fn visit(
+        &self,
+        expected: &Expected,
+        upper: Option<Key>,
+        shape: &mut Shape,
+    ) -> Result<(), ChangeError> {
+        let block = self.look(expected)?;
+        let wrong = |problem: Problem| TreeError::new(expected, problem);
+        let context = self.shared.cache.store().tree_check();
+        verify(expected, block.bytes(), context.as_ref()).map_err(wrong)?;
+        let node = block.node();
+        if let (Some(last), Some(bound)) = (node.last_key(), upper)
+            && last >= bound
+        {
+            return Err(wrong(Problem::OutOfRange { last, bound }).into());
+        }
+        shape.blocks[usize::from(node.level())] += 1;
+        if node.is_leaf() {
+            shape.items += node.nritems() as u64;
+            shape.used_bytes += used_bytes(node) as u64;
+            return Ok(());
+        }
+        for slot in 0..node.nritems() {
+            let child = Expected::child(self.id(), node, slot);
+            if child.generation > block.generation() {
+                let (expected, found) = (block.generation(), child.generation);
+                let problem = Problem::Mismatch { field: "child's generation", expected, found };
+                return Err(wrong(problem).into());
+            }
+            self.visit(&child, next_key(node, slot).or(upper), shape)?;
+        }
+        Ok(())
+    }
+
+    fn look(&self, expected: &Expected) -> Result<Block, ChangeError> {
+        Ok(match self.shared.in_memory(expected) {
+            Some(InMemory::Live(live)) => live.read(Key::MIN, &self.shared.counters.locks).clone(),
+            Some(InMemory::Clean(block)) => block,
+            None => self.shared.cache.read(expected)?.block,
+        })
+    }
+}
+
+fn next_key(node: Node<'_>, slot: usize) -> Option<Key> {
+    (slot + 1 < node.nritems()).then(|| node.key(slot + 1))
+}

@@ -1,0 +1,164 @@
+//! A tree that changes.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use larder_format::node::{BACKREF_REV_MIXED, BACKREF_REV_SHIFT, Header};
+use larder_format::{Key, Logical};
+use zerocopy::FromBytes;
+
+use super::block::{LiveBlock, is_written};
+use super::error::ChangeError;
+use super::forest::{InMemory, Shared};
+use super::path::ROOT_POINTER_LEVEL;
+use super::space::{BlockRequest, Copied};
+use crate::block::{Block, Expected};
+use crate::lock::{Place, ReadGuard, TreeLock, WriteGuard};
+use crate::tree::{Tree, TreeRoot};
+
+/// A tree that many threads read and change at once. Every function takes and releases the locks that
+/// it needs; none is held between calls.
+pub struct LiveTree {
+    pub(super) shared: Arc<Shared>,
+    id: u64,
+    root: TreeLock<TreeRoot>,
+    last_snapshot: AtomicU64,
+}
+
+impl LiveTree {
+    pub(super) fn new(shared: Arc<Shared>, root: TreeRoot, last_snapshot: u64) -> Self {
+        let last_snapshot = AtomicU64::new(last_snapshot);
+        Self { shared, id: root.tree, root: TreeLock::new(root), last_snapshot }
+    }
+
+    /// The tree's id, which is the owner of its new blocks.
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// Where the tree begins now.
+    pub fn root(&self) -> TreeRoot {
+        *self.read_root()
+    }
+
+    /// The generation of the last snapshot: blocks up to it may be shared with other trees.
+    pub fn last_snapshot(&self) -> u64 {
+        self.last_snapshot.load(Ordering::Acquire)
+    }
+
+    /// The tree as it is now, for readers without locks. Only of use once everything is written: it
+    /// finds no block that is only in memory.
+    pub fn committed(&self) -> Tree {
+        Tree::new(self.shared.cache.clone(), self.root())
+    }
+
+    /// Whether a block of this generation is this tree's own and of the running transaction.
+    pub(super) fn is_own(&self, generation: u64) -> bool {
+        generation == self.shared.running() && generation > self.last_snapshot()
+    }
+
+    /// Whether a block may be changed in place by the holder of its write lock.
+    pub(super) fn may_change(&self, block: &Block) -> bool {
+        self.is_own(block.generation()) && !is_written(block)
+    }
+
+    fn root_place(&self) -> Place {
+        Place { tree: self.id, level: ROOT_POINTER_LEVEL, key: Key::MIN }
+    }
+
+    pub(super) fn read_root(&self) -> ReadGuard<'_, TreeRoot> {
+        self.root.read(self.root_place(), &self.shared.counters.locks)
+    }
+
+    pub(super) fn write_root(&self) -> WriteGuard<'_, TreeRoot> {
+        self.root.write(self.root_place(), &self.shared.counters.locks)
+    }
+
+    /// Makes another block the root.
+    pub(super) fn set_root(&self, guard: &mut WriteGuard<'_, TreeRoot>, root: TreeRoot) {
+        **guard = root;
+        self.shared.space.root_changed(root);
+    }
+
+    /// A new and empty block of this tree.
+    pub(super) fn new_block(
+        &self,
+        level: u8,
+        first_key: Key,
+        near: Logical,
+    ) -> Result<WriteGuard<'_, Block>, ChangeError> {
+        let request = BlockRequest { tree: self.id, level, first_key, near: Some(near) };
+        let block = self.shared.new_block(&request)?;
+        Ok(self.hold_new(&block.live, block.first_key))
+    }
+
+    /// Locks a block that no pointer leads to.
+    pub(super) fn hold_new(&self, live: &LiveBlock, key: Key) -> WriteGuard<'_, Block> {
+        live.try_write(key, &self.shared.counters.locks).expect("nobody else can reach a new block")
+    }
+
+    /// A copy of `old` in the running generation. The caller makes a pointer lead to it.
+    pub(super) fn copy(&self, old: &Block) -> Result<WriteGuard<'_, Block>, ChangeError> {
+        let new = self.copy_for(self.id, old, true)?;
+        self.shared.counters.copies.add(1);
+        Ok(self.hold_new(&new, old.node().first_key().unwrap_or(Key::MIN)))
+    }
+
+    fn copy_for(
+        &self,
+        tree: u64,
+        old: &Block,
+        old_is_replaced: bool,
+    ) -> Result<LiveBlock, ChangeError> {
+        let first_key = old.node().first_key().unwrap_or(Key::MIN);
+        let near = Some(old.logical());
+        let request = BlockRequest { tree, level: old.level(), first_key, near };
+        let logical = self.shared.allocate(&request)?;
+        let mut new = old.clone();
+        let (header, _) = Header::mut_from_prefix(new.bytes_mut()).expect("a block has a header");
+        header.bytenr = logical.0.into();
+        header.flags = (BACKREF_REV_MIXED << BACKREF_REV_SHIFT).into();
+        header.generation = self.shared.running().into();
+        header.owner = tree.into();
+        let old_may_be_shared = !old_is_replaced || old.generation() <= self.last_snapshot();
+        let copied = Copied { tree, old, new: &new, old_may_be_shared, old_is_replaced };
+        if let Err(error) = self.shared.space.copied(&copied) {
+            self.shared.space.freed(tree, &new);
+            return Err(ChangeError::Space { tree, error });
+        }
+        Ok(self.shared.enter(&request, new).live)
+    }
+
+    /// A tree `id` whose root block is a copy of this one's.
+    pub(super) fn snapshot(&self, id: u64) -> Result<LiveTree, ChangeError> {
+        let root = self.read_root();
+        let expected = Expected::from(*root);
+        let old = match self.shared.in_memory(&expected) {
+            Some(InMemory::Live(live)) => live.read(Key::MIN, &self.shared.counters.locks).clone(),
+            Some(InMemory::Clean(block)) => block,
+            None => {
+                // No lock is held while the root block is read; then it is looked for again.
+                drop(root);
+                self.shared.cache.read(&expected)?;
+                return self.snapshot(id);
+            }
+        };
+        // Both trees share what the old root block refers to from now on: nothing of this
+        // generation may be changed in place any more.
+        let generation = self.shared.running();
+        let new = self.copy_for(id, &old, false)?;
+        self.last_snapshot.store(generation, Ordering::Release);
+        let tree = TreeRoot { tree: id, logical: new.logical, level: new.level, generation };
+        Ok(LiveTree::new(self.shared.clone(), tree, generation))
+    }
+}
+
+impl fmt::Debug for LiveTree {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LiveTree")
+            .field("id", &self.id)
+            .field("last_snapshot", &self.last_snapshot())
+            .finish_non_exhaustive()
+    }
+}

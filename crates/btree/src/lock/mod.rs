@@ -1,0 +1,142 @@
+//! The lock of a tree block that can change.
+//!
+//! A reader-writer lock that spins while its owner runs and then sleeps, from `parking_lot`, with
+//! guards that own their lock, so that a path can hold them. Every acquisition passes the
+//! [`validator`] in debug builds and is counted when it has to wait.
+//!
+//! Order: the root pointer of a tree before its blocks; parent before child; left before right. A
+//! lock that is only tried may be taken in any order, since trying never waits.
+
+#[cfg(feature = "shuttle")]
+mod shuttle_raw;
+mod validator;
+
+use std::ops::{Deref, DerefMut};
+use std::panic::Location;
+use std::sync::Arc;
+use std::time::Instant;
+
+use parking_lot::lock_api::{ArcRwLockReadGuard, ArcRwLockWriteGuard, RwLock};
+
+pub(crate) use self::validator::Place;
+use self::validator::{Attempt, Held};
+use crate::stats::LockCounters;
+
+#[cfg(not(feature = "shuttle"))]
+type Raw = parking_lot::RawRwLock;
+#[cfg(feature = "shuttle")]
+type Raw = shuttle_raw::RawLock;
+
+/// A value that many threads read or one changes. Cloning makes another handle on the same lock.
+pub(crate) struct TreeLock<T> {
+    cell: Arc<RwLock<Raw, T>>,
+}
+
+impl<T> Clone for TreeLock<T> {
+    fn clone(&self) -> Self {
+        Self { cell: self.cell.clone() }
+    }
+}
+
+impl<T> TreeLock<T> {
+    pub(crate) fn new(value: T) -> Self {
+        Self { cell: Arc::new(RwLock::new(value)) }
+    }
+
+    /// Waits for the right to read.
+    #[track_caller]
+    pub(crate) fn read<'c>(&self, place: Place, counters: &'c LockCounters) -> ReadGuard<'c, T> {
+        let held = Held::new(place, Attempt::Wait, Location::caller());
+        let guard = self.cell.try_read_arc().unwrap_or_else(|| {
+            let since = Instant::now();
+            let guard = self.cell.read_arc();
+            counters.waited(since.elapsed());
+            guard
+        });
+        ReadGuard { guard, _held: held, _counters: counters }
+    }
+
+    /// Waits for the right to change.
+    #[track_caller]
+    pub(crate) fn write<'c>(&self, place: Place, counters: &'c LockCounters) -> WriteGuard<'c, T> {
+        let held = Held::new(place, Attempt::Wait, Location::caller());
+        let guard = self.cell.try_write_arc().unwrap_or_else(|| {
+            let since = Instant::now();
+            let guard = self.cell.write_arc();
+            counters.waited(since.elapsed());
+            guard
+        });
+        WriteGuard::new(guard, held, place, counters)
+    }
+
+    /// The right to change, if nobody has any right now.
+    #[track_caller]
+    pub(crate) fn try_write<'c>(
+        &self,
+        place: Place,
+        counters: &'c LockCounters,
+    ) -> Option<WriteGuard<'c, T>> {
+        let guard = self.cell.try_write_arc()?;
+        let held = Held::new(place, Attempt::Try, Location::caller());
+        Some(WriteGuard::new(guard, held, place, counters))
+    }
+}
+
+/// The right to read.
+pub(crate) struct ReadGuard<'c, T> {
+    guard: ArcRwLockReadGuard<Raw, T>,
+    _held: Held,
+    /// Guards live no longer than the tree that they belong to.
+    _counters: &'c LockCounters,
+}
+
+impl<T> Deref for ReadGuard<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.guard
+    }
+}
+
+/// The right to change.
+pub(crate) struct WriteGuard<'c, T> {
+    guard: ArcRwLockWriteGuard<Raw, T>,
+    _held: Held,
+    /// Since when it is held, of internal nodes: the time that everybody below them may wait.
+    since: Option<Instant>,
+    counters: &'c LockCounters,
+}
+
+impl<'c, T> WriteGuard<'c, T> {
+    fn new(
+        guard: ArcRwLockWriteGuard<Raw, T>,
+        held: Held,
+        place: Place,
+        counters: &'c LockCounters,
+    ) -> Self {
+        let since = (place.level > 0).then(Instant::now);
+        Self { guard, _held: held, since, counters }
+    }
+}
+
+impl<T> Deref for WriteGuard<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.guard
+    }
+}
+
+impl<T> DerefMut for WriteGuard<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.guard
+    }
+}
+
+impl<T> Drop for WriteGuard<'_, T> {
+    fn drop(&mut self) {
+        if let Some(since) = self.since {
+            self.counters.internal_node_held(since.elapsed());
+        }
+    }
+}

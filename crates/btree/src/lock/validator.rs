@@ -1,0 +1,167 @@
+//! Holds every thread to the lock order, in debug builds.
+//!
+//! A thread that waits for a lock while it holds one that comes later in the order panics and names
+//! both places in the code, whether or not the two threads of a deadlock ever met. In release builds
+//! all of this is empty.
+
+use std::panic::Location;
+
+use larder_format::Key;
+
+/// Where a lock stands in the order.
+#[derive(Clone, Copy, Debug)]
+#[cfg_attr(not(debug_assertions), allow(dead_code, reason = "only the validator asks"))]
+pub(crate) struct Place {
+    /// The tree.
+    pub(crate) tree: u64,
+    /// The level of the block; one more than any for the root pointer.
+    pub(crate) level: u8,
+    /// The first key of the block as its parent has it: blocks of a level are ordered by it.
+    pub(crate) key: Key,
+}
+
+/// How a lock is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(not(debug_assertions), allow(dead_code, reason = "only the validator asks"))]
+pub(super) enum Attempt {
+    /// By waiting for it.
+    Wait,
+    /// Only if it is free: that cannot be part of a deadlock.
+    Try,
+}
+
+/// A lock that the thread holds, or waits for.
+pub(super) struct Held {
+    #[cfg(debug_assertions)]
+    id: u64,
+}
+
+#[cfg(not(debug_assertions))]
+impl Held {
+    pub(super) fn new(_: Place, _: Attempt, _: &'static Location<'static>) -> Self {
+        Self {}
+    }
+}
+
+#[cfg(debug_assertions)]
+mod checked {
+    use std::cell::{Cell, RefCell};
+
+    use larder_format::objectid::EXTENT_TREE;
+
+    use super::{Attempt, Held, Location, Place};
+
+    struct Entry {
+        id: u64,
+        place: Place,
+        site: &'static Location<'static>,
+    }
+
+    #[cfg(not(feature = "shuttle"))]
+    use std::thread_local;
+
+    #[cfg(feature = "shuttle")]
+    use shuttle::thread_local;
+
+    thread_local! {
+        static HELD: RefCell<Vec<Entry>> = const { RefCell::new(Vec::new()) };
+        static NEXT_ID: Cell<u64> = const { Cell::new(0) };
+    }
+
+    impl Held {
+        pub(in crate::lock) fn new(
+            place: Place,
+            attempt: Attempt,
+            site: &'static Location<'static>,
+        ) -> Self {
+            let id = NEXT_ID.with(|next| next.replace(next.get() + 1));
+            HELD.with(|held| {
+                let mut held = held.borrow_mut();
+                if attempt == Attempt::Wait
+                    && let Some(later) = held.iter().find(|entry| !precedes(entry.place, place))
+                {
+                    panic!(
+                        "lock order violated: {place:?} is taken at {site} while {:?}, taken at {}, is held",
+                        later.place, later.site,
+                    );
+                }
+                held.push(Entry { id, place, site });
+            });
+            Self { id }
+        }
+    }
+
+    impl Drop for Held {
+        fn drop(&mut self) {
+            // A thread that ends may have lost its list before its last guard.
+            let _ = HELD.try_with(|held| held.borrow_mut().retain(|entry| entry.id != self.id));
+        }
+    }
+
+    /// Whether `second` may be waited for while `first` is held.
+    fn precedes(first: Place, second: Place) -> bool {
+        if first.tree != second.tree {
+            return rank(first.tree) < rank(second.tree);
+        }
+        first.level > second.level || (first.level == second.level && first.key < second.key)
+    }
+
+    /// Trees in their fixed order: one who copies a block of any tree may have to look up in the
+    /// extent tree whether it is shared. No other two trees are ever locked together.
+    fn rank(tree: u64) -> u8 {
+        u8::from(tree == EXTENT_TREE)
+    }
+}
+
+#[cfg(all(test, debug_assertions, not(feature = "shuttle")))]
+mod tests {
+    use larder_format::objectid::{EXTENT_TREE, FS_TREE};
+    use larder_format::{ItemType, Key};
+
+    use super::*;
+
+    fn place(tree: u64, level: u8, key: u64) -> Place {
+        Place { tree, level, key: Key::new(key, ItemType(0), 0) }
+    }
+
+    fn take(place: Place) -> Held {
+        Held::new(place, Attempt::Wait, Location::caller())
+    }
+
+    fn violates(first: Place, second: Place) -> bool {
+        let _first = take(first);
+        std::panic::catch_unwind(|| take(second)).is_err()
+    }
+
+    #[test]
+    fn parents_come_before_children_and_left_before_right() {
+        assert!(!violates(place(5, 2, 9), place(5, 1, 3)));
+        assert!(violates(place(5, 1, 3), place(5, 2, 9)));
+        assert!(!violates(place(5, 1, 3), place(5, 1, 4)));
+        assert!(violates(place(5, 1, 4), place(5, 1, 3)));
+        assert!(violates(place(5, 1, 4), place(5, 1, 4)));
+    }
+
+    #[test]
+    fn only_the_extent_tree_may_be_locked_below_another() {
+        assert!(!violates(place(FS_TREE, 0, 0), place(EXTENT_TREE, 3, 0)));
+        assert!(violates(place(EXTENT_TREE, 3, 0), place(FS_TREE, 0, 0)));
+        assert!(violates(place(FS_TREE, 3, 0), place(256, 0, 0)));
+    }
+
+    #[test]
+    fn a_violation_names_both_sites() {
+        let _first = take(place(5, 0, 1));
+        let error = std::panic::catch_unwind(|| take(place(5, 1, 0))).err().expect("a violation");
+        let message = error.downcast_ref::<String>().expect("a message");
+        assert_eq!(message.matches("validator.rs:").count(), 2, "{message}");
+    }
+
+    #[test]
+    fn what_was_released_or_only_tried_is_no_violation() {
+        drop(take(place(5, 0, 1)));
+        let _leaf = take(place(5, 0, 5));
+        let _tried = Held::new(place(5, 0, 1), Attempt::Try, Location::caller());
+        let _right = take(place(5, 0, 7));
+    }
+}
