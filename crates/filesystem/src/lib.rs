@@ -6,6 +6,7 @@
 //! - [`Inode`]: attributes ([`Metadata`]), names ([`Link`]), extended attributes; a directory's
 //!   [`Entries`]; a file's data and [`Extents`]; a symbolic link's target.
 //! - [`Inode::resolve`]: paths, across subvolumes and through symbolic links.
+//! - [`Subvolume::scan`]: every inode in the order of the tree, in parts for several threads.
 //! - [`Filesystem::block_groups`]: what space is used for.
 //!
 //! Names and paths are bytes here, and numbers are inode numbers.
@@ -26,6 +27,8 @@ mod file;
 mod filesystem;
 mod inode;
 mod path;
+mod quota;
+mod scan;
 mod space;
 mod stats;
 mod store;
@@ -38,6 +41,8 @@ pub use error::{DataError, Error, ErrorKind};
 pub use file::{DiskExtent, Extent, ExtentContent, Extents, InlineExtent};
 pub use filesystem::Filesystem;
 pub use inode::{FileType, Inode, Link, Metadata, Timestamp};
+pub use quota::QuotaGroup;
+pub use scan::{DirectoryPaths, Scan, ScannedInode};
 pub use space::BlockGroup;
 pub use stats::Stats;
 pub use subvolume::{Subvolume, SubvolumeInfo, SubvolumeName, Subvolumes};

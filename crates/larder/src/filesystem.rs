@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-use larder_filesystem::Stats;
+use larder_filesystem::{QuotaGroup, Stats};
 use larder_format::Uuid;
 use larder_format::objectid::FS_TREE;
 
@@ -128,6 +128,12 @@ impl Filesystem {
             is_seed: device.is_seed(),
         };
         self.inner.volume().devices().iter().map(info).collect()
+    }
+
+    /// What a quota group counted at the last commit; `None` without quotas or without the group. The
+    /// group of a subvolume has the subvolume's id.
+    pub fn quota_group(&self, id: u64) -> Result<Option<QuotaGroup>> {
+        Ok(self.inner.quota_group(id)?)
     }
 
     /// What was done since it was opened: cache, readahead, devices, what was healed.

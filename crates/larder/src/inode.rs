@@ -83,12 +83,7 @@ impl Inode {
 
     /// All its names. The root of a subvolume has one that means nothing.
     pub fn links(&self) -> Result<Vec<Link>> {
-        let link = |link: larder_filesystem::Link| Link {
-            parent: link.parent,
-            index: link.index,
-            name: path::owned_name(link.name),
-        };
-        Ok(self.inner.links()?.into_iter().map(link).collect())
+        Ok(self.inner.links()?.into_iter().map(Link::from).collect())
     }
 
     /// All its paths from the root of its subvolume, without a slash at either end.
@@ -120,5 +115,11 @@ impl Inode {
         } else {
             Err(Error::from(larder_filesystem::Error::NotASubvolume))
         }
+    }
+}
+
+impl From<larder_filesystem::Link> for Link {
+    fn from(link: larder_filesystem::Link) -> Self {
+        Self { parent: link.parent, index: link.index, name: path::owned_name(link.name) }
     }
 }

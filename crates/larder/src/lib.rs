@@ -22,6 +22,7 @@
 //!
 //! - [`OpenOptions`] opens a [`Filesystem`]; that has [`Subvolume`]s.
 //! - A [`Subvolume`] finds an [`Inode`] by path or number: a [`File`], a [`Directory`] or another.
+//! - [`Subvolume::scan_parts`] visits everything, with several threads.
 //! - [`Error::kind`] says what an error means; its text names the place.
 //!
 //! What is read is the last committed state. After a crash there may be more in log trees, which are
@@ -39,6 +40,7 @@ mod filesystem;
 mod inode;
 mod open;
 mod path;
+mod scan;
 mod space;
 mod subvolume;
 mod xattr;
@@ -49,12 +51,13 @@ pub use file::{Extent, ExtentKind, File, Reader};
 pub use filesystem::{DeviceInfo, Filesystem};
 pub use inode::{Inode, Link};
 pub use larder_filesystem::{
-    ErrorKind, FileType, Metadata, Stats, SubvolumeInfo, SubvolumeName, Timestamp,
+    ErrorKind, FileType, Metadata, QuotaGroup, Stats, SubvolumeInfo, SubvolumeName, Timestamp,
 };
 pub use larder_format::Uuid;
 pub use larder_format::compression::Algorithm as CompressionAlgorithm;
 pub use larder_format::item::InodeFlags;
 pub use open::OpenOptions;
+pub use scan::{Paths, Scan, ScannedInode};
 pub use space::{Profile, Space, SpaceKind};
 pub use subvolume::{Subvolume, Subvolumes};
 pub use xattr::{Xattr, Xattrs};

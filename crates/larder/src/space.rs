@@ -22,7 +22,7 @@ pub enum SpaceKind {
 }
 
 /// The block groups of one kind and profile together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Space {
     /// What they are for.
@@ -35,6 +35,8 @@ pub struct Space {
     pub used_bytes: u64,
     /// Bytes that they take on all devices together.
     pub raw_bytes: u64,
+    /// Bytes that they take on each device, by the device's id.
+    pub device_bytes: BTreeMap<u64, u64>,
 }
 
 impl Filesystem {
@@ -51,10 +53,17 @@ impl Filesystem {
                 total_bytes: 0,
                 used_bytes: 0,
                 raw_bytes: 0,
+                device_bytes: BTreeMap::new(),
             });
             space.total_bytes += group.len_bytes;
             space.used_bytes = space.used_bytes.saturating_add(group.used_bytes);
             space.raw_bytes = space.raw_bytes.saturating_add(group.raw_bytes);
+            if let Some(chunk) = self.inner().volume().chunk_at(group.logical) {
+                for stripe in chunk.stripes() {
+                    let bytes = space.device_bytes.entry(stripe.devid).or_default();
+                    *bytes = bytes.saturating_add(chunk.bytes_per_stripe());
+                }
+            }
         }
         Ok(spaces.into_values().collect())
     }

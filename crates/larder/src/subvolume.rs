@@ -21,6 +21,10 @@ impl Subvolume {
         Self { inner }
     }
 
+    pub(crate) fn inner(&self) -> &larder_filesystem::Subvolume {
+        &self.inner
+    }
+
     /// Its id.
     pub fn id(&self) -> u64 {
         self.inner.id()

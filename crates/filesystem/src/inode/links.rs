@@ -1,11 +1,12 @@
 //! The names of an inode.
 
-use larder_btree::{ItemRef, Readahead};
+use larder_btree::Readahead;
 use larder_format::item::{InodeExtrefs, InodeRefs};
 use larder_format::{FormatError, ItemType, Key};
 
 use super::Inode;
 use crate::error::{Error, Result};
+use crate::scan::DirectoryPaths;
 use crate::subvolume::Subvolume;
 
 /// A name of an inode (`INODE_REF`, `INODE_EXTREF`).
@@ -39,26 +40,24 @@ impl Inode {
         if self.is_subvolume_root() {
             return Ok(vec![Vec::new()]);
         }
-        let path = |link: Link| {
-            let mut path = self.subvolume.directory_path(link.parent)?;
-            if !path.is_empty() {
-                path.push(b'/');
-            }
-            path.extend_from_slice(&link.name);
-            Ok(path)
-        };
-        self.links()?.into_iter().map(path).collect()
+        let mut paths = DirectoryPaths::new(self.subvolume.clone());
+        self.links()?.iter().map(|link| paths.link(link)).collect()
     }
 }
 
 impl Subvolume {
-    /// The one reference to a directory: its key's offset is the parent.
-    pub(crate) fn directory_ref(&self, inode: u64) -> Result<(Key, ItemRef)> {
+    /// The one name of a directory that is not the root, and the key of the reference.
+    pub(crate) fn directory_link(&self, inode: u64) -> Result<(Key, Link)> {
         let key = |parent| Key::new(inode, ItemType::INODE_REF, parent);
         let mut items = self.tree().range(key(0)..=key(u64::MAX), Readahead::None);
-        let item = items.next().transpose()?;
-        let item = item.ok_or(Error::MissingItem { tree: self.id(), key: key(0) })?;
-        Ok((item.key(), item))
+        let missing = Error::MissingItem { tree: self.id(), key: key(0) };
+        let (key, bytes) = items.next_item()?.ok_or(missing)?;
+        let link = InodeRefs::new(bytes)
+            .next()
+            .unwrap_or_else(|| Err(FormatError::invalid("inode reference", "it is empty")))
+            .map_err(|problem| self.bad_item(key, problem))?;
+        let (index, name) = (link.index, link.name.to_vec());
+        Ok((key, Link { parent: key.offset, index, name }))
     }
 }
 

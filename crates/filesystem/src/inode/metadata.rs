@@ -2,9 +2,12 @@
 
 use std::time::{Duration, SystemTime};
 
-use larder_format::item::{self, InodeFlags, Timespec};
+use larder_format::Key;
+use larder_format::item::{self, InodeFlags, InodeItem, Timespec};
 
-use super::Inode;
+use super::{Inode, parse_item};
+use crate::error::Result;
+use crate::subvolume::Subvolume;
 
 /// What an inode is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -145,13 +148,33 @@ const MINOR_BITS: u32 = 20;
 impl Inode {
     /// The attributes.
     pub fn metadata(&self) -> Metadata {
-        let item = &self.item;
-        let (rdev, sectorsize) = (item.rdev.get(), self.subvolume.filesystem().sectorsize());
-        let nbytes = item.nbytes.get();
-        Metadata {
-            subvolume: self.subvolume.id(),
-            inode: self.number,
-            file_type: self.file_type,
+        let sectorsize = self.subvolume.filesystem().sectorsize();
+        Metadata::new(self.subvolume.id(), self.number, self.file_type, &self.item, sectorsize)
+    }
+}
+
+impl Subvolume {
+    /// The attributes in an inode item.
+    pub(crate) fn metadata_of_item(&self, key: Key, bytes: &[u8]) -> Result<Metadata> {
+        let (item, file_type) = parse_item(bytes).map_err(|problem| self.bad_item(key, problem))?;
+        let sectorsize = self.filesystem().sectorsize();
+        Ok(Metadata::new(self.id(), key.objectid, file_type, item, sectorsize))
+    }
+}
+
+impl Metadata {
+    fn new(
+        subvolume: u64,
+        inode: u64,
+        file_type: FileType,
+        item: &InodeItem,
+        sectorsize: u64,
+    ) -> Self {
+        let (rdev, nbytes) = (item.rdev.get(), item.nbytes.get());
+        Self {
+            subvolume,
+            inode,
+            file_type,
             mode: item.mode.get(),
             nlink: item.nlink.get(),
             uid: item.uid.get(),

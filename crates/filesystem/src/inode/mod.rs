@@ -11,6 +11,7 @@ use crate::error::{Error, Result};
 use crate::subvolume::Subvolume;
 
 pub use links::Link;
+pub(crate) use links::links_of_item;
 pub use metadata::{FileType, Metadata, Timestamp};
 
 /// The number that the kernel gives to the directory which stands for a subvolume that is not there.
@@ -32,26 +33,19 @@ impl Subvolume {
     pub fn inode(&self, number: u64) -> Result<Inode> {
         let key = Key::new(number, ItemType::INODE_ITEM, 0);
         let bytes = self.tree().get(key)?.ok_or(Error::NotFound)?;
-        let item: &InodeItem =
-            read_exact_item(&bytes).map_err(|problem| self.bad_item(key, problem))?;
-        self.inode_of_item(key, *item)
+        let (item, file_type) =
+            parse_item(&bytes).map_err(|problem| self.bad_item(key, problem))?;
+        Ok(Inode { subvolume: self.clone(), number, item: *item, file_type, stands_in: None })
     }
+}
 
-    /// The inode of an item that is at hand.
-    pub(crate) fn inode_of_item(&self, key: Key, item: InodeItem) -> Result<Inode> {
-        let mode = item.mode.get();
-        let file_type = FileType::from_mode(mode).ok_or_else(|| {
-            let problem = FormatError::invalid("inode", format!("mode {mode:o} has no file type"));
-            self.bad_item(key, problem)
-        })?;
-        Ok(Inode {
-            subvolume: self.clone(),
-            number: key.objectid,
-            item,
-            file_type,
-            stands_in: None,
-        })
-    }
+/// Reads an inode item that fills `bytes`.
+fn parse_item(bytes: &[u8]) -> Result<(&InodeItem, FileType), FormatError> {
+    let item: &InodeItem = read_exact_item(bytes)?;
+    let mode = item.mode.get();
+    let file_type = FileType::from_mode(mode)
+        .ok_or_else(|| FormatError::invalid("inode", format!("mode {mode:o} has no file type")))?;
+    Ok((item, file_type))
 }
 
 impl Inode {
@@ -113,8 +107,8 @@ impl Inode {
             return self.subvolume.inode(directory);
         }
         if !self.is_subvolume_root() {
-            let (key, _) = self.subvolume.directory_ref(self.number)?;
-            return self.subvolume.inode(key.offset);
+            let (_, link) = self.subvolume.directory_link(self.number)?;
+            return self.subvolume.inode(link.parent);
         }
         match self.subvolume.name()? {
             Some(name) => self.subvolume.filesystem().subvolume(name.parent)?.inode(name.directory),

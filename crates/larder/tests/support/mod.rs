@@ -4,16 +4,11 @@ use std::collections::BTreeMap;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-use larder::{Directory, File, FileType, Filesystem, Inode, OpenOptions, Timestamp};
+use larder::{Directory, File, FileType, Filesystem, Inode, Timestamp};
 use larder_testkit::manifest::{Body, ContentHash, Entry, Manifest};
 
 /// Holes above this length are trusted to read as zeros, as they are on the kernel's side.
 const LARGEST_HOLE_READ_BYTES: u64 = 64 << 20;
-
-#[track_caller]
-pub(crate) fn open(devices: &[PathBuf]) -> Filesystem {
-    OpenOptions::new().open(devices).unwrap_or_else(|error| panic!("{devices:?}: {error}"))
-}
 
 /// Describes everything below the top level.
 #[track_caller]

@@ -1,0 +1,110 @@
+//! Every inode of a subvolume, in the order of its tree.
+//!
+//! A walk that follows directories jumps between a directory's items and those of its inodes. Who
+//! wants all inodes anyway reads each leaf once instead, in order and read ahead, and may do so with
+//! several threads, each with a part of the inode numbers.
+
+mod parts;
+mod paths;
+
+use larder_btree::{Cursor, Readahead};
+use larder_format::{ItemType, Key, objectid};
+
+use crate::error::Result;
+use crate::inode::{Link, Metadata, links_of_item};
+use crate::subvolume::Subvolume;
+
+pub use paths::DirectoryPaths;
+
+/// An inode that a scan came by.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ScannedInode {
+    /// Its attributes.
+    pub metadata: Metadata,
+    /// Its names; none if it was unlinked while somebody had it open and is not yet deleted.
+    pub links: Vec<Link>,
+}
+
+/// Iterates over the inodes of a subvolume in the order of their numbers. After an error it goes on
+/// behind what cannot be read.
+#[derive(Debug)]
+pub struct Scan {
+    subvolume: Subvolume,
+    cursor: Cursor,
+    state: State,
+    last: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum State {
+    Before {
+        first: u64,
+    },
+    /// At an item that was not looked at yet.
+    At,
+    Damaged,
+}
+
+impl Subvolume {
+    /// All inodes of this subvolume, not of those nested in it.
+    pub fn scan(&self) -> Scan {
+        self.scan_between(objectid::FIRST_FREE, objectid::LAST_FREE)
+    }
+
+    fn scan_between(&self, first: u64, last: u64) -> Scan {
+        let cursor = self.tree().cursor(Readahead::ForwardAlways);
+        Scan { subvolume: self.clone(), cursor, state: State::Before { first }, last }
+    }
+}
+
+impl Scan {
+    fn advance(&mut self) -> Result<Option<ScannedInode>> {
+        match std::mem::replace(&mut self.state, State::Damaged) {
+            State::Before { first } => {
+                self.cursor.seek(Key::new(first, ItemType::INODE_ITEM, 0))?
+            }
+            State::At => true,
+            State::Damaged => self.cursor.skip_subtree()?,
+        };
+        let Some(metadata) = self.next_inode()? else {
+            self.state = State::At;
+            return Ok(None);
+        };
+        let mut links = Vec::new();
+        while self.cursor.next()?
+            && let Some((key, bytes)) = self.cursor.item()
+            && key.objectid == metadata.inode
+            && matches!(key.item_type, ItemType::INODE_REF | ItemType::INODE_EXTREF)
+        {
+            links_of_item(key, bytes, |parent, index, name| {
+                links.push(Link { parent, index, name: name.to_vec() });
+            })
+            .map_err(|problem| self.subvolume.bad_item(key, problem))?;
+        }
+        self.state = State::At;
+        Ok(Some(ScannedInode { metadata, links }))
+    }
+
+    /// Goes to the next inode item, from here on.
+    fn next_inode(&mut self) -> Result<Option<Metadata>> {
+        while let Some((key, bytes)) = self.cursor.item()
+            && key.objectid <= self.last
+        {
+            if key.item_type == ItemType::INODE_ITEM {
+                return self.subvolume.metadata_of_item(key, bytes).map(Some);
+            }
+            // What else an inode has may fill many leaves.
+            self.cursor.seek(Key::new(key.objectid + 1, ItemType::INODE_ITEM, 0))?;
+        }
+        Ok(None)
+    }
+}
+
+impl Iterator for Scan {
+    type Item = Result<ScannedInode>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.advance().transpose()
+    }
+}

@@ -1,0 +1,55 @@
+//! Dividing a subvolume among threads.
+
+use larder_btree::Block;
+use larder_format::objectid::{FIRST_FREE, LAST_FREE};
+
+use super::Scan;
+use crate::error::Result;
+use crate::subvolume::Subvolume;
+
+/// Each part consists of so many subtrees at least, so that parts are of about equal size.
+const SUBTREES_PER_PART: usize = 4;
+
+impl Subvolume {
+    /// As [`Subvolume::scan`], divided into at most `count` parts of about equal size, in order.
+    pub fn scan_parts(&self, count: usize) -> Result<Vec<Scan>> {
+        let subtrees = self.subtree_starts(count.saturating_mul(SUBTREES_PER_PART))?;
+        let count = count.min(subtrees.len());
+        let mut starts = vec![FIRST_FREE];
+        for part in 1..count {
+            let start = subtrees[part * subtrees.len() / count];
+            if start > starts[starts.len() - 1] && start <= LAST_FREE {
+                starts.push(start);
+            }
+        }
+        let lasts = starts.iter().skip(1).map(|next| next - 1).chain([LAST_FREE]);
+        Ok(starts.iter().zip(lasts).map(|(&first, last)| self.scan_between(first, last)).collect())
+    }
+
+    /// The inode numbers at which the subtrees below the root begin; those of the level below it if
+    /// there are fewer than `least`.
+    fn subtree_starts(&self, least: usize) -> Result<Vec<u64>> {
+        let root = self.tree().root_block()?;
+        if root.level() < 2 || root.node().nritems() >= least {
+            return Ok(starts(&root));
+        }
+        let mut all = Vec::new();
+        for slot in 0..root.node().nritems() {
+            match self.tree().child(&root, slot, None) {
+                Ok(child) => all.extend(starts(&child.block)),
+                // It is a part nevertheless, and whoever scans it is told what is wrong.
+                Err(_) => all.push(root.node().key(slot).objectid),
+            }
+        }
+        Ok(all)
+    }
+}
+
+/// The inode numbers at which a node's children begin; none of a leaf.
+fn starts(block: &Block) -> Vec<u64> {
+    let node = block.node();
+    if node.is_leaf() {
+        return Vec::new();
+    }
+    node.key_pointers().iter().map(|pointer| pointer.key.get().objectid).collect()
+}

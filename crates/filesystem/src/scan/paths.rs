@@ -1,0 +1,77 @@
+//! Paths for what a scan comes by: the names of directories are remembered.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
+use larder_format::{FormatError, Key, objectid};
+
+use crate::error::Result;
+use crate::inode::Link;
+use crate::subvolume::Subvolume;
+
+/// The most names that are remembered; then all are forgotten.
+const MOST_NAMES: usize = 1 << 16;
+
+/// The paths of a subvolume's directories, looked up when they are first asked for.
+#[derive(Debug)]
+pub struct DirectoryPaths {
+    subvolume: Subvolume,
+    names: HashMap<u64, (Key, Link)>,
+    /// The directory that was asked for last, and its path: most often it is the next one too.
+    last: (u64, Vec<u8>),
+}
+
+impl DirectoryPaths {
+    /// Paths in `subvolume`.
+    pub fn new(subvolume: Subvolume) -> Self {
+        Self { subvolume, names: HashMap::new(), last: (objectid::FIRST_FREE, Vec::new()) }
+    }
+
+    /// The path of a directory from the root of the subvolume, without a slash at either end: that of
+    /// the root is empty.
+    pub fn directory(&mut self, number: u64) -> Result<&[u8]> {
+        if self.last.0 != number {
+            self.last = (number, self.walk_up(number)?);
+        }
+        Ok(&self.last.1)
+    }
+
+    /// The path of a name from the root of the subvolume.
+    pub fn link(&mut self, link: &Link) -> Result<Vec<u8>> {
+        let directory = self.directory(link.parent)?;
+        let slash: &[u8] = if directory.is_empty() { b"" } else { b"/" };
+        Ok([directory, slash, &link.name].concat())
+    }
+
+    fn walk_up(&mut self, number: u64) -> Result<Vec<u8>> {
+        let mut parts: Vec<Vec<u8>> = Vec::new();
+        // Who walks in a loop comes back to a place that was remembered long enough ago.
+        let mut landmark = number;
+        let mut at = number;
+        while at != objectid::FIRST_FREE {
+            let (key, link) = self.name(at)?;
+            parts.push(link.name.clone());
+            let (key, parent) = (*key, link.parent);
+            if parent == landmark {
+                let problem = FormatError::invalid("inode reference", "it closes a loop");
+                return Err(self.subvolume.bad_item(key, problem));
+            }
+            if parts.len().is_power_of_two() {
+                landmark = parent;
+            }
+            at = parent;
+        }
+        parts.reverse();
+        Ok(parts.join(&b'/'))
+    }
+
+    fn name(&mut self, number: u64) -> Result<&(Key, Link)> {
+        if self.names.len() >= MOST_NAMES {
+            self.names.clear();
+        }
+        match self.names.entry(number) {
+            Entry::Occupied(known) => Ok(known.into_mut()),
+            Entry::Vacant(unknown) => Ok(unknown.insert(self.subvolume.directory_link(number)?)),
+        }
+    }
+}
