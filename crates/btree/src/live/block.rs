@@ -28,28 +28,41 @@ impl LiveBlock {
         Self { tree, logical, level, generation, lock: TreeLock::new(block) }
     }
 
-    /// `key` is the block's first key as its parent has it.
-    fn place(&self, key: Key) -> Place {
-        Place { tree: self.tree, level: self.level, key }
+    /// Where the lock stands for somebody who reached the block through `tree`, under a pointer with
+    /// this key. That is not always the tree that the block was made for: in the transaction that
+    /// takes a snapshot, two trees lead to it.
+    fn place(&self, tree: u64, key: Key) -> Place {
+        Place { tree, level: self.level, key }
     }
 
     #[track_caller]
-    pub(super) fn read<'c>(&self, key: Key, counters: &'c LockCounters) -> ReadGuard<'c, Block> {
-        self.lock.read(self.place(key), counters)
+    pub(super) fn read<'c>(
+        &self,
+        tree: u64,
+        key: Key,
+        counters: &'c LockCounters,
+    ) -> ReadGuard<'c, Block> {
+        self.lock.read(self.place(tree, key), counters)
     }
 
     #[track_caller]
-    pub(super) fn write<'c>(&self, key: Key, counters: &'c LockCounters) -> WriteGuard<'c, Block> {
-        self.lock.write(self.place(key), counters)
+    pub(super) fn write<'c>(
+        &self,
+        tree: u64,
+        key: Key,
+        counters: &'c LockCounters,
+    ) -> WriteGuard<'c, Block> {
+        self.lock.write(self.place(tree, key), counters)
     }
 
     #[track_caller]
     pub(super) fn try_write<'c>(
         &self,
+        tree: u64,
         key: Key,
         counters: &'c LockCounters,
     ) -> Option<WriteGuard<'c, Block>> {
-        self.lock.try_write(self.place(key), counters)
+        self.lock.try_write(self.place(tree, key), counters)
     }
 }
 

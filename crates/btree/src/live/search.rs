@@ -191,23 +191,23 @@ impl<'t> Search<'t> {
 
     /// Locks a child of the path's last step as its level asks for, copying it before it may change.
     fn hold(&self, path: &mut Path<'t>, child: Child) -> Result<Held<'t>, Stop> {
-        let counters = &self.tree.shared.counters.locks;
+        let (tree, counters) = (self.tree.id(), &self.tree.shared.counters.locks);
         let key = child.expected.first_key.unwrap_or(Key::MIN);
         if child.expected.level >= self.write_below {
             return Ok(match child.block {
                 InMemory::Clean(block) => Held::Clean(block),
-                InMemory::Live(live) => Held::Read(live.read(key, counters)),
+                InMemory::Live(live) => Held::Read(live.read(tree, key, counters)),
             });
         }
         let old = match child.block {
             InMemory::Live(live) if self.tree.is_own(live.generation) => {
-                let guard = live.write(key, counters);
+                let guard = live.write(tree, key, counters);
                 if self.tree.may_change(&guard) {
                     return Ok(Held::Write(guard));
                 }
                 guard.clone()
             }
-            InMemory::Live(live) => live.read(key, counters).clone(),
+            InMemory::Live(live) => live.read(tree, key, counters).clone(),
             InMemory::Clean(block) => block,
         };
         let bottom = path.bottom();
@@ -362,7 +362,7 @@ impl LiveTree {
         }
         match self.shared.in_memory(&Expected::child(self.id(), parent, slot))? {
             InMemory::Live(live) if self.is_own(live.generation) => live
-                .try_write(parent.key(slot), &self.shared.counters.locks)
+                .try_write(self.id(), parent.key(slot), &self.shared.counters.locks)
                 .filter(|guard| self.may_change(guard)),
             _ => None,
         }

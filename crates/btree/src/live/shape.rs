@@ -66,7 +66,9 @@ impl LiveTree {
 
     fn look(&self, expected: &Expected) -> Result<Block, ChangeError> {
         Ok(match self.shared.in_memory(expected) {
-            Some(InMemory::Live(live)) => live.read(Key::MIN, &self.shared.counters.locks).clone(),
+            Some(InMemory::Live(live)) => {
+                live.read(self.id(), Key::MIN, &self.shared.counters.locks).clone()
+            }
             Some(InMemory::Clean(block)) => block,
             None => self.shared.cache.read(expected)?.block,
         })
