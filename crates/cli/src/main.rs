@@ -7,8 +7,15 @@
 #![allow(unreachable_pub)]
 
 mod command;
+mod extract;
+mod mode;
 mod pipeline;
 mod print;
+mod progress;
+mod source;
+mod target;
+mod tree;
+mod units;
 
 use std::io;
 use std::process::ExitCode;

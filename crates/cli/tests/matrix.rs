@@ -7,8 +7,8 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::Command;
 
-use larder_testkit::{Checkable, KernelImage};
 use larder_testkit::matrix::{Case, matrix};
+use larder_testkit::{Checkable, KernelImage};
 
 /// Standard output of a program that must succeed.
 fn output<S: AsRef<OsStr>>(program: &str, arguments: impl IntoIterator<Item = S>) -> Vec<u8> {
@@ -90,7 +90,8 @@ fn options_of_dump_tree_do_what_those_of_btrfs_progs_do() {
         &["--csum-items"],
         &["--hide-names"],
     ] {
-        let arguments: Vec<&str> = ["dump-tree"].into_iter().chain(options.iter().copied()).collect();
+        let arguments: Vec<&str> =
+            ["dump-tree"].into_iter().chain(options.iter().copied()).collect();
         same_dump(spec.name(), &arguments, image.devices());
     }
 }

@@ -1,6 +1,13 @@
 //! The command tree. Names follow btrfs-progs, and unambiguous prefixes are accepted.
 
+mod cat;
+mod cp;
+mod filesystem;
 mod inspect;
+mod ls;
+mod stat;
+mod subvolume;
+mod tar;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -26,15 +33,31 @@ pub struct Larder {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Cat(cat::Cat),
+    Cp(cp::Cp),
+    #[command(subcommand)]
+    Filesystem(filesystem::Filesystem),
     #[command(subcommand, alias = "inspect-internal")]
     Inspect(inspect::Inspect),
+    Ls(ls::Ls),
+    Stat(stat::Stat),
+    #[command(subcommand)]
+    Subvolume(subvolume::Subvolume),
+    Tar(tar::Tar),
 }
 
 impl Larder {
     /// Does what the command line asks for.
     pub fn run(self) -> Outcome {
         match self.command {
+            Command::Cat(command) => command.run(),
+            Command::Cp(command) => command.run(),
+            Command::Filesystem(command) => command.run(),
             Command::Inspect(command) => command.run(),
+            Command::Ls(command) => command.run(),
+            Command::Stat(command) => command.run(),
+            Command::Subvolume(command) => command.run(),
+            Command::Tar(command) => command.run(),
         }
     }
 }

@@ -17,6 +17,7 @@ mod time;
 
 pub use key::key_text;
 pub use leaf::{NodeStyle, put_node};
+pub use time::{local_time, local_time_with_zone};
 
 /// The release of btrfs-progs whose output this is.
 pub const OUTPUT_VERSION: &str = "btrfs-progs v6.2";

@@ -31,7 +31,7 @@ fn put_local(seconds: i64, out: &mut Vec<u8>) {
     if last == seconds {
         return out.extend_from_slice(&text);
     }
-    let text = local(seconds);
+    let text = local_time(seconds);
     if let Ok(text) = <[u8; LOCAL_LEN]>::try_from(text.as_bytes()) {
         LAST.set((seconds, text));
     }
@@ -43,14 +43,29 @@ const CYCLE_SECONDS: i64 = 146_097 * 24 * 60 * 60;
 /// Seconds from 1970 to the year 9000: beyond it years are shifted back by whole cycles.
 const YEAR_9000: i64 = 221_845_392_000;
 
-fn local(seconds: i64) -> String {
-    thread_local!(static ZONE: TimeZone = TimeZone::system());
-    let cycles =
-        if (-YEAR_9000..YEAR_9000).contains(&seconds) { 0 } else { seconds.div_euclid(CYCLE_SECONDS) };
+thread_local!(static ZONE: TimeZone = TimeZone::system());
+
+/// `2026-11-20 09:21:37 +0000` in the local time zone.
+pub fn local_time_with_zone(seconds: i64) -> String {
+    format_local(seconds, "%m-%d %H:%M:%S %z")
+}
+
+/// `2026-11-20 09:21:37` in the local time zone.
+pub fn local_time(seconds: i64) -> String {
+    format_local(seconds, "%m-%d %H:%M:%S")
+}
+
+/// The year, a dash, and what `after_year` asks for.
+fn format_local(seconds: i64, after_year: &str) -> String {
+    let cycles = if (-YEAR_9000..YEAR_9000).contains(&seconds) {
+        0
+    } else {
+        seconds.div_euclid(CYCLE_SECONDS)
+    };
     // In range: what is left of a whole number of cycles is under one cycle.
     let within = seconds - cycles * CYCLE_SECONDS;
     let time = Timestamp::from_second(within).expect("between the years -5000 and 9000");
     let local = ZONE.with(|zone| time.to_zoned(zone.clone()));
     let year = i64::from(local.year()) + cycles * 400;
-    format!("{year}-{}", local.strftime("%m-%d %H:%M:%S"))
+    format!("{year}-{}", local.strftime(after_year))
 }

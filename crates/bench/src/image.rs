@@ -1,0 +1,68 @@
+//! An image that the kernel made and filled with small files, which lie in the tree's leaves.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread;
+
+use anyhow::{Context, ensure};
+use larder_testkit::{KernelMount, Scratch};
+
+/// Files in one directory.
+const FILES_PER_DIRECTORY: usize = 10_000;
+
+/// Where the image is: in a scratch directory that goes away, or where the caller wants to keep it.
+pub struct InlineFiles {
+    path: PathBuf,
+    _scratch: Option<Scratch>,
+}
+
+impl InlineFiles {
+    /// Takes the image at `kept` if it is there, else makes one of `files` files of `file_bytes`.
+    pub fn new(files: usize, file_bytes: usize, kept: Option<&Path>) -> anyhow::Result<Self> {
+        if let Some(path) = kept.filter(|path| path.exists()) {
+            return Ok(Self { path: path.to_owned(), _scratch: None });
+        }
+        let scratch = kept.is_none().then(|| Scratch::new());
+        let path = match (&scratch, kept) {
+            (Some(scratch), _) => scratch.path().join("inline-files.img"),
+            (None, Some(path)) => path.to_owned(),
+            (None, None) => unreachable!("there is a scratch directory when nothing is kept"),
+        };
+        eprintln!("making an image of {files} files of {file_bytes} bytes with the kernel ...");
+        make(&path, files, file_bytes)?;
+        Ok(Self { path, _scratch: scratch })
+    }
+
+    /// The image file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+fn make(path: &Path, files: usize, file_bytes: usize) -> anyhow::Result<()> {
+    let len_bytes = (files as u64 * (file_bytes as u64 + 1024) * 5).max(1 << 30);
+    File::create(path)?.set_len(len_bytes)?;
+    let status = Command::new("mkfs.btrfs").args(["-q", "-f"]).arg(path).status()?;
+    ensure!(status.success(), "mkfs.btrfs failed");
+    let mount = KernelMount::open(&[path.to_owned()], "max_inline=2048");
+    let content = vec![b'x'; file_bytes];
+    let directories = files.div_ceil(FILES_PER_DIRECTORY);
+    let fill = |writer: usize| -> anyhow::Result<()> {
+        for directory in (writer..directories).step_by(2) {
+            let folder = mount.path().join(format!("d{directory:04}"));
+            fs::create_dir(&folder)?;
+            let first = directory * FILES_PER_DIRECTORY;
+            for number in first..files.min(first + FILES_PER_DIRECTORY) {
+                File::create(folder.join(format!("file{number:08}")))?.write_all(&content)?;
+            }
+        }
+        Ok(())
+    };
+    thread::scope(|scope| {
+        let other = scope.spawn(|| fill(1));
+        fill(0).context("cannot fill the image")?;
+        other.join().expect("the other writer does not panic")
+    })
+}

@@ -1,0 +1,59 @@
+//! The workloads, one file each.
+
+mod check;
+mod dump_tree;
+mod mkfs;
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+use crate::image::InlineFiles;
+
+/// What can be measured.
+#[derive(Debug, Subcommand)]
+pub enum Workload {
+    DumpTree(dump_tree::DumpTree),
+    Check(check::Check),
+    Mkfs(mkfs::Mkfs),
+}
+
+impl Workload {
+    pub fn run(self) -> anyhow::Result<()> {
+        match self {
+            Self::DumpTree(workload) => workload.run(),
+            Self::Check(workload) => workload.run(),
+            Self::Mkfs(workload) => workload.run(),
+        }
+    }
+}
+
+/// The image of inline files that several workloads read.
+#[derive(Debug, Args)]
+struct ImageOptions {
+    /// Files in the image
+    #[arg(long, default_value_t = 500_000)]
+    files: usize,
+    /// Bytes in each file; up to 2048 lie in the tree itself
+    #[arg(long, default_value_t = 2000)]
+    file_bytes: usize,
+    /// Keep the image here, or use the one that is here
+    #[arg(long, value_name = "FILE")]
+    image: Option<PathBuf>,
+    /// Runs of each side; the best of each counts
+    #[arg(long, default_value_t = 3)]
+    repeats: usize,
+}
+
+impl ImageOptions {
+    fn image(&self) -> anyhow::Result<InlineFiles> {
+        InlineFiles::new(self.files, self.file_bytes, self.image.as_deref())
+    }
+}
+
+/// The `larder` program that was built with this one.
+fn larder_program() -> anyhow::Result<PathBuf> {
+    let program = std::env::current_exe()?.with_file_name("larder");
+    anyhow::ensure!(program.exists(), "build larder-cli first: {} is not there", program.display());
+    Ok(program)
+}

@@ -1,0 +1,46 @@
+//! `larder cat`.
+
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use clap::Args;
+
+use super::Outcome;
+use crate::source::PathSource;
+
+/// Bytes that are read at a time.
+const BUFFER_BYTES: usize = 1 << 20;
+
+/// Write files of a file system that is not mounted to standard output
+///
+/// Example: larder cat disk.img:/etc/fstab
+#[derive(Debug, Args)]
+pub struct Cat {
+    #[command(flatten)]
+    source: PathSource,
+    /// The files
+    #[arg(required = true, value_name = "IMAGE:/PATH")]
+    paths: Vec<OsString>,
+}
+
+impl Cat {
+    pub fn run(self) -> Outcome {
+        let mut out = io::stdout().lock();
+        let mut buffer = vec![0; BUFFER_BYTES];
+        for path in &self.paths {
+            let file = self.source.find(path, true)?.into_file()?;
+            let mut offset = 0;
+            loop {
+                let len = file.read_at(&mut buffer, offset)?;
+                if len == 0 {
+                    break;
+                }
+                out.write_all(&buffer[..len])?;
+                offset += len as u64;
+            }
+        }
+        out.flush()?;
+        Ok(ExitCode::SUCCESS)
+    }
+}

@@ -1,0 +1,47 @@
+//! `larder filesystem`: the file system as a whole.
+
+mod df;
+mod show;
+mod usage;
+
+use clap::Subcommand;
+use larder::SpaceKind;
+
+use super::Outcome;
+
+/// Look at a whole file system
+#[derive(Debug, Subcommand)]
+pub enum Filesystem {
+    Df(df::Df),
+    Show(show::Show),
+    Usage(usage::Usage),
+}
+
+impl Filesystem {
+    pub fn run(self) -> Outcome {
+        match self {
+            Self::Df(command) => command.run(),
+            Self::Show(command) => command.run(),
+            Self::Usage(command) => command.run(),
+        }
+    }
+}
+
+/// What block groups are for, as btrfs-progs names it.
+fn kind_name(kind: SpaceKind) -> &'static str {
+    match kind {
+        SpaceKind::Data => "Data",
+        SpaceKind::System => "System",
+        SpaceKind::Metadata => "Metadata",
+        SpaceKind::DataAndMetadata => "Data+Metadata",
+    }
+}
+
+/// A profile in the mixture of cases that btrfs-progs prints: `single`, `DUP`, `RAID1`, `RAID1C3`.
+fn profile_name(profile: Option<larder::Profile>) -> String {
+    match profile {
+        None => "unknown".into(),
+        Some(larder::Profile::Single) => "single".into(),
+        Some(profile) => profile.name().to_ascii_uppercase(),
+    }
+}

@@ -1,0 +1,174 @@
+//! `larder filesystem usage`.
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+use larder::{DeviceInfo, Space, SpaceKind};
+
+use super::{kind_name, profile_name};
+use crate::command::Outcome;
+use crate::source::Source;
+use crate::units::Units;
+
+/// Show how space is used, on which devices, and what is left
+///
+/// What only a mounted file system has is left out: the global reserve, and what statfs would say.
+///
+/// Example: larder filesystem usage disk.img
+#[derive(Debug, Args)]
+pub struct Usage {
+    #[command(flatten)]
+    units: Units,
+    #[command(flatten)]
+    source: Source,
+    /// The image file or block device
+    #[arg(value_name = "IMAGE")]
+    image: PathBuf,
+}
+
+impl Usage {
+    pub fn run(self) -> Outcome {
+        let filesystem = self.source.open(&self.image)?;
+        let spaces = filesystem.space()?;
+        let devices = filesystem.devices();
+        let mut out = io::stdout().lock();
+        self.overall(&mut out, &spaces, &devices)?;
+        for kind in
+            [SpaceKind::Data, SpaceKind::DataAndMetadata, SpaceKind::Metadata, SpaceKind::System]
+        {
+            for space in spaces.iter().filter(|space| space.kind == kind) {
+                self.space(&mut out, space, &devices)?;
+            }
+        }
+        self.unallocated(&mut out, &devices)?;
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn overall(
+        &self,
+        out: &mut impl Write,
+        spaces: &[Space],
+        devices: &[DeviceInfo],
+    ) -> io::Result<()> {
+        writeln!(out, "Overall:")?;
+        let sums = Sums::new(spaces, devices);
+        let width = if self.units.is_raw() { 18 } else { 10 };
+        let mut line =
+            |name: &str, tabs: &str, value: &str| writeln!(out, "    {name}:{tabs}{value:>width$}");
+        let show = |bytes: u64| self.units.show(bytes);
+        line("Device size", "\t\t", &show(sums.size))?;
+        line("Device allocated", "\t\t", &show(sums.allocated))?;
+        line("Device unallocated", "\t\t", &show(sums.size.saturating_sub(sums.allocated)))?;
+        line("Device missing", "\t\t", &show(sums.missing))?;
+        line("Used", "\t\t\t", &show(sums.used))?;
+        let free = format!("{:>width$}\t(min: {})", show(sums.free()), show(sums.least_free()));
+        line("Free (estimated)", "\t\t", &free)?;
+        line("Data ratio", "\t\t\t", &format!("{:.2}", sums.data_ratio))?;
+        line("Metadata ratio", "\t\t", &format!("{:.2}", sums.metadata_ratio))?;
+        line("Multiple profiles", "\t\t", if sums.several_profiles { "yes" } else { "no" })
+    }
+
+    fn space(&self, out: &mut impl Write, space: &Space, devices: &[DeviceInfo]) -> io::Result<()> {
+        let percent = if space.total_bytes == 0 {
+            0.0
+        } else {
+            100.0 * space.used_bytes as f64 / space.total_bytes as f64
+        };
+        writeln!(
+            out,
+            "\n{},{}: Size:{}, Used:{} ({percent:.2}%)",
+            kind_name(space.kind),
+            profile_name(space.profile),
+            self.units.show(space.total_bytes),
+            self.units.show(space.used_bytes),
+        )?;
+        for device in devices {
+            if let Some(bytes) = space.device_bytes.get(&device.id) {
+                self.device(out, device, *bytes)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn unallocated(&self, out: &mut impl Write, devices: &[DeviceInfo]) -> io::Result<()> {
+        writeln!(out, "\nUnallocated:")?;
+        devices.iter().try_for_each(|device| {
+            let unallocated = device.total_bytes.saturating_sub(device.allocated_bytes);
+            self.device(out, device, unallocated)
+        })
+    }
+
+    fn device(&self, out: &mut impl Write, device: &DeviceInfo, bytes: u64) -> io::Result<()> {
+        let name = device.name.as_deref().unwrap_or("missing");
+        writeln!(out, "   {name}\t{:>10}", self.units.show(bytes))
+    }
+}
+
+/// What the block groups and devices add up to, in bytes.
+struct Sums {
+    size: u64,
+    missing: u64,
+    allocated: u64,
+    used: u64,
+    /// What data chunks have room for and do not use, in bytes of data.
+    data_free: u64,
+    /// Bytes on devices for each byte of data.
+    data_ratio: f64,
+    /// Bytes on devices for each byte of metadata.
+    metadata_ratio: f64,
+    /// The greatest of all ratios.
+    worst_ratio: f64,
+    several_profiles: bool,
+}
+
+impl Sums {
+    fn new(spaces: &[Space], devices: &[DeviceInfo]) -> Self {
+        let holds_data = |kind| matches!(kind, SpaceKind::Data | SpaceKind::DataAndMetadata);
+        let ratio_of = |wanted: &dyn Fn(SpaceKind) -> bool| {
+            let chosen = || spaces.iter().filter(|space| wanted(space.kind));
+            let total: u64 = chosen().map(|space| space.total_bytes).sum();
+            let raw: u64 = chosen().map(|space| space.raw_bytes).sum();
+            if total == 0 { 1.0 } else { raw as f64 / total as f64 }
+        };
+        let used_raw = |space: &Space| (space.used_bytes as f64 * ratio(space)) as u64;
+        let mut kinds: Vec<_> = spaces.iter().map(|space| space.kind).collect();
+        kinds.dedup();
+        let missing = devices.iter().filter(|device| device.name.is_none());
+        Self {
+            size: devices.iter().map(|device| device.total_bytes).sum(),
+            missing: missing.map(|device| device.total_bytes).sum(),
+            allocated: spaces.iter().map(|space| space.raw_bytes).sum(),
+            used: spaces.iter().map(used_raw).sum(),
+            data_free: spaces
+                .iter()
+                .filter(|space| holds_data(space.kind))
+                .map(|space| space.total_bytes.saturating_sub(space.used_bytes))
+                .sum(),
+            data_ratio: ratio_of(&holds_data),
+            metadata_ratio: ratio_of(&|kind| kind != SpaceKind::Data && kind != SpaceKind::System),
+            worst_ratio: spaces.iter().map(ratio).fold(1.0, f64::max),
+            several_profiles: kinds.len() < spaces.len(),
+        }
+    }
+
+    /// Bytes of data that still fit if all unallocated space becomes data of the present profile.
+    fn free(&self) -> u64 {
+        self.data_free + (self.unallocated() / self.data_ratio) as u64
+    }
+
+    /// The same if it becomes data of the profile that takes most.
+    fn least_free(&self) -> u64 {
+        self.data_free + (self.unallocated() / self.worst_ratio) as u64
+    }
+
+    fn unallocated(&self) -> f64 {
+        self.size.saturating_sub(self.allocated) as f64
+    }
+}
+
+/// Bytes on devices for each byte that block groups hold.
+fn ratio(space: &Space) -> f64 {
+    if space.total_bytes == 0 { 1.0 } else { space.raw_bytes as f64 / space.total_bytes as f64 }
+}

@@ -1,0 +1,106 @@
+//! `larder subvolume show`.
+
+use std::ffi::{OsStr, OsString};
+use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::process::ExitCode;
+
+use clap::Args;
+use larder::{Filesystem, QuotaGroup, SubvolumeInfo, Timestamp};
+
+use super::uuid_or_dash;
+use crate::command::Outcome;
+use crate::print::local_time_with_zone;
+use crate::source::Source;
+use crate::target::Target;
+use crate::units::Units;
+
+/// Show all about a subvolume
+///
+/// Example: larder subvolume show disk.img:/snapshots/monday
+#[derive(Debug, Args)]
+pub struct Show {
+    /// Show the subvolume with this id, whatever its path
+    #[arg(short, long, value_name = "ID")]
+    rootid: Option<u64>,
+    #[command(flatten)]
+    units: Units,
+    #[command(flatten)]
+    source: Source,
+    /// The subvolume, its path from the top level
+    #[arg(value_name = "IMAGE:/PATH")]
+    target: OsString,
+}
+
+impl Show {
+    pub fn run(self) -> Outcome {
+        let target = Target::parse(&self.target);
+        let filesystem = self.source.open(&target.image)?;
+        let subvolume = match self.rootid {
+            Some(id) => filesystem.subvolume_by_id(id)?,
+            None => filesystem.subvolume(target.path_os())?,
+        };
+        let info = subvolume.info()?;
+        let path = filesystem.subvolume_path(info.id)?;
+        let mut out = io::stdout().lock();
+        out.write_all(if path.as_os_str().is_empty() {
+            b"/"
+        } else {
+            path.as_os_str().as_bytes()
+        })?;
+        writeln!(out)?;
+        describe(&mut out, &info)?;
+        writeln!(out, "\tSnapshot(s):")?;
+        for snapshot in filesystem.subvolumes() {
+            let snapshot = snapshot?;
+            let is_of_this = snapshot.parent_uuid == info.uuid && !info.uuid.is_nil();
+            if is_of_this && !snapshot.is_being_deleted {
+                let path = filesystem.subvolume_path(snapshot.id)?;
+                out.write_all(b"\t\t\t\t")?;
+                out.write_all(path.as_os_str().as_bytes())?;
+                writeln!(out)?;
+            }
+        }
+        self.quota(&mut out, &filesystem, info.id)?;
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn quota(&self, out: &mut impl Write, filesystem: &Filesystem, id: u64) -> anyhow::Result<()> {
+        let Some(group) = filesystem.quota_group(id)? else {
+            writeln!(out, "\tQuota group:\t\tn/a")?;
+            return Ok(());
+        };
+        let limit = |bytes: Option<u64>| bytes.map_or("-".into(), |bytes| self.units.show(bytes));
+        let QuotaGroup { referenced_bytes, exclusive_bytes, .. } = group;
+        writeln!(out, "\tQuota group:\t\t0/{id}")?;
+        writeln!(out, "\t  Limit referenced:\t{}", limit(group.max_referenced_bytes))?;
+        writeln!(out, "\t  Limit exclusive:\t{}", limit(group.max_exclusive_bytes))?;
+        writeln!(out, "\t  Usage referenced:\t{}", self.units.show(referenced_bytes))?;
+        writeln!(out, "\t  Usage exclusive:\t{}", self.units.show(exclusive_bytes))?;
+        Ok(())
+    }
+}
+
+fn describe(out: &mut impl Write, info: &SubvolumeInfo) -> io::Result<()> {
+    let parent = info.name.as_ref().map_or(0, |name| name.parent);
+    let name = info.name.as_ref().map_or(&b"<FS_TREE>"[..], |name| &name.name);
+    writeln!(out, "\tName: \t\t\t{}", OsStr::from_bytes(name).display())?;
+    writeln!(out, "\tUUID: \t\t\t{}", uuid_or_dash(info.uuid))?;
+    writeln!(out, "\tParent UUID: \t\t{}", uuid_or_dash(info.parent_uuid))?;
+    writeln!(out, "\tReceived UUID: \t\t{}", uuid_or_dash(info.received_uuid))?;
+    writeln!(out, "\tCreation time: \t\t{}", time_or_dash(info.creation_time))?;
+    writeln!(out, "\tSubvolume ID: \t\t{}", info.id)?;
+    writeln!(out, "\tGeneration: \t\t{}", info.generation)?;
+    writeln!(out, "\tGen at creation: \t{}", info.creation_generation)?;
+    writeln!(out, "\tParent ID: \t\t{parent}")?;
+    writeln!(out, "\tTop level ID: \t\t{parent}")?;
+    writeln!(out, "\tFlags: \t\t\t{}", if info.is_read_only { "readonly" } else { "-" })?;
+    writeln!(out, "\tSend transid: \t\t{}", info.send_generation)?;
+    writeln!(out, "\tSend time: \t\t{}", time_or_dash(info.send_time))?;
+    writeln!(out, "\tReceive transid: \t{}", info.receive_generation)?;
+    writeln!(out, "\tReceive time: \t\t{}", time_or_dash(info.receive_time))
+}
+
+fn time_or_dash(time: Timestamp) -> String {
+    if time.seconds == 0 { "-".into() } else { local_time_with_zone(time.seconds) }
+}

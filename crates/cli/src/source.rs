@@ -1,0 +1,74 @@
+//! Opening the file system that a command is about.
+
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use clap::Args;
+use larder::{Filesystem, Inode, OpenOptions};
+
+use crate::target::Target;
+
+/// Options that every command on an image has.
+#[derive(Debug, Args)]
+pub struct Source {
+    /// Another device of the file system; may be given several times
+    #[arg(long = "device", value_name = "DEVICE")]
+    devices: Vec<PathBuf>,
+    /// Go on when devices are missing, if the others are enough
+    #[arg(long)]
+    degraded: bool,
+}
+
+/// Options of commands that take `IMAGE:/path`.
+#[derive(Debug, Args)]
+pub struct PathSource {
+    #[command(flatten)]
+    source: Source,
+    /// Start paths at the subvolume with this id; 5 is the top level. As with mount, the default
+    /// subvolume unless given
+    #[arg(long, value_name = "ID")]
+    subvolid: Option<u64>,
+}
+
+impl Source {
+    /// Opens the file system on `image` and the other devices.
+    pub fn open(&self, image: &Path) -> anyhow::Result<Filesystem> {
+        let paths: Vec<&Path> =
+            [image].into_iter().chain(self.devices.iter().map(PathBuf::as_path)).collect();
+        warn_if_in_use(&paths);
+        let filesystem = OpenOptions::new().degraded(self.degraded).open(&paths)?;
+        if filesystem.needs_log_replay() {
+            eprintln!(
+                "WARNING: {}: a crash left a log; what was synced since the last commit is not shown",
+                image.display()
+            );
+        }
+        Ok(filesystem)
+    }
+}
+
+impl PathSource {
+    /// Finds what `text`, an `IMAGE:/path`, means. A symbolic link at its end is followed on demand.
+    pub fn find(&self, text: &OsStr, follow: bool) -> anyhow::Result<Inode> {
+        let target = Target::parse(text);
+        let filesystem = self.source.open(&target.image)?;
+        let subvolume = match self.subvolid {
+            Some(id) => filesystem.subvolume_by_id(id)?,
+            None => filesystem.default_subvolume()?,
+        };
+        let path = OsString::from(target.path_os());
+        let found = if follow { subvolume.resolve(&path) } else { subvolume.lookup(&path) };
+        found.with_context(|| target.image.display().to_string())
+    }
+}
+
+/// Says so when somebody else may be writing to a device: what is read may then be torn.
+pub fn warn_if_in_use(paths: &[impl AsRef<Path>]) {
+    for path in paths {
+        if let Ok(Some(usage)) = larder_device::in_use(path) {
+            let path = path.as_ref().display();
+            eprintln!("WARNING: {path}: {usage}; what is read may be inconsistent");
+        }
+    }
+}

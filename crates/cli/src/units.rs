@@ -1,0 +1,87 @@
+//! Sizes in the units that the user asks for, as btrfs-progs writes them.
+
+use clap::Args;
+
+/// Options that choose units; shared by every command that shows sizes.
+#[derive(Clone, Copy, Debug, Default, Args)]
+pub struct Units {
+    /// Bytes, as plain numbers
+    #[arg(short = 'b', long)]
+    raw: bool,
+    /// The unit that suits each size, base 1024 (default)
+    #[arg(long)]
+    human_readable: bool,
+    /// The unit that suits each size, base 1000
+    #[arg(short = 'H')]
+    human_decimal: bool,
+    /// Base 1024: KiB, MiB, GiB, TiB
+    #[arg(long)]
+    iec: bool,
+    /// Base 1000: kB, MB, GB, TB
+    #[arg(long)]
+    si: bool,
+    /// Sizes in KiB, or kB with --si
+    #[arg(short, long, group = "unit")]
+    kbytes: bool,
+    /// Sizes in MiB, or MB with --si
+    #[arg(short, long, group = "unit")]
+    mbytes: bool,
+    /// Sizes in GiB, or GB with --si
+    #[arg(short, long, group = "unit")]
+    gbytes: bool,
+    /// Sizes in TiB, or TB with --si
+    #[arg(short, long, group = "unit")]
+    tbytes: bool,
+}
+
+const BINARY: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+const DECIMAL: [&str; 7] = ["B", "kB", "MB", "GB", "TB", "PB", "EB"];
+
+impl Units {
+    /// Whether sizes are plain numbers.
+    pub fn is_raw(&self) -> bool {
+        self.raw
+    }
+
+    /// `bytes` in these units, with two decimals where it is not a plain number.
+    pub fn show(&self, bytes: u64) -> String {
+        if self.raw {
+            return bytes.to_string();
+        }
+        let (base, names) =
+            if self.si || self.human_decimal { (1000.0, DECIMAL) } else { (1024.0, BINARY) };
+        let fixed = [self.kbytes, self.mbytes, self.gbytes, self.tbytes];
+        let power = match fixed.iter().position(|wanted| *wanted) {
+            Some(position) => position + 1,
+            None => fitting_power(bytes, base),
+        };
+        format!("{:.2}{}", bytes as f64 / base.powi(power as i32), names[power])
+    }
+}
+
+/// The power of `base` in which `bytes` has one to four digits before the point.
+fn fitting_power(bytes: u64, base: f64) -> usize {
+    let mut rest = bytes as f64;
+    let mut power = 0;
+    while rest >= base && power + 1 < BINARY.len() {
+        rest /= base;
+        power += 1;
+    }
+    power
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_read_as_btrfs_progs_writes_them() {
+        let human = Units::default();
+        assert_eq!(human.show(0), "0.00B");
+        assert_eq!(human.show(196_608), "192.00KiB");
+        assert_eq!(human.show(u64::MAX), "16.00EiB");
+        assert_eq!(Units { human_decimal: true, ..human }.show(196_608), "196.61kB");
+        assert_eq!(Units { gbytes: true, ..human }.show(33_554_432), "0.03GiB");
+        assert_eq!(Units { raw: true, ..human }.show(33_554_432), "33554432");
+    }
+}
