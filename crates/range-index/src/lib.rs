@@ -100,7 +100,7 @@ pub trait Value: Clone + Send + Sync + 'static {}
 impl<T: Clone + Send + Sync + 'static> Value for T {}
 
 /// How many entries a node holds at most, unless the index says otherwise; chosen by measurement.
-pub const KEYS_PER_NODE: usize = 32;
+pub const KEYS_PER_NODE: usize = 48;
 
 /// A concurrent map from non-overlapping, non-empty ranges of `u64` to values.
 ///

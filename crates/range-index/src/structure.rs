@@ -56,8 +56,13 @@ impl<V: Value, const KEYS: usize> RangeIndex<V, KEYS> {
     fn split_off<'g>(&self, lock: &BlockLock<'g, V>, guard: &'g Guard) -> NodeRef<'g, V> {
         let (node, block) = (lock.node(), lock.block(guard));
         let len = block.len();
-        // Halves; or, after a large gathering, full blocks from the right end.
-        let keep = if len <= 2 * KEYS { len / 2 } else { len - KEYS };
+        // After a large gathering, full blocks from the right end. The last tile keeps most of its
+        // entries, since an index that is filled in ascending order grows there. Otherwise halves.
+        let keep = match len {
+            _ if len > 2 * KEYS => len - KEYS,
+            _ if block.high() == u64::MAX => len - len.div_ceil(8),
+            _ => len / 2,
+        };
         let middle = block.key(keep);
         let mut upper = Builder::new(middle..block.high(), len - keep);
         upper.extend(block, keep..len);

@@ -1,0 +1,78 @@
+//! Measures the range index beside other ordered maps, and prints tables.
+//!
+//! A program of its own, not a benchmark target of the index: the rivals stay out of what a build
+//! or a test of the index compiles, and counting memory takes a global allocator.
+
+mod allocator;
+mod clock;
+mod maps;
+mod memory;
+mod node_size;
+mod read_write;
+
+use std::time::Duration;
+
+use clap::{Parser, ValueEnum};
+
+#[global_allocator]
+static COUNTING: memory::Counting = memory::Counting;
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Table {
+    /// Lookups and edits on all maps.
+    ReadWrite,
+    /// Claim, use, free in a nearly full space.
+    Allocator,
+    /// Bytes per entry.
+    Memory,
+    /// The range index with different numbers of keys per node.
+    NodeSize,
+}
+
+/// Rows are maps, columns are threads.
+#[derive(Parser)]
+struct Arguments {
+    /// What to measure.
+    #[arg(value_enum, required = true)]
+    tables: Vec<Table>,
+    /// Entries in the map.
+    #[arg(long, value_delimiter = ',', default_value = "10000,1000000")]
+    entries: Vec<u64>,
+    /// Threads.
+    #[arg(long, value_delimiter = ',', default_value = "1,2,4,16")]
+    threads: Vec<usize>,
+    /// Seconds for each measurement.
+    #[arg(long, default_value_t = 0.05)]
+    seconds: f64,
+    /// Measurements per cell, in turns with those of the other maps; the best counts.
+    #[arg(long, default_value_t = 7)]
+    repeats: usize,
+    /// Percentages of edits among the operations.
+    #[arg(long, value_delimiter = ',', default_value = "0,10,50")]
+    writes: Vec<u32>,
+    /// Only the maps whose name contains this.
+    #[arg(long, default_value = "")]
+    only: String,
+}
+
+impl Arguments {
+    fn time(&self) -> Duration {
+        Duration::from_secs_f64(self.seconds)
+    }
+
+    fn wants(&self, name: &str) -> bool {
+        name.contains(&self.only)
+    }
+}
+
+fn main() {
+    let arguments = Arguments::parse();
+    for table in &arguments.tables {
+        match table {
+            Table::ReadWrite => read_write::print(&arguments),
+            Table::Allocator => allocator::print(&arguments),
+            Table::Memory => memory::print(&arguments),
+            Table::NodeSize => node_size::print(&arguments),
+        }
+    }
+}
