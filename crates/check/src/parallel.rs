@@ -25,8 +25,7 @@ pub(crate) fn map<P: Sync, S, R: Send>(
         }
     };
     let mut results: Vec<(usize, R)> = std::thread::scope(|scope| {
-        let workers: Vec<_> =
-            (0..threads.min(pieces.len())).map(|_| scope.spawn(run)).collect();
+        let workers: Vec<_> = (0..threads.min(pieces.len())).map(|_| scope.spawn(run)).collect();
         workers
             .into_iter()
             .flat_map(|worker| {

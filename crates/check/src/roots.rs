@@ -133,8 +133,11 @@ impl RootTree {
             ItemType::DIR_ITEM if key.objectid == objectid::ROOT_TREE_DIR => {
                 self.directory(context, item);
             }
-            ItemType::INODE_REF | ItemType::DIR_INDEX | ItemType::XATTR_ITEM => {}
-            ItemType::TEMPORARY_ITEM | ItemType::PERSISTENT_ITEM => {}
+            ItemType::INODE_REF
+            | ItemType::DIR_INDEX
+            | ItemType::XATTR_ITEM
+            | ItemType::TEMPORARY_ITEM
+            | ItemType::PERSISTENT_ITEM => {}
             ItemType(0) if key.objectid == objectid::FREE_SPACE => {
                 match read_exact_item::<FreeSpaceHeader>(item.data) {
                     Ok(header) => self.caches.push((key.offset, *header)),
@@ -214,8 +217,7 @@ impl RootTree {
     /// Takes the references of the space cache's files away from what the extent tree knows.
     pub(crate) fn add_references(&self, context: &Context<'_>, extents: &ExtentTable) {
         for CacheExtent { leaf, key, extent } in &self.cache_extents {
-            let references =
-                LeafReferences::new(context, extents, *leaf, objectid::ROOT_TREE);
+            let references = LeafReferences::new(context, extents, *leaf, objectid::ROOT_TREE);
             references.add_data(&DataReference {
                 item: Item { tree: objectid::ROOT_TREE, leaf: *leaf, key: *key, data: &[] },
                 start: extent.disk_bytenr.get(),

@@ -60,9 +60,9 @@ impl<'c, 'v> Check<'c, 'v> {
         let space = Space { chunks: &chunks, groups: &groups, extents: &extents };
         self.check_space(space);
         let checksums = self.read_checksums(&extents);
-        let quotas = self.tree(objectid::QUOTA_TREE).and_then(|root| {
-            QuotaTree::read(context, &mut self.forest, &root)
-        });
+        let quotas = self
+            .tree(objectid::QUOTA_TREE)
+            .and_then(|root| QuotaTree::read(context, &mut self.forest, &root));
         if let Some(root) = self.tree(objectid::UUID_TREE) {
             subvolumes::check_uuid_tree(context, &mut self.forest, &root, &self.roots);
         }
@@ -194,12 +194,8 @@ impl<'c, 'v> Check<'c, 'v> {
 
     fn check_data(&mut self, extents: &ExtentTable, checksums: &ChecksumRanges) {
         if let Some(root) = self.tree(objectid::CSUM_TREE) {
-            self.statistics.verified_bytes = checksums::check_data(
-                self.context,
-                &self.forest,
-                &root,
-                checksums.total_bytes(),
-            );
+            self.statistics.verified_bytes =
+                checksums::check_data(self.context, &self.forest, &root, checksums.total_bytes());
         }
         checksums::check_parity(self.context, extents);
     }

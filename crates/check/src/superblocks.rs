@@ -115,7 +115,8 @@ fn check_fields(context: &Context<'_>, superblock: &Superblock) {
     if flags & !(known | SUPER_FLAG_ERROR) != 0 {
         find(format_args!("flags are {flags:#x}"));
     }
-    if superblock.leafsize != superblock.nodesize || superblock.stripesize != superblock.sectorsize {
+    if superblock.leafsize != superblock.nodesize || superblock.stripesize != superblock.sectorsize
+    {
         let Superblock { leafsize, stripesize, .. } = superblock;
         find(format_args!("leafsize is {leafsize} and stripesize {stripesize}"));
     }
@@ -219,8 +220,7 @@ fn check_system_chunks(context: &Context<'_>, tree: &ChunkTree) {
 
 /// Compares the superblock with the block groups.
 pub(crate) fn check_bytes_used(context: &Context<'_>, groups: &BlockGroups) {
-    let used =
-        groups.groups.iter().fold(0_u64, |sum, group| sum.saturating_add(group.used_bytes));
+    let used = groups.groups.iter().fold(0_u64, |sum, group| sum.saturating_add(group.used_bytes));
     let said = context.superblock.bytes_used;
     if said.get() != used {
         let message = format_args!("it says {said}, block groups have {used}");

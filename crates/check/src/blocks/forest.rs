@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use larder_format::node::MAX_LEVELS;
 use larder_format::{Key, Node};
 
-use super::reader::{BATCH_BLOCKS, BlockReader, Wanted};
+use super::reader::{BlockReader, Wanted};
 use crate::context::Context;
 use crate::progress::Phase;
 use crate::report::{Kind, Place};
@@ -107,7 +107,13 @@ impl Forest {
     /// Adds a tree. Its inner blocks are read by the next [`Forest::grow`].
     ///
     /// `level` must be below [`MAX_LEVELS`].
-    pub(crate) fn plant(&mut self, tree: u64, logical: u64, generation: u64, level: u8) -> TreeRoot {
+    pub(crate) fn plant(
+        &mut self,
+        tree: u64,
+        logical: u64,
+        generation: u64,
+        level: u8,
+    ) -> TreeRoot {
         let block = self.meet(tree, logical, generation, level);
         let root = TreeRoot { tree, block, generation, level };
         self.roots.push(root);
@@ -147,7 +153,7 @@ impl Forest {
         for level in (1..MAX_LEVELS).rev() {
             let mut fresh = std::mem::take(&mut self.fresh[level]);
             fresh.sort_unstable_by_key(|id| self.block(*id).logical);
-            for batch in fresh.chunks(BATCH_BLOCKS) {
+            for batch in fresh.chunks(context.batch_blocks()) {
                 let wanted: Vec<Wanted> = batch.iter().map(|id| self.wanted(*id)).collect();
                 reader.read(&wanted);
                 for (index, id) in batch.iter().enumerate() {
@@ -237,16 +243,18 @@ impl Forest {
 
     /// The child at `slot` of an inner block, if it is what the pointers say.
     pub(crate) fn sound_child(&self, id: BlockId, slot: usize) -> Option<BlockId> {
-        let pointer = self.pointers_of(id)[slot];
-        self.edge_fault(id, slot).is_none().then_some(pointer.block)
+        let child = self.pointers_of(id)[slot].block;
+        let is_sound = self.block(child).state != State::Bad && self.edge_fault(id, slot).is_none();
+        is_sound.then_some(child)
     }
 
-    /// What is wrong between a block and its child; `None` also for a leaf that was not read yet.
-    fn edge_fault(&self, id: BlockId, slot: usize) -> Option<Option<(Kind, String)>> {
+    /// What is wrong between a block and its child, apart from a child that cannot be read. A leaf
+    /// that was not read yet has no faults.
+    fn edge_fault(&self, id: BlockId, slot: usize) -> Option<(Kind, String)> {
         let (parent, pointers) = (self.block(id), self.pointers_of(id));
         let (pointer, next) = (pointers[slot], pointers.get(slot + 1));
         let child = self.block(pointer.block);
-        let fault = |kind, what| Some(Some((kind, what)));
+        let fault = |kind, what| Some((kind, what));
         let may_share = |a: u64, b: u64| {
             use larder_format::objectid::{TREE_LOG, is_file_tree};
             a == b || (is_file_tree(a) && is_file_tree(b) && (a == TREE_LOG) == (b == TREE_LOG))
@@ -266,10 +274,8 @@ impl Forest {
             let what = format!("trees {} and {} both reach it", child.tree, parent.tree);
             return fault(Kind::BlockOwner, what);
         }
-        match child.state {
-            State::Bad => return Some(None),
-            State::Unread => return None,
-            State::Good => {}
+        if child.state != State::Good {
+            return None;
         }
         if child.is_empty {
             return fault(Kind::BlockEmpty, "it has no items".into());
@@ -321,7 +327,7 @@ impl Forest {
         self.settle();
         for id in 0..self.blocks.len() as BlockId {
             for slot in 0..self.pointers_of(id).len() {
-                if let Some(Some((kind, what))) = self.edge_fault(id, slot) {
+                if let Some((kind, what)) = self.edge_fault(id, slot) {
                     let parent = self.block(id);
                     let child = self.block(self.pointers_of(id)[slot].block);
                     let place = Place::tree(parent.tree).at(child.logical);

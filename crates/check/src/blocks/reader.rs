@@ -11,9 +11,6 @@ use larder_format::{Header, Logical, Node, objectid, read_prefix};
 use crate::context::Context;
 use crate::report::{Kind, Place};
 
-/// Most blocks in a batch.
-pub(crate) const BATCH_BLOCKS: usize = 64;
-
 /// A block, and what points to it says about it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wanted {
@@ -74,9 +71,9 @@ impl<'c, 'v> BlockReader<'c, 'v> {
         }
     }
 
-    /// Reads at most [`BATCH_BLOCKS`] blocks and reports what is wrong with them.
+    /// Reads at most [`Context::batch_blocks`] blocks and reports what is wrong with them.
     pub(crate) fn read(&mut self, wanted: &[Wanted]) {
-        debug_assert!(wanted.len() <= BATCH_BLOCKS);
+        debug_assert!(wanted.len() <= self.context.batch_blocks());
         let nodesize = self.context.nodesize;
         let mut order: Vec<usize> = (0..wanted.len()).collect();
         order.sort_unstable_by_key(|index| wanted[*index].logical);
@@ -226,7 +223,9 @@ impl<'c, 'v> BlockReader<'c, 'v> {
         let ranges = self.context.volume.map(Logical(wanted.logical), 1).unwrap_or_default();
         let at = ranges.first().and_then(|range| range.mirrors.get(copy).copied());
         match at {
-            Some(at) => Place { device: Some(at.devid), ..wanted.place() }.at_physical(at.physical.0),
+            Some(at) => {
+                Place { device: Some(at.devid), ..wanted.place() }.at_physical(at.physical.0)
+            }
             None => wanted.place(),
         }
     }

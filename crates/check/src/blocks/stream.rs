@@ -3,7 +3,7 @@
 use larder_format::{Key, Node};
 
 use super::forest::{BlockFacts, Forest, TreeRoot};
-use super::reader::{BATCH_BLOCKS, BlockReader, Wanted};
+use super::reader::{BlockReader, Wanted};
 use crate::context::Context;
 use crate::progress::Phase;
 
@@ -39,7 +39,7 @@ pub(crate) fn for_each_leaf(
 ) -> bool {
     let (leaves, mut is_whole) = forest.leaves_of(root);
     let mut reader = BlockReader::new(context);
-    for batch in leaves.chunks(BATCH_BLOCKS) {
+    for batch in leaves.chunks(context.batch_blocks()) {
         let wanted: Vec<Wanted> = batch.iter().map(|id| forest.wanted(*id)).collect();
         reader.read(&wanted);
         for (index, wanted) in wanted.iter().enumerate() {
@@ -79,7 +79,7 @@ pub(crate) fn for_each_item_again(
 ) {
     let tree = root.tree;
     let mut reader = BlockReader::quiet(context);
-    for batch in forest.leaves_of(root).0.chunks(BATCH_BLOCKS) {
+    for batch in forest.leaves_of(root).0.chunks(context.batch_blocks()) {
         let wanted: Vec<Wanted> = batch.iter().map(|id| forest.wanted(*id)).collect();
         reader.read(&wanted);
         for (index, wanted) in wanted.iter().enumerate() {

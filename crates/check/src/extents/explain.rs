@@ -10,9 +10,7 @@ use larder_format::{ItemType, Node, objectid};
 
 use super::references::{LeafReferences, for_each_tree_reference, is_every_block_known};
 use super::table::ExtentTable;
-use crate::blocks::{
-    BATCH_BLOCKS, BlockId, BlockReader, Forest, TreeRoot, Wanted, for_each_item_again,
-};
+use crate::blocks::{BlockId, BlockReader, Forest, TreeRoot, Wanted, for_each_item_again};
 use crate::context::Context;
 use crate::report::{Kind, Place};
 
@@ -116,7 +114,7 @@ fn read_made(context: &Context<'_>, extents: &ExtentTable, forest: &Forest, ledg
         .map(|id| forest.wanted(id))
         .collect();
     let mut reader = BlockReader::quiet(context);
-    for batch in leaves.chunks(BATCH_BLOCKS) {
+    for batch in leaves.chunks(context.batch_blocks()) {
         reader.read(batch);
         for (index, wanted) in batch.iter().enumerate() {
             if let Some(node) = reader.node(index) {
@@ -133,7 +131,8 @@ fn read_leaf(
     node: &Node<'_>,
     ledger: &mut Ledger,
 ) {
-    let references = LeafReferences::new(context, extents, wanted.logical, node.header().owner.get());
+    let references =
+        LeafReferences::new(context, extents, wanted.logical, node.header().owner.get());
     let items = node.iter_items().filter(|(key, _)| key.item_type == ItemType::EXTENT_DATA);
     for (key, data) in items {
         if let Ok(FileExtent::Regular { extent, .. }) = FileExtent::parse(data) {

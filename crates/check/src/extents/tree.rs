@@ -64,7 +64,9 @@ impl Reader<'_, '_> {
         self.finish();
         let extent = match Extent::parse(item.key, item.data) {
             Ok(extent) => extent,
-            Err(error) => return item.find(self.context, Kind::ItemFormat, format_args!("{error}")),
+            Err(error) => {
+                return item.find(self.context, Kind::ItemFormat, format_args!("{error}"));
+            }
         };
         if let Some(problem) = self.problem(item, &extent) {
             item.find(self.context, Kind::ExtentItem, format_args!("{problem}"));
@@ -84,8 +86,7 @@ impl Reader<'_, '_> {
         self.end = self.end.max(record.end());
         self.table.records.push(record);
         let Item { tree, leaf, key, .. } = *item;
-        self.current =
-            Some(Current { key, leaf, tree, refs: extent.item.refs.get(), counted: 0 });
+        self.current = Some(Current { key, leaf, tree, refs: extent.item.refs.get(), counted: 0 });
         self.inline(item, &extent);
     }
 
@@ -124,9 +125,8 @@ impl Reader<'_, '_> {
                     return item.find(self.context, Kind::ItemFormat, format_args!("{error}"));
                 }
             };
-            let rank = |back_ref: BackRef| {
-                (back_ref.item_type(), std::cmp::Reverse(back_ref.sequence()))
-            };
+            let rank =
+                |back_ref: BackRef| (back_ref.item_type(), std::cmp::Reverse(back_ref.sequence()));
             if before.is_some_and(|before| rank(before) > rank(back_ref)) {
                 let message = format_args!("its inline references are out of order");
                 item.find(self.context, Kind::ExtentItem, message);

@@ -128,11 +128,7 @@ impl ItemView<'_, '_, '_> {
     }
 
     /// Counts how much of a written extent has checksums.
-    fn count_checksums(
-        &mut self,
-        header: &FileExtentHeader,
-        extent: &RegularExtent,
-    ) {
+    fn count_checksums(&mut self, header: &FileExtentHeader, extent: &RegularExtent) {
         let Some((_, checksums)) = self.inspector.space else { return };
         let (start, len_bytes) = match header.compression {
             0 => (

@@ -8,8 +8,8 @@ use larder_format::{ItemType, Key, Node, name_hash, objectid, read_exact_item};
 
 use super::fragment::InodeFacts;
 use super::inode_item;
-use super::sums::Link;
 use super::summary::Summary;
+use super::sums::Link;
 use crate::blocks::{Item, Wanted};
 use crate::checksums::ChecksumRanges;
 use crate::context::Context;
@@ -59,11 +59,11 @@ impl ItemView<'_, '_, '_> {
         let key = self.item.key;
         let is_inode = (objectid::FIRST_FREE..=objectid::LAST_FREE).contains(&key.objectid);
         match key.item_type {
-            ItemType::ORPHAN_ITEM => return self.orphan(),
-            ItemType::EXTENT_CSUM if self.item.tree == objectid::TREE_LOG => return Some(()),
+            ItemType::ORPHAN_ITEM => self.orphan(),
+            ItemType::EXTENT_CSUM if self.item.tree == objectid::TREE_LOG => Some(()),
             _ if !is_inode => {
                 self.find(Kind::ItemKey, format_args!("{} is no inode", key.objectid));
-                return None;
+                None
             }
             ItemType::INODE_ITEM => self.inode(),
             ItemType::INODE_REF => self.inode_refs(),
@@ -122,8 +122,7 @@ impl ItemView<'_, '_, '_> {
             return None;
         }
         self.sized(0)?;
-        let (_, sums) =
-            self.summary.fragment(self.inspector.context, self.item.tree, objectid);
+        let (_, sums) = self.summary.fragment(self.inspector.context, self.item.tree, objectid);
         sums.add_orphan_item(self.inspector.context, offset);
         Some(())
     }
@@ -137,9 +136,7 @@ impl ItemView<'_, '_, '_> {
         Some(())
     }
 
-    pub(super) fn fragment(
-        &mut self,
-    ) -> (&mut super::fragment::Fragment, &mut super::sums::Sums) {
+    pub(super) fn fragment(&mut self) -> (&mut super::fragment::Fragment, &mut super::sums::Sums) {
         let ino = self.item.key.objectid;
         self.summary.fragment(self.inspector.context, self.item.tree, ino)
     }

@@ -20,9 +20,7 @@ use larder_format::objectid;
 pub(crate) use inode_item::check as check_inode_item;
 pub(crate) use sums::{Link, Sums};
 
-use crate::blocks::{
-    BATCH_BLOCKS, BlockFacts, BlockId, BlockReader, Forest, State, TreeRoot, Wanted,
-};
+use crate::blocks::{BlockFacts, BlockId, BlockReader, Forest, State, TreeRoot, Wanted};
 use crate::checksums::ChecksumRanges;
 use crate::context::Context;
 use crate::extents::ExtentTable;
@@ -61,7 +59,7 @@ pub(crate) fn read_leaves(
     let total_bytes = (wanted.len() * context.nodesize) as u64;
     context.begin(Phase::Files, total_bytes);
     let space = Some((extents, checksums));
-    let batches: Vec<&[Wanted]> = wanted.chunks(BATCH_BLOCKS).collect();
+    let batches: Vec<&[Wanted]> = wanted.chunks(context.batch_blocks()).collect();
     let results = parallel::map(
         context.threads,
         &batches,

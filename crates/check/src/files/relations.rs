@@ -54,8 +54,7 @@ impl Relations {
         match key.item_type {
             ItemType::INODE_ITEM => {
                 let Ok(inode) = read_exact_item::<InodeItem>(item.data) else { return };
-                let file_type =
-                    FileType::from_mode(inode.mode.get()).unwrap_or(FileType::Unknown);
+                let file_type = FileType::from_mode(inode.mode.get()).unwrap_or(FileType::Unknown);
                 self.inodes.insert(key.objectid, (file_type, inode.nlink.get()));
             }
             ItemType::INODE_REF => {

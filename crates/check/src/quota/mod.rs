@@ -9,7 +9,7 @@ use larder_format::item::{FileExtent, QGROUP_LEVEL_SHIFT};
 use larder_format::node::MAX_LEVELS;
 use larder_format::{ItemType, Node, objectid};
 
-use crate::blocks::{BATCH_BLOCKS, BlockId, BlockReader, Forest, State, Wanted};
+use crate::blocks::{BlockId, BlockReader, Forest, State, Wanted};
 use crate::context::Context;
 use crate::extents::ExtentTable;
 use crate::parallel;
@@ -76,11 +76,7 @@ fn compare(context: &Context<'_>, tree: &QuotaTree, counts: &BTreeMap<u64, Count
 }
 
 /// Simple quotas: an extent counts for the subvolume that made it, if quotas were on then.
-fn count_owners(
-    forest: &Forest,
-    extents: &ExtentTable,
-    status: Status,
-) -> BTreeMap<u64, Counts> {
+fn count_owners(forest: &Forest, extents: &ExtentTable, status: Status) -> BTreeMap<u64, Counts> {
     let mut counts: BTreeMap<u64, Counts> = BTreeMap::new();
     let mut add = |owner: u64, record: usize| {
         let record = &extents.records[record];
@@ -173,7 +169,7 @@ fn sets_of_data(
         .filter(|id| forest.block(*id).level == 0 && of_block[*id as usize] != 0)
         .map(|id| forest.wanted(id))
         .collect();
-    let batches: Vec<&[Wanted]> = leaves.chunks(BATCH_BLOCKS).collect();
+    let batches: Vec<&[Wanted]> = leaves.chunks(context.batch_blocks()).collect();
     let found = parallel::map(
         context.threads,
         &batches,

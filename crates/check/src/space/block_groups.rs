@@ -34,7 +34,12 @@ pub(crate) struct BlockGroups {
 
 impl BlockGroups {
     /// Reads the block group tree.
-    pub(crate) fn read(&mut self, context: &Context<'_>, forest: &mut Forest, root: &TreeRoot) -> bool {
+    pub(crate) fn read(
+        &mut self,
+        context: &Context<'_>,
+        forest: &mut Forest,
+        root: &TreeRoot,
+    ) -> bool {
         for_each_item(context, forest, root, |item| match item.key.item_type {
             ItemType::BLOCK_GROUP_ITEM => self.add(context, &item),
             other => {

@@ -26,15 +26,14 @@ impl ChunkTree {
     /// Reads the chunk tree.
     pub(crate) fn read(context: &Context<'_>, forest: &mut Forest, root: &TreeRoot) -> Self {
         let mut tree = Self::default();
-        tree.is_whole =
-            for_each_item(context, forest, root, |item| match item.key.item_type {
-                ItemType::CHUNK_ITEM => tree.add_chunk(context, &item),
-                ItemType::DEV_ITEM => tree.add_device(context, &item),
-                other => {
-                    let message = format_args!("{other} in the chunk tree");
-                    item.find(context, Kind::UnexpectedItem, message);
-                }
-            });
+        tree.is_whole = for_each_item(context, forest, root, |item| match item.key.item_type {
+            ItemType::CHUNK_ITEM => tree.add_chunk(context, &item),
+            ItemType::DEV_ITEM => tree.add_device(context, &item),
+            other => {
+                let message = format_args!("{other} in the chunk tree");
+                item.find(context, Kind::UnexpectedItem, message);
+            }
+        });
         tree.check_stripes(context, root.tree);
         tree
     }

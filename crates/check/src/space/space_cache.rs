@@ -75,8 +75,8 @@ fn read_cache(
     let after_crcs = pages.len() * size_of::<u32>();
     check_pages(&pages, after_crcs)?;
     let first = pages[0];
-    let (generation, _) = read_prefix::<U64>(&first[after_crcs..])
-        .map_err(|error| error.to_string())?;
+    let (generation, _) =
+        read_prefix::<U64>(&first[after_crcs..]).map_err(|error| error.to_string())?;
     if *generation != header.generation {
         return Err(format!("generation {generation} in the file, {} outside", header.generation));
     }

@@ -61,7 +61,8 @@ fn check_entry(
             && *entry.name == *name.name
     });
     if !is_named {
-        let message = format_args!("entry {} does not name subvolume {}", name.sequence, name.child);
+        let message =
+            format_args!("entry {} does not name subvolume {}", name.sequence, name.child);
         context.find(Kind::RootReferenceDangling, place, message);
     }
 }

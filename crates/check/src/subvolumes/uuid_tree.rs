@@ -12,12 +12,7 @@ use crate::roots::RootTree;
 
 /// Reads the uuid tree and reports where it differs from what subvolumes say of themselves. The
 /// kernel ignores a tree that is of another generation than the superblock says.
-pub(crate) fn check(
-    context: &Context<'_>,
-    forest: &mut Forest,
-    root: &TreeRoot,
-    roots: &RootTree,
-) {
+pub(crate) fn check(context: &Context<'_>, forest: &mut Forest, root: &TreeRoot, roots: &RootTree) {
     let mut listed: BTreeSet<(Key, u64)> = BTreeSet::new();
     let is_whole = for_each_item(context, forest, root, |item| {
         let is_uuid = matches!(
