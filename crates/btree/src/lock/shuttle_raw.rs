@@ -1,6 +1,8 @@
 //! A reader-writer lock for models: every acquisition is a point where shuttle may switch threads.
 
-use parking_lot::lock_api::{GuardNoSend, RawRwLock};
+use std::marker::PhantomData;
+
+use parking_lot::lock_api::RawRwLock;
 use shuttle::sync::{Condvar, Mutex};
 
 /// Readers, or `WRITER`.
@@ -9,7 +11,7 @@ type State = Mutex<usize>;
 const WRITER: usize = usize::MAX;
 
 /// The raw lock. Shuttle's primitives cannot be made in constants, hence the `OnceLock`.
-pub struct RawLock {
+pub(crate) struct RawLock {
     state: std::sync::OnceLock<(State, Condvar)>,
 }
 
@@ -60,29 +62,40 @@ unsafe impl RawRwLock for RawLock {
     #[allow(clippy::declare_interior_mutable_const, reason = "lock_api asks for it")]
     const INIT: Self = Self { state: std::sync::OnceLock::new() };
 
-    type GuardMarker = GuardNoSend;
+    type SharedGuard = PhantomData<*const ()>;
+    type ExclusiveGuard = PhantomData<*const ()>;
 
-    fn lock_shared(&self) {
+    fn lock_shared(&self) -> Self::SharedGuard {
         self.acquire(one_more_reader);
+        PhantomData
     }
 
-    fn try_lock_shared(&self) -> bool {
-        self.try_acquire(one_more_reader)
+    fn try_lock_shared(&self) -> Option<Self::SharedGuard> {
+        self.try_acquire(one_more_reader).then_some(PhantomData)
     }
 
-    unsafe fn unlock_shared(&self) {
+    unsafe fn unlock_shared(&self, _: Self::SharedGuard) {
         self.release(|readers| readers - 1);
     }
 
-    fn lock_exclusive(&self) {
+    fn lock_exclusive(&self) -> Self::ExclusiveGuard {
         self.acquire(the_writer);
+        PhantomData
     }
 
-    fn try_lock_exclusive(&self) -> bool {
-        self.try_acquire(the_writer)
+    fn try_lock_exclusive(&self) -> Option<Self::ExclusiveGuard> {
+        self.try_acquire(the_writer).then_some(PhantomData)
     }
 
-    unsafe fn unlock_exclusive(&self) {
+    unsafe fn unlock_exclusive(&self, _: Self::ExclusiveGuard) {
         self.release(|_| 0);
+    }
+
+    fn is_locked(&self) -> bool {
+        *self.parts().0.lock().expect("never poisoned") != 0
+    }
+
+    fn is_locked_exclusive(&self) -> bool {
+        *self.parts().0.lock().expect("never poisoned") == WRITER
     }
 }
