@@ -133,6 +133,28 @@ pub const fn leaf_data_size(nodesize: usize) -> usize {
     nodesize - HEADER_SIZE
 }
 
+/// Checks that as many items or key pointers fit as the header says there are.
+fn check_header(bytes: &[u8]) -> Result<(), FormatError> {
+    let (header, _) = read_prefix::<Header>(bytes)?;
+    let nritems = header.nritems.get() as usize;
+    let (level, is_leaf) = (usize::from(header.level), header.level == 0);
+    let (most, kind) = if is_leaf {
+        (max_leaf_items(bytes.len()), "items")
+    } else {
+        (max_key_pointers(bytes.len()), "key pointers")
+    };
+    let problem = if level >= MAX_LEVELS {
+        format!("level {level} is over 7")
+    } else if nritems > most {
+        format!("{nritems} {kind} where {most} fit")
+    } else if nritems == 0 && !is_leaf {
+        "an internal node without children".into()
+    } else {
+        return Ok(());
+    };
+    Err(FormatError::invalid("tree block", problem))
+}
+
 /// A tree block whose structure was checked: every item lies inside it, items do not overlap, and
 /// keys ascend. What items mean is not checked here.
 #[derive(Clone, Copy, Debug)]
@@ -143,26 +165,11 @@ pub struct Node<'a> {
 impl<'a> Node<'a> {
     /// Checks the structure of `bytes`, a whole tree block.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, FormatError> {
-        let (header, _) = read_prefix::<Header>(bytes)?;
-        let nritems = header.nritems.get() as usize;
-        let invalid = |problem: String| Err(FormatError::invalid("tree block", problem));
-        if usize::from(header.level) >= MAX_LEVELS {
-            return invalid(format!("level {} is over 7", header.level));
-        }
-        let (most, kind) = if header.level == 0 {
-            (max_leaf_items(bytes.len()), "items")
-        } else {
-            (max_key_pointers(bytes.len()), "key pointers")
-        };
-        if nritems > most {
-            return invalid(format!("{nritems} {kind} where {most} fit"));
-        }
+        check_header(bytes)?;
         let node = Self { bytes };
         node.check_keys()?;
-        if header.level == 0 {
+        if node.is_leaf() {
             node.check_item_bounds()?;
-        } else if nritems == 0 {
-            return invalid("an internal node without children".into());
         }
         Ok(node)
     }
@@ -171,7 +178,7 @@ impl<'a> Node<'a> {
     ///
     /// On other bytes the accessors may panic, but nothing worse.
     pub fn from_checked(bytes: &'a [u8]) -> Self {
-        debug_assert!(Self::parse(bytes).is_ok());
+        debug_assert!(check_header(bytes).is_ok());
         Self { bytes }
     }
 
