@@ -12,8 +12,8 @@ use crate::Image;
 pub const CACHE_BYTES: usize = 1 << 20;
 
 /// Most inodes that one walk visits by their names, and most bytes that it reads.
-const MOST_INODES: usize = 2000;
-const MOST_BYTES: usize = 8 << 20;
+const MOST_INODES: usize = 500;
+const MOST_BYTES: usize = 2 << 20;
 const BUFFER_BYTES: usize = 160 << 10;
 
 /// Opens `image` with patches from `bytes` and reads what there is to read, errors or not.
