@@ -1,6 +1,7 @@
 //! One step from one committed state to the next.
 #![forbid(unsafe_code)]
 
+pub mod chunk;
 mod error;
 pub mod extent;
 pub mod free_space_tree;

@@ -1,23 +1,363 @@
-//! Space.
-use std::fmt;
+//! Space: block groups in memory, what is promised to whom, and allocation that searches no tree.
+//!
+//! # Invariants
+//! - An address is handed out once until it is released; pinned addresses are released only when no
+//!   durable state needs them.
+//! - Promises ([`Reservation`]s and the global reserve) never exceed what is free or could be
+//!   allocated as new chunks. A data chunk is not made of what metadata was promised.
+//! - Nothing here reads or changes a tree. What the trees are to learn waits in [`Changes`].
 
-/// What space is for: the three types of block groups.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum SpaceKind {
-    /// File data.
-    Data,
-    /// Tree blocks of all trees but the chunk tree.
-    Metadata,
-    /// Tree blocks of the chunk tree.
-    System,
+mod account;
+mod allocate;
+mod group;
+mod kind;
+mod reserve;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use larder_format::{BlockGroupFlags, Logical, Profile};
+use larder_volume::{Chunk, Volume};
+use parking_lot::{Mutex, RwLock};
+
+use self::account::Account;
+use self::allocate::Hints;
+use crate::chunk::Devices;
+use crate::error::{Error, Result};
+
+pub use account::Usage;
+pub use group::Group;
+pub use kind::SpaceKind;
+pub use reserve::{Priority, Reservation, insertion_bytes};
+
+/// A block group as it is loaded.
+#[derive(Clone, Debug)]
+pub struct LoadedGroup {
+    /// Where it starts.
+    pub start: Logical,
+    /// Length in bytes.
+    pub len_bytes: u64,
+    /// Type and profile.
+    pub flags: BlockGroupFlags,
+    /// Bytes that extents use.
+    pub used: u64,
+    /// What is free, ascending.
+    pub free: Vec<Range<u64>>,
 }
 
-impl fmt::Display for SpaceKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Data => "data",
-            Self::Metadata => "metadata",
-            Self::System => "system",
-        })
+/// What the running transaction has to tell the trees about space.
+#[derive(Debug, Default)]
+pub struct Changes {
+    /// Starts of groups whose use has changed.
+    pub dirty: BTreeSet<u64>,
+    /// Groups that have no items yet, in the order in which they were made.
+    pub created: Vec<Arc<Group>>,
+}
+
+/// What can be released once the commit that no longer needs it is durable.
+#[derive(Debug, Default)]
+pub struct Pinned {
+    ranges: Vec<Range<u64>>,
+    chunks: Vec<Arc<Chunk>>,
+}
+
+/// All block groups of a file system.
+pub struct Space {
+    volume: Arc<Volume>,
+    groups: RwLock<BTreeMap<u64, Arc<Group>>>,
+    accounts: [Account; SpaceKind::ALL.len()],
+    /// Data and metadata share block groups.
+    is_mixed: bool,
+    devices: Mutex<Devices>,
+    changes: Mutex<Changes>,
+    pinned: Mutex<Pinned>,
+    hints: Hints,
+    /// Some group may have become empty.
+    may_have_empty_groups: AtomicBool,
+}
+
+impl Space {
+    /// The groups of `volume`, which has one chunk for each.
+    pub fn new(volume: Arc<Volume>, loaded: Vec<LoadedGroup>) -> Result<Self> {
+        let types = BlockGroupFlags::DATA | BlockGroupFlags::METADATA;
+        let space = Self {
+            is_mixed: loaded.iter().any(|group| group.flags.contains(types)),
+            devices: Mutex::new(Devices::of(&volume)),
+            volume,
+            groups: RwLock::default(),
+            accounts: Default::default(),
+            changes: Mutex::default(),
+            pinned: Mutex::default(),
+            hints: Hints::default(),
+            may_have_empty_groups: AtomicBool::new(true),
+        };
+        for group in loaded {
+            space.enter(space.loaded_group(&group)?);
+        }
+        let (groups, chunks) = (space.groups.read().len(), space.volume.chunks().len());
+        if groups != chunks {
+            let problem = format!("there are {groups} block groups for {chunks} chunks");
+            return Err(Error::block_group(Logical(0), problem));
+        }
+        space.update_promises();
+        Ok(space)
+    }
+
+    fn loaded_group(&self, loaded: &LoadedGroup) -> Result<Arc<Group>> {
+        let chunk = self.volume.chunk_at(loaded.start).filter(|chunk| {
+            chunk.logical() == loaded.start
+                && chunk.len_bytes() == loaded.len_bytes
+                && chunk.flags() == loaded.flags
+        });
+        let no_chunk = || Error::block_group(loaded.start, "there is no chunk just like it");
+        let group = Group::new(chunk.ok_or_else(no_chunk)?, loaded.used, &loaded.free)?;
+        group.is_closed.store(!self.can_write(group.chunk()), Relaxed);
+        Ok(Arc::new(group))
+    }
+
+    /// Whether every byte of a chunk gets at least one copy when it is written. Seeds are not.
+    fn can_write(&self, chunk: &Chunk) -> bool {
+        let is_lost = |devid| {
+            let device = self.volume.device(devid);
+            device.is_none_or(|device| device.is_missing() || device.is_seed())
+        };
+        chunk.survives(|stripe| is_lost(stripe.devid))
+    }
+
+    /// Makes a group known.
+    fn enter(&self, group: Arc<Group>) {
+        let account = self.account_of(group.flags());
+        account.total.add(group.len_bytes());
+        account.unusable.add(group.unusable_bytes());
+        account.used.add(group.used());
+        if group.is_closed() {
+            account.unusable.add(group.free_bytes());
+        }
+        self.groups.write().insert(group.start().0, group);
+    }
+
+    /// The group that holds an address.
+    pub fn group_at(&self, logical: Logical) -> Option<Arc<Group>> {
+        let groups = self.groups.read();
+        let (_, group) = groups.range(..=logical.0).next_back()?;
+        group.chunk().contains(logical).then(|| group.clone())
+    }
+
+    /// All groups in order of their addresses.
+    pub fn groups(&self) -> Vec<Arc<Group>> {
+        self.groups.read().values().cloned().collect()
+    }
+
+    /// How much there is for `kind`, and of what.
+    pub fn usage(&self, kind: SpaceKind) -> Usage {
+        self.account(kind).usage()
+    }
+
+    /// Bytes that extents use in all block groups: the superblock's `bytes_used`.
+    pub fn bytes_used(&self) -> u64 {
+        self.groups.read().values().map(|group| group.used()).sum()
+    }
+
+    /// Bytes of each device that chunks take, by its id.
+    pub fn device_bytes_used(&self) -> Vec<(u64, u64)> {
+        let devices = self.devices.lock();
+        let ids = self.volume.devices().iter().map(larder_volume::VolumeDevice::devid);
+        ids.filter_map(|id| Some((id, devices.get(id)?.bytes_used()))).collect()
+    }
+
+    /// Calls `use_devices` with what is taken on the devices.
+    pub fn with_devices<T>(&self, use_devices: impl FnOnce(&Devices) -> T) -> T {
+        use_devices(&self.devices.lock())
+    }
+
+    fn account(&self, kind: SpaceKind) -> &Account {
+        let kind = match kind {
+            SpaceKind::Data if self.is_mixed => SpaceKind::Metadata,
+            kind => kind,
+        };
+        &self.accounts[kind as usize]
+    }
+
+    fn account_of(&self, flags: BlockGroupFlags) -> &Account {
+        let kind = SpaceKind::ALL.into_iter().find(|kind| flags.contains(kind.flag()));
+        self.account(kind.expect("a chunk has a type"))
+    }
+
+    /// An allocated range entered the extent tree.
+    pub fn inserted(&self, range: &Range<u64>) -> Result<()> {
+        let (group, account, len_bytes) = self.of_range(range)?;
+        group.reserved.fetch_sub(len_bytes, Relaxed);
+        account.reserved.sub(len_bytes);
+        group.used.fetch_add(len_bytes, Relaxed);
+        account.used.add(len_bytes);
+        self.changes.lock().dirty.insert(group.start().0);
+        Ok(())
+    }
+
+    /// A range left the extent tree. The last durable state still has it.
+    pub fn removed(&self, range: &Range<u64>) -> Result<()> {
+        let (group, account, len_bytes) = self.of_range(range)?;
+        if group.used() < len_bytes {
+            let problem = format!("{len_bytes} bytes go of {} used", group.used());
+            return Err(Error::block_group(group.start(), problem));
+        }
+        group.pinned.fetch_add(len_bytes, Relaxed);
+        account.pinned.add(len_bytes);
+        group.used.fetch_sub(len_bytes, Relaxed);
+        account.used.sub(len_bytes);
+        self.changes.lock().dirty.insert(group.start().0);
+        self.pinned.lock().ranges.push(range.clone());
+        Ok(())
+    }
+
+    /// An allocated range is needed no more and never entered the extent tree. Something on a device
+    /// may already refer to it, such as a log tree.
+    pub fn abandoned(&self, range: &Range<u64>) -> Result<()> {
+        let (group, account, len_bytes) = self.of_range(range)?;
+        group.pinned.fetch_add(len_bytes, Relaxed);
+        account.pinned.add(len_bytes);
+        group.reserved.fetch_sub(len_bytes, Relaxed);
+        account.reserved.sub(len_bytes);
+        self.pinned.lock().ranges.push(range.clone());
+        Ok(())
+    }
+
+    /// An allocated range is needed no more and nothing on a device ever referred to it.
+    pub fn unused(&self, range: &Range<u64>) -> Result<()> {
+        let (group, account, len_bytes) = self.of_range(range)?;
+        group.release(range.clone());
+        group.reserved.fetch_sub(len_bytes, Relaxed);
+        account.reserved.sub(len_bytes);
+        Ok(())
+    }
+
+    /// Takes what is to be released when the running transaction is durable.
+    pub fn take_pinned(&self) -> Pinned {
+        std::mem::take(&mut *self.pinned.lock())
+    }
+
+    /// Releases what was pinned for a transaction that is durable now.
+    pub fn unpin(&self, pinned: Pinned) -> Result<()> {
+        for range in pinned.ranges {
+            let (group, account, len_bytes) = self.of_range(&range)?;
+            group.release(range);
+            group.pinned.fetch_sub(len_bytes, Relaxed);
+            account.pinned.sub(len_bytes);
+        }
+        let mut devices = self.devices.lock();
+        pinned.chunks.iter().for_each(|chunk| devices.give(chunk));
+        drop(devices);
+        self.may_have_empty_groups.store(true, Relaxed);
+        self.update_promises();
+        Ok(())
+    }
+
+    /// What the trees have to be told.
+    pub fn changes(&self) -> &Mutex<Changes> {
+        &self.changes
+    }
+
+    /// Takes the next group that has no items yet.
+    pub fn next_created(&self) -> Option<Arc<Group>> {
+        let created = &mut self.changes.lock().created;
+        if created.is_empty() { None } else { Some(created.remove(0)) }
+    }
+
+    /// Closes and returns the groups that are empty, but for the last of each type and profile. The
+    /// caller takes them out of the trees and then [`remove`](Self::remove)s them.
+    pub fn close_empty_groups(&self) -> Vec<Arc<Group>> {
+        if !self.may_have_empty_groups.swap(false, Relaxed) {
+            return Vec::new();
+        }
+        let groups = self.groups();
+        let mut alike: BTreeMap<u64, usize> = BTreeMap::new();
+        groups.iter().for_each(|group| *alike.entry(group.flags().bits()).or_default() += 1);
+        let mut closed = Vec::new();
+        for group in groups {
+            let others = alike.get_mut(&group.flags().bits()).expect("just counted");
+            if *others > 1 && !group.is_closed() && self.close_if_empty(&group) {
+                *others -= 1;
+                closed.push(group);
+            }
+        }
+        closed
+    }
+
+    /// Closes a group in which nothing was ever allocated, or no more. One who claimed from it just
+    /// before it closed has made it not empty.
+    fn close_if_empty(&self, group: &Group) -> bool {
+        if !group.is_empty() {
+            return false;
+        }
+        let is_created = |created: &Arc<Group>| created.start() == group.start();
+        if self.changes.lock().created.iter().any(is_created) {
+            return false;
+        }
+        group.is_closed.store(true, Relaxed);
+        let unallocated = group.len_bytes() - group.unusable_bytes();
+        let is_untouched = group.is_empty() && group.free_bytes() == unallocated;
+        group.is_closed.store(is_untouched, Relaxed);
+        is_untouched
+    }
+
+    /// Forgets a group that is in no tree any more. Its space on devices comes back with
+    /// [`unpin`](Self::unpin).
+    pub fn remove(&self, group: &Arc<Group>) {
+        let account = self.account_of(group.flags());
+        account.total.sub(group.len_bytes());
+        account.unusable.sub(group.unusable_bytes());
+        self.groups.write().remove(&group.start().0);
+        self.changes.lock().dirty.remove(&group.start().0);
+        self.volume.remove_chunk(group.start());
+        self.pinned.lock().chunks.push(group.chunk().clone());
+    }
+
+    /// Says on the devices that a chunk's space is unused, though nobody may take it yet.
+    pub fn retire(&self, chunk: &Chunk) {
+        self.devices.lock().retire(chunk);
+    }
+
+    fn of_range(&self, range: &Range<u64>) -> Result<(Arc<Group>, &Account, u64)> {
+        let start = Logical(range.start);
+        let group = self.group_at(start).filter(|group| range.end <= group.range().end);
+        let group = group.ok_or_else(|| Error::extent(start, "it lies in no block group"))?;
+        let account = self.account_of(group.flags());
+        Ok((group, account, range.end - range.start))
+    }
+
+    /// The profile of new chunks for `kind`: the safest that there is.
+    pub fn profile(&self, kind: SpaceKind) -> Profile {
+        let groups = self.groups.read();
+        let of_kind = groups.values().filter(|group| group.holds(kind) && !group.is_closed());
+        let profiles = of_kind.map(|group| group.chunk().profile());
+        profiles.max_by_key(|profile| rank(*profile)).unwrap_or(Profile::Single)
+    }
+}
+
+impl std::fmt::Debug for Space {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let usage = |kind| self.usage(kind);
+        f.debug_struct("Space")
+            .field("data", &usage(SpaceKind::Data))
+            .field("metadata", &usage(SpaceKind::Metadata))
+            .field("system", &usage(SpaceKind::System))
+            .finish_non_exhaustive()
+    }
+}
+
+/// Profiles from the least to the most wanted where block groups of several are there.
+fn rank(profile: Profile) -> u8 {
+    match profile {
+        Profile::Single => 0,
+        Profile::Raid0 => 1,
+        Profile::Dup => 2,
+        Profile::Raid1 => 3,
+        Profile::Raid10 => 4,
+        Profile::Raid1c3 => 5,
+        Profile::Raid1c4 => 6,
+        Profile::Raid5 => 7,
+        Profile::Raid6 => 8,
     }
 }

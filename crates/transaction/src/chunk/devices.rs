@@ -1,0 +1,144 @@
+//! What of each device is allocated to chunks.
+//!
+//! # Invariants
+//! - No two stripes overlap; none lies in the first MiB or past the device's end.
+//! - What a removed chunk had stays taken until the commit that removed it is durable.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use larder_format::Uuid;
+use larder_format::superblock::DEVICE_RESERVED_BYTES;
+use larder_volume::{Chunk, ChunkStripe, Volume};
+
+/// One device that chunks can be put on.
+#[derive(Clone, Debug)]
+pub struct DeviceSpace {
+    /// Id of the device.
+    pub devid: u64,
+    /// Uuid of the device.
+    pub uuid: Uuid,
+    /// Its size in bytes.
+    pub total_bytes: u64,
+    /// Whether new chunks may be put there.
+    pub is_usable: bool,
+    /// What is taken, by where it starts.
+    taken: BTreeMap<u64, Taken>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Taken {
+    end: u64,
+    /// Its chunk was removed, but a power cut could bring it back.
+    is_retired: bool,
+}
+
+impl DeviceSpace {
+    /// A device without chunks.
+    pub fn new(devid: u64, uuid: Uuid, total_bytes: u64) -> Self {
+        Self { devid, uuid, total_bytes, is_usable: true, taken: BTreeMap::new() }
+    }
+
+    /// Bytes that no chunk has, in any number of pieces.
+    pub fn unallocated_bytes(&self) -> u64 {
+        self.holes().map(|hole| hole.end - hole.start).sum()
+    }
+
+    /// Bytes that chunks have, without those of removed chunks.
+    pub fn bytes_used(&self) -> u64 {
+        let live = self.taken.iter().filter(|(_, taken)| !taken.is_retired);
+        live.map(|(start, taken)| taken.end - start).sum()
+    }
+
+    /// The first hole of `len_bytes`, or else the largest.
+    pub fn hole(&self, len_bytes: u64) -> Option<Range<u64>> {
+        let size = |hole: &Range<u64>| hole.end - hole.start;
+        let first = self.holes().find(|hole| size(hole) >= len_bytes);
+        first.or_else(|| self.holes().max_by_key(|hole| (size(hole), u64::MAX - hole.start)))
+    }
+
+    fn holes(&self) -> impl Iterator<Item = Range<u64>> + use<'_> {
+        let ends = self.taken.values().map(|taken| taken.end);
+        let starts = self.taken.keys().copied();
+        let from = std::iter::once(DEVICE_RESERVED_BYTES).chain(ends);
+        let to = starts.chain([self.total_bytes]);
+        from.zip(to).filter(|(from, to)| from < to).map(|(from, to)| from..to)
+    }
+
+    fn take(&mut self, range: Range<u64>) {
+        let before = self.taken.range(..range.end).next_back();
+        debug_assert!(before.is_none_or(|(_, taken)| taken.end <= range.start), "{range:?}");
+        self.taken.insert(range.start, Taken { end: range.end, is_retired: false });
+    }
+}
+
+/// The devices of a file system.
+#[derive(Clone, Debug, Default)]
+pub struct Devices {
+    /// In order of their ids.
+    devices: Vec<DeviceSpace>,
+}
+
+impl Devices {
+    /// The devices of `volume` with what its chunks take.
+    pub fn of(volume: &Volume) -> Self {
+        let mut devices = Self::default();
+        for device in volume.devices() {
+            let total_bytes = device.dev_item().total_bytes.get();
+            let mut space = DeviceSpace::new(device.devid(), device.uuid(), total_bytes);
+            space.is_usable = !device.is_missing() && !device.is_seed();
+            devices.devices.push(space);
+        }
+        volume.chunks().iter().for_each(|chunk| devices.take(chunk));
+        devices
+    }
+
+    /// Devices that new chunks may be put on.
+    pub fn usable(&self) -> impl Iterator<Item = &DeviceSpace> {
+        self.devices.iter().filter(|device| device.is_usable)
+    }
+
+    /// The device of this id.
+    pub fn get(&self, devid: u64) -> Option<&DeviceSpace> {
+        self.devices.iter().find(|device| device.devid == devid)
+    }
+
+    /// Takes the space of a chunk.
+    pub fn take(&mut self, chunk: &Chunk) {
+        for ChunkStripe { devid, physical, .. } in chunk.stripes() {
+            if let Some(device) = self.get_mut(*devid) {
+                device.take(physical.0..physical.0 + chunk.bytes_per_stripe());
+            }
+        }
+    }
+
+    /// The space of a removed chunk counts as unused, but cannot be taken yet.
+    pub fn retire(&mut self, chunk: &Chunk) {
+        for stripe in chunk.stripes() {
+            let device = self.get_mut(stripe.devid);
+            if let Some(taken) = device.and_then(|d| d.taken.get_mut(&stripe.physical.0)) {
+                taken.is_retired = true;
+            }
+        }
+    }
+
+    /// Gives the space of a chunk back: no power cut can bring it back any more.
+    pub fn give(&mut self, chunk: &Chunk) {
+        for stripe in chunk.stripes() {
+            if let Some(device) = self.get_mut(stripe.devid) {
+                device.taken.remove(&stripe.physical.0);
+            }
+        }
+    }
+
+    fn get_mut(&mut self, devid: u64) -> Option<&mut DeviceSpace> {
+        self.devices.iter_mut().find(|device| device.devid == devid)
+    }
+}
+
+#[cfg(test)]
+impl FromIterator<DeviceSpace> for Devices {
+    fn from_iter<T: IntoIterator<Item = DeviceSpace>>(devices: T) -> Self {
+        Self { devices: devices.into_iter().collect() }
+    }
+}

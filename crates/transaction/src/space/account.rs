@@ -1,0 +1,90 @@
+//! The sums of all block groups of a kind.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use parking_lot::Mutex;
+
+/// How much space there is of a kind, and what becomes of it. All numbers are bytes of logical
+/// address space.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// In all block groups.
+    pub total: u64,
+    /// In extents of the extent tree.
+    pub used: u64,
+    /// Allocated, and not in the extent tree yet.
+    pub reserved: u64,
+    /// Not in the extent tree any more, but in the last durable state.
+    pub pinned: u64,
+    /// Never to be used: superblock copies, and groups that cannot be written.
+    pub unusable: u64,
+    /// Promised to reservations.
+    pub may_use: u64,
+    /// Kept for what must not fail: bookkeeping and deleting.
+    pub global_reserve: u64,
+    /// What new chunks could add.
+    pub unallocated: u64,
+}
+
+impl Usage {
+    /// What cannot be promised any more.
+    pub fn spoken_for(&self) -> u64 {
+        self.used + self.reserved + self.pinned + self.unusable + self.may_use
+    }
+}
+
+/// The counts behind [`Usage`].
+#[derive(Debug, Default)]
+pub(super) struct Account {
+    pub(super) total: Count,
+    pub(super) used: Count,
+    pub(super) reserved: Count,
+    pub(super) pinned: Count,
+    pub(super) unusable: Count,
+    pub(super) global_reserve: Count,
+    pub(super) unallocated: Count,
+    /// Locked while a promise is weighed, so that no two are made of the same space.
+    pub(super) may_use: Mutex<u64>,
+}
+
+impl Account {
+    pub(super) fn usage(&self) -> Usage {
+        self.usage_with(*self.may_use.lock())
+    }
+
+    pub(super) fn usage_with(&self, may_use: u64) -> Usage {
+        Usage {
+            total: self.total.get(),
+            used: self.used.get(),
+            reserved: self.reserved.get(),
+            pinned: self.pinned.get(),
+            unusable: self.unusable.get(),
+            may_use,
+            global_reserve: self.global_reserve.get(),
+            unallocated: self.unallocated.get(),
+        }
+    }
+}
+
+/// A number of bytes that threads change without ordering anything else.
+#[derive(Debug, Default)]
+pub(super) struct Count(AtomicU64);
+
+impl Count {
+    pub(super) fn get(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+
+    pub(super) fn set(&self, bytes: u64) {
+        self.0.store(bytes, Relaxed);
+    }
+
+    pub(super) fn add(&self, bytes: u64) {
+        self.0.fetch_add(bytes, Relaxed);
+    }
+
+    pub(super) fn sub(&self, bytes: u64) {
+        let before = self.0.fetch_sub(bytes, Relaxed);
+        debug_assert!(before >= bytes, "{bytes} bytes go of {before}");
+    }
+}

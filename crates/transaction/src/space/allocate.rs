@@ -1,0 +1,188 @@
+//! Allocation: from memory, without searching a tree.
+//!
+//! Tree blocks are taken one after the other from where this thread's last one was, so that a commit
+//! writes few long runs. Threads start in different places and do not meet.
+
+use std::cell::Cell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+
+use larder_format::Logical;
+use larder_volume::Chunk;
+
+use super::{Group, Space, SpaceKind, insertion_bytes};
+use crate::chunk::{Limits, Plan, plan, system_chunk_array};
+use crate::error::{Error, Result};
+
+/// Places to allocate from at once; threads share them when there are more.
+const HINTS: usize = 8;
+/// How far apart threads start in a group.
+const SPREAD_BYTES: u64 = 1 << 20;
+
+/// Where the last allocation of each kind ended, for each of a few threads.
+#[derive(Debug, Default)]
+pub(super) struct Hints {
+    ends: [[AtomicU64; HINTS]; SpaceKind::ALL.len()],
+}
+
+impl Hints {
+    fn of_this_thread(&self, kind: SpaceKind) -> &AtomicU64 {
+        &self.ends[kind as usize][slot_of_this_thread()]
+    }
+}
+
+fn slot_of_this_thread() -> usize {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    thread_local! {
+        static SLOT: Cell<Option<usize>> = const { Cell::new(None) };
+    }
+    SLOT.with(|slot| {
+        let number = slot.get().unwrap_or_else(|| NEXT.fetch_add(1, Relaxed) % HINTS);
+        slot.set(Some(number));
+        number
+    })
+}
+
+impl Space {
+    /// Takes one tree block. A chunk is made when no block group has room.
+    pub fn allocate_block(&self, kind: SpaceKind) -> Result<Logical> {
+        let len_bytes = u64::from(self.volume.nodesize());
+        self.allocate(kind, len_bytes, len_bytes)
+    }
+
+    /// Takes a range for data: `len_bytes` if they are free in one piece, or else a half, a quarter,
+    /// and so on, but at least `least_bytes`. Both are whole sectors. Returns the start and length.
+    pub fn allocate_data(&self, len_bytes: u64, least_bytes: u64) -> Result<(Logical, u64)> {
+        let sector = u64::from(self.volume.sectorsize());
+        let mut len_bytes = len_bytes;
+        loop {
+            match self.allocate(SpaceKind::Data, len_bytes, sector) {
+                Ok(start) => return Ok((start, len_bytes)),
+                Err(Error::NoSpace { .. }) if len_bytes > least_bytes => {
+                    len_bytes = (len_bytes / 2).next_multiple_of(sector).max(least_bytes);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn allocate(&self, kind: SpaceKind, len_bytes: u64, align: u64) -> Result<Logical> {
+        let hint = self.hints.of_this_thread(kind);
+        loop {
+            let seen = self.groups.read().len();
+            if let Some((group, start)) = self.claim(kind, len_bytes, align, hint.load(Relaxed)) {
+                hint.store(start.0 + len_bytes, Relaxed);
+                group.reserved.fetch_add(len_bytes, Relaxed);
+                self.account_of(group.flags()).reserved.add(len_bytes);
+                return Ok(start);
+            }
+            self.create_chunk(kind, seen)?.ok_or(Error::NoSpace { kind, len_bytes })?;
+        }
+    }
+
+    /// Takes a range from the group of the hint, or from any other, those of the wanted profile first.
+    fn claim(
+        &self,
+        kind: SpaceKind,
+        len_bytes: u64,
+        align: u64,
+        hint: u64,
+    ) -> Option<(Arc<Group>, Logical)> {
+        let from = |group: Arc<Group>| {
+            let hint = if group.range().contains(&hint) { hint } else { self.fresh_hint(&group) };
+            let start = group.claim(len_bytes, align, hint)?;
+            Some((group, start))
+        };
+        let profile = self.profile(kind);
+        let fits = |group: &Group| group.holds(kind) && group.chunk().profile() == profile;
+        let hinted = self.group_at(Logical(hint)).filter(|group| fits(group));
+        if let Some(found) = hinted.and_then(from) {
+            return Some(found);
+        }
+        let of_kind = |wanted: bool| {
+            let groups = self.groups().into_iter().filter(|group| group.holds(kind));
+            groups.filter(move |group| (group.chunk().profile() == profile) == wanted)
+        };
+        let is_safe_enough =
+            |group: &Arc<Group>| group.chunk().profile().copies() >= profile.copies();
+        of_kind(true).chain(of_kind(false).filter(is_safe_enough)).find_map(from)
+    }
+
+    fn fresh_hint(&self, group: &Group) -> u64 {
+        let offset = slot_of_this_thread() as u64 * SPREAD_BYTES;
+        group.start().0 + offset % group.len_bytes()
+    }
+
+    /// Makes a block group for `kind`, in memory only; its items follow with the transaction. `seen`
+    /// is how many groups there were when no room was found: if there are more now, another thread
+    /// was faster. `None` if the devices have no room, or what they have was promised to metadata.
+    pub(super) fn create_chunk(&self, kind: SpaceKind, seen: usize) -> Result<Option<()>> {
+        if kind != SpaceKind::System && !self.make_system_room()? {
+            return Ok(None);
+        }
+        let mut devices = self.devices.lock();
+        if self.groups.read().len() > seen {
+            return Ok(Some(()));
+        }
+        let profile = self.profile(kind);
+        let Some(plan) = plan(profile, &devices, self.limits(kind, &devices)) else {
+            return Ok(None);
+        };
+        let flags = match kind {
+            SpaceKind::Data | SpaceKind::Metadata if self.is_mixed => {
+                SpaceKind::Data.flag() | SpaceKind::Metadata.flag()
+            }
+            kind => kind.flag(),
+        };
+        let Plan { len_bytes, stripes } = plan;
+        let chunk = Chunk::new(self.next_logical(), len_bytes, flags | profile.flags(), stripes)?;
+        let mut after = devices.clone();
+        after.take(&chunk);
+        if kind == SpaceKind::Data && !self.is_mixed && !self.keeps_promises(&after) {
+            return Ok(None);
+        }
+        self.volume.add_chunk(chunk.clone())?;
+        if kind == SpaceKind::System && self.system_array_is_full() {
+            self.volume.remove_chunk(chunk.logical());
+            return Ok(None);
+        }
+        *devices = after;
+        let chunk = self.volume.chunk_at(chunk.logical()).expect("it was just added");
+        let free = chunk.logical().0..chunk.end().0;
+        let group = Arc::new(Group::new(chunk, 0, &[free])?);
+        self.enter(group.clone());
+        let mut changes = self.changes.lock();
+        changes.dirty.insert(group.start().0);
+        changes.created.push(group);
+        drop(changes);
+        drop(devices);
+        self.update_promises();
+        Ok(Some(()))
+    }
+
+    /// Sees to it that the chunk tree can take the items of one more chunk.
+    fn make_system_room(&self) -> Result<bool> {
+        let nodesize = self.volume.nodesize();
+        let devices = self.volume.devices().len() as u64;
+        let update_bytes = insertion_bytes(nodesize, 1) / 2;
+        let needed = insertion_bytes(nodesize, 1) + update_bytes * devices;
+        let seen = self.groups.read().len();
+        let usage = self.usage(SpaceKind::System);
+        Ok(usage.spoken_for() + needed <= usage.total
+            || self.create_chunk(SpaceKind::System, seen)?.is_some())
+    }
+
+    pub(super) fn limits(&self, kind: SpaceKind, devices: &crate::chunk::Devices) -> Limits {
+        let total_bytes = devices.usable().map(|device| device.total_bytes).sum();
+        Limits::new(kind, total_bytes, self.volume.nodesize())
+    }
+
+    fn system_array_is_full(&self) -> bool {
+        system_chunk_array(&self.volume.chunks(), self.volume.sectorsize()).is_none()
+    }
+
+    /// New chunks come behind all others in the address space.
+    fn next_logical(&self) -> Logical {
+        self.volume.chunks().iter().map(|chunk| chunk.end()).max().unwrap_or_default()
+    }
+}

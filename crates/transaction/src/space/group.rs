@@ -1,0 +1,218 @@
+//! One block group in memory: which of its addresses are taken, and what for.
+//!
+//! # Invariants
+//! - Whatever an extent of the running or of the last durable state covers is taken, and so are the
+//!   places of superblock copies.
+//! - `used` is what the extent tree says, `reserved` what was allocated and is not in it yet,
+//!   `pinned` what is not in it any more but still in the last durable state.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+
+use larder_format::{BlockGroupFlags, Logical};
+use larder_range_index::{Order, RangeIndex, Request};
+use larder_volume::Chunk;
+
+use super::SpaceKind;
+use crate::error::{Error, Result};
+
+/// A block group. All numbers are bytes.
+pub struct Group {
+    chunk: Arc<Chunk>,
+    /// Ranges in use, pinned or unusable; adjacent ones are one.
+    taken: RangeIndex<()>,
+    unusable_bytes: u64,
+    pub(super) used: AtomicU64,
+    pub(super) reserved: AtomicU64,
+    pub(super) pinned: AtomicU64,
+    /// Nothing is allocated from it: it cannot be written, or is about to go.
+    pub(super) is_closed: AtomicBool,
+}
+
+impl Group {
+    /// The group of `chunk`, of which `free` is free but for where superblock copies lie.
+    pub(super) fn new(chunk: Arc<Chunk>, used: u64, free: &[Range<u64>]) -> Result<Self> {
+        let group = chunk.logical().0..chunk.end().0;
+        let taken = RangeIndex::new();
+        let mut free_bytes = 0;
+        let mut at = group.start;
+        for range in free.iter().chain([&(group.end..group.end)]) {
+            if range.start < at || range.end > group.end || range.start > range.end {
+                let problem = format!("free range {range:?} lies outside it or behind another");
+                return Err(Error::block_group(chunk.logical(), problem));
+            }
+            if at < range.start {
+                taken.insert(at..range.start, ()).expect("free ranges ascend");
+            }
+            free_bytes += range.end - range.start;
+            at = range.end;
+        }
+        if used + free_bytes != chunk.len_bytes() {
+            let problem =
+                format!("{used} bytes are used and {free_bytes} free, of {}", chunk.len_bytes());
+            return Err(Error::block_group(chunk.logical(), problem));
+        }
+        let mut unusable_bytes = 0;
+        for (start, len_bytes) in chunk.superblock_ranges() {
+            let range = start.0..start.0 + len_bytes;
+            unusable_bytes += len_bytes - taken.remove_range(range.clone(), |_, _| ());
+            taken.insert(range, ()).expect("it was just cleared");
+        }
+        Ok(Self {
+            chunk,
+            taken,
+            unusable_bytes,
+            used: AtomicU64::new(used),
+            reserved: AtomicU64::new(0),
+            pinned: AtomicU64::new(0),
+            is_closed: AtomicBool::new(false),
+        })
+    }
+
+    /// The chunk under it.
+    pub fn chunk(&self) -> &Arc<Chunk> {
+        &self.chunk
+    }
+
+    /// Where it starts.
+    pub fn start(&self) -> Logical {
+        self.chunk.logical()
+    }
+
+    /// The addresses that it covers.
+    pub fn range(&self) -> Range<u64> {
+        self.chunk.logical().0..self.chunk.end().0
+    }
+
+    /// Its length.
+    pub fn len_bytes(&self) -> u64 {
+        self.chunk.len_bytes()
+    }
+
+    /// Type and profile.
+    pub fn flags(&self) -> BlockGroupFlags {
+        self.chunk.flags()
+    }
+
+    /// Whether it is for `kind`.
+    pub fn holds(&self, kind: SpaceKind) -> bool {
+        self.flags().contains(kind.flag())
+    }
+
+    /// What the extent tree says is used.
+    pub fn used(&self) -> u64 {
+        self.used.load(Relaxed)
+    }
+
+    /// What can never be used: where superblock copies lie.
+    pub fn unusable_bytes(&self) -> u64 {
+        self.unusable_bytes
+    }
+
+    /// What can be allocated, in any number of pieces. Nearly right while others allocate.
+    pub fn free_bytes(&self) -> u64 {
+        self.len_bytes().saturating_sub(self.taken.covered())
+    }
+
+    /// Whether nothing in it is in use or pinned.
+    pub fn is_empty(&self) -> bool {
+        let counts = [&self.used, &self.reserved, &self.pinned];
+        counts.iter().all(|count| count.load(Relaxed) == 0)
+    }
+
+    /// Whether nothing is allocated from it.
+    pub fn is_closed(&self) -> bool {
+        self.is_closed.load(Relaxed)
+    }
+
+    /// Takes a free range of `len_bytes`, the first at or behind `hint` or else the first of all.
+    pub(super) fn claim(&self, len_bytes: u64, align: u64, hint: u64) -> Option<Logical> {
+        if self.is_closed() || self.free_bytes() < len_bytes {
+            return None;
+        }
+        let request =
+            Request::new(len_bytes).align(align).within(self.range()).order(Order::From(hint));
+        let start = self.taken.claim(&request, ())?;
+        // One entry for what is taken in one piece keeps the index small.
+        self.taken.merge_at(start, |(), ()| Some(()));
+        self.taken.merge_at(start + len_bytes, |(), ()| Some(()));
+        Some(Logical(start))
+    }
+
+    /// Makes a range free that is neither used nor pinned any more.
+    pub(super) fn release(&self, range: Range<u64>) {
+        let len_bytes = range.end - range.start;
+        let released = self.taken.remove_range(range, |_, _| ());
+        debug_assert_eq!(released, len_bytes, "only what is taken is released");
+    }
+}
+
+impl std::fmt::Debug for Group {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Group")
+            .field("range", &self.range())
+            .field("flags", &self.flags())
+            .field("used", &self.used())
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use larder_format::{Physical, Uuid};
+    use larder_volume::ChunkStripe;
+
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    fn chunk(physical: u64) -> Arc<Chunk> {
+        let stripe = ChunkStripe { devid: 1, dev_uuid: Uuid::nil(), physical: Physical(physical) };
+        Arc::new(Chunk::new(Logical(MIB), 8 * MIB, BlockGroupFlags::METADATA, [stripe]).unwrap())
+    }
+
+    #[test]
+    fn all_of_it_can_be_claimed_once_and_again_when_released() {
+        let group = Group::new(chunk(MIB), 0, &[MIB..9 * MIB]).unwrap();
+        for _ in 0..2 {
+            let mut claimed: Vec<u64> =
+                std::iter::from_fn(|| group.claim(16384, 16384, 5 * MIB)).map(|l| l.0).collect();
+            assert_eq!(claimed[0], 5 * MIB);
+            claimed.sort_unstable();
+            assert!(claimed.iter().copied().eq((MIB..9 * MIB).step_by(16384)));
+            assert_eq!((group.free_bytes(), group.taken.len()), (0, 1));
+            claimed.into_iter().for_each(|start| group.release(start..start + 16384));
+            assert_eq!(group.free_bytes(), 8 * MIB);
+        }
+    }
+
+    #[test]
+    fn superblock_copies_are_stepped_around() {
+        // The copy at 64 MiB lies 1 MiB into the group.
+        let group = Group::new(chunk(63 * MIB), 0, &[MIB..9 * MIB]).unwrap();
+        assert_eq!(group.unusable_bytes(), 65536);
+        let claimed: Vec<u64> =
+            std::iter::from_fn(|| group.claim(65536, 65536, 0)).map(|l| l.0).collect();
+        assert_eq!(claimed.len(), 127);
+        assert!(!claimed.contains(&(2 * MIB)));
+    }
+
+    #[test]
+    fn what_was_loaded_as_used_is_not_claimed() {
+        let used = 3 * MIB;
+        let group = Group::new(chunk(MIB), used, &[MIB..2 * MIB, 5 * MIB..9 * MIB]).unwrap();
+        assert_eq!(group.free_bytes(), 5 * MIB);
+        assert_eq!(group.claim(4 * MIB, 4096, 0), Some(Logical(5 * MIB)));
+        assert_eq!(group.claim(2 * MIB, 4096, 0), None);
+    }
+
+    #[test]
+    fn free_ranges_that_cannot_be_are_refused() {
+        let refused = |used, free: &[Range<u64>]| Group::new(chunk(MIB), used, free).is_err();
+        assert!(refused(0, &[MIB..8 * MIB]), "not all is accounted for");
+        assert!(refused(0, &[0..8 * MIB]), "before its start");
+        assert!(refused(0, &[5 * MIB..9 * MIB, MIB..5 * MIB]), "out of order");
+        assert!(refused(7 * MIB, &[9 * MIB..10 * MIB]), "behind its end");
+    }
+}

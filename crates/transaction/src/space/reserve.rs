@@ -1,0 +1,156 @@
+//! Reservations: space is promised before anything changes, so that nothing fails half way.
+//!
+//! The unit of promises for tree blocks is the worst case of inserting one item: every level of a
+//! tree copied and split.
+
+use std::sync::Arc;
+
+use larder_format::node::MAX_LEVELS;
+use larder_volume::Chunk;
+
+use super::{Space, SpaceKind};
+use crate::chunk::{Devices, plan};
+use crate::error::{Error, Result};
+
+/// The least that is kept for bookkeeping and deleting, if the block groups are not tiny.
+const LEAST_GLOBAL_RESERVE: u64 = 4 << 20;
+/// The most that is kept for bookkeeping and deleting.
+const MOST_GLOBAL_RESERVE: u64 = 512 << 20;
+/// Chunks that are imagined at most when weighing what is not allocated yet.
+const MOST_IMAGINED_CHUNKS: usize = 64;
+
+/// Bytes of tree blocks that inserting `items` items takes at worst.
+pub const fn insertion_bytes(nodesize: u32, items: u64) -> u64 {
+    nodesize as u64 * 2 * MAX_LEVELS as u64 * items
+}
+
+/// Who asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Priority {
+    /// Leaves the global reserve alone.
+    Normal,
+    /// Deletes: may use up to half of the global reserve, since it makes space in the end.
+    Deleting,
+}
+
+/// A promise of space, given back when dropped.
+#[derive(Debug)]
+pub struct Reservation {
+    space: Arc<Space>,
+    kind: SpaceKind,
+    len_bytes: u64,
+}
+
+impl Reservation {
+    /// What is promised, in bytes.
+    pub fn len_bytes(&self) -> u64 {
+        self.len_bytes
+    }
+
+    /// What it is for.
+    pub fn kind(&self) -> SpaceKind {
+        self.kind
+    }
+
+    /// Gives all but `len_bytes` back.
+    pub fn shrink_to(&mut self, len_bytes: u64) {
+        let given_back = self.len_bytes.saturating_sub(len_bytes);
+        *self.space.account(self.kind).may_use.lock() -= given_back;
+        self.len_bytes -= given_back;
+    }
+
+    /// Adds another promise of the same kind to this one.
+    ///
+    /// # Panics
+    /// When it is of another kind.
+    pub fn absorb(&mut self, mut other: Self) {
+        assert_eq!(self.kind, other.kind, "promises of one kind");
+        self.len_bytes += std::mem::take(&mut other.len_bytes);
+    }
+
+    /// Splits `len_bytes` off, or all if it is less.
+    #[must_use]
+    pub fn split(&mut self, len_bytes: u64) -> Self {
+        let len_bytes = len_bytes.min(self.len_bytes);
+        self.len_bytes -= len_bytes;
+        Self { space: self.space.clone(), kind: self.kind, len_bytes }
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        self.shrink_to(0);
+    }
+}
+
+impl Space {
+    /// Promises `len_bytes` of `kind` if they are free or could be allocated. Makes nothing free:
+    /// that is for the caller's flushing ladder.
+    pub fn try_reserve(
+        self: &Arc<Self>,
+        kind: SpaceKind,
+        len_bytes: u64,
+        priority: Priority,
+    ) -> Result<Reservation> {
+        loop {
+            if self.promise(kind, len_bytes, priority) {
+                return Ok(Reservation { space: self.clone(), kind, len_bytes });
+            }
+            // Data is promised of block groups only, so that a promise is an address in the end.
+            let seen = self.groups.read().len();
+            let may_create = kind == SpaceKind::Data && !self.is_mixed;
+            if !may_create || self.create_chunk(kind, seen)?.is_none() {
+                return Err(Error::NoSpace { kind, len_bytes });
+            }
+        }
+    }
+
+    fn promise(&self, kind: SpaceKind, len_bytes: u64, priority: Priority) -> bool {
+        let account = self.account(kind);
+        let mut may_use = account.may_use.lock();
+        let usage = account.usage_with(*may_use);
+        let kept_back = match priority {
+            Priority::Normal => usage.global_reserve,
+            Priority::Deleting => usage.global_reserve / 2,
+        };
+        let fits = usage.spoken_for() + kept_back + len_bytes <= usage.total + usage.unallocated;
+        if fits {
+            *may_use += len_bytes;
+        }
+        fits
+    }
+
+    /// Measures anew how much could be allocated for metadata, and how much is kept in reserve.
+    pub(super) fn update_promises(&self) {
+        let unallocated = self.obtainable_metadata(&self.devices.lock());
+        let account = self.account(SpaceKind::Metadata);
+        account.unallocated.set(unallocated);
+        let (total, used) = (account.total.get(), account.used.get());
+        let reserve = (used / 4).clamp(LEAST_GLOBAL_RESERVE, MOST_GLOBAL_RESERVE);
+        account.global_reserve.set(reserve.min((total + unallocated) / 4));
+    }
+
+    /// Bytes that new metadata chunks could have if all the rest of the devices went to them.
+    fn obtainable_metadata(&self, devices: &Devices) -> u64 {
+        let kind = SpaceKind::Metadata;
+        let (profile, limits) = (self.profile(kind), self.limits(kind, devices));
+        let (mut devices, mut bytes) = (devices.clone(), 0);
+        let mut logical = larder_format::Logical(0);
+        for _ in 0..MOST_IMAGINED_CHUNKS {
+            let Some(plan) = plan(profile, &devices, limits) else { break };
+            let flags = kind.flag() | profile.flags();
+            let Ok(chunk) = Chunk::new(logical, plan.len_bytes, flags, plan.stripes) else { break };
+            logical = chunk.end();
+            devices.take(&chunk);
+            bytes += plan.len_bytes;
+        }
+        bytes
+    }
+
+    /// Whether all that was promised of metadata could still be had with these devices.
+    pub(super) fn keeps_promises(&self, devices: &Devices) -> bool {
+        let usage = self.usage(SpaceKind::Metadata);
+        let needed = usage.spoken_for() + usage.global_reserve;
+        needed <= usage.total + self.obtainable_metadata(devices)
+    }
+}
