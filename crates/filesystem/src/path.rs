@@ -32,29 +32,21 @@ impl Walk<'_> {
             if path.first() == Some(&b'/') {
                 self.at = self.root.clone();
             }
-            let start = path.iter().take_while(|&&byte| byte == b'/').count();
-            let path = &path[start..];
-            if path.is_empty() {
-                continue;
-            }
-            let len = path.iter().position(|&byte| byte == b'/').unwrap_or(path.len());
-            let (name, behind) = path.split_at(len);
+            let Some((name, behind)) = split(&path) else { continue };
             let next = self.step(name)?;
             let is_last = behind.is_empty() && rest.is_empty();
+            if !behind.is_empty() {
+                rest.push(behind.to_vec());
+            }
             if next.file_type() == FileType::Symlink && (follow_last || !is_last) {
                 self.symlinks += 1;
                 if self.symlinks > MAX_SYMLINKS {
                     return Err(Error::TooManySymlinks);
                 }
-                rest.push(relative(behind));
                 rest.push(next.link_target()?);
-                continue;
+            } else {
+                self.at = next;
             }
-            if !behind.is_empty() {
-                next.expect_directory()?;
-            }
-            self.at = next;
-            rest.push(relative(behind));
         }
         Ok(self.at)
     }
@@ -69,8 +61,30 @@ impl Walk<'_> {
     }
 }
 
-/// What stands behind a component: a path from there.
-fn relative(behind: &[u8]) -> Vec<u8> {
-    let slashes = behind.iter().take_while(|&&byte| byte == b'/').count();
-    behind[slashes..].to_vec()
+/// The first name of a path and what stands behind it, without the slashes between: `.` if there
+/// are only slashes, for what has one behind it must be a directory. `None` if there is no name.
+fn split(path: &[u8]) -> Option<(&[u8], &[u8])> {
+    let is_slash = |&byte: &u8| byte == b'/';
+    let path = &path[path.iter().position(|byte| !is_slash(byte))?..];
+    let name_len = path.iter().position(is_slash).unwrap_or(path.len());
+    let (name, behind) = path.split_at(name_len);
+    match behind.iter().position(|byte| !is_slash(byte)) {
+        Some(start) => Some((name, &behind[start..])),
+        None if behind.is_empty() => Some((name, behind)),
+        None => Some((name, b".")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::split;
+
+    #[test]
+    fn a_slash_at_the_end_asks_for_a_directory() {
+        assert_eq!(split(b"a//b/"), Some((&b"a"[..], &b"b/"[..])));
+        assert_eq!(split(b"b/"), Some((&b"b"[..], &b"."[..])));
+        assert_eq!(split(b"/b"), Some((&b"b"[..], &b""[..])));
+        assert_eq!(split(b"//"), None);
+        assert_eq!(split(b""), None);
+    }
 }
