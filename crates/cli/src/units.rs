@@ -34,6 +34,21 @@ pub struct Units {
     tbytes: bool,
 }
 
+/// Reads a size: a number of bytes, or with k, m, g, t, p or e behind it of their powers of 1024.
+pub fn parse_size(text: &str) -> Result<u64, String> {
+    let lower = text.to_ascii_lowercase();
+    let trimmed = lower.trim_end_matches('b').trim_end_matches('i');
+    let (digits, power) = match trimmed.char_indices().next_back() {
+        Some((at, unit)) if unit.is_ascii_alphabetic() => {
+            let power = "kmgtpe".find(unit).ok_or_else(|| format!("unknown unit '{unit}'"))?;
+            (&trimmed[..at], power as u32 + 1)
+        }
+        _ => (trimmed, 0),
+    };
+    let number: u64 = digits.parse().map_err(|_| format!("'{text}' is not a size"))?;
+    number.checked_mul(1024_u64.pow(power)).ok_or_else(|| format!("{text} is too much"))
+}
+
 const BINARY: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
 const DECIMAL: [&str; 7] = ["B", "kB", "MB", "GB", "TB", "PB", "EB"];
 
@@ -73,6 +88,15 @@ fn fitting_power(bytes: u64, base: f64) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sizes_are_read_with_their_units() {
+        assert_eq!(parse_size("4096"), Ok(4096));
+        assert_eq!(parse_size("16k"), Ok(16384));
+        assert_eq!(parse_size("8GiB"), Ok(8 << 30));
+        assert!(parse_size("16x").is_err());
+        assert!(parse_size("99999999e").is_err());
+    }
 
     #[test]
     fn sizes_read_as_btrfs_progs_writes_them() {

@@ -1,10 +1,12 @@
 //! The command tree. Names follow btrfs-progs, and unambiguous prefixes are accepted.
 
 mod cat;
+mod check;
 mod cp;
 mod filesystem;
 mod inspect;
 mod ls;
+mod mkfs;
 mod stat;
 mod subvolume;
 mod tar;
@@ -34,12 +36,14 @@ pub struct Larder {
 #[derive(Debug, Subcommand)]
 enum Command {
     Cat(cat::Cat),
+    Check(check::Check),
     Cp(cp::Cp),
     #[command(subcommand)]
     Filesystem(filesystem::Filesystem),
     #[command(subcommand, alias = "inspect-internal")]
     Inspect(inspect::Inspect),
     Ls(ls::Ls),
+    Mkfs(Box<mkfs::Mkfs>),
     Stat(stat::Stat),
     #[command(subcommand)]
     Subvolume(subvolume::Subvolume),
@@ -51,10 +55,12 @@ impl Larder {
     pub fn run(self) -> Outcome {
         match self.command {
             Command::Cat(command) => command.run(),
+            Command::Check(command) => command.run(),
             Command::Cp(command) => command.run(),
             Command::Filesystem(command) => command.run(),
             Command::Inspect(command) => command.run(),
             Command::Ls(command) => command.run(),
+            Command::Mkfs(command) => command.run(),
             Command::Stat(command) => command.run(),
             Command::Subvolume(command) => command.run(),
             Command::Tar(command) => command.run(),
@@ -63,10 +69,11 @@ impl Larder {
 }
 
 /// Opens the file system on `paths` for reading.
-fn open_volume(paths: &[PathBuf]) -> anyhow::Result<Volume> {
+fn open_volume(paths: &[PathBuf], degraded: bool) -> anyhow::Result<Volume> {
     let devices = paths
         .iter()
         .map(|path| Ok(Arc::new(FileDevice::open(path, Access::ReadOnly)?) as Arc<dyn Device>))
         .collect::<anyhow::Result<Vec<_>>>()?;
-    Ok(Volume::open(devices, &OpenOptions::default())?)
+    let options = OpenOptions { degraded, ..OpenOptions::default() };
+    Ok(Volume::open(devices, &options)?)
 }

@@ -47,6 +47,9 @@ pub struct DumpTree {
     /// With --block: its children too
     #[arg(long, requires = "block")]
     follow: bool,
+    /// Go on when devices are missing, if the others are enough
+    #[arg(long)]
+    degraded: bool,
     /// Use the devices that are listed and no others (always so)
     #[arg(long)]
     noscan: bool,
@@ -85,7 +88,7 @@ impl NamedTree {
 
 impl DumpTree {
     pub fn run(self) -> Outcome {
-        let volume = open_volume(&self.devices)?;
+        let volume = open_volume(&self.devices, self.degraded)?;
         let style = NodeStyle {
             checksum_type: volume.checksum_type(),
             sectorsize: volume.sectorsize(),

@@ -1,0 +1,99 @@
+//! `larder check`.
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Mutex;
+
+use clap::{Args, ValueEnum};
+use larder_check::{Options, Progress as CheckProgress, Report, check};
+
+use super::{Outcome, open_volume};
+use crate::progress::Progress;
+use crate::source::warn_if_in_use;
+
+/// Prove a file system sound, or say what is wrong with it
+///
+/// Reads all metadata, every copy of it, and relates everything that is stored twice. Changes nothing.
+///
+/// Exit codes: 0 nothing was found, 1 something was found, 2 the check could not run.
+///
+/// Examples:
+///   larder check disk.img
+///   larder check --check-data-csum --format json disk1.img disk2.img
+#[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
+pub struct Check {
+    /// Read all data too, every copy, and compare it with its checksums and parity
+    #[arg(long)]
+    check_data_csum: bool,
+    /// How to write what was found
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+    /// Show no progress
+    #[arg(short, long)]
+    quiet: bool,
+    /// Threads to use; as many as there are processors unless given
+    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
+    threads: usize,
+    /// Go on when devices are missing, if the others are enough
+    #[arg(long)]
+    degraded: bool,
+    /// The image files or block devices of one file system
+    #[arg(required = true, value_name = "DEVICE")]
+    devices: Vec<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Format {
+    Text,
+    Json,
+}
+
+/// The exit code for what could not be checked at all.
+const CANNOT_RUN: u8 = 2;
+
+impl Check {
+    pub fn run(self) -> Outcome {
+        warn_if_in_use(&self.devices);
+        let volume = match open_volume(&self.devices, self.degraded) {
+            Ok(volume) => volume,
+            Err(error) => {
+                eprintln!("ERROR: {error:#}");
+                return Ok(ExitCode::from(CANNOT_RUN));
+            }
+        };
+        let progress = Mutex::new((Progress::of_steps(0), None));
+        let show = |now: CheckProgress| {
+            let mut guard = progress.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            let (bar, phase) = &mut *guard;
+            if phase.replace(now.phase) != Some(now.phase) {
+                bar.start(&now.phase.to_string(), now.total_bytes);
+            }
+            bar.set(now.done_bytes);
+        };
+        let options = Options {
+            check_data_csum: self.check_data_csum,
+            threads: self.threads,
+            progress: if self.quiet { None } else { Some(&show) },
+            ..Options::default()
+        };
+        let report = check(&volume, &options);
+        drop(progress);
+        self.write(&report)?;
+        Ok(ExitCode::from(report.exit_code()))
+    }
+
+    fn write(&self, report: &Report) -> anyhow::Result<()> {
+        let mut out = io::BufWriter::new(io::stdout().lock());
+        match self.format {
+            Format::Text => write!(out, "{report}")?,
+            Format::Json => {
+                serde_json::to_writer_pretty(&mut out, report)?;
+                writeln!(out)?;
+            }
+        }
+        out.flush()?;
+        Ok(())
+    }
+}

@@ -1,0 +1,154 @@
+//! `larder mkfs`.
+
+use std::env;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context, bail};
+use clap::Args;
+use larder_format::compression::Compression;
+use larder_format::{ChecksumType, Profile, Uuid};
+use larder_mkfs::{
+    FeatureChoice, MkfsError, MkfsOptions, Owner, SubvolumeSpec, mkfs, parse_checksum,
+    parse_profile,
+};
+
+use super::Outcome;
+use crate::units::parse_size;
+
+/// Make a file system, empty or filled from a directory
+///
+/// Options are those of mkfs.btrfs. With --uuid, --device-uuid and SOURCE_DATE_EPOCH in the
+/// environment, the same input makes the same bytes.
+///
+/// Examples:
+///   larder mkfs -L backup -b 8G disk.img
+///   larder mkfs --rootdir rootfs --compress zstd:9 --shrink image.img
+///   larder mkfs -d raid1 -m raid1 /dev/sdb /dev/sdc
+#[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
+pub struct Mkfs {
+    /// Profile of data: single, dup, raid0, raid1, raid1c3, raid1c4, raid10, raid5, raid6
+    #[arg(short, long, value_name = "PROFILE", value_parser = parse_profile)]
+    data: Option<Profile>,
+    /// Profile of metadata: dup on one device and raid1 on several unless given
+    #[arg(short, long, value_name = "PROFILE", value_parser = parse_profile)]
+    metadata: Option<Profile>,
+    /// Keep data and metadata in the same block groups
+    #[arg(short = 'M', long)]
+    mixed: bool,
+    /// Checksum: crc32c, xxhash, sha256 or blake2
+    #[arg(long, visible_alias = "checksum", value_name = "TYPE", default_value = "crc32c",
+          value_parser = parse_checksum)]
+    csum: ChecksumType,
+    /// Bytes of a tree block
+    #[arg(short, long, value_name = "SIZE", value_parser = parse_size)]
+    nodesize: Option<u64>,
+    /// Bytes of a sector
+    #[arg(short, long, value_name = "SIZE", default_value = "4096", value_parser = parse_size)]
+    sectorsize: u64,
+    /// Features to turn on, or with ^ before them off; list-all lists them
+    #[arg(short = 'O', long, value_name = "LIST")]
+    features: Vec<String>,
+    /// The same, for features that can also be turned on later
+    #[arg(short = 'R', long, value_name = "LIST")]
+    runtime_features: Vec<String>,
+    /// Label
+    #[arg(short = 'L', long, value_name = "LABEL", default_value = "", hide_default_value = true)]
+    label: String,
+    /// Uuid of the file system; random unless given
+    #[arg(short = 'U', long, value_name = "UUID")]
+    uuid: Option<Uuid>,
+    /// Uuid of the first device; random unless given
+    #[arg(long, value_name = "UUID")]
+    device_uuid: Option<Uuid>,
+    /// Bytes of each device; files are made this long
+    #[arg(short = 'b', long, value_name = "SIZE", value_parser = parse_size)]
+    byte_count: Option<u64>,
+    /// Fill the file system with what is in this directory
+    #[arg(short, long, value_name = "DIR")]
+    rootdir: Option<PathBuf>,
+    /// Make a subvolume of this directory in the root directory; may be given several times
+    #[arg(long, value_name = "[TYPE:]DIR", requires = "rootdir")]
+    subvol: Vec<SubvolumeSpec>,
+    /// Cut the file system to what its content takes
+    #[arg(long, requires = "rootdir")]
+    shrink: bool,
+    /// Compress data: zlib, lzo or zstd, with a level (zstd:9)
+    #[arg(long, value_name = "ALGO[:LEVEL]", requires = "rootdir")]
+    compress: Option<Compression>,
+    /// Who owns everything, instead of who owns it in the directory
+    #[arg(long, value_name = "UID:GID", requires = "rootdir")]
+    owner: Option<Owner>,
+    /// Do not discard what the devices held before
+    #[arg(short = 'K', long)]
+    nodiscard: bool,
+    /// Overwrite what the devices hold
+    #[arg(short, long)]
+    force: bool,
+    /// Print errors only
+    #[arg(short, long)]
+    quiet: bool,
+    /// Image files or block devices
+    #[arg(value_name = "DEVICE")]
+    devices: Vec<PathBuf>,
+}
+
+impl Mkfs {
+    pub fn run(self) -> Outcome {
+        let lists = || self.features.iter().chain(&self.runtime_features);
+        if lists().any(|list| list == "list-all") {
+            print!("{}", FeatureChoice::list_all());
+            return Ok(ExitCode::SUCCESS);
+        }
+        if self.devices.is_empty() {
+            bail!("no device was given");
+        }
+        let features = feature_choice(lists())?;
+        let size = |bytes: u64| u32::try_from(bytes).context("a size of over 4 GiB");
+        let options = MkfsOptions {
+            force: self.force,
+            byte_count: self.byte_count,
+            discard: !self.nodiscard,
+            label: self.label,
+            node_size_bytes: self.nodesize.map(size).transpose()?,
+            sector_size_bytes: size(self.sectorsize)?,
+            data_profile: self.data,
+            metadata_profile: self.metadata,
+            mixed: self.mixed,
+            checksum: self.csum,
+            features,
+            uuid: self.uuid,
+            device_uuid: self.device_uuid,
+            root_dir: self.rootdir,
+            subvolumes: self.subvol,
+            shrink: self.shrink,
+            compression: self.compress,
+            owner: self.owner,
+            source_date_epoch: source_date_epoch()?,
+            threads: None,
+        };
+        let summary = mkfs(&self.devices, &options)?;
+        if !self.quiet {
+            print!("{summary}");
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn feature_choice<'a>(lists: impl Iterator<Item = &'a String>) -> Result<FeatureChoice, MkfsError> {
+    let mut choice = FeatureChoice::default();
+    for list in lists {
+        choice.apply(list)?;
+    }
+    Ok(choice)
+}
+
+/// The time that stands for now in builds that are to be reproducible.
+fn source_date_epoch() -> anyhow::Result<Option<i64>> {
+    match env::var("SOURCE_DATE_EPOCH") {
+        Ok(text) => Ok(Some(text.parse().context("SOURCE_DATE_EPOCH is not a number of seconds")?)),
+        Err(env::VarError::NotPresent) => Ok(None),
+        Err(error) => Err(error).context("SOURCE_DATE_EPOCH"),
+    }
+}
