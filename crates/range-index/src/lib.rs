@@ -69,7 +69,7 @@ mod edit;
 mod holes;
 mod insert;
 mod iterate;
-//mod locks;
+mod locks;
 mod node;
 mod remove;
 mod reshape;
@@ -90,7 +90,7 @@ use crate::sync::{AtomicU64, AtomicUsize, Ordering};
 pub use crate::holes::{Order, Request};
 pub use crate::insert::Overlap;
 pub use crate::iterate::{Ascending, Descending, Entry, Reader};
-//pub use crate::locks::{Mode, RangeLock, RangeLockGuard};
+pub use crate::locks::{Mode, RangeLock, RangeLockGuard};
 pub use crate::reshape::ResizeError;
 pub use crate::stats::Stats;
 

@@ -4,10 +4,37 @@
 //! that the code that is explored is the code that ships.
 
 #[cfg(not(feature = "shuttle"))]
-pub(crate) use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+pub(crate) use std::{
+    sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering},
+    thread,
+};
 
 #[cfg(feature = "shuttle")]
-pub(crate) use shuttle::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+pub(crate) use shuttle::{
+    sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering},
+    thread,
+};
+
+#[cfg(not(feature = "shuttle"))]
+pub(crate) use parking_lot::{Mutex, MutexGuard};
+
+#[cfg(feature = "shuttle")]
+pub(crate) use shuttled::{Mutex, MutexGuard};
+
+/// The scheduler's mutex with the face of the one that ships.
+#[cfg(feature = "shuttle")]
+mod shuttled {
+    pub(crate) use shuttle::sync::MutexGuard;
+
+    #[derive(Default)]
+    pub(crate) struct Mutex<T>(shuttle::sync::Mutex<T>);
+
+    impl<T> Mutex<T> {
+        pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
+            self.0.lock().expect("no thread panics with the lock held")
+        }
+    }
+}
 
 /// Waiting for another writer: spins briefly, since what it waits for is a few hundred
 /// instructions long, then gives the processor away, since the owner may not be running.
@@ -35,13 +62,13 @@ impl Wait {
             }
             self.rounds += 1;
         } else {
-            std::thread::yield_now();
+            thread::yield_now();
         }
     }
 
     #[cfg(feature = "shuttle")]
     pub(crate) fn pause(&mut self) {
         self.rounds = Self::SPIN_ROUNDS;
-        shuttle::thread::yield_now();
+        thread::yield_now();
     }
 }
