@@ -104,6 +104,15 @@ impl DirEntry<'_> {
         size_of::<DirItemHeader>() + name_len + data_len
     }
 
+    /// Appends the entry, whose header says how long name and value are.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        let said = (self.header.name_len.get(), self.header.data_len.get());
+        debug_assert_eq!(said, (self.name.len() as u16, self.data.len() as u16));
+        out.extend(self.header.as_bytes());
+        out.extend(self.name);
+        out.extend(self.data);
+    }
+
     /// What it points to; [`FileType::Unknown`] for numbers that mean nothing.
     pub fn file_type(&self) -> FileType {
         FileType::from_disk(self.header.file_type).unwrap_or(FileType::Unknown)

@@ -156,6 +156,15 @@ pub struct InodeRef<'a> {
     pub name: &'a [u8],
 }
 
+impl InodeRef<'_> {
+    /// Appends the name as it stands in an item. It is at most [`super::NAME_MAX`] bytes long.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        let name_len = (self.name.len() as u16).into();
+        out.extend(InodeRefHeader { index: self.index.into(), name_len }.as_bytes());
+        out.extend(self.name);
+    }
+}
+
 /// Iterates over the names in an `INODE_REF` item. Ends after an error.
 #[derive(Clone, Debug)]
 pub struct InodeRefs<'a> {
@@ -217,6 +226,19 @@ pub struct InodeExtref<'a> {
     pub index: u64,
     /// The name.
     pub name: &'a [u8],
+}
+
+impl InodeExtref<'_> {
+    /// Appends the name as it stands in an item. It is at most [`super::NAME_MAX`] bytes long.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        let header = InodeExtrefHeader {
+            parent_objectid: self.parent.into(),
+            index: self.index.into(),
+            name_len: (self.name.len() as u16).into(),
+        };
+        out.extend(header.as_bytes());
+        out.extend(self.name);
+    }
 }
 
 /// Iterates over the names in an `INODE_EXTREF` item. Ends after an error.

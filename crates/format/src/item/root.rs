@@ -148,6 +148,17 @@ pub struct RootRef<'a> {
 }
 
 impl<'a> RootRef<'a> {
+    /// Appends the item's data. The name is at most [`super::NAME_MAX`] bytes long.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        let header = RootRefHeader {
+            dirid: self.dirid.into(),
+            sequence: self.sequence.into(),
+            name_len: (self.name.len() as u16).into(),
+        };
+        out.extend(header.as_bytes());
+        out.extend(self.name);
+    }
+
     /// Reads a `ROOT_REF` or `ROOT_BACKREF` item that fills `bytes`.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, FormatError> {
         let (header, name) = read_prefix::<RootRefHeader>(bytes)?;

@@ -1,8 +1,12 @@
 //! What the kernel wrote is found sound.
 
-use larder_format::Node;
+use larder_format::feature::IncompatFlags;
+use larder_format::item::{BackRef, Extent, QgroupStatusItem, qgroup_status_flags};
 use larder_format::tree_check::{Context, check_node};
+use larder_format::{ItemType, Node};
 use larder_testkit::KernelImage;
+use larder_testkit::content::Content;
+use larder_testkit::image::{ImageSpec, Quota};
 use larder_testkit::matrix::matrix;
 
 use crate::scan::{for_each_block, read_superblock};
@@ -53,4 +57,41 @@ fn nothing_that_the_kernel_wrote_is_refused() {
         assert!(blocks > 50, "{name}: only {blocks} blocks were found");
         println!("{name}: {blocks} blocks");
     }
+}
+
+/// What the newest kernels write and older tools do not know: the first owner of each extent of data,
+/// inline and before all other references, and the transaction from which on that is so.
+#[test]
+fn simple_quotas_name_the_first_owner_of_data() {
+    let spec = ImageSpec::new("owners").quota(Quota::Simple);
+    let image = KernelImage::build(&spec, &Content::new(1));
+    let superblock = read_superblock(&image.devices()[0]);
+    assert!(superblock.has_incompat(IncompatFlags::SIMPLE_QUOTA));
+    let (mut owners, mut statuses) = (0, 0);
+    for_each_block(&image.devices()[0], &superblock, |found| {
+        let node = Node::parse(&found.bytes).expect("the kernel wrote it");
+        if !node.is_leaf() {
+            return;
+        }
+        for (key, data) in node.iter_items() {
+            match key.item_type {
+                ItemType::EXTENT_ITEM => {
+                    let extent = Extent::parse(key, data).expect("the kernel wrote it");
+                    let refs = extent.back_refs().map(|inline| inline.expect("sound").back_ref);
+                    let is_owner = |back_ref: BackRef| matches!(back_ref, BackRef::Owner { .. });
+                    let places: Vec<_> = refs.map(is_owner).collect();
+                    assert!(places.iter().skip(1).all(|is_owner| !is_owner), "only the first");
+                    owners += usize::from(places.first() == Some(&true));
+                }
+                ItemType::QGROUP_STATUS => {
+                    let (status, enabled) = QgroupStatusItem::parse(data).expect("sound");
+                    let is_simple = status.flags.get() & qgroup_status_flags::SIMPLE_MODE != 0;
+                    assert!(is_simple && enabled.is_some_and(|generation| generation > 0));
+                    statuses += 1;
+                }
+                _ => {}
+            }
+        }
+    });
+    assert!(owners > 0 && statuses > 0, "{owners} owners, {statuses} status items");
 }
