@@ -161,5 +161,6 @@ pub fn verify(
 ) -> Result<(), Problem> {
     let node = Node::parse(bytes)?;
     expected.check(node)?;
-    context.map_or(Ok(()), |context| Ok(tree_check::check_node(node, context)?))
+    let Some(context) = context else { return Ok(()) };
+    tree_check::check_node(node, context).map_err(|error| Problem::Contents(Box::new(error)))
 }

@@ -33,7 +33,7 @@ pub enum Problem {
     Format(#[from] FormatError),
     /// Something in the block cannot be.
     #[error("{0}")]
-    Contents(#[from] TreeCheckError),
+    Contents(#[source] Box<TreeCheckError>),
     /// A header field is not what the parent says.
     #[error("{field} is {found} where {expected} was expected")]
     Mismatch {
@@ -93,7 +93,7 @@ impl std::error::Error for TreeError {
         match &self.problem {
             Problem::Read(error) => Some(&**error),
             Problem::Format(error) => Some(error),
-            Problem::Contents(error) => Some(error),
+            Problem::Contents(error) => Some(&**error),
             _ => None,
         }
     }
