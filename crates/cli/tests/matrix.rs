@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use larder_testkit::matrix::{Case, matrix};
@@ -65,8 +65,29 @@ fn dumps_of_every_kind_of_image_are_those_of_btrfs_progs() {
         let mut devices: Vec<_> = image.devices().iter().collect();
         devices.sort_by_key(|path| Reverse(generation(path)));
         same_dump(spec.name(), &["dump-tree", "--noscan"], &devices);
-        for device in devices {
+        for device in &devices {
             same_dump(spec.name(), &["dump-super", "-fa"], &[device]);
+        }
+        same_subvolumes(spec.name(), &image, &devices);
+    }
+}
+
+/// Compares `subvolume list` on a mount and on the image.
+fn same_subvolumes(case: &str, image: &KernelImage, devices: &[&PathBuf]) {
+    let mount = image.mount("ro,rescue=nologreplay,subvolid=5");
+    for options in ["-g", "-a", "-apcguqR", "-s", "-r", "-t", "-d"] {
+        let theirs = output(
+            "btrfs",
+            ["subvolume".as_ref(), "list".as_ref(), options.as_ref(), mount.path()],
+        );
+        let others = devices[1..].iter().flat_map(|path| [Path::new("--device"), path]);
+        let start = ["subvolume", "list", options].map(Path::new);
+        let ours = output(
+            env!("CARGO_BIN_EXE_larder"),
+            start.into_iter().chain(others).chain([devices[0].as_path()]),
+        );
+        if ours != theirs {
+            panic!("{case}: subvolume list {options}: {}", first_difference(&ours, &theirs));
         }
     }
 }

@@ -30,7 +30,7 @@ pub struct List {
     /// Only those directly below the subvolume at the path
     #[arg(short = 'o')]
     below: bool,
-    /// All, with <FS_TREE>/ before the paths of those outside the subvolume at the path
+    /// All, with <FS_TREE>/ before the paths of those not directly below the subvolume at the path
     #[arg(short = 'a')]
     all: bool,
     /// Show the id of the parent
@@ -246,7 +246,7 @@ impl List {
             let titles = columns.iter().map(|column| column.title).chain(["path"]);
             let titles: Vec<&str> = titles.collect();
             let rules: Vec<String> = titles.iter().map(|title| "-".repeat(title.len())).collect();
-            writeln!(out, "{}\n{}", titles.join("\t"), rules.join("\t"))?;
+            writeln!(out, "{}\t\n{}\t", titles.join("\t"), rules.join("\t"))?;
         }
         for subvolume in listed {
             for Column { label, width, value, .. } in &columns {
@@ -268,11 +268,8 @@ impl List {
 /// Id of the top level, which is no subvolume of anything.
 const TOP_LEVEL: u64 = 5;
 
-/// Puts `<FS_TREE>/` before the paths of subvolumes that are not below the one at hand.
+/// Puts `<FS_TREE>/` before the paths of subvolumes that are not directly below the one at hand.
 fn mark_those_outside(listed: &mut [Listed], here: u64) {
-    if here == TOP_LEVEL {
-        return;
-    }
     for subvolume in listed.iter_mut().filter(|subvolume| subvolume.parent() != here) {
         subvolume.path = PathBuf::from("<FS_TREE>").join(&subvolume.path);
     }

@@ -1,0 +1,180 @@
+//! The commands as a user runs them: what they write to the host, their output and exit codes.
+
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use larder_testkit::content::Content;
+use larder_testkit::manifest::{Body, Entry, Manifest, Timestamp, assert_same};
+use larder_testkit::{ImageSpec, KernelImage, Profile, Scratch, oracle};
+
+fn larder<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_larder")).args(arguments).output().expect("larder starts")
+}
+
+/// Standard output of a command that must succeed.
+fn stdout(output: &Output) -> String {
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{}: {errors}", output.status);
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn small_image() -> KernelImage {
+    KernelImage::build(&ImageSpec::new("commands"), &Content::new(1))
+}
+
+/// Compares a copy on another file system with the original, but for what a file system keeps to
+/// itself (numbers, times of change and birth, flags, properties, sizes of folders) and for paths
+/// that `without` names.
+fn assert_copied(image: &KernelImage, copy: &Path, without: impl Fn(&Entry) -> bool) {
+    let mut original = image.manifest().clone();
+    original.entries.retain(|_, entry| !without(entry));
+    let mut copied = Manifest::of_tree(copy);
+    for (path, entry) in &mut copied.entries {
+        // Folders that stand for subvolumes have times that the kernel makes up.
+        let stands_for_subvolume =
+            original.entries.get(path).is_some_and(|original| original.inode == 2);
+        if stands_for_subvolume {
+            entry.mtime = Timestamp::default();
+        }
+    }
+    let forget = |manifest: &mut Manifest| {
+        for entry in manifest.entries.values_mut() {
+            (entry.atime, entry.ctime, entry.otime) = Default::default();
+            (entry.inode, entry.subvolume, entry.allocated_bytes) = (0, 0, 0);
+            entry.flags = None;
+            entry.xattrs.retain(|name, _| !name.starts_with(b"btrfs."));
+            if let Body::Folder { names } = &mut entry.body {
+                names.clear();
+                (entry.nlink, entry.size_bytes) = (1, 0);
+            }
+        }
+    };
+    forget(&mut original);
+    forget(&mut copied);
+    assert_same(&original, &copied);
+}
+
+#[test]
+fn cp_archive_copies_everything_that_the_kernel_shows() {
+    let image = small_image();
+    let scratch = Scratch::new();
+    let copy = scratch.path().join("copy");
+    let source = format!("{}:/", image.devices()[0].display());
+    stdout(&larder([OsStr::new("cp"), OsStr::new("-a"), OsStr::new(&source), copy.as_os_str()]));
+    assert_copied(&image, &copy, |_| false);
+}
+
+#[test]
+fn tar_unpacks_to_everything_that_the_kernel_shows() {
+    let image = small_image();
+    let scratch = Scratch::new();
+    let unpacked = scratch.path().join("unpacked");
+    fs::create_dir(&unpacked).expect("a new directory");
+    let mut larder = Command::new(env!("CARGO_BIN_EXE_larder"))
+        .arg("tar")
+        .arg(&image.devices()[0])
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("larder starts");
+    let archive = larder.stdout.take().expect("it is piped");
+    let tar = Command::new("tar")
+        .args(["--extract", "--preserve-permissions", "--same-owner", "--numeric-owner"])
+        .args(["--xattrs", "--xattrs-include=*", "--directory"])
+        .arg(&unpacked)
+        .stdin(archive)
+        .status()
+        .expect("tar starts");
+    assert!(larder.wait().expect("it ends").success());
+    assert!(tar.success());
+    assert_copied(&image, &unpacked, |entry| entry.body == Body::Socket);
+}
+
+/// The lines of `text` but for those that start with one of `words`.
+fn lines_without(text: &str, words: &[&str]) -> Vec<String> {
+    let drop = |line: &&str| words.iter().any(|word| line.trim_start().starts_with(word));
+    text.lines().filter(|line| !drop(line)).map(str::to_owned).collect()
+}
+
+#[test]
+fn space_is_shown_as_btrfs_progs_shows_it() {
+    let two = [256 << 20; 2];
+    for spec in [
+        ImageSpec::new("one"),
+        ImageSpec::new("raid").devices(&two).profiles(Profile::Raid0, Profile::Raid1),
+    ] {
+        let image = KernelImage::build(&spec, &Content::new(1));
+        let (first, others) = image.devices().split_first().expect("a device");
+        let with = |command: &str| {
+            let mut arguments: Vec<OsString> =
+                vec!["filesystem".into(), command.into(), "--raw".into()];
+            for path in others {
+                arguments.extend(["--device".into(), path.into()]);
+            }
+            arguments.push(first.into());
+            arguments
+        };
+        let mount = image.mount("ro");
+        // The global reserve, what statfs says and slack behind a device are known to a mount only.
+        let unknown = ["GlobalReserve", "Global reserve", "Free (statfs", "Device slack"];
+
+        let ours = stdout(&larder(with("df")));
+        let theirs = oracle::filesystem_df(&mount).expect("btrfs filesystem df");
+        assert_eq!(lines_without(&ours, &[]), lines_without(&theirs, &unknown));
+
+        let mut ours = stdout(&larder(with("usage")));
+        let theirs = oracle::filesystem_usage(&mount).expect("btrfs filesystem usage");
+        for (device, path) in mount.devices().zip(image.devices()) {
+            ours = ours.replace(&path.display().to_string(), &device.display().to_string());
+        }
+        assert_eq!(lines_without(&ours, &[]), lines_without(&theirs, &unknown));
+    }
+}
+
+#[test]
+fn what_mkfs_makes_is_clean_and_what_is_damaged_is_not() {
+    let scratch = Scratch::new();
+    let source = scratch.path().join("source");
+    fs::create_dir(&source).expect("a new directory");
+    fs::write(source.join("bread"), b"and butter").expect("a new file");
+    let image = scratch.path().join("image");
+    let image_text = image.to_str().expect("ASCII");
+    let source_text = source.to_str().expect("ASCII");
+
+    stdout(&larder(["mkfs", "-q", "-b", "256m", "--rootdir", source_text, image_text]));
+    assert_eq!(stdout(&larder(["cat", &format!("{image_text}:/bread")])), "and butter");
+    assert_eq!(stdout(&larder(["ls", image_text])), "bread\n");
+    assert!(stdout(&larder(["check", image_text])).contains("no findings"));
+
+    let again = larder(["mkfs", "-q", image_text]);
+    assert_eq!(again.status.code(), Some(1), "it overwrites a file system only with --force");
+
+    // The first superblock's generation, whose checksum is then wrong; the copy is sound.
+    fs::OpenOptions::new()
+        .write(true)
+        .open(&image)
+        .and_then(|file| file.write_all_at(&[0xff], 65536 + 72))
+        .expect("the image can be damaged");
+    let found = larder(["check", "--format", "json", image_text]);
+    assert_eq!(found.status.code(), Some(1));
+    let report: serde_json::Value = serde_json::from_slice(&found.stdout).expect("JSON");
+    assert_ne!(report["kinds"].as_array().map(Vec::len), Some(0));
+}
+
+#[test]
+fn exit_codes_tell_what_went_wrong() {
+    let scratch = Scratch::new();
+    let nothing = scratch.sparse_file("nothing", 1 << 20);
+    let nothing = nothing.to_str().expect("ASCII");
+    let code = |arguments: &[&str]| larder(arguments).status.code();
+    assert_eq!(code(&["check", nothing]), Some(2), "it cannot be checked");
+    assert_eq!(code(&["ls", nothing]), Some(1), "it is no file system");
+    assert_eq!(code(&["ls", "/nowhere/at/all"]), Some(1));
+    assert_eq!(code(&["ls"]), Some(2), "the command line is wrong");
+    assert_eq!(code(&["filesystem", "unheard-of"]), Some(2));
+    // Aliases and unambiguous prefixes of btrfs-progs.
+    assert_eq!(code(&["inspect-internal", "dump-s", "--help"]), Some(0));
+    assert_eq!(code(&["fi", "us", "--help"]), Some(0));
+}
