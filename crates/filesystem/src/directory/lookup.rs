@@ -1,46 +1,71 @@
-//! Finding a name.
+//! Finding a name, and opening what an entry leads to.
 
 use larder_format::item::{DirEntries, NAME_MAX};
-use larder_format::{ItemType, name_hash};
+use larder_format::{FormatError, ItemType, name_hash, objectid};
 
 use super::{DirEntry, Target};
 use crate::error::{Error, Result};
-use crate::inode::Inode;
+use crate::inode::{FileType, Inode};
 
 impl Inode {
-    /// The entry `name` of the directory; its index is not known then and 0.
-    fn find(&self, name: &[u8]) -> Result<Option<DirEntry>> {
-        let key = self.key(ItemType::DIR_ITEM, name_hash::dir_name(name));
-        let Some(item) = self.subvolume().tree().get(key)? else { return Ok(None) };
-        for entry in DirEntries::new(&item) {
-            let entry = entry.map_err(|problem| self.subvolume().bad_item(key, problem))?;
-            if entry.name == name {
-                return DirEntry::from_item(0, &entry)
-                    .map(Some)
-                    .map_err(|problem| self.subvolume().bad_item(key, problem));
-            }
-        }
-        Ok(None)
-    }
-
     /// What the directory has under `name`, which is neither `.` nor `..` nor a path.
     pub fn lookup(&self, name: &[u8]) -> Result<Self> {
         self.expect_directory()?;
         if name.len() > NAME_MAX {
             return Err(Error::NameTooLong);
         }
-        let entry = self.find(name)?.ok_or(Error::NotFound)?;
-        self.open_entry(&entry)
+        let target = self.find(name)?.ok_or(Error::NotFound)?;
+        self.open_target(target, name, None)
     }
 
     /// What an entry of this directory leads to.
     pub fn open_entry(&self, entry: &DirEntry) -> Result<Self> {
-        match entry.target {
-            Target::Inode(number) => self.subvolume().inode(number),
+        self.open_target(entry.target, &entry.name, Some(entry.index))
+    }
+
+    fn find(&self, name: &[u8]) -> Result<Option<Target>> {
+        let key = self.key(ItemType::DIR_ITEM, name_hash::dir_name(name));
+        let Some(item) = self.subvolume().tree().get(key)? else { return Ok(None) };
+        let bad = |problem: FormatError| self.subvolume().bad_item(key, problem);
+        for entry in DirEntries::new(&item) {
+            let entry = entry.map_err(bad)?;
+            if entry.name == name {
+                return Target::from_item(&entry).map(Some).map_err(bad);
+            }
+        }
+        Ok(None)
+    }
+
+    /// What this directory's entry `name`, at `index` if that is known, leads to.
+    fn open_target(&self, target: Target, name: &[u8], index: Option<u64>) -> Result<Self> {
+        match target {
+            Target::Inode(number) => {
+                let inode = self.subvolume().inode(number)?;
+                if inode.file_type() == FileType::Directory {
+                    inode.check_named_by(self.number(), name, index)?;
+                }
+                Ok(inode)
+            }
             Target::Subvolume(id) => {
-                let root = self.subvolume().nested(id, self.number(), &entry.name)?;
+                let root = self.subvolume().nested(id, self.number(), name, index)?;
                 Ok(root.unwrap_or_else(|| Self::empty_subvolume(self)))
             }
         }
+    }
+
+    /// Checks that this directory is named by that entry and no other.
+    fn check_named_by(&self, parent: u64, name: &[u8], index: Option<u64>) -> Result<()> {
+        let (key, link) = self.subvolume().directory_link(self.number())?;
+        let is_its = self.number() != objectid::FIRST_FREE
+            && (link.parent, &*link.name) == (parent, name)
+            && index.is_none_or(|index| index == link.index);
+        if is_its {
+            return Ok(());
+        }
+        let problem = format!(
+            "entry \"{}\" of directory {parent} leads to a directory that is named elsewhere",
+            name.escape_ascii()
+        );
+        Err(self.subvolume().bad_item(key, FormatError::invalid("inode reference", problem)))
     }
 }

@@ -1,4 +1,9 @@
 //! Directories: finding a name by its hash, listing names by their index.
+//!
+//! # Invariants
+//! - A directory is reached only by the entry that it, by its own reference, is named by; so is a
+//!   subvolume. From a subvolume's root each directory is therefore reached by one way only: no image
+//!   can make a walk over all entries go on forever.
 
 mod entries;
 mod lookup;
@@ -40,14 +45,23 @@ impl DirEntry {
         if !is_name || name == b"." || name == b".." || name.len() > NAME_MAX {
             return Err(invalid("the name can be none"));
         }
-        let location = entry.header.location.get();
-        let target = match location.item_type {
-            ItemType::INODE_ITEM => Target::Inode(location.objectid),
-            ItemType::ROOT_ITEM => Target::Subvolume(location.objectid),
-            _ => return Err(invalid("it leads to neither an inode nor a subvolume")),
-        };
+        let target = Target::from_item(entry)?;
         let file_type = FileType::from_format(entry.file_type())
             .ok_or_else(|| invalid("its file type is none"))?;
         Ok(Self { index, name: name.to_vec(), target, file_type })
+    }
+}
+
+impl Target {
+    fn from_item(entry: &item::DirEntry<'_>) -> Result<Self, FormatError> {
+        let location = entry.header.location.get();
+        match location.item_type {
+            ItemType::INODE_ITEM => Ok(Self::Inode(location.objectid)),
+            ItemType::ROOT_ITEM => Ok(Self::Subvolume(location.objectid)),
+            _ => Err(FormatError::invalid(
+                "directory entry",
+                "it leads to neither an inode nor a subvolume",
+            )),
+        }
     }
 }

@@ -8,8 +8,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use larder_btree::Tree;
-use larder_format::item::{RootItem, RootRef};
-use larder_format::{ItemType, Key, objectid};
+use larder_format::item::RootItem;
+use larder_format::{Key, objectid};
 
 use crate::error::{Error, Result};
 use crate::filesystem::Filesystem;
@@ -76,14 +76,23 @@ impl Subvolume {
         self.inode(objectid::FIRST_FREE)
     }
 
-    /// The root directory of the subvolume `id` as the entry `name` of `directory` shows it: `None`
-    /// if that subvolume is not named there, which is so in snapshots of what held it, or is no more.
-    pub(crate) fn nested(&self, id: u64, directory: u64, name: &[u8]) -> Result<Option<Inode>> {
-        let key = Key::new(self.id(), ItemType::ROOT_REF, id);
-        let Some(item) = self.filesystem().root_tree().get(key)? else { return Ok(None) };
-        let root_ref = RootRef::parse(&item)
-            .map_err(|problem| Error::item(objectid::ROOT_TREE, key, problem))?;
-        if (root_ref.dirid, root_ref.name) != (directory, name) {
+    /// The root directory of the subvolume `id` as the entry `name` of `directory` shows it, at
+    /// `index` if that is known: `None` if that subvolume is not named there, which is so in
+    /// snapshots of what holds it, or is no more.
+    pub(crate) fn nested(
+        &self,
+        id: u64,
+        directory: u64,
+        name: &[u8],
+        index: Option<u64>,
+    ) -> Result<Option<Inode>> {
+        let is_its = |its: SubvolumeName| {
+            (its.parent, its.directory, &*its.name) == (self.id(), directory, name)
+                && index.is_none_or(|index| index == its.index)
+        };
+        let is_named_here =
+            id != objectid::FS_TREE && self.filesystem().subvolume_name(id)?.is_some_and(is_its);
+        if !is_named_here {
             return Ok(None);
         }
         match self.filesystem().subvolume(id) {

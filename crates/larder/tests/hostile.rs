@@ -1,0 +1,200 @@
+//! Images whose trees lie: whatever they say, nothing panics, nothing goes on forever.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+use larder::device::{Device, MemoryDevice};
+use larder::{Directory, FileType, Filesystem, Inode, OpenOptions, Result};
+use larder_format::node::{HEADER_SIZE, ITEM_HEADER_SIZE};
+use larder_format::{ChecksumType, Header, Node, Superblock};
+use larder_testkit::{Content, ImageSpec, KernelImage};
+use rand::rngs::SmallRng;
+use rand::{RngExt, SeedableRng};
+use zerocopy::FromBytes;
+
+const ROUNDS: u64 = 60;
+const WOUNDS_PER_ROUND: usize = 12;
+/// Far more inodes than there are: a walk that finds so many does not end.
+const MOST_INODES: usize = 50_000;
+const SUPERBLOCK_OFFSET: u64 = 64 << 10;
+
+/// The image in memory.
+fn load(image: &KernelImage) -> MemoryDevice {
+    const PIECE_BYTES: usize = 1 << 20;
+    let file = File::open(&image.devices()[0]).expect("the image is there");
+    let len_bytes = file.metadata().expect("the image is there").len();
+    let device = MemoryDevice::new("hostile", len_bytes);
+    let mut piece = vec![0; PIECE_BYTES];
+    for offset in (0..len_bytes).step_by(PIECE_BYTES) {
+        file.read_exact_at(&mut piece, offset).expect("the image is whole pieces");
+        if piece.iter().any(|&byte| byte != 0) {
+            device.write_at(&piece, offset).expect("memory can be written");
+        }
+    }
+    device
+}
+
+/// Where the copies of each tree block lie, by address and generation.
+fn find_blocks(device: &MemoryDevice) -> Vec<Vec<u64>> {
+    let mut bytes = vec![0; 4096];
+    device.read_at(&mut bytes, SUPERBLOCK_OFFSET).expect("memory can be read");
+    let superblock = Superblock::parse(&bytes, larder_format::Physical(SUPERBLOCK_OFFSET))
+        .expect("the image is sound");
+    let mut places: BTreeMap<(u64, u64), Vec<u64>> = BTreeMap::new();
+    let mut block = vec![0; superblock.nodesize.get() as usize];
+    for offset in (1 << 20..device.len_bytes()).step_by(block.len()) {
+        device.read_at(&mut block, offset).expect("memory can be read");
+        let (header, _) = Header::ref_from_prefix(&block).expect("it is long enough");
+        let is_sound =
+            superblock.checksum_type().compute_block(&block).as_bytes() == &header.csum[..4];
+        if header.fsid == superblock.fsid && is_sound && Node::parse(&block).is_ok() {
+            let key = (header.bytenr.get(), header.generation.get());
+            places.entry(key).or_default().push(offset);
+        }
+    }
+    places.into_values().collect()
+}
+
+/// Changes a few bits of a tree block where they mean something, and makes its checksum right.
+fn wound(block: &mut [u8], random: &mut SmallRng) {
+    let (data_start, used) = {
+        let node = Node::parse(block).expect("only sound blocks are wounded");
+        let nritems = node.nritems();
+        let free_bytes = if node.is_leaf() { node.leaf_free_space() } else { 0 };
+        let heads_end = HEADER_SIZE + nritems * if node.is_leaf() { ITEM_HEADER_SIZE } else { 33 };
+        (heads_end + free_bytes, heads_end)
+    };
+    let in_data = data_start < block.len() && random.random_bool(0.9);
+    let at = if in_data {
+        random.random_range(data_start..block.len())
+    } else {
+        random.random_range(HEADER_SIZE..used.max(HEADER_SIZE + 1))
+    };
+    block[at] = match random.random_range(0..4) {
+        0 => 0,
+        1 => 0xFF,
+        2 => block[at] ^ (1 << random.random_range(0..8)),
+        _ => random.random(),
+    };
+    let checksum = ChecksumType::Crc32c.compute_block(block);
+    block[..4].copy_from_slice(checksum.as_bytes());
+}
+
+/// Looks at everything, as far as it can be looked at. Returns how many inodes and errors it met.
+fn look_at_everything(fs: &Filesystem) -> (usize, usize) {
+    let mut look = Look::default();
+    let top = look.keep(fs.subvolume("/").and_then(|top| top.root()));
+    let mut pending: Vec<Directory> = top.into_iter().collect();
+    while let Some(directory) = pending.pop() {
+        let Some(entries) = look.keep(directory.entries()) else { continue };
+        for entry in entries {
+            let Some(inode) = look.keep(entry.and_then(|entry| entry.open())) else { continue };
+            look.at(&inode);
+            if let Ok(directory) = inode.into_directory() {
+                pending.push(directory);
+            }
+        }
+        assert!(look.inodes < MOST_INODES, "the walk does not end");
+    }
+    look.at_subvolumes(fs);
+    (look.inodes, look.errors)
+}
+
+#[derive(Default)]
+struct Look {
+    inodes: usize,
+    errors: usize,
+}
+
+impl Look {
+    fn keep<T>(&mut self, found: Result<T>) -> Option<T> {
+        self.errors += usize::from(found.is_err());
+        found.ok()
+    }
+
+    fn at(&mut self, inode: &Inode) {
+        self.inodes += 1;
+        let _ = inode.metadata().mtime.to_system_time();
+        for xattr in inode.xattrs() {
+            self.keep(xattr);
+        }
+        self.keep(inode.paths());
+        match inode.file_type() {
+            FileType::Symlink => drop(self.keep(inode.link_target())),
+            FileType::Directory => {
+                let parent =
+                    inode.clone().into_directory().and_then(|directory| directory.parent());
+                self.keep(parent);
+            }
+            FileType::Regular => self.at_file(&inode.clone().into_file().expect("it is one")),
+            _ => {}
+        }
+    }
+
+    fn at_file(&mut self, file: &larder::File) {
+        let mut buf = vec![0; 64 << 10];
+        let len = file.len_bytes();
+        for offset in [0, 4097, len / 2, len.saturating_sub(5000), len] {
+            self.keep(file.read_at(&mut buf, offset));
+        }
+        self.keep(file.data_ranges());
+        if let Some(extents) = self.keep(file.extents_from(len / 2)) {
+            for extent in extents {
+                self.keep(extent);
+            }
+        }
+    }
+
+    fn at_subvolumes(&mut self, fs: &Filesystem) {
+        self.keep(fs.space());
+        self.keep(fs.default_subvolume());
+        for info in fs.subvolumes() {
+            let Some(info) = self.keep(info) else { continue };
+            self.keep(fs.subvolume_path(info.id));
+            let Some(subvolume) = self.keep(fs.subvolume_by_id(info.id)) else { continue };
+            let mut paths = subvolume.paths();
+            let parts = self.keep(subvolume.scan_parts(3)).unwrap_or_default();
+            for inode in parts.into_iter().flatten() {
+                let Some(inode) = self.keep(inode) else { continue };
+                for link in &inode.links {
+                    self.keep(paths.of(link));
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn wounded_trees_give_errors() {
+    let spec = ImageSpec::new("hostile").mount_option("compress=zstd");
+    let content = Content::new(51).directory_entries(30).colliding_names(4).file_extents(20);
+    let sound = load(&KernelImage::build(&spec, &content));
+    let blocks = find_blocks(&sound);
+    let (mut opened, mut inodes, mut errors) = (0, 0, 0);
+    for seed in 0..ROUNDS {
+        let mut random = SmallRng::seed_from_u64(seed);
+        let device = sound.snapshot();
+        for _ in 0..WOUNDS_PER_ROUND {
+            let copies = &blocks[random.random_range(0..blocks.len())];
+            let mut block = vec![0; 16 << 10];
+            device.read_at(&mut block, copies[0]).expect("memory can be read");
+            if Node::parse(&block).is_ok() {
+                wound(&mut block, &mut random);
+            }
+            for &offset in copies {
+                device.write_at(&block, offset).expect("memory can be written");
+            }
+        }
+        let Ok(fs) = OpenOptions::new().open_devices(vec![Arc::new(device)]) else { continue };
+        let (found, met) = look_at_everything(&fs);
+        opened += 1;
+        inodes += found;
+        errors += met;
+    }
+    println!("{opened} opened, {inodes} inodes, {errors} errors, {} blocks", blocks.len());
+    assert!(opened > ROUNDS / 2, "only {opened} images of {ROUNDS} could be opened");
+    assert!(inodes > 100_000, "only {inodes} inodes were seen");
+    assert!(errors > 100, "only {errors} errors were met");
+}
