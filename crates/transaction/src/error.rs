@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use larder_btree::TreeError;
+use larder_btree::{ChangeError, TreeError};
 use larder_format::{FormatError, Key, Logical};
 use larder_volume::{ChunkError, WriteError};
 
@@ -26,6 +26,9 @@ pub enum Error {
     /// A tree block cannot be used.
     #[error(transparent)]
     Tree(Arc<TreeError>),
+    /// A tree cannot be changed like this.
+    #[error(transparent)]
+    Change(Arc<ChangeError>),
     /// An item cannot be what it says.
     #[error("tree {tree}, item {key}: {problem}")]
     Item {

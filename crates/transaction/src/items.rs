@@ -3,6 +3,8 @@
 //! The extent tree, the free space tree, the checksum tree and the trees of chunks and devices are
 //! edited through this trait only, so that every edit is also run against an ordered map in tests.
 
+use std::ops::RangeInclusive;
+
 use larder_format::Key;
 
 use crate::error::Result;
@@ -23,6 +25,9 @@ pub trait Items {
 
     /// The first item whose key is `key` or greater.
     fn at_or_after(&self, key: Key) -> Result<Option<(Key, Vec<u8>)>>;
+
+    /// The items whose keys lie in `keys`, in order.
+    fn range(&self, keys: RangeInclusive<Key>) -> Result<Vec<(Key, Vec<u8>)>>;
 
     /// Inserts an item. Fails if there is one with this key.
     fn insert(&mut self, key: Key, data: &[u8]) -> Result<()>;
@@ -64,6 +69,10 @@ pub(crate) mod model {
 
         fn at_or_after(&self, key: Key) -> Result<Option<(Key, Vec<u8>)>> {
             Ok(self.items.range(key..).next().map(|(key, data)| (*key, data.clone())))
+        }
+
+        fn range(&self, keys: RangeInclusive<Key>) -> Result<Vec<(Key, Vec<u8>)>> {
+            Ok(self.items.range(keys).map(|(key, data)| (*key, data.clone())).collect())
         }
 
         fn insert(&mut self, key: Key, data: &[u8]) -> Result<()> {

@@ -133,19 +133,17 @@ impl GroupFreeSpace {
 
     /// The group's items behind the info item, whose number the group's size bounds.
     fn items(&self, tree: &dyn Items) -> Result<Vec<(Key, Vec<u8>)>> {
-        let mut items = Vec::new();
-        let mut next = self.info_key().successor();
-        while let Some((key, data)) = next.map(|key| tree.at_or_after(key)).transpose()?.flatten() {
-            if key.objectid >= self.group.end {
-                break;
-            }
-            if !matches!(key.item_type, ItemType::FREE_SPACE_EXTENT | ItemType::FREE_SPACE_BITMAP) {
-                return Err(self.wrong(tree, key, "it lies among the ranges of a group"));
-            }
-            next = key.successor();
-            items.push((key, data));
+        let first = Key::new(self.group.start, ItemType(ItemType::FREE_SPACE_INFO.0 + 1), 0);
+        let end = Key::new(self.group.end, ItemType(0), 0);
+        let Some(last) = end.predecessor() else { return Ok(Vec::new()) };
+        let items = tree.range(first..=last)?;
+        let is_known = |key: &Key| {
+            matches!(key.item_type, ItemType::FREE_SPACE_EXTENT | ItemType::FREE_SPACE_BITMAP)
+        };
+        match items.iter().find(|(key, _)| !is_known(key)) {
+            Some((key, _)) => Err(self.wrong(tree, *key, "it lies among the ranges of a group")),
+            None => Ok(items),
         }
-        Ok(items)
     }
 
     fn wrong(&self, tree: &dyn Items, key: Key, problem: impl Into<String>) -> Error {

@@ -79,11 +79,11 @@ pub struct Space {
 }
 
 impl Space {
-    /// The groups of `volume`, which has one chunk for each.
-    pub fn new(volume: Arc<Volume>, loaded: Vec<LoadedGroup>) -> Result<Self> {
+    /// The space of `volume`, before its groups are loaded.
+    pub fn new(volume: Arc<Volume>) -> Self {
         let types = BlockGroupFlags::DATA | BlockGroupFlags::METADATA;
-        let space = Self {
-            is_mixed: loaded.iter().any(|group| group.flags.contains(types)),
+        Self {
+            is_mixed: volume.chunks().iter().any(|chunk| chunk.flags().contains(types)),
             devices: Mutex::new(Devices::of(&volume)),
             volume,
             groups: RwLock::default(),
@@ -92,17 +92,21 @@ impl Space {
             pinned: Mutex::default(),
             hints: Hints::default(),
             may_have_empty_groups: AtomicBool::new(true),
-        };
-        for group in loaded {
-            space.enter(space.loaded_group(&group)?);
         }
-        let (groups, chunks) = (space.groups.read().len(), space.volume.chunks().len());
+    }
+
+    /// Enters the groups, of which there is one for each chunk. Before anything is allocated.
+    pub fn load(&self, loaded: &[LoadedGroup]) -> Result<()> {
+        for group in loaded {
+            self.enter(self.loaded_group(group)?);
+        }
+        let (groups, chunks) = (self.groups.read().len(), self.volume.chunks().len());
         if groups != chunks {
             let problem = format!("there are {groups} block groups for {chunks} chunks");
             return Err(Error::block_group(Logical(0), problem));
         }
-        space.update_promises();
-        Ok(space)
+        self.update_promises();
+        Ok(())
     }
 
     fn loaded_group(&self, loaded: &LoadedGroup) -> Result<Arc<Group>> {

@@ -1,0 +1,244 @@
+//! What changing trees ask for and report: blocks, and who refers to them.
+//!
+//! # Invariants
+//! - A block that only this tree has is referred to by the tree's id. Children of a block with full
+//!   back references are referred to by the block's address, all others by the id of its owner.
+//! - Copying a block that several trees share: the first copy made by its owner turns what the block
+//!   refers to into full back references, since the owner's id will stand for the copy; any other
+//!   copy adds references of its own tree.
+//! - Additions are queued before drops, so that no count ever passes through zero on the way.
+//!
+//! All of this is called while tree blocks are locked. It answers from memory, but for the count of
+//! a block that may be shared, which is looked up in the extent tree while the block is held.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock, Weak};
+
+use larder_btree::{Block, BlockRequest, BlockSpace, Copied, LiveTree, SpaceError, TreeRoot};
+use larder_format::item::{EXTENT_FLAG_FULL_BACKREF, FileExtent};
+use larder_format::objectid::{TREE_LOG, is_file_tree};
+use larder_format::{ItemType, Key, Logical};
+use parking_lot::Mutex;
+
+use crate::error::{Error, Result};
+use crate::extent::{ExtentItems, References, Referrer};
+use crate::refs::{DelayedRefs, ExtentKind, ExtentRef, Hold, Queued};
+use crate::space::{Space, SpaceKind};
+use crate::tree_items::TreeItems;
+
+/// Space and references of the running transaction, as the trees see them.
+#[derive(Debug)]
+pub(crate) struct Accounting {
+    pub(crate) space: Arc<Space>,
+    pub(crate) refs: DelayedRefs,
+    pub(crate) nodesize: u32,
+    pub(crate) skinny_metadata: bool,
+    /// Weak: the tree itself leads here.
+    extent_tree: OnceLock<Weak<LiveTree>>,
+    /// Trees whose root block is another than their root item says.
+    pub(crate) moved_roots: Mutex<BTreeMap<u64, TreeRoot>>,
+    /// Something was allocated since the last commit.
+    pub(crate) is_changed: AtomicBool,
+}
+
+/// A back reference as one end sees it: who refers.
+#[derive(Clone, Copy, Debug)]
+enum By {
+    /// The tree of this id.
+    Tree(u64),
+    /// The block at this address.
+    Block(Logical),
+}
+
+impl Accounting {
+    pub(crate) fn new(space: Arc<Space>, nodesize: u32, skinny_metadata: bool) -> Self {
+        Self {
+            space,
+            refs: DelayedRefs::default(),
+            nodesize,
+            skinny_metadata,
+            extent_tree: OnceLock::new(),
+            moved_roots: Mutex::default(),
+            is_changed: AtomicBool::new(false),
+        }
+    }
+
+    /// Says which tree has the extent items. Once, before any tree changes.
+    pub(crate) fn set_extent_tree(&self, tree: &Arc<LiveTree>) {
+        let first = self.extent_tree.set(Arc::downgrade(tree));
+        first.expect("a file system has one extent tree");
+    }
+
+    /// The extent tree's rules in the transaction `generation`.
+    pub(crate) fn extent_items(&self, generation: u64) -> ExtentItems {
+        let Self { nodesize, skinny_metadata, .. } = *self;
+        ExtentItems { nodesize, skinny_metadata, generation }
+    }
+
+    /// How a tree block is named by references to it.
+    pub(crate) fn block_ref(&self, block: &Block) -> ExtentRef {
+        let (level, first_key) = (block.level(), block.node().first_key().unwrap_or(Key::MIN));
+        let kind = ExtentKind::TreeBlock { level, first_key };
+        ExtentRef { logical: block.logical(), len_bytes: u64::from(self.nodesize), kind }
+    }
+
+    /// Counts the references of a block that is held.
+    pub(crate) fn references(&self, block: ExtentRef, hold: &Hold<'_>) -> Result<References> {
+        let tree = self.extent_tree.get().and_then(Weak::upgrade).expect("set when opening");
+        let items = self.extent_items(0);
+        let tree = TreeItems::new(tree);
+        let stored = items.references(&tree, block.logical, block.len_bytes, block.kind)?;
+        let pending = hold.pending();
+        if stored.is_none() && !pending.as_ref().is_some_and(|head| head.is_new) {
+            return Err(Error::extent(block.logical, "a tree refers to it but it has no item"));
+        }
+        let mut references = stored.unwrap_or(References { count: 0, flags: 0 });
+        if let Some(head) = pending {
+            let count = references.count.checked_add_signed(head.net());
+            references.count = count.filter(|count| *count > 0).ok_or_else(|| {
+                Error::extent(block.logical, "a tree refers to it but its references are used up")
+            })?;
+            if head.sets_full_backref {
+                references.flags |= EXTENT_FLAG_FULL_BACKREF;
+            }
+        }
+        Ok(references)
+    }
+
+    /// Drops a reference to a tree block.
+    pub(crate) fn drop_block(&self, block: ExtentRef, referrer: Referrer) -> Result<()> {
+        match self.refs.change(block, referrer, -1) {
+            Queued::Pending => Ok(()),
+            Queued::Dissolved => {
+                let start = block.logical.0;
+                self.space.unused(&(start..start + block.len_bytes))
+            }
+        }
+    }
+
+    /// Adds one reference to all that `block` refers to (`count` is 1), or drops one (-1). They are
+    /// by the address of the block if `is_full`, and else by the id of its owner.
+    pub(crate) fn change_children(&self, block: &Block, is_full: bool, count: i64) -> Result<()> {
+        let by =
+            if is_full { By::Block(block.logical()) } else { By::Tree(block.header().owner.get()) };
+        for (child, referrer) in self.children(block, by)? {
+            match child.kind {
+                ExtentKind::TreeBlock { .. } if count < 0 => self.drop_block(child, referrer)?,
+                _ => {
+                    let queued = self.refs.change(child, referrer, count);
+                    debug_assert_eq!(queued, Queued::Pending);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// What a block refers to: its children, or the data of files.
+    fn children(&self, block: &Block, by: By) -> Result<Vec<(ExtentRef, Referrer)>> {
+        let node = block.node();
+        if let Some(level) = block.level().checked_sub(1) {
+            let referrer = match by {
+                By::Tree(root) => Referrer::Tree { root },
+                By::Block(parent) => Referrer::Block { parent: parent.0 },
+            };
+            let child = |pointer: &larder_format::node::KeyPointer| {
+                let kind = ExtentKind::TreeBlock { level, first_key: pointer.key.get() };
+                let len_bytes = u64::from(self.nodesize);
+                (ExtentRef { logical: pointer.blockptr(), len_bytes, kind }, referrer)
+            };
+            return Ok(node.key_pointers().iter().map(child).collect());
+        }
+        let mut children = Vec::new();
+        for (key, data) in
+            node.iter_items().filter(|(key, _)| key.item_type == ItemType::EXTENT_DATA)
+        {
+            let owner = block.header().owner.get();
+            let extent = data_extent(owner, key, data)?;
+            children.extend(extent.map(|(child, file_offset)| {
+                let referrer = match by {
+                    By::Tree(root) => {
+                        Referrer::File { root, inode: key.objectid, offset: file_offset }
+                    }
+                    By::Block(parent) => Referrer::Leaf { parent: parent.0 },
+                };
+                (child, referrer)
+            }));
+        }
+        Ok(children)
+    }
+
+    /// Moves references when a tree has copied a block: see the invariants above.
+    fn replace(&self, copied: &Copied<'_>) -> Result<()> {
+        let (old, root) = (self.block_ref(copied.old), copied.tree);
+        let referrer = Referrer::Tree { root };
+        if !copied.old_may_be_shared || !is_file_tree(root) {
+            return self.drop_block(old, referrer);
+        }
+        let hold = self.refs.hold(old.logical);
+        let References { count, flags } = self.references(old, &hold)?;
+        let is_full = flags & EXTENT_FLAG_FULL_BACKREF != 0;
+        if count > 1 && copied.old.header().owner.get() == root && !is_full {
+            self.change_children(copied.old, true, 1)?;
+            self.refs.set_full_backref(old);
+        } else if count > 1 || is_full {
+            self.change_children(copied.new, false, 1)?;
+        }
+        if count == 1 && is_full {
+            self.change_children(copied.old, true, -1)?;
+        }
+        self.drop_block(old, referrer)
+    }
+}
+
+/// The data that a file extent item refers to, and the file offset at which it would begin; none for
+/// inline data and holes.
+fn data_extent(tree: u64, key: Key, data: &[u8]) -> Result<Option<(ExtentRef, u64)>> {
+    let extent = FileExtent::parse(data).map_err(|problem| Error::item(tree, key, problem))?;
+    let FileExtent::Regular { extent, .. } = extent else { return Ok(None) };
+    let Some(logical) = extent.disk_bytenr() else { return Ok(None) };
+    let len_bytes = extent.disk_num_bytes.get();
+    let file_offset = key.offset.wrapping_sub(extent.offset.get());
+    Ok(Some((ExtentRef { logical, len_bytes, kind: ExtentKind::Data }, file_offset)))
+}
+
+impl BlockSpace for Accounting {
+    fn allocate(&self, request: &BlockRequest) -> Result<Logical, SpaceError> {
+        self.is_changed.store(true, Relaxed);
+        let kind = SpaceKind::of_tree(request.tree);
+        let logical = self.space.allocate_block(kind)?;
+        if request.tree != TREE_LOG {
+            let &BlockRequest { tree, level, first_key, .. } = request;
+            let kind = ExtentKind::TreeBlock { level, first_key };
+            let block = ExtentRef { logical, len_bytes: u64::from(self.nodesize), kind };
+            self.refs.add_new(block, Referrer::Tree { root: tree }, 1);
+        }
+        Ok(logical)
+    }
+
+    fn copied(&self, copied: &Copied<'_>) -> Result<(), SpaceError> {
+        if copied.tree == TREE_LOG {
+            let start = copied.old.logical().0;
+            self.space.abandoned(&(start..start + u64::from(self.nodesize)))?;
+        } else if copied.old_is_replaced {
+            self.replace(copied)?;
+        } else {
+            self.change_children(copied.new, false, 1)?;
+        }
+        Ok(())
+    }
+
+    fn freed(&self, tree: u64, block: &Block) {
+        let range = block.logical().0..block.logical().0 + u64::from(self.nodesize);
+        let freed = if tree == TREE_LOG {
+            self.space.abandoned(&range)
+        } else {
+            self.drop_block(self.block_ref(block), Referrer::Tree { root: tree })
+        };
+        freed.expect("a block of the running transaction lies in a block group");
+    }
+
+    fn root_changed(&self, root: TreeRoot) {
+        self.moved_roots.lock().insert(root.tree, root);
+    }
+}

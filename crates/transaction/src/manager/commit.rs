@@ -1,0 +1,222 @@
+//! Commit: from the running state to a durable one.
+//!
+//! # Invariants
+//! - The superblock is written after everything that it leads to is durable, and nothing that the
+//!   superblock before it leads to is written over until the new one is durable.
+//! - Commits follow one another; between them the door is open, also while blocks are being written.
+//! - After any error the last durable state is what is on the devices, and the file system is
+//!   read-only.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use larder_btree::{TreeRoot, WriteSet};
+use larder_format::item::{QgroupStatusItem, Timespec, qgroup_status_flags};
+use larder_format::objectid::{CHUNK_TREE, ROOT_TREE};
+use larder_format::{FormatError, ItemType, Key, Logical, Superblock};
+use zerocopy::{FromBytes, IntoBytes};
+
+use super::superblock::Committed;
+use super::{CommitHook, Exclusive, TransactionManager};
+use crate::chunk::system_chunk_array;
+use crate::error::{Error, Result};
+use crate::items::Items;
+use crate::space::Pinned;
+use crate::tree_items::TreeItems;
+
+/// References that are run at once.
+const BATCH: usize = 256;
+/// Blocks that follow one another are written together, up to this many bytes.
+const WRITE_BYTES: usize = 1 << 20;
+/// Rounds after which bookkeeping should have come to rest long ago.
+const MOST_ROUNDS: usize = 1000;
+
+/// A state that does not change any more and is to become durable.
+struct Frozen {
+    superblock: Box<Superblock>,
+    blocks: WriteSet,
+    pinned: Pinned,
+}
+
+impl TransactionManager {
+    /// Makes everything that was done before this call durable, unless it is already. Returns the
+    /// generation of the last durable state.
+    ///
+    /// # Panics
+    /// When this thread has a [`Handle`](super::Handle).
+    pub fn commit(&self) -> Result<u64> {
+        let _committing = self.committing.lock();
+        self.check_alive()?;
+        let hooks = self.hooks.read().clone();
+        hooks.iter().try_for_each(|hook| hook.before_commit(self))?;
+        self.commit_with(&hooks).inspect_err(|error| self.abort(error.clone()))
+    }
+
+    fn commit_with(&self, hooks: &[Arc<dyn CommitHook>]) -> Result<u64> {
+        // Most references are run while others go on.
+        self.run_references_in_passing()?;
+        let exclusive = self.close();
+        // An error among those who were inside may have left things half done.
+        self.check_alive()?;
+        hooks.iter().try_for_each(|hook| hook.in_commit(&exclusive))?;
+        let frozen = self.freeze()?;
+        drop(exclusive);
+        let Some(frozen) = frozen else { return Ok(self.durable_generation()) };
+        let generation = frozen.superblock.generation.get();
+        self.write_out(frozen)?;
+        hooks.iter().for_each(|hook| hook.committed(generation));
+        Ok(generation)
+    }
+
+    fn run_references_in_passing(&self) -> Result<()> {
+        let mut left = self.accounting.refs.len();
+        while left > 0 {
+            let handle = self.attach()?;
+            let done = self.run_some_references(BATCH.min(left))?;
+            drop(handle);
+            if done == 0 {
+                break;
+            }
+            left -= done;
+        }
+        Ok(())
+    }
+
+    /// Ends the running generation. `None` if nothing has changed in it. The door is closed.
+    fn freeze(&self) -> Result<Option<Frozen>> {
+        let is_changed = self.accounting.is_changed.swap(false, Relaxed)
+            || self.roots.lock().is_dirty()
+            || self.superblock_is_dirty.swap(false, Relaxed);
+        if !is_changed {
+            return Ok(None);
+        }
+        self.mark_quotas_inconsistent()?;
+        self.remove_empty_groups()?;
+        self.settle()?;
+        let generation = self.generation();
+        let superblock = self.next_superblock(generation)?;
+        let pinned = self.accounting.space.take_pinned();
+        let blocks = self.forest.freeze();
+        self.accounting.is_changed.store(false, Relaxed);
+        Ok(Some(Frozen { superblock, blocks, pinned }))
+    }
+
+    /// Runs references and writes groups and roots until none of it causes more.
+    fn settle(&self) -> Result<()> {
+        let now = now();
+        for _ in 0..MOST_ROUNDS {
+            while self.run_some_references(BATCH)? > 0 {}
+            let wrote_groups = self.write_groups()?;
+            let wrote_roots = self.write_roots(now)?;
+            if !wrote_groups && !wrote_roots && self.accounting.refs.is_empty() {
+                return Ok(());
+            }
+        }
+        Err(Error::extent(Logical(0), "the extent tree does not come to rest"))
+    }
+
+    /// Brings root items up to date. Returns whether any had changed.
+    fn write_roots(&self, now: Timespec) -> Result<bool> {
+        let moved = std::mem::take(&mut *self.accounting.moved_roots.lock());
+        let mut roots = self.roots.lock();
+        let has_item = |root: &&TreeRoot| {
+            // The superblock leads to these two, and a tree that was dropped has no item any more.
+            !matches!(root.tree, ROOT_TREE | CHUNK_TREE) && roots.get(root.tree).is_some()
+        };
+        let moved: Vec<TreeRoot> = moved.values().filter(has_item).copied().collect();
+        moved.into_iter().try_for_each(|root| roots.moved(root, now))?;
+        if !roots.is_dirty() {
+            return Ok(false);
+        }
+        roots.write(&mut TreeItems::new(self.root_tree.clone()))?;
+        Ok(true)
+    }
+
+    fn next_superblock(&self, generation: u64) -> Result<Box<Superblock>> {
+        let full = || Error::extent(Logical(0), "the system chunks do not fit the superblock");
+        let chunks = self.volume.chunks();
+        let system_chunks =
+            system_chunk_array(&chunks, self.volume.sectorsize()).ok_or_else(full)?;
+        for (devid, bytes_used) in self.accounting.space.device_bytes_used() {
+            if let Some(device) = self.volume.device(devid) {
+                device.set_bytes_used(bytes_used);
+            }
+        }
+        let mut superblock = self.superblock.lock();
+        let committed = Committed {
+            generation,
+            root_tree: self.root_tree.root(),
+            chunk_tree: self.chunk_tree.root(),
+            bytes_used: self.accounting.space.bytes_used(),
+            system_chunks: &system_chunks,
+            roots: &self.roots.lock(),
+        };
+        committed.write_to(&mut superblock);
+        Ok(superblock.clone())
+    }
+
+    fn write_out(&self, frozen: Frozen) -> Result<()> {
+        let Frozen { superblock, blocks, pinned } = frozen;
+        self.write_blocks(&blocks)?;
+        self.volume.write_superblocks(&superblock)?;
+        blocks.finish();
+        *self.durable_root.write() = TreeRoot::of_root_tree(&superblock);
+        self.durable_generation.store(superblock.generation.get(), Release);
+        self.accounting.space.unpin(pinned)
+    }
+
+    fn write_blocks(&self, blocks: &WriteSet) -> Result<()> {
+        let checksum = self.volume.checksum_type();
+        let mut run: Vec<u8> = Vec::new();
+        let mut start = Logical(0);
+        for (index, logical) in blocks.addresses().enumerate() {
+            let continues = logical.0 == start.0 + run.len() as u64 && run.len() < WRITE_BYTES;
+            if !continues {
+                self.write_run(start, &run)?;
+                run.clear();
+                start = logical;
+            }
+            run.extend_from_slice(blocks.seal(index, checksum)?.bytes());
+        }
+        self.write_run(start, &run)
+    }
+
+    fn write_run(&self, start: Logical, run: &[u8]) -> Result<()> {
+        if run.is_empty() { Ok(()) } else { Ok(self.volume.write(start, run)?) }
+    }
+
+    /// Quota groups are not counted here: says so, as the kernel does when it loses count.
+    fn mark_quotas_inconsistent(&self) -> Result<()> {
+        let Some(tree) = self.quota_tree.clone() else { return Ok(()) };
+        let key = Key::new(0, ItemType::QGROUP_STATUS, 0);
+        let mut tree = TreeItems::new(tree);
+        let Some(mut data) = tree.get(key)? else { return Ok(()) };
+        let problem = || FormatError::invalid("QgroupStatusItem", "it is too short");
+        let (item, _) = QgroupStatusItem::mut_from_prefix(&mut data)
+            .map_err(|_| Error::item(tree.tree(), key, problem()))?;
+        let flags = item.flags.get();
+        if flags & qgroup_status_flags::ON == 0 || flags & qgroup_status_flags::INCONSISTENT != 0 {
+            return Ok(());
+        }
+        item.flags = (flags | qgroup_status_flags::INCONSISTENT).into();
+        let data = data.as_bytes().to_vec();
+        tree.replace(key, &data)
+    }
+
+    /// The generation of the last durable state.
+    pub fn durable_generation(&self) -> u64 {
+        self.durable_generation.load(Acquire)
+    }
+
+    /// Closes the door, for what nobody else may be inside for.
+    pub fn close(&self) -> Exclusive<'_> {
+        Exclusive { manager: self, _closed: self.door.close() }
+    }
+}
+
+/// The time now, for root items.
+fn now() -> Timespec {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Timespec::new(since.as_secs() as i64, since.subsec_nanos())
+}

@@ -1,0 +1,130 @@
+//! A handle: the right to change trees in the running transaction.
+
+use larder_format::Logical;
+use larder_format::objectid::FIRST_FREE;
+
+use super::TransactionManager;
+use super::door::Inside;
+use crate::error::{Error, Result};
+use crate::extent::Referrer;
+use crate::refs::{ExtentKind, ExtentRef};
+use crate::space::{Priority, Reservation, SpaceKind, insertion_bytes};
+use crate::tree_items::TreeItems;
+
+/// Delayed references beyond which whoever leaves runs some.
+const MANY_REFERENCES: usize = 2048;
+/// How many it runs.
+const FEW_REFERENCES: usize = 64;
+
+/// The right to change trees in the running transaction, which cannot be committed meanwhile. Of
+/// the thread that joined, which joins once at a time.
+#[derive(Debug)]
+pub struct Handle<'m> {
+    manager: &'m TransactionManager,
+    reservation: Option<Reservation>,
+    /// Dropped last.
+    _inside: Inside<'m>,
+}
+
+impl TransactionManager {
+    /// Joins the running transaction with room for inserting `items` items.
+    pub fn join(&self, items: u64, priority: Priority) -> Result<Handle<'_>> {
+        let len_bytes = insertion_bytes(self.volume.nodesize(), items);
+        let reservation = self.reserve(SpaceKind::Metadata, len_bytes, priority)?;
+        self.join_with(reservation)
+    }
+
+    /// Joins the running transaction with room that was promised before.
+    pub fn join_with(&self, reservation: Reservation) -> Result<Handle<'_>> {
+        Ok(Handle { reservation: Some(reservation), ..self.attach()? })
+    }
+
+    /// Joins the running transaction without any room: to run what was queued, or to look.
+    pub fn attach(&self) -> Result<Handle<'_>> {
+        let inside = self.door.enter();
+        self.check_alive()?;
+        Ok(Handle { manager: self, reservation: None, _inside: inside })
+    }
+}
+
+impl Handle<'_> {
+    /// The transaction.
+    pub fn generation(&self) -> u64 {
+        self.manager.generation()
+    }
+
+    /// What is promised to this handle; it can be split, grown and shrunk.
+    pub fn reservation(&mut self) -> Option<&mut Reservation> {
+        self.reservation.as_mut()
+    }
+
+    /// Gives the transaction up: what this handle changed is half done and cannot be completed.
+    pub fn abort(&self, reason: Error) {
+        self.manager.abort(reason);
+    }
+
+    /// The first reference of a file to data at a place that was just allocated with
+    /// [`Space::allocate_data`](crate::space::Space::allocate_data).
+    pub fn add_new_data(&self, extent: DataExtent, file: DataOwner) {
+        self.manager.accounting.refs.add_new(extent.into(), file.into(), 1);
+    }
+
+    /// One more reference of a file to data.
+    pub fn add_data_reference(&self, extent: DataExtent, file: DataOwner) {
+        let _ = self.manager.accounting.refs.change(extent.into(), file.into(), 1);
+    }
+
+    /// One reference less of a file to data, which goes with the last.
+    pub fn drop_data_reference(&self, extent: DataExtent, file: DataOwner) {
+        let _ = self.manager.accounting.refs.change(extent.into(), file.into(), -1);
+    }
+
+    /// Enters the checksums of the sectors from `start` on, in place of any that are there.
+    pub fn insert_checksums(&self, start: Logical, sums: &[u8]) -> Result<()> {
+        let _changing = self.manager.checksums.lock();
+        let mut tree = TreeItems::new(self.manager.trees.csum.clone());
+        self.manager.checksum_items().insert(&mut tree, start, sums)
+    }
+
+    /// Leaves the transaction, after a share of bookkeeping if much has piled up.
+    pub fn end(self) -> Result<()> {
+        if self.manager.accounting.refs.len() < MANY_REFERENCES {
+            return Ok(());
+        }
+        let ran = self.manager.run_some_references(FEW_REFERENCES);
+        ran.map(drop).inspect_err(|error| self.manager.abort(error.clone()))
+    }
+}
+
+/// An extent of data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DataExtent {
+    /// Where it starts.
+    pub logical: Logical,
+    /// Its length on disk in bytes.
+    pub len_bytes: u64,
+}
+
+impl From<DataExtent> for ExtentRef {
+    fn from(DataExtent { logical, len_bytes }: DataExtent) -> Self {
+        Self { logical, len_bytes, kind: ExtentKind::Data }
+    }
+}
+
+/// What a file extent says about who refers to data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DataOwner {
+    /// Id of the subvolume.
+    pub root: u64,
+    /// Number of the inode.
+    pub inode: u64,
+    /// File offset minus offset in the extent (wrapping).
+    pub offset: u64,
+}
+
+impl From<DataOwner> for Referrer {
+    fn from(DataOwner { root, inode, offset }: DataOwner) -> Self {
+        debug_assert!(inode >= FIRST_FREE);
+        Self::File { root, inode, offset }
+    }
+}

@@ -1,0 +1,182 @@
+//! Opening: what is on disk, brought into memory.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use larder_btree::{BlockCache, Forest, LiveTree, Readahead, Tree, TreeRoot};
+use larder_format::feature::{CompatRoFlags, IncompatFlags};
+use larder_format::item::{BlockGroupItem, RootItem};
+use larder_format::objectid::{
+    BLOCK_GROUP_TREE, CSUM_TREE, DEV_TREE, EXTENT_TREE, FREE_SPACE_TREE, QUOTA_TREE, TREE_RELOC,
+    UUID_TREE,
+};
+use larder_format::{ItemType, Key, Superblock, read_exact_item};
+use larder_volume::{Chunk, Volume};
+
+use super::roots::Roots;
+use crate::error::{Error, Result};
+use crate::free_space_tree::GroupFreeSpace;
+use crate::space::LoadedGroup;
+use crate::tree_items::TreeItems;
+
+/// Why a file system that could be opened for writing by its features cannot be written here.
+pub(super) fn check_writable(volume: &Volume) -> Result<()> {
+    let superblock = volume.superblock();
+    let refuse = |reason| Err(Error::ReadOnly(reason));
+    if !volume.is_writable() {
+        return refuse("its devices are open for reading");
+    }
+    if superblock.log_root.get() != 0 {
+        return refuse("a crash left a log tree, which is not replayed yet");
+    }
+    if superblock.has_incompat(IncompatFlags::RAID_STRIPE_TREE) {
+        return refuse("it has a raid stripe tree");
+    }
+    if superblock.has_incompat(IncompatFlags::SIMPLE_QUOTA) {
+        return refuse("it has simple quotas");
+    }
+    if volume.chunks().iter().any(|chunk| chunk.has_parity()) {
+        return refuse("it has RAID5 or RAID6 chunks");
+    }
+    Ok(())
+}
+
+/// Trees that there is one of, and that bookkeeping changes.
+pub(super) struct SystemTrees {
+    pub(super) extent: Arc<LiveTree>,
+    pub(super) dev: Arc<LiveTree>,
+    pub(super) csum: Arc<LiveTree>,
+    pub(super) free_space: Option<Arc<LiveTree>>,
+    /// The block group tree, or else the extent tree.
+    pub(super) block_group: Arc<LiveTree>,
+}
+
+/// Which trees a file system has besides those of its files.
+pub(super) fn system_tree_ids(superblock: &Superblock) -> Vec<u64> {
+    let has = |flag| superblock.compat_ro_flags().contains(flag);
+    let mut ids = vec![EXTENT_TREE, DEV_TREE, CSUM_TREE];
+    if has_free_space_tree(superblock) {
+        ids.push(FREE_SPACE_TREE);
+    }
+    if has(CompatRoFlags::BLOCK_GROUP_TREE) {
+        ids.push(BLOCK_GROUP_TREE);
+    }
+    ids
+}
+
+/// Trees that some file systems have.
+pub(super) const OPTIONAL_TREES: [u64; 2] = [QUOTA_TREE, UUID_TREE];
+
+/// Whether there is a free space tree that can be believed. One that cannot stays as it is: whoever
+/// finds it next knows not to believe it.
+pub(super) fn has_free_space_tree(superblock: &Superblock) -> bool {
+    let both = CompatRoFlags::FREE_SPACE_TREE | CompatRoFlags::FREE_SPACE_TREE_VALID;
+    superblock.compat_ro_flags().contains(both)
+}
+
+/// Reads the root items of the system trees. A relocation that was interrupted is refused.
+pub(super) fn read_roots(
+    cache: &Arc<BlockCache>,
+    superblock: &Superblock,
+) -> Result<Vec<(Key, RootItem)>> {
+    let root_tree = Tree::new(cache.clone(), TreeRoot::of_root_tree(superblock));
+    let all_of =
+        |id| Key::new(id, ItemType::ROOT_ITEM, 0)..=Key::new(id, ItemType::ROOT_ITEM, u64::MAX);
+    if root_tree.range(all_of(TREE_RELOC), Readahead::None).next().is_some() {
+        return Err(Error::ReadOnly("a balance was interrupted"));
+    }
+    let mut roots = Vec::new();
+    let required = system_tree_ids(superblock);
+    for id in required.iter().copied().chain(OPTIONAL_TREES) {
+        let key = Key::new(id, ItemType::ROOT_ITEM, 0);
+        match root_tree.get(key)? {
+            Some(item) => roots.push((key, Roots::parse(key, &item)?)),
+            None if required.contains(&id) => {
+                return Err(Error::MissingItem { tree: root_tree.root().tree, key });
+            }
+            None => {}
+        }
+    }
+    Ok(roots)
+}
+
+/// The block groups of the chunks of `volume`, with their free space.
+pub(super) fn load_groups(
+    volume: &Volume,
+    forest: &Forest,
+    trees: &SystemTrees,
+) -> Result<Vec<LoadedGroup>> {
+    let free_space = trees.free_space.clone().map(TreeItems::new);
+    let chunks = volume.chunks();
+    chunks
+        .iter()
+        .map(|chunk| {
+            let used = read_used(&trees.block_group, chunk)?;
+            let free = match &free_space {
+                Some(tree) => free_space_of(chunk, volume.sectorsize()).load(tree)?,
+                None => scan_extents(forest, &trees.extent, chunk, volume.nodesize())?,
+            };
+            let (start, len_bytes) = (chunk.logical(), chunk.len_bytes());
+            Ok(LoadedGroup { start, len_bytes, flags: chunk.flags(), used, free })
+        })
+        .collect()
+}
+
+/// The part of the free space tree that is about a chunk's block group.
+pub(super) fn free_space_of(chunk: &Chunk, sectorsize: u32) -> GroupFreeSpace {
+    GroupFreeSpace { group: chunk.logical().0..chunk.end().0, sectorsize }
+}
+
+/// The key of a chunk's block group.
+pub(super) fn block_group_key(chunk: &Chunk) -> Key {
+    Key::new(chunk.logical().0, ItemType::BLOCK_GROUP_ITEM, chunk.len_bytes())
+}
+
+fn read_used(tree: &LiveTree, chunk: &Chunk) -> Result<u64> {
+    let key = block_group_key(chunk);
+    let data = tree.get(key)?.ok_or(Error::MissingItem { tree: tree.id(), key })?;
+    let item: &BlockGroupItem =
+        read_exact_item(&data).map_err(|problem| Error::item(tree.id(), key, problem))?;
+    if item.flags() != chunk.flags() {
+        let problem = format!("flags {:#x}, its chunk has {:#x}", item.flags, chunk.flags().bits());
+        return Err(Error::block_group(chunk.logical(), problem));
+    }
+    Ok(item.used.get())
+}
+
+/// What no extent covers in a chunk.
+fn scan_extents(
+    forest: &Forest,
+    tree: &LiveTree,
+    chunk: &Chunk,
+    nodesize: u32,
+) -> Result<Vec<Range<u64>>> {
+    let (start, end) = (chunk.logical().0, chunk.end().0);
+    let committed = Tree::new(forest.cache().clone(), tree.root());
+    let keys = Key::new(start, ItemType(0), 0)..Key::new(end, ItemType(0), 0);
+    let mut extents = committed.range(keys, Readahead::Forward);
+    let (mut free, mut at) = (Vec::new(), start);
+    while let Some((key, _)) = extents.next_item()? {
+        let len_bytes = match key.item_type {
+            ItemType::EXTENT_ITEM => key.offset,
+            ItemType::METADATA_ITEM => u64::from(nodesize),
+            _ => continue,
+        };
+        let extent_end =
+            key.objectid.checked_add(len_bytes).filter(|extent_end| *extent_end <= end);
+        let Some(extent_end) = extent_end.filter(|_| key.objectid >= at) else {
+            return Err(Error::block_group(
+                chunk.logical(),
+                format!("extent {key} overlaps or leaves it"),
+            ));
+        };
+        if at < key.objectid {
+            free.push(at..key.objectid);
+        }
+        at = extent_end;
+    }
+    if at < end {
+        free.push(at..end);
+    }
+    Ok(free)
+}

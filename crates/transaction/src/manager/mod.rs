@@ -1,0 +1,304 @@
+//! Transactions: many threads change trees, commits make what they did durable.
+//!
+//! # Invariants
+//! - Whoever changes a tree is inside the door: it has a [`Handle`], or closed the door itself.
+//! - Space is promised before a change begins; inside, only a broken file system or device fails.
+//! - After an abort nothing is written any more.
+
+mod accounting;
+mod bookkeeping;
+mod commit;
+mod door;
+mod handle;
+mod ladder;
+mod load;
+mod roots;
+mod snapshot;
+mod superblock;
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Acquire};
+use std::sync::{Arc, OnceLock};
+
+use larder_btree::{BlockCache, BlockIdentity, Forest, LiveTree, LockPolicy, Tree, TreeRoot};
+use larder_format::feature::IncompatFlags;
+use larder_format::item::RootItem;
+use larder_format::objectid::{
+    BLOCK_GROUP_TREE, CSUM_TREE, DEV_TREE, EXTENT_TREE, FREE_SPACE_TREE, QUOTA_TREE,
+};
+use larder_format::{ItemType, Key, Superblock, Uuid};
+use larder_volume::Volume;
+use parking_lot::{Mutex, RwLock};
+
+use self::accounting::Accounting;
+use self::door::Door;
+use self::load::SystemTrees;
+use self::roots::Roots;
+use crate::error::{Error, Result};
+use crate::extent::ChecksumItems;
+use crate::items::Items;
+use crate::space::Space;
+use crate::tree_items::TreeItems;
+
+pub use handle::{DataExtent, DataOwner, Handle};
+pub use ladder::MakesRoom;
+pub use snapshot::NewSnapshot;
+
+/// What takes part in commits: the file system's own queues.
+pub trait CommitHook: Send + Sync {
+    /// A commit is about to begin. Others go on meanwhile; what is done here must not wait for a commit.
+    /// An error is that of the commit, and nothing else comes of it.
+    fn before_commit(&self, manager: &TransactionManager) -> Result<()>;
+
+    /// The door is closed: what this state shall have must be in the trees when this returns. An
+    /// error makes the file system read-only.
+    fn in_commit(&self, exclusive: &Exclusive<'_>) -> Result<()>;
+
+    /// The state of this generation is durable.
+    fn committed(&self, generation: u64);
+}
+
+/// The closed door: nobody else changes any tree while this lives.
+#[derive(Debug)]
+pub struct Exclusive<'m> {
+    manager: &'m TransactionManager,
+    _closed: door::Closed<'m>,
+}
+
+impl Exclusive<'_> {
+    /// The manager whose door is closed.
+    pub fn manager(&self) -> &TransactionManager {
+        self.manager
+    }
+}
+
+/// The transactional engine of one file system that is open for writing.
+pub struct TransactionManager {
+    volume: Arc<Volume>,
+    forest: Forest,
+    accounting: Arc<Accounting>,
+    trees: SystemTrees,
+    root_tree: Arc<LiveTree>,
+    chunk_tree: Arc<LiveTree>,
+    chunk_tree_uuid: Uuid,
+    quota_tree: Option<Arc<LiveTree>>,
+    roots: Mutex<Roots>,
+    /// The superblock of the last commit, with what is to change in the next.
+    superblock: Mutex<Box<Superblock>>,
+    superblock_is_dirty: AtomicBool,
+    door: Door,
+    /// Held by the one who commits.
+    committing: Mutex<()>,
+    /// Held by the one who edits the trees of bookkeeping.
+    bookkeeping: Mutex<()>,
+    /// Held by the one who edits the checksum tree.
+    checksums: Mutex<()>,
+    durable_root: RwLock<TreeRoot>,
+    durable_generation: AtomicU64,
+    aborted: OnceLock<Arc<Error>>,
+    hooks: RwLock<Vec<Arc<dyn CommitHook>>>,
+    steps: RwLock<Vec<Arc<dyn MakesRoom>>>,
+}
+
+impl TransactionManager {
+    /// Opens the file system on `volume` for writing; `cache` is over the same volume. Nothing is
+    /// written before the first commit.
+    ///
+    /// # Errors
+    /// [`Error::ReadOnly`] says why a sound file system can only be read.
+    pub fn open(volume: Arc<Volume>, cache: Arc<BlockCache>) -> Result<Self> {
+        load::check_writable(&volume)?;
+        let superblock = Box::new(volume.superblock().clone());
+        let mut roots = Roots::default();
+        for (key, item) in load::read_roots(&cache, &superblock)? {
+            roots.open(key, item);
+        }
+        let chunk_root = TreeRoot::of_chunk_tree(&superblock);
+        let chunk_tree_uuid =
+            Tree::new(cache.clone(), chunk_root).root_block()?.header().chunk_tree_uuid;
+        let identity = BlockIdentity {
+            fsid: superblock.metadata_uuid(),
+            chunk_tree_uuid: Uuid::from_bytes(chunk_tree_uuid),
+        };
+        let generation = superblock.generation.get() + 1;
+        let skinny = superblock.has_incompat(IncompatFlags::SKINNY_METADATA);
+
+        let space = Arc::new(Space::new(volume.clone()));
+        let accounting = Arc::new(Accounting::new(space.clone(), volume.nodesize(), skinny));
+        let policy = LockPolicy::default();
+        let forest = Forest::new(cache, accounting.clone(), identity, policy, generation);
+        let trees = open_system_trees(&forest, &roots);
+        accounting.set_extent_tree(&trees.extent);
+        space.load(&load::load_groups(&volume, &forest, &trees)?)?;
+        let quota_tree = open_listed(&forest, &roots, QUOTA_TREE);
+        let durable_root = TreeRoot::of_root_tree(&superblock);
+        Ok(Self {
+            root_tree: forest.open_tree(durable_root, 0),
+            chunk_tree: forest.open_tree(chunk_root, 0),
+            chunk_tree_uuid: identity.chunk_tree_uuid,
+            quota_tree,
+            volume,
+            forest,
+            accounting,
+            trees,
+            roots: Mutex::new(roots),
+            durable_generation: AtomicU64::new(superblock.generation.get()),
+            durable_root: RwLock::new(durable_root),
+            superblock: Mutex::new(superblock),
+            superblock_is_dirty: AtomicBool::new(false),
+            door: Door::default(),
+            committing: Mutex::default(),
+            bookkeeping: Mutex::default(),
+            checksums: Mutex::default(),
+            aborted: OnceLock::new(),
+            hooks: RwLock::default(),
+            steps: RwLock::default(),
+        })
+    }
+
+    /// The devices.
+    pub fn volume(&self) -> &Arc<Volume> {
+        &self.volume
+    }
+
+    /// The trees that change.
+    pub fn forest(&self) -> &Forest {
+        &self.forest
+    }
+
+    /// Block groups and promises.
+    pub fn space(&self) -> &Arc<Space> {
+        &self.accounting.space
+    }
+
+    /// The running transaction.
+    pub fn generation(&self) -> u64 {
+        self.forest.generation()
+    }
+
+    /// The tree of tree roots as the last durable state has it, for readers without locks.
+    pub fn durable_root_tree(&self) -> Tree {
+        Tree::new(self.forest.cache().clone(), *self.durable_root.read())
+    }
+
+    /// The tree of tree roots. Its root items are changed with
+    /// [`change_root_item`](Self::change_root_item) only.
+    pub fn root_tree(&self) -> &Arc<LiveTree> {
+        &self.root_tree
+    }
+
+    /// The tree of this id, opened by its root item if it is not open yet; `None` if there is none.
+    pub fn tree(&self, id: u64) -> Result<Option<Arc<LiveTree>>> {
+        if let Some(tree) = self.forest.tree(id) {
+            return Ok(Some(tree));
+        }
+        let last = Key::new(id, ItemType::ROOT_ITEM, u64::MAX);
+        let found = TreeItems::new(self.root_tree.clone()).at_or_before(last)?;
+        let Some((key, data)) =
+            found.filter(|(key, _)| (key.objectid, key.item_type) == (id, ItemType::ROOT_ITEM))
+        else {
+            return Ok(None);
+        };
+        let item = Roots::parse(key, &data)?;
+        // Under the lock, so that a tree that is being dropped is not opened again half way.
+        let mut roots = self.roots.lock();
+        roots.open(key, item);
+        let (_, item) = roots.get(id).expect("it was just opened");
+        let root = TreeRoot::of_item(id, item);
+        Ok(Some(self.forest.open_tree(root, item.last_snapshot.get())))
+    }
+
+    /// The root item of a tree that is open, but for where the tree begins, and its key.
+    pub fn root_item(&self, tree: u64) -> Option<(Key, RootItem)> {
+        self.roots.lock().get(tree).map(|(key, item)| (key, *item))
+    }
+
+    /// Changes the root item of a tree that is open; the next commit writes it. Returns what
+    /// `change` returns, or `None` if the tree is not open.
+    pub fn change_root_item<T>(
+        &self,
+        _handle: &Handle<'_>,
+        tree: u64,
+        change: impl FnOnce(&mut RootItem) -> T,
+    ) -> Option<T> {
+        self.roots.lock().change(tree, change)
+    }
+
+    /// Changes the superblock that the next commit writes: label, features, the default fields that
+    /// commits do not set themselves.
+    pub fn change_superblock<T>(&self, change: impl FnOnce(&mut Superblock) -> T) -> T {
+        let changed = change(&mut self.superblock.lock());
+        self.superblock_is_dirty.store(true, std::sync::atomic::Ordering::Release);
+        changed
+    }
+
+    /// The superblock of the last commit, with what is to change in the next.
+    pub fn superblock(&self) -> Superblock {
+        (**self.superblock.lock()).clone()
+    }
+
+    /// Has `hook` take part in commits, after those that do already.
+    pub fn add_hook(&self, hook: Arc<dyn CommitHook>) {
+        self.hooks.write().push(hook);
+    }
+
+    /// Adds a step to the flushing ladder, behind those that are there and before delayed references
+    /// and commit.
+    pub fn add_step(&self, step: Arc<dyn MakesRoom>) {
+        self.steps.write().push(step);
+    }
+
+    /// Gives the running transaction up: the file system is read-only from now on, and the last
+    /// durable state is what is on the devices. The first reason is kept.
+    pub fn abort(&self, reason: Error) {
+        // An error that only says that there was an earlier one is no reason.
+        if !matches!(reason, Error::Aborted(_)) {
+            let _ = self.aborted.set(Arc::new(reason));
+        }
+    }
+
+    /// Why the file system was made read-only, if it was.
+    pub fn abort_reason(&self) -> Option<&Error> {
+        self.aborted.get().map(|reason| &**reason)
+    }
+
+    fn check_alive(&self) -> Result<()> {
+        self.aborted.get().map_or(Ok(()), |reason| Err(Error::Aborted(reason.clone())))
+    }
+
+    fn checksum_items(&self) -> ChecksumItems {
+        ChecksumItems {
+            nodesize: self.volume.nodesize(),
+            sectorsize: self.volume.sectorsize(),
+            checksum_type: self.volume.checksum_type(),
+        }
+    }
+}
+
+impl std::fmt::Debug for TransactionManager {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TransactionManager")
+            .field("generation", &self.generation())
+            .field("durable_generation", &self.durable_generation.load(Acquire))
+            .field("space", self.space())
+            .field("aborted", &self.aborted.get())
+            .finish_non_exhaustive()
+    }
+}
+
+fn open_listed(forest: &Forest, roots: &Roots, id: u64) -> Option<Arc<LiveTree>> {
+    let (_, item) = roots.get(id)?;
+    Some(forest.open_tree(TreeRoot::of_item(id, item), item.last_snapshot.get()))
+}
+
+/// The trees of bookkeeping. Those that must be there were found before.
+fn open_system_trees(forest: &Forest, roots: &Roots) -> SystemTrees {
+    let open = |id| open_listed(forest, roots, id);
+    let required = |id| open(id).expect("its root item was read");
+    SystemTrees {
+        extent: required(EXTENT_TREE),
+        dev: required(DEV_TREE),
+        csum: required(CSUM_TREE),
+        free_space: open(FREE_SPACE_TREE),
+        block_group: open(BLOCK_GROUP_TREE).unwrap_or_else(|| required(EXTENT_TREE)),
+    }
+}

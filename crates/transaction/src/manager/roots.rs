@@ -1,0 +1,112 @@
+//! The root items of the trees that are open, in memory until a commit writes them.
+
+use std::collections::BTreeMap;
+
+use larder_btree::TreeRoot;
+use larder_format::item::{RootItem, Timespec};
+use larder_format::objectid::{CHUNK_TREE, ROOT_TREE, is_subvolume};
+use larder_format::{Key, read_exact_item};
+use zerocopy::IntoBytes;
+
+use crate::error::{Error, Result};
+use crate::items::Items;
+
+/// The root items that may change, by tree.
+#[derive(Debug, Default)]
+pub(super) struct Roots {
+    open: BTreeMap<u64, OpenRoot>,
+}
+
+#[derive(Debug)]
+struct OpenRoot {
+    key: Key,
+    item: RootItem,
+    /// The root tree has another state of it, or none.
+    is_dirty: bool,
+}
+
+impl Roots {
+    /// Reads a root item.
+    pub(super) fn parse(key: Key, data: &[u8]) -> Result<RootItem> {
+        let item = RootItem::parse(data).map_err(|problem| Error::item(ROOT_TREE, key, problem))?;
+        if usize::from(item.level) >= larder_format::node::MAX_LEVELS {
+            let problem = larder_format::FormatError::invalid("RootItem", "its level is over 7");
+            return Err(Error::item(ROOT_TREE, key, problem));
+        }
+        Ok(item)
+    }
+
+    /// Enters an item as the root tree has it.
+    pub(super) fn open(&mut self, key: Key, item: RootItem) {
+        let open = OpenRoot { key, item, is_dirty: false };
+        self.open.entry(key.objectid).or_insert(open);
+    }
+
+    /// Enters an item that the root tree does not have yet.
+    pub(super) fn create(&mut self, key: Key, item: RootItem) {
+        self.open.insert(key.objectid, OpenRoot { key, item, is_dirty: true });
+    }
+
+    /// Forgets a tree, and returns its key.
+    pub(super) fn forget(&mut self, tree: u64) -> Option<Key> {
+        Some(self.open.remove(&tree)?.key)
+    }
+
+    /// The key and item of a tree.
+    pub(super) fn get(&self, tree: u64) -> Option<(Key, &RootItem)> {
+        self.open.get(&tree).map(|open| (open.key, &open.item))
+    }
+
+    /// Changes the item of a tree; whether it is open.
+    pub(super) fn change<T>(
+        &mut self,
+        tree: u64,
+        change: impl FnOnce(&mut RootItem) -> T,
+    ) -> Option<T> {
+        let open = self.open.get_mut(&tree)?;
+        open.is_dirty = true;
+        Some(change(&mut open.item))
+    }
+
+    /// Points items to where their trees begin now. Subvolumes note when.
+    pub(super) fn moved(&mut self, root: TreeRoot, now: Timespec) -> Result<()> {
+        let moved = self.change(root.tree, |item| {
+            item.bytenr = root.logical.0.into();
+            item.level = root.level;
+            item.generation = root.generation.into();
+            item.generation_v2 = root.generation.into();
+            if is_subvolume(root.tree) {
+                item.ctransid = root.generation.into();
+                item.ctime = now;
+            }
+        });
+        debug_assert!(
+            !matches!(root.tree, ROOT_TREE | CHUNK_TREE),
+            "the superblock has their roots"
+        );
+        let key = Key::new(root.tree, larder_format::ItemType::ROOT_ITEM, 0);
+        moved.ok_or(Error::MissingItem { tree: ROOT_TREE, key })
+    }
+
+    /// Whether anything waits to be written.
+    pub(super) fn is_dirty(&self) -> bool {
+        self.open.values().any(|open| open.is_dirty)
+    }
+
+    /// Writes what has changed to the root tree.
+    pub(super) fn write(&mut self, root_tree: &mut dyn Items) -> Result<()> {
+        for open in self.open.values_mut().filter(|open| open.is_dirty) {
+            match root_tree.get(open.key)? {
+                Some(stored) if same(&stored, &open.item) => {}
+                Some(_) => root_tree.replace(open.key, open.item.as_bytes())?,
+                None => root_tree.insert(open.key, open.item.as_bytes())?,
+            }
+            open.is_dirty = false;
+        }
+        Ok(())
+    }
+}
+
+fn same(stored: &[u8], item: &RootItem) -> bool {
+    read_exact_item::<RootItem>(stored).is_ok_and(|stored| stored == item)
+}

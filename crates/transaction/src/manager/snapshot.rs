@@ -1,0 +1,52 @@
+//! Snapshots: a copy of a root block, and one more reference to each of its children.
+
+use std::sync::Arc;
+
+use larder_btree::LiveTree;
+use larder_format::item::RootItem;
+use larder_format::{ItemType, Key};
+
+use super::Exclusive;
+use crate::error::{Error, Result};
+
+/// What a snapshot is to be.
+#[derive(Clone, Copy, Debug)]
+pub struct NewSnapshot {
+    /// The subvolume that it is of.
+    pub source: u64,
+    /// Its own id, of which there is no tree yet.
+    pub id: u64,
+}
+
+impl Exclusive<'_> {
+    /// Takes a snapshot. Its root item starts as a copy of the source's; `configure` sets what is its
+    /// own, such as uuids and flags. Names are the caller's business.
+    pub fn snapshot(
+        &self,
+        snapshot: NewSnapshot,
+        configure: impl FnOnce(&mut RootItem),
+    ) -> Result<Arc<LiveTree>> {
+        let NewSnapshot { source, id } = snapshot;
+        let manager = self.manager;
+        let missing = |key| Error::MissingItem { tree: manager.root_tree.id(), key };
+        let source_key = Key::new(source, ItemType::ROOT_ITEM, 0);
+        let source_tree = manager.tree(source)?.ok_or_else(|| missing(source_key))?;
+        let generation = manager.generation();
+        let tree = manager.forest.snapshot_tree(&source_tree, id)?;
+        let mut roots = manager.roots.lock();
+        let item = roots.change(source, |item| {
+            item.last_snapshot = generation.into();
+            *item
+        });
+        let mut item = item.ok_or_else(|| missing(source_key))?;
+        let root = tree.root();
+        item.bytenr = root.logical.0.into();
+        item.level = root.level;
+        item.generation = generation.into();
+        item.generation_v2 = generation.into();
+        item.refs = 1.into();
+        configure(&mut item);
+        roots.create(Key::new(id, ItemType::ROOT_ITEM, generation), item);
+        Ok(tree)
+    }
+}

@@ -1,0 +1,197 @@
+//! A small file system over the engine: enough of one to make and remove empty files.
+
+#![allow(dead_code, unreachable_pub, reason = "each test uses its part")]
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use larder_btree::{BlockCache, LiveTree};
+use larder_device::{Access, Device, FileDevice};
+use larder_format::item::{DirItemHeader, FileType, InodeItem, InodeRefHeader, Timespec};
+use larder_format::objectid::FIRST_FREE;
+use larder_format::{ItemType, Key, name_hash};
+use larder_transaction::space::Priority;
+use larder_transaction::{Handle, Items, Result, TransactionManager, TreeItems};
+use larder_volume::{OpenOptions, Volume};
+use zerocopy::{FromBytes, FromZeros, IntoBytes};
+
+pub const ROOT_DIRECTORY: u64 = FIRST_FREE;
+const CACHE_BYTES: usize = 64 << 20;
+
+/// Opens image files for writing.
+pub fn open(files: &[PathBuf]) -> TransactionManager {
+    let open = |file: &PathBuf| -> Arc<dyn Device> {
+        Arc::new(FileDevice::open(file, Access::ReadWrite).expect("the image opens"))
+    };
+    open_devices(files.iter().map(open).collect()).expect("the image can be written")
+}
+
+/// Opens devices for writing.
+pub fn open_devices(devices: Vec<Arc<dyn Device>>) -> Result<TransactionManager> {
+    let options = OpenOptions { write: true, ..OpenOptions::default() };
+    let volume = Arc::new(Volume::open(devices, &options).expect("the volume opens"));
+    open_volume(volume)
+}
+
+pub fn open_volume(volume: Arc<Volume>) -> Result<TransactionManager> {
+    let cache = Arc::new(BlockCache::new(volume.clone(), CACHE_BYTES));
+    TransactionManager::open(volume, cache)
+}
+
+/// SplitMix64.
+#[derive(Clone, Debug)]
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+
+    pub fn below(&mut self, limit: u64) -> u64 {
+        self.next() % limit
+    }
+}
+
+/// The root directory of a subvolume.
+pub struct Directory {
+    pub tree: Arc<LiveTree>,
+}
+
+impl Directory {
+    pub fn open(manager: &TransactionManager, subvolume: u64) -> Self {
+        let tree = manager.tree(subvolume).expect("it can be read").expect("it is there");
+        Self { tree }
+    }
+
+    fn items(&self) -> TreeItems {
+        TreeItems::new(self.tree.clone())
+    }
+
+    /// One more than the greatest inode number, and than the greatest index.
+    fn next_numbers(&self) -> Result<(u64, u64)> {
+        let items = self.items();
+        let last_inode = items.at_or_before(Key::new(u64::MAX - 256, ItemType(0), 0))?;
+        let last_index =
+            items.at_or_before(Key::new(ROOT_DIRECTORY, ItemType::DIR_INDEX, u64::MAX))?;
+        let index = last_index.filter(|(key, _)| key.item_type == ItemType::DIR_INDEX);
+        let inode = last_inode.map_or(FIRST_FREE, |(key, _)| key.objectid) + 1;
+        Ok((inode, index.map_or(2, |(key, _)| key.offset + 1)))
+    }
+
+    /// Makes an empty file.
+    pub fn create(&self, handle: &Handle<'_>, name: &str) -> Result<u64> {
+        let (inode, index) = self.next_numbers()?;
+        let generation = handle.generation();
+        let inode_key = Key::new(inode, ItemType::INODE_ITEM, 0);
+        let mut item = InodeItem::new_zeroed();
+        item.generation = generation.into();
+        item.transid = generation.into();
+        item.nlink = 1.into();
+        item.mode = 0o100_644.into();
+        item.otime = Timespec::new(1, 0);
+        let header = InodeRefHeader { index: index.into(), name_len: (name.len() as u16).into() };
+        let reference = [header.as_bytes(), name.as_bytes()].concat();
+        let ref_key = Key::new(inode, ItemType::INODE_REF, ROOT_DIRECTORY);
+        self.tree.insert_batch(&[(inode_key, item.as_bytes()), (ref_key, &reference)])?;
+        let entry = DirItemHeader {
+            location: inode_key.into(),
+            transid: generation.into(),
+            data_len: 0.into(),
+            name_len: (name.len() as u16).into(),
+            file_type: FileType::Regular as u8,
+        };
+        let entry = [entry.as_bytes(), name.as_bytes()].concat();
+        let mut items = self.items();
+        items.insert(dir_item_key(name), &entry)?;
+        items.insert(Key::new(ROOT_DIRECTORY, ItemType::DIR_INDEX, index), &entry)?;
+        self.grow(generation, 2 * name.len() as i64)?;
+        Ok(inode)
+    }
+
+    /// Removes an empty file.
+    pub fn remove(&self, handle: &Handle<'_>, name: &str) -> Result<()> {
+        let mut items = self.items();
+        let entry = items.get(dir_item_key(name))?.expect("the file is there");
+        let (header, _) = DirItemHeader::ref_from_prefix(&entry).expect("an entry");
+        let inode = header.location.get().objectid;
+        let ref_key = Key::new(inode, ItemType::INODE_REF, ROOT_DIRECTORY);
+        let reference = items.get(ref_key)?.expect("it has a reference");
+        let (header, _) = InodeRefHeader::ref_from_prefix(&reference).expect("a reference");
+        items.remove(dir_item_key(name))?;
+        items.remove(Key::new(ROOT_DIRECTORY, ItemType::DIR_INDEX, header.index.get()))?;
+        let all = Key::new(inode, ItemType(0), 0)..=Key::new(inode, ItemType(255), u64::MAX);
+        self.tree.delete_range(all)?;
+        self.grow(handle.generation(), -2 * name.len() as i64)
+    }
+
+    /// Sets an attribute `user.NAME` of the root directory, in place of one that is there.
+    pub fn set_xattr(&self, name: &str, value: &[u8]) -> Result<()> {
+        let name = format!("user.{name}");
+        let header = DirItemHeader {
+            location: Key::MIN.into(),
+            transid: 0.into(),
+            data_len: (value.len() as u16).into(),
+            name_len: (name.len() as u16).into(),
+            file_type: FileType::Xattr as u8,
+        };
+        let data = [header.as_bytes(), name.as_bytes(), value].concat();
+        let hash = name_hash::dir_name(name.as_bytes());
+        Ok(self.tree.put(Key::new(ROOT_DIRECTORY, ItemType::XATTR_ITEM, hash), &data)?)
+    }
+
+    fn grow(&self, generation: u64, by: i64) -> Result<()> {
+        let key = Key::new(ROOT_DIRECTORY, ItemType::INODE_ITEM, 0);
+        Ok(self.tree.modify(key, |data| {
+            let (item, _) = InodeItem::mut_from_prefix(data).expect("an inode");
+            item.size = item.size.get().wrapping_add_signed(by).into();
+            item.transid = generation.into();
+        })?)
+    }
+}
+
+fn dir_item_key(name: &str) -> Key {
+    Key::new(ROOT_DIRECTORY, ItemType::DIR_ITEM, name_hash::dir_name(name.as_bytes()))
+}
+
+/// Files with names of which no two share a hash, made and removed at random.
+pub struct Files {
+    pub names: Vec<String>,
+    next: u64,
+    prefix: &'static str,
+    random: Random,
+}
+
+impl Files {
+    pub fn new(prefix: &'static str, seed: u64) -> Self {
+        Self { names: Vec::new(), next: 0, prefix, random: Random(seed) }
+    }
+
+    /// Makes or removes `count` files of the top-level subvolume, a few in each transaction handle.
+    pub fn churn(&mut self, manager: &TransactionManager, count: u64) -> Result<()> {
+        let directory = Directory::open(manager, 5);
+        for _ in 0..count {
+            self.step(manager, &directory)?;
+        }
+        Ok(())
+    }
+
+    fn step(&mut self, manager: &TransactionManager, directory: &Directory) -> Result<()> {
+        let removes = !self.names.is_empty() && self.random.below(3) == 0;
+        let priority = if removes { Priority::Deleting } else { Priority::Normal };
+        let handle = manager.join(8, priority)?;
+        if removes {
+            let index = self.random.below(self.names.len() as u64) as usize;
+            directory.remove(&handle, &self.names.swap_remove(index))?;
+        } else {
+            let name = format!("{}-{:05}-{:x}", self.prefix, self.next, self.random.next());
+            self.next += 1;
+            directory.create(&handle, &name)?;
+            self.names.push(name);
+        }
+        handle.end()
+    }
+}
