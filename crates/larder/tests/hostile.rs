@@ -6,19 +6,21 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use larder::device::{Device, MemoryDevice};
-use larder::{Directory, FileType, Filesystem, Inode, OpenOptions, Result};
+use larder::{Directory, ErrorKind, FileType, Filesystem, Inode, OpenOptions, Result};
+use larder_format::item::{DirItemHeader, FileType as DirFileType};
 use larder_format::node::{HEADER_SIZE, ITEM_HEADER_SIZE};
-use larder_format::{ChecksumType, Header, Node, Superblock};
+use larder_format::{ChecksumType, DiskKey, Header, ItemType, Key, Node, Superblock};
 use larder_testkit::{Content, ImageSpec, KernelImage};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
-use zerocopy::FromBytes;
+use zerocopy::{FromBytes, IntoBytes};
 
 const ROUNDS: u64 = 60;
 const WOUNDS_PER_ROUND: usize = 12;
 /// Far more inodes than there are: a walk that finds so many does not end.
 const MOST_INODES: usize = 50_000;
 const SUPERBLOCK_OFFSET: u64 = 64 << 10;
+const FILE_TYPE_OFFSET: usize = std::mem::offset_of!(DirItemHeader, file_type);
 
 /// The image in memory.
 fn load(image: &KernelImage) -> MemoryDevice {
@@ -197,4 +199,46 @@ fn wounded_trees_give_errors() {
     assert!(opened > ROUNDS / 2, "only {opened} images of {ROUNDS} could be opened");
     assert!(inodes > 100_000, "only {inodes} inodes were seen");
     assert!(errors > 100, "only {errors} errors were met");
+}
+
+/// Makes every entry for a directory in a leaf lead to the directory that has the entry.
+fn close_loops(block: &mut [u8]) -> usize {
+    let (mut at, node) = (Vec::new(), Node::parse(block).expect("only sound blocks are wounded"));
+    if node.is_leaf() {
+        for (item, (key, data)) in node.items().iter().zip(node.iter_items()) {
+            let is_entry = matches!(key.item_type, ItemType::DIR_ITEM | ItemType::DIR_INDEX);
+            if is_entry && data[FILE_TYPE_OFFSET] == DirFileType::Directory as u8 {
+                at.push((HEADER_SIZE + item.offset.get() as usize, key.objectid));
+            }
+        }
+    }
+    for &(offset, directory) in &at {
+        let location = Key::new(directory, ItemType::INODE_ITEM, 0);
+        block[offset..offset + size_of::<DiskKey>()]
+            .copy_from_slice(DiskKey::from(location).as_bytes());
+    }
+    let checksum = ChecksumType::Crc32c.compute_block(block);
+    block[..4].copy_from_slice(checksum.as_bytes());
+    at.len()
+}
+
+#[test]
+fn directories_in_themselves_are_refused() {
+    let content = Content::new(52).directory_entries(30).colliding_names(4).file_extents(20);
+    let device = load(&KernelImage::build(&ImageSpec::new("loops"), &content));
+    let mut block = vec![0; 16 << 10];
+    let mut loops = 0;
+    for offset in find_blocks(&device).into_iter().flatten() {
+        device.read_at(&mut block, offset).expect("memory can be read");
+        loops += close_loops(&mut block);
+        device.write_at(&block, offset).expect("memory can be written");
+    }
+    assert!(loops > 10, "only {loops} loops were made");
+    let fs = OpenOptions::new().open_devices(vec![Arc::new(device)]).expect("all blocks are sound");
+    let top = fs.subvolume("/").and_then(|top| top.root()).expect("there is a top level");
+    for entry in top.entries().expect("it is a directory") {
+        let opened = entry.expect("it is sound").open();
+        assert_eq!(opened.expect_err("it is a loop").kind(), ErrorKind::Corrupt);
+    }
+    look_at_everything(&fs);
 }
