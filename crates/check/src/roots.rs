@@ -82,7 +82,9 @@ pub(crate) struct RootTree {
     pub(crate) cache_inodes: BTreeMap<u64, CacheInode>,
     cache_extents: Vec<CacheExtent>,
     default_subvolume: Option<u64>,
-    /// Whether all of the tree could be read.
+    /// Whether a root item could not be used.
+    lacks_roots: bool,
+    /// Whether all of the tree could be read, and all trees are known.
     pub(crate) is_whole: bool,
 }
 
@@ -90,8 +92,10 @@ impl RootTree {
     /// Reads the root tree.
     pub(crate) fn read(context: &Context<'_>, forest: &mut Forest, root: &TreeRoot) -> Self {
         let mut tree = Self::default();
-        tree.is_whole = for_each_item(context, forest, root, |item| tree.item(context, &item));
-        if let Some(id) = tree.default_subvolume.filter(|id| tree.get(*id).is_none()) {
+        let is_read = for_each_item(context, forest, root, |item| tree.item(context, &item));
+        tree.is_whole = is_read && !tree.lacks_roots;
+        let default = tree.default_subvolume.filter(|_| tree.is_whole);
+        if let Some(id) = default.filter(|id| tree.get(*id).is_none()) {
             let message = format_args!("the default subvolume {id} does not exist");
             context.find(Kind::EntryDangling, Place::tree(root.tree), message);
         }
@@ -122,7 +126,10 @@ impl RootTree {
     fn item(&mut self, context: &Context<'_>, item: &Item<'_>) {
         let key = item.key;
         match key.item_type {
-            ItemType::ROOT_ITEM => self.entries.extend(root_item(context, item)),
+            ItemType::ROOT_ITEM => match root_item(context, item) {
+                Some(entry) => self.entries.push(entry),
+                None => self.lacks_roots = true,
+            },
             ItemType::ROOT_REF => self.root_ref(context, item, key.objectid, key.offset),
             ItemType::ROOT_BACKREF => self.root_ref(context, item, key.offset, key.objectid),
             ItemType::ORPHAN_ITEM if key.objectid == objectid::ORPHAN => {

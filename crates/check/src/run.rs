@@ -151,7 +151,10 @@ impl<'c, 'v> Check<'c, 'v> {
         let Space { chunks, groups, extents } = space;
         if groups.is_whole {
             superblocks::check_bytes_used(context, groups);
-            space::check_extents(context, groups, extents);
+            space::check_used(context, groups, extents);
+        }
+        if chunks.is_whole {
+            space::check_extents(context, chunks, extents);
         }
         if groups.is_whole && chunks.is_whole {
             space::check_block_groups(context, chunks, groups);
@@ -188,7 +191,7 @@ impl<'c, 'v> Check<'c, 'v> {
         self.roots.add_references(context, extents);
         extents::add_tree_blocks(context, extents, &self.forest);
         if let Some(root) = self.tree(objectid::EXTENT_TREE) {
-            extents::explain(context, extents, &self.forest, &root);
+            extents::explain(context, extents, &self.forest, &root, self.roots.is_whole);
         }
     }
 

@@ -192,6 +192,10 @@ impl<'c, 'v> BlockReader<'c, 'v> {
         let mut candidates = candidates.into_iter();
         let best = candidates.next();
         for (verdict, copy, _) in candidates {
+            // Copies that are equally bad are reported once, as the block.
+            if best.as_ref().is_some_and(|best| best.0 == verdict) {
+                continue;
+            }
             let (Verdict::Usable(_, what) | Verdict::Useless(_, what) | Verdict::Unreadable(what)) =
                 verdict
             else {

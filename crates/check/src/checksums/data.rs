@@ -114,17 +114,23 @@ fn check_range(
     verified
 }
 
-/// Checks a range whose device is missing, as parity gives it.
+/// Checks a range whose device is missing, as parity gives it: one way to rebuild it must match.
 fn check_rebuilt(context: &Context<'_>, range: &MappedRange, wanted: &[u8], buf: &mut [u8]) -> u64 {
-    let is_rebuilt = context.volume.read_copy(range.logical, 1, buf).is_ok();
-    let sectors = buf.chunks_exact(context.sectorsize as usize);
-    let stored = wanted.chunks_exact(context.csum_type.size());
-    for (number, (bytes, stored)) in sectors.zip(stored).enumerate() {
-        if !is_rebuilt || context.csum_type.compute(bytes).as_bytes() != stored {
-            let at = range.logical.0 + number as u64 * context.sectorsize;
-            let message = format_args!("its device is missing, and what can be rebuilt differs");
-            context.find(Kind::DataChecksum, Place::logical(at), message);
-        }
+    let (sectorsize, size) = (context.sectorsize as usize, context.csum_type.size());
+    let matches = |bytes: &[u8]| {
+        let sectors = bytes.chunks_exact(sectorsize).zip(wanted.chunks_exact(size));
+        sectors
+            .into_iter()
+            .all(|(bytes, stored)| context.csum_type.compute(bytes).as_bytes() == stored)
+    };
+    let is_good = (1..context.volume.copies(range.logical))
+        .any(|copy| context.volume.read_copy(range.logical, copy, buf).is_ok() && matches(buf));
+    if !is_good {
+        let message = format_args!(
+            "the device of {} bytes is missing, and what can be rebuilt differs",
+            range.len_bytes
+        );
+        context.find(Kind::DataChecksum, Place::logical(range.logical.0), message);
     }
     range.len_bytes
 }

@@ -43,18 +43,15 @@ impl ChecksumRanges {
         self.ranges.iter().map(|(start, end)| end - start).sum()
     }
 
-    /// How many bytes of a range have checksums; all, where the tree could not be read.
-    pub(crate) fn covered_bytes(&self, start: u64, len_bytes: u64) -> u64 {
+    /// How many bytes of a range have checksums; `None` where the tree could not be read.
+    pub(crate) fn covered_bytes(&self, start: u64, len_bytes: u64) -> Option<u64> {
         if !self.is_whole {
-            return len_bytes;
+            return None;
         }
         let end = start.saturating_add(len_bytes);
         let first = self.ranges.partition_point(|range| range.1 <= start);
-        self.ranges[first..]
-            .iter()
-            .take_while(|range| range.0 < end)
-            .map(|range| range.1.min(end) - range.0.max(start))
-            .sum()
+        let covered = self.ranges[first..].iter().take_while(|range| range.0 < end);
+        Some(covered.map(|range| range.1.min(end) - range.0.max(start)).sum())
     }
 
     /// Reports checksums of what is not data.

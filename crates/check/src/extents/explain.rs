@@ -60,6 +60,7 @@ pub(crate) fn explain(
     extents: &ExtentTable,
     forest: &Forest,
     extent_root: &TreeRoot,
+    is_every_tree_known: bool,
 ) {
     let mut wrong = extents.records.iter().filter(|record| !record.is_balanced());
     let explained = wrong.by_ref().take(EXPLAINED_EXTENTS);
@@ -73,7 +74,7 @@ pub(crate) fn explain(
         ledger.add_made(block.logical, back_ref);
     });
     read_made(context, extents, forest, &mut ledger);
-    let is_whole = is_every_block_known(forest);
+    let is_whole = is_every_tree_known && is_every_block_known(forest);
     for (start, references) in &ledger.extents {
         report(context, *start, references, is_whole);
     }

@@ -137,7 +137,7 @@ impl ItemView<'_, '_, '_> {
             ),
             _ => (extent.disk_bytenr.get(), extent.disk_num_bytes.get()),
         };
-        let covered = checksums.covered_bytes(start, len_bytes);
+        let Some(covered) = checksums.covered_bytes(start, len_bytes) else { return };
         let (fragment, _) = self.fragment();
         fragment.bytes_with_csum += covered;
         fragment.bytes_without_csum += len_bytes - covered;

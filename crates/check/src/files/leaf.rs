@@ -169,9 +169,13 @@ impl ItemView<'_, '_, '_> {
         let (context, target) = (self.inspector.context, self.item.key.objectid);
         let (fragment, sums) = self.fragment();
         fragment.names = fragment.names.saturating_add(1);
-        // The root directory refers to itself as "..", which no entry names.
         if directory != target {
             sums.add_reference(context, &Link { directory, index, name, target });
+            return Some(());
+        }
+        // The root directory refers to itself, which no entry names.
+        if (target, index, name) != (objectid::FIRST_FREE, 0, b"..") {
+            self.find(Kind::ItemFormat, format_args!("a reference of a directory to itself"));
         }
         Some(())
     }
@@ -241,14 +245,20 @@ impl ItemView<'_, '_, '_> {
     fn entry(&mut self, entry: &DirEntry<'_>) -> Option<()> {
         self.name(entry.name, NAME_MAX)?;
         let location = entry.header.location.get();
-        let names_what_exists = match location.item_type {
-            ItemType::INODE_ITEM => location.offset == 0,
-            ItemType::ROOT_ITEM => objectid::is_subvolume(location.objectid),
+        let file_type = FileType::from_disk(entry.header.file_type);
+        let is_sane = match location.item_type {
+            ItemType::INODE_ITEM => {
+                let is_type =
+                    !matches!(file_type, None | Some(FileType::Unknown | FileType::Xattr));
+                location.offset == 0 && is_type
+            }
+            ItemType::ROOT_ITEM => {
+                let is_directory = file_type == Some(FileType::Directory);
+                objectid::is_subvolume(location.objectid) && is_directory
+            }
             _ => false,
         };
-        let file_type = FileType::from_disk(entry.header.file_type);
-        let is_type = !matches!(file_type, None | Some(FileType::Unknown | FileType::Xattr));
-        if !names_what_exists || !is_type || !entry.data.is_empty() {
+        if !is_sane || !entry.data.is_empty() {
             let message = format_args!(
                 "an entry of type {} that points to {location}, with {} bytes of data",
                 entry.header.file_type,

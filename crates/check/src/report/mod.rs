@@ -85,8 +85,8 @@ impl Report {
         self.kinds.iter().find(|found| found.kind == kind).map_or(0, |found| found.count)
     }
 
-    /// Exit code of a command that ran this check: 0 when clean, 1 when not. (2 is for a check that
-    /// could not run, see [`crate::CheckError`].)
+    /// Exit code of a command that ran this check: 0 when clean, 1 when not. (2 is for a file system
+    /// that could not be opened.)
     pub fn exit_code(&self) -> u8 {
         u8::from(!self.is_clean())
     }

@@ -110,11 +110,11 @@ pub(crate) fn check_block_groups(context: &Context<'_>, tree: &ChunkTree, groups
     }
 }
 
-/// Checks that extents lie in block groups of their kind and add up to what these say.
-pub(crate) fn check_extents(context: &Context<'_>, groups: &BlockGroups, extents: &ExtentTable) {
+/// Checks that extents lie in chunks of their kind. (That these have block groups is checked apart.)
+pub(crate) fn check_extents(context: &Context<'_>, tree: &ChunkTree, extents: &ExtentTable) {
     for extent in &extents.records {
-        let Some(group) = groups.holding(extent.start).filter(|group| extent.end() <= group.end())
-        else {
+        let chunk = tree.chunks.range(..=extent.start).next_back().map(|(_, chunk)| chunk);
+        let Some(chunk) = chunk.filter(|chunk| extent.end() <= chunk.end().0) else {
             let message = format_args!("{} bytes lie in none", extent.len_bytes);
             context.find(Kind::ExtentOutsideBlockGroup, place(extent), message);
             continue;
@@ -124,11 +124,15 @@ pub(crate) fn check_extents(context: &Context<'_>, groups: &BlockGroups, extents
         } else {
             BlockGroupFlags::METADATA | BlockGroupFlags::SYSTEM
         };
-        if !group.flags.intersects(wanted) {
-            let message = format_args!("it lies in a group of {}", group.flags.type_name());
+        if !chunk.flags().intersects(wanted) {
+            let message = format_args!("it lies in a group of {}", chunk.flags().type_name());
             context.find(Kind::ExtentOutsideBlockGroup, place(extent), message);
         }
     }
+}
+
+/// Checks that extents add up to what block groups say.
+pub(crate) fn check_used(context: &Context<'_>, groups: &BlockGroups, extents: &ExtentTable) {
     if !extents.is_whole {
         return;
     }

@@ -74,11 +74,4 @@ impl BlockGroups {
         let index = self.groups.binary_search_by_key(&start, |group| group.start).ok()?;
         Some(&self.groups[index])
     }
-
-    /// The group that holds `logical`.
-    pub(crate) fn holding(&self, logical: u64) -> Option<&BlockGroup> {
-        let after = self.groups.partition_point(|group| group.start <= logical);
-        let group = &self.groups[after.checked_sub(1)?];
-        (logical < group.end()).then_some(group)
-    }
 }

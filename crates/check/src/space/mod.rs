@@ -9,7 +9,7 @@ mod free_space_tree;
 mod space_cache;
 
 pub(crate) use allocation::{
-    check_block_groups, check_device_extents, check_extents, check_superblock_ranges,
+    check_block_groups, check_device_extents, check_extents, check_superblock_ranges, check_used,
 };
 pub(crate) use block_groups::{BlockGroup, BlockGroups};
 pub(crate) use chunk_tree::ChunkTree;

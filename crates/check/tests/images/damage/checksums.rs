@@ -1,0 +1,76 @@
+//! Checksums, data and parity.
+
+use larder_check::Kind;
+use larder_format::item::{FileExtent, InodeItem};
+use larder_format::objectid::{CSUM_TREE, EXTENT_CSUM, FS_TREE};
+use larder_format::{ItemType, Key};
+
+use super::Progs::{DoesNot, Sees};
+use super::{Base, Wound, on, plain};
+use crate::patient::{Found, Patient};
+
+/// The checksum item in the middle of the tree.
+fn item(patient: &Patient) -> Found {
+    let items = patient.items(CSUM_TREE);
+    let middle = items.len() / 2;
+    items.into_iter().skip(middle).find(|found| found.slot > 0).expect("checksums")
+}
+
+pub(super) fn wounds() -> Vec<Wound> {
+    let mut wounds = items();
+    wounds.extend(data());
+    wounds
+}
+
+fn items() -> Vec<Wound> {
+    vec![
+        plain("a checksum item is gone", Kind::ChecksumMissing, Sees, |patient| {
+            patient.remove(&item(patient));
+        }),
+        plain("a checksum item between sectors", Kind::ChecksumItem, Sees, |patient| {
+            let item = item(patient);
+            patient.rekey(&item, Key { offset: item.key.offset + 1, ..item.key });
+        }),
+        plain("half a checksum", Kind::ChecksumItem, DoesNot, |patient| {
+            patient.edit(&item(patient), |data| data.push(0));
+        }),
+        plain("two checksum items overlap", Kind::ChecksumOverlap, Sees, |patient| {
+            let items = patient.items(CSUM_TREE);
+            let long = items.iter().find(|found| found.data.len() >= 12).expect("a long item");
+            let key = Key { offset: long.key.offset + 4096, ..long.key };
+            patient.insert(CSUM_TREE, key, &long.data[4..8]);
+        }),
+        plain("checksums of what is no data", Kind::ChecksumDangling, DoesNot, |patient| {
+            let key = Key::new(EXTENT_CSUM, ItemType::EXTENT_CSUM, 1 << 40);
+            patient.insert(CSUM_TREE, key, &[0; 4]);
+        }),
+        plain("checksums of a file without", Kind::ChecksumUnexpected, Sees, |patient| {
+            let extent = patient.find(FS_TREE, |key, data| {
+                key.item_type == ItemType::EXTENT_DATA
+                    && matches!(FileExtent::parse(data), Ok(FileExtent::Regular { extent, preallocated: false, .. })
+                        if extent.disk_bytenr().is_some())
+            });
+            let inode = patient.find(FS_TREE, |key, _| {
+                key.item_type == ItemType::INODE_ITEM && key.objectid == extent.key.objectid
+            });
+            patient.edit_as::<InodeItem>(&inode, |item| item.flags |= 1);
+        }),
+    ]
+}
+
+fn data() -> Vec<Wound> {
+    vec![
+        plain("a byte of data", Kind::DataChecksum, Sees, |patient| {
+            patient.invert(item(patient).key.offset + 5, 0, false);
+        }),
+        plain("a checksum of data", Kind::DataChecksum, Sees, |patient| {
+            patient.edit(&item(patient), |data| data[0] ^= 1);
+        }),
+        on(Base::Raid1, "a byte of one copy of data", Kind::DataCopyBad, Sees, |patient| {
+            patient.invert(item(patient).key.offset + 5, 1, false);
+        }),
+        on(Base::Raid5, "a byte of parity", Kind::Parity, DoesNot, |patient| {
+            patient.invert(item(patient).key.offset + 5, 0, true);
+        }),
+    ]
+}

@@ -1,0 +1,231 @@
+//! Inodes, names and file extents.
+
+use larder_check::Kind;
+use larder_format::item::{FileExtent, FileExtentHeader, FileExtentItem, InodeItem};
+use larder_format::objectid::{FS_TREE, ORPHAN};
+use larder_format::{ItemType, Key};
+
+use super::Progs::{DoesNot, Sees};
+use super::{Base, Wound, on, plain};
+use crate::patient::{Found, Patient};
+
+const REGULAR: u32 = 0o100_000;
+const DIRECTORY: u32 = 0o040_000;
+const SYMLINK: u32 = 0o120_000;
+
+/// The first inode of a type (as in a mode) beyond the top directory.
+fn inode(patient: &Patient, file_type: u32) -> Found {
+    patient.find(FS_TREE, |key, data| {
+        key.item_type == ItemType::INODE_ITEM
+            && key.objectid > 256
+            && u32::from_le_bytes(data[52..56].try_into().expect("four bytes")) & 0o170_000
+                == file_type
+    })
+}
+
+/// A file extent for which `is_wanted` holds.
+fn extent(patient: &Patient, is_wanted: impl Fn(&FileExtent<'_>) -> bool) -> Found {
+    let mut items = patient.items(FS_TREE).into_iter();
+    let found = items.find(|found| {
+        found.key.item_type == ItemType::EXTENT_DATA
+            && found.slot > 0
+            && FileExtent::parse(&found.data).is_ok_and(|extent| is_wanted(&extent))
+    });
+    found.expect("the image has such an extent")
+}
+
+fn regular(patient: &Patient) -> Found {
+    extent(patient, |extent| {
+        matches!(extent, FileExtent::Regular { extent, preallocated: false, .. }
+            if extent.disk_bytenr().is_some() && extent.offset.get() == 0)
+    })
+}
+
+/// The last entry by index that names a file.
+fn index(patient: &Patient) -> Found {
+    let mut items = patient.items(FS_TREE).into_iter().rev();
+    let found = items.find(|found| {
+        found.key.item_type == ItemType::DIR_INDEX
+            && found.slot > 0
+            && found.data[8] == ItemType::INODE_ITEM.0
+    });
+    found.expect("a directory")
+}
+
+/// The first reference of an inode other than the top directory.
+fn reference(patient: &Patient) -> Found {
+    let mut items = patient.items(FS_TREE).into_iter();
+    let found = items.find(|found| {
+        found.key.item_type == ItemType::INODE_REF && found.slot > 0 && found.key.objectid > 256
+    });
+    found.expect("a file")
+}
+
+pub(super) fn wounds() -> Vec<Wound> {
+    let mut wounds = inodes();
+    wounds.extend(names());
+    wounds.extend(extents());
+    wounds
+}
+
+fn inodes() -> Vec<Wound> {
+    vec![
+        plain("the link count of a file", Kind::LinkCount, Sees, |patient| {
+            patient.edit_as::<InodeItem>(&inode(patient, REGULAR), |item| item.nlink += 1);
+        }),
+        plain("the size of a directory", Kind::DirectorySize, Sees, |patient| {
+            patient.edit_as::<InodeItem>(&inode(patient, DIRECTORY), |item| item.size += 2);
+        }),
+        plain("an inode is gone", Kind::InodeMissing, Sees, |patient| {
+            patient.remove(&patient.find_type(FS_TREE, ItemType::INODE_ITEM));
+        }),
+        plain("the mode of an inode", Kind::InodeItem, Sees, |patient| {
+            patient.edit_as::<InodeItem>(&inode(patient, REGULAR), |item| item.mode |= 0o170_000);
+        }),
+        plain("the generation of an inode", Kind::InodeItem, Sees, |patient| {
+            patient.edit_as::<InodeItem>(&inode(patient, REGULAR), |item| {
+                item.generation += 1 << 32;
+            });
+        }),
+        plain("an inode item that is too short", Kind::ItemFormat, DoesNot, |patient| {
+            let inode = patient.find_type(FS_TREE, ItemType::INODE_ITEM);
+            patient.edit(&inode, |data| data.truncate(100));
+        }),
+        plain("the key of an inode item", Kind::ItemKey, DoesNot, |patient| {
+            let inode = patient.find_type(FS_TREE, ItemType::INODE_ITEM);
+            patient.rekey(&inode, Key { offset: 1, ..inode.key });
+        }),
+        plain("an inode without names is not listed", Kind::OrphanMissing, Sees, |patient| {
+            patient.edit_as::<InodeItem>(&inode(patient, REGULAR), |item| item.nlink = 0.into());
+        }),
+        on(Base::PowerCut, "an orphan item is gone", Kind::OrphanMissing, Sees, |patient| {
+            let is_orphan = |key: &Key, _: &[u8]| {
+                key.objectid == ORPHAN && key.item_type == ItemType::ORPHAN_ITEM
+            };
+            patient.remove(&patient.find(FS_TREE, is_orphan));
+        }),
+        plain("a file extent of a directory", Kind::WrongInodeType, Sees, |patient| {
+            let hole = FileExtentItem::of_hole(4096);
+            let directory = inode(patient, DIRECTORY).key.objectid;
+            patient.insert(FS_TREE, Key::new(directory, ItemType::EXTENT_DATA, 0), &hole);
+        }),
+        plain("the size of a symbolic link", Kind::Symlink, DoesNot, |patient| {
+            patient.edit_as::<InodeItem>(&inode(patient, SYMLINK), |item| item.size += 1);
+        }),
+    ]
+}
+
+fn names() -> Vec<Wound> {
+    vec![
+        plain("an entry by hash is gone", Kind::DirectoryItems, Sees, |patient| {
+            patient.remove(&patient.find_type(FS_TREE, ItemType::DIR_ITEM));
+        }),
+        plain("an entry by index is gone", Kind::ReferenceWithoutEntry, Sees, |patient| {
+            patient.remove(&index(patient));
+        }),
+        plain("an inode reference is gone", Kind::EntryWithoutReference, Sees, |patient| {
+            patient.remove(&reference(patient));
+        }),
+        plain("an entry leads to an inode that is none", Kind::EntryDangling, Sees, |patient| {
+            patient.edit(&index(patient), |data| data[5] ^= 0x40);
+        }),
+        plain("a name in an entry by hash", Kind::NameHash, Sees, |patient| {
+            patient.edit(&patient.find_type(FS_TREE, ItemType::DIR_ITEM), |data| data[30] ^= 1);
+        }),
+        plain("a name in an extended attribute", Kind::NameHash, DoesNot, |patient| {
+            patient.edit(&patient.find_type(FS_TREE, ItemType::XATTR_ITEM), |data| data[35] ^= 1);
+        }),
+        plain("the index in an inode reference", Kind::EntryWithoutReference, Sees, |patient| {
+            patient.edit(&reference(patient), |data| data[1] ^= 1);
+        }),
+        plain("the name of the top directory", Kind::ItemFormat, Sees, |patient| {
+            let own =
+                patient.find(FS_TREE, |key, _| *key == Key::new(256, ItemType::INODE_REF, 256));
+            patient.edit(&own, |data| data[0] = 3);
+        }),
+        plain("the file type in both entries", Kind::EntryType, Sees, |patient| {
+            let by_index = index(patient);
+            let name = by_index.data[30..].to_vec();
+            let by_hash = patient.find(FS_TREE, |key, data| {
+                key.item_type == ItemType::DIR_ITEM
+                    && key.objectid == by_index.key.objectid
+                    && data.len() > 30
+                    && data[30..] == name
+            });
+            for entry in [by_index, by_hash] {
+                patient.edit(&entry, |data| data[29] ^= 3);
+            }
+        }),
+        plain("a name that is too long for its item", Kind::ItemFormat, Sees, |patient| {
+            patient.edit(&patient.find_type(FS_TREE, ItemType::DIR_INDEX), |data| data[28] = 1);
+        }),
+    ]
+}
+
+fn extents() -> Vec<Wound> {
+    vec![
+        plain("a file extent that is no whole sectors", Kind::FileExtent, Sees, |patient| {
+            patient.edit_as::<FileExtentItem>(&regular(patient), |item| item.extent.num_bytes -= 1);
+        }),
+        plain("a file extent beyond its extent", Kind::FileExtent, Sees, |patient| {
+            patient.edit_as::<FileExtentItem>(&regular(patient), |item| {
+                item.extent.offset += 1 << 30;
+            });
+        }),
+        plain("a file extent of an unknown compression", Kind::FileExtent, DoesNot, |patient| {
+            patient.edit_as::<FileExtentItem>(&regular(patient), |item| {
+                item.header.compression = 9;
+            });
+        }),
+        plain("two file extents overlap", Kind::FileExtentOverlap, Sees, |patient| {
+            let file = patient.items(FS_TREE);
+            let pair = file.windows(2).find(|pair| {
+                let are_extents =
+                    pair.iter().all(|found| found.key.item_type == ItemType::EXTENT_DATA);
+                let is_regular = pair[1].data.len() == size_of::<FileExtentItem>();
+                are_extents
+                    && is_regular
+                    && pair[0].key.objectid == pair[1].key.objectid
+                    && pair[1].slot > 1
+                    && pair[1].key.offset > pair[0].key.offset + 4096
+            });
+            let second = &pair.expect("a file with two extents")[1];
+            patient.rekey(second, Key { offset: second.key.offset - 4096, ..second.key });
+        }),
+        on(Base::Holes, "a hole is gone", Kind::FileExtentGap, Sees, |patient| {
+            let hole = extent(patient, |extent| {
+                matches!(extent, FileExtent::Regular { extent, .. }
+                    if extent.disk_bytenr().is_none())
+            });
+            patient.remove(&hole);
+        }),
+        plain("an inline extent that is too short", Kind::InlineExtent, Sees, |patient| {
+            let inline = extent(patient, |extent| matches!(extent, FileExtent::Inline { .. }));
+            patient.edit_as::<FileExtentHeader>(&inline, |header| header.ram_bytes += 1);
+        }),
+        plain("nbytes of a file", Kind::InodeBytes, Sees, |patient| {
+            patient.edit_as::<InodeItem>(&inode(patient, REGULAR), |item| item.nbytes += 4096);
+        }),
+        plain("the length of a file extent's extent", Kind::ExtentMismatch, Sees, |patient| {
+            patient.edit_as::<FileExtentItem>(&regular(patient), |item| {
+                item.extent.disk_num_bytes += 4096;
+            });
+        }),
+    ]
+}
+
+/// Items that a test makes.
+trait Made {
+    fn of_hole(len_bytes: u64) -> Vec<u8>;
+}
+
+impl Made for FileExtentItem {
+    fn of_hole(len_bytes: u64) -> Vec<u8> {
+        use zerocopy::{FromZeros, IntoBytes};
+        let mut item = Self::new_zeroed();
+        item.header.kind = 1;
+        item.header.ram_bytes = len_bytes.into();
+        item.extent.num_bytes = len_bytes.into();
+        item.as_bytes().to_vec()
+    }
+}

@@ -1,0 +1,180 @@
+//! Every kind of damage is found: each is planted in a sound image that the kernel made.
+
+mod blocks;
+mod checksums;
+mod extents;
+mod files;
+mod space;
+mod subvolumes;
+mod superblocks;
+
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+
+use crate::patient::Patient;
+use larder_check::Kind;
+use larder_testkit::{
+    Content, Feature, ImageSpec, KernelImage, Profile, Quota, Scratch, SpaceCache, command, oracle,
+};
+
+/// Which image a wound is planted in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Base {
+    /// One device, snapshots and all else.
+    Plain,
+    /// With extents for holes.
+    Holes,
+    /// With the v1 space cache.
+    SpaceCache,
+    /// With full quotas.
+    Quota,
+    /// With simple quotas.
+    SimpleQuota,
+    /// Two devices that mirror each other.
+    Raid1,
+    /// Three devices with parity.
+    Raid5,
+    /// As a power cut leaves it: with a log, orphans and a subvolume deleted in part.
+    PowerCut,
+}
+
+/// Whether `btrfs check --check-data-csum` of btrfs-progs 6.2 reports the damage, too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Progs {
+    Sees,
+    DoesNot,
+}
+
+/// A damage.
+pub(super) struct Wound {
+    pub(super) name: &'static str,
+    pub(super) base: Base,
+    pub(super) kind: Kind,
+    pub(super) progs: Progs,
+    pub(super) plant: fn(&Patient),
+}
+
+/// A damage of the plain image.
+pub(super) const fn plain(
+    name: &'static str,
+    kind: Kind,
+    progs: Progs,
+    plant: fn(&Patient),
+) -> Wound {
+    on(Base::Plain, name, kind, progs, plant)
+}
+
+/// A damage of another image.
+pub(super) const fn on(
+    base: Base,
+    name: &'static str,
+    kind: Kind,
+    progs: Progs,
+    plant: fn(&Patient),
+) -> Wound {
+    Wound { name, base, kind, progs, plant }
+}
+
+fn all_wounds() -> Vec<Wound> {
+    let chapters = [
+        superblocks::wounds(),
+        blocks::wounds(),
+        space::wounds(),
+        extents::wounds(),
+        files::wounds(),
+        checksums::wounds(),
+        subvolumes::wounds(),
+    ];
+    chapters.into_iter().flatten().collect()
+}
+
+fn image(base: Base) -> KernelImage {
+    const DEVICE_BYTES: u64 = 256 << 20;
+    let spec = ImageSpec::new(format!("{base:?}"));
+    let small = spec.clone().node_size(4096);
+    let devices = |spec: ImageSpec, count, profile| {
+        spec.devices(&vec![DEVICE_BYTES; count]).profiles(profile, profile)
+    };
+    let spec = match base {
+        Base::Plain => spec,
+        Base::Holes => small.without(Feature::NoHoles),
+        // The kernel keeps no cache of block groups below 100 MiB.
+        Base::SpaceCache => spec.devices(&[4 << 30]).space_cache(SpaceCache::Files),
+        Base::Quota => spec.quota(Quota::Full),
+        Base::SimpleQuota => spec.quota(Quota::Simple),
+        Base::Raid1 => devices(spec, 2, Profile::Raid1),
+        Base::Raid5 => devices(spec, 3, Profile::Raid5),
+        Base::PowerCut => small.power_cut(),
+    };
+    let image = KernelImage::build(&spec, &Content::new(5));
+    if base == Base::Quota {
+        // Deleting snapshots has made the counts unsure.
+        let mount = image.mount("");
+        let rescan = ["quota", "rescan", "-w"].map(OsStr::new);
+        command::run("btrfs", rescan.into_iter().chain([mount.path().as_os_str()]))
+            .expect("the kernel counts again");
+    }
+    image
+}
+
+/// Plants all wounds of one image and says which were not found as they should be.
+fn failures_on(base: Base) -> Vec<String> {
+    let image = image(base);
+    let sound = Patient::load(image.devices());
+    let report = sound.check().expect("opens");
+    assert!(report.is_clean(), "{base:?} before any wound:\n{report}");
+    assert_eq!(report.skipped, [""; 0], "{base:?}");
+    let wounds = all_wounds().into_iter().filter(|wound| wound.base == base);
+    wounds.filter_map(|wound| failure(&sound, &wound)).collect()
+}
+
+fn failure(sound: &Patient, wound: &Wound) -> Option<String> {
+    let patient = sound.copy();
+    (wound.plant)(&patient);
+    let found = match patient.check() {
+        Err(error) => return Some(format!("{}: cannot be opened: {error}", wound.name)),
+        Ok(report) if report.count_of(wound.kind) == 0 => {
+            return Some(format!("{}: no {}:\n{report}", wound.name, wound.kind));
+        }
+        Ok(report) => report,
+    };
+    let folder = Scratch::new();
+    let progs = oracle::check(&patient.save(folder.path()), true);
+    let is_seen = if progs.is_err() { Progs::Sees } else { Progs::DoesNot };
+    let line = |kinds: &larder_check::KindFindings| format!("{} {}", kinds.kind, kinds.count);
+    let kinds: Vec<String> = found.kinds.iter().map(line).collect();
+    println!("{}: btrfs check {is_seen:?}; {}", wound.name, kinds.join(", "));
+    (is_seen != wound.progs).then(|| format!("{}: btrfs check {is_seen:?} it", wound.name))
+}
+
+fn check_images(bases: &[Base]) {
+    let failures: Vec<String> = bases.iter().flat_map(|base| failures_on(*base)).collect();
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+#[test]
+fn damage_of_a_plain_image_is_found() {
+    check_images(&[Base::Plain]);
+}
+
+#[test]
+fn damage_of_other_images_is_found() {
+    check_images(&[
+        Base::Holes,
+        Base::SpaceCache,
+        Base::Quota,
+        Base::SimpleQuota,
+        Base::Raid1,
+        Base::Raid5,
+        Base::PowerCut,
+    ]);
+}
+
+#[test]
+fn there_are_forty_kinds_of_damage_and_more() {
+    let wounds = all_wounds();
+    let names: BTreeSet<&str> = wounds.iter().map(|wound| wound.name).collect();
+    assert_eq!(names.len(), wounds.len(), "two wounds have one name");
+    let kinds: BTreeSet<Kind> = wounds.iter().map(|wound| wound.kind).collect();
+    assert!(wounds.len() >= 80 && kinds.len() >= 60, "{} of {}", wounds.len(), kinds.len());
+}

@@ -1,0 +1,90 @@
+//! Subvolumes, the uuid tree, quotas.
+
+use larder_check::Kind;
+use larder_format::item::{QgroupInfoItem, RootItem, RootRefHeader};
+use larder_format::objectid::{FS_TREE, QUOTA_TREE, ROOT_TREE, UUID_TREE};
+use larder_format::{ItemType, Key};
+
+use super::Progs::{DoesNot, Sees};
+use super::{Base, Wound, on, plain};
+use crate::patient::{Found, Patient};
+
+fn root_ref(patient: &Patient) -> Found {
+    patient.find_type(ROOT_TREE, ItemType::ROOT_REF)
+}
+
+fn back_ref(patient: &Patient) -> Found {
+    let key = root_ref(patient).key;
+    let back = Key::new(key.offset, ItemType::ROOT_BACKREF, key.objectid);
+    patient.find(ROOT_TREE, |key, _| *key == back)
+}
+
+pub(super) fn wounds() -> Vec<Wound> {
+    vec![
+        plain("a back reference of a subvolume is gone", Kind::RootReference, Sees, |patient| {
+            patient.remove(&back_ref(patient));
+        }),
+        plain("a subvolume without a name", Kind::SubvolumeUnnamed, Sees, |patient| {
+            patient.remove(&back_ref(patient));
+            patient.remove(&root_ref(patient));
+        }),
+        plain("the directory of a subvolume", Kind::RootReferenceDangling, Sees, |patient| {
+            for reference in [back_ref(patient), root_ref(patient)] {
+                patient.edit_as::<RootRefHeader>(&reference, |item| item.dirid += 1);
+            }
+        }),
+        plain("an entry of a subvolume that is none", Kind::EntryDangling, Sees, |patient| {
+            let entry = patient.find(FS_TREE, |key, data| {
+                key.item_type == ItemType::DIR_INDEX && data[8] == ItemType::ROOT_ITEM.0
+            });
+            patient.edit(&entry, |data| data[1] ^= 0x40);
+        }),
+        plain("an entry says that a subvolume is a file", Kind::ItemFormat, Sees, |patient| {
+            let entry = patient.find(FS_TREE, |key, data| {
+                key.item_type == ItemType::DIR_INDEX && data[8] == ItemType::ROOT_ITEM.0
+            });
+            patient.edit(&entry, |data| data[29] = 1);
+        }),
+        plain("a subvolume is deleted and not listed", Kind::OrphanMissing, Sees, |patient| {
+            let root = patient.find(ROOT_TREE, |key, _| {
+                key.item_type == ItemType::ROOT_ITEM && (256..1 << 40).contains(&key.objectid)
+            });
+            patient.edit_as::<RootItem>(&root, |item| item.refs = 0.into());
+        }),
+        plain("a subvolume is not in the uuid tree", Kind::UuidTree, DoesNot, |patient| {
+            patient.remove(&patient.find_type(UUID_TREE, ItemType::UUID_KEY_SUBVOL));
+        }),
+        plain("the uuid tree names another subvolume", Kind::UuidTree, DoesNot, |patient| {
+            let item = patient.find_type(UUID_TREE, ItemType::UUID_KEY_SUBVOL);
+            patient.edit(&item, |data| data[0] ^= 1);
+        }),
+        on(Base::Quota, "the count of a quota group", Kind::QuotaCount, Sees, |patient| {
+            let info = patient.find_type(QUOTA_TREE, ItemType::QGROUP_INFO);
+            patient.edit_as::<QgroupInfoItem>(&info, |item| item.rfer += 4096);
+        }),
+        on(
+            Base::Quota,
+            "the exclusive count of a quota group",
+            Kind::QuotaCount,
+            Sees,
+            |patient| {
+                let info = patient.find_type(QUOTA_TREE, ItemType::QGROUP_INFO);
+                patient.edit_as::<QgroupInfoItem>(&info, |item| item.excl -= 4096);
+            },
+        ),
+        on(
+            Base::Quota,
+            "the limits of a quota group are gone",
+            Kind::QuotaItem,
+            DoesNot,
+            |patient| {
+                patient.remove(&patient.find_type(QUOTA_TREE, ItemType::QGROUP_LIMIT));
+            },
+        ),
+        // It knows no simple quotas and refuses the image.
+        on(Base::SimpleQuota, "the count of a simple quota", Kind::QuotaCount, Sees, |patient| {
+            let info = patient.find_type(QUOTA_TREE, ItemType::QGROUP_INFO);
+            patient.edit_as::<QgroupInfoItem>(&info, |item| item.rfer += 4096);
+        }),
+    ]
+}

@@ -1,0 +1,340 @@
+//! An image in memory that wounds are planted in: items are found by tree and key, changed, and the
+//! block's checksum is made right again on every copy, so that the deeper check is what finds it.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use larder_check::{Options, Report};
+use larder_device::{Device, MemoryDevice};
+use larder_format::item::RootItem;
+use larder_format::node::{HEADER_SIZE, ITEM_HEADER_SIZE, ItemHeader};
+use larder_format::superblock::{OFFSETS, SUPERBLOCK_SIZE};
+use larder_format::{Header, ItemType, Key, Logical, Node, Superblock, objectid};
+use larder_volume::{OpenOptions, Volume};
+use zerocopy::{FromBytes, IntoBytes};
+
+const PIECE_BYTES: usize = 1 << 16;
+
+/// An item and the leaf that holds it.
+#[derive(Clone, Debug)]
+pub(crate) struct Found {
+    pub(crate) leaf: u64,
+    pub(crate) slot: usize,
+    pub(crate) key: Key,
+    pub(crate) data: Vec<u8>,
+}
+
+/// A file system in memory.
+pub(crate) struct Patient {
+    devices: Vec<Arc<MemoryDevice>>,
+    /// For where things lie: opened before any wound.
+    volume: Volume,
+}
+
+impl Patient {
+    /// Reads image files into memory.
+    pub(crate) fn load(files: &[PathBuf]) -> Self {
+        let load = |file: &PathBuf| Arc::new(load(file));
+        Self::of(files.iter().map(load).collect())
+    }
+
+    fn of(devices: Vec<Arc<MemoryDevice>>) -> Self {
+        let volume = open(&devices).expect("a sound image opens");
+        Self { devices, volume }
+    }
+
+    /// A copy to wound. The original stays as it is.
+    pub(crate) fn copy(&self) -> Self {
+        Self::of(self.devices.iter().map(|device| Arc::new(device.snapshot())).collect())
+    }
+
+    /// Checks what there is now. The error is why it cannot be opened at all.
+    pub(crate) fn check(&self) -> Result<Report, String> {
+        let volume = open(&self.devices)?;
+        let options = Options { check_data_csum: true, threads: 1, ..Options::default() };
+        Ok(larder_check::check(&volume, &options))
+    }
+
+    /// Writes the devices to sparse files.
+    pub(crate) fn save(&self, folder: &Path) -> Vec<PathBuf> {
+        let save = |(number, device): (usize, &Arc<MemoryDevice>)| {
+            let path = folder.join(format!("device{number}"));
+            let file = File::create(&path).expect("creates");
+            file.set_len(device.len_bytes()).expect("grows");
+            let mut piece = vec![0; PIECE_BYTES];
+            for at in (0..device.len_bytes()).step_by(PIECE_BYTES) {
+                device.read_at(&mut piece, at).expect("reads");
+                if piece.iter().any(|byte| *byte != 0) {
+                    file.write_all_at(&piece, at).expect("writes");
+                }
+            }
+            path
+        };
+        self.devices.iter().enumerate().map(save).collect()
+    }
+
+    fn superblock(&self) -> &Superblock {
+        self.volume.superblock()
+    }
+
+    pub(crate) fn nodesize(&self) -> usize {
+        self.volume.nodesize() as usize
+    }
+
+    pub(crate) fn generation(&self) -> u64 {
+        self.superblock().generation.get()
+    }
+
+    /// Address of the tree of log trees.
+    pub(crate) fn log_root(&self) -> u64 {
+        self.superblock().log_root.get()
+    }
+
+    /// Changes the superblock in every place.
+    pub(crate) fn edit_superblocks(&self, change: impl Fn(&mut Superblock)) {
+        for copy in 0..2 {
+            self.edit_superblock_copy(copy, &change);
+        }
+    }
+
+    /// Changes one copy of the superblock on every device.
+    pub(crate) fn edit_superblock_copy(&self, copy: usize, change: impl Fn(&mut Superblock)) {
+        for device in &self.devices {
+            let mut bytes = vec![0; SUPERBLOCK_SIZE];
+            device.read_at(&mut bytes, OFFSETS[copy].0).expect("reads");
+            let superblock = Superblock::mut_from_bytes(&mut bytes).expect("has its size");
+            change(superblock);
+            superblock.update_checksum();
+            device.write_at(&bytes, OFFSETS[copy].0).expect("writes");
+        }
+    }
+
+    /// Overwrites bytes of a device.
+    pub(crate) fn write(&self, device: usize, at: u64, bytes: &[u8]) {
+        self.devices[device].write_at(bytes, at).expect("writes");
+    }
+
+    /// Inverts a byte of one copy of what lies at a logical address, or of its parity.
+    pub(crate) fn invert(&self, logical: u64, copy: usize, parity: bool) {
+        let ranges = self.volume.map(Logical(logical), 1).expect("mapped");
+        let places = if parity { &ranges[0].parities } else { &ranges[0].mirrors };
+        let place = places[copy];
+        let device = self.device_with(place.devid);
+        let mut byte = [0];
+        device.read_at(&mut byte, place.physical.0).expect("reads");
+        device.write_at(&[!byte[0]], place.physical.0).expect("writes");
+    }
+
+    fn device_with(&self, devid: u64) -> &Arc<MemoryDevice> {
+        let number = self.volume.devices().iter().position(|device| device.devid() == devid);
+        let name = self.volume.devices()[number.expect("known")].name();
+        self.devices.iter().find(|device| device.name() == name).expect("present")
+    }
+
+    /// The bytes of a block, from its first copy.
+    pub(crate) fn block(&self, logical: u64) -> Vec<u8> {
+        let ranges = self.volume.map(Logical(logical), self.nodesize() as u64).expect("mapped");
+        let mut bytes = vec![0; self.nodesize()];
+        let mut rest = bytes.as_mut_slice();
+        for range in ranges {
+            let (part, after) = rest.split_at_mut(range.len_bytes as usize);
+            let place = range.mirrors[0];
+            self.device_with(place.devid).read_at(part, place.physical.0).expect("reads");
+            rest = after;
+        }
+        bytes
+    }
+
+    /// Changes a block on every copy and makes its checksum right.
+    pub(crate) fn edit_block(&self, logical: u64, change: impl FnOnce(&mut [u8])) {
+        self.edit_copies(logical, 0..usize::MAX, change);
+    }
+
+    /// Changes some copies of a block and makes the checksum right.
+    pub(crate) fn edit_copies(
+        &self,
+        logical: u64,
+        copies: std::ops::Range<usize>,
+        change: impl FnOnce(&mut [u8]),
+    ) {
+        let mut bytes = self.block(logical);
+        change(&mut bytes);
+        let csum = self.volume.checksum_type().compute_block(&bytes);
+        bytes[..32].copy_from_slice(&csum.padded());
+        let ranges = self.volume.map(Logical(logical), bytes.len() as u64).expect("mapped");
+        let mut rest = bytes.as_slice();
+        for range in ranges {
+            let (part, after) = rest.split_at(range.len_bytes as usize);
+            for (copy, place) in range.mirrors.iter().enumerate() {
+                if copies.contains(&copy) {
+                    self.device_with(place.devid).write_at(part, place.physical.0).expect("writes");
+                }
+            }
+            rest = after;
+        }
+    }
+
+    /// Changes the header of a block.
+    pub(crate) fn edit_header(&self, logical: u64, change: impl FnOnce(&mut Header)) {
+        self.edit_block(logical, |bytes| change(Header::mut_from_prefix(bytes).expect("fits").0));
+    }
+
+    /// Address and level of the root of a tree.
+    pub(crate) fn root(&self, tree: u64) -> u64 {
+        match tree {
+            objectid::ROOT_TREE => self.superblock().root().0,
+            objectid::CHUNK_TREE => self.superblock().chunk_root().0,
+            _ => {
+                let found = self.find(objectid::ROOT_TREE, |key, _| {
+                    key.objectid == tree && key.item_type == ItemType::ROOT_ITEM
+                });
+                RootItem::parse(&found.data).expect("a root item").bytenr().0
+            }
+        }
+    }
+
+    /// All blocks of a tree, parents before children, leaves in order.
+    pub(crate) fn blocks(&self, tree: u64) -> Vec<u64> {
+        let mut blocks = vec![self.root(tree)];
+        let mut next = 0;
+        while next < blocks.len() {
+            let bytes = self.block(blocks[next]);
+            let node = Node::parse(&bytes).expect("sound");
+            if !node.is_leaf() {
+                blocks.extend(node.key_pointers().iter().map(|pointer| pointer.blockptr().0));
+            }
+            next += 1;
+        }
+        blocks
+    }
+
+    /// The leaves of a tree, in order.
+    pub(crate) fn leaves(&self, tree: u64) -> Vec<u64> {
+        let is_leaf = |block: &u64| Node::parse(&self.block(*block)).expect("sound").is_leaf();
+        self.blocks(tree).into_iter().filter(is_leaf).collect()
+    }
+
+    /// All items of a tree in order.
+    pub(crate) fn items(&self, tree: u64) -> Vec<Found> {
+        let mut items = Vec::new();
+        for leaf in self.leaves(tree) {
+            let bytes = self.block(leaf);
+            let node = Node::parse(&bytes).expect("sound");
+            items.extend(node.iter_items().enumerate().map(|(slot, (key, data))| Found {
+                leaf,
+                slot,
+                key,
+                data: data.to_vec(),
+            }));
+        }
+        items
+    }
+
+    /// The first item of a tree that is wanted.
+    #[track_caller]
+    pub(crate) fn find(&self, tree: u64, is_wanted: impl Fn(&Key, &[u8]) -> bool) -> Found {
+        let mut items = self.items(tree).into_iter();
+        items.find(|item| is_wanted(&item.key, &item.data)).expect("the image has such an item")
+    }
+
+    /// The first item of a type that does not start its leaf: removing it leaves the parent right.
+    #[track_caller]
+    pub(crate) fn find_type(&self, tree: u64, item_type: ItemType) -> Found {
+        let mut items = self.items(tree).into_iter();
+        items
+            .find(|item| item.key.item_type == item_type && item.slot > 0)
+            .expect("the image has such an item")
+    }
+
+    /// Changes the items of a leaf.
+    pub(crate) fn edit_leaf(&self, leaf: u64, change: impl FnOnce(&mut Vec<(Key, Vec<u8>)>)) {
+        self.edit_block(leaf, |bytes| {
+            let node = Node::parse(bytes).expect("sound");
+            let mut items: Vec<(Key, Vec<u8>)> =
+                node.iter_items().map(|(key, data)| (key, data.to_vec())).collect();
+            change(&mut items);
+            write_leaf(bytes, &items);
+        });
+    }
+
+    /// Changes the data of an item, also its length.
+    pub(crate) fn edit(&self, found: &Found, change: impl FnOnce(&mut Vec<u8>)) {
+        self.edit_leaf(found.leaf, |items| change(&mut items[found.slot].1));
+    }
+
+    /// Changes an item that has a fixed layout.
+    pub(crate) fn edit_as<T>(&self, found: &Found, change: impl FnOnce(&mut T))
+    where
+        T: FromBytes + IntoBytes + zerocopy::KnownLayout + zerocopy::Unaligned,
+    {
+        self.edit(found, |data| change(T::mut_from_prefix(data).expect("fits").0));
+    }
+
+    /// Gives an item another key; its place in the leaf stays.
+    pub(crate) fn rekey(&self, found: &Found, key: Key) {
+        self.edit_leaf(found.leaf, |items| items[found.slot].0 = key);
+    }
+
+    /// Removes an item.
+    pub(crate) fn remove(&self, found: &Found) {
+        self.edit_leaf(found.leaf, |items| {
+            items.remove(found.slot);
+        });
+    }
+
+    /// Inserts an item in the first leaf of a tree with room for it where it keeps keys in order.
+    #[track_caller]
+    pub(crate) fn insert(&self, tree: u64, key: Key, data: &[u8]) {
+        let leaves = self.leaves(tree);
+        let fits = |leaf: &&u64| {
+            let bytes = self.block(**leaf);
+            Node::parse(&bytes).expect("sound").first_key().is_some_and(|first| first < key)
+        };
+        let leaf = *leaves.iter().rev().find(fits).expect("a leaf for the key");
+        self.edit_leaf(leaf, |items| {
+            let at = items.partition_point(|item| item.0 < key);
+            items.insert(at, (key, data.to_vec()));
+        });
+    }
+}
+
+fn write_leaf(bytes: &mut [u8], items: &[(Key, Vec<u8>)]) {
+    let data_bytes: usize = items.iter().map(|item| item.1.len()).sum();
+    let most = bytes.len() - HEADER_SIZE;
+    assert!(data_bytes + items.len() * ITEM_HEADER_SIZE <= most, "the leaf has no room");
+    let mut end = most;
+    for (slot, (key, data)) in items.iter().enumerate() {
+        end -= data.len();
+        let header = ItemHeader {
+            key: (*key).into(),
+            offset: (end as u32).into(),
+            size: (data.len() as u32).into(),
+        };
+        let at = HEADER_SIZE + slot * ITEM_HEADER_SIZE;
+        bytes[at..at + ITEM_HEADER_SIZE].copy_from_slice(header.as_bytes());
+        bytes[HEADER_SIZE + end..][..data.len()].copy_from_slice(data);
+    }
+    Header::mut_from_prefix(bytes).expect("fits").0.nritems = (items.len() as u32).into();
+}
+
+fn load(file: &PathBuf) -> MemoryDevice {
+    let name = file.display().to_string();
+    let file = File::open(file).expect("an image file opens");
+    let len_bytes = file.metadata().expect("has a length").len();
+    let device = MemoryDevice::new(name, len_bytes);
+    let mut piece = vec![0; PIECE_BYTES];
+    for at in (0..len_bytes).step_by(PIECE_BYTES) {
+        file.read_exact_at(&mut piece, at).expect("reads");
+        if piece.iter().any(|byte| *byte != 0) {
+            device.write_at(&piece, at).expect("writes");
+        }
+    }
+    device
+}
+
+fn open(devices: &[Arc<MemoryDevice>]) -> Result<Volume, String> {
+    let devices = devices.iter().map(|device| Arc::clone(device) as Arc<dyn Device>).collect();
+    Volume::open(devices, &OpenOptions::default()).map_err(|error| error.to_string())
+}
