@@ -3,6 +3,7 @@
 mod check;
 mod dump_tree;
 mod mkfs;
+mod walk;
 
 use std::path::PathBuf;
 
@@ -16,6 +17,7 @@ pub enum Workload {
     DumpTree(dump_tree::DumpTree),
     Check(check::Check),
     Mkfs(mkfs::Mkfs),
+    Walk(walk::Walk),
 }
 
 impl Workload {
@@ -24,6 +26,7 @@ impl Workload {
             Self::DumpTree(workload) => workload.run(),
             Self::Check(workload) => workload.run(),
             Self::Mkfs(workload) => workload.run(),
+            Self::Walk(workload) => workload.run(),
         }
     }
 }
