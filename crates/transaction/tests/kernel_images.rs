@@ -3,7 +3,7 @@
 
 mod support;
 
-use larder_testkit::{Content, ImageSpec, KernelImage, oracle};
+use larder_testkit::{Checkable, Content, ImageSpec, KernelImage, Profile, oracle};
 use support::{Files, open};
 
 fn check(image: &KernelImage) {
@@ -48,11 +48,15 @@ fn rounds(spec: &ImageSpec, seed: u64) {
 }
 
 #[test]
-fn the_default_image() {
-    rounds(&ImageSpec::new("default"), 1);
-}
-
-#[test]
-fn small_nodes() {
-    rounds(&ImageSpec::new("nodes-4k").node_size(4096), 2);
+fn every_image_that_can_be_written() {
+    for (seed, case) in (1..).zip(larder_testkit::matrix::matrix()) {
+        let spec = &case.spec;
+        let parity = [spec.data_profile(), spec.metadata_profile()].into_iter().flatten();
+        let has_parity = parity.clone().any(|p| matches!(p, Profile::Raid5 | Profile::Raid6));
+        if has_parity || spec.is_power_cut() || spec.checkable() != Checkable::All {
+            continue;
+        }
+        println!("{}", spec.name());
+        rounds(spec, seed);
+    }
 }

@@ -13,7 +13,7 @@ use crate::tree_items::TreeItems;
 
 /// Delayed references beyond which whoever leaves runs some.
 const MANY_REFERENCES: usize = 2048;
-/// How many it runs.
+/// How many are run at once.
 const FEW_REFERENCES: usize = 64;
 
 /// The right to change trees in the running transaction, which cannot be committed meanwhile. Of
@@ -88,11 +88,14 @@ impl Handle<'_> {
 
     /// Leaves the transaction, after a share of bookkeeping if much has piled up.
     pub fn end(self) -> Result<()> {
-        if self.manager.accounting.refs.len() < MANY_REFERENCES {
-            return Ok(());
+        let manager = self.manager;
+        while manager.accounting.refs.len() > MANY_REFERENCES {
+            let ran = manager.run_some_references(FEW_REFERENCES);
+            if ran.inspect_err(|error| manager.abort(error.clone()))? == 0 {
+                break;
+            }
         }
-        let ran = self.manager.run_some_references(FEW_REFERENCES);
-        ran.map(drop).inspect_err(|error| self.manager.abort(error.clone()))
+        Ok(())
     }
 }
 

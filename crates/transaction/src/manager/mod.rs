@@ -9,6 +9,7 @@ mod accounting;
 mod bookkeeping;
 mod commit;
 mod door;
+mod drop_tree;
 mod handle;
 mod ladder;
 mod load;

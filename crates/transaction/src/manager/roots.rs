@@ -69,7 +69,17 @@ impl Roots {
     }
 
     /// Points items to where their trees begin now. Subvolumes note when.
+    ///
+    /// A snapshot that changed in the transaction that made it is refused: whoever deletes it takes
+    /// all blocks of that transaction for those of others.
     pub(super) fn moved(&mut self, root: TreeRoot, now: Timespec) -> Result<()> {
+        let is_newborn = |(key, item): (Key, &RootItem)| {
+            key.offset == root.generation && item.bytenr() != root.logical
+        };
+        if self.get(root.tree).is_some_and(is_newborn) {
+            let problem = "a snapshot was changed before it was committed";
+            return Err(Error::extent(root.logical, problem));
+        }
         let moved = self.change(root.tree, |item| {
             item.bytenr = root.logical.0.into();
             item.level = root.level;

@@ -21,6 +21,9 @@ pub struct NewSnapshot {
 impl Exclusive<'_> {
     /// Takes a snapshot. Its root item starts as a copy of the source's; `configure` sets what is its
     /// own, such as uuids and flags. Names are the caller's business.
+    ///
+    /// The snapshot must not be changed before this transaction is committed: a commit that finds it
+    /// changed fails.
     pub fn snapshot(
         &self,
         snapshot: NewSnapshot,

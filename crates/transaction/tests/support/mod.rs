@@ -195,3 +195,33 @@ impl Files {
         handle.end()
     }
 }
+
+/// Changes the inode items of `count` random inodes of a subvolume, all over its tree.
+pub fn touch(
+    manager: &TransactionManager,
+    subvolume: u64,
+    count: u64,
+    random: &mut Random,
+) -> Result<()> {
+    let tree = manager.tree(subvolume)?.expect("it is there");
+    let items = TreeItems::new(tree.clone());
+    let last = items.at_or_before(Key::new(u64::MAX - 256, ItemType(0), 0))?;
+    let inodes = last.map_or(1, |(key, _)| key.objectid - FIRST_FREE + 1);
+    for _ in 0..count {
+        let handle = manager.join(1, Priority::Normal)?;
+        let wanted = Key::new(FIRST_FREE + random.below(inodes), ItemType::INODE_ITEM, 0);
+        let found = items.at_or_after(wanted)?.filter(|(key, _)| {
+            key.item_type == ItemType::INODE_ITEM && key.objectid < u64::MAX - 256
+        });
+        if let Some((key, _)) = found {
+            let generation = handle.generation();
+            tree.modify(key, |data| {
+                let (item, _) = InodeItem::mut_from_prefix(data).expect("an inode");
+                item.transid = generation.into();
+                item.sequence = (item.sequence.get() + 1).into();
+            })?;
+        }
+        handle.end()?;
+    }
+    Ok(())
+}

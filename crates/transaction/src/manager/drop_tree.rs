@@ -1,0 +1,224 @@
+//! Deleting a tree: its references are dropped from the root down, in steps that can be interrupted.
+//!
+//! # Invariants
+//! - The tree's blocks are never changed, only given up. How far that has come is in the root item
+//!   (`drop_progress`, `drop_level`): everything before that key is given up already.
+//! - A block that other trees have too loses one reference and is not entered. If this tree made it,
+//!   all below it first count addresses in place of the tree's id, which will stand for nothing.
+//! - A block goes after all that it refers to.
+
+use std::sync::Arc;
+
+use larder_btree::{Block, Expected, LiveTree};
+use larder_format::item::{EXTENT_FLAG_FULL_BACKREF, RootItem};
+use larder_format::objectid::ROOT_TREE;
+use larder_format::{ItemType, Key};
+
+use super::TransactionManager;
+use super::handle::Handle;
+use crate::error::{Error, Result};
+use crate::extent::{References, Referrer};
+use crate::items::Items;
+use crate::refs::ExtentRef;
+use crate::space::Priority;
+use crate::tree_items::TreeItems;
+
+/// Room for the root item, and for what bookkeeping cannot put off.
+const ITEMS_PER_STEP: u64 = 2;
+
+/// A block on the way from the root, of which this tree has the only reference.
+struct Step {
+    block: Block,
+    /// Who refers to the block.
+    referrer: Referrer,
+    /// Whether the block's children count its address.
+    is_full: bool,
+    /// The next child to give up.
+    slot: usize,
+}
+
+/// A walk over a tree that is being deleted.
+struct Walk<'m> {
+    manager: &'m TransactionManager,
+    tree: Arc<LiveTree>,
+    /// The transaction that made the tree, if it was made as a snapshot: all blocks up to it but the
+    /// root are of others.
+    born: u64,
+    path: Vec<Step>,
+    /// Blocks that may still be visited in this step.
+    budget: u64,
+}
+
+impl TransactionManager {
+    /// Gives up up to about `blocks` blocks of a tree that is being deleted: nobody uses it, nothing
+    /// leads to it, and the reference count in its root item is 0. Returns whether all of it is gone;
+    /// then its root item is too.
+    pub fn drop_tree(&self, id: u64, blocks: u64) -> Result<bool> {
+        let tree = self.tree(id)?;
+        let (Some(tree), Some((key, item))) = (tree, self.root_item(id)) else {
+            let key = Key::new(id, ItemType::ROOT_ITEM, 0);
+            return Err(Error::MissingItem { tree: ROOT_TREE, key });
+        };
+        if item.refs.get() != 0 {
+            return Err(Error::item(
+                ROOT_TREE,
+                key,
+                larder_format::FormatError::invalid("RootItem", "the tree is in use"),
+            ));
+        }
+        let handle = self.join(ITEMS_PER_STEP, Priority::Deleting)?;
+        let mut walk =
+            Walk { manager: self, tree, born: key.offset, path: Vec::new(), budget: blocks };
+        let is_done =
+            walk.run(&handle, key, &item).inspect_err(|error| self.abort(error.clone()))?;
+        handle.end()?;
+        Ok(is_done)
+    }
+}
+
+impl Walk<'_> {
+    fn run(&mut self, handle: &Handle<'_>, key: Key, item: &RootItem) -> Result<bool> {
+        self.enter_root(item)?;
+        while let Some(step) = self.path.last_mut() {
+            if self.budget == 0 && step.block.level() > 0 && step.slot < step.block.node().nritems()
+            {
+                self.note_progress(handle);
+                return Ok(false);
+            }
+            let slot = step.slot;
+            step.slot += 1;
+            if step.block.level() > 0 && slot < step.block.node().nritems() {
+                self.give_up_child(slot)?;
+            } else {
+                let step = self.path.pop().expect("it was just there");
+                self.give_up_block(&step)?;
+            }
+        }
+        self.manager.roots.lock().forget(self.tree.id());
+        self.manager.forest.forget_tree(self.tree.id());
+        TreeItems::new(self.manager.root_tree.clone()).remove(key)?;
+        Ok(true)
+    }
+
+    /// Enters the root, and what the last step was in.
+    fn enter_root(&mut self, item: &RootItem) -> Result<()> {
+        let root = self.tree.look(&self.tree.root().into())?;
+        self.enter(root, Referrer::Tree { root: self.tree.id() })?;
+        let progress = item.drop_progress.get();
+        if progress.objectid == 0 {
+            return Ok(());
+        }
+        loop {
+            let depth = self.path.len();
+            let Some(step) = self.path.last_mut().filter(|step| step.block.level() > 0) else {
+                break;
+            };
+            let slot = step.block.node().child_slot(progress);
+            step.slot = slot;
+            if step.block.level() <= item.drop_level {
+                break;
+            }
+            step.slot += 1;
+            self.give_up_child(slot)?;
+            if self.path.len() == depth {
+                // Its path was this tree's alone when the last step ended, and nobody adds to it.
+                let logical = self.path[depth - 1].block.logical();
+                return Err(Error::extent(logical, "a tree that is being deleted was shared"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Remembers where the next step begins.
+    fn note_progress(&self, handle: &Handle<'_>) {
+        let Some(step) = self.path.last() else { return };
+        let (key, level) = (step.block.node().key(step.slot), step.block.level());
+        let noted = self.manager.change_root_item(handle, self.tree.id(), |item| {
+            item.drop_progress = key.into();
+            item.drop_level = level;
+        });
+        debug_assert!(noted.is_some(), "a tree that is walked is open");
+    }
+
+    /// The child of the last block at `slot`, and who refers to it.
+    fn child(&mut self, slot: usize) -> Result<(Block, Referrer)> {
+        let step = self.path.last().expect("a child has a parent");
+        let expected = Expected::child(self.tree.id(), step.block.node(), slot);
+        let referrer = if step.is_full {
+            Referrer::Block { parent: step.block.logical().0 }
+        } else {
+            Referrer::Tree { root: self.tree.id() }
+        };
+        self.budget = self.budget.saturating_sub(1);
+        Ok((self.tree.look(&expected)?, referrer))
+    }
+
+    fn give_up_child(&mut self, slot: usize) -> Result<()> {
+        let (child, referrer) = self.child(slot)?;
+        self.enter(child, referrer)
+    }
+
+    /// Goes into a block that only this tree has, or gives up the reference to one that is shared.
+    fn enter(&mut self, block: Block, referrer: Referrer) -> Result<()> {
+        let accounting = &self.manager.accounting;
+        let named = accounting.block_ref(&block);
+        let hold = accounting.refs.hold(named.logical);
+        let References { count, flags } = accounting.references(named, &hold)?;
+        let is_full = flags & EXTENT_FLAG_FULL_BACKREF != 0;
+        if count > 1 {
+            if self.is_own(&block) && !(is_full && block.level() == 0) {
+                self.refer_by_address(&block, named, is_full)?;
+            }
+            return accounting.drop_block(named, referrer);
+        }
+        drop(hold);
+        self.path.push(Step { block, referrer, is_full, slot: 0 });
+        Ok(())
+    }
+
+    /// Whether this tree made a block.
+    fn is_own(&self, block: &Block) -> bool {
+        block.header().owner.get() == self.tree.id() && block.generation() > self.born
+    }
+
+    /// Turns all that a shared block of this tree leads to into references by address, down to what
+    /// other trees have made. The block is held.
+    fn refer_by_address(&mut self, block: &Block, named: ExtentRef, is_full: bool) -> Result<()> {
+        let accounting = &self.manager.accounting;
+        if !is_full {
+            accounting.change_children(block, true, 1)?;
+            accounting.change_children(block, false, -1)?;
+            accounting.refs.set_full_backref(named);
+        }
+        if block.level() == 0 {
+            return Ok(());
+        }
+        for slot in 0..block.node().nritems() {
+            let expected = Expected::child(self.tree.id(), block.node(), slot);
+            if expected.generation <= self.born {
+                continue;
+            }
+            let child = self.tree.look(&expected)?;
+            if !self.is_own(&child) {
+                continue;
+            }
+            let named = self.manager.accounting.block_ref(&child);
+            let hold = self.manager.accounting.refs.hold(named.logical);
+            let references = self.manager.accounting.references(named, &hold)?;
+            let is_full = references.flags & EXTENT_FLAG_FULL_BACKREF != 0;
+            if !(is_full && child.level() == 0) {
+                self.refer_by_address(&child, named, is_full)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives up a block whose children are given up, or a leaf with the data of its files.
+    fn give_up_block(&self, step: &Step) -> Result<()> {
+        let accounting = &self.manager.accounting;
+        if step.block.level() == 0 {
+            accounting.change_children(&step.block, step.is_full, -1)?;
+        }
+        accounting.drop_block(accounting.block_ref(&step.block), step.referrer)
+    }
+}
