@@ -18,6 +18,9 @@ pub struct TreeError {
     pub level: u8,
     /// The first key of the block as the parent has it; `None` for a root.
     pub key: Option<Key>,
+    /// The first key behind the block and all below it, as far as its parents know: keys from `key`
+    /// to before this one are out of reach. `None` at the right edge of the tree.
+    pub upper: Option<Key>,
     /// What is wrong.
     pub problem: Problem,
 }
@@ -73,8 +76,13 @@ impl TreeError {
             logical: expected.logical,
             level: expected.level,
             key: expected.first_key,
+            upper: None,
             problem: problem.into(),
         }
+    }
+
+    pub(crate) fn with_upper(self, upper: Option<Key>) -> Self {
+        Self { upper, ..self }
     }
 }
 

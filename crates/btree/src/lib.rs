@@ -29,6 +29,7 @@ mod readahead;
 mod stats;
 mod store;
 mod tree;
+mod view;
 mod volume_store;
 
 pub use block::{Block, Expected};
@@ -46,3 +47,4 @@ pub use readahead::Readahead;
 pub use stats::{ChangeStats, LockStats, Stats};
 pub use store::{BlockStore, StoreError};
 pub use tree::{Tree, TreeRoot};
+pub use view::{TreeView, ViewCursor};

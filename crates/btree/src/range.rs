@@ -4,16 +4,16 @@ use std::ops::{Bound, RangeBounds};
 
 use larder_format::Key;
 
-use crate::cursor::Cursor;
 use crate::error::TreeError;
 use crate::item_ref::ItemRef;
+use crate::view::ViewCursor;
 
 /// An iterator over the items of a range of keys.
 ///
 /// After an error it goes on behind the subtree that cannot be read.
 #[derive(Debug)]
 pub struct Range {
-    cursor: Cursor,
+    cursor: ViewCursor,
     state: State,
     /// The greatest key of the range.
     last: Key,
@@ -28,7 +28,7 @@ enum State {
 }
 
 impl Range {
-    pub(crate) fn new(cursor: Cursor, range: impl RangeBounds<Key>) -> Self {
+    pub(crate) fn new(cursor: ViewCursor, range: impl RangeBounds<Key>) -> Self {
         let first = match range.start_bound() {
             Bound::Included(&key) => Some(key),
             Bound::Excluded(key) => key.successor(),

@@ -93,6 +93,30 @@ impl Window {
     }
 }
 
+/// Reading ahead for a cursor that finds its leaf anew each time.
+#[derive(Debug)]
+pub(crate) struct LiveWindow {
+    window: Window,
+    /// The parent that was asked for last, and which of its children.
+    parent: Logical,
+    asked: Asked,
+}
+
+impl LiveWindow {
+    pub(crate) fn new(mode: Readahead) -> Self {
+        Self { window: Window::new(mode), parent: Logical(0), asked: Asked::default() }
+    }
+
+    /// Called when the child at `slot` of `parent` has to be read.
+    pub(crate) fn before_read(&mut self, cache: &BlockCache, parent: &Block, slot: usize) {
+        if self.parent != parent.logical() {
+            (self.parent, self.asked) = (parent.logical(), Asked::default());
+        }
+        self.window.before_fetch(cache, parent, slot, &mut self.asked);
+        Window::after_read(cache, slot, self.asked);
+    }
+}
+
 impl Asked {
     /// The slots after `slot` to ask for now: none while half a window is still ahead.
     fn extend_forward(

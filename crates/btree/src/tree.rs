@@ -14,6 +14,7 @@ use crate::error::{Problem, TreeError};
 use crate::item_ref::ItemRef;
 use crate::range::Range;
 use crate::readahead::Readahead;
+use crate::view::ViewCursor;
 
 /// Where a committed tree begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -107,14 +108,10 @@ impl Tree {
         upper: Option<Key>,
     ) -> Result<Fetched, TreeError> {
         let expected = Expected::child(self.root.tree, parent.node(), slot);
-        let fetched = self.cache.read(&expected)?;
-        let bound = child_upper(parent, slot, upper);
-        match (fetched.block.node().last_key(), bound) {
-            (Some(last), Some(bound)) if last >= bound => {
-                Err(TreeError::new(&expected, Problem::OutOfRange { last, bound }))
-            }
-            _ => Ok(fetched),
-        }
+        let upper = child_upper(parent, slot, upper);
+        let fetched = self.cache.read(&expected).map_err(|error| error.with_upper(upper))?;
+        check_upper(&expected, &fetched.block, upper)?;
+        Ok(fetched)
     }
 
     /// The item with exactly this key.
@@ -137,7 +134,7 @@ impl Tree {
 
     /// The items whose keys lie in `range`, in order.
     pub fn range(&self, range: impl RangeBounds<Key>, readahead: Readahead) -> Range {
-        Range::new(self.cursor(readahead), range)
+        Range::new(ViewCursor::Committed(self.cursor(readahead)), range)
     }
 }
 
@@ -146,4 +143,18 @@ impl Tree {
 pub(crate) fn child_upper(parent: &Block, slot: usize, upper: Option<Key>) -> Option<Key> {
     let node = parent.node();
     if slot + 1 < node.nritems() { Some(node.key(slot + 1)) } else { upper }
+}
+
+/// Whether the keys of a block that was read end below `upper`.
+pub(crate) fn check_upper(
+    expected: &Expected,
+    block: &Block,
+    upper: Option<Key>,
+) -> Result<(), TreeError> {
+    match (block.node().last_key(), upper) {
+        (Some(last), Some(bound)) if last >= bound => {
+            Err(TreeError::new(expected, Problem::OutOfRange { last, bound }).with_upper(upper))
+        }
+        _ => Ok(()),
+    }
 }

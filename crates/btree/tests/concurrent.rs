@@ -4,6 +4,7 @@
 mod support;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use larder_btree::{LiveTree, LockPolicy, Readahead, TreeRoot};
@@ -29,7 +30,7 @@ impl Numbers {
 /// What one thread has in the tree: keys with its own remainder, so that models do not meet while
 /// leaves do.
 struct Worker<'w> {
-    tree: &'w LiveTree,
+    tree: &'w Arc<LiveTree>,
     numbers: Numbers,
     remainder: u64,
     threads: u64,
@@ -96,7 +97,7 @@ impl Worker<'_> {
 
     /// Walks on from a key: what is this thread's must be there, in order, and nothing else of it.
     fn look_around(&self, at: Key) {
-        let mut cursor = self.tree.cursor();
+        let mut cursor = self.tree.cursor(Readahead::Forward);
         let mut before = None;
         let mut more = cursor.seek(at).unwrap();
         let last = key(600 * self.threads);
@@ -178,14 +179,14 @@ fn storm(nodesize: usize, policy: LockPolicy, threads: u64, steps: u64, cache_by
 /// Freezes with the door closed, notes what the tree holds then, and writes with the door open.
 fn commit(
     world: &World,
-    tree: &LiveTree,
+    tree: &Arc<LiveTree>,
     door: &RwLock<()>,
     committed: &Mutex<Vec<(TreeRoot, Model)>>,
 ) {
     let (set, root, items) = {
         let _closed = door.write();
         let mut items = Model::new();
-        let mut cursor = tree.cursor();
+        let mut cursor = tree.cursor(Readahead::Forward);
         while cursor.next().unwrap() {
             let (key, data) = cursor.item().unwrap();
             items.insert(key, data.to_vec());
@@ -292,9 +293,9 @@ fn a_snapshot_stays_as_it_was() {
     }
 }
 
-fn contents(tree: &LiveTree) -> Model {
+fn contents(tree: &Arc<LiveTree>) -> Model {
     let mut items = Model::new();
-    let mut cursor = tree.cursor();
+    let mut cursor = tree.cursor(Readahead::Forward);
     while cursor.next().unwrap() {
         let (key, data) = cursor.item().unwrap();
         items.insert(key, data.to_vec());

@@ -4,13 +4,13 @@ mod support;
 
 use std::collections::HashSet;
 
-use larder_btree::{Problem, Readahead, Tree};
+use larder_btree::{Problem, Readahead, Tree, TreeView, ViewCursor};
 use larder_format::node::HEADER_SIZE;
 use larder_format::{Key, Logical};
 use proptest::prelude::*;
 use support::{Built, Item, build, items, key};
 
-fn assert_item(cursor: &larder_btree::Cursor, expected: Option<&Item>) {
+fn assert_item(cursor: &ViewCursor, expected: Option<&Item>) {
     assert_eq!(cursor.item(), expected.map(|(key, data)| (*key, &data[..])));
 }
 
@@ -36,7 +36,7 @@ fn any_move() -> impl Strategy<Value = Move> {
 }
 
 /// Where a cursor stands between `items`: behind all is `items.len()`, before all is `None`.
-fn check_moves(tree: &Tree, items: &[Item], moves: &[Move]) {
+fn check_moves(tree: &TreeView, items: &[Item], moves: &[Move]) {
     let mut cursor = tree.cursor(Readahead::Forward);
     let mut at: Option<usize> = None;
     let mut nowhere = true;
@@ -84,7 +84,9 @@ proptest! {
     ) {
         let items = items(count, 60);
         let built = build(4096, fan_out, &items);
-        check_moves(&built.tree(), &items, &moves);
+        for view in built.views() {
+            check_moves(&view, &items, &moves);
+        }
     }
 
     #[test]
@@ -95,13 +97,12 @@ proptest! {
         len in 0..700_u64,
     ) {
         let items = items(count, 20);
-        let tree = build(4096, fan_out, &items).tree();
         let (first, end) = (key(start), key(start + len));
         let expected: Vec<_> = items.iter().filter(|i| i.0 >= first && i.0 < end).collect();
-        let found: Vec<_> = tree.range(first..end, Readahead::None).map(Result::unwrap).collect();
-        assert_eq!(found.len(), expected.len());
-        for (found, expected) in found.iter().zip(expected) {
-            assert_eq!((found.key(), found.data()), (expected.0, &expected.1[..]));
+        for view in build(4096, fan_out, &items).views() {
+            let found = view.range(first..end, Readahead::None).map(Result::unwrap);
+            let found: Vec<_> = found.map(|item| (item.key(), item.to_vec())).collect();
+            assert!(found.iter().eq(expected.iter().copied()));
         }
     }
 }
@@ -128,8 +129,8 @@ fn leaves_can_be_stepped_over_both_ways() {
 }
 
 /// What a walk in one direction finds, and how many errors it meets.
-fn rescue(built: &Built, forward: bool) -> (Vec<Key>, usize) {
-    let mut cursor = built.tree().cursor(Readahead::ForwardAlways);
+fn rescue(view: &TreeView, forward: bool) -> (Vec<Key>, usize) {
+    let mut cursor = view.cursor(Readahead::ForwardAlways);
     let (mut found, mut errors) = (Vec::new(), 0);
     let mut moved = if forward { cursor.next() } else { cursor.prev() };
     loop {
@@ -158,11 +159,14 @@ fn a_block_that_cannot_be_read_costs_its_subtree_only() {
             built.store.remove(logical);
             let mut expected: Vec<Key> =
                 items.iter().map(|i| i.0).filter(|k| !(first..end).contains(k)).collect();
-            assert_eq!(rescue(&built, true), (expected.clone(), 1));
-            let ranged = built.tree().range(.., Readahead::None).flatten().map(|i| i.key());
-            assert!(ranged.eq(expected.iter().copied()));
-            expected.reverse();
-            assert_eq!(rescue(&built, false), (expected, 1));
+            for view in built.views() {
+                assert_eq!(rescue(&view, true), (expected.clone(), 1));
+                let ranged = view.range(.., Readahead::None).flatten().map(|item| item.key());
+                assert!(ranged.eq(expected.iter().copied()));
+                expected.reverse();
+                assert_eq!(rescue(&view, false), (expected.clone(), 1));
+                expected.reverse();
+            }
         }
     }
 }
@@ -172,26 +176,29 @@ fn a_damaged_block_is_tried_again_and_can_be_left_behind_either_way() {
     let items = items(30, 0);
     let built = build(4096, 3, &items);
     built.store.remove(built.levels[0][5].1);
-    let tree = built.tree();
-    let mut cursor = tree.cursor(Readahead::None);
-    let error = cursor.seek(items[16].0).unwrap_err();
-    assert_eq!((error.tree, error.level, error.key), (support::TREE, 0, Some(items[15].0)));
-    assert_eq!(error.logical, built.levels[0][5].1);
-    assert!(cursor.next().is_err());
-    assert!(cursor.prev().unwrap());
-    assert_eq!(cursor.key(), Some(items[14].0));
-    assert!(cursor.next().is_err());
-    assert!(cursor.skip_subtree().unwrap());
-    assert_eq!(cursor.key(), Some(items[18].0));
-    assert!(cursor.seek(items[2].0).unwrap());
+    for view in built.views() {
+        let mut cursor = view.cursor(Readahead::None);
+        let error = cursor.seek(items[16].0).unwrap_err();
+        assert_eq!((error.tree, error.level, error.key), (support::TREE, 0, Some(items[15].0)));
+        assert_eq!((error.logical, error.upper), (built.levels[0][5].1, Some(items[18].0)));
+        assert!(cursor.next().is_err());
+        assert!(cursor.prev().unwrap());
+        assert_eq!(cursor.key(), Some(items[14].0));
+        assert!(cursor.next().is_err());
+        assert!(cursor.skip_subtree().unwrap());
+        assert_eq!(cursor.key(), Some(items[18].0));
+        assert!(cursor.seek(items[2].0).unwrap());
+    }
 }
 
 #[test]
 fn an_unreadable_root_ends_every_walk() {
     let built = build(4096, 3, &items(30, 0));
     built.store.remove(built.root.logical);
-    assert_eq!(rescue(&built, true), (vec![], 1));
-    assert_eq!(built.tree().range(.., Readahead::None).map(|i| assert!(i.is_err())).count(), 1);
+    for view in built.views() {
+        assert_eq!(rescue(&view, true), (vec![], 1));
+        assert_eq!(view.range(.., Readahead::None).map(|item| assert!(item.is_err())).count(), 1);
+    }
 }
 
 #[test]
@@ -229,10 +236,11 @@ fn a_node_that_points_at_itself_cannot_make_a_walk_loop() {
     built.store.damage(node, |bytes| {
         bytes[HEADER_SIZE + 17..][..8].copy_from_slice(&node.0.to_le_bytes());
     });
-    let (found, errors) = rescue(&built, true);
-    assert_eq!(errors, 1);
-    assert_eq!(found.len(), 57);
-    assert_eq!(found.iter().collect::<HashSet<_>>().len(), 57);
+    for view in built.views() {
+        let (found, errors) = rescue(&view, true);
+        assert_eq!((found.len(), errors), (57, 1));
+        assert_eq!(found.iter().collect::<HashSet<_>>().len(), found.len());
+    }
 }
 
 #[test]

@@ -5,8 +5,9 @@ mod support;
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
+use std::sync::Arc;
 
-use larder_btree::{ChangeError, Keep, LiveTree, LockPolicy};
+use larder_btree::{ChangeError, Keep, LiveTree, LockPolicy, Readahead};
 use larder_format::{Key, Node};
 use proptest::prelude::*;
 use support::key;
@@ -68,7 +69,7 @@ fn next_key(model: &Model, at: Key) -> Option<Key> {
     model.range((Bound::Excluded(at), Bound::Unbounded)).next().map(|(key, _)| *key)
 }
 
-fn apply(world: &World, tree: &LiveTree, model: &mut Model, op: &Op, capacity: usize) {
+fn apply(world: &World, tree: &Arc<LiveTree>, model: &mut Model, op: &Op, capacity: usize) {
     match *op {
         Op::Insert(n, len) => {
             let result = tree.insert(key(n), &data(n, len));
@@ -115,7 +116,7 @@ fn apply(world: &World, tree: &LiveTree, model: &mut Model, op: &Op, capacity: u
     }
 }
 
-fn apply_to_item(tree: &LiveTree, model: &mut Model, op: &Op, at: Key, capacity: usize) {
+fn apply_to_item(tree: &Arc<LiveTree>, model: &mut Model, op: &Op, at: Key, capacity: usize) {
     let next = next_key(model, at);
     let item = model.get_mut(&at).unwrap();
     let between = at.successor().filter(|key| next.is_none_or(|next| *key < next));
@@ -183,10 +184,10 @@ fn apply_to_item(tree: &LiveTree, model: &mut Model, op: &Op, at: Key, capacity:
     }
 }
 
-fn compare(world: &World, tree: &LiveTree, model: &Model) {
+fn compare(world: &World, tree: &Arc<LiveTree>, model: &Model) {
     let shape = world.check_alone(tree);
     assert_eq!(shape.items, model.len() as u64);
-    let mut cursor = tree.cursor();
+    let mut cursor = tree.cursor(Readahead::Forward);
     for (key, data) in model {
         assert!(cursor.next().unwrap());
         assert_eq!(cursor.item(), Some((*key, &data[..])));

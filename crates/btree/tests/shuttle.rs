@@ -5,7 +5,7 @@ mod support;
 
 use std::sync::Arc;
 
-use larder_btree::{LiveTree, LockPolicy};
+use larder_btree::{LiveTree, LockPolicy, Readahead};
 use larder_format::Key;
 use shuttle::thread;
 use support::key;
@@ -37,8 +37,8 @@ const POLICIES: [LockPolicy; 3] = [
 fn explore(
     count: u64,
     is_committed: bool,
-    threads: fn() -> Vec<Box<dyn FnOnce(&LiveTree) + Send>>,
-    check: fn(&LiveTree),
+    threads: fn() -> Vec<Box<dyn FnOnce(&Arc<LiveTree>) + Send>>,
+    check: fn(&Arc<LiveTree>),
 ) {
     for policy in POLICIES {
         let model = move || {
@@ -59,8 +59,8 @@ fn explore(
     }
 }
 
-fn keys(tree: &LiveTree) -> Vec<Key> {
-    let mut cursor = tree.cursor();
+fn keys(tree: &Arc<LiveTree>) -> Vec<Key> {
+    let mut cursor = tree.cursor(Readahead::Forward);
     let mut keys = Vec::new();
     while cursor.next().unwrap() {
         keys.extend(cursor.key());
@@ -68,20 +68,20 @@ fn keys(tree: &LiveTree) -> Vec<Key> {
     keys
 }
 
-fn insert(n: u64) -> Box<dyn FnOnce(&LiveTree) + Send> {
+fn insert(n: u64) -> Box<dyn FnOnce(&Arc<LiveTree>) + Send> {
     Box::new(move |tree| tree.insert(key(n), &[1; LEN]).unwrap())
 }
 
-fn delete(n: u64) -> Box<dyn FnOnce(&LiveTree) + Send> {
+fn delete(n: u64) -> Box<dyn FnOnce(&Arc<LiveTree>) + Send> {
     Box::new(move |tree| assert!(tree.delete(key(n)).unwrap()))
 }
 
 /// Looks for a key that is there all the time, by key and by walking.
-fn find(n: u64) -> Box<dyn FnOnce(&LiveTree) + Send> {
+fn find(n: u64) -> Box<dyn FnOnce(&Arc<LiveTree>) + Send> {
     Box::new(move |tree| {
         assert_eq!(tree.get(key(n)).unwrap().map(|data| data.len()), Some(LEN));
         assert!(keys(tree).contains(&key(n)));
-        let mut cursor = tree.cursor();
+        let mut cursor = tree.cursor(Readahead::Forward);
         assert!(cursor.seek_last(key(n)).unwrap());
         assert_eq!(cursor.key(), Some(key(n)));
     })
@@ -103,7 +103,8 @@ fn copies_of_a_committed_tree_under_readers() {
         6,
         true,
         || {
-            let overwrite = |tree: &LiveTree| tree.modify(key(50), |data| data.fill(9)).unwrap();
+            let overwrite =
+                |tree: &Arc<LiveTree>| tree.modify(key(50), |data| data.fill(9)).unwrap();
             vec![insert(1), Box::new(overwrite), find(0), find(50)]
         },
         |tree| {
@@ -129,11 +130,11 @@ fn the_root_grows_and_shrinks() {
         3,
         false,
         || {
-            let churn = |tree: &LiveTree| {
+            let churn = |tree: &Arc<LiveTree>| {
                 tree.insert(key(11), &[1; LEN]).unwrap();
                 assert!(tree.delete(key(11)).unwrap());
             };
-            let below = |tree: &LiveTree| {
+            let below = |tree: &Arc<LiveTree>| {
                 tree.insert(key(5), &[1; LEN]).unwrap();
                 assert!(tree.delete(key(5)).unwrap());
             };
@@ -149,7 +150,7 @@ fn a_new_first_key_reaches_every_ancestor() {
         6,
         true,
         || {
-            let first = |tree: &LiveTree| tree.insert(Key::MIN, &[1; LEN]).unwrap();
+            let first = |tree: &Arc<LiveTree>| tree.insert(Key::MIN, &[1; LEN]).unwrap();
             vec![Box::new(first), delete(0), insert(12), find(20)]
         },
         |tree| assert_eq!(keys(tree)[0], Key::MIN),
@@ -163,7 +164,7 @@ fn an_item_is_inserted_once() {
         4,
         true,
         || {
-            let race = |tree: &LiveTree| drop(tree.insert(key(15), &[1; LEN]));
+            let race = |tree: &Arc<LiveTree>| drop(tree.insert(key(15), &[1; LEN]));
             vec![Box::new(race), Box::new(race), find(10)]
         },
         |tree| assert_eq!(keys(tree), [0, 10, 15, 20, 30].map(key)),

@@ -1,22 +1,40 @@
 //! A place in a tree that changes.
 
+use std::sync::Arc;
+
 use larder_format::Key;
 
-use super::error::ChangeError;
-use super::search::{Intent, Search};
+use super::search::Search;
 use super::tree::LiveTree;
 use crate::block::Block;
+use crate::error::TreeError;
 use crate::item_ref::ItemRef;
+use crate::readahead::{LiveWindow, Readahead};
 
 /// A place in a tree that changes, at an item, or before or behind all items.
 ///
 /// It holds no lock. The items of a leaf are seen as they were when the cursor entered the leaf;
 /// moving to another leaf searches from the root again. Moves return whether the cursor now stands
-/// at an item.
+/// at an item; one that fails leaves it at the gap, as with a [`Cursor`](crate::Cursor).
 #[derive(Debug)]
-pub struct LiveCursor<'t> {
-    tree: &'t LiveTree,
-    place: Option<Place>,
+pub struct LiveCursor {
+    tree: Arc<LiveTree>,
+    window: LiveWindow,
+    position: Position,
+}
+
+#[derive(Debug)]
+enum Position {
+    Nowhere,
+    BeforeAll,
+    At(Place),
+    BehindAll,
+    /// At keys that cannot be reached, with the bounds that the error gave.
+    Damaged {
+        direction: Direction,
+        first: Option<Key>,
+        upper: Option<Key>,
+    },
 }
 
 #[derive(Debug)]
@@ -27,97 +45,137 @@ struct Place {
     upper: Option<Key>,
 }
 
+#[derive(Clone, Copy, Debug)]
+enum Direction {
+    Forward,
+    Back,
+}
+
 impl LiveTree {
-    /// A cursor that stands nowhere yet.
-    pub fn cursor(&self) -> LiveCursor<'_> {
-        LiveCursor { tree: self, place: None }
+    /// A cursor that stands nowhere yet. [`Readahead::ForwardAlways`] works as
+    /// [`Readahead::Forward`].
+    pub fn cursor(self: &Arc<Self>, readahead: Readahead) -> LiveCursor {
+        let window = LiveWindow::new(readahead);
+        LiveCursor { tree: self.clone(), window, position: Position::Nowhere }
     }
 }
 
-impl LiveCursor<'_> {
+impl LiveCursor {
     /// Moves to the first item whose key is `key` or greater.
-    pub fn seek(&mut self, key: Key) -> Result<bool, ChangeError> {
+    pub fn seek(&mut self, key: Key) -> Result<bool, TreeError> {
         let mut from = Some(key);
         while let Some(key) = from {
-            let place = self.enter(key)?;
+            let place = self.enter(key, Direction::Forward)?;
             if place.slot < place.leaf.node().nritems() {
-                self.place = Some(place);
+                self.position = Position::At(place);
                 return Ok(true);
             }
             // A bound that is not behind the key would make this loop.
             from = place.upper.filter(|upper| *upper > key);
         }
-        self.place = None;
+        self.position = Position::BehindAll;
         Ok(false)
     }
 
     /// Moves to the last item whose key is `key` or less.
-    pub fn seek_last(&mut self, key: Key) -> Result<bool, ChangeError> {
-        let mut place = self.enter(key)?;
+    pub fn seek_last(&mut self, key: Key) -> Result<bool, TreeError> {
+        let mut place = match self.enter(key, Direction::Back) {
+            Ok(place) => place,
+            // The leftmost block, which is where smaller keys lead too: it has none of them.
+            Err(error) if error.key.is_some_and(|first| first > key) => {
+                self.position = Position::BeforeAll;
+                return Ok(false);
+            }
+            Err(error) => return Err(error),
+        };
         let node = place.leaf.node();
         let is_there = place.slot < node.nritems() && node.key(place.slot) == key;
         let slot = if is_there { Some(place.slot) } else { place.slot.checked_sub(1) };
-        self.place = slot.map(|slot| {
-            place.slot = slot;
-            place
-        });
-        Ok(self.place.is_some())
+        self.position = match slot {
+            Some(slot) => {
+                place.slot = slot;
+                Position::At(place)
+            }
+            None => Position::BeforeAll,
+        };
+        Ok(slot.is_some())
     }
 
     /// Moves to the next item; from nowhere, to the first.
     #[allow(clippy::should_implement_trait, reason = "a cursor lends its items")]
-    pub fn next(&mut self) -> Result<bool, ChangeError> {
-        let Some(place) = &mut self.place else { return self.seek(Key::MIN) };
-        if place.slot + 1 < place.leaf.node().nritems() {
-            place.slot += 1;
-            return Ok(true);
+    pub fn next(&mut self) -> Result<bool, TreeError> {
+        match &mut self.position {
+            Position::At(place) if place.slot + 1 < place.leaf.node().nritems() => {
+                place.slot += 1;
+                Ok(true)
+            }
+            _ => self.next_leaf(),
         }
-        self.next_leaf()
     }
 
     /// Moves to the previous item; from nowhere, to the last.
-    pub fn prev(&mut self) -> Result<bool, ChangeError> {
-        let Some(place) = &mut self.place else { return self.seek_last(Key::MAX) };
-        if place.slot > 0 {
-            place.slot -= 1;
-            return Ok(true);
+    pub fn prev(&mut self) -> Result<bool, TreeError> {
+        match &mut self.position {
+            Position::At(place) if place.slot > 0 => {
+                place.slot -= 1;
+                Ok(true)
+            }
+            _ => self.prev_leaf(),
         }
-        self.prev_leaf()
     }
 
     /// Moves to the first item behind the leaf.
-    pub fn next_leaf(&mut self) -> Result<bool, ChangeError> {
-        let Some(place) = &self.place else { return self.next() };
-        match place.upper {
-            Some(upper) => self.seek(upper),
-            None => {
-                self.place = None;
-                Ok(false)
+    pub fn next_leaf(&mut self) -> Result<bool, TreeError> {
+        let first = match &self.position {
+            Position::Nowhere | Position::BeforeAll => Some(Key::MIN),
+            Position::At(place) => place.upper,
+            Position::BehindAll => None,
+            Position::Damaged { direction: Direction::Forward, first, .. } => {
+                Some(first.unwrap_or(Key::MIN))
             }
-        }
+            Position::Damaged { upper, .. } => *upper,
+        };
+        self.seek_or_end(first)
     }
 
     /// Moves to the last item before the leaf.
-    pub fn prev_leaf(&mut self) -> Result<bool, ChangeError> {
-        let Some(place) = &self.place else { return self.prev() };
-        let before = place.leaf.node().first_key().and_then(Key::predecessor);
-        match before {
-            Some(before) => self.seek_last(before),
-            None => {
-                self.place = None;
-                Ok(false)
+    pub fn prev_leaf(&mut self) -> Result<bool, TreeError> {
+        let last = match &self.position {
+            Position::Nowhere | Position::BehindAll => Some(Key::MAX),
+            Position::At(place) => place.leaf.node().first_key().and_then(Key::predecessor),
+            Position::BeforeAll => None,
+            Position::Damaged { direction: Direction::Back, upper, .. } => {
+                Some(upper.and_then(Key::predecessor).unwrap_or(Key::MAX))
             }
+            Position::Damaged { first, .. } => first.and_then(Key::predecessor),
+        };
+        self.seek_last_or_end(last)
+    }
+
+    /// After an error: moves past the keys that cannot be reached, in the direction of the move that
+    /// failed. Elsewhere it does nothing.
+    pub fn skip_subtree(&mut self) -> Result<bool, TreeError> {
+        match &self.position {
+            Position::Damaged { direction: Direction::Forward, upper, .. } => {
+                let upper = *upper;
+                self.seek_or_end(upper)
+            }
+            Position::Damaged { direction: Direction::Back, first, .. } => {
+                let last = first.and_then(Key::predecessor);
+                self.seek_last_or_end(last)
+            }
+            position => Ok(matches!(position, Position::At(_))),
         }
     }
 
     /// The key of the item under the cursor.
     pub fn key(&self) -> Option<Key> {
-        self.place.as_ref().map(|place| place.leaf.node().key(place.slot))
+        self.at().map(|place| place.leaf.node().key(place.slot))
     }
 
     /// The item under the cursor.
     pub fn item(&self) -> Option<(Key, &[u8])> {
-        self.place.as_ref().map(|place| {
+        self.at().map(|place| {
             let node = place.leaf.node();
             (node.key(place.slot), node.item_data(place.slot))
         })
@@ -125,12 +183,43 @@ impl LiveCursor<'_> {
 
     /// The item under the cursor, to keep.
     pub fn item_ref(&self) -> Option<ItemRef> {
-        self.place.as_ref().map(|place| ItemRef::new(place.leaf.clone(), place.slot))
+        self.at().map(|place| ItemRef::new(place.leaf.clone(), place.slot))
+    }
+
+    fn at(&self) -> Option<&Place> {
+        match &self.position {
+            Position::At(place) => Some(place),
+            _ => None,
+        }
+    }
+
+    fn seek_or_end(&mut self, first: Option<Key>) -> Result<bool, TreeError> {
+        if let Some(first) = first {
+            return self.seek(first);
+        }
+        self.position = Position::BehindAll;
+        Ok(false)
+    }
+
+    fn seek_last_or_end(&mut self, last: Option<Key>) -> Result<bool, TreeError> {
+        if let Some(last) = last {
+            return self.seek_last(last);
+        }
+        self.position = Position::BeforeAll;
+        Ok(false)
     }
 
     /// The leaf of `key` as it is now, and where the key is or would be.
-    fn enter(&self, key: Key) -> Result<Place, ChangeError> {
-        let path = Search::new(self.tree, key, Intent::Read).run()?;
-        Ok(Place { leaf: path.leaf().clone(), slot: path.slot(), upper: path.upper })
+    fn enter(&mut self, key: Key, direction: Direction) -> Result<Place, TreeError> {
+        match Search::reading(&self.tree, key, &mut self.window).run_read() {
+            Ok(path) => {
+                Ok(Place { leaf: path.leaf().clone(), slot: path.slot(), upper: path.upper })
+            }
+            Err(error) => {
+                let (first, upper) = (error.key, error.upper);
+                self.position = Position::Damaged { direction, first, upper };
+                Err(error)
+            }
+        }
     }
 }

@@ -161,16 +161,14 @@ impl Forest {
     /// generation before has been finished.
     pub fn freeze(&self) -> WriteSet {
         let ended = self.shared.running.fetch_add(1, Ordering::AcqRel);
-        let blocks = self.shared.live.collect(|block| block.generation <= ended);
-        WriteSet::new(self.shared.clone(), blocks, Some(ended))
+        WriteSet::of_generation(self.shared.clone(), ended)
     }
 
     /// The blocks of one tree that are not written yet, to be written while the transaction runs, as
     /// a log tree is. Changing them afterwards copies them. The caller sees to it that nothing of
     /// this tree is being changed until the set has been sealed.
     pub fn write_set_of(&self, tree: u64) -> WriteSet {
-        let blocks = self.shared.live.collect(|block| block.tree == tree);
-        WriteSet::new(self.shared.clone(), blocks, None)
+        WriteSet::of_tree(self.shared.clone(), tree)
     }
 
     /// What has happened so far.

@@ -2,9 +2,9 @@
 
 use larder_format::Key;
 
-use super::error::ChangeError;
 use super::search::{Intent, Search};
 use super::tree::LiveTree;
+use crate::error::TreeError;
 use crate::item_ref::ItemRef;
 
 impl LiveTree {
@@ -14,20 +14,20 @@ impl LiveTree {
         &self,
         key: Key,
         look: impl FnOnce(&[u8]) -> T,
-    ) -> Result<Option<T>, ChangeError> {
-        let path = Search::new(self, key, Intent::Read).run()?;
+    ) -> Result<Option<T>, TreeError> {
+        let path = Search::new(self, key, Intent::Read).run_read()?;
         Ok(path.found.then(|| look(path.leaf().node().item_data(path.slot()))))
     }
 
     /// A copy of the data of the item with exactly this key.
-    pub fn get(&self, key: Key) -> Result<Option<Vec<u8>>, ChangeError> {
+    pub fn get(&self, key: Key) -> Result<Option<Vec<u8>>, TreeError> {
         self.get_with(key, <[u8]>::to_vec)
     }
 
     /// The item with exactly this key, as it is now, kept as long as the caller wants. Costs whoever
     /// changes its leaf meanwhile a copy of the leaf.
-    pub fn get_item(&self, key: Key) -> Result<Option<ItemRef>, ChangeError> {
-        let path = Search::new(self, key, Intent::Read).run()?;
+    pub fn get_item(&self, key: Key) -> Result<Option<ItemRef>, TreeError> {
+        let path = Search::new(self, key, Intent::Read).run_read()?;
         Ok(path.found.then(|| ItemRef::new(path.leaf().clone(), path.slot())))
     }
 }

@@ -22,9 +22,10 @@ use super::node::NodeMut;
 use super::path::{Held, Path, ROOT_POINTER_LEVEL};
 use super::tree::LiveTree;
 use crate::block::{Block, Expected};
-use crate::error::{Problem, TreeError};
+use crate::error::TreeError;
 use crate::lock::WriteGuard;
-use crate::tree::{TreeRoot, child_upper};
+use crate::readahead::LiveWindow;
+use crate::tree::{TreeRoot, check_upper, child_upper};
 
 /// What a leaf is wanted for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,7 +55,7 @@ pub(super) enum Stop {
     /// It needs write locks up to this level.
     Restart { level: u8 },
     /// It needs a block that is not in memory.
-    Read(Expected),
+    Read(Wanted),
     /// It cannot go on.
     Failed(ChangeError),
 }
@@ -63,6 +64,14 @@ impl<E: Into<ChangeError>> From<E> for Stop {
     fn from(error: E) -> Self {
         Self::Failed(error.into())
     }
+}
+
+/// A block that is not in memory, and where it hangs.
+pub(super) struct Wanted {
+    expected: Expected,
+    upper: Option<Key>,
+    /// The parent as it was and the slot there, unless the block is a root.
+    parent: Option<(Block, usize)>,
 }
 
 /// A node with less than this part of its capacity in pointers should be merged.
@@ -84,6 +93,8 @@ pub(super) struct Search<'t> {
     split: bool,
     /// Blocks that were read for this search, so that it cannot lose them to eviction again.
     fetched: Vec<Block>,
+    /// What reads siblings ahead.
+    window: Option<&'t mut LiveWindow>,
 }
 
 /// A block that a pointer leads to, and that pointer.
@@ -100,7 +111,21 @@ impl<'t> Search<'t> {
             Intent::Insert { .. } | Intent::Put { .. } => 1 + first,
             _ => 1,
         };
-        Self { tree, key, intent, write_below, split: false, fetched: Vec::new() }
+        Self { tree, key, intent, write_below, split: false, fetched: Vec::new(), window: None }
+    }
+
+    /// A search that reads, and reads ahead.
+    pub(super) fn reading(tree: &'t LiveTree, key: Key, window: &'t mut LiveWindow) -> Self {
+        Self { window: Some(window), ..Self::new(tree, key, Intent::Read) }
+    }
+
+    /// As [`run`](Self::run), for searches that only read.
+    pub(super) fn run_read(self) -> Result<Path<'t>, TreeError> {
+        debug_assert_eq!(self.intent, Intent::Read);
+        self.run().map_err(|error| match error {
+            ChangeError::Tree(error) => error,
+            error => unreachable!("reading changes nothing: {error}"),
+        })
     }
 
     /// Runs until the leaf is held as its intent wants it.
@@ -113,19 +138,30 @@ impl<'t> Search<'t> {
                     counters.restarts.add(1);
                     self.write_below = self.write_below.max(level + 1);
                 }
-                Err(Stop::Read(expected)) => {
+                Err(Stop::Read(wanted)) => {
                     counters.read_restarts.add(1);
-                    self.fetched.push(self.tree.shared.cache.read(&expected)?.block);
+                    self.fetch(&wanted)?;
                 }
                 Err(Stop::Failed(error)) => return Err(error),
             }
         }
     }
 
+    /// Reads a block, with no lock held.
+    fn fetch(&mut self, wanted: &Wanted) -> Result<(), TreeError> {
+        let cache = &self.tree.shared.cache;
+        if let (Some(window), Some((parent, slot))) = (&mut self.window, &wanted.parent) {
+            window.before_read(cache, parent, *slot);
+        }
+        let read = cache.read(&wanted.expected);
+        self.fetched.push(read.map_err(|error| error.with_upper(wanted.upper))?.block);
+        Ok(())
+    }
+
     fn descend(&mut self) -> Result<Path<'t>, Stop> {
         let (root, expected) = self.hold_root();
         let mut path = Path::new(root);
-        let mut child = self.find(expected, None)?;
+        let mut child = self.find(expected, None, None)?;
         // Whether the key was met above: then it is the first of every block from there down.
         let mut exact = false;
         loop {
@@ -151,7 +187,8 @@ impl<'t> Search<'t> {
             let at = path.bottom();
             let (parent, slot) = (path.block(at), path.steps[at].slot);
             let upper = child_upper(parent, slot, path.upper);
-            child = self.find(Expected::child(self.tree.id(), parent.node(), slot), upper)?;
+            let expected = Expected::child(self.tree.id(), parent.node(), slot);
+            child = self.find(expected, upper, Some((parent, slot)))?;
             path.upper = upper;
         }
     }
@@ -169,7 +206,12 @@ impl<'t> Search<'t> {
     }
 
     /// Finds a block in memory. Keys of a block that was read must end below `upper`.
-    fn find(&self, expected: Expected, upper: Option<Key>) -> Result<Child, Stop> {
+    fn find(
+        &self,
+        expected: Expected,
+        upper: Option<Key>,
+        parent: Option<(&Block, usize)>,
+    ) -> Result<Child, Stop> {
         let is_it = |block: &&Block| {
             block.logical() == expected.logical && block.generation() == expected.generation
         };
@@ -177,14 +219,14 @@ impl<'t> Search<'t> {
             Some(block) => block,
             None => match self.fetched.iter().find(is_it) {
                 Some(block) => InMemory::Clean(block.clone()),
-                None => return Err(Stop::Read(expected)),
+                None => {
+                    let parent = parent.map(|(block, slot)| (block.clone(), slot));
+                    return Err(Stop::Read(Wanted { expected, upper, parent }));
+                }
             },
         };
-        if let InMemory::Clean(block) = &block
-            && let (Some(last), Some(bound)) = (block.node().last_key(), upper)
-            && last >= bound
-        {
-            return Err(TreeError::new(&expected, Problem::OutOfRange { last, bound }).into());
+        if let InMemory::Clean(block) = &block {
+            check_upper(&expected, block, upper)?;
         }
         Ok(Child { block, expected })
     }

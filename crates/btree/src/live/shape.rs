@@ -2,7 +2,6 @@
 
 use larder_format::{Key, Node};
 
-use super::error::ChangeError;
 use super::forest::InMemory;
 use super::leaf::used_bytes;
 use super::tree::LiveTree;
@@ -23,7 +22,7 @@ pub struct Shape {
 impl LiveTree {
     /// Walks the whole tree and checks every block as if it came from a device: structure, levels,
     /// keys against the parent's, generations. Nobody may change the tree meanwhile.
-    pub fn shape(&self) -> Result<Shape, ChangeError> {
+    pub fn shape(&self) -> Result<Shape, TreeError> {
         let root = self.root();
         let mut shape = Shape { blocks: vec![0; usize::from(root.level) + 1], ..Shape::default() };
         self.visit(&root.into(), None, &mut shape)?;
@@ -35,7 +34,7 @@ impl LiveTree {
         expected: &Expected,
         upper: Option<Key>,
         shape: &mut Shape,
-    ) -> Result<(), ChangeError> {
+    ) -> Result<(), TreeError> {
         let block = self.look(expected)?;
         let wrong = |problem: Problem| TreeError::new(expected, problem);
         let context = self.shared.cache.store().tree_check();
@@ -44,7 +43,7 @@ impl LiveTree {
         if let (Some(last), Some(bound)) = (node.last_key(), upper)
             && last >= bound
         {
-            return Err(wrong(Problem::OutOfRange { last, bound }).into());
+            return Err(wrong(Problem::OutOfRange { last, bound }));
         }
         shape.blocks[usize::from(node.level())] += 1;
         if node.is_leaf() {
@@ -57,14 +56,16 @@ impl LiveTree {
             if child.generation > block.generation() {
                 let (expected, found) = (block.generation(), child.generation);
                 let problem = Problem::Mismatch { field: "child's generation", expected, found };
-                return Err(wrong(problem).into());
+                return Err(wrong(problem));
             }
             self.visit(&child, next_key(node, slot).or(upper), shape)?;
         }
         Ok(())
     }
 
-    fn look(&self, expected: &Expected) -> Result<Block, ChangeError> {
+    /// The block that a pointer of this tree leads to, as it is now, wherever it is. For walks that
+    /// go by blocks, of trees that nobody changes meanwhile.
+    pub fn look(&self, expected: &Expected) -> Result<Block, TreeError> {
         Ok(match self.shared.in_memory(expected) {
             Some(InMemory::Live(live)) => {
                 live.read(self.id(), Key::MIN, &self.shared.counters.locks).clone()

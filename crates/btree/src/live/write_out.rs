@@ -1,7 +1,7 @@
 //! From live blocks to blocks on a device.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use larder_format::checksum::CHECKSUM_SIZE;
 use larder_format::node::{BACKREF_REV_SHIFT, HEADER_FLAG_WRITTEN};
@@ -20,29 +20,44 @@ use crate::error::TreeError;
 /// their devices, [`finish`](Self::finish) lets the cache have them.
 pub struct WriteSet {
     shared: Arc<Shared>,
-    blocks: Vec<LiveBlock>,
     /// The generation that ends with this set.
     ended: Option<u64>,
+    /// Found when they are first asked for, which is after others may go on.
+    blocks: OnceLock<Vec<LiveBlock>>,
 }
 
 impl WriteSet {
-    pub(super) fn new(shared: Arc<Shared>, blocks: Vec<LiveBlock>, ended: Option<u64>) -> Self {
-        Self { shared, blocks, ended }
+    /// The blocks of all generations up to `ended`, of which there will be no more.
+    pub(super) fn of_generation(shared: Arc<Shared>, ended: u64) -> Self {
+        Self { shared, ended: Some(ended), blocks: OnceLock::new() }
+    }
+
+    /// The blocks that one tree has now.
+    pub(super) fn of_tree(shared: Arc<Shared>, tree: u64) -> Self {
+        let blocks = shared.live.collect(|block| block.tree == tree).into();
+        Self { shared, ended: None, blocks }
+    }
+
+    fn blocks(&self) -> &[LiveBlock] {
+        self.blocks.get_or_init(|| {
+            let ended = self.ended.unwrap_or(0);
+            self.shared.live.collect(|block| block.generation <= ended)
+        })
     }
 
     /// How many blocks there are.
     pub fn len(&self) -> usize {
-        self.blocks.len()
+        self.blocks().len()
     }
 
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.blocks.is_empty()
+        self.blocks().is_empty()
     }
 
     /// The addresses, ascending.
     pub fn addresses(&self) -> impl ExactSizeIterator<Item = Logical> {
-        self.blocks.iter().map(|block| block.logical)
+        self.blocks().iter().map(|block| block.logical)
     }
 
     /// The final content of the block at `index`, with its checksum. Sealing it again gives the same.
@@ -52,10 +67,9 @@ impl WriteSet {
     /// # Panics
     /// When there are not so many.
     pub fn seal(&self, index: usize, checksum: ChecksumType) -> Result<Block, TreeError> {
-        let live = &self.blocks[index];
+        let live = &self.blocks()[index];
         // No other lock of the tree is held here, so that any place in the order will do.
         let mut guard = live.write(live.tree, Key::MIN, &self.shared.counters.locks);
-        self.check(live, &guard)?;
         let bytes = guard.bytes_mut();
         if live.level == 0 {
             leaf::clear_free_space(bytes);
@@ -68,6 +82,7 @@ impl WriteSet {
         header.csum = [0; CHECKSUM_SIZE];
         let computed = checksum.compute_block(bytes);
         bytes[..computed.as_bytes().len()].copy_from_slice(computed.as_bytes());
+        self.check(live, &guard)?;
         Ok(guard.clone())
     }
 
@@ -86,14 +101,14 @@ impl WriteSet {
 
     /// Called when all blocks are where the store finds them: the cache takes them over.
     pub fn finish(self) {
-        for live in &self.blocks {
+        for live in self.blocks() {
             let block = live.read(live.tree, Key::MIN, &self.shared.counters.locks).clone();
             self.shared.cache.insert(block);
         }
         if let Some(generation) = self.ended {
             self.shared.set_durable(generation);
         }
-        for live in &self.blocks {
+        for live in self.blocks() {
             self.shared.live.remove(live.logical, live.generation);
         }
     }

@@ -5,7 +5,7 @@ pub(crate) mod space;
 
 use std::sync::Arc;
 
-use larder_btree::{BlockCache, MemoryStore, Tree, TreeRoot};
+use larder_btree::{BlockCache, MemoryStore, Tree, TreeRoot, TreeView};
 use larder_format::node::{
     HEADER_SIZE, Header, ITEM_HEADER_SIZE, ItemHeader, KEY_POINTER_SIZE, KeyPointer,
 };
@@ -39,6 +39,12 @@ pub(crate) struct Built {
 impl Built {
     pub(crate) fn tree(&self) -> Tree {
         self.tree_with_cache(1 << 24)
+    }
+
+    /// The same tree for readers that know it cannot change, and for those that do not.
+    pub(crate) fn views(&self) -> [TreeView; 2] {
+        let live = space::forest_over(self.store.clone(), GENERATION + 1).open_tree(self.root, 0);
+        [TreeView::Committed(self.tree()), TreeView::Live(live)]
     }
 
     pub(crate) fn tree_with_cache(&self, limit_bytes: usize) -> Tree {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use larder_btree::{
-    BlockCache, BlockIdentity, BlockRequest, BlockSpace, Copied, Forest, LiveTree, LockPolicy,
-    MemoryStore, SpaceError, TreeRoot,
+    BlockCache, BlockIdentity, BlockRequest, BlockSpace, BlockStore, Copied, Forest, LiveTree,
+    LockPolicy, MemoryStore, SpaceError, TreeRoot,
 };
 use larder_format::{ChecksumType, Logical, Uuid};
 use parking_lot::Mutex;
@@ -70,6 +70,17 @@ impl BlockSpace for TestSpace {
         // Born and gone in one transaction: the address may be used again at once.
         self.free.lock().push(logical);
     }
+}
+
+/// A forest whose trees are in `store`.
+pub(crate) fn forest_over(store: Arc<MemoryStore>, generation: u64) -> Forest {
+    let space = Arc::new(TestSpace::new(store.nodesize()));
+    // Blocks that were in the store before are not this space's to count.
+    space.keeps_replaced.store(true, Ordering::SeqCst);
+    space.next.store(1 << 40, Ordering::SeqCst);
+    let cache = Arc::new(BlockCache::new(store, 0));
+    let identity = BlockIdentity { fsid: Uuid::nil(), chunk_tree_uuid: Uuid::nil() };
+    Forest::new(cache, space, identity, LockPolicy::default(), generation)
 }
 
 pub(crate) struct World {

@@ -1,0 +1,111 @@
+//! Reading a tree, whether it changes or not.
+
+use std::ops::RangeBounds;
+use std::sync::Arc;
+
+use larder_format::Key;
+
+use crate::cursor::Cursor;
+use crate::error::TreeError;
+use crate::item_ref::ItemRef;
+use crate::live::{LiveCursor, LiveTree};
+use crate::range::Range;
+use crate::readahead::Readahead;
+use crate::tree::Tree;
+
+/// A tree to read from.
+#[derive(Clone, Debug)]
+pub enum TreeView {
+    /// One that stays as it was committed.
+    Committed(Tree),
+    /// One that may change meanwhile.
+    Live(Arc<LiveTree>),
+}
+
+impl TreeView {
+    /// The item with exactly this key.
+    pub fn get(&self, key: Key) -> Result<Option<ItemRef>, TreeError> {
+        match self {
+            Self::Committed(tree) => tree.get(key),
+            Self::Live(tree) => tree.get_item(key),
+        }
+    }
+
+    /// A cursor that stands nowhere yet.
+    pub fn cursor(&self, readahead: Readahead) -> ViewCursor {
+        match self {
+            Self::Committed(tree) => ViewCursor::Committed(tree.cursor(readahead)),
+            Self::Live(tree) => ViewCursor::Live(tree.cursor(readahead)),
+        }
+    }
+
+    /// The items whose keys lie in `range`, in order.
+    pub fn range(&self, range: impl RangeBounds<Key>, readahead: Readahead) -> Range {
+        Range::new(self.cursor(readahead), range)
+    }
+}
+
+/// A place in a tree. Its functions are those of [`Cursor`] and [`LiveCursor`].
+#[derive(Debug)]
+pub enum ViewCursor {
+    /// In a tree that stays as it was committed.
+    Committed(Cursor),
+    /// In one that may change meanwhile.
+    Live(LiveCursor),
+}
+
+macro_rules! forward {
+    ($($(#[$meta:meta])* $name:ident($($argument:ident: $type:ty),*);)*) => {
+        $($(#[$meta])*
+        pub fn $name(&mut self, $($argument: $type),*) -> Result<bool, TreeError> {
+            match self {
+                Self::Committed(cursor) => cursor.$name($($argument),*),
+                Self::Live(cursor) => cursor.$name($($argument),*),
+            }
+        })*
+    };
+}
+
+impl ViewCursor {
+    forward! {
+        /// Moves to the first item whose key is `key` or greater.
+        seek(key: Key);
+        /// Moves to the last item whose key is `key` or less.
+        seek_last(key: Key);
+        /// Moves to the next item; from nowhere, to the first.
+        #[allow(clippy::should_implement_trait, reason = "a cursor lends its items")]
+        next();
+        /// Moves to the previous item; from nowhere, to the last.
+        prev();
+        /// Moves to the first item of the next leaf.
+        next_leaf();
+        /// Moves to the last item of the previous leaf.
+        prev_leaf();
+        /// After an error: moves past what cannot be read.
+        skip_subtree();
+    }
+
+    /// The key of the item under the cursor.
+    pub fn key(&self) -> Option<Key> {
+        match self {
+            Self::Committed(cursor) => cursor.key(),
+            Self::Live(cursor) => cursor.key(),
+        }
+    }
+
+    /// The item under the cursor.
+    pub fn item(&self) -> Option<(Key, &[u8])> {
+        match self {
+            Self::Committed(cursor) => cursor.item(),
+            Self::Live(cursor) => cursor.item(),
+        }
+    }
+
+    /// The item under the cursor, to keep.
+    pub fn item_ref(&self) -> Option<ItemRef> {
+        match self {
+            Self::Committed(cursor) => cursor.item_ref(),
+            Self::Live(cursor) => cursor.item_ref(),
+        }
+    }
+}
