@@ -1,6 +1,6 @@
 //! What can go wrong, and what it means to a caller.
 
-use larder_btree::TreeError;
+use larder_btree::{Problem, TreeError};
 use larder_format::{FileOffset, FormatError, Key, Logical};
 use larder_volume::ReadError;
 
@@ -24,9 +24,9 @@ pub enum ErrorKind {
     NoSuchAttribute,
     /// The position is at or behind the end (`ENXIO`).
     NoSuchPosition,
-    /// What is on disk breaks the rules of the format, or fails its checksum (`EUCLEAN`).
+    /// What is on disk breaks the rules of the format (`EUCLEAN`).
     Corrupt,
-    /// A device failed (`EIO`).
+    /// No copy could be read or had the right checksum (`EIO`).
     Io,
     /// Somebody else uses a device (`EBUSY`).
     InUse,
@@ -140,7 +140,8 @@ impl Error {
             Self::NameTooLong => ErrorKind::NameTooLong,
             Self::NoSuchAttribute => ErrorKind::NoSuchAttribute,
             Self::NoSuchPosition => ErrorKind::NoSuchPosition,
-            Self::Tree(_) | Self::Data { .. } => ErrorKind::Io,
+            Self::Tree(error) => kind_of_problem(&error.problem),
+            Self::Data { problem, .. } => problem.kind(),
             Self::Item { .. } | Self::MissingItem { .. } => ErrorKind::Corrupt,
         }
     }
@@ -148,6 +149,24 @@ impl Error {
     /// An item of `tree` that cannot be.
     pub(crate) fn item(tree: u64, key: Key, problem: impl Into<FormatError>) -> Self {
         Self::Item { tree, key, problem: problem.into() }
+    }
+}
+
+impl DataError {
+    fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Read(_) | Self::MissingChecksum(_) => ErrorKind::Io,
+            Self::Checksums(error) => error.kind(),
+            Self::Compression(_) => ErrorKind::Corrupt,
+        }
+    }
+}
+
+/// A block of which no copy has its own checksum counts as a device's failure, as in the kernel.
+fn kind_of_problem(problem: &Problem) -> ErrorKind {
+    match problem {
+        Problem::Read(_) => ErrorKind::Io,
+        _ => ErrorKind::Corrupt,
     }
 }
 

@@ -12,7 +12,6 @@ use parking_lot::Mutex;
 
 use crate::error::{Error, Result};
 use crate::file::DecompressedExtents;
-use crate::store::VolumeStore;
 use crate::subvolume::{Subvolume, SubvolumeState};
 
 /// A file system as its last commit left it. Cloning it is cheap, and all threads may use it.
@@ -34,7 +33,7 @@ struct Shared {
 impl Filesystem {
     /// Opens the file system on `volume`, keeping at most `cache_bytes` of tree blocks in memory.
     pub fn open(volume: Arc<Volume>, cache_bytes: usize) -> Result<Self> {
-        let cache = Arc::new(BlockCache::new(Arc::new(VolumeStore(volume.clone())), cache_bytes));
+        let cache = Arc::new(BlockCache::new(volume.clone(), cache_bytes));
         let superblock = volume.superblock();
         let root_tree = Tree::new(
             cache.clone(),

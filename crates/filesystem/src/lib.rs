@@ -31,7 +31,6 @@ mod quota;
 mod scan;
 mod space;
 mod stats;
-mod store;
 mod subvolume;
 mod symlink;
 mod xattr;

@@ -43,13 +43,16 @@ impl Subvolume {
     /// ```no_run
     /// # fn main() -> Result<(), larder::Error> {
     /// # let subvolume = larder::OpenOptions::new().open(["disk.img"])?.subvolume("/")?;
-    /// let sizes = std::thread::scope(|scope| {
-    ///     let sum = |part: larder::Scan| part.map(|inode| Ok(inode?.metadata.size_bytes)).sum();
-    ///     let parts = subvolume.scan_parts(4)?.into_iter();
-    ///     let threads: Vec<_> = parts.map(|part| scope.spawn(move || sum(part))).collect();
-    ///     threads.into_iter().map(|thread| thread.join().expect("sums do not panic")).sum()
-    /// });
-    /// # let sizes: Result<u64, larder::Error> = sizes; sizes?;
+    /// let sum = |part: larder::Scan| -> Result<u64, larder::Error> {
+    ///     part.map(|inode| Ok(inode?.metadata.size_bytes)).sum()
+    /// };
+    /// let parts = subvolume.scan_parts(4)?;
+    /// let total: u64 = std::thread::scope(|scope| {
+    ///     let threads: Vec<_> =
+    ///         parts.into_iter().map(|part| scope.spawn(move || sum(part))).collect();
+    ///     threads.into_iter().map(|thread| thread.join().expect("it only adds")).sum::<Result<_, _>>()
+    /// })?;
+    /// # let _ = total;
     /// # Ok(())
     /// # }
     /// ```
