@@ -217,6 +217,7 @@ impl<V: Clone> Builder<V> {
     pub(crate) fn new(tile: Range<u64>, capacity: usize) -> Self {
         let (layout, offset) = layout_of::<V>(capacity);
         debug_assert_eq!(offset, slots_offset::<V>(capacity));
+        #[expect(clippy::cast_ptr_alignment, reason = "the layout asks for this alignment")]
         // SAFETY: the layout is not empty: it holds at least the header.
         let raw = unsafe { alloc(layout) }.cast::<Header<V>>();
         let Some(header) = NonNull::new(raw) else { handle_alloc_error(layout) };
@@ -243,7 +244,10 @@ impl<V: Clone> Builder<V> {
     }
 
     pub(crate) fn push(&mut self, piece: Piece<V>) {
-        assert!(self.len < self.capacity, "a block is filled with as many entries as it was made for");
+        assert!(
+            self.len < self.capacity,
+            "a block is filled with as many entries as it was made for"
+        );
         let slot = Slot { end: piece.end, value: piece.value };
         // SAFETY: `len < capacity`, so both places are inside the allocation and not yet written.
         unsafe {

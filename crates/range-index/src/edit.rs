@@ -15,7 +15,7 @@ use smallvec::SmallVec;
 
 use crate::block::{BlockRef, Builder, OwnedBlock, Piece, length};
 use crate::node::{BlockLock, NodeRef};
-use crate::search::Spot;
+use crate::search::{Spot, locate_near};
 use crate::sync::Wait;
 use crate::{RangeIndex, Value};
 
@@ -65,8 +65,7 @@ struct Effect {
 
 impl Effect {
     fn new<V>(block: BlockRef<'_, V>, replace: &Range<usize>, with: &Pieces<V>) -> Self {
-        let removed: u64 =
-            replace.clone().map(|index| block.end(index) - block.key(index)).sum();
+        let removed: u64 = replace.clone().map(|index| block.end(index) - block.key(index)).sum();
         let added: u64 = with.iter().map(|piece| piece.end - piece.start).sum();
         let largest = block.largest_hole(replace.start..replace.end + 1);
         let mut larger_holes = SmallVec::new();
@@ -114,7 +113,7 @@ impl<V: Value, const KEYS: usize> RangeIndex<V, KEYS> {
                     }
                 }
             }
-            spot = self.locate_near(spot.node, at, guard);
+            spot = locate_near(spot.node, at, guard);
         }
     }
 
@@ -139,7 +138,7 @@ impl<V: Value, const KEYS: usize> RangeIndex<V, KEYS> {
             self.stats.lost_exchange();
             return false;
         }
-        self.retire_block(spot.block, guard);
+        retire_block(spot.block, guard);
         self.settle(spot.node, &effect, guard);
         if effect.entries < 0 && len < KEYS / 4 && spot.block.low() > 0 {
             self.merge_into_left(spot.node, spot.block.low(), guard);
@@ -189,7 +188,7 @@ impl<V: Value, const KEYS: usize> RangeIndex<V, KEYS> {
             let effect = Effect::new(block, &replace, &with);
             let node = lock.node();
             lock.publish(spliced(block, &replace, with));
-            self.retire_block(block, guard);
+            retire_block(block, guard);
             self.split(lock, guard);
             self.settle(node, &effect, guard);
             return result;
@@ -197,11 +196,7 @@ impl<V: Value, const KEYS: usize> RangeIndex<V, KEYS> {
     }
 
     /// Takes the block lock of the node whose tile holds `point`.
-    pub(crate) fn lock_block<'g>(
-        &self,
-        point: u64,
-        guard: &'g Guard,
-    ) -> BlockLock<'g, V> {
+    pub(crate) fn lock_block<'g>(&self, point: u64, guard: &'g Guard) -> BlockLock<'g, V> {
         let mut spot = self.locate(point, guard);
         loop {
             if spot.word.is_locked() {
@@ -209,7 +204,7 @@ impl<V: Value, const KEYS: usize> RangeIndex<V, KEYS> {
             } else if let Some(lock) = spot.node.try_lock(spot.word) {
                 return lock;
             }
-            spot = self.locate_near(spot.node, point, guard);
+            spot = locate_near(spot.node, point, guard);
         }
     }
 
@@ -221,12 +216,12 @@ impl<V: Value, const KEYS: usize> RangeIndex<V, KEYS> {
             wait.pause();
         }
     }
+}
 
-    /// Frees a block that was replaced, once nobody reads it any more.
-    pub(crate) fn retire_block(&self, block: BlockRef<'_, V>, guard: &Guard) {
-        let raw = block.as_ptr();
-        // SAFETY: the block has been replaced, once and by us, so who pins from now on cannot
-        // find it; values may be dropped on any thread since they are `Send`.
-        unsafe { guard.defer_unchecked(move || crate::block::free(raw)) }
-    }
+/// Frees a block that was replaced, once nobody reads it any more.
+pub(crate) fn retire_block<V: Value>(block: BlockRef<'_, V>, guard: &Guard) {
+    let raw = block.as_ptr();
+    // SAFETY: the block has been replaced, once and by us, so who pins from now on cannot find it;
+    // values may be dropped on any thread since they are `Send`.
+    unsafe { guard.defer_unchecked(move || crate::block::free(raw)) }
 }

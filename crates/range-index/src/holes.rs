@@ -20,7 +20,7 @@ use crossbeam_epoch::{self as epoch, Guard};
 use crate::block::Piece;
 use crate::edit::Pieces;
 use crate::node::{NO_KEY, NodeRef, Tower};
-use crate::search::Spot;
+use crate::search::{Spot, locate_near};
 use crate::sync::{AtomicU64, Ordering, Wait};
 use crate::{RangeIndex, Value};
 
@@ -32,7 +32,7 @@ const MARK: u64 = 1;
 
 impl Bound {
     pub(crate) fn unknown() -> Self {
-        Bound(AtomicU64::new(u64::MAX & !MARK))
+        Bound(AtomicU64::new(!MARK))
     }
 
     /// The bound, which may be one more than what was asked for.
@@ -41,7 +41,7 @@ impl Bound {
     }
 
     pub(crate) fn set_unknown(&self) {
-        self.0.store(u64::MAX & !MARK, Ordering::SeqCst);
+        self.0.store(!MARK, Ordering::SeqCst);
     }
 
     /// Makes the bound at least `len`, and foils a lowering that is under way.
@@ -215,7 +215,7 @@ impl<V: Value, const KEYS: usize> RangeIndex<V, KEYS> {
                 self.raise_level(path.at(level), level, point, len, guard);
                 level += 1;
             }
-            let spot = self.locate_near(node, point, guard);
+            let spot = locate_near(node, point, guard);
             if spot.node == node {
                 return;
             }
@@ -251,22 +251,21 @@ impl<V: Value, const KEYS: usize> RangeIndex<V, KEYS> {
             }
         }
     }
+}
 
-    /// Lowers the bound of one link to what lies below it, unless its tower is in use.
-    fn refresh_bound(&self, node: NodeRef<'_, V>, level: usize, guard: &Guard) {
-        if !node.try_lock_tower() {
-            return;
-        }
-        let link = node.link(level);
-        link.bound.lower(|| {
-            if level == 0 {
-                node.block(guard).map_or(u64::MAX, |block| block.largest_hole(0..block.len() + 1))
-            } else {
-                largest_bound_below(node, level, guard)
-            }
-        });
-        node.unlock_tower();
+/// Lowers the bound of one link to what lies below it, unless its tower is in use.
+fn refresh_bound<V>(node: NodeRef<'_, V>, level: usize, guard: &Guard) {
+    if !node.try_lock_tower() {
+        return;
     }
+    node.link(level).bound.lower(|| {
+        if level == 0 {
+            node.block(guard).map_or(u64::MAX, |block| block.largest_hole(0..block.len() + 1))
+        } else {
+            largest_bound_below(node, level, guard)
+        }
+    });
+    node.unlock_tower();
 }
 
 /// The largest bound of the links one level below the link of `node` at `level`, from the node to
@@ -336,7 +335,7 @@ impl<'g, V: Value, const KEYS: usize> Search<'_, 'g, V, KEYS> {
                 } else if level > 0 {
                     let found = self.upwards(node, level - 1, key, from, came_over);
                     if matches!(found, Scan::Nothing) && *from < self.within.end {
-                        self.index.refresh_bound(node, level, self.guard);
+                        refresh_bound(node, level, self.guard);
                     }
                     found
                 } else {
@@ -370,7 +369,7 @@ impl<'g, V: Value, const KEYS: usize> Search<'_, 'g, V, KEYS> {
                 .find_map(|index| Some((index, place(&block.hole_before(index))?)));
             let Some((index, start)) = found else {
                 *from = (*from).max(block.high());
-                self.index.refresh_bound(node, 0, self.guard);
+                refresh_bound(node, 0, self.guard);
                 return Scan::Nothing;
             };
             if self.take(&Spot { node, word, block }, index, start) {
@@ -414,7 +413,7 @@ impl<'g, V: Value, const KEYS: usize> Search<'_, 'g, V, KEYS> {
             } else if level > 0 {
                 let found = self.downwards(node, level - 1, span, until);
                 if matches!(found, Scan::Nothing) {
-                    self.index.refresh_bound(node, level, self.guard);
+                    refresh_bound(node, level, self.guard);
                 }
                 found
             } else {
@@ -440,7 +439,7 @@ impl<'g, V: Value, const KEYS: usize> Search<'_, 'g, V, KEYS> {
                 .find_map(|index| Some((index, place(&block.hole_before(index))?)));
             let Some((index, start)) = found else {
                 *until = (*until).min(block.low());
-                self.index.refresh_bound(node, 0, self.guard);
+                refresh_bound(node, 0, self.guard);
                 return Scan::Nothing;
             };
             if self.take(&Spot { node, word, block }, index, start) {

@@ -5,7 +5,7 @@ use std::ops::Range;
 use crossbeam_epoch::{self as epoch, Guard};
 
 use crate::block::BlockRef;
-use crate::search::Spot;
+use crate::search::{Spot, locate_near};
 use crate::{RangeIndex, Value};
 
 /// An entry, read in place.
@@ -104,7 +104,7 @@ impl<V: Value, const KEYS: usize> Reader<'_, V, KEYS> {
                 return None;
             }
             // The next tile begins with the entry, provided that this one is still as it was.
-            let next = self.index.locate_near(node, block.high(), &self.guard).block;
+            let next = locate_near(node, block.high(), &self.guard).block;
             if next.low() == block.high() && node.word() == word {
                 return Some(Entry::at(next, 0));
             }
@@ -126,13 +126,27 @@ impl<V: Value, const KEYS: usize> Reader<'_, V, KEYS> {
     /// seen overlap.
     pub fn ascending(&self, window: Range<u64>) -> Ascending<'_, V, KEYS> {
         let end = window.end.max(window.start);
-        Ascending { reader: self, spot: None, tile: window.start, seen: 0, window: window.start..end, next: 0 }
+        Ascending {
+            reader: self,
+            spot: None,
+            tile: window.start,
+            seen: 0,
+            window: window.start..end,
+            next: 0,
+        }
     }
 
     /// The entries that overlap `window`, from right to left; otherwise as [`Reader::ascending`].
     pub fn descending(&self, window: Range<u64>) -> Descending<'_, V, KEYS> {
         let end = window.end.max(window.start);
-        Descending { reader: self, spot: None, tile: end, seen: u64::MAX, window: window.start..end, left: 0 }
+        Descending {
+            reader: self,
+            spot: None,
+            tile: end,
+            seen: u64::MAX,
+            window: window.start..end,
+            left: 0,
+        }
     }
 }
 
@@ -170,7 +184,7 @@ impl<'r, V: Value, const KEYS: usize> Iterator for Ascending<'r, V, KEYS> {
                 return None;
             }
             let spot = match &self.spot {
-                Some(spot) => index.locate_near(spot.node, self.tile, guard),
+                Some(spot) => locate_near(spot.node, self.tile, guard),
                 None => index.locate(self.tile, guard),
             };
             self.next = spot.block.overlapping(&(self.tile..self.tile + 1)).start;
@@ -215,7 +229,7 @@ impl<'r, V: Value, const KEYS: usize> Iterator for Descending<'r, V, KEYS> {
             }
             let last = self.tile - 1;
             let spot = match &self.spot {
-                Some(spot) => index.locate_near(spot.node, last, guard),
+                Some(spot) => locate_near(spot.node, last, guard),
                 None => index.locate(last, guard),
             };
             self.left = spot.block.count_at_or_before(last);

@@ -16,12 +16,12 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::RangeIndex;
 use crate::block::{BlockRef, Piece};
 use crate::edit::{Pieces, Plan};
 use crate::insert::assert_not_empty;
 use crate::iterate::Entry;
 use crate::sync::{AtomicBool, AtomicUsize, Mutex, MutexGuard, Ordering, thread};
-use crate::RangeIndex;
 
 /// How a range is locked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

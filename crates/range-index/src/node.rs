@@ -126,12 +126,23 @@ impl<V> Word<V> {
         self.0.addr() & LOCKED != 0
     }
 
+    /// Asks for all cache lines with the header and the keys of a block of usual size at once;
+    /// a binary search would wait for one after another.
+    pub(crate) fn prefetch(self) {
+        #[cfg(all(target_arch = "x86_64", not(miri)))]
+        for line in 0..6 {
+            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            // SAFETY: a prefetch accesses nothing and may name any address.
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(self.0.cast::<i8>().wrapping_add(line * 64)) };
+        }
+    }
+
     fn untagged(self) -> *mut Header<V> {
         self.0.map_addr(|address| address & !(LOCKED | DEAD))
     }
 
     /// The block, or none when the node is dead.
-    pub(crate) fn block<'g>(self, _: &'g Guard) -> Option<BlockRef<'g, V>> {
+    pub(crate) fn block(self, _: &Guard) -> Option<BlockRef<'_, V>> {
         if self.0.addr() & DEAD != 0 {
             return None;
         }
@@ -179,6 +190,7 @@ fn layout_of<V>(height: usize) -> (Layout, usize) {
 pub(crate) fn allocate<V>(height: usize, block: OwnedBlock<V>) -> *mut Node<V> {
     assert!((1..=MAX_HEIGHT).contains(&height), "a tower has between 1 and {MAX_HEIGHT} links");
     let (layout, links_offset) = layout_of::<V>(height);
+    #[expect(clippy::cast_ptr_alignment, reason = "the layout asks for this alignment")]
     // SAFETY: the layout is not empty.
     let node = unsafe { alloc(layout) }.cast::<Node<V>>();
     if node.is_null() {
@@ -256,9 +268,7 @@ impl<'g, V> NodeRef<'g, V> {
     pub(crate) unsafe fn link_unchecked(self, level: usize) -> &'g Link<V> {
         const { assert!(size_of::<Node<V>>().is_multiple_of(align_of::<Link<V>>())) };
         // SAFETY: `height` links follow the header, in the allocation the pointer has provenance over.
-        unsafe {
-            &*self.node.as_ptr().byte_add(size_of::<Node<V>>()).cast::<Link<V>>().add(level)
-        }
+        unsafe { &*self.node.as_ptr().byte_add(size_of::<Node<V>>()).cast::<Link<V>>().add(level) }
     }
 
     pub(crate) fn prev(self, _: &'g Guard) -> Option<NodeRef<'g, V>> {
@@ -325,12 +335,8 @@ impl<'g, V> NodeRef<'g, V> {
     /// Takes the tower lock if it is free.
     pub(crate) fn try_lock_tower(self) -> bool {
         let tower = &self.header().tower;
-        let locked = tower.compare_exchange(
-            TOWER_OPEN,
-            TOWER_LOCKED,
-            Ordering::SeqCst,
-            Ordering::SeqCst,
-        );
+        let locked =
+            tower.compare_exchange(TOWER_OPEN, TOWER_LOCKED, Ordering::SeqCst, Ordering::SeqCst);
         locked.is_ok()
     }
 

@@ -57,9 +57,9 @@ impl<V: Value, const KEYS: usize> RangeIndex<V, KEYS> {
             if replace.is_empty() {
                 return Plan::Keep((0, range.end));
             }
-            let covered = replace.clone().map(|index| {
-                block.end(index).min(range.end) - block.key(index).max(range.start)
-            });
+            let covered = replace
+                .clone()
+                .map(|index| block.end(index).min(range.end) - block.key(index).max(range.start));
             let result = (covered.sum(), range.end);
             let (left, right) = outside(block, replace.clone(), &range, &mut keep);
             Plan::Splice { replace, with: left.into_iter().chain(right).collect(), result }

@@ -30,6 +30,28 @@ impl<'g, V> Path<'g, V> {
     }
 }
 
+/// The node whose tile holds `point`, which is below `u64::MAX`, looked for from a node nearby.
+pub(crate) fn locate_near<'g, V>(
+    near: NodeRef<'g, V>,
+    point: u64,
+    guard: &'g Guard,
+) -> Spot<'g, V> {
+    debug_assert!(point < u64::MAX, "the last address is never inside a tile");
+    let mut node = near;
+    loop {
+        let word = node.word();
+        word.prefetch();
+        let step = match word.block(guard) {
+            None => node.prev(guard),
+            Some(block) if point < block.low() => node.prev(guard),
+            Some(block) if point >= block.high() => node.link(0).next(guard),
+            Some(block) => return Spot { node, word, block },
+        };
+        // No such neighbour any more: this node has taken over its tile; look again.
+        node = step.unwrap_or(node);
+    }
+}
+
 impl<V: Value, const KEYS: usize> RangeIndex<V, KEYS> {
     /// The last node at `level` that begins at or before `point`, as far as links know. `passed`
     /// is told each node from which the descent goes down a level.
@@ -60,29 +82,7 @@ impl<V: Value, const KEYS: usize> RangeIndex<V, KEYS> {
 
     /// The node whose tile holds `point`, which is below `u64::MAX`.
     pub(crate) fn locate<'g>(&self, point: u64, guard: &'g Guard) -> Spot<'g, V> {
-        self.locate_near(self.descend(point, 0, guard, |_, _| {}), point, guard)
-    }
-
-    /// The node whose tile holds `point`, looked for from a node nearby.
-    pub(crate) fn locate_near<'g>(
-        &self,
-        near: NodeRef<'g, V>,
-        point: u64,
-        guard: &'g Guard,
-    ) -> Spot<'g, V> {
-        debug_assert!(point < u64::MAX, "the last address is never inside a tile");
-        let mut node = near;
-        loop {
-            let word = node.word();
-            let step = match word.block(guard) {
-                None => node.prev(guard),
-                Some(block) if point < block.low() => node.prev(guard),
-                Some(block) if point >= block.high() => node.link(0).next(guard),
-                Some(block) => return Spot { node, word, block },
-            };
-            // No such neighbour any more: this node has taken over its tile; look again.
-            node = step.unwrap_or(node);
-        }
+        locate_near(self.descend(point, 0, guard, |_, _| {}), point, guard)
     }
 
     /// The last node at `level` that begins at or before `point`.

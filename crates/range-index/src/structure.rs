@@ -15,6 +15,7 @@ use crossbeam_epoch::Guard;
 use smallvec::SmallVec;
 
 use crate::block::{BlockRef, Builder};
+use crate::edit::retire_block;
 use crate::node::{self, BlockLock, MAX_HEIGHT, NodeRef};
 use crate::stats::Held;
 use crate::sync::{Ordering, Wait};
@@ -87,7 +88,7 @@ impl<V: Value, const KEYS: usize> RangeIndex<V, KEYS> {
         }
         lock.publish(lower.finish());
         drop(right_lock);
-        self.retire_block(block, guard);
+        retire_block(block, guard);
         right
     }
 
@@ -180,8 +181,8 @@ impl<V: Value, const KEYS: usize> RangeIndex<V, KEYS> {
             self.move_low(left.node(), right.node(), given.low(), middle, guard);
             right.publish_and_unlock(rest.finish());
         }
-        self.retire_block(block, guard);
-        self.retire_block(given, guard);
+        retire_block(block, guard);
+        retire_block(given, guard);
         drop(held);
     }
 

@@ -60,7 +60,9 @@ fn all_values_are_dropped_once() {
                         2 => drop(index.claim(&Request::new(2).within(0..600), Counted::new(turn))),
                         3 => drop(index.update(at, |old| Counted::new(*old.0 + 1))),
                         4 => drop(index.insert_replacing(at..at + 9, Counted::new(at))),
-                        5 => index.insert_splitting(at..at + 9, Counted::new(at), |old, _| old.value.clone()),
+                        5 => index.insert_splitting(at..at + 9, Counted::new(at), |old, _| {
+                            old.value.clone()
+                        }),
                         _ => drop(index.get(at)),
                     }
                 }

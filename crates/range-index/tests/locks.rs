@@ -1,7 +1,7 @@
 //! Range locks: who excludes whom, in which order, and what a deadline does.
 #![cfg(not(feature = "shuttle"))]
 
-use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering::SeqCst};
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
@@ -32,11 +32,14 @@ fn a_request_does_not_overtake_one_that_it_conflicts_with() {
     let shared = lock.lock(0..10, Mode::Shared);
     thread::scope(|scope| {
         let writer = sender.clone();
-        scope.spawn({ let lock = &lock; move || {
-            let guard = lock.lock(5..15, Mode::Exclusive);
-            writer.send("writer").unwrap();
-            drop(guard);
-        }});
+        scope.spawn({
+            let lock = &lock;
+            move || {
+                let guard = lock.lock(5..15, Mode::Exclusive);
+                writer.send("writer").unwrap();
+                drop(guard);
+            }
+        });
         // The writer queues behind the reader: a try that conflicts with the writer alone says so.
         while lock.try_lock(12..13, Mode::Shared).is_some() {
             thread::yield_now();
@@ -44,11 +47,14 @@ fn a_request_does_not_overtake_one_that_it_conflicts_with() {
         assert!(lock.try_lock(6..7, Mode::Shared).is_none(), "a reader would overtake the writer");
         drop(lock.try_lock(20..30, Mode::Exclusive).expect("others are not concerned"));
         let reader = sender.clone();
-        scope.spawn({ let lock = &lock; move || {
-            let guard = lock.lock(6..7, Mode::Shared);
-            reader.send("reader").unwrap();
-            drop(guard);
-        }});
+        scope.spawn({
+            let lock = &lock;
+            move || {
+                let guard = lock.lock(6..7, Mode::Shared);
+                reader.send("reader").unwrap();
+                drop(guard);
+            }
+        });
         thread::sleep(Duration::from_millis(20));
         assert!(order.try_recv().is_err());
         drop(shared);
@@ -71,10 +77,15 @@ fn a_deadline_ends_the_wait_and_lets_others_pass() {
 #[test]
 fn giving_up_wakes_who_waited_behind() {
     let lock = RangeLock::new();
+    let gave_up = AtomicBool::new(false);
     let shared = lock.lock(0..10, Mode::Shared);
     thread::scope(|scope| {
-        scope.spawn(|| assert!(lock.lock_for(0..10, Mode::Exclusive, Duration::from_millis(50)).is_none()));
-        while lock.try_lock(0..1, Mode::Shared).is_some() {
+        scope.spawn(|| {
+            let writer = lock.lock_for(0..10, Mode::Exclusive, Duration::from_millis(50));
+            assert!(writer.is_none());
+            gave_up.store(true, SeqCst);
+        });
+        while lock.try_lock(0..1, Mode::Shared).is_some() && !gave_up.load(SeqCst) {
             thread::yield_now();
         }
         // Waits behind the writer, which never gets its turn; would hang if nobody woke it.

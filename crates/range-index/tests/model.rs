@@ -31,18 +31,19 @@ fn range() -> impl Strategy<Value = Range<u64>> {
 }
 
 fn request() -> impl Strategy<Value = Request> {
-    let order = prop_oneof![
-        Just(Order::Lowest),
-        Just(Order::Highest),
-        (0..SPACE).prop_map(Order::From)
-    ];
+    let order =
+        prop_oneof![Just(Order::Lowest), Just(Order::Highest), (0..SPACE).prop_map(Order::From)];
     let within = prop_oneof![
         3 => Just(0..SPACE),
         1 => Just(0..u64::MAX),
         2 => (0..SPACE, 0..SPACE).prop_map(|(a, b)| a.min(b)..a.max(b)),
     ];
-    (1u64..30, 1u64..9, within, order)
-        .prop_map(|(len, align, within, order)| Request { len, align, within, order })
+    (1u64..30, 1u64..9, within, order).prop_map(|(len, align, within, order)| Request {
+        len,
+        align,
+        within,
+        order,
+    })
 }
 
 fn operation() -> impl Strategy<Value = Operation> {
@@ -244,8 +245,7 @@ fn assert_same<const KEYS: usize>(index: &RangeIndex<u64, KEYS>, model: &Model) 
     let reader = index.reader();
     let expected: Vec<_> =
         model.0.iter().map(|(&start, &(end, value))| (start, end, value)).collect();
-    let all: Vec<_> =
-        reader.ascending(0..u64::MAX).map(|e| (e.start, e.end, *e.value)).collect();
+    let all: Vec<_> = reader.ascending(0..u64::MAX).map(|e| (e.start, e.end, *e.value)).collect();
     assert_eq!(all, expected);
     let mut back: Vec<_> =
         reader.descending(0..u64::MAX).map(|e| (e.start, e.end, *e.value)).collect();
@@ -265,7 +265,8 @@ fn assert_same_at<const KEYS: usize>(index: &RangeIndex<u64, KEYS>, model: &Mode
     let window = point..point + 50;
     let expected: Vec<_> = model.overlapping(&window).into_iter().map(owned).collect();
     let reader = index.reader();
-    let up: Vec<_> = reader.ascending(window.clone()).map(larder_range_index::Entry::to_owned).collect();
+    let up: Vec<_> =
+        reader.ascending(window.clone()).map(larder_range_index::Entry::to_owned).collect();
     assert_eq!(up, expected);
     let mut down: Vec<_> =
         reader.descending(window).map(larder_range_index::Entry::to_owned).collect();

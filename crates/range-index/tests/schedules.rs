@@ -8,12 +8,16 @@ use shuttle::thread;
 
 type Index = RangeIndex<u64, 4>;
 
-const RUNS: usize = 3000;
+/// Schedules of each kind for each test; `RANGE_INDEX_SCHEDULES` asks for more.
+fn runs() -> usize {
+    let wanted = std::env::var("RANGE_INDEX_SCHEDULES").ok().and_then(|runs| runs.parse().ok());
+    wanted.unwrap_or(1000)
+}
 
 /// Runs `test` under random schedules, and under schedules with few but well-placed switches.
 fn explore(test: impl Fn() + Clone + Send + Sync + 'static) {
-    shuttle::check_random(test.clone(), RUNS);
-    shuttle::check_pct(test, RUNS, 3);
+    shuttle::check_random(test.clone(), runs());
+    shuttle::check_pct(test, runs(), 3);
 }
 
 /// An index with entries of one address at the multiples of 10 below `10 * count`.
@@ -325,7 +329,8 @@ fn range_locks_exclude_and_wake() {
                 drop(guard);
             })
         };
-        let users = [user(0..10, Mode::Exclusive), user(5..6, Mode::Shared), user(3..8, Mode::Shared)];
+        let users =
+            [user(0..10, Mode::Exclusive), user(5..6, Mode::Shared), user(3..8, Mode::Shared)];
         for user in users {
             user.join().unwrap();
         }

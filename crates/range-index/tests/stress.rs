@@ -83,7 +83,8 @@ fn owners_see_their_own<const KEYS: usize>(space: u64) {
                             *there = there.map(|value| value + 1);
                         }
                         6 => {
-                            let found = index.reader().ascending(at..at + 1).map(|e| *e.value).next();
+                            let found =
+                                index.reader().ascending(at..at + 1).map(|e| *e.value).next();
                             assert_eq!(found, *there);
                         }
                         _ => {
@@ -136,7 +137,8 @@ fn claims_exclude_each_other<const KEYS: usize>(order: fn(u64) -> Order) {
                     let mut random = Random(me);
                     let mut mine = Vec::new();
                     repeat(|turn| {
-                        let side = if random.below(2) == 0 { 0..hole.start } else { hole.end..space };
+                        let side =
+                            if random.below(2) == 0 { 0..hole.start } else { hole.end..space };
                         let request = Request::new(1 + random.below(9))
                             .align(1 + random.below(3))
                             .within(side)
