@@ -42,12 +42,16 @@ pub fn mkfs(targets: &[PathBuf], options: &MkfsOptions) -> Result<Summary, MkfsE
         .iter()
         .map(|path| target::open(path, new_len_bytes, options.force))
         .collect::<Result<_, _>>()?;
+    let new_len = |device: &FileDevice| target::new_len(device, options.byte_count, least_bytes);
+    let lens = devices.iter().map(|device| (device.name(), new_len(device)));
+    let rooms = device_rooms(lens, options, &settings)?;
     for device in &devices {
-        target::resize(device, options.byte_count, least_bytes)?;
+        target::resize(device, new_len(device))?;
     }
     let dyn_devices: Vec<Arc<dyn Device>> =
         devices.iter().map(|device| Arc::clone(device) as Arc<dyn Device>).collect();
-    let summary = make(&dyn_devices, options, &settings, &source, appetite)?;
+    let space = first_groups(rooms, &settings, appetite)?;
+    let summary = make(&dyn_devices, space, options.discard, &settings, &source)?;
     if settings.shrink {
         for (device, made) in devices.iter().zip(&summary.devices) {
             if !device.is_block_device() {
@@ -65,7 +69,10 @@ pub fn mkfs_on(devices: &[Arc<dyn Device>], options: &MkfsOptions) -> Result<Sum
     if !options.force {
         devices.iter().try_for_each(|device| target::refuse_content(device.as_ref()))?;
     }
-    make(devices, options, &settings, &source, appetite(&source, &settings))
+    let lens = devices.iter().map(|device| (device.name(), device.len_bytes()));
+    let rooms = device_rooms(lens, options, &settings)?;
+    let space = first_groups(rooms, &settings, appetite(&source, &settings))?;
+    make(devices, space, options.discard, &settings, &source)
 }
 
 fn read_source(options: &MkfsOptions) -> Result<Source, MkfsError> {
@@ -82,16 +89,14 @@ fn absolute(path: &Path) -> Result<PathBuf, MkfsError> {
 
 fn make(
     devices: &[Arc<dyn Device>],
-    options: &MkfsOptions,
+    space: Space,
+    discard: bool,
     settings: &Settings,
     source: &Source,
-    appetite: Appetite,
 ) -> Result<Summary, MkfsError> {
-    let rooms = device_rooms(devices, options, settings)?;
     for device in devices {
-        wipe(device.as_ref(), options.discard)?;
+        wipe(device.as_ref(), discard)?;
     }
-    let space = first_groups(rooms, settings, appetite)?;
     let volume = new_volume(devices, &space, settings);
     let buffers = BufferPool::default();
     let mut superblock = new_superblock(settings);
@@ -110,27 +115,25 @@ fn make(
     Ok(summary(devices, &space, settings))
 }
 
-/// What there is to allocate from.
-fn device_rooms(
-    devices: &[Arc<dyn Device>],
+/// What there is to allocate from, on devices of these names and lengths.
+fn device_rooms<'a>(
+    devices: impl Iterator<Item = (&'a str, u64)>,
     options: &MkfsOptions,
     settings: &Settings,
 ) -> Result<Vec<DeviceRoom>, MkfsError> {
-    let needed_bytes = min_device_bytes(settings, devices.len());
-    let with_uuids = devices.iter().zip(&settings.device_uuids);
-    with_uuids
+    let needed_bytes = min_device_bytes(settings, settings.device_uuids.len());
+    devices
+        .zip(&settings.device_uuids)
         .zip(1..)
-        .map(|((device, uuid), devid)| {
-            let name = || device.name().to_owned();
-            let len_bytes = device.len_bytes();
+        .map(|(((name, len_bytes), uuid), devid)| {
             let wanted = options.byte_count.unwrap_or(len_bytes);
             if wanted > len_bytes {
-                let problem = format!("{} has {len_bytes} bytes, fewer than {wanted}", name());
+                let problem = format!("{name} has {len_bytes} bytes, fewer than {wanted}");
                 return Err(MkfsError::InvalidOptions(problem));
             }
             let total_bytes = wanted / settings.sector_size as u64 * settings.sector_size as u64;
             if total_bytes < needed_bytes {
-                let device = name();
+                let device = name.to_owned();
                 return Err(MkfsError::TooSmall { device, len_bytes: wanted, needed_bytes });
             }
             Ok(DeviceRoom::new(devid, *uuid, total_bytes))
@@ -214,5 +217,63 @@ fn summary(devices: &[Arc<dyn Device>], space: &Space, settings: &Settings) -> S
         features: settings.features,
         checksum: settings.checksum,
         devices: devices.collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use larder_device::MemoryDevice;
+
+    use super::*;
+
+    /// Makes a file system from a source that is changed after its names were read.
+    fn make_changed(change: impl Fn(&Path)) -> Result<Summary, MkfsError> {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("file");
+        fs::write(&file, vec![1; 100_000]).unwrap();
+        fs::write(folder.path().join("large"), vec![1; 3 << 20]).unwrap();
+        let options = MkfsOptions::default();
+        let settings = Settings::resolve(&options, 1)?;
+        let source = scan(folder.path(), &[])?;
+        change(folder.path());
+        let device = Arc::new(MemoryDevice::new("memory", 150 << 20));
+        let lens = [(device.name(), device.len_bytes())];
+        let rooms = device_rooms(lens.into_iter(), &options, &settings)?;
+        let space = first_groups(rooms, &settings, appetite(&source, &settings))?;
+        make(&[Arc::clone(&device) as Arc<dyn Device>], space, true, &settings, &source)
+    }
+
+    #[test]
+    fn changes_of_the_source_are_noticed() {
+        let error = |change: fn(&Path)| make_changed(change).unwrap_err().to_string();
+        let removed = error(|root| fs::remove_file(root.join("file")).unwrap());
+        assert!(removed.contains("file: No such file"), "{removed}");
+        for (name, len) in [("file", 99_999), ("large", 1)] {
+            let shorter = make_changed(|root| {
+                let file = fs::File::options().write(true).open(root.join(name)).unwrap();
+                file.set_len(len).unwrap();
+            });
+            let shorter = shorter.unwrap_err().to_string();
+            assert!(shorter.ends_with("being copied: it became shorter"), "{shorter}");
+            assert!(shorter.contains(name));
+        }
+        let other_type = error(|root| {
+            fs::remove_file(root.join("file")).unwrap();
+            std::os::unix::fs::symlink("large", root.join("file")).unwrap();
+        });
+        assert!(other_type.contains("file: "), "{other_type}");
+    }
+
+    #[test]
+    fn what_is_added_meanwhile_is_left_out() {
+        let longer = |root: &Path| {
+            fs::write(root.join("file"), vec![2; 200_000]).unwrap();
+            fs::write(root.join("new"), "new").unwrap();
+        };
+        let summary = make_changed(longer).unwrap();
+        let unchanged = make_changed(|_| {}).unwrap();
+        assert_eq!(summary.used_bytes, unchanged.used_bytes);
     }
 }

@@ -33,14 +33,18 @@ pub(crate) fn refuse_content(device: &dyn Device) -> Result<(), MkfsError> {
     }
 }
 
-/// Makes a file as long as the file system is to be. A device that is no file stays as it is.
-pub(crate) fn resize(
-    device: &FileDevice,
-    byte_count: Option<u64>,
-    least_bytes: u64,
-) -> Result<(), MkfsError> {
-    let len_bytes = byte_count.unwrap_or_else(|| device.len_bytes().max(least_bytes));
-    if !device.is_block_device() && len_bytes != device.len_bytes() {
+/// The length that a file will have, or that a device has.
+pub(crate) fn new_len(device: &FileDevice, byte_count: Option<u64>, least_bytes: u64) -> u64 {
+    let len_bytes = device.len_bytes();
+    if device.is_block_device() {
+        return len_bytes;
+    }
+    byte_count.unwrap_or_else(|| len_bytes.max(least_bytes))
+}
+
+/// Makes a file this long.
+pub(crate) fn resize(device: &FileDevice, len_bytes: u64) -> Result<(), MkfsError> {
+    if len_bytes != device.len_bytes() {
         device.set_len(len_bytes)?;
     }
     Ok(())

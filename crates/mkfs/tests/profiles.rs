@@ -5,6 +5,7 @@ mod common;
 use common::{MIB, Made, Source, options};
 use larder_format::Profile;
 use larder_mkfs::MkfsOptions;
+use larder_testkit::Scratch;
 
 fn with(data: Profile, metadata: Profile, base: MkfsOptions) -> MkfsOptions {
     MkfsOptions { data_profile: Some(data), metadata_profile: Some(metadata), ..base }
@@ -37,6 +38,7 @@ fn lens(devices: usize) -> Vec<u64> {
 #[test]
 fn empty() {
     for (profile, devices) in LAYOUTS {
+        println!("{profile} on {devices}");
         let made = Made::new(&lens(devices), &with(profile, profile, MkfsOptions::default()));
         made.check();
         made.let_the_kernel_work();
@@ -47,6 +49,7 @@ fn empty() {
 fn filled() {
     let source = Source::new();
     for (profile, devices) in LAYOUTS {
+        println!("{profile} on {devices}");
         let made = Made::new(&lens(devices), &with(profile, profile, options(source.path())));
         made.prove(source.path());
     }
@@ -73,12 +76,38 @@ fn different_profiles_and_defaults() {
     made.prove(source.path());
 }
 
+/// What a device held before, and still holds where nothing was written, is not in any parity.
+#[test]
+fn on_devices_that_are_not_blank() {
+    let source = Source::new();
+    for (profile, devices) in [(Profile::Raid5, 3), (Profile::Raid6, 4), (Profile::Dup, 1)] {
+        let scratch = Scratch::new();
+        let files: Vec<_> = (0..devices)
+            .map(|number| {
+                let path = scratch.path().join(format!("device-{number}"));
+                std::fs::write(&path, common::noise(150 * MIB as usize + number)).unwrap();
+                path
+            })
+            .collect();
+        let options =
+            MkfsOptions { discard: false, ..with(profile, profile, options(source.path())) };
+        larder_mkfs::mkfs(&files, &options).unwrap();
+        larder_testkit::oracle::check(&files, true).unwrap();
+        let lost = profile.tolerated_failures();
+        let mount = larder_testkit::KernelMount::open(&files[lost..], "ro,degraded");
+        let (expected, found) =
+            (common::comparable(source.path()), common::comparable(mount.path()));
+        larder_testkit::assert_same(&expected, &found);
+    }
+}
+
 /// What the kernel rebuilds must be what was written: parity and mirrors are compared by scrubbing,
 /// and by reading without a device.
 #[test]
 fn redundancy_is_real() {
     let source = Source::new();
     for (profile, devices) in LAYOUTS {
+        println!("{profile} on {devices}");
         if profile.tolerated_failures() == 0 {
             continue;
         }

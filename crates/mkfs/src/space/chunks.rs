@@ -82,7 +82,8 @@ impl ChunkAllocator {
         let stripes = chosen.len() as u64 * per_device;
         let data_stripes = data_stripes(profile, stripes);
         let room = chosen.iter().map(|&at| self.devices[at].free_bytes()).min().unwrap_or(0);
-        let wanted = self.wanted_bytes(usage, data_stripes).div_ceil(data_stripes);
+        let capacity_bytes = self.total_bytes / stripes * data_stripes;
+        let wanted = self.wanted_bytes(usage, data_stripes, capacity_bytes).div_ceil(data_stripes);
         let stripe_bytes =
             wanted.next_multiple_of(MIB).min(room / per_device / MIB * MIB).min(MAX_STRIPE_BYTES);
         if stripe_bytes == 0 {
@@ -132,20 +133,21 @@ impl ChunkAllocator {
         (chosen.len() >= min_devices(profile)).then_some(chosen)
     }
 
-    /// Logical bytes that a new chunk should have.
-    fn wanted_bytes(&self, usage: Use, data_stripes: u64) -> u64 {
+    /// Logical bytes that a new chunk should have, if `capacity_bytes` of them fit all devices: a
+    /// chunk is no large part of that, for balancing needs room for several.
+    fn wanted_bytes(&self, usage: Use, data_stripes: u64, capacity_bytes: u64) -> u64 {
         let Appetite { data_bytes, metadata_bytes, exact } = self.appetite;
         match usage {
             Use::System => SYSTEM_STRIPE_BYTES * data_stripes,
             Use::Metadata if exact => metadata_bytes.clamp(MIB, MAX_CHUNK_BYTES),
             Use::Metadata => {
                 let most = if self.total_bytes > LARGE_BYTES { GIB } else { 256 * MIB };
-                (self.total_bytes / 20).clamp(MIN_METADATA_BYTES, most)
+                (capacity_bytes / 20).clamp(MIN_METADATA_BYTES, most)
             }
             Use::Data if exact => data_bytes.clamp(MIB, MAX_CHUNK_BYTES),
             Use::Data if data_bytes == 0 => EMPTY_DATA_STRIPE_BYTES * data_stripes,
             Use::Data => {
-                let most = MAX_CHUNK_BYTES.min(self.total_bytes / 10);
+                let most = MAX_CHUNK_BYTES.min(capacity_bytes / 10);
                 most.max(EMPTY_DATA_STRIPE_BYTES * data_stripes)
             }
         }

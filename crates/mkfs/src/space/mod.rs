@@ -174,3 +174,78 @@ impl Space {
         self.chunks.shrink_devices();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use larder_format::Uuid;
+    use larder_format::superblock::OFFSETS;
+
+    use super::*;
+    use crate::MkfsOptions;
+
+    const MIB: u64 = 1 << 20;
+
+    fn settings() -> Settings {
+        Settings::resolve(&MkfsOptions::default(), 1).unwrap()
+    }
+
+    fn space(len_bytes: u64, appetite: Appetite) -> Space {
+        let rooms = vec![DeviceRoom::new(1, Uuid::nil(), len_bytes)];
+        Space::new(ChunkAllocator::new(rooms, appetite))
+    }
+
+    /// All that can be allocated for data in pieces of at most `wanted` bytes.
+    fn allocate_all(space: &mut Space, wanted: u64, least: u64) -> Vec<Range<u64>> {
+        let allocate = || space.allocate(Use::Data, wanted, least, &settings()).ok();
+        std::iter::from_fn(allocate).collect()
+    }
+
+    #[test]
+    fn allocations_ascend_and_leave_out_superblocks() {
+        let appetite = Appetite { data_bytes: 200 * MIB, ..Appetite::default() };
+        let mut space = space(200 * MIB, appetite);
+        let ranges = allocate_all(&mut space, 3 * MIB + 4096, 4096);
+        assert!(ranges.windows(2).all(|pair| pair[0].end <= pair[1].start));
+        let bytes: u64 = ranges.iter().map(|range| range.end - range.start).sum();
+        // All but the first megabyte and the cell with the second superblock.
+        assert_eq!(bytes, 199 * MIB - 65536);
+        assert_eq!(space.used_bytes(), bytes);
+        let free: Vec<_> = space.groups().iter().flat_map(BlockGroup::free_ranges).collect();
+        assert_eq!(free.len(), 1);
+        let group =
+            space.groups().iter().find(|group| group.chunk.contains(Logical(free[0].start)));
+        let chunk = &group.unwrap().chunk;
+        let physical = chunk.stripes()[0].physical.0 + free[0].start - chunk.logical().0;
+        assert_eq!(physical, OFFSETS[1].0);
+    }
+
+    #[test]
+    fn pieces_that_must_not_be_cut_are_whole() {
+        let mut space = space(200 * MIB, Appetite::default());
+        let ranges = allocate_all(&mut space, 130_000, 130_000);
+        assert!(ranges.iter().all(|range| range.end - range.start == 130_000));
+    }
+
+    #[test]
+    fn groups_of_tree_blocks_end_in_free_space() {
+        let mut space = space(200 * MIB, Appetite::default());
+        while space.allocate_block(Use::Metadata, &settings()).is_ok() {}
+        for group in space.groups() {
+            let last = group.free_ranges().last().unwrap();
+            assert_eq!(last, group.chunk.end().0 - 16384..group.chunk.end().0);
+        }
+    }
+
+    #[test]
+    fn the_last_group_can_be_cut() {
+        let mut space = space(200 * MIB, Appetite { data_bytes: MIB, ..Appetite::default() });
+        space.add_group(Use::Data, &settings()).unwrap();
+        let used = space.allocate(Use::Data, 100_000, 100_000, &settings()).unwrap();
+        assert!(space.trim_last(Use::Metadata, &settings()).is_none());
+        let chunk = space.trim_last(Use::Data, &settings()).unwrap();
+        assert_eq!(chunk.len_bytes(), 131_072);
+        space.shrink_devices();
+        assert_eq!(space.devices()[0].total_bytes, MIB + 131_072);
+        assert_eq!(space.used_bytes(), used.end - used.start);
+    }
+}

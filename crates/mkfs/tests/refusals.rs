@@ -1,0 +1,129 @@
+//! What is refused, and that nothing is touched then.
+
+mod common;
+
+use std::fs;
+use std::path::PathBuf;
+use std::slice::from_ref;
+
+use common::{MIB, Made, Source, options};
+use larder_format::Profile;
+use larder_mkfs::{MkfsError, MkfsOptions, mkfs};
+use larder_testkit::{LoopDevice, Scratch};
+
+fn refused(files: &[PathBuf], options: &MkfsOptions) -> String {
+    let before: Vec<_> = files.iter().map(|file| fs::read(file).ok()).collect();
+    let error = mkfs(files, options).unwrap_err().to_string();
+    let after: Vec<_> = files.iter().map(|file| fs::read(file).ok()).collect();
+    assert!(before == after, "refused with {error:?}, but changed");
+    error
+}
+
+#[test]
+fn what_holds_something_unless_forced() {
+    let made = Made::new(&[150 * MIB], &MkfsOptions::default());
+    let error = refused(&made.files, &MkfsOptions::default());
+    assert!(error.contains("holds a btrfs file system; force"), "{error}");
+    let forced = MkfsOptions { force: true, ..MkfsOptions::default() };
+    mkfs(&made.files, &forced).unwrap();
+
+    let scratch = Scratch::new();
+    for (program, content) in [("mkfs.ext4", "ext2, ext3 or ext4"), ("mkswap", "swap space")] {
+        let file = scratch.sparse_file("other", 150 * MIB);
+        larder_testkit::command::run(program, [&file]).unwrap();
+        let error = refused(&[file], &MkfsOptions::default());
+        assert!(error.contains(content), "{error}");
+    }
+}
+
+#[test]
+fn what_is_in_use() {
+    let made = Made::new(&[150 * MIB], &MkfsOptions::default());
+    let forced = MkfsOptions { force: true, ..MkfsOptions::default() };
+    let mount = made.mount("");
+    let error = mkfs(&made.files, &forced).unwrap_err().to_string();
+    assert!(error.contains("mounted at"), "{error}");
+    let device = mount.devices().next().unwrap().to_owned();
+    let error = mkfs(&[device], &forced).unwrap_err().to_string();
+    assert!(error.contains("mounted at"), "{error}");
+    drop(mount);
+    let twice = [made.files[0].clone(), made.files[0].clone()];
+    assert!(matches!(mkfs(&twice, &forced), Err(MkfsError::Device(_))));
+}
+
+#[test]
+fn what_is_too_small_or_too_few() {
+    let scratch = Scratch::new();
+    let small = scratch.sparse_file("small", 50 * MIB);
+    let error = refused(from_ref(&small), &MkfsOptions::default());
+    assert!(error.contains("every device needs 98566144"), "{error}");
+    let smaller = MkfsOptions { byte_count: Some(98_566_143), ..MkfsOptions::default() };
+    refused(from_ref(&small), &smaller);
+    let larger = MkfsOptions { byte_count: Some(98_566_144), ..MkfsOptions::default() };
+    mkfs(&[small], &larger).unwrap();
+
+    let files = ["a", "b"].map(|name| scratch.sparse_file(name, 200 * MIB));
+    let raid6 = MkfsOptions { data_profile: Some(Profile::Raid6), ..MkfsOptions::default() };
+    let error = refused(&files, &raid6);
+    assert!(error.contains("raid6 needs at least 3 devices, there are 2"), "{error}");
+    let error = refused(&[scratch.path().join("missing")], &MkfsOptions::default());
+    assert!(error.contains("missing: "), "{error}");
+    assert!(!scratch.path().join("missing").exists());
+}
+
+#[test]
+fn content_that_does_not_fit() {
+    let source = Scratch::new();
+    fs::write(source.path().join("large"), vec![1; 60 << 20]).unwrap();
+    let scratch = Scratch::new();
+    let file = scratch.sparse_file("device", 100 * MIB);
+    let options = MkfsOptions { byte_count: Some(100 * MIB), ..options(source.path()) };
+    let error = mkfs(from_ref(&file), &options).unwrap_err();
+    assert!(matches!(error, MkfsError::NoSpace { what: "data" }), "{error}");
+    let found = larder_testkit::command::run("blkid", ["--probe".as_ref(), file.as_os_str()]);
+    assert!(found.is_err(), "half a file system is recognized: {found:?}");
+}
+
+#[test]
+fn content_that_cannot_be_read_is_named() {
+    let source = Source::new();
+    let scratch = Scratch::new();
+    let file = scratch.sparse_file("device", 200 * MIB);
+    let missing = options(&source.path().join("nowhere"));
+    assert!(refused(from_ref(&file), &missing).contains("nowhere: "));
+    let not_a_folder = options(&source.path().join("data/large"));
+    assert!(refused(from_ref(&file), &not_a_folder).contains("data/large: "));
+
+    let subvolumes = vec!["no/such".parse().unwrap()];
+    let options = MkfsOptions { subvolumes, ..options(source.path()) };
+    assert!(refused(&[file], &options).starts_with("no/such: "));
+}
+
+#[test]
+fn an_attribute_that_does_not_fit_a_leaf_is_named() {
+    let source = Scratch::new();
+    let path = source.path().join("labelled");
+    fs::write(&path, "x").unwrap();
+    let flags = rustix::fs::XattrFlags::empty();
+    rustix::fs::lsetxattr(&path, "user.large", &[1; 5000], flags).unwrap();
+    let scratch = Scratch::new();
+    let file = scratch.sparse_file("device", 200 * MIB);
+    let options = MkfsOptions { node_size_bytes: Some(4096), ..options(source.path()) };
+    let error = mkfs(&[file], &options).unwrap_err().to_string();
+    assert!(error.contains("labelled: the extended attribute 'user.large' does"), "{error}");
+}
+
+#[test]
+fn block_devices_are_formatted_and_limited() {
+    let scratch = Scratch::new();
+    let file = scratch.sparse_file("backing", 300 * MIB);
+    let device = LoopDevice::attach(&file);
+    let target = [device.path().to_owned()];
+    let too_long = MkfsOptions { byte_count: Some(400 * MIB), ..MkfsOptions::default() };
+    let error = mkfs(&target, &too_long).unwrap_err().to_string();
+    assert!(error.contains("314572800 bytes, fewer than 419430400"), "{error}");
+    let options = MkfsOptions { byte_count: Some(200 * MIB), ..MkfsOptions::default() };
+    assert_eq!(mkfs(&target, &options).unwrap().total_bytes, 200 * MIB);
+    drop(device);
+    larder_testkit::oracle::check(&[file], true).unwrap();
+}
