@@ -3,7 +3,7 @@
 mod common;
 
 use common::{MIB, Made, Source, options};
-use larder_format::{ChecksumType, Uuid};
+use larder_format::{ChecksumType, Profile, Uuid};
 use larder_mkfs::{FeatureChoice, MkfsOptions, Owner};
 
 fn features(list: &str) -> FeatureChoice {
@@ -79,7 +79,7 @@ fn features_off_and_on() {
 #[test]
 fn mixed_groups() {
     let source = Source::new();
-    for profile in [None, Some(larder_format::Profile::Dup)] {
+    for profile in [None, Some(Profile::Dup)] {
         let options = MkfsOptions { mixed: true, data_profile: profile, ..options(source.path()) };
         Made::new(&[200 * MIB], &options).prove(source.path());
     }
@@ -132,6 +132,34 @@ fn shrunk_to_the_content() {
         let len_bytes = made.files[0].metadata().unwrap().len();
         assert_eq!(len_bytes, made.summary.total_bytes);
         assert!(len_bytes < 60 * MIB, "{len_bytes}");
+        made.check();
+        made.assert_holds(source.path());
+        // There is room for the kernel's own transactions, and the rest can be had back.
+        std::fs::File::options()
+            .write(true)
+            .open(&made.files[0])
+            .and_then(|file| file.set_len(500 * MIB))
+            .unwrap();
+        let mount = made.mount("");
+        let path = mount.path().to_str().unwrap();
+        larder_testkit::command::run("btrfs", ["filesystem", "resize", "max", path]).unwrap();
+        drop(mount);
+        made.let_the_kernel_work();
+    }
+}
+
+#[test]
+fn shrunk_in_other_layouts() {
+    let source = Source::new();
+    let (raid1, dup) = (Some(Profile::Raid1), Some(Profile::Dup));
+    for (devices, mixed, profile) in [(2, false, raid1), (1, true, None), (1, false, dup)] {
+        let (shrink, data_profile) = (true, profile);
+        let options = MkfsOptions { shrink, mixed, data_profile, ..options(source.path()) };
+        let made = Made::new(&vec![1000 * MIB; devices], &options);
+        for (file, device) in made.files.iter().zip(&made.summary.devices) {
+            let len_bytes = file.metadata().unwrap().len();
+            assert!(len_bytes == device.len_bytes && len_bytes < 70 * MIB, "{len_bytes}");
+        }
         made.check();
         made.assert_holds(source.path());
     }
