@@ -30,6 +30,23 @@ impl Inode {
         Ok(len)
     }
 
+    /// Reads the whole compressed extent `extent`, which the file has at `offset`, as it is stored. Data
+    /// with checksums is verified.
+    pub fn read_stored(&self, extent: &DiskExtent, offset: u64) -> Result<Vec<u8>> {
+        let has_checksums = !self.item().flags().contains(InodeFlags::NODATASUM);
+        let mut stored = vec![0; extent.disk_bytes as usize];
+        let filesystem = self.subvolume().filesystem();
+        filesystem.read_sectors(extent.logical, &mut stored, has_checksums).map_err(|problem| {
+            Error::Data {
+                subvolume: self.subvolume().id(),
+                inode: self.number(),
+                offset: FileOffset(offset),
+                problem: Box::new(problem),
+            }
+        })?;
+        Ok(stored)
+    }
+
     /// Fills `buf` with what lies from `offset` on, zeros where nothing does.
     pub(crate) fn read_range(&self, mut buf: &mut [u8], offset: u64) -> Result<()> {
         let end = offset + buf.len() as u64;

@@ -1,0 +1,28 @@
+//! Snapshots as streams: the format of `btrfs send` and `btrfs receive`, and sending.
+//!
+//! - [`Reader`] and [`Writer`]: a stream as [`Command`]s, of every [`Version`].
+//! - [`dump()`]: a stream as text.
+//! - [`send()`]: a read-only snapshot as a stream, whole or as what changed since a parent.
+//!
+//! Paths and names are bytes, numbers of inodes are those of the sender.
+//!
+//! # Invariants
+//! - No stream makes a reader panic, hang, or use more memory than the longest command of its version;
+//!   an error names the byte of the stream where something is wrong.
+//! - What is written by this crate is read by it as the same commands, and a stream of the kernel is
+//!   written again byte for byte.
+//! - The stream of a snapshot does not depend on how many threads make it.
+//! - Sending holds memory for what changed, not for what is there: a full send 8 bytes for each
+//!   directory, and the paths of a bounded number of them.
+#![forbid(unsafe_code)]
+
+mod dump;
+mod send;
+mod wire;
+
+pub use dump::{DumpError, dump};
+pub use send::{SendError, SendOptions, Sent, send};
+pub use wire::{
+    Attribute, Command, Reader, StreamError, StreamProblem, Timestamp, TooLong, Version, Writer,
+    encode,
+};

@@ -1,0 +1,190 @@
+//! Which inodes are not the same in the parent and in the snapshot.
+
+use std::ops::RangeInclusive;
+
+use larder_filesystem::{Error, Subvolume};
+use larder_format::item::InodeItem;
+use larder_format::{FormatError, ItemType, Key, objectid, read_exact_item};
+
+use super::lockstep::compare;
+use super::record::{bad_item, live_type};
+
+/// An inode that is not the same.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Change {
+    pub(super) ino: u64,
+    pub(super) kind: Kind,
+    /// The offsets of the first and last extent that is not the same.
+    pub(super) extents: Option<RangeInclusive<u64>>,
+}
+
+/// What happened to an inode number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Only the snapshot has it.
+    Made,
+    /// Only the parent has it.
+    Removed,
+    /// It is another inode than it was.
+    Replaced,
+    /// It is the same inode, changed.
+    Changed,
+}
+
+/// What is to be sent.
+#[derive(Debug)]
+pub(super) enum Changes {
+    /// Everything: there is no parent.
+    Everything,
+    /// These, in the order of their numbers.
+    Some(Vec<Change>),
+}
+
+impl Changes {
+    /// What is not the same in `new` as in its parent `old`. Costs what changed, not what is there.
+    pub(super) fn between(old: &Subvolume, new: &Subvolume) -> Result<Self, Error> {
+        let mut finder = Finder { old, new, changes: Vec::new() };
+        compare(old.tree(), new.tree(), |key, old, new| finder.add(key, old, new))?;
+        let mut changes = finder.changes;
+        changes.retain(|found| found.exists_before || found.exists_now);
+        Ok(Self::Some(changes.into_iter().map(Found::finish).collect()))
+    }
+
+    /// Whether the stream makes the inode that the snapshot has under this number.
+    pub(super) fn is_made(&self, ino: u64) -> bool {
+        let kind = |change: &Change| matches!(change.kind, Kind::Made | Kind::Replaced);
+        self.get(ino).map_or(matches!(self, Self::Everything), kind)
+    }
+
+    /// Whether the inode that the parent has under this number is in the snapshot as well.
+    pub(super) fn is_kept(&self, ino: u64) -> bool {
+        let kind = |change: &Change| matches!(change.kind, Kind::Changed);
+        self.get(ino).is_none_or(kind)
+    }
+
+    fn get(&self, ino: u64) -> Option<&Change> {
+        let Self::Some(changes) = self else { return None };
+        let at = changes.binary_search_by_key(&ino, |change| change.ino).ok()?;
+        Some(&changes[at])
+    }
+}
+
+/// What the comparison has found of one inode.
+struct Found {
+    ino: u64,
+    exists_before: bool,
+    exists_now: bool,
+    is_same: bool,
+    extents: Option<RangeInclusive<u64>>,
+}
+
+impl Found {
+    fn finish(self) -> Change {
+        let kind = match (self.exists_before, self.exists_now) {
+            (true, true) if self.is_same => Kind::Changed,
+            (true, true) => Kind::Replaced,
+            (true, false) => Kind::Removed,
+            (false, _) => Kind::Made,
+        };
+        Change { ino: self.ino, kind, extents: self.extents }
+    }
+}
+
+struct Finder<'a> {
+    old: &'a Subvolume,
+    new: &'a Subvolume,
+    changes: Vec<Found>,
+}
+
+impl Finder<'_> {
+    fn add(&mut self, key: Key, old: Option<&[u8]>, new: Option<&[u8]>) -> Result<(), Error> {
+        if !(objectid::FIRST_FREE..=objectid::LAST_FREE).contains(&key.objectid) {
+            return Ok(());
+        }
+        match key.item_type {
+            ItemType::INODE_ITEM => self.add_inode(key, old, new),
+            ItemType::INODE_REF | ItemType::INODE_EXTREF | ItemType::XATTR_ITEM => {
+                self.found(key.objectid).map(drop)
+            }
+            ItemType::EXTENT_DATA => {
+                let found = self.found(key.objectid)?;
+                let first = found.extents.as_ref().map_or(key.offset, |range| *range.start());
+                found.extents = Some(first..=key.offset);
+                Ok(())
+            }
+            // What directories list, their entries' references say as well.
+            _ => Ok(()),
+        }
+    }
+
+    fn add_inode(&mut self, key: Key, old: Option<&[u8]>, new: Option<&[u8]>) -> Result<(), Error> {
+        let before = inode_of(self.old, key, old)?;
+        let now = inode_of(self.new, key, new)?;
+        let is_same = match (&before, &now) {
+            (Some(before), Some(now)) => self.is_same(key.objectid, before, now)?,
+            _ => false,
+        };
+        self.changes.push(Found {
+            ino: key.objectid,
+            exists_before: before.is_some(),
+            exists_now: now.is_some(),
+            is_same,
+            extents: None,
+        });
+        Ok(())
+    }
+
+    /// Whether what both trees have under one number is one inode, which may have changed. A symbolic
+    /// link or a device node can only be made anew.
+    fn is_same(&self, ino: u64, before: &InodeItem, now: &InodeItem) -> Result<bool, Error> {
+        const TYPE_BITS: u32 = 0o170_000;
+        const SYMLINK: u32 = 0o120_000;
+        if ino == objectid::FIRST_FREE {
+            return Ok(true);
+        }
+        let parts = |item: &InodeItem| {
+            (item.generation.get(), item.mode.get() & TYPE_BITS, item.rdev.get())
+        };
+        if parts(before) != parts(now) {
+            return Ok(false);
+        }
+        if now.mode.get() & TYPE_BITS != SYMLINK {
+            return Ok(true);
+        }
+        let target = |subvolume: &Subvolume| subvolume.inode(ino)?.link_target();
+        Ok(target(self.old)? == target(self.new)?)
+    }
+
+    /// The change that an item of `ino` belongs to, whose inode item comes first where it is not the
+    /// same.
+    fn found(&mut self, ino: u64) -> Result<&mut Found, Error> {
+        if self.changes.last().is_none_or(|last| last.ino != ino) {
+            let key = Key::new(ino, ItemType::INODE_ITEM, 0);
+            let item = self.new.tree().get(key)?;
+            // Both trees have the same inode item, or neither has one.
+            let exists = inode_of(self.new, key, item.as_deref())?.is_some();
+            self.changes.push(Found {
+                ino,
+                exists_before: exists,
+                exists_now: exists,
+                is_same: true,
+                extents: None,
+            });
+        }
+        let last = self.changes.len() - 1;
+        Ok(&mut self.changes[last])
+    }
+}
+
+/// The inode in an item, unless it waits to be deleted.
+fn inode_of(
+    subvolume: &Subvolume,
+    key: Key,
+    item: Option<&[u8]>,
+) -> Result<Option<InodeItem>, Error> {
+    let Some(bytes) = item else { return Ok(None) };
+    let bad = |problem: FormatError| bad_item(subvolume, key, problem);
+    let item: InodeItem = *read_exact_item(bytes).map_err(bad)?;
+    let file_type = live_type(key.objectid, &item).map_err(bad)?;
+    Ok(file_type.map(|_| item))
+}

@@ -1,0 +1,115 @@
+//! What of a file's content is not as the parent has it.
+//!
+//! # Invariants
+//! - A range is passed over only if both files have it in the same part of the same extent, or as
+//!   zeros, and the parent's file does not end in it: what lies behind the end of the parent's file is
+//!   sent, for the receiver has nothing there.
+
+use larder_filesystem::{Error, Extent, ExtentContent, Extents, Inode};
+use larder_format::FileOffset;
+
+/// A range of the new file that differs from what the receiver has.
+pub(super) enum Part<'a> {
+    /// It has data, which is in this extent.
+    Data(&'a Extent),
+    /// It reads as zeros, and did not.
+    Zeros,
+}
+
+/// Calls `visit` with the start and end of each range of `new`, from `start` on, that the receiver does
+/// not have, until all extents that begin at `last` or before have been looked at. `old` is what the
+/// receiver has; without it all is holes.
+pub(super) fn compare<E: From<Error>>(
+    new: &Inode,
+    old: Option<&Inode>,
+    start: u64,
+    last: u64,
+    mut visit: impl FnMut(u64, u64, Part<'_>) -> Result<(), E>,
+) -> Result<(), E> {
+    let size_bytes = new.size_bytes();
+    let mut before = Before::new(old, start)?;
+    for extent in new.extents_from(FileOffset(start))? {
+        let extent = extent?;
+        let end = extent.end().min(size_bytes);
+        let mut at = extent.start.0.max(start);
+        while at < end {
+            let part_end = before.advance_to(at)?.min(end);
+            if extent.start.0 > last && before.starts_after(last) {
+                return Ok(());
+            }
+            if extent.is_data() {
+                if !before.is_same(new, &extent, at)? {
+                    visit(at, part_end, Part::Data(&extent))?;
+                }
+            } else if before.is_data() {
+                visit(at, part_end, Part::Zeros)?;
+            }
+            at = part_end;
+        }
+    }
+    Ok(())
+}
+
+/// The content of the file that the receiver has, extent by extent.
+struct Before<'a> {
+    file: Option<(&'a Inode, Extents)>,
+    /// The extent of the place that was looked at last; `None` behind the end of the file.
+    extent: Option<Extent>,
+}
+
+impl<'a> Before<'a> {
+    fn new(inode: Option<&'a Inode>, start: u64) -> Result<Self, Error> {
+        let file = match inode {
+            Some(inode) => Some((inode, inode.extents_from(FileOffset(start))?)),
+            None => None,
+        };
+        Ok(Self { file, extent: None })
+    }
+
+    /// Looks at the place `at`, which is never before that of the last call. Returns up to where it
+    /// is the same extent.
+    fn advance_to(&mut self, at: u64) -> Result<u64, Error> {
+        let Some((inode, extents)) = &mut self.file else { return Ok(u64::MAX) };
+        let size_bytes = inode.size_bytes();
+        if at >= size_bytes {
+            self.extent = None;
+            return Ok(u64::MAX);
+        }
+        while self.extent.as_ref().is_none_or(|extent| extent.end() <= at) {
+            self.extent = extents.next().transpose()?;
+            if self.extent.is_none() {
+                return Ok(u64::MAX);
+            }
+        }
+        let end = self.extent.as_ref().map_or(u64::MAX, Extent::end);
+        Ok(end.min(size_bytes))
+    }
+
+    fn starts_after(&self, offset: u64) -> bool {
+        self.extent.as_ref().is_none_or(|extent| extent.start.0 > offset)
+    }
+
+    fn is_data(&self) -> bool {
+        self.extent.as_ref().is_some_and(Extent::is_data)
+    }
+
+    /// Whether it has at `at` what `extent` of the file `new` has there.
+    fn is_same(&self, new: &Inode, extent: &Extent, at: u64) -> Result<bool, Error> {
+        let (Some((old, _)), Some(before)) = (&self.file, &self.extent) else { return Ok(false) };
+        match (&before.content, &extent.content) {
+            (ExtentContent::Data(ours), ExtentContent::Data(theirs)) => {
+                let place = |disk: &larder_filesystem::DiskExtent, start: FileOffset| {
+                    (disk.logical, disk.compression, disk.offset_bytes + (at - start.0))
+                };
+                Ok(place(ours, before.start) == place(theirs, extent.start))
+            }
+            (ExtentContent::Inline(ours), ExtentContent::Inline(theirs)) => {
+                let len = ours.len_bytes.max(theirs.len_bytes) as usize;
+                let (mut ours, mut theirs) = (vec![0; len], vec![0; len]);
+                let read = (old.read_at(&mut ours, 0)?, new.read_at(&mut theirs, 0)?);
+                Ok(read.0 == read.1 && ours == theirs)
+            }
+            _ => Ok(false),
+        }
+    }
+}

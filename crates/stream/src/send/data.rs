@@ -1,0 +1,99 @@
+//! Ranges of files as commands: the part of a send that reads data, for workers to do.
+
+use std::sync::Arc;
+
+use larder_filesystem::{DiskExtent, Inode};
+use larder_format::compression::Algorithm;
+
+use super::SendError;
+use crate::wire::{Command, Version, encode};
+
+/// A worker reads at most so much at once.
+pub(super) const WORK_BYTES: usize = 1 << 20;
+
+/// A range of a file to be read and encoded.
+pub(super) struct ReadJob {
+    pub(super) inode: Inode,
+    /// The path of the file at this place of the stream.
+    pub(super) path: Arc<[u8]>,
+    /// Where in the file.
+    pub(super) offset: u64,
+    /// How much of the file: for what is read as it is, at most [`WORK_BYTES`].
+    pub(super) len_bytes: u64,
+    pub(super) form: Form,
+}
+
+/// In which form data is sent.
+pub(super) enum Form {
+    Plain,
+    /// As it is stored: the extent, how it is compressed, and where in it the range begins.
+    Stored {
+        extent: DiskExtent,
+        compression: u32,
+        offset_bytes: u64,
+    },
+}
+
+impl ReadJob {
+    /// Appends the commands that write the range.
+    pub(super) fn encode(&self, version: Version, out: &mut Vec<u8>) -> Result<(), SendError> {
+        match &self.form {
+            Form::Plain => self.encode_plain(version, out),
+            Form::Stored { extent, compression, offset_bytes } => {
+                let data = self.inode.read_stored(extent, self.offset)?;
+                let command = Command::EncodedWrite {
+                    path: &self.path,
+                    offset: self.offset,
+                    unencoded_file_len: self.len_bytes,
+                    unencoded_len: extent.ram_bytes,
+                    unencoded_offset: *offset_bytes,
+                    compression: Some(*compression),
+                    encryption: Some(0),
+                    data: &data,
+                };
+                Ok(encode(&command, version, out)?)
+            }
+        }
+    }
+
+    fn encode_plain(&self, version: Version, out: &mut Vec<u8>) -> Result<(), SendError> {
+        let mut data = vec![0; self.len_bytes as usize];
+        // The range ends at the end of the file or before.
+        self.inode.read_at(&mut data, self.offset)?;
+        encode_writes(&self.path, self.offset, &data, version, out)
+    }
+}
+
+/// Appends the commands that write `data`.
+fn encode_writes(
+    path: &[u8],
+    offset: u64,
+    data: &[u8],
+    version: Version,
+    out: &mut Vec<u8>,
+) -> Result<(), SendError> {
+    let mut offset = offset;
+    for data in data.chunks(write_bytes(version)) {
+        encode(&Command::Write { path, offset, data }, version, out)?;
+        offset += data.len() as u64;
+    }
+    Ok(())
+}
+
+/// Bytes of data in one command: with any path it fits, and it is a multiple of every sector size but
+/// the last of version 1.
+pub(super) const fn write_bytes(version: Version) -> usize {
+    match version {
+        Version::V1 => 48 << 10,
+        Version::V2 | Version::V3 => 128 << 10,
+    }
+}
+
+/// `BTRFS_ENCODED_IO_COMPRESSION_*`: LZO has one for each sector size.
+pub(super) fn compression_number(algorithm: Algorithm, sectorsize: u32) -> u32 {
+    match algorithm {
+        Algorithm::Zlib => 1,
+        Algorithm::Zstd => 2,
+        Algorithm::Lzo => 3 + sectorsize.trailing_zeros().saturating_sub(12),
+    }
+}

@@ -1,0 +1,45 @@
+//! Why a send fails.
+
+use std::io;
+
+use larder_format::Uuid;
+
+use crate::wire::TooLong;
+
+/// Why a snapshot cannot be sent.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SendError {
+    /// A subvolume that can change cannot be sent, nor be a parent.
+    #[error("subvolume {0} is not read-only")]
+    NotReadOnly(u64),
+    /// The top level has no name under which it could be received.
+    #[error("subvolume {0} has no name")]
+    NotNamed(u64),
+    /// The parent is on another file system, or on this one but opened apart from the snapshot.
+    #[error("the parent {parent} is not on the file system of the snapshot {snapshot}")]
+    NotTogether {
+        /// Uuid of the snapshot.
+        snapshot: Uuid,
+        /// Uuid of the parent.
+        parent: Uuid,
+    },
+    /// What is to be sent cannot be read.
+    #[error(transparent)]
+    Read(#[from] larder_filesystem::Error),
+    /// An inode that should have names has none.
+    #[error("inode {0} has no names")]
+    NoNames(u64),
+    /// Directories that lie in each other, or a path of more than 64 KiB.
+    #[error("the path of inode {0} is too long to be sent")]
+    PathTooLong(u64),
+    /// A command does not fit the version of the stream.
+    #[error(transparent)]
+    TooLong(#[from] TooLong),
+    /// The stream cannot be written.
+    #[error("cannot write the stream: {0}")]
+    Output(#[source] io::Error),
+    /// Another thread failed, whose error is the one that is reported.
+    #[error("the send was stopped")]
+    Stopped,
+}

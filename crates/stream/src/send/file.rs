@@ -1,0 +1,210 @@
+//! The content of regular files.
+
+use std::sync::Arc;
+
+use larder_filesystem::{Error, Extent, ExtentContent, Inode};
+
+use super::SendError;
+use super::changes::Change;
+use super::content::{Part, compare};
+use super::data::{Form, ReadJob, WORK_BYTES, compression_number, write_bytes};
+use super::record::{Content, Record};
+use super::sender::Sender;
+use crate::wire::{Command, Version};
+
+/// `FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE`.
+const PUNCH_HOLE: u32 = 3;
+
+impl Sender<'_> {
+    /// Sends what of a regular file's content is not as it `was`, and its length.
+    pub(super) fn send_content(
+        &mut self,
+        path: &[u8],
+        record: &Record,
+        was: Option<&Record>,
+        change: Option<&Change>,
+    ) -> Result<(), SendError> {
+        let size_bytes = record.item.size.get();
+        let old_bytes = was.map_or(0, |was| was.item.size.get());
+        if let (Content::Inline(data), None) = (&record.content, was)
+            && !self.options.no_data
+        {
+            return self.write_inline(path, data);
+        }
+        let changed = match change.and_then(|change| change.extents.clone()) {
+            Some(range) => Some((*range.start(), *range.end())),
+            None if was.is_none() && record.content != Content::Empty => Some((0, u64::MAX)),
+            None => None,
+        };
+        // What a file gains or loses behind an end is to be looked at though its extents are the same.
+        let resized = (was.is_some() && size_bytes != old_bytes)
+            .then(|| (size_bytes.min(old_bytes), u64::MAX));
+        let range = match (changed, resized) {
+            (Some(a), Some(b)) => Some((a.0.min(b.0), a.1.max(b.1))),
+            (one, other) => one.or(other),
+        };
+        if old_bytes > size_bytes {
+            self.output.put(&Command::Truncate { path, size: size_bytes })?;
+        }
+        let mut end = old_bytes.min(size_bytes);
+        if let Some((start, last)) = range {
+            end = self.send_ranges(path, record, was, (start, last), end)?;
+        }
+        if end != size_bytes {
+            self.output.put(&Command::Truncate { path, size: size_bytes })?;
+        }
+        Ok(())
+    }
+
+    fn write_inline(&mut self, path: &[u8], data: &[u8]) -> Result<(), SendError> {
+        let pieces = data.chunks(write_bytes(self.output.version()));
+        let mut offset = 0;
+        for data in pieces {
+            self.output.put(&Command::Write { path, offset, data })?;
+            offset += data.len() as u64;
+        }
+        Ok(())
+    }
+
+    /// Sends the ranges that differ, looking at extents from `start` to `last`. Returns where the
+    /// receiver's file ends then, if it ended at `end` before.
+    fn send_ranges(
+        &mut self,
+        path: &[u8],
+        record: &Record,
+        was: Option<&Record>,
+        (start, last): (u64, u64),
+        end: u64,
+    ) -> Result<u64, SendError> {
+        let inode = self.new.inode(record.ino)?;
+        let old = match (&self.old, was) {
+            (Some(old), Some(_)) => Some(old.inode(record.ino)?),
+            _ => None,
+        };
+        let mut ranges =
+            Ranges { sender: self, inode: &inode, path: Arc::from(path), pending: None, end };
+        compare(&inode, old.as_ref(), start, last, |start, end, part| match part {
+            Part::Data(extent) => ranges.add_data(start, end, extent),
+            Part::Zeros => ranges.add_zeros(start, end),
+        })?;
+        ranges.flush()?;
+        Ok(ranges.end)
+    }
+}
+
+/// Turns the ranges of a file that differ, in order, into commands.
+struct Ranges<'a, 's> {
+    sender: &'a mut Sender<'s>,
+    inode: &'a Inode,
+    path: Arc<[u8]>,
+    /// A range of data that may go on.
+    pending: Option<(u64, u64)>,
+    /// Where the receiver's file ends.
+    end: u64,
+}
+
+impl Ranges<'_, '_> {
+    fn add_data(&mut self, start: u64, end: u64, extent: &Extent) -> Result<(), SendError> {
+        if self.sender.options.compressed_data
+            && self.sender.output.version() >= Version::V2
+            && !self.sender.options.no_data
+            && let Some(form) = self.stored_form(start, end, extent)
+        {
+            self.flush()?;
+            return self.put(start, end, form);
+        }
+        match &mut self.pending {
+            Some((_, pending_end)) if *pending_end == start => *pending_end = end,
+            _ => {
+                self.flush()?;
+                self.pending = Some((start, end));
+            }
+        }
+        self.flush_whole()
+    }
+
+    /// The range as part of a compressed extent, if sending the extent as it is stored is less.
+    fn stored_form(&self, start: u64, end: u64, extent: &Extent) -> Option<Form> {
+        let ExtentContent::Data(disk) = &extent.content else { return None };
+        let algorithm = disk.compression.filter(|_| disk.disk_bytes <= end - start)?;
+        let sectorsize = self.sender.new.filesystem().volume().sectorsize();
+        Some(Form::Stored {
+            extent: *disk,
+            compression: compression_number(algorithm, sectorsize),
+            offset_bytes: disk.offset_bytes + (start - extent.start.0),
+        })
+    }
+
+    fn add_zeros(&mut self, start: u64, end: u64) -> Result<(), SendError> {
+        self.flush()?;
+        let path = &*self.path;
+        if self.sender.options.no_data {
+            return self.sender.output.put(&Command::UpdateExtent {
+                path,
+                offset: start,
+                len: end - start,
+            });
+        }
+        if self.sender.output.version() >= Version::V2 {
+            let len = end - start;
+            let command = Command::Fallocate { path, mode: PUNCH_HOLE, offset: start, len };
+            return self.sender.output.put(&command);
+        }
+        match self.inode.seek_data(start) {
+            Err(Error::NoSuchPosition) => {
+                // Nothing but zeros follows: cut them off, and let the file grow again.
+                if self.end > start {
+                    self.sender.output.put(&Command::Truncate { path, size: start })?;
+                    self.end = start;
+                }
+                Ok(())
+            }
+            Err(error) => Err(error.into()),
+            Ok(_) => self.write_zeros(start, end),
+        }
+    }
+
+    fn write_zeros(&mut self, start: u64, end: u64) -> Result<(), SendError> {
+        let path = &*self.path;
+        let zeros = vec![0; write_bytes(self.sender.output.version())];
+        let mut offset = start;
+        while offset < end {
+            let data = &zeros[..zeros.len().min((end - offset) as usize)];
+            self.sender.output.put(&Command::Write { path, offset, data })?;
+            offset += data.len() as u64;
+        }
+        self.end = self.end.max(end);
+        Ok(())
+    }
+
+    /// Puts as much of the pending range as is enough work for a worker.
+    fn flush_whole(&mut self) -> Result<(), SendError> {
+        while let Some((start, end)) = self.pending
+            && end - start >= WORK_BYTES as u64
+        {
+            let middle = start + WORK_BYTES as u64;
+            self.put(start, middle, Form::Plain)?;
+            self.pending = (middle < end).then_some((middle, end));
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<(), SendError> {
+        match self.pending.take() {
+            Some((start, end)) => self.put(start, end, Form::Plain),
+            None => Ok(()),
+        }
+    }
+
+    fn put(&mut self, start: u64, end: u64, form: Form) -> Result<(), SendError> {
+        self.end = self.end.max(end);
+        let (offset, len_bytes) = (start, end - start);
+        if self.sender.options.no_data {
+            let path = &*self.path;
+            let command = Command::UpdateExtent { path, offset, len: len_bytes };
+            return self.sender.output.put(&command);
+        }
+        let (inode, path) = (self.inode.clone(), self.path.clone());
+        self.sender.output.put_data(ReadJob { inode, path, offset, len_bytes, form })
+    }
+}

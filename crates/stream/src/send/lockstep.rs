@@ -1,0 +1,151 @@
+//! Two trees compared in lockstep: what they share is skipped without being read.
+//!
+//! # Invariants
+//! - Both sides stand at the first key that was not compared yet, at any level: the key of a pointer is
+//!   that of the first item below it.
+//! - Blocks of one address and generation are one block, and so is everything below.
+
+use std::cmp::Ordering;
+
+use larder_btree::{Block, Tree, TreeError};
+use larder_format::Key;
+
+/// Calls `visit` with the key of every item that is not the same in both trees and what `old` and `new`
+/// have there, in the order of keys.
+pub(super) fn compare<E: From<TreeError>>(
+    old: &Tree,
+    new: &Tree,
+    mut visit: impl FnMut(Key, Option<&[u8]>, Option<&[u8]>) -> Result<(), E>,
+) -> Result<(), E> {
+    let (old_root, new_root) = (old.root(), new.root());
+    if (old_root.logical, old_root.generation) == (new_root.logical, new_root.generation) {
+        return Ok(());
+    }
+    let mut old = Side::new(old)?;
+    let mut new = Side::new(new)?;
+    loop {
+        let order = match (old.key(), new.key()) {
+            (None, None) => return Ok(()),
+            (Some(_), None) => Ordering::Less,
+            (None, Some(_)) => Ordering::Greater,
+            (Some(old), Some(new)) => old.cmp(&new),
+        };
+        match order {
+            Ordering::Less => match old.item() {
+                Some((key, data)) => {
+                    visit(key, Some(data), None)?;
+                    old.step();
+                }
+                None => old.descend()?,
+            },
+            Ordering::Greater => match new.item() {
+                Some((key, data)) => {
+                    visit(key, None, Some(data))?;
+                    new.step();
+                }
+                None => new.descend()?,
+            },
+            Ordering::Equal if old.is_at_same_block(&new) => {
+                old.step();
+                new.step();
+            }
+            Ordering::Equal => match (old.item(), new.item()) {
+                (Some((key, before)), Some((_, now))) => {
+                    if before != now {
+                        visit(key, Some(before), Some(now))?;
+                    }
+                    old.step();
+                    new.step();
+                }
+                _ => match old.level().cmp(&new.level()) {
+                    Ordering::Less => new.descend()?,
+                    Ordering::Greater => old.descend()?,
+                    Ordering::Equal => {
+                        old.descend()?;
+                        new.descend()?;
+                    }
+                },
+            },
+        }
+    }
+}
+
+/// A place in one of the trees: a pointer or an item.
+struct Side {
+    tree: Tree,
+    /// From the root to where it stands; empty behind the last item.
+    path: Vec<Step>,
+}
+
+struct Step {
+    block: Block,
+    slot: usize,
+    /// The first key behind the block.
+    upper: Option<Key>,
+}
+
+impl Side {
+    fn new(tree: &Tree) -> Result<Self, TreeError> {
+        let root = Step { block: tree.root_block()?, slot: 0, upper: None };
+        let mut side = Self { tree: tree.clone(), path: vec![root] };
+        side.settle();
+        Ok(side)
+    }
+
+    fn key(&self) -> Option<Key> {
+        self.path.last().map(|step| step.block.node().key(step.slot))
+    }
+
+    /// The level of the block in which it stands.
+    fn level(&self) -> u8 {
+        self.path.last().map_or(0, |step| step.block.level())
+    }
+
+    /// The item where it stands, if it does not stand at a pointer.
+    fn item(&self) -> Option<(Key, &[u8])> {
+        let step = self.path.last()?;
+        let node = step.block.node();
+        node.is_leaf().then(|| (node.key(step.slot), node.item_data(step.slot)))
+    }
+
+    /// Whether both stand at pointers to one block.
+    fn is_at_same_block(&self, other: &Self) -> bool {
+        let pointer = |side: &Self| {
+            let step = side.path.last().filter(|step| step.block.level() > 0)?;
+            let pointer = &step.block.node().key_pointers()[step.slot];
+            Some((pointer.blockptr(), pointer.generation.get(), step.block.level()))
+        };
+        pointer(self).is_some() && pointer(self) == pointer(other)
+    }
+
+    /// From a pointer to the first one, or the first item, of the block that it points to.
+    fn descend(&mut self) -> Result<(), TreeError> {
+        let Some(step) = self.path.last() else { return Ok(()) };
+        let child = self.tree.child(&step.block, step.slot, step.upper)?.block;
+        let node = step.block.node();
+        let next = step.slot + 1;
+        let upper = if next < node.nritems() { Some(node.key(next)) } else { step.upper };
+        self.path.push(Step { block: child, slot: 0, upper });
+        Ok(())
+    }
+
+    /// To the next pointer or item that is not below this one.
+    fn step(&mut self) {
+        if let Some(step) = self.path.last_mut() {
+            step.slot += 1;
+        }
+        self.settle();
+    }
+
+    /// Leaves blocks that have nothing more.
+    fn settle(&mut self) {
+        while let Some(step) = self.path.last()
+            && step.slot >= step.block.node().nritems()
+        {
+            self.path.pop();
+            if let Some(above) = self.path.last_mut() {
+                above.slot += 1;
+            }
+        }
+    }
+}

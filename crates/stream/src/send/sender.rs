@@ -1,0 +1,236 @@
+//! The walk of a send: inode by inode, and what is said about each.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use larder_btree::Readahead;
+use larder_filesystem::{FileType, Subvolume};
+use larder_format::objectid;
+
+use super::changes::{Change, Changes, Kind};
+use super::names::{Id, Names};
+use super::pipeline::Output;
+use super::record::{Record, Records};
+use super::{SendError, SendOptions, identity};
+use crate::wire::{Command, Version};
+
+/// What writing to a file or giving it to another owner removes.
+const CAPABILITY: &[u8] = b"security.capability";
+/// What is made in a directory gets this as its access control list.
+pub(super) const DEFAULT_ACL: &[u8] = b"system.posix_acl_default";
+
+pub(super) struct Sender<'a> {
+    pub(super) options: &'a SendOptions,
+    pub(super) output: &'a mut Output,
+    pub(super) new: Subvolume,
+    pub(super) old: Option<Subvolume>,
+    pub(super) changes: Arc<Changes>,
+    pub(super) names: Names,
+    /// All inodes below this number were sent.
+    pub(super) position: u64,
+    /// Directories behind the position that were made because something in them was.
+    pub(super) made_ahead: HashSet<u64>,
+    /// Directories to be finished.
+    pub(super) directories: Vec<u64>,
+}
+
+impl<'a> Sender<'a> {
+    pub(super) fn new(
+        snapshot: &Subvolume,
+        options: &'a SendOptions,
+        changes: Arc<Changes>,
+        output: &'a mut Output,
+    ) -> Self {
+        let (new, old) = (snapshot.clone(), options.parent.clone());
+        let names = Names::new(new.clone(), old.clone(), changes.clone());
+        let position = objectid::FIRST_FREE;
+        let (made_ahead, directories) = (HashSet::new(), Vec::new());
+        Self { options, output, new, old, changes, names, position, made_ahead, directories }
+    }
+
+    /// Sends everything, and returns how many inodes that were.
+    pub(super) fn send(mut self) -> Result<u64, SendError> {
+        self.begin()?;
+        let inodes = match self.changes.clone().as_ref() {
+            Changes::Everything => self.send_all()?,
+            Changes::Some(changes) => self.send_changes(changes)?,
+        };
+        self.finish_directories()?;
+        if self.options.ends_stream {
+            self.output.put(&Command::End)?;
+        }
+        Ok(inodes)
+    }
+
+    fn begin(&mut self) -> Result<(), SendError> {
+        let name = self.new.name()?.ok_or(SendError::NotNamed(self.new.id()))?.name;
+        let (uuid, ctransid) = identity(&self.new);
+        match &self.old {
+            None => self.output.put(&Command::Subvol { path: &name, uuid, ctransid }),
+            Some(parent) => {
+                let (clone_uuid, clone_ctransid) = identity(parent);
+                let path = &name;
+                self.output.put(&Command::Snapshot {
+                    path,
+                    uuid,
+                    ctransid,
+                    clone_uuid,
+                    clone_ctransid,
+                })
+            }
+        }
+    }
+
+    fn send_all(&mut self) -> Result<u64, SendError> {
+        let mut records = Records::new(&self.new, Readahead::ForwardAlways);
+        let mut inodes = 0;
+        while let Some(record) = records.from(self.position)? {
+            self.position = record.ino;
+            self.send_inode(&record, None, None)?;
+            self.position = record.ino + 1;
+            inodes += 1;
+        }
+        Ok(inodes)
+    }
+
+    fn send_changes(&mut self, changes: &[Change]) -> Result<u64, SendError> {
+        self.clear(changes)?;
+        let old = self.old.clone().ok_or(SendError::Stopped)?;
+        let mut before = Records::new(&old, Readahead::Forward);
+        let mut now = Records::new(&self.new, Readahead::Forward);
+        for change in changes.iter().filter(|change| change.kind != Kind::Removed) {
+            let record = now.get(change.ino)?;
+            let was = match change.kind {
+                Kind::Changed => Some(before.get(change.ino)?),
+                _ => None,
+            };
+            self.position = change.ino;
+            self.send_inode(&record, was.as_ref(), Some(change))?;
+        }
+        Ok(changes.len() as u64)
+    }
+
+    /// Sends an inode: all of it, or how it is not as it `was`.
+    fn send_inode(
+        &mut self,
+        record: &Record,
+        was: Option<&Record>,
+        change: Option<&Change>,
+    ) -> Result<(), SendError> {
+        let path = match was {
+            _ if record.is_root() => Vec::new(),
+            Some(was) => self.settle(record, was)?,
+            None => self.make(record)?,
+        };
+        let is_file = record.file_type == FileType::Regular;
+        let sets_acl = self.send_xattrs(&path, record, was, |name| {
+            name != CAPABILITY && !(record.is_directory() && is_passed_on(name))
+        })?;
+        if is_file {
+            self.send_content(&path, record, was, change)?;
+        }
+        self.send_owner(&path, record, was, sets_acl)?;
+        if let Some(data) = record.xattr(CAPABILITY) {
+            self.output.put(&Command::SetXattr { path: &path, name: CAPABILITY, data })?;
+        } else if was.is_some_and(|was| was.xattr(CAPABILITY).is_some()) {
+            self.output.put(&Command::RemoveXattr { path: &path, name: CAPABILITY })?;
+        }
+        if record.is_directory() {
+            self.directories.push(record.ino);
+            return Ok(());
+        }
+        self.send_times(&path, record)
+    }
+
+    /// Sends the extended attributes that are `wanted` and not as they were. Returns whether any is an
+    /// access control list.
+    fn send_xattrs(
+        &mut self,
+        path: &[u8],
+        record: &Record,
+        was: Option<&Record>,
+        wanted: impl Fn(&[u8]) -> bool,
+    ) -> Result<bool, SendError> {
+        let mut sets_acl = false;
+        let gone = was.iter().flat_map(|was| &was.xattrs);
+        for xattr in gone.filter(|xattr| record.xattr(&xattr.name).is_none()) {
+            if wanted(&xattr.name) {
+                self.output.put(&Command::RemoveXattr { path, name: &xattr.name })?;
+            }
+        }
+        for xattr in &record.xattrs {
+            let before = was.and_then(|was| was.xattr(&xattr.name));
+            if wanted(&xattr.name) && before != Some(&*xattr.value) {
+                let (name, data) = (&*xattr.name, &*xattr.value);
+                self.output.put(&Command::SetXattr { path, name, data })?;
+                sets_acl |= name.starts_with(b"system.posix_acl");
+            }
+        }
+        Ok(sets_acl)
+    }
+
+    /// Sends owner and permissions: a new owner or access control list changes permissions as well.
+    fn send_owner(
+        &mut self,
+        path: &[u8],
+        record: &Record,
+        was: Option<&Record>,
+        sets_acl: bool,
+    ) -> Result<(), SendError> {
+        let owner = |record: &Record| (record.item.uid.get(), record.item.gid.get());
+        let (uid, gid) = owner(record);
+        let is_other_owner = was.is_none_or(|was| owner(was) != (uid, gid));
+        if is_other_owner {
+            let (uid, gid) = (uid.into(), gid.into());
+            self.output.put(&Command::Chown { path, uid, gid })?;
+        }
+        let mode = record.permissions();
+        let is_other_mode = was.is_none_or(|was| was.permissions() != mode);
+        if record.file_type != FileType::Symlink && (is_other_mode || is_other_owner || sets_acl) {
+            self.output.put(&Command::Chmod { path, mode })?;
+        }
+        Ok(())
+    }
+
+    fn send_times(&mut self, path: &[u8], record: &Record) -> Result<(), SendError> {
+        let [atime, mtime, ctime, otime] = record.times();
+        let otime = (self.output.version() >= Version::V2).then_some(otime);
+        self.output.put(&Command::Utimes { path, atime, mtime, ctime, otime })
+    }
+
+    /// Notes that entries of a directory change: its times are to be set again.
+    pub(super) fn touch(&mut self, directory: Id) {
+        match directory {
+            Id::Old(ino) if self.changes.is_kept(ino) => self.directories.push(ino),
+            // One that is removed, or one that is finished anyway.
+            Id::Old(_) | Id::New(_) => {}
+        }
+    }
+
+    /// Sends what only holds once nothing is made in a directory any more.
+    fn finish_directories(&mut self) -> Result<(), SendError> {
+        let mut directories = std::mem::take(&mut self.directories);
+        directories.sort_unstable();
+        directories.dedup();
+        let mut now = Records::new(&self.new, Readahead::Forward);
+        let mut before = self.old.as_ref().map(|old| Records::new(old, Readahead::Forward));
+        for ino in directories {
+            let record = now.get(ino)?;
+            let id = self.names.id(ino);
+            let path = self.names.directory(id)?.to_vec();
+            let was = match (&mut before, id) {
+                (Some(before), Id::Old(ino)) => Some(before.get(ino)?),
+                _ => None,
+            };
+            self.send_xattrs(&path, &record, was.as_ref(), is_passed_on)?;
+            self.send_times(&path, &record)?;
+        }
+        Ok(())
+    }
+}
+
+/// Whether a directory passes the extended attribute on to what is made in it. Directories get these
+/// when nothing is made in them any more.
+pub(super) fn is_passed_on(name: &[u8]) -> bool {
+    name == DEFAULT_ACL || name.starts_with(b"btrfs.")
+}

@@ -1,0 +1,27 @@
+//! The stream as bytes: a header, then commands, each a header with a checksum and attributes
+//! (`btrfs-stream`, versions 1 to 3).
+
+mod attribute;
+mod checksum;
+mod command;
+mod error;
+mod reader;
+mod version;
+mod writer;
+
+pub use attribute::{Attribute, Timestamp};
+pub use command::Command;
+pub use error::{StreamError, StreamProblem, TooLong};
+pub use reader::Reader;
+pub use version::Version;
+pub(crate) use writer::header as stream_header;
+pub use writer::{Writer, encode};
+
+/// What every stream begins with (`BTRFS_SEND_STREAM_MAGIC`, with its end).
+const MAGIC: [u8; 13] = *b"btrfs-stream\0";
+/// The magic and the version (`struct btrfs_stream_header`).
+const STREAM_HEADER_LEN: usize = MAGIC.len() + 4;
+/// Length of the attributes, number of the command, checksum (`struct btrfs_cmd_header`).
+const COMMAND_HEADER_LEN: usize = 10;
+/// Where in a command's header its checksum is.
+const CHECKSUM_RANGE: std::ops::Range<usize> = 6..10;

@@ -1,0 +1,130 @@
+//! What the tests share: snapshots, and streams that the kernel makes of them.
+#![allow(dead_code, unused_imports, reason = "each test uses a part")]
+
+mod received;
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+
+use larder_device::{Access, Device, FileDevice};
+use larder_filesystem::{Filesystem, Subvolume};
+use larder_stream::{SendOptions, send};
+use larder_testkit::command::run;
+use larder_testkit::{KernelMount, Scratch};
+use larder_volume::{OpenOptions, Volume};
+
+pub(crate) use received::sendable;
+
+#[track_caller]
+pub(crate) fn btrfs(arguments: &[&dyn AsRef<OsStr>]) -> String {
+    run("btrfs", arguments.iter().map(AsRef::as_ref)).unwrap_or_else(|error| panic!("{error}"))
+}
+
+#[track_caller]
+pub(crate) fn snapshot(source: &Path, target: &Path) {
+    btrfs(&[&"subvolume", &"snapshot", &"-r", &source, &target]);
+}
+
+/// What `btrfs send` sends with these options.
+#[track_caller]
+pub(crate) fn kernel_send(
+    options: &[&dyn AsRef<OsStr>],
+    snapshot: &Path,
+    scratch: &Path,
+) -> Vec<u8> {
+    let file = scratch.join("kernel-stream");
+    let mut arguments: Vec<&dyn AsRef<OsStr>> = vec![&"send", &"-q"];
+    arguments.extend(options);
+    arguments.extend([&"-f" as &dyn AsRef<OsStr>, &file, &snapshot]);
+    btrfs(&arguments);
+    let stream = std::fs::read(&file).expect("the stream is there");
+    std::fs::remove_file(&file).expect("the stream can be removed");
+    stream
+}
+
+/// What `btrfs receive --dump` prints about a stream.
+#[track_caller]
+pub(crate) fn kernel_dump(stream: &[u8], scratch: &Path) -> Vec<u8> {
+    let file = scratch.join("dumped-stream");
+    std::fs::write(&file, stream).expect("the stream is written");
+    let mut command = Command::new("btrfs");
+    command.args(["receive", "--dump", "-f"]).arg(&file).env("LC_ALL", "C").env("TZ", "UTC");
+    let output = command.output().expect("btrfs runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    output.stdout
+}
+
+/// Has `btrfs receive` make a subvolume in `folder`, and returns its path.
+#[track_caller]
+pub(crate) fn kernel_receive(stream: &[u8], folder: &Path, name: &str, scratch: &Path) -> PathBuf {
+    let file = scratch.join("received-stream");
+    std::fs::write(&file, stream).expect("the stream is written");
+    btrfs(&[&"receive", &"-q", &"-f", &file, &folder]);
+    std::fs::remove_file(&file).expect("the stream can be removed");
+    folder.join(name)
+}
+
+/// A file system with nothing in it; gone when dropped.
+#[derive(Debug)]
+pub(crate) struct EmptyImage {
+    scratch: Scratch,
+    device: Vec<PathBuf>,
+}
+
+impl EmptyImage {
+    #[track_caller]
+    pub(crate) fn new() -> Self {
+        let scratch = Scratch::new();
+        let device = scratch.sparse_file("device", 1 << 30);
+        run("mkfs.btrfs", ["-q".as_ref(), device.as_os_str()]).unwrap_or_else(|e| panic!("{e}"));
+        Self { scratch, device: vec![device] }
+    }
+
+    pub(crate) fn device(&self) -> &[PathBuf] {
+        &self.device
+    }
+
+    #[track_caller]
+    pub(crate) fn mount(&self, options: &str) -> KernelMount {
+        KernelMount::open(&self.device, options)
+    }
+
+    /// A folder for streams.
+    pub(crate) fn scratch(&self) -> &Path {
+        self.scratch.path()
+    }
+}
+
+/// Opens a file system that no kernel has mounted.
+#[track_caller]
+pub(crate) fn open(devices: &[PathBuf]) -> Filesystem {
+    let open = |path: &PathBuf| -> Arc<dyn Device> {
+        Arc::new(FileDevice::open(path, Access::ReadOnly).expect("the image opens"))
+    };
+    let devices = devices.iter().map(open).collect();
+    let volume = Volume::open(devices, &OpenOptions::default()).expect("it is a file system");
+    Filesystem::open(Arc::new(volume), 32 << 20).expect("its trees are there")
+}
+
+/// The subvolume at `path` from the top level.
+#[track_caller]
+pub(crate) fn subvolume(filesystem: &Filesystem, path: &str) -> Subvolume {
+    let found = filesystem.subvolumes().find_map(|info| {
+        let id = info.expect("subvolumes are listed").id;
+        let here = filesystem.subvolume_path(id).ok()?;
+        (here == path.as_bytes()).then_some(id)
+    });
+    let id = found.unwrap_or_else(|| panic!("there is no subvolume {path}"));
+    filesystem.subvolume(id).expect("it is there")
+}
+
+/// What Larder sends.
+#[track_caller]
+pub(crate) fn larder_send(snapshot: &Subvolume, options: &SendOptions) -> Vec<u8> {
+    let mut stream = Vec::new();
+    let sent = send(snapshot, options, &mut stream).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(sent.stream_bytes, stream.len() as u64);
+    stream
+}

@@ -1,0 +1,44 @@
+//! Comparing what was sent with what came out.
+
+use std::path::Path;
+
+use larder_testkit::Manifest;
+use larder_testkit::manifest::{Body, Timestamp};
+
+/// The inode number of what stands for a subvolume that is not in a snapshot.
+const EMPTY_SUBVOLUME: u64 = 2;
+
+/// What a stream can carry of the snapshot at `path`: no inode numbers, times of the inode itself, flags,
+/// allocation, nor order of names; and no nested subvolumes.
+#[track_caller]
+pub(crate) fn sendable(path: &Path) -> Manifest {
+    let mut manifest = Manifest::of_tree(path);
+    let nested: Vec<Vec<u8>> = manifest
+        .entries
+        .iter()
+        .filter(|(_, entry)| entry.inode == EMPTY_SUBVOLUME)
+        .map(|(path, _)| path.clone())
+        .collect();
+    manifest.entries.retain(|path, _| !nested.contains(path));
+    for (path, entry) in &mut manifest.entries {
+        entry.ctime = Timestamp::default();
+        entry.otime = Timestamp::default();
+        entry.inode = 0;
+        entry.subvolume = 0;
+        entry.flags = None;
+        entry.allocated_bytes = 0;
+        match &mut entry.body {
+            Body::File { data, .. } => data.clear(),
+            Body::Folder { names } => {
+                let full = |name: &[u8]| {
+                    if path.is_empty() { name.to_vec() } else { [path, name].join(&b'/') }
+                };
+                names.retain(|name| !nested.contains(&full(name)));
+                names.sort_unstable();
+                entry.size_bytes = 0;
+            }
+            _ => {}
+        }
+    }
+    manifest
+}
