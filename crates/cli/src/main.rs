@@ -29,10 +29,19 @@ fn main() -> ExitCode {
         // Whoever reads our output has seen enough.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("ERROR: {error:#}");
+            eprintln!("ERROR: {}", message(&error));
             ExitCode::FAILURE
         }
     }
+}
+
+/// An error and its causes, but for those that what was said before already ends with.
+fn message(error: &anyhow::Error) -> String {
+    error.chain().map(ToString::to_string).fold(String::new(), |text, cause| match text.as_str() {
+        "" => cause,
+        said if said.ends_with(&cause) => text,
+        said => format!("{said}: {cause}"),
+    })
 }
 
 fn is_broken_pipe(error: &anyhow::Error) -> bool {

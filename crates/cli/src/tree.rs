@@ -12,7 +12,7 @@ use std::vec;
 use anyhow::{Context, bail};
 use larder::{Directory, Entry, FileType, Inode};
 
-use crate::is_broken_pipe;
+use crate::{is_broken_pipe, message};
 
 /// An inode in the tree and its place.
 pub struct Node<'a> {
@@ -69,7 +69,7 @@ pub fn walk(start: &Inode, visitor: &mut impl Visitor) -> anyhow::Result<usize> 
             if is_broken_pipe(&error) {
                 return Err(error);
             }
-            eprintln!("ERROR: {error:#}");
+            eprintln!("ERROR: {}", message(&error));
             failures += 1;
         }
     }

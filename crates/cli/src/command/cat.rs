@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
+use anyhow::Context;
 use clap::Args;
 
 use super::Outcome;
@@ -29,10 +30,11 @@ impl Cat {
         let mut out = io::stdout().lock();
         let mut buffer = vec![0; BUFFER_BYTES];
         for path in &self.paths {
-            let file = self.source.find(path, true)?.into_file()?;
+            let named = || path.display().to_string();
+            let file = self.source.find(path, true)?.into_file().with_context(named)?;
             let mut offset = 0;
             loop {
-                let len = file.read_at(&mut buffer, offset)?;
+                let len = file.read_at(&mut buffer, offset).with_context(named)?;
                 if len == 0 {
                     break;
                 }

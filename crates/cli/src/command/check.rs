@@ -9,6 +9,7 @@ use clap::{Args, ValueEnum};
 use larder_check::{Options, Progress as CheckProgress, Report, check};
 
 use super::{Outcome, open_volume};
+use crate::message;
 use crate::progress::Progress;
 use crate::source::warn_if_in_use;
 
@@ -59,7 +60,7 @@ impl Check {
         let volume = match open_volume(&self.devices, self.degraded) {
             Ok(volume) => volume,
             Err(error) => {
-                eprintln!("ERROR: {error:#}");
+                eprintln!("ERROR: {}", message(&error));
                 return Ok(ExitCode::from(CANNOT_RUN));
             }
         };

@@ -86,7 +86,7 @@ pub enum OpenError {
         wanted: Uuid,
     },
     /// Devices are missing.
-    #[error("missing: {}", List(.0))]
+    #[error("missing: {}; give them too, or open degraded", List(.0))]
     MissingDevices(Vec<MissingDevice>),
     /// Too many devices are missing.
     #[error("{}, without {}", NotEnough(.chunk), List(.missing))]

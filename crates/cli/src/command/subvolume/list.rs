@@ -13,6 +13,7 @@ use larder::{Filesystem, SubvolumeInfo};
 
 use super::uuid_or_dash;
 use crate::command::Outcome;
+use crate::message;
 use crate::print::local_time;
 use crate::source::Source;
 use crate::target::Target;
@@ -180,7 +181,7 @@ impl List {
                 Ok(subvolume) if self.wants(&subvolume, here) => listed.push(subvolume),
                 Ok(_) => {}
                 Err(error) => {
-                    eprintln!("ERROR: {error:#}");
+                    eprintln!("ERROR: {}", message(&error));
                     code = ExitCode::FAILURE;
                 }
             }
