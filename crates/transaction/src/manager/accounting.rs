@@ -17,6 +17,7 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use larder_btree::{Block, BlockRequest, BlockSpace, Copied, LiveTree, SpaceError, TreeRoot};
 use larder_format::item::{EXTENT_FLAG_FULL_BACKREF, FileExtent};
+use larder_format::node::HEADER_FLAG_RELOC;
 use larder_format::objectid::{TREE_LOG, is_file_tree};
 use larder_format::{ItemType, Key, Logical};
 use parking_lot::Mutex;
@@ -172,7 +173,10 @@ impl Accounting {
     fn replace(&self, copied: &Copied<'_>) -> Result<()> {
         let (old, root) = (self.block_ref(copied.old), copied.tree);
         let referrer = Referrer::Tree { root };
-        if !copied.old_may_be_shared || !is_file_tree(root) {
+        // Relocation leaves blocks with full back references behind, whenever they were written.
+        let is_relocated = copied.old.header().flags() & HEADER_FLAG_RELOC != 0;
+        let may_be_shared = copied.old_may_be_shared || is_relocated;
+        if !may_be_shared || !is_file_tree(root) {
             return self.drop_block(old, referrer);
         }
         let hold = self.refs.hold(old.logical);

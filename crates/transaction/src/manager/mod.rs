@@ -8,6 +8,7 @@
 mod accounting;
 mod bookkeeping;
 mod commit;
+mod create;
 mod door;
 mod drop_tree;
 mod handle;

@@ -20,10 +20,14 @@ const CACHE_BYTES: usize = 64 << 20;
 
 /// Opens image files for writing.
 pub fn open(files: &[PathBuf]) -> TransactionManager {
+    try_open(files).expect("the image can be written")
+}
+
+pub fn try_open(files: &[PathBuf]) -> Result<TransactionManager> {
     let open = |file: &PathBuf| -> Arc<dyn Device> {
         Arc::new(FileDevice::open(file, Access::ReadWrite).expect("the image opens"))
     };
-    open_devices(files.iter().map(open).collect()).expect("the image can be written")
+    open_devices(files.iter().map(open).collect())
 }
 
 /// Opens devices for writing.
