@@ -1,10 +1,10 @@
 //! Makes btrfs file systems, empty or filled from a directory.
 //!
 //! There are no transactions here. Items of a tree arrive in the order of their keys and fill blocks
-//! from the leaves up ([`tree`]); addresses are given out from front to back ([`space`]). Subvolumes
-//! are filled first, one after the other, while the checksum tree grows along ([`populate`]); the
+//! from the leaves up (`tree`); addresses are given out from front to back (`space`). Subvolumes
+//! are filled first, one after the other, while the checksum tree grows along (`populate`); the
 //! trees that describe the result, themselves included, are planned to a fixed point
-//! ([`finish`]).
+//! (`finish`).
 //!
 //! # Invariants
 //! - Until the superblocks are written, last of all and after a flush, no device has one: what is

@@ -6,7 +6,7 @@
 //! and what is built on it are the same.
 //!
 //! That point is always reached: plans begin with one leaf for each tree and only grow, for more
-//! blocks never make a tree shorter (see [`crate::space`]), and each block adds far less than a
+//! blocks never make a tree shorter (see `crate::space`), and each block adds far less than a
 //! block of items. With the number of blocks the sizes of all items are settled, with these which
 //! items are in which block, and with that the levels and first keys.
 

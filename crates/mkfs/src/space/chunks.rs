@@ -104,7 +104,7 @@ impl ChunkAllocator {
         self.expect_less(usage, stripe_bytes * data_stripes);
         let logical = Logical(self.next_logical);
         let len_bytes = stripe_bytes * data_stripes;
-        self.next_logical = (logical.0 + len_bytes).next_multiple_of(MIB);
+        self.next_logical = after(logical.0 + len_bytes);
         let flags = settings.block_group_flags(usage);
         Ok(Chunk::new(logical, len_bytes, flags, placed).expect("made as chunks must be"))
     }
@@ -179,7 +179,7 @@ impl ChunkAllocator {
             let device = device.expect("chunks lie on known devices");
             device.used_until = stripe.physical.0 + stripe_bytes;
         }
-        self.next_logical = (chunk.logical().0 + len_bytes).next_multiple_of(MIB);
+        self.next_logical = after(chunk.logical().0 + len_bytes);
         let trimmed = Chunk::new(chunk.logical(), len_bytes, chunk.flags(), chunk.stripes());
         Some(trimmed.expect("a part of a chunk that is one"))
     }
@@ -189,6 +189,11 @@ impl ChunkAllocator {
             device.total_bytes = device.used_until;
         }
     }
+}
+
+/// Where the next chunk starts. Chunks do not touch, so what is in one piece is in one chunk.
+fn after(end: u64) -> u64 {
+    (end + 1).next_multiple_of(MIB)
 }
 
 fn name_of(usage: Use) -> &'static str {

@@ -4,6 +4,8 @@
 //! * nothing is given out twice, nor where a superblock or its copies lie on any device;
 //! * for each use, addresses only ascend, and so do those of its block groups: what is recorded in
 //!   the order of allocation is sorted;
+//! * there is a gap between block groups, so that no extent, checksum item or write that grows with
+//!   consecutive addresses is in two of them;
 //! * a block group that holds tree blocks keeps its last tree block free. Thus it always ends in
 //!   free space, and the number of items that describe it never falls as more is allocated: what
 //!   the fixed point in [`crate::finish`] rests on.
@@ -217,6 +219,16 @@ mod tests {
         let chunk = &group.unwrap().chunk;
         let physical = chunk.stripes()[0].physical.0 + free[0].start - chunk.logical().0;
         assert_eq!(physical, OFFSETS[1].0);
+    }
+
+    #[test]
+    fn groups_do_not_touch() {
+        let mut space = space(200 * MIB, Appetite::default());
+        allocate_all(&mut space, MIB, MIB);
+        let groups = space.groups();
+        assert!(groups.len() > 2);
+        let apart = |pair: &[BlockGroup]| pair[0].chunk.end() < pair[1].chunk.logical();
+        assert!(groups.windows(2).all(apart));
     }
 
     #[test]
