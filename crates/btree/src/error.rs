@@ -22,7 +22,7 @@ pub struct TreeError {
     /// to before this one are out of reach. `None` at the right edge of the tree.
     pub upper: Option<Key>,
     /// What is wrong.
-    pub problem: Problem,
+    pub problem: Box<Problem>,
 }
 
 /// What is wrong with a tree block.
@@ -77,7 +77,7 @@ impl TreeError {
             level: expected.level,
             key: expected.first_key,
             upper: None,
-            problem: problem.into(),
+            problem: Box::new(problem.into()),
         }
     }
 
@@ -98,7 +98,7 @@ impl fmt::Display for TreeError {
 
 impl std::error::Error for TreeError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match &self.problem {
+        match &*self.problem {
             Problem::Read(error) => Some(&**error),
             Problem::Format(error) => Some(error),
             Problem::Contents(error) => Some(&**error),

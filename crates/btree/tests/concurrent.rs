@@ -162,7 +162,9 @@ fn storm(nodesize: usize, policy: LockPolicy, threads: u64, steps: u64, cache_by
                 std::thread::yield_now();
             }
         });
-        workers.into_iter().for_each(|worker| worker.join().unwrap());
+        for worker in workers {
+            worker.join().unwrap();
+        }
         done.store(true, Ordering::SeqCst);
         commits.join().unwrap();
         readers.join().unwrap();

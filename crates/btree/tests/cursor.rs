@@ -210,23 +210,23 @@ fn what_a_parent_says_about_its_child_must_be_true() {
         let built = build(4096, 4, &items);
         built.store.damage(victim(&built), |bytes| bytes[offset] ^= 4);
         let error = built.tree().get(items[13].0).unwrap_err();
-        let Problem::Mismatch { field: found, .. } = error.problem else { panic!("{error}") };
+        let Problem::Mismatch { field: found, .. } = *error.problem else { panic!("{error}") };
         assert_eq!(found, field);
     }
     let built = build(4096, 4, &items);
     built.store.damage(victim(&built), |bytes| bytes[HEADER_SIZE + 9] -= 1);
     let error = built.tree().get(items[13].0).unwrap_err();
-    assert!(matches!(error.problem, Problem::FirstKey { .. }), "{error}");
+    assert!(matches!(*error.problem, Problem::FirstKey { .. }), "{error}");
 
     let built = build(4096, 4, &items);
     built.store.damage(victim(&built), |bytes| bytes[HEADER_SIZE + 3 * 25 + 7] = 0xff);
     let error = built.tree().get(items[13].0).unwrap_err();
-    assert!(matches!(error.problem, Problem::OutOfRange { .. }), "{error}");
+    assert!(matches!(*error.problem, Problem::OutOfRange { .. }), "{error}");
 
     let built = build(4096, 4, &items);
     built.store.damage(victim(&built), |bytes| bytes[96] = 0xff);
     let error = built.tree().get(items[13].0).unwrap_err();
-    assert!(matches!(error.problem, Problem::Format(_)), "{error}");
+    assert!(matches!(*error.problem, Problem::Format(_)), "{error}");
 }
 
 #[test]

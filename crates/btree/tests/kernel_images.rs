@@ -41,8 +41,8 @@ fn printed(image: &KernelImage, tree: u64) -> Vec<usize> {
     dump.lines().filter_map(size).collect()
 }
 
-fn compare(spec: ImageSpec) {
-    let image = KernelImage::build(&spec, &Content::new(1));
+fn compare(spec: &ImageSpec) {
+    let image = KernelImage::build(spec, &Content::new(1));
     let volume = open(&image);
     // A cache much smaller than the trees, too.
     for limit_bytes in [0, 64 << 20] {
@@ -61,22 +61,22 @@ fn compare(spec: ImageSpec) {
             while cursor.prev().unwrap() {
                 backwards.extend(cursor.key());
             }
-            assert!(items.iter().rev().map(|item| item.key()).eq(backwards));
+            assert!(items.iter().rev().map(larder_btree::ItemRef::key).eq(backwards));
         }
     }
 }
 
 #[test]
 fn default_image() {
-    compare(ImageSpec::new("btree-default"));
+    compare(&ImageSpec::new("btree-default"));
 }
 
 #[test]
 fn small_nodes_make_deep_trees() {
-    compare(ImageSpec::new("btree-nodes-4k").node_size(4 << 10));
+    compare(&ImageSpec::new("btree-nodes-4k").node_size(4 << 10));
 }
 
 #[test]
 fn large_nodes() {
-    compare(ImageSpec::new("btree-nodes-64k").node_size(64 << 10));
+    compare(&ImageSpec::new("btree-nodes-64k").node_size(64 << 10));
 }

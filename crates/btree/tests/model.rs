@@ -3,7 +3,8 @@
 
 mod support;
 
-use std::collections::BTreeMap;
+use std::collections::HashSet;
+use std::collections::btree_map::{BTreeMap, Entry};
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -29,6 +30,8 @@ enum Op {
     SetKey(u64, u64),
     Delete(u64),
     DeleteRange(u64, u64),
+    /// First key, how many, and which of them to leave out.
+    DeleteBatch(u64, usize, u64),
     Commit,
 }
 
@@ -52,6 +55,7 @@ fn any_op(most_bytes: usize) -> impl Strategy<Value = Op> {
         1 => (number.clone(), number.clone()).prop_map(|(n, to)| Op::SetKey(n, to)),
         4 => number.clone().prop_map(Op::Delete),
         1 => (number.clone(), 0..KEYS / 2).prop_map(|(n, len)| Op::DeleteRange(n, len)),
+        1 => (number, 1..60_usize, 1..9_u64).prop_map(|(n, count, out)| Op::DeleteBatch(n, count, out)),
         1 => Just(Op::Commit),
     ]
 }
@@ -73,12 +77,11 @@ fn apply(world: &World, tree: &Arc<LiveTree>, model: &mut Model, op: &Op, capaci
     match *op {
         Op::Insert(n, len) => {
             let result = tree.insert(key(n), &data(n, len));
-            match model.get(&key(n)) {
-                Some(_) => assert!(matches!(result, Err(ChangeError::Exists { .. }))),
-                None => {
-                    result.unwrap();
-                    model.insert(key(n), data(n, len));
-                }
+            if let Entry::Vacant(entry) = model.entry(key(n)) {
+                result.unwrap();
+                entry.insert(data(n, len));
+            } else {
+                assert!(matches!(result, Err(ChangeError::Exists { .. })));
             }
         }
         Op::Batch(n, step, count, len) => {
@@ -98,9 +101,20 @@ fn apply(world: &World, tree: &Arc<LiveTree>, model: &mut Model, op: &Op, capaci
         Op::Commit => world.commit(),
         Op::DeleteRange(n, len) => {
             let (first, last) = (key(n), key(n + len));
-            let gone: Vec<Key> = model.range(first..=last).map(|(key, _)| *key).collect();
+            let gone: HashSet<Key> = model.range(first..=last).map(|(key, _)| *key).collect();
             assert_eq!(tree.delete_range(first..=last).unwrap(), gone.len() as u64);
-            gone.iter().for_each(|key| drop(model.remove(key)));
+            model.retain(|key, _| !gone.contains(key));
+        }
+        Op::DeleteBatch(n, count, out) => {
+            let there = model.range(key(n)..).map(|(key, _)| *key).take(count);
+            let mut keys: Vec<Key> = there.filter(|key| key.offset % (out + 1) != 0).collect();
+            let gone = keys.len();
+            // One that is not there.
+            keys.extend(
+                keys.last().and_then(|key| key.successor()).filter(|k| !model.contains_key(k)),
+            );
+            assert_eq!(tree.delete_batch(&keys).unwrap(), gone as u64);
+            model.retain(|key, _| !keys.contains(key));
         }
         Op::Modify(n)
         | Op::Extend(n, _)
@@ -273,11 +287,10 @@ proptest! {
 fn deep_trees_grow_and_shrink() {
     let count = 60_000_u64;
     let scattered = |n: u64| n.wrapping_mul(7919) % count;
-    let orders: [(&str, Box<dyn Fn(u64) -> u64>); 3] = [
-        ("ascending", Box::new(|n| n)),
-        ("descending", Box::new(move |n| count - 1 - n)),
-        ("scattered", Box::new(scattered)),
-    ];
+    let ascending = |n: u64| n;
+    let descending = |n: u64| count - 1 - n;
+    let orders: [(&str, &dyn Fn(u64) -> u64); 3] =
+        [("ascending", &ascending), ("descending", &descending), ("scattered", &scattered)];
     for (inserting, insert) in &orders {
         for (deleting, delete) in &orders {
             let world = World::new(4096);
@@ -355,7 +368,7 @@ fn what_was_removed_does_not_reach_the_store() {
     tree.delete_range(key(3)..=key(98)).unwrap();
     world.commit();
     let root = world.committed(tree.root()).root_block().unwrap();
-    let secret = root.bytes().iter().filter(|byte| **byte == 0xee).count();
+    let secret: usize = root.bytes().split(|byte| *byte != 0xee).map(<[u8]>::len).sum();
     assert_eq!(secret, 4 * 20);
     assert_eq!(Node::parse(root.bytes()).unwrap().nritems(), 4);
 }

@@ -11,6 +11,9 @@ use shuttle::thread;
 use support::key;
 use support::space::World;
 
+/// What one thread of a model does.
+type Work = Box<dyn FnOnce(&Arc<LiveTree>) + Send>;
+
 /// Three such items fill a leaf of 4 KiB.
 const LEN: usize = 1200;
 
@@ -34,12 +37,7 @@ const POLICIES: [LockPolicy; 3] = [
 ];
 
 /// Explores schedules of `threads` on a tree of `count` items, then checks the tree.
-fn explore(
-    count: u64,
-    is_committed: bool,
-    threads: fn() -> Vec<Box<dyn FnOnce(&Arc<LiveTree>) + Send>>,
-    check: fn(&Arc<LiveTree>),
-) {
+fn explore(count: u64, is_committed: bool, threads: fn() -> Vec<Work>, check: fn(&Arc<LiveTree>)) {
     for policy in POLICIES {
         let model = move || {
             let (world, tree) = world(policy, count, is_committed);
@@ -50,7 +48,9 @@ fn explore(
                     thread::spawn(move || work(&tree))
                 })
                 .collect();
-            running.into_iter().for_each(|thread| thread.join().unwrap());
+            for thread in running {
+                thread.join().unwrap();
+            }
             world.check_alone(&tree);
             check(&tree);
         };
@@ -68,16 +68,16 @@ fn keys(tree: &Arc<LiveTree>) -> Vec<Key> {
     keys
 }
 
-fn insert(n: u64) -> Box<dyn FnOnce(&Arc<LiveTree>) + Send> {
+fn insert(n: u64) -> Work {
     Box::new(move |tree| tree.insert(key(n), &[1; LEN]).unwrap())
 }
 
-fn delete(n: u64) -> Box<dyn FnOnce(&Arc<LiveTree>) + Send> {
+fn delete(n: u64) -> Work {
     Box::new(move |tree| assert!(tree.delete(key(n)).unwrap()))
 }
 
 /// Looks for a key that is there all the time, by key and by walking.
-fn find(n: u64) -> Box<dyn FnOnce(&Arc<LiveTree>) + Send> {
+fn find(n: u64) -> Work {
     Box::new(move |tree| {
         assert_eq!(tree.get(key(n)).unwrap().map(|data| data.len()), Some(LEN));
         assert!(keys(tree).contains(&key(n)));

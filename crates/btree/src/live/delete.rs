@@ -5,9 +5,11 @@ use std::ops::RangeInclusive;
 use larder_format::Key;
 
 use super::error::ChangeError;
+use super::intent::Intent;
+use super::merge::is_small_leaf;
 use super::node::NodeMut;
 use super::path::{Held, Path};
-use super::search::{Intent, Search, end_slot};
+use super::search::Search;
 use super::tree::LiveTree;
 use crate::tree::TreeRoot;
 
@@ -24,13 +26,9 @@ impl LiveTree {
         let mut removed = 0;
         while first <= last {
             let path = Search::new(self, first, Intent::Delete { last }).run()?;
-            let here = end_slot(path.leaf().node(), last).saturating_sub(path.slot());
+            removed += path.count as u64;
             let next = path.upper;
-            let shrunk = self.remove_items(path, here);
-            removed += here as u64;
-            if shrunk {
-                self.merge_if_small(first)?;
-            }
+            self.remove_items(path, first)?;
             match next {
                 Some(next) if next > first => first = next,
                 _ => break,
@@ -39,26 +37,44 @@ impl LiveTree {
         Ok(removed)
     }
 
-    /// Removes `count` items from the path's place on. Returns whether the leaf is still there and has
-    /// become so small that it should merge.
-    fn remove_items(&self, mut path: Path<'_>, count: usize) -> bool {
-        let leaf = path.leaf().node();
-        let slot = path.slot();
-        let was_small = super::merge::is_small_leaf(leaf);
-        if count == 0 {
-            return false;
+    /// Removes the items with these keys, which ascend, and returns how many there were. Items that
+    /// follow each other in a leaf go in one descent. After an error those before some key are gone.
+    pub fn delete_batch(&self, keys: &[Key]) -> Result<u64, ChangeError> {
+        if let Some(pair) = keys.windows(2).find(|pair| pair[0] >= pair[1]) {
+            return Err(ChangeError::OutOfOrder { tree: self.id(), key: pair[1] });
         }
-        let all = count == leaf.nritems();
-        path.leaf_mut().remove(slot..slot + count);
+        let mut removed = 0;
+        let mut rest = keys;
+        while let Some(&first) = rest.first() {
+            let path = Search::deleting(self, rest).run()?;
+            removed += path.count as u64;
+            // A key that is not there is passed over alone.
+            rest = &rest[path.count.max(1)..];
+            self.remove_items(path, first)?;
+        }
+        Ok(removed)
+    }
+
+    /// Removes the path's items, of which `first` is the first key, and tidies up after it.
+    fn remove_items(&self, mut path: Path<'_>, first: Key) -> Result<(), ChangeError> {
+        if path.count == 0 {
+            return Ok(());
+        }
+        let leaf = path.leaf().node();
+        let (slot, all) = (path.slot(), path.count == leaf.nritems());
+        let was_small = is_small_leaf(leaf);
+        let slots = slot..slot + path.count;
+        path.leaf_mut().remove(slots);
         if all && path.trace.root_level() > 0 {
             self.remove_block(&mut path);
-            return false;
+            return Ok(());
         }
         if slot == 0 {
-            let bottom = path.bottom();
-            self.fix_first_keys(&mut path, bottom);
+            path.fix_first_keys(path.bottom());
         }
-        !all && !was_small && super::merge::is_small_leaf(path.leaf().node())
+        let is_small = is_small_leaf(path.leaf().node());
+        drop(path);
+        if is_small && !was_small { self.merge_if_small(first) } else { Ok(()) }
     }
 
     /// Removes the last step's block, which is empty, from its parent, and what becomes empty, small
@@ -87,7 +103,7 @@ impl LiveTree {
             if path.node(at).nritems() > 1 {
                 NodeMut::new(path.bytes_mut(at)).remove(slot..slot + 1);
                 if slot == 0 {
-                    self.fix_first_keys(path, at);
+                    path.fix_first_keys(at);
                 }
                 break;
             }

@@ -3,9 +3,10 @@
 use larder_format::Key;
 
 use super::error::ChangeError;
+use super::intent::Intent;
 use super::leaf::{Keep, weight};
 use super::path::Path;
-use super::search::{Intent, Search};
+use super::search::Search;
 use super::tree::LiveTree;
 
 impl LiveTree {
@@ -87,8 +88,7 @@ impl LiveTree {
         }
         path.leaf_mut().set_key(slot, new_key);
         if slot == 0 {
-            let bottom = path.bottom();
-            self.fix_first_keys(&mut path, bottom);
+            path.fix_first_keys(path.bottom());
         }
         Ok(())
     }

@@ -4,10 +4,10 @@ use larder_format::Key;
 use larder_format::node::leaf_data_size;
 
 use super::error::ChangeError;
+use super::intent::Intent;
 use super::leaf::weight;
-use super::node::NodeMut;
-use super::path::{Held, Path};
-use super::search::{Intent, Search};
+use super::path::Path;
+use super::search::Search;
 use super::tree::LiveTree;
 
 impl LiveTree {
@@ -47,7 +47,7 @@ impl LiveTree {
             }
             leaf.data(slot).copy_from_slice(data);
         } else {
-            self.place(&mut path, &[(key, data)]);
+            Self::place(&mut path, &[(key, data)]);
         }
         Ok(())
     }
@@ -66,12 +66,12 @@ impl LiveTree {
         let next = if slot < leaf.nritems() { Some(leaf.key(slot)) } else { path.upper };
         let last = next.and_then(Key::predecessor).unwrap_or(Key::MAX);
         let (count, _) = prefix_that_fits(items, leaf.leaf_free_space(), last);
-        self.place(&mut path, &items[..count]);
+        Self::place(&mut path, &items[..count]);
         Ok(count)
     }
 
     /// Puts items at the path's place in the leaf, where there is room for them.
-    fn place(&self, path: &mut Path<'_>, items: &[(Key, &[u8])]) {
+    fn place(path: &mut Path<'_>, items: &[(Key, &[u8])]) {
         let slot = path.slot();
         let mut leaf = path.leaf_mut();
         leaf.insert(slot, items.iter().map(|(key, data)| (*key, data.len())));
@@ -79,20 +79,7 @@ impl LiveTree {
             leaf.data(slot + at).copy_from_slice(data);
         }
         if slot == 0 {
-            self.fix_first_keys(path, path.bottom());
-        }
-    }
-
-    /// Makes the keys above step `from` say what the first key of its block is now.
-    pub(super) fn fix_first_keys(&self, path: &mut Path<'_>, from: usize) {
-        for child in (1..=from).rev() {
-            let Held::Write(_) = path.steps[child - 1].held else { return };
-            let Some(key) = path.node(child).first_key() else { return };
-            let slot = path.steps[child - 1].slot;
-            NodeMut::new(path.bytes_mut(child - 1)).set_key(slot, key);
-            if slot > 0 {
-                return;
-            }
+            path.fix_first_keys(path.bottom());
         }
     }
 

@@ -7,10 +7,12 @@ use larder_format::node::{KeyPointer, leaf_data_size, max_key_pointers};
 use larder_format::{Key, Node};
 
 use super::error::ChangeError;
+use super::intent::Intent;
 use super::leaf::{LeafMut, copy_items, used_bytes};
 use super::node::NodeMut;
 use super::path::Path;
-use super::search::{Intent, Search, least_pointers};
+use super::reach::least_pointers;
+use super::search::Search;
 use super::tree::LiveTree;
 use crate::block::Block;
 use crate::lock::WriteGuard;

@@ -3,7 +3,8 @@
 use larder_format::node::MAX_LEVELS;
 use larder_format::{Key, Node};
 
-use super::node;
+use super::leaf::LeafMut;
+use super::node::{self, NodeMut, pointer};
 use crate::block::Block;
 use crate::lock::{ReadGuard, WriteGuard};
 use crate::tree::TreeRoot;
@@ -47,6 +48,8 @@ pub(super) struct Path<'t> {
     pub(super) steps: Vec<Step<'t>>,
     /// Whether the item at the leaf's slot has the wanted key.
     pub(super) found: bool,
+    /// How many items from the leaf's slot on are to be removed.
+    pub(super) count: usize,
     /// The first key behind the leaf; it can only have grown since.
     pub(super) upper: Option<Key>,
     /// What the descent saw on its way.
@@ -57,7 +60,7 @@ impl<'t> Path<'t> {
     pub(super) fn new(root: Held<'t>) -> Self {
         let mut steps = Vec::with_capacity(4);
         steps.push(Step { held: root, slot: 0 });
-        Self { steps, found: false, upper: None, trace: Trace::default() }
+        Self { steps, found: false, count: 0, upper: None, trace: Trace::default() }
     }
 
     /// Index of the last step.
@@ -92,8 +95,8 @@ impl<'t> Path<'t> {
         self.steps[self.bottom()].slot
     }
 
-    pub(super) fn leaf_mut(&mut self) -> super::leaf::LeafMut<'_> {
-        super::leaf::LeafMut::new(self.bytes_mut(self.bottom()))
+    pub(super) fn leaf_mut(&mut self) -> LeafMut<'_> {
+        LeafMut::new(self.bytes_mut(self.bottom()))
     }
 
     /// Goes to the child at `slot` of the last step, a node, and notes what the node is like.
@@ -117,6 +120,32 @@ impl<'t> Path<'t> {
     pub(super) fn release_above_leaf(&mut self) {
         let bottom = self.bottom();
         self.steps.drain(..bottom);
+    }
+
+    /// Makes the keys above step `from` say what the first key of its block is now.
+    pub(super) fn fix_first_keys(&mut self, from: usize) {
+        for child in (1..=from).rev() {
+            let Held::Write(_) = self.steps[child - 1].held else { return };
+            let Some(key) = self.node(child).first_key() else { return };
+            let slot = self.steps[child - 1].slot;
+            NodeMut::new(self.bytes_mut(child - 1)).set_key(slot, key);
+            if slot > 0 {
+                return;
+            }
+        }
+    }
+
+    /// Lets the parent of step `at` point to `right` next to it.
+    pub(super) fn add_sibling(&mut self, at: usize, right: &Block, key: Key) {
+        let slot = self.steps[at - 1].slot;
+        let pointer = pointer(key, right.logical(), right.generation());
+        NodeMut::new(self.bytes_mut(at - 1)).insert(slot + 1, &[pointer]);
+    }
+
+    /// Moves the path from step `at` to its right neighbour.
+    pub(super) fn step_right(&mut self, at: usize, right: WriteGuard<'t, Block>, slot: usize) {
+        self.steps[at - 1].slot += 1;
+        self.steps[at] = Step { held: Held::Write(right), slot };
     }
 
     /// Whether the leaf's parent, block or root pointer, is held.

@@ -39,7 +39,7 @@ impl LiveTree {
         } else {
             // The bound is that of the leaf before: lower than it might be, and nothing relies on it,
             // since the special item is not the last in its leaf.
-            self.step_right(path, at, right, plan.special() - cut);
+            path.step_right(at, right, plan.special() - cut);
         }
         true
     }

@@ -2,7 +2,8 @@
 
 use larder_format::Key;
 
-use super::search::{Intent, Search};
+use super::intent::Intent;
+use super::search::Search;
 use super::tree::LiveTree;
 use crate::error::TreeError;
 use crate::item_ref::ItemRef;

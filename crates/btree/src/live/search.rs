@@ -6,18 +6,13 @@
 //! again with write locks from exactly that block down. Each new beginning locks more, so there are
 //! few.
 //!
-//! *Early release*: an insert that finds room in its leaf, and whose key is greater than the leaf's
-//! first, can change nothing above the leaf. It releases the rest before it searches the leaf.
-//!
 //! No lock is held while a block is read: the descent lets go, reads, and begins again.
 
-use larder_format::node::max_key_pointers;
-use larder_format::{Key, Node};
+use larder_format::Key;
 
 use super::error::ChangeError;
 use super::forest::InMemory;
-use super::leaf::weight;
-use super::merge::is_small_leaf;
+use super::intent::Intent;
 use super::node::NodeMut;
 use super::path::{Held, Path, ROOT_POINTER_LEVEL};
 use super::tree::LiveTree;
@@ -26,29 +21,6 @@ use crate::error::TreeError;
 use crate::lock::WriteGuard;
 use crate::readahead::LiveWindow;
 use crate::tree::{TreeRoot, check_upper, child_upper};
-
-/// What a leaf is wanted for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Intent {
-    /// Reading.
-    Read,
-    /// Changing an item without making it longer.
-    Modify,
-    /// A new item, or several in a row, of so many bytes with their headers.
-    Insert { bytes: usize },
-    /// An item of this length, new or in place of the one that is there.
-    Put { len: usize },
-    /// Making the item longer by so many bytes, or splitting it with so many more.
-    Grow { bytes: usize },
-    /// A copy of the item, next to it.
-    Duplicate,
-    /// Removing items from the key to this one.
-    Delete { last: Key },
-    /// Giving the item another key.
-    SetKey,
-    /// Merging the leaf with a neighbour if it has become small.
-    Merge,
-}
 
 /// Why a descent ended above the leaf, or without what it needs.
 pub(super) enum Stop {
@@ -74,23 +46,17 @@ pub(super) struct Wanted {
     parent: Option<(Block, usize)>,
 }
 
-/// A node with less than this part of its capacity in pointers should be merged.
-const LEAST_NODE_FILL: usize = 4;
-
-/// The least pointers of a node that is left alone.
-pub(super) fn least_pointers(nodesize: usize) -> usize {
-    max_key_pointers(nodesize) / LEAST_NODE_FILL
-}
-
 /// A search for `key` in a tree.
 pub(super) struct Search<'t> {
     pub(super) tree: &'t LiveTree,
     pub(super) key: Key,
     pub(super) intent: Intent,
+    /// For [`Intent::DeleteRun`]: ascending keys, of which the first is the one searched for.
+    pub(super) keys: &'t [Key],
     /// Levels below this one are write-locked.
     write_below: u8,
     /// Whether full nodes on the way are split, because the leaf will be.
-    split: bool,
+    pub(super) split: bool,
     /// Blocks that were read for this search, so that it cannot lose them to eviction again.
     fetched: Vec<Block>,
     /// What reads siblings ahead.
@@ -111,12 +77,26 @@ impl<'t> Search<'t> {
             Intent::Insert { .. } | Intent::Put { .. } => 1 + first,
             _ => 1,
         };
-        Self { tree, key, intent, write_below, split: false, fetched: Vec::new(), window: None }
+        Self {
+            tree,
+            key,
+            intent,
+            keys: &[],
+            write_below,
+            split: false,
+            fetched: Vec::new(),
+            window: None,
+        }
     }
 
     /// A search that reads, and reads ahead.
     pub(super) fn reading(tree: &'t LiveTree, key: Key, window: &'t mut LiveWindow) -> Self {
         Self { window: Some(window), ..Self::new(tree, key, Intent::Read) }
+    }
+
+    /// A search for the first of `keys`, to remove it and those that follow it in its leaf.
+    pub(super) fn deleting(tree: &'t LiveTree, keys: &'t [Key]) -> Self {
+        Self { keys, ..Self::new(tree, keys[0], Intent::DeleteRun) }
     }
 
     /// As [`run`](Self::run), for searches that only read.
@@ -172,14 +152,9 @@ impl<'t> Search<'t> {
             if node.is_leaf() {
                 return self.arrive(path, exact);
             }
-            let slot = match exact {
-                true => 0,
-                false => {
-                    let found = node.search(self.key);
-                    exact = found.is_ok();
-                    found.unwrap_or_else(|slot| slot.saturating_sub(1))
-                }
-            };
+            let found = if exact { Ok(0) } else { node.search(self.key) };
+            exact = found.is_ok();
+            let slot = found.unwrap_or_else(|slot| slot.saturating_sub(1));
             path.note(slot, |block| self.tree.may_change(block));
             if self.split {
                 self.make_room_for_pointers(&mut path)?;
@@ -215,15 +190,10 @@ impl<'t> Search<'t> {
         let is_it = |block: &&Block| {
             block.logical() == expected.logical && block.generation() == expected.generation
         };
-        let block = match self.tree.shared.in_memory(&expected) {
-            Some(block) => block,
-            None => match self.fetched.iter().find(is_it) {
-                Some(block) => InMemory::Clean(block.clone()),
-                None => {
-                    let parent = parent.map(|(block, slot)| (block.clone(), slot));
-                    return Err(Stop::Read(Wanted { expected, upper, parent }));
-                }
-            },
+        let fetched = || self.fetched.iter().find(is_it).cloned().map(InMemory::Clean);
+        let Some(block) = self.tree.shared.in_memory(&expected).or_else(fetched) else {
+            let parent = parent.map(|(block, slot)| (block.clone(), slot));
+            return Err(Stop::Read(Wanted { expected, upper, parent }));
         };
         if let InMemory::Clean(block) = &block {
             check_upper(&expected, block, upper)?;
@@ -259,117 +229,6 @@ impl<'t> Search<'t> {
         let new = self.tree.copy(&old)?;
         self.tree.replace_child(path, bottom, &new);
         Ok(Held::Write(new))
-    }
-
-    /// At the leaf: decides what may be released, finds the place, and makes room where it is needed.
-    fn arrive(&mut self, mut path: Path<'t>, exact: bool) -> Result<Path<'t>, Stop> {
-        let leaf = path.leaf().node();
-        let free = leaf.leaf_free_space();
-        let first = leaf.first_key();
-        let becomes_first = first.is_none_or(|first| self.key < first);
-        let has_room = free >= self.intent.most_bytes();
-        let stays_below = has_room && !self.intent.may_reach_up() && !becomes_first;
-        let early = stays_below && self.tree.shared.policy.early_release;
-        if early {
-            self.tree.shared.counters.early_releases.add(u64::from(path.holds_parent()));
-            path.release_above_leaf();
-        }
-        let place = match first {
-            _ if exact => Ok(0),
-            Some(first) if self.key > first => search_behind_first(path.leaf().node(), self.key),
-            Some(first) if self.key == first => Ok(0),
-            _ => Err(0),
-        };
-        let bottom = path.bottom();
-        path.found = place.is_ok();
-        path.steps[bottom].slot = place.unwrap_or_else(|slot| slot);
-        if stays_below {
-            path.release_above_leaf();
-            return Ok(path);
-        }
-        self.reach_up(path, free, becomes_first)
-    }
-
-    /// What a change needs above its leaf: everything whose first key changes, room for what splits,
-    /// or what loses a pointer.
-    fn reach_up(
-        &mut self,
-        mut path: Path<'t>,
-        free: usize,
-        becomes_first: bool,
-    ) -> Result<Path<'t>, Stop> {
-        let needed = match self.intent {
-            Intent::Read | Intent::Modify => None,
-            Intent::Delete { last } => self.reach_of_delete(&path, last),
-            Intent::SetKey => (path.slot() == 0).then(|| path.trace.level_for_first_key()),
-            Intent::Merge => self.reach_of_merge(&path),
-            Intent::Insert { .. }
-            | Intent::Put { .. }
-            | Intent::Grow { .. }
-            | Intent::Duplicate => {
-                return self.reach_of_growth(path, free, becomes_first);
-            }
-        };
-        match needed {
-            Some(level) if !path.holds(level) => Err(Stop::Restart { level }),
-            Some(_) => Ok(path),
-            None => {
-                path.release_above_leaf();
-                Ok(path)
-            }
-        }
-    }
-
-    fn reach_of_growth(
-        &mut self,
-        mut path: Path<'t>,
-        free: usize,
-        becomes_first: bool,
-    ) -> Result<Path<'t>, Stop> {
-        let Some(bytes) = self.intent.bytes_at(&path) else {
-            path.release_above_leaf();
-            return Ok(path);
-        };
-        if becomes_first && path.trace.root_level() > 0 {
-            let level = path.trace.root_level();
-            if !path.holds(level) {
-                return Err(Stop::Restart { level });
-            }
-        }
-        if path.found {
-            let len_bytes = path.leaf().node().item_data(path.slot()).len() + bytes;
-            self.tree.check_len(self.key, len_bytes)?;
-        }
-        if bytes > free {
-            if !self.split || !path.holds_parent() {
-                self.split = true;
-                return Err(Stop::Restart { level: path.trace.level_for_split() });
-            }
-            self.make_room(&mut path, bytes)?;
-        }
-        if !becomes_first {
-            path.release_above_leaf();
-        }
-        Ok(path)
-    }
-
-    /// The level up to which removing the items up to `last` changes blocks.
-    fn reach_of_delete(&self, path: &Path<'t>, last: Key) -> Option<u8> {
-        let leaf = path.leaf().node();
-        let (start, end) = (path.slot(), end_slot(leaf, last));
-        if start >= end || path.trace.root_level() == 0 {
-            None
-        } else if end - start == leaf.nritems() {
-            Some(path.trace.level_for_removal(least_pointers(self.tree.shared.nodesize())))
-        } else {
-            (start == 0).then(|| path.trace.level_for_first_key())
-        }
-    }
-
-    fn reach_of_merge(&self, path: &Path<'t>) -> Option<u8> {
-        let is_small = is_small_leaf(path.leaf().node());
-        (is_small && path.trace.root_level() > 0)
-            .then(|| path.trace.level_for_removal(least_pointers(self.tree.shared.nodesize())))
     }
 }
 
@@ -408,47 +267,5 @@ impl LiveTree {
                 .filter(|guard| self.may_change(guard)),
             _ => None,
         }
-    }
-}
-
-/// The slot of `key`, which is greater than the leaf's first, or where it would be inserted.
-fn search_behind_first(leaf: Node<'_>, key: Key) -> Result<usize, usize> {
-    let items = &leaf.items()[1..];
-    let found = items.binary_search_by(|item| item.key.get().cmp(&key));
-    found.map(|slot| slot + 1).map_err(|slot| slot + 1)
-}
-
-/// The first slot of a leaf whose key is greater than `last`.
-pub(super) fn end_slot(leaf: Node<'_>, last: Key) -> usize {
-    leaf.items().partition_point(|item| item.key.get() <= last)
-}
-
-impl Intent {
-    /// Bytes that the leaf may have to take in, whatever is there.
-    fn most_bytes(self) -> usize {
-        match self {
-            Self::Insert { bytes } | Self::Grow { bytes } => bytes,
-            Self::Put { len } => weight(len),
-            // An item's length is known only once it is found.
-            Self::Duplicate => usize::MAX,
-            _ => 0,
-        }
-    }
-
-    /// Bytes that the leaf has to take in, given what is there; `None` if the change cannot be made.
-    fn bytes_at(self, path: &Path<'_>) -> Option<usize> {
-        let old_len = path.found.then(|| path.leaf().node().item_data(path.slot()).len());
-        match (self, old_len) {
-            (Self::Insert { bytes }, None) | (Self::Grow { bytes }, Some(_)) => Some(bytes),
-            (Self::Put { len }, None) => Some(weight(len)),
-            (Self::Put { len }, Some(old_len)) => Some(len.saturating_sub(old_len)),
-            (Self::Duplicate, Some(len)) => Some(weight(len)),
-            _ => None,
-        }
-    }
-
-    /// Whether more than room and the first key decide what the change does above the leaf.
-    fn may_reach_up(self) -> bool {
-        matches!(self, Self::Delete { .. } | Self::SetKey | Self::Merge)
     }
 }

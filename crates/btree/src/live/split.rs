@@ -9,13 +9,12 @@ use larder_format::node::{KeyPointer, leaf_data_size};
 use larder_format::{Key, Node};
 
 use super::error::ChangeError;
+use super::intent::Intent;
 use super::leaf::{self, LeafMut, copy_items};
 use super::node::{NodeMut, has_room, pointer};
 use super::path::{Held, Path, Step};
-use super::search::{Intent, Search, Stop};
+use super::search::{Search, Stop};
 use super::tree::LiveTree;
-use crate::block::Block;
-use crate::lock::WriteGuard;
 use crate::tree::TreeRoot;
 
 /// What a leaf will hold, item by item in order of keys.
@@ -143,10 +142,8 @@ impl<'t> Search<'t> {
         }
         let capacity = leaf_data_size(self.tree.shared.nodesize());
         // Items that come in ascending order fill each leaf before the next one begins.
-        let cut = match plan.appends() {
-            true => Some(plan.len() - 1),
-            false => plan.best_cut(1..=plan.len() - 1, capacity),
-        };
+        let last = plan.len() - 1;
+        let cut = if plan.appends() { Some(last) } else { plan.best_cut(1..=last, capacity) };
         self.tree.shared.counters.leaf_splits.add(1);
         match cut {
             Some(cut) => self.tree.split_leaf(path, &plan, cut, self.key)?,
@@ -196,33 +193,14 @@ impl LiveTree {
         let moved: Vec<KeyPointer> = path.node(at).key_pointers()[middle..].to_vec();
         NodeMut::new(right.bytes_mut()).insert(0, &moved);
         NodeMut::new(path.bytes_mut(at)).remove(middle..count);
-        self.add_sibling(path, at, &right, key);
+        path.add_sibling(at, &right, key);
         if slot >= middle {
-            self.step_right(path, at, right, slot - middle);
+            path.step_right(at, right, slot - middle);
         } else {
             path.upper = Some(key);
         }
         self.shared.counters.node_splits.add(1);
         Ok(())
-    }
-
-    /// Lets the parent of step `at` point to `right` next to it.
-    fn add_sibling(&self, path: &mut Path<'_>, at: usize, right: &Block, key: Key) {
-        let slot = path.steps[at - 1].slot;
-        let pointer = pointer(key, right.logical(), right.generation());
-        NodeMut::new(path.bytes_mut(at - 1)).insert(slot + 1, &[pointer]);
-    }
-
-    /// Moves the path from step `at` to its right neighbour.
-    pub(super) fn step_right<'t>(
-        &self,
-        path: &mut Path<'t>,
-        at: usize,
-        right: WriteGuard<'t, Block>,
-        slot: usize,
-    ) {
-        path.steps[at - 1].slot += 1;
-        path.steps[at] = Step { held: Held::Write(right), slot };
     }
 
     /// Splits the leaf at the cut and goes to the side where the special item will be.
@@ -239,11 +217,11 @@ impl LiveTree {
         let mut right = self.new_block(0, right_key, path.leaf().logical())?;
         copy_items(path.leaf().node(), stay..count, &mut LeafMut::new(right.bytes_mut()), 0);
         path.leaf_mut().remove(stay..count);
-        self.add_sibling(path, at, &right, right_key);
+        path.add_sibling(at, &right, right_key);
         if plan.is_left(cut) {
             path.upper = Some(right_key);
         } else {
-            self.step_right(path, at, right, plan.special() - cut);
+            path.step_right(at, right, plan.special() - cut);
         }
         Ok(())
     }
@@ -272,9 +250,9 @@ impl LiveTree {
         copy_items(leaf, behind..count, &mut LeafMut::new(right.bytes_mut()), 0);
         copy_items(leaf, special..behind, &mut LeafMut::new(middle.bytes_mut()), 0);
         path.leaf_mut().remove(special..count);
-        self.add_sibling(path, at, &right, right_key);
-        self.add_sibling(path, at, &middle, key);
-        self.step_right(path, at, middle, 0);
+        path.add_sibling(at, &right, right_key);
+        path.add_sibling(at, &middle, key);
+        path.step_right(at, middle, 0);
         path.upper = Some(right_key);
         self.shared.counters.double_splits.add(1);
         Ok(())
