@@ -2,14 +2,17 @@
 
 #![allow(dead_code, unreachable_pub, reason = "each test uses its part")]
 
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use larder_btree::{BlockCache, LiveTree};
-use larder_device::{Access, Device, FileDevice};
+use larder_device::{Access, Device, FileDevice, MemoryDevice};
 use larder_format::item::{DirItemHeader, FileType, InodeItem, InodeRefHeader, Timespec};
 use larder_format::objectid::FIRST_FREE;
 use larder_format::{ItemType, Key, name_hash};
+use larder_testkit::{Scratch, oracle};
 use larder_transaction::space::Priority;
 use larder_transaction::{Handle, Items, Result, TransactionManager, TreeItems};
 use larder_volume::{OpenOptions, Volume};
@@ -174,6 +177,13 @@ impl Files {
         Self { names: Vec::new(), next: 0, prefix, random: Random(seed) }
     }
 
+    /// The names, sorted.
+    pub fn sorted(&self) -> Vec<String> {
+        let mut names = self.names.clone();
+        names.sort_unstable();
+        names
+    }
+
     /// Makes or removes `count` files of the top-level subvolume, a few in each transaction handle.
     pub fn churn(&mut self, manager: &TransactionManager, count: u64) -> Result<()> {
         let directory = Directory::open(manager, 5);
@@ -228,4 +238,59 @@ pub fn touch(
         handle.end()?;
     }
     Ok(())
+}
+
+/// The content of image files, in memory.
+pub fn load(files: &[PathBuf]) -> Vec<MemoryDevice> {
+    files.iter().map(|file| load_file(file)).collect()
+}
+
+const PIECE: usize = 64 << 10;
+
+fn load_file(file: &PathBuf) -> MemoryDevice {
+    let source = File::open(file).expect("the image opens");
+    let len_bytes = source.metadata().expect("it has a length").len();
+    let device = MemoryDevice::new(file.display().to_string(), len_bytes);
+    let mut piece = vec![0; PIECE];
+    for offset in (0..len_bytes).step_by(PIECE) {
+        source.read_exact_at(&mut piece, offset).expect("it can be read");
+        if piece.iter().any(|byte| *byte != 0) {
+            device.write_at(&piece, offset).expect("it fits");
+        }
+    }
+    device
+}
+
+/// What `btrfs check` says about devices in memory.
+pub fn check_devices(devices: &[MemoryDevice]) -> std::result::Result<(), String> {
+    let scratch = Scratch::new();
+    let store = |(number, device): (usize, &MemoryDevice)| {
+        let path = scratch.sparse_file(&format!("device{number}"), device.len_bytes());
+        let file = File::options().write(true).open(&path).expect("it was just made");
+        let mut piece = vec![0; PIECE];
+        for offset in (0..device.len_bytes()).step_by(PIECE) {
+            device.read_at(&mut piece, offset).expect("it is in memory");
+            if piece.iter().any(|byte| *byte != 0) {
+                file.write_all_at(&piece, offset).expect("there is room");
+            }
+        }
+        path
+    };
+    let files: Vec<PathBuf> = devices.iter().enumerate().map(store).collect();
+    oracle::check(&files, false).map(drop).map_err(|error| error.to_string())
+}
+
+/// Names in the root directory of the top-level subvolume that begin with `prefix`, sorted.
+pub fn names(manager: &TransactionManager, prefix: &str) -> Result<Vec<String>> {
+    let tree = TreeItems::new(manager.tree(5)?.expect("it is there"));
+    let all = |offset| Key::new(ROOT_DIRECTORY, ItemType::DIR_INDEX, offset);
+    let mut names = Vec::new();
+    for (_, entry) in tree.range(all(0)..=all(u64::MAX))? {
+        let name = String::from_utf8_lossy(&entry[size_of::<DirItemHeader>()..]).into_owned();
+        if name.starts_with(prefix) {
+            names.push(name);
+        }
+    }
+    names.sort_unstable();
+    Ok(names)
 }

@@ -1,0 +1,190 @@
+//! Power cuts and failing devices: whatever was durable stays, and what is there is sound.
+
+mod support;
+
+use std::sync::Arc;
+
+use larder_device::{
+    Device, Entry, Event, Fault, FaultDevice, MemoryDevice, Operation, Recording, Survival,
+};
+use larder_format::superblock::OFFSETS;
+use larder_testkit::{Content, ImageSpec, KernelImage, Profile};
+use larder_transaction::{Error, TransactionManager};
+use support::{Files, Random, check_devices, load, names, open_devices, touch};
+
+fn image(spec: &ImageSpec, seed: u64) -> Vec<MemoryDevice> {
+    load(KernelImage::build(spec, &Content::new(seed)).devices())
+}
+
+fn reopen(devices: Vec<MemoryDevice>) -> TransactionManager {
+    let devices = devices.into_iter().map(|device| Arc::new(device) as Arc<dyn Device>);
+    open_devices(devices.collect()).expect("what is left of the image opens")
+}
+
+/// A state that a commit made durable: its generation, its files, and where in the recording the
+/// commit returned.
+struct Durable {
+    generation: u64,
+    names: Vec<String>,
+    position: usize,
+}
+
+/// A recorded workload of several commits.
+fn record(base: &[MemoryDevice], recording: &Recording, seed: u64) -> Vec<Durable> {
+    let attach = |device: &MemoryDevice| Arc::new(recording.attach(device)) as Arc<dyn Device>;
+    let manager = open_devices(base.iter().map(attach).collect()).unwrap();
+    let mut files = Files::new("larder", seed);
+    let mut random = Random(seed);
+    let generation = manager.durable_generation();
+    let mut states = vec![Durable { generation, names: Vec::new(), position: 0 }];
+    for _ in 0..4 {
+        files.churn(&manager, 40).unwrap();
+        touch(&manager, 5, 20, &mut random).unwrap();
+        let generation = manager.commit().unwrap();
+        let position = recording.position();
+        states.push(Durable { generation, names: files.sorted(), position });
+    }
+    states
+}
+
+/// What is there after a power cut at `position` is a whole state, and none that is too old.
+fn judge(devices: Vec<MemoryDevice>, states: &[Durable], position: usize) {
+    let manager = reopen(devices);
+    let generation = manager.durable_generation();
+    let promised = states.iter().rfind(|state| state.position <= position).unwrap();
+    assert!(generation >= promised.generation, "at {position}: {generation} is too old");
+    let state = states.iter().find(|state| state.generation == generation).unwrap();
+    assert_eq!(names(&manager, "larder").unwrap(), state.names, "at {position}");
+    // All of it can be changed again.
+    let mut files = Files::new("again", 1);
+    files.churn(&manager, 5).unwrap();
+    manager.commit().unwrap();
+}
+
+/// Like the kernel, commits count on superblocks being written whole or not at all.
+fn is_superblock(entry: &Entry) -> bool {
+    let is_copy = |offset: u64| OFFSETS.iter().any(|copy| copy.0 == offset);
+    matches!(&entry.event, Event::Write { offset, .. } if is_copy(*offset))
+}
+
+fn explore(spec: &ImageSpec, seed: u64) {
+    let base = image(spec, seed);
+    let recording = Recording::new();
+    let states = record(&base, &recording, seed);
+    let mut random = Random(seed);
+    let mut replay = recording.replay();
+    let (mut cuts, mut flushes) = (0, 0);
+    while let Some(entry) = replay.step() {
+        let is_flush = entry.event == Event::Flush;
+        flushes += u64::from(is_flush);
+        let samples = if is_flush { 4 } else { 8 };
+        for sample in 0..samples {
+            let tear = random.below(9);
+            let survive = |_: usize, entry: &Entry| match random.below(4) {
+                0 => Survival::Whole,
+                1 if !is_superblock(entry) => Survival::Torn { sectors: tear },
+                _ => Survival::Lost,
+            };
+            let devices = if is_flush && sample == 0 {
+                replay.power_cut(|_, _| Survival::Lost)
+            } else {
+                replay.power_cut(survive)
+            };
+            if cuts % 16 == 0 {
+                check_devices(&devices)
+                    .unwrap_or_else(|error| panic!("at {}: {error}", replay.position()));
+            }
+            judge(devices, &states, replay.position());
+            cuts += 1;
+        }
+    }
+    println!("{}: {cuts} power cuts, {flushes} flushes", spec.name());
+    assert!(cuts > 200);
+}
+
+#[test]
+fn power_cuts_leave_a_committed_state() {
+    explore(&ImageSpec::new("default"), 21);
+}
+
+#[test]
+fn power_cuts_on_two_devices() {
+    let spec =
+        ImageSpec::new("raid1").devices(&[256 << 20; 2]).profiles(Profile::Raid1, Profile::Raid1);
+    explore(&spec, 22);
+}
+
+/// Changes and commits until something fails. Returns what is durable for certain, what may be, and
+/// the error.
+fn work_until_error(manager: &TransactionManager) -> (Vec<String>, Vec<String>, Option<Error>) {
+    let mut files = Files::new("larder", 5);
+    let mut durable = Vec::new();
+    for _ in 0..3 {
+        let done = files.churn(manager, 15).and_then(|()| manager.commit());
+        if let Err(error) = done {
+            return (durable, files.sorted(), Some(error));
+        }
+        durable = files.sorted();
+    }
+    (durable.clone(), durable, None)
+}
+
+/// Fails every call of a kind in turn. Returns in how many runs a call failed.
+fn fail_each(base: &MemoryDevice, operation: Operation) -> u64 {
+    for call in 0.. {
+        let memory = Arc::new(base.snapshot());
+        let device = FaultDevice::new(memory.clone());
+        // Opening reads; what fails there is an error of opening and no matter of this test.
+        let faulty = Arc::new(device);
+        let manager = open_devices(vec![faulty.clone()]).unwrap();
+        faulty.inject(Fault::fail(operation).after(call).times(1));
+        let (durable, unsure, error) = work_until_error(&manager);
+        if let Some(error) = &error {
+            let is_aborted = manager.abort_reason().is_some();
+            assert!(is_aborted || operation == Operation::Read, "{operation} {call}: {error}");
+            if is_aborted {
+                assert!(matches!(manager.commit(), Err(Error::Aborted(_))));
+                let joined = manager.join(1, larder_transaction::space::Priority::Normal);
+                assert!(matches!(joined.map(drop), Err(Error::Aborted(_))));
+            }
+        }
+        drop(manager);
+        let manager = reopen(vec![memory.snapshot()]);
+        let found = names(&manager, "larder").unwrap();
+        assert!(found == durable || found == unsure, "{operation} {call}: a state in between");
+        if call % 10 == 0 {
+            check_devices(&[memory.snapshot()])
+                .unwrap_or_else(|error| panic!("{operation} {call}: {error}"));
+        }
+        if error.is_none() {
+            return call;
+        }
+    }
+    unreachable!("a run without errors ends the loop")
+}
+
+#[test]
+fn a_write_that_fails_surfaces_and_the_last_commit_stays() {
+    let base = image(&ImageSpec::new("default"), 23);
+    let failures = fail_each(&base[0], Operation::Write);
+    println!("{failures} writes");
+    assert!(failures >= 12);
+}
+
+#[test]
+fn a_flush_that_fails_surfaces_and_the_last_commit_stays() {
+    let base = image(&ImageSpec::new("default"), 24);
+    let failures = fail_each(&base[0], Operation::Flush);
+    println!("{failures} flushes");
+    assert!(failures >= 6);
+}
+
+#[test]
+fn a_read_that_fails_surfaces_and_the_last_commit_stays() {
+    // With one copy of metadata a read that fails is an error.
+    let spec = ImageSpec::new("single").profiles(Profile::Single, Profile::Single);
+    let base = image(&spec.node_size(4096), 25);
+    let failures = fail_each(&base[0], Operation::Read);
+    println!("{failures} reads");
+    assert!(failures > 5);
+}
