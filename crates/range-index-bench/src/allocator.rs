@@ -195,7 +195,7 @@ impl Allocator for LockedRedBlack {
     fn with_holes(cells: u64, holes: &BTreeSet<u64>) -> Self {
         let mut tree = RBTree::new(ByStart::new());
         for cell in (0..cells).filter(|cell| !holes.contains(cell)) {
-            tree.insert(Extent::new(cell * CELL, (cell + 1) * CELL, cell));
+            tree.insert(Box::new(Extent::new(cell * CELL, (cell + 1) * CELL, cell)));
         }
         LockedRedBlack(Watched::new((tree, 0)), cells * CELL)
     }
@@ -205,7 +205,7 @@ impl Allocator for LockedRedBlack {
         let (tree, cursor) = &mut *locked.guard;
         let start = Self::search(tree, *cursor..self.1, len)
             .or_else(|| Self::search(tree, 0..self.1, len))?;
-        tree.insert(Extent::new(start, start + len, 0));
+        tree.insert(Box::new(Extent::new(start, start + len, 0)));
         *cursor = start;
         Some(start)
     }
@@ -296,13 +296,14 @@ fn holes(cells: u64) -> BTreeSet<u64> {
 #[derive(Clone, Copy, Default)]
 struct Outcome {
     per_second: f64,
-    blocked_share: f64,
-    held_share: f64,
+    /// Per thousand claims.
+    blocked: f64,
+    /// Per claim.
+    held_ns: f64,
 }
 
 fn measure<A: Allocator>(allocator: &A, cells: u64, threads: usize, time: Duration) -> Outcome {
     let before = allocator.waiting();
-    let begin = Instant::now();
     let rate = rate(threads, time, |_, mut random| {
         let mut owned = Held { allocator, ranges: VecDeque::new() };
         move || {
@@ -318,11 +319,10 @@ fn measure<A: Allocator>(allocator: &A, cells: u64, threads: usize, time: Durati
         }
     });
     let after = allocator.waiting();
-    let turns = rate.per_second * begin.elapsed().as_secs_f64();
     Outcome {
-        per_second: rate.per_second,
-        blocked_share: (after.blocked - before.blocked) as f64 / turns,
-        held_share: (after.held_ns - before.held_ns) as f64 / begin.elapsed().as_nanos() as f64,
+        per_second: rate.per_second(),
+        blocked: (after.blocked - before.blocked) as f64 / rate.turns * 1000.0,
+        held_ns: (after.held_ns - before.held_ns) as f64 / rate.turns,
     }
 }
 
@@ -362,7 +362,9 @@ fn row<A: Allocator + 'static>(cells: u64) -> Row {
 
 pub(crate) fn print(arguments: &Arguments) {
     for &cells in &arguments.entries {
-        println!("\n{cells} cells, nearly full, {DEPTH} ranges held by each thread: million claims per second (range-index from a hint is so many times as fast); blocked acquisitions or repeated edits per claim; time that locks were held, as a share of the run\n");
+        println!(
+            "\n{cells} cells, nearly full, {DEPTH} ranges held by each thread: million claims (each with its free) per second of processor time (range-index from a hint is so many times as fast); nanoseconds per claim for which locks are held; blocked acquisitions and repeated edits per thousand claims\n"
+        );
         let rows: Vec<Row> = [
             row::<Hinted<KEYS_PER_NODE>>(cells),
             row::<Lowest>(cells),
@@ -393,11 +395,11 @@ pub(crate) fn print(arguments: &Arguments) {
             print!("| {} |", row.name);
             for (column, cell) in cells.iter().enumerate() {
                 print!(
-                    " {:.3} ({:.1}); {:.3}; {:.1} % |",
+                    " {:.3} ({:.1}); {:.0} ns; {:.1} |",
                     cell.per_second / 1e6,
                     best[0][column].per_second / cell.per_second,
-                    cell.blocked_share,
-                    cell.held_share * 100.0
+                    cell.held_ns,
+                    cell.blocked
                 );
             }
             println!();

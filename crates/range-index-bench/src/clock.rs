@@ -1,7 +1,8 @@
 //! Runs the same loop on several threads for a fixed time and counts turns.
 //!
-//! One thread alone is measured by its processor time, which other programs on the machine do not
-//! lengthen; several are measured by the clock on the wall, since waiting is what they are about.
+//! Turns are given per second of processor time that the threads used, which other programs on the
+//! machine do not lengthen. Waiting costs no processor time; what threads wait for is shown by
+//! the time for which locks are held and by how often they are found taken.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,7 +16,15 @@ use rustix::time::{ClockId, clock_gettime};
 /// What a measurement came to.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Rate {
-    pub(crate) per_second: f64,
+    pub(crate) turns: f64,
+    /// Of processor time.
+    pub(crate) seconds: f64,
+}
+
+impl Rate {
+    pub(crate) fn per_second(&self) -> f64 {
+        self.turns / self.seconds
+    }
 }
 
 /// Calls what `worker` makes for each thread, over and over, for `time`.
@@ -33,7 +42,7 @@ pub(crate) fn rate<W: FnMut()>(
                 scope.spawn(move || {
                     let mut turn = worker(me, SmallRng::seed_from_u64(me as u64 + 1));
                     barrier.wait();
-                    let begin = now(threads);
+                    let begin = now();
                     let mut turns = 0u64;
                     while !stop.load(Ordering::Relaxed) {
                         for _ in 0..32 {
@@ -41,22 +50,24 @@ pub(crate) fn rate<W: FnMut()>(
                         }
                         turns += 32;
                     }
-                    turns as f64 / (now(threads) - begin)
+                    (turns as f64, now() - begin)
                 })
             })
             .collect();
         barrier.wait();
         thread::sleep(time);
         stop.store(true, Ordering::Relaxed);
-        let per_second = workers.into_iter().map(|worker| worker.join().expect("a worker")).sum();
-        Rate { per_second }
+        let done = workers.into_iter().map(|worker| worker.join().expect("a worker"));
+        done.fold(Rate::default(), |sum, (turns, seconds)| Rate {
+            turns: sum.turns + turns,
+            seconds: sum.seconds + seconds,
+        })
     })
 }
 
-/// Seconds since some time ago.
-fn now(threads: usize) -> f64 {
-    let clock = if threads == 1 { ClockId::ThreadCPUTime } else { ClockId::Monotonic };
-    let time = clock_gettime(clock);
+/// Seconds of processor time of this thread.
+fn now() -> f64 {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
     time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
 }
 

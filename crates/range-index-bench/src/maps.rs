@@ -134,12 +134,19 @@ pub(crate) struct Extent {
 }
 
 impl Extent {
-    pub(crate) fn new(start: u64, end: u64, value: u64) -> Box<Self> {
-        Box::new(Extent { link: RBTreeLink::new(), start, end, value })
+    pub(crate) fn new(start: u64, end: u64, value: u64) -> Self {
+        Extent { link: RBTreeLink::new(), start, end, value }
     }
 }
 
-intrusive_adapter!(pub(crate) ByStart = Box<Extent>: Extent { link => RBTreeLink });
+#[allow(clippy::expl_impl_clone_on_copy, reason = "the macro does")]
+mod adapter {
+    use super::{Extent, RBTreeLink, intrusive_adapter};
+
+    intrusive_adapter!(pub(crate) ByStart = Box<Extent>: Extent { link => RBTreeLink });
+}
+
+pub(crate) use adapter::ByStart;
 
 impl KeyAdapter<'_> for ByStart {
     type Key = u64;
@@ -166,7 +173,7 @@ impl Map for Arc<Mutex<RBTree<ByStart>>> {
         if last.get().is_some_and(|last| last.end > start) {
             return false;
         }
-        tree.insert(Extent::new(start, end, value));
+        tree.insert(Box::new(Extent::new(start, end, value)));
         true
     }
 

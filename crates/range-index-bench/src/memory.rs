@@ -82,7 +82,9 @@ fn row<M: Map>(entries: u64) -> [f64; 4] {
 
 pub(crate) fn print(arguments: &Arguments) {
     for &entries in &arguments.entries {
-        println!("\n{entries} entries of 24 bytes (start, end, value): bytes per entry, asked for and as a common allocator rounds them up\n");
+        println!(
+            "\n{entries} entries of 24 bytes (start, end, value): bytes per entry, asked for and as a common allocator rounds them up\n"
+        );
         println!("| map | random order | rounded up | ascending | rounded up |");
         println!("| --- | ---: | ---: | ---: | ---: |");
         let show = |name: &str, row: &dyn Fn() -> [f64; 4]| {

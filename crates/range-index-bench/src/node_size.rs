@@ -31,7 +31,9 @@ fn row<const KEYS: usize>(arguments: &Arguments, entries: u64) {
 
 pub(crate) fn print(arguments: &Arguments) {
     for &entries in &arguments.entries {
-        println!("\n{entries} entries, by keys per node: million operations per second\n");
+        println!(
+            "\n{entries} entries, by keys per node: million operations per second of processor time\n"
+        );
         println!("| keys | lookups | 50 % edits | edits | claim and free |");
         println!("| ---: | ---: | ---: | ---: | ---: |");
         row::<8>(arguments, entries);

@@ -37,7 +37,8 @@ pub(crate) fn measure<M: Map>(
     writes: u32,
     time: std::time::Duration,
 ) -> f64 {
-    let handles: Vec<_> = (0..threads).map(|_| Mutex::new((threads > 1).then(|| map.handle()))).collect();
+    let handles: Vec<_> =
+        (0..threads).map(|_| Mutex::new((threads > 1).then(|| map.handle()))).collect();
     let result = rate(threads, time, |me, mut random| {
         let own = handles[me].lock().take();
         move || {
@@ -52,7 +53,7 @@ pub(crate) fn measure<M: Map>(
             }
         }
     });
-    result.per_second
+    result.per_second()
 }
 
 /// One map, measured at all thread counts.
@@ -91,7 +92,9 @@ pub(crate) fn print(arguments: &Arguments) {
 }
 
 fn print_table(arguments: &Arguments, entries: u64, writes: u32, rows: &[Row]) {
-    println!("\n{entries} entries, {writes} % edits: million operations per second (range-index is so many times as fast)\n");
+    println!(
+        "\n{entries} entries, {writes} % edits: million operations per second of processor time (range-index is so many times as fast)\n"
+    );
     print!("| map |");
     for threads in &arguments.threads {
         print!(" {threads} threads |");
