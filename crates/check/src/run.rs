@@ -7,7 +7,7 @@ use larder_format::objectid;
 use larder_volume::Volume;
 
 use crate::Options;
-use crate::blocks::{Forest, TreeRoot};
+use crate::blocks::{Forest, TreeRoot, for_each_item};
 use crate::checksums::{self, ChecksumRanges};
 use crate::context::Context;
 use crate::extents::{self, ExtentTable};
@@ -66,6 +66,10 @@ impl<'c, 'v> Check<'c, 'v> {
         if let Some(root) = self.tree(objectid::UUID_TREE) {
             subvolumes::check_uuid_tree(context, &mut self.forest, &root, &self.roots);
         }
+        if let Some(root) = self.tree(objectid::RAID_STRIPE_TREE) {
+            space::check_stripe_tree(context, &mut self.forest, &root);
+        }
+        self.read_rest();
         self.check_files(&extents, &checksums);
         if let Some(quotas) = &quotas {
             quota::check(context, &self.forest, &extents, &self.roots, quotas);
@@ -166,8 +170,10 @@ impl<'c, 'v> Check<'c, 'v> {
             return;
         }
         let Some(root) = self.needed_tree(objectid::FREE_SPACE_TREE) else { return };
-        let is_used = flags.contains(CompatRoFlags::FREE_SPACE_TREE_VALID) && groups.is_whole;
-        space::check_free_space_tree(context, &mut self.forest, &root, space, is_used);
+        // Without the second flag nobody believes it.
+        if flags.contains(CompatRoFlags::FREE_SPACE_TREE_VALID) && groups.is_whole {
+            space::check_free_space_tree(context, &mut self.forest, &root, space);
+        }
     }
 
     fn read_checksums(&mut self, extents: &ExtentTable) -> ChecksumRanges {
@@ -177,6 +183,15 @@ impl<'c, 'v> Check<'c, 'v> {
         let checksums = ChecksumRanges::read(self.context, &mut self.forest, &root);
         checksums.check_allocated(self.context, extents);
         checksums
+    }
+
+    /// Reads trees that nobody has asked for, so that at least their shape is checked.
+    fn read_rest(&mut self) {
+        for root in self.forest.roots().to_vec() {
+            if !objectid::is_file_tree(root.tree) && self.forest.is_unread(&root) {
+                for_each_item(self.context, &mut self.forest, &root, |_| {});
+            }
+        }
     }
 
     fn check_files(&mut self, extents: &ExtentTable, checksums: &ChecksumRanges) {

@@ -299,6 +299,12 @@ impl Forest {
             && block.generation == root.generation
     }
 
+    /// Whether the leaves of a tree were not read yet.
+    pub(crate) fn is_unread(&self, root: &TreeRoot) -> bool {
+        let (leaves, _) = self.leaves_of(root);
+        leaves.first().is_some_and(|leaf| self.block(*leaf).state == State::Unread)
+    }
+
     /// The leaves of a tree in order of their keys, and whether any part of it is out of reach.
     pub(crate) fn leaves_of(&self, root: &TreeRoot) -> (Vec<BlockId>, bool) {
         let mut leaves = Vec::new();

@@ -15,7 +15,10 @@ use crate::report::{Kind, Place};
 /// Checksum items that are gathered before threads share them.
 const ITEMS_AT_ONCE: usize = 256;
 
-/// A checksum item's range and checksums.
+/// Bytes of data that are read at once.
+const BYTES_AT_ONCE: u64 = 1 << 20;
+
+/// A checksum item.
 struct Piece {
     start: u64,
     checksums: Vec<u8>,
@@ -57,15 +60,23 @@ fn piece_len(context: &Context<'_>, piece: &Piece) -> u64 {
 
 /// Checks every copy of a piece and returns the bytes read.
 fn check_piece(context: &Context<'_>, piece: &Piece, buf: &mut Vec<u8>) -> u64 {
-    let ranges = context.volume.map(Logical(piece.start), piece_len(context, piece));
-    // Where no chunk is, checksums were reported as dangling.
-    let mut wanted = piece.checksums.as_slice();
-    ranges.unwrap_or_default().iter().fold(0, |verified, range| {
-        let sectors = (range.len_bytes / context.sectorsize) as usize;
-        let (own, rest) = wanted.split_at(sectors * context.csum_type.size());
-        wanted = rest;
-        verified + check_range(context, range, own, buf)
-    })
+    let size = context.csum_type.size();
+    let sectors_at_once = (BYTES_AT_ONCE / context.sectorsize).max(1) as usize;
+    let (mut at, mut verified) = (piece.start, 0);
+    for checksums in piece.checksums.chunks(sectors_at_once * size) {
+        let len_bytes = (checksums.len() / size) as u64 * context.sectorsize;
+        // Where no chunk is, checksums were reported as dangling.
+        let ranges = context.volume.map(Logical(at), len_bytes).unwrap_or_default();
+        let mut rest = checksums;
+        for range in &ranges {
+            let sectors = (range.len_bytes / context.sectorsize) as usize;
+            let (own, after) = rest.split_at(sectors * size);
+            rest = after;
+            verified += check_range(context, range, own, buf);
+        }
+        at += len_bytes;
+    }
+    verified
 }
 
 /// What is known of the copies of one sector.

@@ -8,10 +8,19 @@ use crate::context::Context;
 use crate::extents::ExtentTable;
 use crate::report::{Kind, Place};
 
+/// A range of logical addresses that has checksums.
+#[derive(Clone, Copy, Debug)]
+struct Covered {
+    start: u64,
+    end: u64,
+    /// Bytes of all ranges in front of it.
+    bytes_before: u64,
+}
+
 /// Ranges of logical addresses that have checksums, in order, neighbours joined.
 #[derive(Debug, Default)]
 pub(crate) struct ChecksumRanges {
-    ranges: Vec<(u64, u64)>,
+    ranges: Vec<Covered>,
     /// Whether all of the tree could be read. If not, what is missing here proves nothing.
     is_whole: bool,
 }
@@ -19,39 +28,48 @@ pub(crate) struct ChecksumRanges {
 impl ChecksumRanges {
     /// Reads the checksum tree.
     pub(crate) fn read(context: &Context<'_>, forest: &mut Forest, root: &TreeRoot) -> Self {
-        let mut ranges = Vec::new();
+        let mut ranges: Vec<Covered> = Vec::new();
         let is_whole = for_each_item(context, forest, root, |item| {
             let (start, end) = match item_range(context, &item) {
                 Ok(range) => range,
                 Err((kind, what)) => return item.find(context, kind, format_args!("{what}")),
             };
             match ranges.last_mut() {
-                Some((_, last_end)) if start < *last_end => {
-                    let message = format_args!("the item in front of it reaches {last_end}");
+                Some(last) if start < last.end => {
+                    let message = format_args!("the item in front of it reaches {}", last.end);
                     item.find(context, Kind::ChecksumOverlap, message);
-                    *last_end = end.max(*last_end);
+                    last.end = end.max(last.end);
                 }
-                Some((_, last_end)) if start == *last_end => *last_end = end,
-                _ => ranges.push((start, end)),
+                Some(last) if start == last.end => last.end = end,
+                _ => ranges.push(Covered { start, end, bytes_before: 0 }),
             }
         });
+        let mut bytes_before = 0;
+        for range in &mut ranges {
+            range.bytes_before = bytes_before;
+            bytes_before += range.end - range.start;
+        }
         Self { ranges, is_whole }
     }
 
     /// Bytes that have checksums.
     pub(crate) fn total_bytes(&self) -> u64 {
-        self.ranges.iter().map(|(start, end)| end - start).sum()
+        self.bytes_below(u64::MAX)
     }
 
     /// How many bytes of a range have checksums; `None` where the tree could not be read.
     pub(crate) fn covered_bytes(&self, start: u64, len_bytes: u64) -> Option<u64> {
-        if !self.is_whole {
-            return None;
-        }
         let end = start.saturating_add(len_bytes);
-        let first = self.ranges.partition_point(|range| range.1 <= start);
-        let covered = self.ranges[first..].iter().take_while(|range| range.0 < end);
-        Some(covered.map(|range| range.1.min(end) - range.0.max(start)).sum())
+        self.is_whole.then(|| self.bytes_below(end) - self.bytes_below(start))
+    }
+
+    /// How many bytes below an address have checksums.
+    fn bytes_below(&self, logical: u64) -> u64 {
+        let after = self.ranges.partition_point(|range| range.start < logical);
+        after.checked_sub(1).map_or(0, |index| {
+            let Covered { start, end, bytes_before } = self.ranges[index];
+            bytes_before + end.min(logical) - start
+        })
     }
 
     /// Reports checksums of what is not data.
@@ -59,7 +77,7 @@ impl ChecksumRanges {
         if !extents.is_whole {
             return;
         }
-        for (start, end) in &self.ranges {
+        for Covered { start, end, .. } in &self.ranges {
             let mut at = *start;
             let data = extents.within(*start, *end).iter().filter(|extent| extent.is_data());
             for extent in data {

@@ -79,9 +79,12 @@ impl ExtentTable {
         self.find(start).map(|index| &self.records[index])
     }
 
-    /// The extents that have bytes in a range.
+    /// The extents that have bytes in a range. Of extents that overlap, which is reported when they
+    /// are read, the last that starts before the range counts.
     pub(crate) fn within(&self, start: u64, end: u64) -> &[ExtentRecord] {
-        let first = self.records.partition_point(|record| record.end() <= start);
+        let after = self.records.partition_point(|record| record.start <= start);
+        let reaches = |index: &usize| self.records[*index].end() > start;
+        let first = after.checked_sub(1).filter(reaches).unwrap_or(after);
         let rest = &self.records[first..];
         &rest[..rest.partition_point(|record| record.start < end)]
     }

@@ -39,7 +39,9 @@ pub(crate) fn read(
         }
     });
     reader.finish();
-    ExtentTable { is_whole, ..reader.table }
+    // Where leaves are out of order, which is reported, nothing can be looked up.
+    let is_sorted = reader.table.records.is_sorted_by_key(|record| record.start);
+    ExtentTable { is_whole: is_whole && is_sorted, ..reader.table }
 }
 
 /// An extent whose keyed references may follow.

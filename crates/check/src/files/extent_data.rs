@@ -139,7 +139,8 @@ impl ItemView<'_, '_, '_> {
         };
         let Some(covered) = checksums.covered_bytes(start, len_bytes) else { return };
         let (fragment, _) = self.fragment();
-        fragment.bytes_with_csum += covered;
-        fragment.bytes_without_csum += len_bytes - covered;
+        fragment.bytes_with_csum = fragment.bytes_with_csum.wrapping_add(covered);
+        fragment.bytes_without_csum =
+            fragment.bytes_without_csum.wrapping_add(len_bytes.saturating_sub(covered));
     }
 }

@@ -3,7 +3,7 @@
 mod root_sets;
 mod tree;
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use larder_format::item::{FileExtent, QGROUP_LEVEL_SHIFT};
 use larder_format::node::MAX_LEVELS;
@@ -82,8 +82,8 @@ fn count_owners(forest: &Forest, extents: &ExtentTable, status: Status) -> BTree
         let record = &extents.records[record];
         if record.generation >= status.enable_generation {
             let counts = counts.entry(owner).or_default();
-            counts.rfer += record.len_bytes;
-            counts.excl += record.len_bytes;
+            counts.rfer = counts.rfer.saturating_add(record.len_bytes);
+            counts.excl = counts.rfer;
         }
     };
     for (record, owner) in &extents.owners {
@@ -112,19 +112,26 @@ fn count_roots(
         *bytes.entry(*set).or_default() += context.nodesize as u64;
     }
     for (record, set) in sets_of_data(context, forest, extents, &blocks, &mut sets)? {
-        *bytes.entry(set).or_default() += extents.records[record as usize].len_bytes;
+        let bytes = bytes.entry(set).or_default();
+        *bytes = bytes.saturating_add(extents.records[record as usize].len_bytes);
     }
     let mut counts: BTreeMap<u64, Counts> = BTreeMap::new();
+    let mut groups: HashMap<u64, BTreeSet<u64>> = HashMap::new();
     for (set, bytes) in bytes {
-        let members = sets.members(set);
+        let members = sets.members(set).to_vec();
         let mut within: BTreeMap<u64, usize> = BTreeMap::new();
-        for group in members.iter().flat_map(|root| tree.groups_of(*root)) {
-            *within.entry(group).or_default() += 1;
+        for root in &members {
+            let groups = groups.entry(*root).or_insert_with(|| tree.groups_of(*root));
+            sets.step(groups.len())?;
+            for group in &*groups {
+                *within.entry(*group).or_default() += 1;
+            }
         }
         for (group, roots) in within {
             let counts = counts.entry(group).or_default();
-            counts.rfer += bytes;
-            counts.excl += if roots == members.len() { bytes } else { 0 };
+            counts.rfer = counts.rfer.saturating_add(bytes);
+            counts.excl =
+                counts.excl.saturating_add(if roots == members.len() { bytes } else { 0 });
         }
     }
     Ok(counts)

@@ -7,6 +7,8 @@ pub(crate) type SetId = u32;
 
 /// Most members of all sets together. Thousands of snapshots, each changed a little, pass it.
 const MOST_MEMBERS: usize = 1 << 24;
+/// Most members that are looked at, sets that come up again included.
+const MOST_STEPS: usize = 1 << 30;
 
 /// All sets that were needed so far.
 pub(crate) struct RootSets {
@@ -14,6 +16,7 @@ pub(crate) struct RootSets {
     by_members: HashMap<Box<[u64]>, SetId>,
     unions: HashMap<(SetId, SetId), SetId>,
     members: usize,
+    steps: usize,
 }
 
 /// There are too many different sets.
@@ -27,6 +30,7 @@ impl RootSets {
             by_members: HashMap::from([(Box::default(), 0)]),
             unions: HashMap::new(),
             members: 0,
+            steps: 0,
         }
     }
 
@@ -52,12 +56,19 @@ impl RootSets {
         if let Some(id) = self.unions.get(&pair) {
             return Ok(*id);
         }
+        self.step(self.members(a).len() + self.members(b).len())?;
         let mut members = [self.members(a), self.members(b)].concat();
         members.sort_unstable();
         members.dedup();
         let id = self.intern(members)?;
         self.unions.insert(pair, id);
         Ok(id)
+    }
+
+    /// Says that so many members are about to be looked at.
+    pub(crate) fn step(&mut self, members: usize) -> Result<(), TooMany> {
+        self.steps = self.steps.saturating_add(members);
+        if self.steps > MOST_STEPS { Err(TooMany) } else { Ok(()) }
     }
 
     fn intern(&mut self, members: Vec<u64>) -> Result<SetId, TooMany> {

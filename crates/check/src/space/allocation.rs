@@ -1,6 +1,6 @@
 //! Chunks, device extents, block groups and extents against each other.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 use larder_format::superblock::DEVICE_RESERVED_BYTES;
 use larder_format::{BlockGroupFlags, objectid};
@@ -59,11 +59,13 @@ fn check_device_ranges(context: &Context<'_>, tree: &ChunkTree, extents: &[Devic
 }
 
 fn check_devices(context: &Context<'_>, tree: &ChunkTree, extents: &[DeviceExtent]) {
+    let mut used_bytes: HashMap<u64, u64> = HashMap::new();
+    for extent in extents {
+        let used = used_bytes.entry(extent.devid).or_default();
+        *used = used.saturating_add(extent.len_bytes);
+    }
     for (devid, device) in &tree.devices {
-        let used: u64 = extents
-            .iter()
-            .filter(|extent| extent.devid == *devid)
-            .fold(0, |sum, extent| sum.saturating_add(extent.len_bytes));
+        let used = used_bytes.get(devid).copied().unwrap_or(0);
         if device.bytes_used.get() != used {
             let message =
                 format_args!("it says {} bytes, its extents have {used}", device.bytes_used);

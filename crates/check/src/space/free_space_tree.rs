@@ -24,18 +24,7 @@ pub(crate) struct Space<'a> {
 ///
 /// What it says of addresses where no chunk is does not matter to anyone: mkfs.btrfs leaves the
 /// entries of the block groups that it started with.
-/// Where nobody believes it only its shape is checked.
-pub(crate) fn check(
-    context: &Context<'_>,
-    forest: &mut Forest,
-    root: &TreeRoot,
-    space: Space<'_>,
-    is_used: bool,
-) {
-    if !is_used {
-        for_each_item(context, forest, root, |_| {});
-        return;
-    }
+pub(crate) fn check(context: &Context<'_>, forest: &mut Forest, root: &TreeRoot, space: Space<'_>) {
     let mut reader = Reader { context, space, current: None, seen: BTreeSet::new() };
     let is_whole = for_each_item(context, forest, root, |item| match item.key.item_type {
         ItemType::FREE_SPACE_INFO => reader.info(&item),

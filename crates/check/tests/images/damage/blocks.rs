@@ -16,15 +16,29 @@ fn inner_leaf(patient: &Patient) -> u64 {
     leaves[leaves.len() / 2]
 }
 
-/// Changes the pointer at `slot` of the first inner block of the top subvolume above leaves.
-fn edit_pointer(patient: &Patient, slot: usize, change: impl FnOnce(&mut KeyPointer)) {
+/// The first inner block of the top subvolume above leaves.
+fn parent(patient: &Patient) -> u64 {
     let is_parent = |block: &u64| Node::parse(&patient.block(*block)).expect("sound").level() == 1;
-    let blocks = patient.blocks(FS_TREE);
-    let parent = blocks.into_iter().find(is_parent).expect("the tree is high enough");
-    patient.edit_block(parent, |bytes| {
+    patient.blocks(FS_TREE).into_iter().find(is_parent).expect("the tree is high enough")
+}
+
+/// Changes the pointer at `slot` of that block.
+fn edit_pointer(patient: &Patient, slot: usize, change: impl FnOnce(&mut KeyPointer)) {
+    patient.edit_block(parent(patient), |bytes| {
         let at = HEADER_SIZE + slot * KEY_POINTER_SIZE;
         change(KeyPointer::mut_from_prefix(&mut bytes[at..]).expect("fits").0);
     });
+}
+
+/// A slot of that block whose key can become less without passing the one in front of it.
+fn loose_slot(patient: &Patient) -> usize {
+    let bytes = patient.block(parent(patient));
+    let node = Node::parse(&bytes).expect("sound");
+    let is_loose = |slot: &usize| {
+        let (before, key) = (node.key(slot - 1), node.key(*slot));
+        key.offset > 0 && (before.objectid, before.item_type) != (key.objectid, key.item_type)
+    };
+    (1..node.nritems()).find(is_loose).expect("a key with an offset")
 }
 
 pub(super) fn wounds() -> Vec<Wound> {
@@ -131,7 +145,7 @@ fn edges() -> Vec<Wound> {
             edit_pointer(patient, 2, |pointer| pointer.generation += 1);
         }),
         plain("a pointer's key", Kind::BlockFirstKey, Sees, |patient| {
-            edit_pointer(patient, 2, |pointer| pointer.key.offset -= 1);
+            edit_pointer(patient, loose_slot(patient), |pointer| pointer.key.offset -= 1);
         }),
         plain("the last key of a leaf", Kind::BlockKeyRange, Sees, |patient| {
             patient.edit_leaf(inner_leaf(patient), |items| {
