@@ -71,6 +71,19 @@ fn extents_chunks_and_superblock_copies() {
     assert!(chunks > 1, "{chunks} data chunks");
 }
 
+/// Devices that reach to the third superblock, and beyond what small chunks are for.
+#[test]
+fn large_devices() {
+    let source = Source::new();
+    for (len_bytes, superblocks) in [(256 << 30, 2), ((256 << 30) + 8192, 3), (3 << 40, 3)] {
+        let made = Made::new(&[len_bytes], &options(source.path()));
+        made.check();
+        made.assert_holds(source.path());
+        let dump = larder_testkit::oracle::dump_super(&made.files[0]).unwrap();
+        assert_eq!(dump.matches("[match]\nbytenr").count(), superblocks, "{dump}");
+    }
+}
+
 #[test]
 fn times_and_owners_to_the_nanosecond() {
     let source = Scratch::new();

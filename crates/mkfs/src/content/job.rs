@@ -1,5 +1,6 @@
 //! What there is to do, in order.
 
+use std::iter::Peekable;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -11,6 +12,8 @@ use crate::{Features, MkfsError};
 
 /// Most inodes in one job.
 const MAX_INODES: u32 = 256;
+/// Most parts of a file in one job.
+const MAX_PARTS: usize = 1024;
 
 /// A piece of work that fits one [`super::Output`].
 pub(crate) enum Job<'a> {
@@ -18,8 +21,8 @@ pub(crate) enum Job<'a> {
     Nodes(Range<u32>),
     /// What comes before the data of a file that is larger.
     LargeFile(Arc<OpenFile<'a>>),
-    /// A part of its data.
-    Part(Arc<OpenFile<'a>>, Part),
+    /// Parts of it whose data together is at most one segment.
+    Parts(Arc<OpenFile<'a>>, Vec<Part>),
     /// A large file could not be opened.
     Failed(MkfsError),
 }
@@ -35,7 +38,22 @@ pub(crate) struct Jobs<'a> {
 
 struct LargeFileParts<'a> {
     file: Arc<OpenFile<'a>>,
-    parts: Box<dyn Iterator<Item = Part> + Send>,
+    parts: Peekable<Box<dyn Iterator<Item = Part> + Send>>,
+}
+
+impl LargeFileParts<'_> {
+    /// The parts that come next and fit one job; none after the last.
+    fn next_job(&mut self) -> Vec<Part> {
+        let mut room = SEGMENT_BYTES as u64;
+        let mut job = Vec::new();
+        while job.len() < MAX_PARTS
+            && let Some(part) = self.parts.next_if(|part| part.data_bytes() <= room)
+        {
+            room -= part.data_bytes();
+            job.push(part);
+        }
+        job
+    }
 }
 
 impl<'a> Jobs<'a> {
@@ -58,8 +76,9 @@ impl<'a> Jobs<'a> {
             Ok(file) => Arc::new(file),
             Err(error) => return Job::Failed(error),
         };
-        let parts = Box::new(file_parts(&file, self.context));
-        self.parts = Some(LargeFileParts { file: Arc::clone(&file), parts });
+        let parts: Box<dyn Iterator<Item = Part> + Send> =
+            Box::new(file_parts(&file, self.context));
+        self.parts = Some(LargeFileParts { file: Arc::clone(&file), parts: parts.peekable() });
         Job::LargeFile(file)
     }
 }
@@ -79,8 +98,9 @@ impl<'a> Iterator for Jobs<'a> {
 
     fn next(&mut self) -> Option<Job<'a>> {
         if let Some(large) = &mut self.parts {
-            if let Some(part) = large.parts.next() {
-                return Some(Job::Part(Arc::clone(&large.file), part));
+            let parts = large.next_job();
+            if !parts.is_empty() {
+                return Some(Job::Parts(Arc::clone(&large.file), parts));
             }
             self.parts = None;
         }

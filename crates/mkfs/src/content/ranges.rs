@@ -11,6 +11,16 @@ pub(crate) enum Part {
     Hole(Range<u64>),
 }
 
+impl Part {
+    /// Bytes to be read.
+    pub(super) fn data_bytes(&self) -> u64 {
+        match self {
+            Self::Data(range) => range.end - range.start,
+            Self::Hole(_) => 0,
+        }
+    }
+}
+
 /// The parts that file extents describe, in order and each at most `longest` bytes of data: with
 /// `explicit_holes` they cover all sectors of the file, otherwise holes are left out.
 pub(super) fn parts(

@@ -52,7 +52,11 @@ impl<'a> Worker<'a> {
                 }
             }
             Job::LargeFile(file) => self.file_items(&file, file.allocated_bytes(), &mut output)?,
-            Job::Part(file, part) => self.part(&file, part, &mut output)?,
+            Job::Parts(file, parts) => {
+                for part in parts {
+                    self.part(&file, part, &mut output)?;
+                }
+            }
             Job::Failed(error) => return Err(error),
         }
         Ok(output)
