@@ -4,12 +4,17 @@
 
 mod support;
 
+use std::io::{self, Write};
 use std::num::NonZeroUsize;
 use std::path::Path;
 
-use larder_stream::{SendOptions, Version};
+use jiff::tz::TimeZone;
+use larder_stream::{SendError, SendOptions, Version, dump, send};
+use larder_testkit::command::run;
 use larder_testkit::{Content, ImageSpec, KernelImage, assert_same};
-use support::{EmptyImage, kernel_receive, larder_send, open, sendable, snapshot, subvolume};
+use support::{
+    EmptyImage, btrfs, kernel_receive, larder_send, open, sendable, snapshot, subvolume,
+};
 
 fn options(version: Version, compressed_data: bool) -> SendOptions {
     SendOptions { version, compressed_data, ..SendOptions::default() }
@@ -75,6 +80,144 @@ fn compressed_data_goes_as_it_is_stored() {
         let spec = ImageSpec::new(format!("sent-{algorithm}")).devices(&[512 << 20]);
         let spec = spec.mount_option(format!("compress-force={algorithm}"));
         assert_received(&spec, &[options(Version::V2, true)]);
+    }
+}
+
+/// The lines of a dump that begin with `command`.
+fn dumped(stream: &[u8], command: &str) -> Vec<String> {
+    let mut text = Vec::new();
+    dump(stream, &mut text, &TimeZone::UTC).expect("the stream is right");
+    let text = String::from_utf8(text).expect("the names are text");
+    text.lines().filter(|line| line.starts_with(command)).map(Into::into).collect()
+}
+
+#[test]
+fn what_the_receiver_has_is_cloned() {
+    let image = EmptyImage::new();
+    let clone = |from: &Path, to: &Path| {
+        let copied = run("cp", ["--reflink=always".as_ref(), from.as_os_str(), to.as_os_str()]);
+        copied.unwrap_or_else(|error| panic!("{error}"));
+    };
+    let noise: Vec<u8> =
+        (0..300_000_u32).flat_map(|n| n.wrapping_mul(0x9e37_79b1).to_be_bytes()).collect();
+    let manifests = {
+        let mount = image.mount("noatime");
+        let work = mount.path().join("work");
+        btrfs(&[&"-q", &"subvolume", &"create", &work]);
+        std::fs::write(work.join("original"), &noise).expect("written");
+        clone(&work.join("original"), &work.join("copy"));
+        snapshot(&work, &mount.path().join("before"));
+        std::fs::create_dir(work.join("folder")).expect("made");
+        clone(&work.join("copy"), &work.join("folder/later copy"));
+        std::fs::remove_file(work.join("copy")).expect("removed");
+        std::fs::remove_file(work.join("original")).expect("removed");
+        snapshot(&work, &mount.path().join("after"));
+        mount.sync();
+        ["before", "after"].map(|name| sendable(&mount.path().join(name)))
+    };
+    let filesystem = open(image.device());
+    let [before, after] = ["before", "after"].map(|name| subvolume(&filesystem, name));
+    let target = EmptyImage::new();
+    let mount = target.mount("noatime");
+
+    let stream = larder_send(&before, &SendOptions::default());
+    let clones = dumped(&stream, "clone");
+    let expected = "clone           ./before/copy                   \
+                    offset=0 len=1200000 from=./before/original clone_offset=0";
+    assert_eq!(clones, [expected]);
+    let received = kernel_receive(&stream, mount.path(), "before", target.scratch());
+    assert_same(&manifests[0], &sendable(&received));
+
+    let options = SendOptions { parent: Some(before.clone()), ..SendOptions::default() };
+    let stream = larder_send(&after, &options);
+    assert!(stream.len() < 2000, "the data is not in the stream");
+    let received = kernel_receive(&stream, mount.path(), "after", target.scratch());
+    assert_same(&manifests[1], &sendable(&received));
+
+    let clone_sources = vec![before];
+    let stream = larder_send(&after, &SendOptions { clone_sources, ..SendOptions::default() });
+    assert!(stream.len() < 2000, "the data is not in the stream");
+    let folder = mount.path().join("again");
+    std::fs::create_dir(&folder).expect("made");
+    let received = kernel_receive(&stream, &folder, "after", target.scratch());
+    assert_same(&manifests[1], &sendable(&received));
+}
+
+#[test]
+fn without_data_it_says_which_ranges_changed() {
+    let image = EmptyImage::new();
+    {
+        let mount = image.mount("noatime");
+        let work = mount.path().join("work");
+        btrfs(&[&"-q", &"subvolume", &"create", &work]);
+        std::fs::write(work.join("small"), b"bread").expect("written");
+        std::fs::write(work.join("large"), vec![7; 3 << 20]).expect("written");
+        snapshot(&work, &mount.path().join("snapshot"));
+        mount.sync();
+    }
+    let filesystem = open(image.device());
+    let options = SendOptions { no_data: true, ..SendOptions::default() };
+    let stream = larder_send(&subvolume(&filesystem, "snapshot"), &options);
+    assert!(dumped(&stream, "write").is_empty());
+    let ranges = dumped(&stream, "update_extent").join("\n");
+    for range in [
+        "small                offset=0 len=5",
+        "offset=0 len=1048576",
+        "offset=2097152 len=1048576",
+    ] {
+        assert!(ranges.contains(range), "{ranges}");
+    }
+}
+
+#[test]
+fn what_can_change_is_not_sent() {
+    let image = EmptyImage::new();
+    {
+        let mount = image.mount("noatime");
+        btrfs(&[&"-q", &"subvolume", &"create", &mount.path().join("work")]);
+        snapshot(&mount.path().join("work"), &mount.path().join("snapshot"));
+        mount.sync();
+    }
+    let filesystem = open(image.device());
+    let [work, sent] = ["work", "snapshot"].map(|name| subvolume(&filesystem, name));
+    let mut nothing = Vec::new();
+    let refused = send(&work, &SendOptions::default(), &mut nothing);
+    assert!(matches!(refused, Err(SendError::NotReadOnly(_))));
+    let options = SendOptions { parent: Some(work), ..SendOptions::default() };
+    assert!(matches!(send(&sent, &options, &mut nothing), Err(SendError::NotReadOnly(_))));
+    let elsewhere = subvolume(&open(image.device()), "snapshot");
+    let options = SendOptions { parent: Some(elsewhere), ..SendOptions::default() };
+    assert!(matches!(send(&sent, &options, &mut nothing), Err(SendError::NotTogether { .. })));
+    assert!(nothing.is_empty());
+}
+
+/// Takes so many bytes and then fails.
+struct Full(usize);
+
+impl Write for Full {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.0 == 0 {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        let taken = bytes.len().min(self.0);
+        self.0 -= taken;
+        Ok(taken)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_full_output_stops_everything() {
+    let image = KernelImage::build(&ImageSpec::new("full"), &Content::new(19));
+    snapshot_of_everything(&image);
+    let filesystem = open(image.devices());
+    let snapshot = subvolume(&filesystem, "snapshot");
+    for room in [0, 1, 300_000, 3_000_000] {
+        let sent = send(&snapshot, &SendOptions::default(), &mut Full(room));
+        assert!(matches!(sent, Err(SendError::Output(_))), "{sent:?}");
     }
 }
 

@@ -62,6 +62,11 @@ impl Changes {
         self.get(ino).is_none_or(kind)
     }
 
+    /// Whether what the snapshot has under this number is sent, whole or in part.
+    pub(super) fn is_changed(&self, ino: u64) -> bool {
+        matches!(self, Self::Everything) || self.get(ino).is_some()
+    }
+
     fn get(&self, ino: u64) -> Option<&Change> {
         let Self::Some(changes) = self else { return None };
         let at = changes.binary_search_by_key(&ino, |change| change.ino).ok()?;

@@ -16,13 +16,14 @@ pub enum SendError {
     /// The top level has no name under which it could be received.
     #[error("subvolume {0} has no name")]
     NotNamed(u64),
-    /// The parent is on another file system, or on this one but opened apart from the snapshot.
-    #[error("the parent {parent} is not on the file system of the snapshot {snapshot}")]
+    /// A parent or clone source is on another file system, or on this one but opened apart from the
+    /// snapshot.
+    #[error("the subvolume {other} is not on the file system of the snapshot {snapshot}")]
     NotTogether {
         /// Uuid of the snapshot.
         snapshot: Uuid,
-        /// Uuid of the parent.
-        parent: Uuid,
+        /// Uuid of the parent or clone source.
+        other: Uuid,
     },
     /// What is to be sent cannot be read.
     #[error(transparent)]

@@ -6,6 +6,7 @@ use larder_filesystem::{Error, Extent, ExtentContent, Inode};
 
 use super::SendError;
 use super::changes::Change;
+use super::clone::{Found, Wanted};
 use super::content::{Part, compare};
 use super::data::{Form, ReadJob, WORK_BYTES, compression_number, write_bytes};
 use super::record::{Content, Record};
@@ -54,6 +55,13 @@ impl Sender<'_> {
             self.output.put(&Command::Truncate { path, size: size_bytes })?;
         }
         Ok(())
+    }
+
+    /// Where the receiver has the beginning of a range.
+    fn find_clone(&mut self, wanted: &Wanted<'_>) -> Result<Option<Found>, SendError> {
+        let (position, changes) = (self.position, &self.changes);
+        let is_complete = |ino| ino < position || !changes.is_changed(ino);
+        self.clone_sources.find(wanted, &mut self.names, is_complete)
     }
 
     fn write_inline(&mut self, path: &[u8], data: &[u8]) -> Result<(), SendError> {
@@ -105,6 +113,10 @@ struct Ranges<'a, 's> {
 
 impl Ranges<'_, '_> {
     fn add_data(&mut self, start: u64, end: u64, extent: &Extent) -> Result<(), SendError> {
+        let start = self.clone_range(start, end, extent)?;
+        if start == end {
+            return Ok(());
+        }
         if self.sender.options.compressed_data
             && self.sender.output.version() >= Version::V2
             && !self.sender.options.no_data
@@ -121,6 +133,28 @@ impl Ranges<'_, '_> {
             }
         }
         self.flush_whole()
+    }
+
+    /// Has the receiver take the range from where it has it. Returns where what it has not begins.
+    fn clone_range(&mut self, start: u64, end: u64, extent: &Extent) -> Result<u64, SendError> {
+        let mut start = start;
+        while start < end && !self.sender.options.no_data {
+            let wanted = Wanted { inode: self.inode, start, end, extent };
+            let Some(found) = self.sender.find_clone(&wanted)? else { break };
+            self.flush()?;
+            self.sender.output.put(&Command::Clone {
+                offset: start,
+                len: found.len_bytes,
+                path: &self.path,
+                clone_uuid: found.uuid,
+                clone_ctransid: found.ctransid,
+                clone_path: &found.path,
+                clone_offset: found.offset,
+            })?;
+            start += found.len_bytes;
+            self.end = self.end.max(start);
+        }
+        Ok(start)
     }
 
     /// The range as part of a compressed extent, if sending the extent as it is stored is less.

@@ -14,6 +14,7 @@
 
 mod changes;
 mod clear;
+mod clone;
 mod content;
 mod data;
 mod error;
@@ -45,6 +46,8 @@ pub struct SendOptions {
     pub version: Version,
     /// The receiver has this snapshot: only what is not the same is sent.
     pub parent: Option<Subvolume>,
+    /// The receiver has these snapshots as well: what they share with this one is cloned.
+    pub clone_sources: Vec<Subvolume>,
     /// Data that is stored compressed is sent as it is stored. From version 2 on.
     pub compressed_data: bool,
     /// Which ranges of files changed is said instead of sending data.
@@ -63,6 +66,7 @@ impl Default for SendOptions {
         Self {
             version: Version::V1,
             parent: None,
+            clone_sources: Vec::new(),
             compressed_data: false,
             no_data: false,
             begins_stream: true,
@@ -91,11 +95,11 @@ pub fn send(
     output: &mut dyn Write,
 ) -> Result<Sent, SendError> {
     expect_read_only(snapshot)?;
-    if let Some(parent) = &options.parent {
-        expect_read_only(parent)?;
-        if !Arc::ptr_eq(snapshot.filesystem().volume(), parent.filesystem().volume()) {
+    for other in options.parent.iter().chain(&options.clone_sources) {
+        expect_read_only(other)?;
+        if !Arc::ptr_eq(snapshot.filesystem().volume(), other.filesystem().volume()) {
             let uuid = |subvolume: &Subvolume| subvolume.root_item().uuid();
-            return Err(SendError::NotTogether { snapshot: uuid(snapshot), parent: uuid(parent) });
+            return Err(SendError::NotTogether { snapshot: uuid(snapshot), other: uuid(other) });
         }
     }
     let walk = |output: &mut pipeline::Output| {

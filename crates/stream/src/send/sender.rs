@@ -8,6 +8,7 @@ use larder_filesystem::{FileType, Subvolume};
 use larder_format::objectid;
 
 use super::changes::{Change, Changes, Kind};
+use super::clone::CloneSources;
 use super::names::{Id, Names};
 use super::pipeline::Output;
 use super::record::{Record, Records};
@@ -26,6 +27,7 @@ pub(super) struct Sender<'a> {
     pub(super) old: Option<Subvolume>,
     pub(super) changes: Arc<Changes>,
     pub(super) names: Names,
+    pub(super) clone_sources: CloneSources,
     /// All inodes below this number were sent.
     pub(super) position: u64,
     /// Directories behind the position that were made because something in them was.
@@ -43,9 +45,20 @@ impl<'a> Sender<'a> {
     ) -> Self {
         let (new, old) = (snapshot.clone(), options.parent.clone());
         let names = Names::new(new.clone(), old.clone(), changes.clone());
-        let position = objectid::FIRST_FREE;
-        let (made_ahead, directories) = (HashSet::new(), Vec::new());
-        Self { options, output, new, old, changes, names, position, made_ahead, directories }
+        let others = options.parent.iter().chain(&options.clone_sources).cloned();
+        let clone_sources = CloneSources::new(snapshot, others);
+        Self {
+            options,
+            output,
+            new,
+            old,
+            changes,
+            names,
+            clone_sources,
+            position: objectid::FIRST_FREE,
+            made_ahead: HashSet::new(),
+            directories: Vec::new(),
+        }
     }
 
     /// Sends everything, and returns how many inodes that were.
@@ -124,7 +137,7 @@ impl<'a> Sender<'a> {
         };
         let is_file = record.file_type == FileType::Regular;
         let sets_acl = self.send_xattrs(&path, record, was, |name| {
-            name != CAPABILITY && !(record.is_directory() && is_passed_on(name))
+            !(record.is_directory() && is_passed_on(name))
         })?;
         if is_file {
             self.send_content(&path, record, was, change)?;
@@ -132,8 +145,6 @@ impl<'a> Sender<'a> {
         self.send_owner(&path, record, was, sets_acl)?;
         if let Some(data) = record.xattr(CAPABILITY) {
             self.output.put(&Command::SetXattr { path: &path, name: CAPABILITY, data })?;
-        } else if was.is_some_and(|was| was.xattr(CAPABILITY).is_some()) {
-            self.output.put(&Command::RemoveXattr { path: &path, name: CAPABILITY })?;
         }
         if record.is_directory() {
             self.directories.push(record.ino);
@@ -142,8 +153,8 @@ impl<'a> Sender<'a> {
         self.send_times(&path, record)
     }
 
-    /// Sends the extended attributes that are `wanted` and not as they were. Returns whether any is an
-    /// access control list.
+    /// Sends the extended attributes that are `wanted` and not as they were, but for capabilities, which
+    /// are only removed here. Returns whether any that was set is an access control list.
     fn send_xattrs(
         &mut self,
         path: &[u8],
@@ -160,7 +171,8 @@ impl<'a> Sender<'a> {
         }
         for xattr in &record.xattrs {
             let before = was.and_then(|was| was.xattr(&xattr.name));
-            if wanted(&xattr.name) && before != Some(&*xattr.value) {
+            let is_wanted = xattr.name != CAPABILITY && wanted(&xattr.name);
+            if is_wanted && before != Some(&*xattr.value) {
                 let (name, data) = (&*xattr.name, &*xattr.value);
                 self.output.put(&Command::SetXattr { path, name, data })?;
                 sets_acl |= name.starts_with(b"system.posix_acl");

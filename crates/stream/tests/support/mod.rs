@@ -1,6 +1,7 @@
 //! What the tests share: snapshots, and streams that the kernel makes of them.
 #![allow(dead_code, unused_imports, reason = "each test uses a part")]
 
+pub(crate) mod mutate;
 mod received;
 
 use std::ffi::OsStr;
@@ -25,6 +26,11 @@ pub(crate) fn btrfs(arguments: &[&dyn AsRef<OsStr>]) -> String {
 #[track_caller]
 pub(crate) fn snapshot(source: &Path, target: &Path) {
     btrfs(&[&"subvolume", &"snapshot", &"-r", &source, &target]);
+}
+
+#[track_caller]
+pub(crate) fn delete(subvolume: &Path) {
+    btrfs(&[&"subvolume", &"delete", &subvolume]);
 }
 
 /// What `btrfs send` sends with these options.

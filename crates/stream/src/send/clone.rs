@@ -1,0 +1,210 @@
+//! Finding what a receiver can share instead of being sent.
+//!
+//! The extent tree says who refers to an extent, by tree, inode and place. Each such reference is a
+//! hint only: trees change, and snapshots share what it says about their origin. So whatever it says is
+//! looked for in the trees that the receiver has.
+//!
+//! # Invariants
+//! - A range is cloned only from a file that the receiver has at this place of the stream, with the
+//!   very part of the very extent in it: from a parent or clone source, which never change, or from a
+//!   file of this stream whose content is complete.
+
+use larder_filesystem::{DirectoryPaths, Error, ErrorKind, ExtentContent, Inode, Link, Subvolume};
+use larder_format::item::{BackRef, Extent};
+use larder_format::{FileOffset, FormatError, ItemType, Key, Logical, Uuid, objectid};
+
+use super::SendError;
+use super::identity;
+use super::names::Names;
+use super::record::bad_item;
+
+/// References of one extent that are looked at: many have one that is right among the first.
+const HINTS: usize = 32;
+
+/// Where a receiver can take a range from.
+pub(super) struct Found {
+    pub(super) uuid: Uuid,
+    pub(super) ctransid: u64,
+    pub(super) path: Vec<u8>,
+    pub(super) offset: u64,
+    pub(super) len_bytes: u64,
+}
+
+/// A range of a file that is to be sent.
+#[derive(Clone, Copy)]
+pub(super) struct Wanted<'a> {
+    pub(super) inode: &'a Inode,
+    pub(super) start: u64,
+    pub(super) end: u64,
+    pub(super) extent: &'a larder_filesystem::Extent,
+}
+
+/// A file and a place in it that may refer to an extent.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Hint {
+    ino: u64,
+    /// File offset minus offset in the extent (wrapping).
+    offset: u64,
+}
+
+/// Snapshots that the receiver has, and the one that is sent.
+pub(super) struct CloneSources {
+    sent: Subvolume,
+    others: Vec<(Subvolume, DirectoryPaths)>,
+    /// The extent that was asked for last, and who refers to it.
+    last: Option<(Logical, Vec<Hint>)>,
+}
+
+impl CloneSources {
+    pub(super) fn new(sent: &Subvolume, others: impl Iterator<Item = Subvolume>) -> Self {
+        let others = others.map(|other| (other.clone(), DirectoryPaths::new(other))).collect();
+        Self { sent: sent.clone(), others, last: None }
+    }
+
+    /// Where the receiver can take the beginning of a range from. `is_complete` says of which files of
+    /// this stream the content is complete.
+    pub(super) fn find(
+        &mut self,
+        wanted: &Wanted<'_>,
+        names: &mut Names,
+        is_complete: impl Fn(u64) -> bool,
+    ) -> Result<Option<Found>, SendError> {
+        let ExtentContent::Data(disk) = &wanted.extent.content else { return Ok(None) };
+        if self.last.as_ref().is_none_or(|(logical, _)| *logical != disk.logical) {
+            let hints = self.hints(disk.logical, disk.disk_bytes)?;
+            self.last = Some((disk.logical, hints));
+        }
+        let within = disk.offset_bytes + (wanted.start - wanted.extent.start.0);
+        let hints = self.last.iter().flat_map(|(_, hints)| hints);
+        for hint in hints {
+            let offset = hint.offset.wrapping_add(within);
+            let is_here = hint.ino == wanted.inode.number();
+            if is_here || is_complete(hint.ino) {
+                let before = if is_here { wanted.start } else { u64::MAX };
+                if let Some((file, len_bytes)) =
+                    shared_range(&self.sent, hint.ino, offset, before, wanted)?
+                {
+                    let Some(path) = path_now(&file, names)? else { continue };
+                    let (uuid, ctransid) = identity(&self.sent);
+                    return Ok(Some(Found { uuid, ctransid, path, offset, len_bytes }));
+                }
+            }
+            for (source, paths) in &mut self.others {
+                if let Some((file, len_bytes)) =
+                    shared_range(source, hint.ino, offset, u64::MAX, wanted)?
+                {
+                    let Some(link) = first_link(&file)? else { continue };
+                    let path = paths.link(&link)?;
+                    let (uuid, ctransid) = identity(source);
+                    return Ok(Some(Found { uuid, ctransid, path, offset, len_bytes }));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// Who refers to an extent; nobody if it has one reference only.
+    fn hints(&self, logical: Logical, disk_bytes: u64) -> Result<Vec<Hint>, Error> {
+        let filesystem = self.sent.filesystem();
+        let tree = filesystem.tree(objectid::EXTENT_TREE)?;
+        let key = Key::new(logical.0, ItemType::EXTENT_ITEM, disk_bytes);
+        let Some(item) = tree.get(key)? else { return Ok(Vec::new()) };
+        let bad = |key: Key, problem: FormatError| Error::Item {
+            tree: objectid::EXTENT_TREE,
+            key,
+            problem,
+        };
+        let extent = Extent::parse(key, &item).map_err(|problem| bad(key, problem))?;
+        if extent.item.refs.get() < 2 {
+            return Ok(Vec::new());
+        }
+        let mut hints = Vec::new();
+        for inline in extent.back_refs().take(HINTS) {
+            let inline = inline.map_err(|problem| bad(key, problem))?;
+            hints.extend(Hint::of(&inline.back_ref));
+        }
+        let keyed = |offset| Key::new(logical.0, ItemType::EXTENT_DATA_REF, offset);
+        let mut items = tree.range(keyed(0)..=keyed(u64::MAX), larder_btree::Readahead::None);
+        while hints.len() < HINTS
+            && let Some((key, bytes)) = items.next_item()?
+        {
+            let back_ref = BackRef::parse_keyed(key, bytes).map_err(|problem| bad(key, problem))?;
+            hints.extend(Hint::of(&back_ref));
+        }
+        hints.sort_unstable_by_key(|hint| (hint.ino, hint.offset));
+        hints.dedup();
+        Ok(hints)
+    }
+}
+
+impl Hint {
+    fn of(back_ref: &BackRef) -> Option<Self> {
+        match *back_ref {
+            BackRef::Data { objectid: ino, offset, .. } => Some(Self { ino, offset }),
+            _ => None,
+        }
+    }
+}
+
+/// The file `ino` of `source` and how much of the beginning of the wanted range it shares at `offset`, if
+/// that can be cloned: whole sectors, or up to the ends of both files. Nothing from `before` on counts.
+fn shared_range(
+    source: &Subvolume,
+    ino: u64,
+    offset: u64,
+    before: u64,
+    wanted: &Wanted<'_>,
+) -> Result<Option<(Inode, u64)>, Error> {
+    let sectorsize = u64::from(source.filesystem().volume().sectorsize());
+    let file = match source.inode(ino) {
+        Ok(file) => file,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let is_apart = wanted.inode.subvolume() != source || wanted.inode.number() != ino;
+    let end = file.size_bytes().min(before);
+    if offset >= end || file.item().nlink.get() == 0 || !offset.is_multiple_of(sectorsize) {
+        return Ok(None);
+    }
+    let mut extents = match file.extents_from(FileOffset(offset)) {
+        Ok(extents) => extents,
+        // The number is that of a directory or symbolic link now.
+        Err(Error::IsADirectory | Error::NotAFile) => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let Some(extent) = extents.next().transpose()? else { return Ok(None) };
+    let (ExtentContent::Data(theirs), ExtentContent::Data(ours)) =
+        (&extent.content, &wanted.extent.content)
+    else {
+        return Ok(None);
+    };
+    let theirs = (theirs.logical, theirs.offset_bytes + (offset - extent.start.0));
+    let ours = (ours.logical, ours.offset_bytes + (wanted.start - wanted.extent.start.0));
+    if theirs != ours {
+        return Ok(None);
+    }
+    let len_bytes = (wanted.end - wanted.start).min(extent.end().min(end) - offset);
+    let is_to_both_ends = is_apart
+        && offset + len_bytes == file.size_bytes()
+        && wanted.start + len_bytes == wanted.inode.size_bytes();
+    let whole_bytes = len_bytes - len_bytes % sectorsize;
+    let len_bytes = if is_to_both_ends { len_bytes } else { whole_bytes };
+    Ok((len_bytes > 0).then_some((file, len_bytes)))
+}
+
+/// A path that a file of this stream has now.
+fn path_now(file: &Inode, names: &mut Names) -> Result<Option<Vec<u8>>, SendError> {
+    let Some(link) = first_link(file)? else { return Ok(None) };
+    let directory = names.id(link.parent);
+    names.path_in(directory, &link.name).map(Some)
+}
+
+fn first_link(file: &Inode) -> Result<Option<Link>, Error> {
+    let link = file.links()?.into_iter().next();
+    if let Some(link) = &link {
+        let key = Key::new(file.number(), ItemType::INODE_REF, link.parent);
+        super::record::check_name(&link.name)
+            .map_err(|problem| bad_item(file.subvolume(), key, problem))?;
+    }
+    Ok(link)
+}

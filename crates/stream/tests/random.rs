@@ -1,0 +1,89 @@
+//! Random chains of snapshots, sent as increments of each other in both directions, and received by the
+//! kernel's `btrfs receive`.
+//!
+//! `LARDER_STREAM_CHAINS` says how many chains there are, `LARDER_STREAM_SEED` with which to begin.
+//! Needs root, loop devices and btrfs in the kernel.
+
+mod support;
+
+use std::collections::BTreeMap;
+
+use larder_filesystem::Filesystem;
+use larder_stream::{SendOptions, Version};
+use larder_testkit::{Manifest, assert_same};
+use support::mutate::{Random, mutate};
+use support::{
+    EmptyImage, btrfs, delete, kernel_receive, larder_send, open, sendable, snapshot, subvolume,
+};
+
+/// Snapshots in a chain.
+const SNAPSHOTS: usize = 6;
+/// Chains, unless the environment says otherwise: each makes 14 streams.
+const CHAINS: u64 = 24;
+
+fn number(variable: &str, otherwise: u64) -> u64 {
+    std::env::var(variable).map_or(otherwise, |value| value.parse().expect("a number"))
+}
+
+/// Makes a chain of snapshots, `0` to the last, of a subvolume that changes between them.
+fn make_chain(image: &EmptyImage, random: &mut Random) -> BTreeMap<String, Manifest> {
+    let mut manifests = BTreeMap::new();
+    for round in 0..SNAPSHOTS {
+        // After mounting anew the numbers of the last inodes that were removed are used again.
+        let mount = image.mount("noatime");
+        let work = mount.path().join("work");
+        if round == 0 {
+            btrfs(&[&"-q", &"subvolume", &"create", &work]);
+            mutate(&work, random, 120);
+        } else {
+            let changes = 1 + random.below(60);
+            mutate(&work, random, changes);
+        }
+        let target = mount.path().join(round.to_string());
+        snapshot(&work, &target);
+        mount.sync();
+        manifests.insert(round.to_string(), sendable(&target));
+    }
+    manifests
+}
+
+/// Each snapshot after the one before, and pairs that nobody took in this order.
+fn pairs(random: &mut Random) -> Vec<(Option<usize>, usize)> {
+    let mut pairs = vec![(None, 0)];
+    pairs.extend((1..SNAPSHOTS).map(|round| (Some(round - 1), round)));
+    pairs.extend((0..8).map(|_| (Some(random.below(SNAPSHOTS)), random.below(SNAPSHOTS))));
+    pairs
+}
+
+#[test]
+fn chains_of_increments_are_received_as_they_were() {
+    let seeds = number("LARDER_STREAM_SEED", 1)..;
+    for seed in seeds.take(number("LARDER_STREAM_CHAINS", CHAINS) as usize) {
+        let mut random = Random(seed);
+        let image = EmptyImage::new();
+        let manifests = make_chain(&image, &mut random);
+        let filesystem = open(image.device());
+        let target = EmptyImage::new();
+        let mount = target.mount("noatime");
+        for (step, (parent, child)) in pairs(&mut random).into_iter().enumerate() {
+            eprintln!("seed {seed}: {child} after {parent:?}");
+            let options = options(&filesystem, parent, step);
+            let stream = larder_send(&subvolume(&filesystem, &child.to_string()), &options);
+            let folder = mount.path().join(format!("received-{step}"));
+            std::fs::create_dir(&folder).expect("made");
+            let name = child.to_string();
+            let received = kernel_receive(&stream, &folder, &name, target.scratch());
+            assert_same(&manifests[&name], &sendable(&received));
+            // Of those that were received twice, the kernel would take any as a parent.
+            if step >= SNAPSHOTS {
+                delete(&received);
+            }
+        }
+    }
+}
+
+fn options(filesystem: &Filesystem, parent: Option<usize>, step: usize) -> SendOptions {
+    let parent = parent.map(|parent| subvolume(filesystem, &parent.to_string()));
+    let version = if step % 2 == 0 { Version::V1 } else { Version::V2 };
+    SendOptions { parent, version, compressed_data: step % 4 == 1, ..SendOptions::default() }
+}
