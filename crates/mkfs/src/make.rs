@@ -31,7 +31,7 @@ use crate::{Features, MkfsError, MkfsOptions, target};
 /// what holds a known file system or partition table.
 pub fn mkfs(targets: &[PathBuf], options: &MkfsOptions) -> Result<Summary, MkfsError> {
     let settings = Settings::resolve(options, targets.len())?;
-    let source = read_source(options)?;
+    let source = read_source(options, targets)?;
     let appetite = appetite(&source, &settings);
     let least_bytes = match options.root_dir {
         Some(_) => needed_device_bytes(&settings, targets.len(), appetite),
@@ -65,7 +65,7 @@ pub fn mkfs(targets: &[PathBuf], options: &MkfsOptions) -> Result<Summary, MkfsE
 /// Makes a file system on devices of any kind.
 pub fn mkfs_on(devices: &[Arc<dyn Device>], options: &MkfsOptions) -> Result<Summary, MkfsError> {
     let settings = Settings::resolve(options, devices.len())?;
-    let source = read_source(options)?;
+    let source = read_source(options, &[])?;
     if !options.force {
         devices.iter().try_for_each(|device| target::refuse_content(device.as_ref()))?;
     }
@@ -75,9 +75,9 @@ pub fn mkfs_on(devices: &[Arc<dyn Device>], options: &MkfsOptions) -> Result<Sum
     make(devices, space, options.discard, &settings, &source)
 }
 
-fn read_source(options: &MkfsOptions) -> Result<Source, MkfsError> {
+fn read_source(options: &MkfsOptions, targets: &[PathBuf]) -> Result<Source, MkfsError> {
     match &options.root_dir {
-        Some(root) => scan(&absolute(root)?, &options.subvolumes),
+        Some(root) => scan(&absolute(root)?, &options.subvolumes, targets),
         None => Ok(Source::empty()),
     }
 }
@@ -236,7 +236,7 @@ mod tests {
         fs::write(folder.path().join("large"), vec![1; 3 << 20]).unwrap();
         let options = MkfsOptions::default();
         let settings = Settings::resolve(&options, 1)?;
-        let source = scan(folder.path(), &[])?;
+        let source = scan(folder.path(), &[], &[])?;
         change(folder.path());
         let device = Arc::new(MemoryDevice::new("memory", 150 << 20));
         let lens = [(device.name(), device.len_bytes())];

@@ -100,6 +100,19 @@ fn content_that_cannot_be_read_is_named() {
 }
 
 #[test]
+fn an_image_is_not_copied_into_itself() {
+    let source = Scratch::new();
+    let inside = source.sparse_file("image", 200 * MIB);
+    let error = refused(&[inside], &options(source.path()));
+    assert!(error.contains("image: the file system would be copied into itself"), "{error}");
+    // One that does not exist yet is no part of the source.
+    let new = source.path().join("new");
+    fs::remove_file(source.path().join("image")).unwrap();
+    mkfs(from_ref(&new), &options(source.path())).unwrap();
+    larder_testkit::oracle::check(&[new], true).unwrap();
+}
+
+#[test]
 fn an_attribute_that_does_not_fit_a_leaf_is_named() {
     let source = Scratch::new();
     let path = source.path().join("labelled");

@@ -9,7 +9,7 @@ use std::path::{Component, Path, PathBuf};
 
 use larder_format::item::{FileType, NAME_MAX};
 use larder_format::objectid;
-use rustix::fs::{AtFlags, CWD, Dir, OFlags, Stat, statat};
+use rustix::fs::{AtFlags, CWD, Dir, OFlags, Stat, stat, statat};
 use rustix::io::Errno;
 
 use super::access::{data_ranges, open_quietly};
@@ -19,8 +19,15 @@ use crate::{MkfsError, SubvolumeSpec};
 /// Most names of an inode (`BTRFS_LINK_MAX`).
 const MAX_LINKS: usize = 65535;
 
-/// Walks `root` and everything below it, across mount points.
-pub(crate) fn scan(root: &Path, specs: &[SubvolumeSpec]) -> Result<Source, MkfsError> {
+/// Walks `root` and everything below it, across mount points. None of the `targets` may lie there:
+/// they would be copied into themselves.
+pub(crate) fn scan(
+    root: &Path,
+    specs: &[SubvolumeSpec],
+    targets: &[PathBuf],
+) -> Result<Source, MkfsError> {
+    let targets: Vec<FileId> =
+        targets.iter().filter_map(|target| FileId::of_path(target)).collect();
     let mut wanted = wanted_paths(specs)?;
     let mut default = 0;
     let top = Subvolume::new(objectid::FS_TREE, root.to_owned(), false, None);
@@ -33,7 +40,8 @@ pub(crate) fn scan(root: &Path, specs: &[SubvolumeSpec]) -> Result<Source, MkfsE
             let path = path.strip_prefix(root).ok()?;
             wanted.remove(path)
         };
-        Walk { subvolume: scanned, links: HashMap::new(), found: &mut found }.run(is_subvolume)?;
+        let (links, targets) = (HashMap::new(), &targets[..]);
+        Walk { subvolume: scanned, targets, links, found: &mut found }.run(is_subvolume)?;
         number(scanned)?;
         for (at, spec) in found {
             let index = subvolumes.len();
@@ -122,11 +130,27 @@ fn number(subvolume: &mut Subvolume) -> Result<(), MkfsError> {
     }
 }
 
+/// What all names of a file have in common: device and inode number.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct FileId(u64, u64);
+
+impl FileId {
+    fn of(status: &Stat) -> Self {
+        Self(status.st_dev, status.st_ino)
+    }
+
+    /// `None` if there is no such file.
+    fn of_path(path: &Path) -> Option<Self> {
+        stat(path).ok().as_ref().map(Self::of)
+    }
+}
+
 /// The walk of one subvolume.
 struct Walk<'a, 's> {
     subvolume: &'a mut Subvolume,
-    /// From device and inode number of files with several names to their first node.
-    links: HashMap<(u64, u64), u32>,
+    targets: &'a [FileId],
+    /// From files with several names to their first node.
+    links: HashMap<FileId, u32>,
     /// Entries that are subvolumes of their own.
     found: &'a mut Vec<(u32, &'s SubvolumeSpec)>,
 }
@@ -164,6 +188,10 @@ impl<'s> Walk<'_, 's> {
             let child_path = || path.join(OsStr::from_bytes(name.to_bytes()));
             let status = statat(&directory, &*name, AtFlags::SYMLINK_NOFOLLOW)
                 .map_err(MkfsError::source(child_path))?;
+            if self.targets.contains(&FileId::of(&status)) {
+                let problem = "the file system would be copied into itself".into();
+                return Err(MkfsError::Unsupported { path: child_path(), problem });
+            }
             let child = self.child(at, name.to_bytes(), &status);
             let mut child = child.map_err(MkfsError::source(child_path))?;
             child.data_bytes =
@@ -213,7 +241,7 @@ impl<'s> Walk<'_, 's> {
     /// Records the next node as a name of its inode. `None` if it is the first.
     fn link(&mut self, status: &Stat) -> Option<u32> {
         let at = self.subvolume.nodes.len() as u32;
-        let first = *self.links.entry((status.st_dev, status.st_ino)).or_insert(at);
+        let first = *self.links.entry(FileId::of(status)).or_insert(at);
         if first == at {
             return None;
         }
@@ -282,7 +310,7 @@ mod tests {
     #[test]
     fn numbers_follow_the_order_of_names_level_by_level() {
         let folder = tree();
-        let source = scan(folder.path(), &["sub".parse().unwrap()]).unwrap();
+        let source = scan(folder.path(), &["sub".parse().unwrap()], &[]).unwrap();
         let expected = [
             ("", 256),
             ("a", 257),
@@ -312,8 +340,9 @@ mod tests {
     #[test]
     fn subvolumes_must_be_directories_inside() {
         let folder = tree();
-        let refused =
-            |spec: &str| scan(folder.path(), &[spec.parse().unwrap()]).unwrap_err().to_string();
+        let refused = |spec: &str| {
+            scan(folder.path(), &[spec.parse().unwrap()], &[]).unwrap_err().to_string()
+        };
         assert!(refused("nowhere").starts_with("nowhere: no such directory"));
         assert!(refused("z").starts_with("z: no such directory"));
         assert!(refused("b/../sub").contains("without '..'"));
@@ -322,7 +351,7 @@ mod tests {
 
     #[test]
     fn what_is_not_there_is_named() {
-        let error = scan(Path::new("/nowhere/at/all"), &[]).unwrap_err();
+        let error = scan(Path::new("/nowhere/at/all"), &[], &[]).unwrap_err();
         assert!(error.to_string().starts_with("/nowhere/at/all: "), "{error}");
     }
 }
