@@ -243,6 +243,7 @@ impl BlockSpace for Accounting {
     }
 
     fn root_changed(&self, root: TreeRoot) {
+        self.space.note_level(root.level);
         self.moved_roots.lock().insert(root.tree, root);
     }
 }

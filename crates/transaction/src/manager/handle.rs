@@ -8,7 +8,7 @@ use super::door::Inside;
 use crate::error::{Error, Result};
 use crate::extent::Referrer;
 use crate::refs::{ExtentKind, ExtentRef};
-use crate::space::{Priority, Reservation, SpaceKind, insertion_bytes};
+use crate::space::{Priority, Reservation, SpaceKind};
 use crate::tree_items::TreeItems;
 
 /// Delayed references beyond which whoever leaves runs some.
@@ -29,7 +29,7 @@ pub struct Handle<'m> {
 impl TransactionManager {
     /// Joins the running transaction with room for inserting `items` items.
     pub fn join(&self, items: u64, priority: Priority) -> Result<Handle<'_>> {
-        let len_bytes = insertion_bytes(self.volume.nodesize(), items);
+        let len_bytes = self.space().insertion_bytes(items);
         let reservation = self.reserve(SpaceKind::Metadata, len_bytes, priority)?;
         self.join_with(reservation)
     }

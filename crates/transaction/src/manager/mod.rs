@@ -130,6 +130,7 @@ impl TransactionManager {
         let forest = Forest::new(cache, accounting.clone(), identity, policy, generation);
         let trees = open_system_trees(&forest, &roots);
         accounting.set_extent_tree(&trees.extent);
+        forest.trees().iter().for_each(|tree| space.note_level(tree.root().level));
         space.load(&load::load_groups(&volume, &forest, &trees)?)?;
         let quota_tree = open_listed(&forest, &roots, QUOTA_TREE);
         let durable_root = TreeRoot::of_root_tree(&superblock);
@@ -206,6 +207,7 @@ impl TransactionManager {
         roots.open(key, item);
         let (_, item) = roots.get(id).expect("it was just opened");
         let root = TreeRoot::of_item(id, item);
+        self.space().note_level(root.level);
         Ok(Some(self.forest.open_tree(root, item.last_snapshot.get())))
     }
 

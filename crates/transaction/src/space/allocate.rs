@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use larder_format::Logical;
 use larder_volume::Chunk;
 
-use super::{Group, Space, SpaceKind, insertion_bytes};
+use super::{Group, Space, SpaceKind};
 use crate::chunk::{Limits, Plan, plan, system_chunk_array};
 use crate::error::{Error, Result};
 
@@ -162,10 +162,8 @@ impl Space {
 
     /// Sees to it that the chunk tree can take the items of one more chunk.
     fn make_system_room(&self) -> Result<bool> {
-        let nodesize = self.volume.nodesize();
-        let devices = self.volume.devices().len() as u64;
-        let update_bytes = insertion_bytes(nodesize, 1) / 2;
-        let needed = insertion_bytes(nodesize, 1) + update_bytes * devices;
+        // The chunk, and the item of each device.
+        let needed = self.insertion_bytes(1 + self.volume.devices().len() as u64);
         let seen = self.groups.read().len();
         let usage = self.usage(SpaceKind::System);
         Ok(usage.spoken_for() + needed <= usage.total

@@ -16,7 +16,7 @@ mod reserve;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
 
 use larder_format::{BlockGroupFlags, Logical, Profile};
 use larder_volume::{Chunk, Volume};
@@ -30,7 +30,7 @@ use crate::error::{Error, Result};
 pub use account::Usage;
 pub use group::Group;
 pub use kind::SpaceKind;
-pub use reserve::{Priority, Reservation, insertion_bytes};
+pub use reserve::{Priority, Reservation};
 
 /// A block group as it is loaded.
 #[derive(Clone, Debug)]
@@ -76,6 +76,8 @@ pub struct Space {
     hints: Hints,
     /// Some group may have become empty.
     may_have_empty_groups: AtomicBool,
+    /// The level of the highest root that was seen.
+    highest_level: AtomicU8,
 }
 
 impl Space {
@@ -92,6 +94,7 @@ impl Space {
             pinned: Mutex::default(),
             hints: Hints::default(),
             may_have_empty_groups: AtomicBool::new(true),
+            highest_level: AtomicU8::new(0),
         }
     }
 
@@ -281,12 +284,19 @@ impl Space {
         let mut closed = Vec::new();
         for group in groups {
             let others = alike.get_mut(&group.flags().bits()).expect("just counted");
-            if *others > 1 && !group.is_closed() && self.close_if_empty(&group) {
+            let is_spare = *others > 1 && !group.is_closed() && self.can_spare(&group);
+            if is_spare && self.close_if_empty(&group) {
                 *others -= 1;
                 closed.push(group);
             }
         }
         closed
+    }
+
+    /// Whether what was promised is there without a group too.
+    fn can_spare(&self, group: &Group) -> bool {
+        let usage = self.account_of(group.flags()).usage();
+        usage.spoken_for() + usage.global_reserve + group.len_bytes() <= usage.total
     }
 
     /// Closes a group in which nothing was ever allocated, or no more. One who claimed from it just

@@ -4,6 +4,7 @@
 //! tree copied and split.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use larder_format::node::MAX_LEVELS;
 use larder_volume::Chunk;
@@ -12,17 +13,14 @@ use super::{Space, SpaceKind};
 use crate::chunk::{Devices, plan};
 use crate::error::{Error, Result};
 
-/// The least that is kept for bookkeeping and deleting, if the block groups are not tiny.
-const LEAST_GLOBAL_RESERVE: u64 = 4 << 20;
+/// The least that is kept for bookkeeping and deleting, in items that could be inserted.
+const LEAST_GLOBAL_RESERVE_ITEMS: u64 = 24;
+/// The share of what is used that is kept, for bookkeeping that grows with it.
+const GLOBAL_RESERVE_SHARE: u64 = 8;
 /// The most that is kept for bookkeeping and deleting.
 const MOST_GLOBAL_RESERVE: u64 = 512 << 20;
 /// Chunks that are imagined at most when weighing what is not allocated yet.
 const MOST_IMAGINED_CHUNKS: usize = 64;
-
-/// Bytes of tree blocks that inserting `items` items takes at worst.
-pub const fn insertion_bytes(nodesize: u32, items: u64) -> u64 {
-    nodesize as u64 * 2 * MAX_LEVELS as u64 * items
-}
 
 /// Who asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,6 +82,20 @@ impl Drop for Reservation {
 }
 
 impl Space {
+    /// Bytes of tree blocks that inserting `items` items takes at worst: each copies and splits every
+    /// level of a tree, which may become one level higher.
+    pub fn insertion_bytes(&self, items: u64) -> u64 {
+        let levels = u64::from(self.highest_level.load(Relaxed)) + 2;
+        u64::from(self.volume.nodesize()) * 2 * levels.min(MAX_LEVELS as u64) * items
+    }
+
+    /// Says that there is a tree whose root is at this level.
+    pub fn note_level(&self, level: u8) {
+        if level > self.highest_level.load(Relaxed) {
+            self.highest_level.fetch_max(level, Relaxed);
+        }
+    }
+
     /// Promises `len_bytes` of `kind` if they are free or could be allocated. Makes nothing free:
     /// that is for the caller's flushing ladder.
     pub fn try_reserve(
@@ -125,9 +137,13 @@ impl Space {
         let unallocated = self.obtainable_metadata(&self.devices.lock());
         let account = self.account(SpaceKind::Metadata);
         account.unallocated.set(unallocated);
-        let (total, used) = (account.total.get(), account.used.get());
-        let reserve = (used / 4).clamp(LEAST_GLOBAL_RESERVE, MOST_GLOBAL_RESERVE);
-        account.global_reserve.set(reserve.min((total + unallocated) / 4));
+        let least = self.insertion_bytes(LEAST_GLOBAL_RESERVE_ITEMS);
+        let usage = account.usage();
+        let wanted =
+            (usage.used / GLOBAL_RESERVE_SHARE).clamp(least, MOST_GLOBAL_RESERVE.max(least));
+        // What is left, where that is less: then nothing more is promised, but for deleting.
+        let left = (usage.total + usage.unallocated).saturating_sub(usage.spoken_for());
+        account.global_reserve.set(wanted.min(left));
     }
 
     /// Bytes that new metadata chunks could have if all the rest of the devices went to them.

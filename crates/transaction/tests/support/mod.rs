@@ -2,6 +2,7 @@
 
 #![allow(dead_code, unreachable_pub, reason = "each test uses its part")]
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
@@ -9,12 +10,18 @@ use std::sync::Arc;
 
 use larder_btree::{BlockCache, LiveTree};
 use larder_device::{Access, Device, FileDevice, MemoryDevice};
-use larder_format::item::{DirItemHeader, FileType, InodeItem, InodeRefHeader, Timespec};
+use larder_format::item::{
+    DirItemHeader, FileExtentHeader, FileExtentItem, FileExtentKind, FileType, InodeItem,
+    InodeRefHeader, RegularExtent, Timespec,
+};
 use larder_format::objectid::FIRST_FREE;
 use larder_format::{ItemType, Key, name_hash};
+use larder_testkit::command::run;
 use larder_testkit::{Scratch, oracle};
 use larder_transaction::space::Priority;
-use larder_transaction::{Handle, Items, Result, TransactionManager, TreeItems};
+use larder_transaction::{
+    DataExtent, DataOwner, Handle, Items, Result, TransactionManager, TreeItems,
+};
 use larder_volume::{OpenOptions, Volume};
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
@@ -119,12 +126,17 @@ impl Directory {
         Ok(inode)
     }
 
-    /// Removes an empty file.
+    /// The inode of a file.
+    pub fn find(&self, name: &str) -> Result<u64> {
+        let entry = self.items().get(dir_item_key(name))?.expect("the file is there");
+        let (header, _) = DirItemHeader::ref_from_prefix(&entry).expect("an entry");
+        Ok(header.location.get().objectid)
+    }
+
+    /// Removes a file with all its items.
     pub fn remove(&self, handle: &Handle<'_>, name: &str) -> Result<()> {
         let mut items = self.items();
-        let entry = items.get(dir_item_key(name))?.expect("the file is there");
-        let (header, _) = DirItemHeader::ref_from_prefix(&entry).expect("an entry");
-        let inode = header.location.get().objectid;
+        let inode = self.find(name)?;
         let ref_key = Key::new(inode, ItemType::INODE_REF, ROOT_DIRECTORY);
         let reference = items.get(ref_key)?.expect("it has a reference");
         let (header, _) = InodeRefHeader::ref_from_prefix(&reference).expect("a reference");
@@ -135,9 +147,9 @@ impl Directory {
         self.grow(handle.generation(), -2 * name.len() as i64)
     }
 
-    /// Sets an attribute `user.NAME` of the root directory, in place of one that is there.
-    pub fn set_xattr(&self, name: &str, value: &[u8]) -> Result<()> {
-        let name = format!("user.{name}");
+    /// Gives an inode the attribute `user.filler`.
+    pub fn set_xattr(&self, inode: u64, value: &[u8]) -> Result<()> {
+        let name = "user.filler";
         let header = DirItemHeader {
             location: Key::MIN.into(),
             transid: 0.into(),
@@ -147,7 +159,7 @@ impl Directory {
         };
         let data = [header.as_bytes(), name.as_bytes(), value].concat();
         let hash = name_hash::dir_name(name.as_bytes());
-        Ok(self.tree.put(Key::new(ROOT_DIRECTORY, ItemType::XATTR_ITEM, hash), &data)?)
+        Ok(self.tree.put(Key::new(inode, ItemType::XATTR_ITEM, hash), &data)?)
     }
 
     fn grow(&self, generation: u64, by: i64) -> Result<()> {
@@ -293,4 +305,90 @@ pub fn names(manager: &TransactionManager, prefix: &str) -> Result<Vec<String>> 
     }
     names.sort_unstable();
     Ok(names)
+}
+
+/// Gives an empty file data of `len_bytes`, whole sectors, in as many extents as space comes in.
+pub fn write_data(
+    manager: &TransactionManager,
+    handle: &Handle<'_>,
+    inode: u64,
+    len_bytes: u64,
+) -> Result<()> {
+    let tree = manager.tree(5)?.expect("it is there");
+    let volume = manager.volume();
+    let sector = u64::from(volume.sectorsize());
+    let mut done = 0;
+    while done < len_bytes {
+        let (logical, got) = manager.space().allocate_data(len_bytes - done, sector)?;
+        let data: Vec<u8> = (0..got).map(|at| (at / sector + inode + done) as u8).collect();
+        volume.write(logical, &data).expect("the device takes it");
+        let kind = volume.checksum_type();
+        let sums: Vec<u8> = data
+            .chunks(sector as usize)
+            .flat_map(|sector| kind.compute(sector).as_bytes().to_vec())
+            .collect();
+        handle.insert_checksums(logical, &sums)?;
+        let item = FileExtentItem {
+            header: FileExtentHeader {
+                generation: handle.generation().into(),
+                ram_bytes: got.into(),
+                compression: 0,
+                encryption: 0,
+                other_encoding: 0.into(),
+                kind: FileExtentKind::Regular as u8,
+            },
+            extent: RegularExtent {
+                disk_bytenr: logical.0.into(),
+                disk_num_bytes: got.into(),
+                offset: 0.into(),
+                num_bytes: got.into(),
+            },
+        };
+        tree.insert(Key::new(inode, ItemType::EXTENT_DATA, done), item.as_bytes())?;
+        let extent = DataExtent { logical, len_bytes: got };
+        handle.add_new_data(extent, DataOwner { root: 5, inode, offset: done });
+        done += got;
+    }
+    Ok(tree.modify(Key::new(inode, ItemType::INODE_ITEM, 0), |data| {
+        let (item, _) = InodeItem::mut_from_prefix(data).expect("an inode");
+        item.size = len_bytes.into();
+        item.nbytes = len_bytes.into();
+    })?)
+}
+
+/// Drops the references of a file to its data. Its items are the caller's to remove.
+pub fn drop_data(manager: &TransactionManager, handle: &Handle<'_>, inode: u64) -> Result<()> {
+    let tree = TreeItems::new(manager.tree(5)?.expect("it is there"));
+    let at = |offset| Key::new(inode, ItemType::EXTENT_DATA, offset);
+    for (key, data) in tree.range(at(0)..=at(u64::MAX))? {
+        let (item, _) = FileExtentItem::ref_from_prefix(&data).expect("a regular extent");
+        let logical = item.extent.disk_bytenr().expect("no hole");
+        let extent = DataExtent { logical, len_bytes: item.extent.disk_num_bytes.get() };
+        handle.drop_data_reference(extent, DataOwner { root: 5, inode, offset: key.offset });
+    }
+    Ok(())
+}
+
+/// An empty file system that mkfs.btrfs made.
+pub struct Blank {
+    pub devices: Vec<PathBuf>,
+    _scratch: Scratch,
+}
+
+impl Blank {
+    pub fn new(arguments: &str, lens_bytes: &[u64]) -> Self {
+        let scratch = Scratch::new();
+        let file =
+            |(number, len): (usize, &u64)| scratch.sparse_file(&format!("device{number}"), *len);
+        let devices: Vec<PathBuf> = lens_bytes.iter().enumerate().map(file).collect();
+        let options = arguments.split_whitespace().map(OsStr::new);
+        let files = devices.iter().map(|file| file.as_os_str());
+        run("mkfs.btrfs", ["-q".as_ref(), "-f".as_ref()].into_iter().chain(options).chain(files))
+            .expect("mkfs.btrfs makes it");
+        Self { devices, _scratch: scratch }
+    }
+
+    pub fn check(&self, what: &str) {
+        oracle::check(&self.devices, true).unwrap_or_else(|error| panic!("{what}: {error}"));
+    }
 }
