@@ -130,6 +130,7 @@ impl TransactionManager {
         let forest = Forest::new(cache, accounting.clone(), identity, policy, generation);
         let trees = open_system_trees(&forest, &roots);
         accounting.set_extent_tree(&trees.extent);
+        space.note_level(superblock.root_level);
         forest.trees().iter().for_each(|tree| space.note_level(tree.root().level));
         space.load(&load::load_groups(&volume, &forest, &trees)?)?;
         let quota_tree = open_listed(&forest, &roots, QUOTA_TREE);

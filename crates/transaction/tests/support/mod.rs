@@ -2,11 +2,14 @@
 
 #![allow(dead_code, unreachable_pub, reason = "each test uses its part")]
 
+pub mod snapshot;
+
 use std::ffi::OsStr;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use larder_btree::{BlockCache, LiveTree};
 use larder_device::{Access, Device, FileDevice, MemoryDevice};
@@ -73,32 +76,31 @@ impl Random {
 /// The root directory of a subvolume.
 pub struct Directory {
     pub tree: Arc<LiveTree>,
+    next_inode: AtomicU64,
+    next_index: AtomicU64,
 }
 
 impl Directory {
     pub fn open(manager: &TransactionManager, subvolume: u64) -> Self {
         let tree = manager.tree(subvolume).expect("it can be read").expect("it is there");
-        Self { tree }
+        let items = TreeItems::new(tree.clone());
+        let last = |key| items.at_or_before(key).expect("it can be read").map(|(key, _)| key);
+        let inode = last(Key::new(u64::MAX - 256, ItemType(0), 0)).map_or(0, |key| key.objectid);
+        let index = last(Key::new(ROOT_DIRECTORY, ItemType::DIR_INDEX, u64::MAX))
+            .filter(|key| key.item_type == ItemType::DIR_INDEX)
+            .map_or(1, |key| key.offset);
+        let next_inode = AtomicU64::new(inode.max(FIRST_FREE) + 1);
+        Self { tree, next_inode, next_index: AtomicU64::new(index + 1) }
     }
 
     fn items(&self) -> TreeItems {
         TreeItems::new(self.tree.clone())
     }
 
-    /// One more than the greatest inode number, and than the greatest index.
-    fn next_numbers(&self) -> Result<(u64, u64)> {
-        let items = self.items();
-        let last_inode = items.at_or_before(Key::new(u64::MAX - 256, ItemType(0), 0))?;
-        let last_index =
-            items.at_or_before(Key::new(ROOT_DIRECTORY, ItemType::DIR_INDEX, u64::MAX))?;
-        let index = last_index.filter(|(key, _)| key.item_type == ItemType::DIR_INDEX);
-        let inode = last_inode.map_or(FIRST_FREE, |(key, _)| key.objectid) + 1;
-        Ok((inode, index.map_or(2, |(key, _)| key.offset + 1)))
-    }
-
     /// Makes an empty file.
     pub fn create(&self, handle: &Handle<'_>, name: &str) -> Result<u64> {
-        let (inode, index) = self.next_numbers()?;
+        let inode = self.next_inode.fetch_add(1, Relaxed);
+        let index = self.next_index.fetch_add(1, Relaxed);
         let generation = handle.generation();
         let inode_key = Key::new(inode, ItemType::INODE_ITEM, 0);
         let mut item = InodeItem::new_zeroed();
@@ -205,7 +207,7 @@ impl Files {
         Ok(())
     }
 
-    fn step(&mut self, manager: &TransactionManager, directory: &Directory) -> Result<()> {
+    pub fn step(&mut self, manager: &TransactionManager, directory: &Directory) -> Result<()> {
         let removes = !self.names.is_empty() && self.random.below(3) == 0;
         let priority = if removes { Priority::Deleting } else { Priority::Normal };
         let handle = manager.join(8, priority)?;
