@@ -392,7 +392,7 @@ pub(crate) fn print(arguments: &Arguments) {
             }
         }
         for (row, cells) in rows.iter().zip(&best) {
-            print!("| {} |", row.name);
+            print!("| `{}` |", row.name);
             for (column, cell) in cells.iter().enumerate() {
                 print!(
                     " {:.3} ({:.1}); {:.0} ns; {:.1} |",

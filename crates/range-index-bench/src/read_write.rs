@@ -110,7 +110,7 @@ fn print_table(arguments: &Arguments, entries: u64, writes: u32, rows: &[Row]) {
         }
     }
     for (row, cells) in rows.iter().zip(&best) {
-        print!("| {} |", row.name);
+        print!("| `{}` |", row.name);
         for (column, cell) in cells.iter().enumerate() {
             match cell {
                 Some(cell) => {
