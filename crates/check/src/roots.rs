@@ -215,9 +215,12 @@ impl RootTree {
                 let message = format_args!("the hash of its name is {hash}");
                 item.find(context, Kind::NameHash, message);
             }
-            if entry.name == b"default" {
-                self.default_subvolume = Some(entry.header.location.get().objectid);
+            let location = entry.header.location.get();
+            if entry.name != b"default" || location.item_type != ItemType::ROOT_ITEM {
+                let message = format_args!("an entry that is not the default subvolume's");
+                item.find(context, Kind::ItemFormat, message);
             }
+            self.default_subvolume = Some(location.objectid);
         }
     }
 

@@ -64,7 +64,8 @@ impl ItemView<'_, '_, '_> {
         }
         let end = ram_bytes.next_multiple_of(sectorsize);
         let inline_bytes = Some(data_len as u32);
-        Some(ExtentRange { start, end, covered_bytes: ram_bytes, inline_bytes })
+        let (covered_bytes, is_written) = (ram_bytes, true);
+        Some(ExtentRange { start, end, covered_bytes, is_written, inline_bytes })
     }
 
     fn regular_extent(
@@ -82,7 +83,13 @@ impl ItemView<'_, '_, '_> {
         }
         let end = end?;
         let Some(disk_bytenr) = extent.disk_bytenr() else {
-            return Some(ExtentRange { start, end, covered_bytes: 0, inline_bytes: None });
+            return Some(ExtentRange {
+                start,
+                end,
+                covered_bytes: 0,
+                is_written: false,
+                inline_bytes: None,
+            });
         };
         if let Some(references) = self.references {
             references.add_data(&DataReference {
@@ -92,7 +99,8 @@ impl ItemView<'_, '_, '_> {
                 offset: start.wrapping_sub(offset),
             });
         }
-        Some(ExtentRange { start, end, covered_bytes: num_bytes, inline_bytes: None })
+        let (covered_bytes, is_written) = (num_bytes, !preallocated);
+        Some(ExtentRange { start, end, covered_bytes, is_written, inline_bytes: None })
     }
 
     /// What is wrong with the fields by themselves.
@@ -106,7 +114,8 @@ impl ItemView<'_, '_, '_> {
         let (start, num_bytes) = (self.item.key.offset, extent.num_bytes.get());
         let (offset, disk_num_bytes) = (extent.offset.get(), extent.disk_num_bytes.get());
         let disk_bytenr = extent.disk_bytenr.get();
-        let aligned = [start, num_bytes, offset, disk_num_bytes, disk_bytenr];
+        let ram_bytes = header.ram_bytes.get();
+        let aligned = [start, num_bytes, offset, disk_num_bytes, disk_bytenr, ram_bytes];
         let end = offset.checked_add(num_bytes);
         if !aligned.iter().all(|value| context.is_aligned(*value)) {
             Some("it does not consist of whole sectors")
@@ -118,9 +127,9 @@ impl ItemView<'_, '_, '_> {
             None
         } else if header.compression == 0 && end.is_none_or(|end| end > disk_num_bytes) {
             Some("it passes the end of its extent")
-        } else if end.is_none_or(|end| end > header.ram_bytes.get()) {
+        } else if end.is_none_or(|end| end > ram_bytes) {
             Some("it passes the end of its extent's data")
-        } else if header.compression != 0 && header.ram_bytes.get() > MAX_COMPRESSED_EXTENT_BYTES {
+        } else if header.compression != 0 && ram_bytes > MAX_COMPRESSED_EXTENT_BYTES {
             Some("its compressed extent holds too much")
         } else {
             None

@@ -39,6 +39,8 @@ impl From<&InodeItem> for InodeFacts {
 struct Extents {
     first_start: u64,
     last_end: u64,
+    /// Where the last extent that holds data ends.
+    written_end: u64,
     /// The first offset between two extents that neither covers; all ones for none.
     gap: u64,
     count: u32,
@@ -76,6 +78,8 @@ pub(crate) struct ExtentRange {
     pub(crate) end: u64,
     /// What it adds to nbytes.
     pub(crate) covered_bytes: u64,
+    /// Whether it holds data: no hole, and not just preallocated.
+    pub(crate) is_written: bool,
     /// Bytes of data in the item.
     pub(crate) inline_bytes: Option<u32>,
 }
@@ -103,6 +107,7 @@ impl Fragment {
         let next = Extents {
             first_start: range.start,
             last_end: range.end,
+            written_end: if range.is_written { range.end } else { 0 },
             gap: u64::MAX,
             count: 1,
             inline: u32::from(range.inline_bytes.is_some()),
@@ -126,6 +131,7 @@ impl Fragment {
         let between = if next.first_start > extents.last_end { extents.last_end } else { u64::MAX };
         extents.gap = extents.gap.min(between).min(next.gap);
         extents.last_end = extents.last_end.max(next.last_end);
+        extents.written_end = extents.written_end.max(next.written_end);
         extents.count = extents.count.saturating_add(next.count);
         extents.inline = extents.inline.saturating_add(next.inline);
         extents.inline_bytes = extents.inline_bytes.max(next.inline_bytes);
@@ -225,11 +231,24 @@ impl Fragment {
             }
             return;
         }
-        if !context.has(IncompatFlags::NO_HOLES) && inode.nlink > 0 && inode.size > 0 {
+        if context.has(IncompatFlags::NO_HOLES) {
+            self.close_size(context, place, inode);
+        } else if inode.nlink > 0 && inode.size > 0 {
             self.close_holes(context, place, inode);
         }
         if tree != objectid::DATA_RELOC_TREE {
             self.close_checksums(context, place, inode);
+        }
+    }
+
+    /// With the no-holes feature a file's size grows together with what is written. (Without it the
+    /// size waits until all that lies in front was written, too.)
+    fn close_size(&self, context: &Context<'_>, place: Place, inode: &InodeFacts) {
+        let written_end = self.extents.map_or(0, |extents| extents.written_end);
+        let end = inode.size.checked_next_multiple_of(context.sectorsize);
+        if end.is_some_and(|end| end < written_end) {
+            let message = format_args!("it has {} bytes and data up to {written_end}", inode.size);
+            context.find(Kind::FileSize, place, message);
         }
     }
 

@@ -165,6 +165,7 @@ kinds! {
     FileExtent "file-extent" Error Drop "A file extent item cannot be.";
     FileExtentOverlap "file-extent-overlap" Error Drop "Two file extents overlap.";
     FileExtentGap "file-extent-gap" Error Recompute "A range of a file has no extent, not even a hole.";
+    FileSize "file-size" Error Recompute "A file has data beyond its size.";
     InlineExtent "inline-extent" Error Drop "An inline extent is not the file's only extent, or is too long.";
     InodeBytes "inode-bytes" Error Recompute "An inode's nbytes is not what its extents cover.";
     Symlink "symlink" Error Recompute "A symbolic link has no target, or not of its size.";

@@ -124,3 +124,61 @@ impl fmt::Display for Report {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use larder_format::{ItemType, Key};
+
+    use super::*;
+
+    fn report() -> Report {
+        let sink = Sink::new(2);
+        for number in (0..5).rev() {
+            let key = Key::new(257 + number, ItemType::INODE_ITEM, 0);
+            let place = Place::tree(5).at(4096).key(key);
+            sink.add(Kind::LinkCount, place, format_args!("number {number}"));
+        }
+        sink.add(Kind::SuperblockBad, Place::device(1).at_physical(65536), format_args!("bad"));
+        let (kinds, skipped) = sink.finish();
+        Report { fsid: "id".into(), kinds, skipped, statistics: Statistics::default() }
+    }
+
+    #[test]
+    fn findings_are_counted_and_the_first_are_kept() {
+        let report = report();
+        assert_eq!((report.count(), report.count_of(Kind::LinkCount)), (6, 5));
+        assert_eq!(report.exit_code(), 1);
+        let messages: Vec<&str> =
+            report.kinds[1].findings.iter().map(|finding| finding.message.as_str()).collect();
+        assert_eq!(messages, ["number 3", "number 4"]);
+    }
+
+    #[test]
+    fn text_says_what_where_how_bad_and_whether_repair_exists() {
+        let text = report().to_string();
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines[0], "error: superblock-bad: device 1, offset 65536: bad");
+        assert!(lines[1].ends_with("Repair: none yet (possible from a good copy)."), "{text}");
+        let place = "tree 5, logical 4096, key (260 INODE_ITEM 0)";
+        assert_eq!(lines[2], format!("error: link-count: {place}: number 3"));
+        assert_eq!(lines[4], "error: link-count: and 3 more");
+    }
+
+    #[test]
+    fn json_has_stable_names() {
+        let json = serde_json::to_value(report()).expect("serializes");
+        let group = &json["kinds"][1];
+        assert_eq!((&group["kind"], &group["severity"]), (&"link-count".into(), &"error".into()));
+        assert_eq!((&group["repair"], &group["count"]), (&"recompute".into(), &5.into()));
+        assert_eq!(group["findings"][0]["where"]["key"], "(260 INODE_ITEM 0)");
+        assert_eq!(json["kinds"][0]["findings"][0]["where"]["device"], 1);
+    }
+
+    #[test]
+    fn no_two_kinds_have_one_name() {
+        let ids: BTreeSet<&str> = Kind::ALL.iter().map(|kind| kind.id()).collect();
+        assert_eq!(ids.len(), Kind::ALL.len());
+    }
+}

@@ -49,6 +49,10 @@ impl ChunkTree {
         if parsed.header.owner.get() != objectid::EXTENT_TREE {
             item.find(context, Kind::Chunk, format_args!("its owner is {}", parsed.header.owner));
         }
+        if u64::from(parsed.header.sector_size.get()) != context.sectorsize {
+            let message = format_args!("its sector_size is {}", parsed.header.sector_size);
+            item.find(context, Kind::Chunk, message);
+        }
         let start = Logical(item.key.offset);
         let chunk = match Chunk::from_item(start, &parsed, context.sectorsize as u32) {
             Ok(chunk) => chunk,

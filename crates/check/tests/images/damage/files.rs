@@ -156,6 +156,9 @@ fn names() -> Vec<Wound> {
                 patient.edit(&entry, |data| data[29] ^= 3);
             }
         }),
+        plain("an entry of a later transaction", Kind::ItemFormat, DoesNot, |patient| {
+            patient.edit(&patient.find_type(FS_TREE, ItemType::DIR_INDEX), |data| data[22] = 1);
+        }),
         plain("a name that is too long for its item", Kind::ItemFormat, Sees, |patient| {
             patient.edit(&patient.find_type(FS_TREE, ItemType::DIR_INDEX), |data| data[28] = 1);
         }),
@@ -202,6 +205,13 @@ fn extents() -> Vec<Wound> {
         plain("an inline extent that is too short", Kind::InlineExtent, Sees, |patient| {
             let inline = extent(patient, |extent| matches!(extent, FileExtent::Inline { .. }));
             patient.edit_as::<FileExtentHeader>(&inline, |header| header.ram_bytes += 1);
+        }),
+        plain("the size of a file", Kind::FileSize, DoesNot, |patient| {
+            let extent = regular(patient);
+            let inode = patient.find(FS_TREE, |key, _| {
+                key.item_type == ItemType::INODE_ITEM && key.objectid == extent.key.objectid
+            });
+            patient.edit_as::<InodeItem>(&inode, |item| item.size = 0.into());
         }),
         plain("nbytes of a file", Kind::InodeBytes, Sees, |patient| {
             patient.edit_as::<InodeItem>(&inode(patient, REGULAR), |item| item.nbytes += 4096);

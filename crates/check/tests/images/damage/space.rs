@@ -38,6 +38,10 @@ fn chunks() -> Vec<Wound> {
             let chunk = patient.find_type(CHUNK_TREE, ItemType::CHUNK_ITEM);
             patient.edit_as::<ChunkHeader>(&chunk, |item| item.owner = 5.into());
         }),
+        plain("the sector size of a chunk", Kind::Chunk, Sees, |patient| {
+            let chunk = patient.find_type(CHUNK_TREE, ItemType::CHUNK_ITEM);
+            patient.edit_as::<ChunkHeader>(&chunk, |item| item.sector_size = 512.into());
+        }),
         plain("a device extent is gone", Kind::ChunkWithoutDeviceExtent, Sees, |patient| {
             patient.remove(&last(patient, DEV_TREE, ItemType::DEV_EXTENT));
         }),

@@ -2,7 +2,7 @@
 
 use larder_check::Kind;
 use larder_format::item::{QgroupInfoItem, RootItem, RootRefHeader};
-use larder_format::objectid::{FS_TREE, QUOTA_TREE, ROOT_TREE, UUID_TREE};
+use larder_format::objectid::{FS_TREE, QUOTA_TREE, ROOT_TREE, ROOT_TREE_DIR, UUID_TREE};
 use larder_format::{ItemType, Key};
 
 use super::Progs::{DoesNot, Sees};
@@ -44,6 +44,12 @@ pub(super) fn wounds() -> Vec<Wound> {
                 key.item_type == ItemType::DIR_INDEX && data[8] == ItemType::ROOT_ITEM.0
             });
             patient.edit(&entry, |data| data[29] = 1);
+        }),
+        plain("the default subvolume does not exist", Kind::EntryDangling, DoesNot, |patient| {
+            let entry = patient.find(ROOT_TREE, |key, _| {
+                key.objectid == ROOT_TREE_DIR && key.item_type == ItemType::DIR_ITEM
+            });
+            patient.edit(&entry, |data| data[1] ^= 0x40);
         }),
         plain("a subvolume is deleted and not listed", Kind::OrphanMissing, Sees, |patient| {
             let root = patient.find(ROOT_TREE, |key, _| {
