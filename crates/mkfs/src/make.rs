@@ -51,7 +51,7 @@ pub fn mkfs(targets: &[PathBuf], options: &MkfsOptions) -> Result<Summary, MkfsE
     let dyn_devices: Vec<Arc<dyn Device>> =
         devices.iter().map(|device| Arc::clone(device) as Arc<dyn Device>).collect();
     let space = first_groups(rooms, &settings, appetite)?;
-    let summary = make(&dyn_devices, space, options.discard, &settings, &source)?;
+    let summary = make(&dyn_devices, space, options, &settings, &source)?;
     if settings.shrink {
         for (device, made) in devices.iter().zip(&summary.devices) {
             if !device.is_block_device() {
@@ -72,7 +72,7 @@ pub fn mkfs_on(devices: &[Arc<dyn Device>], options: &MkfsOptions) -> Result<Sum
     let lens = devices.iter().map(|device| (device.name(), device.len_bytes()));
     let rooms = device_rooms(lens, options, &settings)?;
     let space = first_groups(rooms, &settings, appetite(&source, &settings))?;
-    make(devices, space, options.discard, &settings, &source)
+    make(devices, space, options, &settings, &source)
 }
 
 fn read_source(options: &MkfsOptions, targets: &[PathBuf]) -> Result<Source, MkfsError> {
@@ -90,18 +90,18 @@ fn absolute(path: &Path) -> Result<PathBuf, MkfsError> {
 fn make(
     devices: &[Arc<dyn Device>],
     space: Space,
-    discard: bool,
+    options: &MkfsOptions,
     settings: &Settings,
     source: &Source,
 ) -> Result<Summary, MkfsError> {
     for device in devices {
-        wipe(device.as_ref(), discard)?;
+        wipe(device.as_ref(), options.discard)?;
     }
     let volume = new_volume(devices, &space, settings);
     let buffers = BufferPool::default();
     let mut superblock = new_superblock(settings);
     let space = thread::scope(|scope| {
-        let writer = Writer::start(scope, &volume, &buffers);
+        let writer = Writer::start(scope, &volume, &buffers, options.progress.as_ref());
         let mut image = Image::new(settings, space, &volume, writer);
         let (earlier, plan) = fill(&mut image, source, &buffers)?;
         image.finish_writing()?;
@@ -242,7 +242,7 @@ mod tests {
         let lens = [(device.name(), device.len_bytes())];
         let rooms = device_rooms(lens.into_iter(), &options, &settings)?;
         let space = first_groups(rooms, &settings, appetite(&source, &settings))?;
-        make(&[Arc::clone(&device) as Arc<dyn Device>], space, true, &settings, &source)
+        make(&[Arc::clone(&device) as Arc<dyn Device>], space, &options, &settings, &source)
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::str::FromStr;
 use larder_format::compression::Compression;
 use larder_format::{ChecksumType, Profile, Uuid};
 
-use crate::{FeatureChoice, MkfsError};
+use crate::{FeatureChoice, MkfsError, Progress};
 
 /// What to make. The default is that of mkfs.btrfs.
 #[derive(Clone, Debug)]
@@ -53,6 +53,8 @@ pub struct MkfsOptions {
     pub source_date_epoch: Option<i64>,
     /// Threads that read, compress and checksum; by default one for each processor.
     pub threads: Option<NonZeroUsize>,
+    /// Told how many bytes are written.
+    pub progress: Option<Progress>,
 }
 
 impl Default for MkfsOptions {
@@ -78,6 +80,7 @@ impl Default for MkfsOptions {
             owner: None,
             source_date_epoch: None,
             threads: None,
+            progress: None,
         }
     }
 }

@@ -11,8 +11,8 @@ use larder_format::checksum::CHECKSUM_SIZE;
 use larder_format::{ChecksumType, Logical};
 use larder_volume::{Volume, WriteError};
 
-use crate::MkfsError;
 use crate::content::BufferPool;
+use crate::{MkfsError, Progress};
 
 /// Writes that may wait, of a megabyte each.
 const QUEUE: usize = 8;
@@ -40,9 +40,10 @@ impl<'scope> Writer<'scope> {
         scope: &'scope Scope<'scope, 'env>,
         volume: &'env Volume,
         buffers: &'env BufferPool,
+        progress: Option<&'env Progress>,
     ) -> Self {
         let (sender, receiver) = sync_channel(QUEUE);
-        let thread = scope.spawn(move || write_all(&receiver, volume, buffers));
+        let thread = scope.spawn(move || write_all(&receiver, volume, buffers, progress));
         Self { queue: Some(sender), thread: Some(thread) }
     }
 
@@ -69,11 +70,14 @@ fn write_all(
     queue: &Receiver<Write>,
     volume: &Volume,
     buffers: &BufferPool,
+    progress: Option<&Progress>,
 ) -> Result<(), WriteError> {
+    let mut written_bytes = 0;
     for write in queue {
         match write {
             Write::Data { buffer, parts } => {
                 for (logical, part) in parts {
+                    written_bytes += part.len() as u64;
                     volume.write(logical, &buffer[part])?;
                 }
                 buffers.give_back(buffer);
@@ -83,7 +87,11 @@ fn write_all(
                     set_checksum(block, volume.checksum_type());
                 }
                 volume.write(logical, &bytes)?;
+                written_bytes += bytes.len() as u64;
             }
+        }
+        if let Some(progress) = progress {
+            progress.tell(written_bytes);
         }
     }
     Ok(())
