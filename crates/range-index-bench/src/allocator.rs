@@ -1,5 +1,5 @@
-//! An address allocator: each thread keeps ten ranges of a nearly full space, and over and over frees
-//! its oldest and claims another, wherever there is a hole.
+//! An address allocator: each thread keeps ten ranges of a nearly full space, and over and over
+//! frees its oldest and claims another, wherever there is a hole.
 //!
 //! The rivals are what one writes today: an ordered map of what is taken behind a lock, which is
 //! searched for a hole from the bottom; the same as a red-black tree, searched from a cursor that

@@ -90,7 +90,9 @@ pub(crate) fn print(arguments: &Arguments) {
         let show = |name: &str, row: &dyn Fn() -> [f64; 4]| {
             if arguments.wants(name) {
                 let [asked, chunks, asked_up, chunks_up] = row();
-                println!("| `{name}` | {asked:.1} | {chunks:.1} | {asked_up:.1} | {chunks_up:.1} |");
+                println!(
+                    "| `{name}` | {asked:.1} | {chunks:.1} | {asked_up:.1} | {chunks_up:.1} |"
+                );
             }
         };
         show(Index::NAME, &|| row::<Index>(entries));

@@ -56,7 +56,8 @@ impl Bound {
         }
     }
 
-    /// Makes the bound the result of `measure`, unless it is raised meanwhile. One caller at a time.
+    /// Makes the bound the result of `measure`, unless it is raised meanwhile. One caller at a
+    /// time.
     fn lower(&self, measure: impl FnOnce() -> u64) {
         let marked = self.0.fetch_or(MARK, Ordering::SeqCst) | MARK;
         let new = measure().min(marked) & !MARK;
@@ -71,8 +72,8 @@ pub enum Order {
     Lowest,
     /// The highest address first.
     Highest,
-    /// The lowest address at or after this one, or failing that the lowest of all. Callers that start at
-    /// hints of their own do not meet.
+    /// The lowest address at or after this one, or failing that the lowest of all. Callers that
+    /// start at hints of their own do not meet.
     From(u64),
 }
 

@@ -98,8 +98,8 @@ impl<V: Value, const KEYS: usize> RangeIndex<V, KEYS> {
     }
 
     /// Inserts an entry and cuts away what it overlaps. An entry that is cut keeps what is outside
-    /// `range`, with the value that `keep` gives for an entry and the part that is left of it.
-    /// One atomic step; takes time in proportion to what it replaces. `keep` may be called more often
+    /// `range`, with the value that `keep` gives for an entry and the part that is left of it. One
+    /// atomic step; takes time in proportion to what it replaces. `keep` may be called more often
     /// than there are parts.
     ///
     /// # Panics

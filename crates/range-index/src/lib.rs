@@ -25,17 +25,19 @@
 //!  node    block*  prev*  tower lock  height │ (next*, key, bound) x height
 //!  block   low  high  len │ key key key ... │ (end, value) (end, value) (end, value) ...
 //! ```
-//! A skiplist of *nodes*. Each node points to a *block*: the sorted entries of its *tile*, a stretch of
-//! the address space. The tiles of the live nodes follow one another without gaps. A block is
-//! immutable; an edit copies it (about half a kilobyte) and exchanges the node's pointer. Blocks have no spare room, so
-//! memory per entry is the entry plus a small share of the node.
+//! A skiplist of *nodes*. Each node points to a *block*: the sorted entries of its *tile*, a
+//! stretch of the address space. The tiles of the live nodes follow one another without gaps. A
+//! block is immutable; an edit copies it (under a kilobyte as a rule) and exchanges the node's
+//! pointer. Blocks have no spare room, so memory per entry is the entry plus a small share of the
+//! node.
 //!
 //! Each forward link carries the *key* at which the next tile begins, so that a search does not
-//! touch nodes that it does not enter, and a *bound*: no hole in the stretch that the link skips is larger.
+//! touch nodes that it does not enter, and a *bound*: no hole in the stretch that the link skips is
+//! larger.
 //!
 //! # Invariants
-//! 1. Live tiles partition `[0, u64::MAX)`. While entries move between neighbours, two tiles may overlap; then both
-//!    blocks show the same entries there and both are locked.
+//! 1. Live tiles partition `[0, u64::MAX)`. While entries move between neighbours, two tiles may
+//!    overlap; then both blocks show the same entries there and both are locked.
 //! 2. Every tile but the first begins with an entry. So an entry, and a hole, lies in exactly one
 //!    tile, and inserting, claiming and looking up touch exactly one block.
 //! 3. The contents change only by exchanging one block pointer. That exchange is when the edit
@@ -46,23 +48,23 @@
 //!    on (epoch reclamation).
 //!
 //! # Lock protocol and progress
-//! - *Readers* take no lock and write nothing that is shared. A lookup repeats a step only when a writer has
-//!   completed one: readers are lock-free.
+//! - *Readers* take no lock and write nothing that is shared. A lookup repeats a step only when a
+//!   writer has completed one: readers are lock-free.
 //! - *Edits within a tile* (nearly all) prepare a block and exchange the pointer, without a lock.
 //!   They are lock-free among themselves and wait only for a tile that is changing its limits.
 //! - *Changes of tiles* (a split, a move of entries to the left neighbour, a dead node; about one
-//!   edit in a node's worth) hold the *block locks* of the one or two nodes concerned, a tag in their block
-//!   pointers. Links above level 0 are changed one at a time under the *tower lock* of the node
-//!   that they come from.
+//!   edit in a node's worth) hold the *block locks* of the one or two nodes concerned, a tag in
+//!   their block pointers. Links above level 0 are changed one at a time under the *tower lock* of
+//!   the node that they come from.
 //! - Order: block locks before tower locks; block locks from left to right; tower locks from right
 //!   to left, and never a block lock while holding a tower lock.
 //!
 //! # Why values are cloned
-//! A reader holds `&V` into a block that an edit of a neighbour replaces. Copying values bit by
-//! bit would make two copies of one value; that is unsound for anything with interior mutability,
-//! and a sequence lock around a value in place is a data race for any type but atomics. So a block owns its values, an
-//! edit clones those it keeps, and a retired block drops its own. Integers and other `Copy` types
-//! cost a `memcpy`; large or shared state goes in an `Arc`.
+//! A reader holds `&V` into a block that an edit of a neighbour replaces. Copying values bit by bit
+//! would make two copies of one value; that is unsound for anything with interior mutability, and a
+//! sequence lock around a value in place is a data race for any type but atomics. So a block owns
+//! its values, an edit clones those it keeps, and a retired block drops its own. Integers and other
+//! `Copy` types cost a `memcpy`; large or shared state goes in an `Arc`.
 
 mod block;
 mod edit;
@@ -104,7 +106,8 @@ pub const KEYS_PER_NODE: usize = 48;
 
 /// A concurrent map from non-overlapping, non-empty ranges of `u64` to values.
 ///
-/// Addresses are below `u64::MAX`. `KEYS` is how many entries a node holds before it is split, at least 4.
+/// Addresses are below `u64::MAX`. `KEYS` is how many entries a node holds before it is split, at
+/// least 4.
 pub struct RangeIndex<V, const KEYS: usize = KEYS_PER_NODE> {
     head: *mut Node<V>,
     /// The highest level with a link, or more.

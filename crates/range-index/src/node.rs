@@ -10,8 +10,8 @@
 //! - Locks are taken in this order: blocks before towers, blocks from left to right, towers from
 //!   right to left. Nobody who holds a tower lock waits for a block lock.
 //! - A link's `key` is where the tile of `next` begins, `NO_KEY` where there is no next. It is what
-//!   a search compares, so that a node that is not entered is not touched. Between two stores it may
-//!   disagree with `next`; the block that a search ends in says which tile it really has.
+//!   a search compares, so that a node that is not entered is not touched. Between two stores it
+//!   may disagree with `next`; the block that a search ends in says which tile it really has.
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::marker::PhantomData;
@@ -23,7 +23,8 @@ use crate::block::{self, BlockRef, Header, OwnedBlock};
 use crate::holes::Bound;
 use crate::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering, Wait};
 
-/// The highest tower. With a mean of `1 << level` nodes to a link it serves far more nodes than memory holds.
+/// The highest tower. With a mean of `1 << level` nodes to a link it serves far more nodes than
+/// memory holds.
 pub(crate) const MAX_HEIGHT: usize = 26;
 
 /// The key of a link that leads nowhere: no tile begins here.
@@ -264,10 +265,12 @@ impl<'g, V> NodeRef<'g, V> {
     }
 
     /// # Safety
-    /// `level` is below the node's height. That holds at any node to which a link of that level leads.
+    /// `level` is below the node's height. That holds at any node to which a link of that level
+    /// leads.
     pub(crate) unsafe fn link_unchecked(self, level: usize) -> &'g Link<V> {
         const { assert!(size_of::<Node<V>>().is_multiple_of(align_of::<Link<V>>())) };
-        // SAFETY: `height` links follow the header, in the allocation the pointer has provenance over.
+        // SAFETY: `height` links follow the header, in the allocation the pointer has provenance
+        // over.
         unsafe { &*self.node.as_ptr().byte_add(size_of::<Node<V>>()).cast::<Link<V>>().add(level) }
     }
 
@@ -340,7 +343,8 @@ impl<'g, V> NodeRef<'g, V> {
         locked.is_ok()
     }
 
-    /// Takes the tower lock; false when the tower is closed. `waited` is called once if it is not free.
+    /// Takes the tower lock; false when the tower is closed. `waited` is called once if it is not
+    /// free.
     pub(crate) fn lock_tower(self, mut waited: impl FnMut()) -> bool {
         let mut wait = Wait::new();
         while !self.try_lock_tower() {
@@ -365,7 +369,8 @@ impl<'g, V> NodeRef<'g, V> {
     }
 }
 
-/// The block lock of a node. Dropping it leaves the block as it is, also when a value's `clone` panics.
+/// The block lock of a node. Dropping it leaves the block as it is, also when a value's `clone`
+/// panics.
 pub(crate) struct BlockLock<'g, V>(NodeRef<'g, V>);
 
 impl<'g, V> BlockLock<'g, V> {

@@ -52,8 +52,9 @@ impl<V: Value, const KEYS: usize> RangeIndex<V, KEYS> {
         }
     }
 
-    /// Moves the upper part of a locked node to a new node behind it. If the new node has links above
-    /// level 0, they are to be put in place by `link_tower`, and its tower is locked until then.
+    /// Moves the upper part of a locked node to a new node behind it. If the new node has links
+    /// above level 0, they are to be put in place by `link_tower`, and its tower is locked until
+    /// then.
     fn split_off<'g>(&self, lock: &BlockLock<'g, V>, guard: &'g Guard) -> NodeRef<'g, V> {
         let (node, block) = (lock.node(), lock.block(guard));
         let len = block.len();
@@ -92,8 +93,8 @@ impl<V: Value, const KEYS: usize> RangeIndex<V, KEYS> {
         right
     }
 
-    /// Puts the links above level 0 to `node` in place and unlocks its tower. `low` is where its tile began
-    /// when its tower was locked, which is what links to it say.
+    /// Puts the links above level 0 to `node` in place and unlocks its tower. `low` is where its
+    /// tile began when its tower was locked, which is what links to it say.
     fn link_tower(&self, node: NodeRef<'_, V>, low: u64, guard: &Guard) {
         for level in 1..node.height() {
             let mut wait = Wait::new();
@@ -118,8 +119,9 @@ impl<V: Value, const KEYS: usize> RangeIndex<V, KEYS> {
         node.unlock_tower();
     }
 
-    /// Changes the link to `node` at `level`, under the tower lock of the node it comes from. `low` is where
-    /// links say that the tile of `node` begins; the tower lock of `node` is held, or closed, by the caller.
+    /// Changes the link to `node` at `level`, under the tower lock of the node it comes from. `low`
+    /// is where links say that the tile of `node` begins; the tower lock of `node` is held, or
+    /// closed, by the caller.
     fn with_link_to(
         &self,
         node: NodeRef<'_, V>,

@@ -1,4 +1,5 @@
-//! Many threads at once on real atomics. Short by default; `RANGE_INDEX_STRESS_SECONDS` makes each test longer.
+//! Many threads at once on real atomics. Short by default; `RANGE_INDEX_STRESS_SECONDS` makes each
+//! test longer.
 #![cfg(not(feature = "shuttle"))]
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
@@ -53,8 +54,8 @@ fn assert_sound<const KEYS: usize>(index: &RangeIndex<u64, KEYS>) {
     }
 }
 
-/// Each thread owns the addresses that are its number modulo the number of threads, so it knows what
-/// must be there, while its neighbours share every node with it.
+/// Each thread owns the addresses that are its number modulo the number of threads, so it knows
+/// what must be there, while its neighbours share every node with it.
 fn owners_see_their_own<const KEYS: usize>(space: u64) {
     let index = RangeIndex::<u64, KEYS>::with_node_size();
     thread::scope(|scope| {
