@@ -1,4 +1,22 @@
 //! One step from one committed state to the next.
+//!
+//! - [`TransactionManager`]: opens a file system for writing, joins threads to the running
+//!   transaction ([`Handle`]), commits, takes snapshots, deletes trees.
+//! - [`space`]: block groups in memory, allocation, promises.
+//! - [`refs`]: delayed references. [`extent`]: what becomes of them in the extent tree, and checksums.
+//! - [`free_space_tree`], [`chunk`]: the other trees of bookkeeping.
+//! - [`Items`]: a tree as bookkeeping sees it, so that all of it also runs against an ordered map.
+//!
+//! # Invariants
+//! - What the last durable superblock leads to is never written over.
+//! - The extent tree, the free space tree and the block groups of a committed state say exactly what
+//!   its trees use, and how often.
+//! - An allocation searches no tree. Nothing but the count of a block that snapshots may share is
+//!   looked up while a tree block is locked.
+//! - Whoever was promised space gets it; no space left is said before anything changes.
+//! - After an error in a commit nothing is written any more.
+//!
+//! `docs/locking.md` has the order in which locks are taken.
 #![forbid(unsafe_code)]
 
 pub mod chunk;
@@ -14,7 +32,7 @@ mod tree_items;
 pub use error::{Error, Result};
 pub use items::Items;
 pub use manager::{
-    CommitHook, DataExtent, DataOwner, Exclusive, Handle, MakesRoom, NewSnapshot,
-    TransactionManager,
+    BackgroundCommits, CommitHook, DataExtent, DataOwner, Exclusive, Handle, MakesRoom,
+    NewSnapshot, TransactionManager,
 };
 pub use tree_items::TreeItems;

@@ -62,6 +62,9 @@ struct Found {
 impl ExtentItems {
     /// Brings the item of the extent at `logical`, and its keyed references, up to date.
     pub fn run(&self, tree: &mut dyn Items, logical: Logical, head: &Head) -> Result<ExtentChange> {
+        if head.is_contradictory {
+            return Err(Error::extent(logical, "those who refer to it disagree about what it is"));
+        }
         if head.touches_nothing() {
             return Ok(ExtentChange::Kept);
         }

@@ -145,6 +145,9 @@ fn what_cannot_be_is_an_error() {
     let tree_ref = Referrer::Tree { root: 5 };
     let block = head(BLOCK, false, &[(tree_ref, 1)]);
     assert!(refused(block), "data is no tree block");
+    let mut longer = head(ExtentKind::Data, false, &[(file, 1)]);
+    longer.compare(8192, ExtentKind::Data);
+    assert!(refused(longer), "two lengths");
 }
 
 #[test]

@@ -13,7 +13,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use larder_btree::{TreeRoot, WriteSet};
 use larder_format::item::{QgroupStatusItem, Timespec, qgroup_status_flags};
-use larder_format::objectid::{CHUNK_TREE, ROOT_TREE};
+use larder_format::objectid::{CHUNK_TREE, EXTENT_TREE, ROOT_TREE};
 use larder_format::{FormatError, ItemType, Key, Logical, Superblock};
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -91,15 +91,26 @@ impl TransactionManager {
         if !is_changed {
             return Ok(None);
         }
+        let generation = self.generation();
+        self.renew_root_tree(generation)?;
         self.mark_quotas_inconsistent()?;
         self.remove_empty_groups()?;
         self.settle()?;
-        let generation = self.generation();
         let superblock = self.next_superblock(generation)?;
         let pinned = self.accounting.space.take_pinned();
         let blocks = self.forest.freeze();
         self.accounting.is_changed.store(false, Relaxed);
         Ok(Some(Frozen { superblock, blocks, pinned }))
+    }
+
+    /// Copies the root of the root tree, which has the superblock's generation even if nothing but the
+    /// superblock changes.
+    fn renew_root_tree(&self, generation: u64) -> Result<()> {
+        if self.root_tree.root().generation < generation {
+            let always_there = Key::new(EXTENT_TREE, ItemType::ROOT_ITEM, 0);
+            self.root_tree.modify(always_there, |_| ())?;
+        }
+        Ok(())
     }
 
     /// Runs references and writes groups and roots until none of it causes more.

@@ -1,4 +1,4 @@
-//! New trees.
+//! New trees, and root items while the door is closed.
 
 use std::sync::Arc;
 
@@ -6,25 +6,39 @@ use larder_btree::LiveTree;
 use larder_format::item::RootItem;
 use larder_format::{ItemType, Key};
 
-use super::{Handle, TransactionManager};
-use crate::error::Result;
+use super::roots::beginning_of;
+use super::{Exclusive, Handle, TransactionManager};
+use crate::error::{Error, Result};
 
 impl TransactionManager {
-    /// Makes a new and empty tree, of whose id there is none. `item` says what its root item is to be,
-    /// but for where the tree begins; the commit of the handle's transaction writes it.
+    /// Makes a new and empty tree. `item` says what its root item is to be, but for where the tree
+    /// begins; the commit of the handle's transaction writes it.
+    ///
+    /// # Errors
+    /// [`Error::ItemExists`] if there is a tree with this id.
     pub fn create_tree(
         &self,
-        handle: &Handle<'_>,
+        _handle: &Handle<'_>,
         id: u64,
-        mut item: RootItem,
+        item: RootItem,
     ) -> Result<Arc<LiveTree>> {
+        let key = Key::new(id, ItemType::ROOT_ITEM, 0);
+        if self.tree(id)?.is_some() {
+            return Err(Error::ItemExists { tree: self.root_tree.id(), key });
+        }
         let tree = self.forest.create_tree(id)?;
-        let root = tree.root();
-        item.bytenr = root.logical.0.into();
-        item.level = root.level;
-        item.generation = handle.generation().into();
-        item.generation_v2 = handle.generation().into();
-        self.roots.lock().create(Key::new(id, ItemType::ROOT_ITEM, 0), item);
+        self.roots.lock().create(key, beginning_of(&tree, item));
         Ok(tree)
+    }
+}
+
+impl Exclusive<'_> {
+    /// As [`TransactionManager::change_root_item`], with the door closed.
+    pub fn change_root_item<T>(
+        &self,
+        tree: u64,
+        change: impl FnOnce(&mut RootItem) -> T,
+    ) -> Option<T> {
+        self.manager.roots.lock().change(tree, change)
     }
 }

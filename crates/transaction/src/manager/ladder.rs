@@ -6,7 +6,8 @@ use crate::space::{Priority, Reservation, SpaceKind};
 
 /// A step of the ladder: something that holds space and can give it back.
 pub trait MakesRoom: Send + Sync {
-    /// Gives space back, if possible `len_bytes` or more. It may join transactions but not commit.
+    /// Gives space back, if possible `len_bytes` or more. It may use what was promised to it before,
+    /// and [`attach`](TransactionManager::attach), but asks for no promises: that would lead here.
     fn make_room(&self, manager: &TransactionManager, len_bytes: u64) -> Result<()>;
 }
 

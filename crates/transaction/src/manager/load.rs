@@ -82,7 +82,7 @@ pub(super) fn read_roots(
     let root_tree = Tree::new(cache.clone(), TreeRoot::of_root_tree(superblock));
     let all_of =
         |id| Key::new(id, ItemType::ROOT_ITEM, 0)..=Key::new(id, ItemType::ROOT_ITEM, u64::MAX);
-    if root_tree.range(all_of(TREE_RELOC), Readahead::None).next().is_some() {
+    if root_tree.range(all_of(TREE_RELOC), Readahead::None).next().transpose()?.is_some() {
         return Err(Error::ReadOnly("a balance was interrupted"));
     }
     let mut roots = Vec::new();

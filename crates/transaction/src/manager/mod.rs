@@ -12,6 +12,7 @@ mod create;
 mod door;
 mod drop_tree;
 mod handle;
+mod interval;
 mod ladder;
 mod load;
 mod roots;
@@ -42,13 +43,16 @@ use crate::space::Space;
 use crate::tree_items::TreeItems;
 
 pub use handle::{DataExtent, DataOwner, Handle};
+pub use interval::BackgroundCommits;
 pub use ladder::MakesRoom;
 pub use snapshot::NewSnapshot;
 
 /// What takes part in commits: the file system's own queues.
 pub trait CommitHook: Send + Sync {
-    /// A commit is about to begin. Others go on meanwhile; what is done here must not wait for a commit.
-    /// An error is that of the commit, and nothing else comes of it.
+    /// A commit is about to begin. Others go on meanwhile. What is done here must not need a commit:
+    /// it reserves with [`Space::try_reserve`] and joins with [`TransactionManager::join_with`] or
+    /// [`attach`](TransactionManager::attach). An error is that of the commit, and nothing else comes
+    /// of it.
     fn before_commit(&self, manager: &TransactionManager) -> Result<()>;
 
     /// The door is closed: what this state shall have must be in the trees when this returns. An

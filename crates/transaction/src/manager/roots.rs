@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use larder_btree::TreeRoot;
+use larder_btree::{LiveTree, TreeRoot};
 use larder_format::item::{RootItem, Timespec};
 use larder_format::objectid::{CHUNK_TREE, ROOT_TREE, is_subvolume};
 use larder_format::{Key, read_exact_item};
@@ -10,6 +10,18 @@ use zerocopy::IntoBytes;
 
 use crate::error::{Error, Result};
 use crate::items::Items;
+
+/// `item` with where `tree` begins.
+pub(super) fn beginning_of(tree: &LiveTree, item: RootItem) -> RootItem {
+    let root = tree.root();
+    RootItem {
+        bytenr: root.logical.0.into(),
+        level: root.level,
+        generation: root.generation.into(),
+        generation_v2: root.generation.into(),
+        ..item
+    }
+}
 
 /// The root items that may change, by tree.
 #[derive(Debug, Default)]

@@ -7,6 +7,7 @@ use larder_format::item::RootItem;
 use larder_format::{ItemType, Key};
 
 use super::Exclusive;
+use super::roots::beginning_of;
 use crate::error::{Error, Result};
 
 /// What a snapshot is to be.
@@ -42,14 +43,9 @@ impl Exclusive<'_> {
             *item
         });
         let mut item = item.ok_or_else(|| missing(source_key))?;
-        let root = tree.root();
-        item.bytenr = root.logical.0.into();
-        item.level = root.level;
-        item.generation = generation.into();
-        item.generation_v2 = generation.into();
         item.refs = 1.into();
         configure(&mut item);
-        roots.create(Key::new(id, ItemType::ROOT_ITEM, generation), item);
+        roots.create(Key::new(id, ItemType::ROOT_ITEM, generation), beginning_of(&tree, item));
         Ok(tree)
     }
 }

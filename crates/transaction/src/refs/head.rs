@@ -29,6 +29,8 @@ pub struct Head {
     pub kind: ExtentKind,
     /// The extent was allocated and is not in the extent tree yet.
     pub is_new: bool,
+    /// Those who refer to it disagree about what it is: its changes cannot be run.
+    pub is_contradictory: bool,
     /// Children of the tree block count its address from now on, and not its owner.
     pub sets_full_backref: bool,
     /// By how much the count of each referrer changes; never 0.
@@ -39,7 +41,26 @@ impl Head {
     /// No changes yet.
     pub(crate) fn new(len_bytes: u64, kind: ExtentKind) -> Self {
         let changes = BTreeMap::new();
-        Self { len_bytes, kind, is_new: false, sets_full_backref: false, changes }
+        Self {
+            len_bytes,
+            kind,
+            is_new: false,
+            is_contradictory: false,
+            sets_full_backref: false,
+            changes,
+        }
+    }
+
+    /// Notes that somebody takes it for an extent of `len_bytes` and of `kind`.
+    pub(crate) fn compare(&mut self, len_bytes: u64, kind: ExtentKind) {
+        let is_same_kind = match (self.kind, kind) {
+            (ExtentKind::Data, ExtentKind::Data) => true,
+            (ExtentKind::TreeBlock { level, .. }, ExtentKind::TreeBlock { level: other, .. }) => {
+                level == other
+            }
+            _ => false,
+        };
+        self.is_contradictory |= len_bytes != self.len_bytes || !is_same_kind;
     }
 
     /// Adds `count` references, or drops them if it is negative.

@@ -141,7 +141,7 @@ impl Queue {
     fn head(&mut self, extent: ExtentRef) -> &mut Head {
         let new = || Head::new(extent.len_bytes, extent.kind);
         let head = self.heads.entry(extent.logical).or_insert_with(new);
-        debug_assert_eq!(head.len_bytes, extent.len_bytes, "extent at {}", extent.logical);
+        head.compare(extent.len_bytes, extent.kind);
         head
     }
 }

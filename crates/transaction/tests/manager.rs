@@ -1,0 +1,214 @@
+//! The manager itself: hooks, the ladder, new trees, commits in the background, degraded devices.
+
+mod support;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::time::Duration;
+
+use larder_device::{Access, Device, FileDevice};
+use larder_format::item::{INODE_ROOT_ITEM_INIT, RootItem};
+use larder_format::objectid::UUID_TREE;
+use larder_format::{ItemType, Key};
+use larder_testkit::KernelMount;
+use larder_transaction::space::Priority;
+use larder_transaction::{
+    BackgroundCommits, CommitHook, Error, Exclusive, Items, Result, TransactionManager, TreeItems,
+};
+use larder_volume::{OpenOptions, Volume};
+use support::{Blank, Directory, Files, names, open, open_volume};
+use zerocopy::FromZeros;
+
+const MIB: u64 = 1 << 20;
+
+/// Queues names, which become files when a commit asks for them.
+#[derive(Default)]
+struct Queue {
+    committed: AtomicU64,
+    calls: AtomicU64,
+}
+
+impl CommitHook for Queue {
+    fn before_commit(&self, manager: &TransactionManager) -> Result<()> {
+        drop(manager.attach()?);
+        self.calls.fetch_add(1, SeqCst);
+        Ok(())
+    }
+
+    fn in_commit(&self, exclusive: &Exclusive<'_>) -> Result<()> {
+        self.calls.fetch_add(1, SeqCst);
+        let tree = exclusive.manager().tree(5)?.expect("it is there");
+        let key = Key::new(257, ItemType::XATTR_ITEM, self.calls.load(SeqCst));
+        tree.put(key, &[]).map_err(Error::from)?;
+        tree.delete(key).map_err(Error::from)?;
+        Ok(())
+    }
+
+    fn committed(&self, generation: u64) {
+        self.committed.store(generation, SeqCst);
+    }
+}
+
+#[test]
+fn hooks_take_part_in_commits() {
+    let image = Blank::new("", &[256 * MIB]);
+    let manager = open(&image.devices);
+    let hook = Arc::new(Queue::default());
+    manager.add_hook(hook.clone());
+    Files::new("larder", 1).churn(&manager, 10).unwrap();
+    let generation = manager.commit().unwrap();
+    assert_eq!((hook.calls.load(SeqCst), hook.committed.load(SeqCst)), (2, generation));
+    drop(manager);
+    image.check("hooks");
+}
+
+#[test]
+fn a_commit_of_nothing_writes_nothing() {
+    let image = Blank::new("", &[256 * MIB]);
+    let manager = open(&image.devices);
+    let before = manager.durable_generation();
+    assert_eq!(manager.commit().unwrap(), before);
+    Files::new("larder", 1).churn(&manager, 3).unwrap();
+    assert_eq!(manager.commit().unwrap(), before + 1);
+    assert_eq!(manager.commit().unwrap(), before + 1);
+    // Nor does opening.
+    let written: u64 = manager.volume().stats().devices.iter().map(|device| device.writes).sum();
+    drop(manager);
+    let manager = open(&image.devices);
+    assert!(written > 0);
+    assert_eq!(manager.volume().stats().devices[0].writes, 0);
+}
+
+#[test]
+fn the_superblock_and_root_items_change_with_a_commit() {
+    let image = Blank::new("", &[256 * MIB]);
+    let manager = open(&image.devices);
+    manager.change_superblock(|superblock| superblock.label[..6].copy_from_slice(b"pantry"));
+    manager.commit().unwrap();
+    drop(manager);
+    let manager = open(&image.devices);
+    assert_eq!(manager.superblock().label(), b"pantry");
+    drop(manager);
+    image.check("a label");
+}
+
+#[test]
+fn a_new_tree_is_there_after_a_commit() {
+    let image = Blank::new("", &[256 * MIB]);
+    let manager = open(&image.devices);
+    let existing = manager.tree(UUID_TREE).unwrap();
+    let handle = manager.join(2, Priority::Normal).unwrap();
+    let mut item = RootItem::new_zeroed();
+    item.refs = 1.into();
+    item.inode.flags = INODE_ROOT_ITEM_INIT.into();
+    let id = larder_format::objectid::QUOTA_TREE;
+    assert!(existing.is_some());
+    assert!(matches!(
+        manager.create_tree(&handle, UUID_TREE, item).map(drop),
+        Err(Error::ItemExists { .. })
+    ));
+    let tree = manager.create_tree(&handle, id, item).unwrap();
+    tree.insert(Key::new(0, ItemType::QGROUP_INFO, 5), &[0; 40]).unwrap();
+    handle.end().unwrap();
+    manager.commit().unwrap();
+    drop((existing, tree, manager));
+    let manager = open(&image.devices);
+    let tree = TreeItems::new(manager.tree(id).unwrap().unwrap());
+    assert_eq!(tree.range(Key::MIN..=Key::MAX).unwrap().len(), 1);
+}
+
+#[test]
+fn readers_see_the_durable_state_until_the_next_is() {
+    let image = Blank::new("", &[256 * MIB]);
+    let manager = open(&image.devices);
+    let mut files = Files::new("larder", 1);
+    files.churn(&manager, 50).unwrap();
+    manager.commit().unwrap();
+    let root_of = || manager.durable_root_tree().root();
+    let before = root_of();
+    files.churn(&manager, 50).unwrap();
+    assert_eq!(root_of(), before);
+    manager.commit().unwrap();
+    assert_ne!(root_of(), before);
+    assert_eq!(root_of().generation, manager.durable_generation());
+}
+
+#[test]
+fn commits_happen_in_the_background() {
+    let image = Blank::new("", &[256 * MIB]);
+    let manager = Arc::new(open(&image.devices));
+    let before = manager.durable_generation();
+    let commits = BackgroundCommits::start(manager.clone(), BackgroundCommits::DEFAULT_INTERVAL);
+    commits.set_interval(Duration::from_millis(1));
+    let mut files = Files::new("larder", 1);
+    while manager.durable_generation() < before + 3 {
+        files.churn(&manager, 5).unwrap();
+    }
+    drop(commits);
+    manager.commit().unwrap();
+    drop(manager);
+    image.check("commits in the background");
+}
+
+#[test]
+fn an_abort_makes_the_file_system_read_only() {
+    let image = Blank::new("", &[256 * MIB]);
+    let manager = open(&image.devices);
+    let mut files = Files::new("larder", 1);
+    files.churn(&manager, 20).unwrap();
+    manager.commit().unwrap();
+    let durable = files.sorted();
+    files.churn(&manager, 20).unwrap();
+    let handle = manager.join(1, Priority::Normal).unwrap();
+    handle.abort(Error::ReadOnly("the test says so"));
+    drop(handle);
+    assert!(matches!(manager.join(1, Priority::Normal).map(drop), Err(Error::Aborted(_))));
+    assert!(matches!(manager.commit(), Err(Error::Aborted(_))));
+    drop(manager);
+    let manager = open(&image.devices);
+    assert_eq!(names(&manager, "larder").unwrap(), durable);
+    drop(manager);
+    image.check("an abort");
+}
+
+/// Opens all devices but the first.
+fn open_degraded(image: &Blank) -> TransactionManager {
+    let open = |file: &std::path::PathBuf| -> Arc<dyn Device> {
+        Arc::new(FileDevice::open(file, Access::ReadWrite).unwrap())
+    };
+    let options = OpenOptions { write: true, degraded: true, ..OpenOptions::default() };
+    let devices = image.devices[1..].iter().map(open).collect();
+    open_volume(Arc::new(Volume::open(devices, &options).unwrap())).unwrap()
+}
+
+#[test]
+fn a_mirror_may_be_missing() {
+    let image = Blank::new("-d raid1 -m raid1", &[256 * MIB; 3]);
+    let manager = open_degraded(&image);
+    let mut files = Files::new("larder", 1);
+    files.churn(&manager, 300).unwrap();
+    manager.commit().unwrap();
+    drop(manager);
+    let mount = KernelMount::open(&image.devices[1..], "degraded");
+    assert!(files.names.iter().all(|name| mount.path().join(name).exists()));
+    drop(mount);
+    // The device that missed it all comes back; the kernel's scrub brings it up to date.
+    let mount = KernelMount::open(&image.devices, "");
+    larder_testkit::oracle::scrub(&mount).unwrap();
+    drop(mount);
+    image.check("a device that came back");
+}
+
+#[test]
+fn deleting_a_tree_that_is_in_use_is_refused() {
+    let image = Blank::new("", &[256 * MIB]);
+    let manager = open(&image.devices);
+    assert!(manager.drop_tree(5, 10).is_err());
+    assert!(manager.drop_tree(4711, 10).is_err());
+    assert!(manager.abort_reason().is_none());
+    let directory = Directory::open(&manager, 5);
+    let handle = manager.join(8, Priority::Normal).unwrap();
+    directory.create(&handle, "still-works").unwrap();
+    handle.end().unwrap();
+    manager.commit().unwrap();
+}
