@@ -57,7 +57,7 @@ impl Line<'_> {
         match *command {
             Command::Subvol { path, .. } | Command::Snapshot { path, .. } => {
                 self.subvolume = join(b".", path);
-                self.start(command, self.subvolume.clone());
+                self.start(command, &self.subvolume.clone());
             }
             Command::Mkfile { path, .. }
             | Command::Mkdir { path, .. }
@@ -82,7 +82,7 @@ impl Line<'_> {
             | Command::Fileattr { path, .. }
             | Command::EncodedWrite { path, .. }
             | Command::EnableVerity { path, .. } => {
-                self.start(command, join(&self.subvolume, path));
+                self.start(command, &join(&self.subvolume, path));
             }
             Command::End => return,
         }
@@ -91,10 +91,10 @@ impl Line<'_> {
     }
 
     /// The command's name and the path that it is about.
-    fn start(&mut self, command: &Command<'_>, path: Vec<u8>) {
+    fn start(&mut self, command: &Command<'_>, path: &[u8]) {
         put!(self, "{:<NAME_COLUMNS$}", command.name());
         let start = self.text.len();
-        self.escaped(&path);
+        self.escaped(path);
         if !has_details(command) {
             return;
         }

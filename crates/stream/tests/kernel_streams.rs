@@ -117,7 +117,7 @@ fn every_command_is_dumped_as_btrfs_progs_does() {
             unencoded_offset: 0,
             compression: Some(2),
             encryption: Some(0),
-            data: &[5; 70_000],
+            data: &long,
         },
         Command::Snapshot { path: b"s", uuid, ctransid: 1, clone_uuid: uuid, clone_ctransid: 2 },
         Command::Mkfile { path: b"in it", ino: 1 },

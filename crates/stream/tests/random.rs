@@ -84,6 +84,6 @@ fn chains_of_increments_are_received_as_they_were() {
 
 fn options(filesystem: &Filesystem, parent: Option<usize>, step: usize) -> SendOptions {
     let parent = parent.map(|parent| subvolume(filesystem, &parent.to_string()));
-    let version = if step % 2 == 0 { Version::V1 } else { Version::V2 };
+    let version = if step.is_multiple_of(2) { Version::V1 } else { Version::V2 };
     SendOptions { parent, version, compressed_data: step % 4 == 1, ..SendOptions::default() }
 }

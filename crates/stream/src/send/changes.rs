@@ -14,6 +14,12 @@ use super::record::{bad_item, live_type};
 pub(super) struct Change {
     pub(super) ino: u64,
     pub(super) kind: Kind,
+    /// The inode as the parent has it, if the parent has any of this number.
+    pub(super) was: Option<InodeItem>,
+    /// Whether it may have other names than it had, or the same in a directory that is another now.
+    pub(super) names: bool,
+    /// Whether extended attributes are not the same.
+    pub(super) xattrs: bool,
     /// The offsets of the first and last extent that is not the same.
     pub(super) extents: Option<RangeInclusive<u64>>,
 }
@@ -45,9 +51,15 @@ impl Changes {
     pub(super) fn between(old: &Subvolume, new: &Subvolume) -> Result<Self, Error> {
         let mut finder = Finder { old, new, changes: Vec::new() };
         compare(old.tree(), new.tree(), |key, old, new| finder.add(key, old, new))?;
-        let mut changes = finder.changes;
-        changes.retain(|found| found.exists_before || found.exists_now);
-        Ok(Self::Some(changes.into_iter().map(Found::finish).collect()))
+        let found = finder.changes.into_iter();
+        let mut changes: Vec<Change> = found.filter_map(Found::finish).collect();
+        // A directory that is another now has other names in it, though they look the same.
+        if changes.iter().any(|change| change.kind == Kind::Replaced) {
+            for change in &mut changes {
+                change.names = true;
+            }
+        }
+        Ok(Self::Some(changes))
     }
 
     /// Whether the stream makes the inode that the snapshot has under this number.
@@ -77,21 +89,30 @@ impl Changes {
 /// What the comparison has found of one inode.
 struct Found {
     ino: u64,
-    exists_before: bool,
-    exists_now: bool,
+    was: Option<InodeItem>,
+    exists: bool,
     is_same: bool,
+    names: bool,
+    xattrs: bool,
     extents: Option<RangeInclusive<u64>>,
 }
 
 impl Found {
-    fn finish(self) -> Change {
-        let kind = match (self.exists_before, self.exists_now) {
-            (true, true) if self.is_same => Kind::Changed,
+    fn new(ino: u64, was: Option<InodeItem>, exists: bool, is_same: bool) -> Self {
+        Self { ino, was, exists, is_same, names: false, xattrs: false, extents: None }
+    }
+
+    /// The change, unless neither snapshot has the inode.
+    fn finish(self) -> Option<Change> {
+        let Self { ino, was, exists, is_same, names, xattrs, extents } = self;
+        let kind = match (was.is_some(), exists) {
+            (true, true) if is_same => Kind::Changed,
             (true, true) => Kind::Replaced,
             (true, false) => Kind::Removed,
-            (false, _) => Kind::Made,
+            (false, true) => Kind::Made,
+            (false, false) => return None,
         };
-        Change { ino: self.ino, kind, extents: self.extents }
+        Some(Change { ino, kind, was, names, xattrs, extents })
     }
 }
 
@@ -108,8 +129,13 @@ impl Finder<'_> {
         }
         match key.item_type {
             ItemType::INODE_ITEM => self.add_inode(key, old, new),
-            ItemType::INODE_REF | ItemType::INODE_EXTREF | ItemType::XATTR_ITEM => {
-                self.found(key.objectid).map(drop)
+            ItemType::INODE_REF | ItemType::INODE_EXTREF => {
+                self.found(key.objectid)?.names = true;
+                Ok(())
+            }
+            ItemType::XATTR_ITEM => {
+                self.found(key.objectid)?.xattrs = true;
+                Ok(())
             }
             ItemType::EXTENT_DATA => {
                 let found = self.found(key.objectid)?;
@@ -129,13 +155,7 @@ impl Finder<'_> {
             (Some(before), Some(now)) => self.is_same(key.objectid, before, now)?,
             _ => false,
         };
-        self.changes.push(Found {
-            ino: key.objectid,
-            exists_before: before.is_some(),
-            exists_now: now.is_some(),
-            is_same,
-            extents: None,
-        });
+        self.changes.push(Found::new(key.objectid, before, now.is_some(), is_same));
         Ok(())
     }
 
@@ -167,14 +187,9 @@ impl Finder<'_> {
             let key = Key::new(ino, ItemType::INODE_ITEM, 0);
             let item = self.new.tree().get(key)?;
             // Both trees have the same inode item, or neither has one.
-            let exists = inode_of(self.new, key, item.as_deref())?.is_some();
-            self.changes.push(Found {
-                ino,
-                exists_before: exists,
-                exists_now: exists,
-                is_same: true,
-                extents: None,
-            });
+            let inode = inode_of(self.new, key, item.as_deref())?;
+            let exists = inode.is_some();
+            self.changes.push(Found::new(ino, inode, exists, true));
         }
         let last = self.changes.len() - 1;
         Ok(&mut self.changes[last])

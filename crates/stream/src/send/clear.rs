@@ -25,11 +25,11 @@ impl Sender<'_> {
         let mut emptied = Vec::new();
         for change in changes {
             match change.kind {
-                Kind::Made => {}
-                Kind::Changed => {
+                Kind::Changed if change.names => {
                     let (was, record) = (before.get(change.ino)?, now.get(change.ino)?);
                     self.clear_changed(&was, &record)?;
                 }
+                Kind::Made | Kind::Changed => {}
                 Kind::Removed | Kind::Replaced => {
                     let was = before.get(change.ino)?;
                     if was.is_directory() {
@@ -68,17 +68,14 @@ impl Sender<'_> {
                 break;
             }
         }
-        let (to, place) = match home {
-            Some(link) => {
-                let directory = self.names.id(link.parent);
-                self.touch(directory);
-                (self.names.path_in(directory, &link.name)?, Place::Home(link.clone()))
-            }
-            None => {
-                self.touch(ROOT);
-                let name = self.names.unused_name(record.ino, record.item.generation.get())?;
-                (name.clone(), Place::Staged(name))
-            }
+        let (to, place) = if let Some(link) = home {
+            let directory = self.names.id(link.parent);
+            self.touch(directory);
+            (self.names.path_in(directory, &link.name)?, Place::Home(link.clone()))
+        } else {
+            self.touch(ROOT);
+            let name = self.names.unused_name(record.ino, record.item.generation.get())?;
+            (name.clone(), Place::Staged(name))
         };
         self.output.put(&Command::Rename { path: &from, to: &to })?;
         self.names.set_place(record.ino, place, record.is_directory());

@@ -5,6 +5,8 @@
 //!   zeros, and the parent's file does not end in it: what lies behind the end of the parent's file is
 //!   sent, for the receiver has nothing there.
 
+use std::ops::RangeInclusive;
+
 use larder_filesystem::{Error, Extent, ExtentContent, Extents, Inode};
 use larder_format::FileOffset;
 
@@ -16,16 +18,16 @@ pub(super) enum Part<'a> {
     Zeros,
 }
 
-/// Calls `visit` with the start and end of each range of `new`, from `start` on, that the receiver does
-/// not have, until all extents that begin at `last` or before have been looked at. `old` is what the
-/// receiver has; without it all is holes.
+/// Calls `visit` with the start and end of each range of `new` that the receiver does not have, looking at
+/// all extents of both files from that at the start of `extents` to that at its end. `old` is what
+/// the receiver has; without it all is holes.
 pub(super) fn compare<E: From<Error>>(
     new: &Inode,
     old: Option<&Inode>,
-    start: u64,
-    last: u64,
+    extents: RangeInclusive<u64>,
     mut visit: impl FnMut(u64, u64, Part<'_>) -> Result<(), E>,
 ) -> Result<(), E> {
+    let (start, last) = extents.into_inner();
     let size_bytes = new.size_bytes();
     let mut before = Before::new(old, start)?;
     for extent in new.extents_from(FileOffset(start))? {

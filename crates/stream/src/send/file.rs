@@ -1,16 +1,16 @@
 //! The content of regular files.
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use larder_filesystem::{Error, Extent, ExtentContent, Inode};
 
 use super::SendError;
-use super::changes::Change;
 use super::clone::{Found, Wanted};
 use super::content::{Part, compare};
 use super::data::{Form, ReadJob, WORK_BYTES, compression_number, write_bytes};
 use super::record::{Content, Record};
-use super::sender::Sender;
+use super::sender::{Sender, Was};
 use crate::wire::{Command, Version};
 
 /// `FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE`.
@@ -22,34 +22,33 @@ impl Sender<'_> {
         &mut self,
         path: &[u8],
         record: &Record,
-        was: Option<&Record>,
-        change: Option<&Change>,
+        was: Option<&Was<'_>>,
     ) -> Result<(), SendError> {
         let size_bytes = record.item.size.get();
         let old_bytes = was.map_or(0, |was| was.item.size.get());
-        if let (Content::Inline(data), None) = (&record.content, was)
-            && !self.options.no_data
-        {
-            return self.write_inline(path, data);
-        }
-        let changed = match change.and_then(|change| change.extents.clone()) {
-            Some(range) => Some((*range.start(), *range.end())),
-            None if was.is_none() && record.content != Content::Empty => Some((0, u64::MAX)),
-            None => None,
-        };
-        // What a file gains or loses behind an end is to be looked at though its extents are the same.
-        let resized = (was.is_some() && size_bytes != old_bytes)
-            .then(|| (size_bytes.min(old_bytes), u64::MAX));
-        let range = match (changed, resized) {
-            (Some(a), Some(b)) => Some((a.0.min(b.0), a.1.max(b.1))),
-            (one, other) => one.or(other),
+        let changed = match was {
+            Some(was) => was.extents.clone(),
+            None => (record.content != Content::Empty).then_some(0..=u64::MAX),
         };
         if old_bytes > size_bytes {
             self.output.put(&Command::Truncate { path, size: size_bytes })?;
         }
         let mut end = old_bytes.min(size_bytes);
-        if let Some((start, last)) = range {
-            end = self.send_ranges(path, record, was, (start, last), end)?;
+        // What lies behind the old end is to be looked at though its extents are the same.
+        let resized = was.is_some() && size_bytes != old_bytes;
+        if let (Content::Inline(data), Some(_), false) =
+            (&record.content, &changed, self.options.no_data)
+        {
+            self.write_inline(path, data)?;
+            end = size_bytes;
+        } else if changed.is_some() || resized {
+            let first = changed.as_ref().map_or(u64::MAX, |range| *range.start());
+            let (first, last) = if resized {
+                (first.min(end), u64::MAX)
+            } else {
+                (first, changed.map_or(0, |range| *range.end()))
+            };
+            end = self.send_ranges(path, record, was.is_some(), first..=last, end)?;
         }
         if end != size_bytes {
             self.output.put(&Command::Truncate { path, size: size_bytes })?;
@@ -74,24 +73,22 @@ impl Sender<'_> {
         Ok(())
     }
 
-    /// Sends the ranges that differ, looking at extents from `start` to `last`. Returns where the
+    /// Sends the ranges that differ, looking at the extents that begin in `extents`. Returns where the
     /// receiver's file ends then, if it ended at `end` before.
     fn send_ranges(
         &mut self,
         path: &[u8],
         record: &Record,
-        was: Option<&Record>,
-        (start, last): (u64, u64),
+        is_old: bool,
+        extents: RangeInclusive<u64>,
         end: u64,
     ) -> Result<u64, SendError> {
         let inode = self.new.inode(record.ino)?;
-        let old = match (&self.old, was) {
-            (Some(old), Some(_)) => Some(old.inode(record.ino)?),
-            _ => None,
-        };
+        let old = self.old.as_ref().filter(|_| is_old);
+        let old = old.map(|old| old.inode(record.ino)).transpose()?;
         let mut ranges =
             Ranges { sender: self, inode: &inode, path: Arc::from(path), pending: None, end };
-        compare(&inode, old.as_ref(), start, last, |start, end, part| match part {
+        compare(&inode, old.as_ref(), extents, |start, end, part| match part {
             Part::Data(extent) => ranges.add_data(start, end, extent),
             Part::Zeros => ranges.add_zeros(start, end),
         })?;

@@ -7,16 +7,17 @@
 
 use std::cmp::Ordering;
 
-use larder_btree::{Block, Tree, TreeError};
+use larder_btree::{Block, Tree};
+use larder_filesystem::Error;
 use larder_format::Key;
 
 /// Calls `visit` with the key of every item that is not the same in both trees and what `old` and `new`
 /// have there, in the order of keys.
-pub(super) fn compare<E: From<TreeError>>(
+pub(super) fn compare(
     old: &Tree,
     new: &Tree,
-    mut visit: impl FnMut(Key, Option<&[u8]>, Option<&[u8]>) -> Result<(), E>,
-) -> Result<(), E> {
+    mut visit: impl FnMut(Key, Option<&[u8]>, Option<&[u8]>) -> Result<(), Error>,
+) -> Result<(), Error> {
     let (old_root, new_root) = (old.root(), new.root());
     if (old_root.logical, old_root.generation) == (new_root.logical, new_root.generation) {
         return Ok(());
@@ -85,7 +86,7 @@ struct Step {
 }
 
 impl Side {
-    fn new(tree: &Tree) -> Result<Self, TreeError> {
+    fn new(tree: &Tree) -> Result<Self, Error> {
         let root = Step { block: tree.root_block()?, slot: 0, upper: None };
         let mut side = Self { tree: tree.clone(), path: vec![root] };
         side.settle();
@@ -119,7 +120,7 @@ impl Side {
     }
 
     /// From a pointer to the first one, or the first item, of the block that it points to.
-    fn descend(&mut self) -> Result<(), TreeError> {
+    fn descend(&mut self) -> Result<(), Error> {
         let Some(step) = self.path.last() else { return Ok(()) };
         let child = self.tree.child(&step.block, step.slot, step.upper)?.block;
         let node = step.block.node();

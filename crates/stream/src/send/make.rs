@@ -43,12 +43,11 @@ impl Sender<'_> {
             FileType::Socket => Command::Mksock { path, ino, rdev: some_rdev, mode: some_mode },
             FileType::Symlink => {
                 let read;
-                let target = match &record.content {
-                    Content::Inline(target) => target,
-                    _ => {
-                        read = self.new.inode(ino)?.link_target()?;
-                        &read
-                    }
+                let target = if let Content::Inline(target) = &record.content {
+                    target
+                } else {
+                    read = self.new.inode(ino)?.link_target()?;
+                    &read
                 };
                 return self.output.put(&Command::Symlink { path, ino, target });
             }
@@ -84,9 +83,14 @@ impl Sender<'_> {
         Ok(())
     }
 
-    /// Gives an inode that the receiver has the names that it has not yet. Returns one of its paths.
-    pub(super) fn settle(&mut self, record: &Record, was: &Record) -> Result<Vec<u8>, SendError> {
-        let mut missing: Vec<&Link> = self.added_links(record, was);
+    /// Gives an inode that the receiver has the names that it has not yet, if there can be any that it
+    /// had not before. Returns one of its paths.
+    pub(super) fn settle(
+        &mut self,
+        record: &Record,
+        was: Option<&Record>,
+    ) -> Result<Vec<u8>, SendError> {
+        let mut missing = was.map_or_else(Vec::new, |was| self.added_links(record, was));
         let place = self.names.place(record.ino).cloned();
         let path = match place {
             Some(Place::Staged(staged)) => {

@@ -107,8 +107,7 @@ pub(super) fn run<T: Send>(
         let walked = walker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         match (written, walked) {
             // The walker stopped because the writer did.
-            (Err(error), _) => Err(error),
-            (_, Err(error)) => Err(error),
+            (Err(error), _) | (Ok(_), Err(error)) => Err(error),
             (Ok(bytes), Ok(result)) => Ok((bytes, result)),
         }
     })

@@ -40,11 +40,6 @@ impl Record {
         self.ino == objectid::FIRST_FREE
     }
 
-    /// Permissions with setuid, setgid and sticky.
-    pub(super) fn permissions(&self) -> u64 {
-        u64::from(self.item.mode.get() & 0o7777)
-    }
-
     /// Last access, last change of content, last change of the inode, creation.
     pub(super) fn times(&self) -> [Timestamp; 4] {
         let InodeItem { atime, mtime, ctime, otime, .. } = self.item;

@@ -1,10 +1,12 @@
 //! The walk of a send: inode by inode, and what is said about each.
 
 use std::collections::HashSet;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use larder_btree::Readahead;
 use larder_filesystem::{FileType, Subvolume};
+use larder_format::item::InodeItem;
 use larder_format::objectid;
 
 use super::changes::{Change, Changes, Kind};
@@ -19,6 +21,15 @@ use crate::wire::{Command, Version};
 const CAPABILITY: &[u8] = b"security.capability";
 /// What is made in a directory gets this as its access control list.
 pub(super) const DEFAULT_ACL: &[u8] = b"system.posix_acl_default";
+
+/// An inode as the parent has it.
+pub(super) struct Was<'a> {
+    pub(super) item: &'a InodeItem,
+    /// Everything about it, unless names and extended attributes are as they were.
+    pub(super) record: Option<&'a Record>,
+    /// The offsets of the first and last extent that is not the same.
+    pub(super) extents: Option<RangeInclusive<u64>>,
+}
 
 pub(super) struct Sender<'a> {
     pub(super) options: &'a SendOptions,
@@ -99,7 +110,7 @@ impl<'a> Sender<'a> {
         let mut inodes = 0;
         while let Some(record) = records.from(self.position)? {
             self.position = record.ino;
-            self.send_inode(&record, None, None)?;
+            self.send_inode(&record, None)?;
             self.position = record.ino + 1;
             inodes += 1;
         }
@@ -113,36 +124,38 @@ impl<'a> Sender<'a> {
         let mut now = Records::new(&self.new, Readahead::Forward);
         for change in changes.iter().filter(|change| change.kind != Kind::Removed) {
             let record = now.get(change.ino)?;
-            let was = match change.kind {
-                Kind::Changed => Some(before.get(change.ino)?),
-                _ => None,
-            };
             self.position = change.ino;
-            self.send_inode(&record, was.as_ref(), Some(change))?;
+            if change.kind != Kind::Changed {
+                self.send_inode(&record, None)?;
+                continue;
+            }
+            let needs_old = change.names || change.xattrs;
+            let record_before = needs_old.then(|| before.get(change.ino)).transpose()?;
+            let item = change.was.as_ref().unwrap_or(&record.item);
+            let was = Was { item, record: record_before.as_ref(), extents: change.extents.clone() };
+            self.send_inode(&record, Some(&was))?;
         }
         Ok(changes.len() as u64)
     }
 
     /// Sends an inode: all of it, or how it is not as it `was`.
-    fn send_inode(
-        &mut self,
-        record: &Record,
-        was: Option<&Record>,
-        change: Option<&Change>,
-    ) -> Result<(), SendError> {
+    fn send_inode(&mut self, record: &Record, was: Option<&Was<'_>>) -> Result<(), SendError> {
+        let record_before = was.and_then(|was| was.record);
         let path = match was {
             _ if record.is_root() => Vec::new(),
-            Some(was) => self.settle(record, was)?,
+            Some(_) => self.settle(record, record_before)?,
             None => self.make(record)?,
         };
-        let is_file = record.file_type == FileType::Regular;
-        let sets_acl = self.send_xattrs(&path, record, was, |name| {
-            !(record.is_directory() && is_passed_on(name))
-        })?;
-        if is_file {
-            self.send_content(&path, record, was, change)?;
+        let mut sets_acl = false;
+        if was.is_none() || record_before.is_some() {
+            sets_acl = self.send_xattrs(&path, record, record_before, |name| {
+                !(record.is_directory() && is_passed_on(name))
+            })?;
         }
-        self.send_owner(&path, record, was, sets_acl)?;
+        if record.file_type == FileType::Regular {
+            self.send_content(&path, record, was)?;
+        }
+        self.send_owner(&path, record, was.map(|was| was.item), sets_acl)?;
         if let Some(data) = record.xattr(CAPABILITY) {
             self.output.put(&Command::SetXattr { path: &path, name: CAPABILITY, data })?;
         }
@@ -186,18 +199,18 @@ impl<'a> Sender<'a> {
         &mut self,
         path: &[u8],
         record: &Record,
-        was: Option<&Record>,
+        was: Option<&InodeItem>,
         sets_acl: bool,
     ) -> Result<(), SendError> {
-        let owner = |record: &Record| (record.item.uid.get(), record.item.gid.get());
-        let (uid, gid) = owner(record);
+        let owner = |item: &InodeItem| (item.uid.get(), item.gid.get());
+        let (uid, gid) = owner(&record.item);
         let is_other_owner = was.is_none_or(|was| owner(was) != (uid, gid));
         if is_other_owner {
             let (uid, gid) = (uid.into(), gid.into());
             self.output.put(&Command::Chown { path, uid, gid })?;
         }
-        let mode = record.permissions();
-        let is_other_mode = was.is_none_or(|was| was.permissions() != mode);
+        let mode = permissions(&record.item);
+        let is_other_mode = was.is_none_or(|was| permissions(was) != mode);
         if record.file_type != FileType::Symlink && (is_other_mode || is_other_owner || sets_acl) {
             self.output.put(&Command::Chmod { path, mode })?;
         }
@@ -239,6 +252,11 @@ impl<'a> Sender<'a> {
         }
         Ok(())
     }
+}
+
+/// Permissions with setuid, setgid and sticky.
+fn permissions(item: &InodeItem) -> u64 {
+    u64::from(item.mode.get() & 0o7777)
 }
 
 /// Whether a directory passes the extended attribute on to what is made in it. Directories get these

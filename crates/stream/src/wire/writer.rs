@@ -52,8 +52,9 @@ pub fn encode(command: &Command<'_>, version: Version, out: &mut Vec<u8>) -> Res
     command.for_each_attribute(|attribute, value| {
         out.extend_from_slice(&(attribute as u16).to_le_bytes());
         if attribute != Attribute::Data || !version.data_takes_the_rest() {
-            fits &= value.len() <= usize::from(u16::MAX);
-            out.extend_from_slice(&(value.len() as u16).to_le_bytes());
+            let len = u16::try_from(value.len());
+            fits &= len.is_ok();
+            out.extend_from_slice(&len.unwrap_or_default().to_le_bytes());
         }
         out.extend_from_slice(value);
     });

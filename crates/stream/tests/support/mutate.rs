@@ -144,12 +144,11 @@ fn make_file(path: &Path, random: &mut Random) {
 }
 
 fn make_other(path: &Path, random: &mut Random) {
-    match random.below(2) {
-        0 => drop(symlink(format!("to/{}", random.below(5)), path)),
-        _ => {
-            let mode = rustix::fs::Mode::from_raw_mode(0o640);
-            let _ = rustix::fs::mknodat(CWD, path, rustix::fs::FileType::Fifo, mode, 0);
-        }
+    if random.below(2) == 0 {
+        let _ = symlink(format!("to/{}", random.below(5)), path);
+    } else {
+        let mode = rustix::fs::Mode::from_raw_mode(0o640);
+        let _ = rustix::fs::mknodat(CWD, path, rustix::fs::FileType::Fifo, mode, 0);
     }
 }
 
