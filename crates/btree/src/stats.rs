@@ -101,6 +101,8 @@ pub struct ChangeStats {
     pub restarts: u64,
     /// Descents that began again because a block had to be read from the store.
     pub read_restarts: u64,
+    /// Searches that a finger led past everything above their leaf, in the trees that are listed.
+    pub finger_hits: u64,
     /// Inserts that released everything above the leaf before searching it.
     pub early_releases: u64,
     /// Leaves split.
@@ -136,12 +138,13 @@ pub(crate) struct ChangeCounters {
 }
 
 impl ChangeCounters {
-    pub(crate) fn snapshot(&self, dirty_blocks: u64) -> ChangeStats {
+    pub(crate) fn snapshot(&self, dirty_blocks: u64, finger_hits: u64) -> ChangeStats {
         ChangeStats {
             locks: self.locks.snapshot(),
             copies: self.copies.get(),
             restarts: self.restarts.get(),
             read_restarts: self.read_restarts.get(),
+            finger_hits,
             early_releases: self.early_releases.get(),
             leaf_splits: self.leaf_splits.get(),
             double_splits: self.double_splits.get(),

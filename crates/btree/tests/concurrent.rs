@@ -228,8 +228,20 @@ fn a_storm_on_large_nodes() {
 
 #[test]
 fn a_storm_locked_from_level_1() {
-    storm(4096, LockPolicy { early_release: true, first_write_level: 1 }, 8, 800, 1 << 24);
-    storm(4096, LockPolicy { early_release: false, first_write_level: 1 }, 8, 800, 1 << 24);
+    storm(
+        4096,
+        LockPolicy { early_release: true, first_write_level: 1, fingers: false },
+        8,
+        800,
+        1 << 24,
+    );
+    storm(
+        4096,
+        LockPolicy { early_release: false, first_write_level: 1, fingers: false },
+        8,
+        800,
+        1 << 24,
+    );
 }
 
 /// Threads that append to one tree at its end, as creating files does, and others that take it down
@@ -330,4 +342,37 @@ fn what_was_written_early_is_not_changed_in_place() {
     assert_committed(&world, root, &before);
     assert!(contents(&log).values().all(|data| *data == [3; 10]));
     assert_eq!(log.shape().unwrap().items, 500);
+}
+
+/// What a thread remembers of a tree is of no use once the node may not be changed in place: its
+/// copy takes over without a lock on it.
+#[test]
+fn what_is_remembered_does_not_hide_a_copy() {
+    let world = World::new(4096);
+    world.space.keeps_replaced.store(true, Ordering::SeqCst);
+    let listed = world.tree();
+    let unlisted = world.forest.create_unlisted_tree(support::TREE).unwrap();
+    for tree in [&listed, &unlisted] {
+        for n in 0..2000 {
+            tree.insert(key(n), &[1; 20]).unwrap();
+        }
+    }
+    let check = |tree: &LiveTree, value: u8| {
+        for n in [5, 800, 1900] {
+            tree.put(key(n), &[value; 20]).unwrap();
+            assert_eq!(tree.get(key(n)).unwrap(), Some(vec![value; 20]));
+        }
+    };
+    check(&listed, 2);
+    let hits = world.forest.stats().finger_hits;
+    assert!(hits > 0);
+    let snapshot = world.forest.snapshot_tree(&listed, 300).unwrap();
+    check(&listed, 3);
+    check(&snapshot, 4);
+    assert_eq!(listed.get(key(800)).unwrap(), Some(vec![3; 20]));
+    check(&unlisted, 5);
+    world.commit();
+    check(&unlisted, 6);
+    check(&listed, 7);
+    check(&snapshot, 8);
 }

@@ -254,7 +254,7 @@ proptest! {
 
     #[test]
     fn nodes_of_4k_locked_from_level_1_without_early_release(batches in batches(3900)) {
-        run(4096, LockPolicy { early_release: false, first_write_level: 1 }, &batches);
+        run(4096, LockPolicy { early_release: false, first_write_level: 1, fingers: false }, &batches);
     }
 }
 
@@ -263,7 +263,7 @@ proptest! {
 
     #[test]
     fn nodes_of_8k(batches in batches(8000)) {
-        run(8192, LockPolicy { early_release: true, first_write_level: 1 }, &batches);
+        run(8192, LockPolicy { early_release: true, first_write_level: 1, fingers: false }, &batches);
     }
 
     #[test]

@@ -30,10 +30,11 @@ fn world(policy: LockPolicy, count: u64, is_committed: bool) -> (Arc<World>, Arc
     (Arc::new(world), tree)
 }
 
-const POLICIES: [LockPolicy; 3] = [
-    LockPolicy { early_release: true, first_write_level: 0 },
-    LockPolicy { early_release: true, first_write_level: 1 },
-    LockPolicy { early_release: false, first_write_level: 1 },
+const POLICIES: [LockPolicy; 4] = [
+    LockPolicy { early_release: true, first_write_level: 0, fingers: true },
+    LockPolicy { early_release: true, first_write_level: 0, fingers: false },
+    LockPolicy { early_release: true, first_write_level: 1, fingers: true },
+    LockPolicy { early_release: false, first_write_level: 1, fingers: false },
 ];
 
 /// Explores schedules of `threads` on a tree of `count` items, then checks the tree.
@@ -69,11 +70,20 @@ fn keys(tree: &Arc<LiveTree>) -> Vec<Key> {
 }
 
 fn insert(n: u64) -> Work {
-    Box::new(move |tree| tree.insert(key(n), &[1; LEN]).unwrap())
+    Box::new(move |tree| {
+        // The thread knows its way by the time it inserts, and others may make that outdated.
+        let _ = tree.get(key(n));
+        tree.insert(key(n), &[1; LEN]).unwrap();
+        assert_eq!(tree.get(key(n)).unwrap(), Some(vec![1; LEN]));
+    })
 }
 
 fn delete(n: u64) -> Work {
-    Box::new(move |tree| assert!(tree.delete(key(n)).unwrap()))
+    Box::new(move |tree| {
+        assert!(tree.get(key(n)).unwrap().is_some());
+        assert!(tree.delete(key(n)).unwrap());
+        assert_eq!(tree.get(key(n)).unwrap(), None);
+    })
 }
 
 /// Looks for a key that is there all the time, by key and by walking.

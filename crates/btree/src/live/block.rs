@@ -1,6 +1,7 @@
 //! Blocks of the running transaction.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use larder_format::node::HEADER_FLAG_WRITTEN;
 use larder_format::{Key, Logical};
@@ -8,7 +9,7 @@ use parking_lot::RwLock;
 
 use crate::block::Block;
 use crate::cache::SpreadAddresses;
-use crate::lock::{Place, ReadGuard, TreeLock, WriteGuard};
+use crate::lock::{Place, ReadGuard, TreeLock, Version, WriteGuard};
 use crate::stats::LockCounters;
 
 /// A block that is not on any device yet, behind its lock.
@@ -25,7 +26,14 @@ impl LiveBlock {
     /// `block`, which was made for `tree`.
     pub(super) fn new(tree: u64, block: Block) -> Self {
         let (logical, level, generation) = (block.logical(), block.level(), block.generation());
-        Self { tree, logical, level, generation, lock: TreeLock::new(block) }
+        // Only nodes above leaves are remembered by fingers.
+        let lock = if level == 1 { TreeLock::with_version(block) } else { TreeLock::new(block) };
+        Self { tree, logical, level, generation, lock }
+    }
+
+    /// The version of the block's lock, if the block is right above the leaves.
+    pub(super) fn version(&self) -> Option<&Arc<Version>> {
+        self.lock.version()
     }
 
     /// Where the lock stands for somebody who reached the block through `tree`, under a pointer with
@@ -71,23 +79,27 @@ pub(super) fn is_written(block: &Block) -> bool {
     block.header().flags() & HEADER_FLAG_WRITTEN != 0
 }
 
-const SHARDS: usize = 16;
+const SHARDS: usize = 64;
 
 /// All live blocks by address.
 pub(super) struct LiveBlocks {
     /// Sharded against contention of descents on one lock word; the hasher spreads within a shard.
-    shards: [RwLock<HashMap<Logical, LiveBlock, SpreadAddresses>>; SHARDS],
+    shards: [Shard; SHARDS],
     nodesize_shift: u32,
 }
 
+/// On cache lines of its own.
+#[repr(align(128))]
+struct Shard(RwLock<HashMap<Logical, LiveBlock, SpreadAddresses>>);
+
 impl LiveBlocks {
     pub(super) fn new(nodesize: usize) -> Self {
-        let shard = || RwLock::new(HashMap::with_hasher(SpreadAddresses::new()));
+        let shard = || Shard(RwLock::new(HashMap::with_hasher(SpreadAddresses::new())));
         Self { shards: std::array::from_fn(|_| shard()), nodesize_shift: nodesize.ilog2() }
     }
 
     fn shard(&self, logical: Logical) -> &RwLock<HashMap<Logical, LiveBlock, SpreadAddresses>> {
-        &self.shards[(logical.0 >> self.nodesize_shift) as usize % SHARDS]
+        &self.shards[(logical.0 >> self.nodesize_shift) as usize % SHARDS].0
     }
 
     pub(super) fn get(&self, logical: Logical) -> Option<LiveBlock> {
@@ -107,14 +119,14 @@ impl LiveBlocks {
     }
 
     pub(super) fn len(&self) -> usize {
-        self.shards.iter().map(|shard| shard.read().len()).sum()
+        self.shards.iter().map(|shard| shard.0.read().len()).sum()
     }
 
     /// Those that `wanted` picks, in order of address.
     pub(super) fn collect(&self, wanted: impl Fn(&LiveBlock) -> bool) -> Vec<LiveBlock> {
         let mut blocks = Vec::new();
         for shard in &self.shards {
-            blocks.extend(shard.read().values().filter(|block| wanted(block)).cloned());
+            blocks.extend(shard.0.read().values().filter(|block| wanted(block)).cloned());
         }
         blocks.sort_unstable_by_key(|block| block.logical);
         blocks

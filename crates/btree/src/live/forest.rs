@@ -35,11 +35,13 @@ pub struct LockPolicy {
     /// The highest level that an insert write-locks at first: 0 is the leaf alone. It begins again
     /// with more where it turns out to need more.
     pub first_write_level: u8,
+    /// Whether threads remember nodes above leaves, and pass by what is above them.
+    pub fingers: bool,
 }
 
 impl Default for LockPolicy {
     fn default() -> Self {
-        Self { early_release: true, first_write_level: 0 }
+        Self { early_release: true, first_write_level: 0, fingers: true }
     }
 }
 
@@ -161,6 +163,8 @@ impl Forest {
     /// generation before has been finished.
     pub fn freeze(&self) -> WriteSet {
         let ended = self.shared.running.fetch_add(1, Ordering::AcqRel);
+        // What they remember is of no use any more, and would stay in memory.
+        self.trees.read().values().for_each(|tree| tree.fingers.clear());
         WriteSet::of_generation(self.shared.clone(), ended)
     }
 
@@ -173,7 +177,8 @@ impl Forest {
 
     /// What has happened so far.
     pub fn stats(&self) -> ChangeStats {
-        self.shared.counters.snapshot(self.shared.live.len() as u64)
+        let finger_hits = self.trees.read().values().map(|tree| tree.fingers.hits()).sum();
+        self.shared.counters.snapshot(self.shared.live.len() as u64, finger_hits)
     }
 }
 

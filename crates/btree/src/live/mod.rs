@@ -9,6 +9,7 @@ mod cursor;
 mod delete;
 mod edit;
 mod error;
+mod finger;
 mod forest;
 mod insert;
 mod intent;

@@ -139,18 +139,18 @@ impl<'t> Search<'t> {
 }
 
 /// The slot of `key`, which is greater than the leaf's first, or where it would be inserted.
-fn search_behind_first(leaf: Node<'_>, key: Key) -> Result<usize, usize> {
+pub(super) fn search_behind_first(leaf: Node<'_>, key: Key) -> Result<usize, usize> {
     let items = &leaf.items()[1..];
     let found = items.binary_search_by(|item| item.key.get().cmp(&key));
     found.map(|slot| slot + 1).map_err(|slot| slot + 1)
 }
 
 /// How many of `keys` are the keys of a leaf's items from `slot` on.
-fn run_length(leaf: Node<'_>, slot: usize, keys: &[Key]) -> usize {
+pub(super) fn run_length(leaf: Node<'_>, slot: usize, keys: &[Key]) -> usize {
     leaf.items()[slot..].iter().zip(keys).take_while(|(item, key)| item.key.get() == **key).count()
 }
 
 /// The first slot of a leaf whose key is greater than `last`.
-fn end_slot(leaf: Node<'_>, last: Key) -> usize {
+pub(super) fn end_slot(leaf: Node<'_>, last: Key) -> usize {
     leaf.items().partition_point(|item| item.key.get() <= last)
 }

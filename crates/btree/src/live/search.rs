@@ -11,6 +11,7 @@
 use larder_format::Key;
 
 use super::error::ChangeError;
+use super::finger::Finger;
 use super::forest::InMemory;
 use super::intent::Intent;
 use super::node::NodeMut;
@@ -61,6 +62,8 @@ pub(super) struct Search<'t> {
     fetched: Vec<Block>,
     /// What reads siblings ahead.
     window: Option<&'t mut LiveWindow>,
+    /// The node above the leaf, to remember.
+    finger: Option<Finger>,
 }
 
 /// A block that a pointer leads to, and that pointer.
@@ -86,6 +89,7 @@ impl<'t> Search<'t> {
             split: false,
             fetched: Vec::new(),
             window: None,
+            finger: None,
         }
     }
 
@@ -111,9 +115,19 @@ impl<'t> Search<'t> {
     /// Runs until the leaf is held as its intent wants it.
     pub(super) fn run(mut self) -> Result<Path<'t>, ChangeError> {
         let counters = &self.tree.shared.counters;
+        if self.uses_fingers()
+            && let Some(path) = self.by_finger()
+        {
+            return Ok(path);
+        }
         loop {
             match self.descend() {
-                Ok(path) => return Ok(path),
+                Ok(path) => {
+                    if let Some(finger) = self.finger.take() {
+                        self.tree.fingers.keep(finger);
+                    }
+                    return Ok(path);
+                }
                 Err(Stop::Restart { level }) => {
                     counters.restarts.add(1);
                     self.write_below = self.write_below.max(level + 1);
@@ -125,6 +139,11 @@ impl<'t> Search<'t> {
                 Err(Stop::Failed(error)) => return Err(error),
             }
         }
+    }
+
+    /// Cursors look for the next leaf each time, and have nothing to gain.
+    fn uses_fingers(&self) -> bool {
+        self.tree.shared.policy.fingers && self.window.is_none()
     }
 
     /// Reads a block, with no lock held.
@@ -202,13 +221,22 @@ impl<'t> Search<'t> {
     }
 
     /// Locks a child of the path's last step as its level asks for, copying it before it may change.
-    fn hold(&self, path: &mut Path<'t>, child: Child) -> Result<Held<'t>, Stop> {
+    fn hold(&mut self, path: &mut Path<'t>, child: Child) -> Result<Held<'t>, Stop> {
         let (tree, counters) = (self.tree.id(), &self.tree.shared.counters.locks);
         let key = child.expected.first_key.unwrap_or(Key::MIN);
         if child.expected.level >= self.write_below {
             return Ok(match child.block {
                 InMemory::Clean(block) => Held::Clean(block),
-                InMemory::Live(live) => Held::Read(live.read(tree, key, counters)),
+                InMemory::Live(live) => {
+                    let guard = live.read(tree, key, counters);
+                    if let Some(version) = live.version()
+                        && self.uses_fingers()
+                        && self.tree.may_change(&guard)
+                    {
+                        self.finger = Some(Finger::new(guard.clone(), path.upper, version.clone()));
+                    }
+                    Held::Read(guard)
+                }
             });
         }
         let old = match child.block {

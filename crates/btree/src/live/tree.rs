@@ -10,6 +10,7 @@ use zerocopy::FromBytes;
 
 use super::block::{LiveBlock, is_written};
 use super::error::ChangeError;
+use super::finger::Fingers;
 use super::forest::{InMemory, Shared};
 use super::path::ROOT_POINTER_LEVEL;
 use super::space::{BlockRequest, Copied};
@@ -24,12 +25,14 @@ pub struct LiveTree {
     id: u64,
     root: TreeLock<TreeRoot>,
     last_snapshot: AtomicU64,
+    pub(super) fingers: Fingers,
 }
 
 impl LiveTree {
     pub(super) fn new(shared: Arc<Shared>, root: TreeRoot, last_snapshot: u64) -> Self {
         let last_snapshot = AtomicU64::new(last_snapshot);
-        Self { shared, id: root.tree, root: TreeLock::new(root), last_snapshot }
+        let fingers = Fingers::new();
+        Self { shared, id: root.tree, root: TreeLock::new(root), last_snapshot, fingers }
     }
 
     /// The tree's id, which is the owner of its new blocks.

@@ -14,6 +14,7 @@ mod validator;
 use std::ops::{Deref, DerefMut};
 use std::panic::Location;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use parking_lot::lock_api::{ArcRwLockReadGuard, ArcRwLockWriteGuard, RwLock};
@@ -30,17 +31,44 @@ type Raw = shuttle_raw::RawLock;
 /// A value that many threads read or one changes. Cloning makes another handle on the same lock.
 pub(crate) struct TreeLock<T> {
     cell: Arc<RwLock<Raw, T>>,
+    version: Option<Arc<Version>>,
+}
+
+/// Tells whether a lock was write-locked since it was looked at last: odd while it is.
+#[derive(Default)]
+pub(crate) struct Version(AtomicU64);
+
+impl Version {
+    /// Pairs with the changes that a writer makes between two calls of `step`: who sees any of them
+    /// through another lock sees another version here.
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(Ordering::Acquire)
+    }
+
+    fn step(&self) {
+        self.0.fetch_add(1, Ordering::AcqRel);
+    }
 }
 
 impl<T> Clone for TreeLock<T> {
     fn clone(&self) -> Self {
-        Self { cell: self.cell.clone() }
+        Self { cell: self.cell.clone(), version: self.version.clone() }
     }
 }
 
 impl<T> TreeLock<T> {
     pub(crate) fn new(value: T) -> Self {
-        Self { cell: Arc::new(RwLock::new(value)) }
+        Self { cell: Arc::new(RwLock::new(value)), version: None }
+    }
+
+    /// A lock that tells when it was write-locked.
+    pub(crate) fn with_version(value: T) -> Self {
+        Self { version: Some(Arc::default()), ..Self::new(value) }
+    }
+
+    /// The lock's version, if it has one.
+    pub(crate) fn version(&self) -> Option<&Arc<Version>> {
+        self.version.as_ref()
     }
 
     /// Waits for the right to read.
@@ -66,7 +94,7 @@ impl<T> TreeLock<T> {
             counters.waited(since.elapsed());
             guard
         });
-        WriteGuard::new(guard, held, place, counters)
+        self.guard(guard, held, place, counters)
     }
 
     /// The right to change, if nobody has any right now.
@@ -78,7 +106,22 @@ impl<T> TreeLock<T> {
     ) -> Option<WriteGuard<'c, T>> {
         let guard = self.cell.try_write_arc()?;
         let held = Held::new(place, Attempt::Try, Location::caller());
-        Some(WriteGuard::new(guard, held, place, counters))
+        Some(self.guard(guard, held, place, counters))
+    }
+
+    fn guard<'c>(
+        &self,
+        guard: ArcRwLockWriteGuard<Raw, T>,
+        held: Held,
+        place: Place,
+        counters: &'c LockCounters,
+    ) -> WriteGuard<'c, T> {
+        let version = self.version.clone();
+        if let Some(version) = &version {
+            version.step();
+        }
+        let since = (place.level > 0).then(Instant::now);
+        WriteGuard { guard, _held: held, version, since, counters }
     }
 }
 
@@ -102,21 +145,10 @@ impl<T> Deref for ReadGuard<'_, T> {
 pub(crate) struct WriteGuard<'c, T> {
     guard: ArcRwLockWriteGuard<Raw, T>,
     _held: Held,
+    version: Option<Arc<Version>>,
     /// Since when it is held, of internal nodes: the time that everybody below them may wait.
     since: Option<Instant>,
     counters: &'c LockCounters,
-}
-
-impl<'c, T> WriteGuard<'c, T> {
-    fn new(
-        guard: ArcRwLockWriteGuard<Raw, T>,
-        held: Held,
-        place: Place,
-        counters: &'c LockCounters,
-    ) -> Self {
-        let since = (place.level > 0).then(Instant::now);
-        Self { guard, _held: held, since, counters }
-    }
 }
 
 impl<T> Deref for WriteGuard<'_, T> {
@@ -135,6 +167,10 @@ impl<T> DerefMut for WriteGuard<'_, T> {
 
 impl<T> Drop for WriteGuard<'_, T> {
     fn drop(&mut self) {
+        // The lock itself is released after this.
+        if let Some(version) = &self.version {
+            version.step();
+        }
         if let Some(since) = self.since {
             self.counters.internal_node_held(since.elapsed());
         }
