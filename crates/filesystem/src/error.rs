@@ -2,6 +2,7 @@
 
 use larder_btree::{Problem, TreeError};
 use larder_format::{FileOffset, FormatError, Key, Logical};
+use larder_transaction::Error as EngineError;
 use larder_volume::ReadError;
 
 /// What an error means, whatever caused it. Each names the `errno` that a kernel gives for it.
@@ -24,6 +25,24 @@ pub enum ErrorKind {
     NoSuchAttribute,
     /// The position is at or behind the end (`ENXIO`).
     NoSuchPosition,
+    /// There is something of that name already (`EEXIST`).
+    AlreadyExists,
+    /// The directory has entries (`ENOTEMPTY`).
+    DirectoryNotEmpty,
+    /// The inode cannot have more names (`EMLINK`).
+    TooManyLinks,
+    /// Too many names with one hash (`EOVERFLOW`).
+    Overflow,
+    /// What is to be changed is read-only (`EROFS`).
+    ReadOnly,
+    /// A name and what it is to lead to lie in different subvolumes (`EXDEV`).
+    CrossSubvolume,
+    /// What is to be changed is protected (`EPERM`).
+    NotPermitted,
+    /// A file would be longer than any can be (`EFBIG`).
+    FileTooLarge,
+    /// There is no room (`ENOSPC`).
+    NoSpace,
     /// What is on disk breaks the rules of the format (`EUCLEAN`).
     Corrupt,
     /// No copy could be read or had the right checksum (`EIO`).
@@ -70,6 +89,45 @@ pub enum Error {
     /// A search for data or a hole began at or behind the end of the file, or there is no more data.
     #[error("no such position in the file")]
     NoSuchPosition,
+    /// There is something of that name already.
+    #[error("there is something of that name already")]
+    AlreadyExists,
+    /// A directory that has entries cannot be removed.
+    #[error("directory is not empty")]
+    DirectoryNotEmpty,
+    /// An inode has at most 65,535 names, and fewer where extended references are not allowed.
+    #[error("too many names of one inode")]
+    TooManyLinks,
+    /// The item that names of one hash share is full.
+    #[error("too many names with one hash")]
+    NameHashFull,
+    /// The file system is open for reading.
+    #[error("the file system is open for reading")]
+    NotWritable,
+    /// The subvolume is read-only.
+    #[error("the subvolume is read-only")]
+    ReadOnlySubvolume,
+    /// A name and what it is to lead to lie in different subvolumes.
+    #[error("not in the same subvolume")]
+    CrossSubvolume,
+    /// What is to be changed is protected by a flag, or is the root of a subvolume.
+    #[error("not permitted: {0}")]
+    NotPermitted(&'static str),
+    /// A call got what makes no sense.
+    #[error("invalid: {0}")]
+    Invalid(&'static str),
+    /// A file would be longer than any can be.
+    #[error("file is too large")]
+    FileTooLarge,
+    /// An extended attribute does not fit where all of its hash are kept.
+    #[error("extended attribute is too large")]
+    AttributeTooLarge,
+    /// The name of an extended attribute has a namespace that there is not.
+    #[error("no such namespace of extended attributes")]
+    NoSuchNamespace,
+    /// The transactional engine failed.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
     /// There is no subvolume with this id.
     #[error("there is no subvolume with id {0}")]
     NoSuchSubvolume(u64),
@@ -140,6 +198,18 @@ impl Error {
             Self::NameTooLong => ErrorKind::NameTooLong,
             Self::NoSuchAttribute => ErrorKind::NoSuchAttribute,
             Self::NoSuchPosition => ErrorKind::NoSuchPosition,
+            Self::AlreadyExists => ErrorKind::AlreadyExists,
+            Self::DirectoryNotEmpty => ErrorKind::DirectoryNotEmpty,
+            Self::TooManyLinks => ErrorKind::TooManyLinks,
+            Self::NameHashFull => ErrorKind::Overflow,
+            Self::NotWritable | Self::ReadOnlySubvolume => ErrorKind::ReadOnly,
+            Self::CrossSubvolume => ErrorKind::CrossSubvolume,
+            Self::NotPermitted(_) => ErrorKind::NotPermitted,
+            Self::Invalid(_) => ErrorKind::InvalidInput,
+            Self::FileTooLarge => ErrorKind::FileTooLarge,
+            Self::AttributeTooLarge => ErrorKind::NoSpace,
+            Self::NoSuchNamespace => ErrorKind::Unsupported,
+            Self::Engine(error) => kind_of_engine(error),
             Self::Tree(error) => kind_of_problem(&error.problem),
             Self::Data { problem, .. } => problem.kind(),
             Self::Item { .. } | Self::MissingItem { .. } => ErrorKind::Corrupt,
@@ -159,6 +229,16 @@ impl DataError {
             Self::Checksums(error) => error.kind(),
             Self::Compression(_) => ErrorKind::Corrupt,
         }
+    }
+}
+
+fn kind_of_engine(error: &EngineError) -> ErrorKind {
+    match error {
+        EngineError::NoSpace { .. } => ErrorKind::NoSpace,
+        EngineError::Aborted(_) | EngineError::ReadOnly(_) => ErrorKind::ReadOnly,
+        EngineError::Tree(error) => kind_of_problem(&error.problem),
+        EngineError::Write(_) => ErrorKind::Io,
+        _ => ErrorKind::Corrupt,
     }
 }
 

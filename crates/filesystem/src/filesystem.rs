@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Weak};
 
-use larder_btree::{BlockCache, Readahead, Tree, TreeRoot};
+use larder_btree::{BlockCache, Readahead, Tree, TreeRoot, TreeView};
 use larder_format::item::{DirEntries, RootItem};
 use larder_format::{ItemType, Key, Superblock, name_hash, objectid};
 use larder_volume::Volume;
@@ -13,25 +13,30 @@ use parking_lot::Mutex;
 use crate::error::{Error, Result};
 use crate::file::DecompressedExtents;
 use crate::subvolume::{Subvolume, SubvolumeState};
+use crate::write::Writer;
 
-/// A file system as its last commit left it. Cloning it is cheap, and all threads may use it.
+/// A file system: as its last commit left it, or, open for writing, as it is now. Cloning it is cheap,
+/// and all threads may use it.
 #[derive(Clone)]
 pub struct Filesystem {
     shared: Arc<Shared>,
 }
 
-struct Shared {
+pub(crate) struct Shared {
     volume: Arc<Volume>,
     cache: Arc<BlockCache>,
-    root_tree: Tree,
-    csum_tree: Tree,
+    root_tree: TreeView,
+    csum_tree: TreeView,
     decompressed: DecompressedExtents,
     /// The subvolumes that somebody holds: one state for each, whoever opens it.
     subvolumes: Mutex<HashMap<u64, Weak<SubvolumeState>>>,
+    /// What changes it, if it is open for writing.
+    writer: Option<Writer>,
 }
 
 impl Filesystem {
-    /// Opens the file system on `volume`, keeping at most `cache_bytes` of tree blocks in memory.
+    /// Opens the file system on `volume` for reading, keeping at most `cache_bytes` of tree blocks in
+    /// memory.
     pub fn open(volume: Arc<Volume>, cache_bytes: usize) -> Result<Self> {
         let cache = Arc::new(BlockCache::new(volume.clone(), cache_bytes));
         let superblock = volume.superblock();
@@ -44,16 +49,34 @@ impl Filesystem {
                 generation: superblock.generation.get(),
             },
         );
-        let csum_tree = open_tree(&root_tree, objectid::CSUM_TREE)?;
-        let shared = Shared {
-            volume,
-            cache,
-            root_tree,
-            csum_tree,
-            decompressed: DecompressedExtents::default(),
-            subvolumes: Mutex::default(),
-        };
-        Ok(Self { shared: Arc::new(shared) })
+        let root_tree = TreeView::Committed(root_tree);
+        let csum_tree = TreeView::Committed(open_tree(&cache, &root_tree, objectid::CSUM_TREE)?);
+        Ok(Self::assemble(volume, cache, root_tree, csum_tree, None))
+    }
+
+    /// Opens the file system on `volume`, which is open for writing, for writing.
+    pub(crate) fn with_writer(
+        volume: Arc<Volume>,
+        cache: Arc<BlockCache>,
+        writer: Writer,
+    ) -> Result<Self> {
+        let root_tree = TreeView::Live(writer.manager().root_tree().clone());
+        let csum_tree = writer.tree(objectid::CSUM_TREE)?;
+        Ok(Self::assemble(volume, cache, root_tree, csum_tree, Some(writer)))
+    }
+
+    fn assemble(
+        volume: Arc<Volume>,
+        cache: Arc<BlockCache>,
+        root_tree: TreeView,
+        csum_tree: TreeView,
+        writer: Option<Writer>,
+    ) -> Self {
+        let decompressed = DecompressedExtents::default();
+        let subvolumes = Mutex::default();
+        let shared =
+            Shared { volume, cache, root_tree, csum_tree, decompressed, subvolumes, writer };
+        Self { shared: Arc::new(shared) }
     }
 
     /// The volume that it lies on.
@@ -73,13 +96,16 @@ impl Filesystem {
     }
 
     /// The tree of tree roots.
-    pub fn root_tree(&self) -> &Tree {
+    pub fn root_tree(&self) -> &TreeView {
         &self.shared.root_tree
     }
 
     /// The tree with this id, which is not that of a subvolume.
-    pub fn tree(&self, id: u64) -> Result<Tree> {
-        open_tree(&self.shared.root_tree, id)
+    pub fn tree(&self, id: u64) -> Result<TreeView> {
+        match &self.shared.writer {
+            Some(writer) => writer.tree(id),
+            None => open_tree(self.cache(), self.root_tree(), id).map(TreeView::Committed),
+        }
     }
 
     /// The subvolume with this id. One that is being deleted is not found.
@@ -90,11 +116,14 @@ impl Filesystem {
         if !objectid::is_subvolume(id) {
             return Err(Error::NoSuchSubvolume(id));
         }
-        let (key, item) = find_root_item(&self.shared.root_tree, id)?
+        let live =
+            self.shared.writer.as_ref().map(|writer| writer.open_subvolume(id)).transpose()?;
+        let (key, item) = self
+            .root_item(id)?
             .filter(|(_, item)| item.refs.get() > 0)
             .ok_or(Error::NoSuchSubvolume(id))?;
         let tree = Tree::new(self.shared.cache.clone(), tree_root(id, &item));
-        let state = Arc::new(SubvolumeState::new(self.clone(), tree, item, key.offset));
+        let state = Arc::new(SubvolumeState::new(self.clone(), tree, live, item, key.offset));
         Ok(self.remember(id, state).into())
     }
 
@@ -130,11 +159,30 @@ impl Filesystem {
         Ok(objectid::FS_TREE)
     }
 
-    pub(crate) fn csum_tree(&self) -> &Tree {
+    /// The root item of the tree `id` and its key.
+    pub(crate) fn root_item(&self, id: u64) -> Result<Option<(Key, Box<RootItem>)>> {
+        if let Some(writer) = &self.shared.writer
+            && let Some((key, item)) = writer.manager().root_item(id)
+        {
+            return Ok(Some((key, Box::new(item))));
+        }
+        find_root_item(self.root_tree(), id)
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    /// What changes the file system; none if it is open for reading.
+    pub(crate) fn try_writer(&self) -> Option<&Writer> {
+        self.shared.writer.as_ref()
+    }
+
+    pub(crate) fn csum_tree(&self) -> &TreeView {
         &self.shared.csum_tree
     }
 
-    pub(crate) fn cache(&self) -> &BlockCache {
+    pub(crate) fn cache(&self) -> &Arc<BlockCache> {
         &self.shared.cache
     }
 
@@ -144,6 +192,12 @@ impl Filesystem {
 
     pub(crate) fn sectorsize(&self) -> u64 {
         u64::from(self.shared.volume.sectorsize())
+    }
+}
+
+impl From<Arc<Shared>> for Filesystem {
+    fn from(shared: Arc<Shared>) -> Self {
+        Self { shared }
     }
 }
 
@@ -157,11 +211,11 @@ impl fmt::Debug for Filesystem {
     }
 }
 
-fn open_tree(root_tree: &Tree, id: u64) -> Result<Tree> {
+fn open_tree(cache: &Arc<BlockCache>, root_tree: &TreeView, id: u64) -> Result<Tree> {
     let key = Key::new(id, ItemType::ROOT_ITEM, 0);
     let missing = Error::MissingItem { tree: objectid::ROOT_TREE, key };
     let (_, item) = find_root_item(root_tree, id)?.ok_or(missing)?;
-    Ok(Tree::new(root_tree.cache().clone(), tree_root(id, &item)))
+    Ok(Tree::new(cache.clone(), tree_root(id, &item)))
 }
 
 fn tree_root(id: u64, item: &RootItem) -> TreeRoot {
@@ -174,7 +228,7 @@ fn tree_root(id: u64, item: &RootItem) -> TreeRoot {
 }
 
 /// The root item of the tree `id` and its key, whose offset is not known beforehand.
-fn find_root_item(root_tree: &Tree, id: u64) -> Result<Option<(Key, Box<RootItem>)>> {
+fn find_root_item(root_tree: &TreeView, id: u64) -> Result<Option<(Key, Box<RootItem>)>> {
     let mut cursor = root_tree.cursor(Readahead::None);
     if !cursor.seek_last(Key::new(id, ItemType::ROOT_ITEM, u64::MAX))? {
         return Ok(None);

@@ -33,6 +33,7 @@ mod space;
 mod stats;
 mod subvolume;
 mod symlink;
+mod write;
 mod xattr;
 
 pub use directory::{DirEntry, Entries, Target};
@@ -45,4 +46,5 @@ pub use scan::{DirectoryPaths, Scan, ScannedInode};
 pub use space::BlockGroup;
 pub use stats::Stats;
 pub use subvolume::{Subvolume, SubvolumeInfo, SubvolumeName, Subvolumes};
+pub use write::{NewInode, RenameMode, SetAttributes, XattrMode};
 pub use xattr::{Xattr, Xattrs};

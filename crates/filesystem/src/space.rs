@@ -4,6 +4,8 @@ use larder_format::feature::CompatRoFlags;
 use larder_format::item::BlockGroupItem;
 use larder_format::{BlockGroupFlags, ItemType, Key, Logical, objectid, read_exact_item};
 
+use larder_transaction::space::Group;
+
 use crate::error::{Error, Result};
 use crate::filesystem::Filesystem;
 
@@ -22,12 +24,30 @@ pub struct BlockGroup {
     pub raw_bytes: u64,
 }
 
+impl BlockGroup {
+    /// A block group as it is in the running transaction.
+    fn of_group(group: &Group) -> Self {
+        let chunk = group.chunk();
+        Self {
+            logical: group.start(),
+            len_bytes: group.len_bytes(),
+            used_bytes: group.used(),
+            flags: group.flags(),
+            raw_bytes: chunk.bytes_per_stripe() * chunk.stripes().len() as u64,
+        }
+    }
+}
+
 impl Filesystem {
     /// All block groups in the order of their addresses.
     ///
     /// Every chunk has one under a key that the chunk gives away, so that nothing else of the extent
     /// tree is read.
     pub fn block_groups(&self) -> Result<Vec<BlockGroup>> {
+        if let Some(writer) = self.try_writer() {
+            let groups = writer.manager().space().groups();
+            return Ok(groups.iter().map(|group| BlockGroup::of_group(group)).collect());
+        }
         let has_own_tree =
             self.superblock().compat_ro_flags().contains(CompatRoFlags::BLOCK_GROUP_TREE);
         let id = if has_own_tree { objectid::BLOCK_GROUP_TREE } else { objectid::EXTENT_TREE };

@@ -35,7 +35,7 @@ impl Inode {
     pub fn xattrs(&self) -> Xattrs {
         let range = self.key(ItemType::XATTR_ITEM, 0)..=self.key(ItemType::XATTR_ITEM, u64::MAX);
         let subvolume = self.subvolume().clone();
-        let items = subvolume.tree().range(range, Readahead::Forward);
+        let items = subvolume.view().range(range, Readahead::Forward);
         Xattrs { subvolume, items, ready: VecDeque::new() }
     }
 
@@ -45,7 +45,7 @@ impl Inode {
             return Err(Error::NoSuchAttribute);
         }
         let key = self.key(ItemType::XATTR_ITEM, name_hash::dir_name(name));
-        let item = self.subvolume().tree().get(key)?.ok_or(Error::NoSuchAttribute)?;
+        let item = self.subvolume().view().get(key)?.ok_or(Error::NoSuchAttribute)?;
         for entry in DirEntries::new(&item) {
             let entry = entry.map_err(|problem| self.subvolume().bad_item(key, problem))?;
             if entry.name == name {

@@ -25,7 +25,7 @@ impl Inode {
         // What stands for a subvolume has no items: its number is that of no inode.
         let range = self.key(ItemType::DIR_INDEX, index)..=self.key(ItemType::DIR_INDEX, u64::MAX);
         let subvolume = self.subvolume().clone();
-        let items = subvolume.tree().range(range, Readahead::Forward);
+        let items = subvolume.view().range(range, Readahead::Forward);
         Ok(Entries { subvolume, items })
     }
 

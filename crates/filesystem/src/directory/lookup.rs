@@ -14,18 +14,34 @@ impl Inode {
         if name.len() > NAME_MAX {
             return Err(Error::NameTooLong);
         }
-        let target = self.find(name)?.ok_or(Error::NotFound)?;
-        self.open_target(target, name, None)
+        self.while_unchanged(|| {
+            let target = self.find(name)?.ok_or(Error::NotFound)?;
+            self.open_target(target, name, None)
+        })
     }
 
     /// What an entry of this directory leads to.
     pub fn open_entry(&self, entry: &DirEntry) -> Result<Self> {
-        self.open_target(entry.target, &entry.name, Some(entry.index))
+        self.while_unchanged(|| {
+            // What was listed may have been renamed or removed since.
+            if self.try_node().is_some() && self.find(&entry.name)? != Some(entry.target) {
+                return Err(Error::NotFound);
+            }
+            self.open_target(entry.target, &entry.name, Some(entry.index))
+        })
     }
 
-    fn find(&self, name: &[u8]) -> Result<Option<Target>> {
+    /// Looks at names while nobody changes any of this directory.
+    fn while_unchanged<T>(&self, look: impl FnOnce() -> Result<T>) -> Result<T> {
+        match self.try_node() {
+            Some(node) => node.hold(look),
+            None => look(),
+        }
+    }
+
+    pub(crate) fn find(&self, name: &[u8]) -> Result<Option<Target>> {
         let key = self.key(ItemType::DIR_ITEM, name_hash::dir_name(name));
-        let Some(item) = self.subvolume().tree().get(key)? else { return Ok(None) };
+        let Some(item) = self.subvolume().view().get(key)? else { return Ok(None) };
         let bad = |problem: FormatError| self.subvolume().bad_item(key, problem);
         for entry in DirEntries::new(&item) {
             let entry = entry.map_err(bad)?;

@@ -1,6 +1,6 @@
 //! The extents of a file, one after the other, with the holes between them.
 
-use larder_btree::{Cursor, ItemRef, Readahead};
+use larder_btree::{ItemRef, Readahead, ViewCursor};
 use larder_format::{FileOffset, FormatError, ItemType, Key};
 
 use super::extent::{Extent, ExtentContent};
@@ -14,7 +14,7 @@ use crate::subvolume::Subvolume;
 pub struct Extents {
     subvolume: Subvolume,
     inode: u64,
-    cursor: Cursor,
+    cursor: ViewCursor,
     state: State,
     /// Up to where everything was given.
     position: u64,
@@ -38,7 +38,10 @@ impl Inode {
     /// those allocated behind the end.
     pub fn extents_from(&self, offset: FileOffset) -> Result<Extents> {
         match self.file_type() {
-            FileType::Regular => Ok(self.extents_between(offset.0, u64::MAX, self.size_bytes())),
+            FileType::Regular => {
+                self.flush()?;
+                Ok(self.extents_between(offset.0, u64::MAX, self.size_bytes()))
+            }
             FileType::Directory => Err(Error::IsADirectory),
             _ => Err(Error::NotAFile),
         }
@@ -50,7 +53,7 @@ impl Inode {
     }
 
     fn extents_between(&self, start: u64, stop: u64, hole_until: u64) -> Extents {
-        let cursor = self.subvolume().tree().cursor(Readahead::Forward);
+        let cursor = self.subvolume().view().cursor(Readahead::Forward);
         Extents {
             subvolume: self.subvolume().clone(),
             inode: self.number(),

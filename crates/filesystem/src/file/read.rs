@@ -25,6 +25,9 @@ impl Inode {
             FileType::Directory => return Err(Error::IsADirectory),
             _ => return Err(Error::NotAFile),
         }
+        if let Some(node) = self.try_node() {
+            return self.read_live(node, buf, offset);
+        }
         let len = self.size_bytes().saturating_sub(offset).min(buf.len() as u64) as usize;
         self.read_range(&mut buf[..len], offset)?;
         Ok(len)
@@ -48,27 +51,45 @@ impl Inode {
     }
 
     /// Fills `buf` with what lies from `offset` on, zeros where nothing does.
-    pub(crate) fn read_range(&self, mut buf: &mut [u8], offset: u64) -> Result<()> {
+    pub(crate) fn read_range(&self, buf: &mut [u8], offset: u64) -> Result<()> {
+        let has_checksums = !self.item().flags().contains(InodeFlags::NODATASUM);
+        self.read_stored_range(buf, offset, has_checksums)
+    }
+
+    /// Fills `buf` with what the tree says lies from `offset` on, zeros where nothing does.
+    pub(crate) fn read_stored_range(
+        &self,
+        mut buf: &mut [u8],
+        offset: u64,
+        has_checksums: bool,
+    ) -> Result<()> {
         let end = offset + buf.len() as u64;
         for extent in self.extents_within(offset, end) {
             let extent = extent?;
             let start = extent.start.0.max(offset);
             let len = extent.end().min(end) - start;
             let part = buf.split_off_mut(..len as usize).expect("extents make up the range");
-            self.read_extent(&extent, start, part).map_err(|problem| Error::Data {
-                subvolume: self.subvolume().id(),
-                inode: self.number(),
-                offset: FileOffset(start),
-                problem: Box::new(problem),
+            self.read_extent(&extent, start, has_checksums, part).map_err(|problem| {
+                Error::Data {
+                    subvolume: self.subvolume().id(),
+                    inode: self.number(),
+                    offset: FileOffset(start),
+                    problem: Box::new(problem),
+                }
             })?;
         }
         Ok(())
     }
 
     /// Fills `buf` with the part of `extent` that is at `start` in the file.
-    fn read_extent(&self, extent: &Extent, start: u64, buf: &mut [u8]) -> Result<(), DataError> {
+    fn read_extent(
+        &self,
+        extent: &Extent,
+        start: u64,
+        has_checksums: bool,
+        buf: &mut [u8],
+    ) -> Result<(), DataError> {
         let filesystem = self.subvolume().filesystem();
-        let has_checksums = !self.item().flags().contains(InodeFlags::NODATASUM);
         let within = start - extent.start.0;
         match &extent.content {
             ExtentContent::Hole | ExtentContent::Preallocated(_) => {

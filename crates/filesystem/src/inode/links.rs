@@ -24,7 +24,7 @@ impl Inode {
     /// All its names: those in one directory together, except when there are very many.
     pub fn links(&self) -> Result<Vec<Link>> {
         let range = self.key(ItemType::INODE_REF, 0)..=self.key(ItemType::INODE_EXTREF, u64::MAX);
-        let mut items = self.subvolume.tree().range(range, Readahead::Forward);
+        let mut items = self.subvolume.view().range(range, Readahead::Forward);
         let mut links = Vec::new();
         while let Some((key, bytes)) = items.next_item()? {
             links_of_item(key, bytes, |parent, index, name| {
@@ -49,7 +49,7 @@ impl Subvolume {
     /// The one name of a directory that is not the root, and the key of the reference.
     pub(crate) fn directory_link(&self, inode: u64) -> Result<(Key, Link)> {
         let key = |parent| Key::new(inode, ItemType::INODE_REF, parent);
-        let mut items = self.tree().range(key(0)..=key(u64::MAX), Readahead::None);
+        let mut items = self.view().range(key(0)..=key(u64::MAX), Readahead::None);
         let missing = Error::MissingItem { tree: self.id(), key: key(0) };
         let (key, bytes) = items.next_item()?.ok_or(missing)?;
         let link = InodeRefs::new(bytes)

@@ -149,7 +149,7 @@ impl Inode {
     /// The attributes.
     pub fn metadata(&self) -> Metadata {
         let sectorsize = self.subvolume.filesystem().sectorsize();
-        Metadata::new(self.subvolume.id(), self.number, self.file_type, &self.item, sectorsize)
+        Metadata::new(self.subvolume.id(), self.number, self.file_type, &self.item(), sectorsize)
     }
 }
 

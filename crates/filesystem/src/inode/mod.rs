@@ -3,12 +3,15 @@
 mod links;
 mod metadata;
 
+use std::sync::Arc;
+
 use larder_format::item::InodeItem;
 use larder_format::{FormatError, ItemType, Key, objectid, read_exact_item};
 use zerocopy::FromZeros;
 
 use crate::error::{Error, Result};
 use crate::subvolume::Subvolume;
+use crate::write::Node;
 
 pub use links::Link;
 pub(crate) use links::links_of_item;
@@ -17,30 +20,45 @@ pub use metadata::{FileType, Metadata, Timestamp};
 /// The number that the kernel gives to the directory which stands for a subvolume that is not there.
 const EMPTY_SUBVOLUME: u64 = 2;
 
-/// An inode of a committed tree, with its attributes at hand. Cloning it is cheap.
+/// An inode with its attributes at hand: as committed, or, in a file system that is open for writing, as
+/// they are now. Cloning it is cheap.
 #[derive(Clone, Debug)]
 pub struct Inode {
     subvolume: Subvolume,
     number: u64,
-    item: InodeItem,
+    attributes: Attributes,
     file_type: FileType,
     /// For what stands for a subvolume that is not there: the directory that has the entry.
     stands_in: Option<u64>,
 }
 
+/// Where an inode's attributes are.
+#[derive(Clone, Debug)]
+enum Attributes {
+    /// Here, and they never change.
+    Committed(InodeItem),
+    /// In what all who have the inode open share.
+    Live(Arc<Node>),
+}
+
 impl Subvolume {
     /// The inode `number`.
     pub fn inode(&self, number: u64) -> Result<Inode> {
+        if let Some(writer) = self.filesystem().try_writer() {
+            let node = writer.nodes().open(self, number)?;
+            return Ok(Inode::of_node(self.clone(), node));
+        }
         let key = Key::new(number, ItemType::INODE_ITEM, 0);
-        let bytes = self.tree().get(key)?.ok_or(Error::NotFound)?;
+        let bytes = self.view().get(key)?.ok_or(Error::NotFound)?;
         let (item, file_type) =
             parse_item(&bytes).map_err(|problem| self.bad_item(key, problem))?;
-        Ok(Inode { subvolume: self.clone(), number, item: *item, file_type, stands_in: None })
+        let attributes = Attributes::Committed(*item);
+        Ok(Inode { subvolume: self.clone(), number, attributes, file_type, stands_in: None })
     }
 }
 
 /// Reads an inode item that fills `bytes`.
-fn parse_item(bytes: &[u8]) -> Result<(&InodeItem, FileType), FormatError> {
+pub(crate) fn parse_item(bytes: &[u8]) -> Result<(&InodeItem, FileType), FormatError> {
     let item: &InodeItem = read_exact_item(bytes)?;
     let mode = item.mode.get();
     let file_type = FileType::from_mode(mode)
@@ -49,6 +67,20 @@ fn parse_item(bytes: &[u8]) -> Result<(&InodeItem, FileType), FormatError> {
 }
 
 impl Inode {
+    /// An inode of a file system that is open for writing.
+    pub(crate) fn of_node(subvolume: Subvolume, node: Arc<Node>) -> Self {
+        let (number, file_type) = (node.number(), node.file_type());
+        Self { subvolume, number, attributes: Attributes::Live(node), file_type, stands_in: None }
+    }
+
+    /// What those who have the inode open share; none if it cannot be changed.
+    pub(crate) fn try_node(&self) -> Option<&Arc<Node>> {
+        match &self.attributes {
+            Attributes::Live(node) => Some(node),
+            Attributes::Committed(_) => None,
+        }
+    }
+
     /// The empty directory that stands where `directory` has an entry for a subvolume that is not
     /// there: the subvolume was nested in the origin of a snapshot.
     pub(crate) fn empty_subvolume(directory: &Self) -> Self {
@@ -58,7 +90,7 @@ impl Inode {
         Self {
             subvolume: directory.subvolume.clone(),
             number: EMPTY_SUBVOLUME,
-            item,
+            attributes: Attributes::Committed(item),
             file_type: FileType::Directory,
             stands_in: Some(directory.number),
         }
@@ -80,8 +112,11 @@ impl Inode {
     }
 
     /// Its inode item.
-    pub fn item(&self) -> &InodeItem {
-        &self.item
+    pub fn item(&self) -> InodeItem {
+        match &self.attributes {
+            Attributes::Committed(item) => *item,
+            Attributes::Live(node) => node.item(),
+        }
     }
 
     /// Whether it is a directory that stands for a subvolume which is not there.
@@ -96,7 +131,7 @@ impl Inode {
 
     /// Size in bytes.
     pub fn size_bytes(&self) -> u64 {
-        self.item.size.get()
+        self.item().size.get()
     }
 
     /// The directory that holds this directory: for the root of a subvolume that where the subvolume

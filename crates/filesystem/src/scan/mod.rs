@@ -7,7 +7,7 @@
 mod parts;
 mod paths;
 
-use larder_btree::{Cursor, Readahead};
+use larder_btree::{Readahead, ViewCursor};
 use larder_format::{ItemType, Key, objectid};
 
 use crate::error::Result;
@@ -31,7 +31,7 @@ pub struct ScannedInode {
 #[derive(Debug)]
 pub struct Scan {
     subvolume: Subvolume,
-    cursor: Cursor,
+    cursor: ViewCursor,
     state: State,
     last: u64,
 }
@@ -53,7 +53,7 @@ impl Subvolume {
     }
 
     fn scan_between(&self, first: u64, last: u64) -> Scan {
-        let cursor = self.tree().cursor(Readahead::ForwardAlways);
+        let cursor = self.view().cursor(Readahead::ForwardAlways);
         Scan { subvolume: self.clone(), cursor, state: State::Before { first }, last }
     }
 }

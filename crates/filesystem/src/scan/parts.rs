@@ -1,6 +1,6 @@
 //! Dividing a subvolume among threads.
 
-use larder_btree::Block;
+use larder_btree::{Block, TreeView};
 use larder_format::objectid::{FIRST_FREE, LAST_FREE};
 
 use super::Scan;
@@ -29,13 +29,15 @@ impl Subvolume {
     /// The inode numbers at which the subtrees below the root begin; those of the level below it if
     /// there are fewer than `least`.
     fn subtree_starts(&self, least: usize) -> Result<Vec<u64>> {
-        let root = self.tree().root_block()?;
+        // One that changes is walked in one part.
+        let TreeView::Committed(tree) = self.view() else { return Ok(Vec::new()) };
+        let root = tree.root_block()?;
         if root.level() < 2 || root.node().nritems() >= least {
             return Ok(starts(&root));
         }
         let mut all = Vec::new();
         for slot in 0..root.node().nritems() {
-            match self.tree().child(&root, slot, None) {
+            match tree.child(&root, slot, None) {
                 Ok(child) => all.extend(starts(&child.block)),
                 // It is a part nevertheless, and whoever scans it is told what is wrong.
                 Err(_) => all.push(root.node().key(slot).objectid),

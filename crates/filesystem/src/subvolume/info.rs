@@ -73,7 +73,7 @@ impl Subvolume {
     pub fn info(&self) -> Result<SubvolumeInfo> {
         let state = &self.state;
         let name = self.name()?;
-        Ok(SubvolumeInfo::new(self.id(), &state.item, state.snapshot_generation, name))
+        Ok(SubvolumeInfo::new(self.id(), &self.root_item(), state.snapshot_generation, name))
     }
 
     /// Where it is named; `None` for the top level.

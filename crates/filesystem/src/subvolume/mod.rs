@@ -7,13 +7,14 @@ mod path;
 use std::fmt;
 use std::sync::Arc;
 
-use larder_btree::Tree;
+use larder_btree::{Tree, TreeView};
 use larder_format::item::RootItem;
 use larder_format::{Key, objectid};
 
 use crate::error::{Error, Result};
 use crate::filesystem::Filesystem;
 use crate::inode::Inode;
+use crate::write::LiveSubvolume;
 
 pub use info::{SubvolumeInfo, SubvolumeName};
 pub use list::Subvolumes;
@@ -28,6 +29,9 @@ pub struct Subvolume {
 pub(crate) struct SubvolumeState {
     filesystem: Filesystem,
     tree: Tree,
+    view: TreeView,
+    /// What is needed to change it, if the file system is open for writing.
+    live: Option<LiveSubvolume>,
     item: Box<RootItem>,
     /// Offset of the root item's key: the transaction that took the snapshot, 0 for no snapshot.
     snapshot_generation: u64,
@@ -37,10 +41,15 @@ impl SubvolumeState {
     pub(crate) fn new(
         filesystem: Filesystem,
         tree: Tree,
+        live: Option<LiveSubvolume>,
         item: Box<RootItem>,
         snapshot_generation: u64,
     ) -> Self {
-        Self { filesystem, tree, item, snapshot_generation }
+        let view = match &live {
+            Some(live) => TreeView::Live(live.tree().clone()),
+            None => TreeView::Committed(tree.clone()),
+        };
+        Self { filesystem, tree, view, live, item, snapshot_generation }
     }
 }
 
@@ -61,14 +70,27 @@ impl Subvolume {
         &self.state.filesystem
     }
 
-    /// Its tree.
+    /// Its tree as it was committed when the subvolume was opened. In a file system that is open for
+    /// writing it is that of a state gone by, unless the subvolume is read-only.
     pub fn tree(&self) -> &Tree {
         &self.state.tree
     }
 
+    /// Its tree as it is now.
+    pub(crate) fn view(&self) -> &TreeView {
+        &self.state.view
+    }
+
+    /// What is needed to change it; none if the file system is open for reading.
+    pub(crate) fn try_live(&self) -> Option<&LiveSubvolume> {
+        self.state.live.as_ref()
+    }
+
     /// Its root item.
-    pub fn root_item(&self) -> &RootItem {
-        &self.state.item
+    pub fn root_item(&self) -> RootItem {
+        let writer = self.filesystem().try_writer();
+        let current = writer.and_then(|writer| writer.manager().root_item(self.id()));
+        current.map_or(*self.state.item, |(_, item)| item)
     }
 
     /// Its root directory.

@@ -1,0 +1,58 @@
+//! Taking part in commits.
+
+use std::sync::{Arc, Weak};
+
+use larder_transaction::{CommitHook, Exclusive, TransactionManager};
+
+use super::Changed;
+use crate::error::{Error, Result};
+use crate::filesystem::{Filesystem, Shared};
+
+/// Writes data back before a commit, and takes snapshots in it.
+pub(super) struct Hook {
+    filesystem: Weak<Shared>,
+}
+
+impl Hook {
+    pub(super) fn new(filesystem: &Filesystem) -> Self {
+        Self { filesystem: Arc::downgrade(filesystem.shared()) }
+    }
+
+    fn filesystem(&self) -> Option<Filesystem> {
+        self.filesystem.upgrade().map(Filesystem::from)
+    }
+}
+
+impl CommitHook for Hook {
+    fn before_commit(&self, _manager: &TransactionManager) -> Changed<()> {
+        let Some(filesystem) = self.filesystem() else { return Ok(()) };
+        filesystem.flush_all().map_err(|error| match error {
+            Error::Engine(error) => error,
+            Error::Tree(error) => (*error).into(),
+            _ => larder_transaction::Error::ReadOnly("data could not be written back"),
+        })
+    }
+
+    fn in_commit(&self, exclusive: &Exclusive<'_>) -> Changed<()> {
+        let Some(filesystem) = self.filesystem() else { return Ok(()) };
+        filesystem.take_snapshots(exclusive)
+    }
+
+    fn committed(&self, _generation: u64) {}
+}
+
+impl Filesystem {
+    /// Makes everything that was done before this call durable, by a commit. Nothing happens in a file
+    /// system that is open for reading.
+    ///
+    /// # Errors
+    /// `ENOSPC`, `EIO`, and `EROFS` once an error in a commit has made the file system read-only: the last
+    /// commit is intact then.
+    pub fn sync(&self) -> Result<()> {
+        let Some(writer) = self.try_writer() else { return Ok(()) };
+        self.flush_all()?;
+        writer.delete_orphans();
+        writer.manager.commit()?;
+        Ok(())
+    }
+}

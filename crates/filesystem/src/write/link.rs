@@ -1,0 +1,83 @@
+//! Further names for inodes.
+
+use larder_format::feature::IncompatFlags;
+use larder_format::{ItemType, Key};
+use larder_transaction::space::Priority;
+
+use super::apply;
+use super::create::entry_type;
+use super::names::{Names, NewEntry, check_name};
+use super::node::Locked;
+use crate::error::{Error, Result};
+use crate::inode::{FileType, Inode};
+
+/// Items that a name takes: entry, index, reference, and both inodes.
+const ITEMS: u64 = 5;
+/// Names that an inode has at most.
+const MOST_LINKS: u32 = 65_535;
+
+impl Inode {
+    /// Gives `inode`, which is no directory, the further name `name` in this directory.
+    ///
+    /// # Errors
+    /// `EEXIST`, `EXDEV`, `EPERM` for a directory, `EMLINK` beyond 65,535 names, `EOVERFLOW`, `EROFS`,
+    /// `ENOSPC`.
+    pub fn link(&self, name: &[u8], inode: &Self) -> Result<()> {
+        let (writer, directory, linked) = (self.writer()?, self.node()?, inode.node()?);
+        self.expect_directory()?;
+        check_name(name)?;
+        if self.subvolume() != inode.subvolume() {
+            return Err(Error::CrossSubvolume);
+        }
+        if inode.file_type() == FileType::Directory {
+            return Err(Error::NotPermitted("a directory has one name"));
+        }
+        let handle = writer.join(self.subvolume(), ITEMS, Priority::Normal)?;
+        let mut locked = Locked::new([directory, linked]);
+        locked.of(directory).check_may_name()?;
+        let state = locked.of(linked);
+        state.check_may_unname()?;
+        if self.find(name)?.is_some() {
+            return Err(Error::AlreadyExists);
+        }
+        match state.item.nlink.get() {
+            0 => return Err(Error::NotFound),
+            MOST_LINKS.. => return Err(Error::TooManyLinks),
+            _ => {}
+        }
+        let mut names = self.names();
+        names.check_room(self.number(), name)?;
+        names.check_ref_room(inode.number(), self.number(), name)?;
+        let generation = handle.generation();
+        apply(&handle, || {
+            let index = directory.next_index(locked.of(directory))?;
+            names.insert_ref(inode.number(), self.number(), name, index)?;
+            names.insert(&NewEntry {
+                directory: self.number(),
+                name,
+                index,
+                location: Key::new(inode.number(), ItemType::INODE_ITEM, 0),
+                file_type: entry_type(inode.file_type()),
+                generation,
+            })?;
+            let state = locked.of(linked);
+            state.item.nlink += 1;
+            state.touch(generation, false);
+            linked.put_item(state)?;
+            let state = locked.of(directory);
+            state.names_grew(generation, name.len() as i64);
+            directory.put_item(state)
+        })?;
+        drop(locked);
+        Ok(handle.end()?)
+    }
+
+    /// The names in the tree of this inode, which is one that changes.
+    pub(super) fn names(&self) -> Names {
+        let subvolume = self.subvolume();
+        let tree = subvolume.try_live().expect("it has a node").tree();
+        let volume = subvolume.filesystem().volume();
+        let has_extended_refs = volume.superblock().has_incompat(IncompatFlags::EXTENDED_IREF);
+        Names::new(tree, volume.nodesize(), has_extended_refs)
+    }
+}

@@ -1,0 +1,219 @@
+//! Changing a file system.
+//!
+//! # Invariants
+//! - Whoever changes a tree has a handle of the running transaction. What can be refused is refused
+//!   before the first change; an error after it gives the transaction up.
+//! - Lock order: `renames`, a node's `flushing`, the transaction's door, nodes' states (by subvolume and
+//!   number), the table of nodes, tree blocks, the set of dirty nodes. Space is promised with none of
+//!   these held but `renames` and `flushing`, since making room may take a commit; a commit takes no
+//!   `renames`, and no `flushing` whose holder waits for room.
+//! - A node's item is what its tree has, but for times and size while data is dirty. Nobody has a node
+//!   in memory that differs from another's: one inode, one [`Node`].
+//! - A tree has no inode without a name but those that an ORPHAN_ITEM lists.
+//! - Data is on the devices before any item refers to it.
+
+mod attributes;
+mod commit;
+mod create;
+mod dirty;
+mod extents;
+mod link;
+mod names;
+mod node;
+mod orphans;
+mod rename;
+mod snapshot;
+mod subvolume;
+mod unlink;
+mod write_at;
+mod writeback;
+mod xattr;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use larder_btree::{BlockCache, LiveTree, TreeView};
+use larder_format::item::Timespec;
+use larder_format::{ItemType, Key, objectid};
+use larder_transaction::space::Priority;
+use larder_transaction::{Handle, Items, TransactionManager, TreeItems};
+use larder_volume::Volume;
+use parking_lot::Mutex;
+
+use self::commit::Hook;
+use self::node::Nodes;
+use self::orphans::Orphans;
+use self::snapshot::PendingSnapshots;
+use self::writeback::DirtyNodes;
+use crate::error::{Error, Result};
+use crate::filesystem::Filesystem;
+use crate::inode::Inode;
+use crate::subvolume::Subvolume;
+
+pub use attributes::SetAttributes;
+pub use create::NewInode;
+pub(crate) use node::Node;
+pub use rename::RenameMode;
+pub use xattr::XattrMode;
+
+/// What the engine's calls return: an error in the middle of a change is one of these.
+type Changed<T> = larder_transaction::Result<T>;
+
+/// What a file system that is open for writing has besides its trees.
+pub(crate) struct Writer {
+    manager: TransactionManager,
+    nodes: Nodes,
+    dirty: DirtyNodes,
+    orphans: Arc<Orphans>,
+    snapshots: PendingSnapshots,
+    /// Held by the one who moves a directory: who is below whom does not change meanwhile.
+    renames: Mutex<()>,
+    /// Held by the one who makes or removes a subvolume.
+    subvolumes: Mutex<()>,
+}
+
+/// What a subvolume has that can be changed.
+pub(crate) struct LiveSubvolume {
+    tree: Arc<LiveTree>,
+    next_inode: AtomicU64,
+    /// Changed with the door closed only.
+    is_read_only: AtomicBool,
+    /// It was deleted. Changed with the door closed only.
+    is_gone: AtomicBool,
+}
+
+impl Filesystem {
+    /// Opens the file system on `volume`, which is open for writing, for reading and writing, keeping
+    /// at most `cache_bytes` of unchanged tree blocks in memory.
+    ///
+    /// What is done is durable after [`sync`](Self::sync). Dropping the last handle without it leaves
+    /// what the last commit made durable. Deletions that were interrupted are completed first.
+    ///
+    /// # Errors
+    /// [`ErrorKind::ReadOnly`](crate::ErrorKind::ReadOnly) where a sound file system can only be read.
+    pub fn open_writable(volume: Arc<Volume>, cache_bytes: usize) -> Result<Self> {
+        let cache = Arc::new(BlockCache::new(volume.clone(), cache_bytes));
+        let manager = TransactionManager::open(volume.clone(), cache.clone())?;
+        let orphans = Arc::new(Orphans::default());
+        let writer = Writer {
+            manager,
+            nodes: Nodes::new(orphans.clone()),
+            dirty: DirtyNodes::default(),
+            orphans,
+            snapshots: PendingSnapshots::default(),
+            renames: Mutex::default(),
+            subvolumes: Mutex::default(),
+        };
+        let filesystem = Self::with_writer(volume, cache, writer)?;
+        filesystem.writer()?.manager.add_hook(Arc::new(Hook::new(&filesystem)));
+        filesystem.resume_deletions()?;
+        Ok(filesystem)
+    }
+
+    /// What changes the file system.
+    pub(crate) fn writer(&self) -> Result<&Writer> {
+        self.try_writer().ok_or(Error::NotWritable)
+    }
+}
+
+impl Writer {
+    pub(crate) fn manager(&self) -> &TransactionManager {
+        &self.manager
+    }
+
+    pub(crate) fn nodes(&self) -> &Nodes {
+        &self.nodes
+    }
+
+    /// A tree that is not that of a subvolume.
+    pub(crate) fn tree(&self, id: u64) -> Result<TreeView> {
+        Ok(TreeView::Live(self.live_tree(id)?))
+    }
+
+    fn live_tree(&self, id: u64) -> Result<Arc<LiveTree>> {
+        let key = Key::new(id, ItemType::ROOT_ITEM, 0);
+        let missing = Error::MissingItem { tree: objectid::ROOT_TREE, key };
+        self.manager.tree(id)?.ok_or(missing)
+    }
+
+    /// Opens a subvolume for changing it.
+    pub(crate) fn open_subvolume(&self, id: u64) -> Result<LiveSubvolume> {
+        let tree = self.manager.tree(id)?.ok_or(Error::NoSuchSubvolume(id))?;
+        let last = Key::new(objectid::LAST_FREE, ItemType(u8::MAX), u64::MAX);
+        let last = TreeItems::new(tree.clone()).at_or_before(last)?;
+        let last = last.map_or(objectid::FIRST_FREE, |(key, _)| key.objectid);
+        let item = self.manager.root_item(id);
+        Ok(LiveSubvolume {
+            tree,
+            next_inode: AtomicU64::new(last.max(objectid::FIRST_FREE) + 1),
+            is_read_only: AtomicBool::new(item.is_some_and(|(_, item)| item.is_read_only())),
+            is_gone: AtomicBool::new(false),
+        })
+    }
+
+    /// Joins the running transaction to change `subvolume`, with room for inserting `items` items.
+    fn join(&self, subvolume: &Subvolume, items: u64, priority: Priority) -> Result<Handle<'_>> {
+        let handle = self.manager.join(items, priority)?;
+        subvolume.live()?.check_writable()?;
+        Ok(handle)
+    }
+}
+
+impl LiveSubvolume {
+    pub(crate) fn tree(&self) -> &Arc<LiveTree> {
+        &self.tree
+    }
+
+    /// Refuses changes. What it says holds while the caller has a handle.
+    fn check_writable(&self) -> Result<()> {
+        if self.is_gone.load(Ordering::Relaxed) {
+            return Err(Error::NoSuchSubvolume(self.tree.id()));
+        }
+        if self.is_read_only.load(Ordering::Relaxed) {
+            return Err(Error::ReadOnlySubvolume);
+        }
+        Ok(())
+    }
+
+    /// An inode number that was never given out.
+    fn next_inode(&self) -> Result<u64> {
+        let number = self.next_inode.fetch_add(1, Ordering::Relaxed);
+        let is_valid = (objectid::FIRST_FREE..=objectid::LAST_FREE).contains(&number);
+        if is_valid { Ok(number) } else { Err(Error::AttributeTooLarge) }
+    }
+}
+
+impl Subvolume {
+    fn live(&self) -> Result<&LiveSubvolume> {
+        self.try_live().ok_or(Error::NotWritable)
+    }
+}
+
+impl Inode {
+    /// What those who have the inode open share.
+    fn node(&self) -> Result<&Arc<Node>> {
+        match self.try_node() {
+            Some(node) => Ok(node),
+            None if self.is_empty_subvolume() => {
+                Err(Error::NotPermitted("it stands for a subvolume that is not there"))
+            }
+            None => Err(Error::NotWritable),
+        }
+    }
+
+    fn writer(&self) -> Result<&Writer> {
+        self.subvolume().filesystem().writer()
+    }
+}
+
+/// Runs changes of which an error leaves something half done.
+fn apply<T>(handle: &Handle<'_>, change: impl FnOnce() -> Changed<T>) -> Changed<T> {
+    change().inspect_err(|error| handle.abort(error.clone()))
+}
+
+/// The time now.
+fn now() -> Timespec {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Timespec::new(since.as_secs() as i64, since.subsec_nanos())
+}

@@ -1,0 +1,321 @@
+//! Inodes in memory, of a file system that is open for writing.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+
+use larder_btree::LiveTree;
+use larder_format::item::{InodeFlags, InodeItem};
+use larder_format::{ItemType, Key};
+use larder_transaction::space::Reservation;
+use larder_transaction::{Items, TreeItems};
+use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use zerocopy::IntoBytes;
+
+use super::dirty::DirtyData;
+use super::orphans::{Orphan, Orphans};
+use super::{Changed, now};
+use crate::error::{Error, Result};
+use crate::inode::{FileType, parse_item};
+use crate::subvolume::Subvolume;
+
+/// Locks that inodes are spread over.
+const SHARDS: usize = 16;
+
+/// An inode in memory: one for all who have it open.
+pub(crate) struct Node {
+    id: NodeId,
+    file_type: FileType,
+    tree: Arc<LiveTree>,
+    orphans: Arc<Orphans>,
+    /// Held by the one who writes its data back.
+    pub(super) flushing: Mutex<()>,
+    /// It has no name any more. Set under the state's lock, read without.
+    is_unlinked: AtomicBool,
+    state: RwLock<NodeState>,
+}
+
+/// Which inode: subvolume and number, the order in which nodes are locked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct NodeId {
+    pub(super) subvolume: u64,
+    pub(super) number: u64,
+}
+
+/// What changes about an inode.
+pub(super) struct NodeState {
+    /// The item as it is in the tree, but for times that are newer here while data is dirty.
+    pub(super) item: InodeItem,
+    /// Size in bytes as everybody sees it; that of the item follows when data is written back.
+    pub(super) size_bytes: u64,
+    /// Data that is not written back.
+    pub(super) dirty: DirtyData,
+    /// What the tree has from there on is cut off, and goes when data is written back.
+    pub(super) cut: Option<u64>,
+    /// Room for writing the dirty data back: for the data, and for what says where it is.
+    pub(super) promised: Option<Promised>,
+    /// For a directory, the index of the next name, once somebody asked.
+    pub(super) next_index: Option<u64>,
+}
+
+/// Room for writing data back.
+pub(super) struct Promised {
+    pub(super) data: Reservation,
+    pub(super) metadata: Reservation,
+}
+
+impl Node {
+    pub(super) fn new(
+        id: NodeId,
+        file_type: FileType,
+        item: InodeItem,
+        tree: Arc<LiveTree>,
+        orphans: Arc<Orphans>,
+    ) -> Self {
+        let state = NodeState {
+            item,
+            size_bytes: item.size.get(),
+            dirty: DirtyData::default(),
+            cut: None,
+            promised: None,
+            next_index: None,
+        };
+        Self {
+            id,
+            file_type,
+            tree,
+            orphans,
+            flushing: Mutex::default(),
+            is_unlinked: AtomicBool::new(false),
+            state: RwLock::new(state),
+        }
+    }
+
+    pub(super) fn id(&self) -> NodeId {
+        self.id
+    }
+
+    pub(crate) fn number(&self) -> u64 {
+        self.id.number
+    }
+
+    pub(crate) fn file_type(&self) -> FileType {
+        self.file_type
+    }
+
+    pub(super) fn tree(&self) -> &Arc<LiveTree> {
+        &self.tree
+    }
+
+    /// The item with the size that everybody sees.
+    pub(crate) fn item(&self) -> InodeItem {
+        let state = self.read();
+        InodeItem { size: state.size_bytes.into(), ..state.item }
+    }
+
+    /// Notes that it has no name any more: nobody else opens it from now on, and who has it open last
+    /// leaves it to be deleted.
+    pub(super) fn mark_unlinked(&self) {
+        self.is_unlinked.store(true, Ordering::Release);
+    }
+
+    pub(super) fn is_unlinked(&self) -> bool {
+        self.is_unlinked.load(Ordering::Acquire)
+    }
+
+    pub(super) fn read(&self) -> RwLockReadGuard<'_, NodeState> {
+        self.state.read()
+    }
+
+    pub(super) fn write(&self) -> RwLockWriteGuard<'_, NodeState> {
+        self.state.write()
+    }
+
+    /// Holds the inode as it is while `look` looks, which may not ask it for its attributes.
+    pub(crate) fn hold<T>(&self, look: impl FnOnce() -> T) -> T {
+        let _state = self.read();
+        look()
+    }
+
+    pub(super) fn key(&self, item_type: ItemType, offset: u64) -> Key {
+        Key::new(self.id.number, item_type, offset)
+    }
+
+    /// Writes the item of `state`, which is this node's, to the tree.
+    pub(super) fn put_item(&self, state: &NodeState) -> Changed<()> {
+        let key = self.key(ItemType::INODE_ITEM, 0);
+        Ok(self.tree.modify(key, |data| {
+            let len = data.len().min(size_of::<InodeItem>());
+            data[..len].copy_from_slice(&state.item.as_bytes()[..len]);
+        })?)
+    }
+
+    /// The index of the next name in this directory, whose state is `state`.
+    pub(super) fn next_index(&self, state: &mut NodeState) -> Changed<u64> {
+        /// Indexes below stand for `.` and `..`.
+        const FIRST_INDEX: u64 = 2;
+        let index = match state.next_index {
+            Some(index) => index,
+            None => {
+                let last = self.key(ItemType::DIR_INDEX, u64::MAX);
+                let found = TreeItems::new(self.tree.clone()).at_or_before(last)?;
+                let is_own = |key: &Key| {
+                    (key.objectid, key.item_type) == (self.id.number, ItemType::DIR_INDEX)
+                };
+                found.filter(|(key, _)| is_own(key)).map_or(FIRST_INDEX, |(key, _)| key.offset + 1)
+            }
+        };
+        state.next_index = Some(index + 1);
+        Ok(index)
+    }
+}
+
+impl NodeState {
+    /// Notes a change in a transaction: of the inode itself, and of its content if `of_content`.
+    pub(super) fn touch(&mut self, generation: u64, of_content: bool) {
+        self.item.transid = generation.into();
+        self.item.sequence += 1;
+        self.item.ctime = now();
+        if of_content {
+            self.item.mtime = self.item.ctime;
+        }
+    }
+
+    /// A directory's names became longer by `bytes` together, or shorter if it is negative.
+    pub(super) fn names_grew(&mut self, generation: u64, bytes: i64) {
+        // Each name is in two items.
+        self.size_bytes = self.size_bytes.saturating_add_signed(2 * bytes);
+        self.item.size = self.size_bytes.into();
+        self.touch(generation, true);
+    }
+
+    /// Whether names can be made in this directory.
+    pub(super) fn check_may_name(&self) -> Result<()> {
+        if self.item.nlink.get() == 0 {
+            return Err(Error::NotFound);
+        }
+        self.check_mutable()
+    }
+
+    /// Whether names can be taken from this directory, or this inode can lose one.
+    pub(super) fn check_may_unname(&self) -> Result<()> {
+        if self.item.flags().contains(InodeFlags::APPEND) {
+            return Err(Error::NotPermitted("it can only grow"));
+        }
+        self.check_mutable()
+    }
+
+    pub(super) fn check_mutable(&self) -> Result<()> {
+        if self.item.flags().contains(InodeFlags::IMMUTABLE) {
+            return Err(Error::NotPermitted("it is immutable"));
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        if *self.is_unlinked.get_mut() {
+            self.orphans.push(Orphan { tree: self.tree.clone(), number: self.id.number });
+        }
+    }
+}
+
+impl std::fmt::Debug for Node {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Node").field("id", &self.id).finish_non_exhaustive()
+    }
+}
+
+/// The inodes in memory.
+pub(crate) struct Nodes {
+    shards: [Mutex<HashMap<NodeId, Weak<Node>>>; SHARDS],
+    orphans: Arc<Orphans>,
+}
+
+impl Nodes {
+    pub(super) fn new(orphans: Arc<Orphans>) -> Self {
+        Self { shards: std::array::from_fn(|_| Mutex::default()), orphans }
+    }
+
+    /// The inode `number`, read if nobody has it. One without a name is not found: only who had it
+    /// open before it lost the last can have it.
+    pub(crate) fn open(&self, subvolume: &Subvolume, number: u64) -> Result<Arc<Node>> {
+        let id = NodeId { subvolume: subvolume.id(), number };
+        let mut shard = self.shard(id).lock();
+        let known = shard.get(&id).and_then(Weak::upgrade);
+        let node = match known {
+            Some(node) => node,
+            None => {
+                // Under the lock: who has the node meanwhile could change the item and be gone.
+                let node = Arc::new(self.read(subvolume, id)?);
+                remember(&mut shard, &node);
+                node
+            }
+        };
+        drop(shard);
+        if node.is_unlinked() { Err(Error::NotFound) } else { Ok(node) }
+    }
+
+    fn read(&self, subvolume: &Subvolume, id: NodeId) -> Result<Node> {
+        let tree = subvolume.live()?.tree();
+        let key = Key::new(id.number, ItemType::INODE_ITEM, 0);
+        let bytes = tree.get(key)?.ok_or(Error::NotFound)?;
+        let (item, file_type) =
+            parse_item(&bytes).map_err(|problem| Error::item(tree.id(), key, problem))?;
+        if item.nlink.get() == 0 {
+            return Err(Error::NotFound);
+        }
+        Ok(Node::new(id, file_type, *item, tree.clone(), self.orphans.clone()))
+    }
+
+    /// Enters an inode that was just made.
+    pub(super) fn create(
+        &self,
+        subvolume: &Subvolume,
+        number: u64,
+        file_type: FileType,
+        item: InodeItem,
+    ) -> Result<Arc<Node>> {
+        let id = NodeId { subvolume: subvolume.id(), number };
+        let tree = subvolume.live()?.tree().clone();
+        let node = Arc::new(Node::new(id, file_type, item, tree, self.orphans.clone()));
+        remember(&mut self.shard(id).lock(), &node);
+        Ok(node)
+    }
+
+    fn shard(&self, id: NodeId) -> &Mutex<HashMap<NodeId, Weak<Node>>> {
+        &self.shards[(id.number ^ id.subvolume) as usize % SHARDS]
+    }
+}
+
+fn remember(shard: &mut HashMap<NodeId, Weak<Node>>, node: &Arc<Node>) {
+    if shard.len() == shard.capacity() {
+        shard.retain(|_, node| node.strong_count() > 0);
+    }
+    shard.insert(node.id(), Arc::downgrade(node));
+}
+
+/// The states of several inodes, locked in order.
+pub(super) struct Locked<'a> {
+    guards: Vec<(NodeId, RwLockWriteGuard<'a, NodeState>)>,
+}
+
+impl<'a> Locked<'a> {
+    /// Locks nodes, some of which may be given twice.
+    pub(super) fn new(nodes: impl IntoIterator<Item = &'a Arc<Node>>) -> Self {
+        let mut nodes: Vec<&Arc<Node>> = nodes.into_iter().collect();
+        nodes.sort_unstable_by_key(|node| node.id());
+        nodes.dedup_by_key(|node| node.id());
+        Self { guards: nodes.into_iter().map(|node| (node.id(), node.write())).collect() }
+    }
+
+    /// The state of one of them.
+    ///
+    /// # Panics
+    /// When it is not locked.
+    pub(super) fn of(&mut self, node: &Node) -> &mut NodeState {
+        let found = self.guards.iter_mut().find(|(id, _)| *id == node.id());
+        &mut found.expect("it is among those that were locked").1
+    }
+}

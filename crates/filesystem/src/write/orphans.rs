@@ -1,0 +1,178 @@
+//! Inodes without a name, which are deleted once nobody has them open: in steps, so that a file of
+//! any size takes little room in each transaction.
+
+use std::sync::Arc;
+
+use larder_btree::LiveTree;
+use larder_format::item::{FileExtent, InodeItem};
+use larder_format::{FormatError, ItemType, Key, objectid};
+use larder_transaction::space::Priority;
+use larder_transaction::{DataExtent, DataOwner, Handle, Items, TreeItems};
+use parking_lot::Mutex;
+use zerocopy::FromBytes;
+
+use super::{Changed, Writer, apply};
+use crate::error::Result;
+use crate::filesystem::Filesystem;
+
+/// Extents of a file that are deleted in one step.
+const EXTENTS_PER_STEP: usize = 128;
+/// Items that a step may insert at worst: none, but leaves are copied.
+const ITEMS: u64 = 4;
+
+/// Inodes that nobody has open any more.
+#[derive(Default)]
+pub(super) struct Orphans {
+    queue: Mutex<Vec<Orphan>>,
+}
+
+/// An inode without a name.
+pub(super) struct Orphan {
+    pub(super) tree: Arc<LiveTree>,
+    pub(super) number: u64,
+}
+
+impl Orphans {
+    pub(super) fn push(&self, orphan: Orphan) {
+        self.queue.lock().push(orphan);
+    }
+
+    fn pop(&self) -> Option<Orphan> {
+        self.queue.lock().pop()
+    }
+}
+
+/// The key of the item that lists an inode without a name.
+pub(super) fn orphan_key(number: u64) -> Key {
+    Key::new(objectid::ORPHAN, ItemType::ORPHAN_ITEM, number)
+}
+
+impl Writer {
+    /// Deletes inodes that nobody has open any more. What fails stays listed in its tree, and is
+    /// deleted when the file system is opened for writing again.
+    pub(super) fn delete_orphans(&self) {
+        while let Some(orphan) = self.orphans.pop() {
+            if self.delete_inode(&orphan).is_err() {
+                break;
+            }
+        }
+    }
+
+    fn delete_inode(&self, orphan: &Orphan) -> Changed<()> {
+        let is_gone = |id| self.manager.root_item(id).is_none_or(|(_, item)| item.refs.get() == 0);
+        loop {
+            let handle = self.manager.join(ITEMS, Priority::Deleting)?;
+            if is_gone(orphan.tree.id()) {
+                return Ok(());
+            }
+            let is_done = apply(&handle, || orphan.delete_step(&handle))?;
+            handle.end()?;
+            if is_done {
+                return Ok(());
+            }
+        }
+    }
+}
+
+impl Orphan {
+    /// Deletes some of the last extents, or all that is left. Returns whether nothing is.
+    fn delete_step(&self, handle: &Handle<'_>) -> Changed<bool> {
+        let extents = self.last_extents()?;
+        let Some((first, _)) = extents.last() else {
+            self.delete_rest()?;
+            return Ok(true);
+        };
+        self.tree.delete_range(*first..=self.key(ItemType::EXTENT_DATA, u64::MAX))?;
+        let mut covered_bytes = 0;
+        for (key, data) in &extents {
+            let extent = FileExtent::parse(data).map_err(|problem| self.bad(*key, problem))?;
+            covered_bytes += self.give_up(handle, *key, &extent);
+        }
+        let (key, start) = (self.key(ItemType::INODE_ITEM, 0), first.offset);
+        self.tree.modify(key, |data| {
+            if let Ok((item, _)) = InodeItem::mut_from_prefix(data) {
+                item.nbytes = item.nbytes.get().saturating_sub(covered_bytes).into();
+                item.size = item.size.get().min(start).into();
+            }
+        })?;
+        Ok(false)
+    }
+
+    /// Drops the reference of a file extent that is not in the tree any more. Returns the bytes that
+    /// it counted for.
+    fn give_up(&self, handle: &Handle<'_>, key: Key, extent: &FileExtent<'_>) -> u64 {
+        let FileExtent::Regular { extent, .. } = extent else { return extent.num_bytes() };
+        let Some(logical) = extent.disk_bytenr() else { return 0 };
+        let data = DataExtent { logical, len_bytes: extent.disk_num_bytes.get() };
+        let offset = key.offset.wrapping_sub(extent.offset.get());
+        let owner = DataOwner { root: self.tree.id(), inode: self.number, offset };
+        handle.drop_data_reference(data, owner);
+        extent.num_bytes.get()
+    }
+
+    /// The last extents, the very last first.
+    fn last_extents(&self) -> Changed<Vec<(Key, Vec<u8>)>> {
+        let mut extents = Vec::new();
+        let mut cursor = self.tree.cursor(larder_btree::Readahead::Back);
+        let mut is_there = cursor.seek_last(self.key(ItemType::EXTENT_DATA, u64::MAX))?;
+        while let Some((key, data)) = cursor.item()
+            && is_there
+            && (key.objectid, key.item_type) == (self.number, ItemType::EXTENT_DATA)
+            && extents.len() < EXTENTS_PER_STEP
+        {
+            extents.push((key, data.to_vec()));
+            is_there = cursor.prev()?;
+        }
+        Ok(extents)
+    }
+
+    fn delete_rest(&self) -> Changed<()> {
+        let (first, last) = (ItemType(0), ItemType(u8::MAX));
+        self.tree.delete_range(self.key(first, 0)..=self.key(last, u64::MAX))?;
+        TreeItems::new(self.tree.clone()).remove(orphan_key(self.number))
+    }
+
+    fn key(&self, item_type: ItemType, offset: u64) -> Key {
+        Key::new(self.number, item_type, offset)
+    }
+
+    fn bad(&self, key: Key, problem: FormatError) -> larder_transaction::Error {
+        larder_transaction::Error::Item { tree: self.tree.id(), key, problem }
+    }
+}
+
+impl Filesystem {
+    /// Completes deletions of inodes and subvolumes that a crash interrupted. Read-only subvolumes are
+    /// left as they are.
+    pub(super) fn resume_deletions(&self) -> Result<()> {
+        let writer = self.writer()?;
+        for subvolume in self.subvolumes() {
+            let subvolume = subvolume?;
+            if subvolume.is_being_deleted || subvolume.is_read_only {
+                continue;
+            }
+            let tree = writer.live_tree(subvolume.id)?;
+            let listed = orphan_key(0)..=orphan_key(u64::MAX);
+            for (key, _) in TreeItems::new(tree.clone()).range(listed)? {
+                writer.resume_orphan(Orphan { tree: tree.clone(), number: key.offset })?;
+            }
+        }
+        self.resume_subvolume_deletions()
+    }
+}
+
+impl Writer {
+    /// Deletes an inode that is listed as an orphan; one that has a name is only taken from the list.
+    fn resume_orphan(&self, orphan: Orphan) -> Result<()> {
+        let key = orphan.key(ItemType::INODE_ITEM, 0);
+        let links =
+            |data: &[u8]| InodeItem::ref_from_prefix(data).map_or(0, |(item, _)| item.nlink.get());
+        if orphan.tree.get_with(key, links)? == Some(0) {
+            return Ok(self.delete_inode(&orphan)?);
+        }
+        let handle = self.manager.join(ITEMS, Priority::Deleting)?;
+        let mut items = TreeItems::new(orphan.tree.clone());
+        apply(&handle, || items.remove(orphan_key(orphan.number)))?;
+        Ok(handle.end()?)
+    }
+}

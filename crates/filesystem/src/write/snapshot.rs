@@ -1,0 +1,142 @@
+//! Snapshots, which are taken in a commit: nobody can change one before it is durable.
+
+use std::sync::Arc;
+
+use larder_format::item::{INODE_ROOT_ITEM_INIT, ROOT_SUBVOL_RDONLY, RootItem};
+use larder_format::{Key, Uuid};
+use larder_transaction::space::{Priority, SpaceKind};
+use larder_transaction::{Exclusive, NewSnapshot};
+use parking_lot::Mutex;
+use zerocopy::FromZeros;
+
+use super::names::check_name;
+use super::node::Locked;
+use super::subvolume::ITEMS;
+use super::{Changed, now};
+use crate::error::{Error, Result};
+use crate::filesystem::Filesystem;
+use crate::inode::Inode;
+use crate::subvolume::Subvolume;
+
+/// Snapshots that the next commit takes.
+#[derive(Default)]
+pub(super) struct PendingSnapshots {
+    queue: Mutex<Vec<Arc<Pending>>>,
+}
+
+struct Pending {
+    source: u64,
+    id: u64,
+    directory: Inode,
+    name: Vec<u8>,
+    is_read_only: bool,
+    /// What came of it.
+    outcome: Mutex<Option<Result<()>>>,
+}
+
+impl Subvolume {
+    /// Takes a snapshot of this subvolume as it is now, named `name` in `directory`, which may lie in
+    /// any subvolume. It is durable when this returns.
+    ///
+    /// # Errors
+    /// As [`create`](Inode::create).
+    pub fn snapshot(&self, directory: &Inode, name: &[u8], is_read_only: bool) -> Result<Self> {
+        let filesystem = self.filesystem();
+        let writer = filesystem.writer()?;
+        directory.expect_directory()?;
+        check_name(name)?;
+        let _subvolumes = writer.subvolumes.lock();
+        let room = writer.manager.space().insertion_bytes(ITEMS);
+        let _room = writer.manager.reserve(SpaceKind::Metadata, room, Priority::Normal)?;
+        let pending = Arc::new(Pending {
+            source: self.id(),
+            id: writer.next_subvolume()?,
+            directory: directory.clone(),
+            name: name.to_vec(),
+            is_read_only,
+            outcome: Mutex::default(),
+        });
+        writer.snapshots.queue.lock().push(pending.clone());
+        let committed = filesystem.sync();
+        writer.snapshots.queue.lock().clear();
+        let outcome = pending.outcome.lock().take();
+        // What it says is more to the point than that the commit failed because of it.
+        match outcome {
+            Some(outcome) => outcome?,
+            None => return Err(committed.err().unwrap_or(Error::NotWritable)),
+        }
+        committed?;
+        filesystem.subvolume(pending.id)
+    }
+}
+
+impl Filesystem {
+    /// Takes the snapshots that are pending. The door is closed. An error leaves something half done.
+    pub(super) fn take_snapshots(&self, exclusive: &Exclusive<'_>) -> Changed<()> {
+        let Some(writer) = self.try_writer() else { return Ok(()) };
+        let pending = std::mem::take(&mut *writer.snapshots.queue.lock());
+        for pending in pending {
+            let outcome = match pending.check() {
+                Ok(()) => pending.take(exclusive).map_err(Error::from),
+                Err(error) => Err(error),
+            };
+            let failed = match &outcome {
+                Err(Error::Engine(error)) => Err(error.clone()),
+                _ => Ok(()),
+            };
+            *pending.outcome.lock() = Some(outcome);
+            failed?;
+        }
+        Ok(())
+    }
+}
+
+impl Pending {
+    fn check(&self) -> Result<()> {
+        let node = self.directory.node()?;
+        self.directory.subvolume().live()?.check_writable()?;
+        node.read().check_may_name()?;
+        if self.directory.find(&self.name)?.is_some() {
+            return Err(Error::AlreadyExists);
+        }
+        self.directory.names().check_room(self.directory.number(), &self.name)
+    }
+
+    fn take(&self, exclusive: &Exclusive<'_>) -> Changed<()> {
+        let generation = exclusive.manager().generation();
+        let uuid = Uuid::new_v4();
+        let snapshot = NewSnapshot { source: self.source, id: self.id };
+        exclusive.snapshot(snapshot, |item| self.configure(item, uuid, generation))?;
+        let node = self.directory.try_node().expect("it was checked");
+        let mut locked = Locked::new([node]);
+        let state = locked.of(node);
+        let index = node.next_index(state)?;
+        self.directory.enter_subvolume(self.id, &self.name, index, generation)?;
+        state.names_grew(generation, self.name.len() as i64);
+        node.put_item(state)?;
+        let writer = self.directory.subvolume().filesystem().try_writer();
+        writer.expect("it is being changed").enter_uuid(uuid, self.id)
+    }
+
+    /// Makes of a copy of the source's root item that of the snapshot.
+    fn configure(&self, item: &mut RootItem, uuid: Uuid, generation: u64) {
+        item.parent_uuid = item.uuid;
+        item.uuid = *uuid.as_bytes();
+        item.otransid = generation.into();
+        item.otime = now();
+        item.inode.flags = (item.inode.flags.get() | INODE_ROOT_ITEM_INIT).into();
+        item.drop_progress = Key::MIN.into();
+        item.drop_level = 0;
+        let flags = item.flags.get() & !ROOT_SUBVOL_RDONLY;
+        if self.is_read_only {
+            item.flags = (flags | ROOT_SUBVOL_RDONLY).into();
+            return;
+        }
+        item.flags = flags.into();
+        // It will differ from what was received.
+        item.received_uuid = [0; 16];
+        (item.stransid, item.rtransid) = (0.into(), 0.into());
+        item.stime = FromZeros::new_zeroed();
+        item.rtime = FromZeros::new_zeroed();
+    }
+}

@@ -1,0 +1,124 @@
+//! Taking names away.
+
+use larder_format::ItemType;
+use larder_transaction::Items;
+use larder_transaction::TreeItems;
+use larder_transaction::space::Priority;
+
+use super::node::{Locked, Node, NodeState};
+use super::orphans::orphan_key;
+use super::{Changed, apply};
+use crate::directory::Target;
+use crate::error::{Error, Result};
+use crate::inode::{FileType, Inode};
+
+/// Items that are changed: entry, index, reference, orphan, and both inodes.
+const ITEMS: u64 = 6;
+
+impl Inode {
+    /// Takes the name `name`, which is not that of a directory, from this directory. What loses its
+    /// last name is deleted once nobody has it open.
+    ///
+    /// # Errors
+    /// `ENOENT`, `EISDIR`, `EPERM`, `EROFS`.
+    pub fn unlink(&self, name: &[u8]) -> Result<()> {
+        self.take_name(name, |found| match found.file_type() {
+            FileType::Directory => Err(Error::IsADirectory),
+            _ => Ok(()),
+        })
+    }
+
+    /// Removes the empty directory `name` from this directory.
+    ///
+    /// # Errors
+    /// `ENOENT`, `ENOTDIR`, `ENOTEMPTY`, `EPERM` also for the root of a subvolume, `EROFS`.
+    pub fn rmdir(&self, name: &[u8]) -> Result<()> {
+        self.take_name(name, |found| {
+            found.expect_directory()?;
+            if found.is_subvolume_root() {
+                return Err(Error::NotPermitted("it is a subvolume"));
+            }
+            Ok(())
+        })
+    }
+
+    fn take_name(&self, name: &[u8], check: impl Fn(&Self) -> Result<()>) -> Result<()> {
+        let (writer, directory) = (self.writer()?, self.node()?);
+        let is_taken = loop {
+            let found = self.lookup(name)?;
+            check(&found)?;
+            if found.is_empty_subvolume() {
+                break self.take_empty_subvolume(name)?;
+            }
+            let node = found.node()?;
+            let handle = writer.join(self.subvolume(), ITEMS, Priority::Deleting)?;
+            let mut locked = Locked::new([directory, node]);
+            if self.find(name)? != Some(Target::Inode(found.number())) {
+                // Somebody was faster.
+                continue;
+            }
+            locked.of(directory).check_may_unname()?;
+            let state = locked.of(node);
+            state.check_may_unname()?;
+            if found.file_type() == FileType::Directory && state.size_bytes > 0 {
+                return Err(Error::DirectoryNotEmpty);
+            }
+            let generation = handle.generation();
+            apply(&handle, || {
+                let mut names = self.names();
+                let index = names.remove_ref(found.number(), self.number(), name)?;
+                names.remove(self.number(), name, index)?;
+                node.lose_name(locked.of(node), generation)?;
+                let state = locked.of(directory);
+                state.names_grew(generation, -(name.len() as i64));
+                directory.put_item(state)
+            })?;
+            drop(locked);
+            handle.end()?;
+            break true;
+        };
+        debug_assert!(is_taken);
+        writer.delete_orphans();
+        Ok(())
+    }
+
+    /// Removes the entry that stands for a subvolume which is not there: nothing refers back to it.
+    fn take_empty_subvolume(&self, name: &[u8]) -> Result<bool> {
+        let (writer, directory) = (self.writer()?, self.node()?);
+        let handle = writer.join(self.subvolume(), ITEMS, Priority::Deleting)?;
+        let mut locked = Locked::new([directory]);
+        let state = locked.of(directory);
+        state.check_may_unname()?;
+        let mut entries = self.entries()?;
+        let entry = entries.find(|entry| entry.as_ref().map_or(true, |entry| entry.name == name));
+        let index = entry.ok_or(Error::NotFound)??.index;
+        apply(&handle, || {
+            self.names().remove(self.number(), name, index)?;
+            state.names_grew(handle.generation(), -(name.len() as i64));
+            directory.put_item(state)
+        })?;
+        drop(locked);
+        handle.end()?;
+        Ok(true)
+    }
+}
+
+impl Node {
+    /// Notes that a name is gone. With the last one the inode becomes an orphan.
+    pub(super) fn lose_name(&self, state: &mut NodeState, generation: u64) -> Changed<()> {
+        let left = match self.file_type() {
+            FileType::Directory => 0,
+            _ => state.item.nlink.get().saturating_sub(1),
+        };
+        state.item.nlink = left.into();
+        state.touch(generation, false);
+        self.put_item(state)?;
+        if left == 0 {
+            self.mark_unlinked();
+            let key = orphan_key(self.number());
+            debug_assert_eq!(key.item_type, ItemType::ORPHAN_ITEM);
+            TreeItems::new(self.tree().clone()).insert(key, &[])?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,239 @@
+//! Writing to a file: data waits in memory, in whole sectors, until it is written back.
+
+use larder_format::item::InodeFlags;
+use larder_transaction::space::{Priority, SpaceKind};
+
+use super::node::{Node, NodeState, Promised};
+use super::{Writer, now};
+use crate::error::{Error, Result};
+use crate::inode::{FileType, Inode};
+
+/// No file is longer.
+const MOST_BYTES: u64 = i64::MAX as u64 - (1 << 20);
+/// What is written at once at most; longer writes are several.
+const PIECE_BYTES: usize = 4 << 20;
+/// Dirty data of one file beyond which its writer writes it back.
+const MOST_DIRTY_BYTES: u64 = 16 << 20;
+/// Runs of dirty data of one file beyond which its writer writes them back.
+const MOST_DIRTY_RUNS: usize = 64;
+/// Dirty data of all files together beyond which a writer writes all of it back.
+const MOST_DIRTY_BYTES_IN_ALL: u64 = 64 << 20;
+/// Items that writing a file back takes besides its extents: the inode, and what is cut.
+const ITEMS: u64 = 4;
+/// Items that a run of dirty data takes: extent, checksums.
+const ITEMS_PER_RUN: u64 = 2;
+
+impl Inode {
+    /// Writes `data` to the regular file at `offset`, all of it. It is read back at once, and durable
+    /// after a sync.
+    ///
+    /// # Errors
+    /// `EISDIR`, `EINVAL` for what is no file, `EFBIG`, `EPERM`, `EROFS`, `ENOSPC`, and `EIO` if what shares
+    /// a sector with it cannot be read. After an error a first part of `data` may have been written.
+    pub fn write_at(&self, data: &[u8], offset: u64) -> Result<()> {
+        let writer = self.writer_of_file()?;
+        let end = offset.checked_add(data.len() as u64).filter(|end| *end <= MOST_BYTES);
+        let mut at = offset;
+        end.ok_or(Error::FileTooLarge)?;
+        for piece in data.chunks(PIECE_BYTES) {
+            self.write_piece(writer, piece, at)?;
+            at += piece.len() as u64;
+        }
+        Ok(())
+    }
+
+    /// Makes the regular file `size_bytes` long. What is cut off is gone; what is added reads as zeros.
+    ///
+    /// # Errors
+    /// As [`write_at`](Self::write_at).
+    pub fn truncate(&self, size_bytes: u64) -> Result<()> {
+        let writer = self.writer_of_file()?;
+        if size_bytes > MOST_BYTES {
+            return Err(Error::FileTooLarge);
+        }
+        let node = self.node()?;
+        let sectorsize = self.subvolume().filesystem().sectorsize();
+        let promised = writer.promise(2 * sectorsize, 2)?;
+        let _flushing = node.flushing.lock();
+        let handle = writer.manager.attach()?;
+        self.subvolume().live()?.check_writable()?;
+        let mut state = node.write();
+        state.check_may_cut(size_bytes)?;
+        state.absorb(promised);
+        let old = state.size_bytes;
+        if size_bytes < old {
+            self.zero_behind(&mut state, size_bytes)?;
+            let cut = size_bytes.next_multiple_of(sectorsize);
+            state.dirty.truncate(cut);
+            state.cut = Some(state.cut.map_or(cut, |earlier| earlier.min(cut)));
+        } else {
+            self.zero_behind(&mut state, old)?;
+        }
+        state.size_bytes = size_bytes;
+        state.touch(handle.generation(), true);
+        writer.dirty.insert(node, state.dirty.len_bytes());
+        self.subvolume().filesystem().write_back(&handle, node, &mut state)?;
+        drop(state);
+        Ok(handle.end()?)
+    }
+
+    fn writer_of_file(&self) -> Result<&Writer> {
+        match self.file_type() {
+            FileType::Regular => self.writer(),
+            FileType::Directory => Err(Error::IsADirectory),
+            _ => Err(Error::NotAFile),
+        }
+    }
+
+    fn write_piece(&self, writer: &Writer, data: &[u8], offset: u64) -> Result<()> {
+        if data.is_empty() {
+            return Ok(());
+        }
+        let node = self.node()?;
+        let filesystem = self.subvolume().filesystem();
+        let sectorsize = filesystem.sectorsize();
+        let end = offset + data.len() as u64;
+        let first = offset - offset % sectorsize;
+        let behind = end.next_multiple_of(sectorsize);
+        // The sector that the file ends in now may become dirty too.
+        let promised = writer.promise(behind - first + 2 * sectorsize, 3)?;
+        let handle = writer.manager.attach()?;
+        self.subvolume().live()?.check_writable()?;
+        let mut state = node.write();
+        state.check_may_write(offset)?;
+        state.absorb(promised);
+        if offset > state.size_bytes {
+            let old = state.size_bytes;
+            self.zero_behind(&mut state, old)?;
+        }
+        // An inline extent goes with the first write: it can be the only one alone.
+        if state.size_bytes > 0 && state.size_bytes <= sectorsize {
+            self.load_sector(&mut state, 0)?;
+        }
+        if offset % sectorsize != 0 {
+            self.load_sector(&mut state, first)?;
+        }
+        if end % sectorsize != 0 {
+            self.load_sector(&mut state, behind - sectorsize)?;
+        }
+        state.dirty.write_bytes(offset, data, sectorsize);
+        state.size_bytes = state.size_bytes.max(end);
+        state.item.mtime = now();
+        state.item.ctime = state.item.mtime;
+        state.shrink_promise(writer);
+        let is_much =
+            state.dirty.len_bytes() > MOST_DIRTY_BYTES || state.dirty.run_count() > MOST_DIRTY_RUNS;
+        writer.dirty.insert(node, state.dirty.len_bytes());
+        drop(state);
+        handle.end()?;
+        if is_much {
+            filesystem.flush(node)?;
+        } else if writer.dirty.len_bytes() > MOST_DIRTY_BYTES_IN_ALL {
+            filesystem.flush_all()?;
+        }
+        Ok(())
+    }
+
+    /// Makes what lies behind `end` in its sector zeros.
+    fn zero_behind(&self, state: &mut NodeState, end: u64) -> Result<()> {
+        let sectorsize = self.subvolume().filesystem().sectorsize();
+        let within = end % sectorsize;
+        if within == 0 {
+            return Ok(());
+        }
+        self.load_sector(state, end - within)?;
+        let zeros = vec![0; (sectorsize - within) as usize];
+        state.dirty.write_bytes(end, &zeros, sectorsize);
+        Ok(())
+    }
+
+    /// Makes the sector at `start` dirty, with what the file has there.
+    fn load_sector(&self, state: &mut NodeState, start: u64) -> Result<()> {
+        let sectorsize = self.subvolume().filesystem().sectorsize();
+        if state.dirty.covers(start, start + sectorsize) {
+            return Ok(());
+        }
+        let mut sector = vec![0; sectorsize as usize];
+        let len = state.size_bytes.saturating_sub(start).min(sectorsize) as usize;
+        self.read_tree(state, &mut sector[..len], start)?;
+        state.dirty.write(start, &sector);
+        Ok(())
+    }
+
+    /// Reads a file of which some data may not be written back.
+    pub(crate) fn read_live(&self, node: &Node, buf: &mut [u8], offset: u64) -> Result<usize> {
+        let state = node.read();
+        let len = state.size_bytes.saturating_sub(offset).min(buf.len() as u64) as usize;
+        let buf = &mut buf[..len];
+        if !state.dirty.covers(offset, offset + len as u64) {
+            self.read_tree(&state, buf, offset)?;
+        }
+        state.dirty.overlay(offset, buf);
+        Ok(len)
+    }
+
+    /// Reads what the tree has of the file, of that which is not cut off.
+    fn read_tree(&self, state: &NodeState, buf: &mut [u8], offset: u64) -> Result<()> {
+        let has_checksums = !state.item.flags().contains(InodeFlags::NODATASUM);
+        let end = state.cut.unwrap_or(u64::MAX);
+        let len = end.saturating_sub(offset).min(buf.len() as u64) as usize;
+        let (there, cut_off) = buf.split_at_mut(len);
+        cut_off.fill(0);
+        self.read_stored_range(there, offset, has_checksums)
+    }
+
+    /// Writes back what the file has in memory only.
+    pub(crate) fn flush(&self) -> Result<()> {
+        match self.try_node() {
+            Some(node) => self.subvolume().filesystem().flush(node),
+            None => Ok(()),
+        }
+    }
+}
+
+impl NodeState {
+    fn check_may_write(&self, offset: u64) -> Result<()> {
+        if self.item.flags().contains(InodeFlags::APPEND) && offset < self.size_bytes {
+            return Err(Error::NotPermitted("it can only grow"));
+        }
+        self.check_mutable()
+    }
+
+    fn check_may_cut(&self, size_bytes: u64) -> Result<()> {
+        if self.item.flags().contains(InodeFlags::APPEND) && size_bytes < self.size_bytes {
+            return Err(Error::NotPermitted("it can only grow"));
+        }
+        self.check_mutable()
+    }
+
+    fn absorb(&mut self, more: Promised) {
+        match &mut self.promised {
+            Some(promised) => {
+                promised.data.absorb(more.data);
+                promised.metadata.absorb(more.metadata);
+            }
+            None => self.promised = Some(more),
+        }
+    }
+
+    /// Gives back what was promised beyond what writing back takes.
+    fn shrink_promise(&mut self, writer: &Writer) {
+        let items = ITEMS + ITEMS_PER_RUN * self.dirty.run_count() as u64;
+        let metadata_bytes = writer.manager.space().insertion_bytes(items);
+        if let Some(promised) = &mut self.promised {
+            promised.data.shrink_to(self.dirty.len_bytes());
+            promised.metadata.shrink_to(metadata_bytes);
+        }
+    }
+}
+
+impl Writer {
+    /// Promises room for `data_bytes` more of dirty data in `runs` more runs.
+    fn promise(&self, data_bytes: u64, runs: u64) -> Result<Promised> {
+        let items = ITEMS + ITEMS_PER_RUN * runs;
+        let metadata_bytes = self.manager.space().insertion_bytes(items);
+        let reserve = |kind, len_bytes| self.manager.reserve(kind, len_bytes, Priority::Normal);
+        let metadata = reserve(SpaceKind::Metadata, metadata_bytes)?;
+        Ok(Promised { data: reserve(SpaceKind::Data, data_bytes)?, metadata })
+    }
+}
