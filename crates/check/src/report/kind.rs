@@ -119,7 +119,6 @@ kinds! {
 
     // Chunks and devices.
     Chunk "chunk" Error Impossible "A chunk item cannot be.";
-    ChunkOverlap "chunk-overlap" Error Impossible "Two chunks overlap.";
     ChunkWithoutDeviceExtent "chunk-without-device-extent" Error Recompute "A chunk's stripe has no device extent.";
     DeviceExtentWithoutChunk "device-extent-without-chunk" Error Recompute "A device extent belongs to no chunk.";
     DeviceExtentOverlap "device-extent-overlap" Error Impossible "Two device extents overlap.";

@@ -13,7 +13,7 @@ use crate::report::Kind;
 /// What the chunk tree says.
 #[derive(Debug, Default)]
 pub(crate) struct ChunkTree {
-    /// Chunks by logical address. Those that overlap one before them are left out.
+    /// Chunks by logical address. They do not overlap: a volume with such chunks does not open.
     pub(crate) chunks: BTreeMap<u64, Chunk>,
     /// The items of SYSTEM chunks as they stand, by logical address.
     pub(crate) system_items: BTreeMap<u64, Vec<u8>>,
@@ -58,11 +58,6 @@ impl ChunkTree {
             Ok(chunk) => chunk,
             Err(error) => return item.find(context, Kind::Chunk, format_args!("{error}")),
         };
-        let before = self.chunks.last_key_value().map(|(_, before)| before.end());
-        if let Some(end) = before.filter(|end| *end > start) {
-            let message = format_args!("the chunk in front of it ends at {end}");
-            return item.find(context, Kind::ChunkOverlap, message);
-        }
         if chunk.flags().contains(larder_format::BlockGroupFlags::SYSTEM) {
             self.system_items.insert(start.0, item.data.to_vec());
         }

@@ -92,6 +92,16 @@ impl Patient {
         self.superblock().log_root.get()
     }
 
+    /// An address of a metadata chunk that shares its place on a device with a superblock copy.
+    pub(crate) fn address_on_superblock(&self) -> u64 {
+        let chunks = self.volume.chunks();
+        let of_metadata = chunks
+            .iter()
+            .filter(|chunk| chunk.flags().contains(larder_format::BlockGroupFlags::METADATA));
+        let mut ranges = of_metadata.flat_map(|chunk| chunk.superblock_ranges());
+        ranges.next().expect("a chunk around a superblock copy").0.0
+    }
+
     /// Changes the superblock in every place.
     pub(crate) fn edit_superblocks(&self, change: impl Fn(&mut Superblock)) {
         for copy in 0..2 {

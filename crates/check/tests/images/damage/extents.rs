@@ -1,7 +1,7 @@
 //! Extents and their references.
 
 use larder_check::Kind;
-use larder_format::item::{BackRef, EXTENT_FLAG_DATA, Extent, ExtentItem};
+use larder_format::item::{BackRef, EXTENT_FLAG_DATA, EXTENT_FLAG_TREE_BLOCK, Extent, ExtentItem};
 use larder_format::objectid::EXTENT_TREE;
 use larder_format::{ItemType, Key};
 use zerocopy::IntoBytes;
@@ -32,6 +32,14 @@ fn new_data_extent(patient: &Patient, start: u64, len_bytes: u64) {
     let mut data = item.as_bytes().to_vec();
     BackRef::Data { root: 5, objectid: 257, offset: 0, count: 1 }.write_inline(&mut data);
     patient.insert(EXTENT_TREE, Key::new(start, ItemType::EXTENT_ITEM, len_bytes), &data);
+}
+
+fn new_block_extent(patient: &Patient, start: u64) {
+    let (generation, flags) = (patient.generation().into(), EXTENT_FLAG_TREE_BLOCK.into());
+    let item = ExtentItem { refs: 1.into(), generation, flags };
+    let mut data = item.as_bytes().to_vec();
+    BackRef::TreeBlock { root: 5 }.write_inline(&mut data);
+    patient.insert(EXTENT_TREE, Key::new(start, ItemType::METADATA_ITEM, 0), &data);
 }
 
 pub(super) fn wounds() -> Vec<Wound> {
@@ -142,12 +150,7 @@ fn references() -> Vec<Wound> {
             },
         ),
         on(Base::PowerCut, "an extent where the log lies", Kind::LogBlock, Sees, |patient| {
-            let log = patient.log_root();
-            let generation = patient.generation().into();
-            let item = ExtentItem { refs: 1.into(), generation, flags: 2.into() };
-            let mut data = item.as_bytes().to_vec();
-            BackRef::TreeBlock { root: 5 }.write_inline(&mut data);
-            patient.insert(EXTENT_TREE, Key::new(log, ItemType::METADATA_ITEM, 0), &data);
+            new_block_extent(patient, patient.log_root());
         }),
     ]
 }
