@@ -3,13 +3,14 @@
 use std::env;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, bail};
 use clap::Args;
 use larder_format::compression::Compression;
 use larder_format::{ChecksumType, Profile, Uuid};
 use larder_mkfs::{
-    FeatureChoice, MkfsError, MkfsOptions, Owner, SubvolumeSpec, mkfs, parse_checksum,
+    FeatureChoice, MkfsError, MkfsOptions, Owner, Progress, SubvolumeSpec, mkfs, parse_checksum,
     parse_profile,
 };
 
@@ -127,13 +128,24 @@ impl Mkfs {
             owner: self.owner,
             source_date_epoch: source_date_epoch()?,
             threads: None,
+            progress: (!self.quiet).then(progress),
         };
         let summary = mkfs(&self.devices, &options)?;
+        // The line of progress goes away before the summary comes.
+        drop(options);
         if !self.quiet {
             print!("{summary}");
         }
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// Shows how much is written.
+fn progress() -> Progress {
+    let bar = Mutex::new(crate::progress::Progress::of_bytes());
+    Progress::new(move |written_bytes| {
+        bar.lock().unwrap_or_else(PoisonError::into_inner).set(written_bytes);
+    })
 }
 
 fn feature_choice<'a>(lists: impl Iterator<Item = &'a String>) -> Result<FeatureChoice, MkfsError> {

@@ -7,6 +7,8 @@ mod filesystem;
 mod inspect;
 mod ls;
 mod mkfs;
+mod receive;
+mod send;
 mod stat;
 mod subvolume;
 mod tar;
@@ -44,6 +46,8 @@ enum Command {
     Inspect(inspect::Inspect),
     Ls(ls::Ls),
     Mkfs(Box<mkfs::Mkfs>),
+    Receive(receive::Receive),
+    Send(Box<send::Send>),
     Stat(stat::Stat),
     #[command(subcommand)]
     Subvolume(subvolume::Subvolume),
@@ -61,6 +65,8 @@ impl Larder {
             Command::Inspect(command) => command.run(),
             Command::Ls(command) => command.run(),
             Command::Mkfs(command) => command.run(),
+            Command::Receive(command) => command.run(),
+            Command::Send(command) => command.run(),
             Command::Stat(command) => command.run(),
             Command::Subvolume(command) => command.run(),
             Command::Tar(command) => command.run(),
