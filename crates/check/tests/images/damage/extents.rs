@@ -75,6 +75,9 @@ fn items() -> Vec<Wound> {
         plain("an extent outside of all block groups", Kind::ExtentOutsideBlockGroup, Sees, |p| {
             new_data_extent(p, 1 << 40, 4096);
         }),
+        plain("an extent where a superblock copy is", Kind::ExtentOnSuperblock, Sees, |patient| {
+            new_block_extent(patient, patient.address_on_superblock());
+        }),
         plain(
             "a data extent among tree blocks",
             Kind::ExtentOutsideBlockGroup,
