@@ -69,6 +69,7 @@ fn streams_of_the_kernel_are_read_dumped_and_written_again() {
 fn every_command_is_dumped_as_btrfs_progs_does() {
     let uuid = larder_format::Uuid::from_bytes(std::array::from_fn(|n| 17 * n as u8));
     let time = |seconds, nanoseconds| Timestamp { seconds, nanoseconds };
+    let long = vec![5; 70_000];
     let path: &[u8] =
         b"a \x07\x08\x1b\x0c\n\r\t\x0b\\\x7f\xe9\x01\"'long enough to pass all columns";
     let commands = [

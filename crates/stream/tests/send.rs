@@ -11,7 +11,7 @@ use std::path::Path;
 use jiff::tz::TimeZone;
 use larder_stream::{SendError, SendOptions, Version, dump, send};
 use larder_testkit::command::run;
-use larder_testkit::{Content, ImageSpec, KernelImage, assert_same};
+use larder_testkit::{Content, Feature, ImageSpec, KernelImage, assert_same};
 use support::{
     EmptyImage, btrfs, kernel_receive, larder_send, open, sendable, snapshot, subvolume,
 };
@@ -38,7 +38,8 @@ fn assert_received(spec: &ImageSpec, ways: &[SendOptions]) {
     let first = subvolume(&filesystem, "before");
     let second = subvolume(&filesystem, "after");
     for way in ways {
-        let target = EmptyImage::new();
+        // With room for the longest extended attributes that any image has.
+        let target = EmptyImage::with_node_size(64 << 10);
         let mount = target.mount("noatime");
         let stream = larder_send(&first, way);
         let received = kernel_receive(&stream, mount.path(), "before", target.scratch());
@@ -72,6 +73,52 @@ fn change(root: &Path) {
 fn what_the_kernel_receives_is_what_was_sent() {
     let ways = [options(Version::V1, false), options(Version::V2, false)];
     assert_received(&ImageSpec::new("sent").devices(&[512 << 20]), &ways);
+}
+
+#[test]
+fn images_of_other_shapes_are_received_as_well() {
+    let specs = [
+        ImageSpec::new("sent-holes-nodes-4k").without(Feature::NoHoles).node_size(4 << 10),
+        ImageSpec::new("sent-nodes-64k-inline").node_size(64 << 10).mount_option("max_inline=4095"),
+        ImageSpec::new("sent-nothing-inline").mount_option("max_inline=0"),
+        ImageSpec::new("sent-nodatacow").mount_option("nodatacow"),
+        ImageSpec::new("sent-no-extref").without(Feature::ExtendedReferences),
+    ];
+    for spec in specs {
+        assert_received(&spec.devices(&[512 << 20]), &[options(Version::V1, false)]);
+    }
+}
+
+#[test]
+fn one_stream_carries_several_snapshots() {
+    let image = EmptyImage::new();
+    let manifests = {
+        let mount = image.mount("noatime");
+        let work = mount.path().join("work");
+        btrfs(&[&"-q", &"subvolume", &"create", &work]);
+        ["first", "second", "third"].map(|name| {
+            std::fs::write(work.join(name), name).expect("written");
+            snapshot(&work, &mount.path().join(name));
+            mount.sync();
+            (name, sendable(&mount.path().join(name)))
+        })
+    };
+    let filesystem = open(image.device());
+    let mut stream = Vec::new();
+    let mut parent = None;
+    for (name, _) in &manifests {
+        let sent = subvolume(&filesystem, name);
+        let (begins_stream, ends_stream) = (*name == "first", *name == "third");
+        let options = SendOptions { parent, begins_stream, ends_stream, ..SendOptions::default() };
+        stream.extend(larder_send(&sent, &options));
+        parent = Some(sent);
+    }
+    let target = EmptyImage::new();
+    let mount = target.mount("noatime");
+    kernel_receive(&stream, mount.path(), "third", target.scratch());
+    for (name, manifest) in &manifests {
+        assert_same(manifest, &sendable(&mount.path().join(name)));
+    }
 }
 
 #[test]

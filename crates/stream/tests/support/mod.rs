@@ -82,9 +82,16 @@ pub(crate) struct EmptyImage {
 impl EmptyImage {
     #[track_caller]
     pub(crate) fn new() -> Self {
+        Self::with_node_size(16 << 10)
+    }
+
+    #[track_caller]
+    pub(crate) fn with_node_size(node_size_bytes: u32) -> Self {
         let scratch = Scratch::new();
         let device = scratch.sparse_file("device", 1 << 30);
-        run("mkfs.btrfs", ["-q".as_ref(), device.as_os_str()]).unwrap_or_else(|e| panic!("{e}"));
+        let node_size = node_size_bytes.to_string();
+        let arguments = ["-q".as_ref(), "-n".as_ref(), node_size.as_ref(), device.as_os_str()];
+        run("mkfs.btrfs", arguments).unwrap_or_else(|error| panic!("{error}"));
         Self { scratch, device: vec![device] }
     }
 
