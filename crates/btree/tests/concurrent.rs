@@ -376,3 +376,32 @@ fn what_is_remembered_does_not_hide_a_copy() {
     check(&listed, 7);
     check(&snapshot, 8);
 }
+
+/// A tree that is given up as a whole in the transaction that made it leaves nothing to be written,
+/// and whoever gets its addresses next keeps them.
+#[test]
+fn forgotten_blocks_are_not_written() {
+    let world = World::new(4096);
+    let log = world.forest.create_unlisted_tree(support::TREE).unwrap();
+    for n in 0..500 {
+        log.insert(key(n), &[1; 20]).unwrap();
+    }
+    let set = world.forest.write_set_of(support::TREE);
+    for index in 0..set.len() {
+        set.seal(index, larder_format::ChecksumType::Crc32c).unwrap();
+    }
+    let addresses: Vec<_> = set.addresses().collect();
+    for address in &addresses {
+        log.forget_block(*address);
+        world.space.recycle(*address);
+    }
+    let tree = world.tree();
+    for n in 0..500 {
+        tree.insert(key(n), &[2; 20]).unwrap();
+    }
+    assert!(addresses.contains(&tree.root().logical));
+    set.finish();
+    assert_eq!(world.check_alone(&tree).items, 500);
+    world.commit();
+    assert!(contents(&tree).values().all(|data| *data == [2; 20]));
+}

@@ -98,24 +98,38 @@ impl LiveBlocks {
         Self { shards: std::array::from_fn(|_| shard()), nodesize_shift: nodesize.ilog2() }
     }
 
-    fn shard(&self, logical: Logical) -> &RwLock<HashMap<Logical, LiveBlock, SpreadAddresses>> {
-        &self.shards[(logical.0 >> self.nodesize_shift) as usize % SHARDS].0
+    fn shard(&self, logical: Logical) -> &Shard {
+        &self.shards[(logical.0 >> self.nodesize_shift) as usize % SHARDS]
     }
 
     pub(super) fn get(&self, logical: Logical) -> Option<LiveBlock> {
-        self.shard(logical).read().get(&logical).cloned()
+        self.shard(logical).0.read().get(&logical).cloned()
     }
 
     pub(super) fn insert(&self, block: LiveBlock) {
-        self.shard(block.logical).write().insert(block.logical, block);
+        self.shard(block.logical).0.write().insert(block.logical, block);
     }
 
-    /// Removes a block, unless another has taken its address meanwhile.
+    /// Removes what is at an address, if it is of this generation.
     pub(super) fn remove(&self, logical: Logical, generation: u64) {
-        let mut shard = self.shard(logical).write();
+        let mut shard = self.shard(logical).0.write();
         if shard.get(&logical).is_some_and(|block| block.generation == generation) {
             shard.remove(&logical);
         }
+    }
+
+    /// Removes a block that was written, unless it was forgotten and its address used anew meanwhile.
+    pub(super) fn remove_written(&self, block: &LiveBlock) {
+        let mut shard = self.shard(block.logical).0.write();
+        if shard.get(&block.logical).is_some_and(|there| there.lock.is_same(&block.lock)) {
+            shard.remove(&block.logical);
+        }
+    }
+
+    /// Whether it is still this block that is at its address.
+    pub(super) fn has(&self, block: &LiveBlock) -> bool {
+        let shard = self.shard(block.logical).0.read();
+        shard.get(&block.logical).is_some_and(|there| there.lock.is_same(&block.lock))
     }
 
     pub(super) fn len(&self) -> usize {

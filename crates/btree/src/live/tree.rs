@@ -56,6 +56,14 @@ impl LiveTree {
         Tree::new(self.shared.cache.clone(), self.root())
     }
 
+    /// Forgets a block of the running transaction, of this or any tree, that nothing refers to any
+    /// more, so that it will not be written. Trees see to that themselves for blocks that they report
+    /// as freed; this is for blocks whose last reference goes in another way, when a tree is deleted or
+    /// when all that shared a block have copied it. Call it before the address may be used again.
+    pub fn forget_block(&self, logical: Logical) {
+        self.shared.live.remove(logical, self.shared.running());
+    }
+
     /// Whether a block of this generation is this tree's own and of the running transaction.
     pub(super) fn is_own(&self, generation: u64) -> bool {
         generation == self.shared.running() && generation > self.last_snapshot()

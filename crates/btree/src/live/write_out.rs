@@ -101,7 +101,7 @@ impl WriteSet {
 
     /// Called when all blocks are where the store finds them: the cache takes them over.
     pub fn finish(self) {
-        for live in self.blocks() {
+        for live in self.blocks().iter().filter(|live| self.shared.live.has(live)) {
             let block = live.read(live.tree, Key::MIN, &self.shared.counters.locks).clone();
             self.shared.cache.insert(block);
         }
@@ -109,7 +109,7 @@ impl WriteSet {
             self.shared.set_durable(generation);
         }
         for live in self.blocks() {
-            self.shared.live.remove(live.logical, live.generation);
+            self.shared.live.remove_written(live);
         }
     }
 }

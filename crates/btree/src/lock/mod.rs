@@ -66,6 +66,11 @@ impl<T> TreeLock<T> {
         Self { version: Some(Arc::default()), ..Self::new(value) }
     }
 
+    /// Whether both are handles on one lock.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.cell, &other.cell)
+    }
+
     /// The lock's version, if it has one.
     pub(crate) fn version(&self) -> Option<&Arc<Version>> {
         self.version.as_ref()

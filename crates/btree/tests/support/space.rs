@@ -39,6 +39,14 @@ impl TestSpace {
     }
 }
 
+impl TestSpace {
+    /// Takes a block back that no tree reported.
+    pub(crate) fn recycle(&self, logical: Logical) {
+        assert!(self.in_use.lock().remove(&logical), "{logical} was not in use");
+        self.free.lock().push(logical);
+    }
+}
+
 impl BlockSpace for TestSpace {
     fn allocate(&self, request: &BlockRequest) -> Result<Logical, SpaceError> {
         assert!(request.level < 8);
