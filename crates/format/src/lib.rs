@@ -25,6 +25,7 @@ pub mod key;
 pub mod name_hash;
 pub mod node;
 pub mod objectid;
+mod packed;
 pub mod superblock;
 pub mod tree_check;
 
@@ -34,5 +35,6 @@ pub use checksum::{Checksum, ChecksumType};
 pub use error::{FormatError, read_exact_item, read_prefix};
 pub use key::{DiskKey, ItemType, Key};
 pub use node::{Header, Node};
+pub use packed::{Packed, PackedItems};
 pub use superblock::Superblock;
 pub use uuid::Uuid;

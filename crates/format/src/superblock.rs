@@ -10,6 +10,7 @@ use crate::error::{FormatError, read_prefix, take};
 use crate::feature::{CompatRoFlags, IncompatFlags};
 use crate::item::{Chunk, DevItem};
 use crate::key::{DiskKey, ItemType, Key};
+use crate::packed::{Packed, PackedItems};
 use crate::{Logical, Physical, Uuid};
 
 /// Size of a superblock in bytes.
@@ -304,43 +305,23 @@ impl Superblock {
     /// The system chunks: key and chunk of each.
     pub fn system_chunks(&self) -> SystemChunks<'_> {
         let used = (self.sys_chunk_array_size.get() as usize).min(SYS_CHUNK_ARRAY_SIZE);
-        SystemChunks { bytes: &self.sys_chunk_array[..used] }
+        SystemChunks::new(&self.sys_chunk_array[..used])
     }
 }
 
-/// Iterates over the system chunk array; ends after the first error.
-#[derive(Clone, Debug)]
-pub struct SystemChunks<'a> {
-    bytes: &'a [u8],
-}
+/// Iterates over the system chunk array. Ends after an error.
+pub type SystemChunks<'a> = PackedItems<'a, (Key, Chunk<'a>)>;
 
-impl<'a> SystemChunks<'a> {
-    fn parse_next(&mut self) -> Result<(Key, Chunk<'a>), FormatError> {
-        let (key, rest) = read_prefix::<DiskKey>(self.bytes)?;
+impl<'a> Packed<'a> for (Key, Chunk<'a>) {
+    fn parse_first(bytes: &'a [u8]) -> Result<(Self, &'a [u8]), FormatError> {
+        let (key, rest) = read_prefix::<DiskKey>(bytes)?;
         let key = key.get();
         if key.item_type != ItemType::CHUNK_ITEM {
             let problem = format!("key {key} is not a chunk's");
             return Err(FormatError::invalid("system chunk array", problem));
         }
-        let len = Chunk::len_bytes_of(rest)?;
-        let (item, rest) = take(rest, len, "system chunk")?;
-        self.bytes = rest;
-        Ok((key, Chunk::parse(item)?))
-    }
-}
-
-impl<'a> Iterator for SystemChunks<'a> {
-    type Item = Result<(Key, Chunk<'a>), FormatError>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        if self.bytes.is_empty() {
-            return None;
-        }
-        let next = self.parse_next();
-        if next.is_err() {
-            self.bytes = &[];
-        }
-        Some(next)
+        let (item, rest) = take(rest, Chunk::len_bytes_of(rest)?, "system chunk")?;
+        Ok(((key, Chunk::parse(item)?), rest))
     }
 }
 

@@ -5,6 +5,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::error::{FormatError, read_prefix, take};
 use crate::key::DiskKey;
+use crate::packed::{Packed, PackedItems};
 
 /// Longest name of a file in bytes.
 pub const NAME_MAX: usize = 255;
@@ -120,37 +121,13 @@ impl DirEntry<'_> {
 }
 
 /// Iterates over the entries of an item: names with one hash share it. Ends after an error.
-#[derive(Clone, Debug)]
-pub struct DirEntries<'a> {
-    bytes: &'a [u8],
-}
+pub type DirEntries<'a> = PackedItems<'a, DirEntry<'a>>;
 
-impl<'a> DirEntries<'a> {
-    /// The entries in `bytes`, an item's data.
-    pub fn new(bytes: &'a [u8]) -> Self {
-        Self { bytes }
-    }
-
-    fn parse_next(&mut self) -> Result<DirEntry<'a>, FormatError> {
-        let (header, rest) = read_prefix::<DirItemHeader>(self.bytes)?;
+impl<'a> Packed<'a> for DirEntry<'a> {
+    fn parse_first(bytes: &'a [u8]) -> Result<(Self, &'a [u8]), FormatError> {
+        let (header, rest) = read_prefix::<DirItemHeader>(bytes)?;
         let (name, rest) = take(rest, usize::from(header.name_len.get()), "name")?;
         let (data, rest) = take(rest, usize::from(header.data_len.get()), "xattr value")?;
-        self.bytes = rest;
-        Ok(DirEntry { header, name, data })
-    }
-}
-
-impl<'a> Iterator for DirEntries<'a> {
-    type Item = Result<DirEntry<'a>, FormatError>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        if self.bytes.is_empty() {
-            return None;
-        }
-        let next = self.parse_next();
-        if next.is_err() {
-            self.bytes = &[];
-        }
-        Some(next)
+        Ok((Self { header, name, data }, rest))
     }
 }

@@ -4,6 +4,7 @@ use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::error::{FormatError, read_prefix, take};
+use crate::packed::{Packed, PackedItems};
 
 /// A point in time (`struct btrfs_timespec`, 12 bytes).
 #[derive(
@@ -166,37 +167,13 @@ impl InodeRef<'_> {
 }
 
 /// Iterates over the names in an `INODE_REF` item. Ends after an error.
-#[derive(Clone, Debug)]
-pub struct InodeRefs<'a> {
-    bytes: &'a [u8],
-}
+pub type InodeRefs<'a> = PackedItems<'a, InodeRef<'a>>;
 
-impl<'a> InodeRefs<'a> {
-    /// The names in `bytes`, an item's data.
-    pub fn new(bytes: &'a [u8]) -> Self {
-        Self { bytes }
-    }
-
-    fn parse_next(&mut self) -> Result<InodeRef<'a>, FormatError> {
-        let (header, rest) = read_prefix::<InodeRefHeader>(self.bytes)?;
+impl<'a> Packed<'a> for InodeRef<'a> {
+    fn parse_first(bytes: &'a [u8]) -> Result<(Self, &'a [u8]), FormatError> {
+        let (header, rest) = read_prefix::<InodeRefHeader>(bytes)?;
         let (name, rest) = take(rest, usize::from(header.name_len.get()), "name")?;
-        self.bytes = rest;
-        Ok(InodeRef { index: header.index.get(), name })
-    }
-}
-
-impl<'a> Iterator for InodeRefs<'a> {
-    type Item = Result<InodeRef<'a>, FormatError>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        if self.bytes.is_empty() {
-            return None;
-        }
-        let next = self.parse_next();
-        if next.is_err() {
-            self.bytes = &[];
-        }
-        Some(next)
+        Ok((Self { index: header.index.get(), name }, rest))
     }
 }
 
@@ -242,37 +219,13 @@ impl InodeExtref<'_> {
 }
 
 /// Iterates over the names in an `INODE_EXTREF` item. Ends after an error.
-#[derive(Clone, Debug)]
-pub struct InodeExtrefs<'a> {
-    bytes: &'a [u8],
-}
+pub type InodeExtrefs<'a> = PackedItems<'a, InodeExtref<'a>>;
 
-impl<'a> InodeExtrefs<'a> {
-    /// The names in `bytes`, an item's data.
-    pub fn new(bytes: &'a [u8]) -> Self {
-        Self { bytes }
-    }
-
-    fn parse_next(&mut self) -> Result<InodeExtref<'a>, FormatError> {
-        let (header, rest) = read_prefix::<InodeExtrefHeader>(self.bytes)?;
+impl<'a> Packed<'a> for InodeExtref<'a> {
+    fn parse_first(bytes: &'a [u8]) -> Result<(Self, &'a [u8]), FormatError> {
+        let (header, rest) = read_prefix::<InodeExtrefHeader>(bytes)?;
         let (name, rest) = take(rest, usize::from(header.name_len.get()), "name")?;
-        self.bytes = rest;
         let (parent, index) = (header.parent_objectid.get(), header.index.get());
-        Ok(InodeExtref { parent, index, name })
-    }
-}
-
-impl<'a> Iterator for InodeExtrefs<'a> {
-    type Item = Result<InodeExtref<'a>, FormatError>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        if self.bytes.is_empty() {
-            return None;
-        }
-        let next = self.parse_next();
-        if next.is_err() {
-            self.bytes = &[];
-        }
-        Some(next)
+        Ok((Self { parent, index, name }, rest))
     }
 }
