@@ -83,7 +83,7 @@ fn what_can_only_be_read_is_refused_with_the_reason() {
         let image = KernelImage::build(&case.spec, &case.content);
         match try_open(image.devices()) {
             Err(error @ Error::ReadOnly(_)) => {
-                assert!(error.to_string().contains(reason), "{error}")
+                assert!(error.to_string().contains(reason), "{error}");
             }
             other => panic!("{name}: {other:?}"),
         }

@@ -47,7 +47,7 @@ impl Record {
             flags: self.flags.into(),
         };
         let mut bytes = item.as_bytes().to_vec();
-        bytes.extend(self.tree_block_info.iter().flat_map(|info| info.as_bytes()));
+        bytes.extend(self.tree_block_info.iter().flat_map(IntoBytes::as_bytes));
         self.inline.iter().for_each(|back_ref| back_ref.write_inline(&mut bytes));
         bytes
     }

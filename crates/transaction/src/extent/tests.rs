@@ -20,7 +20,9 @@ fn items(skinny_metadata: bool) -> ExtentItems {
 fn head(kind: ExtentKind, is_new: bool, changes: &[(Referrer, i64)]) -> Head {
     let mut head = Head::new(4096, kind);
     head.is_new = is_new;
-    changes.iter().for_each(|(referrer, count)| head.change(*referrer, *count));
+    for (referrer, count) in changes {
+        head.change(*referrer, *count);
+    }
     head
 }
 

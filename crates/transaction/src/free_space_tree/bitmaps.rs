@@ -5,7 +5,7 @@ use std::ops::Range;
 use larder_format::item::USING_BITMAPS;
 use larder_format::{ItemType, Key, Logical};
 
-use super::{GroupFreeSpace, extents, range_key};
+use super::{GroupFreeSpace, extents, range_key, wrong};
 use crate::error::{Error, Result};
 use crate::items::Items;
 
@@ -89,7 +89,7 @@ impl GroupFreeSpace {
             }
         }
         let key = Key::new(address, ItemType::FREE_SPACE_BITMAP, 0);
-        Err(self.wrong(tree, key, "no bitmap covers this address"))
+        Err(wrong(tree, key, "no bitmap covers this address"))
     }
 
     fn bitmap(&self, tree: &dyn Items, key: Key, bits: Vec<u8>) -> Result<Bitmap> {
@@ -103,7 +103,7 @@ impl GroupFreeSpace {
         if fits {
             Ok(Bitmap { range, bits })
         } else {
-            Err(self.wrong(tree, key, "no bitmap of its group"))
+            Err(wrong(tree, key, "no bitmap of its group"))
         }
     }
 
@@ -119,11 +119,7 @@ impl GroupFreeSpace {
                     || touches
                     || range.end > self.group.end
                 {
-                    return Err(self.wrong(
-                        tree,
-                        key,
-                        "not a free range apart from the one before",
-                    ));
+                    return Err(wrong(tree, key, "not a free range apart from the one before"));
                 }
                 ranges.push(range);
                 continue;

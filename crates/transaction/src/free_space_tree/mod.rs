@@ -67,7 +67,7 @@ impl GroupFreeSpace {
         let ranges = self.ranges(tree)?;
         if ranges.len() as u64 != u64::from(info.extent_count.get()) {
             let problem = format!("{} free ranges but {} counted", ranges.len(), info.extent_count);
-            return Err(self.wrong(tree, self.info_key(), problem));
+            return Err(wrong(tree, self.info_key(), problem));
         }
         Ok(ranges)
     }
@@ -90,7 +90,7 @@ impl GroupFreeSpace {
         }
         let count = i64::from(info.extent_count.get()) + more;
         let count = u32::try_from(count)
-            .map_err(|_| self.wrong(tree, self.info_key(), format!("{count} free ranges")))?;
+            .map_err(|_| wrong(tree, self.info_key(), format!("{count} free ranges")))?;
         info.extent_count = count.into();
         if !uses_bitmaps && u64::from(count) > self.most_extents() {
             self.convert_to_bitmaps(tree)?;
@@ -141,14 +141,15 @@ impl GroupFreeSpace {
             matches!(key.item_type, ItemType::FREE_SPACE_EXTENT | ItemType::FREE_SPACE_BITMAP)
         };
         match items.iter().find(|(key, _)| !is_known(key)) {
-            Some((key, _)) => Err(self.wrong(tree, *key, "it lies among the ranges of a group")),
+            Some((key, _)) => Err(wrong(tree, *key, "it lies among the ranges of a group")),
             None => Ok(items),
         }
     }
+}
 
-    fn wrong(&self, tree: &dyn Items, key: Key, problem: impl Into<String>) -> Error {
-        Error::item(tree.tree(), key, FormatError::invalid("free space tree", problem))
-    }
+/// An item that cannot be as it is.
+fn wrong(tree: &dyn Items, key: Key, problem: impl Into<String>) -> Error {
+    Error::item(tree.tree(), key, FormatError::invalid("free space tree", problem))
 }
 
 fn range_key(range: &Range<u64>) -> Key {

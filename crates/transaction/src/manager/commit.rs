@@ -65,7 +65,9 @@ impl TransactionManager {
         let Some(frozen) = frozen else { return Ok(self.durable_generation()) };
         let generation = frozen.superblock.generation.get();
         self.write_out(frozen)?;
-        hooks.iter().for_each(|hook| hook.committed(generation));
+        for hook in hooks {
+            hook.committed(generation);
+        }
         Ok(generation)
     }
 

@@ -27,7 +27,7 @@ impl TransactionManager {
             return Err(Error::ItemExists { tree: self.root_tree.id(), key });
         }
         let tree = self.forest.create_tree(id)?;
-        self.roots.lock().create(key, beginning_of(&tree, item));
+        self.roots.lock().create(key, &beginning_of(&tree, &item));
         Ok(tree)
     }
 }

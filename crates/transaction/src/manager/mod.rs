@@ -116,7 +116,7 @@ impl TransactionManager {
         let superblock = Box::new(volume.superblock().clone());
         let mut roots = Roots::default();
         for (key, item) in load::read_roots(&cache, &superblock)? {
-            roots.open(key, item);
+            roots.open(key, &item);
         }
         let chunk_root = TreeRoot::of_chunk_tree(&superblock);
         let chunk_tree_uuid =
@@ -209,7 +209,7 @@ impl TransactionManager {
         let item = Roots::parse(key, &data)?;
         // Under the lock, so that a tree that is being dropped is not opened again half way.
         let mut roots = self.roots.lock();
-        roots.open(key, item);
+        roots.open(key, &item);
         let (_, item) = roots.get(id).expect("it was just opened");
         let root = TreeRoot::of_item(id, item);
         self.space().note_level(root.level);

@@ -12,14 +12,14 @@ use crate::error::{Error, Result};
 use crate::items::Items;
 
 /// `item` with where `tree` begins.
-pub(super) fn beginning_of(tree: &LiveTree, item: RootItem) -> RootItem {
+pub(super) fn beginning_of(tree: &LiveTree, item: &RootItem) -> RootItem {
     let root = tree.root();
     RootItem {
         bytenr: root.logical.0.into(),
         level: root.level,
         generation: root.generation.into(),
         generation_v2: root.generation.into(),
-        ..item
+        ..*item
     }
 }
 
@@ -49,14 +49,14 @@ impl Roots {
     }
 
     /// Enters an item as the root tree has it.
-    pub(super) fn open(&mut self, key: Key, item: RootItem) {
-        let open = OpenRoot { key, item, is_dirty: false };
+    pub(super) fn open(&mut self, key: Key, item: &RootItem) {
+        let open = OpenRoot { key, item: *item, is_dirty: false };
         self.open.entry(key.objectid).or_insert(open);
     }
 
     /// Enters an item that the root tree does not have yet.
-    pub(super) fn create(&mut self, key: Key, item: RootItem) {
-        self.open.insert(key.objectid, OpenRoot { key, item, is_dirty: true });
+    pub(super) fn create(&mut self, key: Key, item: &RootItem) {
+        self.open.insert(key.objectid, OpenRoot { key, item: *item, is_dirty: true });
     }
 
     /// Forgets a tree, and returns its key.

@@ -45,7 +45,7 @@ impl Exclusive<'_> {
         let mut item = item.ok_or_else(|| missing(source_key))?;
         item.refs = 1.into();
         configure(&mut item);
-        roots.create(Key::new(id, ItemType::ROOT_ITEM, generation), beginning_of(&tree, item));
+        roots.create(Key::new(id, ItemType::ROOT_ITEM, generation), &beginning_of(&tree, &item));
         Ok(tree)
     }
 }

@@ -31,6 +31,12 @@ impl Hints {
     }
 }
 
+/// Where this thread starts in a group.
+fn fresh_hint(group: &Group) -> u64 {
+    let offset = slot_of_this_thread() as u64 * SPREAD_BYTES;
+    group.start().0 + offset % group.len_bytes()
+}
+
 fn slot_of_this_thread() -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     thread_local! {
@@ -89,7 +95,7 @@ impl Space {
         hint: u64,
     ) -> Option<(Arc<Group>, Logical)> {
         let from = |group: Arc<Group>| {
-            let hint = if group.range().contains(&hint) { hint } else { self.fresh_hint(&group) };
+            let hint = if group.range().contains(&hint) { hint } else { fresh_hint(&group) };
             let start = group.claim(len_bytes, align, hint)?;
             Some((group, start))
         };
@@ -106,11 +112,6 @@ impl Space {
         let is_safe_enough =
             |group: &Arc<Group>| group.chunk().profile().copies() >= profile.copies();
         of_kind(true).chain(of_kind(false).filter(is_safe_enough)).find_map(from)
-    }
-
-    fn fresh_hint(&self, group: &Group) -> u64 {
-        let offset = slot_of_this_thread() as u64 * SPREAD_BYTES;
-        group.start().0 + offset % group.len_bytes()
     }
 
     /// Makes a block group for `kind`, in memory only; its items follow with the transaction. `seen`

@@ -280,7 +280,9 @@ impl Space {
         }
         let groups = self.groups();
         let mut alike: BTreeMap<u64, usize> = BTreeMap::new();
-        groups.iter().for_each(|group| *alike.entry(group.flags().bits()).or_default() += 1);
+        for group in &groups {
+            *alike.entry(group.flags().bits()).or_default() += 1;
+        }
         let mut closed = Vec::new();
         for group in groups {
             let others = alike.get_mut(&group.flags().bits()).expect("just counted");

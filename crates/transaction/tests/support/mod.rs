@@ -82,15 +82,19 @@ pub struct Directory {
 
 impl Directory {
     pub fn open(manager: &TransactionManager, subvolume: u64) -> Self {
-        let tree = manager.tree(subvolume).expect("it can be read").expect("it is there");
+        Self::try_open(manager, subvolume).expect("it can be read")
+    }
+
+    pub fn try_open(manager: &TransactionManager, subvolume: u64) -> Result<Self> {
+        let tree = manager.tree(subvolume)?.expect("it is there");
         let items = TreeItems::new(tree.clone());
-        let last = |key| items.at_or_before(key).expect("it can be read").map(|(key, _)| key);
-        let inode = last(Key::new(u64::MAX - 256, ItemType(0), 0)).map_or(0, |key| key.objectid);
-        let index = last(Key::new(ROOT_DIRECTORY, ItemType::DIR_INDEX, u64::MAX))
+        let last = |key| -> Result<_> { Ok(items.at_or_before(key)?.map(|(key, _)| key)) };
+        let inode = last(Key::new(u64::MAX - 256, ItemType(0), 0))?.map_or(0, |key| key.objectid);
+        let index = last(Key::new(ROOT_DIRECTORY, ItemType::DIR_INDEX, u64::MAX))?
             .filter(|key| key.item_type == ItemType::DIR_INDEX)
             .map_or(1, |key| key.offset);
         let next_inode = AtomicU64::new(inode.max(FIRST_FREE) + 1);
-        Self { tree, next_inode, next_index: AtomicU64::new(index + 1) }
+        Ok(Self { tree, next_inode, next_index: AtomicU64::new(index + 1) })
     }
 
     fn items(&self) -> TreeItems {
@@ -200,7 +204,7 @@ impl Files {
 
     /// Makes or removes `count` files of the top-level subvolume, a few in each transaction handle.
     pub fn churn(&mut self, manager: &TransactionManager, count: u64) -> Result<()> {
-        let directory = Directory::open(manager, 5);
+        let directory = Directory::try_open(manager, 5)?;
         for _ in 0..count {
             self.step(manager, &directory)?;
         }
@@ -256,7 +260,7 @@ pub fn touch(
 
 /// The content of image files, in memory.
 pub fn load(files: &[PathBuf]) -> Vec<MemoryDevice> {
-    files.iter().map(|file| load_file(file)).collect()
+    files.iter().map(load_file).collect()
 }
 
 const PIECE: usize = 64 << 10;
