@@ -113,7 +113,8 @@ impl Accounting {
             Queued::Pending => Ok(()),
             Queued::Dissolved => {
                 // It must not be written any more: the address may be another's by then.
-                let tree = self.extent_tree.get().and_then(Weak::upgrade).expect("set when opening");
+                let tree =
+                    self.extent_tree.get().and_then(Weak::upgrade).expect("set when opening");
                 tree.forget_block(block.logical);
                 let start = block.logical.0;
                 self.space.unused(&(start..start + block.len_bytes))
