@@ -52,7 +52,7 @@ fn storm(image: &Blank, seed: u64) -> Vec<String> {
                     let mut random = Random(seed * 100 + number);
                     let prefix = PREFIXES[number as usize];
                     let mut files = Files::new(prefix, random.next());
-                    for _ in 0..400 {
+                    for _ in 0..1500 {
                         files.step(manager, directory).unwrap();
                     }
                     churn_data(manager, directory, &mut random);

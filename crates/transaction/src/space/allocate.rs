@@ -78,7 +78,6 @@ impl Space {
             let seen = self.groups.read().len();
             if let Some((group, start)) = self.claim(kind, len_bytes, align, hint.load(Relaxed)) {
                 hint.store(start.0 + len_bytes, Relaxed);
-                group.reserved.fetch_add(len_bytes, Relaxed);
                 self.account_of(group.flags()).reserved.add(len_bytes);
                 return Ok(start);
             }
@@ -152,6 +151,7 @@ impl Space {
         let free = chunk.logical().0..chunk.end().0;
         let group = Arc::new(Group::new(chunk, 0, &[free])?);
         self.enter(group.clone());
+        self.update_profiles();
         let mut changes = self.changes.lock();
         changes.dirty.insert(group.start().0);
         changes.created.push(group);

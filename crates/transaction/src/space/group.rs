@@ -8,7 +8,8 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use larder_format::{BlockGroupFlags, Logical};
 use larder_range_index::{Order, RangeIndex, Request};
@@ -115,22 +116,37 @@ impl Group {
         self.len_bytes().saturating_sub(self.taken.covered())
     }
 
-    /// Whether nothing in it is in use or pinned.
-    pub fn is_empty(&self) -> bool {
-        let counts = [&self.used, &self.reserved, &self.pinned];
-        counts.iter().all(|count| count.load(Relaxed) == 0)
-    }
-
     /// Whether nothing is allocated from it.
     pub fn is_closed(&self) -> bool {
         self.is_closed.load(Relaxed)
     }
 
-    /// Takes a free range of `len_bytes`, the first at or behind `hint` or else the first of all.
+    /// Takes a free range of `len_bytes`, the first at or behind `hint` or else the first of all, and
+    /// counts it as reserved.
     pub(super) fn claim(&self, len_bytes: u64, align: u64, hint: u64) -> Option<Logical> {
-        if self.is_closed() || self.free_bytes() < len_bytes {
+        if self.free_bytes() < len_bytes {
             return None;
         }
+        // Counted before looking, as a group is closed before counting: one of the two notices.
+        self.reserved.fetch_add(len_bytes, SeqCst);
+        let is_closed = self.is_closed.load(SeqCst);
+        let claimed = if is_closed { None } else { self.claim_free(len_bytes, align, hint) };
+        if claimed.is_none() {
+            self.reserved.fetch_sub(len_bytes, SeqCst);
+        }
+        claimed
+    }
+
+    /// Closes the group if nothing in it is in use; whether it did.
+    pub(super) fn close_if_empty(&self) -> bool {
+        self.is_closed.store(true, SeqCst);
+        let counts = [&self.used, &self.reserved, &self.pinned];
+        let is_empty = counts.iter().all(|count| count.load(SeqCst) == 0);
+        self.is_closed.store(is_empty, SeqCst);
+        is_empty
+    }
+
+    fn claim_free(&self, len_bytes: u64, align: u64, hint: u64) -> Option<Logical> {
         let request =
             Request::new(len_bytes).align(align).within(self.range()).order(Order::From(hint));
         let start = self.taken.claim(&request, ())?;
@@ -199,6 +215,17 @@ mod tests {
             std::iter::from_fn(|| group.claim(65536, 65536, 0)).map(|l| l.0).collect();
         assert_eq!(claimed.len(), 127);
         assert!(!claimed.contains(&(2 * MIB)));
+    }
+
+    #[test]
+    fn a_group_closes_only_when_empty_and_stays_closed() {
+        let group = Group::new(chunk(MIB), 0, &[MIB..9 * MIB]).unwrap();
+        let start = group.claim(16384, 16384, 0).unwrap();
+        assert!(!group.close_if_empty() && !group.is_closed());
+        group.release(start.0..start.0 + 16384);
+        group.reserved.fetch_sub(16384, SeqCst);
+        assert!(group.close_if_empty() && group.is_closed());
+        assert_eq!(group.claim(16384, 16384, 0), None);
     }
 
     #[test]

@@ -67,6 +67,8 @@ pub struct Pinned {
 pub struct Space {
     volume: Arc<Volume>,
     groups: RwLock<BTreeMap<u64, Arc<Group>>>,
+    /// The profile of new chunks of each kind.
+    profiles: RwLock<[Profile; SpaceKind::ALL.len()]>,
     accounts: [Account; SpaceKind::ALL.len()],
     /// Data and metadata share block groups.
     is_mixed: bool,
@@ -89,6 +91,7 @@ impl Space {
             devices: Mutex::new(Devices::of(&volume)),
             volume,
             groups: RwLock::default(),
+            profiles: RwLock::new([Profile::Single; SpaceKind::ALL.len()]),
             accounts: Default::default(),
             changes: Mutex::default(),
             pinned: Mutex::default(),
@@ -108,6 +111,7 @@ impl Space {
             let problem = format!("there are {groups} block groups for {chunks} chunks");
             return Err(Error::block_group(Logical(0), problem));
         }
+        self.update_profiles();
         self.update_promises();
         Ok(())
     }
@@ -301,21 +305,10 @@ impl Space {
         usage.spoken_for() + usage.global_reserve + group.len_bytes() <= usage.total
     }
 
-    /// Closes a group in which nothing was ever allocated, or no more. One who claimed from it just
-    /// before it closed has made it not empty.
+    /// Closes a group that has items, so that they can be removed, and in which nothing is in use.
     fn close_if_empty(&self, group: &Group) -> bool {
-        if !group.is_empty() {
-            return false;
-        }
         let is_created = |created: &Arc<Group>| created.start() == group.start();
-        if self.changes.lock().created.iter().any(is_created) {
-            return false;
-        }
-        group.is_closed.store(true, Relaxed);
-        let unallocated = group.len_bytes() - group.unusable_bytes();
-        let is_untouched = group.is_empty() && group.free_bytes() == unallocated;
-        group.is_closed.store(is_untouched, Relaxed);
-        is_untouched
+        !self.changes.lock().created.iter().any(is_created) && group.close_if_empty()
     }
 
     /// Forgets a group that is in no tree any more. Its space on devices comes back with
@@ -325,6 +318,7 @@ impl Space {
         account.total.sub(group.len_bytes());
         account.unusable.sub(group.unusable_bytes());
         self.groups.write().remove(&group.start().0);
+        self.update_profiles();
         self.changes.lock().dirty.remove(&group.start().0);
         self.volume.remove_chunk(group.start());
         self.pinned.lock().chunks.push(group.chunk().clone());
@@ -345,10 +339,18 @@ impl Space {
 
     /// The profile of new chunks for `kind`: the safest that there is.
     pub fn profile(&self, kind: SpaceKind) -> Profile {
-        let groups = self.groups.read();
-        let of_kind = groups.values().filter(|group| group.holds(kind) && !group.is_closed());
-        let profiles = of_kind.map(|group| group.chunk().profile());
-        profiles.max_by_key(|profile| rank(*profile)).unwrap_or(Profile::Single)
+        self.profiles.read()[kind as usize]
+    }
+
+    /// Looks again which profiles there are.
+    fn update_profiles(&self) {
+        let groups = self.groups();
+        let of_kind = |kind| {
+            let writable = groups.iter().filter(|group| group.holds(kind) && !group.is_closed());
+            let profiles = writable.map(|group| group.chunk().profile());
+            profiles.max_by_key(|profile| rank(*profile)).unwrap_or(Profile::Single)
+        };
+        *self.profiles.write() = SpaceKind::ALL.map(of_kind);
     }
 }
 
