@@ -63,6 +63,33 @@ impl PathSource {
     }
 }
 
+/// Says so when copies were bad: what was read is sound, but the file system is not as it should be.
+pub fn warn_of_bad_copies(filesystem: &Filesystem) {
+    let stats = filesystem.stats().volume;
+    for device in &stats.devices {
+        let bad = [
+            (device.read_errors, "read errors"),
+            (device.corruption_errors, "corrupt copies"),
+            (device.generation_errors, "stale copies"),
+        ];
+        let bad: Vec<String> = bad
+            .iter()
+            .filter(|(count, _)| *count > 0)
+            .map(|(count, what)| format!("{count} {what}"))
+            .collect();
+        if !bad.is_empty() {
+            let devid = device.devid;
+            eprintln!(
+                "WARNING: device {devid}: {}, read from elsewhere where it could be",
+                bad.join(", ")
+            );
+        }
+    }
+    if stats.rebuilt > 0 {
+        eprintln!("WARNING: {} blocks and sectors were rebuilt from parity", stats.rebuilt);
+    }
+}
+
 /// Says so when somebody else may be writing to a device: what is read may then be torn.
 pub fn warn_if_in_use(paths: &[impl AsRef<Path>]) {
     for path in paths {

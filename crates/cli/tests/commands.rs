@@ -178,3 +178,29 @@ fn exit_codes_tell_what_went_wrong() {
     assert_eq!(code(&["inspect-internal", "dump-s", "--help"]), Some(0));
     assert_eq!(code(&["fi", "us", "--help"]), Some(0));
 }
+
+#[test]
+fn bad_copies_are_read_around_and_reported() {
+    let spec = ImageSpec::new("mirror").devices(&[256 << 20; 2]);
+    let spec = spec.profiles(Profile::Raid1, Profile::Raid1);
+    let image = KernelImage::build(&spec, &Content::new(1).all_checksummed());
+    let [first, second] = image.devices() else { panic!("two devices") };
+    let tar = |device: &Path, other: &Path| {
+        let arguments =
+            ["tar".as_ref(), "--device".as_ref(), other.as_os_str(), device.as_os_str()];
+        larder(arguments)
+    };
+    let sound = tar(first, second);
+    stdout(&sound);
+    // All of one mirror but the superblock, so that both are taken for what they are.
+    let noise: Vec<u8> = (0..1 << 20).map(|number: u32| (number * 31 >> 3) as u8).collect();
+    let file = fs::OpenOptions::new().write(true).open(second).expect("a device");
+    for megabyte in 1..256_u64 {
+        file.write_all_at(&noise, megabyte << 20).expect("room for noise");
+    }
+    let wounded = tar(first, second);
+    stdout(&wounded);
+    assert!(wounded.stdout == sound.stdout, "the archive is the same");
+    let errors = String::from_utf8_lossy(&wounded.stderr);
+    assert!(errors.contains("device 2: ") && errors.contains("corrupt copies"), "{errors}");
+}

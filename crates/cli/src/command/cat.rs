@@ -8,7 +8,7 @@ use anyhow::Context;
 use clap::Args;
 
 use super::Outcome;
-use crate::source::PathSource;
+use crate::source::{PathSource, warn_of_bad_copies};
 
 /// Bytes that are read at a time.
 const BUFFER_BYTES: usize = 1 << 20;
@@ -41,6 +41,7 @@ impl Cat {
                 out.write_all(&buffer[..len])?;
                 offset += len as u64;
             }
+            warn_of_bad_copies(&file.subvolume().filesystem());
         }
         out.flush()?;
         Ok(ExitCode::SUCCESS)

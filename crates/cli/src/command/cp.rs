@@ -11,7 +11,7 @@ use larder::{FileType, Inode};
 
 use super::Outcome;
 use crate::extract::{Extract, Keep};
-use crate::source::PathSource;
+use crate::source::{PathSource, warn_of_bad_copies};
 use crate::target::Target;
 use crate::tree::walk;
 
@@ -59,6 +59,7 @@ impl Cp {
             let mut extract = Extract::new(&parent, name, keep)
                 .with_context(|| format!("cannot copy to {}", self.destination.display()))?;
             failures += walk(&inode, &mut extract)?;
+            warn_of_bad_copies(&inode.subvolume().filesystem());
         }
         Ok(if failures == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }

@@ -12,7 +12,7 @@ use larder::{Directory, Entry, FileType, Inode, Metadata};
 use super::Outcome;
 use crate::mode;
 use crate::print::local_time;
-use crate::source::PathSource;
+use crate::source::{PathSource, warn_of_bad_copies};
 
 /// List a directory of a file system that is not mounted
 ///
@@ -53,8 +53,10 @@ impl Ls {
                 listing.line(path.as_bytes(), &inode)?;
                 continue;
             }
+            let filesystem = inode.subvolume().filesystem();
             failed |=
                 self.list(&mut listing, path, inode.into_directory()?, headings, number > 0)?;
+            warn_of_bad_copies(&filesystem);
         }
         listing.out.flush()?;
         Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })

@@ -83,3 +83,31 @@ fn open_volume(paths: &[PathBuf], degraded: bool) -> anyhow::Result<Volume> {
     let options = OpenOptions { degraded, ..OpenOptions::default() };
     Ok(Volume::open(devices, &options)?)
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::Larder;
+
+    /// The commands below `command` that do something themselves, and their help.
+    fn leaves(command: &clap::Command, path: &str) -> Vec<(String, String)> {
+        let path = format!("{path} {}", command.get_name());
+        if command.has_subcommands() {
+            return command.get_subcommands().flat_map(|below| leaves(below, &path)).collect();
+        }
+        let help = command.clone().render_long_help().to_string();
+        vec![(path.trim().to_owned(), help)]
+    }
+
+    #[test]
+    fn every_command_explains_itself_with_an_example() {
+        Larder::command().debug_assert();
+        let leaves = leaves(&Larder::command(), "");
+        assert!(leaves.len() > 10);
+        for (path, help) in leaves {
+            let example = help.split("Example").nth(1).unwrap_or_default();
+            assert!(example.contains(&format!("{path} ")), "{path}: {help}");
+        }
+    }
+}

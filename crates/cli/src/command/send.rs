@@ -12,7 +12,7 @@ use larder::{Filesystem, SendOptions, StreamVersion, Subvolume};
 
 use super::Outcome;
 use crate::progress::Progress;
-use crate::source::Source;
+use crate::source::{Source, warn_of_bad_copies};
 use crate::target::Target;
 
 /// Write read-only snapshots of a file system that is not mounted as streams for btrfs receive
@@ -97,6 +97,7 @@ impl Send {
                 .with_context(|| self.snapshots[number].display().to_string())?;
         }
         out.flush()?;
+        warn_of_bad_copies(&filesystem);
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -14,7 +14,7 @@ use tar::{Builder, EntryType, Header};
 
 use super::Outcome;
 use crate::progress::Progress;
-use crate::source::PathSource;
+use crate::source::{PathSource, warn_of_bad_copies};
 use crate::tree::{Node, Visitor, walk};
 
 /// Write a tree of a file system that is not mounted to standard output as a tar archive
@@ -42,6 +42,7 @@ impl Tar {
             written_bytes: 0,
         };
         let failures = walk(&inode, &mut archive)?;
+        warn_of_bad_copies(&inode.subvolume().filesystem());
         archive.builder.into_inner()?.flush()?;
         Ok(if failures == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
