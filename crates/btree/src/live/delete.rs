@@ -28,7 +28,7 @@ impl LiveTree {
             let path = Search::new(self, first, Intent::Delete { last }).run()?;
             removed += path.count as u64;
             let next = path.upper;
-            self.remove_items(path, first)?;
+            self.remove_items(path, first);
             match next {
                 Some(next) if next > first => first = next,
                 _ => break,
@@ -50,15 +50,15 @@ impl LiveTree {
             removed += path.count as u64;
             // A key that is not there is passed over alone.
             rest = &rest[path.count.max(1)..];
-            self.remove_items(path, first)?;
+            self.remove_items(path, first);
         }
         Ok(removed)
     }
 
     /// Removes the path's items, of which `first` is the first key, and tidies up after it.
-    fn remove_items(&self, mut path: Path<'_>, first: Key) -> Result<(), ChangeError> {
+    fn remove_items(&self, mut path: Path<'_>, first: Key) {
         if path.count == 0 {
-            return Ok(());
+            return;
         }
         let leaf = path.leaf().node();
         let (slot, all) = (path.slot(), path.count == leaf.nritems());
@@ -67,14 +67,16 @@ impl LiveTree {
         path.leaf_mut().remove(slots);
         if all && path.trace.root_level() > 0 {
             self.remove_block(&mut path);
-            return Ok(());
+            return;
         }
         if slot == 0 {
             path.fix_first_keys(path.bottom());
         }
         let is_small = is_small_leaf(path.leaf().node());
         drop(path);
-        if is_small && !was_small { self.merge_if_small(first) } else { Ok(()) }
+        if is_small && !was_small {
+            self.merge_if_small(first);
+        }
     }
 
     /// Removes the last step's block, which is empty, from its parent, and what becomes empty, small

@@ -41,7 +41,7 @@ impl LiveTree {
         if path.leaf().node().item_data(slot).len() > len {
             path.leaf_mut().truncate(slot, len, keep);
             drop(path);
-            self.merge_if_small(key)?;
+            self.merge_if_small(key);
         }
         Ok(())
     }

@@ -6,7 +6,6 @@
 use larder_format::node::{KeyPointer, leaf_data_size, max_key_pointers};
 use larder_format::{Key, Node};
 
-use super::error::ChangeError;
 use super::intent::Intent;
 use super::leaf::{LeafMut, copy_items, used_bytes};
 use super::node::NodeMut;
@@ -38,12 +37,13 @@ enum Side {
 }
 
 impl LiveTree {
-    /// Merges the leaf of `key` with a neighbour if it is small and that is easy.
-    pub(super) fn merge_if_small(&self, key: Key) -> Result<(), ChangeError> {
-        let mut path = Search::new(self, key, Intent::Merge).run()?;
+    /// Merges the leaf of `key` with a neighbour if it is small and that is easy. The change that made
+    /// it small has succeeded: what goes wrong here is met again by who needs it.
+    pub(super) fn merge_if_small(&self, key: Key) {
+        let Ok(mut path) = Search::new(self, key, Intent::Merge).run() else { return };
         let at = path.bottom();
         if at == 0 || path.steps[at - 1].held.block().is_none() {
-            return Ok(());
+            return;
         }
         for side in [Side::Left, Side::Right] {
             let Some((slot, sibling)) = self.neighbour(&path, at, side) else { continue };
@@ -52,10 +52,9 @@ impl LiveTree {
             if leaves_room(used_bytes(here) + used_bytes(there), capacity) {
                 self.merge_leaf(&mut path, side, slot, sibling);
                 self.shrink(&mut path, at - 1);
-                break;
+                return;
             }
         }
-        Ok(())
     }
 
     /// Merges the leaf with the sibling at `slot`. The right one of the two goes away.

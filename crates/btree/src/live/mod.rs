@@ -1,8 +1,15 @@
 //! Trees that change.
 //!
-//! [`Forest`] has all trees of a file system that can change, [`LiveTree`] is one of them. Blocks
-//! that are on a device never change and need no lock; a block is copied before its first change in
-//! a transaction, and from then on lives behind a reader-writer lock until it is written.
+//! Blocks that are on a device never change and need no lock: a block is copied before its first
+//! change in a transaction, and from then on is *live*, behind a reader-writer lock, until it is
+//! written. Where to find what:
+//!
+//! - [`forest`], [`tree`]: all trees, one tree; copying, snapshots. [`space`]: what they ask for.
+//! - [`search`]: the way down and its locks. [`intent`], [`reach`]: what a change asks of its leaf and
+//!   needs above it. [`finger`]: the way past the root. [`path`]: what is held meanwhile.
+//! - [`insert`], [`edit`], [`delete`], [`read`], [`cursor`]: what callers do.
+//! - [`split`], [`push`], [`merge`]: room, and what becomes small. [`leaf`], [`node`]: bytes.
+//! - [`write_out`]: what a commit writes. [`shape`]: whether a tree is sound.
 
 mod block;
 mod cursor;

@@ -29,9 +29,8 @@ impl<'t> Search<'t> {
         let becomes_first = first.is_none_or(|first| self.key < first);
         let has_room = free >= self.intent.most_bytes();
         let stays_below = has_room && !self.intent.may_reach_up() && !becomes_first;
-        let early = stays_below && self.tree.shared.policy.early_release;
-        if early {
-            self.tree.shared.counters.early_releases.add(u64::from(path.holds_parent()));
+        if stays_below && path.holds_parent() && self.tree.shared.policy.early_release {
+            self.tree.shared.counters.early_releases.add(1);
             path.release_above_leaf();
         }
         let place = match first {

@@ -104,8 +104,7 @@ impl Plan {
         cut - usize::from(self.is_new && self.special < cut)
     }
 
-    /// The first key right of the cut; `slot` gives keys of items that are there now, and `key` is
-    /// that of the special item.
+    /// The first key right of the cut, where `leaf` is without the special item, which has `key`.
     pub(super) fn first_key_right(&self, cut: usize, leaf: Node<'_>, key: Key) -> Key {
         if cut == self.special { key } else { leaf.key(self.items_left(cut)) }
     }
@@ -160,7 +159,7 @@ impl LiveTree {
         if path.steps[at - 1].held.block().is_some() {
             return Ok(());
         }
-        let (old, slot) = (path.block(at), path.steps[at].slot);
+        let old = path.block(at);
         let (level, near) = (old.level() + 1, old.logical());
         let first_key = old.node().first_key().unwrap_or(Key::MIN);
         let child = pointer(first_key, near, old.generation());
@@ -176,7 +175,6 @@ impl LiveTree {
             self.set_root(guard, root);
         }
         path.steps.insert(at, Step { held: Held::Write(new), slot: 0 });
-        debug_assert_eq!(path.steps[at + 1].slot, slot);
         Ok(())
     }
 
