@@ -193,7 +193,9 @@ impl Error {
             Self::NotFound | Self::NoSuchSubvolume(_) => ErrorKind::NotFound,
             Self::NotADirectory => ErrorKind::NotADirectory,
             Self::IsADirectory => ErrorKind::IsADirectory,
-            Self::NotAFile | Self::NotASymlink | Self::NotASubvolume => ErrorKind::InvalidInput,
+            Self::NotAFile | Self::NotASymlink | Self::NotASubvolume | Self::Invalid(_) => {
+                ErrorKind::InvalidInput
+            }
             Self::TooManySymlinks => ErrorKind::Loop,
             Self::NameTooLong => ErrorKind::NameTooLong,
             Self::NoSuchAttribute => ErrorKind::NoSuchAttribute,
@@ -205,7 +207,6 @@ impl Error {
             Self::NotWritable | Self::ReadOnlySubvolume => ErrorKind::ReadOnly,
             Self::CrossSubvolume => ErrorKind::CrossSubvolume,
             Self::NotPermitted(_) => ErrorKind::NotPermitted,
-            Self::Invalid(_) => ErrorKind::InvalidInput,
             Self::FileTooLarge => ErrorKind::FileTooLarge,
             Self::AttributeTooLarge => ErrorKind::NoSpace,
             Self::NoSuchNamespace => ErrorKind::Unsupported,
@@ -257,4 +258,4 @@ impl From<TreeError> for Error {
 }
 
 /// What this crate's calls return.
-pub(crate) type Result<T, E = Error> = std::result::Result<T, E>;
+pub type Result<T, E = Error> = std::result::Result<T, E>;

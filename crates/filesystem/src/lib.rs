@@ -37,7 +37,7 @@ mod write;
 mod xattr;
 
 pub use directory::{DirEntry, Entries, Target};
-pub use error::{DataError, Error, ErrorKind};
+pub use error::{DataError, Error, ErrorKind, Result};
 pub use file::{DiskExtent, Extent, ExtentContent, Extents, InlineExtent};
 pub use filesystem::Filesystem;
 pub use inode::{FileType, Inode, Link, Metadata, Timestamp};

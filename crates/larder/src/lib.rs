@@ -44,6 +44,7 @@ mod scan;
 mod send;
 mod space;
 mod subvolume;
+mod write;
 mod xattr;
 
 pub use directory::{Directory, Entries, Entry};
@@ -52,7 +53,8 @@ pub use file::{Extent, ExtentKind, File, Reader};
 pub use filesystem::{DeviceInfo, Filesystem};
 pub use inode::{Inode, Link};
 pub use larder_filesystem::{
-    ErrorKind, FileType, Metadata, QuotaGroup, Stats, SubvolumeInfo, SubvolumeName, Timestamp,
+    ErrorKind, FileType, Metadata, QuotaGroup, RenameMode, SetAttributes, Stats, SubvolumeInfo,
+    SubvolumeName, Timestamp, XattrMode,
 };
 pub use larder_format::Uuid;
 pub use larder_format::compression::Algorithm as CompressionAlgorithm;
@@ -62,4 +64,5 @@ pub use scan::{Paths, Scan, ScannedInode};
 pub use send::{SendError, SendOptions, Sent, StreamVersion};
 pub use space::{Profile, Space, SpaceKind};
 pub use subvolume::{Subvolume, Subvolumes};
+pub use write::SnapshotKind;
 pub use xattr::{Xattr, Xattrs};

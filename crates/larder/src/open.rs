@@ -11,9 +11,10 @@ use crate::{Filesystem, Result};
 /// Tree blocks kept in memory unless told otherwise.
 const CACHE_BYTES: usize = 128 << 20;
 
-/// How to open a file system. It is opened for reading.
+/// How to open a file system: for reading, unless it says otherwise.
 #[derive(Clone, Copy, Debug)]
 pub struct OpenOptions {
+    write: bool,
     degraded: bool,
     cache_bytes: usize,
 }
@@ -21,7 +22,20 @@ pub struct OpenOptions {
 impl OpenOptions {
     /// For reading, with all devices.
     pub fn new() -> Self {
-        Self { degraded: false, cache_bytes: CACHE_BYTES }
+        Self { write: false, degraded: false, cache_bytes: CACHE_BYTES }
+    }
+
+    /// For writing too. What is done is durable after [`Filesystem::sync`] or [`File::sync`](crate::File::sync);
+    /// dropping the last handle without it leaves what the last commit made durable. Nobody else can
+    /// have the devices open for writing meanwhile.
+    ///
+    /// Opening fails with [`ErrorKind::ReadOnly`](crate::ErrorKind::ReadOnly) where a sound file system
+    /// can only be read: with RAID5 or RAID6, with log trees that a crash left, with features that
+    /// allow reading only.
+    #[must_use]
+    pub fn write(mut self, write: bool) -> Self {
+        self.write = write;
+        self
     }
 
     /// Also when devices are missing, as long as what is there is enough to read everything.
@@ -42,16 +56,26 @@ impl OpenOptions {
     pub fn open<P: AsRef<Path>>(&self, paths: impl IntoIterator<Item = P>) -> Result<Filesystem> {
         let mut devices: Vec<Arc<dyn Device>> = Vec::new();
         for path in paths {
-            devices.push(Arc::new(FileDevice::open(path, Access::ReadOnly)?));
+            let access = if self.write { Access::ReadWrite } else { Access::ReadOnly };
+            devices.push(Arc::new(FileDevice::open(path, access)?));
         }
         self.open_devices(devices)
     }
 
     /// Opens the file system on `devices`, in any order.
     pub fn open_devices(&self, devices: Vec<Arc<dyn Device>>) -> Result<Filesystem> {
-        let options = larder_volume::OpenOptions { degraded: self.degraded, ..Default::default() };
+        let options = larder_volume::OpenOptions {
+            degraded: self.degraded,
+            write: self.write,
+            ..Default::default()
+        };
         let volume = Arc::new(Volume::open(devices, &options)?);
-        Ok(Filesystem::new(larder_filesystem::Filesystem::open(volume, self.cache_bytes)?))
+        let open = if self.write {
+            larder_filesystem::Filesystem::open_writable
+        } else {
+            larder_filesystem::Filesystem::open
+        };
+        Ok(Filesystem::new(open(volume, self.cache_bytes)?))
     }
 }
 

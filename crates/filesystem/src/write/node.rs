@@ -154,16 +154,14 @@ impl Node {
     pub(super) fn next_index(&self, state: &mut NodeState) -> Changed<u64> {
         /// Indexes below stand for `.` and `..`.
         const FIRST_INDEX: u64 = 2;
-        let index = match state.next_index {
-            Some(index) => index,
-            None => {
-                let last = self.key(ItemType::DIR_INDEX, u64::MAX);
-                let found = TreeItems::new(self.tree.clone()).at_or_before(last)?;
-                let is_own = |key: &Key| {
-                    (key.objectid, key.item_type) == (self.id.number, ItemType::DIR_INDEX)
-                };
-                found.filter(|(key, _)| is_own(key)).map_or(FIRST_INDEX, |(key, _)| key.offset + 1)
-            }
+        let index = if let Some(index) = state.next_index {
+            index
+        } else {
+            let last = self.key(ItemType::DIR_INDEX, u64::MAX);
+            let found = TreeItems::new(self.tree.clone()).at_or_before(last)?;
+            let is_own =
+                |key: &Key| (key.objectid, key.item_type) == (self.id.number, ItemType::DIR_INDEX);
+            found.filter(|(key, _)| is_own(key)).map_or(FIRST_INDEX, |(key, _)| key.offset + 1)
         };
         state.next_index = Some(index + 1);
         Ok(index)
@@ -244,14 +242,13 @@ impl Nodes {
         let id = NodeId { subvolume: subvolume.id(), number };
         let mut shard = self.shard(id).lock();
         let known = shard.get(&id).and_then(Weak::upgrade);
-        let node = match known {
-            Some(node) => node,
-            None => {
-                // Under the lock: who has the node meanwhile could change the item and be gone.
-                let node = Arc::new(self.read(subvolume, id)?);
-                remember(&mut shard, &node);
-                node
-            }
+        let node = if let Some(node) = known {
+            node
+        } else {
+            // Under the lock: who has the node meanwhile could change the item and be gone.
+            let node = Arc::new(self.read(subvolume, id)?);
+            remember(&mut shard, &node);
+            node
         };
         drop(shard);
         if node.is_unlinked() { Err(Error::NotFound) } else { Ok(node) }

@@ -154,7 +154,7 @@ impl Filesystem {
             let tree = writer.live_tree(subvolume.id)?;
             let listed = orphan_key(0)..=orphan_key(u64::MAX);
             for (key, _) in TreeItems::new(tree.clone()).range(listed)? {
-                writer.resume_orphan(Orphan { tree: tree.clone(), number: key.offset })?;
+                writer.resume_orphan(&Orphan { tree: tree.clone(), number: key.offset })?;
             }
         }
         self.resume_subvolume_deletions()
@@ -163,12 +163,12 @@ impl Filesystem {
 
 impl Writer {
     /// Deletes an inode that is listed as an orphan; one that has a name is only taken from the list.
-    fn resume_orphan(&self, orphan: Orphan) -> Result<()> {
+    fn resume_orphan(&self, orphan: &Orphan) -> Result<()> {
         let key = orphan.key(ItemType::INODE_ITEM, 0);
         let links =
             |data: &[u8]| InodeItem::ref_from_prefix(data).map_or(0, |(item, _)| item.nlink.get());
         if orphan.tree.get_with(key, links)? == Some(0) {
-            return Ok(self.delete_inode(&orphan)?);
+            return Ok(self.delete_inode(orphan)?);
         }
         let handle = self.manager.join(ITEMS, Priority::Deleting)?;
         let mut items = TreeItems::new(orphan.tree.clone());

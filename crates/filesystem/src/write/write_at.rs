@@ -110,10 +110,10 @@ impl Inode {
         if state.size_bytes > 0 && state.size_bytes <= sectorsize {
             self.load_sector(&mut state, 0)?;
         }
-        if offset % sectorsize != 0 {
+        if !offset.is_multiple_of(sectorsize) {
             self.load_sector(&mut state, first)?;
         }
-        if end % sectorsize != 0 {
+        if !end.is_multiple_of(sectorsize) {
             self.load_sector(&mut state, behind - sectorsize)?;
         }
         state.dirty.write_bytes(offset, data, sectorsize);

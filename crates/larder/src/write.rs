@@ -1,0 +1,211 @@
+//! Changing a file system that was opened for writing.
+//!
+//! Paths are those of [`Subvolume`]: they start at its root. Symbolic links on the way are followed, one
+//! at the end is not. What is made belongs to the user and group of this process.
+//!
+//! In a file system that is open for reading everything here fails with
+//! [`ErrorKind::ReadOnly`](crate::ErrorKind::ReadOnly).
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use larder_filesystem::{FileType, NewInode, RenameMode, SetAttributes, XattrMode};
+
+use crate::path;
+use crate::xattr::name_bytes;
+use crate::{Directory, Error, File, Filesystem, Inode, Result, Subvolume};
+
+/// The bits of a mode that are not its type.
+const PERMISSIONS: u32 = 0o7777;
+const REGULAR: u32 = 0o100_000;
+const DIRECTORY: u32 = 0o040_000;
+
+/// Whether a snapshot can be changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SnapshotKind {
+    /// It stays as it is.
+    ReadOnly,
+    /// It goes its own way.
+    Writable,
+}
+
+impl Filesystem {
+    /// Makes everything that was done before this call durable, by a commit.
+    pub fn sync(&self) -> Result<()> {
+        Ok(self.inner().sync()?)
+    }
+
+    /// Makes the subvolume with this id the one that a mount shows unless it is told otherwise. It is
+    /// durable when this returns.
+    pub fn set_default_subvolume(&self, id: u64) -> Result<()> {
+        Ok(self.inner().set_default_subvolume(id)?)
+    }
+}
+
+impl Subvolume {
+    /// Makes an empty file. `permissions` are those of the mode.
+    pub fn create(&self, path: impl AsRef<Path>, permissions: u32) -> Result<File> {
+        self.create_node(path, REGULAR | permissions & PERMISSIONS, (0, 0))?.into_file()
+    }
+
+    /// Makes an empty directory. `permissions` are those of the mode.
+    pub fn create_directory(&self, path: impl AsRef<Path>, permissions: u32) -> Result<Directory> {
+        self.create_node(path, DIRECTORY | permissions & PERMISSIONS, (0, 0))?.into_directory()
+    }
+
+    /// Makes an inode of any type but a symbolic link: `mode` is its type and permissions, `device` the
+    /// major and minor number of a device node.
+    pub fn create_node(
+        &self,
+        path: impl AsRef<Path>,
+        mode: u32,
+        device: (u32, u32),
+    ) -> Result<Inode> {
+        self.at(path.as_ref(), |directory, name| {
+            directory.create(name, &new_inode(mode, device)).map(Inode::new)
+        })
+    }
+
+    /// Makes a symbolic link at `path` that points to `target`.
+    pub fn symlink(&self, target: impl AsRef<Path>, path: impl AsRef<Path>) -> Result<Inode> {
+        self.at(path.as_ref(), |directory, name| {
+            let target = path::bytes(target.as_ref());
+            directory.symlink(name, target, &new_inode(0, (0, 0))).map(Inode::new)
+        })
+    }
+
+    /// Gives what is at `original`, which is no directory, the further name `path`.
+    pub fn hard_link(&self, original: impl AsRef<Path>, path: impl AsRef<Path>) -> Result<()> {
+        let original = self.lookup(original)?;
+        self.at(path.as_ref(), |directory, name| directory.link(name, original.inner()))
+    }
+
+    /// Removes the name `path`, which is not that of a directory. What it named is deleted with its last
+    /// name, or once the last handle of it is dropped.
+    pub fn remove_file(&self, path: impl AsRef<Path>) -> Result<()> {
+        self.at(path.as_ref(), larder_filesystem::Inode::unlink)
+    }
+
+    /// Removes an empty directory.
+    pub fn remove_directory(&self, path: impl AsRef<Path>) -> Result<()> {
+        self.at(path.as_ref(), larder_filesystem::Inode::rmdir)
+    }
+
+    /// Moves what is at `from` to `to` in the same subvolume, in place of what is there if it is of the
+    /// same kind, and for a directory empty.
+    pub fn rename(&self, from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<()> {
+        self.rename_with(from, to, RenameMode::Replace)
+    }
+
+    /// As [`rename`](Self::rename); `mode` says what becomes of what is at `to`.
+    pub fn rename_with(
+        &self,
+        from: impl AsRef<Path>,
+        to: impl AsRef<Path>,
+        mode: RenameMode,
+    ) -> Result<()> {
+        self.at(from.as_ref(), |directory, name| {
+            let (new_directory, new_name) = self.parent_and_name(to.as_ref())?;
+            directory.rename(name, &new_directory, new_name, mode)
+        })
+    }
+
+    /// Makes an empty subvolume at `path`. It is durable when this returns.
+    pub fn create_subvolume(&self, path: impl AsRef<Path>) -> Result<Self> {
+        self.at(path.as_ref(), |directory, name| {
+            directory.create_subvolume(name, &new_inode(0o755, (0, 0))).map(Self::new)
+        })
+    }
+
+    /// Takes a snapshot of this subvolume, whatever its size, named `path` in this subvolume or one
+    /// nested in it. It has all that was done before this call, and is durable when this returns.
+    pub fn snapshot(&self, path: impl AsRef<Path>, kind: SnapshotKind) -> Result<Self> {
+        self.snapshot_to(self, path, kind)
+    }
+
+    /// As [`snapshot`](Self::snapshot), named `path` in `other`.
+    pub fn snapshot_to(
+        &self,
+        other: &Self,
+        path: impl AsRef<Path>,
+        kind: SnapshotKind,
+    ) -> Result<Self> {
+        other.at(path.as_ref(), |directory, name| {
+            let is_read_only = kind == SnapshotKind::ReadOnly;
+            self.inner().snapshot(directory, name, is_read_only).map(Self::new)
+        })
+    }
+
+    /// Deletes the subvolume at `path` and all that is in it. Handles of what was in it are of no use
+    /// afterwards.
+    pub fn delete_subvolume(&self, path: impl AsRef<Path>) -> Result<()> {
+        self.at(path.as_ref(), larder_filesystem::Inode::delete_subvolume)
+    }
+
+    /// Makes this subvolume read-only, or not. It is durable when this returns.
+    pub fn set_read_only(&self, is_read_only: bool) -> Result<()> {
+        Ok(self.inner().set_read_only(is_read_only)?)
+    }
+
+    /// Does something with the name at the end of `path` in its directory.
+    fn at<T>(
+        &self,
+        path: &Path,
+        act: impl FnOnce(&larder_filesystem::Inode, &[u8]) -> larder_filesystem::Result<T>,
+    ) -> Result<T> {
+        let done = self.parent_and_name(path).and_then(|(directory, name)| act(&directory, name));
+        done.map_err(|error| Error::from(error).about(path))
+    }
+
+    fn parent_and_name<'p>(
+        &self,
+        path: &'p Path,
+    ) -> larder_filesystem::Result<(larder_filesystem::Inode, &'p [u8])> {
+        let name = path.file_name().map_or(&b"."[..], OsStr::as_bytes);
+        let parent = path.parent().map_or(&b""[..], path::bytes);
+        let root = self.inner().root()?;
+        Ok((root.resolve(&root, parent, true)?, name))
+    }
+}
+
+impl Inode {
+    /// Changes attributes.
+    pub fn set_attributes(&self, attributes: &SetAttributes) -> Result<()> {
+        Ok(self.inner().set_attributes(attributes)?)
+    }
+
+    /// Sets an extended attribute, whose name includes its namespace.
+    pub fn set_xattr(&self, name: impl AsRef<OsStr>, value: &[u8], mode: XattrMode) -> Result<()> {
+        Ok(self.inner().set_xattr(name_bytes(name.as_ref()), value, mode)?)
+    }
+
+    /// Removes an extended attribute.
+    pub fn remove_xattr(&self, name: impl AsRef<OsStr>) -> Result<()> {
+        Ok(self.inner().remove_xattr(name_bytes(name.as_ref()))?)
+    }
+}
+
+impl File {
+    /// Writes `data` from `offset` on, all of it; what lies between the end of the file and `offset` reads
+    /// as zeros. It is read back at once, and durable after a sync.
+    pub fn write_at(&self, data: &[u8], offset: u64) -> Result<()> {
+        Ok(self.inner().write_at(data, offset)?)
+    }
+
+    /// Makes the file `len_bytes` long: what is cut off is gone, what is added reads as zeros.
+    pub fn set_len(&self, len_bytes: u64) -> Result<()> {
+        Ok(self.inner().truncate(len_bytes)?)
+    }
+
+    /// Makes what was done to this file durable. For now that is a commit of the file system.
+    pub fn sync(&self) -> Result<()> {
+        debug_assert_eq!(self.file_type(), FileType::Regular);
+        self.subvolume().filesystem().sync()
+    }
+}
+
+fn new_inode(mode: u32, device: (u32, u32)) -> NewInode {
+    let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+    NewInode { mode, uid, gid, device }
+}

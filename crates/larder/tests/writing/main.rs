@@ -1,0 +1,180 @@
+//! What is written here is what the kernel finds: random operations against a model, held to
+//! `btrfs check`, `larder check`, the kernel's view of everything, and its scrub, round after round, with
+//! the kernel changing things in between.
+
+mod model;
+#[path = "../support/mod.rs"]
+mod support;
+mod view;
+
+use std::sync::Arc;
+
+use larder::device::{Device, FileDevice};
+use larder::{Filesystem, OpenOptions, SnapshotKind};
+use larder_testkit::{Content, Feature, ImageSpec, KernelImage, Profile, oracle};
+use model::Player;
+use view::{assert_same, by_kernel, by_larder};
+
+fn open(image: &KernelImage) -> Filesystem {
+    OpenOptions::new().write(true).open(image.devices()).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// Both checkers find nothing.
+#[track_caller]
+fn check(image: &KernelImage, what: &str) {
+    oracle::check(image.devices(), true).unwrap_or_else(|error| panic!("after {what}: {error}"));
+    let open = |path| -> Arc<dyn Device> {
+        Arc::new(FileDevice::open(path, larder::device::Access::ReadOnly).unwrap())
+    };
+    let devices = image.devices().iter().map(open).collect();
+    let volume = larder_volume::Volume::open(devices, &Default::default()).unwrap();
+    let report = larder_check::check(&volume, &larder_check::Options::default());
+    assert!(report.is_clean(), "after {what}: {report:#?}");
+}
+
+#[test]
+fn a_first_file() {
+    let image = KernelImage::build(&ImageSpec::new("default"), &Content::new(1));
+    let fs = open(&image);
+    let root = fs.subvolume("/").unwrap();
+    root.create_directory("made-here", 0o755).unwrap();
+    let file = root.create("made-here/today.txt", 0o644).unwrap();
+    file.write_at(b"bread, butter", 0).unwrap();
+    let large = root.create("made-here/large", 0o644).unwrap();
+    large.write_at(&vec![7; 1_000_000], 12_345).unwrap();
+    fs.sync().unwrap();
+    let manifest = support::manifest(&fs);
+    drop((fs, root, file, large));
+    check(&image, "the first file");
+    let mount = image.mount("ro,noatime");
+    larder_testkit::assert_same(&larder_testkit::Manifest::of_tree(mount.path()), &manifest);
+}
+
+/// Rounds of random operations in a folder and in a snapshot's, with the kernel changing things between.
+fn rounds(spec: &ImageSpec, seed: u64, rounds: usize) {
+    let image = KernelImage::build(spec, &Content::new(seed));
+    let mut player = Player::new("played", seed);
+    let mut snapshots = Vec::new();
+    let fs = open(&image);
+    fs.subvolume("/").unwrap().create_directory("played", 0o755).unwrap();
+    fs.sync().unwrap();
+    drop(fs);
+    for round in 0..rounds {
+        let fs = open(&image);
+        let root = fs.subvolume("/").unwrap();
+        for _ in 0..2 {
+            player.play(&root, 150);
+            fs.sync().unwrap();
+        }
+        player.play(&root, 50);
+        let name = format!("snapshot-{round}");
+        let kind = if round % 2 == 0 { SnapshotKind::ReadOnly } else { SnapshotKind::Writable };
+        let snapshot = root.snapshot(&name, kind).unwrap();
+        snapshots.push((name, player.model.clone()));
+        if kind == SnapshotKind::Writable {
+            let mut copy = Player::new("played", seed + 1);
+            copy.model = player.model.clone();
+            copy.play(&snapshot, 60);
+            snapshots.last_mut().unwrap().1 = copy.model;
+        }
+        player.play(&root, 50);
+        if snapshots.len() > 2 {
+            root.delete_subvolume(&snapshots.remove(0).0).unwrap();
+        }
+        fs.sync().unwrap();
+        assert_same(&by_larder(&root, "played").unwrap(), &player.model.view(), "larder");
+        let manifest = support::manifest(&fs);
+        drop((fs, root, snapshot));
+        check(&image, &format!("round {round}"));
+        let mount = image.mount("ro,noatime");
+        assert_same(&by_kernel(&mount.path().join("played")), &player.model.view(), "the kernel");
+        for (name, model) in &snapshots {
+            let folder = mount.path().join(name).join("played");
+            assert_same(&by_kernel(&folder), &model.view(), name);
+        }
+        larder_testkit::assert_same(&larder_testkit::Manifest::of_tree(mount.path()), &manifest);
+        drop(mount);
+        kernel_changes(&image, round);
+    }
+    check(&image, "the kernel's changes");
+}
+
+/// What the kernel does in between, to what is of no model.
+fn kernel_changes(image: &KernelImage, round: usize) {
+    let mount = image.mount("");
+    let folder = mount.path().join("by-the-kernel");
+    std::fs::create_dir_all(&folder).unwrap();
+    for number in 0..30 {
+        let path = folder.join(format!("file-{number}"));
+        match (number + round) % 3 {
+            0 => drop(std::fs::remove_file(path)),
+            1 => std::fs::write(path, vec![number as u8; number * 2000]).unwrap(),
+            _ => std::fs::write(path, vec![round as u8; 3_000_000]).unwrap(),
+        }
+    }
+    oracle::scrub(&mount).unwrap_or_else(|error| panic!("{error}"));
+}
+
+#[test]
+fn the_default_image() {
+    rounds(&ImageSpec::new("default"), 1, 4);
+}
+
+#[test]
+fn small_nodes_and_one_copy() {
+    let spec = ImageSpec::new("nodes-4k").node_size(4096);
+    rounds(&spec.profiles(Profile::Single, Profile::Single), 2, 4);
+}
+
+#[test]
+fn items_for_holes() {
+    rounds(&ImageSpec::new("holes").without(Feature::NoHoles), 3, 3);
+}
+
+#[test]
+fn two_devices() {
+    let spec = ImageSpec::new("raid1").devices(&[1 << 30, 1 << 30]);
+    rounds(&spec.profiles(Profile::Raid1, Profile::Raid1), 4, 2);
+}
+
+#[test]
+fn four_devices() {
+    let spec = ImageSpec::new("raid10").devices(&[512 << 20; 4]);
+    rounds(&spec.profiles(Profile::Raid10, Profile::Raid10), 5, 2);
+}
+
+#[test]
+fn threads_in_their_own_folders() {
+    let image = KernelImage::build(&ImageSpec::new("threads"), &Content::new(6));
+    let fs = open(&image);
+    let root = fs.subvolume("/").unwrap();
+    let mut players: Vec<Player> = (0..4)
+        .map(|number| {
+            let folder = format!("thread-{number}");
+            root.create_directory(&folder, 0o755).unwrap();
+            Player::new(&folder, 60 + number)
+        })
+        .collect();
+    std::thread::scope(|scope| {
+        for player in &mut players {
+            scope.spawn(|| player.play(&root, 400));
+        }
+        for number in 0..6 {
+            let name = format!("busy-{number}");
+            root.snapshot(&name, SnapshotKind::ReadOnly).unwrap();
+            if number % 2 == 0 {
+                root.delete_subvolume(&name).unwrap();
+            }
+        }
+    });
+    fs.sync().unwrap();
+    let manifest = support::manifest(&fs);
+    drop((root, fs));
+    check(&image, "threads");
+    let mount = image.mount("ro,noatime");
+    for (number, player) in players.iter().enumerate() {
+        let folder = mount.path().join(format!("thread-{number}"));
+        assert_same(&by_kernel(&folder), &player.model.view(), "the kernel");
+    }
+    larder_testkit::assert_same(&larder_testkit::Manifest::of_tree(mount.path()), &manifest);
+}

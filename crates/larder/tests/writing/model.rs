@@ -1,0 +1,383 @@
+//! A file system as simple as can be, and random operations that are done to it and to a real one.
+
+use std::collections::BTreeMap;
+
+use larder::{ErrorKind, RenameMode, SetAttributes, Subvolume, Timestamp, XattrMode};
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+
+use super::view::{Seen, View};
+
+const NAMES: usize = 12;
+const MOST_BYTES: u64 = 300_000;
+
+/// A tree of inodes in memory. The root directory is number 0.
+#[derive(Clone, Debug)]
+pub(crate) struct Model {
+    nodes: BTreeMap<u64, Node>,
+    next: u64,
+}
+
+#[derive(Clone, Debug)]
+struct Node {
+    body: Body,
+    nlink: u32,
+    permissions: u32,
+    mtime: Option<i64>,
+    xattrs: BTreeMap<String, Vec<u8>>,
+}
+
+#[derive(Clone, Debug)]
+enum Body {
+    File(Vec<u8>),
+    Directory(BTreeMap<String, u64>),
+    Symlink(String),
+    Fifo,
+}
+
+impl Node {
+    fn new(body: Body, permissions: u32) -> Self {
+        Self { body, nlink: 1, permissions, mtime: None, xattrs: BTreeMap::new() }
+    }
+
+    fn is_directory(&self) -> bool {
+        matches!(self.body, Body::Directory(_))
+    }
+}
+
+type Outcome = Result<(), ErrorKind>;
+
+impl Model {
+    pub(crate) fn new() -> Self {
+        let root = Node::new(Body::Directory(BTreeMap::new()), 0o755);
+        Self { nodes: BTreeMap::from([(0, root)]), next: 1 }
+    }
+
+    /// What is to be seen below the root.
+    pub(crate) fn view(&self) -> View {
+        let mut view = View::new();
+        let mut pending: Vec<(String, u64)> = vec![(String::new(), 0)];
+        while let Some((path, id)) = pending.pop() {
+            let node = &self.nodes[&id];
+            let content = match &node.body {
+                Body::File(data) => data.clone(),
+                Body::Symlink(target) => target.clone().into_bytes(),
+                Body::Fifo => Vec::new(),
+                Body::Directory(entries) => {
+                    let child = |(name, id): (&String, &u64)| (join(&path, name), *id);
+                    pending.extend(entries.iter().map(child));
+                    entries.keys().cloned().collect::<Vec<_>>().join(" ").into_bytes()
+                }
+            };
+            if id != 0 {
+                let (permissions, nlink) = (node.permissions, node.nlink);
+                let (xattrs, mtime) = (node.xattrs.clone(), node.mtime);
+                view.insert(path, Seen { permissions, nlink, content, xattrs, mtime });
+            }
+        }
+        view
+    }
+
+    fn entries(&mut self, directory: u64) -> &mut BTreeMap<String, u64> {
+        let node = self.nodes.get_mut(&directory).expect("it is there");
+        // What changes its names changes its time.
+        node.mtime = None;
+        match &mut node.body {
+            Body::Directory(entries) => entries,
+            _ => panic!("it is a directory"),
+        }
+    }
+
+    fn find(&self, directory: u64, name: &str) -> Option<u64> {
+        match &self.nodes[&directory].body {
+            Body::Directory(entries) => entries.get(name).copied(),
+            _ => None,
+        }
+    }
+
+    fn directories(&self) -> Vec<(String, u64)> {
+        let mut found = vec![(String::new(), 0)];
+        let mut at = 0;
+        while let Some((path, id)) = found.get(at).cloned() {
+            if let Body::Directory(entries) = &self.nodes[&id].body {
+                for (name, id) in entries {
+                    if self.nodes[id].is_directory() {
+                        found.push((join(&path, name), *id));
+                    }
+                }
+            }
+            at += 1;
+        }
+        found
+    }
+
+    fn make(&mut self, directory: u64, name: &str, node: Node) -> Outcome {
+        if self.find(directory, name).is_some() {
+            return Err(ErrorKind::AlreadyExists);
+        }
+        let id = self.next;
+        self.next += 1;
+        self.nodes.insert(id, node);
+        self.entries(directory).insert(name.to_owned(), id);
+        Ok(())
+    }
+
+    fn link(&mut self, id: Option<u64>, directory: u64, name: &str) -> Outcome {
+        let id = id.ok_or(ErrorKind::NotFound)?;
+        if self.nodes[&id].is_directory() {
+            return Err(ErrorKind::NotPermitted);
+        }
+        if self.find(directory, name).is_some() {
+            return Err(ErrorKind::AlreadyExists);
+        }
+        self.entries(directory).insert(name.to_owned(), id);
+        self.nodes.get_mut(&id).expect("it is there").nlink += 1;
+        Ok(())
+    }
+
+    fn unlink(&mut self, directory: u64, name: &str) -> Outcome {
+        let id = self.find(directory, name).ok_or(ErrorKind::NotFound)?;
+        if self.nodes[&id].is_directory() {
+            return Err(ErrorKind::IsADirectory);
+        }
+        self.drop_name(directory, name);
+        Ok(())
+    }
+
+    fn rmdir(&mut self, directory: u64, name: &str) -> Outcome {
+        let id = self.find(directory, name).ok_or(ErrorKind::NotFound)?;
+        match &self.nodes[&id].body {
+            Body::Directory(entries) if entries.is_empty() => {}
+            Body::Directory(_) => return Err(ErrorKind::DirectoryNotEmpty),
+            _ => return Err(ErrorKind::NotADirectory),
+        }
+        self.drop_name(directory, name);
+        Ok(())
+    }
+
+    fn drop_name(&mut self, directory: u64, name: &str) {
+        let id = self.entries(directory).remove(name).expect("it is there");
+        let node = self.nodes.get_mut(&id).expect("it is there");
+        node.nlink -= 1;
+        if node.nlink == 0 {
+            self.nodes.remove(&id);
+        }
+    }
+
+    fn is_within(&self, id: u64, ancestor: u64) -> bool {
+        id == ancestor
+            || match &self.nodes[&ancestor].body {
+                Body::Directory(entries) => entries.values().any(|child| self.is_within(id, *child)),
+                _ => false,
+            }
+    }
+
+    fn rename(&mut self, from: (u64, &str), to: (u64, &str), mode: RenameMode) -> Option<()> {
+        let moved = self.find(from.0, from.1)?;
+        let there = self.find(to.0, to.1);
+        if self.nodes[&moved].is_directory() && self.is_within(to.0, moved) {
+            return None;
+        }
+        match (mode, there) {
+            (RenameMode::NoReplace, Some(_)) | (RenameMode::Exchange, None) => return None,
+            (_, Some(there)) if there == moved => return Some(()),
+            (RenameMode::Exchange, Some(there)) => {
+                if self.nodes[&there].is_directory() && self.is_within(from.0, there) {
+                    return None;
+                }
+                self.entries(from.0).insert(from.1.to_owned(), there);
+                self.entries(to.0).insert(to.1.to_owned(), moved);
+                return Some(());
+            }
+            (RenameMode::Replace, Some(there)) => {
+                let (moved, there) = (&self.nodes[&moved], &self.nodes[&there]);
+                if moved.is_directory() != there.is_directory() {
+                    return None;
+                }
+                if matches!(&there.body, Body::Directory(entries) if !entries.is_empty()) {
+                    return None;
+                }
+                self.drop_name(to.0, to.1);
+            }
+            _ => {}
+        }
+        self.entries(from.0).remove(from.1);
+        self.entries(to.0).insert(to.1.to_owned(), moved);
+        Some(())
+    }
+
+    fn file(&mut self, id: Option<u64>) -> Result<&mut Vec<u8>, ErrorKind> {
+        let node = self.nodes.get_mut(&id.ok_or(ErrorKind::NotFound)?).expect("it is there");
+        match &mut node.body {
+            Body::File(data) => {
+                node.mtime = None;
+                Ok(data)
+            }
+            Body::Directory(_) => Err(ErrorKind::IsADirectory),
+            _ => Err(ErrorKind::InvalidInput),
+        }
+    }
+}
+
+fn join(directory: &str, name: &str) -> String {
+    if directory.is_empty() { name.to_owned() } else { format!("{directory}/{name}") }
+}
+
+/// Does random things to a directory and to its model, and compares what comes of each.
+pub(crate) struct Player {
+    pub(crate) model: Model,
+    random: StdRng,
+    folder: String,
+}
+
+impl Player {
+    pub(crate) fn new(folder: &str, seed: u64) -> Self {
+        let random = StdRng::seed_from_u64(seed);
+        Self { model: Model::new(), random, folder: folder.to_owned() }
+    }
+
+    pub(crate) fn play(&mut self, root: &Subvolume, count: usize) {
+        for number in 0..count {
+            self.step(root, number);
+        }
+    }
+
+    fn place(&mut self) -> (u64, String, String) {
+        let directories = self.model.directories();
+        let (path, id) = &directories[self.random.random_range(0..directories.len())];
+        let name = format!("name-{}", self.random.random_range(0..NAMES));
+        (*id, format!("{}/{}", self.folder, join(path, &name)), name)
+    }
+
+    fn data(&mut self) -> Vec<u8> {
+        let most = [10, 300, 5000, 70_000][self.random.random_range(0..4_usize)];
+        let byte = self.random.random::<u8>();
+        let len = self.random.random_range(1..most);
+        (0..len).map(|at: usize| byte.wrapping_add((at / 7) as u8)).collect()
+    }
+
+    fn step(&mut self, root: &Subvolume, number: usize) {
+        let (directory, path, name) = self.place();
+        let id = self.model.find(directory, &name);
+        let permissions = self.random.random_range(0..0o1000) | 0o600;
+        let (expected, seen): (Outcome, larder::Result<()>) = match self.random.random_range(0..100) {
+            0..18 => {
+                let node = Node::new(Body::File(Vec::new()), permissions);
+                (self.model.make(directory, &name, node), root.create(&path, permissions).map(drop))
+            }
+            18..26 => {
+                let node = Node::new(Body::Directory(BTreeMap::new()), permissions | 0o700);
+                let made = root.create_directory(&path, permissions | 0o700);
+                (self.model.make(directory, &name, node), made.map(drop))
+            }
+            26..29 => {
+                let target = format!("target-{number}");
+                let node = Node::new(Body::Symlink(target.clone()), 0o777);
+                (self.model.make(directory, &name, node), root.symlink(target, &path).map(drop))
+            }
+            29..31 => {
+                let node = Node::new(Body::Fifo, permissions);
+                let made = root.create_node(&path, 0o010_000 | permissions, (0, 0));
+                (self.model.make(directory, &name, node), made.map(drop))
+            }
+            31..37 => {
+                let (to, to_path, to_name) = self.place();
+                (self.model.link(id, to, &to_name), root.hard_link(&path, to_path))
+            }
+            37..43 => (self.model.unlink(directory, &name), root.remove_file(&path)),
+            43..46 => (self.model.rmdir(directory, &name), root.remove_directory(&path)),
+            46..56 => return self.rename(root, directory, &path, &name),
+            56..82 => self.write(root, id, &path),
+            82..90 => {
+                let len = self.random.random_range(0..MOST_BYTES / 4);
+                let cut = self.model.file(id).map(|data| data.resize(len as usize, 0));
+                (cut, root.lookup(&path).and_then(|i| i.into_file()).and_then(|f| f.set_len(len)))
+            }
+            90..96 => self.xattr(root, id, &path),
+            _ => self.attributes(root, id, &path),
+        };
+        let seen = seen.map_err(|error| (error.kind(), error));
+        match (&expected, &seen) {
+            (Ok(()), Ok(())) => {}
+            (Err(expected), Err((seen, _))) if expected == seen => {}
+            _ => panic!("step {number}, {path}: expected {expected:?}, seen {seen:?}"),
+        }
+    }
+
+    fn rename(&mut self, root: &Subvolume, directory: u64, path: &str, name: &str) {
+        let (to, to_path, to_name) = self.place();
+        let modes = [RenameMode::Replace, RenameMode::NoReplace, RenameMode::Exchange];
+        let mode = modes[self.random.random_range(0..3_usize)];
+        let expected = self.model.rename((directory, name), (to, &to_name), mode);
+        let seen = root.rename_with(path, &to_path, mode);
+        assert_eq!(expected.is_some(), seen.is_ok(), "{path} to {to_path} {mode:?}: {seen:?}");
+    }
+
+    fn write(&mut self, root: &Subvolume, id: Option<u64>, path: &str) -> (Outcome, larder::Result<()>) {
+        let data = self.data();
+        let appends = self.random.random_range(0..3) == 0;
+        let mut offset = self.random.random_range(0..MOST_BYTES) / [1, 10, 1000][self.random.random_range(0..3_usize)];
+        let expected = self.model.file(id).map(|file| {
+            if appends {
+                offset = file.len() as u64;
+            }
+            let end = offset as usize + data.len();
+            file.resize(file.len().max(end), 0);
+            file[offset as usize..end].copy_from_slice(&data);
+        });
+        let seen = root.lookup(path).and_then(|inode| {
+            let file = inode.into_file()?;
+            file.write_at(&data, offset)?;
+            let mut read = vec![0; data.len()];
+            assert_eq!(file.read_at(&mut read, offset)?, data.len());
+            assert_eq!(read, data, "{path}");
+            Ok(())
+        });
+        (expected, seen)
+    }
+
+    fn xattr(&mut self, root: &Subvolume, id: Option<u64>, path: &str) -> (Outcome, larder::Result<()>) {
+        let name = format!("user.attribute-{}", self.random.random_range(0..4));
+        let value = self.data();
+        let value = value[..value.len().min(900)].to_vec();
+        let removes = self.random.random_range(0..3) == 0;
+        let inode = root.lookup(path);
+        let Some(node) = id.and_then(|id| self.model.nodes.get_mut(&id)) else {
+            return (Err(ErrorKind::NotFound), inode.map(drop));
+        };
+        // The kernel allows attributes of users on files and directories only.
+        if !matches!(node.body, Body::File(_) | Body::Directory(_)) {
+            return (Ok(()), inode.map(drop));
+        }
+        if removes {
+            let expected = node.xattrs.remove(&name).map(drop).ok_or(ErrorKind::NoSuchAttribute);
+            return (expected, inode.and_then(|inode| inode.remove_xattr(&name)));
+        }
+        node.xattrs.insert(name.clone(), value.clone());
+        (Ok(()), inode.and_then(|inode| inode.set_xattr(&name, &value, XattrMode::Any)))
+    }
+
+    fn attributes(
+        &mut self,
+        root: &Subvolume,
+        id: Option<u64>,
+        path: &str,
+    ) -> (Outcome, larder::Result<()>) {
+        let inode = root.lookup(path);
+        let Some(node) = id.and_then(|id| self.model.nodes.get_mut(&id)) else {
+            return (Err(ErrorKind::NotFound), inode.map(drop));
+        };
+        let permissions = self.random.random_range(0..0o1000) | 0o700;
+        let seconds = self.random.random_range(-1_000_000..2_000_000_000);
+        let mut attributes = SetAttributes {
+            mtime: Some(Timestamp { seconds, nanoseconds: 123_456_789 }),
+            ..SetAttributes::default()
+        };
+        node.mtime = Some(seconds);
+        if !matches!(node.body, Body::Symlink(_)) {
+            node.permissions = permissions;
+            attributes.permissions = Some(permissions);
+        }
+        (Ok(()), inode.and_then(|inode| inode.set_attributes(&attributes)))
+    }
+}
