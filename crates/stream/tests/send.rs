@@ -6,6 +6,7 @@ mod support;
 
 use std::io::{self, Write};
 use std::num::NonZeroUsize;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use jiff::tz::TimeZone;
@@ -187,6 +188,85 @@ fn what_the_receiver_has_is_cloned() {
     let folder = mount.path().join("again");
     std::fs::create_dir(&folder).expect("made");
     let received = kernel_receive(&stream, &folder, "after", target.scratch());
+    assert_same(&manifests[1], &sendable(&received));
+}
+
+/// Inode numbers are used again after mounting anew, if they were the last ones. A file can then have,
+/// item for item, the names that it had, in a directory that is another one.
+#[test]
+fn a_directory_of_a_number_that_was_used_before_is_another() {
+    let image = EmptyImage::new();
+    let number_and_name = |work: &Path, folder: &str| {
+        let folder = work.join(folder);
+        std::fs::create_dir(&folder).expect("made");
+        std::fs::hard_link(work.join("file"), folder.join("name")).expect("linked");
+        std::fs::metadata(folder).expect("it is there").ino()
+    };
+    let (number_before, before) = {
+        let mount = image.mount("noatime");
+        let work = mount.path().join("work");
+        btrfs(&[&"-q", &"subvolume", &"create", &work]);
+        std::fs::write(work.join("file"), b"bread").expect("written");
+        let number = number_and_name(&work, "folder");
+        snapshot(&work, &mount.path().join("before"));
+        std::fs::remove_dir_all(work.join("folder")).expect("removed");
+        mount.sync();
+        (number, sendable(&mount.path().join("before")))
+    };
+    let (number_after, after) = {
+        let mount = image.mount("noatime");
+        let work = mount.path().join("work");
+        let number = number_and_name(&work, "other folder");
+        snapshot(&work, &mount.path().join("after"));
+        mount.sync();
+        (number, sendable(&mount.path().join("after")))
+    };
+    assert_eq!(number_before, number_after, "this is what the test is about");
+    let filesystem = open(image.device());
+    let [first, second] = ["before", "after"].map(|name| subvolume(&filesystem, name));
+    let target = EmptyImage::new();
+    let mount = target.mount("noatime");
+    let stream = larder_send(&first, &SendOptions::default());
+    let received = kernel_receive(&stream, mount.path(), "before", target.scratch());
+    assert_same(&before, &sendable(&received));
+    let options = SendOptions { parent: Some(first), ..SendOptions::default() };
+    let stream = larder_send(&second, &options);
+    let received = kernel_receive(&stream, mount.path(), "after", target.scratch());
+    assert_same(&after, &sendable(&received));
+}
+
+#[test]
+fn what_was_unlinked_while_open_is_not_sent() {
+    let image = EmptyImage::new();
+    let manifests = {
+        let mount = image.mount("noatime");
+        let work = mount.path().join("work");
+        btrfs(&[&"-q", &"subvolume", &"create", &work]);
+        let open = ["always", "later"].map(|name| {
+            let path = work.join(name);
+            let mut file = std::fs::File::create_new(&path).expect("made");
+            file.write_all(b"bread").expect("written");
+            (path, file)
+        });
+        std::fs::remove_file(&open[0].0).expect("removed");
+        snapshot(&work, &mount.path().join("before"));
+        std::fs::remove_file(&open[1].0).expect("removed");
+        snapshot(&work, &mount.path().join("after"));
+        mount.sync();
+        ["before", "after"].map(|name| sendable(&mount.path().join(name)))
+    };
+    let filesystem = open(image.device());
+    let [before, after] = ["before", "after"].map(|name| subvolume(&filesystem, name));
+    let target = EmptyImage::new();
+    let mount = target.mount("noatime");
+    let stream = larder_send(&before, &SendOptions::default());
+    assert_eq!(dumped(&stream, "mkfile").len(), 1);
+    let received = kernel_receive(&stream, mount.path(), "before", target.scratch());
+    assert_same(&manifests[0], &sendable(&received));
+    let options = SendOptions { parent: Some(before), ..SendOptions::default() };
+    let stream = larder_send(&after, &options);
+    assert_eq!(dumped(&stream, "unlink").len(), 1);
+    let received = kernel_receive(&stream, mount.path(), "after", target.scratch());
     assert_same(&manifests[1], &sendable(&received));
 }
 

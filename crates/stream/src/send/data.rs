@@ -35,10 +35,15 @@ pub(super) enum Form {
 }
 
 impl ReadJob {
-    /// Appends the commands that write the range.
-    pub(super) fn encode(&self, version: Version, out: &mut Vec<u8>) -> Result<(), SendError> {
+    /// Appends the commands that write the range. `data` is room to read into, kept from job to job.
+    pub(super) fn encode(
+        &self,
+        version: Version,
+        data: &mut Vec<u8>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), SendError> {
         match &self.form {
-            Form::Plain => self.encode_plain(version, out),
+            Form::Plain => self.encode_plain(version, data, out),
             Form::Stored { extent, compression, offset_bytes } => {
                 let data = self.inode.read_stored(extent, self.offset)?;
                 let command = Command::EncodedWrite {
@@ -56,28 +61,22 @@ impl ReadJob {
         }
     }
 
-    fn encode_plain(&self, version: Version, out: &mut Vec<u8>) -> Result<(), SendError> {
-        let mut data = vec![0; self.len_bytes as usize];
+    fn encode_plain(
+        &self,
+        version: Version,
+        data: &mut Vec<u8>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), SendError> {
+        data.resize(self.len_bytes as usize, 0);
         // The range ends at the end of the file or before.
-        self.inode.read_at(&mut data, self.offset)?;
-        encode_writes(&self.path, self.offset, &data, version, out)
+        self.inode.read_at(data, self.offset)?;
+        let mut offset = self.offset;
+        for data in data.chunks(write_bytes(version)) {
+            encode(&Command::Write { path: &self.path, offset, data }, version, out)?;
+            offset += data.len() as u64;
+        }
+        Ok(())
     }
-}
-
-/// Appends the commands that write `data`.
-fn encode_writes(
-    path: &[u8],
-    offset: u64,
-    data: &[u8],
-    version: Version,
-    out: &mut Vec<u8>,
-) -> Result<(), SendError> {
-    let mut offset = offset;
-    for data in data.chunks(write_bytes(version)) {
-        encode(&Command::Write { path, offset, data }, version, out)?;
-        offset += data.len() as u64;
-    }
-    Ok(())
 }
 
 /// Bytes of data in one command: with any path it fits, and it is a multiple of every sector size but

@@ -11,6 +11,9 @@ use larder_btree::{Block, Tree};
 use larder_filesystem::Error;
 use larder_format::Key;
 
+/// So much of the new tree is read ahead.
+const AHEAD_BYTES: usize = 512 << 10;
+
 /// Calls `visit` with the key of every item that is not the same in both trees and what `old` and `new`
 /// have there, in the order of keys.
 pub(super) fn compare(
@@ -22,8 +25,9 @@ pub(super) fn compare(
     if (old_root.logical, old_root.generation) == (new_root.logical, new_root.generation) {
         return Ok(());
     }
-    let mut old = Side::new(old)?;
-    let mut new = Side::new(new)?;
+    let mut old = Side::new(old, None)?;
+    // What was written after the old tree was is not shared, and will be visited.
+    let mut new = Side::new(new, Some(old_root.generation))?;
     loop {
         let order = match (old.key(), new.key()) {
             (None, None) => return Ok(()),
@@ -74,6 +78,8 @@ pub(super) fn compare(
 /// A place in one of the trees: a pointer or an item.
 struct Side {
     tree: Tree,
+    /// Blocks that were written after this transaction are read ahead.
+    ahead_since: Option<u64>,
     /// From the root to where it stands; empty behind the last item.
     path: Vec<Step>,
 }
@@ -83,12 +89,14 @@ struct Step {
     slot: usize,
     /// The first key behind the block.
     upper: Option<Key>,
+    /// Slots below this one were asked for.
+    asked: usize,
 }
 
 impl Side {
-    fn new(tree: &Tree) -> Result<Self, Error> {
-        let root = Step { block: tree.root_block()?, slot: 0, upper: None };
-        let mut side = Self { tree: tree.clone(), path: vec![root] };
+    fn new(tree: &Tree, ahead_since: Option<u64>) -> Result<Self, Error> {
+        let root = Step { block: tree.root_block()?, slot: 0, upper: None, asked: 0 };
+        let mut side = Self { tree: tree.clone(), ahead_since, path: vec![root] };
         side.settle();
         Ok(side)
     }
@@ -121,13 +129,35 @@ impl Side {
 
     /// From a pointer to the first one, or the first item, of the block that it points to.
     fn descend(&mut self) -> Result<(), Error> {
+        self.read_ahead();
         let Some(step) = self.path.last() else { return Ok(()) };
         let child = self.tree.child(&step.block, step.slot, step.upper)?.block;
         let node = step.block.node();
         let next = step.slot + 1;
         let upper = if next < node.nritems() { Some(node.key(next)) } else { step.upper };
-        self.path.push(Step { block: child, slot: 0, upper });
+        self.path.push(Step { block: child, slot: 0, upper, asked: 0 });
         Ok(())
+    }
+
+    /// Asks for the next siblings of the block that is about to be read, those that will be visited.
+    fn read_ahead(&mut self) {
+        let (Some(since), Some(step)) = (self.ahead_since, self.path.last_mut()) else { return };
+        if step.slot < step.asked {
+            return;
+        }
+        let cache = self.tree.cache();
+        let mut left = AHEAD_BYTES / cache.nodesize();
+        step.asked = step.slot + 1;
+        for pointer in &step.block.node().key_pointers()[step.slot + 1..] {
+            if left == 0 {
+                break;
+            }
+            if pointer.generation.get() > since {
+                cache.store().readahead(pointer.blockptr(), cache.nodesize() as u64);
+                left -= 1;
+            }
+            step.asked += 1;
+        }
     }
 
     /// To the next pointer or item that is not below this one.

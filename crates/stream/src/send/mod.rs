@@ -42,7 +42,7 @@ pub use error::SendError;
 /// How to send.
 #[derive(Clone, Debug)]
 pub struct SendOptions {
-    /// Version of the stream.
+    /// Version of the stream. Verity is sent by none.
     pub version: Version,
     /// The receiver has this snapshot: only what is not the same is sent.
     pub parent: Option<Subvolume>,

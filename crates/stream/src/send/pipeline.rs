@@ -8,7 +8,7 @@
 //! - At most [`PIECES`] pieces wait, none much longer than [`PIECE_BYTES`].
 //! - Whoever fails closes its channels, and everyone else stops.
 
-use std::io::{self, Write};
+use std::io::Write;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 
@@ -75,8 +75,7 @@ impl Output {
         if self.buffer.is_empty() {
             return Ok(());
         }
-        let piece =
-            std::mem::replace(&mut self.buffer, Vec::with_capacity(PIECE_BYTES + SPARE_BYTES));
+        let piece = std::mem::take(&mut self.buffer);
         self.pieces.send(Piece::Ready(piece)).map_err(|_| SendError::Stopped)
     }
 }
@@ -115,12 +114,13 @@ pub(super) fn run<T: Send>(
 
 /// Does jobs until there are no more.
 fn work(to_do: &Mutex<Receiver<Job>>, version: Version) {
+    let mut data = Vec::new();
     loop {
         // Only taking a job is under the lock, not doing it.
         let job = to_do.lock().recv();
         let Ok(Job { read, done }) = job else { return };
         let mut encoded = Vec::with_capacity(read.len_bytes as usize + SPARE_BYTES);
-        let result = read.encode(version, &mut encoded).map(|()| encoded);
+        let result = read.encode(version, &mut data, &mut encoded).map(|()| encoded);
         // The writer may have failed and gone.
         let _ = done.send(result);
     }
@@ -137,10 +137,6 @@ fn write(waiting: Receiver<Piece>, output: &mut dyn Write) -> Result<u64, SendEr
         output.write_all(&piece).map_err(SendError::Output)?;
         bytes += piece.len() as u64;
     }
-    finish(output)?;
+    output.flush().map_err(SendError::Output)?;
     Ok(bytes)
-}
-
-fn finish(output: &mut dyn Write) -> Result<(), SendError> {
-    output.flush().map_err(|error: io::Error| SendError::Output(error))
 }

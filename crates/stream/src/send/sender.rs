@@ -225,10 +225,11 @@ impl<'a> Sender<'a> {
 
     /// Notes that entries of a directory change: its times are to be set again.
     pub(super) fn touch(&mut self, directory: Id) {
-        match directory {
-            Id::Old(ino) if self.changes.is_kept(ino) => self.directories.push(ino),
-            // One that is removed, or one that is finished anyway.
-            Id::Old(_) | Id::New(_) => {}
+        // One that this stream makes is finished anyway, and so is the root where there is no parent.
+        let Id::Old(ino) = directory else { return };
+        let is_noted = self.directories.last() == Some(&ino);
+        if self.old.is_some() && self.changes.is_kept(ino) && !is_noted {
+            self.directories.push(ino);
         }
     }
 
