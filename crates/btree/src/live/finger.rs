@@ -17,8 +17,8 @@
 //! - What needs more than the leaf is left to a search from the root.
 //! - A lane is only tried, never waited for: it stands outside the lock order.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use larder_format::Key;
 use parking_lot::{Mutex, MutexGuard};
@@ -38,9 +38,10 @@ const LANES: usize = 16;
 /// two entries to its directory.
 const FINGERS: usize = 4;
 
-/// The fingers of all threads on one tree.
+/// The fingers of all threads on one tree. Costs nothing until one is kept.
+#[derive(Default)]
 pub(super) struct Fingers {
-    lanes: Box<[Mutex<Lane>]>,
+    lanes: OnceLock<Box<[Mutex<Lane>; LANES]>>,
 }
 
 /// The fingers of one thread. On cache lines of its own: no other thread shall write there.
@@ -80,16 +81,13 @@ impl Finger {
 }
 
 impl Fingers {
-    pub(super) fn new() -> Self {
-        Self { lanes: (0..LANES).map(|_| Mutex::default()).collect() }
-    }
-
     fn lane(&self) -> Option<MutexGuard<'_, Lane>> {
-        self.lanes[thread_number() % LANES].try_lock()
+        self.lanes.get()?[thread_number() % LANES].try_lock()
     }
 
     /// Remembers a node for the calling thread.
     pub(super) fn keep(&self, finger: Finger) {
+        self.lanes.get_or_init(Box::default);
         if let Some(mut lane) = self.lane()
             && finger.is_current()
         {
@@ -103,14 +101,15 @@ impl Fingers {
 
     /// Forgets all nodes.
     pub(super) fn clear(&self) {
-        for lane in &self.lanes {
+        for lane in self.lanes.get().into_iter().flat_map(|lanes| lanes.iter()) {
             lane.lock().fingers = Default::default();
         }
     }
 
     /// How often a search needed nothing above its leaf.
     pub(super) fn hits(&self) -> u64 {
-        self.lanes.iter().map(|lane| lane.lock().hits).sum()
+        let lanes = self.lanes.get().into_iter().flat_map(|lanes| lanes.iter());
+        lanes.map(|lane| lane.lock().hits).sum()
     }
 }
 

@@ -31,7 +31,7 @@ pub struct LiveTree {
 impl LiveTree {
     pub(super) fn new(shared: Arc<Shared>, root: TreeRoot, last_snapshot: u64) -> Self {
         let last_snapshot = AtomicU64::new(last_snapshot);
-        let fingers = Fingers::new();
+        let fingers = Fingers::default();
         Self { shared, id: root.tree, root: TreeLock::new(root), last_snapshot, fingers }
     }
 
