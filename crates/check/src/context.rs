@@ -1,14 +1,13 @@
 //! What every part of a check needs at hand.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use larder_format::feature::IncompatFlags;
 use larder_format::{ChecksumType, Key, Logical, Superblock};
 use larder_volume::{ChunkMap, Volume};
 
 use crate::fingerprint::Fingerprints;
-use crate::progress::{Phase, Progress};
+use crate::progress::{Progress, Tracker};
 use crate::report::{Kind, Place, Sink};
 
 /// Bytes of tree blocks that are read at once: four of the largest.
@@ -27,8 +26,7 @@ pub(crate) struct Context<'a> {
     pub(crate) sectorsize: u64,
     /// The ids that headers of tree blocks may carry: the file system's, and those of seeds.
     pub(crate) block_fsids: Vec<[u8; 16]>,
-    pub(crate) progress: Option<&'a (dyn Fn(Progress) + Sync)>,
-    pub(crate) done_bytes: AtomicU64,
+    pub(crate) progress: Tracker<'a>,
 }
 
 impl<'a> Context<'a> {
@@ -53,8 +51,7 @@ impl<'a> Context<'a> {
             nodesize: superblock.nodesize.get() as usize,
             sectorsize: u64::from(superblock.sectorsize.get()),
             block_fsids,
-            progress,
-            done_bytes: AtomicU64::new(0),
+            progress: Tracker::new(progress),
         }
     }
 
@@ -96,19 +93,5 @@ impl<'a> Context<'a> {
     /// Whether one chunk holds the whole of a range.
     pub(crate) fn is_mapped(&self, logical: u64, len_bytes: u64) -> bool {
         self.chunks.get(Logical(logical)).is_some_and(|chunk| len_bytes <= chunk.end().0 - logical)
-    }
-
-    /// Starts a phase of the progress.
-    pub(crate) fn begin(&self, phase: Phase, total_bytes: u64) {
-        self.done_bytes.store(0, Ordering::Relaxed);
-        self.advance(phase, 0, total_bytes);
-    }
-
-    /// Says that `bytes` more of a phase are done.
-    pub(crate) fn advance(&self, phase: Phase, bytes: u64, total_bytes: u64) {
-        let done_bytes = self.done_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
-        if let Some(progress) = self.progress {
-            progress(Progress { phase, done_bytes, total_bytes });
-        }
     }
 }

@@ -1,6 +1,7 @@
 //! How far a check has come.
 
 use std::fmt;
+use std::sync::{Mutex, PoisonError};
 
 /// What a check is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -38,4 +39,36 @@ pub struct Progress {
     pub done_bytes: u64,
     /// Bytes to do in this phase, 0 when that is not known.
     pub total_bytes: u64,
+}
+
+/// Keeps count of the progress and tells it.
+pub(crate) struct Tracker<'a> {
+    tell: Option<&'a (dyn Fn(Progress) + Sync)>,
+    now: Mutex<Progress>,
+}
+
+impl<'a> Tracker<'a> {
+    pub(crate) fn new(tell: Option<&'a (dyn Fn(Progress) + Sync)>) -> Self {
+        let now = Progress { phase: Phase::Trees, done_bytes: 0, total_bytes: 0 };
+        Self { tell, now: Mutex::new(now) }
+    }
+
+    /// Starts a phase; `total_bytes` is 0 when that is not known.
+    pub(crate) fn begin(&self, phase: Phase, total_bytes: u64) {
+        self.update(|now| *now = Progress { phase, done_bytes: 0, total_bytes });
+    }
+
+    /// Says that `bytes` more of the phase are done.
+    pub(crate) fn advance(&self, bytes: u64) {
+        self.update(|now| now.done_bytes = now.done_bytes.saturating_add(bytes));
+    }
+
+    /// Holds the lock while telling, so that what is told only goes forward.
+    fn update(&self, change: impl FnOnce(&mut Progress)) {
+        let mut now = self.now.lock().unwrap_or_else(PoisonError::into_inner);
+        change(&mut now);
+        if let Some(tell) = self.tell {
+            tell(*now);
+        }
+    }
 }

@@ -49,10 +49,10 @@ impl<'c, 'v> Check<'c, 'v> {
 
     fn run(mut self, check_data_csum: bool) -> Statistics {
         let context = self.context;
-        context.begin(Phase::Trees, 0);
+        context.progress.begin(Phase::Trees, 0);
         superblocks::check_copies(context);
         let chunk_root = self.grow_trees();
-        context.begin(Phase::Space, 0);
+        context.progress.begin(Phase::Space, 0);
         let chunks = ChunkTree::read(context, &mut self.forest, &chunk_root);
         superblocks::check_totals(context, &chunks);
         self.check_device_tree(&chunks);
@@ -198,7 +198,7 @@ impl<'c, 'v> Check<'c, 'v> {
         let context = self.context;
         self.needed_tree(objectid::FS_TREE);
         let leaves = files::read_leaves(context, &mut self.forest, extents, checksums);
-        context.begin(Phase::Relations, 0);
+        context.progress.begin(Phase::Relations, 0);
         self.forest.check_edges(context);
         files::relate(context, &self.forest, &leaves, &self.roots);
         drop(leaves);

@@ -14,7 +14,6 @@ use larder_format::{Key, Node};
 
 use super::reader::{BlockReader, Wanted};
 use crate::context::Context;
-use crate::progress::Phase;
 use crate::report::{Kind, Place};
 
 /// Number of a block in a [`Forest`].
@@ -163,7 +162,7 @@ impl Forest {
                         self.branch(*id, &node);
                     }
                 }
-                context.advance(Phase::Trees, (batch.len() * context.nodesize) as u64, 0);
+                context.progress.advance((batch.len() * context.nodesize) as u64);
             }
         }
         self.settle();

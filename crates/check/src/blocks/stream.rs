@@ -5,7 +5,6 @@ use larder_format::{Key, Node};
 use super::forest::{BlockFacts, Forest, TreeRoot};
 use super::reader::{BlockReader, Wanted};
 use crate::context::Context;
-use crate::progress::Phase;
 
 /// An item and where it is.
 #[derive(Clone, Copy, Debug)]
@@ -50,7 +49,7 @@ pub(crate) fn for_each_leaf(
                 None => is_whole = false,
             }
         }
-        context.advance(Phase::Space, (batch.len() * context.nodesize) as u64, 0);
+        context.progress.advance((batch.len() * context.nodesize) as u64);
     }
     is_whole
 }

@@ -31,14 +31,14 @@ pub(crate) fn check(
     root: &TreeRoot,
     total_bytes: u64,
 ) -> u64 {
-    context.begin(Phase::Data, total_bytes);
+    context.progress.begin(Phase::Data, total_bytes);
     let verified = AtomicU64::new(0);
     let mut pieces = Vec::with_capacity(ITEMS_AT_ONCE);
     let run = |pieces: &mut Vec<Piece>| {
         parallel::map(context.threads, pieces, Vec::new, |buf, piece| {
             let bytes = check_piece(context, piece, buf);
             verified.fetch_add(bytes, Ordering::Relaxed);
-            context.advance(Phase::Data, piece_len(context, piece), total_bytes);
+            context.progress.advance(piece_len(context, piece));
         });
         pieces.clear();
     };

@@ -258,12 +258,10 @@ impl ItemView<'_, '_, '_> {
             }
             _ => false,
         };
-        let is_past = entry.header.transid.get() <= self.context().generation().saturating_add(1);
-        if !is_sane || !is_past || !entry.data.is_empty() {
+        if !is_sane || !entry.data.is_empty() {
             let message = format_args!(
-                "an entry of type {} that points to {location}, made in {}, with {} bytes of data",
+                "an entry of type {} that points to {location}, with {} bytes of data",
                 entry.header.file_type,
-                entry.header.transid,
                 entry.data.len()
             );
             self.find(Kind::ItemFormat, message);

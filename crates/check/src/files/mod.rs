@@ -57,7 +57,7 @@ pub(crate) fn read_leaves(
         .collect();
     wanted.sort_unstable_by_key(|wanted| wanted.logical);
     let total_bytes = (wanted.len() * context.nodesize) as u64;
-    context.begin(Phase::Files, total_bytes);
+    context.progress.begin(Phase::Files, total_bytes);
     let space = Some((extents, checksums));
     let batches: Vec<&[Wanted]> = wanted.chunks(context.batch_blocks()).collect();
     let results = parallel::map(
@@ -73,7 +73,7 @@ pub(crate) fn read_leaves(
                 Some((BlockFacts::from(&node), inspector.summarize(wanted, &node)))
             });
             let read: Vec<_> = read.collect();
-            context.advance(Phase::Files, (batch.len() * context.nodesize) as u64, total_bytes);
+            context.progress.advance((batch.len() * context.nodesize) as u64);
             read
         },
     );

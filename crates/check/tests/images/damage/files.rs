@@ -156,9 +156,6 @@ fn names() -> Vec<Wound> {
                 patient.edit(&entry, |data| data[29] ^= 3);
             }
         }),
-        plain("an entry of a later transaction", Kind::ItemFormat, DoesNot, |patient| {
-            patient.edit(&patient.find_type(FS_TREE, ItemType::DIR_INDEX), |data| data[22] = 1);
-        }),
         plain("a name that is too long for its item", Kind::ItemFormat, Sees, |patient| {
             patient.edit(&patient.find_type(FS_TREE, ItemType::DIR_INDEX), |data| data[28] = 1);
         }),
