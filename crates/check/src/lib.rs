@@ -15,9 +15,10 @@
 //!
 //! # Invariants
 //! * Uses no code that writes or caches trees: this is the second opinion on those.
-//! * Sound file systems have no findings; no input makes it panic, loop, or use more memory than
-//!   about 450 bytes for each leaf, 50 for each extent item, 100 for each inner pointer, and what
-//!   findings are kept. Only the second reading of a tree with broken relations keeps more: about 50
+//! * Sound file systems have no findings.
+//! * No input makes it panic or loop. Memory is bounded by what the image holds: at most about 1 KiB
+//!   for each leaf, 80 bytes for each extent item, 100 for each pointer to a block, and the findings
+//!   that are kept. Only the second reading of a tree with broken relations keeps more: about 50
 //!   bytes for each of its names.
 //! * Each damage is reported by the most basic check that sees it; what follows from parts that
 //!   cannot be read is not reported again.

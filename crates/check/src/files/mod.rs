@@ -3,7 +3,7 @@
 //! Every leaf is read once, in order of addresses, by several threads, and summarized. Then the
 //! summaries are put together along each tree; subtrees that trees share are put together once.
 //!
-//! Memory: about 400 bytes for each leaf, while all are kept.
+//! Memory: about 400 bytes for the summary of each leaf, twice that while they are gathered.
 
 mod extent_data;
 mod fragment;
