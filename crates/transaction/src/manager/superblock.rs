@@ -2,6 +2,8 @@
 
 use larder_btree::TreeRoot;
 use larder_format::Superblock;
+use larder_format::item::Chunk;
+use larder_format::key::DiskKey;
 use larder_format::objectid::{CSUM_TREE, DEV_TREE, EXTENT_TREE, FS_TREE};
 use larder_format::superblock::{BACKUP_ROOTS, BackupRoot, SYS_CHUNK_ARRAY_SIZE};
 use zerocopy::FromZeros;
@@ -33,9 +35,10 @@ impl Committed<'_> {
         superblock.chunk_root_level = self.chunk_tree.level;
         superblock.chunk_root_generation = self.chunk_tree.generation.into();
         superblock.bytes_used = self.bytes_used.into();
-        superblock.sys_chunk_array_size = (self.system_chunks.len() as u32).into();
+        let system_chunks = keep_entries(&superblock.sys_chunk_array, self.system_chunks);
+        superblock.sys_chunk_array_size = (system_chunks.len() as u32).into();
         superblock.sys_chunk_array = [0; SYS_CHUNK_ARRAY_SIZE];
-        superblock.sys_chunk_array[..self.system_chunks.len()].copy_from_slice(self.system_chunks);
+        superblock.sys_chunk_array[..system_chunks.len()].copy_from_slice(&system_chunks);
         let slot = next_backup(&superblock.super_roots, before);
         superblock.super_roots[slot] = self.backup(superblock);
     }
@@ -67,6 +70,29 @@ impl Committed<'_> {
         backup.num_devices = superblock.num_devices;
         backup
     }
+}
+
+/// The system chunks in `new`, those that are in `old` too as they are there: whoever made them may
+/// have given them other hints about alignment, and the chunk tree still has these.
+fn keep_entries(old: &[u8], new: &[u8]) -> Vec<u8> {
+    let key_of = |entry: &[u8]| entry[..size_of::<DiskKey>()].to_vec();
+    let kept = |entry: &[u8]| {
+        let same = |old: &&[u8]| key_of(old) == key_of(entry) && old.len() == entry.len();
+        entries(old).find(same).map(<[u8]>::to_vec)
+    };
+    entries(new).flat_map(|entry| kept(entry).unwrap_or_else(|| entry.to_vec())).collect()
+}
+
+/// The entries of an array of system chunks, each with its key.
+fn entries(array: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut rest = array;
+    std::iter::from_fn(move || {
+        let chunk = rest.get(size_of::<DiskKey>()..)?;
+        let len_bytes = size_of::<DiskKey>() + Chunk::len_bytes_of(chunk).ok()?;
+        let (entry, behind) = rest.split_at_checked(len_bytes)?;
+        rest = behind;
+        Some(entry)
+    })
 }
 
 /// The slot behind that of the last commit.
