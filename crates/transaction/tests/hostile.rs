@@ -92,10 +92,10 @@ fn attack(spec: &ImageSpec, seed: u64, attempts: u64) {
 
 #[test]
 fn changed_bytes_make_errors() {
-    attack(&ImageSpec::new("default"), 51, 150);
+    attack(&ImageSpec::new("default"), 51, 400);
 }
 
 #[test]
 fn changed_bytes_make_errors_in_deep_trees() {
-    attack(&ImageSpec::new("nodes-4k").node_size(4096), 52, 250);
+    attack(&ImageSpec::new("nodes-4k").node_size(4096), 52, 600);
 }

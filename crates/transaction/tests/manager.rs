@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 
 use larder_device::{Access, Device, FileDevice};
+use larder_format::feature::CompatRoFlags;
 use larder_format::item::{INODE_ROOT_ITEM_INIT, RootItem};
 use larder_format::objectid::UUID_TREE;
 use larder_format::{ItemType, Key};
@@ -211,4 +212,34 @@ fn deleting_a_tree_that_is_in_use_is_refused() {
     directory.create(&handle, "still-works").unwrap();
     handle.end().unwrap();
     manager.commit().unwrap();
+}
+
+#[test]
+fn a_free_space_tree_that_is_not_valid_is_not_believed() {
+    let image = Blank::new("", &[256 * MIB]);
+    let manager = open(&image.devices);
+    manager.change_superblock(|superblock| {
+        let flags = superblock.compat_ro_flags() - CompatRoFlags::FREE_SPACE_TREE_VALID;
+        superblock.compat_ro_flags = flags.bits().into();
+    });
+    manager.commit().unwrap();
+    drop(manager);
+    // From here on the tree is out of date, and free space comes from the extents.
+    let manager = open(&image.devices);
+    let mut files = Files::new("larder", 1);
+    files.churn(&manager, 300).unwrap();
+    manager.commit().unwrap();
+    drop(manager);
+    // The kernel builds it anew.
+    let mount = KernelMount::open(&image.devices, "");
+    assert!(files.names.iter().all(|name| mount.path().join(name).exists()));
+    drop(mount);
+    image.check("a new free space tree");
+    let manager = open(&image.devices);
+    let flags = manager.superblock().compat_ro_flags();
+    assert!(flags.contains(CompatRoFlags::FREE_SPACE_TREE_VALID));
+    files.churn(&manager, 300).unwrap();
+    manager.commit().unwrap();
+    drop(manager);
+    image.check("keeping it");
 }
