@@ -95,10 +95,6 @@ fn main() {
     manager.commit().expect("it commits");
     let total = start.elapsed();
     let rate = |time: std::time::Duration| files as f64 / time.as_secs_f64();
-    println!(
-        "RATE {:.0} files/s, {:.0} with the commit ({committed:?})",
-        rate(inserted),
-        rate(total)
-    );
+    println!("RATE {:.0} files/s, {:.0} with the commit", rate(inserted), rate(total));
     println!("{:?}", manager.forest().stats());
 }
