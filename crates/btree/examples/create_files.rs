@@ -1,5 +1,5 @@
 //! What creating files does to a subvolume's tree, without the file system around it: the lock
-//! ablation of early release. Prints a line for each policy and number of threads.
+//! ablations. Prints a line for each policy and number of threads.
 //!
 //! `cargo run --release -p larder-btree --example create_files -- [FILES] [THREADS…]`
 
@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use larder_btree::{
     BlockCache, BlockIdentity, BlockRequest, BlockSpace, Copied, Forest, LiveTree, LockPolicy,
-    MemoryStore, SpaceError,
+    MemoryStore, SpaceError, Waiting,
 };
 use larder_format::name_hash;
 use larder_format::objectid::{FIRST_FREE, FS_TREE};
@@ -51,13 +51,15 @@ fn main() {
         "restarts"
     );
     for threads in threads {
-        for (name, early_release, first_write_level, fingers) in [
-            ("fingers", true, 0, true),
-            ("from the leaf", true, 0, false),
-            ("from level 1, early release", true, 1, false),
-            ("from level 1", false, 1, false),
+        for (name, early_release, first_write_level, fingers, waiting) in [
+            ("fingers", true, 0, true, Waiting::Adaptive),
+            ("from the leaf", true, 0, false, Waiting::Adaptive),
+            ("from level 1, early release", true, 1, false, Waiting::Adaptive),
+            ("from level 1", false, 1, false, Waiting::Adaptive),
+            ("from the leaf, spinning", true, 0, false, Waiting::Spinning),
+            ("from the leaf, sleeping", true, 0, false, Waiting::Sleeping),
         ] {
-            let policy = LockPolicy { early_release, first_write_level, fingers };
+            let policy = LockPolicy { early_release, first_write_level, fingers, waiting };
             measure(name, policy, files, threads);
         }
     }

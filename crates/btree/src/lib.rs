@@ -50,6 +50,7 @@ pub use live::{
     BlockIdentity, BlockRequest, BlockSpace, ChangeError, Copied, Forest, Keep, LiveCursor,
     LiveTree, LockPolicy, Shape, SpaceError, WriteSet,
 };
+pub use lock::Waiting;
 pub use memory::MemoryStore;
 pub use range::Range;
 pub use readahead::Readahead;

@@ -124,7 +124,6 @@ pub struct ChangeStats {
 /// The counters behind [`ChangeStats`].
 #[derive(Debug, Default)]
 pub(crate) struct ChangeCounters {
-    pub(crate) locks: LockCounters,
     pub(crate) copies: Counter,
     pub(crate) restarts: Counter,
     pub(crate) read_restarts: Counter,
@@ -138,9 +137,14 @@ pub(crate) struct ChangeCounters {
 }
 
 impl ChangeCounters {
-    pub(crate) fn snapshot(&self, dirty_blocks: u64, finger_hits: u64) -> ChangeStats {
+    pub(crate) fn snapshot(
+        &self,
+        locks: LockStats,
+        dirty_blocks: u64,
+        finger_hits: u64,
+    ) -> ChangeStats {
         ChangeStats {
-            locks: self.locks.snapshot(),
+            locks,
             copies: self.copies.get(),
             restarts: self.restarts.get(),
             read_restarts: self.read_restarts.get(),

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use larder_btree::{LiveTree, LockPolicy, Readahead, TreeRoot};
+use larder_btree::{LiveTree, LockPolicy, Readahead, TreeRoot, Waiting};
 use larder_format::Key;
 use parking_lot::{Mutex, RwLock};
 use support::key;
@@ -211,6 +211,11 @@ fn assert_committed(world: &World, root: TreeRoot, items: &Model) {
     assert!(found.map(|i| (i.key(), i.data().to_vec())).eq(items.clone()));
 }
 
+/// What the ablations compare with.
+fn from_level_1(early_release: bool) -> LockPolicy {
+    LockPolicy { early_release, first_write_level: 1, fingers: false, ..LockPolicy::default() }
+}
+
 #[test]
 fn a_storm_on_small_nodes() {
     storm(4096, LockPolicy::default(), 8, 1500, 1 << 24);
@@ -228,20 +233,15 @@ fn a_storm_on_large_nodes() {
 
 #[test]
 fn a_storm_locked_from_level_1() {
-    storm(
-        4096,
-        LockPolicy { early_release: true, first_write_level: 1, fingers: false },
-        8,
-        800,
-        1 << 24,
-    );
-    storm(
-        4096,
-        LockPolicy { early_release: false, first_write_level: 1, fingers: false },
-        8,
-        800,
-        1 << 24,
-    );
+    storm(4096, from_level_1(true), 8, 800, 1 << 24);
+    storm(4096, from_level_1(false), 8, 800, 1 << 24);
+}
+
+#[test]
+fn a_storm_of_threads_that_spin_or_sleep() {
+    for waiting in [Waiting::Spinning, Waiting::Sleeping] {
+        storm(4096, LockPolicy { waiting, ..from_level_1(true) }, 8, 400, 1 << 24);
+    }
 }
 
 /// Threads that append to one tree at its end, as creating files does, and others that take it down

@@ -240,6 +240,11 @@ fn batches(most_bytes: usize) -> impl Strategy<Value = Vec<Vec<Op>>> {
     prop::collection::vec(prop::collection::vec(any_op(most_bytes), 1..60), 1..12)
 }
 
+/// What the ablations compare with.
+fn from_level_1(early_release: bool) -> LockPolicy {
+    LockPolicy { early_release, first_write_level: 1, fingers: false, ..LockPolicy::default() }
+}
+
 fn config(cases: u32) -> ProptestConfig {
     ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() }
 }
@@ -254,7 +259,7 @@ proptest! {
 
     #[test]
     fn nodes_of_4k_locked_from_level_1_without_early_release(batches in batches(3900)) {
-        run(4096, LockPolicy { early_release: false, first_write_level: 1, fingers: false }, &batches);
+        run(4096, from_level_1(false), &batches);
     }
 }
 
@@ -263,7 +268,7 @@ proptest! {
 
     #[test]
     fn nodes_of_8k(batches in batches(8000)) {
-        run(8192, LockPolicy { early_release: true, first_write_level: 1, fingers: false }, &batches);
+        run(8192, from_level_1(true), &batches);
     }
 
     #[test]

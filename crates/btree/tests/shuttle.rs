@@ -5,7 +5,7 @@ mod support;
 
 use std::sync::Arc;
 
-use larder_btree::{LiveTree, LockPolicy, Readahead};
+use larder_btree::{LiveTree, LockPolicy, Readahead, Waiting};
 use larder_format::Key;
 use shuttle::thread;
 use support::key;
@@ -31,10 +31,30 @@ fn world(policy: LockPolicy, count: u64, is_committed: bool) -> (Arc<World>, Arc
 }
 
 const POLICIES: [LockPolicy; 4] = [
-    LockPolicy { early_release: true, first_write_level: 0, fingers: true },
-    LockPolicy { early_release: true, first_write_level: 0, fingers: false },
-    LockPolicy { early_release: true, first_write_level: 1, fingers: true },
-    LockPolicy { early_release: false, first_write_level: 1, fingers: false },
+    LockPolicy {
+        early_release: true,
+        first_write_level: 0,
+        fingers: true,
+        waiting: Waiting::Adaptive,
+    },
+    LockPolicy {
+        early_release: true,
+        first_write_level: 0,
+        fingers: false,
+        waiting: Waiting::Adaptive,
+    },
+    LockPolicy {
+        early_release: true,
+        first_write_level: 1,
+        fingers: true,
+        waiting: Waiting::Adaptive,
+    },
+    LockPolicy {
+        early_release: false,
+        first_write_level: 1,
+        fingers: false,
+        waiting: Waiting::Adaptive,
+    },
 ];
 
 /// Explores schedules of `threads` on a tree of `count` items, then checks the tree.

@@ -9,8 +9,7 @@ use parking_lot::RwLock;
 
 use crate::block::Block;
 use crate::cache::SpreadAddresses;
-use crate::lock::{Place, ReadGuard, TreeLock, Version, WriteGuard};
-use crate::stats::LockCounters;
+use crate::lock::{LockContext, Place, ReadGuard, TreeLock, Version, WriteGuard};
 
 /// A block that is not on any device yet, behind its lock.
 #[derive(Clone)]
@@ -48,9 +47,9 @@ impl LiveBlock {
         &self,
         tree: u64,
         key: Key,
-        counters: &'c LockCounters,
+        context: &'c LockContext,
     ) -> ReadGuard<'c, Block> {
-        self.lock.read(self.place(tree, key), counters)
+        self.lock.read(self.place(tree, key), context)
     }
 
     #[track_caller]
@@ -58,9 +57,9 @@ impl LiveBlock {
         &self,
         tree: u64,
         key: Key,
-        counters: &'c LockCounters,
+        context: &'c LockContext,
     ) -> WriteGuard<'c, Block> {
-        self.lock.write(self.place(tree, key), counters)
+        self.lock.write(self.place(tree, key), context)
     }
 
     #[track_caller]
@@ -68,9 +67,9 @@ impl LiveBlock {
         &self,
         tree: u64,
         key: Key,
-        counters: &'c LockCounters,
+        context: &'c LockContext,
     ) -> Option<WriteGuard<'c, Block>> {
-        self.lock.try_write(self.place(tree, key), counters)
+        self.lock.try_write(self.place(tree, key), context)
     }
 }
 

@@ -150,7 +150,7 @@ impl<'t> Search<'t> {
     }
 
     fn hold_leaf(&self, expected: &Expected, upper: Option<Key>) -> Option<Held<'t>> {
-        let (tree, counters) = (self.tree.id(), &self.tree.shared.counters.locks);
+        let (tree, counters) = (self.tree.id(), &self.tree.shared.locks);
         let key = expected.first_key.unwrap_or(Key::MIN);
         match self.tree.shared.in_memory(expected)? {
             InMemory::Clean(block) if self.intent == Intent::Read => {

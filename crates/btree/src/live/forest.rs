@@ -24,6 +24,7 @@ use super::tree::LiveTree;
 use super::write_out::WriteSet;
 use crate::block::{Block, Expected};
 use crate::cache::BlockCache;
+use crate::lock::{LockContext, Waiting};
 use crate::stats::{ChangeCounters, ChangeStats};
 use crate::tree::TreeRoot;
 
@@ -37,11 +38,18 @@ pub struct LockPolicy {
     pub first_write_level: u8,
     /// Whether threads remember nodes above leaves, and pass by what is above them.
     pub fingers: bool,
+    /// How threads wait for locks.
+    pub waiting: Waiting,
 }
 
 impl Default for LockPolicy {
     fn default() -> Self {
-        Self { early_release: true, first_write_level: 0, fingers: true }
+        Self {
+            early_release: true,
+            first_write_level: 0,
+            fingers: true,
+            waiting: Waiting::Adaptive,
+        }
     }
 }
 
@@ -68,6 +76,7 @@ pub(super) struct Shared {
     pub(super) policy: LockPolicy,
     pub(super) live: LiveBlocks,
     pub(super) counters: ChangeCounters,
+    pub(super) locks: LockContext,
     running: AtomicU64,
     durable: AtomicU64,
 }
@@ -89,6 +98,7 @@ impl Forest {
             policy,
             live,
             counters: ChangeCounters::default(),
+            locks: LockContext { waiting: policy.waiting, ..LockContext::default() },
             running: AtomicU64::new(generation),
             durable: AtomicU64::new(generation.saturating_sub(1)),
         };
@@ -178,7 +188,9 @@ impl Forest {
     /// What has happened so far.
     pub fn stats(&self) -> ChangeStats {
         let finger_hits = self.trees.read().values().map(|tree| tree.fingers.hits()).sum();
-        self.shared.counters.snapshot(self.shared.live.len() as u64, finger_hits)
+        let shared = &self.shared;
+        let locks = shared.locks.counters.snapshot();
+        shared.counters.snapshot(locks, shared.live.len() as u64, finger_hits)
     }
 }
 

@@ -222,7 +222,7 @@ impl<'t> Search<'t> {
 
     /// Locks a child of the path's last step as its level asks for, copying it before it may change.
     fn hold(&mut self, path: &mut Path<'t>, child: Child) -> Result<Held<'t>, Stop> {
-        let (tree, counters) = (self.tree.id(), &self.tree.shared.counters.locks);
+        let (tree, counters) = (self.tree.id(), &self.tree.shared.locks);
         let key = child.expected.first_key.unwrap_or(Key::MIN);
         if child.expected.level >= self.write_below {
             return Ok(match child.block {
@@ -291,7 +291,7 @@ impl LiveTree {
         }
         match self.shared.in_memory(&Expected::child(self.id(), parent, slot))? {
             InMemory::Live(live) if self.is_own(live.generation) => live
-                .try_write(self.id(), parent.key(slot), &self.shared.counters.locks)
+                .try_write(self.id(), parent.key(slot), &self.shared.locks)
                 .filter(|guard| self.may_change(guard)),
             _ => None,
         }

@@ -68,7 +68,7 @@ impl LiveTree {
     pub fn look(&self, expected: &Expected) -> Result<Block, TreeError> {
         Ok(match self.shared.in_memory(expected) {
             Some(InMemory::Live(live)) => {
-                live.read(self.id(), Key::MIN, &self.shared.counters.locks).clone()
+                live.read(self.id(), Key::MIN, &self.shared.locks).clone()
             }
             Some(InMemory::Clean(block)) => block,
             None => self.shared.cache.read(expected)?.block,

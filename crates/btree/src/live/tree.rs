@@ -79,11 +79,11 @@ impl LiveTree {
     }
 
     pub(super) fn read_root(&self) -> ReadGuard<'_, TreeRoot> {
-        self.root.read(self.root_place(), &self.shared.counters.locks)
+        self.root.read(self.root_place(), &self.shared.locks)
     }
 
     pub(super) fn write_root(&self) -> WriteGuard<'_, TreeRoot> {
-        self.root.write(self.root_place(), &self.shared.counters.locks)
+        self.root.write(self.root_place(), &self.shared.locks)
     }
 
     /// Makes another block the root.
@@ -106,8 +106,7 @@ impl LiveTree {
 
     /// Locks a block that no pointer leads to.
     pub(super) fn hold_new(&self, live: &LiveBlock, key: Key) -> WriteGuard<'_, Block> {
-        live.try_write(self.id, key, &self.shared.counters.locks)
-            .expect("nobody else can reach a new block")
+        live.try_write(self.id, key, &self.shared.locks).expect("nobody else can reach a new block")
     }
 
     /// A copy of `old` in the running generation. The caller makes a pointer lead to it.
@@ -147,9 +146,7 @@ impl LiveTree {
         let root = self.read_root();
         let expected = Expected::from(*root);
         let old = match self.shared.in_memory(&expected) {
-            Some(InMemory::Live(live)) => {
-                live.read(self.id, Key::MIN, &self.shared.counters.locks).clone()
-            }
+            Some(InMemory::Live(live)) => live.read(self.id, Key::MIN, &self.shared.locks).clone(),
             Some(InMemory::Clean(block)) => block,
             None => {
                 // No lock is held while the root block is read; then it is looked for again.

@@ -69,7 +69,7 @@ impl WriteSet {
     pub fn seal(&self, index: usize, checksum: ChecksumType) -> Result<Block, TreeError> {
         let live = &self.blocks()[index];
         // No other lock of the tree is held here, so that any place in the order will do.
-        let mut guard = live.write(live.tree, Key::MIN, &self.shared.counters.locks);
+        let mut guard = live.write(live.tree, Key::MIN, &self.shared.locks);
         let bytes = guard.bytes_mut();
         if live.level == 0 {
             leaf::clear_free_space(bytes);
@@ -102,7 +102,7 @@ impl WriteSet {
     /// Called when all blocks are where the store finds them: the cache takes them over.
     pub fn finish(self) {
         for live in self.blocks().iter().filter(|live| self.shared.live.has(live)) {
-            let block = live.read(live.tree, Key::MIN, &self.shared.counters.locks).clone();
+            let block = live.read(live.tree, Key::MIN, &self.shared.locks).clone();
             self.shared.cache.insert(block);
         }
         if let Some(generation) = self.ended {

@@ -10,7 +10,9 @@
 #[cfg(feature = "shuttle")]
 mod shuttle_raw;
 mod validator;
+mod waiting;
 
+use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 use std::panic::Location;
 use std::sync::Arc;
@@ -21,7 +23,9 @@ use parking_lot::lock_api::{ArcRwLockReadGuard, ArcRwLockWriteGuard, RwLock};
 
 pub(crate) use self::validator::Place;
 use self::validator::{Attempt, Held};
-use crate::stats::LockCounters;
+use self::waiting::Alarm;
+pub(crate) use self::waiting::LockContext;
+pub use self::waiting::Waiting;
 
 #[cfg(not(feature = "shuttle"))]
 type Raw = parking_lot::RawRwLock;
@@ -78,28 +82,22 @@ impl<T> TreeLock<T> {
 
     /// Waits for the right to read.
     #[track_caller]
-    pub(crate) fn read<'c>(&self, place: Place, counters: &'c LockCounters) -> ReadGuard<'c, T> {
+    pub(crate) fn read<'c>(&self, place: Place, context: &'c LockContext) -> ReadGuard<'c, T> {
         let held = Held::new(place, Attempt::Wait, Location::caller());
-        let guard = self.cell.try_read_arc().unwrap_or_else(|| {
-            let since = Instant::now();
-            let guard = self.cell.read_arc();
-            counters.waited(since.elapsed());
-            guard
-        });
-        ReadGuard { guard, _held: held, _counters: counters }
+        let attempt = || self.cell.try_read_arc();
+        let guard = attempt()
+            .unwrap_or_else(|| context.wait(self.address(), attempt, || self.cell.read_arc()));
+        ReadGuard { guard, _alarm: context.alarm(self.address()), _held: held, _tree: PhantomData }
     }
 
     /// Waits for the right to change.
     #[track_caller]
-    pub(crate) fn write<'c>(&self, place: Place, counters: &'c LockCounters) -> WriteGuard<'c, T> {
+    pub(crate) fn write<'c>(&self, place: Place, context: &'c LockContext) -> WriteGuard<'c, T> {
         let held = Held::new(place, Attempt::Wait, Location::caller());
-        let guard = self.cell.try_write_arc().unwrap_or_else(|| {
-            let since = Instant::now();
-            let guard = self.cell.write_arc();
-            counters.waited(since.elapsed());
-            guard
-        });
-        self.guard(guard, held, place, counters)
+        let attempt = || self.cell.try_write_arc();
+        let guard = attempt()
+            .unwrap_or_else(|| context.wait(self.address(), attempt, || self.cell.write_arc()));
+        self.guard(guard, held, place, context)
     }
 
     /// The right to change, if nobody has any right now.
@@ -107,11 +105,15 @@ impl<T> TreeLock<T> {
     pub(crate) fn try_write<'c>(
         &self,
         place: Place,
-        counters: &'c LockCounters,
+        context: &'c LockContext,
     ) -> Option<WriteGuard<'c, T>> {
         let guard = self.cell.try_write_arc()?;
         let held = Held::new(place, Attempt::Try, Location::caller());
-        Some(self.guard(guard, held, place, counters))
+        Some(self.guard(guard, held, place, context))
+    }
+
+    fn address(&self) -> usize {
+        Arc::as_ptr(&self.cell).addr()
     }
 
     fn guard<'c>(
@@ -119,23 +121,25 @@ impl<T> TreeLock<T> {
         guard: ArcRwLockWriteGuard<Raw, T>,
         held: Held,
         place: Place,
-        counters: &'c LockCounters,
+        context: &'c LockContext,
     ) -> WriteGuard<'c, T> {
         let version = self.version.clone();
         if let Some(version) = &version {
             version.step();
         }
         let since = (place.level > 0).then(Instant::now);
-        WriteGuard { guard, _held: held, version, since, counters }
+        let alarm = context.alarm(self.address());
+        WriteGuard { guard, _alarm: alarm, _held: held, version, since, context }
     }
 }
 
 /// The right to read.
 pub(crate) struct ReadGuard<'c, T> {
     guard: ArcRwLockReadGuard<Raw, T>,
+    _alarm: Alarm,
     _held: Held,
     /// Guards live no longer than the tree that they belong to.
-    _counters: &'c LockCounters,
+    _tree: PhantomData<&'c LockContext>,
 }
 
 impl<T> Deref for ReadGuard<'_, T> {
@@ -149,11 +153,12 @@ impl<T> Deref for ReadGuard<'_, T> {
 /// The right to change.
 pub(crate) struct WriteGuard<'c, T> {
     guard: ArcRwLockWriteGuard<Raw, T>,
+    _alarm: Alarm,
     _held: Held,
     version: Option<Arc<Version>>,
     /// Since when it is held, of internal nodes: the time that everybody below them may wait.
     since: Option<Instant>,
-    counters: &'c LockCounters,
+    context: &'c LockContext,
 }
 
 impl<T> Deref for WriteGuard<'_, T> {
@@ -177,7 +182,7 @@ impl<T> Drop for WriteGuard<'_, T> {
             version.step();
         }
         if let Some(since) = self.since {
-            self.counters.internal_node_held(since.elapsed());
+            self.context.counters.internal_node_held(since.elapsed());
         }
     }
 }
