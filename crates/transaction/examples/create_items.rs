@@ -66,6 +66,13 @@ fn main() {
     let manager = TransactionManager::open(volume, cache).expect("it can be written");
     let tree = manager.tree(5).expect("it can be read").expect("it is there");
 
+    for thread in 1..threads {
+        let handle = manager.join(1, Priority::Normal).expect("there is room");
+        let directory = File::new(256 + thread, 2, b"", handle.generation());
+        let key = Key::new(256 + thread, ItemType::INODE_ITEM, 0);
+        tree.insert(key, directory.inode.as_bytes()).expect("a directory");
+        handle.end().expect("it ends");
+    }
     let start = Instant::now();
     std::thread::scope(|scope| {
         for thread in 0..threads {
