@@ -7,6 +7,7 @@ mod support;
 use std::io::{self, Write};
 use std::num::NonZeroUsize;
 use std::os::unix::fs::MetadataExt;
+use std::os::unix::net::UnixListener;
 use std::path::Path;
 
 use jiff::tz::TimeZone;
@@ -236,6 +237,50 @@ fn a_directory_of_a_number_that_was_used_before_is_another() {
 }
 
 #[test]
+fn what_has_a_number_that_was_used_before_is_of_any_type() {
+    let image = EmptyImage::new();
+    let make = |path: &Path, kind: usize| match kind % 4 {
+        0 => std::fs::write(path, b"bread").expect("written"),
+        1 => std::fs::create_dir(path).expect("made"),
+        2 => std::os::unix::fs::symlink("bread", path).expect("linked"),
+        _ => drop(UnixListener::bind(path).expect("bound")),
+    };
+    let mut numbers = Vec::new();
+    let mut manifests = Vec::new();
+    for round in 0..3 {
+        let mount = image.mount("noatime");
+        let work = mount.path().join("work");
+        if round == 0 {
+            btrfs(&[&"-q", &"subvolume", &"create", &work]);
+        }
+        let paths: Vec<_> = (0..4).map(|n| work.join(format!("{}", n + round / 2))).collect();
+        for (n, path) in paths.iter().enumerate() {
+            make(path, n + round);
+            numbers.push(std::fs::symlink_metadata(path).expect("it is there").ino());
+        }
+        let name = round.to_string();
+        snapshot(&work, &mount.path().join(&name));
+        manifests.push(sendable(&mount.path().join(&name)));
+        run("rm", ["-r".as_ref()].into_iter().chain(paths.iter().map(|path| path.as_os_str())))
+            .unwrap_or_else(|error| panic!("{error}"));
+        mount.sync();
+    }
+    assert!(numbers[..4] == numbers[4..8] && numbers[..4] == numbers[8..], "{numbers:?}");
+    let filesystem = open(image.device());
+    let target = EmptyImage::new();
+    let mount = target.mount("noatime");
+    let mut parent = None;
+    for (round, manifest) in manifests.iter().enumerate() {
+        let name = round.to_string();
+        let sent = subvolume(&filesystem, &name);
+        let stream = larder_send(&sent, &SendOptions { parent, ..SendOptions::default() });
+        let received = kernel_receive(&stream, mount.path(), &name, target.scratch());
+        assert_same(manifest, &sendable(&received));
+        parent = Some(sent);
+    }
+}
+
+#[test]
 fn what_was_unlinked_while_open_is_not_sent() {
     let image = EmptyImage::new();
     let manifests = {
@@ -266,6 +311,46 @@ fn what_was_unlinked_while_open_is_not_sent() {
     let options = SendOptions { parent: Some(before), ..SendOptions::default() };
     let stream = larder_send(&after, &options);
     assert_eq!(dumped(&stream, "unlink").len(), 1);
+    let received = kernel_receive(&stream, mount.path(), "after", target.scratch());
+    assert_same(&manifests[1], &sendable(&received));
+}
+
+/// Chown takes setuid and capabilities away on the receiver, though the snapshots have the same.
+#[test]
+fn what_a_new_owner_loses_is_given_again() {
+    use std::os::unix::fs::{PermissionsExt, chown};
+    let image = EmptyImage::new();
+    let make = |work: &Path, owner: u32| {
+        let [setuid, capable] = ["setuid", "capable"].map(|name| work.join(name));
+        for file in [&setuid, &capable] {
+            std::fs::write(file, owner.to_string().repeat(9000)).expect("written");
+            chown(file, Some(owner), Some(owner)).expect("given");
+        }
+        std::fs::set_permissions(&setuid, PermissionsExt::from_mode(0o6755)).expect("changed");
+        let capability = [&[1, 0, 0, 2, 4][..], &[0; 15]].concat();
+        let flags = rustix::fs::XattrFlags::empty();
+        rustix::fs::setxattr(&capable, "security.capability", &capability, flags).expect("set");
+    };
+    let manifests = {
+        let mount = image.mount("noatime");
+        let work = mount.path().join("work");
+        btrfs(&[&"-q", &"subvolume", &"create", &work]);
+        [("before", 1), ("after", 2)].map(|(name, owner)| {
+            make(&work, owner);
+            snapshot(&work, &mount.path().join(name));
+            mount.sync();
+            sendable(&mount.path().join(name))
+        })
+    };
+    let filesystem = open(image.device());
+    let [before, after] = ["before", "after"].map(|name| subvolume(&filesystem, name));
+    let target = EmptyImage::new();
+    let mount = target.mount("noatime");
+    let stream = larder_send(&before, &SendOptions::default());
+    let received = kernel_receive(&stream, mount.path(), "before", target.scratch());
+    assert_same(&manifests[0], &sendable(&received));
+    let options = SendOptions { parent: Some(before), ..SendOptions::default() };
+    let stream = larder_send(&after, &options);
     let received = kernel_receive(&stream, mount.path(), "after", target.scratch());
     assert_same(&manifests[1], &sendable(&received));
 }

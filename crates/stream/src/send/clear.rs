@@ -5,7 +5,6 @@ use std::cmp::Reverse;
 
 use larder_btree::Readahead;
 use larder_filesystem::Link;
-use larder_format::objectid;
 
 use super::SendError;
 use super::changes::{Change, Kind};
@@ -14,14 +13,12 @@ use super::record::{Record, Records};
 use super::sender::Sender;
 use crate::wire::Command;
 
-const ROOT: Id = Id::Old(objectid::FIRST_FREE);
-
 impl Sender<'_> {
     /// Leaves those names that both snapshots have, and names out of the way.
     pub(super) fn clear(&mut self, changes: &[Change]) -> Result<(), SendError> {
         let Some(old) = self.old.clone() else { return Ok(()) };
-        let mut before = Records::new(&old, Readahead::Forward);
-        let mut now = Records::new(&self.new, Readahead::Forward);
+        let mut before = Records::new(&old, Readahead::None);
+        let mut now = Records::new(&self.new, Readahead::None);
         let mut emptied = Vec::new();
         for change in changes {
             match change.kind {
@@ -73,7 +70,6 @@ impl Sender<'_> {
             self.touch(directory);
             (self.names.path_in(directory, &link.name)?, Place::Home(link.clone()))
         } else {
-            self.touch(ROOT);
             let name = self.names.unused_name(record.ino, record.item.generation.get())?;
             (name.clone(), Place::Staged(name))
         };

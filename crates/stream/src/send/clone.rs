@@ -8,8 +8,11 @@
 //! - A range is cloned only from a file that the receiver has at this place of the stream, with the
 //!   very part of the very extent in it: from a parent or clone source, which never change, or from a
 //!   file of this stream whose content is complete.
+//! - Nothing that is wrong with references or with other files stops a send: what cannot be found is
+//!   sent as data.
 
-use larder_filesystem::{DirectoryPaths, Error, ErrorKind, ExtentContent, Inode, Link, Subvolume};
+use larder_btree::{Readahead, TreeView};
+use larder_filesystem::{DirectoryPaths, Error, ExtentContent, Inode, Link, Subvolume};
 use larder_format::item::{BackRef, Extent};
 use larder_format::{FileOffset, FormatError, ItemType, Key, Logical, Uuid, objectid};
 
@@ -51,6 +54,8 @@ struct Hint {
 pub(super) struct CloneSources {
     sent: Subvolume,
     others: Vec<(Subvolume, DirectoryPaths)>,
+    /// The extent tree, if there is one.
+    extent_tree: Option<TreeView>,
     /// The extent that was asked for last, and who refers to it.
     last: Option<(Logical, Vec<Hint>)>,
 }
@@ -58,7 +63,8 @@ pub(super) struct CloneSources {
 impl CloneSources {
     pub(super) fn new(sent: &Subvolume, others: impl Iterator<Item = Subvolume>) -> Self {
         let others = others.map(|other| (other.clone(), DirectoryPaths::new(other))).collect();
-        Self { sent: sent.clone(), others, last: None }
+        let extent_tree = sent.filesystem().tree(objectid::EXTENT_TREE).ok();
+        Self { sent: sent.clone(), others, extent_tree, last: None }
     }
 
     /// Where the receiver can take the beginning of a range from. `is_complete` says of which files of
@@ -68,10 +74,10 @@ impl CloneSources {
         wanted: &Wanted<'_>,
         names: &mut Names,
         is_complete: impl Fn(u64) -> bool,
-    ) -> Result<Option<Found>, SendError> {
-        let ExtentContent::Data(disk) = &wanted.extent.content else { return Ok(None) };
+    ) -> Option<Found> {
+        let ExtentContent::Data(disk) = &wanted.extent.content else { return None };
         if self.last.as_ref().is_none_or(|(logical, _)| *logical != disk.logical) {
-            let hints = self.hints(disk.logical, disk.disk_bytes)?;
+            let hints = self.hints(disk.logical, disk.disk_bytes).unwrap_or_default();
             self.last = Some((disk.logical, hints));
         }
         let within = disk.offset_bytes + (wanted.start - wanted.extent.start.0);
@@ -81,32 +87,31 @@ impl CloneSources {
             let is_here = hint.ino == wanted.inode.number();
             if is_here || is_complete(hint.ino) {
                 let before = if is_here { wanted.start } else { u64::MAX };
-                if let Some((file, len_bytes)) =
-                    shared_range(&self.sent, hint.ino, offset, before, wanted)?
+                if let Ok(Some((file, len_bytes))) =
+                    shared_range(&self.sent, hint.ino, offset, before, wanted)
                 {
-                    let Some(path) = path_now(&file, names)? else { continue };
+                    let Ok(Some(path)) = path_now(&file, names) else { continue };
                     let (uuid, ctransid) = identity(&self.sent);
-                    return Ok(Some(Found { uuid, ctransid, path, offset, len_bytes }));
+                    return Some(Found { uuid, ctransid, path, offset, len_bytes });
                 }
             }
             for (source, paths) in &mut self.others {
-                if let Some((file, len_bytes)) =
-                    shared_range(source, hint.ino, offset, u64::MAX, wanted)?
+                if let Ok(Some((file, len_bytes))) =
+                    shared_range(source, hint.ino, offset, u64::MAX, wanted)
                 {
-                    let Some(link) = first_link(&file)? else { continue };
-                    let path = paths.link(&link)?;
+                    let Ok(Some(link)) = first_link(&file) else { continue };
+                    let Ok(path) = paths.link(&link) else { continue };
                     let (uuid, ctransid) = identity(source);
-                    return Ok(Some(Found { uuid, ctransid, path, offset, len_bytes }));
+                    return Some(Found { uuid, ctransid, path, offset, len_bytes });
                 }
             }
         }
-        Ok(None)
+        None
     }
 
     /// Who refers to an extent; nobody if it has one reference only.
     fn hints(&self, logical: Logical, disk_bytes: u64) -> Result<Vec<Hint>, Error> {
-        let filesystem = self.sent.filesystem();
-        let tree = filesystem.tree(objectid::EXTENT_TREE)?;
+        let Some(tree) = &self.extent_tree else { return Ok(Vec::new()) };
         let key = Key::new(logical.0, ItemType::EXTENT_ITEM, disk_bytes);
         let Some(item) = tree.get(key)? else { return Ok(Vec::new()) };
         let bad = |key: Key, problem: FormatError| Error::Item {
@@ -124,7 +129,7 @@ impl CloneSources {
             hints.extend(Hint::of(&inline.back_ref));
         }
         let keyed = |offset| Key::new(logical.0, ItemType::EXTENT_DATA_REF, offset);
-        let mut items = tree.range(keyed(0)..=keyed(u64::MAX), larder_btree::Readahead::None);
+        let mut items = tree.range(keyed(0)..=keyed(u64::MAX), Readahead::None);
         while hints.len() < HINTS
             && let Some((key, bytes)) = items.next_item()?
         {
@@ -146,7 +151,7 @@ impl Hint {
     }
 }
 
-/// The file `ino` of `source` and how much of the beginning of the wanted range it shares at `offset`, if
+/// The file `ino` of `source`, and how much of the beginning of the wanted range it shares at `offset` if
 /// that can be cloned: whole sectors, or up to the ends of both files. Nothing from `before` on counts.
 fn shared_range(
     source: &Subvolume,
@@ -156,23 +161,15 @@ fn shared_range(
     wanted: &Wanted<'_>,
 ) -> Result<Option<(Inode, u64)>, Error> {
     let sectorsize = u64::from(source.filesystem().volume().sectorsize());
-    let file = match source.inode(ino) {
-        Ok(file) => file,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(error),
-    };
+    let file = source.inode(ino)?;
     let is_apart = wanted.inode.subvolume() != source || wanted.inode.number() != ino;
     let end = file.size_bytes().min(before);
     if offset >= end || file.item().nlink.get() == 0 || !offset.is_multiple_of(sectorsize) {
         return Ok(None);
     }
-    let mut extents = match file.extents_from(FileOffset(offset)) {
-        Ok(extents) => extents,
-        // The number is that of a directory or symbolic link now.
-        Err(Error::IsADirectory | Error::NotAFile) => return Ok(None),
-        Err(error) => return Err(error),
+    let Some(extent) = file.extents_from(FileOffset(offset))?.next().transpose()? else {
+        return Ok(None);
     };
-    let Some(extent) = extents.next().transpose()? else { return Ok(None) };
     let (ExtentContent::Data(theirs), ExtentContent::Data(ours)) =
         (&extent.content, &wanted.extent.content)
     else {

@@ -57,7 +57,7 @@ impl Sender<'_> {
     }
 
     /// Where the receiver has the beginning of a range.
-    fn find_clone(&mut self, wanted: &Wanted<'_>) -> Result<Option<Found>, SendError> {
+    fn find_clone(&mut self, wanted: &Wanted<'_>) -> Option<Found> {
         let (position, changes) = (self.position, &self.changes);
         let is_complete = |ino| ino < position || !changes.is_changed(ino);
         self.clone_sources.find(wanted, &mut self.names, is_complete)
@@ -137,7 +137,7 @@ impl Ranges<'_, '_> {
         let mut start = start;
         while start < end && !self.sender.options.no_data {
             let wanted = Wanted { inode: self.inode, start, end, extent };
-            let Some(found) = self.sender.find_clone(&wanted)? else { break };
+            let Some(found) = self.sender.find_clone(&wanted) else { break };
             self.flush()?;
             self.sender.output.put(&Command::Clone {
                 offset: start,

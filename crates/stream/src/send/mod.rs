@@ -81,7 +81,7 @@ impl Default for SendOptions {
 pub struct Sent {
     /// Bytes of the stream.
     pub stream_bytes: u64,
-    /// Inodes that were sent, whole or in part.
+    /// Inodes that were sent, whole or in part, or removed.
     pub inodes: u64,
 }
 

@@ -120,8 +120,8 @@ impl<'a> Sender<'a> {
     fn send_changes(&mut self, changes: &[Change]) -> Result<u64, SendError> {
         self.clear(changes)?;
         let old = self.old.clone().ok_or(SendError::Stopped)?;
-        let mut before = Records::new(&old, Readahead::Forward);
-        let mut now = Records::new(&self.new, Readahead::Forward);
+        let mut before = Records::new(&old, Readahead::None);
+        let mut now = Records::new(&self.new, Readahead::None);
         for change in changes.iter().filter(|change| change.kind != Kind::Removed) {
             let record = now.get(change.ino)?;
             self.position = change.ino;
@@ -238,8 +238,8 @@ impl<'a> Sender<'a> {
         let mut directories = std::mem::take(&mut self.directories);
         directories.sort_unstable();
         directories.dedup();
-        let mut now = Records::new(&self.new, Readahead::Forward);
-        let mut before = self.old.as_ref().map(|old| Records::new(old, Readahead::Forward));
+        let mut now = Records::new(&self.new, Readahead::None);
+        let mut before = self.old.as_ref().map(|old| Records::new(old, Readahead::None));
         for ino in directories {
             let record = now.get(ino)?;
             let id = self.names.id(ino);
