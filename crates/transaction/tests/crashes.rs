@@ -9,8 +9,13 @@ use larder_device::{
 };
 use larder_format::superblock::OFFSETS;
 use larder_testkit::{Content, ImageSpec, KernelImage, Profile};
+use larder_transaction::space::Priority;
 use larder_transaction::{Error, TransactionManager};
-use support::{Files, Random, check_devices, load, names, open_devices, touch};
+use support::snapshot::{Snapshot, clear_orphan, take, unlink};
+use support::{
+    Directory, Files, Random, check_devices, drop_data, load, names, open_devices, touch,
+    write_data,
+};
 
 fn image(spec: &ImageSpec, seed: u64) -> Vec<MemoryDevice> {
     load(KernelImage::build(spec, &Content::new(seed)).devices())
@@ -29,20 +34,73 @@ struct Durable {
     position: usize,
 }
 
+/// What happens before the commit with this number.
+type Work = fn(&TransactionManager, &mut State, u64);
+
+/// What a workload remembers.
+struct State {
+    files: Files,
+    random: Random,
+    snapshots: Vec<Snapshot>,
+}
+
+/// Small changes all over the tree.
+fn small_changes(manager: &TransactionManager, state: &mut State, _: u64) {
+    state.files.churn(manager, 40).unwrap();
+    touch(manager, 5, 20, &mut state.random).unwrap();
+}
+
+/// Files that fill block groups, and go again.
+fn chunks_come_and_go(manager: &TransactionManager, state: &mut State, number: u64) {
+    let directory = Directory::open(manager, 5);
+    for index in 0..6 {
+        let name = format!("larder-{index}");
+        if number % 3 == 0 {
+            let handle = manager.join(16, Priority::Normal).unwrap();
+            let inode = directory.create(&handle, &name).unwrap();
+            write_data(manager, &handle, inode, 10 << 20).unwrap();
+            handle.end().unwrap();
+            state.files.names.push(name);
+        } else if number % 3 == 1 {
+            let handle = manager.join(16, Priority::Deleting).unwrap();
+            drop_data(manager, &handle, directory.find(&name).unwrap()).unwrap();
+            directory.remove(&handle, &name).unwrap();
+            handle.end().unwrap();
+            state.files.names.retain(|other| *other != name);
+        }
+    }
+    touch(manager, 5, 5, &mut state.random).unwrap();
+}
+
+/// Snapshots that change, and go in steps.
+fn snapshots_come_and_go(manager: &TransactionManager, state: &mut State, _: u64) {
+    state.files.churn(manager, 10).unwrap();
+    for snapshot in &state.snapshots {
+        touch(manager, snapshot.id, 4, &mut state.random).unwrap();
+    }
+    touch(manager, 5, 10, &mut state.random).unwrap();
+    if state.snapshots.len() > 1 {
+        let dead = state.snapshots.remove(0);
+        unlink(manager, &dead);
+        while !manager.drop_tree(dead.id, 30).unwrap() {}
+        clear_orphan(manager, &dead);
+    }
+    state.snapshots.push(take(manager, 5, &mut state.random));
+}
+
 /// A recorded workload of several commits.
-fn record(base: &[MemoryDevice], recording: &Recording, seed: u64) -> Vec<Durable> {
+fn record(base: &[MemoryDevice], recording: &Recording, seed: u64, work: Work) -> Vec<Durable> {
     let attach = |device: &MemoryDevice| Arc::new(recording.attach(device)) as Arc<dyn Device>;
     let manager = open_devices(base.iter().map(attach).collect()).unwrap();
-    let mut files = Files::new("larder", seed);
-    let mut random = Random(seed);
+    let files = Files::new("larder", seed);
+    let mut state = State { files, random: Random(seed), snapshots: Vec::new() };
     let generation = manager.durable_generation();
     let mut states = vec![Durable { generation, names: Vec::new(), position: 0 }];
-    for _ in 0..4 {
-        files.churn(&manager, 40).unwrap();
-        touch(&manager, 5, 20, &mut random).unwrap();
+    for number in 0..5 {
+        work(&manager, &mut state, number);
         let generation = manager.commit().unwrap();
         let position = recording.position();
-        states.push(Durable { generation, names: files.sorted(), position });
+        states.push(Durable { generation, names: state.files.sorted(), position });
     }
     states
 }
@@ -67,10 +125,10 @@ fn is_superblock(entry: &Entry) -> bool {
     matches!(&entry.event, Event::Write { offset, .. } if is_copy(*offset))
 }
 
-fn explore(spec: &ImageSpec, seed: u64) {
+fn explore(spec: &ImageSpec, seed: u64, work: Work) {
     let base = image(spec, seed);
     let recording = Recording::new();
-    let states = record(&base, &recording, seed);
+    let states = record(&base, &recording, seed, work);
     let mut random = Random(seed);
     let mut replay = recording.replay();
     let (mut cuts, mut flushes) = (0, 0);
@@ -104,14 +162,24 @@ fn explore(spec: &ImageSpec, seed: u64) {
 
 #[test]
 fn power_cuts_leave_a_committed_state() {
-    explore(&ImageSpec::new("default"), 21);
+    explore(&ImageSpec::new("default"), 21, small_changes);
 }
 
 #[test]
 fn power_cuts_on_two_devices() {
     let spec =
         ImageSpec::new("raid1").devices(&[256 << 20; 2]).profiles(Profile::Raid1, Profile::Raid1);
-    explore(&spec, 22);
+    explore(&spec, 22, small_changes);
+}
+
+#[test]
+fn power_cuts_while_chunks_come_and_go() {
+    explore(&ImageSpec::new("chunks"), 26, chunks_come_and_go);
+}
+
+#[test]
+fn power_cuts_while_snapshots_come_and_go() {
+    explore(&ImageSpec::new("snapshots").node_size(4096), 27, snapshots_come_and_go);
 }
 
 /// Changes and commits until something fails. Returns what is durable for certain, what may be, and
@@ -144,7 +212,7 @@ fn fail_each(base: &MemoryDevice, operation: Operation) -> u64 {
             assert!(is_aborted || operation == Operation::Read, "{operation} {call}: {error}");
             if is_aborted {
                 assert!(matches!(manager.commit(), Err(Error::Aborted(_))));
-                let joined = manager.join(1, larder_transaction::space::Priority::Normal);
+                let joined = manager.join(1, Priority::Normal);
                 assert!(matches!(joined.map(drop), Err(Error::Aborted(_))));
             }
         }
