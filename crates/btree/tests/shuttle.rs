@@ -75,8 +75,9 @@ fn explore(count: u64, is_committed: bool, threads: fn() -> Vec<Work>, check: fn
             world.check_alone(&tree);
             check(&tree);
         };
-        shuttle::check_random(model, 400);
-        shuttle::check_pct(model, 400, 3);
+        let schedules = 400 * support::scale() as usize;
+        shuttle::check_random(model, schedules);
+        shuttle::check_pct(model, schedules, 3);
     }
 }
 
