@@ -66,6 +66,11 @@ impl Inode {
         if is_empty || name.contains(&0) || name.len() > XATTR_NAME_MAX {
             return Err(Error::Invalid("a name of an extended attribute"));
         }
+        let has_user_attributes =
+            matches!(self.file_type(), FileType::Regular | FileType::Directory);
+        if name.starts_with(NAMESPACES[0]) && !has_user_attributes {
+            return Err(Error::NotPermitted("only files and directories have attributes of users"));
+        }
         if name == ACLS[1] && self.file_type() != FileType::Directory {
             return Err(Error::Invalid("only a directory has a default ACL"));
         }

@@ -2,6 +2,7 @@
 //! `btrfs check`, `larder check`, the kernel's view of everything, and its scrub, round after round, with
 //! the kernel changing things in between.
 
+mod edges;
 mod model;
 #[path = "../support/mod.rs"]
 mod support;
@@ -10,9 +11,13 @@ mod view;
 use std::sync::Arc;
 
 use larder::device::{Device, FileDevice};
-use larder::{Filesystem, OpenOptions, SnapshotKind};
-use larder_testkit::{Content, Feature, ImageSpec, KernelImage, Profile, oracle};
+use larder::{ErrorKind, Filesystem, OpenOptions, RenameMode, SnapshotKind, Subvolume};
+use larder_testkit::{
+    Checkable, Content, Feature, ImageSpec, KernelImage, Profile, matrix, oracle,
+};
 use model::Player;
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
 use view::{assert_same, by_kernel, by_larder};
 
 fn open(image: &KernelImage) -> Filesystem {
@@ -27,7 +32,8 @@ fn check(image: &KernelImage, what: &str) {
         Arc::new(FileDevice::open(path, larder::device::Access::ReadOnly).unwrap())
     };
     let devices = image.devices().iter().map(open).collect();
-    let volume = larder_volume::Volume::open(devices, &Default::default()).unwrap();
+    let volume =
+        larder_volume::Volume::open(devices, &larder_volume::OpenOptions::default()).unwrap();
     let report = larder_check::check(&volume, &larder_check::Options::default());
     assert!(report.is_clean(), "after {what}: {report:#?}");
 }
@@ -72,7 +78,7 @@ fn rounds(spec: &ImageSpec, seed: u64, rounds: usize) {
         let snapshot = root.snapshot(&name, kind).unwrap();
         snapshots.push((name, player.model.clone()));
         if kind == SnapshotKind::Writable {
-            let mut copy = Player::new("played", seed + 1);
+            let mut copy = Player::new("played", seed + 1 + round as u64);
             copy.model = player.model.clone();
             copy.play(&snapshot, 60);
             snapshots.last_mut().unwrap().1 = copy.model;
@@ -143,6 +149,61 @@ fn four_devices() {
     rounds(&spec.profiles(Profile::Raid10, Profile::Raid10), 5, 2);
 }
 
+/// All threads do everything in the same few folders: nothing hangs, and what comes out is sound.
+#[test]
+fn threads_in_the_same_folders() {
+    let image = KernelImage::build(&ImageSpec::new("storm").node_size(4096), &Content::new(7));
+    let fs = open(&image);
+    let root = fs.subvolume("/").unwrap();
+    for folder in ["a", "a/b", "c"] {
+        root.create_directory(folder, 0o755).unwrap();
+    }
+    std::thread::scope(|scope| {
+        for number in 0..4_u64 {
+            let root = &root;
+            scope.spawn(move || storm(root, number));
+        }
+    });
+    fs.sync().unwrap();
+    let manifest = support::manifest(&fs);
+    drop((root, fs));
+    check(&image, "the storm");
+    let mount = image.mount("ro,noatime");
+    larder_testkit::assert_same(&larder_testkit::Manifest::of_tree(mount.path()), &manifest);
+}
+
+/// Does what it can; what others were faster with is refused.
+fn storm(root: &Subvolume, seed: u64) {
+    let mut random = StdRng::seed_from_u64(seed);
+    for number in 0..500 {
+        let mut path = || {
+            let folder = ["", "a", "a/b", "c"][random.random_range(0..4_usize)];
+            format!("{folder}/name-{}", random.random_range(0..6))
+        };
+        let (path, other) = (path(), path());
+        let done = match random.random_range(0..10) {
+            0..3 => root.create(&path, 0o644).and_then(|file| file.write_at(&[1; 5000], number)),
+            3 => root.create_directory(&path, 0o755).map(drop),
+            4 => root.hard_link(&path, &other),
+            5 => root.remove_file(&path),
+            6 => root.remove_directory(&path),
+            7 => root.rename_with(&path, &other, RenameMode::Exchange),
+            8 => root.rename(&path, &other),
+            _ => root.open_file(&path).and_then(|file| file.set_len(number * 10)),
+        };
+        if let Err(error) = done {
+            let is_refusal = !matches!(
+                error.kind(),
+                ErrorKind::Corrupt | ErrorKind::Io | ErrorKind::ReadOnly | ErrorKind::NoSpace
+            );
+            assert!(is_refusal, "{path}, {other}: {error}");
+        }
+        if number % 100 == 0 {
+            root.filesystem().sync().unwrap();
+        }
+    }
+}
+
 #[test]
 fn threads_in_their_own_folders() {
     let image = KernelImage::build(&ImageSpec::new("threads"), &Content::new(6));
@@ -176,5 +237,65 @@ fn threads_in_their_own_folders() {
         let folder = mount.path().join(format!("thread-{number}"));
         assert_same(&by_kernel(&folder), &player.model.view(), "the kernel");
     }
+    larder_testkit::assert_same(&larder_testkit::Manifest::of_tree(mount.path()), &manifest);
+}
+
+/// Shapes that differ much from each other.
+const SHAPES: [&str; 8] = [
+    "nodes-64k-blake2",
+    "raid0-3-devices",
+    "mixed",
+    "zstd-holes",
+    "oldest",
+    "v1-cache",
+    "quota",
+    "nodatacow",
+];
+
+#[test]
+fn images_of_many_shapes() {
+    for case in matrix::matrix().iter().filter(|case| SHAPES.contains(&case.spec.name())) {
+        one_round(case);
+    }
+}
+
+#[test]
+#[ignore = "takes more than a minute: those that differ most are in another test"]
+fn images_of_every_shape() {
+    // What a device missed is still missing afterwards, until it is scrubbed.
+    let is_sound = |case: &&matrix::Case| {
+        case.spec.checkable() == Checkable::All && case.spec.name() != "device-out-of-date"
+    };
+    for case in matrix::matrix().iter().filter(is_sound) {
+        one_round(case);
+    }
+}
+
+/// A few changes to an image, unless it can only be read.
+fn one_round(case: &matrix::Case) {
+    let image = KernelImage::build(&case.spec, &case.content);
+    let name = case.spec.name();
+    let fs = match OpenOptions::new().write(true).open(image.devices()) {
+        Ok(fs) => fs,
+        Err(error) => {
+            assert_eq!(error.kind(), ErrorKind::ReadOnly, "{name}: {error}");
+            let has_parity = ["raid5", "raid6", "converted"].iter().any(|part| name.contains(part));
+            let is_expected = has_parity || case.spec.is_power_cut();
+            assert!(is_expected, "{name}: {error}");
+            return;
+        }
+    };
+    let root = fs.subvolume("/").unwrap();
+    let mut player = Player::new("played", 8);
+    root.create_directory("played", 0o755).unwrap();
+    player.play(&root, 150);
+    root.snapshot("snapshot-of-all", SnapshotKind::ReadOnly).unwrap();
+    player.play(&root, 100);
+    fs.sync().unwrap();
+    let manifest = support::manifest(&fs);
+    drop((root, fs));
+    check(&image, name);
+    let mount = image.mount("ro,noatime,subvolid=5");
+    assert_same(&by_kernel(&mount.path().join("played")), &player.model.view(), name);
     larder_testkit::assert_same(&larder_testkit::Manifest::of_tree(mount.path()), &manifest);
 }

@@ -167,7 +167,9 @@ impl Model {
     fn is_within(&self, id: u64, ancestor: u64) -> bool {
         id == ancestor
             || match &self.nodes[&ancestor].body {
-                Body::Directory(entries) => entries.values().any(|child| self.is_within(id, *child)),
+                Body::Directory(entries) => {
+                    entries.values().any(|child| self.is_within(id, *child))
+                }
                 _ => false,
             }
     }
@@ -260,7 +262,8 @@ impl Player {
         let (directory, path, name) = self.place();
         let id = self.model.find(directory, &name);
         let permissions = self.random.random_range(0..0o1000) | 0o600;
-        let (expected, seen): (Outcome, larder::Result<()>) = match self.random.random_range(0..100) {
+        let (expected, seen): (Outcome, larder::Result<()>) = match self.random.random_range(0..100)
+        {
             0..18 => {
                 let node = Node::new(Body::File(Vec::new()), permissions);
                 (self.model.make(directory, &name, node), root.create(&path, permissions).map(drop))
@@ -291,7 +294,12 @@ impl Player {
             82..90 => {
                 let len = self.random.random_range(0..MOST_BYTES / 4);
                 let cut = self.model.file(id).map(|data| data.resize(len as usize, 0));
-                (cut, root.lookup(&path).and_then(|i| i.into_file()).and_then(|f| f.set_len(len)))
+                (
+                    cut,
+                    root.lookup(&path)
+                        .and_then(larder::Inode::into_file)
+                        .and_then(|f| f.set_len(len)),
+                )
             }
             90..96 => self.xattr(root, id, &path),
             _ => self.attributes(root, id, &path),
@@ -313,10 +321,16 @@ impl Player {
         assert_eq!(expected.is_some(), seen.is_ok(), "{path} to {to_path} {mode:?}: {seen:?}");
     }
 
-    fn write(&mut self, root: &Subvolume, id: Option<u64>, path: &str) -> (Outcome, larder::Result<()>) {
+    fn write(
+        &mut self,
+        root: &Subvolume,
+        id: Option<u64>,
+        path: &str,
+    ) -> (Outcome, larder::Result<()>) {
         let data = self.data();
         let appends = self.random.random_range(0..3) == 0;
-        let mut offset = self.random.random_range(0..MOST_BYTES) / [1, 10, 1000][self.random.random_range(0..3_usize)];
+        let mut offset = self.random.random_range(0..MOST_BYTES)
+            / [1, 10, 1000][self.random.random_range(0..3_usize)];
         let expected = self.model.file(id).map(|file| {
             if appends {
                 offset = file.len() as u64;
@@ -336,7 +350,12 @@ impl Player {
         (expected, seen)
     }
 
-    fn xattr(&mut self, root: &Subvolume, id: Option<u64>, path: &str) -> (Outcome, larder::Result<()>) {
+    fn xattr(
+        &mut self,
+        root: &Subvolume,
+        id: Option<u64>,
+        path: &str,
+    ) -> (Outcome, larder::Result<()>) {
         let name = format!("user.attribute-{}", self.random.random_range(0..4));
         let value = self.data();
         let value = value[..value.len().min(900)].to_vec();
