@@ -315,6 +315,36 @@ fn what_was_unlinked_while_open_is_not_sent() {
     assert_same(&manifests[1], &sendable(&received));
 }
 
+/// What an increment costs is counted in tree blocks that were read.
+#[test]
+fn an_increment_costs_what_changed() {
+    const FILES: u32 = 8000;
+    let image = EmptyImage::new();
+    {
+        let mount = image.mount("noatime");
+        let work = mount.path().join("work");
+        btrfs(&[&"-q", &"subvolume", &"create", &work]);
+        for number in 0..FILES {
+            std::fs::write(work.join(number.to_string()), [7; 1000]).expect("written");
+        }
+        snapshot(&work, &mount.path().join("before"));
+        std::fs::write(work.join("4000"), b"bread").expect("written");
+        snapshot(&work, &mount.path().join("after"));
+        mount.sync();
+    }
+    let blocks_read = |parent: Option<&str>| {
+        let filesystem = open(image.device());
+        let parent = parent.map(|parent| subvolume(&filesystem, parent));
+        let after = subvolume(&filesystem, "after");
+        let before = filesystem.stats().trees.misses;
+        larder_send(&after, &SendOptions { parent, ..SendOptions::default() });
+        filesystem.stats().trees.misses - before
+    };
+    let (whole, increment) = (blocks_read(None), blocks_read(Some("before")));
+    assert!(whole > 500, "{whole} blocks");
+    assert!(increment < 20, "{increment} of {whole} blocks");
+}
+
 /// Chown takes setuid and capabilities away on the receiver, though the snapshots have the same.
 #[test]
 fn what_a_new_owner_loses_is_given_again() {
