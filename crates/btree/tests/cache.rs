@@ -143,6 +143,30 @@ fn readahead_asks_for_each_sibling_once_and_for_adjacent_ones_together() {
     assert_eq!(store.blocks_asked_for(), 0);
 }
 
+/// A cursor of a tree that may change has no path to go along, and reads ahead all the same.
+#[test]
+fn live_cursors_read_ahead_too() {
+    for mode in [Readahead::Forward, Readahead::Back, Readahead::None] {
+        let store = Arc::new(Watched::new(build(4096, 50, &items(20000, 0))));
+        let forest = support::space::forest_over(store.clone(), support::GENERATION + 1);
+        let mut cursor = forest.open_tree(store.built.root, 0).cursor(mode);
+        match mode {
+            Readahead::Back => while cursor.prev_leaf().unwrap() {},
+            _ => while cursor.next_leaf().unwrap() {},
+        }
+        let stats = forest.cache().stats();
+        assert_eq!(stats.readahead_blocks, store.blocks_asked_for());
+        if mode == Readahead::None {
+            assert_eq!(stats.readahead_blocks, 0);
+        } else {
+            let leaves = store.built.levels[0].len() as u64;
+            let parents = store.built.levels[1].len() as u64;
+            assert!(stats.readahead_used >= leaves - parents, "{mode:?} {stats:?}");
+            assert!(stats.readahead_requests * 4 < stats.readahead_blocks, "{mode:?} {stats:?}");
+        }
+    }
+}
+
 /// Every second leaf is in memory. A walk that only reacts to misses stops reading ahead at each;
 /// one that will visit all leaves does not.
 #[test]

@@ -81,7 +81,7 @@ impl BlockSpace for TestSpace {
 }
 
 /// A forest whose trees are in `store`.
-pub(crate) fn forest_over(store: Arc<MemoryStore>, generation: u64) -> Forest {
+pub(crate) fn forest_over(store: Arc<dyn BlockStore>, generation: u64) -> Forest {
     let space = Arc::new(TestSpace::new(store.nodesize()));
     // Blocks that were in the store before are not this space's to count.
     space.keeps_replaced.store(true, Ordering::SeqCst);
