@@ -11,13 +11,14 @@ use larder_format::feature::CompatRoFlags;
 use larder_format::item::{INODE_ROOT_ITEM_INIT, RootItem};
 use larder_format::objectid::UUID_TREE;
 use larder_format::{ItemType, Key};
-use larder_testkit::KernelMount;
+use larder_mkfs::MkfsOptions;
+use larder_testkit::{KernelMount, Scratch};
 use larder_transaction::space::Priority;
 use larder_transaction::{
     BackgroundCommits, CommitHook, Error, Exclusive, Items, Result, TransactionManager, TreeItems,
 };
 use larder_volume::{OpenOptions, Volume};
-use support::{Blank, Directory, Files, names, open, open_volume};
+use support::{Blank, Directory, Files, drop_data, names, open, open_volume, write_data};
 use zerocopy::FromZeros;
 
 const MIB: u64 = 1 << 20;
@@ -242,4 +243,46 @@ fn a_free_space_tree_that_is_not_valid_is_not_believed() {
     manager.commit().unwrap();
     drop(manager);
     image.check("keeping it");
+}
+
+/// This mkfs.btrfs does not make block group trees, and this `btrfs check` does not know them: the
+/// kernel alone judges.
+#[test]
+fn block_groups_may_have_a_tree_of_their_own() {
+    let scratch = Scratch::new();
+    let files = vec![scratch.sparse_file("device", 512 * MIB)];
+    larder_mkfs::mkfs(&files, &MkfsOptions::default()).unwrap();
+    let mut churned = Files::new("larder", 1);
+    for round in 0..3 {
+        let manager = open(&files);
+        let flags = manager.superblock().compat_ro_flags();
+        assert!(flags.contains(CompatRoFlags::BLOCK_GROUP_TREE));
+        churned.churn(&manager, 200).unwrap();
+        // More than the first data block group holds.
+        let directory = Directory::open(&manager, 5);
+        for index in 0..4 {
+            let handle = manager.join(16, Priority::Normal).unwrap();
+            let name = format!("data-{round}-{index}");
+            let inode = directory.create(&handle, &name).unwrap();
+            write_data(&manager, &handle, inode, 16 * MIB).unwrap();
+            handle.end().unwrap();
+        }
+        manager.commit().unwrap();
+        if round > 0 {
+            for index in 0..4 {
+                let handle = manager.join(16, Priority::Deleting).unwrap();
+                let name = format!("data-{}-{index}", round - 1);
+                drop_data(&manager, &handle, directory.find(&name).unwrap()).unwrap();
+                directory.remove(&handle, &name).unwrap();
+                handle.end().unwrap();
+            }
+            manager.commit().unwrap();
+        }
+        drop((directory, manager));
+        let mount = KernelMount::open(&files, "");
+        assert!(churned.names.iter().all(|name| mount.path().join(name).exists()));
+        larder_testkit::oracle::scrub(&mount).unwrap();
+        let kernels = mount.path().join("kernels");
+        std::fs::write(kernels, vec![round; 20 << 20]).unwrap();
+    }
 }
