@@ -23,6 +23,7 @@ enum Op {
     Batch(u64, u64, u64, usize),
     Put(u64, usize),
     Modify(u64),
+    Replace(u64, usize),
     Extend(u64, usize),
     Truncate(u64, usize, bool),
     SplitItem(u64, usize),
@@ -47,6 +48,7 @@ fn any_op(most_bytes: usize) -> impl Strategy<Value = Op> {
             .prop_map(|(n, step, count, len)| Op::Batch(n, step, count, len)),
         3 => (number.clone(), len.clone()).prop_map(|(n, len)| Op::Put(n, len)),
         2 => number.clone().prop_map(Op::Modify),
+        2 => (number.clone(), len.clone()).prop_map(|(n, len)| Op::Replace(n, len)),
         2 => (number.clone(), len.clone()).prop_map(|(n, len)| Op::Extend(n, len)),
         2 => (number.clone(), len.clone(), any::<bool>())
             .prop_map(|(n, len, front)| Op::Truncate(n, len, front)),
@@ -117,6 +119,7 @@ fn apply(world: &World, tree: &Arc<LiveTree>, model: &mut Model, op: &Op, capaci
             model.retain(|key, _| !keys.contains(key));
         }
         Op::Modify(n)
+        | Op::Replace(n, _)
         | Op::Extend(n, _)
         | Op::Truncate(n, ..)
         | Op::SplitItem(n, _)
@@ -138,6 +141,14 @@ fn apply_to_item(tree: &Arc<LiveTree>, model: &mut Model, op: &Op, at: Key, capa
         Op::Modify(n) => {
             tree.modify(at, |data| data.fill(n as u8)).unwrap();
             item.fill(n as u8);
+        }
+        Op::Replace(n, len) => {
+            tree.replace(at, &data(n, len)).unwrap();
+            *item = data(n, len);
+            if let Some(absent) = between {
+                let result = tree.replace(absent, &data(n, len));
+                assert!(matches!(result, Err(ChangeError::NotFound { .. })));
+            }
         }
         Op::Extend(n, len) => {
             let result = tree.extend(at, &data(n, len));

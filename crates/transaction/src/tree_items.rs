@@ -58,12 +58,7 @@ impl Items for TreeItems {
     }
 
     fn replace(&mut self, key: Key, data: &[u8]) -> Result<()> {
-        let is_of_same_length = self.0.get_with(key, |old| old.len() == data.len())?;
-        match is_of_same_length {
-            Some(true) => Ok(self.0.modify(key, |old| old.copy_from_slice(data))?),
-            Some(false) => Ok(self.0.put(key, data)?),
-            None => Err(Error::MissingItem { tree: self.tree(), key }),
-        }
+        Ok(self.0.replace(key, data)?)
     }
 
     fn remove(&mut self, key: Key) -> Result<()> {

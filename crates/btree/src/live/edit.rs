@@ -22,6 +22,13 @@ impl LiveTree {
         Ok(change(path.leaf_mut().data(slot)))
     }
 
+    /// Puts `data` in place of what an item has.
+    pub fn replace(&self, key: Key, data: &[u8]) -> Result<(), ChangeError> {
+        self.check_len(key, data.len())?;
+        self.find_item(key, Intent::Replace { len: data.len() })?.replace_item(data);
+        Ok(())
+    }
+
     /// Appends `more` to an item.
     pub fn extend(&self, key: Key, more: &[u8]) -> Result<(), ChangeError> {
         let mut path = self.find_item(key, Intent::Grow { bytes: more.len() })?;

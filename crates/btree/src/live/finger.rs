@@ -178,6 +178,7 @@ impl<'t> Search<'t> {
             Intent::Read | Intent::Modify => true,
             Intent::Insert { .. }
             | Intent::Put { .. }
+            | Intent::Replace { .. }
             | Intent::Grow { .. }
             | Intent::Duplicate => self.intent.bytes_at(path).is_none_or(|bytes| bytes <= free),
             Intent::Delete { .. } | Intent::DeleteRun => {

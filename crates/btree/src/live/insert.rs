@@ -36,16 +36,8 @@ impl LiveTree {
     pub fn put(&self, key: Key, data: &[u8]) -> Result<(), ChangeError> {
         self.check_len(key, data.len())?;
         let mut path = Search::new(self, key, Intent::Put { len: data.len() }).run()?;
-        let slot = path.slot();
         if path.found {
-            let len = path.leaf().node().item_data(slot).len();
-            let mut leaf = path.leaf_mut();
-            if data.len() > len {
-                leaf.extend(slot, data.len() - len);
-            } else if data.len() < len {
-                leaf.truncate(slot, data.len(), super::leaf::Keep::Front);
-            }
-            leaf.data(slot).copy_from_slice(data);
+            path.replace_item(data);
         } else {
             Self::place(&mut path, &[(key, data)]);
         }

@@ -16,6 +16,8 @@ pub(super) enum Intent {
     Insert { bytes: usize },
     /// An item of this length, new or in place of the one that is there.
     Put { len: usize },
+    /// An item of this length in place of the one that is there.
+    Replace { len: usize },
     /// Making the item longer by so many bytes, or splitting it with so many more.
     Grow { bytes: usize },
     /// A copy of the item, next to it.
@@ -36,6 +38,7 @@ impl Intent {
         match self {
             Self::Insert { bytes } | Self::Grow { bytes } => bytes,
             Self::Put { len } => weight(len),
+            Self::Replace { len } => len,
             // An item's length is known only once it is found.
             Self::Duplicate => usize::MAX,
             _ => 0,
@@ -48,7 +51,9 @@ impl Intent {
         match (self, old_len) {
             (Self::Insert { bytes }, None) | (Self::Grow { bytes }, Some(_)) => Some(bytes),
             (Self::Put { len }, None) | (Self::Duplicate, Some(len)) => Some(weight(len)),
-            (Self::Put { len }, Some(old_len)) => Some(len.saturating_sub(old_len)),
+            (Self::Put { len } | Self::Replace { len }, Some(old_len)) => {
+                Some(len.saturating_sub(old_len))
+            }
             _ => None,
         }
     }

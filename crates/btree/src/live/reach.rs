@@ -71,6 +71,7 @@ impl<'t> Search<'t> {
             Intent::Merge => self.reach_of_merge(&path),
             Intent::Insert { .. }
             | Intent::Put { .. }
+            | Intent::Replace { .. }
             | Intent::Grow { .. }
             | Intent::Duplicate => {
                 return self.reach_of_growth(path, free, becomes_first);

@@ -77,7 +77,7 @@ impl<'t> Search<'t> {
         let first = tree.shared.policy.first_write_level;
         let write_below = match intent {
             Intent::Read => 0,
-            Intent::Insert { .. } | Intent::Put { .. } => 1 + first,
+            Intent::Insert { .. } | Intent::Put { .. } | Intent::Replace { .. } => 1 + first,
             _ => 1,
         };
         Self {
