@@ -7,6 +7,7 @@ use std::sync::{Arc, Weak};
 use larder_btree::{BlockCache, Readahead, Tree, TreeRoot, TreeView};
 use larder_format::item::{DirEntries, RootItem};
 use larder_format::{ItemType, Key, Superblock, name_hash, objectid};
+use larder_transaction::BackgroundCommits;
 use larder_volume::Volume;
 use parking_lot::Mutex;
 
@@ -20,6 +21,9 @@ use crate::write::Writer;
 #[derive(Clone)]
 pub struct Filesystem {
     shared: Arc<Shared>,
+    /// In the handles that callers have, not in those that a commit makes for itself: the thread ends
+    /// with the last of them.
+    background: Option<Arc<BackgroundCommits>>,
 }
 
 pub(crate) struct Shared {
@@ -76,7 +80,7 @@ impl Filesystem {
         let subvolumes = Mutex::default();
         let shared =
             Shared { volume, cache, root_tree, csum_tree, decompressed, subvolumes, writer };
-        Self { shared: Arc::new(shared) }
+        Self { shared: Arc::new(shared), background: None }
     }
 
     /// The volume that it lies on.
@@ -169,6 +173,19 @@ impl Filesystem {
         find_root_item(self.root_tree(), id)
     }
 
+    /// Has it commit in the background as long as a caller has a handle.
+    pub(crate) fn committing(self, background: BackgroundCommits) -> Self {
+        Self { background: Some(Arc::new(background)), ..self }
+    }
+
+    /// Bytes that extents use on all block groups together.
+    pub fn used_bytes(&self) -> u64 {
+        match self.try_writer() {
+            Some(writer) => writer.manager().space().bytes_used(),
+            None => self.superblock().bytes_used.get(),
+        }
+    }
+
     pub(crate) fn shared(&self) -> &Arc<Shared> {
         &self.shared
     }
@@ -197,7 +214,7 @@ impl Filesystem {
 
 impl From<Arc<Shared>> for Filesystem {
     fn from(shared: Arc<Shared>) -> Self {
-        Self { shared }
+        Self { shared, background: None }
     }
 }
 

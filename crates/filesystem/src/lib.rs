@@ -1,5 +1,5 @@
-//! Files, directories and subvolumes in the trees of a volume. For now this is the read side: a file
-//! system as its last commit left it.
+//! Files, directories and subvolumes in the trees of a volume: as the last commit left them, or, in a file
+//! system that is open for writing, as they are now.
 //!
 //! - [`Filesystem::open`]: from a [`Volume`](larder_volume::Volume) to its subvolumes.
 //! - [`Subvolume`]: a tree of inodes. [`SubvolumeInfo`] is what its root item and references say.
@@ -7,12 +7,18 @@
 //!   [`Entries`]; a file's data and [`Extents`]; a symbolic link's target.
 //! - [`Inode::resolve`]: paths, across subvolumes and through symbolic links.
 //! - [`Subvolume::scan`]: every inode in the order of the tree, in parts for several threads.
+//! - [`Filesystem::open_writable`]: for changing it. [`Inode::create`], [`Inode::link`],
+//!   [`Inode::unlink`], [`Inode::rename`], [`Inode::write_at`], [`Inode::truncate`],
+//!   [`Inode::set_attributes`], [`Inode::set_xattr`]; [`Inode::create_subvolume`],
+//!   [`Subvolume::snapshot`], [`Inode::delete_subvolume`]; [`Filesystem::sync`].
 //! - [`Filesystem::block_groups`]: what space is used for.
 //!
 //! Names and paths are bytes here, and numbers are inode numbers.
 //!
 //! # Invariants
-//! - The trees walked are committed ones: they never change, and no lock is held while they are read.
+//! - Open for reading, the trees walked are committed ones: they never change, and no lock is held while
+//!   they are read. Open for writing, they are those of the running transaction; what keeps changes
+//!   apart is said in `write`.
 //! - The log trees that a crash leaves are not looked at ([`Filesystem::needs_log_replay`]): what was
 //!   only synced file by file since the last commit is not seen, exactly as the kernel's
 //!   `rescue=nologreplay` shows it.

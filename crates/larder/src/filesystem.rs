@@ -107,7 +107,7 @@ impl Filesystem {
 
     /// Bytes that extents use on all block groups together.
     pub fn used_bytes(&self) -> u64 {
-        self.inner.superblock().bytes_used.get()
+        self.inner.used_bytes()
     }
 
     /// Whether a crash left log trees, which hold what was synced file by file since the last commit.

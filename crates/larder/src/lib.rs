@@ -1,7 +1,7 @@
 //! btrfs in user space.
 //!
-//! Larder reads the on-disk format of btrfs from image files and block devices, without a kernel that
-//! knows btrfs and without root. A file system is opened once and used by any number of threads:
+//! Larder reads and writes the on-disk format of btrfs in image files and on block devices, without a
+//! kernel that knows btrfs and without root. A file system is opened once and used by any number of threads:
 //! every handle is cheap to clone, `Send` and `Sync`.
 //!
 //! ```no_run
@@ -20,12 +20,28 @@
 //! # }
 //! ```
 //!
+//! Opened for writing, it is changed the same way, also by many threads at once:
+//!
+//! ```no_run
+//! # fn main() -> Result<(), larder::Error> {
+//! use larder::SnapshotKind;
+//!
+//! let fs = larder::OpenOptions::new().write(true).open(["disk.img"])?;
+//! let root = fs.subvolume("/")?;
+//! let file = root.create("notes/today.txt", 0o644)?;
+//! file.write_at(b"bread, butter", 0)?;
+//! root.snapshot("snapshots/today", SnapshotKind::ReadOnly)?; // milliseconds, any size
+//! fs.sync()?; // everything: a commit
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! - [`OpenOptions`] opens a [`Filesystem`]; that has [`Subvolume`]s.
 //! - A [`Subvolume`] finds an [`Inode`] by path or number: a [`File`], a [`Directory`] or another.
 //! - [`Subvolume::scan_parts`] visits everything, with several threads.
 //! - [`Error::kind`] says what an error means; its text names the place.
 //!
-//! What is read is the last committed state. After a crash there may be more in log trees, which are
+//! What is read is the last committed state, or, open for writing, what was done up to now. After a crash there may be more in log trees, which are
 //! not replayed: see [`Filesystem::needs_log_replay`].
 //!
 //! Data that has checksums is verified on every read. A copy that is bad is read from another one or

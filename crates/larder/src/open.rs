@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use larder_device::{Access, Device, FileDevice};
 use larder_volume::Volume;
@@ -10,6 +11,8 @@ use crate::{Filesystem, Result};
 
 /// Tree blocks kept in memory unless told otherwise.
 const CACHE_BYTES: usize = 128 << 20;
+/// As the kernel.
+const COMMIT_INTERVAL: Duration = Duration::from_secs(30);
 
 /// How to open a file system: for reading, unless it says otherwise.
 #[derive(Clone, Copy, Debug)]
@@ -17,12 +20,18 @@ pub struct OpenOptions {
     write: bool,
     degraded: bool,
     cache_bytes: usize,
+    commit_interval: Option<Duration>,
 }
 
 impl OpenOptions {
     /// For reading, with all devices.
     pub fn new() -> Self {
-        Self { write: false, degraded: false, cache_bytes: CACHE_BYTES }
+        Self {
+            write: false,
+            degraded: false,
+            cache_bytes: CACHE_BYTES,
+            commit_interval: Some(COMMIT_INTERVAL),
+        }
     }
 
     /// For writing too. What is done is durable after [`Filesystem::sync`] or [`File::sync`](crate::File::sync);
@@ -52,6 +61,14 @@ impl OpenOptions {
         self
     }
 
+    /// How often to commit what was done in a file system open for writing: every 30 seconds unless set,
+    /// with `None` only when asked to or when room is needed.
+    #[must_use]
+    pub fn commit_interval(mut self, commit_interval: Option<Duration>) -> Self {
+        self.commit_interval = commit_interval;
+        self
+    }
+
     /// Opens the file system on the image files and block devices at `paths`, in any order.
     pub fn open<P: AsRef<Path>>(&self, paths: impl IntoIterator<Item = P>) -> Result<Filesystem> {
         let mut devices: Vec<Arc<dyn Device>> = Vec::new();
@@ -70,12 +87,13 @@ impl OpenOptions {
             ..Default::default()
         };
         let volume = Arc::new(Volume::open(devices, &options)?);
-        let open = if self.write {
-            larder_filesystem::Filesystem::open_writable
+        let cache_bytes = self.cache_bytes;
+        Ok(Filesystem::new(if self.write {
+            let interval = self.commit_interval;
+            larder_filesystem::Filesystem::open_writable(volume, cache_bytes, interval)?
         } else {
-            larder_filesystem::Filesystem::open
-        };
-        Ok(Filesystem::new(open(volume, self.cache_bytes)?))
+            larder_filesystem::Filesystem::open(volume, cache_bytes)?
+        }))
     }
 }
 

@@ -31,13 +31,13 @@ mod xattr;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use larder_btree::{BlockCache, LiveTree, TreeView};
 use larder_format::item::Timespec;
 use larder_format::{ItemType, Key, objectid};
 use larder_transaction::space::Priority;
-use larder_transaction::{Handle, Items, TransactionManager, TreeItems};
+use larder_transaction::{BackgroundCommits, Handle, Items, TransactionManager, TreeItems};
 use larder_volume::Volume;
 use parking_lot::Mutex;
 
@@ -62,7 +62,7 @@ type Changed<T> = larder_transaction::Result<T>;
 
 /// What a file system that is open for writing has besides its trees.
 pub(crate) struct Writer {
-    manager: TransactionManager,
+    manager: Arc<TransactionManager>,
     nodes: Nodes,
     dirty: DirtyNodes,
     orphans: Arc<Orphans>,
@@ -85,19 +85,23 @@ pub(crate) struct LiveSubvolume {
 
 impl Filesystem {
     /// Opens the file system on `volume`, which is open for writing, for reading and writing, keeping
-    /// at most `cache_bytes` of unchanged tree blocks in memory.
+    /// at most `cache_bytes` of unchanged tree blocks in memory and committing every `commit_interval`.
     ///
-    /// What is done is durable after [`sync`](Self::sync). Dropping the last handle without it leaves
-    /// what the last commit made durable. Deletions that were interrupted are completed first.
+    /// What is done is durable after [`sync`](Self::sync). Dropping the last handle without it leaves what
+    /// the last commit made durable. Deletions that were interrupted are completed first.
     ///
     /// # Errors
     /// [`ErrorKind::ReadOnly`](crate::ErrorKind::ReadOnly) where a sound file system can only be read.
-    pub fn open_writable(volume: Arc<Volume>, cache_bytes: usize) -> Result<Self> {
+    pub fn open_writable(
+        volume: Arc<Volume>,
+        cache_bytes: usize,
+        commit_interval: Option<Duration>,
+    ) -> Result<Self> {
         let cache = Arc::new(BlockCache::new(volume.clone(), cache_bytes));
-        let manager = TransactionManager::open(volume.clone(), cache.clone())?;
+        let manager = Arc::new(TransactionManager::open(volume.clone(), cache.clone())?);
         let orphans = Arc::new(Orphans::default());
         let writer = Writer {
-            manager,
+            manager: manager.clone(),
             nodes: Nodes::new(orphans.clone()),
             dirty: DirtyNodes::default(),
             orphans,
@@ -108,7 +112,10 @@ impl Filesystem {
         let filesystem = Self::with_writer(volume, cache, writer)?;
         filesystem.writer()?.manager.add_hook(Arc::new(Hook::new(&filesystem)));
         filesystem.resume_deletions()?;
-        Ok(filesystem)
+        Ok(match commit_interval {
+            Some(interval) => filesystem.committing(BackgroundCommits::start(manager, interval)),
+            None => filesystem,
+        })
     }
 
     /// What changes the file system.

@@ -9,6 +9,7 @@ mod support;
 mod view;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use larder::device::{Device, FileDevice};
 use larder::{ErrorKind, Filesystem, OpenOptions, RenameMode, SnapshotKind, Subvolume};
@@ -149,11 +150,13 @@ fn four_devices() {
     rounds(&spec.profiles(Profile::Raid10, Profile::Raid10), 5, 2);
 }
 
-/// All threads do everything in the same few folders: nothing hangs, and what comes out is sound.
+/// All threads do everything in the same few folders while commits follow one another: nothing hangs, and
+/// what comes out is sound.
 #[test]
 fn threads_in_the_same_folders() {
     let image = KernelImage::build(&ImageSpec::new("storm").node_size(4096), &Content::new(7));
-    let fs = open(&image);
+    let options = OpenOptions::new().write(true).commit_interval(Some(Duration::from_millis(5)));
+    let fs = options.open(image.devices()).unwrap();
     let root = fs.subvolume("/").unwrap();
     for folder in ["a", "a/b", "c"] {
         root.create_directory(folder, 0o755).unwrap();
