@@ -13,8 +13,8 @@ use larder_transaction::space::Priority;
 use larder_transaction::{Error, TransactionManager};
 use support::snapshot::{Snapshot, clear_orphan, take, unlink};
 use support::{
-    Directory, Files, Random, check_devices, drop_data, load, names, open_devices, touch,
-    write_data,
+    Directory, Files, Random, check_devices, drop_data, load, names, open_devices, second_opinion,
+    touch, write_data,
 };
 
 fn image(spec: &ImageSpec, seed: u64) -> Vec<MemoryDevice> {
@@ -152,6 +152,9 @@ fn explore(spec: &ImageSpec, seed: u64, work: Work) {
                 check_devices(&devices)
                     .unwrap_or_else(|error| panic!("at {}: {error}", replay.position()));
             }
+            let copies =
+                devices.iter().map(|device| Arc::new(device.snapshot()) as Arc<dyn Device>);
+            second_opinion(copies.collect(), &format!("at {}", replay.position()));
             judge(devices, &states, replay.position());
             cuts += 1;
         }

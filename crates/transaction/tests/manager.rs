@@ -18,7 +18,9 @@ use larder_transaction::{
     BackgroundCommits, CommitHook, Error, Exclusive, Items, Result, TransactionManager, TreeItems,
 };
 use larder_volume::{OpenOptions, Volume};
-use support::{Blank, Directory, Files, drop_data, names, open, open_volume, write_data};
+use support::{
+    Blank, Directory, Files, drop_data, names, open, open_volume, second_opinion, write_data,
+};
 use zerocopy::FromZeros;
 
 const MIB: u64 = 1 << 20;
@@ -245,8 +247,7 @@ fn a_free_space_tree_that_is_not_valid_is_not_believed() {
     image.check("keeping it");
 }
 
-/// This mkfs.btrfs does not make block group trees, and this `btrfs check` does not know them: the
-/// kernel alone judges.
+/// This mkfs.btrfs does not make block group trees, and this `btrfs check` does not know them.
 #[test]
 fn block_groups_may_have_a_tree_of_their_own() {
     let scratch = Scratch::new();
@@ -279,6 +280,8 @@ fn block_groups_may_have_a_tree_of_their_own() {
             manager.commit().unwrap();
         }
         drop((directory, manager));
+        let device = FileDevice::open(&files[0], Access::ReadOnly).unwrap();
+        second_opinion(vec![Arc::new(device)], "block group tree");
         let mount = KernelMount::open(&files, "");
         assert!(churned.names.iter().all(|name| mount.path().join(name).exists()));
         larder_testkit::oracle::scrub(&mount).unwrap();

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use larder_btree::{BlockCache, LiveTree};
+use larder_check::{Kind, KindFindings};
 use larder_device::{Access, Device, FileDevice, MemoryDevice};
 use larder_format::item::{
     DirItemHeader, FileExtentHeader, FileExtentItem, FileExtentKind, FileType, InodeItem,
@@ -296,6 +297,20 @@ pub fn check_devices(devices: &[MemoryDevice]) -> std::result::Result<(), String
     };
     let files: Vec<PathBuf> = devices.iter().enumerate().map(store).collect();
     oracle::check(&files, false).map(drop).map_err(|error| error.to_string())
+}
+
+/// What `larder check` says about devices: the second opinion, on every state.
+pub fn second_opinion(devices: Vec<Arc<dyn Device>>, what: &str) {
+    let volume = Volume::open(devices, &OpenOptions::default()).expect("the volume opens");
+    let options = larder_check::Options { threads: 1, ..larder_check::Options::default() };
+    let report = larder_check::check(&volume, &options);
+    // A power cut between two copies of the superblock leaves one of them as it was before, with what
+    // it says about its device.
+    let is_torn = report.count_of(Kind::SuperblocksDisagree) > 0;
+    let is_expected = |found: &KindFindings| {
+        is_torn && matches!(found.kind, Kind::SuperblocksDisagree | Kind::DeviceItem)
+    };
+    assert!(report.kinds.iter().all(is_expected), "{what}: {report}");
 }
 
 /// Names in the root directory of the top-level subvolume that begin with `prefix`, sorted.
