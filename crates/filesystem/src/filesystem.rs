@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use larder_btree::{BlockCache, Readahead, Tree, TreeRoot, TreeView};
 use larder_format::item::{DirEntries, RootItem};
@@ -176,6 +177,13 @@ impl Filesystem {
     /// Has it commit in the background as long as a caller has a handle.
     pub(crate) fn committing(self, background: BackgroundCommits) -> Self {
         Self { background: Some(Arc::new(background)), ..self }
+    }
+
+    /// Changes the interval of commits in the background, if there are any; it begins anew.
+    pub fn set_commit_interval(&self, interval: Duration) {
+        if let Some(background) = &self.background {
+            background.set_interval(interval);
+        }
     }
 
     /// Bytes that extents use on all block groups together.

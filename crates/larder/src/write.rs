@@ -9,6 +9,7 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::time::Duration;
 
 use larder_filesystem::{FileType, NewInode, RenameMode, SetAttributes, XattrMode};
 
@@ -34,6 +35,12 @@ impl Filesystem {
     /// Makes everything that was done before this call durable, by a commit.
     pub fn sync(&self) -> Result<()> {
         Ok(self.inner().sync()?)
+    }
+
+    /// Changes how often commits are made in the background, if they are at all; see
+    /// [`OpenOptions::commit_interval`](crate::OpenOptions::commit_interval).
+    pub fn set_commit_interval(&self, interval: Duration) {
+        self.inner().set_commit_interval(interval);
     }
 
     /// Makes the subvolume with this id the one that a mount shows unless it is told otherwise. It is

@@ -6,6 +6,7 @@ mod edges;
 mod model;
 #[path = "../support/mod.rs"]
 mod support;
+mod trouble;
 mod view;
 
 use std::sync::Arc;
