@@ -205,6 +205,12 @@ impl File {
         Ok(self.inner().truncate(len_bytes)?)
     }
 
+    /// Makes `len_bytes` from `offset` on a hole: they read as zeros, and whole sectors among them take no
+    /// space any more. The size stays as it is.
+    pub fn punch_hole(&self, offset: u64, len_bytes: u64) -> Result<()> {
+        Ok(self.inner().punch_hole(offset, len_bytes)?)
+    }
+
     /// Makes what was done to this file durable. For now that is a commit of the file system.
     pub fn sync(&self) -> Result<()> {
         debug_assert_eq!(self.file_type(), FileType::Regular);

@@ -21,6 +21,7 @@ mod link;
 mod names;
 mod node;
 mod orphans;
+mod punch;
 mod rename;
 mod snapshot;
 mod subvolume;

@@ -1,5 +1,7 @@
 //! Writing to a file: data waits in memory, in whole sectors, until it is written back.
 
+use std::ops::Range;
+
 use larder_format::item::InodeFlags;
 use larder_transaction::space::{Priority, SpaceKind};
 
@@ -77,7 +79,7 @@ impl Inode {
         Ok(handle.end()?)
     }
 
-    fn writer_of_file(&self) -> Result<&Writer> {
+    pub(super) fn writer_of_file(&self) -> Result<&Writer> {
         match self.file_type() {
             FileType::Regular => self.writer(),
             FileType::Directory => Err(Error::IsADirectory),
@@ -137,13 +139,18 @@ impl Inode {
     /// Makes what lies behind `end` in its sector zeros.
     fn zero_behind(&self, state: &mut NodeState, end: u64) -> Result<()> {
         let sectorsize = self.subvolume().filesystem().sectorsize();
-        let within = end % sectorsize;
-        if within == 0 {
+        self.zero(state, end..end.next_multiple_of(sectorsize))
+    }
+
+    /// Makes a range within one sector zeros; it may be empty.
+    pub(super) fn zero(&self, state: &mut NodeState, range: Range<u64>) -> Result<()> {
+        if range.is_empty() {
             return Ok(());
         }
-        self.load_sector(state, end - within)?;
-        let zeros = vec![0; (sectorsize - within) as usize];
-        state.dirty.write_bytes(end, &zeros, sectorsize);
+        let sectorsize = self.subvolume().filesystem().sectorsize();
+        self.load_sector(state, range.start - range.start % sectorsize)?;
+        let zeros = vec![0; (range.end - range.start) as usize];
+        state.dirty.write_bytes(range.start, &zeros, sectorsize);
         Ok(())
     }
 
@@ -199,14 +206,14 @@ impl NodeState {
         self.check_mutable()
     }
 
-    fn check_may_cut(&self, size_bytes: u64) -> Result<()> {
+    pub(super) fn check_may_cut(&self, size_bytes: u64) -> Result<()> {
         if self.item.flags().contains(InodeFlags::APPEND) && size_bytes < self.size_bytes {
             return Err(Error::NotPermitted("it can only grow"));
         }
         self.check_mutable()
     }
 
-    fn absorb(&mut self, more: Promised) {
+    pub(super) fn absorb(&mut self, more: Promised) {
         match &mut self.promised {
             Some(promised) => {
                 promised.data.absorb(more.data);
@@ -229,7 +236,7 @@ impl NodeState {
 
 impl Writer {
     /// Promises room for `data_bytes` more of dirty data in `runs` more runs.
-    fn promise(&self, data_bytes: u64, runs: u64) -> Result<Promised> {
+    pub(super) fn promise(&self, data_bytes: u64, runs: u64) -> Result<Promised> {
         let items = ITEMS + ITEMS_PER_RUN * runs;
         let metadata_bytes = self.manager.space().insertion_bytes(items);
         let reserve = |kind, len_bytes| self.manager.reserve(kind, len_bytes, Priority::Normal);

@@ -98,6 +98,12 @@ fn extents_of_the_kernel_are_cut_and_overwritten() {
             file.set_len(len).unwrap();
             expected.resize(len as usize, 0);
         }
+        if random(3) == 0 {
+            let (from, len) = (random(expected.len() as u64), 1 + random(30_000));
+            file.punch_hole(from, len).unwrap();
+            let to = expected.len().min((from + len) as usize);
+            expected[(from as usize).min(to)..to].fill(0);
+        }
         let mut seen = vec![1; expected.len()];
         assert_eq!(file.read_at(&mut seen, 0).unwrap(), expected.len());
         assert!(seen == expected, "inode {}", file.number());

@@ -301,7 +301,8 @@ impl Player {
                         .and_then(|f| f.set_len(len)),
                 )
             }
-            90..96 => self.xattr(root, id, &path),
+            90..93 => self.punch(root, id, &path),
+            93..97 => self.xattr(root, id, &path),
             _ => self.attributes(root, id, &path),
         };
         let seen = seen.map_err(|error| (error.kind(), error));
@@ -348,6 +349,24 @@ impl Player {
             Ok(())
         });
         (expected, seen)
+    }
+
+    fn punch(
+        &mut self,
+        root: &Subvolume,
+        id: Option<u64>,
+        path: &str,
+    ) -> (Outcome, larder::Result<()>) {
+        let offset = self.random.random_range(0..MOST_BYTES / 3);
+        let len = self.random.random_range(1..50_000);
+        let expected = self.model.file(id).map(|file| {
+            let end = file.len().min((offset + len) as usize);
+            if (offset as usize) < end {
+                file[offset as usize..end].fill(0);
+            }
+        });
+        let file = root.lookup(path).and_then(larder::Inode::into_file);
+        (expected, file.and_then(|file| file.punch_hole(offset, len)))
     }
 
     fn xattr(
