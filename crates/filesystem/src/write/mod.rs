@@ -11,6 +11,8 @@
 //!   in memory that differs from another's: one inode, one [`Node`].
 //! - A tree has no inode without a name but those that an ORPHAN_ITEM lists.
 //! - Data is on the devices before any item refers to it.
+//! - Who reads or writes a file back holds its state meanwhile, so that no extent goes while it is read:
+//!   the one lock besides that of a tree block that is held while a device works.
 
 mod attributes;
 mod commit;

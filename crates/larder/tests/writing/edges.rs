@@ -236,3 +236,53 @@ fn a_full_file_system_refuses_and_can_be_emptied() {
     drop(root);
     finish(fs, &image);
 }
+
+/// Small files fill what is for metadata, from four threads; deleting them always works.
+#[test]
+fn threads_fill_a_file_system_with_small_files_and_empty_it() {
+    let image = KernelImage::build(&ImageSpec::new("small"), &Content::new(28));
+    let fs = open(&image);
+    let root = fs.subvolume("/").unwrap();
+    for _ in 0..2 {
+        let made: Vec<usize> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..4)
+                .map(|thread| {
+                    let root = &root;
+                    scope.spawn(move || fill_with_small_files(root, thread))
+                })
+                .collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        assert!(made.iter().sum::<usize>() > 1000, "{made:?}");
+        fs.sync().unwrap();
+        for (thread, count) in made.into_iter().enumerate() {
+            for number in 0..count {
+                root.remove_file(format!("small-{thread}/file-{number}")).unwrap();
+            }
+            root.remove_directory(format!("small-{thread}")).unwrap();
+        }
+        fs.sync().unwrap();
+    }
+    drop(root);
+    finish(fs, &image);
+}
+
+/// Returns how many were made before there was no room.
+fn fill_with_small_files(root: &larder::Subvolume, thread: usize) -> usize {
+    root.create_directory(format!("small-{thread}"), 0o755).unwrap();
+    for number in 0..200_000 {
+        let path = format!("small-{thread}/file-{number}");
+        let file = match root.create(path, 0o644) {
+            Ok(file) => file,
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::NoSpace, "{error}");
+                return number;
+            }
+        };
+        if let Err(error) = file.write_at(&[number as u8; 1900], 0) {
+            assert_eq!(error.kind(), ErrorKind::NoSpace, "{error}");
+            return number + 1;
+        }
+    }
+    panic!("it holds more than its devices");
+}
