@@ -3,9 +3,9 @@
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use clap::Args;
-use larder::{Filesystem, Inode, OpenOptions};
+use larder::{Filesystem, Inode, OpenOptions, Subvolume};
 
 use crate::target::Target;
 
@@ -32,12 +32,26 @@ pub struct PathSource {
 }
 
 impl Source {
+    fn options(&self) -> OpenOptions {
+        OpenOptions::new().degraded(self.degraded)
+    }
+
+    fn paths<'a>(&'a self, image: &'a Path) -> Vec<&'a Path> {
+        [image].into_iter().chain(self.devices.iter().map(PathBuf::as_path)).collect()
+    }
+
+    /// Opens the file system on `image` and the other devices for writing. What a command does is
+    /// durable once it has called [`Filesystem::sync`]; interrupted before, it leaves the file system
+    /// as some commit left it.
+    pub fn open_for_writing(&self, image: &Path) -> anyhow::Result<Filesystem> {
+        Ok(self.options().write(true).open(self.paths(image))?)
+    }
+
     /// Opens the file system on `image` and the other devices.
     pub fn open(&self, image: &Path) -> anyhow::Result<Filesystem> {
-        let paths: Vec<&Path> =
-            [image].into_iter().chain(self.devices.iter().map(PathBuf::as_path)).collect();
+        let paths = self.paths(image);
         warn_if_in_use(&paths);
-        let filesystem = OpenOptions::new().degraded(self.degraded).open(&paths)?;
+        let filesystem = self.options().open(&paths)?;
         if filesystem.needs_log_replay() {
             eprintln!(
                 "WARNING: {}: a crash left a log; what was synced since the last commit is not shown",
@@ -49,17 +63,49 @@ impl Source {
 }
 
 impl PathSource {
+    fn start(&self, filesystem: &Filesystem) -> larder::Result<Subvolume> {
+        match self.subvolid {
+            Some(id) => filesystem.subvolume_by_id(id),
+            None => filesystem.default_subvolume(),
+        }
+    }
+
+    /// Opens for writing the file system that `text`, an `IMAGE:/path`, is in.
+    pub fn write(&self, text: &OsStr) -> anyhow::Result<Writing> {
+        let image = Target::parse(text).image;
+        let filesystem = self.source.open_for_writing(&image)?;
+        let start = self.start(&filesystem)?;
+        Ok(Writing { image, filesystem, start })
+    }
+
     /// Finds what `text`, an `IMAGE:/path`, means. A symbolic link at its end is followed on demand.
     pub fn find(&self, text: &OsStr, follow: bool) -> anyhow::Result<Inode> {
         let target = Target::parse(text);
         let filesystem = self.source.open(&target.image)?;
-        let subvolume = match self.subvolid {
-            Some(id) => filesystem.subvolume_by_id(id)?,
-            None => filesystem.default_subvolume()?,
-        };
+        let subvolume = self.start(&filesystem)?;
         let path = OsString::from(target.path_os());
         let found = if follow { subvolume.resolve(&path) } else { subvolume.lookup(&path) };
         found.with_context(|| target.image.display().to_string())
+    }
+}
+
+/// The subvolume in which the paths of a command start, open for writing.
+pub struct Writing {
+    image: PathBuf,
+    /// The file system.
+    pub filesystem: Filesystem,
+    /// Where paths start.
+    pub start: Subvolume,
+}
+
+impl Writing {
+    /// The path in the file system that `text`, an `IMAGE:/path`, means.
+    pub fn path(&self, text: &OsStr) -> anyhow::Result<OsString> {
+        let target = Target::parse(text);
+        if target.image != self.image {
+            bail!("{}: not in the file system on {}", text.display(), self.image.display());
+        }
+        Ok(target.path_os().to_owned())
     }
 }
 

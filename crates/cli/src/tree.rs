@@ -138,7 +138,7 @@ fn id(inode: &Inode) -> InodeId {
 fn check_name(name: &OsStr) -> anyhow::Result<()> {
     let bytes = name.as_bytes();
     if bytes.is_empty() || matches!(bytes, b"." | b"..") || bytes.contains(&b'/') {
-        bail!("the name {name:?} cannot be");
+        bail!("the name \"{}\" cannot be", bytes.escape_ascii());
     }
     Ok(())
 }

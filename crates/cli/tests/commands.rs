@@ -2,13 +2,15 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
+use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
+use std::slice::from_ref;
 
 use larder_testkit::content::Content;
 use larder_testkit::manifest::{Body, Entry, Manifest, Timestamp, assert_same};
-use larder_testkit::{ImageSpec, KernelImage, Profile, Scratch, oracle};
+use larder_testkit::{ImageSpec, KernelImage, KernelMount, Profile, Scratch, oracle};
 
 fn larder<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Output {
     Command::new(env!("CARGO_BIN_EXE_larder")).args(arguments).output().expect("larder starts")
@@ -193,7 +195,7 @@ fn bad_copies_are_read_around_and_reported() {
     let sound = tar(first, second);
     stdout(&sound);
     // All of one mirror but the superblock, so that both are taken for what they are.
-    let noise: Vec<u8> = (0..1 << 20).map(|number: u32| (number * 31 >> 3) as u8).collect();
+    let noise: Vec<u8> = (0..1 << 20).map(|number: u32| ((number * 31) >> 3) as u8).collect();
     let file = fs::OpenOptions::new().write(true).open(second).expect("a device");
     for megabyte in 1..256_u64 {
         file.write_all_at(&noise, megabyte << 20).expect("room for noise");
@@ -203,4 +205,53 @@ fn bad_copies_are_read_around_and_reported() {
     assert!(wounded.stdout == sound.stdout, "the archive is the same");
     let errors = String::from_utf8_lossy(&wounded.stderr);
     assert!(errors.contains("device 2: ") && errors.contains("corrupt copies"), "{errors}");
+}
+
+/// Runs `larder write` with `content` on its standard input.
+fn write(target: &str, content: &[u8]) {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_larder"))
+        .args(["write", target])
+        .stdin(Stdio::piped())
+        .spawn()
+        .expect("larder starts");
+    child.stdin.take().expect("it is piped").write_all(content).expect("it reads");
+    assert!(child.wait().expect("it ends").success());
+}
+
+#[test]
+fn what_commands_write_the_kernel_mounts_and_both_checkers_call_sound() {
+    let scratch = Scratch::new();
+    let image = scratch.path().join("image");
+    let at = |path: &str| format!("{}:{path}", image.display());
+    let run = |arguments: &[&str]| stdout(&larder(arguments));
+    run(&["mkfs", "-q", "-b", "512m", image.to_str().expect("ASCII")]);
+    let content: Vec<u8> = (0..3_000_000_u32).map(|number| ((number * 7) >> 3) as u8).collect();
+
+    run(&["mkdir", "-p", &at("/a/b/c"), &at("/a/b")]);
+    write(&at("/a/b/small"), b"bread");
+    write(&at("/a/b/small"), b"butter");
+    write(&at("/a/large"), &content);
+    run(&["ln", &at("/a/b/small"), &at("/a/hard")]);
+    run(&["ln", "-s", "b/small", &at("/a/soft")]);
+    run(&["subvolume", "create", &at("/home")]);
+    write(&at("/home/note"), b"milk");
+    run(&["subvolume", "snapshot", "-r", &at("/home"), &at("/kept")]);
+    run(&["mv", &at("/a/large"), &at("/a/b")]);
+    run(&["rm", "-r", &at("/a/b/c")]);
+    run(&["subvolume", "delete", &at("/home")]);
+    let refused = larder(["rm", "-r", &at("/kept")]);
+    assert_eq!(refused.status.code(), Some(1), "a subvolume is no directory to rm");
+
+    assert!(
+        stdout(&larder(["check", "--check-data-csum", image.to_str().expect("ASCII")]))
+            .contains("no findings")
+    );
+    oracle::check(from_ref(&image), true).expect("btrfs check finds nothing");
+    let mount = KernelMount::open(from_ref(&image), "ro");
+    let read = |path: &str| fs::read(mount.path().join(path)).expect("the kernel reads it");
+    assert_eq!(read("a/soft"), b"butter");
+    assert_eq!(read("a/hard"), b"butter");
+    assert!(read("a/b/large") == content, "the kernel reads what was written");
+    assert_eq!(read("kept/note"), b"milk");
+    assert!(!mount.path().join("home").exists() && !mount.path().join("a/b/c").exists());
 }

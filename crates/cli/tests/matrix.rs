@@ -26,9 +26,7 @@ fn same_dump(case: &str, arguments: &[&str], devices: &[impl AsRef<Path>]) {
     };
     let theirs = output("btrfs", with("inspect-internal"));
     let ours = output(env!("CARGO_BIN_EXE_larder"), with("inspect"));
-    if ours != theirs {
-        panic!("{case}: {arguments:?}: {}", first_difference(&ours, &theirs));
-    }
+    assert!(ours == theirs, "{case}: {arguments:?}: {}", first_difference(&ours, &theirs));
 }
 
 /// The generation in the first superblock of a device.
@@ -86,9 +84,8 @@ fn same_subvolumes(case: &str, image: &KernelImage, devices: &[&PathBuf]) {
             env!("CARGO_BIN_EXE_larder"),
             start.into_iter().chain(others).chain([devices[0].as_path()]),
         );
-        if ours != theirs {
-            panic!("{case}: subvolume list {options}: {}", first_difference(&ours, &theirs));
-        }
+        let difference = || first_difference(&ours, &theirs);
+        assert!(ours == theirs, "{case}: subvolume list {options}: {}", difference());
     }
 }
 

@@ -5,13 +5,18 @@ mod check;
 mod cp;
 mod filesystem;
 mod inspect;
+mod ln;
 mod ls;
+mod mkdir;
 mod mkfs;
+mod mv;
 mod receive;
+mod rm;
 mod send;
 mod stat;
 mod subvolume;
 mod tar;
+mod write;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -44,14 +49,19 @@ enum Command {
     Filesystem(filesystem::Filesystem),
     #[command(subcommand, alias = "inspect-internal")]
     Inspect(inspect::Inspect),
+    Ln(ln::Ln),
     Ls(ls::Ls),
+    Mkdir(mkdir::Mkdir),
     Mkfs(Box<mkfs::Mkfs>),
+    Mv(mv::Mv),
     Receive(receive::Receive),
+    Rm(rm::Rm),
     Send(Box<send::Send>),
     Stat(stat::Stat),
     #[command(subcommand)]
     Subvolume(subvolume::Subvolume),
     Tar(tar::Tar),
+    Write(write::Write),
 }
 
 impl Larder {
@@ -63,6 +73,11 @@ impl Larder {
             Command::Cp(command) => command.run(),
             Command::Filesystem(command) => command.run(),
             Command::Inspect(command) => command.run(),
+            Command::Ln(command) => command.run(),
+            Command::Mkdir(command) => command.run(),
+            Command::Mv(command) => command.run(),
+            Command::Rm(command) => command.run(),
+            Command::Write(command) => command.run(),
             Command::Ls(command) => command.run(),
             Command::Mkfs(command) => command.run(),
             Command::Receive(command) => command.run(),

@@ -103,7 +103,10 @@ impl<W: Write> Archive<W> {
             let xattr = xattr?;
             match xattr.name.to_str() {
                 Some(name) => pax.add(format!("SCHILY.xattr.{name}"), xattr.value),
-                None => eprintln!("WARNING: {}: {:?} left out", path.display(), xattr.name),
+                None => {
+                    let (path, name) = (path.display(), xattr.name.display());
+                    eprintln!("WARNING: {path}: attribute {name} left out");
+                }
             }
         }
         let name = archive_name(path, metadata.file_type);
@@ -234,11 +237,9 @@ fn sparse_map(ranges: &[Range<u64>], len_bytes: u64) -> Vec<u8> {
     if ranges.last().is_none_or(|last| last.end < len_bytes) {
         ranges.push(len_bytes..len_bytes);
     }
-    let mut map = format!("{}\n", ranges.len());
-    for range in &ranges {
-        map.push_str(&format!("{}\n{}\n", range.start, range.end - range.start));
-    }
-    let mut map = map.into_bytes();
+    let numbers = ranges.iter().flat_map(|range| [range.start, range.end - range.start]);
+    let lines = [ranges.len() as u64].into_iter().chain(numbers);
+    let mut map: Vec<u8> = lines.flat_map(|number| format!("{number}\n").into_bytes()).collect();
     map.resize(map.len().next_multiple_of(BLOCK_BYTES), 0);
     map
 }

@@ -8,7 +8,6 @@ use clap::Args;
 use larder_format::item::RootItem;
 use larder_format::superblock::{BackupRoot, Superblock};
 use larder_format::{ItemType, Key, Logical, objectid};
-use larder_volume::Volume;
 
 use super::tree_name;
 use super::tree_walk::{BlockPointer, Order, TreeWalk};
@@ -107,65 +106,37 @@ impl DumpTree {
             out: io::BufWriter::with_capacity(1 << 20, io::stdout().lock()),
         };
         writeln!(dump.out, "{OUTPUT_VERSION}")?;
-        self.show(&volume, &mut dump)?;
+        self.show(&mut dump)?;
         dump.out.flush()?;
         Ok(if dump.walk.failed() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
     }
 
-    fn show(&self, volume: &Volume, dump: &mut Dump<'_, impl Write>) -> anyhow::Result<()> {
+    fn show(&self, dump: &mut Dump<'_, impl Write>) -> anyhow::Result<()> {
+        let follow = self.follow;
         if !self.block.is_empty() {
-            return self
-                .block
-                .iter()
-                .try_for_each(|block| dump.block(Logical(*block), self.follow));
+            return self.block.iter().try_for_each(|block| dump.block(Logical(*block), follow));
         }
-        let roots_only = self.roots || self.backups;
         match self.tree {
-            Some(objectid::ROOT_TREE | objectid::CHUNK_TREE | objectid::TREE_LOG) => {}
+            Some(tree) if is_unnamed(tree) => dump.unnamed_trees(false, |id| id == tree),
             Some(tree) => {
-                for named in dump.named_trees()? {
-                    if named.key.objectid == tree {
-                        dump.named(&named, " \n")?;
-                    }
-                }
-                return dump.totals();
+                dump.trees_with(|id| id == tree)?;
+                dump.totals()
             }
-            None if self.uuid => {
-                for named in dump.named_trees()? {
-                    if named.key.objectid == objectid::UUID_TREE {
-                        dump.named(&named, " \n")?;
-                    }
-                }
-                return Ok(());
-            }
-            None => {}
+            None if self.uuid => dump.trees_with(|id| id == objectid::UUID_TREE),
+            None => self.show_several(dump),
         }
+    }
+
+    /// Shows all trees, or those that an option chooses.
+    fn show_several(&self, dump: &mut Dump<'_, impl Write>) -> anyhow::Result<()> {
+        let roots_only = self.roots || self.backups;
         if !self.extents {
-            let superblock = volume.superblock();
-            for (id, title, root) in [
-                (objectid::ROOT_TREE, "root tree", root_tree(superblock)),
-                (objectid::CHUNK_TREE, "chunk tree", chunk_tree(superblock)),
-                (objectid::TREE_LOG, "log root tree", log_root_tree(superblock)),
-            ] {
-                let wanted = self.tree.is_none_or(|tree| tree == id);
-                if let Some(root) = root.filter(|_| wanted) {
-                    dump.unnamed(title, root, roots_only)?;
-                }
-            }
-            if self.tree.is_some() {
-                return Ok(());
-            }
+            dump.unnamed_trees(roots_only, |_| true)?;
         }
-        for named in dump.named_trees()? {
+        for named in dump.named_trees() {
             let id = named.key.objectid;
             if roots_only {
-                writeln!(
-                    dump.out,
-                    "{} {} level {}",
-                    named.title(),
-                    named.root.logical,
-                    named.root.level
-                )?;
+                dump.root(&named)?;
             } else if self.extents {
                 if matches!(id, objectid::EXTENT_TREE | objectid::DEV_TREE) {
                     dump.named(&named, "\n")?;
@@ -184,20 +155,25 @@ impl DumpTree {
     }
 }
 
-fn root_tree(superblock: &Superblock) -> Option<BlockPointer> {
-    Some(BlockPointer {
+/// Whether no root item names the tree: its root is in the superblock.
+fn is_unnamed(tree: u64) -> bool {
+    matches!(tree, objectid::ROOT_TREE | objectid::CHUNK_TREE | objectid::TREE_LOG)
+}
+
+fn root_tree(superblock: &Superblock) -> BlockPointer {
+    BlockPointer {
         logical: superblock.root(),
         generation: Some(superblock.generation.get()),
         level: superblock.root_level,
-    })
+    }
 }
 
-fn chunk_tree(superblock: &Superblock) -> Option<BlockPointer> {
-    Some(BlockPointer {
+fn chunk_tree(superblock: &Superblock) -> BlockPointer {
+    BlockPointer {
         logical: superblock.chunk_root(),
         generation: Some(superblock.chunk_root_generation.get()),
         level: superblock.chunk_root_level,
-    })
+    }
 }
 
 fn log_root_tree(superblock: &Superblock) -> Option<BlockPointer> {
@@ -217,9 +193,9 @@ struct Dump<'a, W> {
 
 impl<W: Write> Dump<'_, W> {
     /// The trees of the root tree, then the log trees.
-    fn named_trees(&mut self) -> anyhow::Result<Vec<NamedTree>> {
+    fn named_trees(&self) -> Vec<NamedTree> {
         let mut trees = Vec::new();
-        let roots = [root_tree(self.superblock), log_root_tree(self.superblock)];
+        let roots = [Some(root_tree(self.superblock)), log_root_tree(self.superblock)];
         for root in roots.into_iter().flatten() {
             self.walk.for_each_item(root, |key, data| {
                 if key.item_type != ItemType::ROOT_ITEM {
@@ -233,9 +209,40 @@ impl<W: Write> Dump<'_, W> {
                     };
                     trees.push(NamedTree { key, root });
                 }
-            })?;
+            });
         }
-        Ok(trees)
+        trees
+    }
+
+    /// Writes the trees of the root tree that `wanted` chooses.
+    fn trees_with(&mut self, wanted: impl Fn(u64) -> bool) -> anyhow::Result<()> {
+        let mut chosen = self.named_trees();
+        chosen.retain(|named| wanted(named.key.objectid));
+        chosen.iter().try_for_each(|named| self.named(named, " \n"))
+    }
+
+    /// Writes the trees whose roots are in the superblock and that `wanted` chooses.
+    fn unnamed_trees(
+        &mut self,
+        roots_only: bool,
+        wanted: impl Fn(u64) -> bool,
+    ) -> anyhow::Result<()> {
+        let superblock = self.superblock;
+        for (id, title, root) in [
+            (objectid::ROOT_TREE, "root tree", Some(root_tree(superblock))),
+            (objectid::CHUNK_TREE, "chunk tree", Some(chunk_tree(superblock))),
+            (objectid::TREE_LOG, "log root tree", log_root_tree(superblock)),
+        ] {
+            if let Some(root) = root.filter(|_| wanted(id)) {
+                self.unnamed(title, root, roots_only)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes where the root of a tree is.
+    fn root(&mut self, tree: &NamedTree) -> io::Result<()> {
+        writeln!(self.out, "{} {} level {}", tree.title(), tree.root.logical, tree.root.level)
     }
 
     fn block(&mut self, logical: Logical, follow: bool) -> anyhow::Result<()> {

@@ -89,11 +89,7 @@ impl<'a> TreeWalk<'a> {
     }
 
     /// Calls `visit` on every item below `root`, in order.
-    pub fn for_each_item(
-        &self,
-        root: BlockPointer,
-        mut visit: impl FnMut(Key, &[u8]),
-    ) -> anyhow::Result<()> {
+    pub fn for_each_item(&self, root: BlockPointer, mut visit: impl FnMut(Key, &[u8])) {
         let mut buffer = self.buffer();
         let mut stack = vec![root];
         while let Some(pointer) = stack.pop() {
@@ -104,7 +100,6 @@ impl<'a> TreeWalk<'a> {
                 stack.extend(children(node).rev());
             }
         }
-        Ok(())
     }
 
     fn buffer(&self) -> Vec<u8> {

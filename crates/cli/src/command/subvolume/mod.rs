@@ -1,27 +1,39 @@
 //! `larder subvolume`: subvolumes and snapshots.
 
+mod create;
+mod delete;
 mod get_default;
 mod list;
+mod set_default;
 mod show;
+mod snapshot;
 
 use clap::Subcommand;
 
 use super::Outcome;
 
-/// Look at subvolumes and snapshots
+/// Subvolumes and snapshots
 #[derive(Debug, Subcommand)]
 pub enum Subvolume {
+    Create(create::Create),
+    Delete(delete::Delete),
     GetDefault(get_default::GetDefault),
     List(Box<list::List>),
+    SetDefault(set_default::SetDefault),
     Show(show::Show),
+    Snapshot(snapshot::Snapshot),
 }
 
 impl Subvolume {
     pub fn run(self) -> Outcome {
         match self {
+            Self::Create(command) => command.run(),
+            Self::Delete(command) => command.run(),
             Self::GetDefault(command) => command.run(),
             Self::List(command) => command.run(),
+            Self::SetDefault(command) => command.run(),
             Self::Show(command) => command.run(),
+            Self::Snapshot(command) => command.run(),
         }
     }
 }

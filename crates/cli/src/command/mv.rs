@@ -1,0 +1,51 @@
+//! `larder mv`.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, ensure};
+use clap::Args;
+
+use super::Outcome;
+use crate::source::PathSource;
+
+/// Move or rename files in a file system that is not mounted
+///
+/// Example: larder mv disk.img:/etc/fstab disk.img:/etc/fstab.old
+#[derive(Debug, Args)]
+pub struct Mv {
+    #[command(flatten)]
+    source: PathSource,
+    /// What to move
+    #[arg(required = true, value_name = "IMAGE:/PATH")]
+    sources: Vec<OsString>,
+    /// A directory to move into, or the new name
+    #[arg(value_name = "IMAGE:/DEST")]
+    destination: OsString,
+}
+
+impl Mv {
+    pub fn run(self) -> Outcome {
+        let writing = self.source.write(&self.destination)?;
+        let destination = PathBuf::from(writing.path(&self.destination)?);
+        let into = writing.start.open_directory(&destination).is_ok();
+        let destination_text = self.destination.display();
+        ensure!(
+            into || self.sources.len() == 1,
+            "{destination_text}: several sources need a directory"
+        );
+        for text in &self.sources {
+            let path = writing.path(text)?;
+            let target = if into {
+                let name = Path::new(&path).file_name();
+                destination.join(name.with_context(|| format!("{}: has no name", text.display()))?)
+            } else {
+                destination.clone()
+            };
+            writing.start.rename(&path, &target)?;
+        }
+        writing.filesystem.sync()?;
+        Ok(ExitCode::SUCCESS)
+    }
+}

@@ -1,0 +1,75 @@
+//! `larder rm`.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::bail;
+use clap::Args;
+use larder::{FileType, Subvolume};
+
+use super::Outcome;
+use crate::source::PathSource;
+use crate::tree::{Node, Visitor, walk};
+
+/// Remove files from a file system that is not mounted
+///
+/// Example: larder rm -r disk.img:/var/cache
+#[derive(Debug, Args)]
+pub struct Rm {
+    /// Directories too, with all that is in them
+    #[arg(short, short_alias = 'R', long)]
+    recursive: bool,
+    #[command(flatten)]
+    source: PathSource,
+    /// What to remove
+    #[arg(required = true, value_name = "IMAGE:/PATH")]
+    paths: Vec<OsString>,
+}
+
+impl Rm {
+    pub fn run(self) -> Outcome {
+        let writing = self.source.write(&self.paths[0])?;
+        let mut failures = 0;
+        for text in &self.paths {
+            let path = writing.path(text)?;
+            let inode = writing.start.lookup(&path)?;
+            if inode.file_type() == FileType::Directory && !self.recursive {
+                bail!("{}: is a directory (use --recursive)", text.display());
+            }
+            let mut removal = Removal { start: &writing.start, root: PathBuf::from(path) };
+            failures += walk(&inode, &mut removal)?;
+        }
+        writing.filesystem.sync()?;
+        Ok(if failures == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+}
+
+/// Removes what a walk meets.
+struct Removal<'a> {
+    start: &'a Subvolume,
+    root: PathBuf,
+}
+
+impl Removal<'_> {
+    fn path(&self, below: &Path) -> PathBuf {
+        if below.as_os_str().is_empty() { self.root.clone() } else { self.root.join(below) }
+    }
+}
+
+impl Visitor for Removal<'_> {
+    fn enter(&mut self, node: &Node<'_>) -> anyhow::Result<bool> {
+        if node.inode.is_subvolume_root() {
+            bail!("is a subvolume (use larder subvolume delete)");
+        }
+        Ok(true)
+    }
+
+    fn visit(&mut self, node: &Node<'_>) -> anyhow::Result<()> {
+        Ok(self.start.remove_file(self.path(node.path))?)
+    }
+
+    fn leave(&mut self, node: &Node<'_>) -> anyhow::Result<()> {
+        Ok(self.start.remove_directory(self.path(node.path))?)
+    }
+}

@@ -1,0 +1,62 @@
+//! `larder write`.
+
+use std::ffi::OsString;
+use std::io::{self, Read};
+use std::process::ExitCode;
+
+use clap::Args;
+use larder::ErrorKind;
+
+use super::Outcome;
+use crate::progress::Progress;
+use crate::source::PathSource;
+
+/// Bytes that are written at a time.
+const BUFFER_BYTES: usize = 1 << 20;
+/// Permissions of a new file.
+const PERMISSIONS: u32 = 0o644;
+
+/// Write standard input to a file in a file system that is not mounted
+///
+/// A file that is there keeps its attributes and gets new content.
+///
+/// Example: echo hello | larder write disk.img:/etc/motd
+#[derive(Debug, Args)]
+pub struct Write {
+    #[command(flatten)]
+    source: PathSource,
+    /// The file
+    #[arg(value_name = "IMAGE:/PATH")]
+    path: OsString,
+}
+
+impl Write {
+    pub fn run(self) -> Outcome {
+        let writing = self.source.write(&self.path)?;
+        let path = writing.path(&self.path)?;
+        let file = match writing.start.create(&path, PERMISSIONS) {
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+                let file = writing.start.open_file(&path)?;
+                file.set_len(0)?;
+                file
+            }
+            created => created?,
+        };
+        let mut progress = Progress::of_bytes();
+        let mut input = io::stdin().lock();
+        let mut buffer = Vec::with_capacity(BUFFER_BYTES);
+        let mut offset = 0;
+        loop {
+            buffer.clear();
+            input.by_ref().take(BUFFER_BYTES as u64).read_to_end(&mut buffer)?;
+            if buffer.is_empty() {
+                break;
+            }
+            file.write_at(&buffer, offset)?;
+            offset += buffer.len() as u64;
+            progress.set(offset);
+        }
+        writing.filesystem.sync()?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
