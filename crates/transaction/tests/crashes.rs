@@ -13,8 +13,8 @@ use larder_transaction::space::Priority;
 use larder_transaction::{Error, TransactionManager};
 use support::snapshot::{Snapshot, clear_orphan, take, unlink};
 use support::{
-    Directory, Files, Random, check_devices, drop_data, load, names, open_devices, second_opinion,
-    touch, write_data,
+    Directory, Files, Random, check_devices, load, names, open_devices, second_opinion, touch,
+    write_data,
 };
 
 fn image(spec: &ImageSpec, seed: u64) -> Vec<MemoryDevice> {
@@ -55,7 +55,7 @@ fn chunks_come_and_go(manager: &TransactionManager, state: &mut State, number: u
     let directory = Directory::open(manager, 5);
     for index in 0..6 {
         let name = format!("larder-{index}");
-        if number % 3 == 0 {
+        if number.is_multiple_of(3) {
             let handle = manager.join(16, Priority::Normal).unwrap();
             let inode = directory.create(&handle, &name).unwrap();
             write_data(manager, &handle, inode, 10 << 20).unwrap();
@@ -63,7 +63,6 @@ fn chunks_come_and_go(manager: &TransactionManager, state: &mut State, number: u
             state.files.names.push(name);
         } else if number % 3 == 1 {
             let handle = manager.join(16, Priority::Deleting).unwrap();
-            drop_data(manager, &handle, directory.find(&name).unwrap()).unwrap();
             directory.remove(&handle, &name).unwrap();
             handle.end().unwrap();
             state.files.names.retain(|other| *other != name);

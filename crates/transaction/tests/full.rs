@@ -6,7 +6,7 @@ mod support;
 use larder_testkit::KernelMount;
 use larder_transaction::space::{Priority, SpaceKind};
 use larder_transaction::{Error, Result, TransactionManager};
-use support::{Blank, Directory, Random, drop_data, open, write_data};
+use support::{Blank, Directory, Random, open, write_data};
 
 fn create(manager: &TransactionManager, directory: &Directory, name: &str) -> Result<()> {
     let handle = manager.join(8, Priority::Normal)?;
@@ -17,7 +17,6 @@ fn create(manager: &TransactionManager, directory: &Directory, name: &str) -> Re
 
 fn remove(manager: &TransactionManager, directory: &Directory, name: &str) -> Result<()> {
     let handle = manager.join(8, Priority::Deleting)?;
-    drop_data(manager, &handle, directory.find(name)?)?;
     directory.remove(&handle, name)?;
     handle.end()
 }

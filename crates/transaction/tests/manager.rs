@@ -18,9 +18,7 @@ use larder_transaction::{
     BackgroundCommits, CommitHook, Error, Exclusive, Items, Result, TransactionManager, TreeItems,
 };
 use larder_volume::{OpenOptions, Volume};
-use support::{
-    Blank, Directory, Files, drop_data, names, open, open_volume, second_opinion, write_data,
-};
+use support::{Blank, Directory, Files, names, open, open_volume, second_opinion, write_data};
 use zerocopy::FromZeros;
 
 const MIB: u64 = 1 << 20;
@@ -273,7 +271,6 @@ fn block_groups_may_have_a_tree_of_their_own() {
             for index in 0..4 {
                 let handle = manager.join(16, Priority::Deleting).unwrap();
                 let name = format!("data-{}-{index}", round - 1);
-                drop_data(&manager, &handle, directory.find(&name).unwrap()).unwrap();
                 directory.remove(&handle, &name).unwrap();
                 handle.end().unwrap();
             }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use larder_testkit::KernelMount;
 use larder_transaction::space::{Priority, SpaceKind};
 use support::snapshot::{TOP, clear_orphan, take, unlink};
-use support::{Blank, Directory, Files, Random, drop_data, names, open, write_data};
+use support::{Blank, Directory, Files, Random, names, open, write_data};
 
 const WRITERS: u64 = 4;
 const PREFIXES: [&str; WRITERS as usize] = ["bread", "butter", "salt", "honey"];
@@ -32,7 +32,6 @@ fn churn_data(
         if mine.len() > 5 {
             let handle = manager.join(16, Priority::Deleting).unwrap();
             let name = mine.swap_remove(random.below(5) as usize);
-            drop_data(manager, &handle, directory.find(&name).unwrap()).unwrap();
             directory.remove(&handle, &name).unwrap();
             handle.end().unwrap();
         }

@@ -71,9 +71,13 @@ impl ExtentItems {
         if head.is_new {
             return self.insert(tree, logical, head);
         }
-        let Found { key, mut record } = self
-            .find(tree, logical, head.len_bytes, head.kind)?
-            .ok_or_else(|| Error::extent(logical, "references change but it has no item"))?;
+        let Found { key, mut record } =
+            self.find(tree, logical, head.len_bytes, head.kind)?.ok_or_else(|| {
+                Error::extent(
+                    logical,
+                    format!("it has no item, but its references change: {head:?}"),
+                )
+            })?;
         let change = Change { tree, logical, nodesize: self.nodesize as usize };
         change.apply(&mut record, head)?;
         if record.refs == 0 {

@@ -71,6 +71,10 @@ impl Accounting {
         first.expect("a file system has one extent tree");
     }
 
+    fn extent_tree(&self) -> Arc<LiveTree> {
+        self.extent_tree.get().and_then(Weak::upgrade).expect("set when opening")
+    }
+
     /// The extent tree's rules in the transaction `generation`.
     pub(crate) fn extent_items(&self, generation: u64) -> ExtentItems {
         let Self { nodesize, skinny_metadata, .. } = *self;
@@ -86,9 +90,8 @@ impl Accounting {
 
     /// Counts the references of a block that is held.
     pub(crate) fn references(&self, block: ExtentRef, hold: &Hold<'_>) -> Result<References> {
-        let tree = self.extent_tree.get().and_then(Weak::upgrade).expect("set when opening");
         let items = self.extent_items(0);
-        let tree = TreeItems::new(tree);
+        let tree = TreeItems::new(self.extent_tree());
         let stored = items.references(&tree, block.logical, block.len_bytes, block.kind)?;
         let pending = hold.pending();
         if stored.is_none() && !pending.as_ref().is_some_and(|head| head.is_new) {

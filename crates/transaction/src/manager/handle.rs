@@ -75,6 +75,9 @@ impl Handle<'_> {
     }
 
     /// One reference less of a file to data, which goes with the last.
+    ///
+    /// Comes *after* the file extent item was removed or changed: a leaf that snapshots share is
+    /// copied by that, and from then on what it refers to counts for itself.
     pub fn drop_data_reference(&self, extent: DataExtent, file: DataOwner) {
         let _ = self.manager.accounting.refs.change(extent.into(), file.into(), -1);
     }

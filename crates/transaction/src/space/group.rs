@@ -207,6 +207,44 @@ mod tests {
     }
 
     #[test]
+    fn no_address_is_handed_out_twice_at_a_time() {
+        const BLOCK: u64 = 16384;
+        let group = Group::new(chunk(MIB), 0, &[MIB..9 * MIB]).unwrap();
+        let taken: Vec<AtomicBool> = (0..9 * MIB / BLOCK).map(|_| AtomicBool::new(false)).collect();
+        let work = |seed: u64| {
+            let (mut mine, mut random) = (Vec::new(), seed);
+            for _ in 0..20_000 {
+                random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                let choice = (random >> 33) as usize;
+                if choice % 5 < 3 || mine.is_empty() {
+                    let hint = MIB + (random >> 20) % (8 * MIB);
+                    let Some(start) = group.claim(BLOCK, BLOCK, hint) else { continue };
+                    let was_taken = taken[(start.0 / BLOCK) as usize].swap(true, SeqCst);
+                    assert!(!was_taken, "{start} is handed out twice");
+                    mine.push(start.0);
+                } else {
+                    let start = mine.swap_remove(choice % mine.len());
+                    taken[(start / BLOCK) as usize].store(false, SeqCst);
+                    group.release(start..start + BLOCK);
+                }
+            }
+            mine.len() as u64
+        };
+        let held: u64 = std::thread::scope(|scope| {
+            let threads: Vec<_> = (1..=4)
+                .map(|seed| {
+                    scope.spawn({
+                        let work = &work;
+                        move || work(seed)
+                    })
+                })
+                .collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).sum()
+        });
+        assert_eq!(group.len_bytes() - group.free_bytes(), held * BLOCK);
+    }
+
+    #[test]
     fn superblock_copies_are_stepped_around() {
         // The copy at 64 MiB lies 1 MiB into the group.
         let group = Group::new(chunk(63 * MIB), 0, &[MIB..9 * MIB]).unwrap();

@@ -140,7 +140,8 @@ impl Directory {
         Ok(header.location.get().objectid)
     }
 
-    /// Removes a file with all its items.
+    /// Removes a file with all its items, and then its references to data: its leaves were copied
+    /// before, so that what snapshots share of them counts for itself.
     pub fn remove(&self, handle: &Handle<'_>, name: &str) -> Result<()> {
         let mut items = self.items();
         let inode = self.find(name)?;
@@ -149,8 +150,16 @@ impl Directory {
         let (header, _) = InodeRefHeader::ref_from_prefix(&reference).expect("a reference");
         items.remove(dir_item_key(name))?;
         items.remove(Key::new(ROOT_DIRECTORY, ItemType::DIR_INDEX, header.index.get()))?;
+        let at = |offset| Key::new(inode, ItemType::EXTENT_DATA, offset);
+        let data = items.range(at(0)..=at(u64::MAX))?;
         let all = Key::new(inode, ItemType(0), 0)..=Key::new(inode, ItemType(255), u64::MAX);
         self.tree.delete_range(all)?;
+        for (key, data) in data {
+            let (item, _) = FileExtentItem::ref_from_prefix(&data).expect("a regular extent");
+            let logical = item.extent.disk_bytenr().expect("no hole");
+            let extent = DataExtent { logical, len_bytes: item.extent.disk_num_bytes.get() };
+            handle.drop_data_reference(extent, DataOwner { root: 5, inode, offset: key.offset });
+        }
         self.grow(handle.generation(), -2 * name.len() as i64)
     }
 
@@ -375,19 +384,6 @@ pub fn write_data(
         item.size = len_bytes.into();
         item.nbytes = len_bytes.into();
     })?)
-}
-
-/// Drops the references of a file to its data. Its items are the caller's to remove.
-pub fn drop_data(manager: &TransactionManager, handle: &Handle<'_>, inode: u64) -> Result<()> {
-    let tree = TreeItems::new(manager.tree(5)?.expect("it is there"));
-    let at = |offset| Key::new(inode, ItemType::EXTENT_DATA, offset);
-    for (key, data) in tree.range(at(0)..=at(u64::MAX))? {
-        let (item, _) = FileExtentItem::ref_from_prefix(&data).expect("a regular extent");
-        let logical = item.extent.disk_bytenr().expect("no hole");
-        let extent = DataExtent { logical, len_bytes: item.extent.disk_num_bytes.get() };
-        handle.drop_data_reference(extent, DataOwner { root: 5, inode, offset: key.offset });
-    }
-    Ok(())
 }
 
 /// An empty file system that mkfs.btrfs made.
