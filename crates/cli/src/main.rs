@@ -8,6 +8,7 @@
 
 mod command;
 mod extract;
+mod ingest;
 mod mode;
 mod pipeline;
 mod print;

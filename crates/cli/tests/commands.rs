@@ -255,3 +255,23 @@ fn what_commands_write_the_kernel_mounts_and_both_checkers_call_sound() {
     assert_eq!(read("kept/note"), b"milk");
     assert!(!mount.path().join("home").exists() && !mount.path().join("a/b/c").exists());
 }
+
+#[test]
+fn cp_into_an_image_keeps_everything_that_the_kernel_shows() {
+    let original = small_image();
+    let scratch = Scratch::new();
+    let image = scratch.path().join("image");
+    let image_text = image.to_str().expect("ASCII");
+    stdout(&larder(["mkfs", "-q", "-b", "512m", image_text]));
+    let copied = {
+        let mount = original.mount("ro,noatime");
+        let target = format!("{image_text}:/copy");
+        let source = mount.path().as_os_str();
+        larder([OsStr::new("cp"), OsStr::new("-a"), source, OsStr::new(&target)])
+    };
+    stdout(&copied);
+    assert!(stdout(&larder(["check", "--check-data-csum", image_text])).contains("no findings"));
+    oracle::check(from_ref(&image), true).expect("btrfs check finds nothing");
+    let mount = KernelMount::open(from_ref(&image), "ro");
+    assert_copied(&original, &mount.path().join("copy"), |_| false);
+}

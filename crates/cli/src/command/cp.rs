@@ -5,22 +5,25 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use clap::Args;
 use larder::{FileType, Inode};
 
 use super::Outcome;
 use crate::extract::{Extract, Keep};
+use crate::ingest::Ingest;
 use crate::source::{PathSource, warn_of_bad_copies};
 use crate::target::Target;
 use crate::tree::walk;
 
-/// Copy files out of a file system that is not mounted
+/// Copy files out of a file system that is not mounted, or into it
 ///
 /// Examples:
 ///   larder cp disk.img:/etc/fstab .
 ///   larder cp -a disk.img:/home backup
+///   larder cp -a notes disk.img:/home
 ///
+/// Into a file system when the destination is IMAGE:/PATH; all of it is then one commit or more.
 /// The copy of the root directory is what is in it. Files that are in the way are replaced;
 /// nothing is written through symbolic links.
 #[derive(Debug, Args)]
@@ -35,7 +38,7 @@ pub struct Cp {
     #[command(flatten)]
     source: PathSource,
     /// What to copy
-    #[arg(required = true, value_name = "IMAGE:/PATH")]
+    #[arg(required = true, value_name = "SOURCE")]
     sources: Vec<OsString>,
     /// A directory to copy into, or the name of the copy
     #[arg(value_name = "DEST")]
@@ -44,11 +47,14 @@ pub struct Cp {
 
 impl Cp {
     pub fn run(self) -> Outcome {
+        if self.destination.as_os_str().as_bytes().windows(2).any(|pair| pair == b":/") {
+            return self.copy_in();
+        }
         let into = self.destination.is_dir();
         if self.sources.len() > 1 && !into {
             bail!("{}: several sources need a directory", self.destination.display());
         }
-        let keep = if self.archive { Keep::Everything } else { Keep::Permissions };
+        let keep = self.keep();
         let mut failures = 0;
         for source in &self.sources {
             let inode = self.source.find(source, !self.archive)?;
@@ -61,6 +67,33 @@ impl Cp {
             failures += walk(&inode, &mut extract)?;
             warn_of_bad_copies(&inode.subvolume().filesystem());
         }
+        Ok(if failures == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+
+    fn keep(&self) -> Keep {
+        if self.archive { Keep::Everything } else { Keep::Permissions }
+    }
+
+    fn copy_in(&self) -> Outcome {
+        let writing = self.source.write(self.destination.as_os_str())?;
+        let destination = PathBuf::from(writing.path(self.destination.as_os_str())?);
+        let into = writing.start.open_directory(&destination).is_ok();
+        let shown = self.destination.display();
+        ensure!(into || self.sources.len() == 1, "{shown}: several sources need a directory");
+        let mut failures = 0;
+        let mut ingest = Ingest::new(&writing.start, self.keep());
+        for source in &self.sources {
+            let path = Path::new(source);
+            if path.is_dir() && !self.recursive && !self.archive {
+                bail!("{}: is a directory (use --recursive)", source.display());
+            }
+            let target = match path.file_name() {
+                Some(name) if into => destination.join(name),
+                _ => destination.clone(),
+            };
+            failures = ingest.copy(path, &target);
+        }
+        writing.filesystem.sync()?;
         Ok(if failures == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 

@@ -1,0 +1,211 @@
+//! Writing a tree of files from the host into an image.
+
+use std::collections::HashMap;
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File, Metadata};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use larder::{ErrorKind, Inode, SetAttributes, Subvolume, Timestamp, XattrMode};
+use rustix::fs::SeekFrom;
+use rustix::io::Errno;
+
+use crate::extract::Keep;
+use crate::message;
+use crate::progress::Progress;
+
+/// Bytes of a file that are read at a time.
+const BUFFER_BYTES: usize = 1 << 20;
+
+/// Copies into one subvolume.
+pub struct Ingest<'a> {
+    start: &'a Subvolume,
+    keep: Keep,
+    /// Files with several names that were copied, by device and inode number of the original.
+    met: HashMap<(u64, u64), PathBuf>,
+    buffer: Vec<u8>,
+    written_bytes: u64,
+    progress: Progress,
+    failures: usize,
+}
+
+impl<'a> Ingest<'a> {
+    /// Copies whose paths start in `start`.
+    pub fn new(start: &'a Subvolume, keep: Keep) -> Self {
+        Self {
+            start,
+            keep,
+            met: HashMap::new(),
+            buffer: vec![0; BUFFER_BYTES],
+            written_bytes: 0,
+            progress: Progress::of_bytes(),
+            failures: 0,
+        }
+    }
+
+    /// Copies what is at `source`, and below it, to `target`. What fails is reported on standard
+    /// error and passed over; returns how often that was.
+    pub fn copy(&mut self, source: &Path, target: &Path) -> usize {
+        // Directories are finished last, since what is made in them changes their times.
+        let mut directories = Vec::new();
+        let mut waiting = vec![(source.to_owned(), target.to_owned())];
+        while let Some((source, target)) = waiting.pop() {
+            let copied = self.one(&source, &target, &mut waiting, &mut directories);
+            self.note(&source, copied);
+        }
+        for (source, target, metadata) in directories.into_iter().rev() {
+            let finished = self
+                .start
+                .lookup(&target)
+                .map_err(Into::into)
+                .and_then(|inode| self.attributes(&source, &metadata, &inode));
+            self.note(&source, finished);
+        }
+        self.failures
+    }
+
+    fn note(&mut self, source: &Path, result: anyhow::Result<()>) {
+        if let Err(error) = result {
+            eprintln!("ERROR: {}: {}", source.display(), message(&error));
+            self.failures += 1;
+        }
+    }
+
+    fn one(
+        &mut self,
+        source: &Path,
+        target: &Path,
+        waiting: &mut Vec<(PathBuf, PathBuf)>,
+        directories: &mut Vec<(PathBuf, PathBuf, Metadata)>,
+    ) -> anyhow::Result<()> {
+        let metadata = fs::symlink_metadata(source)?;
+        if metadata.is_dir() {
+            match self.start.create_directory(target, 0o700) {
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+                    // A symbolic link in the way is not followed.
+                    self.start.lookup(target)?.into_directory()?;
+                }
+                made => drop(made?),
+            }
+            let mut names = fs::read_dir(source)?
+                .map(|entry| Ok(entry?.file_name()))
+                .collect::<anyhow::Result<Vec<OsString>>>()?;
+            // In the order of names: the last one waiting comes first.
+            names.sort_by(|a, b| b.cmp(a));
+            waiting.extend(names.iter().map(|name| (source.join(name), target.join(name))));
+            directories.push((source.to_owned(), target.to_owned(), metadata));
+            return Ok(());
+        }
+        match self.start.remove_file(target) {
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error.into()),
+            _ => {}
+        }
+        let id = (metadata.dev(), metadata.ino());
+        if self.keep == Keep::Everything && metadata.nlink() > 1 {
+            if let Some(met_as) = self.met.get(&id) {
+                return Ok(self.start.hard_link(met_as, target)?);
+            }
+            self.met.insert(id, target.to_owned());
+        }
+        let inode = self.make(source, target, &metadata)?;
+        self.attributes(source, &metadata, &inode)
+    }
+
+    /// Makes anything but a directory.
+    fn make(&mut self, source: &Path, target: &Path, metadata: &Metadata) -> anyhow::Result<Inode> {
+        let kind = metadata.file_type();
+        if kind.is_symlink() {
+            return Ok(self.start.symlink(fs::read_link(source)?, target)?);
+        }
+        if !kind.is_file() {
+            let device = if kind.is_block_device() || kind.is_char_device() {
+                let number = metadata.rdev();
+                (rustix::fs::major(number), rustix::fs::minor(number))
+            } else {
+                (0, 0)
+            };
+            return Ok(self.start.create_node(target, metadata.mode(), device)?);
+        }
+        let from = File::open(source)?;
+        let file = self.start.create(target, 0o600)?;
+        self.content(&from, &file, metadata.len())?;
+        Ok(file.into_inode())
+    }
+
+    /// Copies the data of a file; what is a hole stays one.
+    fn content(&mut self, from: &File, to: &larder::File, len_bytes: u64) -> anyhow::Result<()> {
+        let mut offset = 0;
+        while let Some(start) = seek(from, SeekFrom::Data(offset))? {
+            let end = seek(from, SeekFrom::Hole(start))?.unwrap_or(len_bytes);
+            offset = start;
+            while offset < end {
+                let want = (end - offset).min(BUFFER_BYTES as u64) as usize;
+                let len = from.read_at(&mut self.buffer[..want], offset)?;
+                if len == 0 {
+                    bail!("it became shorter while it was read");
+                }
+                to.write_at(&self.buffer[..len], offset)?;
+                offset += len as u64;
+                self.written_bytes += len as u64;
+                self.progress.set(self.written_bytes);
+            }
+        }
+        if to.metadata().size_bytes != len_bytes {
+            to.set_len(len_bytes)?;
+        }
+        Ok(())
+    }
+
+    fn attributes(&self, source: &Path, metadata: &Metadata, inode: &Inode) -> anyhow::Result<()> {
+        let is_symlink = metadata.file_type().is_symlink();
+        let permissions = (!is_symlink).then_some(metadata.mode());
+        if self.keep == Keep::Permissions {
+            let permissions = permissions.map(|mode| mode & 0o777);
+            return Ok(inode.set_attributes(&SetAttributes { permissions, ..Default::default() })?);
+        }
+        copy_xattrs(source, inode)?;
+        let time =
+            |seconds: i64, nanoseconds: i64| Timestamp { seconds, nanoseconds: nanoseconds as u32 };
+        inode.set_attributes(&SetAttributes {
+            permissions: permissions.map(|mode| mode & 0o7777),
+            uid: Some(metadata.uid()),
+            gid: Some(metadata.gid()),
+            atime: Some(time(metadata.atime(), metadata.atime_nsec())),
+            mtime: Some(time(metadata.mtime(), metadata.mtime_nsec())),
+            ..Default::default()
+        })?;
+        Ok(())
+    }
+}
+
+/// Room for the names, or for one value: the kernel has no longer ones.
+const XATTR_BYTES: usize = 64 << 10;
+
+fn copy_xattrs(source: &Path, inode: &Inode) -> anyhow::Result<()> {
+    let mut names = vec![0; XATTR_BYTES];
+    let len = match rustix::fs::llistxattr(source, &mut names) {
+        Ok(len) => len,
+        Err(Errno::NOTSUP) => return Ok(()),
+        Err(error) => return Err(error).context("cannot list extended attributes"),
+    };
+    for name in names[..len].split(|byte| *byte == 0).filter(|name| !name.is_empty()) {
+        let name = OsStr::from_bytes(name);
+        let mut value = vec![0; XATTR_BYTES];
+        let len = rustix::fs::lgetxattr(source, name, &mut value)?;
+        inode
+            .set_xattr(name, &value[..len], XattrMode::Any)
+            .with_context(|| format!("cannot set {}", name.display()))?;
+    }
+    Ok(())
+}
+
+/// Seeks data or a hole; `None` where there is no more of it.
+fn seek(file: &File, to: SeekFrom) -> anyhow::Result<Option<u64>> {
+    match rustix::fs::seek(file, to) {
+        Ok(offset) => Ok(Some(offset)),
+        Err(Errno::NXIO) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
