@@ -12,6 +12,7 @@
 //! a block that may be shared, which is looked up in the extent tree while the block is held.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock, Weak};
 
@@ -37,6 +38,8 @@ pub(crate) struct Accounting {
     pub(crate) skinny_metadata: bool,
     /// Weak: the tree itself leads here.
     extent_tree: OnceLock<Weak<LiveTree>>,
+    /// Blocks of the running transaction that nothing refers to any more.
+    dissolved: Mutex<Vec<Logical>>,
     /// Trees whose root block is another than their root item says.
     pub(crate) moved_roots: Mutex<BTreeMap<u64, TreeRoot>>,
     /// Something was allocated since the last commit.
@@ -60,6 +63,7 @@ impl Accounting {
             nodesize,
             skinny_metadata,
             extent_tree: OnceLock::new(),
+            dissolved: Mutex::default(),
             moved_roots: Mutex::default(),
             is_changed: AtomicBool::new(false),
         }
@@ -110,18 +114,24 @@ impl Accounting {
         Ok(references)
     }
 
-    /// Drops a reference to a tree block.
+    /// Drops a reference to a tree block. Others may be on their way to it: a block that snapshots may
+    /// share is replaced without being locked.
     pub(crate) fn drop_block(&self, block: ExtentRef, referrer: Referrer) -> Result<()> {
         match self.refs.change(block, referrer, -1) {
             Queued::Pending => Ok(()),
             Queued::Dissolved => {
-                // It must not be written any more: the address may be another's by then.
-                let tree =
-                    self.extent_tree.get().and_then(Weak::upgrade).expect("set when opening");
-                tree.forget_block(block.logical);
-                let start = block.logical.0;
-                self.space.unused(&(start..start + block.len_bytes))
+                self.dissolved.lock().push(block.logical);
+                self.space.abandoned(&range_of(block))
             }
+        }
+    }
+
+    /// Forgets the blocks that came and went in this transaction, so that they are not written. The
+    /// door is closed: nobody is on the way to any.
+    pub(crate) fn forget_dissolved(&self) {
+        let trees = self.extent_tree();
+        for logical in std::mem::take(&mut *self.dissolved.lock()) {
+            trees.forget_block(logical);
         }
     }
 
@@ -202,6 +212,10 @@ impl Accounting {
     }
 }
 
+fn range_of(extent: ExtentRef) -> Range<u64> {
+    extent.logical.0..extent.logical.0 + extent.len_bytes
+}
+
 /// The data that a file extent item refers to, and the file offset at which it would begin; none for
 /// inline data and holes.
 fn data_extent(tree: u64, key: Key, data: &[u8]) -> Result<Option<(ExtentRef, u64)>> {
@@ -240,11 +254,15 @@ impl BlockSpace for Accounting {
     }
 
     fn freed(&self, tree: u64, block: &Block) {
-        let range = block.logical().0..block.logical().0 + u64::from(self.nodesize);
+        let named = self.block_ref(block);
         let freed = if tree == TREE_LOG {
-            self.space.abandoned(&range)
+            self.space.abandoned(&range_of(named))
         } else {
-            self.drop_block(self.block_ref(block), Referrer::Tree { root: tree })
+            // It was locked, and so was what led to it: nobody is on the way.
+            match self.refs.change(named, Referrer::Tree { root: tree }, -1) {
+                Queued::Pending => Ok(()),
+                Queued::Dissolved => self.space.unused(&range_of(named)),
+            }
         };
         freed.expect("a block of the running transaction lies in a block group");
     }

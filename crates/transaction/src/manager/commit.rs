@@ -99,6 +99,7 @@ impl TransactionManager {
         self.remove_empty_groups()?;
         self.settle()?;
         let superblock = self.next_superblock(generation)?;
+        self.accounting.forget_dissolved();
         let pinned = self.accounting.space.take_pinned();
         let blocks = self.forest.freeze();
         self.accounting.is_changed.store(false, Relaxed);

@@ -23,6 +23,9 @@ impl Exclusive<'_> {
     /// Takes a snapshot. Its root item starts as a copy of the source's; `configure` sets what is its
     /// own, such as uuids and flags. Names are the caller's business.
     ///
+    /// Until this transaction ends, whatever the source changes is copied anew each time: take
+    /// snapshots in [`CommitHook::in_commit`](super::CommitHook::in_commit), or commit right after.
+    ///
     /// The snapshot must not be changed before this transaction is committed: a commit that finds it
     /// changed fails.
     pub fn snapshot(

@@ -53,7 +53,8 @@ pub struct ExtentRef {
 pub enum Queued {
     /// It will be run.
     Pending,
-    /// The extent was a new tree block and nobody refers to it any more: its space is free at once.
+    /// The extent was a new tree block and nobody refers to it any more. It never was in the extent
+    /// tree, and nothing is queued.
     Dissolved,
 }
 
