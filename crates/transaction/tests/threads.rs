@@ -94,7 +94,8 @@ fn storm(image: &Blank, seed: u64) -> Vec<String> {
 
 #[test]
 fn a_storm_on_one_tree() {
-    for (seed, arguments) in [(41, ""), (42, "-n 4096")] {
+    // Schedules differ from run to run: several storms meet what one may not.
+    for (seed, arguments) in (41..57).zip(["", "-n 4096"].into_iter().cycle()) {
         let image = Blank::new(arguments, &[512 << 20]);
         let expected = storm(&image, seed);
         image.check(arguments);
