@@ -94,10 +94,13 @@ fn mutate(bytes: &mut Vec<u8>, random: &mut Random) {
     }
 }
 
+/// What is done with one input.
+type Run<'a> = Box<dyn Fn(&[u8]) + 'a>;
+
 struct Target<'a> {
     name: &'static str,
     seeds: Vec<Vec<u8>>,
-    run: Box<dyn Fn(&[u8]) + 'a>,
+    run: Run<'a>,
     bound_bytes: usize,
 }
 
