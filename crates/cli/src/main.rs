@@ -1,6 +1,6 @@
 //! The `larder` command: btrfs without the kernel.
 //!
-//! Each subcommand is a file of [`command`] with its arguments and a `run`; [`print`] writes
+//! Each subcommand is a file of [`command`] with its arguments and a `run`; [`mod@print`] writes
 //! on-disk structures as text. What a user of the library would want too is in the library.
 #![forbid(unsafe_code)]
 // In a program nothing is reachable from outside; `pub` still says what a module offers to others.
