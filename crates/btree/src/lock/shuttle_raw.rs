@@ -1,8 +1,6 @@
 //! A reader-writer lock for models: every acquisition is a point where shuttle may switch threads.
 
-use std::marker::PhantomData;
-
-use parking_lot::lock_api::RawRwLock;
+use parking_lot::lock_api::{GuardNoSend, RawRwLock};
 use shuttle::sync::{Condvar, Mutex};
 
 /// Readers, or `WRITER`.
@@ -62,32 +60,29 @@ unsafe impl RawRwLock for RawLock {
     #[allow(clippy::declare_interior_mutable_const, reason = "lock_api asks for it")]
     const INIT: Self = Self { state: std::sync::OnceLock::new() };
 
-    type SharedGuard = PhantomData<*const ()>;
-    type ExclusiveGuard = PhantomData<*const ()>;
+    type GuardMarker = GuardNoSend;
 
-    fn lock_shared(&self) -> Self::SharedGuard {
+    fn lock_shared(&self) {
         self.acquire(one_more_reader);
-        PhantomData
     }
 
-    fn try_lock_shared(&self) -> Option<Self::SharedGuard> {
-        self.try_acquire(one_more_reader).then_some(PhantomData)
+    fn try_lock_shared(&self) -> bool {
+        self.try_acquire(one_more_reader)
     }
 
-    unsafe fn unlock_shared(&self, _: Self::SharedGuard) {
+    unsafe fn unlock_shared(&self) {
         self.release(|readers| readers - 1);
     }
 
-    fn lock_exclusive(&self) -> Self::ExclusiveGuard {
+    fn lock_exclusive(&self) {
         self.acquire(the_writer);
-        PhantomData
     }
 
-    fn try_lock_exclusive(&self) -> Option<Self::ExclusiveGuard> {
-        self.try_acquire(the_writer).then_some(PhantomData)
+    fn try_lock_exclusive(&self) -> bool {
+        self.try_acquire(the_writer)
     }
 
-    unsafe fn unlock_exclusive(&self, _: Self::ExclusiveGuard) {
+    unsafe fn unlock_exclusive(&self) {
         self.release(|_| 0);
     }
 
