@@ -142,19 +142,14 @@ impl Orphan {
 }
 
 impl Filesystem {
-    /// Completes deletions of inodes and subvolumes that a crash interrupted. Read-only subvolumes are
-    /// left as they are.
+    /// Completes deletions of inodes and subvolumes that a crash interrupted, in read-only subvolumes too:
+    /// what has no name is no part of what they promise to keep.
     pub(super) fn resume_deletions(&self) -> Result<()> {
         let writer = self.writer()?;
         for subvolume in self.subvolumes() {
             let subvolume = subvolume?;
-            if subvolume.is_being_deleted || subvolume.is_read_only {
-                continue;
-            }
-            let tree = writer.live_tree(subvolume.id)?;
-            let listed = orphan_key(0)..=orphan_key(u64::MAX);
-            for (key, _) in TreeItems::new(tree.clone()).range(listed)? {
-                writer.resume_orphan(&Orphan { tree: tree.clone(), number: key.offset })?;
+            if !subvolume.is_being_deleted {
+                writer.resume_orphans(subvolume.id)?;
             }
         }
         self.resume_subvolume_deletions()
@@ -162,6 +157,16 @@ impl Filesystem {
 }
 
 impl Writer {
+    /// Deletes the inodes without a name of a subvolume that nobody has open.
+    pub(super) fn resume_orphans(&self, subvolume: u64) -> Result<()> {
+        let tree = self.live_tree(subvolume)?;
+        let listed = orphan_key(0)..=orphan_key(u64::MAX);
+        for (key, _) in TreeItems::new(tree.clone()).range(listed)? {
+            self.resume_orphan(&Orphan { tree: tree.clone(), number: key.offset })?;
+        }
+        Ok(())
+    }
+
     /// Deletes an inode that is listed as an orphan; one that has a name is only taken from the list.
     fn resume_orphan(&self, orphan: &Orphan) -> Result<()> {
         let key = orphan.key(ItemType::INODE_ITEM, 0);

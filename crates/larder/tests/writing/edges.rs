@@ -130,6 +130,32 @@ fn regular_files(directory: Inode) -> Vec<Inode> {
     found
 }
 
+/// A file that is open without a name is not in snapshots, neither the first nor the second of the same
+/// leaf, and stays readable where it is open.
+#[test]
+fn snapshots_leave_open_unlinked_files_behind() {
+    let image = KernelImage::build(&ImageSpec::new("shared-orphans"), &Content::new(25));
+    let fs = open(&image);
+    let root = fs.subvolume("/").unwrap();
+    let file = root.create("doomed", 0o644).unwrap();
+    file.write_at(&vec![5; 1_000_000], 0).unwrap();
+    for number in 0..50 {
+        root.create_directory(format!("neighbour-{number}"), 0o755).unwrap();
+    }
+    root.remove_file("doomed").unwrap();
+    let kinds = [SnapshotKind::ReadOnly, SnapshotKind::ReadOnly, SnapshotKind::Writable];
+    for (number, kind) in kinds.into_iter().enumerate() {
+        root.snapshot(format!("snapshot-{number}"), kind).unwrap();
+    }
+    fs.sync().unwrap();
+    check(&image, "the snapshots");
+    let mut data = vec![0; 1_000_000];
+    assert_eq!(file.read_at(&mut data, 0).unwrap(), data.len());
+    assert!(data == vec![5; 1_000_000]);
+    drop((root, file));
+    finish(fs, &image);
+}
+
 #[test]
 fn an_unlinked_file_lives_while_it_is_open_and_is_gone_after_a_crash() {
     let image = KernelImage::build(&ImageSpec::new("orphans"), &Content::new(24));

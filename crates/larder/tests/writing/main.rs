@@ -208,10 +208,7 @@ fn storm(root: &Subvolume, seed: u64) {
     }
 }
 
-// A known defect: about one run in thirty leaves something in the file trees that btrfs check does not
-// like. Snapshots are taken of a subvolume that four threads are changing.
 #[test]
-#[ignore = "fails about one time in thirty"]
 fn threads_in_their_own_folders() {
     let image = KernelImage::build(&ImageSpec::new("threads"), &Content::new(6));
     let fs = open(&image);
