@@ -49,9 +49,10 @@ pub enum ErrorKind {
     Io,
     /// Somebody else uses a device (`EBUSY`).
     InUse,
-    /// Permission to open a device is missing (`EACCES`).
+    /// Permission to open a device is missing, or a file was to get a default ACL (`EACCES`).
     PermissionDenied,
-    /// The file system has features that are not supported (`EOPNOTSUPP`).
+    /// The file system has features that are not supported, or what was asked for does not exist
+    /// (`EOPNOTSUPP`).
     Unsupported,
 }
 
@@ -125,6 +126,15 @@ pub enum Error {
     /// The name of an extended attribute has a namespace that there is not.
     #[error("no such namespace of extended attributes")]
     NoSuchNamespace,
+    /// Only directories pass an ACL on.
+    #[error("only a directory has a default ACL")]
+    NoDefaultAcl,
+    /// The ACL has a version that is not known.
+    #[error("the ACL has an unknown version")]
+    UnknownAclVersion,
+    /// Flags that do not exist or cannot be changed.
+    #[error("flags that cannot be changed")]
+    UnknownFlags,
     /// The transactional engine failed.
     #[error(transparent)]
     Engine(#[from] EngineError),
@@ -209,7 +219,10 @@ impl Error {
             Self::NotPermitted(_) => ErrorKind::NotPermitted,
             Self::FileTooLarge => ErrorKind::FileTooLarge,
             Self::AttributeTooLarge => ErrorKind::NoSpace,
-            Self::NoSuchNamespace => ErrorKind::Unsupported,
+            Self::NoDefaultAcl => ErrorKind::PermissionDenied,
+            Self::NoSuchNamespace | Self::UnknownAclVersion | Self::UnknownFlags => {
+                ErrorKind::Unsupported
+            }
             Self::Engine(error) => kind_of_engine(error),
             Self::Tree(error) => kind_of_problem(&error.problem),
             Self::Data { problem, .. } => problem.kind(),

@@ -174,6 +174,28 @@ impl Filesystem {
         find_root_item(self.root_tree(), id)
     }
 
+    /// The root item of a tree in the running transaction, if the tree is open: its generation is that of
+    /// the last change.
+    pub(crate) fn live_root_item(&self, id: u64) -> Option<RootItem> {
+        let manager = self.try_writer()?.manager();
+        let (_, mut item) = manager.root_item(id)?;
+        let root = manager.forest().tree(id)?.root();
+        if root.generation > item.generation.get() {
+            item.generation = root.generation.into();
+            item.generation_v2 = root.generation.into();
+            item.ctransid = root.generation.into();
+        }
+        Some(item)
+    }
+
+    /// The label, up to 255 bytes; empty if there is none.
+    pub fn label(&self) -> Vec<u8> {
+        match self.try_writer() {
+            Some(writer) => writer.manager().superblock().label().to_vec(),
+            None => self.superblock().label().to_vec(),
+        }
+    }
+
     /// Has it commit in the background as long as a caller has a handle.
     pub(crate) fn committing(self, background: BackgroundCommits) -> Self {
         Self { background: Some(Arc::new(background)), ..self }

@@ -7,7 +7,7 @@
 //!   [`Entries`]; a file's data and [`Extents`]; a symbolic link's target.
 //! - [`Inode::resolve`]: paths, across subvolumes and through symbolic links.
 //! - [`Subvolume::scan`]: every inode in the order of the tree, in parts for several threads.
-//! - [`Filesystem::open_writable`]: for changing it. [`Inode::create`], [`Inode::link`],
+//! - [`Filesystem::open_writable`]: for changing it. [`Inode::create`], [`Inode::create_unnamed`], [`Inode::link`],
 //!   [`Inode::unlink`], [`Inode::rename`], [`Inode::write_at`], [`Inode::truncate`],
 //!   [`Inode::set_attributes`], [`Inode::set_xattr`]; [`Inode::create_subvolume`],
 //!   [`Subvolume::snapshot`], [`Inode::delete_subvolume`]; [`Filesystem::sync`].

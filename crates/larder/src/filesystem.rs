@@ -1,6 +1,6 @@
 //! The file system as a whole.
 
-use std::ffi::OsStr;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use larder_filesystem::{QuotaGroup, Stats};
@@ -76,8 +76,8 @@ impl Filesystem {
     }
 
     /// The label, empty if it has none.
-    pub fn label(&self) -> &OsStr {
-        path::name(self.inner.superblock().label())
+    pub fn label(&self) -> OsString {
+        path::owned_name(self.inner.label())
     }
 
     /// The uuid by which the file system is known.

@@ -43,6 +43,11 @@ impl Filesystem {
         self.inner().set_commit_interval(interval);
     }
 
+    /// Changes the label: one line of at most 255 bytes. It is durable when this returns.
+    pub fn set_label(&self, label: impl AsRef<OsStr>) -> Result<()> {
+        Ok(self.inner().set_label(label.as_ref().as_bytes())?)
+    }
+
     /// Makes the subvolume with this id the one that a mount shows unless it is told otherwise. It is
     /// durable when this returns.
     pub fn set_default_subvolume(&self, id: u64) -> Result<()> {
@@ -69,9 +74,20 @@ impl Subvolume {
         mode: u32,
         device: (u32, u32),
     ) -> Result<Inode> {
-        self.at(path.as_ref(), |directory, name| {
-            directory.create(name, &new_inode(mode, device)).map(Inode::new)
-        })
+        self.create_inode(path, &new_inode(mode, device))
+    }
+
+    /// Makes an inode of any type but a symbolic link, as `new` says.
+    pub fn create_inode(&self, path: impl AsRef<Path>, new: &NewInode) -> Result<Inode> {
+        self.at(path.as_ref(), |directory, name| directory.create(name, new).map(Inode::new))
+    }
+
+    /// Makes a file without a name, that takes over what a file made in the directory at `path` does.
+    /// [`link`](Self::link) gives it a name; without one it is deleted with its last handle, and by a
+    /// crash.
+    pub fn create_unnamed(&self, path: impl AsRef<Path>, permissions: u32) -> Result<File> {
+        let directory = self.open_directory(path)?;
+        directory.create_unnamed(&new_inode(REGULAR | permissions & PERMISSIONS, (0, 0)))
     }
 
     /// Makes a symbolic link at `path` that points to `target`.
@@ -88,6 +104,11 @@ impl Subvolume {
         self.at(path.as_ref(), |directory, name| directory.link(name, original.inner()))
     }
 
+    /// Gives `inode`, which is no directory, the further name `path`; the first if it was made without.
+    pub fn link(&self, inode: &Inode, path: impl AsRef<Path>) -> Result<()> {
+        self.at(path.as_ref(), |directory, name| directory.link(name, inode.inner()))
+    }
+
     /// Removes the name `path`, which is not that of a directory. What it named is deleted with its last
     /// name, or once the last handle of it is dropped.
     pub fn remove_file(&self, path: impl AsRef<Path>) -> Result<()> {
@@ -99,8 +120,8 @@ impl Subvolume {
         self.at(path.as_ref(), larder_filesystem::Inode::rmdir)
     }
 
-    /// Moves what is at `from` to `to` in the same subvolume, in place of what is there if it is of the
-    /// same kind, and for a directory empty.
+    /// Moves what is at `from` to `to`, in place of what is there if it is of the same kind, and for a
+    /// directory empty. Subvolumes move to any subvolume, all else within its own.
     pub fn rename(&self, from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<()> {
         self.rename_with(from, to, RenameMode::Replace)
     }
@@ -176,13 +197,35 @@ impl Subvolume {
     }
 }
 
+impl Directory {
+    /// Makes a regular file without a name, as `new` says; see [`Subvolume::create_unnamed`].
+    pub fn create_unnamed(&self, new: &NewInode) -> Result<File> {
+        Inode::new(self.inner().create_unnamed(new)?).into_file()
+    }
+}
+
 impl Inode {
     /// Changes attributes.
     pub fn set_attributes(&self, attributes: &SetAttributes) -> Result<()> {
         Ok(self.inner().set_attributes(attributes)?)
     }
 
-    /// Sets an extended attribute, whose name includes its namespace.
+    /// Sets the flags as `FS_IOC_SETFLAGS` (`chattr`) numbers them, see [`Metadata::ioctl_flags`]: those that
+    /// can be changed and are not given are cleared.
+    ///
+    /// [`Metadata::ioctl_flags`]: crate::Metadata::ioctl_flags
+    pub fn set_ioctl_flags(&self, flags: u32) -> Result<()> {
+        Ok(self.inner().set_ioctl_flags(flags)?)
+    }
+
+    /// Takes away what would give whoever runs this file another's rights: setuid, setgid of what its
+    /// group may run, capabilities. Writing does not do that: who writes is not known here.
+    pub fn drop_privileges(&self) -> Result<()> {
+        Ok(self.inner().drop_privileges()?)
+    }
+
+    /// Sets an extended attribute, whose name includes its namespace. An access ACL changes the mode;
+    /// `btrfs.compression` changes flags.
     pub fn set_xattr(&self, name: impl AsRef<OsStr>, value: &[u8], mode: XattrMode) -> Result<()> {
         Ok(self.inner().set_xattr(name_bytes(name.as_ref()), value, mode)?)
     }
@@ -220,5 +263,5 @@ impl File {
 
 fn new_inode(mode: u32, device: (u32, u32)) -> NewInode {
     let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
-    NewInode { mode, uid, gid, device }
+    NewInode { mode, uid, gid, umask: 0, device }
 }

@@ -142,6 +142,14 @@ const IOCTL_FLAGS: [(InodeFlags, u32); 10] = [
     (InodeFlags::NODATACOW, 0x80_0000),
 ];
 
+/// The flags on disk that flags of `FS_IOC_SETFLAGS` mean; `None` if some mean none.
+pub(crate) fn flags_of_ioctl(bits: u32) -> Option<InodeFlags> {
+    let meant = IOCTL_FLAGS.iter().filter(|(_, bit)| bits & bit != 0);
+    let (flags, known) = meant
+        .fold((InodeFlags::empty(), 0), |(flags, known), (flag, bit)| (flags | *flag, known | bit));
+    (known == bits).then_some(flags)
+}
+
 /// Linux counts device numbers as 12 bits of major and 20 bits of minor.
 const MINOR_BITS: u32 = 20;
 

@@ -15,6 +15,7 @@ use crate::write::Node;
 
 pub use links::Link;
 pub(crate) use links::links_of_item;
+pub(crate) use metadata::flags_of_ioctl;
 pub use metadata::{FileType, Metadata, Timestamp};
 
 /// The number that the kernel gives to the directory which stands for a subvolume that is not there.

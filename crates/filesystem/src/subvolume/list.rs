@@ -12,6 +12,7 @@ use crate::filesystem::Filesystem;
 /// deleted among them. After an error it goes on behind what cannot be read.
 #[derive(Debug)]
 pub struct Subvolumes {
+    filesystem: Filesystem,
     items: Range,
     /// The subvolume whose reference may follow.
     pending: Option<SubvolumeInfo>,
@@ -23,7 +24,7 @@ impl Filesystem {
         let first = Key::new(objectid::FS_TREE, ItemType::ROOT_ITEM, 0);
         let last = Key::new(objectid::LAST_FREE, ItemType::ROOT_BACKREF, u64::MAX);
         let items = self.root_tree().range(first..=last, Readahead::Forward);
-        Subvolumes { items, pending: None }
+        Subvolumes { filesystem: self.clone(), items, pending: None }
     }
 }
 
@@ -34,6 +35,8 @@ impl Subvolumes {
             match key.item_type {
                 ItemType::ROOT_ITEM if objectid::is_subvolume(key.objectid) => {
                     let item = RootItem::parse(bytes).map_err(bad)?;
+                    // The root tree has what commits write.
+                    let item = self.filesystem.live_root_item(key.objectid).unwrap_or(item);
                     let info = SubvolumeInfo::new(key.objectid, &item, key.offset, None);
                     if let Some(before) = self.pending.replace(info) {
                         return Ok(Some(before));

@@ -88,9 +88,7 @@ impl Subvolume {
 
     /// Its root item.
     pub fn root_item(&self) -> RootItem {
-        let writer = self.filesystem().try_writer();
-        let current = writer.and_then(|writer| writer.manager().root_item(self.id()));
-        current.map_or(*self.state.item, |(_, item)| item)
+        self.filesystem().live_root_item(self.id()).unwrap_or(*self.state.item)
     }
 
     /// Its root directory.

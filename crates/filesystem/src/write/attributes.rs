@@ -1,34 +1,33 @@
 //! Changing attributes.
 
-use larder_format::item::{InodeFlags, Timespec};
+use larder_format::item::{InodeFlags, InodeItem, Timespec};
 use larder_transaction::space::Priority;
 
+use super::acl::{self, Acl};
 use super::apply;
 use super::node::Locked;
+use super::xattr::XattrChange;
 use crate::error::{Error, Result};
 use crate::inode::{FileType, Inode, Timestamp};
 
-/// The inode.
-const ITEMS: u64 = 1;
+/// The inode and three extended attributes: access ACL, capabilities, compression.
+const ITEMS: u64 = 4;
 /// The bits of a mode that are not its type.
 const PERMISSIONS: u32 = 0o7777;
-/// Flags that can be set and cleared.
-const CHANGEABLE: InodeFlags = InodeFlags::SYNC
-    .union(InodeFlags::IMMUTABLE)
-    .union(InodeFlags::APPEND)
-    .union(InodeFlags::NODUMP)
-    .union(InodeFlags::NOATIME)
-    .union(InodeFlags::DIRSYNC)
-    .union(InodeFlags::COMPRESS)
-    .union(InodeFlags::NOCOMPRESS)
-    .union(InodeFlags::NODATACOW);
+const S_ISUID: u32 = 0o4000;
+const S_ISGID: u32 = 0o2000;
+const S_IXGRP: u32 = 0o0010;
+/// The extended attribute that gives a program capabilities.
+const CAPABILITY: &[u8] = b"security.capability";
 
 /// Attributes to be changed; what is `None` stays.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SetAttributes {
-    /// Permissions with setuid, setgid and sticky.
+    /// Permissions with setuid, setgid and sticky. An access ACL follows them, its mask in the place of the
+    /// group.
     pub permissions: Option<u32>,
-    /// Owner.
+    /// Owner. Unless `permissions` are given too, a change of owner or group takes from everything but
+    /// directories what [`drop_privileges`](Inode::drop_privileges) does.
     pub uid: Option<u32>,
     /// Group.
     pub gid: Option<u32>,
@@ -40,9 +39,38 @@ pub struct SetAttributes {
     pub ctime: Option<Timestamp>,
     /// Creation.
     pub otime: Option<Timestamp>,
-    /// All of the flags that can be changed. NODATACOW can be changed of empty files and of
-    /// directories, and brings NODATASUM to files.
+    /// All of the flags that can be changed. What has no meaning for the type of inode is left out, and
+    /// so is a change of NODATACOW, which brings NODATASUM with it, of a file with data. COMPRESS sets
+    /// the property about compression to zlib; without it the property is removed.
     pub flags: Option<InodeFlags>,
+}
+
+impl SetAttributes {
+    /// Refuses times that are none.
+    pub(super) fn check_times(&self) -> Result<()> {
+        let times = [self.atime, self.mtime, self.ctime, self.otime];
+        let is_time = |time: &Timestamp| time.nanoseconds < 1_000_000_000;
+        if times.iter().flatten().all(is_time) {
+            return Ok(());
+        }
+        Err(Error::Invalid("a second has 1,000,000,000 nanoseconds"))
+    }
+
+    /// Puts what is set into an inode item, but for flags.
+    pub(super) fn put(&self, item: &mut InodeItem) {
+        if let Some(permissions) = self.permissions {
+            item.mode = (item.mode.get() & !PERMISSIONS | permissions & PERMISSIONS).into();
+        }
+        self.uid.inspect(|uid| item.uid = (*uid).into());
+        self.gid.inspect(|gid| item.gid = (*gid).into());
+        let places = [&mut item.atime, &mut item.mtime, &mut item.ctime, &mut item.otime];
+        let times = [self.atime, self.mtime, self.ctime, self.otime];
+        for (place, time) in places.into_iter().zip(times) {
+            if let Some(time) = time {
+                *place = Timespec::new(time.seconds, time.nanoseconds);
+            }
+        }
+    }
 }
 
 impl Inode {
@@ -53,66 +81,83 @@ impl Inode {
     /// `EPERM`, `EROFS`, `ENOSPC`.
     pub fn set_attributes(&self, new: &SetAttributes) -> Result<()> {
         let (writer, node) = (self.writer()?, self.node()?);
-        let times = [new.atime, new.mtime, new.ctime, new.otime];
-        let is_time = |time: &Timestamp| time.nanoseconds < 1_000_000_000;
-        if !times.iter().flatten().all(is_time) {
-            return Err(Error::Invalid("a second has 1,000,000,000 nanoseconds"));
-        }
+        new.check_times()?;
         let handle = writer.join(self.subvolume(), ITEMS, Priority::Normal)?;
+        let generation = handle.generation();
         let mut locked = Locked::new([node]);
         let state = locked.of(node);
-        let before = state.item.flags();
         let only_flags = SetAttributes { flags: new.flags, ..SetAttributes::default() };
-        let is_protected = before.intersects(InodeFlags::IMMUTABLE | InodeFlags::APPEND);
+        let is_protected =
+            state.item.flags().intersects(InodeFlags::IMMUTABLE | InodeFlags::APPEND);
         if is_protected && *new != only_flags {
             return Err(Error::NotPermitted("it is immutable or can only grow"));
         }
-        let flags = new.flags.map(|flags| self.flags_after(before, flags, state.size_bytes));
-        let flags = flags.transpose()?;
-        let item = &mut state.item;
-        if let Some(flags) = flags {
-            item.flags = flags.bits().into();
+        let mut item = InodeItem { size: state.size_bytes.into(), ..state.item };
+        let mut xattrs = Vec::new();
+        if let Some(flags) = new.flags {
+            xattrs.push(self.change_flags(&mut item, flags, generation)?);
         }
         if let Some(permissions) = new.permissions {
-            item.mode = (item.mode.get() & !PERMISSIONS | permissions & PERMISSIONS).into();
+            xattrs.extend(self.acl_after_chmod(permissions, generation)?);
+        } else if new.uid.or(new.gid).is_some() && self.file_type() != FileType::Directory {
+            xattrs.push(self.without_privileges(&mut item, generation)?);
         }
-        new.uid.inspect(|uid| item.uid = (*uid).into());
-        new.gid.inspect(|gid| item.gid = (*gid).into());
-        state.touch(handle.generation(), false);
-        let item = &mut state.item;
-        let places =
-            [&mut item.atime, &mut item.mtime, &mut item.ctime, &mut item.otime].into_iter();
-        for (place, time) in places.zip(times) {
-            if let Some(time) = time {
-                *place = Timespec::new(time.seconds, time.nanoseconds);
-            }
-        }
-        apply(&handle, || node.put_item(state))?;
+        // Its size follows when data is written back.
+        state.item = InodeItem { size: state.item.size, ..item };
+        state.inherited = None;
+        state.touch(generation, false);
+        new.put(&mut state.item);
+        apply(&handle, || {
+            xattrs.iter().try_for_each(|change| change.apply(node))?;
+            node.put_item(state)
+        })?;
         drop(locked);
         Ok(handle.end()?)
     }
 
-    fn flags_after(
-        &self,
-        before: InodeFlags,
-        wanted: InodeFlags,
-        size_bytes: u64,
-    ) -> Result<InodeFlags> {
-        if !CHANGEABLE.contains(wanted) {
-            return Err(Error::Invalid("flags that cannot be changed"));
+    /// Takes away what would give whoever runs this file another's rights: the setuid bit, the setgid bit
+    /// of what its group may run, and capabilities.
+    ///
+    /// POSIX has that follow each write by somebody without privileges. Who that is nobody knows here, so
+    /// that writing takes nothing away: a caller who serves others calls this.
+    ///
+    /// # Errors
+    /// As [`set_attributes`](Self::set_attributes).
+    pub fn drop_privileges(&self) -> Result<()> {
+        let (writer, node) = (self.writer()?, self.node()?);
+        let handle = writer.join(self.subvolume(), ITEMS, Priority::Normal)?;
+        let mut locked = Locked::new([node]);
+        let state = locked.of(node);
+        let mut item = state.item;
+        let capability = self.without_privileges(&mut item, handle.generation())?;
+        if item.mode != state.item.mode || !capability.changes_nothing() {
+            state.item = item;
+            state.touch(handle.generation(), false);
+            apply(&handle, || {
+                capability.apply(node)?;
+                node.put_item(state)
+            })?;
         }
-        let excluded = InodeFlags::NOCOMPRESS | InodeFlags::NODATACOW;
-        if wanted.contains(InodeFlags::COMPRESS) && wanted.intersects(excluded) {
-            return Err(Error::Invalid("flags that exclude each other"));
-        }
-        let mut after = before & !CHANGEABLE | wanted;
-        let changes_copying = (before ^ wanted).contains(InodeFlags::NODATACOW);
-        if changes_copying && self.file_type() == FileType::Regular {
-            if size_bytes > 0 {
-                return Err(Error::Invalid("it has data"));
-            }
-            after.set(InodeFlags::NODATASUM, wanted.contains(InodeFlags::NODATACOW));
-        }
-        Ok(after)
+        drop(locked);
+        Ok(handle.end()?)
+    }
+
+    fn without_privileges(&self, item: &mut InodeItem, generation: u64) -> Result<XattrChange> {
+        let mode = item.mode.get();
+        let is_run_by_group = mode & S_IXGRP != 0;
+        let bits = S_ISUID | if is_run_by_group { S_ISGID } else { 0 };
+        item.mode = (mode & !bits).into();
+        self.plan_xattr(CAPABILITY, None, generation)
+    }
+
+    /// How the access ACL changes with the mode, if there is one.
+    fn acl_after_chmod(&self, permissions: u32, generation: u64) -> Result<Option<XattrChange>> {
+        let value = match self.xattr(acl::ACCESS) {
+            Err(Error::NoSuchAttribute) => return Ok(None),
+            value => value?,
+        };
+        let Some(mut acl) = Acl::parse(&value)? else { return Ok(None) };
+        acl.set_permissions(permissions);
+        self.plan_xattr(acl::ACCESS, Some(&acl.to_bytes()), generation).map(Some)
     }
 }

@@ -1,29 +1,29 @@
 //! Making inodes.
 
-use larder_format::item::{
-    DirEntry, DirItemHeader, FileExtentHeader, FileExtentKind, InodeFlags, InodeItem, InodeRef,
-};
+use std::sync::Arc;
+
+use larder_btree::LiveTree;
+use larder_format::item::{FileExtentHeader, FileExtentKind, InodeItem, InodeRef};
 use larder_format::node::{ITEM_HEADER_SIZE, leaf_data_size};
-use larder_format::{ItemType, Key, item, name_hash};
-use larder_transaction::Handle;
+use larder_format::{ItemType, Key, item};
 use larder_transaction::space::Priority;
 use zerocopy::{FromZeros, IntoBytes};
 
-use super::names::{NewEntry, check_name};
-use super::node::{Locked, NodeState};
-use super::{apply, now};
+use super::inherit::attribute_item;
+use super::names::{Names, NewEntry, check_name};
+use super::node::{Locked, Node, NodeState};
+use super::{Changed, apply, now};
 use crate::error::{Error, Result};
 use crate::inode::{FileType, Inode};
+use crate::subvolume::Subvolume;
 
-/// Items that a new inode and its name take: inode and reference, attributes, extent, entry and index,
-/// and the directory's inode.
-const ITEMS: u64 = 6;
+/// Items that a new inode and its name take: inode and reference, three attributes, extent, entry and
+/// index, and the directory's inode.
+const ITEMS: u64 = 9;
 /// Linux counts device numbers as 12 bits of major and 20 bits of minor.
 const MINOR_BITS: u32 = 20;
 /// The longest target of a symbolic link (`PATH_MAX` without its end).
 const MOST_TARGET_BYTES: usize = 4095;
-/// The property that a directory passes on.
-const COMPRESSION: &[u8] = b"btrfs.compression";
 
 /// What a new inode is to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,16 +32,18 @@ pub struct NewInode {
     pub mode: u32,
     /// Owner.
     pub uid: u32,
-    /// Group; in a directory with its setgid bit set, the directory's is taken.
+    /// Group; in a directory with its setgid bit set, the directory's is taken. Whether who makes it may
+    /// set its setgid bit is for the caller to know.
     pub gid: u32,
+    /// Permissions that are taken from those in `mode`, unless the directory has a default ACL.
+    pub umask: u32,
     /// Major and minor number of a device node, zeros for anything else.
     pub device: (u32, u32),
 }
 
 impl Inode {
     /// Makes an inode named `name` in this directory: a file, a directory, a device node, a pipe or a
-    /// socket. It inherits flags and properties about compression and copying; default ACLs are not
-    /// looked at.
+    /// socket. It takes over flags, the property about compression and the default ACL of the directory.
     ///
     /// # Errors
     /// `EEXIST`, `ENAMETOOLONG`, `EOVERFLOW` for too many names of one hash, `EPERM`, `EROFS`, `ENOSPC`.
@@ -54,6 +56,13 @@ impl Inode {
 
     /// Makes a symbolic link named `name` in this directory; the type in the mode is not looked at.
     pub fn symlink(&self, name: &[u8], target: &[u8], new: &NewInode) -> Result<Self> {
+        self.check_target(target)?;
+        let new = NewInode { mode: 0o120_777, device: (0, 0), ..*new };
+        self.make(name, &new, Some(target))
+    }
+
+    /// Refuses what no symbolic link can point to.
+    pub(super) fn check_target(&self, target: &[u8]) -> Result<()> {
         let nodesize = self.subvolume().filesystem().volume().nodesize() as usize;
         let most = leaf_data_size(nodesize) - ITEM_HEADER_SIZE - size_of::<FileExtentHeader>();
         if target.is_empty() {
@@ -63,15 +72,13 @@ impl Inode {
         if target.len() > MOST_TARGET_BYTES.min(most).min(sector - 1) {
             return Err(Error::NameTooLong);
         }
-        let new = NewInode { mode: 0o120_777, device: (0, 0), ..*new };
-        self.make(name, &new, Some(target))
+        Ok(())
     }
 
     fn make(&self, name: &[u8], new: &NewInode, target: Option<&[u8]>) -> Result<Self> {
         let (writer, directory) = (self.writer()?, self.node()?);
         self.expect_directory()?;
         check_name(name)?;
-        let file_type = new.file_type()?;
         let handle = writer.join(self.subvolume(), ITEMS, Priority::Normal)?;
         let mut locked = Locked::new([directory]);
         let state = locked.of(directory);
@@ -81,44 +88,102 @@ impl Inode {
         }
         let mut names = self.names();
         names.check_room(self.number(), name)?;
-        let number = self.subvolume().live()?.next_inode()?;
-        let item = new_item(new, state, &handle, target);
-        let property = inherited_property(self, &item)?;
+        let draft = self.draft(new, state, handle.generation(), target)?;
         apply(&handle, || {
             let index = directory.next_index(state)?;
-            let mut reference = Vec::new();
-            InodeRef { index, name }.write(&mut reference);
-            let location = Key::new(number, ItemType::INODE_ITEM, 0);
-            let mut items = vec![
-                (location, item.as_bytes().to_vec()),
-                (Key::new(number, ItemType::INODE_REF, self.number()), reference),
-            ];
-            items.extend(property.map(|value| property_item(number, &handle, &value)));
-            items.extend(target.map(|target| target_item(number, &handle, target)));
-            let items: Vec<(Key, &[u8])> =
-                items.iter().map(|(key, data)| (*key, &**data)).collect();
-            directory.tree().insert_batch(&items)?;
-            names.insert(&NewEntry {
-                directory: self.number(),
-                name,
-                index,
-                location,
-                file_type: entry_type(file_type),
-                generation: handle.generation(),
-            })?;
+            self.insert_named(&mut names, &draft, name, index, handle.generation())?;
             state.names_grew(handle.generation(), name.len() as i64);
             directory.put_item(state)
         })?;
-        let node = writer.nodes().create(self.subvolume(), number, file_type, item)?;
+        let node = draft.into_node(self.subvolume())?;
         drop(locked);
         handle.end()?;
         Ok(Self::of_node(self.subvolume().clone(), node))
     }
+
+    /// What a new inode in this directory, whose state is `state`, will be.
+    pub(super) fn draft(
+        &self,
+        new: &NewInode,
+        state: &mut NodeState,
+        generation: u64,
+        target: Option<&[u8]>,
+    ) -> Result<Draft> {
+        let file_type = new.file_type()?;
+        let inherited = self.inherited(state)?;
+        let number = self.subvolume().live()?.next_inode()?;
+        let mut item = new_item(new, generation, target);
+        let attributes = inherited.pass_on(new, file_type, &state.item, &mut item);
+        let mut items: Vec<NewItem> = attributes
+            .iter()
+            .map(|(name, value)| attribute_item(number, generation, name, value))
+            .collect();
+        items.extend(target.map(|target| inline_item(number, generation, target)));
+        Ok(Draft { number, file_type, item, items })
+    }
+
+    /// Enters a new inode and its name in this directory.
+    pub(super) fn insert_named(
+        &self,
+        names: &mut Names,
+        draft: &Draft,
+        name: &[u8],
+        index: u64,
+        generation: u64,
+    ) -> Changed<()> {
+        let mut reference = Vec::new();
+        InodeRef { index, name }.write(&mut reference);
+        let reference = (Key::new(draft.number, ItemType::INODE_REF, self.number()), reference);
+        draft.insert(names.tree(), Some(&reference))?;
+        names.insert(&NewEntry {
+            directory: self.number(),
+            name,
+            index,
+            location: Key::new(draft.number, ItemType::INODE_ITEM, 0),
+            file_type: entry_type(draft.file_type),
+            generation,
+        })
+    }
 }
 
+/// An inode that is not in its tree yet.
+pub(super) struct Draft {
+    pub(super) number: u64,
+    pub(super) file_type: FileType,
+    pub(super) item: InodeItem,
+    /// What it has besides its item and names.
+    items: Vec<NewItem>,
+}
+
+impl Draft {
+    /// Enters it into its tree, with the reference to its name if it has one.
+    pub(super) fn insert(&self, tree: &LiveTree, reference: Option<&NewItem>) -> Changed<()> {
+        let location = Key::new(self.number, ItemType::INODE_ITEM, 0);
+        let mut items = vec![(location, self.item.as_bytes())];
+        let others = reference.into_iter().chain(&self.items);
+        items.extend(others.map(|(key, data)| (*key, &**data)));
+        items.sort_unstable_by_key(|(key, _)| *key);
+        Ok(tree.insert_batch(&items)?)
+    }
+
+    /// The node of an inode that was entered into its tree.
+    pub(super) fn into_node(self, subvolume: &Subvolume) -> Result<Arc<Node>> {
+        let writer = subvolume.filesystem().writer()?;
+        writer.nodes().create(subvolume, self.number, self.file_type, self.item)
+    }
+}
+
+/// An item to be inserted.
+pub(super) type NewItem = (Key, Vec<u8>);
+
 impl NewInode {
-    fn file_type(&self) -> Result<FileType> {
+    pub(super) fn file_type(&self) -> Result<FileType> {
         FileType::from_mode(self.mode).ok_or(Error::Invalid("the mode has no type"))
+    }
+
+    /// The device number as inode items have it.
+    pub(super) fn rdev(&self) -> u64 {
+        u64::from(self.device.0) << MINOR_BITS | u64::from(self.device.1)
     }
 }
 
@@ -135,38 +200,15 @@ pub(super) fn entry_type(file_type: FileType) -> item::FileType {
     }
 }
 
-fn new_item(
-    new: &NewInode,
-    directory: &NodeState,
-    handle: &Handle<'_>,
-    target: Option<&[u8]>,
-) -> InodeItem {
-    const S_ISGID: u32 = 0o2000;
+fn new_item(new: &NewInode, generation: u64, target: Option<&[u8]>) -> InodeItem {
     let mut item = InodeItem::new_zeroed();
-    let is_directory = FileType::from_mode(new.mode) == Some(FileType::Directory);
-    let is_regular = FileType::from_mode(new.mode) == Some(FileType::Regular);
-    item.generation = handle.generation().into();
-    item.transid = handle.generation().into();
+    item.generation = generation.into();
+    item.transid = generation.into();
     item.nlink = 1.into();
     item.mode = new.mode.into();
     item.uid = new.uid.into();
     item.gid = new.gid.into();
-    if directory.item.mode.get() & S_ISGID != 0 {
-        item.gid = directory.item.gid;
-        if is_directory {
-            item.mode = (new.mode | S_ISGID).into();
-        }
-    }
-    let (major, minor) = new.device;
-    item.rdev = (u64::from(major) << MINOR_BITS | u64::from(minor)).into();
-    let inherited = InodeFlags::COMPRESS | InodeFlags::NOCOMPRESS | InodeFlags::NODATACOW;
-    let mut flags = directory.item.flags() & inherited;
-    if flags.contains(InodeFlags::NODATACOW) && is_regular {
-        flags |= InodeFlags::NODATASUM;
-    }
-    if target.is_none() {
-        item.flags = flags.bits().into();
-    }
+    item.rdev = new.rdev().into();
     let len_bytes = target.map_or(0, <[u8]>::len) as u64;
     (item.size, item.nbytes) = (len_bytes.into(), len_bytes.into());
     let now = now();
@@ -174,40 +216,15 @@ fn new_item(
     item
 }
 
-/// The property about compression that files and directories take over from their directory.
-fn inherited_property(directory: &Inode, item: &InodeItem) -> Result<Option<Vec<u8>>> {
-    let file_type = FileType::from_mode(item.mode.get());
-    if !matches!(file_type, Some(FileType::Regular | FileType::Directory)) {
-        return Ok(None);
-    }
-    match directory.xattr(COMPRESSION) {
-        Ok(value) => Ok(Some(value)),
-        Err(Error::NoSuchAttribute) => Ok(None),
-        Err(error) => Err(error),
-    }
-}
-
-fn property_item(number: u64, handle: &Handle<'_>, value: &[u8]) -> (Key, Vec<u8>) {
-    let header = DirItemHeader {
-        location: Key::MIN.into(),
-        transid: handle.generation().into(),
-        data_len: (value.len() as u16).into(),
-        name_len: (COMPRESSION.len() as u16).into(),
-        file_type: item::FileType::Xattr as u8,
-    };
-    let mut bytes = Vec::new();
-    DirEntry { header: &header, name: COMPRESSION, data: value }.write(&mut bytes);
-    (Key::new(number, ItemType::XATTR_ITEM, name_hash::dir_name(COMPRESSION)), bytes)
-}
-
-fn target_item(number: u64, handle: &Handle<'_>, target: &[u8]) -> (Key, Vec<u8>) {
+/// The only extent of an inode, whose data is in the item.
+pub(super) fn inline_item(number: u64, generation: u64, data: &[u8]) -> NewItem {
     let header = FileExtentHeader {
-        generation: handle.generation().into(),
-        ram_bytes: (target.len() as u64).into(),
+        generation: generation.into(),
+        ram_bytes: (data.len() as u64).into(),
         compression: 0,
         encryption: 0,
         other_encoding: 0.into(),
         kind: FileExtentKind::Inline as u8,
     };
-    (Key::new(number, ItemType::EXTENT_DATA, 0), [header.as_bytes(), target].concat())
+    (Key::new(number, ItemType::EXTENT_DATA, 0), [header.as_bytes(), data].concat())
 }

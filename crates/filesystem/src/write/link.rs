@@ -2,22 +2,25 @@
 
 use larder_format::feature::IncompatFlags;
 use larder_format::{ItemType, Key};
+use larder_transaction::Items;
 use larder_transaction::space::Priority;
 
 use super::apply;
 use super::create::entry_type;
 use super::names::{Names, NewEntry, check_name};
 use super::node::Locked;
+use super::orphans::orphan_key;
 use crate::error::{Error, Result};
 use crate::inode::{FileType, Inode};
 
-/// Items that a name takes: entry, index, reference, and both inodes.
-const ITEMS: u64 = 5;
+/// Items that a name takes: entry, index, reference, orphan, and both inodes.
+const ITEMS: u64 = 6;
 /// Names that an inode has at most.
 const MOST_LINKS: u32 = 65_535;
 
 impl Inode {
-    /// Gives `inode`, which is no directory, the further name `name` in this directory.
+    /// Gives `inode`, which is no directory, the further name `name` in this directory: a first one if it was
+    /// [made without](Self::create_unnamed). What has lost its last name gets none.
     ///
     /// # Errors
     /// `EEXIST`, `EXDEV`, `EPERM` for a directory, `EMLINK` beyond 65,535 names, `EOVERFLOW`, `EROFS`,
@@ -41,7 +44,7 @@ impl Inode {
             return Err(Error::AlreadyExists);
         }
         match state.item.nlink.get() {
-            0 => return Err(Error::NotFound),
+            0 if !state.is_unnamed => return Err(Error::NotFound),
             MOST_LINKS.. => return Err(Error::TooManyLinks),
             _ => {}
         }
@@ -64,6 +67,11 @@ impl Inode {
             state.item.nlink += 1;
             state.touch(generation, false);
             linked.put_item(state)?;
+            if state.is_unnamed {
+                names.items().remove(orphan_key(inode.number()))?;
+                state.is_unnamed = false;
+                linked.mark_linked();
+            }
             let state = locked.of(directory);
             state.names_grew(generation, name.len() as i64);
             directory.put_item(state)

@@ -14,20 +14,26 @@
 //! - Who reads or writes a file back holds its state meanwhile, so that no extent goes while it is read:
 //!   the one lock besides that of a tree block that is held while a device works.
 
+mod acl;
 mod attributes;
 mod commit;
 mod create;
 mod dirty;
 mod extents;
+mod flags;
+mod inherit;
+mod label;
 mod link;
 mod names;
 mod node;
 mod orphans;
+mod property;
 mod punch;
 mod rename;
 mod snapshot;
 mod subvolume;
 mod unlink;
+mod unnamed;
 mod write_at;
 mod writeback;
 mod xattr;

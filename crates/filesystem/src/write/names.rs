@@ -34,6 +34,7 @@ pub(super) fn check_name(name: &[u8]) -> Result<()> {
 
 /// The names in one tree.
 pub(super) struct Names {
+    tree: Arc<LiveTree>,
     items: TreeItems,
     nodesize: usize,
     has_extended_refs: bool,
@@ -57,7 +58,15 @@ pub(super) struct NewEntry<'a> {
 impl Names {
     pub(super) fn new(tree: &Arc<LiveTree>, nodesize: u32, has_extended_refs: bool) -> Self {
         let items = TreeItems::new(tree.clone());
-        Self { items, nodesize: nodesize as usize, has_extended_refs }
+        Self { tree: tree.clone(), items, nodesize: nodesize as usize, has_extended_refs }
+    }
+
+    pub(super) fn tree(&self) -> &LiveTree {
+        &self.tree
+    }
+
+    pub(super) fn items(&mut self) -> &mut TreeItems {
+        &mut self.items
     }
 
     /// Refuses an entry that has no place among those of its hash.

@@ -13,6 +13,7 @@ use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use zerocopy::IntoBytes;
 
 use super::dirty::DirtyData;
+use super::inherit::Inherited;
 use super::orphans::{Orphan, Orphans};
 use super::{Changed, now};
 use crate::error::{Error, Result};
@@ -56,6 +57,10 @@ pub(super) struct NodeState {
     pub(super) promised: Option<Promised>,
     /// For a directory, the index of the next name, once somebody asked.
     pub(super) next_index: Option<u64>,
+    /// For a directory, what it passes on, once somebody asked.
+    pub(super) inherited: Option<Arc<Inherited>>,
+    /// It never had a name, and can still get one.
+    pub(super) is_unnamed: bool,
 }
 
 /// Room for writing data back.
@@ -79,6 +84,8 @@ impl Node {
             cut: None,
             promised: None,
             next_index: None,
+            inherited: None,
+            is_unnamed: false,
         };
         Self {
             id,
@@ -117,6 +124,11 @@ impl Node {
     /// leaves it to be deleted.
     pub(super) fn mark_unlinked(&self) {
         self.is_unlinked.store(true, Ordering::Release);
+    }
+
+    /// Notes that it has a name again: that of what was made without one.
+    pub(super) fn mark_linked(&self) {
+        self.is_unlinked.store(false, Ordering::Release);
     }
 
     pub(super) fn is_unlinked(&self) -> bool {

@@ -1,19 +1,24 @@
 //! Moving names.
 
-use larder_format::{ItemType, Key};
-use larder_transaction::Handle;
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use larder_format::{FormatError, ItemType, Key, objectid};
 use larder_transaction::space::Priority;
 
-use super::create::entry_type;
-use super::names::{Names, NewEntry, check_name};
+use super::create::{Draft, NewInode, entry_type};
+use super::names::{NewEntry, check_name};
 use super::node::{Locked, Node};
 use super::{Changed, apply};
 use crate::directory::Target;
 use crate::error::{Error, Result};
 use crate::inode::{FileType, Inode};
 
-/// Items that are changed: two entries, indexes and references, an orphan, and four inodes.
-const ITEMS: u64 = 11;
+/// Items that are changed: two entries and indexes, two references or four of subvolumes, an orphan, four
+/// inodes; and a whiteout with its entry, index, reference and access ACL.
+const ITEMS: u64 = 18;
+/// What an overlay takes for a name that is removed: a character device 0:0 without permissions.
+const WHITEOUT_MODE: u32 = 0o020_000;
 
 /// What becomes of what has the new name already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,6 +29,32 @@ pub enum RenameMode {
     NoReplace,
     /// It gets the old name. It must be there.
     Exchange,
+    /// It loses the name, and a whiteout of this owner and group gets the old one.
+    Whiteout {
+        /// Owner.
+        uid: u32,
+        /// Group.
+        gid: u32,
+    },
+    /// It keeps it: `EEXIST`. Without it, a whiteout of this owner and group gets the old name.
+    NoReplaceWhiteout {
+        /// Owner.
+        uid: u32,
+        /// Group.
+        gid: u32,
+    },
+}
+
+impl RenameMode {
+    /// What is made in the old place.
+    fn whiteout(self) -> Option<NewInode> {
+        match self {
+            Self::Whiteout { uid, gid } | Self::NoReplaceWhiteout { uid, gid } => {
+                Some(NewInode { mode: WHITEOUT_MODE, uid, gid, umask: 0, device: (0, 0) })
+            }
+            _ => None,
+        }
+    }
 }
 
 /// A name in a directory, and what it leads to.
@@ -33,22 +64,38 @@ struct Place<'a> {
     inode: Inode,
 }
 
+impl Place<'_> {
+    fn target(&self) -> Option<Target> {
+        // What stands for a subvolume has a name that leads to one.
+        if self.inode.is_empty_subvolume() {
+            return None;
+        }
+        Some(if self.inode.is_subvolume_root() {
+            Target::Subvolume(self.inode.subvolume().id())
+        } else {
+            Target::Inode(self.inode.number())
+        })
+    }
+
+    fn is_directory(&self) -> bool {
+        self.inode.file_type() == FileType::Directory
+    }
+}
+
 impl Inode {
-    /// Moves the name `name` of this directory to `new_name` in `to`, a directory of the same
-    /// subvolume. Subvolumes cannot be moved.
+    /// Moves the name `name` of this directory to `new_name` in `to`. Names of subvolumes move to any
+    /// subvolume, others within theirs.
     ///
     /// # Errors
-    /// `ENOENT`, `EEXIST`, `EISDIR`, `ENOTDIR`, `ENOTEMPTY`, `EXDEV`, `EINVAL` for a directory that would
-    /// move below itself, `EMLINK`, `EOVERFLOW`, `EPERM`, `EROFS`, `ENOSPC`.
+    /// `ENOENT`, `EEXIST`, `EISDIR`, `ENOTDIR`, `ENOTEMPTY` also for a subvolume that would be replaced,
+    /// `EXDEV`, `EINVAL` for a directory that would move below itself, `EMLINK`, `EOVERFLOW`, `EPERM`, `EROFS`
+    /// also for a read-only subvolume that would move to another directory, `ENOSPC`.
     pub fn rename(&self, name: &[u8], to: &Self, new_name: &[u8], mode: RenameMode) -> Result<()> {
         let writer = self.writer()?;
         self.expect_directory()?;
         to.expect_directory()?;
         check_name(name)?;
         check_name(new_name)?;
-        if self.subvolume() != to.subvolume() {
-            return Err(Error::CrossSubvolume);
-        }
         // Who is below whom is looked up while nobody moves a directory.
         let renaming = writer.renames.lock();
         while !self.try_rename(name, to, new_name, mode)? {}
@@ -78,54 +125,50 @@ impl Inode {
         }
         let writer = self.writer()?;
         let handle = writer.join(self.subvolume(), ITEMS, Priority::Normal)?;
+        to.subvolume().live()?.check_writable()?;
         let mut nodes = vec![from_node, to_node, old.inode.node()?];
         if let Some(there) = &there {
             nodes.push(there.inode.node()?);
         }
         let mut locked = Locked::new(nodes);
-        let target = |place: &Place<'_>| Some(Target::Inode(place.inode.number()));
-        if self.find(name)? != target(&old) || to.find(new_name)? != there.as_ref().and_then(target)
-        {
+        let is_unchanged = self.find(name)? == old.target()
+            && to.find(new_name)? == there.as_ref().and_then(Place::target);
+        if !is_unchanged {
             return Ok(false);
         }
-        locked.of(from_node).check_may_unname()?;
-        locked.of(to_node).check_may_name()?;
-        locked.of(old.inode.node()?).check_may_unname()?;
-        let mut names = self.names();
-        if let Some(there) = &there {
-            let state = locked.of(there.inode.node()?);
-            state.check_may_unname()?;
-            locked.of(to_node).check_may_unname()?;
-            let is_full = there.inode.file_type() == FileType::Directory
-                && locked.of(there.inode.node()?).size_bytes > 0;
-            if mode == RenameMode::Replace && is_full {
-                return Err(Error::DirectoryNotEmpty);
-            }
-        } else {
-            names.check_room(to.number(), new_name)?;
-        }
-        names.check_ref_room(old.inode.number(), to.number(), new_name)?;
-        if mode == RenameMode::Exchange
-            && let Some(there) = &there
-        {
-            names.check_ref_room(there.inode.number(), self.number(), name)?;
-        }
-        let mut change = Change { handle: &handle, names: &mut names, locked: &mut locked };
-        apply(&handle, || change.run(&old, to, new_name, there.as_ref(), mode))?;
+        check_nodes(&mut locked, &old, to, there.as_ref(), mode)?;
+        check_room(&old, to, new_name, there.as_ref(), mode)?;
+        let generation = handle.generation();
+        let whiteout = mode.whiteout().map(|new| {
+            let draft = self.draft(&new, locked.of(from_node), generation, None);
+            draft.map(|draft| (draft, name))
+        });
+        let whiteout = whiteout.transpose()?;
+        let mut change = Change { generation, locked: &mut locked };
+        apply(&handle, || {
+            change.run(&old, to, new_name, there.as_ref(), mode)?;
+            whiteout.iter().try_for_each(|(draft, name)| change.white_out(self, draft, name))
+        })?;
         drop(locked);
         handle.end()?;
         Ok(true)
     }
 
-    /// Whether this directory is `other` or lies below it.
+    /// Whether this directory is `other` or lies below it, across subvolumes.
     fn is_within(&self, other: &Self) -> Result<bool> {
         let mut at = self.clone();
+        let mut passed = HashSet::new();
         loop {
             if at == *other {
                 return Ok(true);
             }
-            if at.is_subvolume_root() {
+            let (subvolume, number) = (at.subvolume().id(), at.number());
+            if at.is_subvolume_root() && subvolume == objectid::FS_TREE {
                 return Ok(false);
+            }
+            if !passed.insert((subvolume, number)) {
+                let problem = FormatError::invalid("inode reference", "it leads in a circle");
+                return Err(at.subvolume().bad_item(at.key(ItemType::INODE_REF, 0), problem));
             }
             at = at.parent()?;
         }
@@ -134,48 +177,114 @@ impl Inode {
 
 /// Refuses what cannot be moved.
 fn check(old: &Place<'_>, to: &Inode, there: Option<&Place<'_>>, mode: RenameMode) -> Result<()> {
-    let is_directory = |inode: &Inode| inode.file_type() == FileType::Directory;
-    let is_foreign = |inode: &Inode| inode.is_subvolume_root() || inode.is_empty_subvolume();
-    if is_foreign(&old.inode) || there.is_some_and(|there| is_foreign(&there.inode)) {
+    let is_one_subvolume = old.directory.subvolume() == to.subvolume();
+    if old.inode.is_empty_subvolume() {
+        return Err(Error::DirectoryNotEmpty);
+    }
+    if !is_one_subvolume && !old.inode.is_subvolume_root() {
         return Err(Error::CrossSubvolume);
     }
-    if is_directory(&old.inode) && to.is_within(&old.inode)? {
+    if old.is_directory() && to.is_within(&old.inode)? {
         return Err(Error::Invalid("a directory would be below itself"));
     }
     match (mode, there) {
-        (RenameMode::NoReplace, Some(_)) => Err(Error::AlreadyExists),
+        (RenameMode::NoReplace | RenameMode::NoReplaceWhiteout { .. }, Some(_)) => {
+            Err(Error::AlreadyExists)
+        }
         (RenameMode::Exchange, None) => Err(Error::NotFound),
         (RenameMode::Exchange, Some(there)) => {
-            if is_directory(&there.inode) && old.directory.is_within(&there.inode)? {
+            if there.inode.is_empty_subvolume() {
+                return Err(Error::DirectoryNotEmpty);
+            }
+            if !is_one_subvolume && !there.inode.is_subvolume_root() {
+                return Err(Error::CrossSubvolume);
+            }
+            if there.is_directory() && old.directory.is_within(&there.inode)? {
                 return Err(Error::Invalid("a directory would be below itself"));
             }
             Ok(())
         }
-        (RenameMode::Replace, Some(there)) => {
-            if there.inode == old.inode {
-                return Ok(());
-            }
-            match (is_directory(&old.inode), is_directory(&there.inode)) {
-                (true, false) => Err(Error::NotADirectory),
-                (false, true) if old.directory.is_within(&there.inode)? => {
-                    Err(Error::DirectoryNotEmpty)
-                }
-                (false, true) => Err(Error::IsADirectory),
-                _ => Ok(()),
-            }
+        (RenameMode::Replace | RenameMode::Whiteout { .. }, Some(there)) => {
+            check_replaceable(old, there)
         }
         (_, None) => Ok(()),
     }
 }
 
+fn check_replaceable(old: &Place<'_>, there: &Place<'_>) -> Result<()> {
+    if there.inode == old.inode {
+        return Ok(());
+    }
+    match (old.is_directory(), there.is_directory()) {
+        (true, false) => Err(Error::NotADirectory),
+        (false, true) if old.directory.is_within(&there.inode)? => Err(Error::DirectoryNotEmpty),
+        (false, true) => Err(Error::IsADirectory),
+        _ if there.inode.is_subvolume_root() || there.inode.is_empty_subvolume() => {
+            Err(Error::DirectoryNotEmpty)
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Refuses what flags protect, directories with names in them, and moving what is read-only.
+fn check_nodes(
+    locked: &mut Locked<'_>,
+    old: &Place<'_>,
+    to: &Inode,
+    there: Option<&Place<'_>>,
+    mode: RenameMode,
+) -> Result<()> {
+    let (from_node, to_node) = (node_of(old.directory), node_of(to));
+    locked.of(from_node).check_may_unname()?;
+    locked.of(to_node).check_may_name()?;
+    for place in [Some(old), there].into_iter().flatten() {
+        locked.of(node_of(&place.inode)).check_may_unname()?;
+        // The root of a subvolume would have another parent, though it does not say so.
+        if place.inode.is_subvolume_root() && old.directory != to {
+            place.inode.subvolume().live()?.check_writable()?;
+        }
+    }
+    if let Some(there) = there {
+        locked.of(to_node).check_may_unname()?;
+        let has_names = there.is_directory() && locked.of(node_of(&there.inode)).size_bytes > 0;
+        if mode != RenameMode::Exchange && has_names {
+            return Err(Error::DirectoryNotEmpty);
+        }
+    }
+    Ok(())
+}
+
+/// Refuses names and references that have no place.
+fn check_room(
+    old: &Place<'_>,
+    to: &Inode,
+    new_name: &[u8],
+    there: Option<&Place<'_>>,
+    mode: RenameMode,
+) -> Result<()> {
+    let check_ref = |inode: &Inode, directory: &Inode, name: &[u8]| {
+        if inode.is_subvolume_root() {
+            return Ok(());
+        }
+        inode.names().check_ref_room(inode.number(), directory.number(), name)
+    };
+    check_ref(&old.inode, to, new_name)?;
+    match there {
+        None => to.names().check_room(to.number(), new_name),
+        Some(there) if mode == RenameMode::Exchange => {
+            check_ref(&there.inode, old.directory, old.name)
+        }
+        Some(_) => Ok(()),
+    }
+}
+
 /// A move in progress.
-struct Change<'c, 'h, 'l> {
-    handle: &'c Handle<'h>,
-    names: &'c mut Names,
+struct Change<'c, 'l> {
+    generation: u64,
     locked: &'c mut Locked<'l>,
 }
 
-impl Change<'_, '_, '_> {
+impl Change<'_, '_> {
     fn run(
         &mut self,
         old: &Place<'_>,
@@ -184,7 +293,6 @@ impl Change<'_, '_, '_> {
         there: Option<&Place<'_>>,
         mode: RenameMode,
     ) -> Changed<()> {
-        let generation = self.handle.generation();
         self.take(old)?;
         if let Some(there) = there {
             self.take(there)?;
@@ -192,7 +300,7 @@ impl Change<'_, '_, '_> {
                 self.give(&there.inode, old.directory, old.name)?;
             } else {
                 let node = node_of(&there.inode);
-                node.lose_name(self.locked.of(node), generation)?;
+                node.lose_name(self.locked.of(node), self.generation)?;
             }
         }
         self.give(&old.inode, to, new_name)
@@ -200,42 +308,61 @@ impl Change<'_, '_, '_> {
 
     /// Takes a name away.
     fn take(&mut self, place: &Place<'_>) -> Changed<()> {
-        let directory = place.directory.number();
-        let index = self.names.remove_ref(place.inode.number(), directory, place.name)?;
-        self.names.remove(directory, place.name, index)?;
-        self.directory_grew(place.directory, -(place.name.len() as i64))
+        let directory = place.directory;
+        if place.inode.is_subvolume_root() {
+            let index = directory.leave_subvolume(place.inode.subvolume().id())?;
+            directory.names().remove(directory.number(), place.name, index)?;
+        } else {
+            let mut names = directory.names();
+            let index = names.remove_ref(place.inode.number(), directory.number(), place.name)?;
+            names.remove(directory.number(), place.name, index)?;
+        }
+        self.directory_grew(directory, -(place.name.len() as i64))
     }
 
     /// Gives an inode a name.
     fn give(&mut self, inode: &Inode, directory: &Inode, name: &[u8]) -> Changed<()> {
-        let generation = self.handle.generation();
         let node = node_of(directory);
         let index = node.next_index(self.locked.of(node))?;
-        self.names.insert_ref(inode.number(), directory.number(), name, index)?;
-        self.names.insert(&NewEntry {
+        if inode.is_subvolume_root() {
+            directory.enter_subvolume(inode.subvolume().id(), name, index, self.generation)?;
+            return self.directory_grew(directory, name.len() as i64);
+        }
+        let mut names = directory.names();
+        names.insert_ref(inode.number(), directory.number(), name, index)?;
+        names.insert(&NewEntry {
             directory: directory.number(),
             name,
             index,
             location: Key::new(inode.number(), ItemType::INODE_ITEM, 0),
             file_type: entry_type(inode.file_type()),
-            generation,
+            generation: self.generation,
         })?;
         self.directory_grew(directory, name.len() as i64)?;
         let node = node_of(inode);
         let state = self.locked.of(node);
-        state.touch(generation, false);
+        state.touch(self.generation, false);
         node.put_item(state)
+    }
+
+    /// Gives a name that was taken from a directory to a whiteout.
+    fn white_out(&mut self, directory: &Inode, draft: &Draft, name: &[u8]) -> Changed<()> {
+        let node = node_of(directory);
+        let index = node.next_index(self.locked.of(node))?;
+        let mut names = directory.names();
+        directory.insert_named(&mut names, draft, name, index, self.generation)?;
+        self.directory_grew(directory, name.len() as i64)
     }
 
     fn directory_grew(&mut self, directory: &Inode, bytes: i64) -> Changed<()> {
         let node = node_of(directory);
         let state = self.locked.of(node);
-        state.names_grew(self.handle.generation(), bytes);
+        state.names_grew(self.generation, bytes);
         node.put_item(state)
     }
 }
 
 /// The node of an inode that was checked to have one.
-fn node_of(inode: &Inode) -> &Node {
+fn node_of(inode: &Inode) -> &Arc<Node> {
     inode.try_node().expect("it can be changed")
 }

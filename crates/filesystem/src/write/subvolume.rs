@@ -14,7 +14,7 @@ use larder_format::item::{
 };
 use larder_format::{ItemType, Key, Uuid, name_hash, objectid};
 use larder_transaction::space::{Priority, SpaceKind};
-use larder_transaction::{Exclusive, Handle, Items, TreeItems};
+use larder_transaction::{Error as ChangeError, Exclusive, Handle, Items, TreeItems};
 use zerocopy::{FromZeros, IntoBytes};
 
 use super::create::NewInode;
@@ -100,6 +100,20 @@ impl Inode {
         Ok(())
     }
 
+    /// Takes the references that go with the name of a subvolume in this directory away. Returns the index
+    /// of the name.
+    pub(super) fn leave_subvolume(&self, id: u64) -> Changed<u64> {
+        let writer = self.writer().expect("it is being changed");
+        let mut root_tree = TreeItems::new(writer.manager.root_tree().clone());
+        let [reference, back] = reference_keys(self.subvolume().id(), id);
+        let missing = || ChangeError::MissingItem { tree: objectid::ROOT_TREE, key: back };
+        let data = root_tree.get(back)?.ok_or_else(missing)?;
+        let index = RootRef::parse(&data).map(|named| named.sequence);
+        root_tree.remove(reference)?;
+        root_tree.remove(back)?;
+        index.map_err(|problem| ChangeError::Item { tree: objectid::ROOT_TREE, key: back, problem })
+    }
+
     /// Deletes the subvolume named `name` in this directory with all that is in it. The name is gone
     /// durably before anything else goes; if that is interrupted, opening the file system for writing
     /// completes it.
@@ -149,12 +163,10 @@ impl Inode {
             self.names().remove(self.number(), name, its_name.index)?;
             state.names_grew(exclusive.manager().generation(), -(name.len() as i64));
             directory.put_item(state)?;
-            let mut root_tree = TreeItems::new(writer.manager.root_tree().clone());
-            for key in reference_keys(self.subvolume().id(), id) {
-                root_tree.remove(key)?;
-            }
+            self.leave_subvolume(id)?;
             writer.forget_uuid(item.uuid(), ItemType::UUID_KEY_SUBVOL, id)?;
             writer.forget_uuid(item.received_uuid(), ItemType::UUID_KEY_RECEIVED_SUBVOL, id)?;
+            let mut root_tree = TreeItems::new(writer.manager.root_tree().clone());
             root_tree.insert(orphan_key(id), &[])?;
             exclusive.change_root_item(id, |item| {
                 item.refs = 0.into();

@@ -3,7 +3,9 @@
 //! the kernel changing things in between.
 
 mod edges;
+mod live;
 mod model;
+mod namespace;
 #[path = "../support/mod.rs"]
 mod support;
 mod trouble;
