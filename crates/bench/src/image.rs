@@ -41,11 +41,16 @@ impl InlineFiles {
     }
 }
 
-fn make(path: &Path, files: usize, file_bytes: usize) -> anyhow::Result<()> {
-    let len_bytes = (files as u64 * (file_bytes as u64 + 1024) * 5).max(1 << 30);
+/// An empty file system in a sparse file of `len_bytes`, as mkfs.btrfs makes it by default.
+pub fn make_empty(path: &Path, len_bytes: u64) -> anyhow::Result<()> {
     File::create(path)?.set_len(len_bytes)?;
-    let status = Command::new("mkfs.btrfs").args(["-q", "-f"]).arg(path).status()?;
-    ensure!(status.success(), "mkfs.btrfs failed");
+    let output = Command::new("mkfs.btrfs").args(["-q", "-f"]).arg(path).output()?;
+    ensure!(output.status.success(), "mkfs.btrfs: {}", String::from_utf8_lossy(&output.stderr));
+    Ok(())
+}
+
+fn make(path: &Path, files: usize, file_bytes: usize) -> anyhow::Result<()> {
+    make_empty(path, (files as u64 * (file_bytes as u64 + 1024) * 5).max(1 << 30))?;
     let mount = KernelMount::open(&[path.to_owned()], "max_inline=2048");
     let content = vec![b'x'; file_bytes];
     let directories = files.div_ceil(FILES_PER_DIRECTORY);

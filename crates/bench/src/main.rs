@@ -7,6 +7,7 @@
 mod image;
 mod measure;
 mod table;
+mod trees;
 mod workload;
 
 use clap::Parser;

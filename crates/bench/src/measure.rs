@@ -54,6 +54,11 @@ impl Run {
     }
 }
 
+/// Peak resident memory of this process so far, in bytes.
+pub fn own_peak_bytes() -> u64 {
+    resident_peak("/proc/self/status").unwrap_or(0)
+}
+
 /// `VmHWM` of a process, in bytes.
 fn resident_peak(status_file: &str) -> Option<u64> {
     let status = fs::read_to_string(status_file).ok()?;

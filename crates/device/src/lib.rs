@@ -5,6 +5,7 @@
 //!
 //! - [`FileDevice`]: a regular file or a block device. Opened for writing, it is the only writer.
 //! - [`MemoryDevice`]: sparse memory with cheap snapshots.
+//! - [`PrefetchingDevice`]: readahead where the system has none.
 //! - Wrappers that watch or disturb: [`CountingDevice`], [`FaultDevice`], [`RecordingDevice`] with its
 //!   [`Recording`], and [`SpinningDisk`].
 //! - [`in_use`]: who else uses what a path leads to.
@@ -34,5 +35,6 @@ pub use memory::MemoryDevice;
 pub use usage::{InUse, Link, in_use};
 pub use wrappers::counting::{CountingDevice, Counts};
 pub use wrappers::fault::{Fault, FaultDevice};
+pub use wrappers::prefetching::PrefetchingDevice;
 pub use wrappers::recording::{Entry, Event, Recording, RecordingDevice, Replay, Survival};
 pub use wrappers::spinning::{Geometry, SpinningDisk};

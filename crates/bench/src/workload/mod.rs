@@ -1,8 +1,14 @@
 //! The workloads, one file each.
 
 mod check;
+mod create;
+mod delete;
 mod dump_tree;
+mod early_release;
 mod mkfs;
+mod readahead;
+mod snapshot;
+mod tree_locks;
 mod walk;
 
 use std::path::PathBuf;
@@ -18,6 +24,12 @@ pub enum Workload {
     Check(check::Check),
     Mkfs(mkfs::Mkfs),
     Walk(walk::Walk),
+    Create(create::Create),
+    Delete(delete::Delete),
+    Snapshot(snapshot::Snapshot),
+    EarlyRelease(early_release::EarlyRelease),
+    TreeLocks(tree_locks::TreeLocks),
+    Readahead(readahead::Readahead),
 }
 
 impl Workload {
@@ -27,6 +39,12 @@ impl Workload {
             Self::Check(workload) => workload.run(),
             Self::Mkfs(workload) => workload.run(),
             Self::Walk(workload) => workload.run(),
+            Self::Create(workload) => workload.run(),
+            Self::Delete(workload) => workload.run(),
+            Self::Snapshot(workload) => workload.run(),
+            Self::EarlyRelease(workload) => workload.run(),
+            Self::TreeLocks(workload) => workload.run(),
+            Self::Readahead(workload) => workload.run(),
         }
     }
 }

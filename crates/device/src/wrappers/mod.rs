@@ -2,5 +2,6 @@
 
 pub(crate) mod counting;
 pub(crate) mod fault;
+pub(crate) mod prefetching;
 pub(crate) mod recording;
 pub(crate) mod spinning;

@@ -30,6 +30,7 @@ use std::io::Write;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
+use larder_btree::Readahead;
 use larder_filesystem::Subvolume;
 use larder_format::Uuid;
 
@@ -58,6 +59,8 @@ pub struct SendOptions {
     pub ends_stream: bool,
     /// Threads that read and verify file data.
     pub readers: NonZeroUsize,
+    /// What a full send reads ahead of the tree.
+    pub readahead: Readahead,
 }
 
 impl Default for SendOptions {
@@ -72,6 +75,7 @@ impl Default for SendOptions {
             begins_stream: true,
             ends_stream: true,
             readers: std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN),
+            readahead: Readahead::ForwardAlways,
         }
     }
 }

@@ -106,7 +106,7 @@ impl<'a> Sender<'a> {
     }
 
     fn send_all(&mut self) -> Result<u64, SendError> {
-        let mut records = Records::new(&self.new, Readahead::ForwardAlways);
+        let mut records = Records::new(&self.new, self.options.readahead);
         let mut inodes = 0;
         while let Some(record) = records.from(self.position)? {
             self.position = record.ino;
