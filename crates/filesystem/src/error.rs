@@ -35,7 +35,7 @@ pub enum ErrorKind {
     Overflow,
     /// What is to be changed is read-only (`EROFS`).
     ReadOnly,
-    /// A name and what it is to lead to lie in different subvolumes (`EXDEV`).
+    /// What belongs together lies in different subvolumes, or file systems (`EXDEV`).
     CrossSubvolume,
     /// What is to be changed is protected (`EPERM`).
     NotPermitted,
@@ -111,6 +111,9 @@ pub enum Error {
     /// A name and what it is to lead to lie in different subvolumes.
     #[error("not in the same subvolume")]
     CrossSubvolume,
+    /// Files lie in different file systems.
+    #[error("not in the same file system")]
+    CrossFilesystem,
     /// What is to be changed is protected by a flag, or is the root of a subvolume.
     #[error("not permitted: {0}")]
     NotPermitted(&'static str),
@@ -215,7 +218,7 @@ impl Error {
             Self::TooManyLinks => ErrorKind::TooManyLinks,
             Self::NameHashFull => ErrorKind::Overflow,
             Self::NotWritable | Self::ReadOnlySubvolume => ErrorKind::ReadOnly,
-            Self::CrossSubvolume => ErrorKind::CrossSubvolume,
+            Self::CrossSubvolume | Self::CrossFilesystem => ErrorKind::CrossSubvolume,
             Self::NotPermitted(_) => ErrorKind::NotPermitted,
             Self::FileTooLarge => ErrorKind::FileTooLarge,
             Self::AttributeTooLarge => ErrorKind::NoSpace,

@@ -9,6 +9,7 @@
 //! - [`Subvolume::scan`]: every inode in the order of the tree, in parts for several threads.
 //! - [`Filesystem::open_writable`]: for changing it. [`Inode::create`], [`Inode::create_unnamed`], [`Inode::link`],
 //!   [`Inode::unlink`], [`Inode::rename`], [`Inode::write_at`], [`Inode::truncate`],
+//!   [`Inode::allocate`], [`Inode::punch_hole`], [`Inode::clone_range`], [`Inode::copy_range`],
 //!   [`Inode::set_attributes`], [`Inode::set_xattr`]; [`Inode::create_subvolume`],
 //!   [`Subvolume::snapshot`], [`Inode::delete_subvolume`]; [`Filesystem::sync`].
 //! - [`Filesystem::block_groups`]: what space is used for.
@@ -52,5 +53,5 @@ pub use scan::{DirectoryPaths, Scan, ScannedInode};
 pub use space::BlockGroup;
 pub use stats::Stats;
 pub use subvolume::{Subvolume, SubvolumeInfo, SubvolumeName, Subvolumes};
-pub use write::{NewInode, RenameMode, SetAttributes, XattrMode};
+pub use write::{AllocateMode, NewInode, RenameMode, SetAttributes, XattrMode};
 pub use xattr::{Xattr, Xattrs};

@@ -69,8 +69,8 @@ pub use file::{Extent, ExtentKind, File, Reader};
 pub use filesystem::{DeviceInfo, Filesystem};
 pub use inode::{Inode, Link};
 pub use larder_filesystem::{
-    ErrorKind, FileType, Metadata, NewInode, QuotaGroup, RenameMode, SetAttributes, Stats,
-    SubvolumeInfo, SubvolumeName, Timestamp, XattrMode,
+    AllocateMode, ErrorKind, FileType, Metadata, NewInode, QuotaGroup, RenameMode, SetAttributes,
+    Stats, SubvolumeInfo, SubvolumeName, Timestamp, XattrMode,
 };
 pub use larder_format::Uuid;
 pub use larder_format::compression::Algorithm as CompressionAlgorithm;

@@ -11,7 +11,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::Duration;
 
-use larder_filesystem::{FileType, NewInode, RenameMode, SetAttributes, XattrMode};
+use larder_filesystem::{AllocateMode, FileType, NewInode, RenameMode, SetAttributes, XattrMode};
 
 use crate::path;
 use crate::xattr::name_bytes;
@@ -252,6 +252,59 @@ impl File {
     /// space any more. The size stays as it is.
     pub fn punch_hole(&self, offset: u64, len_bytes: u64) -> Result<()> {
         Ok(self.inner().punch_hole(offset, len_bytes)?)
+    }
+
+    /// Sees to it that there is room for `len_bytes` from `offset` on: writing there needs no new space,
+    /// as long as nobody shares it. What the file has stays as it is; the rest reads as zeros.
+    pub fn allocate(&self, offset: u64, len_bytes: u64, mode: AllocateMode) -> Result<()> {
+        Ok(self.inner().allocate(offset, len_bytes, mode)?)
+    }
+
+    /// Makes `len_bytes` from `offset` on zeros, with room for them as [`allocate`](Self::allocate) gives.
+    pub fn zero_range(&self, offset: u64, len_bytes: u64, mode: AllocateMode) -> Result<()> {
+        Ok(self.inner().zero_range(offset, len_bytes, mode)?)
+    }
+
+    /// Makes `len_bytes` from `offset` on share the data that `source`, which may be this file or lie in
+    /// another subvolume, has from `source_offset` on; with 0, all up to the end of `source`.
+    ///
+    /// Offsets and length are whole sectors, but for a range that ends with `source` and does not end
+    /// within this file. [`InvalidInput`](crate::ErrorKind::InvalidInput) for other ranges, for one that
+    /// overlaps itself, and where only one of the files has checksums.
+    pub fn clone_range(
+        &self,
+        source: &Self,
+        source_offset: u64,
+        len_bytes: u64,
+        offset: u64,
+    ) -> Result<()> {
+        Ok(self.inner().clone_range(source.inner(), source_offset, len_bytes, offset)?)
+    }
+
+    /// As [`clone_range`](Self::clone_range), if both ranges have the same bytes, which is looked at while
+    /// nobody can change them. Returns how many bytes were: what is less than a sector is left out unless
+    /// both files end there. `None` if they differ.
+    pub fn dedupe_range(
+        &self,
+        source: &Self,
+        source_offset: u64,
+        len_bytes: u64,
+        offset: u64,
+    ) -> Result<Option<u64>> {
+        Ok(self.inner().dedupe_range(source.inner(), source_offset, len_bytes, offset)?)
+    }
+
+    /// Copies up to `len_bytes` that `source` has from `source_offset` on to `offset`, of any alignment.
+    /// What can be shared is shared. Returns how many bytes were copied: fewer than asked for only at the
+    /// end of `source`.
+    pub fn copy_range(
+        &self,
+        source: &Self,
+        source_offset: u64,
+        len_bytes: u64,
+        offset: u64,
+    ) -> Result<u64> {
+        Ok(self.inner().copy_range(source.inner(), source_offset, len_bytes, offset)?)
     }
 
     /// Makes what was done to this file durable. For now that is a commit of the file system.

@@ -9,6 +9,7 @@
 use std::sync::Arc;
 
 use larder_btree::{LiveTree, Readahead};
+use larder_format::compression::Algorithm;
 use larder_format::item::{
     FileExtent, FileExtentHeader, FileExtentItem, FileExtentKind, RegularExtent,
 };
@@ -29,17 +30,44 @@ pub(super) struct FileExtents<'a> {
 }
 
 /// A file extent as its item has it.
-enum Stored {
-    Inline { len_bytes: u64 },
+#[derive(Clone, Copy)]
+pub(super) enum Stored {
+    /// All data of a short file, or its first sector compressed.
+    Inline {
+        /// Bytes of data, decompressed.
+        len_bytes: u64,
+    },
+    /// An extent, or a hole.
     Regular(FileExtentItem),
 }
 
+/// File extents from some offset on.
+pub(super) struct Stretch {
+    /// The extents, each with the offset at which it starts, which may lie before the stretch.
+    pub(super) extents: Vec<(u64, Stored)>,
+    /// There is nothing else before this offset.
+    pub(super) until: u64,
+}
+
+/// What was taken out of a file.
+pub(super) struct Dropped {
+    /// Bytes of it that were allocated.
+    pub(super) counted_bytes: u64,
+    /// It was taken out up to this offset.
+    pub(super) until: u64,
+}
+
 impl Stored {
+    /// Whether there is an item that says there is nothing.
+    pub(super) fn is_hole(&self) -> bool {
+        matches!(self, Self::Regular(item) if item.extent.disk_bytenr().is_none())
+    }
+
     /// Bytes that count as allocated to the file, of `len_bytes` of it.
-    fn counted_bytes(&self, len_bytes: u64) -> u64 {
+    pub(super) fn counted_bytes(&self, len_bytes: u64) -> u64 {
         match self {
             Self::Inline { len_bytes } => *len_bytes,
-            Self::Regular(item) if item.extent.disk_bytenr().is_none() => 0,
+            Self::Regular(_) if self.is_hole() => 0,
             Self::Regular(_) => len_bytes,
         }
     }
@@ -48,21 +76,27 @@ impl Stored {
 impl FileExtents<'_> {
     /// Takes `start..end`, whole sectors, out of the file. Returns how many bytes of it were allocated.
     pub(super) fn drop_range(&self, start: u64, end: u64) -> Changed<u64> {
-        let mut dropped_bytes = 0;
-        for (key, data) in self.overlapping(start, end)? {
-            let stored = self.parse(key, &data)?;
-            dropped_bytes += match &stored {
+        Ok(self.drop_some(start, end, usize::MAX)?.counted_bytes)
+    }
+
+    /// Takes `start..end`, whole sectors, out of the file, or a first part in which there are `most`
+    /// extents.
+    pub(super) fn drop_some(&self, start: u64, end: u64, most: usize) -> Changed<Dropped> {
+        let Stretch { extents, until } = self.stretch(start, end, most)?;
+        let mut counted_bytes = 0;
+        for (from, stored) in extents {
+            counted_bytes += match &stored {
                 Stored::Inline { len_bytes } => {
-                    self.tree.delete(key)?;
+                    self.tree.delete(self.key(from))?;
                     *len_bytes
                 }
                 Stored::Regular(item) => {
-                    let cut_bytes = self.cut(key, *item, start, end)?;
+                    let cut_bytes = self.cut(self.key(from), *item, start, until)?;
                     stored.counted_bytes(cut_bytes)
                 }
             };
         }
-        Ok(dropped_bytes)
+        Ok(Dropped { counted_bytes, until })
     }
 
     /// Takes `start..end` out of an extent that overlaps it. Returns the length of what was taken.
@@ -87,9 +121,7 @@ impl FileExtents<'_> {
         if let Some(back) = &back {
             self.tree.insert(Key { offset: end, ..key }, back.as_bytes())?;
         }
-        if let Some(logical) = item.extent.disk_bytenr() {
-            let data = DataExtent { logical, len_bytes: item.extent.disk_num_bytes.get() };
-            let owner = self.owner(from.wrapping_sub(item.extent.offset.get()));
+        if let Some((data, owner)) = self.reference(from, &item) {
             match (from < start, back.is_some()) {
                 (true, true) => self.handle.add_data_reference(data, owner),
                 (false, false) => self.handle.drop_data_reference(data, owner),
@@ -99,17 +131,31 @@ impl FileExtents<'_> {
         Ok(to.min(end) - from.max(start))
     }
 
-    /// Enters data that was written to an extent of its own, where nothing is.
-    pub(super) fn insert_data(&self, start: u64, data: DataExtent) -> Changed<()> {
-        let item = self.item(data.len_bytes, data.logical);
+    /// Enters an extent that was just allocated, where nothing is.
+    pub(super) fn insert_new(&self, start: u64, item: &FileExtentItem) -> Changed<()> {
         self.tree.insert(self.key(start), item.as_bytes())?;
-        self.handle.add_new_data(data, self.owner(start));
+        let (data, owner) = self.reference(start, item).expect("it is no hole");
+        self.handle.add_new_data(data, owner);
         Ok(())
     }
 
-    /// Enters all of a file's data inline, where nothing is.
-    pub(super) fn insert_inline(&self, data: &[u8]) -> Changed<()> {
-        let header = self.header(data.len() as u64, FileExtentKind::Inline);
+    /// Enters a part of an extent that others have too, or a hole, where nothing is.
+    pub(super) fn insert_shared(&self, start: u64, item: &FileExtentItem) -> Changed<()> {
+        self.tree.insert(self.key(start), item.as_bytes())?;
+        if let Some((data, owner)) = self.reference(start, item) {
+            self.handle.add_data_reference(data, owner);
+        }
+        Ok(())
+    }
+
+    /// Enters all of a file's data inline, where nothing is: `len_bytes`, as `data` has them.
+    pub(super) fn insert_inline(
+        &self,
+        data: &[u8],
+        len_bytes: u64,
+        compression: Option<Algorithm>,
+    ) -> Changed<()> {
+        let header = self.header(len_bytes, FileExtentKind::Inline, compression);
         Ok(self.tree.insert(self.key(0), &[header.as_bytes(), data].concat())?)
     }
 
@@ -117,30 +163,29 @@ impl FileExtents<'_> {
     pub(super) fn fill_holes(&self, start: u64, end: u64) -> Changed<()> {
         let mut at = start;
         let mut holes = Vec::new();
-        for (key, data) in self.overlapping(start, end)? {
-            if key.offset > at {
-                holes.push((at, key.offset));
+        for (from, stored) in self.stretch(start, end, usize::MAX)?.extents {
+            if from > at {
+                holes.push((at, from));
             }
-            at = at.max(key.offset + self.covered_bytes(&self.parse(key, &data)?));
+            at = at.max(from + self.covered_bytes(&stored));
         }
         if at < end {
             holes.push((at, end));
         }
         for (from, to) in holes {
-            let item = self.item(to - from, Logical(0));
-            self.tree.insert(self.key(from), item.as_bytes())?;
+            self.tree.insert(self.key(from), self.hole(to - from).as_bytes())?;
         }
         Ok(())
     }
 
     /// Whether the file has an extent at or behind `offset`.
     pub(super) fn has_any_from(&self, offset: u64) -> Changed<bool> {
-        Ok(!self.overlapping(offset, u64::MAX)?.is_empty())
+        Ok(!self.stretch(offset, u64::MAX, 1)?.extents.is_empty())
     }
 
-    /// The items of extents that overlap `start..end`.
-    fn overlapping(&self, start: u64, end: u64) -> Changed<Vec<(Key, Vec<u8>)>> {
-        let mut found = Vec::new();
+    /// The extents that overlap `start..end`, or the first `most` of them.
+    pub(super) fn stretch(&self, start: u64, end: u64, most: usize) -> Changed<Stretch> {
+        let mut extents = Vec::new();
         let mut cursor = self.tree.cursor(Readahead::None);
         let mut is_there = cursor.seek_last(self.key(start))?;
         if !is_there || !cursor.key().is_some_and(|key| self.is_own(key)) {
@@ -153,14 +198,38 @@ impl FileExtents<'_> {
         {
             let stored = self.parse(key, data)?;
             if key.offset + self.covered_bytes(&stored) > start {
-                found.push((key, data.to_vec()));
+                if extents.len() == most {
+                    return Ok(Stretch { extents, until: key.offset });
+                }
+                extents.push((key.offset, stored));
             }
             is_there = cursor.next()?;
         }
-        Ok(found)
+        Ok(Stretch { extents, until: end })
     }
 
-    fn covered_bytes(&self, stored: &Stored) -> u64 {
+    /// The last extents that overlap what lies from `start` on, at most `most`, the very last first.
+    pub(super) fn last(&self, start: u64, most: usize) -> Changed<Vec<(u64, Stored)>> {
+        let mut extents = Vec::new();
+        let mut cursor = self.tree.cursor(Readahead::Back);
+        let mut is_there = cursor.seek_last(self.key(u64::MAX))?;
+        while let Some((key, data)) = cursor.item()
+            && is_there
+            && self.is_own(key)
+            && extents.len() < most
+        {
+            let stored = self.parse(key, data)?;
+            if key.offset + self.covered_bytes(&stored) <= start {
+                break;
+            }
+            extents.push((key.offset, stored));
+            is_there = cursor.prev()?;
+        }
+        Ok(extents)
+    }
+
+    /// Bytes of the file that an extent covers, in whole sectors.
+    pub(super) fn covered_bytes(&self, stored: &Stored) -> u64 {
         match stored {
             Stored::Inline { len_bytes } => len_bytes.next_multiple_of(self.sectorsize),
             Stored::Regular(item) => item.extent.num_bytes.get(),
@@ -180,35 +249,61 @@ impl FileExtents<'_> {
         })
     }
 
-    fn item(&self, len_bytes: u64, logical: Logical) -> FileExtentItem {
-        let is_hole = logical == Logical(0);
+    /// The item of a hole.
+    pub(super) fn hole(&self, len_bytes: u64) -> FileExtentItem {
+        let nowhere = DataExtent { logical: Logical(0), len_bytes: 0 };
+        self.item(FileExtentKind::Regular, nowhere, len_bytes, None)
+    }
+
+    /// The item of all of an extent on disk, which holds `ram_bytes` of data.
+    pub(super) fn item(
+        &self,
+        kind: FileExtentKind,
+        data: DataExtent,
+        ram_bytes: u64,
+        compression: Option<Algorithm>,
+    ) -> FileExtentItem {
         FileExtentItem {
-            header: self.header(len_bytes, FileExtentKind::Regular),
+            header: self.header(ram_bytes, kind, compression),
             extent: RegularExtent {
-                disk_bytenr: logical.0.into(),
-                disk_num_bytes: if is_hole { 0 } else { len_bytes }.into(),
+                disk_bytenr: data.logical.0.into(),
+                disk_num_bytes: data.len_bytes.into(),
                 offset: 0.into(),
-                num_bytes: len_bytes.into(),
+                num_bytes: ram_bytes.into(),
             },
         }
     }
 
-    fn header(&self, ram_bytes: u64, kind: FileExtentKind) -> FileExtentHeader {
+    fn header(
+        &self,
+        ram_bytes: u64,
+        kind: FileExtentKind,
+        compression: Option<Algorithm>,
+    ) -> FileExtentHeader {
         FileExtentHeader {
             generation: self.handle.generation().into(),
             ram_bytes: ram_bytes.into(),
-            compression: 0,
+            compression: compression.map_or(0, Algorithm::to_disk),
             encryption: 0,
             other_encoding: 0.into(),
             kind: kind as u8,
         }
     }
 
-    fn owner(&self, offset: u64) -> DataOwner {
-        DataOwner { root: self.id.subvolume, inode: self.id.number, offset }
+    /// The extent on disk that an item at `start` refers to, and as whom it does; none for a hole.
+    pub(super) fn reference(
+        &self,
+        start: u64,
+        item: &FileExtentItem,
+    ) -> Option<(DataExtent, DataOwner)> {
+        let logical = item.extent.disk_bytenr()?;
+        let data = DataExtent { logical, len_bytes: item.extent.disk_num_bytes.get() };
+        let offset = start.wrapping_sub(item.extent.offset.get());
+        let owner = DataOwner { root: self.id.subvolume, inode: self.id.number, offset };
+        Some((data, owner))
     }
 
-    fn key(&self, offset: u64) -> Key {
+    pub(super) fn key(&self, offset: u64) -> Key {
         Key::new(self.id.number, ItemType::EXTENT_DATA, offset)
     }
 

@@ -15,12 +15,15 @@
 //!   the one lock besides that of a tree block that is held while a device works.
 
 mod acl;
+mod allocate;
 mod attributes;
+mod clone;
 mod commit;
 mod create;
 mod dirty;
 mod extents;
 mod flags;
+mod in_place;
 mod inherit;
 mod label;
 mod link;
@@ -32,6 +35,7 @@ mod punch;
 mod rename;
 mod snapshot;
 mod subvolume;
+mod truncate;
 mod unlink;
 mod unnamed;
 mod write_at;
@@ -60,6 +64,7 @@ use crate::filesystem::Filesystem;
 use crate::inode::Inode;
 use crate::subvolume::Subvolume;
 
+pub use allocate::AllocateMode;
 pub use attributes::SetAttributes;
 pub use create::NewInode;
 pub(crate) use node::Node;

@@ -1,57 +1,133 @@
-//! Making holes.
+//! Making holes, in steps: a file may have any number of extents.
+
+use std::ops::Range;
 
 use larder_format::feature::IncompatFlags;
+use larder_format::item::FileExtentKind;
 
-use super::apply;
-use super::extents::FileExtents;
+use super::allocate::checked_end;
+use super::extents::{Dropped, FileExtents, Stored, Stretch};
+use super::{Changed, Writer, apply};
 use crate::error::{Error, Result};
 use crate::inode::Inode;
+
+/// Extents that go in one transaction.
+pub(super) const EXTENTS_PER_STEP: usize = 128;
+
+/// What of a range goes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum What {
+    Everything,
+    /// All but what is preallocated.
+    Data,
+}
 
 impl Inode {
     /// Makes `len_bytes` of the regular file from `offset` on a hole: they read as zeros, and whole sectors
     /// among them take no space any more. The size stays as it is.
     ///
     /// # Errors
-    /// As [`write_at`](Self::write_at), and `EINVAL` if `len_bytes` is 0.
+    /// As [`write_at`](Self::write_at), and `EINVAL` if `len_bytes` is 0. After an error, or a crash, a
+    /// part may have been made a hole.
     pub fn punch_hole(&self, offset: u64, len_bytes: u64) -> Result<()> {
-        let writer = self.writer_of_file()?;
         if len_bytes == 0 {
             return Err(Error::Invalid("a hole of no length"));
         }
+        self.clear(offset..offset.saturating_add(len_bytes), What::Everything)
+    }
+
+    /// Makes a range zeros; space that is preallocated in it stays so.
+    pub(super) fn clear_data(&self, range: Range<u64>) -> Result<()> {
+        checked_end(range.start, range.end - range.start)?;
+        self.clear(range, What::Data)
+    }
+
+    fn clear(&self, range: Range<u64>, what: What) -> Result<()> {
+        let writer = self.writer_of_file()?;
+        let sectorsize = self.subvolume().filesystem().sectorsize();
+        let Range { start: offset, end } = range;
+        let start = offset.checked_next_multiple_of(sectorsize).unwrap_or(end);
+        let whole = start..end - end % sectorsize;
+        self.clear_edges(writer, offset..whole.start.min(end), whole.end.max(offset)..end)?;
+        let mut at = whole.start;
+        while at < whole.end {
+            at = self.clear_some(writer, at..whole.end, what)?;
+        }
+        Ok(())
+    }
+
+    /// Makes parts of sectors zeros, and writes back what is dirty. What lies behind the end of the
+    /// file is zeros already.
+    fn clear_edges(&self, writer: &Writer, head: Range<u64>, tail: Range<u64>) -> Result<()> {
         let (node, filesystem) = (self.node()?, self.subvolume().filesystem());
-        let sectorsize = filesystem.sectorsize();
-        let promised = writer.promise(2 * sectorsize, 4)?;
+        let edges = [head, tail].into_iter().filter(|edge| !edge.is_empty());
+        let edges: Vec<Range<u64>> = edges.collect();
+        let promised = writer.promise_to_delete(edges.len() as u64 * filesystem.sectorsize(), 4)?;
         let _flushing = node.flushing.lock();
         let handle = writer.manager.attach()?;
         self.subvolume().live()?.check_writable()?;
         let mut state = node.write();
         state.check_may_cut(0)?;
         state.absorb(promised);
-        // What lies behind the end is left as it is.
-        let end = offset.saturating_add(len_bytes).min(state.size_bytes);
-        if end > offset {
-            let whole = offset.next_multiple_of(sectorsize)..end - end % sectorsize;
-            self.zero(&mut state, offset..end.min(whole.start))?;
-            self.zero(&mut state, offset.max(whole.end)..end)?;
-            state.touch(handle.generation(), true);
-            writer.dirty.insert(node, state.dirty.len_bytes());
-            filesystem.write_back(&handle, node, &mut state)?;
-            if !whole.is_empty() {
-                let (tree, id) = (node.tree(), node.id());
-                let extents = FileExtents { tree, id, handle: &handle, sectorsize };
-                let superblock = filesystem.volume().superblock();
-                apply(&handle, || {
-                    let dropped_bytes = extents.drop_range(whole.start, whole.end)?;
-                    if !superblock.has_incompat(IncompatFlags::NO_HOLES) {
-                        extents.fill_holes(whole.start, whole.end)?;
-                    }
-                    state.item.nbytes =
-                        (state.item.nbytes.get().saturating_sub(dropped_bytes)).into();
-                    node.put_item(&state)
-                })?;
+        for edge in edges {
+            let end = edge.end.min(state.size_bytes);
+            if edge.start < end {
+                self.zero(&mut state, edge.start..end)?;
             }
         }
+        state.touch(handle.generation(), true);
+        writer.dirty.insert(node, state.dirty.len_bytes());
+        filesystem.write_back(&handle, node, &mut state)?;
         drop(state);
         Ok(handle.end()?)
+    }
+
+    /// Takes the first extents in `range`, whole sectors, out of the file. Returns where the rest of
+    /// the range begins.
+    fn clear_some(&self, writer: &Writer, range: Range<u64>, what: What) -> Result<u64> {
+        let (node, filesystem) = (self.node()?, self.subvolume().filesystem());
+        let _promised = writer.promise_to_delete(0, 4)?;
+        let _flushing = node.flushing.lock();
+        let handle = writer.manager.attach()?;
+        self.subvolume().live()?.check_writable()?;
+        let mut state = node.write();
+        state.check_may_cut(0)?;
+        let extents = self.extents_in(&handle)?;
+        let has_hole_items =
+            !filesystem.volume().superblock().has_incompat(IncompatFlags::NO_HOLES);
+        let end_of_file = state.item.size.get().next_multiple_of(filesystem.sectorsize());
+        let until = apply(&handle, || {
+            let Dropped { counted_bytes, until } = match what {
+                What::Everything => extents.drop_some(range.start, range.end, EXTENTS_PER_STEP)?,
+                What::Data => extents.drop_data(range.start, range.end, EXTENTS_PER_STEP)?,
+            };
+            if has_hole_items {
+                extents.fill_holes(range.start, until.min(end_of_file))?;
+            }
+            state.item.nbytes = state.item.nbytes.get().saturating_sub(counted_bytes).into();
+            state.touch(handle.generation(), true);
+            node.put_item(&state)?;
+            Ok(until)
+        })?;
+        drop(state);
+        handle.end()?;
+        Ok(until)
+    }
+}
+
+impl FileExtents<'_> {
+    /// As [`drop_some`](Self::drop_some), but leaves what is preallocated.
+    fn drop_data(&self, start: u64, end: u64, most: usize) -> Changed<Dropped> {
+        let Stretch { extents, until } = self.stretch(start, end, most)?;
+        let mut counted_bytes = 0;
+        for (from, stored) in extents {
+            let is_room = matches!(&stored, Stored::Regular(item)
+                if item.header.kind == FileExtentKind::Prealloc as u8);
+            if !is_room {
+                let to = from + self.covered_bytes(&stored);
+                counted_bytes += self.drop_range(from.max(start), to.min(until))?;
+            }
+        }
+        Ok(Dropped { counted_bytes, until })
     }
 }

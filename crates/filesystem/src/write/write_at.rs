@@ -7,11 +7,11 @@ use larder_transaction::space::{Priority, SpaceKind};
 
 use super::node::{Node, NodeState, Promised};
 use super::{Writer, now};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::inode::{FileType, Inode};
 
 /// No file is longer.
-const MOST_BYTES: u64 = i64::MAX as u64 - (1 << 20);
+pub(super) const MOST_BYTES: u64 = i64::MAX as u64 - (1 << 20);
 /// What is written at once at most; longer writes are several.
 const PIECE_BYTES: usize = 4 << 20;
 /// Dirty data of one file beyond which its writer writes it back.
@@ -44,41 +44,6 @@ impl Inode {
         Ok(())
     }
 
-    /// Makes the regular file `size_bytes` long. What is cut off is gone; what is added reads as zeros.
-    ///
-    /// # Errors
-    /// As [`write_at`](Self::write_at).
-    pub fn truncate(&self, size_bytes: u64) -> Result<()> {
-        let writer = self.writer_of_file()?;
-        if size_bytes > MOST_BYTES {
-            return Err(Error::FileTooLarge);
-        }
-        let node = self.node()?;
-        let sectorsize = self.subvolume().filesystem().sectorsize();
-        let promised = writer.promise(2 * sectorsize, 2)?;
-        let _flushing = node.flushing.lock();
-        let handle = writer.manager.attach()?;
-        self.subvolume().live()?.check_writable()?;
-        let mut state = node.write();
-        state.check_may_cut(size_bytes)?;
-        state.absorb(promised);
-        let old = state.size_bytes;
-        if size_bytes < old {
-            self.zero_behind(&mut state, size_bytes)?;
-            let cut = size_bytes.next_multiple_of(sectorsize);
-            state.dirty.truncate(cut);
-            state.cut = Some(state.cut.map_or(cut, |earlier| earlier.min(cut)));
-        } else {
-            self.zero_behind(&mut state, old)?;
-        }
-        state.size_bytes = size_bytes;
-        state.touch(handle.generation(), true);
-        writer.dirty.insert(node, state.dirty.len_bytes());
-        self.subvolume().filesystem().write_back(&handle, node, &mut state)?;
-        drop(state);
-        Ok(handle.end()?)
-    }
-
     pub(super) fn writer_of_file(&self) -> Result<&Writer> {
         match self.file_type() {
             FileType::Regular => self.writer(),
@@ -97,8 +62,7 @@ impl Inode {
         let end = offset + data.len() as u64;
         let first = offset - offset % sectorsize;
         let behind = end.next_multiple_of(sectorsize);
-        // The sector that the file ends in now may become dirty too.
-        let promised = writer.promise(behind - first + 2 * sectorsize, 3)?;
+        let promised = self.promise_for(writer, first..behind)?;
         let handle = writer.manager.attach()?;
         self.subvolume().live()?.check_writable()?;
         let mut state = node.write();
@@ -109,9 +73,7 @@ impl Inode {
             self.zero_behind(&mut state, old)?;
         }
         // An inline extent goes with the first write: it can be the only one alone.
-        if state.size_bytes > 0 && state.size_bytes <= sectorsize {
-            self.load_sector(&mut state, 0)?;
-        }
+        self.load_inline(&mut state)?;
         if !offset.is_multiple_of(sectorsize) {
             self.load_sector(&mut state, first)?;
         }
@@ -136,8 +98,51 @@ impl Inode {
         Ok(())
     }
 
+    /// Promises room for writing `range`, whole sectors. The sectors that the file begins and ends with
+    /// now may become dirty too.
+    fn promise_for(&self, writer: &Writer, range: Range<u64>) -> Result<Promised> {
+        let sectorsize = self.subvolume().filesystem().sectorsize();
+        match writer.promise(range.end - range.start + 2 * sectorsize, 3) {
+            Err(error) if error.kind() == ErrorKind::NoSpace && self.has_room(writer, range)? => {
+                writer.promise(0, 3)
+            }
+            promised => promised,
+        }
+    }
+
+    /// Whether writing `range`, whole sectors, needs no new space: the file has it, for that and for
+    /// what else becomes dirty by it.
+    fn has_room(&self, writer: &Writer, range: Range<u64>) -> Result<bool> {
+        let handle = writer.manager.attach()?;
+        let state = self.node()?.read();
+        let extents = self.extents_in(&handle)?;
+        let sectorsize = self.subvolume().filesystem().sectorsize();
+        let last_sector = state.size_bytes - state.size_bytes % sectorsize;
+        let mut needed = vec![range.clone()];
+        if state.size_bytes < range.start && last_sector < state.size_bytes {
+            needed.push(last_sector..last_sector + sectorsize);
+        }
+        if state.size_bytes > 0 && state.size_bytes <= sectorsize {
+            needed.push(0..sectorsize);
+        }
+        for range in needed {
+            let targets = extents.targets(&state, range)?;
+            if targets.iter().any(|target| target.place.is_none()) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Makes the first sector dirty if it may be inline data.
+    pub(super) fn load_inline(&self, state: &mut NodeState) -> Result<()> {
+        let sectorsize = self.subvolume().filesystem().sectorsize();
+        let may_be_inline = state.size_bytes > 0 && state.size_bytes <= sectorsize;
+        if may_be_inline { self.load_sector(state, 0) } else { Ok(()) }
+    }
+
     /// Makes what lies behind `end` in its sector zeros.
-    fn zero_behind(&self, state: &mut NodeState, end: u64) -> Result<()> {
+    pub(super) fn zero_behind(&self, state: &mut NodeState, end: u64) -> Result<()> {
         let sectorsize = self.subvolume().filesystem().sectorsize();
         self.zero(state, end..end.next_multiple_of(sectorsize))
     }
@@ -155,7 +160,7 @@ impl Inode {
     }
 
     /// Makes the sector at `start` dirty, with what the file has there.
-    fn load_sector(&self, state: &mut NodeState, start: u64) -> Result<()> {
+    pub(super) fn load_sector(&self, state: &mut NodeState, start: u64) -> Result<()> {
         let sectorsize = self.subvolume().filesystem().sectorsize();
         if state.dirty.covers(start, start + sectorsize) {
             return Ok(());
@@ -180,7 +185,7 @@ impl Inode {
     }
 
     /// Reads what the tree has of the file, of that which is not cut off.
-    fn read_tree(&self, state: &NodeState, buf: &mut [u8], offset: u64) -> Result<()> {
+    pub(super) fn read_tree(&self, state: &NodeState, buf: &mut [u8], offset: u64) -> Result<()> {
         let has_checksums = !state.item.flags().contains(InodeFlags::NODATASUM);
         let end = state.cut.unwrap_or(u64::MAX);
         let len = end.saturating_sub(offset).min(buf.len() as u64) as usize;
@@ -199,7 +204,7 @@ impl Inode {
 }
 
 impl NodeState {
-    fn check_may_write(&self, offset: u64) -> Result<()> {
+    pub(super) fn check_may_write(&self, offset: u64) -> Result<()> {
         if self.item.flags().contains(InodeFlags::APPEND) && offset < self.size_bytes {
             return Err(Error::NotPermitted("it can only grow"));
         }
@@ -237,9 +242,18 @@ impl NodeState {
 impl Writer {
     /// Promises room for `data_bytes` more of dirty data in `runs` more runs.
     pub(super) fn promise(&self, data_bytes: u64, runs: u64) -> Result<Promised> {
+        self.promise_with(Priority::Normal, data_bytes, runs)
+    }
+
+    /// As [`promise`](Self::promise), for what takes more away than it adds.
+    pub(super) fn promise_to_delete(&self, data_bytes: u64, runs: u64) -> Result<Promised> {
+        self.promise_with(Priority::Deleting, data_bytes, runs)
+    }
+
+    fn promise_with(&self, priority: Priority, data_bytes: u64, runs: u64) -> Result<Promised> {
         let items = ITEMS + ITEMS_PER_RUN * runs;
         let metadata_bytes = self.manager.space().insertion_bytes(items);
-        let reserve = |kind, len_bytes| self.manager.reserve(kind, len_bytes, Priority::Normal);
+        let reserve = |kind, len_bytes| self.manager.reserve(kind, len_bytes, priority);
         let metadata = reserve(SpaceKind::Metadata, metadata_bytes)?;
         Ok(Promised { data: reserve(SpaceKind::Data, data_bytes)?, metadata })
     }

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use larder_format::Logical;
 use larder_format::feature::IncompatFlags;
-use larder_format::item::{InodeFlags, MAX_EXTENT_BYTES};
+use larder_format::item::{FileExtentItem, FileExtentKind, InodeFlags, MAX_EXTENT_BYTES};
 use larder_transaction::{DataExtent, Handle};
 use parking_lot::Mutex;
 
@@ -49,12 +50,21 @@ impl DirtyNodes {
     }
 }
 
-/// Data that was written and is in no tree yet.
+/// Data that was written and that no tree says anything about yet.
 struct Written {
     /// Where in the file it starts.
     start: u64,
-    extent: DataExtent,
+    place: Place,
+    /// Of what is on disk, where the file has any.
     checksums: Vec<u8>,
+}
+
+/// Where data was written.
+enum Place {
+    /// In an extent of its own.
+    New(FileExtentItem),
+    /// Where the file had room for it.
+    InPlace { logical: Logical, len_bytes: u64 },
 }
 
 impl Filesystem {
@@ -103,7 +113,7 @@ impl Filesystem {
         let extents =
             FileExtents { tree: node.tree(), id: node.id(), handle, sectorsize: self.sectorsize() };
         let inline = self.inline_data(&extents, state)?;
-        let written = if inline.is_some() { Vec::new() } else { self.write_data(state)? };
+        let written = if inline.is_some() { Vec::new() } else { self.write_data(&extents, state)? };
         apply(handle, || {
             let mut nbytes = state.item.nbytes.get();
             if let Some(cut) = state.cut {
@@ -111,7 +121,7 @@ impl Filesystem {
             }
             if let Some(data) = &inline {
                 nbytes = nbytes.saturating_sub(extents.drop_range(0, self.sectorsize())?);
-                extents.insert_inline(data)?;
+                extents.insert_inline(data, data.len() as u64, None)?;
                 nbytes += data.len() as u64;
             }
             nbytes = enter(&extents, &written, nbytes)?;
@@ -144,43 +154,80 @@ impl Filesystem {
         Ok(Some(data))
     }
 
-    /// Writes the dirty data to new extents. After an error none of them is left.
-    fn write_data(&self, state: &NodeState) -> Result<Vec<Written>> {
+    /// Writes the dirty data. After an error no new extent is left.
+    fn write_data(&self, extents: &FileExtents<'_>, state: &NodeState) -> Result<Vec<Written>> {
         let mut written = Vec::new();
-        let has_checksums = !state.item.flags().contains(InodeFlags::NODATASUM);
         for (start, pieces) in state.dirty.ranges() {
             let data = pieces.concat();
-            if let Err(error) = self.write_range(start, &data, has_checksums, &mut written) {
-                for Written { extent, .. } in written {
-                    let range = extent.logical.0..extent.logical.0 + extent.len_bytes;
-                    self.writer()?.manager.space().abandoned(&range)?;
-                }
+            if let Err(error) = self.write_range(extents, state, start, &data, &mut written) {
+                self.abandon(&written)?;
                 return Err(error);
             }
         }
         Ok(written)
     }
 
-    fn write_range(
-        &self,
-        start: u64,
-        mut data: &[u8],
-        has_checksums: bool,
-        written: &mut Vec<Written>,
-    ) -> Result<()> {
-        let manager = self.writer()?.manager();
-        let (mut start, sectorsize) = (start, self.sectorsize());
-        while !data.is_empty() {
-            let wanted_bytes = (data.len() as u64).min(MAX_EXTENT_BYTES);
-            let (logical, len_bytes) = manager.space().allocate_data(wanted_bytes, sectorsize)?;
-            let (part, rest) = data.split_at(len_bytes as usize);
-            let checksums = if has_checksums { self.sums_of(part) } else { Vec::new() };
-            written.push(Written { start, extent: DataExtent { logical, len_bytes }, checksums });
-            self.volume().write(logical, part).map_err(larder_transaction::Error::from)?;
-            start += len_bytes;
-            data = rest;
+    /// Gives up the new extents among what was written.
+    fn abandon(&self, written: &[Written]) -> Changed<()> {
+        let new = written.iter().filter_map(|written| match &written.place {
+            Place::New(item) => Some(item.extent),
+            Place::InPlace { .. } => None,
+        });
+        for extent in new {
+            let (logical, len_bytes) = (extent.disk_bytenr.get(), extent.disk_num_bytes.get());
+            self.give_up(DataExtent { logical: Logical(logical), len_bytes })?;
         }
         Ok(())
+    }
+
+    /// Gives back space that was taken for data and that no tree says anything about.
+    pub(super) fn give_up(&self, data: DataExtent) -> Changed<()> {
+        let space = self.try_writer().expect("it is open for writing").manager().space();
+        space.abandoned(&(data.logical.0..data.logical.0 + data.len_bytes))
+    }
+
+    /// Writes `data`, which the file has at `start`.
+    fn write_range(
+        &self,
+        extents: &FileExtents<'_>,
+        state: &NodeState,
+        start: u64,
+        data: &[u8],
+        written: &mut Vec<Written>,
+    ) -> Result<()> {
+        let has_checksums = !state.item.flags().contains(InodeFlags::NODATASUM);
+        let sums_of = |data: &[u8]| if has_checksums { self.sums_of(data) } else { Vec::new() };
+        for target in extents.targets(state, start..start + data.len() as u64)? {
+            let (from, to) = (target.range.start, target.range.end);
+            let mut rest = &data[(from - start) as usize..(to - start) as usize];
+            if let Some(logical) = target.place {
+                self.volume().write(logical, rest).map_err(larder_transaction::Error::from)?;
+                let place = Place::InPlace { logical, len_bytes: rest.len() as u64 };
+                written.push(Written { start: from, place, checksums: sums_of(rest) });
+                continue;
+            }
+            let mut at = from;
+            while !rest.is_empty() {
+                let extent = self.allocate_data(rest.len() as u64)?;
+                let part = rest.split_off(..extent.len_bytes as usize).expect("no more than asked");
+                let item = extents.item(FileExtentKind::Regular, extent, extent.len_bytes, None);
+                let place = Place::New(item);
+                written.push(Written { start: at, place, checksums: sums_of(part) });
+                self.volume()
+                    .write(extent.logical, part)
+                    .map_err(larder_transaction::Error::from)?;
+                at += extent.len_bytes;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes space for an extent of `wanted_bytes`, whole sectors, or of fewer.
+    pub(super) fn allocate_data(&self, wanted_bytes: u64) -> Changed<DataExtent> {
+        let space = self.try_writer().expect("it is open for writing").manager().space();
+        let wanted_bytes = wanted_bytes.min(MAX_EXTENT_BYTES);
+        let (logical, len_bytes) = space.allocate_data(wanted_bytes, self.sectorsize())?;
+        Ok(DataExtent { logical, len_bytes })
     }
 
     fn sums_of(&self, data: &[u8]) -> Vec<u8> {
@@ -193,7 +240,7 @@ impl Filesystem {
     }
 
     /// Where holes have items, enters those of what the file grew by.
-    fn fill_holes(
+    pub(super) fn fill_holes(
         &self,
         extents: &FileExtents<'_>,
         state: &NodeState,
@@ -210,7 +257,7 @@ impl Filesystem {
 }
 
 impl NodeState {
-    fn is_clean(&self) -> bool {
+    pub(super) fn is_clean(&self) -> bool {
         self.dirty.is_empty() && self.cut.is_none()
     }
 
@@ -222,17 +269,26 @@ impl NodeState {
     }
 }
 
-/// Puts data that was written in the place of what the file has there. Returns how many bytes are
+/// Enters data that was written, in the place of what the file has there. Returns how many bytes are
 /// allocated to the file after that.
 fn enter(extents: &FileExtents<'_>, written: &[Written], nbytes: u64) -> Changed<u64> {
     let mut nbytes = nbytes;
-    for Written { start, extent, checksums } in written {
-        let end = start + extent.len_bytes;
-        nbytes = nbytes.saturating_sub(extents.drop_range(*start, end)?);
-        extents.insert_data(*start, *extent)?;
-        nbytes += extent.len_bytes;
+    for Written { start, place, checksums } in written {
+        let logical = match place {
+            Place::New(item) => {
+                let len_bytes = item.extent.num_bytes.get();
+                let dropped_bytes = extents.drop_range(*start, start + len_bytes)?;
+                nbytes = nbytes.saturating_sub(dropped_bytes) + len_bytes;
+                extents.insert_new(*start, item)?;
+                Logical(item.extent.disk_bytenr.get())
+            }
+            Place::InPlace { logical, len_bytes } => {
+                extents.mark_written(*start, start + len_bytes)?;
+                *logical
+            }
+        };
         if !checksums.is_empty() {
-            extents.handle.insert_checksums(extent.logical, checksums)?;
+            extents.handle.insert_checksums(logical, checksums)?;
         }
     }
     Ok(nbytes)

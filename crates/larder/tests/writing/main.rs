@@ -2,10 +2,13 @@
 //! `btrfs check`, `larder check`, the kernel's view of everything, and its scrub, round after round, with
 //! the kernel changing things in between.
 
+mod data;
 mod edges;
 mod live;
 mod model;
 mod namespace;
+mod room;
+mod sharing;
 #[path = "../support/mod.rs"]
 mod support;
 mod trouble;

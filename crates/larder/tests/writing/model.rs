@@ -9,7 +9,7 @@ use rand::{RngExt, SeedableRng};
 use super::view::{Seen, View};
 
 const NAMES: usize = 12;
-const MOST_BYTES: u64 = 300_000;
+pub(super) const MOST_BYTES: u64 = 300_000;
 
 /// A tree of inodes in memory. The root directory is number 0.
 #[derive(Clone, Debug)]
@@ -45,7 +45,7 @@ impl Node {
     }
 }
 
-type Outcome = Result<(), ErrorKind>;
+pub(super) type Outcome = Result<(), ErrorKind>;
 
 impl Model {
     pub(crate) fn new() -> Self {
@@ -88,7 +88,7 @@ impl Model {
         }
     }
 
-    fn find(&self, directory: u64, name: &str) -> Option<u64> {
+    pub(super) fn find(&self, directory: u64, name: &str) -> Option<u64> {
         match &self.nodes[&directory].body {
             Body::Directory(entries) => entries.get(name).copied(),
             _ => None,
@@ -208,7 +208,16 @@ impl Model {
         Some(())
     }
 
-    fn file(&mut self, id: Option<u64>) -> Result<&mut Vec<u8>, ErrorKind> {
+    /// The data of a file, to be looked at.
+    pub(super) fn peek(&self, id: Option<u64>) -> Result<&Vec<u8>, ErrorKind> {
+        match &self.nodes[&id.ok_or(ErrorKind::NotFound)?].body {
+            Body::File(data) => Ok(data),
+            Body::Directory(_) => Err(ErrorKind::IsADirectory),
+            _ => Err(ErrorKind::InvalidInput),
+        }
+    }
+
+    pub(super) fn file(&mut self, id: Option<u64>) -> Result<&mut Vec<u8>, ErrorKind> {
         let node = self.nodes.get_mut(&id.ok_or(ErrorKind::NotFound)?).expect("it is there");
         match &mut node.body {
             Body::File(data) => {
@@ -228,7 +237,7 @@ fn join(directory: &str, name: &str) -> String {
 /// Does random things to a directory and to its model, and compares what comes of each.
 pub(crate) struct Player {
     pub(crate) model: Model,
-    random: StdRng,
+    pub(super) random: StdRng,
     folder: String,
 }
 
@@ -244,7 +253,7 @@ impl Player {
         }
     }
 
-    fn place(&mut self) -> (u64, String, String) {
+    pub(super) fn place(&mut self) -> (u64, String, String) {
         let directories = self.model.directories();
         let (path, id) = &directories[self.random.random_range(0..directories.len())];
         let name = format!("name-{}", self.random.random_range(0..NAMES));
@@ -290,8 +299,9 @@ impl Player {
             37..43 => (self.model.unlink(directory, &name), root.remove_file(&path)),
             43..46 => (self.model.rmdir(directory, &name), root.remove_directory(&path)),
             46..56 => return self.rename(root, directory, &path, &name),
-            56..82 => self.write(root, id, &path),
-            82..90 => {
+            56..80 => self.write(root, id, &path),
+            80..85 => self.data_step(root, id, &path),
+            85..90 => {
                 let len = self.random.random_range(0..MOST_BYTES / 4);
                 let cut = self.model.file(id).map(|data| data.resize(len as usize, 0));
                 (

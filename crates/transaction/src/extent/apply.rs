@@ -100,6 +100,21 @@ impl ExtentItems {
         Ok(found.map(|Found { record, .. }| References { count: record.refs, flags: record.flags }))
     }
 
+    /// How many references the data at `logical` has, and how many of them `referrer` has inline; `None`
+    /// if it has no item.
+    pub fn data_references(
+        &self,
+        tree: &dyn Items,
+        logical: Logical,
+        len_bytes: u64,
+        referrer: Referrer,
+    ) -> Result<Option<(u64, u64)>> {
+        let found = self.find(tree, logical, len_bytes, ExtentKind::Data)?;
+        Ok(found.map(|Found { record, .. }| {
+            (record.refs, record.count_of(referrer).map_or(0, u64::from))
+        }))
+    }
+
     /// Inserts the item of a new extent. The first reference is inline whatever its size.
     fn insert(&self, tree: &mut dyn Items, logical: Logical, head: &Head) -> Result<ExtentChange> {
         let (Some((first, _)), None) = (head.additions().next(), head.drops().next()) else {

@@ -114,6 +114,20 @@ impl Accounting {
         Ok(references)
     }
 
+    /// Whether `referrer` has all references to data, as far as is seen without reading references
+    /// with keys of their own.
+    pub(crate) fn has_all_references(&self, data: ExtentRef, referrer: Referrer) -> Result<bool> {
+        let hold = self.refs.hold(data.logical);
+        let items = self.extent_items(0);
+        let tree = TreeItems::new(self.extent_tree());
+        let stored = items.data_references(&tree, data.logical, data.len_bytes, referrer)?;
+        let (all, own) = stored.unwrap_or_default();
+        let (net, own_change) =
+            hold.pending().map_or((0, 0), |head| (head.net(), head.change_of(referrer)));
+        let (all, own) = (all.checked_add_signed(net), own.checked_add_signed(own_change));
+        Ok(all.is_some_and(|all| all > 0) && all == own)
+    }
+
     /// Drops a reference to a tree block. Others may be on their way to it: a block that snapshots may
     /// share is replaced without being locked.
     pub(crate) fn drop_block(&self, block: ExtentRef, referrer: Referrer) -> Result<()> {

@@ -82,6 +82,15 @@ impl Handle<'_> {
         let _ = self.manager.accounting.refs.change(extent.into(), file.into(), -1);
     }
 
+    /// Whether nobody but this file refers to data. What snapshots share is not seen where they share
+    /// the leaf that refers to it: a file extent item that is not younger than its tree's last snapshot
+    /// may be shared so.
+    ///
+    /// The answer holds as long as the caller keeps others from changing the file.
+    pub fn is_sole_owner(&self, extent: DataExtent, file: DataOwner) -> Result<bool> {
+        self.manager.accounting.has_all_references(extent.into(), file.into())
+    }
+
     /// Enters the checksums of the sectors from `start` on, in place of any that are there.
     pub fn insert_checksums(&self, start: Logical, sums: &[u8]) -> Result<()> {
         let _changing = self.manager.checksums.lock();

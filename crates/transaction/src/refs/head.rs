@@ -77,6 +77,11 @@ impl Head {
         self.changes.values().sum()
     }
 
+    /// By how much the number of references of `referrer` changes.
+    pub fn change_of(&self, referrer: Referrer) -> i64 {
+        self.changes.get(&referrer).copied().unwrap_or(0)
+    }
+
     /// Whether there is nothing to do in the extent tree.
     pub fn touches_nothing(&self) -> bool {
         self.changes.is_empty() && !self.sets_full_backref
