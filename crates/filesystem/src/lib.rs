@@ -51,7 +51,9 @@ pub use inode::{FileType, Inode, Link, Metadata, Timestamp};
 pub use quota::QuotaGroup;
 pub use scan::{DirectoryPaths, Scan, ScannedInode};
 pub use space::BlockGroup;
-pub use stats::Stats;
+pub use stats::{DelayedStats, Stats};
 pub use subvolume::{Subvolume, SubvolumeInfo, SubvolumeName, Subvolumes};
 pub use write::{AllocateMode, NewInode, RenameMode, SetAttributes, XattrMode};
+#[doc(hidden)]
+pub use write::{Queue, Reserve, Tuning};
 pub use xattr::{Xattr, Xattrs};

@@ -3,6 +3,7 @@
 use larder_volume::VolumeStats;
 
 use crate::Filesystem;
+use crate::write::Writer;
 
 /// Counters since the file system was opened.
 #[derive(Clone, Debug)]
@@ -16,6 +17,24 @@ pub struct Stats {
     pub decompressed_hits: u64,
     /// Compressed extents that had to be decompressed.
     pub decompressions: u64,
+    /// Items of directories and inodes that wait to be put into the trees.
+    pub delayed: DelayedStats,
+}
+
+/// Delayed items: index items of directories and items of inodes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DelayedStats {
+    /// Items that are queued now.
+    pub queued_items: u64,
+    /// Bytes of space that are reserved for putting them into the trees.
+    pub reserved_bytes: u64,
+    /// The most bytes that ever were.
+    pub peak_reserved_bytes: u64,
+    /// Items that went from the queues into the trees.
+    pub flushed_items: u64,
+    /// How often a queue was emptied.
+    pub flushes: u64,
 }
 
 impl Filesystem {
@@ -26,6 +45,7 @@ impl Filesystem {
             volume: self.volume().stats(),
             decompressed_hits: self.decompressed().hits(),
             decompressions: self.decompressed().decompressions(),
+            delayed: self.try_writer().map(Writer::delayed_stats).unwrap_or_default(),
         }
     }
 }

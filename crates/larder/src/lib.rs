@@ -69,9 +69,11 @@ pub use file::{Extent, ExtentKind, File, Reader};
 pub use filesystem::{DeviceInfo, Filesystem};
 pub use inode::{Inode, Link};
 pub use larder_filesystem::{
-    AllocateMode, ErrorKind, FileType, Metadata, NewInode, QuotaGroup, RenameMode, SetAttributes,
-    Stats, SubvolumeInfo, SubvolumeName, Timestamp, XattrMode,
+    AllocateMode, DelayedStats, ErrorKind, FileType, Metadata, NewInode, QuotaGroup, RenameMode,
+    SetAttributes, Stats, SubvolumeInfo, SubvolumeName, Timestamp, XattrMode,
 };
+#[doc(hidden)]
+pub use larder_filesystem::{Queue, Reserve, Tuning};
 pub use larder_format::Uuid;
 pub use larder_format::compression::Algorithm as CompressionAlgorithm;
 pub use larder_format::item::InodeFlags;

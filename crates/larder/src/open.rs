@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use larder_device::{Access, Device, FileDevice};
+use larder_filesystem::Tuning;
 use larder_volume::Volume;
 
 use crate::{Filesystem, Result};
@@ -21,6 +22,7 @@ pub struct OpenOptions {
     degraded: bool,
     cache_bytes: usize,
     commit_interval: Option<Duration>,
+    tuning: Tuning,
 }
 
 impl OpenOptions {
@@ -31,6 +33,7 @@ impl OpenOptions {
             degraded: false,
             cache_bytes: CACHE_BYTES,
             commit_interval: Some(COMMIT_INTERVAL),
+            tuning: Tuning::default(),
         }
     }
 
@@ -69,6 +72,14 @@ impl OpenOptions {
         self
     }
 
+    /// Does things in other ways than the best, for measuring one against the other.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn tuning(mut self, tuning: Tuning) -> Self {
+        self.tuning = tuning;
+        self
+    }
+
     /// Opens the file system on the image files and block devices at `paths`, in any order.
     pub fn open<P: AsRef<Path>>(&self, paths: impl IntoIterator<Item = P>) -> Result<Filesystem> {
         let mut devices: Vec<Arc<dyn Device>> = Vec::new();
@@ -90,7 +101,8 @@ impl OpenOptions {
         let cache_bytes = self.cache_bytes;
         Ok(Filesystem::new(if self.write {
             let interval = self.commit_interval;
-            larder_filesystem::Filesystem::open_writable(volume, cache_bytes, interval)?
+            let tuning = self.tuning;
+            larder_filesystem::Filesystem::open_tuned(volume, cache_bytes, interval, tuning)?
         } else {
             larder_filesystem::Filesystem::open(volume, cache_bytes)?
         }))

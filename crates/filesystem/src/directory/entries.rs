@@ -1,20 +1,31 @@
 //! Listing a directory.
 
+use std::collections::VecDeque;
+
 use larder_btree::{Range, Readahead};
 use larder_format::item::DirEntries;
 use larder_format::{FormatError, ItemType};
 
 use super::DirEntry;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::inode::Inode;
-use crate::subvolume::Subvolume;
 
 /// Iterates over the entries of a directory in the order of their indexes, which is that of their
 /// making. After an error it goes on behind what cannot be read.
+///
+/// Where the directory changes meanwhile, what is there from beginning to end is listed once.
 #[derive(Debug)]
 pub struct Entries {
-    subvolume: Subvolume,
-    items: Range,
+    directory: Inode,
+    source: Source,
+}
+
+#[derive(Debug)]
+enum Source {
+    /// The index items of a directory that does not change.
+    Committed(Range),
+    /// Entries that were seen at one moment, and where those go on that were not yet.
+    Live { seen: VecDeque<Result<DirEntry>>, next: Option<u64> },
 }
 
 impl Inode {
@@ -22,30 +33,78 @@ impl Inode {
     /// them. All indexes are above 1.
     pub fn entries_from(&self, index: u64) -> Result<Entries> {
         self.expect_directory()?;
-        // What stands for a subvolume has no items: its number is that of no inode.
-        let range = self.key(ItemType::DIR_INDEX, index)..=self.key(ItemType::DIR_INDEX, u64::MAX);
-        let subvolume = self.subvolume().clone();
-        let items = subvolume.view().range(range, Readahead::Forward);
-        Ok(Entries { subvolume, items })
+        let source = if self.try_node().is_some() {
+            Source::Live { seen: VecDeque::new(), next: Some(index) }
+        } else {
+            // What stands for a subvolume has no items: its number is that of no inode.
+            let range =
+                self.key(ItemType::DIR_INDEX, index)..=self.key(ItemType::DIR_INDEX, u64::MAX);
+            Source::Committed(self.subvolume().view().range(range, Readahead::Forward))
+        };
+        Ok(Entries { directory: self.clone(), source })
     }
 
     /// All entries of the directory.
     pub fn entries(&self) -> Result<Entries> {
         self.entries_from(0)
     }
+
+    /// The index of the entry `name` of this directory, whose node's state the caller holds.
+    pub(crate) fn index_of(&self, name: &[u8]) -> Result<u64> {
+        let (mut next, mut found) = (Some(0), None);
+        while let Some(from) = next
+            && found.is_none()
+        {
+            next = self.visit_entries(from, |entry| match entry {
+                Ok(entry) if entry.name != name => {}
+                entry => {
+                    found.get_or_insert(entry);
+                }
+            });
+        }
+        found.ok_or(Error::NotFound)?.map(|entry| entry.index)
+    }
+
+    /// Calls `visit` with some entries from the index `from` on, as they are at one moment if the caller
+    /// holds the state of the directory's node. Returns where they go on.
+    fn visit_entries(&self, from: u64, mut visit: impl FnMut(Result<DirEntry>)) -> Option<u64> {
+        self.try_node()?.visit_index(from, |item| {
+            let entry = item.map_err(Error::from);
+            visit(entry.and_then(|(index, bytes)| self.parse_entry(index, bytes)));
+        })
+    }
+
+    fn parse_entry(&self, index: u64, item: &[u8]) -> Result<DirEntry> {
+        let mut entries = DirEntries::new(item);
+        let entry = match (entries.next(), entries.next()) {
+            (Some(Ok(entry)), None) => DirEntry::from_item(index, &entry),
+            (Some(Err(problem)), _) => Err(problem),
+            _ => Err(FormatError::invalid("directory index", "it has not exactly one entry")),
+        };
+        let key = self.key(ItemType::DIR_INDEX, index);
+        entry.map_err(|problem| self.subvolume().bad_item(key, problem))
+    }
 }
 
 impl Entries {
     fn advance(&mut self) -> Result<Option<DirEntry>> {
-        let Some((key, bytes)) = self.items.next_item()? else { return Ok(None) };
-        let mut entries = DirEntries::new(bytes);
-        let parse = |entries: &mut DirEntries<'_>| match (entries.next(), entries.next()) {
-            (Some(Ok(entry)), None) => DirEntry::from_item(key.offset, &entry),
-            (Some(Err(problem)), _) => Err(problem),
-            _ => Err(FormatError::invalid("directory index", "it has not exactly one entry")),
-        };
-        let entry = parse(&mut entries).map_err(|problem| self.subvolume.bad_item(key, problem))?;
-        Ok(Some(entry))
+        let directory = &self.directory;
+        match &mut self.source {
+            Source::Committed(items) => {
+                let Some((key, bytes)) = items.next_item()? else { return Ok(None) };
+                directory.parse_entry(key.offset, bytes).map(Some)
+            }
+            Source::Live { seen, next } => {
+                while seen.is_empty()
+                    && let Some(from) = *next
+                {
+                    *next = directory.while_unchanged(|| {
+                        directory.visit_entries(from, |entry| seen.push_back(entry))
+                    });
+                }
+                seen.pop_front().transpose()
+            }
+        }
     }
 }
 

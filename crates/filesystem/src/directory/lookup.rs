@@ -32,7 +32,7 @@ impl Inode {
     }
 
     /// Looks at names while nobody changes any of this directory.
-    fn while_unchanged<T>(&self, look: impl FnOnce() -> Result<T>) -> Result<T> {
+    pub(super) fn while_unchanged<T>(&self, look: impl FnOnce() -> T) -> T {
         match self.try_node() {
             Some(node) => node.hold(look),
             None => look(),

@@ -62,6 +62,7 @@ impl Scan {
     fn advance(&mut self) -> Result<Option<ScannedInode>> {
         match std::mem::replace(&mut self.state, State::Damaged) {
             State::Before { first } => {
+                self.subvolume.filesystem().flush_delayed()?;
                 self.cursor.seek(Key::new(first, ItemType::INODE_ITEM, 0))?
             }
             State::At => true,

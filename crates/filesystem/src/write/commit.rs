@@ -2,13 +2,14 @@
 
 use std::sync::{Arc, Weak};
 
-use larder_transaction::{CommitHook, Exclusive, TransactionManager};
+use larder_transaction::{CommitHook, Exclusive, MakesRoom, TransactionManager};
 
-use super::Changed;
+use super::{Changed, Writer};
 use crate::error::{Error, Result};
 use crate::filesystem::{Filesystem, Shared};
 
-/// Writes data back before a commit, and takes snapshots in it.
+/// Writes data back before a commit and puts delayed items into their trees; in it does what came of the
+/// latter since, and takes snapshots. Makes room by delayed items, too.
 pub(super) struct Hook {
     filesystem: Weak<Shared>,
 }
@@ -30,7 +31,8 @@ impl CommitHook for Hook {
             Error::Engine(error) => error,
             Error::Tree(error) => (*error).into(),
             _ => larder_transaction::Error::ReadOnly("data could not be written back"),
-        })
+        })?;
+        filesystem.try_writer().map_or(Ok(()), Writer::flush_delayed)
     }
 
     fn in_commit(&self, exclusive: &Exclusive<'_>) -> Changed<()> {
@@ -39,6 +41,13 @@ impl CommitHook for Hook {
     }
 
     fn committed(&self, _generation: u64) {}
+}
+
+impl MakesRoom for Hook {
+    fn make_room(&self, _manager: &TransactionManager, _len_bytes: u64) -> Changed<()> {
+        let Some(filesystem) = self.filesystem() else { return Ok(()) };
+        filesystem.try_writer().map_or(Ok(()), Writer::flush_delayed)
+    }
 }
 
 impl Filesystem {

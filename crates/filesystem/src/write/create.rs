@@ -12,7 +12,7 @@ use zerocopy::{FromZeros, IntoBytes};
 use super::inherit::attribute_item;
 use super::names::{Names, NewEntry, check_name};
 use super::node::{Locked, Node, NodeState};
-use super::{Changed, apply, now};
+use super::{Changed, apply, node_of, now};
 use crate::error::{Error, Result};
 use crate::inode::{FileType, Inode};
 use crate::subvolume::Subvolume;
@@ -136,7 +136,7 @@ impl Inode {
         let reference = (Key::new(draft.number, ItemType::INODE_REF, self.number()), reference);
         draft.insert(names.tree(), Some(&reference))?;
         names.insert(&NewEntry {
-            directory: self.number(),
+            directory: node_of(self),
             name,
             index,
             location: Key::new(draft.number, ItemType::INODE_ITEM, 0),

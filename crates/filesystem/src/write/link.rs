@@ -56,7 +56,7 @@ impl Inode {
             let index = directory.next_index(locked.of(directory))?;
             names.insert_ref(inode.number(), self.number(), name, index)?;
             names.insert(&NewEntry {
-                directory: self.number(),
+                directory,
                 name,
                 index,
                 location: Key::new(inode.number(), ItemType::INODE_ITEM, 0),

@@ -4,10 +4,11 @@
 //! - Whoever changes a tree has a handle of the running transaction. What can be refused is refused
 //!   before the first change; an error after it gives the transaction up.
 //! - Lock order: `renames`, a node's `flushing`, the transaction's door, nodes' states (by subvolume and
-//!   number), the table of nodes, tree blocks, the set of dirty nodes. Space is promised with none of
+//!   number), a node's delayed items, the table of nodes, tree blocks, the sets of dirty and delayed nodes. Space is promised with none of
 //!   these held but `renames` and `flushing`, since making room may take a commit; a commit takes no
 //!   `renames`, and no `flushing` whose holder waits for room.
-//! - A node's item is what its tree has, but for times and size while data is dirty. Nobody has a node
+//! - A node's item is what its tree has or, in `delayed`, is to have, but for times and size while data is
+//!   dirty. Nobody has a node
 //!   in memory that differs from another's: one inode, one [`Node`].
 //! - A tree has no inode without a name but those that an ORPHAN_ITEM lists.
 //! - Data is on the devices before any item refers to it.
@@ -20,6 +21,7 @@ mod attributes;
 mod clone;
 mod commit;
 mod create;
+mod delayed;
 mod dirty;
 mod extents;
 mod flags;
@@ -55,6 +57,7 @@ use larder_volume::Volume;
 use parking_lot::Mutex;
 
 use self::commit::Hook;
+use self::delayed::DelayedNodes;
 use self::node::Nodes;
 use self::orphans::Orphans;
 use self::snapshot::PendingSnapshots;
@@ -62,11 +65,13 @@ use self::writeback::DirtyNodes;
 use crate::error::{Error, Result};
 use crate::filesystem::Filesystem;
 use crate::inode::Inode;
+use crate::stats::DelayedStats;
 use crate::subvolume::Subvolume;
 
 pub use allocate::AllocateMode;
 pub use attributes::SetAttributes;
 pub use create::NewInode;
+pub use delayed::{Queue, Reserve, Tuning};
 pub(crate) use node::Node;
 pub use rename::RenameMode;
 pub use xattr::XattrMode;
@@ -78,6 +83,7 @@ type Changed<T> = larder_transaction::Result<T>;
 pub(crate) struct Writer {
     manager: Arc<TransactionManager>,
     nodes: Nodes,
+    delayed: Arc<DelayedNodes>,
     dirty: DirtyNodes,
     orphans: Arc<Orphans>,
     snapshots: PendingSnapshots,
@@ -111,12 +117,26 @@ impl Filesystem {
         cache_bytes: usize,
         commit_interval: Option<Duration>,
     ) -> Result<Self> {
+        Self::open_tuned(volume, cache_bytes, commit_interval, Tuning::default())
+    }
+
+    /// As [`open_writable`](Self::open_writable), with things done in other ways.
+    #[doc(hidden)]
+    pub fn open_tuned(
+        volume: Arc<Volume>,
+        cache_bytes: usize,
+        commit_interval: Option<Duration>,
+        tuning: Tuning,
+    ) -> Result<Self> {
         let cache = Arc::new(BlockCache::new(volume.clone(), cache_bytes));
         let manager = Arc::new(TransactionManager::open(volume.clone(), cache.clone())?);
         let orphans = Arc::new(Orphans::default());
+        let space = manager.space().clone();
+        let delayed = Arc::new(DelayedNodes::new(space, volume.nodesize(), tuning));
         let writer = Writer {
             manager: manager.clone(),
-            nodes: Nodes::new(orphans.clone()),
+            nodes: Nodes::new(orphans.clone(), delayed.clone()),
+            delayed,
             dirty: DirtyNodes::default(),
             orphans,
             snapshots: PendingSnapshots::default(),
@@ -124,7 +144,9 @@ impl Filesystem {
             subvolumes: Mutex::default(),
         };
         let filesystem = Self::with_writer(volume, cache, writer)?;
-        filesystem.writer()?.manager.add_hook(Arc::new(Hook::new(&filesystem)));
+        let hook = Arc::new(Hook::new(&filesystem));
+        manager.add_hook(hook.clone());
+        manager.add_step(hook);
         filesystem.resume_deletions()?;
         Ok(match commit_interval {
             Some(interval) => filesystem.committing(BackgroundCommits::start(manager, interval)),
@@ -141,6 +163,10 @@ impl Filesystem {
 impl Writer {
     pub(crate) fn manager(&self) -> &TransactionManager {
         &self.manager
+    }
+
+    pub(crate) fn delayed_stats(&self) -> DelayedStats {
+        self.delayed.stats()
     }
 
     pub(crate) fn nodes(&self) -> &Nodes {
@@ -175,9 +201,16 @@ impl Writer {
 
     /// Joins the running transaction to change `subvolume`, with room for inserting `items` items.
     fn join(&self, subvolume: &Subvolume, items: u64, priority: Priority) -> Result<Handle<'_>> {
+        self.relieve()?;
         let handle = self.manager.join(items, priority)?;
         subvolume.live()?.check_writable()?;
         Ok(handle)
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.delayed.clear();
     }
 }
 
@@ -226,6 +259,11 @@ impl Inode {
     fn writer(&self) -> Result<&Writer> {
         self.subvolume().filesystem().writer()
     }
+}
+
+/// The node of an inode that was checked to have one.
+fn node_of(inode: &Inode) -> &Arc<Node> {
+    inode.try_node().expect("it can be changed")
 }
 
 /// Runs changes of which an error leaves something half done.

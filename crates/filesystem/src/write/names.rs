@@ -15,6 +15,7 @@ use larder_format::{FormatError, ItemType, Key, name_hash};
 use larder_transaction::{Items, TreeItems};
 
 use super::Changed;
+use super::node::Node;
 use crate::error::{Error, Result};
 
 /// Refuses what can be no name.
@@ -41,10 +42,10 @@ pub(super) struct Names {
 }
 
 /// An entry of a directory to be.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub(super) struct NewEntry<'a> {
     /// The directory.
-    pub(super) directory: u64,
+    pub(super) directory: &'a Arc<Node>,
     pub(super) name: &'a [u8],
     /// Its index in the directory.
     pub(super) index: u64,
@@ -106,8 +107,8 @@ impl Names {
         };
         let mut bytes = Vec::new();
         DirEntry { header: &header, name: entry.name, data: &[] }.write(&mut bytes);
-        self.append(dir_item_key(entry.directory, entry.name), &bytes)?;
-        self.items.insert(index_key(entry.directory, entry.index), &bytes)
+        self.append(dir_item_key(entry.directory.number(), entry.name), &bytes)?;
+        entry.directory.insert_index(entry.index, bytes)
     }
 
     /// Appends to an item, or makes it.
@@ -122,8 +123,8 @@ impl Names {
     }
 
     /// Takes a name from a directory.
-    pub(super) fn remove(&mut self, directory: u64, name: &[u8], index: u64) -> Changed<()> {
-        let key = dir_item_key(directory, name);
+    pub(super) fn remove(&mut self, directory: &Arc<Node>, name: &[u8], index: u64) -> Changed<()> {
+        let key = dir_item_key(directory.number(), name);
         let data = self.items.get(key)?.unwrap_or_default();
         let mut rest = Vec::with_capacity(data.len());
         for entry in DirEntries::new(&data) {
@@ -136,7 +137,7 @@ impl Names {
             return Err(self.bad(key, FormatError::invalid("directory entry", "it is not there")));
         }
         self.put_or_remove(key, &rest)?;
-        self.items.remove(index_key(directory, index))
+        directory.remove_index(index)
     }
 
     /// Adds an inode's reference to its name.
@@ -208,10 +209,6 @@ impl Names {
 
 fn dir_item_key(directory: u64, name: &[u8]) -> Key {
     Key::new(directory, ItemType::DIR_ITEM, name_hash::dir_name(name))
-}
-
-fn index_key(directory: u64, index: u64) -> Key {
-    Key::new(directory, ItemType::DIR_INDEX, index)
 }
 
 fn ref_key(inode: u64, directory: u64) -> Key {

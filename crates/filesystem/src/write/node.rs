@@ -10,8 +10,8 @@ use larder_format::{ItemType, Key};
 use larder_transaction::space::Reservation;
 use larder_transaction::{Items, TreeItems};
 use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
-use zerocopy::IntoBytes;
 
+use super::delayed::{DelayedNode, DelayedNodes};
 use super::dirty::DirtyData;
 use super::inherit::Inherited;
 use super::orphans::{Orphan, Orphans};
@@ -29,6 +29,8 @@ pub(crate) struct Node {
     file_type: FileType,
     tree: Arc<LiveTree>,
     orphans: Arc<Orphans>,
+    delayed_nodes: Arc<DelayedNodes>,
+    pub(super) delayed: DelayedNode,
     /// Held by the one who writes its data back.
     pub(super) flushing: Mutex<()>,
     /// It has no name any more. Set under the state's lock, read without.
@@ -45,7 +47,7 @@ pub(crate) struct NodeId {
 
 /// What changes about an inode.
 pub(super) struct NodeState {
-    /// The item as it is in the tree, but for times that are newer here while data is dirty.
+    /// The item as it is in the tree or queued, but for times that are newer here while data is dirty.
     pub(super) item: InodeItem,
     /// Size in bytes as everybody sees it; that of the item follows when data is written back.
     pub(super) size_bytes: u64,
@@ -76,6 +78,7 @@ impl Node {
         item: InodeItem,
         tree: Arc<LiveTree>,
         orphans: Arc<Orphans>,
+        delayed_nodes: Arc<DelayedNodes>,
     ) -> Self {
         let state = NodeState {
             item,
@@ -92,6 +95,8 @@ impl Node {
             file_type,
             tree,
             orphans,
+            delayed_nodes,
+            delayed: DelayedNode::default(),
             flushing: Mutex::default(),
             is_unlinked: AtomicBool::new(false),
             state: RwLock::new(state),
@@ -112,6 +117,10 @@ impl Node {
 
     pub(super) fn tree(&self) -> &Arc<LiveTree> {
         &self.tree
+    }
+
+    pub(super) fn delayed_nodes(&self) -> &DelayedNodes {
+        &self.delayed_nodes
     }
 
     /// The item with the size that everybody sees.
@@ -151,15 +160,6 @@ impl Node {
 
     pub(super) fn key(&self, item_type: ItemType, offset: u64) -> Key {
         Key::new(self.id.number, item_type, offset)
-    }
-
-    /// Writes the item of `state`, which is this node's, to the tree.
-    pub(super) fn put_item(&self, state: &NodeState) -> Changed<()> {
-        let key = self.key(ItemType::INODE_ITEM, 0);
-        Ok(self.tree.modify(key, |data| {
-            let len = data.len().min(size_of::<InodeItem>());
-            data[..len].copy_from_slice(&state.item.as_bytes()[..len]);
-        })?)
     }
 
     /// The index of the next name in this directory, whose state is `state`.
@@ -241,11 +241,12 @@ impl std::fmt::Debug for Node {
 pub(crate) struct Nodes {
     shards: [Mutex<HashMap<NodeId, Weak<Node>>>; SHARDS],
     orphans: Arc<Orphans>,
+    delayed: Arc<DelayedNodes>,
 }
 
 impl Nodes {
-    pub(super) fn new(orphans: Arc<Orphans>) -> Self {
-        Self { shards: std::array::from_fn(|_| Mutex::default()), orphans }
+    pub(super) fn new(orphans: Arc<Orphans>, delayed: Arc<DelayedNodes>) -> Self {
+        Self { shards: std::array::from_fn(|_| Mutex::default()), orphans, delayed }
     }
 
     /// The inode `number`, read if nobody has it. One without a name is not found: only who had it
@@ -275,7 +276,7 @@ impl Nodes {
         if item.nlink.get() == 0 {
             return Err(Error::NotFound);
         }
-        Ok(Node::new(id, file_type, *item, tree.clone(), self.orphans.clone()))
+        Ok(self.new_node(id, file_type, *item, tree.clone()))
     }
 
     /// Enters an inode that was just made.
@@ -288,9 +289,19 @@ impl Nodes {
     ) -> Result<Arc<Node>> {
         let id = NodeId { subvolume: subvolume.id(), number };
         let tree = subvolume.live()?.tree().clone();
-        let node = Arc::new(Node::new(id, file_type, item, tree, self.orphans.clone()));
+        let node = Arc::new(self.new_node(id, file_type, item, tree));
         remember(&mut self.shard(id).lock(), &node);
         Ok(node)
+    }
+
+    fn new_node(
+        &self,
+        id: NodeId,
+        file_type: FileType,
+        item: InodeItem,
+        tree: Arc<LiveTree>,
+    ) -> Node {
+        Node::new(id, file_type, item, tree, self.orphans.clone(), self.delayed.clone())
     }
 
     fn shard(&self, id: NodeId) -> &Mutex<HashMap<NodeId, Weak<Node>>> {

@@ -1,15 +1,14 @@
 //! Moving names.
 
 use std::collections::HashSet;
-use std::sync::Arc;
 
 use larder_format::{FormatError, ItemType, Key, objectid};
 use larder_transaction::space::Priority;
 
 use super::create::{Draft, NewInode, entry_type};
 use super::names::{NewEntry, check_name};
-use super::node::{Locked, Node};
-use super::{Changed, apply};
+use super::node::Locked;
+use super::{Changed, apply, node_of};
 use crate::directory::Target;
 use crate::error::{Error, Result};
 use crate::inode::{FileType, Inode};
@@ -311,11 +310,11 @@ impl Change<'_, '_> {
         let directory = place.directory;
         if place.inode.is_subvolume_root() {
             let index = directory.leave_subvolume(place.inode.subvolume().id())?;
-            directory.names().remove(directory.number(), place.name, index)?;
+            directory.names().remove(node_of(directory), place.name, index)?;
         } else {
             let mut names = directory.names();
             let index = names.remove_ref(place.inode.number(), directory.number(), place.name)?;
-            names.remove(directory.number(), place.name, index)?;
+            names.remove(node_of(directory), place.name, index)?;
         }
         self.directory_grew(directory, -(place.name.len() as i64))
     }
@@ -331,7 +330,7 @@ impl Change<'_, '_> {
         let mut names = directory.names();
         names.insert_ref(inode.number(), directory.number(), name, index)?;
         names.insert(&NewEntry {
-            directory: directory.number(),
+            directory: node,
             name,
             index,
             location: Key::new(inode.number(), ItemType::INODE_ITEM, 0),
@@ -360,9 +359,4 @@ impl Change<'_, '_> {
         state.names_grew(self.generation, bytes);
         node.put_item(state)
     }
-}
-
-/// The node of an inode that was checked to have one.
-fn node_of(inode: &Inode) -> &Arc<Node> {
-    inode.try_node().expect("it can be changed")
 }

@@ -75,9 +75,11 @@ impl Subvolume {
 }
 
 impl Filesystem {
-    /// Takes the snapshots that are pending. The door is closed. An error leaves something half done.
+    /// Puts all delayed items into their trees and takes the snapshots that are pending. The door is
+    /// closed. An error leaves something half done.
     pub(super) fn take_snapshots(&self, exclusive: &Exclusive<'_>) -> Changed<()> {
         let Some(writer) = self.try_writer() else { return Ok(()) };
+        writer.flush_delayed_in(exclusive)?;
         let pending = std::mem::take(&mut *writer.snapshots.queue.lock());
         for pending in pending {
             let outcome = match pending.check() {
@@ -90,6 +92,8 @@ impl Filesystem {
             };
             *pending.outcome.lock() = Some(outcome);
             failed?;
+            // The name of this one may be in the source of the next.
+            writer.flush_delayed_in(exclusive)?;
         }
         Ok(())
     }

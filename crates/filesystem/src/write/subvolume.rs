@@ -21,7 +21,7 @@ use super::create::NewInode;
 use super::names::{NewEntry, check_name};
 use super::node::Locked;
 use super::orphans::orphan_key;
-use super::{Changed, Writer, apply, now};
+use super::{Changed, Writer, apply, node_of, now};
 use crate::error::{Error, Result};
 use crate::filesystem::Filesystem;
 use crate::inode::Inode;
@@ -83,7 +83,7 @@ impl Inode {
         generation: u64,
     ) -> Changed<()> {
         self.names().insert(&NewEntry {
-            directory: self.number(),
+            directory: node_of(self),
             name,
             index,
             location: Key::new(id, ItemType::ROOT_ITEM, u64::MAX),
@@ -160,7 +160,7 @@ impl Inode {
         }
         let item = subvolume.root_item();
         let mut change = || -> Changed<()> {
-            self.names().remove(self.number(), name, its_name.index)?;
+            self.names().remove(directory, name, its_name.index)?;
             state.names_grew(exclusive.manager().generation(), -(name.len() as i64));
             directory.put_item(state)?;
             self.leave_subvolume(id)?;

@@ -1,6 +1,7 @@
 //! Taking names away.
 
-use larder_format::ItemType;
+use std::sync::Arc;
+
 use larder_transaction::Items;
 use larder_transaction::TreeItems;
 use larder_transaction::space::Priority;
@@ -67,7 +68,7 @@ impl Inode {
             apply(&handle, || {
                 let mut names = self.names();
                 let index = names.remove_ref(found.number(), self.number(), name)?;
-                names.remove(self.number(), name, index)?;
+                names.remove(directory, name, index)?;
                 node.lose_name(locked.of(node), generation)?;
                 let state = locked.of(directory);
                 state.names_grew(generation, -(name.len() as i64));
@@ -89,11 +90,9 @@ impl Inode {
         let mut locked = Locked::new([directory]);
         let state = locked.of(directory);
         state.check_may_unname()?;
-        let mut entries = self.entries()?;
-        let entry = entries.find(|entry| entry.as_ref().map_or(true, |entry| entry.name == name));
-        let index = entry.ok_or(Error::NotFound)??.index;
+        let index = self.index_of(name)?;
         apply(&handle, || {
-            self.names().remove(self.number(), name, index)?;
+            self.names().remove(directory, name, index)?;
             state.names_grew(handle.generation(), -(name.len() as i64));
             directory.put_item(state)
         })?;
@@ -105,20 +104,22 @@ impl Inode {
 
 impl Node {
     /// Notes that a name is gone. With the last one the inode becomes an orphan.
-    pub(super) fn lose_name(&self, state: &mut NodeState, generation: u64) -> Changed<()> {
+    pub(super) fn lose_name(
+        self: &Arc<Self>,
+        state: &mut NodeState,
+        generation: u64,
+    ) -> Changed<()> {
         let left = match self.file_type() {
             FileType::Directory => 0,
             _ => state.item.nlink.get().saturating_sub(1),
         };
         state.item.nlink = left.into();
         state.touch(generation, false);
-        self.put_item(state)?;
-        if left == 0 {
-            self.mark_unlinked();
-            let key = orphan_key(self.number());
-            debug_assert_eq!(key.item_type, ItemType::ORPHAN_ITEM);
-            TreeItems::new(self.tree().clone()).insert(key, &[])?;
+        if left > 0 {
+            return self.put_item(state);
         }
-        Ok(())
+        self.mark_unlinked();
+        TreeItems::new(self.tree().clone()).insert(orphan_key(self.number()), &[])?;
+        self.settle(state)
     }
 }

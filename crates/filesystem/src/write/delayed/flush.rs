@@ -1,0 +1,66 @@
+//! Putting what is queued into the trees: before and in commits, under pressure, for want of space.
+
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use larder_transaction::Exclusive;
+
+use super::super::{Changed, Writer, apply};
+use super::{DelayedNodes, MOST_ITEMS};
+use crate::error::Result;
+use crate::filesystem::Filesystem;
+
+impl Filesystem {
+    /// Puts what is queued now into the trees, for who reads them past the inodes. Nothing happens in a
+    /// file system that is open for reading.
+    pub(crate) fn flush_delayed(&self) -> Result<()> {
+        Ok(self.try_writer().map_or(Ok(()), Writer::flush_delayed)?)
+    }
+}
+
+impl Writer {
+    /// Puts what is queued now into the trees, in the running transaction.
+    pub(in crate::write) fn flush_delayed(&self) -> Changed<()> {
+        for node in self.delayed.all() {
+            let handle = self.manager.attach()?;
+            apply(&handle, || node.flush_delayed())?;
+            handle.end()?;
+        }
+        Ok(())
+    }
+
+    /// Puts all that is queued into the trees: nobody can queue more meanwhile.
+    pub(in crate::write) fn flush_delayed_in(&self, _exclusive: &Exclusive<'_>) -> Changed<()> {
+        for node in self.delayed.all() {
+            node.flush_delayed()?;
+        }
+        debug_assert!(self.delayed.nodes.lock().is_empty());
+        Ok(())
+    }
+
+    /// Empties the queues if they are full and nobody else is at it.
+    pub(in crate::write) fn relieve(&self) -> Changed<()> {
+        match self.delayed.begin_flushing() {
+            Some(_flushing) => self.flush_delayed(),
+            None => Ok(()),
+        }
+    }
+}
+
+impl DelayedNodes {
+    fn begin_flushing(&self) -> Option<Flushing<'_>> {
+        let is_mine =
+            self.items.load(Relaxed) >= MOST_ITEMS && !self.is_flushing.swap(true, Acquire);
+        is_mine.then_some(Flushing { delayed: self })
+    }
+}
+
+/// The turn of the one who empties the queues.
+struct Flushing<'d> {
+    delayed: &'d DelayedNodes,
+}
+
+impl Drop for Flushing<'_> {
+    fn drop(&mut self) {
+        self.delayed.is_flushing.store(false, Release);
+    }
+}
