@@ -3,6 +3,7 @@
 //! the kernel changing things in between.
 
 mod data;
+mod delayed;
 mod edges;
 mod live;
 mod model;

@@ -20,7 +20,7 @@ const PIECE_BYTES: usize = 64 << 10;
 /// Where the copies of the superblock are that an image of this size has.
 const SUPERBLOCKS: [u64; 2] = [64 << 10, 64 << 20];
 
-fn load(file: &Path) -> MemoryDevice {
+pub(crate) fn load(file: &Path) -> MemoryDevice {
     let source = File::open(file).unwrap();
     let len_bytes = source.metadata().unwrap().len();
     let device = MemoryDevice::new("memory", len_bytes);
@@ -34,13 +34,13 @@ fn load(file: &Path) -> MemoryDevice {
     device
 }
 
-fn open(device: impl Device + 'static) -> larder::Result<Filesystem> {
+pub(crate) fn open(device: impl Device + 'static) -> larder::Result<Filesystem> {
     let options = OpenOptions::new().write(true).commit_interval(None);
     options.open_devices(vec![Arc::new(device)])
 }
 
 /// Our own checker finds nothing but copies of the superblock that a cut came between.
-fn check(device: MemoryDevice, what: &str) {
+pub(crate) fn check(device: MemoryDevice, what: &str) {
     let devices: Vec<Arc<dyn Device>> = vec![Arc::new(device)];
     let volume = larder_volume::Volume::open(devices, &larder_volume::OpenOptions::default());
     let report = larder_check::check(&volume.unwrap(), &larder_check::Options::default());
@@ -49,7 +49,7 @@ fn check(device: MemoryDevice, what: &str) {
     assert!(report.kinds.iter().all(is_expected), "{what}: {report}");
 }
 
-fn is_superblock(entry: &Entry) -> bool {
+pub(crate) fn is_superblock(entry: &Entry) -> bool {
     matches!(&entry.event, Event::Write { offset, .. } if SUPERBLOCKS.contains(offset))
 }
 

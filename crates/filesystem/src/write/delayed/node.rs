@@ -77,7 +77,7 @@ impl Node {
         };
         queued.index.delete(index);
         self.delayed_nodes().items.fetch_add(1, Relaxed);
-        if queued.index.deletions().count() >= MOST_DELETIONS {
+        if queued.index.deletion_count() >= MOST_DELETIONS {
             return self.flush_slot(&mut slot);
         }
         Ok(())

@@ -107,6 +107,11 @@ impl IndexQueue {
         self.leaves.flushed(count as u64, self.insertions.is_empty());
     }
 
+    /// How many items are to be deleted.
+    pub(super) fn deletion_count(&self) -> usize {
+        self.deletions.len()
+    }
+
     /// The indexes of the items to be deleted.
     pub(super) fn deletions(&self) -> impl Iterator<Item = u64> {
         self.deletions.iter().copied()
