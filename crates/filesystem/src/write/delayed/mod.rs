@@ -34,6 +34,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
+use larder_format::item::InodeItem;
 use larder_format::node::leaf_data_size;
 use larder_transaction::space::Space;
 use parking_lot::Mutex;
@@ -42,7 +43,6 @@ use self::queue::IndexQueue;
 use self::room::{Promises, Room};
 use super::node::{Node, NodeId};
 use crate::stats::DelayedStats;
-use larder_format::item::InodeItem;
 
 pub(super) use node::DelayedNode;
 
@@ -117,7 +117,9 @@ impl DelayedNodes {
     /// Forgets everything that is queued. Nodes and this lead to each other.
     pub(super) fn clear(&self) {
         let nodes = std::mem::take(&mut *self.nodes.lock());
-        nodes.values().for_each(|node| node.delayed.clear());
+        for node in nodes.values() {
+            node.delayed.clear();
+        }
     }
 
     pub(crate) fn stats(&self) -> DelayedStats {

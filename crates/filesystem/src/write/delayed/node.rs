@@ -118,7 +118,9 @@ impl Node {
             shared.nodes.lock().insert(self.id(), self.clone());
             Box::new(Queued::new(shared))
         });
-        unit.into_iter().for_each(|unit| queued.room.add(unit));
+        if let Some(unit) = unit {
+            queued.room.add(unit);
+        }
         Some(queued)
     }
 

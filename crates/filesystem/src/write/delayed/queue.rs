@@ -230,7 +230,7 @@ mod tests {
                         assert!(self.tree.remove(&index));
                     }
                     self.queue.deleted();
-                    assert!(self.queue.is_empty() && self.queue.len() == 0);
+                    assert!(self.queue.is_empty());
                     assert_eq!(self.queue.units(), 0);
                     assert_eq!(self.tree, self.model);
                 }
