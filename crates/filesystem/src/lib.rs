@@ -12,6 +12,8 @@
 //!   [`Inode::allocate`], [`Inode::punch_hole`], [`Inode::clone_range`], [`Inode::copy_range`],
 //!   [`Inode::set_attributes`], [`Inode::set_xattr`]; [`Inode::create_subvolume`],
 //!   [`Subvolume::snapshot`], [`Inode::delete_subvolume`]; [`Filesystem::sync`].
+//! - [`Inode::create_whole`], [`Subvolume::mark_received`], [`Filesystem::subvolumes_of`]: what a receiver
+//!   needs.
 //! - [`Filesystem::block_groups`]: what space is used for.
 //!
 //! Names and paths are bytes here, and numbers are inode numbers.
@@ -47,13 +49,13 @@ pub use directory::{DirEntry, Entries, Target};
 pub use error::{DataError, Error, ErrorKind, Result};
 pub use file::{DiskExtent, Extent, ExtentContent, Extents, InlineExtent};
 pub use filesystem::Filesystem;
-pub use inode::{FileType, Inode, Link, Metadata, Timestamp};
+pub use inode::{FileType, Inode, Link, Metadata, Timestamp, flags_of_ioctl};
 pub use quota::QuotaGroup;
 pub use scan::{DirectoryPaths, Scan, ScannedInode};
 pub use space::BlockGroup;
 pub use stats::{DelayedStats, Stats};
 pub use subvolume::{Subvolume, SubvolumeInfo, SubvolumeName, Subvolumes};
-pub use write::{AllocateMode, NewInode, RenameMode, SetAttributes, XattrMode};
+pub use write::{AllocateMode, NewInode, RenameMode, SetAttributes, WholeInode, XattrMode};
 #[doc(hidden)]
 pub use write::{Queue, Reserve, Tuning};
 pub use xattr::{Xattr, Xattrs};

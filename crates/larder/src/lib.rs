@@ -56,6 +56,7 @@ mod filesystem;
 mod inode;
 mod open;
 mod path;
+mod receive;
 mod scan;
 mod send;
 mod space;
@@ -78,6 +79,10 @@ pub use larder_format::Uuid;
 pub use larder_format::compression::Algorithm as CompressionAlgorithm;
 pub use larder_format::item::InodeFlags;
 pub use open::OpenOptions;
+pub use receive::{
+    CommandError, CommandProblem, ReceiveError, ReceiveEvent, ReceiveOptions, ReceiveProblem,
+    Received,
+};
 pub use scan::{Paths, Scan, ScannedInode};
 pub use send::{SendError, SendOptions, Sent, StreamVersion};
 pub use space::{Profile, Space, SpaceKind};

@@ -1,8 +1,9 @@
-//! Snapshots as streams: the format of `btrfs send` and `btrfs receive`, and sending.
+//! Snapshots as streams: the format of `btrfs send` and `btrfs receive`, sending and receiving.
 //!
 //! - [`Reader`] and [`Writer`]: a stream as [`Command`]s, of every [`Version`].
 //! - [`dump()`]: a stream as text.
 //! - [`send()`]: a read-only snapshot as a stream, whole or as what changed since a parent.
+//! - [`receive()`]: a stream as subvolumes of a [`Target`].
 //!
 //! Paths and names are bytes, numbers of inodes are those of the sender.
 //!
@@ -17,10 +18,15 @@
 #![forbid(unsafe_code)]
 
 mod dump;
+mod receive;
 mod send;
 mod wire;
 
 pub use dump::{DumpError, dump};
+pub use receive::{
+    CommandError, CommandProblem, Event, ImageTarget, Origin, ReceiveError, ReceiveOptions,
+    ReceiveProblem, Received, Target, receive,
+};
 pub use send::{SendError, SendOptions, Sent, send};
 pub use wire::{
     Attribute, Command, Reader, StreamError, StreamProblem, Timestamp, TooLong, Version, Writer,

@@ -76,10 +76,23 @@ impl Inode {
     }
 
     fn make(&self, name: &[u8], new: &NewInode, target: Option<&[u8]>) -> Result<Self> {
+        self.make_drafted(name, ITEMS, |state, generation| {
+            self.draft(new, state, generation, target)
+        })
+    }
+
+    /// Makes what `draft` says it will be, given the state of this directory and the running
+    /// transaction, and named `name`; that takes `items` items at most.
+    pub(super) fn make_drafted(
+        &self,
+        name: &[u8],
+        items: u64,
+        draft: impl FnOnce(&mut NodeState, u64) -> Result<Draft>,
+    ) -> Result<Self> {
         let (writer, directory) = (self.writer()?, self.node()?);
         self.expect_directory()?;
         check_name(name)?;
-        let handle = writer.join(self.subvolume(), ITEMS, Priority::Normal)?;
+        let handle = writer.join(self.subvolume(), items, Priority::Normal)?;
         let mut locked = Locked::new([directory]);
         let state = locked.of(directory);
         state.check_may_name()?;
@@ -88,7 +101,7 @@ impl Inode {
         }
         let mut names = self.names();
         names.check_room(self.number(), name)?;
-        let draft = self.draft(new, state, handle.generation(), target)?;
+        let draft = draft(state, handle.generation())?;
         apply(&handle, || {
             let index = directory.next_index(state)?;
             self.insert_named(&mut names, &draft, name, index, handle.generation())?;
@@ -152,7 +165,7 @@ pub(super) struct Draft {
     pub(super) file_type: FileType,
     pub(super) item: InodeItem,
     /// What it has besides its item and names.
-    items: Vec<NewItem>,
+    pub(super) items: Vec<NewItem>,
 }
 
 impl Draft {
@@ -200,7 +213,8 @@ pub(super) fn entry_type(file_type: FileType) -> item::FileType {
     }
 }
 
-fn new_item(new: &NewInode, generation: u64, target: Option<&[u8]>) -> InodeItem {
+/// The item of a new inode that takes nothing over from its directory.
+pub(super) fn new_item(new: &NewInode, generation: u64, target: Option<&[u8]>) -> InodeItem {
     let mut item = InodeItem::new_zeroed();
     item.generation = generation.into();
     item.transid = generation.into();

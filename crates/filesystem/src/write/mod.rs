@@ -34,12 +34,14 @@ mod node;
 mod orphans;
 mod property;
 mod punch;
+mod received;
 mod rename;
 mod snapshot;
 mod subvolume;
 mod truncate;
 mod unlink;
 mod unnamed;
+mod whole;
 mod write_at;
 mod writeback;
 mod xattr;
@@ -74,6 +76,7 @@ pub use create::NewInode;
 pub use delayed::{Queue, Reserve, Tuning};
 pub(crate) use node::Node;
 pub use rename::RenameMode;
+pub use whole::WholeInode;
 pub use xattr::XattrMode;
 
 /// What the engine's calls return: an error in the middle of a change is one of these.

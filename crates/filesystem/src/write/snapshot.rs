@@ -123,7 +123,10 @@ impl Pending {
         state.names_grew(generation, self.name.len() as i64);
         node.put_item(state)?;
         let writer = self.directory.subvolume().filesystem().try_writer();
-        writer.expect("it is being changed").enter_uuid(uuid, self.id)
+        let writer = writer.expect("it is being changed");
+        writer.enter_uuid(uuid, self.id)?;
+        let received = writer.manager.root_item(self.id).map(|(_, item)| item.received_uuid());
+        writer.enter_received_uuid(received.unwrap_or_default(), self.id)
     }
 
     /// Makes of a copy of the source's root item that of the snapshot.

@@ -292,7 +292,7 @@ impl Writer {
     }
 
     /// Takes a subvolume from those of a uuid. One that is not there was not entered by whoever made it.
-    fn forget_uuid(&self, uuid: Uuid, item_type: ItemType, id: u64) -> Changed<()> {
+    pub(super) fn forget_uuid(&self, uuid: Uuid, item_type: ItemType, id: u64) -> Changed<()> {
         let Some(tree) = self.manager.tree(objectid::UUID_TREE)? else { return Ok(()) };
         let (mut tree, key) = (TreeItems::new(tree), uuid_key(uuid, item_type));
         let Some(ids) = tree.get(key)? else { return Ok(()) };

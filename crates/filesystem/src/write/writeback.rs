@@ -137,11 +137,15 @@ impl Filesystem {
         Ok(())
     }
 
+    /// Files up to this size, in bytes, are kept in the tree.
+    pub fn most_inline_bytes(&self) -> u64 {
+        MOST_INLINE_BYTES.min(self.sectorsize() - 1)
+    }
+
     /// All of the file's data, if it is to be in the tree: it is short, dirty, and there is no more.
     fn inline_data(&self, extents: &FileExtents<'_>, state: &NodeState) -> Result<Option<Vec<u8>>> {
         let (size_bytes, sectorsize) = (state.size_bytes, self.sectorsize());
-        let most_bytes = MOST_INLINE_BYTES.min(sectorsize - 1);
-        let is_short = size_bytes > 0 && size_bytes <= most_bytes;
+        let is_short = size_bytes > 0 && size_bytes <= self.most_inline_bytes();
         if !is_short || !state.dirty.covers(0, sectorsize) {
             return Ok(None);
         }

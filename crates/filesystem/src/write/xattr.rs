@@ -71,20 +71,13 @@ impl Inode {
     }
 
     fn check_name_of_xattr(&self, name: &[u8]) -> Result<()> {
-        let is_in = |space: &&[u8]| name.starts_with(space);
-        let is_acl = [acl::ACCESS, acl::DEFAULT].contains(&name);
-        let is_known = NAMESPACES.iter().any(is_in) || is_acl || name == COMPRESSION;
-        if !is_known || is_acl && self.file_type() == FileType::Symlink {
-            return Err(Error::NoSuchNamespace);
+        match name {
+            acl::ACCESS | acl::DEFAULT if self.file_type() == FileType::Symlink => {
+                Err(Error::NoSuchNamespace)
+            }
+            acl::ACCESS | acl::DEFAULT | COMPRESSION => Ok(()),
+            _ => check_plain_xattr(self.file_type(), name),
         }
-        let is_empty = NAMESPACES.contains(&name);
-        if is_empty || name.contains(&0) || name.len() > XATTR_NAME_MAX {
-            return Err(Error::Invalid("a name of an extended attribute"));
-        }
-        if name.starts_with(NAMESPACES[0]) && !self.has_data_or_names() {
-            return Err(Error::NotPermitted("only files and directories have attributes of users"));
-        }
-        Ok(())
     }
 
     fn has_data_or_names(&self) -> bool {
@@ -182,6 +175,22 @@ impl Inode {
         }
         Ok(XattrChange { key, has_item: stored.is_some(), was_there, data })
     }
+}
+
+/// Refuses the name of an attribute that means nothing but what it says, for what has this type.
+pub(super) fn check_plain_xattr(file_type: FileType, name: &[u8]) -> Result<()> {
+    if !NAMESPACES.iter().any(|space| name.starts_with(space)) {
+        return Err(Error::NoSuchNamespace);
+    }
+    let is_empty = NAMESPACES.contains(&name);
+    if is_empty || name.contains(&0) || name.len() > XATTR_NAME_MAX {
+        return Err(Error::Invalid("a name of an extended attribute"));
+    }
+    let is_of_users = name.starts_with(NAMESPACES[0]);
+    if is_of_users && !matches!(file_type, FileType::Regular | FileType::Directory) {
+        return Err(Error::NotPermitted("only files and directories have attributes of users"));
+    }
+    Ok(())
 }
 
 /// A change of one extended attribute that was found possible.

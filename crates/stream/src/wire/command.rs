@@ -38,6 +38,14 @@ macro_rules! commands {
                 }
             }
 
+            /// What it is about; none of the end.
+            pub fn path(&self) -> Option<&'a [u8]> {
+                match *self {
+                    $(Self::$name { path, .. } => Some(path),)*
+                    Self::End => None,
+                }
+            }
+
             /// The command of this number with these attributes; others that are there say nothing.
             pub(super) fn from_attributes(
                 number: u16,

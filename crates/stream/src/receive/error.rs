@@ -1,0 +1,111 @@
+//! Why receiving fails.
+
+use std::io;
+
+use larder_format::Uuid;
+use larder_format::compression::CompressionError;
+
+use crate::wire::{Command, StreamError};
+
+/// A stream that was not received to its end.
+#[derive(Debug, thiserror::Error)]
+#[error("{problem}")]
+pub struct ReceiveError {
+    /// Name of the subvolume that was begun and not finished: it can be changed, and has no received
+    /// uuid.
+    pub unfinished: Option<Vec<u8>>,
+    /// What went wrong.
+    #[source]
+    pub problem: ReceiveProblem,
+}
+
+/// Why a stream was not received to its end.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReceiveProblem {
+    /// The stream cannot be read.
+    #[error(transparent)]
+    Stream(#[from] StreamError),
+    /// There was nothing to read.
+    #[error("the input is empty: there is no stream in it")]
+    Empty,
+    /// A command cannot be applied.
+    #[error(transparent)]
+    Command(#[from] CommandError),
+    /// Commands could not be applied, of which each was reported.
+    #[error("{0} commands could not be applied")]
+    Errors(u64),
+    /// The observer asked for it.
+    #[error("receiving was stopped at byte {0} of the stream")]
+    Stopped(u64),
+}
+
+/// A command that cannot be applied.
+#[derive(Debug, thiserror::Error)]
+#[error("{command} {}: {problem}", Readable(path))]
+pub struct CommandError {
+    /// Name of the command.
+    pub command: &'static str,
+    /// What it is about.
+    pub path: Vec<u8>,
+    /// What is wrong.
+    #[source]
+    pub problem: CommandProblem,
+}
+
+impl CommandError {
+    pub(super) fn of(command: &Command<'_>, problem: impl Into<CommandProblem>) -> Self {
+        let path = command.path().unwrap_or_default().to_vec();
+        Self { command: command.name(), path, problem: problem.into() }
+    }
+}
+
+/// Why a command cannot be applied.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CommandProblem {
+    /// A path is not one that leads down from the root of the subvolume.
+    #[error("the path {}: {reason}", Readable(path))]
+    Path {
+        /// The path.
+        path: Vec<u8>,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
+    /// No subvolume has begun.
+    #[error("it is not in a subvolume")]
+    NoSubvolume,
+    /// The parent or clone source has not been received here.
+    #[error("there is no subvolume with the uuid {uuid} here: receive that one first")]
+    NotReceived {
+        /// Uuid of the subvolume that the stream builds on.
+        uuid: Uuid,
+    },
+    /// The command makes no sense.
+    #[error("{0}")]
+    Invalid(&'static str),
+    /// There is no such thing here.
+    #[error("{0} is not supported")]
+    Unsupported(&'static str),
+    /// Data does not decompress.
+    #[error(transparent)]
+    Compression(#[from] CompressionError),
+    /// The file system refuses.
+    #[error(transparent)]
+    Filesystem(#[from] larder_filesystem::Error),
+    /// The kernel refuses.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+/// Bytes of a stream as a terminal may see them.
+struct Readable<'a>(&'a [u8]);
+
+impl std::fmt::Display for Readable<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if self.0.is_empty() {
+            return f.write_str("(the root)");
+        }
+        String::from_utf8_lossy(self.0).escape_debug().fmt(f)
+    }
+}

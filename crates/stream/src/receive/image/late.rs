@@ -1,0 +1,80 @@
+//! Attributes that are set later, many at once.
+
+use larder_filesystem::SetAttributes;
+
+use super::names::Names;
+use crate::receive::error::CommandError;
+
+/// Inodes whose attributes wait.
+const MOST: usize = 4;
+
+/// Attributes of inodes that are there, by path: names stay as they are while attributes wait.
+#[derive(Debug, Default)]
+pub(super) struct Late {
+    waiting: Vec<Waiting>,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    /// The command that asked for it last.
+    command: &'static str,
+    path: Vec<u8>,
+    attributes: SetAttributes,
+}
+
+impl Late {
+    /// Puts attributes off, and sets those that have waited longest if there are too many.
+    pub(super) fn merge(
+        &mut self,
+        names: &mut Names,
+        command: &'static str,
+        path: &[u8],
+        attributes: &SetAttributes,
+    ) -> Result<(), CommandError> {
+        if let Some(waiting) = self.waiting.iter_mut().find(|waiting| waiting.path == path) {
+            waiting.command = command;
+            waiting.attributes = merged(&waiting.attributes, attributes);
+            return Ok(());
+        }
+        let is_full = self.waiting.len() >= MOST;
+        let outcome = if is_full { self.waiting.remove(0).set(names) } else { Ok(()) };
+        self.waiting.push(Waiting { command, path: path.to_vec(), attributes: *attributes });
+        outcome
+    }
+
+    /// Whether attributes of what is at `path` wait.
+    pub(super) fn has(&self, path: &[u8]) -> bool {
+        self.waiting.iter().any(|waiting| waiting.path == path)
+    }
+
+    /// Sets everything that waits; returns the first error.
+    pub(super) fn settle(&mut self, names: &mut Names) -> Result<(), CommandError> {
+        let waiting = std::mem::take(&mut self.waiting);
+        waiting.into_iter().fold(Ok(()), |before, waiting| before.and(waiting.set(names)))
+    }
+}
+
+impl Waiting {
+    fn set(self, names: &mut Names) -> Result<(), CommandError> {
+        let set = |inode: larder_filesystem::Inode| inode.set_attributes(&self.attributes);
+        names.inode(&self.path).and_then(set).map_err(|error| CommandError {
+            command: self.command,
+            path: self.path,
+            problem: error.into(),
+        })
+    }
+}
+
+/// What both set; the later one where both set the same.
+pub(super) fn merged(earlier: &SetAttributes, later: &SetAttributes) -> SetAttributes {
+    SetAttributes {
+        permissions: later.permissions.or(earlier.permissions),
+        uid: later.uid.or(earlier.uid),
+        gid: later.gid.or(earlier.gid),
+        atime: later.atime.or(earlier.atime),
+        mtime: later.mtime.or(earlier.mtime),
+        ctime: later.ctime.or(earlier.ctime),
+        otime: later.otime.or(earlier.otime),
+        flags: later.flags.or(earlier.flags),
+    }
+}

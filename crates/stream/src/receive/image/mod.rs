@@ -1,0 +1,236 @@
+//! Receiving into a file system that this process has open for writing.
+//!
+//! What most streams say most often is gathered: a new inode with its name, attributes and short content is
+//! made in one step once the stream turns to another, and attributes of what is there, above all the
+//! times of directories, are set once for many commands that set them.
+
+mod data;
+mod late;
+mod names;
+mod new;
+
+use std::collections::HashMap;
+
+use larder_filesystem::{
+    Error, Filesystem, Inode, NewInode, RenameMode, SetAttributes, Subvolume, XattrMode,
+    flags_of_ioctl,
+};
+
+use self::late::Late;
+use self::names::Names;
+use self::new::NewNode;
+use super::error::{CommandError, CommandProblem};
+use super::target::{Candidate, Origin, Target, choose};
+use crate::wire::Command;
+
+/// Clone sources that are remembered; beyond that they are looked up anew.
+const MOST_SOURCES: usize = 64;
+/// Access control lists may be removed where there are none, as by system calls.
+const ACLS: [&[u8]; 2] = [b"system.posix_acl_access", b"system.posix_acl_default"];
+
+/// A directory of a file system that is open for writing, to receive subvolumes in.
+#[derive(Debug)]
+pub struct ImageTarget {
+    directory: Inode,
+    current: Option<Receiving>,
+}
+
+impl ImageTarget {
+    /// Receives in `directory`.
+    pub fn new(directory: Inode) -> Self {
+        Self { directory, current: None }
+    }
+}
+
+impl Target for ImageTarget {
+    fn begin(
+        &mut self,
+        name: &[u8],
+        sent: Origin,
+        parent: Option<Origin>,
+    ) -> Result<(), CommandProblem> {
+        self.current = None;
+        let subvolume = match parent {
+            None => {
+                let root = NewInode { mode: 0o755, uid: 0, gid: 0, device: (0, 0) };
+                self.directory.create_subvolume(name, &root)?
+            }
+            Some(parent) => find(self.directory.subvolume().filesystem(), parent)?.snapshot(
+                &self.directory,
+                name,
+                false,
+            )?,
+        };
+        let names = Names::new(subvolume.root()?);
+        let (new, late, sources) = (None, Late::default(), HashMap::new());
+        self.current = Some(Receiving { subvolume, sent, names, new, late, sources });
+        Ok(())
+    }
+
+    fn apply(&mut self, command: &Command<'_>) -> Result<(), CommandError> {
+        let missing = || CommandError::of(command, CommandProblem::NoSubvolume);
+        self.current.as_mut().ok_or_else(missing)?.apply(command)
+    }
+
+    fn settle(&mut self) -> Result<(), CommandError> {
+        self.current.as_mut().map_or(Ok(()), Receiving::settle)
+    }
+
+    fn finish(&mut self) -> Result<(), CommandProblem> {
+        let Receiving { subvolume, sent, .. } =
+            self.current.take().ok_or(CommandProblem::NoSubvolume)?;
+        Ok(subvolume.mark_received(sent.uuid, sent.ctransid)?)
+    }
+}
+
+/// The subvolume that a stream means.
+fn find(filesystem: &Filesystem, wanted: Origin) -> Result<Subvolume, CommandProblem> {
+    let candidates = filesystem.subvolumes_of(wanted.uuid)?.into_iter().map(|subvolume| {
+        let item = subvolume.root_item();
+        let received = Origin { uuid: item.received_uuid(), ctransid: item.stransid.get() };
+        let candidate = Candidate {
+            own: Origin { uuid: item.uuid(), ctransid: item.ctransid.get() },
+            received: (!received.uuid.is_nil()).then_some(received),
+        };
+        (candidate, subvolume)
+    });
+    let missing = CommandProblem::NotReceived { uuid: wanted.uuid };
+    choose(candidates.collect(), wanted).ok_or(missing)
+}
+
+/// A subvolume that is being received.
+#[derive(Debug)]
+struct Receiving {
+    subvolume: Subvolume,
+    sent: Origin,
+    names: Names,
+    /// An inode that the stream has made and that is not made yet.
+    new: Option<NewNode>,
+    /// Attributes that are not set yet.
+    late: Late,
+    /// Subvolumes that were cloned from.
+    sources: HashMap<Origin, Names>,
+}
+
+impl Receiving {
+    fn apply(&mut self, command: &Command<'_>) -> Result<(), CommandError> {
+        let most_inline_bytes = self.subvolume.filesystem().most_inline_bytes() as usize;
+        if let Command::Rename { to, .. } = *command
+            && self.late.has(to)
+        {
+            // What is there may be replaced.
+            self.late.settle(&mut self.names)?;
+        }
+        if let Some(new) = &mut self.new
+            && new.absorb(command, most_inline_bytes)
+        {
+            return Ok(());
+        }
+        if let Some((path, attributes)) = attributes_of(command) {
+            return self.late.merge(&mut self.names, command.name(), path, &attributes);
+        }
+        let earlier = if keeps_names(command) { self.make_new() } else { self.settle() };
+        let now = self.apply_now(command).map_err(|problem| CommandError::of(command, problem));
+        earlier.and(now)
+    }
+
+    /// Makes the inode that was put off.
+    fn make_new(&mut self) -> Result<(), CommandError> {
+        self.new.take().map_or(Ok(()), |new| new.make(&mut self.names))
+    }
+
+    fn settle(&mut self) -> Result<(), CommandError> {
+        let made = self.make_new();
+        made.and(self.late.settle(&mut self.names))
+    }
+
+    fn apply_now(&mut self, command: &Command<'_>) -> Result<(), CommandProblem> {
+        match *command {
+            Command::Rename { path, to } => self.rename(path, to),
+            Command::Link { path, existing } => {
+                let inode = self.names.inode(existing)?;
+                let (directory, name) = self.names.parent_and_name(path)?;
+                Ok(directory.link(name, &inode)?)
+            }
+            Command::Unlink { path } => {
+                self.names.forget(path);
+                let (directory, name) = self.names.parent_and_name(path)?;
+                Ok(directory.unlink(name)?)
+            }
+            Command::Rmdir { path } => {
+                self.names.forget(path);
+                let (directory, name) = self.names.parent_and_name(path)?;
+                Ok(directory.rmdir(name)?)
+            }
+            Command::SetXattr { path, name, data } => {
+                Ok(self.names.inode(path)?.set_xattr(name, data, XattrMode::Any)?)
+            }
+            Command::RemoveXattr { path, name } => {
+                match self.names.inode(path)?.remove_xattr(name) {
+                    Err(Error::NoSuchAttribute) if ACLS.contains(&name) => Ok(()),
+                    outcome => Ok(outcome?),
+                }
+            }
+            Command::Fileattr { path, attributes } => {
+                let flags = u32::try_from(attributes).ok().and_then(flags_of_ioctl);
+                let flags = flags.ok_or(CommandProblem::Unsupported("an inode flag"))?;
+                let attributes = SetAttributes { flags: Some(flags), ..Default::default() };
+                Ok(self.names.inode(path)?.set_attributes(&attributes)?)
+            }
+            Command::EnableVerity { .. } => Err(CommandProblem::Unsupported("verity")),
+            _ => match NewNode::of(command)? {
+                Some(new) => {
+                    self.new = Some(new);
+                    Ok(())
+                }
+                None => self.change_data(command),
+            },
+        }
+    }
+
+    fn rename(&mut self, path: &[u8], to: &[u8]) -> Result<(), CommandProblem> {
+        let (from, name) = self.names.parent_and_name(path)?;
+        let (directory, new_name) = self.names.parent_and_name(to)?;
+        self.names.forget(path);
+        self.names.forget(to);
+        Ok(from.rename(name, &directory, new_name, RenameMode::Replace)?)
+    }
+}
+
+/// Whether a command leaves every path that there is with what it names.
+fn keeps_names(command: &Command<'_>) -> bool {
+    !matches!(
+        command,
+        Command::Rename { .. }
+            | Command::Unlink { .. }
+            | Command::Rmdir { .. }
+            | Command::Fileattr { .. }
+    )
+}
+
+/// The attributes that a command sets, if it does nothing else, and whose.
+fn attributes_of<'a>(command: &Command<'a>) -> Option<(&'a [u8], SetAttributes)> {
+    let none = SetAttributes::default();
+    match *command {
+        Command::Chmod { path, mode } => {
+            let permissions = Some(mode as u32 & 0o7777);
+            Some((path, SetAttributes { permissions, ..none }))
+        }
+        Command::Chown { path, uid, gid } => {
+            // The kernel sends 32 bits of each.
+            let (uid, gid) = (Some(uid as u32), Some(gid as u32));
+            Some((path, SetAttributes { uid, gid, ..none }))
+        }
+        Command::Utimes { path, atime, mtime, otime, .. } => {
+            // The time of the last change is that of being received.
+            let (atime, mtime) = (Some(timestamp(atime)), Some(timestamp(mtime)));
+            let otime = otime.map(timestamp);
+            Some((path, SetAttributes { atime, mtime, otime, ..none }))
+        }
+        _ => None,
+    }
+}
+
+fn timestamp(time: crate::wire::Timestamp) -> larder_filesystem::Timestamp {
+    larder_filesystem::Timestamp { seconds: time.seconds, nanoseconds: time.nanoseconds }
+}

@@ -1,0 +1,115 @@
+//! From paths to inodes, remembering directories.
+//!
+//! # Invariants
+//! - What is found lies in the subvolume: no symbolic link is followed, no other subvolume entered.
+//! - A path is remembered only while it leads where it led: whoever takes or moves a name forgets it, and
+//!   what is below it.
+//! - With a directory all that it lies in are remembered.
+
+use std::collections::HashMap;
+
+use larder_filesystem::{Error, FileType, Inode};
+
+/// Directories that are remembered; beyond that all are forgotten.
+const MOST_KNOWN: usize = 4096;
+
+/// The inodes of one subvolume by their paths.
+#[derive(Debug)]
+pub(super) struct Names {
+    root: Inode,
+    directories: HashMap<Vec<u8>, Inode>,
+    /// What was looked up last that is no directory.
+    last: Option<(Vec<u8>, Inode)>,
+}
+
+impl Names {
+    /// Names in the subvolume with this root.
+    pub(super) fn new(root: Inode) -> Self {
+        Self { root, directories: HashMap::new(), last: None }
+    }
+
+    /// The inode at `path`: the root if that is empty.
+    pub(super) fn inode(&mut self, path: &[u8]) -> Result<Inode, Error> {
+        if path.is_empty() {
+            return Ok(self.root.clone());
+        }
+        if let Some((last, inode)) = &self.last
+            && last == path
+        {
+            return Ok(inode.clone());
+        }
+        if let Some(directory) = self.directories.get(path) {
+            return Ok(directory.clone());
+        }
+        let (directory, name) = self.parent_and_name(path)?;
+        let inode = directory.lookup(name)?;
+        if inode.subvolume() != self.root.subvolume() {
+            return Err(Error::CrossSubvolume);
+        }
+        self.note(path, inode.clone());
+        Ok(inode)
+    }
+
+    /// The directory of `path`, and the name in it. The root has none.
+    pub(super) fn parent_and_name<'p>(
+        &mut self,
+        path: &'p [u8],
+    ) -> Result<(Inode, &'p [u8]), Error> {
+        if self.directories.len() >= MOST_KNOWN {
+            self.directories.clear();
+        }
+        match path.iter().rposition(|byte| *byte == b'/') {
+            Some(slash) => Ok((self.directory(&path[..slash])?, &path[slash + 1..])),
+            None if path.is_empty() => Err(Error::NotPermitted("it is the root")),
+            None => Ok((self.root.clone(), path)),
+        }
+    }
+
+    /// The directory at `path`, from the nearest known one above it down.
+    fn directory(&mut self, path: &[u8]) -> Result<Inode, Error> {
+        if let Some(known) = self.directories.get(path) {
+            return Ok(known.clone());
+        }
+        let slashes = path.iter().enumerate().filter(|(_, byte)| **byte == b'/');
+        let mut ends: Vec<usize> = slashes.map(|(at, _)| at).collect();
+        ends.push(path.len());
+        let known = ends.iter().rposition(|end| self.directories.contains_key(&path[..*end]));
+        let mut at = match known {
+            Some(known) => self.directories[&path[..ends[known]]].clone(),
+            None => self.root.clone(),
+        };
+        let first = known.map_or(0, |known| known + 1);
+        for (number, end) in ends.iter().enumerate().skip(first) {
+            let start = if number == 0 { 0 } else { ends[number - 1] + 1 };
+            at = at.lookup(&path[start..*end])?;
+            if at.subvolume() != self.root.subvolume() {
+                return Err(Error::CrossSubvolume);
+            }
+            if at.file_type() != FileType::Directory {
+                return Err(Error::NotADirectory);
+            }
+            self.directories.insert(path[..*end].to_vec(), at.clone());
+        }
+        Ok(at)
+    }
+
+    /// Notes where an inode is that was just found or made.
+    pub(super) fn note(&mut self, path: &[u8], inode: Inode) {
+        if inode.file_type() == FileType::Directory {
+            self.directories.insert(path.to_vec(), inode);
+        } else {
+            self.last = Some((path.to_vec(), inode));
+        }
+    }
+
+    /// Forgets a name, and all that are below it.
+    pub(super) fn forget(&mut self, path: &[u8]) {
+        self.last = None;
+        let is_within =
+            |at: &[u8]| at.strip_prefix(path).is_some_and(|rest| matches!(rest, [] | [b'/', ..]));
+        // What is not remembered has nothing below it that is.
+        if self.directories.contains_key(path) {
+            self.directories.retain(|at, _| !is_within(at));
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! An inode that the stream makes: what is said about it is gathered until something else is talked
+//! about.
+
+use larder_filesystem::{Error, FileType, NewInode, RenameMode, SetAttributes, WholeInode};
+
+use super::attributes_of;
+use super::late::merged;
+use super::names::Names;
+use crate::receive::error::{CommandError, CommandProblem};
+use crate::wire::Command;
+
+/// Extended attributes that are gathered, and bytes of them.
+const MOST_XATTRS: usize = 16;
+const MOST_XATTR_BYTES: usize = 16 << 10;
+
+/// An inode to be made.
+#[derive(Debug)]
+pub(super) struct NewNode {
+    command: &'static str,
+    /// Where it is to be.
+    path: Vec<u8>,
+    /// Where the stream made it, if it was moved since.
+    made_at: Option<Vec<u8>>,
+    file_type: FileType,
+    new: NewInode,
+    attributes: SetAttributes,
+    xattrs: Vec<(Vec<u8>, Vec<u8>)>,
+    /// Data of a file, or target of a symbolic link.
+    content: Vec<u8>,
+}
+
+impl NewNode {
+    /// What `command` makes, if it makes an inode.
+    pub(super) fn of(command: &Command<'_>) -> Result<Option<Self>, CommandProblem> {
+        let nothing: &[u8] = &[];
+        let (path, file_type, permissions, device, content) = match *command {
+            Command::Mkfile { path, .. } => (path, FileType::Regular, 0o600, 0, nothing),
+            Command::Mkdir { path, .. } => (path, FileType::Directory, 0o700, 0, nothing),
+            Command::Mkfifo { path, .. } => (path, FileType::Fifo, 0o600, 0, nothing),
+            Command::Mksock { path, .. } => (path, FileType::Socket, 0o600, 0, nothing),
+            Command::Symlink { path, target, .. } => (path, FileType::Symlink, 0o777, 0, target),
+            Command::Mknod { path, rdev, mode, .. } => {
+                let file_type = FileType::from_mode(mode as u32);
+                let is_node = |file_type: &FileType| {
+                    matches!(file_type, FileType::BlockDevice | FileType::CharDevice)
+                };
+                let wrong = CommandProblem::Invalid("the mode is not that of a device");
+                (path, file_type.filter(is_node).ok_or(wrong)?, 0o600, rdev, nothing)
+            }
+            _ => return Ok(None),
+        };
+        let mode = type_bits(file_type) | permissions;
+        Ok(Some(Self {
+            command: command.name(),
+            path: path.to_vec(),
+            made_at: None,
+            file_type,
+            new: NewInode { mode, uid: 0, gid: 0, device: major_and_minor(device) },
+            attributes: SetAttributes::default(),
+            xattrs: Vec::new(),
+            content: content.to_vec(),
+        }))
+    }
+
+    /// Takes in what a command says about this inode, and whether it could.
+    pub(super) fn absorb(&mut self, command: &Command<'_>, most_inline_bytes: usize) -> bool {
+        if command.path() != Some(&*self.path) {
+            return false;
+        }
+        if let Some((_, attributes)) = attributes_of(command) {
+            self.attributes = merged(&self.attributes, &attributes);
+            return true;
+        }
+        let is_file = self.file_type == FileType::Regular;
+        match *command {
+            Command::Rename { to, .. } => {
+                let path = std::mem::replace(&mut self.path, to.to_vec());
+                self.made_at.get_or_insert(path);
+                true
+            }
+            Command::SetXattr { name, data, .. } => self.set_xattr(name, data),
+            Command::Write { offset, data, .. } if is_file => {
+                let has_room = self.content.len() + data.len() <= most_inline_bytes;
+                let follows = offset == self.content.len() as u64;
+                if has_room && follows {
+                    self.content.extend_from_slice(data);
+                }
+                has_room && follows
+            }
+            Command::Truncate { size, .. } if is_file => size == self.content.len() as u64,
+            _ => false,
+        }
+    }
+
+    fn set_xattr(&mut self, name: &[u8], data: &[u8]) -> bool {
+        let len_bytes = |(name, data): &(Vec<u8>, Vec<u8>)| name.len() + data.len();
+        let gathered_bytes: usize = self.xattrs.iter().map(len_bytes).sum();
+        let has_room = self.xattrs.len() < MOST_XATTRS
+            && gathered_bytes + name.len() + data.len() <= MOST_XATTR_BYTES;
+        if has_room {
+            self.xattrs.retain(|(known, _)| known != name);
+            self.xattrs.push((name.to_vec(), data.to_vec()));
+        }
+        has_room
+    }
+
+    /// Makes the inode.
+    pub(super) fn make(self, names: &mut Names) -> Result<(), CommandError> {
+        let made = match self.make_at(names, &self.path) {
+            // What is there is replaced by what was made elsewhere and moved.
+            Err(Error::AlreadyExists) if self.made_at.is_some() => self.make_over(names),
+            made => made,
+        };
+        let (command, path) = (self.command, self.path);
+        made.map_err(|error| CommandError { command, path, problem: error.into() })
+    }
+
+    fn make_at(&self, names: &mut Names, path: &[u8]) -> Result<(), Error> {
+        let (directory, name) = names.parent_and_name(path)?;
+        let inode = directory.create_whole(
+            name,
+            &WholeInode {
+                new: self.new,
+                attributes: &self.attributes,
+                xattrs: &self.xattrs,
+                content: &self.content,
+            },
+        )?;
+        names.note(path, inode);
+        Ok(())
+    }
+
+    fn make_over(&self, names: &mut Names) -> Result<(), Error> {
+        let made_at = self.made_at.as_ref().unwrap_or(&self.path);
+        self.make_at(names, made_at)?;
+        names.forget(made_at);
+        names.forget(&self.path);
+        let (from, name) = names.parent_and_name(made_at)?;
+        let (to, new_name) = names.parent_and_name(&self.path)?;
+        from.rename(name, &to, new_name, RenameMode::Replace)
+    }
+}
+
+fn type_bits(file_type: FileType) -> u32 {
+    match file_type {
+        FileType::Regular => 0o100_000,
+        FileType::Directory => 0o040_000,
+        FileType::Symlink => 0o120_000,
+        FileType::BlockDevice => 0o060_000,
+        FileType::CharDevice => 0o020_000,
+        FileType::Fifo => 0o010_000,
+        FileType::Socket => 0o140_000,
+    }
+}
+
+/// Major and minor number of a device number as user space has it: 12 bits of major, 20 of minor.
+fn major_and_minor(rdev: u64) -> (u32, u32) {
+    let (major, minor) = (rdev >> 8 & 0xfff, rdev & 0xff | rdev >> 12 & 0xf_ff00);
+    (major as u32, minor as u32)
+}

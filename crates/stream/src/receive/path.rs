@@ -1,0 +1,66 @@
+//! Which paths a stream may name.
+
+use super::error::CommandProblem;
+use crate::wire::Command;
+
+/// The longest part of a path.
+const NAME_MAX: usize = 255;
+
+/// Refuses a command of which a path could lead anywhere but down from the root of its subvolume.
+pub(super) fn check_paths(command: &Command<'_>) -> Result<(), CommandProblem> {
+    if let Some(path) = command.path() {
+        check(path)?;
+    }
+    match command {
+        Command::Rename { to, .. } => check(to),
+        Command::Link { existing, .. } => check(existing),
+        Command::Clone { clone_path, .. } => check(clone_path),
+        _ => Ok(()),
+    }
+}
+
+/// Refuses what is no name of a subvolume.
+pub(super) fn check_name(name: &[u8]) -> Result<(), CommandProblem> {
+    if name.is_empty() || name.contains(&b'/') {
+        return Err(refused(name, "it is no name"));
+    }
+    check(name)
+}
+
+fn check(path: &[u8]) -> Result<(), CommandProblem> {
+    if path.is_empty() {
+        // The root of the subvolume.
+        return Ok(());
+    }
+    path.split(|byte| *byte == b'/').try_for_each(|part| match part {
+        b"" => Err(refused(path, "it has an empty part")),
+        b"." | b".." => Err(refused(path, "it does not lead down")),
+        _ if part.contains(&0) => Err(refused(path, "it has a zero in it")),
+        _ if part.len() > NAME_MAX => Err(refused(path, "a name is longer than 255 bytes")),
+        _ => Ok(()),
+    })
+}
+
+fn refused(path: &[u8], reason: &'static str) -> CommandProblem {
+    CommandProblem::Path { path: path.to_vec(), reason }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{check, check_name};
+
+    #[test]
+    fn only_paths_that_lead_down_pass() {
+        for path in ["", "a", "a/b", "...", "a/..b"] {
+            assert!(check(path.as_bytes()).is_ok(), "{path}");
+        }
+        for path in ["/", "/a", "a/", "a//b", ".", "..", "a/..", "../a", "a/./b", "a\0b"] {
+            assert!(check(path.as_bytes()).is_err(), "{path}");
+        }
+        assert!(check(&[b'x'; 255]).is_ok());
+        assert!(check(&[b'x'; 256]).is_err());
+        assert!(check_name(b"a").is_ok());
+        assert!(check_name(b"").is_err());
+        assert!(check_name(b"a/b").is_err());
+    }
+}

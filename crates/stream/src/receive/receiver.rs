@@ -1,0 +1,203 @@
+//! From commands to subvolumes.
+
+use std::io::Read;
+use std::ops::ControlFlow;
+
+use super::error::{CommandError, CommandProblem, ReceiveError, ReceiveProblem};
+use super::path::{check_name, check_paths};
+use super::target::{Origin, Target};
+use crate::wire::{Command, Reader};
+
+/// Commands after which the observer is asked.
+const COMMANDS_PER_REPORT: u64 = 64;
+
+/// How to receive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReceiveOptions {
+    /// Stop where the first stream ends. Otherwise all streams of the input are received.
+    pub stop_at_end: bool,
+    /// Give up after so many commands that could not be applied; 0 for never.
+    pub max_errors: u64,
+}
+
+impl Default for ReceiveOptions {
+    /// All streams, and no errors.
+    fn default() -> Self {
+        Self { stop_at_end: false, max_errors: 1 }
+    }
+}
+
+/// What an observer is told.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Event<'a> {
+    /// A subvolume begins.
+    Begins {
+        /// Its name.
+        name: &'a [u8],
+        /// Whether it begins as a snapshot of its parent.
+        is_snapshot: bool,
+    },
+    /// A command could not be applied; the next ones are.
+    Failed(&'a CommandError),
+    /// So many bytes were read so far.
+    Read(u64),
+}
+
+/// What was received.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Received {
+    /// Bytes of the streams.
+    pub stream_bytes: u64,
+    /// Subvolumes that were finished.
+    pub subvolumes: u64,
+    /// Commands that were applied.
+    pub commands: u64,
+}
+
+/// Applies the streams in `input`, which should be buffered, to `target`.
+///
+/// `observe` is told what happens, and asked whether to go on. After an error, what was applied before it
+/// is there: the subvolumes that were finished as they should be, and one that was not, if there is one,
+/// named in the error. A subvolume of which a command could not be applied is never finished.
+pub fn receive(
+    input: impl Read,
+    target: &mut dyn Target,
+    options: &ReceiveOptions,
+    observe: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>,
+) -> Result<Received, ReceiveError> {
+    let mut receiver = Receiver {
+        target,
+        options,
+        observe,
+        offset: 0,
+        current: None,
+        errors: 0,
+        received: Received::default(),
+    };
+    let mut reader = Reader::new(input);
+    let outcome = receiver.run(&mut reader);
+    receiver.received.stream_bytes = reader.offset();
+    match outcome {
+        Ok(()) => Ok(receiver.received),
+        Err(problem) => {
+            // What went wrong first is what is to be told.
+            let _ = receiver.target.settle();
+            Err(ReceiveError { unfinished: receiver.current, problem })
+        }
+    }
+}
+
+struct Receiver<'a> {
+    target: &'a mut dyn Target,
+    options: &'a ReceiveOptions,
+    observe: &'a mut dyn FnMut(Event<'_>) -> ControlFlow<()>,
+    /// Where in the input the next command begins.
+    offset: u64,
+    /// Name of the subvolume that is being received.
+    current: Option<Vec<u8>>,
+    /// Commands that could not be applied.
+    errors: u64,
+    received: Received,
+}
+
+impl Receiver<'_> {
+    fn run(&mut self, reader: &mut Reader<impl Read>) -> Result<(), ReceiveProblem> {
+        let mut commands = 0_u64;
+        while let Some(command) = reader.next()? {
+            commands += 1;
+            self.command(&command)?;
+            let is_end = command == Command::End;
+            self.offset = reader.offset();
+            if is_end && self.options.stop_at_end {
+                return Ok(());
+            }
+            if commands.is_multiple_of(COMMANDS_PER_REPORT) {
+                self.report(Event::Read(self.offset))?;
+            }
+        }
+        if commands == 0 { Err(ReceiveProblem::Empty) } else { Ok(()) }
+    }
+
+    fn report(&mut self, event: Event<'_>) -> Result<(), ReceiveProblem> {
+        match (self.observe)(event) {
+            ControlFlow::Continue(()) => Ok(()),
+            ControlFlow::Break(()) => Err(ReceiveProblem::Stopped(self.offset)),
+        }
+    }
+
+    fn command(&mut self, command: &Command<'_>) -> Result<(), ReceiveProblem> {
+        match *command {
+            Command::Subvol { path, uuid, ctransid } => {
+                self.begin(command, path, Origin { uuid, ctransid }, None)
+            }
+            Command::Snapshot { path, uuid, ctransid, clone_uuid, clone_ctransid } => {
+                let parent = Origin { uuid: clone_uuid, ctransid: clone_ctransid };
+                self.begin(command, path, Origin { uuid, ctransid }, Some(parent))
+            }
+            Command::End => self.finish(),
+            _ => self.apply(command),
+        }
+    }
+
+    fn begin(
+        &mut self,
+        command: &Command<'_>,
+        name: &[u8],
+        sent: Origin,
+        parent: Option<Origin>,
+    ) -> Result<(), ReceiveProblem> {
+        self.finish()?;
+        let failed = |problem| CommandError::of(command, problem);
+        check_name(name).map_err(failed)?;
+        self.report(Event::Begins { name, is_snapshot: parent.is_some() })?;
+        self.target.begin(name, sent, parent).map_err(failed)?;
+        self.current = Some(name.to_vec());
+        Ok(())
+    }
+
+    fn apply(&mut self, command: &Command<'_>) -> Result<(), ReceiveProblem> {
+        let outcome = match (&self.current, check_paths(command)) {
+            (None, _) => Err(CommandError::of(command, CommandProblem::NoSubvolume)),
+            (_, Err(problem)) => Err(CommandError::of(command, problem)),
+            _ => self.target.apply(command),
+        };
+        match outcome {
+            Ok(()) => {
+                self.received.commands += 1;
+                Ok(())
+            }
+            Err(error) => self.failed(error),
+        }
+    }
+
+    /// Counts an error, and goes on if there may be more.
+    fn failed(&mut self, error: CommandError) -> Result<(), ReceiveProblem> {
+        self.errors += 1;
+        if self.errors == self.options.max_errors {
+            return Err(error.into());
+        }
+        let _ = (self.observe)(Event::Failed(&error));
+        Ok(())
+    }
+
+    /// Finishes the subvolume that is being received, if there is one.
+    fn finish(&mut self) -> Result<(), ReceiveProblem> {
+        if self.current.is_none() {
+            return Ok(());
+        }
+        if let Err(error) = self.target.settle() {
+            self.failed(error)?;
+        }
+        if self.errors > 0 {
+            return Err(ReceiveProblem::Errors(self.errors));
+        }
+        self.target.finish().map_err(|problem| {
+            let path = self.current.clone().unwrap_or_default();
+            CommandError { command: "end", path, problem }
+        })?;
+        self.current = None;
+        self.received.subvolumes += 1;
+        Ok(())
+    }
+}
