@@ -1,5 +1,5 @@
-//! Random chains of snapshots, sent as increments of each other in both directions, and received by the
-//! kernel's `btrfs receive`.
+//! Random chains of snapshots, sent as increments of each other in both directions, and received both by
+//! the kernel's `btrfs receive` and by Larder.
 //!
 //! `LARDER_STREAM_CHAINS` says how many chains there are, `LARDER_STREAM_SEED` with which to begin.
 //! Needs root, loop devices and btrfs in the kernel.
@@ -13,7 +13,8 @@ use larder_stream::{SendOptions, Version};
 use larder_testkit::{Manifest, assert_same};
 use support::mutate::{Random, mutate};
 use support::{
-    EmptyImage, btrfs, delete, kernel_receive, larder_send, open, sendable, snapshot, subvolume,
+    EmptyImage, assert_sound, btrfs, delete, kernel_receive, larder_receive, larder_send, open,
+    open_writable, sendable, snapshot, subvolume,
 };
 
 /// Snapshots in a chain.
@@ -65,6 +66,9 @@ fn chains_of_increments_are_received_as_they_were() {
         let filesystem = open(image.device());
         let target = EmptyImage::new();
         let mount = target.mount("noatime");
+        let image = EmptyImage::new();
+        let receiver = open_writable(image.device());
+        let mut names = Vec::new();
         for (step, (parent, child)) in pairs(&mut random).into_iter().enumerate() {
             eprintln!("seed {seed}: {child} after {parent:?}");
             let options = options(&filesystem, parent, step);
@@ -72,12 +76,22 @@ fn chains_of_increments_are_received_as_they_were() {
             let folder = mount.path().join(format!("received-{step}"));
             std::fs::create_dir(&folder).expect("made");
             let name = child.to_string();
+            larder_receive(&stream, &receiver, &format!("received-{step}"))
+                .unwrap_or_else(|error| panic!("{error}"));
+            names.push(name.clone());
             let received = kernel_receive(&stream, &folder, &name, target.scratch());
             assert_same(&manifests[&name], &sendable(&received));
             // Of those that were received twice, the kernel would take any as a parent.
             if step >= SNAPSHOTS {
                 delete(&received);
             }
+        }
+        drop((mount, receiver));
+        assert_sound(image.device());
+        let mount = image.mount("ro,noatime");
+        for (step, name) in names.iter().enumerate() {
+            let received = mount.path().join(format!("received-{step}")).join(name);
+            assert_same(&manifests[name], &sendable(&received));
         }
     }
 }

@@ -15,7 +15,7 @@ use larder_stream::{SendError, SendOptions, Version, dump, send};
 use larder_testkit::command::run;
 use larder_testkit::{Content, Feature, ImageSpec, KernelImage, assert_same};
 use support::{
-    EmptyImage, btrfs, kernel_receive, larder_send, open, sendable, snapshot, subvolume,
+    EmptyImage, btrfs, change, kernel_receive, larder_send, open, sendable, snapshot, subvolume,
 };
 
 fn options(version: Version, compressed_data: bool) -> SendOptions {
@@ -51,24 +51,6 @@ fn assert_received(spec: &ImageSpec, ways: &[SendOptions]) {
         let received = kernel_receive(&stream, mount.path(), "after", target.scratch());
         assert_same(&after, &sendable(&received));
     }
-}
-
-/// Changes of every kind, in what the testkit made.
-fn change(root: &Path) {
-    use std::fs::{self, OpenOptions};
-    use std::os::unix::fs::FileExt;
-    let data = root.join("data");
-    fs::rename(data.join("text-4096"), data.join("text-4097")).expect("renamed over");
-    fs::rename(&data, root.join("sparse/data")).expect("moved");
-    fs::rename(root.join("links"), &data).expect("moved to what was another's name");
-    fs::create_dir(root.join("links")).expect("made");
-    fs::rename(root.join("xattrs"), root.join("links/xattrs")).expect("moved into a new one");
-    let file = OpenOptions::new().write(true).open(root.join("sparse/data/text-300007"));
-    let file = file.expect("opens");
-    file.write_all_at(b"in the middle", 150_000).expect("written");
-    file.set_len(200_000).expect("cut");
-    fs::remove_dir_all(root.join("many")).expect("removed");
-    fs::write(root.join("many"), b"a file now").expect("written");
 }
 
 #[test]

@@ -5,15 +5,18 @@ pub(crate) mod mutate;
 mod received;
 
 use std::ffi::OsStr;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
 use larder_device::{Access, Device, FileDevice};
-use larder_filesystem::{Filesystem, Subvolume};
-use larder_stream::{SendOptions, send};
+use larder_filesystem::{Filesystem, NewInode, Subvolume};
+use larder_stream::{
+    ImageTarget, ReceiveError, ReceiveOptions, Received, SendOptions, receive, send,
+};
 use larder_testkit::command::run;
-use larder_testkit::{KernelMount, Scratch};
+use larder_testkit::{KernelMount, Scratch, oracle};
 use larder_volume::{OpenOptions, Volume};
 
 pub(crate) use received::sendable;
@@ -110,6 +113,47 @@ impl EmptyImage {
     }
 }
 
+/// Opens a file system that no kernel has mounted, for writing.
+#[track_caller]
+pub(crate) fn open_writable(devices: &[PathBuf]) -> Filesystem {
+    let open = |path: &PathBuf| -> Arc<dyn Device> {
+        Arc::new(FileDevice::open(path, Access::ReadWrite).expect("the image opens"))
+    };
+    let devices = devices.iter().map(open).collect();
+    let options = OpenOptions { write: true, ..OpenOptions::default() };
+    let volume = Volume::open(devices, &options).expect("it is a file system");
+    Filesystem::open_writable(Arc::new(volume), 32 << 20, None).expect("its trees are there")
+}
+
+/// Receives a stream in the directory of this name below the top level, which is made if it is not there;
+/// the top level itself if that is empty.
+pub(crate) fn larder_receive(
+    stream: &[u8],
+    filesystem: &Filesystem,
+    folder: &str,
+) -> Result<Received, ReceiveError> {
+    let mut directory = filesystem.subvolume(5).and_then(|top| top.root()).expect("the top level");
+    if !folder.is_empty() {
+        let new = NewInode { mode: 0o040_755, uid: 0, gid: 0, device: (0, 0) };
+        directory = directory
+            .lookup(folder.as_bytes())
+            .or_else(|_| directory.create(folder.as_bytes(), &new))
+            .expect("a directory");
+    }
+    let mut target = ImageTarget::new(directory);
+    let options = ReceiveOptions::default();
+    receive(stream, &mut target, &options, &mut |_| ControlFlow::Continue(()))
+}
+
+/// Both checkers find nothing wrong.
+#[track_caller]
+pub(crate) fn assert_sound(devices: &[PathBuf]) {
+    oracle::check(devices, true).unwrap_or_else(|error| panic!("{error}"));
+    let filesystem = open(devices);
+    let report = larder_check::check(filesystem.volume(), &larder_check::Options::default());
+    assert!(report.is_clean(), "{report:#?}");
+}
+
 /// Opens a file system that no kernel has mounted.
 #[track_caller]
 pub(crate) fn open(devices: &[PathBuf]) -> Filesystem {
@@ -140,4 +184,22 @@ pub(crate) fn larder_send(snapshot: &Subvolume, options: &SendOptions) -> Vec<u8
     let sent = send(snapshot, options, &mut stream).unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(sent.stream_bytes, stream.len() as u64);
     stream
+}
+
+/// Changes of every kind, in what the testkit made.
+pub(crate) fn change(root: &Path) {
+    use std::fs::{self, OpenOptions};
+    use std::os::unix::fs::FileExt;
+    let data = root.join("data");
+    fs::rename(data.join("text-4096"), data.join("text-4097")).expect("renamed over");
+    fs::rename(&data, root.join("sparse/data")).expect("moved");
+    fs::rename(root.join("links"), &data).expect("moved to what was another's name");
+    fs::create_dir(root.join("links")).expect("made");
+    fs::rename(root.join("xattrs"), root.join("links/xattrs")).expect("moved into a new one");
+    let file = OpenOptions::new().write(true).open(root.join("sparse/data/text-300007"));
+    let file = file.expect("opens");
+    file.write_all_at(b"in the middle", 150_000).expect("written");
+    file.set_len(200_000).expect("cut");
+    fs::remove_dir_all(root.join("many")).expect("removed");
+    fs::write(root.join("many"), b"a file now").expect("written");
 }

@@ -36,10 +36,14 @@ impl Late {
             waiting.attributes = merged(&waiting.attributes, attributes);
             return Ok(());
         }
-        let is_full = self.waiting.len() >= MOST;
-        let outcome = if is_full { self.waiting.remove(0).set(names) } else { Ok(()) };
+        let outcome = if self.is_full() { self.waiting.remove(0).set(names) } else { Ok(()) };
         self.waiting.push(Waiting { command, path: path.to_vec(), attributes: *attributes });
         outcome
+    }
+
+    /// Whether more would have those set that have waited longest.
+    pub(super) fn is_full(&self) -> bool {
+        self.waiting.len() >= MOST
     }
 
     /// Whether attributes of what is at `path` wait.

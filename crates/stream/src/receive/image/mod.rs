@@ -119,7 +119,7 @@ impl Receiving {
             && self.late.has(to)
         {
             // What is there may be replaced.
-            self.late.settle(&mut self.names)?;
+            self.settle()?;
         }
         if let Some(new) = &mut self.new
             && new.absorb(command, most_inline_bytes)
@@ -127,7 +127,10 @@ impl Receiving {
             return Ok(());
         }
         if let Some((path, attributes)) = attributes_of(command) {
-            return self.late.merge(&mut self.names, command.name(), path, &attributes);
+            // A directory's times are set behind what is made in it.
+            let made = if self.late.is_full() { self.make_new() } else { Ok(()) };
+            let merged = self.late.merge(&mut self.names, command.name(), path, &attributes);
+            return made.and(merged);
         }
         let earlier = if keeps_names(command) { self.make_new() } else { self.settle() };
         let now = self.apply_now(command).map_err(|problem| CommandError::of(command, problem));
