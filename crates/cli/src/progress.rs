@@ -36,6 +36,11 @@ impl Progress {
         self.bar.set_length(total);
     }
 
+    /// Says something in a line of its own on standard error.
+    pub fn say(&self, message: &str) {
+        self.bar.suspend(|| eprintln!("{message}"));
+    }
+
     /// Says how far the work has come.
     pub fn set(&mut self, position: u64) {
         if !self.shown && self.bar.elapsed() >= QUIET {

@@ -1,37 +1,158 @@
 //! `larder receive`.
 
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::io::{self, BufReader, Read};
+use std::io::{self, BufReader, IsTerminal, Read};
+use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use clap::Args;
 use jiff::tz::TimeZone;
+use larder::{ReceiveError, ReceiveEvent, ReceiveOptions, Received};
+use signal_hook::consts::{SIGINT, SIGTERM};
 
 use super::Outcome;
+use crate::progress::Progress;
+use crate::source::PathSource;
 
-/// Show what a stream of btrfs send or larder send says
+/// What is read from the input at once.
+const INPUT_BYTES: usize = 1 << 20;
+
+/// Make subvolumes of the streams of btrfs send or larder send
 ///
-/// Example: larder receive --dump -f monday.stream
+/// Each snapshot in the stream becomes a subvolume in the directory TARGET, which is in a file system
+/// that is not mounted. An increment needs the snapshot that it builds on, received before or sent from
+/// there, anywhere in the file system. A subvolume that is complete is read-only and has a received
+/// uuid, which `larder subvolume show` shows. One that is not, because the stream was cut short or a
+/// command failed, has neither: delete it and receive again.
+///
+/// Examples:
+///   btrfs send /data/monday | larder receive backup.img:/snapshots
+///   larder receive -f tuesday.stream backup.img:/snapshots
+///   larder receive --dump -f tuesday.stream
 #[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
 pub struct Receive {
     /// Show each command of the stream and change nothing
-    #[arg(long, required = true)]
+    #[arg(long)]
     dump: bool,
     /// Read the stream from this file and not from standard input
     #[arg(short, value_name = "FILE")]
     file: Option<PathBuf>,
+    /// Stop where the first stream ends; otherwise everything is received up to the end of the input
+    #[arg(short = 'e')]
+    stop_at_end: bool,
+    /// Give up after N commands that cannot be applied, or never with 0. What is received with errors
+    /// stays unfinished
+    #[arg(long, short = 'E', value_name = "N", default_value_t = 1)]
+    max_errors: u64,
+    /// Say nothing but what goes wrong
+    #[arg(short, long)]
+    quiet: bool,
+    #[command(flatten)]
+    source: PathSource,
+    /// Where the subvolumes are made: IMAGE:/directory
+    #[arg(required_unless_present = "dump")]
+    target: Option<OsString>,
 }
 
 impl Receive {
     pub fn run(self) -> Outcome {
         let input: Box<dyn Read> = match &self.file {
             Some(path) => Box::new(File::open(path).with_context(|| path.display().to_string())?),
+            None if io::stdin().is_terminal() => {
+                bail!("no stream comes from a terminal: redirect one, or give a file with -f")
+            }
             None => Box::new(io::stdin().lock()),
         };
-        let out = io::BufWriter::new(io::stdout().lock());
-        larder_stream::dump(BufReader::with_capacity(1 << 20, input), out, &TimeZone::system())?;
-        Ok(ExitCode::SUCCESS)
+        let input = BufReader::with_capacity(INPUT_BYTES, input);
+        match &self.target {
+            Some(target) if !self.dump => self.receive(input, target),
+            _ => {
+                let out = io::BufWriter::new(io::stdout().lock());
+                larder_stream::dump(input, out, &TimeZone::system())?;
+                Ok(ExitCode::SUCCESS)
+            }
+        }
     }
+
+    fn receive(&self, input: impl Read, target: &OsStr) -> Outcome {
+        let writing = self.source.write(target)?;
+        let directory = writing.start.open_directory(writing.path(target)?)?;
+        let options = ReceiveOptions { stop_at_end: self.stop_at_end, max_errors: self.max_errors };
+        let mut watch = Watch::new(self.quiet)?;
+        let outcome = directory.receive(input, &options, &mut |event| watch.event(&event));
+        drop(watch);
+        if outcome.is_err() {
+            // What was applied is there to be looked at, as far as it goes.
+            writing.filesystem.sync()?;
+        }
+        report(outcome, &|name| format!("larder subvolume delete {}/{name}", trimmed(target)))
+    }
+}
+
+/// Says how a receive ended; `delete` is the command that deletes a subvolume of this name.
+fn report(outcome: Result<Received, ReceiveError>, delete: &dyn Fn(&str) -> String) -> Outcome {
+    let Err(error) = outcome else { return Ok(ExitCode::SUCCESS) };
+    eprintln!("ERROR: {error}");
+    if let Some(name) = &error.unfinished {
+        let name = shown(name);
+        eprintln!(
+            "The subvolume {name} is unfinished: it can be changed and has no received uuid."
+        );
+        eprintln!("To go on, delete it and receive the stream again from its start:");
+        eprintln!("  {}", delete(&name));
+    }
+    Ok(ExitCode::FAILURE)
+}
+
+/// Tells what happens, and looks whether somebody wants it to end.
+struct Watch {
+    is_quiet: bool,
+    progress: Progress,
+    interrupted: Arc<AtomicBool>,
+}
+
+impl Watch {
+    fn new(is_quiet: bool) -> io::Result<Self> {
+        let interrupted = Arc::new(AtomicBool::new(false));
+        for signal in [SIGINT, SIGTERM] {
+            // The second time it does what it always does: the input may never come.
+            signal_hook::flag::register_conditional_default(signal, interrupted.clone())?;
+            signal_hook::flag::register(signal, interrupted.clone())?;
+        }
+        Ok(Self { is_quiet, progress: Progress::of_bytes(), interrupted })
+    }
+
+    fn event(&mut self, event: &ReceiveEvent<'_>) -> ControlFlow<()> {
+        match event {
+            ReceiveEvent::Begins { name, is_snapshot } if !self.is_quiet => {
+                let kind = if *is_snapshot { "snapshot" } else { "subvol" };
+                self.progress.say(&format!("At {kind} {}", shown(name)));
+            }
+            ReceiveEvent::Failed(error) => self.progress.say(&format!("ERROR: {error}")),
+            ReceiveEvent::Read(bytes) => self.progress.set(*bytes),
+            _ => {}
+        }
+        if self.interrupted.load(Ordering::Relaxed) {
+            return ControlFlow::Break(());
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// A name of a stream as a terminal may see it.
+fn shown(name: &[u8]) -> String {
+    String::from_utf8_lossy(name).escape_debug().to_string()
+}
+
+/// A target without the slash at its end.
+fn trimmed(target: &OsStr) -> String {
+    let target = target.to_string_lossy();
+    let image_only = !target.contains(":/");
+    format!("{}{}", target.trim_end_matches('/'), if image_only { ":" } else { "" })
 }
