@@ -7,6 +7,7 @@ use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Output, Stdio};
+use std::slice::from_ref;
 
 use larder_format::Uuid;
 use larder_stream::{Version, Writer};
@@ -29,24 +30,18 @@ impl Images {
             path
         });
         let images = Self { scratch, origin, target };
-        let mount = KernelMount::open(&[images.origin.clone()], "noatime");
+        let mount = KernelMount::open(from_ref(&images.origin), "noatime");
         let work = mount.path().join("work");
         btrfs(&["-q".as_ref(), "subvolume".as_ref(), "create".as_ref(), work.as_os_str()]);
         for number in 0..3000 {
             fs::write(work.join(format!("file{number}")), number.to_string()).expect("written");
         }
         fs::write(work.join("large"), vec![7; 9_000_000]).expect("written");
-        images.snapshot(&mount, "one");
+        snapshot(&mount, "one");
         fs::rename(work.join("file1"), work.join("renamed")).expect("renamed");
-        images.snapshot(&mount, "two");
+        snapshot(&mount, "two");
         drop(mount);
         images
-    }
-
-    fn snapshot(&self, mount: &KernelMount, name: &str) {
-        let [work, snapshot] = ["work", name].map(|name| mount.path().join(name));
-        let command = ["subvolume", "snapshot", "-r"].map(OsStr::new);
-        btrfs(&[&command[..], &[work.as_os_str(), snapshot.as_os_str()]].concat());
     }
 
     /// The stream of a snapshot, in a file.
@@ -68,9 +63,9 @@ impl Images {
 
     /// Whether what the kernel finds under a name on both sides is the same.
     fn assert_received(&self, names: &[&str]) {
-        oracle::check(&[self.target.clone()], true).unwrap_or_else(|error| panic!("{error}"));
+        oracle::check(from_ref(&self.target), true).unwrap_or_else(|error| panic!("{error}"));
         let mounts = [&self.origin, &self.target]
-            .map(|image| KernelMount::open(std::slice::from_ref(image), "ro,noatime"));
+            .map(|image| KernelMount::open(from_ref(image), "ro,noatime"));
         for name in names {
             let [theirs, ours] = mounts.each_ref().map(|mount| mount.path().join(name));
             run("diff", ["-r".as_ref(), theirs.as_os_str(), ours.as_os_str()])
@@ -81,6 +76,12 @@ impl Images {
 
 fn btrfs(arguments: &[&OsStr]) {
     run("btrfs", arguments.iter().copied()).unwrap_or_else(|error| panic!("{error}"));
+}
+
+fn snapshot(mount: &KernelMount, name: &str) {
+    let [work, snapshot] = ["work", name].map(|name| mount.path().join(name));
+    let command = ["subvolume", "snapshot", "-r"].map(OsStr::new);
+    btrfs(&[&command[..], &[work.as_os_str(), snapshot.as_os_str()]].concat());
 }
 
 fn larder<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Command {
@@ -128,7 +129,7 @@ fn an_increment_says_what_it_misses() {
     let output = output.expect("larder starts");
     assert_eq!(output.status.code(), Some(1));
     assert!(errors(&output).contains("receive that one first"), "{}", errors(&output));
-    oracle::check(&[images.target.clone()], true).unwrap_or_else(|error| panic!("{error}"));
+    oracle::check(from_ref(&images.target), true).unwrap_or_else(|error| panic!("{error}"));
 }
 
 #[test]
@@ -181,7 +182,7 @@ fn assert_unfinished(images: &Images, output: &Output) {
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(said.contains("The subvolume one is unfinished"), "{said}");
     {
-        let mount = KernelMount::open(&[images.target.clone()], "ro,noatime");
+        let mount = KernelMount::open(from_ref(&images.target), "ro,noatime");
         let shown = run(
             "btrfs",
             ["subvolume", "show"].iter().map(Path::new).chain([&*mount.path().join("one")]),

@@ -252,15 +252,19 @@ fn who_watches_can_stop_it() {
     let filesystem = open_writable(target.device());
     let directory = filesystem.subvolume(5).and_then(|top| top.root()).expect("the top level");
     let mut last = 0;
-    let stopped =
-        receive(&whole[..], &mut ImageTarget::new(directory), &Default::default(), &mut |event| {
+    let stopped = receive(
+        &whole[..],
+        &mut ImageTarget::new(directory),
+        &ReceiveOptions::default(),
+        &mut |event| {
             if let Event::Read(bytes) = event {
                 assert!(bytes > last, "progress is progress");
                 last = bytes;
             }
             if last > 100_000 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-        })
-        .expect_err("it was stopped");
+        },
+    )
+    .expect_err("it was stopped");
     assert!(matches!(stopped.problem, ReceiveProblem::Stopped(offset) if offset == last));
     assert_eq!(stopped.unfinished.as_deref(), Some(&b"before"[..]));
 }

@@ -91,13 +91,14 @@ impl Receive {
             // What was applied is there to be looked at, as far as it goes.
             writing.filesystem.sync()?;
         }
-        report(outcome, &|name| format!("larder subvolume delete {}/{name}", trimmed(target)))
+        let delete = |name: &str| format!("larder subvolume delete {}/{name}", trimmed(target));
+        Ok(report(outcome, &delete))
     }
 }
 
 /// Says how a receive ended; `delete` is the command that deletes a subvolume of this name.
-fn report(outcome: Result<Received, ReceiveError>, delete: &dyn Fn(&str) -> String) -> Outcome {
-    let Err(error) = outcome else { return Ok(ExitCode::SUCCESS) };
+fn report(outcome: Result<Received, ReceiveError>, delete: &dyn Fn(&str) -> String) -> ExitCode {
+    let Err(error) = outcome else { return ExitCode::SUCCESS };
     eprintln!("ERROR: {error}");
     if let Some(name) = &error.unfinished {
         let name = shown(name);
@@ -107,7 +108,7 @@ fn report(outcome: Result<Received, ReceiveError>, delete: &dyn Fn(&str) -> Stri
         eprintln!("To go on, delete it and receive the stream again from its start:");
         eprintln!("  {}", delete(&name));
     }
-    Ok(ExitCode::FAILURE)
+    ExitCode::FAILURE
 }
 
 /// Tells what happens, and looks whether somebody wants it to end.

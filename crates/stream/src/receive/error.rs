@@ -31,13 +31,19 @@ pub enum ReceiveProblem {
     Empty,
     /// A command cannot be applied.
     #[error(transparent)]
-    Command(#[from] CommandError),
+    Command(Box<CommandError>),
     /// Commands could not be applied, of which each was reported.
     #[error("{0} commands could not be applied")]
     Errors(u64),
     /// The observer asked for it.
     #[error("receiving was stopped at byte {0} of the stream")]
     Stopped(u64),
+}
+
+impl From<CommandError> for ReceiveProblem {
+    fn from(error: CommandError) -> Self {
+        Self::Command(Box::new(error))
+    }
 }
 
 /// A command that cannot be applied.

@@ -53,8 +53,11 @@ impl Late {
 
     /// Sets everything that waits; returns the first error.
     pub(super) fn settle(&mut self, names: &mut Names) -> Result<(), CommandError> {
-        let waiting = std::mem::take(&mut self.waiting);
-        waiting.into_iter().fold(Ok(()), |before, waiting| before.and(waiting.set(names)))
+        let mut outcome = Ok(());
+        for waiting in self.waiting.drain(..) {
+            outcome = outcome.and(waiting.set(names));
+        }
+        outcome
     }
 }
 
