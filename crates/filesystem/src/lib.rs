@@ -49,7 +49,7 @@ pub use directory::{DirEntry, Entries, Target};
 pub use error::{DataError, Error, ErrorKind, Result};
 pub use file::{DiskExtent, Extent, ExtentContent, Extents, InlineExtent};
 pub use filesystem::Filesystem;
-pub use inode::{FileType, Inode, Link, Metadata, Timestamp, flags_of_ioctl};
+pub use inode::{FileType, Inode, Link, Metadata, Timestamp};
 pub use quota::QuotaGroup;
 pub use scan::{DirectoryPaths, Scan, ScannedInode};
 pub use space::BlockGroup;

@@ -128,15 +128,6 @@ impl Metadata {
     }
 }
 
-/// The flags on disk that flags of `FS_IOC_SETFLAGS` stand for; none if there is one among them that
-/// does not exist here.
-pub fn flags_of_ioctl(bits: u32) -> Option<InodeFlags> {
-    let known = IOCTL_FLAGS.iter().filter(|(_, bit)| bits & bit != 0);
-    let (flags, found) = known
-        .fold((InodeFlags::empty(), 0), |(flags, found), (flag, bit)| (flags | *flag, found | bit));
-    (found == bits).then_some(flags)
-}
-
 /// Flags on disk and what they are called in `FS_IOC_GETFLAGS` (`FS_*_FL`).
 const IOCTL_FLAGS: [(InodeFlags, u32); 10] = [
     (InodeFlags::SYNC, 0x8),

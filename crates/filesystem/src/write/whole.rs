@@ -1,8 +1,8 @@
 //! Making inodes with all that they have at once, as a receiver does.
 
 use larder_format::item::InodeItem;
-use larder_format::{ItemType, Key, name_hash};
 use larder_format::node::{ITEM_HEADER_SIZE, leaf_data_size};
+use larder_format::{ItemType, Key, name_hash};
 
 use super::attributes::SetAttributes;
 use super::create::{Draft, NewInode, NewItem, inline_item, new_item};

@@ -134,7 +134,7 @@ pub(crate) fn larder_receive(
 ) -> Result<Received, ReceiveError> {
     let mut directory = filesystem.subvolume(5).and_then(|top| top.root()).expect("the top level");
     if !folder.is_empty() {
-        let new = NewInode { mode: 0o040_755, uid: 0, gid: 0, device: (0, 0) };
+        let new = NewInode { mode: 0o040_755, uid: 0, gid: 0, umask: 0, device: (0, 0) };
         directory = directory
             .lookup(folder.as_bytes())
             .or_else(|_| directory.create(folder.as_bytes(), &new))

@@ -1,6 +1,6 @@
 //! The content of files.
 
-use larder_filesystem::{Error, FileType, Inode};
+use larder_filesystem::{AllocateMode, Error, FileType, Inode};
 use larder_format::compression::{Algorithm, ExtentKind, MAX_UNCOMPRESSED_BYTES, decompress};
 
 use super::names::Names;
@@ -9,8 +9,6 @@ use crate::receive::error::CommandProblem;
 use crate::receive::target::Origin;
 use crate::wire::Command;
 
-/// What is copied at once.
-const COPY_BYTES: u64 = 1 << 20;
 /// `FALLOC_FL_KEEP_SIZE`, `FALLOC_FL_PUNCH_HOLE`, `FALLOC_FL_ZERO_RANGE`.
 const KEEP_SIZE: u32 = 1;
 const PUNCH_HOLE: u32 = 2;
@@ -48,7 +46,11 @@ impl Receiving {
             }
             Command::Clone { path, offset, len, clone_path, clone_offset, .. } => {
                 let source = self.clone_source(command, clone_path)?;
-                copy(&source, clone_offset, &self.file(path)?, offset, len)
+                if len == 0 {
+                    // That would be all that there is.
+                    return Err(CommandProblem::Invalid("it clones nothing"));
+                }
+                Ok(self.file(path)?.clone_range(&source, clone_offset, len, offset)?)
             }
             Command::Fallocate { path, mode, offset, len } => {
                 allocate(&self.file(path)?, mode, offset, len)
@@ -114,57 +116,14 @@ fn decode(number: u32, data: &[u8], len_bytes: u64) -> Result<Vec<u8>, CommandPr
     Ok(decoded)
 }
 
-/// Makes a range of `target` what a range of `source` is, holes included.
-fn copy(
-    source: &Inode,
-    source_offset: u64,
-    target: &Inode,
-    offset: u64,
-    len_bytes: u64,
-) -> Result<(), CommandProblem> {
-    let end = source_offset.checked_add(len_bytes).filter(|end| *end <= source.size_bytes());
-    let end = end.ok_or(CommandProblem::Invalid("it clones from behind the end of a file"))?;
-    let target_end = offset.checked_add(len_bytes).ok_or(Error::FileTooLarge)?;
-    if source == target && offset < end && source_offset < target_end {
-        return Err(CommandProblem::Invalid("it clones a range to where it overlaps itself"));
-    }
-    if target.size_bytes() < target_end {
-        target.truncate(target_end)?;
-    }
-    let mut at = source_offset;
-    let mut data = Vec::new();
-    while at < end {
-        let start = match source.seek_data(at) {
-            Ok(start) => start.min(end),
-            Err(Error::NoSuchPosition) => end,
-            Err(error) => return Err(error.into()),
-        };
-        let target_at = |at: u64| offset + (at - source_offset);
-        if start > at {
-            target.punch_hole(target_at(at), start - at)?;
-            at = start;
-            continue;
-        }
-        let hole = source.seek_hole(at)?.min(end).min(at + COPY_BYTES);
-        data.resize((hole - at) as usize, 0);
-        source.read_at(&mut data, at)?;
-        target.write_at(&data, target_at(at))?;
-        at = hole;
-    }
-    Ok(())
-}
-
-/// Allocates or deallocates a range. Space is not reserved: only what can be read is as it should be.
+/// Allocates or deallocates a range.
 fn allocate(file: &Inode, mode: u32, offset: u64, len_bytes: u64) -> Result<(), CommandProblem> {
-    if mode & !(KEEP_SIZE | PUNCH_HOLE | ZERO_RANGE) != 0 {
-        return Err(CommandProblem::Unsupported("this kind of allocation"));
-    }
-    let end = offset.checked_add(len_bytes).ok_or(Error::FileTooLarge)?;
-    if mode & (PUNCH_HOLE | ZERO_RANGE) != 0 {
-        file.punch_hole(offset, len_bytes)?;
-    }
-    if mode & (KEEP_SIZE | PUNCH_HOLE) == 0 && end > file.size_bytes() {
-        file.truncate(end)?;
+    let size = if mode & KEEP_SIZE == 0 { AllocateMode::Grow } else { AllocateMode::KeepSize };
+    match mode & !KEEP_SIZE {
+        0 => file.allocate(offset, len_bytes, size)?,
+        PUNCH_HOLE => file.punch_hole(offset, len_bytes)?,
+        ZERO_RANGE => file.zero_range(offset, len_bytes, size)?,
+        _ => return Err(CommandProblem::Unsupported("this kind of allocation")),
     }
     Ok(())
 }

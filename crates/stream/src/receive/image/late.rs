@@ -31,12 +31,15 @@ impl Late {
         path: &[u8],
         attributes: &SetAttributes,
     ) -> Result<(), CommandError> {
-        if let Some(waiting) = self.waiting.iter_mut().find(|waiting| waiting.path == path) {
-            waiting.command = command;
-            waiting.attributes = merged(&waiting.attributes, attributes);
+        let known = self.waiting.iter().position(|waiting| waiting.path == path);
+        if let Some(known) = known
+            && let Some(merged) = merged(&self.waiting[known].attributes, attributes)
+        {
+            self.waiting[known] = Waiting { command, path: path.to_vec(), attributes: merged };
             return Ok(());
         }
-        let outcome = if self.is_full() { self.waiting.remove(0).set(names) } else { Ok(()) };
+        let first = known.or(self.is_full().then_some(0));
+        let outcome = first.map_or(Ok(()), |first| self.waiting.remove(first).set(names));
         self.waiting.push(Waiting { command, path: path.to_vec(), attributes: *attributes });
         outcome
     }
@@ -72,9 +75,13 @@ impl Waiting {
     }
 }
 
-/// What both set; the later one where both set the same.
-pub(super) fn merged(earlier: &SetAttributes, later: &SetAttributes) -> SetAttributes {
-    SetAttributes {
+/// What both set, and the later one where both set the same; none where it would not be the same as one
+/// after the other: a new owner takes away some of the permissions.
+pub(super) fn merged(earlier: &SetAttributes, later: &SetAttributes) -> Option<SetAttributes> {
+    if later.uid.is_some() && earlier.permissions.is_some() {
+        return None;
+    }
+    Some(SetAttributes {
         permissions: later.permissions.or(earlier.permissions),
         uid: later.uid.or(earlier.uid),
         gid: later.gid.or(earlier.gid),
@@ -83,5 +90,5 @@ pub(super) fn merged(earlier: &SetAttributes, later: &SetAttributes) -> SetAttri
         ctime: later.ctime.or(earlier.ctime),
         otime: later.otime.or(earlier.otime),
         flags: later.flags.or(earlier.flags),
-    }
+    })
 }

@@ -12,8 +12,7 @@ mod new;
 use std::collections::HashMap;
 
 use larder_filesystem::{
-    Error, Filesystem, Inode, NewInode, RenameMode, SetAttributes, Subvolume, XattrMode,
-    flags_of_ioctl,
+    Filesystem, Inode, NewInode, RenameMode, SetAttributes, Subvolume, XattrMode,
 };
 
 use self::late::Late;
@@ -25,8 +24,6 @@ use crate::wire::Command;
 
 /// Clone sources that are remembered; beyond that they are looked up anew.
 const MOST_SOURCES: usize = 64;
-/// Access control lists may be removed where there are none, as by system calls.
-const ACLS: [&[u8]; 2] = [b"system.posix_acl_access", b"system.posix_acl_default"];
 
 /// A directory of a file system that is open for writing, to receive subvolumes in.
 #[derive(Debug)]
@@ -52,7 +49,7 @@ impl Target for ImageTarget {
         self.current = None;
         let subvolume = match parent {
             None => {
-                let root = NewInode { mode: 0o755, uid: 0, gid: 0, device: (0, 0) };
+                let root = NewInode { mode: 0o755, uid: 0, gid: 0, umask: 0, device: (0, 0) };
                 self.directory.create_subvolume(name, &root)?
             }
             Some(parent) => find(self.directory.subvolume().filesystem(), parent)?.snapshot(
@@ -169,16 +166,12 @@ impl Receiving {
                 Ok(self.names.inode(path)?.set_xattr(name, data, XattrMode::Any)?)
             }
             Command::RemoveXattr { path, name } => {
-                match self.names.inode(path)?.remove_xattr(name) {
-                    Err(Error::NoSuchAttribute) if ACLS.contains(&name) => Ok(()),
-                    outcome => Ok(outcome?),
-                }
+                Ok(self.names.inode(path)?.remove_xattr(name)?)
             }
             Command::Fileattr { path, attributes } => {
-                let flags = u32::try_from(attributes).ok().and_then(flags_of_ioctl);
-                let flags = flags.ok_or(CommandProblem::Unsupported("an inode flag"))?;
-                let attributes = SetAttributes { flags: Some(flags), ..Default::default() };
-                Ok(self.names.inode(path)?.set_attributes(&attributes)?)
+                let unknown = |_| CommandProblem::Unsupported("an inode flag");
+                let flags = u32::try_from(attributes).map_err(unknown)?;
+                Ok(self.names.inode(path)?.set_ioctl_flags(flags)?)
             }
             Command::EnableVerity { .. } => Err(CommandProblem::Unsupported("verity")),
             _ => match NewNode::of(command)? {

@@ -13,6 +13,11 @@ use crate::wire::Command;
 const MOST_XATTRS: usize = 16;
 const MOST_XATTR_BYTES: usize = 16 << 10;
 
+/// Namespaces of extended attributes that mean nothing but what they say.
+const PLAIN: [&[u8]; 3] = [b"user.", b"trusted.", b"security."];
+/// The one that a new owner takes away.
+const CAPABILITY: &[u8] = b"security.capability";
+
 /// An inode to be made.
 #[derive(Debug)]
 pub(super) struct NewNode {
@@ -55,7 +60,7 @@ impl NewNode {
             path: path.to_vec(),
             made_at: None,
             file_type,
-            new: NewInode { mode, uid: 0, gid: 0, device: major_and_minor(device) },
+            new: NewInode { mode, uid: 0, gid: 0, umask: 0, device: major_and_minor(device) },
             attributes: SetAttributes::default(),
             xattrs: Vec::new(),
             content: content.to_vec(),
@@ -68,8 +73,7 @@ impl NewNode {
             return false;
         }
         if let Some((_, attributes)) = attributes_of(command) {
-            self.attributes = merged(&self.attributes, &attributes);
-            return true;
+            return self.set_attributes(&attributes);
         }
         let is_file = self.file_type == FileType::Regular;
         match *command {
@@ -92,10 +96,24 @@ impl NewNode {
         }
     }
 
+    /// What a new owner takes away is for the file system to know.
+    fn set_attributes(&mut self, attributes: &SetAttributes) -> bool {
+        let merged = merged(&self.attributes, attributes).filter(|_| {
+            attributes.uid.is_none() || self.xattrs.iter().all(|(name, _)| name != CAPABILITY)
+        });
+        if let Some(merged) = merged {
+            self.attributes = merged;
+        }
+        merged.is_some()
+    }
+
+    /// Those of users and of security are only kept; others change more.
     fn set_xattr(&mut self, name: &[u8], data: &[u8]) -> bool {
+        let is_plain = PLAIN.iter().any(|space| name.starts_with(space));
         let len_bytes = |(name, data): &(Vec<u8>, Vec<u8>)| name.len() + data.len();
         let gathered_bytes: usize = self.xattrs.iter().map(len_bytes).sum();
-        let has_room = self.xattrs.len() < MOST_XATTRS
+        let has_room = is_plain
+            && self.xattrs.len() < MOST_XATTRS
             && gathered_bytes + name.len() + data.len() <= MOST_XATTR_BYTES;
         if has_room {
             self.xattrs.retain(|(known, _)| known != name);
