@@ -10,7 +10,7 @@
 //! - [`Filesystem::open_writable`]: for changing it. [`Inode::create`], [`Inode::create_unnamed`], [`Inode::link`],
 //!   [`Inode::unlink`], [`Inode::rename`], [`Inode::write_at`], [`Inode::truncate`],
 //!   [`Inode::allocate`], [`Inode::punch_hole`], [`Inode::clone_range`], [`Inode::copy_range`],
-//!   [`Inode::set_attributes`], [`Inode::set_xattr`]; [`Inode::create_subvolume`],
+//!   [`Inode::write_encoded`], [`Inode::set_attributes`], [`Inode::set_xattr`]; [`Inode::create_subvolume`],
 //!   [`Subvolume::snapshot`], [`Inode::delete_subvolume`]; [`Filesystem::sync`].
 //! - [`Inode::create_whole`], [`Subvolume::mark_received`], [`Filesystem::subvolumes_of`]: what a receiver
 //!   needs.
@@ -55,7 +55,10 @@ pub use scan::{DirectoryPaths, Scan, ScannedInode};
 pub use space::BlockGroup;
 pub use stats::{DelayedStats, Stats};
 pub use subvolume::{Subvolume, SubvolumeInfo, SubvolumeName, Subvolumes};
-pub use write::{AllocateMode, NewInode, RenameMode, SetAttributes, WholeInode, XattrMode};
+pub use write::{
+    AllocateMode, Encoded, NewInode, RenameMode, SetAttributes, WholeInode, WriteCompression,
+    XattrMode,
+};
 #[doc(hidden)]
 pub use write::{Queue, Reserve, Tuning};
 pub use xattr::{Xattr, Xattrs};

@@ -70,13 +70,16 @@ pub use file::{Extent, ExtentKind, File, Reader};
 pub use filesystem::{DeviceInfo, Filesystem};
 pub use inode::{Inode, Link};
 pub use larder_filesystem::{
-    AllocateMode, DelayedStats, ErrorKind, FileType, Metadata, NewInode, QuotaGroup, RenameMode,
-    SetAttributes, Stats, SubvolumeInfo, SubvolumeName, Timestamp, XattrMode,
+    AllocateMode, DelayedStats, Encoded, ErrorKind, FileType, Metadata, NewInode, QuotaGroup,
+    RenameMode, SetAttributes, Stats, SubvolumeInfo, SubvolumeName, Timestamp, WriteCompression,
+    XattrMode,
 };
 #[doc(hidden)]
 pub use larder_filesystem::{Queue, Reserve, Tuning};
 pub use larder_format::Uuid;
-pub use larder_format::compression::Algorithm as CompressionAlgorithm;
+pub use larder_format::compression::{
+    Algorithm as CompressionAlgorithm, Compression, CompressionSpecError,
+};
 pub use larder_format::item::InodeFlags;
 pub use open::OpenOptions;
 pub use receive::{

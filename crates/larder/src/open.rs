@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use larder_device::{Access, Device, FileDevice};
 use larder_filesystem::Tuning;
+use larder_filesystem::WriteCompression;
 use larder_volume::Volume;
 
 use crate::{Filesystem, Result};
@@ -23,6 +24,7 @@ pub struct OpenOptions {
     cache_bytes: usize,
     commit_interval: Option<Duration>,
     tuning: Tuning,
+    compression: Option<WriteCompression>,
 }
 
 impl OpenOptions {
@@ -34,6 +36,7 @@ impl OpenOptions {
             cache_bytes: CACHE_BYTES,
             commit_interval: Some(COMMIT_INTERVAL),
             tuning: Tuning::default(),
+            compression: None,
         }
     }
 
@@ -80,6 +83,15 @@ impl OpenOptions {
         self
     }
 
+    /// Compresses what is written to a file system open for writing: files that do not say otherwise
+    /// themselves, by the flags COMPRESS and NOCOMPRESS and the property `btrfs.compression`. Unless set,
+    /// only files that ask for it are compressed.
+    #[must_use]
+    pub fn compression(mut self, compression: Option<WriteCompression>) -> Self {
+        self.compression = compression;
+        self
+    }
+
     /// Opens the file system on the image files and block devices at `paths`, in any order.
     pub fn open<P: AsRef<Path>>(&self, paths: impl IntoIterator<Item = P>) -> Result<Filesystem> {
         let mut devices: Vec<Arc<dyn Device>> = Vec::new();
@@ -102,7 +114,10 @@ impl OpenOptions {
         Ok(Filesystem::new(if self.write {
             let interval = self.commit_interval;
             let tuning = self.tuning;
-            larder_filesystem::Filesystem::open_tuned(volume, cache_bytes, interval, tuning)?
+            let filesystem =
+                larder_filesystem::Filesystem::open_tuned(volume, cache_bytes, interval, tuning)?;
+            filesystem.set_compression(self.compression)?;
+            filesystem
         } else {
             larder_filesystem::Filesystem::open(volume, cache_bytes)?
         }))

@@ -11,7 +11,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::Duration;
 
-use larder_filesystem::{AllocateMode, FileType, NewInode, RenameMode, SetAttributes, XattrMode};
+use larder_filesystem::{
+    AllocateMode, Encoded, FileType, NewInode, RenameMode, SetAttributes, WriteCompression,
+    XattrMode,
+};
 
 use crate::path;
 use crate::xattr::name_bytes;
@@ -46,6 +49,12 @@ impl Filesystem {
     /// Changes the label: one line of at most 255 bytes. It is durable when this returns.
     pub fn set_label(&self, label: impl AsRef<OsStr>) -> Result<()> {
         Ok(self.inner().set_label(label.as_ref().as_bytes())?)
+    }
+
+    /// Changes how data is compressed from now on; see
+    /// [`OpenOptions::compression`](crate::OpenOptions::compression).
+    pub fn set_compression(&self, compression: Option<WriteCompression>) -> Result<()> {
+        Ok(self.inner().set_compression(compression)?)
     }
 
     /// Makes the subvolume with this id the one that a mount shows unless it is told otherwise. It is
@@ -263,6 +272,13 @@ impl File {
     /// Makes `len_bytes` from `offset` on zeros, with room for them as [`allocate`](Self::allocate) gives.
     pub fn zero_range(&self, offset: u64, len_bytes: u64, mode: AllocateMode) -> Result<()> {
         Ok(self.inner().zero_range(offset, len_bytes, mode)?)
+    }
+
+    /// Writes data that is compressed already at `offset`, a sector's start, as it is. It ends with a sector
+    /// too, or at the end of the file or behind it. It is decompressed once, to see that it can be;
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) if not, and for a file without checksums.
+    pub fn write_encoded(&self, data: &[u8], encoded: &Encoded, offset: u64) -> Result<()> {
+        Ok(self.inner().write_encoded(data, encoded, offset)?)
     }
 
     /// Makes `len_bytes` from `offset` on share the data that `source`, which may be this file or lie in

@@ -153,6 +153,7 @@ impl Inode {
     pub(super) fn grow_locked(&self, state: &mut NodeState, size_bytes: u64) -> Result<()> {
         if size_bytes > state.size_bytes {
             let old = state.size_bytes;
+            self.load_inline(state)?;
             self.zero_behind(state, old)?;
             state.size_bytes = size_bytes;
         }

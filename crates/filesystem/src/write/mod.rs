@@ -20,9 +20,11 @@ mod allocate;
 mod attributes;
 mod clone;
 mod commit;
+mod compress;
 mod create;
 mod delayed;
 mod dirty;
+mod encoded;
 mod extents;
 mod flags;
 mod in_place;
@@ -32,6 +34,7 @@ mod link;
 mod names;
 mod node;
 mod orphans;
+mod parallel;
 mod property;
 mod punch;
 mod received;
@@ -43,6 +46,7 @@ mod unlink;
 mod unnamed;
 mod whole;
 mod write_at;
+mod write_data;
 mod writeback;
 mod xattr;
 
@@ -56,7 +60,7 @@ use larder_format::{ItemType, Key, objectid};
 use larder_transaction::space::Priority;
 use larder_transaction::{BackgroundCommits, Handle, Items, TransactionManager, TreeItems};
 use larder_volume::Volume;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 
 use self::commit::Hook;
 use self::delayed::DelayedNodes;
@@ -72,8 +76,10 @@ use crate::subvolume::Subvolume;
 
 pub use allocate::AllocateMode;
 pub use attributes::SetAttributes;
+pub use compress::WriteCompression;
 pub use create::NewInode;
 pub use delayed::{Queue, Reserve, Tuning};
+pub use encoded::Encoded;
 pub(crate) use node::Node;
 pub use rename::RenameMode;
 pub use whole::WholeInode;
@@ -90,6 +96,8 @@ pub(crate) struct Writer {
     dirty: DirtyNodes,
     orphans: Arc<Orphans>,
     snapshots: PendingSnapshots,
+    /// How data is compressed that does not say so itself.
+    compression: RwLock<Option<WriteCompression>>,
     /// Held by the one who moves a directory: who is below whom does not change meanwhile.
     renames: Mutex<()>,
     /// Held by the one who makes or removes a subvolume.
@@ -143,6 +151,7 @@ impl Filesystem {
             dirty: DirtyNodes::default(),
             orphans,
             snapshots: PendingSnapshots::default(),
+            compression: RwLock::default(),
             renames: Mutex::default(),
             subvolumes: Mutex::default(),
         };

@@ -208,6 +208,26 @@ impl Model {
         Some(())
     }
 
+    /// All regular files, each by one of its paths, and their data.
+    pub(super) fn files(&mut self) -> Vec<(String, &mut Vec<u8>)> {
+        let mut paths = BTreeMap::new();
+        for (path, directory) in self.directories() {
+            if let Body::Directory(entries) = &self.nodes[&directory].body {
+                for (name, id) in entries {
+                    paths.entry(*id).or_insert_with(|| join(&path, name));
+                }
+            }
+        }
+        let mut files = Vec::new();
+        for (id, node) in &mut self.nodes {
+            if let (Body::File(data), Some(path)) = (&mut node.body, paths.remove(id)) {
+                node.mtime = None;
+                files.push((path, data));
+            }
+        }
+        files
+    }
+
     /// The data of a file, to be looked at.
     pub(super) fn peek(&self, id: Option<u64>) -> Result<&Vec<u8>, ErrorKind> {
         match &self.nodes[&id.ok_or(ErrorKind::NotFound)?].body {
