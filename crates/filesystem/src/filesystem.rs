@@ -95,9 +95,10 @@ impl Filesystem {
     }
 
     /// Whether a crash left log trees: what was synced file by file since the last commit is in them
-    /// only. They are not replayed when opening for reading, and what they hold is not seen.
+    /// only. They are replayed when opening for writing; when opening for reading they are not, and what
+    /// they hold is not seen.
     pub fn needs_log_replay(&self) -> bool {
-        self.superblock().log_root.get() != 0
+        self.shared.writer.is_none() && self.superblock().log_root.get() != 0
     }
 
     /// The tree of tree roots.

@@ -22,9 +22,9 @@
 //! - Open for reading, the trees walked are committed ones: they never change, and no lock is held while
 //!   they are read. Open for writing, they are those of the running transaction; what keeps changes
 //!   apart is said in `write`.
-//! - The log trees that a crash leaves are not looked at ([`Filesystem::needs_log_replay`]): what was
-//!   only synced file by file since the last commit is not seen, exactly as the kernel's
-//!   `rescue=nologreplay` shows it.
+//! - Open for reading, the log trees that a crash leaves are not looked at
+//!   ([`Filesystem::needs_log_replay`]): what was only synced file by file since the last commit is not
+//!   seen, exactly as the kernel's `rescue=nologreplay` shows it. Opening for writing replays them.
 //! - Data is returned only after its checksums passed, unless its file has none.
 //! - Every loop that follows references (symbolic links, parents, subvolumes) is bounded, and nothing
 //!   is allocated in proportion to a field of an item that was not checked against what is there.

@@ -41,8 +41,9 @@
 //! - [`Subvolume::scan_parts`] visits everything, with several threads.
 //! - [`Error::kind`] says what an error means; its text names the place.
 //!
-//! What is read is the last committed state, or, open for writing, what was done up to now. After a crash there may be more in log trees, which are
-//! not replayed: see [`Filesystem::needs_log_replay`].
+//! What is read is the last committed state, or, open for writing, what was done up to now. After a crash
+//! there may be more in log trees, which only opening for writing replays: see
+//! [`Filesystem::needs_log_replay`].
 //!
 //! Data that has checksums is verified on every read. A copy that is bad is read from another one or
 //! rebuilt from parity; [`Filesystem::stats`] tells how often that was so.

@@ -45,8 +45,8 @@ impl OpenOptions {
     /// have the devices open for writing meanwhile.
     ///
     /// Opening fails with [`ErrorKind::ReadOnly`](crate::ErrorKind::ReadOnly) where a sound file system
-    /// can only be read: with RAID5 or RAID6, with log trees that a crash left, with features that
-    /// allow reading only.
+    /// can only be read: with RAID5 or RAID6, with features that allow reading only. Logs that a crash
+    /// left are replayed, which is a commit.
     #[must_use]
     pub fn write(mut self, write: bool) -> Self {
         self.write = write;

@@ -5,6 +5,7 @@
 //! - [`space`]: block groups in memory, allocation, promises.
 //! - [`refs`]: delayed references. [`extent`]: what becomes of them in the extent tree, and checksums.
 //! - [`free_space_tree`], [`chunk`]: the other trees of bookkeeping.
+//! - [`Recovery`]: replaying the log trees that a crash left.
 //! - [`Items`]: a tree as bookkeeping sees it, so that all of it also runs against an ordered map.
 //!
 //! # Invariants
@@ -24,6 +25,7 @@ mod error;
 pub mod extent;
 pub mod free_space_tree;
 mod items;
+mod log;
 mod manager;
 pub mod refs;
 pub mod space;
@@ -31,6 +33,7 @@ mod tree_items;
 
 pub use error::{Error, Result};
 pub use items::Items;
+pub use log::{FoundLog, Recovery};
 pub use manager::{
     BackgroundCommits, CommitHook, DataExtent, DataOwner, Exclusive, Handle, MakesRoom,
     NewSnapshot, TransactionManager,

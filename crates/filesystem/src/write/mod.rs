@@ -31,6 +31,7 @@ mod in_place;
 mod inherit;
 mod label;
 mod link;
+mod log;
 mod names;
 mod node;
 mod orphans;
@@ -119,7 +120,8 @@ impl Filesystem {
     /// at most `cache_bytes` of unchanged tree blocks in memory and committing every `commit_interval`.
     ///
     /// What is done is durable after [`sync`](Self::sync). Dropping the last handle without it leaves what
-    /// the last commit made durable. Deletions that were interrupted are completed first.
+    /// the last commit made durable. Logs that a crash left are replayed first, and deletions that were
+    /// interrupted are completed.
     ///
     /// # Errors
     /// [`ErrorKind::ReadOnly`](crate::ErrorKind::ReadOnly) where a sound file system can only be read.
@@ -140,7 +142,11 @@ impl Filesystem {
         tuning: Tuning,
     ) -> Result<Self> {
         let cache = Arc::new(BlockCache::new(volume.clone(), cache_bytes));
-        let manager = Arc::new(TransactionManager::open(volume.clone(), cache.clone())?);
+        let manager = Arc::new(TransactionManager::open_replaying(
+            volume.clone(),
+            cache.clone(),
+            log::replay,
+        )?);
         let orphans = Arc::new(Orphans::default());
         let space = manager.space().clone();
         let delayed = Arc::new(DelayedNodes::new(space, volume.nodesize(), tuning));

@@ -98,17 +98,36 @@ impl Names {
 
     /// Enters a name into a directory.
     pub(super) fn insert(&mut self, entry: &NewEntry<'_>) -> Changed<()> {
+        let bytes = self.insert_hashed(
+            entry.directory.number(),
+            entry.name,
+            entry.location,
+            entry.file_type,
+            entry.generation,
+        )?;
+        entry.directory.insert_index(entry.index, bytes)
+    }
+
+    /// Enters a name under its hash only. Returns the entry, which is to be entered under an index too.
+    pub(super) fn insert_hashed(
+        &mut self,
+        directory: u64,
+        name: &[u8],
+        location: Key,
+        file_type: FileType,
+        generation: u64,
+    ) -> Changed<Vec<u8>> {
         let header = DirItemHeader {
-            location: entry.location.into(),
-            transid: entry.generation.into(),
+            location: location.into(),
+            transid: generation.into(),
             data_len: 0.into(),
-            name_len: (entry.name.len() as u16).into(),
-            file_type: entry.file_type as u8,
+            name_len: (name.len() as u16).into(),
+            file_type: file_type as u8,
         };
         let mut bytes = Vec::new();
-        DirEntry { header: &header, name: entry.name, data: &[] }.write(&mut bytes);
-        self.append(dir_item_key(entry.directory.number(), entry.name), &bytes)?;
-        entry.directory.insert_index(entry.index, bytes)
+        DirEntry { header: &header, name, data: &[] }.write(&mut bytes);
+        self.append(dir_item_key(directory, name), &bytes)?;
+        Ok(bytes)
     }
 
     /// Appends to an item, or makes it.
@@ -124,7 +143,13 @@ impl Names {
 
     /// Takes a name from a directory.
     pub(super) fn remove(&mut self, directory: &Arc<Node>, name: &[u8], index: u64) -> Changed<()> {
-        let key = dir_item_key(directory.number(), name);
+        self.remove_hashed(directory.number(), name)?;
+        directory.remove_index(index)
+    }
+
+    /// Takes a name from those of its hash only.
+    pub(super) fn remove_hashed(&mut self, directory: u64, name: &[u8]) -> Changed<()> {
+        let key = dir_item_key(directory, name);
         let data = self.items.get(key)?.unwrap_or_default();
         let mut rest = Vec::with_capacity(data.len());
         for entry in DirEntries::new(&data) {
@@ -136,8 +161,7 @@ impl Names {
         if rest.len() == data.len() {
             return Err(self.bad(key, FormatError::invalid("directory entry", "it is not there")));
         }
-        self.put_or_remove(key, &rest)?;
-        directory.remove_index(index)
+        self.put_or_remove(key, &rest)
     }
 
     /// Adds an inode's reference to its name.

@@ -15,6 +15,9 @@ use crate::sparse_file::sparse_copy;
 /// Options to see everything, whichever subvolume is the default, and to change nothing.
 const READING: &str = "ro,noatime,subvolid=5";
 
+/// Options under which nothing is committed in the background while a test runs.
+const NEVER_COMMITTING: &str = "commit=300";
+
 /// The image files of one file system, unmounted, in a folder that goes when this is dropped.
 #[derive(Debug)]
 pub struct KernelImage {
@@ -31,6 +34,18 @@ impl KernelImage {
     #[track_caller]
     pub fn build(spec: &ImageSpec, content: &Content) -> Self {
         Self::build_with(spec, content, |files| mkfs(spec, files))
+    }
+
+    /// Makes an image with mkfs.btrfs and leaves it empty.
+    #[track_caller]
+    pub fn empty(spec: &ImageSpec) -> Self {
+        let scratch = Scratch::new();
+        let devices: Vec<PathBuf> = (1..)
+            .zip(&spec.device_lens_bytes)
+            .map(|(number, &len_bytes)| scratch.sparse_file(&format!("device{number}"), len_bytes))
+            .collect();
+        mkfs(spec, &devices);
+        Self { spec: spec.clone(), devices, manifest: OnceLock::new(), scratch }
     }
 
     /// As [`KernelImage::build`], but `format` makes the file system on the empty files that it is
@@ -98,6 +113,18 @@ impl KernelImage {
         let copy = self.duplicate();
         drop(copy.mount(""));
         Manifest::of_tree(copy.mount(READING).path())
+    }
+
+    /// What a power cut leaves after `work` on the image, which is mounted with the options of its spec:
+    /// what was synced file by file is in log trees, as long as `work` does nothing that commits.
+    #[must_use]
+    #[track_caller]
+    pub fn cut_power(&self, work: impl FnOnce(&Path)) -> Self {
+        let original = self.duplicate();
+        let options = format!("{NEVER_COMMITTING},{}", self.spec.filling_options());
+        let mount = original.mount(&options);
+        work(mount.path());
+        original.duplicate()
     }
 
     /// A copy of the image files, to wound or to change. It has the same fsid: see [`KernelMount`].

@@ -338,7 +338,7 @@ impl ImageSpec {
     }
 
     /// The options of the mount under which the image is filled.
-    pub(super) fn filling_options(&self) -> String {
+    pub fn filling_options(&self) -> String {
         let mut options = self.mount_options.clone();
         match self.space_cache {
             SpaceCache::Tree => {}

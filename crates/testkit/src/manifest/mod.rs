@@ -96,7 +96,7 @@ pub enum Body {
 }
 
 /// A point in time: seconds since 1970, which may be negative, and nanoseconds forward from there.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Timestamp {
     /// Seconds since the beginning of 1970.
     pub seconds: i64,

@@ -26,9 +26,6 @@ pub(super) fn check_writable(volume: &Volume) -> Result<()> {
     if !volume.is_writable() {
         return refuse("its devices are open for reading");
     }
-    if superblock.log_root.get() != 0 {
-        return refuse("a crash left a log tree, which is not replayed yet");
-    }
     if superblock.has_incompat(IncompatFlags::RAID_STRIPE_TREE) {
         return refuse("it has a raid stripe tree");
     }

@@ -37,7 +37,7 @@ use self::door::Door;
 use self::load::SystemTrees;
 use self::roots::Roots;
 use crate::error::{Error, Result};
-use crate::extent::ChecksumItems;
+use crate::extent::{ChecksumItems, ExtentItems};
 use crate::items::Items;
 use crate::space::Space;
 use crate::tree_items::TreeItems;
@@ -112,6 +112,14 @@ impl TransactionManager {
     /// # Errors
     /// [`Error::ReadOnly`] says why a sound file system can only be read.
     pub fn open(volume: Arc<Volume>, cache: Arc<BlockCache>) -> Result<Self> {
+        if volume.superblock().log_root.get() != 0 {
+            return Err(Error::ReadOnly("a crash left a log tree, which is to be replayed first"));
+        }
+        Self::load(volume, cache)
+    }
+
+    /// Opens a file system of which log trees may be left.
+    pub(crate) fn load(volume: Arc<Volume>, cache: Arc<BlockCache>) -> Result<Self> {
         load::check_writable(&volume)?;
         let superblock = Box::new(volume.superblock().clone());
         let mut roots = Roots::default();
@@ -272,6 +280,15 @@ impl TransactionManager {
 
     fn check_alive(&self) -> Result<()> {
         self.aborted.get().map_or(Ok(()), |reason| Err(Error::Aborted(reason.clone())))
+    }
+
+    /// The tree that has the extent items, and its rules.
+    pub(crate) fn extent_tree(&self) -> &Arc<LiveTree> {
+        &self.trees.extent
+    }
+
+    pub(crate) fn extent_items(&self) -> ExtentItems {
+        self.accounting.extent_items(self.generation())
     }
 
     fn checksum_items(&self) -> ChecksumItems {

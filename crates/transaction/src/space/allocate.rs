@@ -4,6 +4,7 @@
 //! writes few long runs. Threads start in different places and do not meet.
 
 use std::cell::Cell;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
@@ -70,6 +71,24 @@ impl Space {
                 Err(error) => return Err(error),
             }
         }
+    }
+
+    /// Takes just this range, as a log that a crash left refers to it. Returns whether it was free.
+    ///
+    /// # Errors
+    /// When no block group for `kind` holds it.
+    pub fn claim_exactly(&self, kind: SpaceKind, range: &Range<u64>) -> Result<bool> {
+        let start = Logical(range.start);
+        let group = self
+            .group_at(start)
+            .filter(|group| group.holds(kind) && range.end <= group.range().end);
+        let misplaced = || Error::extent(start, format!("it lies in no block group for {kind}"));
+        let group = group.ok_or_else(misplaced)?;
+        let is_claimed = group.claim_exactly(range);
+        if is_claimed {
+            self.account_of(group.flags()).reserved.add(range.end - range.start);
+        }
+        Ok(is_claimed)
     }
 
     fn allocate(&self, kind: SpaceKind, len_bytes: u64, align: u64) -> Result<Logical> {

@@ -137,6 +137,15 @@ impl Group {
         claimed
     }
 
+    /// Takes just this range, if all of it is free, and counts it as reserved.
+    pub(super) fn claim_exactly(&self, range: &Range<u64>) -> bool {
+        let is_free = self.taken.insert(range.clone(), ()).is_ok();
+        if is_free {
+            self.reserved.fetch_add(range.end - range.start, SeqCst);
+        }
+        is_free
+    }
+
     /// Closes the group if nothing in it is in use; whether it did.
     pub(super) fn close_if_empty(&self) -> bool {
         self.is_closed.store(true, SeqCst);
