@@ -209,6 +209,13 @@ impl Filesystem {
         }
     }
 
+    /// Whether devices are told what space is needed no more, after each commit: not, unless set. Fails in a
+    /// file system that is open for reading.
+    pub fn set_discards(&self, discards: bool) -> Result<()> {
+        self.writer()?.manager().set_discards(discards);
+        Ok(())
+    }
+
     /// Bytes that extents use on all block groups together.
     pub fn used_bytes(&self) -> u64 {
         match self.try_writer() {

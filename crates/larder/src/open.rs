@@ -23,6 +23,7 @@ pub struct OpenOptions {
     degraded: bool,
     cache_bytes: usize,
     commit_interval: Option<Duration>,
+    discard: bool,
     tuning: Tuning,
     compression: Option<WriteCompression>,
 }
@@ -35,6 +36,7 @@ impl OpenOptions {
             degraded: false,
             cache_bytes: CACHE_BYTES,
             commit_interval: Some(COMMIT_INTERVAL),
+            discard: false,
             tuning: Tuning::default(),
             compression: None,
         }
@@ -72,6 +74,14 @@ impl OpenOptions {
     #[must_use]
     pub fn commit_interval(mut self, commit_interval: Option<Duration>) -> Self {
         self.commit_interval = commit_interval;
+        self
+    }
+
+    /// Tells devices of a file system open for writing what space is needed no more, after each commit, so
+    /// that disks can use it and image files give it back. Backup roots may then lead nowhere.
+    #[must_use]
+    pub fn discard(mut self, discard: bool) -> Self {
+        self.discard = discard;
         self
     }
 
@@ -117,6 +127,7 @@ impl OpenOptions {
             let filesystem =
                 larder_filesystem::Filesystem::open_tuned(volume, cache_bytes, interval, tuning)?;
             filesystem.set_compression(self.compression)?;
+            filesystem.set_discards(self.discard)?;
             filesystem
         } else {
             larder_filesystem::Filesystem::open(volume, cache_bytes)?

@@ -5,6 +5,7 @@
 mod compressed;
 mod data;
 mod delayed;
+mod discard;
 mod edges;
 mod live;
 mod model;

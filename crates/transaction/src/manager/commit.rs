@@ -177,6 +177,10 @@ impl TransactionManager {
         blocks.finish();
         *self.durable_root.write() = TreeRoot::of_root_tree(&superblock);
         self.durable_generation.store(superblock.generation.get(), Release);
+        // Before anybody is given the space again.
+        if self.discards.load(Relaxed) {
+            self.accounting.space.discard(&pinned);
+        }
         self.accounting.space.unpin(pinned)
     }
 

@@ -19,7 +19,8 @@ mod roots;
 mod snapshot;
 mod superblock;
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Acquire};
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, OnceLock};
 
 use larder_btree::{BlockCache, BlockIdentity, Forest, LiveTree, LockPolicy, Tree, TreeRoot};
@@ -100,6 +101,8 @@ pub struct TransactionManager {
     checksums: Mutex<()>,
     durable_root: RwLock<TreeRoot>,
     durable_generation: AtomicU64,
+    /// Whether devices are told what is needed no more.
+    discards: AtomicBool,
     aborted: OnceLock<Arc<Error>>,
     hooks: RwLock<Vec<Arc<dyn CommitHook>>>,
     steps: RwLock<Vec<Arc<dyn MakesRoom>>>,
@@ -159,6 +162,7 @@ impl TransactionManager {
             roots: Mutex::new(roots),
             durable_generation: AtomicU64::new(superblock.generation.get()),
             durable_root: RwLock::new(durable_root),
+            discards: AtomicBool::new(false),
             superblock: Mutex::new(superblock),
             superblock_is_dirty: AtomicBool::new(false),
             door: Door::default(),
@@ -179,6 +183,11 @@ impl TransactionManager {
     /// The trees that change.
     pub fn forest(&self) -> &Forest {
         &self.forest
+    }
+
+    /// Whether devices are told what space is needed no more, once a commit is durable: not, unless set.
+    pub fn set_discards(&self, discards: bool) {
+        self.discards.store(discards, Relaxed);
     }
 
     /// Block groups and promises.

@@ -249,6 +249,18 @@ impl Space {
         std::mem::take(&mut *self.pinned.lock())
     }
 
+    /// Says to the devices that what was pinned for a transaction that is durable now is needed no more.
+    /// A device that cannot keeps its content: nothing depends on it.
+    pub fn discard(&self, pinned: &Pinned) {
+        let mut ranges = pinned.ranges.clone();
+        ranges.sort_unstable_by_key(|range| range.start);
+        for run in ranges.chunk_by(|a, b| a.end == b.start) {
+            let (start, end) = (run[0].start, run[run.len() - 1].end);
+            // A group that was removed is not mapped any more.
+            let _ = self.volume.discard(Logical(start), end - start);
+        }
+    }
+
     /// Releases what was pinned for a transaction that is durable now.
     pub fn unpin(&self, pinned: Pinned) -> Result<()> {
         for range in pinned.ranges {

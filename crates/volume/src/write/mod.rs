@@ -5,6 +5,7 @@
 //! - A write that returns is in every place that is there; a missing device gets nothing.
 //! - Nothing is durable before a flush that follows.
 
+mod discard;
 mod parity;
 mod superblock;
 
