@@ -6,7 +6,9 @@
 //! again with write locks from exactly that block down. Each new beginning locks more, so there are
 //! few.
 //!
-//! No lock is held while a block is read: the descent lets go, reads, and begins again.
+//! No lock is held while a block is read: the descent lets go, reads, and begins again. Commits can pass
+//! meanwhile, and once two have, the address may hold another block: what fails is an error only if the next
+//! descent wants it again.
 
 use larder_format::Key;
 
@@ -60,6 +62,8 @@ pub(super) struct Search<'t> {
     pub(super) split: bool,
     /// Blocks that were read for this search, so that it cannot lose them to eviction again.
     fetched: Vec<Block>,
+    /// The block that could not be read last, and why.
+    failed: Option<(Expected, TreeError)>,
     /// What reads siblings ahead.
     window: Option<&'t mut LiveWindow>,
     /// The node above the leaf, to remember.
@@ -88,6 +92,7 @@ impl<'t> Search<'t> {
             write_below,
             split: false,
             fetched: Vec::new(),
+            failed: None,
             window: None,
             finger: None,
         }
@@ -146,14 +151,19 @@ impl<'t> Search<'t> {
         self.tree.shared.policy.fingers && self.window.is_none()
     }
 
-    /// Reads a block, with no lock held.
+    /// Reads a block, with no lock held. One that cannot be read is an error when it is wanted again.
     fn fetch(&mut self, wanted: &Wanted) -> Result<(), TreeError> {
+        if let Some((_, error)) = self.failed.take_if(|(failed, _)| *failed == wanted.expected) {
+            return Err(error);
+        }
         let cache = &self.tree.shared.cache;
         if let (Some(window), Some((parent, slot))) = (&mut self.window, &wanted.parent) {
             window.before_read(cache, parent, *slot);
         }
-        let read = cache.read(&wanted.expected);
-        self.fetched.push(read.map_err(|error| error.with_upper(wanted.upper))?.block);
+        match cache.read(&wanted.expected) {
+            Ok(read) => self.fetched.push(read.block),
+            Err(error) => self.failed = Some((wanted.expected, error.with_upper(wanted.upper))),
+        }
         Ok(())
     }
 

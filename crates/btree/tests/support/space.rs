@@ -47,6 +47,13 @@ impl TestSpace {
     }
 }
 
+impl TestSpace {
+    /// Lets addresses that nothing durable needs any more be used again.
+    pub(crate) fn unpin(&self, addresses: impl IntoIterator<Item = Logical>) {
+        self.free.lock().extend(addresses);
+    }
+}
+
 impl BlockSpace for TestSpace {
     fn allocate(&self, request: &BlockRequest) -> Result<Logical, SpaceError> {
         assert!(request.level < 8);
@@ -103,9 +110,19 @@ impl World {
     }
 
     pub(crate) fn with(nodesize: usize, policy: LockPolicy, cache_bytes: usize) -> Self {
+        Self::over(nodesize, policy, cache_bytes, |store| store)
+    }
+
+    /// A world whose blocks are read through what `wrap` makes of the store.
+    pub(crate) fn over(
+        nodesize: usize,
+        policy: LockPolicy,
+        cache_bytes: usize,
+        wrap: impl FnOnce(Arc<MemoryStore>) -> Arc<dyn BlockStore>,
+    ) -> Self {
         let store = Arc::new(MemoryStore::new(nodesize));
         let space = Arc::new(TestSpace::new(nodesize));
-        let cache = Arc::new(BlockCache::new(store.clone(), cache_bytes));
+        let cache = Arc::new(BlockCache::new(wrap(store.clone()), cache_bytes));
         let identity = BlockIdentity { fsid: Uuid::nil(), chunk_tree_uuid: Uuid::nil() };
         let forest = Forest::new(cache, space.clone(), identity, policy, 10);
         Self { store, space, forest }
