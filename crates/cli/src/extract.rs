@@ -252,7 +252,7 @@ fn times(metadata: &Metadata) -> Timestamps {
 }
 
 /// The umask, read by setting it: there is no other way that works everywhere.
-fn umask() -> u32 {
+pub fn umask() -> u32 {
     let mask = rustix::process::umask(Mode::empty());
     rustix::process::umask(mask);
     mask.bits()

@@ -10,13 +10,18 @@ mod command;
 mod extract;
 mod ingest;
 mod mode;
+mod mode_change;
 mod pipeline;
 mod print;
 mod progress;
 mod source;
+mod sparse;
+mod tar_reader;
 mod target;
 mod tree;
 mod units;
+mod untar;
+mod xattr_text;
 
 use std::io;
 use std::process::ExitCode;

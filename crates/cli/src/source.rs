@@ -2,6 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use clap::Args;
@@ -106,6 +107,12 @@ impl Writing {
             bail!("{}: not in the file system on {}", text.display(), self.image.display());
         }
         Ok(target.path_os().to_owned())
+    }
+
+    /// Makes what was done durable. Returns the exit code of a command of which so much failed.
+    pub fn end(self, failures: usize) -> anyhow::Result<ExitCode> {
+        self.filesystem.sync()?;
+        Ok(if failures == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 }
 

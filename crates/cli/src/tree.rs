@@ -34,6 +34,23 @@ pub trait Visitor {
     fn leave(&mut self, node: &Node<'_>) -> anyhow::Result<()>;
 }
 
+/// Does one thing with everything, with a directory before what is in it.
+pub struct Each<F>(pub F);
+
+impl<F: FnMut(&Node<'_>) -> anyhow::Result<()>> Visitor for Each<F> {
+    fn enter(&mut self, node: &Node<'_>) -> anyhow::Result<bool> {
+        self.0(node).map(|()| true)
+    }
+
+    fn visit(&mut self, node: &Node<'_>) -> anyhow::Result<()> {
+        self.0(node)
+    }
+
+    fn leave(&mut self, _: &Node<'_>) -> anyhow::Result<()> {
+        Ok(())
+    }
+}
+
 /// A directory whose entries are being gone through.
 struct Frame {
     directory: Directory,

@@ -31,7 +31,10 @@ fn small_image() -> KernelImage {
 /// itself (numbers, times of change and birth, flags, properties, sizes of folders) and for paths
 /// that `without` names.
 fn assert_copied(image: &KernelImage, copy: &Path, without: impl Fn(&Entry) -> bool) {
-    let mut original = image.manifest().clone();
+    assert_copied_manifest(image.manifest().clone(), copy, without);
+}
+
+fn assert_copied_manifest(mut original: Manifest, copy: &Path, without: impl Fn(&Entry) -> bool) {
     original.entries.retain(|_, entry| !without(entry));
     let mut copied = Manifest::of_tree(copy);
     for (path, entry) in &mut copied.entries {
@@ -274,4 +277,125 @@ fn cp_into_an_image_keeps_everything_that_the_kernel_shows() {
     oracle::check(from_ref(&image), true).expect("btrfs check finds nothing");
     let mount = KernelMount::open(from_ref(&image), "ro");
     assert_copied(&original, &mount.path().join("copy"), |_| false);
+}
+
+/// Archives of GNU tar in its two formats, and of `larder tar`, are unpacked to what the kernel shows.
+#[test]
+fn archives_are_unpacked_into_images() {
+    let original = small_image();
+    let scratch = Scratch::new();
+    let archive = |name: &str, arguments: &[&str]| {
+        let path = scratch.path().join(name);
+        let mount = original.mount("ro,noatime");
+        let made = Command::new("tar")
+            .args(["--create", "--sparse", "--numeric-owner"])
+            // GNU tar takes preallocated space for data.
+            .args(["--exclude=prealloc*", "--exclude=zeroed", "--directory"])
+            .arg(mount.path())
+            .args(arguments)
+            .arg(".")
+            .stdout(fs::File::create(&path).expect("a new file"))
+            .stderr(Stdio::null())
+            .status();
+        made.expect("tar starts");
+        path
+    };
+    let everything = ["--xattrs", "--xattrs-include=*", "--format=posix"];
+    let of_larder = scratch.path().join("larder");
+    let out = fs::File::create(&of_larder).expect("a new file");
+    let ours = Command::new(env!("CARGO_BIN_EXE_larder"))
+        .arg("tar")
+        .arg(&original.devices()[0])
+        .stdout(out)
+        .stderr(Stdio::null())
+        .status();
+    assert!(ours.expect("larder starts").success());
+    let preallocated = |path: &[u8]| {
+        let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
+        name.starts_with(b"prealloc") || name == b"zeroed"
+    };
+    for (path, has_xattrs, has_preallocated) in [
+        (archive("posix", &everything), true, false),
+        (archive("posix-0.1", &[&everything[..], &["--sparse-version=0.1"]].concat()), true, false),
+        (archive("gnu", &["--format=gnu"]), false, false),
+        (of_larder, true, true),
+    ] {
+        let image = scratch.path().join("image");
+        let image_text = image.to_str().expect("ASCII");
+        stdout(&larder(["mkfs", "-q", "-f", "-b", "1g", image_text]));
+        stdout(&larder(["mkdir", &format!("{image_text}:/copy")]));
+        let unpacked = Command::new(env!("CARGO_BIN_EXE_larder"))
+            .args(["cp", "-a", "-", &format!("{image_text}:/copy")])
+            .stdin(fs::File::open(&path).expect("it was made"))
+            .output()
+            .expect("larder starts");
+        stdout(&unpacked);
+        assert!(stdout(&larder(["check", image_text])).contains("no findings"));
+        let mount = KernelMount::open(from_ref(&image), "ro,noatime");
+        let mut original = original.manifest().clone();
+        original.entries.retain(|path, _| has_preallocated || !preallocated(path));
+        if !has_xattrs {
+            forget_what_gnu_archives_lack(&mut original);
+        }
+        assert_copied_manifest(original, &mount.path().join("copy"), |entry| {
+            entry.body == Body::Socket
+        });
+    }
+}
+
+/// Its headers have whole seconds and no attributes.
+fn forget_what_gnu_archives_lack(manifest: &mut Manifest) {
+    for entry in manifest.entries.values_mut() {
+        entry.mtime.nanoseconds = 0;
+        entry.xattrs.clear();
+    }
+}
+
+#[test]
+fn archives_do_not_lead_out_of_where_they_are_unpacked() {
+    let scratch = Scratch::new();
+    let image = scratch.path().join("image");
+    let image_text = image.to_str().expect("ASCII");
+    stdout(&larder(["mkfs", "-q", "-b", "256m", image_text]));
+    let at = |path: &str| format!("{image_text}:{path}");
+    stdout(&larder(["mkdir", "-p", &at("/here"), &at("/outside")]));
+    write(&at("/outside/secret"), b"secret");
+    let mut builder = tar::Builder::new(Vec::new());
+    let mut add = |kind: tar::EntryType, name: &str, link: &str, data: &[u8]| {
+        let mut header = tar::Header::new_gnu();
+        header.set_entry_type(kind);
+        // Past the builder's own checks of names.
+        header.as_old_mut().name[..name.len()].copy_from_slice(name.as_bytes());
+        header.as_old_mut().linkname[..link.len()].copy_from_slice(link.as_bytes());
+        header.set_mode(0o644);
+        header.set_uid(0);
+        header.set_gid(0);
+        header.set_mtime(0);
+        header.set_size(data.len() as u64);
+        header.set_cksum();
+        builder.append(&header, data).expect("memory is there");
+    };
+    use tar::EntryType::{Link, Regular, Symlink};
+    add(Regular, "../up", "", b"x");
+    add(Symlink, "link", "/outside", b"");
+    add(Regular, "link/below", "", b"x");
+    add(Link, "hard", "link/secret", b"");
+    add(Link, "hard-up", "../outside/secret", b"");
+    add(Regular, "/absolute/./good", "", b"good");
+    let archive = builder.into_inner().expect("memory is there");
+    let mut child = Command::new(env!("CARGO_BIN_EXE_larder"))
+        .args(["cp", "-", &at("/here")])
+        .stdin(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("larder starts");
+    child.stdin.take().expect("it is piped").write_all(&archive).expect("it reads");
+    let output = child.wait_with_output().expect("it ends");
+    assert_eq!(output.status.code(), Some(1), "what fails is told");
+    assert_eq!(String::from_utf8_lossy(&output.stderr).matches("ERROR").count(), 4);
+    assert_eq!(stdout(&larder(["ls", &at("/")])), "here\noutside\n");
+    assert_eq!(stdout(&larder(["ls", &at("/outside")])), "secret\n");
+    assert_eq!(stdout(&larder(["ls", &at("/here")])), "absolute\nlink\n");
+    assert_eq!(stdout(&larder(["cat", &at("/here/absolute/good")])), "good");
+    assert!(stdout(&larder(["check", image_text])).contains("no findings"));
 }

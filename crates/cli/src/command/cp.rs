@@ -1,6 +1,7 @@
 //! `larder cp`.
 
 use std::ffi::{OsStr, OsString};
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -15,6 +16,7 @@ use crate::ingest::Ingest;
 use crate::source::{PathSource, warn_of_bad_copies};
 use crate::target::Target;
 use crate::tree::walk;
+use crate::untar::Untar;
 
 /// Copy files out of a file system that is not mounted, or into it
 ///
@@ -22,8 +24,10 @@ use crate::tree::walk;
 ///   larder cp disk.img:/etc/fstab .
 ///   larder cp -a disk.img:/home backup
 ///   larder cp -a notes disk.img:/home
+///   tar -c etc | larder cp -a - disk.img:/backup
 ///
 /// Into a file system when the destination is IMAGE:/PATH; all of it is then one commit or more.
+/// A source - is a tar archive on standard input, which is unpacked into the destination.
 /// The copy of the root directory is what is in it. Files that are in the way are replaced;
 /// nothing is written through symbolic links.
 #[derive(Debug, Args)]
@@ -77,6 +81,11 @@ impl Cp {
     fn copy_in(&self) -> Outcome {
         let writing = self.source.write(self.destination.as_os_str())?;
         let destination = PathBuf::from(writing.path(self.destination.as_os_str())?);
+        if self.sources == ["-"] {
+            let unpacked = Untar::new(&writing.start, destination, self.keep())?;
+            let failures = unpacked.unpack(io::stdin().lock())?;
+            return writing.end(failures);
+        }
         let into = writing.start.open_directory(&destination).is_ok();
         let shown = self.destination.display();
         ensure!(into || self.sources.len() == 1, "{shown}: several sources need a directory");
@@ -93,8 +102,7 @@ impl Cp {
             };
             failures = ingest.copy(path, &target);
         }
-        writing.filesystem.sync()?;
-        Ok(if failures == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        writing.end(failures)
     }
 
     /// The directory that the copy goes to, and its name there.

@@ -1,9 +1,9 @@
 //! `larder ln`.
 
 use std::ffi::OsString;
-use std::process::ExitCode;
 
 use clap::Args;
+use larder::ErrorKind;
 
 use super::Outcome;
 use crate::source::PathSource;
@@ -19,6 +19,9 @@ pub struct Ln {
     /// Make a symbolic link, which points to TARGET as it stands
     #[arg(short, long)]
     symbolic: bool,
+    /// In the place of what has the new name, unless that is a directory
+    #[arg(short, long)]
+    force: bool,
     #[command(flatten)]
     source: PathSource,
     /// What the link is to: IMAGE:/PATH, and with --symbolic any text
@@ -33,12 +36,24 @@ impl Ln {
     pub fn run(self) -> Outcome {
         let writing = self.source.write(&self.link)?;
         let link = writing.path(&self.link)?;
-        if self.symbolic {
-            writing.start.symlink(&self.target, &link)?;
-        } else {
-            writing.start.hard_link(writing.path(&self.target)?, &link)?;
+        let original = (!self.symbolic).then(|| writing.path(&self.target)).transpose()?;
+        if let Some(original) = &original
+            && self.force
+            && let Ok(there) = writing.start.lookup(&link)
+            && writing.start.lookup(original)? == there
+        {
+            return writing.end(0);
         }
-        writing.filesystem.sync()?;
-        Ok(ExitCode::SUCCESS)
+        if self.force {
+            match writing.start.remove_file(&link) {
+                Err(error) if error.kind() == ErrorKind::NotFound => {}
+                removed => removed?,
+            }
+        }
+        match original {
+            None => drop(writing.start.symlink(&self.target, &link)?),
+            Some(original) => writing.start.hard_link(original, &link)?,
+        }
+        writing.end(0)
     }
 }

@@ -1,21 +1,31 @@
 //! The command tree. Names follow btrfs-progs, and unambiguous prefixes are accepted.
+//!
+//! What is interrupted ends by the signal, as other programs do (a shell calls that 130 for Ctrl-C, 143 for
+//! TERM): the image is as some commit left it, and needs nothing to be sound.
 
 mod cat;
 mod check;
+mod chmod;
+mod chown;
 mod cp;
 mod filesystem;
+mod getfattr;
 mod inspect;
 mod ln;
 mod ls;
 mod mkdir;
 mod mkfs;
 mod mv;
+mod property;
 mod receive;
 mod rm;
 mod send;
+mod setfattr;
 mod stat;
 mod subvolume;
 mod tar;
+mod touch;
+mod truncate;
 mod write;
 
 use std::path::PathBuf;
@@ -44,9 +54,12 @@ pub struct Larder {
 enum Command {
     Cat(cat::Cat),
     Check(check::Check),
+    Chmod(chmod::Chmod),
+    Chown(chown::Chown),
     Cp(cp::Cp),
     #[command(subcommand)]
     Filesystem(filesystem::Filesystem),
+    Getfattr(getfattr::Getfattr),
     #[command(subcommand, alias = "inspect-internal")]
     Inspect(inspect::Inspect),
     Ln(ln::Ln),
@@ -54,13 +67,18 @@ enum Command {
     Mkdir(mkdir::Mkdir),
     Mkfs(Box<mkfs::Mkfs>),
     Mv(mv::Mv),
+    #[command(subcommand)]
+    Property(property::Property),
     Receive(receive::Receive),
     Rm(rm::Rm),
     Send(Box<send::Send>),
+    Setfattr(setfattr::Setfattr),
     Stat(stat::Stat),
     #[command(subcommand)]
     Subvolume(subvolume::Subvolume),
     Tar(tar::Tar),
+    Touch(touch::Touch),
+    Truncate(truncate::Truncate),
     Write(write::Write),
 }
 
@@ -70,21 +88,28 @@ impl Larder {
         match self.command {
             Command::Cat(command) => command.run(),
             Command::Check(command) => command.run(),
+            Command::Chmod(command) => command.run(),
+            Command::Chown(command) => command.run(),
             Command::Cp(command) => command.run(),
             Command::Filesystem(command) => command.run(),
+            Command::Getfattr(command) => command.run(),
             Command::Inspect(command) => command.run(),
             Command::Ln(command) => command.run(),
             Command::Mkdir(command) => command.run(),
             Command::Mv(command) => command.run(),
+            Command::Property(command) => command.run(),
             Command::Rm(command) => command.run(),
             Command::Write(command) => command.run(),
             Command::Ls(command) => command.run(),
             Command::Mkfs(command) => command.run(),
             Command::Receive(command) => command.run(),
             Command::Send(command) => command.run(),
+            Command::Setfattr(command) => command.run(),
             Command::Stat(command) => command.run(),
             Command::Subvolume(command) => command.run(),
             Command::Tar(command) => command.run(),
+            Command::Touch(command) => command.run(),
+            Command::Truncate(command) => command.run(),
         }
     }
 }

@@ -2,11 +2,10 @@
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 use anyhow::bail;
 use clap::Args;
-use larder::{FileType, Subvolume};
+use larder::{ErrorKind, FileType, Subvolume};
 
 use super::Outcome;
 use crate::source::PathSource;
@@ -20,6 +19,9 @@ pub struct Rm {
     /// Directories too, with all that is in them
     #[arg(short, short_alias = 'R', long)]
     recursive: bool,
+    /// What is not there is no error
+    #[arg(short, long)]
+    force: bool,
     #[command(flatten)]
     source: PathSource,
     /// What to remove
@@ -33,15 +35,17 @@ impl Rm {
         let mut failures = 0;
         for text in &self.paths {
             let path = writing.path(text)?;
-            let inode = writing.start.lookup(&path)?;
+            let inode = match writing.start.lookup(&path) {
+                Err(error) if self.force && error.kind() == ErrorKind::NotFound => continue,
+                found => found?,
+            };
             if inode.file_type() == FileType::Directory && !self.recursive {
                 bail!("{}: is a directory (use --recursive)", text.display());
             }
             let mut removal = Removal { start: &writing.start, root: PathBuf::from(path) };
             failures += walk(&inode, &mut removal)?;
         }
-        writing.filesystem.sync()?;
-        Ok(if failures == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        writing.end(failures)
     }
 }
 

@@ -1,6 +1,7 @@
 //! `larder filesystem`: the file system as a whole.
 
 mod df;
+mod label;
 mod show;
 mod usage;
 
@@ -13,6 +14,7 @@ use super::Outcome;
 #[derive(Debug, Subcommand)]
 pub enum Filesystem {
     Df(df::Df),
+    Label(label::Label),
     Show(show::Show),
     Usage(usage::Usage),
 }
@@ -21,6 +23,7 @@ impl Filesystem {
     pub fn run(self) -> Outcome {
         match self {
             Self::Df(command) => command.run(),
+            Self::Label(command) => command.run(),
             Self::Show(command) => command.run(),
             Self::Usage(command) => command.run(),
         }

@@ -1,0 +1,84 @@
+//! `larder chown`.
+
+use std::ffi::OsString;
+
+use anyhow::Context;
+use clap::Args;
+use larder::{Inode, SetAttributes};
+
+use super::Outcome;
+use crate::source::PathSource;
+use crate::tree::{Each, Node, walk};
+
+/// Change owners and groups in a file system that is not mounted
+///
+/// They are numbers: who they are is known to the system in the image only. Files lose set-user-ID,
+/// set-group-ID and capabilities by that, as the kernel has it.
+///
+/// Examples:
+///   larder chown 1000:1000 disk.img:/home/ann/notes
+///   larder chown -R :100 disk.img:/srv
+#[derive(Debug, Args)]
+#[command(verbatim_doc_comment, disable_help_flag = true)]
+pub struct Chown {
+    /// Also what is in directories; symbolic links are not followed
+    #[arg(short = 'R', long)]
+    recursive: bool,
+    /// Change symbolic links and not what they lead to
+    #[arg(short = 'h', long)]
+    no_dereference: bool,
+    #[command(flatten)]
+    source: PathSource,
+    /// Numbers of owner and group, of which one may be left out
+    #[arg(value_name = "OWNER:GROUP", value_parser = Owners::parse)]
+    owners: Owners,
+    /// What to change
+    #[arg(required = true, value_name = "IMAGE:/PATH")]
+    paths: Vec<OsString>,
+    /// Print help
+    #[arg(long, action = clap::ArgAction::Help)]
+    help: Option<bool>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Owners {
+    uid: Option<u32>,
+    gid: Option<u32>,
+}
+
+impl Owners {
+    fn parse(text: &str) -> anyhow::Result<Self> {
+        let (owner, group) = text.split_once(':').unwrap_or((text, ""));
+        let number = |text: &str| match text {
+            "" => Ok(None),
+            _ => text.parse().map(Some).with_context(|| format!("'{text}' is not a number")),
+        };
+        Ok(Self { uid: number(owner)?, gid: number(group)? })
+    }
+}
+
+impl Chown {
+    pub fn run(self) -> Outcome {
+        let writing = self.source.write(&self.paths[0])?;
+        let mut failures = 0;
+        for text in &self.paths {
+            let path = writing.path(text)?;
+            let keeps_links = self.recursive || self.no_dereference;
+            let found =
+                if keeps_links { writing.start.lookup(path) } else { writing.start.resolve(path) };
+            let inode = found?;
+            if self.recursive {
+                let change = |node: &Node<'_>| self.change(node.inode);
+                failures += walk(&inode, &mut Each(change))?;
+            } else {
+                self.change(&inode)?;
+            }
+        }
+        writing.end(failures)
+    }
+
+    fn change(&self, inode: &Inode) -> anyhow::Result<()> {
+        let Owners { uid, gid } = self.owners;
+        Ok(inode.set_attributes(&SetAttributes { uid, gid, ..Default::default() })?)
+    }
+}

@@ -1,0 +1,53 @@
+//! `larder property get`.
+
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::process::ExitCode;
+
+use clap::Args;
+
+use super::{Known, Object};
+use crate::command::Outcome;
+use crate::source::PathSource;
+
+/// Show a property, or all that are set
+///
+/// Example: larder property get disk.img:/home ro
+#[derive(Debug, Args)]
+pub struct Get {
+    /// What the path stands for, if it can be several
+    #[arg(short = 't', long = "type", value_name = "TYPE")]
+    object: Option<Object>,
+    #[command(flatten)]
+    source: PathSource,
+    /// A file, directory or subvolume; the top level for the file system
+    #[arg(value_name = "IMAGE:/PATH")]
+    path: OsString,
+    /// ro, label or compression
+    #[arg(value_name = "NAME")]
+    name: Option<String>,
+}
+
+impl Get {
+    pub fn run(self) -> Outcome {
+        let inode = self.source.find(&self.path, true)?;
+        let wanted = self.name.as_deref().map(Known::find).transpose()?;
+        if let Some(wanted) = wanted {
+            wanted.expect_of(&inode, self.object)?;
+        }
+        let mut out = io::stdout().lock();
+        for known in Known::ALL {
+            let is_wanted = wanted.is_none_or(|wanted| wanted == known);
+            if !is_wanted || !known.is_of(&inode, self.object) {
+                continue;
+            }
+            if let Some(value) = known.get(&inode)? {
+                write!(out, "{}=", known.name())?;
+                out.write_all(value.as_bytes())?;
+                writeln!(out)?;
+            }
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}

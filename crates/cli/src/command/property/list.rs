@@ -1,0 +1,37 @@
+//! `larder property list`.
+
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use clap::Args;
+
+use super::{Known, Object};
+use crate::command::Outcome;
+use crate::source::PathSource;
+
+/// List the properties that something can have
+///
+/// Example: larder property list disk.img:/home
+#[derive(Debug, Args)]
+pub struct List {
+    /// What the path stands for, if it can be several
+    #[arg(short = 't', long = "type", value_name = "TYPE")]
+    object: Option<Object>,
+    #[command(flatten)]
+    source: PathSource,
+    /// A file, directory or subvolume; the top level for the file system
+    #[arg(value_name = "IMAGE:/PATH")]
+    path: OsString,
+}
+
+impl List {
+    pub fn run(self) -> Outcome {
+        let inode = self.source.find(&self.path, true)?;
+        let mut out = io::stdout().lock();
+        for known in Known::ALL.iter().filter(|known| known.is_of(&inode, self.object)) {
+            writeln!(out, "{:<20}{}", known.name(), known.description())?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}

@@ -1,0 +1,48 @@
+//! `larder property set`.
+
+use std::ffi::OsString;
+
+use clap::Args;
+
+use super::{Known, Object};
+use crate::command::Outcome;
+use crate::source::PathSource;
+
+/// Set a property of a file, a subvolume or the file system
+///
+/// Examples:
+///   larder property set disk.img:/snapshots/monday ro true
+///   larder property set disk.img:/var/log compression zstd
+///   larder property set disk.img label pantry
+#[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
+pub struct Set {
+    /// Make even a received subvolume writable
+    #[arg(short, long)]
+    force: bool,
+    /// What the path stands for, if it can be several
+    #[arg(short = 't', long = "type", value_name = "TYPE")]
+    object: Option<Object>,
+    #[command(flatten)]
+    source: PathSource,
+    /// A file, directory or subvolume; the top level for the file system
+    #[arg(value_name = "IMAGE:/PATH")]
+    path: OsString,
+    /// ro, label or compression
+    #[arg(value_name = "NAME")]
+    name: String,
+    /// true or false; a label; zlib, lzo, zstd, none, or nothing
+    #[arg(value_name = "VALUE")]
+    value: OsString,
+}
+
+impl Set {
+    pub fn run(self) -> Outcome {
+        let property = Known::find(&self.name)?;
+        let writing = self.source.write(&self.path)?;
+        let inode = writing.start.resolve(writing.path(&self.path)?)?;
+        property.expect_of(&inode, self.object)?;
+        property.set(&inode, &self.value, self.force)?;
+        writing.end(0)
+    }
+}

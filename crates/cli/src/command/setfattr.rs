@@ -1,0 +1,63 @@
+//! `larder setfattr`.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
+
+use clap::Args;
+use larder::XattrMode;
+
+use super::Outcome;
+use crate::source::PathSource;
+use crate::xattr_text::decode;
+
+/// Set or remove an extended attribute in a file system that is not mounted
+///
+/// Examples:
+///   larder setfattr -n user.mime_type -v text/plain disk.img:/notes
+///   larder setfattr -x security.capability disk.img:/bin/ping
+#[derive(Debug, Args)]
+#[command(verbatim_doc_comment, disable_help_flag = true)]
+pub struct Setfattr {
+    /// The name of the attribute to set, with its namespace
+    #[arg(short, long, value_name = "NAME", required_unless_present = "remove")]
+    name: Option<OsString>,
+    /// Its value: as it stands, in double quotes with escapes, with 0x before it hexadecimal, with 0s
+    /// base64; nothing unless given
+    #[arg(short, long, requires = "name", allow_hyphen_values = true)]
+    value: Option<OsString>,
+    /// The name of the attribute to remove
+    #[arg(short = 'x', long, value_name = "NAME", conflicts_with = "name")]
+    remove: Option<OsString>,
+    /// Symbolic links themselves and not what they lead to
+    #[arg(short = 'h', long)]
+    no_dereference: bool,
+    #[command(flatten)]
+    source: PathSource,
+    /// What has it, or shall have it
+    #[arg(required = true, value_name = "IMAGE:/PATH")]
+    paths: Vec<OsString>,
+    /// Print help
+    #[arg(long, action = clap::ArgAction::Help)]
+    help: Option<bool>,
+}
+
+impl Setfattr {
+    pub fn run(self) -> Outcome {
+        let value = decode(self.value.as_deref().unwrap_or_default().as_bytes())?;
+        let writing = self.source.write(&self.paths[0])?;
+        for text in &self.paths {
+            let path = writing.path(text)?;
+            let found = if self.no_dereference {
+                writing.start.lookup(path)
+            } else {
+                writing.start.resolve(path)
+            };
+            match (&self.name, &self.remove) {
+                (Some(name), _) => found?.set_xattr(name, &value, XattrMode::Any)?,
+                (_, Some(name)) => found?.remove_xattr(name)?,
+                _ => unreachable!("one of them is required"),
+            }
+        }
+        writing.end(0)
+    }
+}

@@ -1,0 +1,112 @@
+//! `larder truncate`.
+
+use std::ffi::OsString;
+
+use anyhow::Context;
+use clap::Args;
+use larder::ErrorKind;
+
+use super::Outcome;
+use crate::source::PathSource;
+use crate::units::parse_size;
+
+/// Make files of a file system that is not mounted shorter or longer
+///
+/// What is cut off is gone, what is added is a hole. A missing file is made.
+///
+/// Examples:
+///   larder truncate -s 0 disk.img:/var/log/messages
+///   larder truncate -s +1G disk.img:/var/lib/disk
+#[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
+pub struct Truncate {
+    /// Bytes, or with k, m, g, ... behind it of their powers of 1024. Before it: + to add, - to take,
+    /// < for at most, > for at least, / and % to round down and up to a multiple
+    #[arg(short, long, value_parser = Size::parse, allow_hyphen_values = true)]
+    size: Size,
+    /// Make no files
+    #[arg(short = 'c', long)]
+    no_create: bool,
+    #[command(flatten)]
+    source: PathSource,
+    /// The files
+    #[arg(required = true, value_name = "IMAGE:/PATH")]
+    paths: Vec<OsString>,
+}
+
+/// Permissions of a new file.
+const PERMISSIONS: u32 = 0o644;
+
+#[derive(Clone, Copy, Debug)]
+struct Size {
+    relation: Relation,
+    bytes: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Relation {
+    Exactly,
+    More,
+    Less,
+    AtMost,
+    AtLeast,
+    RoundDown,
+    RoundUp,
+}
+
+impl Size {
+    fn parse(text: &str) -> Result<Self, String> {
+        use Relation::{AtLeast, AtMost, Exactly, Less, More, RoundDown, RoundUp};
+        let relations = [
+            ('+', More),
+            ('-', Less),
+            ('<', AtMost),
+            ('>', AtLeast),
+            ('/', RoundDown),
+            ('%', RoundUp),
+        ];
+        let found = relations.into_iter().find(|(sign, _)| text.starts_with(*sign));
+        let (relation, number) =
+            found.map_or((Exactly, text), |(_, relation)| (relation, &text[1..]));
+        let bytes = parse_size(number)?;
+        if bytes == 0 && matches!(relation, RoundDown | RoundUp) {
+            return Err("there are no multiples of 0".into());
+        }
+        Ok(Self { relation, bytes })
+    }
+
+    /// The size of a file that has `before` bytes; `None` beyond all numbers.
+    fn apply(self, before: u64) -> Option<u64> {
+        let bytes = self.bytes;
+        match self.relation {
+            Relation::Exactly => Some(bytes),
+            Relation::More => before.checked_add(bytes),
+            Relation::Less => Some(before.saturating_sub(bytes)),
+            Relation::AtMost => Some(before.min(bytes)),
+            Relation::AtLeast => Some(before.max(bytes)),
+            Relation::RoundDown => Some(before - before % bytes),
+            Relation::RoundUp => before.checked_next_multiple_of(bytes),
+        }
+    }
+}
+
+impl Truncate {
+    pub fn run(self) -> Outcome {
+        let writing = self.source.write(&self.paths[0])?;
+        for text in &self.paths {
+            let path = writing.path(text)?;
+            let file = match writing.start.open_file(&path) {
+                Err(error) if error.kind() == ErrorKind::NotFound => {
+                    if self.no_create {
+                        continue;
+                    }
+                    writing.start.create(&path, PERMISSIONS)?
+                }
+                opened => opened?,
+            };
+            let len_bytes = self.size.apply(file.len_bytes()).context("no file is that long")?;
+            file.set_len(len_bytes)?;
+        }
+        writing.end(0)
+    }
+}

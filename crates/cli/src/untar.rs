@@ -1,0 +1,395 @@
+//! Writing the files of a tar archive into an image.
+//!
+//! The archive may be hostile: names that lead out of the destination are refused, nothing is made below
+//! what is no directory, a map of a sparse file is bounded, and data is copied as it comes.
+
+use std::collections::HashSet;
+use std::ffi::{OsStr, OsString};
+use std::io::{self, Read};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Component, Path, PathBuf};
+
+use anyhow::{Context, bail, ensure};
+use larder::{ErrorKind, File, FileType, Inode, SetAttributes, Subvolume, Timestamp, XattrMode};
+use tar::EntryType;
+
+use crate::extract::Keep;
+use crate::message;
+use crate::progress::Progress;
+use crate::sparse::{Ranges, read_map};
+use crate::tar_reader::{Member, TarReader};
+
+/// Bytes of a file that are read at a time.
+const BUFFER_BYTES: usize = 1 << 20;
+/// Permissions of directories that the archive has no entry of.
+const PERMISSIONS: u32 = 0o755;
+
+/// Unpacks into one directory of a subvolume.
+pub struct Untar<'a> {
+    start: &'a Subvolume,
+    destination: PathBuf,
+    keep: Keep,
+    /// Directories that were found to be such, and not links.
+    known: HashSet<PathBuf>,
+    /// Directories with what they shall have in the end: what is made in them changes their times.
+    directories: Vec<(PathBuf, Attributes)>,
+    buffer: Vec<u8>,
+    written_bytes: u64,
+    progress: Progress,
+    failures: usize,
+}
+
+/// What an entry says besides its data, from its header and its PAX records.
+#[derive(Default)]
+struct Attributes {
+    permissions: u32,
+    uid: Option<u32>,
+    gid: Option<u32>,
+    atime: Option<Timestamp>,
+    mtime: Option<Timestamp>,
+    xattrs: Vec<(OsString, Vec<u8>)>,
+    sparse: Sparse,
+}
+
+/// What GNU tar's records say about a file with holes.
+#[derive(Default)]
+struct Sparse {
+    /// Version 1: the map is before the data.
+    has_leading_map: bool,
+    name: Option<Vec<u8>>,
+    len_bytes: Option<u64>,
+    /// Versions 0.0 and 0.1: offsets and lengths in turn.
+    numbers: Vec<u64>,
+}
+
+impl<'a> Untar<'a> {
+    /// Unpacks into the directory `destination` of `start`.
+    pub fn new(start: &'a Subvolume, destination: PathBuf, keep: Keep) -> larder::Result<Self> {
+        start.open_directory(&destination)?;
+        Ok(Self {
+            start,
+            known: HashSet::from([destination.clone()]),
+            destination,
+            keep,
+            directories: Vec::new(),
+            buffer: vec![0; BUFFER_BYTES],
+            written_bytes: 0,
+            progress: Progress::of_bytes(),
+            failures: 0,
+        })
+    }
+
+    /// Unpacks all of an archive. What fails is reported on standard error and passed over; returns how
+    /// often that was. An archive that cannot be read any further is an error.
+    pub fn unpack(mut self, archive: impl Read) -> anyhow::Result<usize> {
+        let mut archive = TarReader::new(archive);
+        while let Some(member) = archive.next_member().context("cannot read the archive")? {
+            let unpacked = self.member(&member, &mut archive);
+            self.note(&member.name.escape_ascii().to_string(), unpacked);
+        }
+        for (path, attributes) in std::mem::take(&mut self.directories).into_iter().rev() {
+            let found = self.start.lookup(&path).map_err(anyhow::Error::from);
+            let finished = found.and_then(|inode| self.finish(&inode, &attributes));
+            self.note(&path.display().to_string(), finished);
+        }
+        Ok(self.failures)
+    }
+
+    fn note(&mut self, shown: &str, result: anyhow::Result<()>) {
+        if let Err(error) = result {
+            eprintln!("ERROR: {shown}: {}", message(&error));
+            self.failures += 1;
+        }
+    }
+
+    fn member(&mut self, member: &Member, data: &mut impl Read) -> anyhow::Result<()> {
+        let attributes = Attributes::of(member)?;
+        let path = self.place(attributes.sparse.name.as_ref().unwrap_or(&member.name))?;
+        let kind = member.header.entry_type();
+        // Archives from before there was a type for directories end their names with a slash.
+        let is_directory = kind.is_dir() || kind.is_file() && member.name.ends_with(b"/");
+        if path == self.destination {
+            ensure!(is_directory, "it has no name");
+            self.directories.push((path, attributes));
+            return Ok(());
+        }
+        self.make_parents(path.parent().unwrap_or(Path::new("")))?;
+        if is_directory {
+            self.directory(&path)?;
+            self.directories.push((path, attributes));
+            return Ok(());
+        }
+        if kind == EntryType::Link {
+            let original = self.place(&member.link)?;
+            ensure!(self.is_reached(&original), "the original lies behind a symbolic link");
+            if original == path {
+                return Ok(());
+            }
+            self.make_room(&path)?;
+            return Ok(self.start.hard_link(original, path)?);
+        }
+        self.make_room(&path)?;
+        let inode = self.make(member, data, &path, &attributes.sparse)?;
+        self.finish(&inode, &attributes)
+    }
+
+    /// Where a name in the archive is to be.
+    fn place(&self, name: &[u8]) -> anyhow::Result<PathBuf> {
+        let mut path = self.destination.clone();
+        for component in Path::new(OsStr::from_bytes(name)).components() {
+            match component {
+                Component::Normal(part) => path.push(part),
+                Component::CurDir | Component::RootDir => {}
+                _ => bail!("the name leads out of the destination"),
+            }
+        }
+        Ok(path)
+    }
+
+    /// Whether all that a path leads through are directories.
+    fn is_reached(&mut self, path: &Path) -> bool {
+        path.parent().is_some_and(|parent| self.is_directory(parent))
+    }
+
+    fn is_directory(&mut self, path: &Path) -> bool {
+        if self.known.contains(path) {
+            return true;
+        }
+        let found = || Some(self.start.lookup(path).ok()?.file_type());
+        if !path.starts_with(&self.destination) || found() != Some(FileType::Directory) {
+            return false;
+        }
+        let is_reached = self.is_reached(path);
+        if is_reached {
+            self.known.insert(path.to_owned());
+        }
+        is_reached
+    }
+
+    fn make_parents(&mut self, path: &Path) -> anyhow::Result<()> {
+        if self.is_directory(path) {
+            return Ok(());
+        }
+        let mut missing: Vec<&Path> =
+            path.ancestors().take_while(|at| *at != self.destination).collect();
+        missing.reverse();
+        for directory in missing {
+            if !self.is_directory(directory) {
+                self.directory(directory)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes a directory whose parent is one, unless it is there.
+    fn directory(&mut self, path: &Path) -> anyhow::Result<()> {
+        match self.start.create_directory(path, PERMISSIONS) {
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+                // A symbolic link in the way is not followed.
+                self.start.lookup(path)?.into_directory()?;
+            }
+            made => drop(made?),
+        }
+        self.known.insert(path.to_owned());
+        Ok(())
+    }
+
+    /// Removes what is in the way of anything but a directory.
+    fn make_room(&mut self, path: &Path) -> anyhow::Result<()> {
+        match self.start.remove_file(path) {
+            Err(error) if error.kind() != ErrorKind::NotFound => Err(error.into()),
+            _ => Ok(()),
+        }
+    }
+
+    fn make(
+        &mut self,
+        member: &Member,
+        data: &mut impl Read,
+        path: &Path,
+        sparse: &Sparse,
+    ) -> anyhow::Result<Inode> {
+        let kind = member.header.entry_type();
+        let node_type = match kind {
+            EntryType::Symlink => {
+                return Ok(self.start.symlink(OsStr::from_bytes(&member.link), path)?);
+            }
+            EntryType::Block => 0o060_000,
+            EntryType::Char => 0o020_000,
+            EntryType::Fifo => 0o010_000,
+            EntryType::Regular | EntryType::Continuous | EntryType::GNUSparse => {
+                let file = self.start.create(path, 0o600)?;
+                self.content(member, data, &file, sparse)?;
+                return Ok(file.into_inode());
+            }
+            other => bail!("members of type {:?} are not known", char::from(other.as_byte())),
+        };
+        let header = &member.header;
+        let number = |number: io::Result<Option<u32>>| number.map(Option::unwrap_or_default);
+        let device = match kind {
+            EntryType::Fifo => (0, 0),
+            _ => (number(header.device_major())?, number(header.device_minor())?),
+        };
+        Ok(self.start.create_node(path, node_type | 0o600, device)?)
+    }
+
+    /// Copies the data of a file; what is a hole stays one.
+    fn content(
+        &mut self,
+        member: &Member,
+        data: &mut impl Read,
+        file: &File,
+        sparse: &Sparse,
+    ) -> anyhow::Result<()> {
+        let (len_bytes, ranges) = match &member.sparse {
+            Some((len_bytes, ranges)) => (*len_bytes, ranges.clone()),
+            None => sparse.ranges(member.len_bytes, data)?,
+        };
+        for range in ranges.within(len_bytes)? {
+            let mut offset = range.start;
+            while offset < range.end {
+                let want = (range.end - offset).min(BUFFER_BYTES as u64) as usize;
+                data.read_exact(&mut self.buffer[..want]).context("its data ends too early")?;
+                file.write_at(&self.buffer[..want], offset)?;
+                offset += want as u64;
+                self.written_bytes += want as u64;
+                self.progress.set(self.written_bytes);
+            }
+        }
+        if file.len_bytes() != len_bytes {
+            file.set_len(len_bytes)?;
+        }
+        Ok(())
+    }
+
+    fn finish(&self, inode: &Inode, attributes: &Attributes) -> anyhow::Result<()> {
+        let is_symlink = inode.file_type() == FileType::Symlink;
+        let mut set = SetAttributes {
+            permissions: (!is_symlink).then_some(attributes.permissions & 0o777),
+            ..Default::default()
+        };
+        if self.keep == Keep::Everything {
+            for (name, value) in &attributes.xattrs {
+                inode
+                    .set_xattr(name, value, XattrMode::Any)
+                    .with_context(|| format!("cannot set {}", name.display()))?;
+            }
+            set = SetAttributes {
+                permissions: (!is_symlink).then_some(attributes.permissions),
+                uid: attributes.uid,
+                gid: attributes.gid,
+                atime: attributes.atime,
+                mtime: attributes.mtime,
+                ..Default::default()
+            };
+        }
+        Ok(inode.set_attributes(&set)?)
+    }
+}
+
+impl Sparse {
+    /// The length of a file, and where in it the data, of `stored_bytes`, belongs. A map before the data is
+    /// read.
+    fn ranges(&self, stored_bytes: u64, data: &mut impl Read) -> anyhow::Result<(u64, Ranges)> {
+        let len_bytes = self.len_bytes.context("a sparse file without a length");
+        if self.has_leading_map {
+            Ok((len_bytes?, read_map(data)?))
+        } else if !self.numbers.is_empty() {
+            Ok((len_bytes?, Ranges::of_numbers(&self.numbers)?))
+        } else {
+            Ok((stored_bytes, Ranges::whole(stored_bytes)))
+        }
+    }
+}
+
+impl Attributes {
+    fn of(member: &Member) -> anyhow::Result<Self> {
+        let header = &member.header;
+        // Before 1970 GNU's headers have the number's two's complement.
+        let seconds = header.mtime()? as i64;
+        let id = |id: u64| u32::try_from(id).context("its owner is no number that can be");
+        let mut attributes = Self {
+            permissions: header.mode()? & 0o7777,
+            mtime: Some(Timestamp { seconds, nanoseconds: 0 }),
+            ..Self::default()
+        };
+        for (key, value) in &member.records {
+            attributes.record(key, value)?;
+        }
+        // Where a record says more, the field need not make sense.
+        if attributes.uid.is_none() {
+            attributes.uid = Some(id(header.uid()?)?);
+        }
+        if attributes.gid.is_none() {
+            attributes.gid = Some(id(header.gid()?)?);
+        }
+        Ok(attributes)
+    }
+
+    /// Takes a PAX record in.
+    fn record(&mut self, key: &[u8], value: &[u8]) -> anyhow::Result<()> {
+        const XATTR: &[u8] = b"SCHILY.xattr.";
+        if let Some(name) = key.strip_prefix(XATTR) {
+            self.xattrs.push((OsString::from_vec(name.to_vec()), value.to_vec()));
+            return Ok(());
+        }
+        let text = || std::str::from_utf8(value).context("a record is no text");
+        let number = || text()?.parse::<u64>().context("a record is no number");
+        match key {
+            b"uid" => self.uid = Some(number()?.try_into()?),
+            b"gid" => self.gid = Some(number()?.try_into()?),
+            b"mtime" => self.mtime = Some(parse_time(text()?)?),
+            b"atime" => self.atime = Some(parse_time(text()?)?),
+            b"GNU.sparse.major" => self.sparse.has_leading_map = number()? == 1,
+            b"GNU.sparse.name" => self.sparse.name = Some(value.to_vec()),
+            b"GNU.sparse.realsize" | b"GNU.sparse.size" => {
+                self.sparse.len_bytes = Some(number()?);
+            }
+            b"GNU.sparse.offset" | b"GNU.sparse.numbytes" => self.sparse.numbers.push(number()?),
+            b"GNU.sparse.map" => {
+                for number in text()?.split(',') {
+                    self.sparse.numbers.push(number.parse().context("a map is no numbers")?);
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+/// Reads a time in seconds since 1970, with a fraction; the fraction of a negative one counts back.
+fn parse_time(text: &str) -> anyhow::Result<Timestamp> {
+    let invalid = || format!("'{text}' is not a time");
+    let (sign, digits) = match text.strip_prefix('-') {
+        Some(digits) => (-1, digits),
+        None => (1, text),
+    };
+    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+    let seconds: i64 = whole.parse().with_context(invalid)?;
+    let nanoseconds = format!("{fraction:0<9.9}").parse::<i64>().with_context(invalid)?;
+    let is_number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    ensure!(is_number(whole) && is_number(fraction), invalid());
+    let total = sign * (i128::from(seconds) * 1_000_000_000 + i128::from(nanoseconds));
+    Ok(Timestamp {
+        seconds: total.div_euclid(1_000_000_000).try_into().with_context(invalid)?,
+        nanoseconds: total.rem_euclid(1_000_000_000) as u32,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_before_1970_count_nanoseconds_forward() {
+        let time = |seconds, nanoseconds| Timestamp { seconds, nanoseconds };
+        assert_eq!(parse_time("12.5").unwrap(), time(12, 500_000_000));
+        assert_eq!(parse_time("12").unwrap(), time(12, 0));
+        assert_eq!(parse_time("-0.25").unwrap(), time(-1, 750_000_000));
+        assert_eq!(parse_time("-3").unwrap(), time(-3, 0));
+        assert_eq!(parse_time("1.0000000019").unwrap(), time(1, 1));
+        for text in ["", "-", "1.-5", "1.5e3", "--1", "99999999999999999999"] {
+            assert!(parse_time(text).is_err(), "{text}");
+        }
+    }
+}
