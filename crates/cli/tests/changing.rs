@@ -6,6 +6,7 @@ use std::process::{Command, Output, Stdio};
 use std::slice::from_ref;
 
 use larder_testkit::content::Content;
+use larder_testkit::manifest::Timestamp;
 use larder_testkit::{ImageSpec, KernelImage, KernelMount, Manifest, Scratch, assert_same, oracle};
 
 /// What is on one side: where `@` in a command leads.
@@ -50,7 +51,7 @@ fn manifest(image: &KernelImage) -> Manifest {
         (entry.ctime, entry.otime) = Default::default();
         for time in [&mut entry.atime, &mut entry.mtime] {
             if time.seconds > 1_700_000_000 {
-                *time = Default::default();
+                *time = Timestamp::default();
             }
         }
     }
@@ -134,6 +135,38 @@ fn modes_and_owners() {
         ],
         &["stat -c %a~%n @/nothing"],
     );
+}
+
+#[test]
+fn copies_share_data() {
+    let image = image();
+    let side = Side {
+        program: env!("CARGO_BIN_EXE_larder"),
+        place: format!("{}:", image.devices()[0].display()),
+    };
+    for (text, succeeds) in [
+        ("cp /bin/bash @/original", true),
+        ("reflink @/original @/copy", true),
+        ("truncate -s 7 @/small", true),
+        ("reflink @/small @/copy", true),
+        ("reflink @/original @/original", false),
+        ("reflink @/missing @/copy", false),
+        ("truncate -s 0 @/empty", true),
+        ("reflink @/empty @/nothing", true),
+        ("reflink @/original @/small", true),
+    ] {
+        let done = side.run(text);
+        assert_eq!(done.status.success(), succeeds, "{text}: {done:?}");
+    }
+    check(&image);
+    let mount = image.mount("ro");
+    let read = |name: &str| std::fs::read(mount.path().join(name)).expect("the kernel reads it");
+    assert_eq!(read("copy"), [0; 7]);
+    assert_eq!(read("small"), std::fs::read("/bin/bash").expect("a shell"));
+    let extents = Command::new("filefrag").arg("-v").arg(mount.path().join("small")).output();
+    let extents = extents.expect("filefrag starts").stdout;
+    assert!(String::from_utf8_lossy(&extents).contains("shared"));
+    assert!(read("nothing").is_empty());
 }
 
 #[test]

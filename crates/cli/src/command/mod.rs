@@ -18,6 +18,7 @@ mod mkfs;
 mod mv;
 mod property;
 mod receive;
+mod reflink;
 mod rm;
 mod send;
 mod setfattr;
@@ -70,6 +71,7 @@ enum Command {
     #[command(subcommand)]
     Property(property::Property),
     Receive(receive::Receive),
+    Reflink(reflink::Reflink),
     Rm(rm::Rm),
     Send(Box<send::Send>),
     Setfattr(setfattr::Setfattr),
@@ -103,6 +105,7 @@ impl Larder {
             Command::Ls(command) => command.run(),
             Command::Mkfs(command) => command.run(),
             Command::Receive(command) => command.run(),
+            Command::Reflink(command) => command.run(),
             Command::Send(command) => command.run(),
             Command::Setfattr(command) => command.run(),
             Command::Stat(command) => command.run(),
