@@ -59,6 +59,12 @@ pub fn own_peak_bytes() -> u64 {
     resident_peak("/proc/self/status").unwrap_or(0)
 }
 
+/// Processor time that all threads of this process took so far.
+pub fn own_processor_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
 /// `VmHWM` of a process, in bytes.
 fn resident_peak(status_file: &str) -> Option<u64> {
     let status = fs::read_to_string(status_file).ok()?;

@@ -31,6 +31,19 @@ impl TreeView {
         }
     }
 
+    /// What `look` makes of the item with exactly this key. The leaf may be locked meanwhile: `look` may
+    /// not use any tree.
+    pub fn get_with<T>(
+        &self,
+        key: Key,
+        look: impl FnOnce(&[u8]) -> T,
+    ) -> Result<Option<T>, TreeError> {
+        match self {
+            Self::Committed(tree) => Ok(tree.get(key)?.map(|item| look(&item))),
+            Self::Live(tree) => tree.get_with(key, look),
+        }
+    }
+
     /// A cursor that stands nowhere yet.
     pub fn cursor(&self, readahead: Readahead) -> ViewCursor {
         match self {

@@ -11,6 +11,8 @@ use crate::write::Writer;
 pub struct Stats {
     /// Tree blocks: cache and readahead.
     pub trees: larder_btree::Stats,
+    /// Changes of trees: locks, splits, what searches needed.
+    pub changes: larder_btree::ChangeStats,
     /// Devices: reads, errors, what was healed.
     pub volume: VolumeStats,
     /// Compressed extents that were found decompressed in memory.
@@ -42,6 +44,7 @@ impl Filesystem {
     pub fn stats(&self) -> Stats {
         Stats {
             trees: self.cache().stats(),
+            changes: self.try_writer().map(|w| w.manager().forest().stats()).unwrap_or_default(),
             volume: self.volume().stats(),
             decompressed_hits: self.decompressed().hits(),
             decompressions: self.decompressed().decompressions(),

@@ -2,11 +2,13 @@
 
 mod check;
 mod create;
+mod delayed;
 mod delete;
 mod dump_tree;
 mod early_release;
 mod mkfs;
 mod readahead;
+mod reservation;
 mod snapshot;
 mod tree_locks;
 mod walk;
@@ -27,6 +29,8 @@ pub enum Workload {
     Create(create::Create),
     Delete(delete::Delete),
     Snapshot(snapshot::Snapshot),
+    Delayed(delayed::Delayed),
+    Reservation(reservation::Reservation),
     EarlyRelease(early_release::EarlyRelease),
     TreeLocks(tree_locks::TreeLocks),
     Readahead(readahead::Readahead),
@@ -42,6 +46,8 @@ impl Workload {
             Self::Create(workload) => workload.run(),
             Self::Delete(workload) => workload.run(),
             Self::Snapshot(workload) => workload.run(),
+            Self::Delayed(workload) => workload.run(),
+            Self::Reservation(workload) => workload.run(),
             Self::EarlyRelease(workload) => workload.run(),
             Self::TreeLocks(workload) => workload.run(),
             Self::Readahead(workload) => workload.run(),

@@ -5,7 +5,7 @@ use larder_format::{FormatError, ItemType, name_hash, objectid};
 
 use super::{DirEntry, Target};
 use crate::error::{Error, Result};
-use crate::inode::{FileType, Inode};
+use crate::inode::{FileType, Inode, Link};
 
 impl Inode {
     /// What the directory has under `name`, which is neither `.` nor `..` nor a path.
@@ -41,15 +41,8 @@ impl Inode {
 
     pub(crate) fn find(&self, name: &[u8]) -> Result<Option<Target>> {
         let key = self.key(ItemType::DIR_ITEM, name_hash::dir_name(name));
-        let Some(item) = self.subvolume().view().get(key)? else { return Ok(None) };
-        let bad = |problem: FormatError| self.subvolume().bad_item(key, problem);
-        for entry in DirEntries::new(&item) {
-            let entry = entry.map_err(bad)?;
-            if entry.name == name {
-                return Target::from_item(&entry).map(Some).map_err(bad);
-            }
-        }
-        Ok(None)
+        let found = self.subvolume().view().get_with(key, |item| find_in(item, name))?;
+        found.unwrap_or(Ok(None)).map_err(|problem| self.subvolume().bad_item(key, problem))
     }
 
     /// What this directory's entry `name`, at `index` if that is known, leads to.
@@ -71,11 +64,18 @@ impl Inode {
 
     /// Checks that this directory is named by that entry and no other.
     fn check_named_by(&self, parent: u64, name: &[u8], index: Option<u64>) -> Result<()> {
+        let is_its = |link: &Link| {
+            (link.parent, &*link.name) == (parent, name)
+                && index.is_none_or(|index| index == link.index)
+        };
+        if self.try_node().is_some_and(|node| node.is_named(is_its)) {
+            return Ok(());
+        }
         let (key, link) = self.subvolume().directory_link(self.number())?;
-        let is_its = self.number() != objectid::FIRST_FREE
-            && (link.parent, &*link.name) == (parent, name)
-            && index.is_none_or(|index| index == link.index);
-        if is_its {
+        if self.number() != objectid::FIRST_FREE && is_its(&link) {
+            if let Some(node) = self.try_node() {
+                node.set_name(Some(link));
+            }
             return Ok(());
         }
         let problem = format!(
@@ -84,4 +84,15 @@ impl Inode {
         );
         Err(self.subvolume().bad_item(key, FormatError::invalid("inode reference", problem)))
     }
+}
+
+/// What the entry `name` among those of an item leads to.
+fn find_in(item: &[u8], name: &[u8]) -> Result<Option<Target>, FormatError> {
+    for entry in DirEntries::new(item) {
+        let entry = entry?;
+        if entry.name == name {
+            return Target::from_item(&entry).map(Some);
+        }
+    }
+    Ok(None)
 }

@@ -96,11 +96,8 @@ impl Inode {
         let mut locked = Locked::new([directory]);
         let state = locked.of(directory);
         state.check_may_name()?;
-        if self.find(name)?.is_some() {
-            return Err(Error::AlreadyExists);
-        }
         let mut names = self.names();
-        names.check_room(self.number(), name)?;
+        names.check_free(self.number(), name)?;
         let draft = draft(state, handle.generation())?;
         apply(&handle, || {
             let index = directory.next_index(state)?;

@@ -40,16 +40,13 @@ impl Inode {
         locked.of(directory).check_may_name()?;
         let state = locked.of(linked);
         state.check_may_unname()?;
-        if self.find(name)?.is_some() {
-            return Err(Error::AlreadyExists);
-        }
+        let mut names = self.names();
+        names.check_free(self.number(), name)?;
         match state.item.nlink.get() {
             0 if !state.is_unnamed => return Err(Error::NotFound),
             MOST_LINKS.. => return Err(Error::TooManyLinks),
             _ => {}
         }
-        let mut names = self.names();
-        names.check_room(self.number(), name)?;
         names.check_ref_room(inode.number(), self.number(), name)?;
         let generation = handle.generation();
         apply(&handle, || {

@@ -70,11 +70,27 @@ impl Names {
         &mut self.items
     }
 
+    /// Refuses an entry whose name is there, or that has no place among those of its hash.
+    pub(super) fn check_free(&self, directory: u64, name: &[u8]) -> Result<()> {
+        let key = dir_item_key(directory, name);
+        let Some(data) = self.items.get(key)? else { return Ok(()) };
+        for entry in DirEntries::new(&data) {
+            if entry.map_err(|problem| self.bad(key, problem))?.name == name {
+                return Err(Error::AlreadyExists);
+            }
+        }
+        self.check_fits_behind(data.len(), name)
+    }
+
     /// Refuses an entry that has no place among those of its hash.
     pub(super) fn check_room(&self, directory: u64, name: &[u8]) -> Result<()> {
-        let len = self.items.get(dir_item_key(directory, name))?.map_or(0, |data| data.len());
-        let is_full = len > 0 && !self.fits(len + DirEntry::len_bytes(name.len(), 0));
-        if is_full { Err(Error::NameHashFull) } else { Ok(()) }
+        let data = self.items.get(dir_item_key(directory, name))?;
+        data.map_or(Ok(()), |data| self.check_fits_behind(data.len(), name))
+    }
+
+    fn check_fits_behind(&self, len_bytes: usize, name: &[u8]) -> Result<()> {
+        let fits = self.fits(len_bytes + DirEntry::len_bytes(name.len(), 0));
+        if fits { Ok(()) } else { Err(Error::NameHashFull) }
     }
 
     /// Refuses a reference that has no place.
@@ -130,15 +146,16 @@ impl Names {
         Ok(bytes)
     }
 
-    /// Appends to an item, or makes it.
+    /// Makes an item, or appends to it.
     fn append(&mut self, key: Key, bytes: &[u8]) -> Changed<()> {
-        match self.items.get(key)? {
-            Some(mut data) => {
-                data.extend_from_slice(bytes);
-                self.items.replace(key, &data)
-            }
-            None => self.items.insert(key, bytes),
+        match self.items.insert(key, bytes) {
+            Err(larder_transaction::Error::ItemExists { .. }) => {}
+            // Hardly any two names have one hash.
+            inserted => return inserted,
         }
+        let mut data = self.items.get(key)?.unwrap_or_default();
+        data.extend_from_slice(bytes);
+        self.items.replace(key, &data)
     }
 
     /// Takes a name from a directory.

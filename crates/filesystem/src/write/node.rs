@@ -17,7 +17,7 @@ use super::inherit::Inherited;
 use super::orphans::{Orphan, Orphans};
 use super::{Changed, now};
 use crate::error::{Error, Result};
-use crate::inode::{FileType, parse_item};
+use crate::inode::{FileType, Link, parse_item};
 use crate::subvolume::Subvolume;
 
 /// Locks that inodes are spread over.
@@ -35,6 +35,8 @@ pub(crate) struct Node {
     pub(super) flushing: Mutex<()>,
     /// It has no name any more. Set under the state's lock, read without.
     is_unlinked: AtomicBool,
+    /// The name that its reference was seen to have, of a directory.
+    name: Mutex<Option<Link>>,
     state: RwLock<NodeState>,
 }
 
@@ -99,6 +101,7 @@ impl Node {
             delayed: DelayedNode::default(),
             flushing: Mutex::default(),
             is_unlinked: AtomicBool::new(false),
+            name: Mutex::default(),
             state: RwLock::new(state),
         }
     }
@@ -142,6 +145,17 @@ impl Node {
 
     pub(super) fn is_unlinked(&self) -> bool {
         self.is_unlinked.load(Ordering::Acquire)
+    }
+
+    /// Whether its name is known, and is one of which `is_its` holds.
+    pub(crate) fn is_named(&self, is_its: impl FnOnce(&Link) -> bool) -> bool {
+        self.name.lock().as_ref().is_some_and(is_its)
+    }
+
+    /// Says what its reference is, or that it changes. The state of the directory that has the name is
+    /// locked.
+    pub(crate) fn set_name(&self, name: Option<Link>) {
+        *self.name.lock() = name;
     }
 
     pub(super) fn read(&self) -> RwLockReadGuard<'_, NodeState> {

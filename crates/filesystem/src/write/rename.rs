@@ -312,6 +312,7 @@ impl Change<'_, '_> {
             let index = directory.leave_subvolume(place.inode.subvolume().id())?;
             directory.names().remove(node_of(directory), place.name, index)?;
         } else {
+            node_of(&place.inode).set_name(None);
             let mut names = directory.names();
             let index = names.remove_ref(place.inode.number(), directory.number(), place.name)?;
             names.remove(node_of(directory), place.name, index)?;

@@ -104,10 +104,7 @@ impl Pending {
         let node = self.directory.node()?;
         self.directory.subvolume().live()?.check_writable()?;
         node.read().check_may_name()?;
-        if self.directory.find(&self.name)?.is_some() {
-            return Err(Error::AlreadyExists);
-        }
-        self.directory.names().check_room(self.directory.number(), &self.name)
+        self.directory.names().check_free(self.directory.number(), &self.name)
     }
 
     fn take(&self, exclusive: &Exclusive<'_>) -> Changed<()> {

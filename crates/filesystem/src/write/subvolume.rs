@@ -50,10 +50,7 @@ impl Inode {
         let mut locked = Locked::new([directory]);
         let state = locked.of(directory);
         state.check_may_name()?;
-        if self.find(name)?.is_some() {
-            return Err(Error::AlreadyExists);
-        }
-        self.names().check_room(self.number(), name)?;
+        self.names().check_free(self.number(), name)?;
         let id = writer.next_subvolume()?;
         let uuid = Uuid::new_v4();
         apply(&handle, || {
