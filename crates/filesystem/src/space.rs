@@ -2,9 +2,7 @@
 
 use larder_format::feature::CompatRoFlags;
 use larder_format::item::BlockGroupItem;
-use larder_format::{
-    BlockGroupFlags, ItemType, Key, Logical, Profile, objectid, read_exact_item,
-};
+use larder_format::{BlockGroupFlags, ItemType, Key, Logical, Profile, objectid, read_exact_item};
 
 use larder_transaction::space::{Group, SpaceKind};
 use larder_volume::VolumeDevice;
@@ -68,9 +66,11 @@ impl Filesystem {
         let free_bytes = raw_bytes.saturating_sub(used_bytes) / data_copies;
         let available_bytes = match self.try_writer() {
             Some(writer) => {
-                let usage = writer.manager().space().usage(SpaceKind::Data);
+                let space = writer.manager().space();
+                let usage = space.usage(SpaceKind::Data);
                 let spoken_for = usage.spoken_for() - usage.pinned;
-                (usage.total + usage.unallocated).saturating_sub(spoken_for)
+                let more = space.obtainable_data().saturating_add(usage.unallocated);
+                usage.total.saturating_add(more).saturating_sub(spoken_for)
             }
             None => {
                 let taken = groups.iter().map(|group| group.raw_bytes).fold(0, u64::saturating_add);

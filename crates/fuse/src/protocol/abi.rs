@@ -96,6 +96,8 @@ bitflags! {
     }
 }
 
+/// `FUSE_WRITE_CACHE`: the kernel writes back what it kept, and sets the times itself.
+pub(crate) const WRITE_CACHE: u32 = 1 << 0;
 /// `FUSE_WRITE_KILL_SUIDGID`.
 pub(crate) const WRITE_KILL_SUIDGID: u32 = 1 << 2;
 /// `FUSE_SETXATTR_ACL_KILL_SGID`.

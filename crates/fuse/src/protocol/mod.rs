@@ -11,5 +11,5 @@ mod reply;
 mod request;
 
 pub(crate) use operation::Operation;
-pub use reply::{Answer, Reply};
-pub use request::Request;
+pub(crate) use reply::{Answer, Reply};
+pub(crate) use request::Request;

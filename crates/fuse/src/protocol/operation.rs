@@ -8,13 +8,12 @@ use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 use super::Request;
 use super::abi::{
-    BatchForgetIn, CopyFileRangeIn, CreateIn, FallocateIn, ForgetIn, ForgetOne, GetxattrIn, InitIn,
-    IoctlIn, LinkIn, LseekIn, MkdirIn, MknodIn, ReadIn, Rename2In, RenameIn, SetattrIn, SetxattrIn,
-    WriteIn, opcode,
+    BatchForgetIn, CreateIn, FallocateIn, ForgetIn, ForgetOne, GetxattrIn, InitIn, IoctlIn, LinkIn,
+    LseekIn, MkdirIn, MknodIn, ReadIn, Rename2In, RenameIn, SetattrIn, SetxattrIn, WriteIn, opcode,
 };
 
 /// An operation of the protocol. Those that this server leaves to the kernel are `Other`.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) enum Operation<'a> {
     Init(InitIn),
     Destroy,
@@ -38,7 +37,6 @@ pub(crate) enum Operation<'a> {
     Write { to: WriteIn, data: &'a [u8] },
     Lseek(LseekIn),
     Fallocate(FallocateIn),
-    CopyFileRange(CopyFileRangeIn),
     Release,
     Fsync,
     Syncfs,
@@ -58,7 +56,9 @@ pub(crate) struct Forgets<'a>(&'a [u8]);
 
 impl<'a> Forgets<'a> {
     pub(crate) fn iter(self) -> impl Iterator<Item = ForgetOne> + 'a {
-        self.0.chunks_exact(size_of::<ForgetOne>()).filter_map(|one| ForgetOne::read_from_bytes(one).ok())
+        self.0
+            .chunks_exact(size_of::<ForgetOne>())
+            .filter_map(|one| ForgetOne::read_from_bytes(one).ok())
     }
 }
 
@@ -109,7 +109,6 @@ impl<'a> Operation<'a> {
             }
             opcode::LSEEK => Self::Lseek(fixed(request)?),
             opcode::FALLOCATE => Self::Fallocate(fixed(request)?),
-            opcode::COPY_FILE_RANGE => Self::CopyFileRange(fixed(request)?),
             opcode::RELEASE | opcode::RELEASEDIR => Self::Release,
             opcode::FSYNC | opcode::FSYNCDIR => Self::Fsync,
             opcode::SYNCFS => Self::Syncfs,

@@ -5,7 +5,7 @@ use zerocopy::{Immutable, IntoBytes};
 
 /// What comes of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub(crate) enum Answer {
     /// The reply that was written.
     Reply,
     /// An error, in place of what was written.
@@ -16,24 +16,24 @@ pub enum Answer {
 
 /// Room for the body of a reply.
 #[derive(Debug)]
-pub struct Reply<'a> {
+pub(crate) struct Reply<'a> {
     room: &'a mut [u8],
     len: usize,
 }
 
 impl<'a> Reply<'a> {
     /// An empty reply that can grow to the size of `room`.
-    pub fn new(room: &'a mut [u8]) -> Self {
+    pub(crate) fn new(room: &'a mut [u8]) -> Self {
         Self { room, len: 0 }
     }
 
     /// Length of the body in bytes.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.len
     }
 
     /// Whether the body is empty.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.len == 0
     }
 
@@ -60,10 +60,5 @@ impl<'a> Reply<'a> {
     /// So many bytes of the room were filled.
     pub(crate) fn filled(&mut self, len: usize) {
         self.len = (self.len + len).min(self.room.len());
-    }
-
-    /// Forgets what was written from `len` on.
-    pub(crate) fn cut(&mut self, len: usize) {
-        self.len = self.len.min(len);
     }
 }

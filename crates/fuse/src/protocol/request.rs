@@ -7,7 +7,7 @@ use super::abi::{self, InHeader, opcode};
 
 /// A request: its header, the structure that its kind begins with, and what follows.
 #[derive(Clone, Copy, Debug)]
-pub struct Request<'a> {
+pub(crate) struct Request<'a> {
     header: InHeader,
     fixed: &'a [u8],
     payload: &'a [u8],
@@ -18,7 +18,7 @@ impl<'a> Request<'a> {
     ///
     /// # Errors
     /// `EINVAL` for what is shorter than it says or than a request of its kind is.
-    pub fn parse(message: &'a [u8]) -> Result<Self, Errno> {
+    pub(crate) fn parse(message: &'a [u8]) -> Result<Self, Errno> {
         let (header, body) = InHeader::read_from_prefix(message).map_err(|_| Errno::INVAL)?;
         let len = (header.len as usize).checked_sub(size_of::<InHeader>()).ok_or(Errno::INVAL)?;
         let extension_bytes = usize::from(header.total_extlen) * 8;
@@ -34,13 +34,8 @@ impl<'a> Request<'a> {
     }
 
     /// What it asks for (`FUSE_*` of `enum fuse_opcode`).
-    pub fn opcode(&self) -> u32 {
+    pub(crate) fn opcode(&self) -> u32 {
         self.header.opcode
-    }
-
-    /// The number that its reply has.
-    pub fn unique(&self) -> u64 {
-        self.header.unique
     }
 
     pub(crate) fn header(&self) -> &InHeader {

@@ -4,7 +4,7 @@ use larder::{Metadata, SetAttributes, Timestamp};
 use zerocopy::FromZeros;
 
 use super::nodes::Node;
-use super::{Call, Outcome, Server, acl, failed};
+use super::{Call, Outcome, Server, failed};
 use crate::protocol::Reply;
 use crate::protocol::abi::{
     Attr, AttrOut, EntryOut, SetAttrValid, SetattrIn, Statx, StatxOut, SxTime,
@@ -16,9 +16,8 @@ pub(super) const VALID_SECONDS: u64 = 365 * 24 * 3600;
 
 /// Bytes that `st_blocks` counts in.
 const BLOCK_BYTES: u64 = 512;
-const SETUID: u32 = 0o4000;
-const SETGID: u32 = 0o2000;
-const GROUP_EXECUTE: u32 = 0o010;
+/// The bits of a mode that are not its type.
+pub(super) const PERMISSIONS: u32 = 0o7777;
 /// What statx returns besides what stat does.
 const STATX_BASIC_STATS_AND_BTIME: u32 = 0xFFF;
 
@@ -30,7 +29,8 @@ impl Server {
 
     pub(super) fn statx(&self, call: &Call<'_>, reply: &mut Reply<'_>) -> Outcome {
         let node = self.node(call)?;
-        let (metadata, attr) = (node.inode.metadata(), self.attr(&node));
+        let metadata = node.inode.metadata();
+        let attr = self.attr(&node, &metadata);
         let time = |time: Timestamp| SxTime {
             tv_sec: time.seconds,
             tv_nsec: nanoseconds(time),
@@ -55,7 +55,8 @@ impl Server {
             rdev_minor,
             ..Statx::new_zeroed()
         };
-        reply.put(&StatxOut { attr_valid: VALID_SECONDS, stat, ..StatxOut::new_zeroed() })
+        let attr_valid = attributes_valid(&metadata);
+        reply.put(&StatxOut { attr_valid, stat, ..StatxOut::new_zeroed() })
     }
 
     pub(super) fn set_attributes(
@@ -71,53 +72,42 @@ impl Server {
             if before.size_bytes != new.size {
                 node.file()?.set_len(new.size).map_err(failed)?;
             }
-            Self::drop_capability(&node)?;
+            if valid.contains(SetAttrValid::KILL_SUIDGID) {
+                node.inode.drop_privileges().map_err(failed)?;
+            }
         }
         let changes = changes(&before, new, valid);
         if changes != SetAttributes::default() {
             node.inode.set_attributes(&changes).map_err(failed)?;
         }
-        if valid.contains(SetAttrValid::MODE) {
-            acl::follow_mode(&node.inode, new.mode)?;
-        }
         self.put_attributes(&node, reply)
     }
 
-    /// Takes the setuid and setgid bits away, as far as a change of content does.
-    pub(super) fn drop_set_id_bits(node: &Node) -> Outcome {
-        let mode = node.inode.metadata().mode;
-        let kept = without_set_id_bits(mode);
-        if kept == mode {
-            return Ok(());
-        }
-        let permissions = Some(kept & 0o7777);
-        let changes = SetAttributes { permissions, ..SetAttributes::default() };
-        node.inode.set_attributes(&changes).map_err(failed)
-    }
-
     fn put_attributes(&self, node: &Node, reply: &mut Reply<'_>) -> Outcome {
-        let attr = self.attr(node);
-        reply.put(&AttrOut { attr_valid: VALID_SECONDS, attr, ..AttrOut::new_zeroed() })
+        let metadata = node.inode.metadata();
+        let attr = self.attr(node, &metadata);
+        let attr_valid = attributes_valid(&metadata);
+        reply.put(&AttrOut { attr_valid, attr, ..AttrOut::new_zeroed() })
     }
 
     /// What the kernel gets to know about an inode that was looked up.
     pub(super) fn entry(&self, id: u64, node: &Node) -> EntryOut {
+        let metadata = node.inode.metadata();
         EntryOut {
             nodeid: id,
-            generation: node.inode.metadata().generation,
+            generation: metadata.generation,
             entry_valid: VALID_SECONDS,
-            attr_valid: VALID_SECONDS,
-            attr: self.attr(node),
+            attr_valid: attributes_valid(&metadata),
+            attr: self.attr(node, &metadata),
             ..EntryOut::new_zeroed()
         }
     }
 
-    fn attr(&self, node: &Node) -> Attr {
-        let metadata = node.inode.metadata();
+    fn attr(&self, node: &Node, metadata: &Metadata) -> Attr {
         Attr {
             ino: node.number(),
             size: metadata.size_bytes,
-            blocks: metadata.allocated_bytes / BLOCK_BYTES,
+            blocks: (metadata.allocated_bytes + metadata.dirty_bytes) / BLOCK_BYTES,
             atime: metadata.atime.seconds as u64,
             mtime: metadata.mtime.seconds as u64,
             ctime: metadata.ctime.seconds as u64,
@@ -135,6 +125,11 @@ impl Server {
     }
 }
 
+/// How long attributes are so: what a file takes changes once more when its data is written back.
+fn attributes_valid(metadata: &Metadata) -> u64 {
+    if metadata.dirty_bytes == 0 { VALID_SECONDS } else { 1 }
+}
+
 fn changes(before: &Metadata, new: &SetattrIn, valid: SetAttrValid) -> SetAttributes {
     let given = |flag, value: u32| valid.contains(flag).then_some(value);
     let time = |flag, seconds: u64, nanoseconds| {
@@ -142,32 +137,19 @@ fn changes(before: &Metadata, new: &SetattrIn, valid: SetAttrValid) -> SetAttrib
         valid.contains(flag).then_some(Timestamp { seconds, nanoseconds })
     };
     let now = |flag| valid.contains(flag).then(now_as_timestamp);
-    let changes_owner = valid.intersects(SetAttrValid::UID | SetAttrValid::GID);
-    let drops_bits = changes_owner || valid.contains(SetAttrValid::KILL_SUIDGID);
-    let is_directory = before.file_type == larder::FileType::Directory;
-    let mode = given(SetAttrValid::MODE, new.mode);
-    let kept = without_set_id_bits(before.mode);
-    let mode = mode.or((drops_bits && !is_directory && kept != before.mode).then_some(kept));
-    let is_cut = valid.contains(SetAttrValid::SIZE) && before.size_bytes == new.size;
     let atime = time(SetAttrValid::ATIME, new.atime, new.atimensec);
     let mtime = time(SetAttrValid::MTIME, new.mtime, new.mtimensec);
+    // Cutting a file to the length that it has is a change of its content all the same.
+    let is_cut = valid.contains(SetAttrValid::SIZE) && before.size_bytes == new.size;
     SetAttributes {
-        permissions: mode.map(|mode| mode & 0o7777),
+        permissions: given(SetAttrValid::MODE, new.mode).map(|mode| mode & PERMISSIONS),
         uid: given(SetAttrValid::UID, new.uid),
         gid: given(SetAttrValid::GID, new.gid),
         atime: now(SetAttrValid::ATIME_NOW).or(atime),
-        // Cutting a file to the length that it has is a change of its content all the same.
         mtime: now(SetAttrValid::MTIME_NOW).or(mtime).or(is_cut.then(now_as_timestamp)),
         ctime: time(SetAttrValid::CTIME, new.ctime, new.ctimensec),
         ..SetAttributes::default()
     }
-}
-
-/// A mode as writing to the file leaves it: the setgid bit of a file that its group cannot execute means
-/// something else.
-fn without_set_id_bits(mode: u32) -> u32 {
-    let setgid = if mode & GROUP_EXECUTE != 0 { SETGID } else { 0 };
-    mode & !(SETUID | setgid)
 }
 
 fn now_as_timestamp() -> Timestamp {
@@ -192,7 +174,7 @@ pub(super) fn device_of(number: u32) -> (u32, u32) {
 
 #[cfg(test)]
 mod tests {
-    use super::{device_number, device_of, without_set_id_bits};
+    use super::{device_number, device_of};
 
     #[test]
     fn device_numbers_go_there_and_back() {
@@ -200,11 +182,5 @@ mod tests {
             assert_eq!(device_of(device_number(device)), device);
         }
         assert_eq!(device_number((8, 1)), 0x801);
-    }
-
-    #[test]
-    fn a_setgid_bit_without_execution_stays() {
-        assert_eq!(without_set_id_bits(0o106_755), 0o100_755);
-        assert_eq!(without_set_id_bits(0o102_644), 0o102_644);
     }
 }

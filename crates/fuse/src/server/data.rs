@@ -1,20 +1,19 @@
 //! Content of files.
 
 use rustix::io::Errno;
+use zerocopy::IntoBytes;
 
-use super::nodes::Node;
 use super::{Call, Outcome, Server, failed};
 use crate::protocol::Reply;
 use crate::protocol::abi::{
-    FallocateIn, LseekIn, LseekOut, ReadIn, WRITE_KILL_SUIDGID, WriteIn, WriteOut,
+    FallocateIn, LseekIn, LseekOut, NOTIFY_INVAL_INODE, NotifyInvalInodeOut, ReadIn, WRITE_CACHE,
+    WRITE_KILL_SUIDGID, WriteIn, WriteOut,
 };
 
 const SEEK_DATA: u32 = 3;
 const SEEK_HOLE: u32 = 4;
 const FALLOC_FL_KEEP_SIZE: u32 = 0x1;
 const FALLOC_FL_PUNCH_HOLE: u32 = 0x2;
-/// The attribute that says what a program may do: it ends with a change of the program.
-const CAPABILITY: &str = "security.capability";
 
 impl Server {
     pub(super) fn read(&self, call: &Call<'_>, from: &ReadIn, reply: &mut Reply<'_>) -> Outcome {
@@ -32,16 +31,25 @@ impl Server {
         reply: &mut Reply<'_>,
     ) -> Outcome {
         let node = self.node(call)?;
-        node.file()?.write_at(data, to.offset).map_err(failed)?;
-        Self::drop_capability(&node)?;
-        if to.write_flags & WRITE_KILL_SUIDGID != 0 {
-            Self::drop_set_id_bits(&node)?;
+        let file = node.file()?;
+        let written = if to.write_flags & WRITE_CACHE != 0 {
+            file.write_keeping_times(data, to.offset)
+        } else {
+            file.write_at(data, to.offset)
+        };
+        written.map_err(failed)?;
+        if to.write_flags & WRITE_KILL_SUIDGID != 0 || node.may_have_capability()? {
+            node.inode.drop_privileges().map_err(failed)?;
         }
         reply.put(&WriteOut { size: data.len() as u32, padding: 0 })
     }
 
     pub(super) fn lseek(&self, call: &Call<'_>, seek: &LseekIn, reply: &mut Reply<'_>) -> Outcome {
         let file = self.node(call)?.file()?;
+        // The kernel may have data that is not here yet, and asks without giving it. Told to forget what it
+        // has from there on, it does.
+        let from = NotifyInvalInodeOut { ino: call.id, off: seek.offset as i64, len: 0 };
+        let _ = call.kernel.notify(NOTIFY_INVAL_INODE, from.as_bytes());
         let found = match seek.whence {
             SEEK_DATA => file.seek_data(seek.offset),
             SEEK_HOLE => file.seek_hole(seek.offset),
@@ -64,20 +72,5 @@ impl Server {
             Err(_) => self.filesystem.sync(),
         }
         .map_err(failed)
-    }
-
-    /// Removes what a program may do by its file, whose content changes.
-    pub(super) fn drop_capability(node: &Node) -> Outcome {
-        use std::sync::atomic::Ordering::Relaxed;
-        if node.has_no_capability.load(Relaxed) {
-            return Ok(());
-        }
-        match node.inode.xattr(CAPABILITY) {
-            Ok(_) => node.inode.remove_xattr(CAPABILITY).map_err(failed)?,
-            Err(error) if error.kind() == larder::ErrorKind::NoSuchAttribute => {}
-            Err(error) => return Err(failed(error)),
-        }
-        node.has_no_capability.store(true, Relaxed);
-        Ok(())
     }
 }

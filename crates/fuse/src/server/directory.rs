@@ -74,7 +74,11 @@ impl Listing<'_, '_> {
     /// Appends `.` or `..`, which are not looked up. Returns whether there was room.
     fn put_dot(&mut self, number: u64, offset: u64, name: &[u8]) -> Result<bool, Errno> {
         let attributes = EntryOut::new_zeroed();
-        self.put(&attributes, Dirent { ino: number, off: offset, namelen: 0, typ: TYPE_DIRECTORY }, name)
+        self.put(
+            &attributes,
+            Dirent { ino: number, off: offset, namelen: 0, typ: TYPE_DIRECTORY },
+            name,
+        )
     }
 
     /// Appends an entry. Returns whether there was room.

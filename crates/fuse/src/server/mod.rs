@@ -7,7 +7,6 @@
 //! - Whatever a reply counts as a lookup has been entered into the table of nodes, and is taken back if
 //!   the reply is not made.
 
-mod acl;
 mod attributes;
 mod data;
 mod directory;
@@ -32,8 +31,8 @@ use crate::transport::{Handler, Notify};
 pub struct Server {
     filesystem: Filesystem,
     nodes: Nodes,
-    /// Whether anything can be changed.
-    is_writable: bool,
+    /// The user who runs the server: with root the one who may do all with subvolumes.
+    owner: u32,
 }
 
 /// What an operation comes to.
@@ -49,15 +48,11 @@ struct Call<'c> {
 }
 
 impl Server {
-    /// A server whose root is that of `subvolume`. If it `is_writable`, the file system is open for
-    /// writing.
-    pub fn new(
-        filesystem: &Filesystem,
-        subvolume: Subvolume,
-        is_writable: bool,
-    ) -> larder::Result<Self> {
+    /// A server whose root is that of `subvolume`.
+    pub fn new(filesystem: &Filesystem, subvolume: &Subvolume) -> larder::Result<Self> {
         let root = subvolume.root()?.into_inode();
-        Ok(Self { filesystem: filesystem.clone(), nodes: Nodes::new(root), is_writable })
+        let owner = rustix::process::geteuid().as_raw();
+        Ok(Self { filesystem: filesystem.clone(), nodes: Nodes::new(root), owner })
     }
 
     fn node(&self, call: &Call<'_>) -> Result<Arc<Node>, Errno> {
@@ -66,7 +61,7 @@ impl Server {
 
     fn serve(&self, operation: Operation<'_>, call: &Call<'_>, reply: &mut Reply<'_>) -> Outcome {
         match operation {
-            Operation::Init(init) => Self::init(&init, reply),
+            Operation::Init(init) => init::agree(&init, reply),
             Operation::Lookup { name } => self.lookup(call, name, reply),
             Operation::GetAttr => self.get_attributes(call, reply),
             Operation::Statx => self.statx(call, reply),
@@ -76,6 +71,7 @@ impl Server {
             Operation::Mknod { name, new } => self.mknod(call, name, &new, reply),
             Operation::Mkdir { name, new } => self.mkdir(call, name, new, reply),
             Operation::Create { name, new } => self.create(call, name, &new, reply),
+            Operation::Tmpfile { new } => self.tmpfile(call, &new, reply),
             Operation::Unlink { name } => self.unlink(call, name),
             Operation::Rmdir { name } => self.rmdir(call, name),
             Operation::Rename { name, new_directory, new_name, flags } => {
@@ -99,9 +95,7 @@ impl Server {
             Operation::Ioctl { call: ioctl, data } => self.ioctl(call, &ioctl, data, reply),
             Operation::Release | Operation::Destroy => Ok(()),
             // What the kernel then does by itself: opening, locks, flushing when a file is closed.
-            Operation::CopyFileRange(_) | Operation::Tmpfile { .. } | Operation::Other => {
-                Err(Errno::NOSYS)
-            }
+            Operation::Other => Err(Errno::NOSYS),
             Operation::Forget { .. } | Operation::BatchForget(_) => {
                 unreachable!("these are not answered")
             }
@@ -132,6 +126,7 @@ impl Handler for Server {
 }
 
 /// The number of an error of the library.
+#[allow(clippy::needless_pass_by_value, reason = "errors are mapped with it")]
 fn failed(error: larder::Error) -> Errno {
     Errno::from_raw_os_error(error.errno())
 }

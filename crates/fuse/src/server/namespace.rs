@@ -17,16 +17,13 @@ const S_IFREG: u32 = 0o100_000;
 const S_IFMT: u32 = 0o170_000;
 const RENAME_NOREPLACE: u32 = 1;
 const RENAME_EXCHANGE: u32 = 2;
+const RENAME_WHITEOUT: u32 = 4;
+const RENAME_NOREPLACE_WHITEOUT: u32 = RENAME_NOREPLACE | RENAME_WHITEOUT;
 /// Linux's own bound on names, which FUSE leaves to the server.
 const NAME_MAX: usize = 255;
 
 impl Server {
-    pub(super) fn lookup(
-        &self,
-        call: &Call<'_>,
-        name: &OsStr,
-        reply: &mut Reply<'_>,
-    ) -> Outcome {
+    pub(super) fn lookup(&self, call: &Call<'_>, name: &OsStr, reply: &mut Reply<'_>) -> Outcome {
         let directory = self.node(call)?.directory()?;
         match directory.child(name) {
             Ok(inode) => self.put_entry(inode, reply),
@@ -50,7 +47,7 @@ impl Server {
         reply: &mut Reply<'_>,
     ) -> Outcome {
         let directory = self.node(call)?.directory()?;
-        let made = directory.symlink_child(name, target.as_ref(), &call.new_inode(0, 0));
+        let made = directory.symlink_child(name, target.as_ref(), &call.new_inode(0, 0, 0));
         self.put_entry(made.map_err(failed)?, reply)
     }
 
@@ -61,7 +58,7 @@ impl Server {
         new: &MknodIn,
         reply: &mut Reply<'_>,
     ) -> Outcome {
-        let made = self.make(call, name, &call.new_inode(new.mode, new.rdev))?;
+        let made = self.make(call, name, &call.new_inode(new.mode, new.umask, new.rdev))?;
         self.put_entry(made, reply)
     }
 
@@ -73,7 +70,7 @@ impl Server {
         reply: &mut Reply<'_>,
     ) -> Outcome {
         let mode = new.mode & !S_IFMT | S_IFDIR;
-        let made = self.make(call, name, &call.new_inode(mode, 0))?;
+        let made = self.make(call, name, &call.new_inode(mode, new.umask, 0))?;
         self.put_entry(made, reply)
     }
 
@@ -85,8 +82,21 @@ impl Server {
         reply: &mut Reply<'_>,
     ) -> Outcome {
         let mode = new.mode & !S_IFMT | S_IFREG;
-        let made = self.make(call, name, &call.new_inode(mode, 0))?;
+        let made = self.make(call, name, &call.new_inode(mode, new.umask, 0))?;
         self.put_entry(made, reply)?;
+        reply.put(&OpenOut::new_zeroed())
+    }
+
+    pub(super) fn tmpfile(
+        &self,
+        call: &Call<'_>,
+        new: &CreateIn,
+        reply: &mut Reply<'_>,
+    ) -> Outcome {
+        let mode = new.mode & !S_IFMT | S_IFREG;
+        let directory = self.node(call)?.directory()?;
+        let made = directory.create_unnamed(&call.new_inode(mode, new.umask, 0));
+        self.put_entry(made.map_err(failed)?.into_inode(), reply)?;
         reply.put(&OpenOut::new_zeroed())
     }
 
@@ -110,6 +120,10 @@ impl Server {
             0 => RenameMode::Replace,
             RENAME_NOREPLACE => RenameMode::NoReplace,
             RENAME_EXCHANGE => RenameMode::Exchange,
+            RENAME_WHITEOUT => RenameMode::Whiteout { uid: call.uid, gid: call.gid },
+            RENAME_NOREPLACE_WHITEOUT => {
+                RenameMode::NoReplaceWhiteout { uid: call.uid, gid: call.gid }
+            }
             _ => return Err(Errno::INVAL),
         };
         let from = self.node(call)?.directory()?;
@@ -141,12 +155,11 @@ impl Server {
 }
 
 impl Call<'_> {
-    pub(super) fn new_inode(&self, mode: u32, device: u32) -> NewInode {
-        let is_device = matches!(
-            FileType::from_mode(mode),
-            Some(FileType::BlockDevice | FileType::CharDevice)
-        );
+    /// What is made for the caller. A default ACL of the directory takes the place of the umask.
+    pub(super) fn new_inode(&self, mode: u32, umask: u32, device: u32) -> NewInode {
+        let is_device =
+            matches!(FileType::from_mode(mode), Some(FileType::BlockDevice | FileType::CharDevice));
         let device = if is_device { device_of(device) } else { (0, 0) };
-        NewInode { mode, uid: self.uid, gid: self.gid, device }
+        NewInode { mode, uid: self.uid, gid: self.gid, umask, device }
     }
 }

@@ -10,13 +10,15 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
-use larder::{Directory, File, Inode};
+use larder::{Directory, ErrorKind, File, Inode};
 use parking_lot::Mutex;
 use rustix::io::Errno;
 
 use super::failed;
 use crate::protocol::abi::ROOT_ID;
 
+/// The attribute that gives a program capabilities, which end when the program is changed.
+const CAPABILITY: &str = "security.capability";
 /// Locks that nodes are spread over.
 const SHARDS: usize = 64;
 /// The top level, whose inodes keep their own numbers.
@@ -34,8 +36,8 @@ const STAND_INS: u64 = 1 << 62;
 #[derive(Debug)]
 pub(super) struct Node {
     pub(super) inode: Inode,
-    /// Whether it has been seen to have no `security.capability`, which a write would have to remove.
-    pub(super) has_no_capability: AtomicBool,
+    /// It has been seen to have no capabilities, which a write would have to take from it.
+    has_no_capability: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -77,6 +79,26 @@ impl Node {
     /// The inode as a regular file.
     pub(super) fn file(&self) -> Result<File, Errno> {
         self.inode.clone().into_file().map_err(failed)
+    }
+
+    /// Whether a write has to take capabilities from it.
+    pub(super) fn may_have_capability(&self) -> Result<bool, Errno> {
+        if self.has_no_capability.load(Relaxed) {
+            return Ok(false);
+        }
+        match self.inode.xattr(CAPABILITY) {
+            Ok(_) => Ok(true),
+            Err(error) if error.kind() == ErrorKind::NoSuchAttribute => {
+                self.has_no_capability.store(true, Relaxed);
+                Ok(false)
+            }
+            Err(error) => Err(failed(error)),
+        }
+    }
+
+    /// An extended attribute was set.
+    pub(super) fn has_new_attribute(&self) {
+        self.has_no_capability.store(false, Relaxed);
     }
 
     /// Its number as programs see it.
@@ -173,6 +195,6 @@ mod tests {
             .collect();
         assert_eq!(numbers.len(), subvolumes.len() * inodes.len());
         assert_eq!(number_of(TOP_LEVEL, 257), 257);
-        assert_eq!(number_of(256, 257), 256 << 40 | 257);
+        assert_eq!(number_of(256, 257), (256 << 40) + 257);
     }
 }

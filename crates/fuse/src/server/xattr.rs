@@ -2,17 +2,18 @@
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::sync::atomic::Ordering::Relaxed;
 
-use larder::XattrMode;
+use larder::{SetAttributes, XattrMode};
 use rustix::io::Errno;
 
-use super::{Call, Outcome, Server, acl, failed};
+use super::attributes::PERMISSIONS;
+use super::{Call, Outcome, Server, failed};
 use crate::protocol::Reply;
 use crate::protocol::abi::{GetxattrOut, SETXATTR_ACL_KILL_SGID};
 
 const XATTR_CREATE: u32 = 1;
 const XATTR_REPLACE: u32 = 2;
+const S_ISGID: u32 = 0o2000;
 
 impl Server {
     pub(super) fn set_xattr(
@@ -30,12 +31,14 @@ impl Server {
             _ => return Err(Errno::INVAL),
         };
         let node = self.node(call)?;
-        if name == acl::ACCESS {
-            let drops_setgid = setxattr_flags & SETXATTR_ACL_KILL_SGID != 0;
-            return acl::set_access(&node.inode, value, drops_setgid);
+        node.inode.set_xattr(name, value, mode).map_err(failed)?;
+        node.has_new_attribute();
+        if setxattr_flags & SETXATTR_ACL_KILL_SGID != 0 {
+            let permissions = Some(node.inode.metadata().mode & PERMISSIONS & !S_ISGID);
+            let changes = SetAttributes { permissions, ..SetAttributes::default() };
+            node.inode.set_attributes(&changes).map_err(failed)?;
         }
-        node.has_no_capability.store(false, Relaxed);
-        node.inode.set_xattr(name, value, mode).map_err(failed)
+        Ok(())
     }
 
     pub(super) fn remove_xattr(&self, call: &Call<'_>, name: &OsStr) -> Outcome {

@@ -46,7 +46,8 @@ pub fn unmount(mountpoint: &Path, lazily: bool) -> io::Result<()> {
 fn mount_as_root(mountpoint: &Path, options: &MountOptions) -> io::Result<OwnedFd> {
     let device = open("/dev/fuse", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
     let (fd, uid, gid) = (device.as_raw_fd(), geteuid().as_raw(), getegid().as_raw());
-    let mut data = format!("fd={fd},rootmode=40000,user_id={uid},group_id={gid},default_permissions");
+    let mut data =
+        format!("fd={fd},rootmode=40000,user_id={uid},group_id={gid},default_permissions");
     if options.allow_other {
         data.push_str(",allow_other");
     }
@@ -88,9 +89,10 @@ fn mount_as_user(mountpoint: &Path, options: &MountOptions) -> io::Result<OwnedF
 }
 
 fn run(command: &mut Command) -> io::Result<()> {
-    let output = command.stdout(Stdio::null()).stderr(Stdio::piped()).output().map_err(|error| {
-        io::Error::new(error.kind(), format!("{FUSERMOUNT} cannot be run: {error}"))
-    })?;
+    let output =
+        command.stdout(Stdio::null()).stderr(Stdio::piped()).output().map_err(|error| {
+            io::Error::new(error.kind(), format!("{FUSERMOUNT} cannot be run: {error}"))
+        })?;
     if output.status.success() {
         return Ok(());
     }

@@ -10,7 +10,7 @@ use larder_format::node::MAX_LEVELS;
 use larder_volume::Chunk;
 
 use super::{Space, SpaceKind};
-use crate::chunk::{Devices, plan};
+use crate::chunk::{Devices, Limits, plan};
 use crate::error::{Error, Result};
 
 /// The least that is kept for bookkeeping and deleting, in items that could be inserted.
@@ -147,7 +147,11 @@ impl Space {
     }
 
     /// Bytes that new chunks for data could have if all the rest of the devices went to them.
+    /// Where data shares them with metadata they are counted in [`usage`](Self::usage).
     pub fn obtainable_data(&self) -> u64 {
+        if self.is_mixed {
+            return 0;
+        }
         let devices = self.devices.lock();
         let most = u64::MAX >> 1;
         // The larger the chunks, the fewer have to be imagined: all devices at once.

@@ -82,7 +82,8 @@ impl Mount {
         }
         let options = Options::parse(self.options.iter().map(String::as_str))?;
         let (mountpoint, devices) = self.paths.split_last().context("no mountpoint was given")?;
-        let mountpoint = mountpoint.canonicalize().with_context(|| mountpoint.display().to_string())?;
+        let mountpoint =
+            mountpoint.canonicalize().with_context(|| mountpoint.display().to_string())?;
         let devices: Vec<PathBuf> =
             devices.iter().cloned().chain(options.devices.iter().map(PathBuf::from)).collect();
         let is_new = self.create.is_some();
@@ -114,7 +115,7 @@ fn serve(
         Some(Subvolume::Id(id)) => filesystem.subvolume_by_id(*id)?,
         None => filesystem.default_subvolume()?,
     };
-    let server = Server::new(filesystem, subvolume, !options.mount.read_only)?;
+    let server = Server::new(filesystem, &subvolume)?;
     let source = device.canonicalize().with_context(|| device.display().to_string())?;
     let mount_options = larder_fuse::MountOptions { source: source.into(), ..options.mount };
     let mut signals = Signals::new([SIGTERM, SIGINT])?;

@@ -84,7 +84,8 @@ impl Options {
     /// Reads lists of words with commas between them.
     pub fn parse<'a>(lists: impl IntoIterator<Item = &'a str>) -> anyhow::Result<Self> {
         let mut options = Self::default();
-        for word in lists.into_iter().flat_map(|list| list.split(',')).filter(|word| !word.is_empty())
+        for word in
+            lists.into_iter().flat_map(|list| list.split(',')).filter(|word| !word.is_empty())
         {
             options.add(word)?;
         }
