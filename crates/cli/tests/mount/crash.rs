@@ -14,7 +14,7 @@ fn a_killed_server_leaves_a_sound_file_system() {
     let mut mounted = Mounted::in_foreground();
     fs::create_dir(mounted.join("work")).unwrap();
     let mut kept = File::create_new(mounted.join("kept")).unwrap();
-    kept.write_all(&[1; 300_000]).unwrap();
+    kept.write_all(&vec![1; 300_000]).unwrap();
     kept.sync_all().unwrap();
     File::open(mounted.path()).unwrap().sync_all().unwrap();
     let work = mounted.join("work");
@@ -37,7 +37,7 @@ fn a_killed_server_leaves_a_sound_file_system() {
     worker.join().unwrap();
     mounted.check();
     mounted.mount(&[]);
-    assert_eq!(fs::read(mounted.join("kept")).unwrap(), [1; 300_000]);
+    assert_eq!(fs::read(mounted.join("kept")).unwrap(), vec![1; 300_000]);
     assert!(fs::read_dir(mounted.join("work")).unwrap().count() > 30);
     fs::write(mounted.join("after"), "after").unwrap();
     mounted.finish();

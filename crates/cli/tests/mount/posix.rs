@@ -210,12 +210,12 @@ fn what_is_deleted_stays_for_who_has_it_open() {
     let mut file = OpenOptions::new().read(true).write(true).create_new(true).open(&path).unwrap();
     fs::remove_file(&path).unwrap();
     assert_eq!(file.metadata().unwrap().nlink(), 0);
-    file.write_all(&[9; 100_000]).unwrap();
+    file.write_all(&vec![9; 100_000]).unwrap();
     file.sync_all().unwrap();
     file.seek(SeekFrom::Start(0)).unwrap();
     let mut data = Vec::new();
     file.read_to_end(&mut data).unwrap();
-    assert_eq!(data, [9; 100_000]);
+    assert_eq!(data, vec![9; 100_000]);
     fs::create_dir(mounted.join("d")).unwrap();
     let directory = File::open(mounted.join("d")).unwrap();
     fs::remove_dir(mounted.join("d")).unwrap();
@@ -282,7 +282,7 @@ fn extended_attributes() {
     setxattr(&path, "user.empty", b"", none).unwrap();
     assert_eq!(setxattr(&path, "user.a", b"2", XattrFlags::CREATE), Err(Errno::EXIST));
     assert_eq!(setxattr(&path, "user.c", b"2", XattrFlags::REPLACE), Err(Errno::NODATA));
-    assert_eq!(setxattr(&path, "user.big", &[0; 20_000], none), Err(Errno::NOSPC));
+    assert_eq!(setxattr(&path, "user.big", &vec![0; 20_000], none), Err(Errno::NOSPC));
     assert_eq!(setxattr(&path, "other.x", b"", none), Err(Errno::OPNOTSUPP));
     let mut value = [0; 4096];
     assert_eq!(getxattr(&path, "trusted.b", &mut value).unwrap(), 3000);
@@ -341,6 +341,52 @@ fn holes_are_punched() {
 }
 
 #[test]
+fn room_is_allocated_and_zeroed() {
+    let mounted = Mounted::new();
+    let file = File::create_new(mounted.join("f")).unwrap();
+    file.write_all_at(&[5; 8192], 0).unwrap();
+    fallocate(&file, FallocateFlags::KEEP_SIZE, 0, 1 << 20).unwrap();
+    assert_eq!(file.metadata().unwrap().len(), 8192);
+    file.sync_all().unwrap();
+    assert_eq!(file.metadata().unwrap().blocks() * 512, 1 << 20);
+    fallocate(&file, FallocateFlags::empty(), 0, 1 << 21).unwrap();
+    assert_eq!(file.metadata().unwrap().len(), 1 << 21);
+    fallocate(&file, FallocateFlags::ZERO_RANGE, 4000, 100).unwrap();
+    let data = fs::read(mounted.join("f")).unwrap();
+    assert!(data[..4000].iter().chain(&data[4100..8192]).all(|byte| *byte == 5));
+    assert!(data[4000..4100].iter().chain(&data[8192..]).all(|byte| *byte == 0));
+    drop(file);
+    mounted.finish();
+}
+
+#[test]
+fn copies_share_what_they_can() {
+    let mounted = Mounted::new();
+    let data: Vec<u8> = (0..(8 << 20) + 100_u32).map(|number| (number / 7) as u8).collect();
+    fs::write(mounted.join("f"), &data).unwrap();
+    mounted.shell("sync f; cp f copy; cp --reflink=auto --sparse=never f other; sync copy other");
+    assert!(fs::read(mounted.join("copy")).unwrap() == data);
+    let used = mounted.shell("df --output=used -B1M . | tail -1");
+    assert!(used.trim().parse::<u64>().unwrap() < 16, "three files, one extent: {used}");
+    mounted.finish();
+}
+
+#[test]
+fn data_that_the_kernel_keeps_is_found() {
+    let mounted = Mounted::new();
+    let file = File::create_new(mounted.join("f")).unwrap();
+    file.set_len(1 << 20).unwrap();
+    file.write_all_at(&[1; 4096], 1 << 18).unwrap();
+    let seek = |whence| rustix::fs::seek(&file, whence);
+    assert_eq!(seek(rustix::fs::SeekFrom::Data(0)).unwrap(), 1 << 18);
+    assert_eq!(seek(rustix::fs::SeekFrom::Hole(1 << 18)).unwrap(), (1 << 18) + 4096);
+    file.write_all_at(&[2; 4096], 1 << 20).unwrap();
+    assert_eq!(seek(rustix::fs::SeekFrom::Data((1 << 20) + 10)).unwrap(), (1 << 20) + 10);
+    drop(file);
+    mounted.finish();
+}
+
+#[test]
 fn a_full_file_system_says_so_and_recovers() {
     let mounted = Mounted::with_size("128M");
     let mut file = File::create_new(mounted.join("f")).unwrap();
@@ -353,7 +399,7 @@ fn a_full_file_system_says_so_and_recovers() {
     assert_eq!(errno(filled()), Some(Errno::NOSPC));
     let available = || {
         let room = statvfs(mounted.path()).unwrap();
-        room.f_bavail * room.f_frsize >> 20
+        (room.f_bavail * room.f_frsize) >> 20
     };
     assert!(available() < 16, "{} MiB", available());
     drop(file);

@@ -145,7 +145,9 @@ fn many_at_once() {
             })
         })
         .collect();
-    copies.into_iter().for_each(|copy| copy.join().unwrap());
+    for copy in copies {
+        copy.join().unwrap();
+    }
     for number in 0..4 {
         mounted.shell(&format!("diff -r --no-dereference {TREE} {number}-3"));
     }

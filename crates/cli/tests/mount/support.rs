@@ -7,7 +7,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use larder_testkit::manifest::{Body, Manifest, assert_same};
+use larder_testkit::manifest::{Body, Manifest, Timestamp, assert_same};
 use larder_testkit::{KernelMount, Scratch, oracle};
 
 /// What a daemon may take to come or go before a test gives up.
@@ -171,7 +171,7 @@ fn detach(point: &Path) {
 fn comparable(mut manifest: Manifest) -> Manifest {
     for entry in manifest.entries.values_mut() {
         (entry.inode, entry.subvolume) = (0, 0);
-        entry.atime = Default::default();
+        entry.atime = Timestamp::default();
         if let Body::Folder { names } = &mut entry.body {
             names.sort();
         }

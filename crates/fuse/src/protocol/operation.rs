@@ -8,8 +8,9 @@ use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 use super::Request;
 use super::abi::{
-    BatchForgetIn, CreateIn, FallocateIn, ForgetIn, ForgetOne, GetxattrIn, InitIn, IoctlIn, LinkIn,
-    LseekIn, MkdirIn, MknodIn, ReadIn, Rename2In, RenameIn, SetattrIn, SetxattrIn, WriteIn, opcode,
+    BatchForgetIn, CopyFileRangeIn, CreateIn, FallocateIn, ForgetIn, ForgetOne, GetxattrIn, InitIn,
+    IoctlIn, LinkIn, LseekIn, MkdirIn, MknodIn, ReadIn, Rename2In, RenameIn, SetattrIn, SetxattrIn,
+    WriteIn, opcode,
 };
 
 /// An operation of the protocol. Those that this server leaves to the kernel are `Other`.
@@ -37,6 +38,7 @@ pub(crate) enum Operation<'a> {
     Write { to: WriteIn, data: &'a [u8] },
     Lseek(LseekIn),
     Fallocate(FallocateIn),
+    CopyFileRange(CopyFileRangeIn),
     Release,
     Fsync,
     Syncfs,
@@ -109,6 +111,7 @@ impl<'a> Operation<'a> {
             }
             opcode::LSEEK => Self::Lseek(fixed(request)?),
             opcode::FALLOCATE => Self::Fallocate(fixed(request)?),
+            opcode::COPY_FILE_RANGE => Self::CopyFileRange(fixed(request)?),
             opcode::RELEASE | opcode::RELEASEDIR => Self::Release,
             opcode::FSYNC | opcode::FSYNCDIR => Self::Fsync,
             opcode::SYNCFS => Self::Syncfs,

@@ -82,6 +82,7 @@ impl Server {
             Operation::Write { to, data } => self.write(call, &to, data, reply),
             Operation::Lseek(seek) => self.lseek(call, &seek, reply),
             Operation::Fallocate(range) => self.fallocate(call, &range),
+            Operation::CopyFileRange(copy) => self.copy_file_range(call, &copy, reply),
             Operation::Fsync => self.fsync(call),
             Operation::Syncfs => self.filesystem.sync().map_err(failed),
             Operation::Readdir { from, plus } => self.readdir(call, &from, plus, reply),

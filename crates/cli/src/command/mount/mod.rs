@@ -94,7 +94,7 @@ impl Mount {
         if is_new {
             give_root_to_caller(&filesystem)?;
         }
-        let served = serve(&filesystem, &devices[0], &mountpoint, options, self.served);
+        let served = serve(&filesystem, &devices[0], &mountpoint, &options, self.served);
         // Whatever ended it: what was done is kept.
         let synced = filesystem.sync();
         served?;
@@ -107,7 +107,7 @@ fn serve(
     filesystem: &Filesystem,
     device: &Path,
     mountpoint: &Path,
-    options: Options,
+    options: &Options,
     in_background: bool,
 ) -> anyhow::Result<()> {
     let subvolume = match &options.subvolume {
@@ -117,7 +117,8 @@ fn serve(
     };
     let server = Server::new(filesystem, &subvolume)?;
     let source = device.canonicalize().with_context(|| device.display().to_string())?;
-    let mount_options = larder_fuse::MountOptions { source: source.into(), ..options.mount };
+    let mount_options =
+        larder_fuse::MountOptions { source: source.into(), ..options.mount.clone() };
     let mut signals = Signals::new([SIGTERM, SIGINT])?;
     let mount = larder_fuse::Mount::new(mountpoint, &mount_options)
         .with_context(|| mountpoint.display().to_string())?;
