@@ -55,7 +55,6 @@ mod error;
 mod file;
 mod filesystem;
 mod inode;
-mod names;
 mod open;
 mod path;
 mod receive;
@@ -90,7 +89,7 @@ pub use receive::{
 };
 pub use scan::{Paths, Scan, ScannedInode};
 pub use send::{SendError, SendOptions, Sent, StreamVersion};
-pub use space::{Capacity, Profile, Space, SpaceKind};
+pub use space::{Profile, Space, SpaceKind};
 pub use subvolume::{Subvolume, Subvolumes};
 pub use write::SnapshotKind;
 pub use xattr::{Xattr, Xattrs};

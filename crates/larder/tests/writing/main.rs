@@ -3,6 +3,7 @@
 //! the kernel changing things in between.
 
 mod compressed;
+mod crowd;
 mod data;
 mod delayed;
 mod discard;
@@ -11,6 +12,7 @@ mod live;
 mod model;
 mod namespace;
 mod room;
+mod rounds;
 mod sharing;
 #[path = "../support/mod.rs"]
 mod support;

@@ -3,23 +3,26 @@
 
 use std::ffi::CString;
 use std::fs::File;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use larder::{
     FileType, Filesystem, NewInode, RenameMode, SetAttributes, SnapshotKind, Subvolume, XattrMode,
 };
 use larder_testkit::{Content, ImageSpec, KernelImage, KernelMount, Manifest, Scale, assert_same};
-use rustix::fs::{AtFlags, CWD, Gid, IFlags, Mode, OFlags, RenameFlags, Uid, XattrFlags};
+use rustix::fs::{
+    AtFlags, CWD, FallocateFlags, Gid, IFlags, Mode, OFlags, RenameFlags, Uid, XattrFlags,
+};
 use rustix::io::Errno;
 
 use super::{check, open, support};
 
 /// What is called; the error is a number of the operating system.
-type Done = Result<(), i32>;
+pub(crate) type Done = Result<(), i32>;
 
 /// Somebody who does what is asked for.
-trait Actor {
+pub(crate) trait Actor {
     fn mkdir(&self, path: &str, mode: u32) -> Done;
     fn mknod(&self, path: &str, mode: u32, device: (u32, u32)) -> Done;
     fn symlink(&self, target: &str, path: &str) -> Done;
@@ -34,24 +37,35 @@ trait Actor {
     fn remove_xattr(&self, path: &str, name: &str) -> Done;
     fn set_flags(&self, path: &str, flags: u32) -> Done;
     fn write(&self, path: &str, data: &[u8]) -> Done;
+    fn write_at(&self, path: &str, data: &[u8], offset: u64) -> Done;
+    fn truncate(&self, path: &str, len_bytes: u64) -> Done;
+    fn punch(&self, path: &str, offset: u64, len_bytes: u64) -> Done;
     fn subvolume(&self, path: &str) -> Done;
     fn snapshot(&self, source: &str, path: &str, kind: SnapshotKind) -> Done;
+    fn delete_subvolume(&self, path: &str) -> Done;
 }
 
-struct Kernel<'m>(&'m Path);
+pub(crate) struct Kernel<'m>(pub(crate) &'m Path);
 
 impl Kernel<'_> {
     fn path(&self, path: &str) -> PathBuf {
         self.0.join(path)
     }
 
-    fn btrfs(&self, arguments: &[&str]) {
+    /// Opens what is no symbolic link, without waiting for whoever is at the other end of a pipe.
+    fn open(&self, path: &str, flags: OFlags) -> Result<OwnedFd, i32> {
+        let flags = flags | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+        let opened = rustix::fs::open(self.path(path), flags, Mode::empty());
+        opened.map_err(Errno::raw_os_error)
+    }
+
+    fn btrfs(&self, arguments: &[&str]) -> Done {
         let output = std::process::Command::new("btrfs")
             .args(arguments)
             .current_dir(self.0)
             .output()
             .expect("btrfs starts");
-        assert!(output.status.success(), "{arguments:?}: {output:?}");
+        if output.status.success() { Ok(()) } else { Err(Errno::INVAL.raw_os_error()) }
     }
 }
 
@@ -124,8 +138,23 @@ impl Actor for Kernel<'_> {
     }
 
     fn set_flags(&self, path: &str, flags: u32) -> Done {
-        let file = File::open(self.path(path)).expect("it opens");
+        let file = self.open(path, OFlags::RDONLY)?;
         errno(rustix::fs::ioctl_setflags(&file, IFlags::from_bits_retain(flags)))
+    }
+
+    fn write_at(&self, path: &str, data: &[u8], offset: u64) -> Done {
+        let file = File::from(self.open(path, OFlags::WRONLY)?);
+        file.write_all_at(data, offset).map_err(|error| error.raw_os_error().expect("a number"))
+    }
+
+    fn truncate(&self, path: &str, len_bytes: u64) -> Done {
+        errno(rustix::fs::ftruncate(self.open(path, OFlags::WRONLY)?, len_bytes))
+    }
+
+    fn punch(&self, path: &str, offset: u64, len_bytes: u64) -> Done {
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        let file = self.open(path, OFlags::WRONLY)?;
+        errno(rustix::fs::fallocate(&file, flags, offset, len_bytes))
     }
 
     fn write(&self, path: &str, data: &[u8]) -> Done {
@@ -135,8 +164,7 @@ impl Actor for Kernel<'_> {
     }
 
     fn subvolume(&self, path: &str) -> Done {
-        self.btrfs(&["subvolume", "create", path]);
-        Ok(())
+        self.btrfs(&["subvolume", "create", path])
     }
 
     fn snapshot(&self, source: &str, path: &str, kind: SnapshotKind) -> Done {
@@ -144,11 +172,14 @@ impl Actor for Kernel<'_> {
             SnapshotKind::ReadOnly => self.btrfs(&["subvolume", "snapshot", "-r", source, path]),
             SnapshotKind::Writable => self.btrfs(&["subvolume", "snapshot", source, path]),
         }
-        Ok(())
+    }
+
+    fn delete_subvolume(&self, path: &str) -> Done {
+        self.btrfs(&["subvolume", "delete", path])
     }
 }
 
-struct Larder(Subvolume);
+pub(crate) struct Larder(pub(crate) Subvolume);
 
 fn number<T>(result: larder::Result<T>) -> Done {
     result.map(drop).map_err(|error| error.errno())
@@ -161,6 +192,10 @@ impl Larder {
     /// By root, as the kernel's side, and with the umask that it has.
     fn new_inode(mode: u32, device: (u32, u32)) -> NewInode {
         NewInode { mode, uid: 0, gid: 0, umask: UMASK, device }
+    }
+
+    fn file(&self, path: &str) -> larder::Result<larder::File> {
+        self.0.lookup(path)?.into_file()
     }
 
     fn change(&self, path: &str, attributes: &SetAttributes) -> Done {
@@ -219,7 +254,8 @@ impl Actor for Larder {
     }
 
     fn chmod(&self, path: &str, mode: u32) -> Done {
-        self.change(path, &SetAttributes { permissions: Some(mode), ..Default::default() })
+        let attributes = SetAttributes { permissions: Some(mode), ..Default::default() };
+        number(self.0.resolve(path).and_then(|inode| inode.set_attributes(&attributes)))
     }
 
     fn chown(&self, path: &str, uid: u32, gid: u32) -> Done {
@@ -235,7 +271,24 @@ impl Actor for Larder {
     }
 
     fn set_flags(&self, path: &str, flags: u32) -> Done {
-        number(self.0.resolve(path).and_then(|inode| inode.set_ioctl_flags(flags)))
+        let inode = self.0.lookup(path).map_err(|error| error.errno())?;
+        // The kernel asks its file systems about files and directories only.
+        if !matches!(inode.file_type(), FileType::Regular | FileType::Directory) {
+            return Err(Errno::OPNOTSUPP.raw_os_error());
+        }
+        number(inode.set_ioctl_flags(flags))
+    }
+
+    fn write_at(&self, path: &str, data: &[u8], offset: u64) -> Done {
+        number(self.file(path).and_then(|file| file.write_at(data, offset)))
+    }
+
+    fn truncate(&self, path: &str, len_bytes: u64) -> Done {
+        number(self.file(path).and_then(|file| file.set_len(len_bytes)))
+    }
+
+    fn punch(&self, path: &str, offset: u64, len_bytes: u64) -> Done {
+        number(self.file(path).and_then(|file| file.punch_hole(offset, len_bytes)))
     }
 
     fn write(&self, path: &str, data: &[u8]) -> Done {
@@ -258,6 +311,10 @@ impl Actor for Larder {
         let source =
             self.0.open_directory(source).and_then(|root| root.into_inode().into_subvolume());
         number(source.and_then(|source| source.snapshot_to(&self.0, path, kind)))
+    }
+
+    fn delete_subvolume(&self, path: &str) -> Done {
+        number(self.0.delete_subvolume(path))
     }
 }
 
@@ -301,7 +358,7 @@ fn without_times(mut manifest: Manifest) -> Manifest {
     manifest
 }
 
-fn acl(entries: &[(u16, u16, u32)]) -> Vec<u8> {
+pub(crate) fn acl(entries: &[(u16, u16, u32)]) -> Vec<u8> {
     let mut value = 2_u32.to_le_bytes().to_vec();
     for (tag, permissions, id) in entries {
         value.extend_from_slice(&tag.to_le_bytes());
@@ -311,11 +368,11 @@ fn acl(entries: &[(u16, u16, u32)]) -> Vec<u8> {
     value
 }
 
-const ACCESS: &str = "system.posix_acl_access";
-const DEFAULT: &str = "system.posix_acl_default";
-const COMPRESSION: &str = "btrfs.compression";
+pub(crate) const ACCESS: &str = "system.posix_acl_access";
+pub(crate) const DEFAULT: &str = "system.posix_acl_default";
+pub(crate) const COMPRESSION: &str = "btrfs.compression";
 const NONE: u32 = u32::MAX;
-const USER: [(u16, u16, u32); 5] =
+pub(crate) const USER: [(u16, u16, u32); 5] =
     [(1, 7, NONE), (2, 6, 1000), (4, 5, NONE), (0x10, 6, NONE), (0x20, 4, NONE)];
 const PLAIN: [(u16, u16, u32); 3] = [(1, 6, NONE), (4, 5, NONE), (0x20, 1, NONE)];
 const ANY: XattrMode = XattrMode::Any;
