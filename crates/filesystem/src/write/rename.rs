@@ -295,14 +295,19 @@ impl Change<'_, '_> {
         self.take(old)?;
         if let Some(there) = there {
             self.take(there)?;
-            if mode == RenameMode::Exchange {
-                self.give(&there.inode, old.directory, old.name)?;
-            } else {
+            if mode != RenameMode::Exchange {
                 let node = node_of(&there.inode);
                 node.lose_name(self.locked.of(node), self.generation)?;
             }
         }
-        self.give(&old.inode, to, new_name)
+        self.give(&old.inode, to, new_name)?;
+        match there {
+            // Second, as the kernel does: listings show that order.
+            Some(there) if mode == RenameMode::Exchange => {
+                self.give(&there.inode, old.directory, old.name)
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Takes a name away.

@@ -49,7 +49,6 @@ impl Inode {
         self.check_name_of_xattr(name)?;
         match name {
             acl::ACCESS | acl::DEFAULT => self.set_acl(name, value),
-            COMPRESSION if !self.has_data_or_names() => Ok(()),
             COMPRESSION => self.set_compression(value, mode),
             _ => self.change_xattr(name, Some(value), mode, |_| Ok(())),
         }
@@ -106,10 +105,17 @@ impl Inode {
             return Err(Error::Invalid("no such compression"));
         }
         let kept = (!value.is_empty()).then_some(value);
-        self.change_xattr(COMPRESSION, kept, mode, |state| {
-            if kept.is_some() && !can_compress(state.item.flags()) {
+        let check = |flags| {
+            if kept.is_some() && !can_compress(flags) {
                 return Err(Error::Invalid("data that is overwritten in place is not compressed"));
             }
+            Ok(())
+        };
+        if !self.has_data_or_names() {
+            return check(self.item().flags());
+        }
+        self.change_xattr(COMPRESSION, kept, mode, |state| {
+            check(state.item.flags())?;
             set_compression(&mut state.item, value);
             Ok(())
         })?;
