@@ -14,21 +14,23 @@ impl Inode {
         if name.len() > NAME_MAX {
             return Err(Error::NameTooLong);
         }
-        self.while_unchanged(|| {
+        let found = self.while_unchanged(|| {
             let target = self.find(name)?.ok_or(Error::NotFound)?;
             self.open_target(target, name, None)
-        })
+        });
+        Ok(found?.owned_as(self))
     }
 
     /// What an entry of this directory leads to.
     pub fn open_entry(&self, entry: &DirEntry) -> Result<Self> {
-        self.while_unchanged(|| {
+        let opened = self.while_unchanged(|| {
             // What was listed may have been renamed or removed since.
             if self.try_node().is_some() && self.find(&entry.name)? != Some(entry.target) {
                 return Err(Error::NotFound);
             }
             self.open_target(entry.target, &entry.name, Some(entry.index))
-        })
+        });
+        Ok(opened?.owned_as(self))
     }
 
     /// Looks at names while nobody changes any of this directory.

@@ -97,6 +97,17 @@ impl Inode {
         }
     }
 
+    /// Has what stands for a subvolume belong to whom its directory, which nobody holds, belongs to.
+    pub(crate) fn owned_as(mut self, directory: &Self) -> Self {
+        if self.is_empty_subvolume()
+            && let Attributes::Committed(item) = &mut self.attributes
+        {
+            let owner = directory.item();
+            (item.uid, item.gid) = (owner.uid, owner.gid);
+        }
+        self
+    }
+
     /// The subvolume that it belongs to.
     pub fn subvolume(&self) -> &Subvolume {
         &self.subvolume
