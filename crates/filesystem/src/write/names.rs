@@ -201,6 +201,25 @@ impl Names {
         self.append(extref_key(inode, directory, name), &bytes)
     }
 
+    /// The index of a name, as the inode's reference to it has it.
+    pub(super) fn index_of(&self, inode: u64, directory: u64, name: &[u8]) -> Changed<u64> {
+        let key = ref_key(inode, directory);
+        for link in InodeRefs::new(&self.items.get(key)?.unwrap_or_default()) {
+            let link = link.map_err(|problem| self.bad(key, problem))?;
+            if link.name == name {
+                return Ok(link.index);
+            }
+        }
+        let key = extref_key(inode, directory, name);
+        for link in InodeExtrefs::new(&self.items.get(key)?.unwrap_or_default()) {
+            let link = link.map_err(|problem| self.bad(key, problem))?;
+            if (link.parent, link.name) == (directory, name) {
+                return Ok(link.index);
+            }
+        }
+        Err(self.bad(key, FormatError::invalid("inode reference", "a name has none")))
+    }
+
     /// Takes an inode's reference to a name away, and returns the name's index.
     pub(super) fn remove_ref(&mut self, inode: u64, directory: u64, name: &[u8]) -> Changed<u64> {
         let key = ref_key(inode, directory);

@@ -35,6 +35,8 @@ pub(crate) struct Node {
     pub(super) flushing: Mutex<()>,
     /// It has no name any more. Set under the state's lock, read without.
     is_unlinked: AtomicBool,
+    /// Its tree has nothing of it any more. Set by who has it last.
+    is_deleted: AtomicBool,
     /// The name that its reference was seen to have, of a directory.
     name: Mutex<Option<Link>>,
     state: RwLock<NodeState>,
@@ -101,6 +103,7 @@ impl Node {
             delayed: DelayedNode::default(),
             flushing: Mutex::default(),
             is_unlinked: AtomicBool::new(false),
+            is_deleted: AtomicBool::new(false),
             name: Mutex::default(),
             state: RwLock::new(state),
         }
@@ -141,6 +144,11 @@ impl Node {
     /// Notes that it has a name again: that of what was made without one.
     pub(super) fn mark_linked(&self) {
         self.is_unlinked.store(false, Ordering::Release);
+    }
+
+    /// Notes that nothing is left of it in the tree.
+    pub(super) fn mark_deleted(&self) {
+        self.is_deleted.store(true, Ordering::Relaxed);
     }
 
     pub(super) fn is_unlinked(&self) -> bool {
@@ -239,7 +247,7 @@ impl NodeState {
 
 impl Drop for Node {
     fn drop(&mut self) {
-        if *self.is_unlinked.get_mut() {
+        if *self.is_unlinked.get_mut() && !*self.is_deleted.get_mut() {
             self.orphans.push(Orphan { tree: self.tree.clone(), number: self.id.number });
         }
     }
@@ -291,6 +299,15 @@ impl Nodes {
             return Err(Error::NotFound);
         }
         Ok(self.new_node(id, file_type, *item, tree.clone()))
+    }
+
+    /// Whether nobody but the caller has `node`, who has it once, and has marked it as unlinked: nobody will
+    /// have it any more then.
+    pub(super) fn is_sole_user(&self, node: &Arc<Node>) -> bool {
+        debug_assert!(node.is_unlinked());
+        // Under the lock with which others get it: who comes later sees the mark.
+        let _shard = self.shard(node.id()).lock();
+        Arc::strong_count(node) == 1
     }
 
     /// Enters an inode that was just made.

@@ -75,6 +75,21 @@ impl Writer {
 }
 
 impl Orphan {
+    /// Deletes everything about an inode that is not listed as an orphan, unless it has more extents than
+    /// are deleted in one step. Returns whether it did.
+    pub(super) fn delete_whole(&self, handle: &Handle<'_>) -> Changed<bool> {
+        let extents = self.last_extents()?;
+        if extents.len() == EXTENTS_PER_STEP {
+            return Ok(false);
+        }
+        self.delete_items()?;
+        for (key, data) in &extents {
+            let extent = FileExtent::parse(data).map_err(|problem| self.bad(*key, problem))?;
+            self.give_up(handle, *key, &extent);
+        }
+        Ok(true)
+    }
+
     /// Deletes some of the last extents, or all that is left. Returns whether nothing is.
     fn delete_step(&self, handle: &Handle<'_>) -> Changed<bool> {
         let extents = self.last_extents()?;
@@ -126,9 +141,14 @@ impl Orphan {
         Ok(extents)
     }
 
-    fn delete_rest(&self) -> Changed<()> {
+    fn delete_items(&self) -> Changed<()> {
         let (first, last) = (ItemType(0), ItemType(u8::MAX));
         self.tree.delete_range(self.key(first, 0)..=self.key(last, u64::MAX))?;
+        Ok(())
+    }
+
+    fn delete_rest(&self) -> Changed<()> {
+        self.delete_items()?;
         TreeItems::new(self.tree.clone()).remove(orphan_key(self.number))
     }
 

@@ -2,13 +2,12 @@
 
 use std::sync::Arc;
 
-use larder_transaction::Items;
-use larder_transaction::TreeItems;
 use larder_transaction::space::Priority;
+use larder_transaction::{Handle, Items, TreeItems};
 
 use super::node::{Locked, Node, NodeState};
-use super::orphans::orphan_key;
-use super::{Changed, apply};
+use super::orphans::{Orphan, orphan_key};
+use super::{Changed, Writer, apply};
 use crate::directory::Target;
 use crate::error::{Error, Result};
 use crate::inode::{FileType, Inode};
@@ -67,9 +66,12 @@ impl Inode {
             let generation = handle.generation();
             apply(&handle, || {
                 let mut names = self.names();
-                let index = names.remove_ref(found.number(), self.number(), name)?;
+                let index = names.index_of(found.number(), self.number(), name)?;
                 names.remove(directory, name, index)?;
-                node.lose_name(locked.of(node), generation)?;
+                if !node.delete_now(writer, &handle, locked.of(node))? {
+                    names.remove_ref(found.number(), self.number(), name)?;
+                    node.lose_name(locked.of(node), generation)?;
+                }
                 let state = locked.of(directory);
                 state.names_grew(generation, -(name.len() as i64));
                 directory.put_item(state)
@@ -103,6 +105,32 @@ impl Inode {
 }
 
 impl Node {
+    /// Deletes a file that loses its only name, if nobody else has it open and one step is enough: then
+    /// it never becomes an orphan. Returns whether it is gone.
+    fn delete_now(
+        self: &Arc<Self>,
+        writer: &Writer,
+        handle: &Handle<'_>,
+        state: &NodeState,
+    ) -> Changed<bool> {
+        let is_last_name = self.file_type() != FileType::Directory && state.item.nlink.get() == 1;
+        if !is_last_name || !state.is_clean() {
+            return Ok(false);
+        }
+        // From here on nobody gets it from the table; who got it before is counted.
+        self.mark_unlinked();
+        self.forget_delayed();
+        if !writer.nodes().is_sole_user(self) {
+            return Ok(false);
+        }
+        let orphan = Orphan { tree: self.tree().clone(), number: self.number() };
+        if !orphan.delete_whole(handle)? {
+            return Ok(false);
+        }
+        self.mark_deleted();
+        Ok(true)
+    }
+
     /// Notes that a name is gone. With the last one the inode becomes an orphan.
     pub(super) fn lose_name(
         self: &Arc<Self>,

@@ -96,6 +96,17 @@ impl Node {
         self.write_item(&state.item)
     }
 
+    /// Forgets the item that is queued of what is no directory: it is deleted, or put at once.
+    pub(in crate::write) fn forget_delayed(&self) {
+        let mut slot = self.delayed.lock();
+        if let Some(queued) = slot.as_deref_mut()
+            && queued.item.take().is_some()
+        {
+            self.delayed_nodes().items.fetch_sub(1, Relaxed);
+        }
+        self.tidy(&mut slot);
+    }
+
     /// Puts all that is queued of this node into its tree.
     pub(in crate::write) fn flush_delayed(&self) -> Changed<()> {
         self.flush_slot(&mut self.delayed.lock())
