@@ -121,9 +121,13 @@ pub struct Metadata {
 impl Metadata {
     /// The flags as `FS_IOC_GETFLAGS` (`chattr`, `lsattr`) has them.
     pub fn ioctl_flags(&self) -> u32 {
+        // A file whose data turned out not to compress has both: what is done about it is shown.
+        let is_not_compressed = self.flags.contains(InodeFlags::NOCOMPRESS);
+        let hidden = if is_not_compressed { InodeFlags::COMPRESS } else { InodeFlags::empty() };
+        let shown = self.flags - hidden;
         IOCTL_FLAGS
             .iter()
-            .filter(|(flag, _)| self.flags.contains(*flag))
+            .filter(|(flag, _)| shown.contains(*flag))
             .fold(0, |flags, (_, bit)| flags | bit)
     }
 }
