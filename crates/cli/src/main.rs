@@ -23,13 +23,17 @@ mod units;
 mod untar;
 mod xattr_text;
 
+use std::env;
+use std::ffi::OsString;
 use std::io;
 use std::process::ExitCode;
 
 use clap::Parser;
 
 fn main() -> ExitCode {
-    let command = command::Larder::parse();
+    let arguments: Vec<OsString> = env::args_os().collect();
+    let arguments = command::run_as_helper(&arguments).unwrap_or(arguments);
+    let command = command::Larder::parse_from(arguments);
     match command.run() {
         Ok(code) => code,
         // Whoever reads our output has seen enough.

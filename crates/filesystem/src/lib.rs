@@ -52,7 +52,7 @@ pub use filesystem::Filesystem;
 pub use inode::{FileType, Inode, Link, Metadata, Timestamp};
 pub use quota::QuotaGroup;
 pub use scan::{DirectoryPaths, Scan, ScannedInode};
-pub use space::BlockGroup;
+pub use space::{BlockGroup, Capacity};
 pub use stats::{DelayedStats, Stats};
 pub use subvolume::{Subvolume, SubvolumeInfo, SubvolumeName, Subvolumes};
 pub use write::{

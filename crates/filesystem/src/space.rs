@@ -2,9 +2,10 @@
 
 use larder_format::feature::CompatRoFlags;
 use larder_format::item::BlockGroupItem;
-use larder_format::{BlockGroupFlags, ItemType, Key, Logical, objectid, read_exact_item};
+use larder_format::{BlockGroupFlags, ItemType, Key, Logical, Profile, objectid, read_exact_item};
 
-use larder_transaction::space::Group;
+use larder_transaction::space::{Group, SpaceKind};
+use larder_volume::VolumeDevice;
 
 use crate::error::{Error, Result};
 use crate::filesystem::Filesystem;
@@ -38,7 +39,53 @@ impl BlockGroup {
     }
 }
 
+/// How much fits a file system, in bytes of data with the profile that new data gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Capacity {
+    /// All devices together.
+    pub total_bytes: u64,
+    /// What no extent uses, that which only trees can have among it.
+    pub free_bytes: u64,
+    /// What more data can have: what is free in block groups, and in those that can still be made.
+    pub available_bytes: u64,
+}
+
 impl Filesystem {
+    /// How much there is room for. Data that waits to be written back has its room already; what was
+    /// deleted since the last commit counts as free.
+    pub fn capacity(&self) -> Result<Capacity> {
+        let groups = self.block_groups()?;
+        let of_data = || groups.iter().filter(|group| group.flags.contains(BlockGroupFlags::DATA));
+        let copies = |group: &BlockGroup| group.flags.profile().map_or(1, Profile::copies);
+        let data_copies = of_data().map(copies).max().unwrap_or(1);
+        let used = |group: &BlockGroup| group.used_bytes.saturating_mul(copies(group));
+        let used_bytes = groups.iter().map(used).fold(0, u64::saturating_add);
+        let device_bytes = |device: &VolumeDevice| device.dev_item().total_bytes.get();
+        let raw_bytes = self.volume().devices().iter().map(device_bytes);
+        let raw_bytes = raw_bytes.fold(0, u64::saturating_add);
+        let free_bytes = raw_bytes.saturating_sub(used_bytes) / data_copies;
+        let available_bytes = match self.try_writer() {
+            Some(writer) => {
+                let space = writer.manager().space();
+                let usage = space.usage(SpaceKind::Data);
+                let spoken_for = usage.spoken_for() - usage.pinned;
+                let more = space.obtainable_data().saturating_add(usage.unallocated);
+                usage.total.saturating_add(more).saturating_sub(spoken_for)
+            }
+            None => {
+                let taken = groups.iter().map(|group| group.raw_bytes).fold(0, u64::saturating_add);
+                let free = |group: &BlockGroup| group.len_bytes.saturating_sub(group.used_bytes);
+                let unallocated = raw_bytes.saturating_sub(taken) / data_copies;
+                of_data().map(free).fold(unallocated, u64::saturating_add)
+            }
+        };
+        Ok(Capacity {
+            total_bytes: raw_bytes / data_copies,
+            free_bytes,
+            available_bytes: available_bytes.min(free_bytes),
+        })
+    }
+
     /// All block groups in the order of their addresses.
     ///
     /// Every chunk has one under a key that the chunk gives away, so that nothing else of the extent

@@ -110,6 +110,11 @@ impl Entry {
         }
     }
 
+    /// The id of the subvolume that the directory belongs to.
+    pub fn directory_subvolume_id(&self) -> u64 {
+        self.directory.subvolume_id()
+    }
+
     /// The id of the subvolume that it leads to, if it does.
     pub fn subvolume_id(&self) -> Option<u64> {
         match self.inner.target {

@@ -105,6 +105,20 @@ impl Filesystem {
         self.inner.superblock().nodesize.get()
     }
 
+    /// The checksum of data and trees: its number on disk, and its length in bytes.
+    pub fn checksum(&self) -> (u16, u16) {
+        let checksum = self.inner.superblock().checksum_type();
+        (checksum as u16, checksum.size() as u16)
+    }
+
+    /// The feature flags: those that nobody need know, those without which it can only be read, and those
+    /// without which it cannot be read.
+    pub fn feature_bits(&self) -> (u64, u64, u64) {
+        let superblock = self.inner.superblock();
+        let (compat_ro, incompat) = (superblock.compat_ro_flags, superblock.incompat_flags);
+        (superblock.compat_flags.get(), compat_ro.get(), incompat.get())
+    }
+
     /// Bytes that extents use on all block groups together.
     pub fn used_bytes(&self) -> u64 {
         self.inner.used_bytes()

@@ -45,6 +45,11 @@ impl Inode {
         Subvolume::new(self.inner.subvolume().clone())
     }
 
+    /// Id of the subvolume that it belongs to.
+    pub fn subvolume_id(&self) -> u64 {
+        self.inner.subvolume().id()
+    }
+
     /// What it is.
     pub fn file_type(&self) -> FileType {
         self.inner.file_type()

@@ -55,6 +55,7 @@ mod error;
 mod file;
 mod filesystem;
 mod inode;
+mod names;
 mod open;
 mod path;
 mod receive;
@@ -89,7 +90,7 @@ pub use receive::{
 };
 pub use scan::{Paths, Scan, ScannedInode};
 pub use send::{SendError, SendOptions, Sent, StreamVersion};
-pub use space::{Profile, Space, SpaceKind};
+pub use space::{Capacity, Profile, Space, SpaceKind};
 pub use subvolume::{Subvolume, Subvolumes};
 pub use write::SnapshotKind;
 pub use xattr::{Xattr, Xattrs};

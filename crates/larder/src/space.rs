@@ -6,6 +6,7 @@ use larder_format::BlockGroupFlags;
 
 use crate::{Filesystem, Result};
 
+pub use larder_filesystem::Capacity;
 pub use larder_format::Profile;
 
 /// What block groups are for.
@@ -40,6 +41,11 @@ pub struct Space {
 }
 
 impl Filesystem {
+    /// How much fits: what `df` shows.
+    pub fn capacity(&self) -> Result<Capacity> {
+        Ok(self.inner().capacity()?)
+    }
+
     /// How much space is set aside for what, and how much of that is used: data first, then system
     /// and metadata, and of one kind in the order of the profiles' numbers.
     pub fn space(&self) -> Result<Vec<Space>> {

@@ -252,6 +252,12 @@ impl File {
         Ok(self.inner().write_at(data, offset)?)
     }
 
+    /// As [`write_at`](Self::write_at), but the times of the file stay as they are: for a caller who keeps
+    /// track of them, and sets them later.
+    pub fn write_keeping_times(&self, data: &[u8], offset: u64) -> Result<()> {
+        Ok(self.inner().write_keeping_times(data, offset)?)
+    }
+
     /// Makes the file `len_bytes` long: what is cut off is gone, what is added reads as zeros.
     pub fn set_len(&self, len_bytes: u64) -> Result<()> {
         Ok(self.inner().truncate(len_bytes)?)

@@ -15,6 +15,7 @@ mod ln;
 mod ls;
 mod mkdir;
 mod mkfs;
+mod mount;
 mod mv;
 mod property;
 mod receive;
@@ -27,6 +28,7 @@ mod subvolume;
 mod tar;
 mod touch;
 mod truncate;
+mod umount;
 mod write;
 
 use std::path::PathBuf;
@@ -36,6 +38,8 @@ use std::sync::Arc;
 use clap::{Parser, Subcommand};
 use larder_device::{Access, Device, FileDevice};
 use larder_volume::{OpenOptions, Volume};
+
+pub use mount::run_as_helper;
 
 /// What every command comes to: an exit code, or an error for standard error.
 pub type Outcome = anyhow::Result<ExitCode>;
@@ -67,6 +71,7 @@ enum Command {
     Ls(ls::Ls),
     Mkdir(mkdir::Mkdir),
     Mkfs(Box<mkfs::Mkfs>),
+    Mount(mount::Mount),
     Mv(mv::Mv),
     #[command(subcommand)]
     Property(property::Property),
@@ -81,6 +86,7 @@ enum Command {
     Tar(tar::Tar),
     Touch(touch::Touch),
     Truncate(truncate::Truncate),
+    Umount(umount::Umount),
     Write(write::Write),
 }
 
@@ -98,6 +104,8 @@ impl Larder {
             Command::Inspect(command) => command.run(),
             Command::Ln(command) => command.run(),
             Command::Mkdir(command) => command.run(),
+            Command::Mount(command) => command.run(),
+            Command::Umount(command) => command.run(),
             Command::Mv(command) => command.run(),
             Command::Property(command) => command.run(),
             Command::Rm(command) => command.run(),

@@ -100,6 +100,9 @@ pub struct Metadata {
     pub size_bytes: u64,
     /// Bytes that its extents cover, in whole sectors, uncompressed: `st_blocks` in bytes.
     pub allocated_bytes: u64,
+    /// Bytes of data that wait to be written back, in whole sectors: those that are not counted as
+    /// allocated yet, and those that will take the place of others.
+    pub dirty_bytes: u64,
     /// Last access.
     pub atime: Timestamp,
     /// Last change of content.
@@ -161,7 +164,9 @@ impl Inode {
     /// The attributes.
     pub fn metadata(&self) -> Metadata {
         let sectorsize = self.subvolume.filesystem().sectorsize();
-        Metadata::new(self.subvolume.id(), self.number, self.file_type, &self.item(), sectorsize)
+        let (id, dirty_bytes) = (self.subvolume.id(), self.dirty_bytes());
+        let metadata = Metadata::new(id, self.number, self.file_type, &self.item(), sectorsize);
+        Metadata { dirty_bytes, ..metadata }
     }
 }
 
@@ -193,6 +198,7 @@ impl Metadata {
             gid: item.gid.get(),
             device: ((rdev >> MINOR_BITS) as u32, rdev as u32 & ((1 << MINOR_BITS) - 1)),
             size_bytes: item.size.get(),
+            dirty_bytes: 0,
             allocated_bytes: nbytes.checked_next_multiple_of(sectorsize).unwrap_or(nbytes),
             atime: item.atime.into(),
             mtime: item.mtime.into(),

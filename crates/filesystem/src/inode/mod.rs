@@ -131,6 +131,10 @@ impl Inode {
         }
     }
 
+    fn dirty_bytes(&self) -> u64 {
+        self.try_node().map_or(0, |node| node.dirty_bytes())
+    }
+
     /// Whether it is a directory that stands for a subvolume which is not there.
     pub fn is_empty_subvolume(&self) -> bool {
         self.stands_in.is_some()

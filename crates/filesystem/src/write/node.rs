@@ -135,6 +135,11 @@ impl Node {
         InodeItem { size: state.size_bytes.into(), ..state.item }
     }
 
+    /// Bytes of data that are not written back.
+    pub(crate) fn dirty_bytes(&self) -> u64 {
+        self.read().dirty.len_bytes()
+    }
+
     /// Notes that it has no name any more: nobody else opens it from now on, and who has it open last
     /// leaves it to be deleted.
     pub(super) fn mark_unlinked(&self) {

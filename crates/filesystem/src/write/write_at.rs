@@ -33,12 +33,22 @@ impl Inode {
     /// `EISDIR`, `EINVAL` for what is no file, `EFBIG`, `EPERM`, `EROFS`, `ENOSPC`, and `EIO` if what shares
     /// a sector with it cannot be read. After an error a first part of `data` may have been written.
     pub fn write_at(&self, data: &[u8], offset: u64) -> Result<()> {
+        self.write_at_time(data, offset, true)
+    }
+
+    /// As [`write_at`](Self::write_at), but the times stay as they are: for who keeps track of them and sets
+    /// them later.
+    pub fn write_keeping_times(&self, data: &[u8], offset: u64) -> Result<()> {
+        self.write_at_time(data, offset, false)
+    }
+
+    fn write_at_time(&self, data: &[u8], offset: u64, is_now: bool) -> Result<()> {
         let writer = self.writer_of_file()?;
         let end = offset.checked_add(data.len() as u64).filter(|end| *end <= MOST_BYTES);
         let mut at = offset;
         end.ok_or(Error::FileTooLarge)?;
         for piece in data.chunks(PIECE_BYTES) {
-            self.write_piece(writer, piece, at)?;
+            self.write_piece(writer, piece, at, is_now)?;
             at += piece.len() as u64;
         }
         Ok(())
@@ -52,7 +62,7 @@ impl Inode {
         }
     }
 
-    fn write_piece(&self, writer: &Writer, data: &[u8], offset: u64) -> Result<()> {
+    fn write_piece(&self, writer: &Writer, data: &[u8], offset: u64, is_now: bool) -> Result<()> {
         if data.is_empty() {
             return Ok(());
         }
@@ -82,8 +92,10 @@ impl Inode {
         }
         state.dirty.write_bytes(offset, data, sectorsize);
         state.size_bytes = state.size_bytes.max(end);
-        state.item.mtime = now();
-        state.item.ctime = state.item.mtime;
+        if is_now {
+            state.item.mtime = now();
+            state.item.ctime = state.item.mtime;
+        }
         state.shrink_promise(writer);
         let is_much =
             state.dirty.len_bytes() > MOST_DIRTY_BYTES || state.dirty.run_count() > MOST_DIRTY_RUNS;

@@ -10,7 +10,7 @@ use larder_format::node::MAX_LEVELS;
 use larder_volume::Chunk;
 
 use super::{Space, SpaceKind};
-use crate::chunk::{Devices, plan};
+use crate::chunk::{Devices, Limits, plan};
 use crate::error::{Error, Result};
 
 /// The least that is kept for bookkeeping and deleting, in items that could be inserted.
@@ -146,10 +146,28 @@ impl Space {
         account.global_reserve.set(wanted.min(left));
     }
 
+    /// Bytes that new chunks for data could have if all the rest of the devices went to them.
+    /// Where data shares them with metadata they are counted in [`usage`](Self::usage).
+    pub fn obtainable_data(&self) -> u64 {
+        if self.is_mixed {
+            return 0;
+        }
+        let devices = self.devices.lock();
+        let most = u64::MAX >> 1;
+        // The larger the chunks, the fewer have to be imagined: all devices at once.
+        let limits = self.limits(SpaceKind::Data, &devices);
+        let limits = Limits { chunk_bytes: most, stripe_bytes: most, ..limits };
+        self.obtainable(SpaceKind::Data, &devices, limits)
+    }
+
     /// Bytes that new metadata chunks could have if all the rest of the devices went to them.
     fn obtainable_metadata(&self, devices: &Devices) -> u64 {
         let kind = SpaceKind::Metadata;
-        let (profile, limits) = (self.profile(kind), self.limits(kind, devices));
+        self.obtainable(kind, devices, self.limits(kind, devices))
+    }
+
+    fn obtainable(&self, kind: SpaceKind, devices: &Devices, limits: Limits) -> u64 {
+        let profile = self.profile(kind);
         let (mut devices, mut bytes) = (devices.clone(), 0);
         let mut logical = larder_format::Logical(0);
         for _ in 0..MOST_IMAGINED_CHUNKS {

@@ -3,25 +3,38 @@
 use std::ffi::OsString;
 use std::process::ExitCode;
 
+use anyhow::Context;
 use clap::Args;
 
+use super::mounted::{self, Place};
 use crate::command::Outcome;
 use crate::source::PathSource;
 
 /// Make empty subvolumes
 ///
-/// Example: larder subvolume create disk.img:/home
+/// Examples:
+///   larder subvolume create disk.img:/home
+///   larder subvolume create mnt/home
 #[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
 pub struct Create {
     #[command(flatten)]
     source: PathSource,
-    /// The subvolumes
-    #[arg(required = true, value_name = "IMAGE:/PATH")]
+    /// The subvolumes, in one image or in file systems that are mounted
+    #[arg(required = true, value_name = "IMAGE:/PATH or PATH")]
     paths: Vec<OsString>,
 }
 
 impl Create {
     pub fn run(self) -> Outcome {
+        if self.paths.iter().all(|path| mounted::is_mounted(path)) {
+            for path in &self.paths {
+                let created = Place::of(path.as_ref()).and_then(|place| place.create());
+                created.with_context(|| path.display().to_string())?;
+                println!("Create subvolume '{}'", path.display());
+            }
+            return Ok(ExitCode::SUCCESS);
+        }
         let writing = self.source.write(&self.paths[0])?;
         for text in &self.paths {
             writing.start.create_subvolume(writing.path(text)?)?;

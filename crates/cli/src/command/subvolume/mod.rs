@@ -4,6 +4,7 @@ mod create;
 mod delete;
 mod get_default;
 mod list;
+mod mounted;
 mod set_default;
 mod show;
 mod snapshot;

@@ -1,0 +1,50 @@
+//! Serving in the background: a process of its own that says when all is well.
+//!
+//! The command starts itself again with `--served` and waits. The second process mounts, writes one line
+//! to its standard output, lets go of terminal and directory, and serves; whatever fails before that
+//! goes to the standard error that both have.
+
+use std::env;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::path::Path;
+use std::process::{Command, ExitCode, Stdio};
+
+use anyhow::Context;
+use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
+
+/// What the second process is told besides what the first was.
+pub const SERVED: &str = "--served";
+
+/// Runs this program again to serve, and waits until it does or has failed.
+pub fn start(arguments: impl IntoIterator<Item = std::ffi::OsString>) -> anyhow::Result<ExitCode> {
+    let program = env::current_exe().context("this program cannot find itself")?;
+    let mut command = Command::new(program);
+    command.arg("mount").arg(SERVED).args(arguments).stdin(Stdio::null()).stdout(Stdio::piped());
+    let mut child = command.spawn().context("the process that serves")?;
+    let mut line = String::new();
+    child.stdout.take().context("its output")?.read_to_string(&mut line)?;
+    if !line.is_empty() {
+        return Ok(ExitCode::SUCCESS);
+    }
+    // It has said what is wrong.
+    let status = child.wait()?;
+    Ok(ExitCode::from(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1).max(1)))
+}
+
+/// Leaves the session, so that nothing sent to the terminal reaches this process.
+pub fn detach() {
+    // It fails only for who leads a group already, and then there is nothing to leave.
+    let _ = rustix::process::setsid();
+}
+
+/// Tells the first process that all is well, and lets go of what belongs to its caller.
+pub fn say_ready() -> io::Result<()> {
+    let null = File::options().read(true).write(true).open("/dev/null")?;
+    io::stdout().write_all(b"ready\n")?;
+    io::stdout().flush()?;
+    env::set_current_dir(Path::new("/"))?;
+    dup2_stdin(&null)?;
+    dup2_stdout(&null)?;
+    Ok(dup2_stderr(&null)?)
+}

@@ -1,0 +1,165 @@
+//! `larder mount`.
+
+mod background;
+mod helper;
+mod options;
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::thread;
+
+use anyhow::{Context, bail};
+use clap::Args;
+use larder::{Filesystem, SetAttributes};
+use larder_fuse::Server;
+use larder_mkfs::{MkfsOptions, mkfs};
+use rustix::process::{getegid, geteuid};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use self::options::{Options, Subvolume};
+use super::Outcome;
+use crate::units::parse_size;
+
+pub use helper::run_as_helper;
+
+/// Mount a file system through FUSE
+///
+/// Every program can use it then, without kernel btrfs; mounting needs no root where fusermount3 is
+/// installed. Errors are reported before this returns. End it with `larder umount`.
+///
+/// Options are those of mount and of btrfs: ro, nodev, nosuid, noexec, allow_other (other users may look
+/// in), subvol=PATH, subvolid=ID, commit=SECONDS, degraded, device=PATH.
+///
+/// Examples:
+///   larder mount disk.img ~/mnt
+///   larder mount --create 8G new.img ~/mnt
+///   larder mount -o ro,subvol=snapshots/monday disk.img /mnt
+#[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
+pub struct Mount {
+    /// Options, with commas between them
+    #[arg(short = 'o', value_name = "OPTIONS")]
+    options: Vec<String>,
+    /// Serve in the foreground
+    #[arg(short, long)]
+    foreground: bool,
+    /// Make a file of this size with an empty file system first
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    create: Option<u64>,
+    /// Serve for the process that started this one
+    #[arg(long, hide = true, conflicts_with = "foreground")]
+    served: bool,
+    /// Image files or block devices, then the directory to mount at
+    #[arg(required = true, num_args = 2.., value_name = "DEVICE… MOUNTPOINT")]
+    paths: Vec<PathBuf>,
+}
+
+impl Mount {
+    pub fn run(self) -> Outcome {
+        // What is wrong with the command line is found before anything is started.
+        Options::parse(self.options.iter().map(String::as_str))?;
+        if self.foreground || self.served {
+            self.serve()
+        } else {
+            background::start(self.arguments())
+        }
+    }
+
+    fn arguments(&self) -> impl Iterator<Item = OsString> {
+        let options = self.options.iter().flat_map(|list| ["-o".into(), list.into()]);
+        let create = self.create.iter().map(|size| format!("--create={size}").into());
+        let paths = self.paths.iter().map(|path| path.clone().into_os_string());
+        let arguments = options.chain(create).chain([OsString::from("--")]);
+        arguments.chain(paths).collect::<Vec<_>>().into_iter()
+    }
+
+    /// Mounts, and serves until it is unmounted.
+    fn serve(self) -> Outcome {
+        if self.served {
+            background::detach();
+        }
+        let options = Options::parse(self.options.iter().map(String::as_str))?;
+        let (mountpoint, devices) = self.paths.split_last().context("no mountpoint was given")?;
+        let mountpoint =
+            mountpoint.canonicalize().with_context(|| mountpoint.display().to_string())?;
+        let devices: Vec<PathBuf> =
+            devices.iter().cloned().chain(options.devices.iter().map(PathBuf::from)).collect();
+        let is_new = self.create.is_some();
+        if let Some(size) = self.create {
+            create_image(&devices, size)?;
+        }
+        let filesystem = options.open_options().open(&devices)?;
+        if is_new {
+            give_root_to_caller(&filesystem)?;
+        }
+        let served = serve(&filesystem, &devices[0], &mountpoint, &options, self.served);
+        // Whatever ended it: what was done is kept.
+        let synced = filesystem.sync();
+        served?;
+        synced?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn serve(
+    filesystem: &Filesystem,
+    device: &Path,
+    mountpoint: &Path,
+    options: &Options,
+    in_background: bool,
+) -> anyhow::Result<()> {
+    let subvolume = match &options.subvolume {
+        Some(Subvolume::Path(path)) => filesystem.subvolume(path)?,
+        Some(Subvolume::Id(id)) => filesystem.subvolume_by_id(*id)?,
+        None => filesystem.default_subvolume()?,
+    };
+    let server = Server::new(filesystem, &subvolume)?;
+    let source = device.canonicalize().with_context(|| device.display().to_string())?;
+    let mount_options =
+        larder_fuse::MountOptions { source: source.into(), ..options.mount.clone() };
+    let mut signals = Signals::new([SIGTERM, SIGINT])?;
+    let mount = larder_fuse::Mount::new(mountpoint, &mount_options)
+        .with_context(|| mountpoint.display().to_string())?;
+    if in_background {
+        background::say_ready()?;
+    }
+    let handle = signals.handle();
+    thread::scope(|scope| {
+        scope.spawn(|| unmount_on_signals(&mut signals, mountpoint));
+        let served = mount.serve(&server);
+        handle.close();
+        served
+    })?;
+    Ok(())
+}
+
+/// Unmounts with each signal: who still uses the file system goes on doing so, and serving ends when the
+/// last is done.
+fn unmount_on_signals(signals: &mut Signals, mountpoint: &Path) {
+    for _ in signals.forever() {
+        let unmounted = larder_fuse::unmount(mountpoint, false)
+            .or_else(|_| larder_fuse::unmount(mountpoint, true));
+        if let Err(error) = unmounted {
+            eprintln!("ERROR: {}: {error}", mountpoint.display());
+        }
+    }
+}
+
+/// Makes a file of `size` bytes with an empty file system.
+fn create_image(devices: &[PathBuf], size: u64) -> anyhow::Result<()> {
+    let [image] = devices else { bail!("--create makes one image") };
+    if image.try_exists()? {
+        bail!("{}: it is there already", image.display());
+    }
+    mkfs(devices, &MkfsOptions { byte_count: Some(size), ..MkfsOptions::default() })?;
+    Ok(())
+}
+
+/// A new file system is for whoever makes it.
+fn give_root_to_caller(filesystem: &Filesystem) -> larder::Result<()> {
+    let (uid, gid) = (Some(geteuid().as_raw()), Some(getegid().as_raw()));
+    let attributes = SetAttributes { uid, gid, ..SetAttributes::default() };
+    filesystem.default_subvolume()?.root()?.set_attributes(&attributes)
+}

@@ -1,0 +1,10 @@
+//! Mounts as users have them: through the command, held to POSIX, to real programs, to both checkers and
+//! to the kernel, which mounts what they leave.
+
+mod crash;
+mod options;
+mod posix;
+mod programs;
+mod subvolumes;
+mod support;
+mod users;

@@ -1,0 +1,197 @@
+//! A mounted file system, and what must be true of it in the end.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use larder_testkit::manifest::{Body, Manifest, Timestamp, assert_same};
+use larder_testkit::{KernelMount, Scratch, oracle};
+
+/// What a daemon may take to come or go before a test gives up.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The program.
+pub(crate) fn larder() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_larder"))
+}
+
+/// Runs a command that must succeed, and returns its standard output.
+#[track_caller]
+pub(crate) fn succeed(command: &mut Command) -> String {
+    let Output { status, stdout, stderr } = command.output().expect("it starts");
+    let (stdout, stderr) = (String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));
+    assert!(status.success(), "{command:?}: {status}\n{stdout}{stderr}");
+    stdout.into_owned()
+}
+
+/// Runs a line in a shell in `directory`; it must succeed.
+#[track_caller]
+pub(crate) fn shell(directory: &Path, line: &str) -> String {
+    succeed(Command::new("bash").args(["-euo", "pipefail", "-c", line]).current_dir(directory))
+}
+
+/// A new file system that larder has mounted; unmounted when dropped.
+pub(crate) struct Mounted {
+    scratch: Scratch,
+    is_mounted: bool,
+    /// Who serves, if that is a child of this process.
+    server: Option<Child>,
+}
+
+impl Mounted {
+    /// One that is served in the background.
+    pub(crate) fn new() -> Self {
+        Self::with_size("2G")
+    }
+
+    /// One of this size.
+    pub(crate) fn with_size(size: &str) -> Self {
+        let mut mounted = Self::unmounted();
+        mounted.mount(&["--create", size]);
+        mounted
+    }
+
+    /// One whose server is a child of this process.
+    pub(crate) fn in_foreground() -> Self {
+        let mut mounted = Self::unmounted();
+        let mut command = larder();
+        command.args(["mount", "-f", "--create", "2G"]).arg(mounted.image()).arg(mounted.path());
+        mounted.server = Some(command.stdin(Stdio::null()).spawn().expect("it starts"));
+        wait_until("it is mounted", || mounted.is_in_table());
+        mounted.is_mounted = true;
+        mounted
+    }
+
+    /// A place for an image and a directory to mount it at.
+    pub(crate) fn unmounted() -> Self {
+        let scratch = Scratch::new();
+        fs::create_dir(scratch.path().join("mnt")).unwrap();
+        Self { scratch, is_mounted: false, server: None }
+    }
+
+    #[track_caller]
+    pub(crate) fn mount(&mut self, arguments: &[&str]) {
+        succeed(larder().arg("mount").args(arguments).arg(self.image()).arg(self.path()));
+        self.is_mounted = true;
+    }
+
+    #[track_caller]
+    pub(crate) fn unmount(&mut self) {
+        succeed(larder().arg("umount").arg(self.path()));
+        self.is_mounted = false;
+        if let Some(mut server) = self.server.take() {
+            assert!(server.wait().unwrap().success());
+        }
+    }
+
+    /// Kills who serves, in the middle of whatever it does.
+    pub(crate) fn kill(&mut self) {
+        let mut server = self.server.take().expect("it is a child");
+        server.kill().unwrap();
+        server.wait().unwrap();
+        detach(&self.path());
+        self.is_mounted = false;
+    }
+
+    /// Sends the server a signal, and waits for its end.
+    pub(crate) fn end(&mut self, signal: rustix::process::Signal) {
+        let mut server = self.server.take().expect("it is a child");
+        rustix::process::kill_process(rustix::process::Pid::from_child(&server), signal).unwrap();
+        assert!(server.wait().unwrap().success());
+        self.is_mounted = false;
+    }
+
+    pub(crate) fn path(&self) -> PathBuf {
+        self.scratch.path().join("mnt")
+    }
+
+    pub(crate) fn join(&self, path: impl AsRef<Path>) -> PathBuf {
+        self.path().join(path)
+    }
+
+    pub(crate) fn image(&self) -> PathBuf {
+        self.scratch.path().join("disk.img")
+    }
+
+    /// The folder that the image is in.
+    pub(crate) fn folder(&self) -> &Path {
+        self.scratch.path()
+    }
+
+    /// Runs a line in a shell in the root directory.
+    #[track_caller]
+    pub(crate) fn shell(&self, line: &str) -> String {
+        shell(&self.path(), line)
+    }
+
+    fn is_in_table(&self) -> bool {
+        let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
+        table.contains(&format!(" {} ", self.path().display()))
+    }
+
+    /// Unmounts, has both checkers look, and the kernel show the same files.
+    #[track_caller]
+    pub(crate) fn finish(mut self) {
+        let shown = comparable(Manifest::of_tree(&self.path()));
+        self.unmount();
+        self.check();
+        let kernel = KernelMount::open(&[self.image()], "ro");
+        assert_same(&comparable(Manifest::of_tree(kernel.path())), &shown);
+    }
+
+    /// Has both checkers look.
+    #[track_caller]
+    pub(crate) fn check(&self) {
+        oracle::check(&[self.image()], true).unwrap_or_else(|error| panic!("{error}"));
+        succeed(larder().args(["check", "--check-data-csum"]).arg(self.image()));
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        if self.is_mounted {
+            detach(&self.path());
+        }
+        if let Some(server) = &mut self.server {
+            let _ = server.kill();
+            let _ = server.wait();
+        }
+    }
+}
+
+fn detach(point: &Path) {
+    let _ = rustix::mount::unmount(point, rustix::mount::UnmountFlags::DETACH);
+}
+
+/// A manifest without what a mount through FUSE has its own of: numbers of inodes across subvolumes,
+/// and access times.
+fn comparable(mut manifest: Manifest) -> Manifest {
+    for entry in manifest.entries.values_mut() {
+        (entry.inode, entry.subvolume) = (0, 0);
+        entry.atime = Timestamp::default();
+        if let Body::Folder { names } = &mut entry.body {
+            names.sort();
+        }
+    }
+    manifest
+}
+
+/// Waits until something is so.
+#[track_caller]
+pub(crate) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !is_so() {
+        assert!(start.elapsed() < PATIENCE, "in vain: {what}");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Runs a program as the user nobody.
+pub(crate) fn as_nobody(program: impl AsRef<OsStr>) -> Command {
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--"]).arg(program);
+    command
+}

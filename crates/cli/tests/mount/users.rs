@@ -1,0 +1,122 @@
+//! Who may what: permissions, ACLs, and mounting by who is not root.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::process::Command;
+
+use larder_testkit::Scratch;
+
+use crate::support::{Mounted, as_nobody, larder, succeed};
+
+/// The uid of nobody.
+const NOBODY: u32 = 65_534;
+
+fn nobody_can(mounted: &Mounted, line: &str) -> bool {
+    let mut command = as_nobody("sh");
+    let output = command.args(["-c", line]).current_dir(mounted.path()).output();
+    output.expect("setpriv starts").status.success()
+}
+
+/// A mount that others can look into.
+fn shared() -> Mounted {
+    let mut mounted = Mounted::unmounted();
+    // Whoever looks in passes through.
+    fs::set_permissions(mounted.folder(), Permissions::from_mode(0o755)).unwrap();
+    mounted.mount(&["-o", "allow_other", "--create", "1G"]);
+    mounted
+}
+
+#[test]
+fn the_kernel_checks_permissions() {
+    let mounted = shared();
+    mounted
+        .shell("echo x > private; chmod 600 private; echo y > public; mkdir d; mkdir -m 1777 tmp");
+    assert!(!nobody_can(&mounted, "cat private"));
+    assert!(nobody_can(&mounted, "cat public"));
+    assert!(!nobody_can(&mounted, "echo z > public"));
+    assert!(!nobody_can(&mounted, "touch d/f"));
+    assert!(nobody_can(&mounted, "touch tmp/own"));
+    assert_eq!(fs::metadata(mounted.join("tmp/own")).unwrap().uid(), NOBODY);
+    mounted.shell("touch tmp/roots");
+    assert!(!nobody_can(&mounted, "rm -f tmp/roots"), "the directory is sticky");
+    assert!(nobody_can(&mounted, "rm tmp/own"));
+    assert!(!nobody_can(&mounted, "mv tmp/roots tmp/other"));
+    mounted.finish();
+}
+
+#[test]
+fn directories_pass_their_group_on() {
+    let mounted = shared();
+    mounted.shell("mkdir d; chgrp games d; chmod 2777 d");
+    assert!(nobody_can(&mounted, "touch d/f; mkdir d/e"));
+    let group = fs::metadata(mounted.join("d")).unwrap().gid();
+    assert_eq!(fs::metadata(mounted.join("d/f")).unwrap().gid(), group);
+    let below = fs::metadata(mounted.join("d/e")).unwrap();
+    assert_eq!((below.gid(), below.mode() & 0o2000), (group, 0o2000));
+    mounted.finish();
+}
+
+#[test]
+fn writing_by_others_takes_setuid_bits() {
+    let mounted = shared();
+    mounted.shell("cp /bin/true t; chmod 6777 t; cp /bin/true u; chmod 6777 u");
+    assert!(nobody_can(&mounted, "echo >> t"));
+    assert_eq!(fs::metadata(mounted.join("t")).unwrap().mode() & 0o7777, 0o777);
+    assert!(nobody_can(&mounted, ": > u"));
+    assert_eq!(fs::metadata(mounted.join("u")).unwrap().mode() & 0o7777, 0o777);
+    mounted.finish();
+}
+
+#[test]
+fn acls_are_enforced_and_inherited() {
+    let mounted = shared();
+    mounted.shell("echo x > f; chmod 600 f; setfacl -m u:nobody:r f");
+    assert!(nobody_can(&mounted, "cat f"));
+    assert!(!nobody_can(&mounted, "echo y > f"));
+    // The mask is the group's permissions in the mode, both ways.
+    assert_eq!(fs::metadata(mounted.join("f")).unwrap().mode() & 0o777, 0o640);
+    mounted.shell("chmod 600 f");
+    assert!(!nobody_can(&mounted, "cat f"));
+    assert!(mounted.shell("getfacl -c f").contains("mask::---"));
+    mounted.shell("mkdir d; setfacl -d -m u:nobody:rwX d; umask 077; echo x > d/g; mkdir d/e");
+    mounted.shell("setfacl -m u:nobody:x d");
+    assert!(nobody_can(&mounted, "echo y > d/g"));
+    assert!(mounted.shell("getfacl -c d/e").contains("default:user:nobody:rwx"));
+    mounted.shell("setfacl -b f");
+    assert!(!mounted.shell("getfacl -c f").contains("mask"));
+    mounted.finish();
+}
+
+#[test]
+fn others_cannot_look_in_unless_they_may() {
+    let mut mounted = Mounted::unmounted();
+    fs::set_permissions(mounted.folder(), Permissions::from_mode(0o755)).unwrap();
+    mounted.mount(&["--create", "1G"]);
+    assert!(!nobody_can(&mounted, "ls ."));
+    mounted.finish();
+}
+
+/// With its own copy of the program, since nobody may not look into a build directory.
+#[test]
+fn who_is_not_root_mounts_uses_and_unmounts() {
+    let scratch = Scratch::new();
+    let at = |name: &str| scratch.path().join(name);
+    fs::copy(env!("CARGO_BIN_EXE_larder"), at("larder")).unwrap();
+    fs::create_dir(at("mnt")).unwrap();
+    for path in [scratch.path().to_owned(), at("mnt")] {
+        std::os::unix::fs::chown(path, Some(NOBODY), Some(NOBODY)).unwrap();
+    }
+    // As udev has it, where that runs.
+    fs::set_permissions("/dev/fuse", Permissions::from_mode(0o666)).unwrap();
+    let as_user =
+        |line: &str| succeed(as_nobody("bash").args(["-euc", line]).current_dir(scratch.path()));
+    as_user(
+        "./larder mount --create 1G disk.img mnt; echo bread > mnt/b; mkdir mnt/d; ln mnt/b mnt/d/c",
+    );
+    assert!(Command::new("ls").arg(at("mnt")).output().is_ok());
+    let listed =
+        as_user("cat mnt/d/c; ./larder umount mnt; ls mnt; ./larder check disk.img > check");
+    assert_eq!(listed, "bread\n");
+    as_user("./larder mount disk.img mnt; cat mnt/b; ./larder umount mnt");
+    succeed(larder().arg("check").arg(at("disk.img")));
+}

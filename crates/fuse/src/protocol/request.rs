@@ -1,0 +1,80 @@
+//! A request as it came in.
+
+use rustix::io::Errno;
+use zerocopy::FromBytes;
+
+use super::abi::{self, InHeader, opcode};
+
+/// A request: its header, the structure that its kind begins with, and what follows.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Request<'a> {
+    header: InHeader,
+    fixed: &'a [u8],
+    payload: &'a [u8],
+}
+
+impl<'a> Request<'a> {
+    /// Takes a message apart.
+    ///
+    /// # Errors
+    /// `EINVAL` for what is shorter than it says or than a request of its kind is.
+    pub(crate) fn parse(message: &'a [u8]) -> Result<Self, Errno> {
+        let (header, body) = InHeader::read_from_prefix(message).map_err(|_| Errno::INVAL)?;
+        let len = (header.len as usize).checked_sub(size_of::<InHeader>()).ok_or(Errno::INVAL)?;
+        let extension_bytes = usize::from(header.total_extlen) * 8;
+        let len = len.checked_sub(extension_bytes).ok_or(Errno::INVAL)?;
+        let body = body.get(..len).ok_or(Errno::INVAL)?;
+        // An older kernel has a shorter INIT.
+        let fixed_len = match header.opcode {
+            opcode::INIT => body.len().min(size_of::<abi::InitIn>()),
+            other => fixed_len(other),
+        };
+        let (fixed, payload) = body.split_at_checked(fixed_len).ok_or(Errno::INVAL)?;
+        Ok(Self { header, fixed, payload })
+    }
+
+    /// What it asks for (`FUSE_*` of `enum fuse_opcode`).
+    pub(crate) fn opcode(&self) -> u32 {
+        self.header.opcode
+    }
+
+    pub(crate) fn header(&self) -> &InHeader {
+        &self.header
+    }
+
+    pub(crate) fn fixed(&self) -> &'a [u8] {
+        self.fixed
+    }
+
+    pub(crate) fn payload(&self) -> &'a [u8] {
+        self.payload
+    }
+}
+
+/// The length of the structure that a request of this kind begins with.
+fn fixed_len(code: u32) -> usize {
+    match code {
+        opcode::FORGET => size_of::<abi::ForgetIn>(),
+        opcode::GETATTR => size_of::<abi::GetattrIn>(),
+        opcode::SETATTR => size_of::<abi::SetattrIn>(),
+        opcode::STATX => size_of::<abi::StatxIn>(),
+        opcode::MKNOD => size_of::<abi::MknodIn>(),
+        opcode::MKDIR => size_of::<abi::MkdirIn>(),
+        opcode::RENAME => size_of::<abi::RenameIn>(),
+        opcode::RENAME2 => size_of::<abi::Rename2In>(),
+        opcode::LINK => size_of::<abi::LinkIn>(),
+        opcode::READ | opcode::READDIR | opcode::READDIRPLUS => size_of::<abi::ReadIn>(),
+        opcode::WRITE => size_of::<abi::WriteIn>(),
+        opcode::RELEASE | opcode::RELEASEDIR => size_of::<abi::ReleaseIn>(),
+        opcode::FSYNC | opcode::FSYNCDIR => size_of::<abi::FsyncIn>(),
+        opcode::SETXATTR => size_of::<abi::SetxattrIn>(),
+        opcode::GETXATTR | opcode::LISTXATTR => size_of::<abi::GetxattrIn>(),
+        opcode::CREATE | opcode::TMPFILE => size_of::<abi::CreateIn>(),
+        opcode::IOCTL => size_of::<abi::IoctlIn>(),
+        opcode::BATCH_FORGET => size_of::<abi::BatchForgetIn>(),
+        opcode::FALLOCATE => size_of::<abi::FallocateIn>(),
+        opcode::LSEEK => size_of::<abi::LseekIn>(),
+        opcode::COPY_FILE_RANGE => size_of::<abi::CopyFileRangeIn>(),
+        _ => 0,
+    }
+}

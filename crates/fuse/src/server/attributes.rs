@@ -1,0 +1,186 @@
+//! Attributes: asked for and changed.
+
+use larder::{Metadata, SetAttributes, Timestamp};
+use zerocopy::FromZeros;
+
+use super::nodes::Node;
+use super::{Call, Outcome, Server, failed};
+use crate::protocol::Reply;
+use crate::protocol::abi::{
+    Attr, AttrOut, EntryOut, SetAttrValid, SetattrIn, Statx, StatxOut, SxTime,
+};
+
+/// How long the kernel may believe what it was told, in seconds: a year, which is for ever. All changes
+/// are made through it.
+pub(super) const VALID_SECONDS: u64 = 365 * 24 * 3600;
+
+/// Bytes that `st_blocks` counts in.
+const BLOCK_BYTES: u64 = 512;
+/// The bits of a mode that are not its type.
+pub(super) const PERMISSIONS: u32 = 0o7777;
+/// What statx returns besides what stat does.
+const STATX_BASIC_STATS_AND_BTIME: u32 = 0xFFF;
+
+impl Server {
+    pub(super) fn get_attributes(&self, call: &Call<'_>, reply: &mut Reply<'_>) -> Outcome {
+        let node = self.node(call)?;
+        self.put_attributes(&node, reply)
+    }
+
+    pub(super) fn statx(&self, call: &Call<'_>, reply: &mut Reply<'_>) -> Outcome {
+        let node = self.node(call)?;
+        let metadata = node.inode.metadata();
+        let attr = self.attr(&node, &metadata);
+        let time = |time: Timestamp| SxTime {
+            tv_sec: time.seconds,
+            tv_nsec: nanoseconds(time),
+            reserved: 0,
+        };
+        let (rdev_major, rdev_minor) = metadata.device;
+        let stat = Statx {
+            mask: STATX_BASIC_STATS_AND_BTIME,
+            blksize: attr.blksize,
+            nlink: attr.nlink,
+            uid: attr.uid,
+            gid: attr.gid,
+            mode: attr.mode as u16,
+            ino: attr.ino,
+            size: attr.size,
+            blocks: attr.blocks,
+            atime: time(metadata.atime),
+            btime: time(metadata.otime),
+            ctime: time(metadata.ctime),
+            mtime: time(metadata.mtime),
+            rdev_major,
+            rdev_minor,
+            ..Statx::new_zeroed()
+        };
+        let attr_valid = attributes_valid(&metadata);
+        reply.put(&StatxOut { attr_valid, stat, ..StatxOut::new_zeroed() })
+    }
+
+    pub(super) fn set_attributes(
+        &self,
+        call: &Call<'_>,
+        new: &SetattrIn,
+        reply: &mut Reply<'_>,
+    ) -> Outcome {
+        let node = self.node(call)?;
+        let valid = SetAttrValid::from_bits_truncate(new.valid);
+        let before = node.inode.metadata();
+        if valid.contains(SetAttrValid::SIZE) {
+            if before.size_bytes != new.size {
+                node.file()?.set_len(new.size).map_err(failed)?;
+            }
+            if valid.contains(SetAttrValid::KILL_SUIDGID) {
+                node.inode.drop_privileges().map_err(failed)?;
+            }
+        }
+        let changes = changes(&before, new, valid);
+        if changes != SetAttributes::default() {
+            node.inode.set_attributes(&changes).map_err(failed)?;
+        }
+        self.put_attributes(&node, reply)
+    }
+
+    fn put_attributes(&self, node: &Node, reply: &mut Reply<'_>) -> Outcome {
+        let metadata = node.inode.metadata();
+        let attr = self.attr(node, &metadata);
+        let attr_valid = attributes_valid(&metadata);
+        reply.put(&AttrOut { attr_valid, attr, ..AttrOut::new_zeroed() })
+    }
+
+    /// What the kernel gets to know about an inode that was looked up.
+    pub(super) fn entry(&self, id: u64, node: &Node) -> EntryOut {
+        let metadata = node.inode.metadata();
+        EntryOut {
+            nodeid: id,
+            generation: metadata.generation,
+            entry_valid: VALID_SECONDS,
+            attr_valid: attributes_valid(&metadata),
+            attr: self.attr(node, &metadata),
+            ..EntryOut::new_zeroed()
+        }
+    }
+
+    fn attr(&self, node: &Node, metadata: &Metadata) -> Attr {
+        Attr {
+            ino: node.number(),
+            size: metadata.size_bytes,
+            blocks: (metadata.allocated_bytes + metadata.dirty_bytes) / BLOCK_BYTES,
+            atime: metadata.atime.seconds as u64,
+            mtime: metadata.mtime.seconds as u64,
+            ctime: metadata.ctime.seconds as u64,
+            atimensec: nanoseconds(metadata.atime),
+            mtimensec: nanoseconds(metadata.mtime),
+            ctimensec: nanoseconds(metadata.ctime),
+            mode: metadata.mode,
+            nlink: metadata.nlink,
+            uid: metadata.uid,
+            gid: metadata.gid,
+            rdev: device_number(metadata.device),
+            blksize: self.filesystem.sector_bytes(),
+            flags: 0,
+        }
+    }
+}
+
+/// How long attributes are so: what a file takes changes once more when its data is written back.
+fn attributes_valid(metadata: &Metadata) -> u64 {
+    if metadata.dirty_bytes == 0 { VALID_SECONDS } else { 1 }
+}
+
+fn changes(before: &Metadata, new: &SetattrIn, valid: SetAttrValid) -> SetAttributes {
+    let given = |flag, value: u32| valid.contains(flag).then_some(value);
+    let time = |flag, seconds: u64, nanoseconds| {
+        let seconds = seconds as i64;
+        valid.contains(flag).then_some(Timestamp { seconds, nanoseconds })
+    };
+    let now = |flag| valid.contains(flag).then(now_as_timestamp);
+    let atime = time(SetAttrValid::ATIME, new.atime, new.atimensec);
+    let mtime = time(SetAttrValid::MTIME, new.mtime, new.mtimensec);
+    // Cutting a file to the length that it has is a change of its content all the same.
+    let is_cut = valid.contains(SetAttrValid::SIZE) && before.size_bytes == new.size;
+    SetAttributes {
+        permissions: given(SetAttrValid::MODE, new.mode).map(|mode| mode & PERMISSIONS),
+        uid: given(SetAttrValid::UID, new.uid),
+        gid: given(SetAttrValid::GID, new.gid),
+        atime: now(SetAttrValid::ATIME_NOW).or(atime),
+        mtime: now(SetAttrValid::MTIME_NOW).or(mtime).or(is_cut.then(now_as_timestamp)),
+        ctime: time(SetAttrValid::CTIME, new.ctime, new.ctimensec),
+        ..SetAttributes::default()
+    }
+}
+
+fn now_as_timestamp() -> Timestamp {
+    let since = std::time::UNIX_EPOCH.elapsed().unwrap_or_default();
+    Timestamp { seconds: since.as_secs() as i64, nanoseconds: since.subsec_nanos() }
+}
+
+/// The nanoseconds of a stored time, which may be more than a second has.
+fn nanoseconds(time: Timestamp) -> u32 {
+    time.nanoseconds.min(999_999_999)
+}
+
+/// A device number as the protocol has it: eight bits of the minor number, the major number, the rest.
+fn device_number((major, minor): (u32, u32)) -> u32 {
+    minor & 0xFF | (major & 0xFFF) << 8 | (minor & !0xFF) << 12
+}
+
+/// Major and minor number of a device number of the protocol.
+pub(super) fn device_of(number: u32) -> (u32, u32) {
+    (number >> 8 & 0xFFF, number & 0xFF | number >> 12 & 0xF_FF00)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{device_number, device_of};
+
+    #[test]
+    fn device_numbers_go_there_and_back() {
+        for device in [(0, 0), (8, 1), (4095, 0xF_FFFF), (259, 0x1234)] {
+            assert_eq!(device_of(device_number(device)), device);
+        }
+        assert_eq!(device_number((8, 1)), 0x801);
+    }
+}

@@ -1,0 +1,117 @@
+//! Content of files.
+
+use larder::{AllocateMode, Metadata, SetAttributes};
+use rustix::io::Errno;
+use zerocopy::IntoBytes;
+
+use super::nodes::Node;
+use super::{Call, Outcome, Server, failed};
+use crate::protocol::Reply;
+use crate::protocol::abi::{
+    CopyFileRangeIn, FallocateIn, LseekIn, LseekOut, NOTIFY_INVAL_INODE, NotifyInvalInodeOut,
+    ReadIn, WRITE_CACHE, WRITE_KILL_SUIDGID, WriteIn, WriteOut,
+};
+
+const SEEK_DATA: u32 = 3;
+const SEEK_HOLE: u32 = 4;
+const FALLOC_FL_KEEP_SIZE: u32 = 0x1;
+const FALLOC_FL_PUNCH_HOLE: u32 = 0x2;
+const FALLOC_FL_ZERO_RANGE: u32 = 0x10;
+/// What a reply can count, in whole sectors of any size.
+const MOST_COPIED_BYTES: u64 = 0xFFFF_0000;
+
+impl Server {
+    pub(super) fn read(&self, call: &Call<'_>, from: &ReadIn, reply: &mut Reply<'_>) -> Outcome {
+        let file = self.node(call)?.file()?;
+        let len = file.read_at(reply.room(from.size as usize), from.offset).map_err(failed)?;
+        reply.filled(len);
+        Ok(())
+    }
+
+    pub(super) fn write(
+        &self,
+        call: &Call<'_>,
+        to: &WriteIn,
+        data: &[u8],
+        reply: &mut Reply<'_>,
+    ) -> Outcome {
+        let node = self.node(call)?;
+        let file = node.file()?;
+        let written = if to.write_flags & WRITE_CACHE != 0 {
+            file.write_keeping_times(data, to.offset)
+        } else {
+            file.write_at(data, to.offset)
+        };
+        written.map_err(failed)?;
+        if to.write_flags & WRITE_KILL_SUIDGID != 0 || node.may_have_capability()? {
+            node.inode.drop_privileges().map_err(failed)?;
+        }
+        reply.put(&WriteOut { size: data.len() as u32, padding: 0 })
+    }
+
+    pub(super) fn lseek(&self, call: &Call<'_>, seek: &LseekIn, reply: &mut Reply<'_>) -> Outcome {
+        let file = self.node(call)?.file()?;
+        // The kernel may have data that is not here yet, and asks without giving it. Told to forget what it
+        // has from there on, it does.
+        let from = NotifyInvalInodeOut { ino: call.id, off: seek.offset as i64, len: 0 };
+        let _ = call.kernel.notify(NOTIFY_INVAL_INODE, from.as_bytes());
+        let found = match seek.whence {
+            SEEK_DATA => file.seek_data(seek.offset),
+            SEEK_HOLE => file.seek_hole(seek.offset),
+            _ => return Err(Errno::INVAL),
+        };
+        reply.put(&LseekOut { offset: found.map_err(failed)? })
+    }
+
+    pub(super) fn fallocate(&self, call: &Call<'_>, range: &FallocateIn) -> Outcome {
+        let node = self.node(call)?;
+        let file = node.file()?;
+        let keeps_size = range.mode & FALLOC_FL_KEEP_SIZE != 0;
+        let mode = if keeps_size { AllocateMode::KeepSize } else { AllocateMode::Grow };
+        let (offset, len_bytes) = (range.offset, range.length);
+        keeping_times(&node, || {
+            match range.mode & !FALLOC_FL_KEEP_SIZE {
+                0 => file.allocate(offset, len_bytes, mode),
+                FALLOC_FL_ZERO_RANGE => file.zero_range(offset, len_bytes, mode),
+                FALLOC_FL_PUNCH_HOLE if keeps_size => file.punch_hole(offset, len_bytes),
+                _ => return Err(Errno::OPNOTSUPP),
+            }
+            .map_err(failed)
+        })
+    }
+
+    /// Copies by sharing what can be shared.
+    pub(super) fn copy_file_range(
+        &self,
+        call: &Call<'_>,
+        copy: &CopyFileRangeIn,
+        reply: &mut Reply<'_>,
+    ) -> Outcome {
+        let source = self.node(call)?.file()?;
+        let node = self.nodes.get(copy.nodeid_out)?;
+        let file = node.file()?;
+        let len_bytes = copy.len.min(MOST_COPIED_BYTES);
+        let copied = keeping_times(&node, || {
+            file.copy_range(&source, copy.off_in, len_bytes, copy.off_out).map_err(failed)
+        });
+        reply.put(&WriteOut { size: copied? as u32, padding: 0 })
+    }
+
+    pub(super) fn fsync(&self, call: &Call<'_>) -> Outcome {
+        match self.node(call)?.file() {
+            Ok(file) => file.sync(),
+            Err(_) => self.filesystem.sync(),
+        }
+        .map_err(failed)
+    }
+}
+
+/// Changes content without a change of times: the kernel keeps those, and has set them already.
+fn keeping_times<T>(node: &Node, change: impl FnOnce() -> Result<T, Errno>) -> Result<T, Errno> {
+    let Metadata { mtime, ctime, .. } = node.inode.metadata();
+    let done = change()?;
+    let (mtime, ctime) = (Some(mtime), Some(ctime));
+    let times = SetAttributes { mtime, ctime, ..SetAttributes::default() };
+    node.inode.set_attributes(&times).map_err(failed)?;
+    Ok(done)
+}

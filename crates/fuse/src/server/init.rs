@@ -1,0 +1,60 @@
+//! Agreeing with the kernel on what both can do.
+
+use rustix::io::Errno;
+use zerocopy::FromZeros;
+
+use super::Outcome;
+use crate::protocol::Reply;
+use crate::protocol::abi::{
+    InitFlags, InitIn, InitOut, MINOR_VERSION, OLDEST_MINOR_VERSION, VERSION,
+};
+use crate::transport::MAX_IO_BYTES;
+
+/// What is used of what the kernel can do.
+const WANTED: InitFlags = InitFlags::ASYNC_READ
+    .union(InitFlags::BIG_WRITES)
+    .union(InitFlags::DONT_MASK)
+    .union(InitFlags::DO_READDIRPLUS)
+    .union(InitFlags::READDIRPLUS_AUTO)
+    .union(InitFlags::ASYNC_DIO)
+    .union(InitFlags::WRITEBACK_CACHE)
+    .union(InitFlags::NO_OPEN_SUPPORT)
+    .union(InitFlags::PARALLEL_DIROPS)
+    .union(InitFlags::POSIX_ACL)
+    .union(InitFlags::ABORT_ERROR)
+    .union(InitFlags::MAX_PAGES)
+    .union(InitFlags::CACHE_SYMLINKS)
+    .union(InitFlags::NO_OPENDIR_SUPPORT)
+    .union(InitFlags::EXPLICIT_INVAL_DATA)
+    .union(InitFlags::HANDLE_KILLPRIV_V2)
+    .union(InitFlags::SETXATTR_EXT)
+    .union(InitFlags::INIT_EXT);
+/// Bytes of a page in the kernel.
+const PAGE_BYTES: usize = 4096;
+/// Requests that the kernel may have on the way without anybody waiting: readahead, writeback.
+const MOST_BACKGROUND: u16 = 64;
+
+/// Answers INIT.
+pub(super) fn agree(init: &InitIn, reply: &mut Reply<'_>) -> Outcome {
+    let answer = InitOut { major: VERSION, minor: MINOR_VERSION, ..InitOut::new_zeroed() };
+    if init.major > VERSION {
+        // It asks again in the way of this version.
+        return reply.put(&answer);
+    }
+    if init.major < VERSION || init.minor < OLDEST_MINOR_VERSION {
+        return Err(Errno::PROTO);
+    }
+    let offered = u64::from(init.flags) | u64::from(init.flags2) << 32;
+    let flags = InitFlags::from_bits_retain(offered) & WANTED;
+    reply.put(&InitOut {
+        max_readahead: init.max_readahead,
+        flags: flags.bits() as u32,
+        flags2: (flags.bits() >> 32) as u32,
+        max_background: MOST_BACKGROUND,
+        congestion_threshold: MOST_BACKGROUND / 4 * 3,
+        max_write: MAX_IO_BYTES as u32,
+        time_gran: 1,
+        max_pages: (MAX_IO_BYTES / PAGE_BYTES) as u16,
+        ..answer
+    })
+}

@@ -1,0 +1,133 @@
+//! What requests mean: one file for each group of operations.
+//!
+//! # Invariants
+//! - All that is known about a file system is asked of the library; here is only what the protocol
+//!   needs besides: which inodes the kernel knows.
+//! - An operation either answers in full or leaves an error and nothing of its reply.
+//! - Whatever a reply counts as a lookup has been entered into the table of nodes, and is taken back if
+//!   the reply is not made.
+
+mod attributes;
+mod data;
+mod directory;
+mod init;
+mod ioctl;
+mod namespace;
+mod nodes;
+mod statfs;
+mod xattr;
+
+use std::sync::Arc;
+
+use larder::{Filesystem, Subvolume};
+use rustix::io::Errno;
+
+use self::nodes::{Node, Nodes};
+use crate::protocol::{Answer, Operation, Reply, Request};
+use crate::transport::{Handler, Notify};
+
+/// Serves a subvolume, and those nested in it, as a mounted file system.
+#[derive(Debug)]
+pub struct Server {
+    filesystem: Filesystem,
+    nodes: Nodes,
+    /// The user who runs the server: with root the one who may do all with subvolumes.
+    owner: u32,
+}
+
+/// What an operation comes to.
+type Outcome = Result<(), Errno>;
+
+/// A request that is being served: who asked about what.
+struct Call<'c> {
+    /// The node that it is about.
+    id: u64,
+    uid: u32,
+    gid: u32,
+    kernel: &'c dyn Notify,
+}
+
+impl Server {
+    /// A server whose root is that of `subvolume`.
+    pub fn new(filesystem: &Filesystem, subvolume: &Subvolume) -> larder::Result<Self> {
+        let root = subvolume.root()?.into_inode();
+        let owner = rustix::process::geteuid().as_raw();
+        Ok(Self { filesystem: filesystem.clone(), nodes: Nodes::new(root), owner })
+    }
+
+    fn node(&self, call: &Call<'_>) -> Result<Arc<Node>, Errno> {
+        self.nodes.get(call.id)
+    }
+
+    fn serve(&self, operation: Operation<'_>, call: &Call<'_>, reply: &mut Reply<'_>) -> Outcome {
+        match operation {
+            Operation::Init(init) => init::agree(&init, reply),
+            Operation::Lookup { name } => self.lookup(call, name, reply),
+            Operation::GetAttr => self.get_attributes(call, reply),
+            Operation::Statx => self.statx(call, reply),
+            Operation::SetAttr(new) => self.set_attributes(call, &new, reply),
+            Operation::Readlink => self.readlink(call, reply),
+            Operation::Symlink { name, target } => self.symlink(call, name, target, reply),
+            Operation::Mknod { name, new } => self.mknod(call, name, &new, reply),
+            Operation::Mkdir { name, new } => self.mkdir(call, name, new, reply),
+            Operation::Create { name, new } => self.create(call, name, &new, reply),
+            Operation::Tmpfile { new } => self.tmpfile(call, &new, reply),
+            Operation::Unlink { name } => self.unlink(call, name),
+            Operation::Rmdir { name } => self.rmdir(call, name),
+            Operation::Rename { name, new_directory, new_name, flags } => {
+                self.rename(call, name, new_directory, new_name, flags)
+            }
+            Operation::Link { inode, name } => self.link(call, inode, name, reply),
+            Operation::Read(from) => self.read(call, &from, reply),
+            Operation::Write { to, data } => self.write(call, &to, data, reply),
+            Operation::Lseek(seek) => self.lseek(call, &seek, reply),
+            Operation::Fallocate(range) => self.fallocate(call, &range),
+            Operation::CopyFileRange(copy) => self.copy_file_range(call, &copy, reply),
+            Operation::Fsync => self.fsync(call),
+            Operation::Syncfs => self.filesystem.sync().map_err(failed),
+            Operation::Readdir { from, plus } => self.readdir(call, &from, plus, reply),
+            Operation::Statfs => self.statfs(reply),
+            Operation::SetXattr { name, value, flags, setxattr_flags } => {
+                self.set_xattr(call, name, value, flags, setxattr_flags)
+            }
+            Operation::GetXattr { name, size } => self.get_xattr(call, name, size, reply),
+            Operation::ListXattr { size } => self.list_xattr(call, size, reply),
+            Operation::RemoveXattr { name } => self.remove_xattr(call, name),
+            Operation::Ioctl { call: ioctl, data } => self.ioctl(call, &ioctl, data, reply),
+            Operation::Release | Operation::Destroy => Ok(()),
+            // What the kernel then does by itself: opening, locks, flushing when a file is closed.
+            Operation::Other => Err(Errno::NOSYS),
+            Operation::Forget { .. } | Operation::BatchForget(_) => {
+                unreachable!("these are not answered")
+            }
+        }
+    }
+}
+
+impl Handler for Server {
+    fn handle(&self, request: &Request<'_>, reply: &mut Reply<'_>, kernel: &dyn Notify) -> Answer {
+        let header = request.header();
+        let call = Call { id: header.nodeid, uid: header.uid, gid: header.gid, kernel };
+        match Operation::of(request) {
+            Err(errno) => Answer::Error(errno),
+            Ok(Operation::Forget { lookups }) => {
+                self.nodes.forget(call.id, lookups);
+                Answer::Nothing
+            }
+            Ok(Operation::BatchForget(forgets)) => {
+                forgets.iter().for_each(|one| self.nodes.forget(one.nodeid, one.nlookup));
+                Answer::Nothing
+            }
+            Ok(operation) => match self.serve(operation, &call, reply) {
+                Ok(()) => Answer::Reply,
+                Err(errno) => Answer::Error(errno),
+            },
+        }
+    }
+}
+
+/// The number of an error of the library.
+#[allow(clippy::needless_pass_by_value, reason = "errors are mapped with it")]
+fn failed(error: larder::Error) -> Errno {
+    Errno::from_raw_os_error(error.errno())
+}

@@ -1,0 +1,200 @@
+//! The inodes that the kernel knows, by the numbers that it knows them by.
+//!
+//! # Invariants
+//! - A node stays in the table as long as the kernel has looked it up more often than it forgot it.
+//! - A node's number follows from its subvolume and inode number alone, so that it is the same in every
+//!   mount, and two inodes never share one: where they would, the second is refused.
+//! - No lock is held while the library is called.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+
+use larder::{Directory, ErrorKind, File, Inode};
+use parking_lot::Mutex;
+use rustix::io::Errno;
+
+use super::failed;
+use crate::protocol::abi::ROOT_ID;
+
+/// The attribute that gives a program capabilities, which end when the program is changed.
+const CAPABILITY: &str = "security.capability";
+/// Locks that nodes are spread over.
+const SHARDS: usize = 64;
+/// The top level, whose inodes keep their own numbers.
+const TOP_LEVEL: u64 = 5;
+/// Bits of a number that an inode has for itself; those above are its subvolume's.
+const INODE_BITS: u32 = 40;
+/// Bits for a subvolume: with those of an inode they leave the two highest to the numbers below.
+const SUBVOLUME_BITS: u32 = 22;
+/// Numbers of inodes or subvolumes that are too large for those bits are scattered from here on.
+const SCATTERED: u64 = 1 << 63;
+/// Directories that stand for a subvolume which is not there are numbered from here on as they are seen.
+const STAND_INS: u64 = 1 << 62;
+
+/// An inode that the kernel knows.
+#[derive(Debug)]
+pub(super) struct Node {
+    pub(super) inode: Inode,
+    /// It has been seen to have no capabilities, which a write would have to take from it.
+    has_no_capability: AtomicBool,
+}
+
+#[derive(Debug)]
+struct Known {
+    node: Arc<Node>,
+    lookups: u64,
+}
+
+/// The table.
+#[derive(Debug)]
+pub(super) struct Nodes {
+    shards: [Mutex<HashMap<u64, Known>>; SHARDS],
+    root: Inode,
+    next_stand_in: AtomicU64,
+}
+
+/// The number under which programs and the kernel know an inode: of the top level its own, of another
+/// subvolume that with the subvolume's id above it.
+pub(super) fn number_of(subvolume: u64, inode: u64) -> u64 {
+    let subvolume = if subvolume == TOP_LEVEL { 0 } else { subvolume };
+    if inode >> INODE_BITS == 0 && subvolume >> SUBVOLUME_BITS == 0 {
+        return subvolume << INODE_BITS | inode;
+    }
+    // Any odd factor scatters without losing a bit; that two meet is as likely as for random numbers.
+    let scattered = subvolume.wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(32) ^ inode;
+    SCATTERED | scattered.wrapping_mul(0xD6E8_FEB8_6659_FD93) >> 1
+}
+
+impl Node {
+    fn new(inode: Inode) -> Self {
+        Self { inode, has_no_capability: AtomicBool::new(false) }
+    }
+
+    /// The inode as a directory.
+    pub(super) fn directory(&self) -> Result<Directory, Errno> {
+        self.inode.clone().into_directory().map_err(failed)
+    }
+
+    /// The inode as a regular file.
+    pub(super) fn file(&self) -> Result<File, Errno> {
+        self.inode.clone().into_file().map_err(failed)
+    }
+
+    /// Whether a write has to take capabilities from it.
+    pub(super) fn may_have_capability(&self) -> Result<bool, Errno> {
+        if self.has_no_capability.load(Relaxed) {
+            return Ok(false);
+        }
+        match self.inode.xattr(CAPABILITY) {
+            Ok(_) => Ok(true),
+            Err(error) if error.kind() == ErrorKind::NoSuchAttribute => {
+                self.has_no_capability.store(true, Relaxed);
+                Ok(false)
+            }
+            Err(error) => Err(failed(error)),
+        }
+    }
+
+    /// An extended attribute was set.
+    pub(super) fn has_new_attribute(&self) {
+        self.has_no_capability.store(false, Relaxed);
+    }
+
+    /// Its number as programs see it.
+    pub(super) fn number(&self) -> u64 {
+        if self.inode.is_empty_subvolume() {
+            return self.inode.number();
+        }
+        number_of(self.inode.subvolume_id(), self.inode.number())
+    }
+}
+
+impl Nodes {
+    pub(super) fn new(root: Inode) -> Self {
+        let nodes = Self {
+            shards: std::array::from_fn(|_| Mutex::default()),
+            root: root.clone(),
+            next_stand_in: AtomicU64::new(STAND_INS),
+        };
+        let known = Known { node: Arc::new(Node::new(root)), lookups: 1 };
+        nodes.shard(ROOT_ID).lock().insert(ROOT_ID, known);
+        nodes
+    }
+
+    /// The node that the kernel knows as `id`.
+    pub(super) fn get(&self, id: u64) -> Result<Arc<Node>, Errno> {
+        let shard = self.shard(id).lock();
+        shard.get(&id).map(|known| known.node.clone()).ok_or(Errno::STALE)
+    }
+
+    /// Enters what was found under a name, and returns it with its number: it is looked up once more.
+    pub(super) fn look_up(&self, inode: Inode) -> Result<(u64, Arc<Node>), Errno> {
+        let id = self.id_of(&inode);
+        let mut shard = self.shard(id).lock();
+        let Some(known) = shard.get_mut(&id) else {
+            let node = Arc::new(Node::new(inode));
+            shard.insert(id, Known { node: node.clone(), lookups: 1 });
+            return Ok((id, node));
+        };
+        if known.node.inode != inode {
+            let is_same = |other: &Inode| {
+                (other.number(), other.subvolume_id()) == (inode.number(), inode.subvolume_id())
+            };
+            if !is_same(&known.node.inode) {
+                return Err(Errno::OVERFLOW);
+            }
+            // The id of a deleted subvolume was given out again, and the kernel has not forgotten yet.
+            known.node = Arc::new(Node::new(inode));
+        }
+        known.lookups += 1;
+        Ok((id, known.node.clone()))
+    }
+
+    /// The kernel forgets `lookups` of its lookups.
+    pub(super) fn forget(&self, id: u64, lookups: u64) {
+        let mut shard = self.shard(id).lock();
+        let Some(known) = shard.get_mut(&id) else { return };
+        known.lookups = known.lookups.saturating_sub(lookups);
+        if known.lookups == 0 && id != ROOT_ID {
+            let forgotten = shard.remove(&id);
+            // Its end may be that of a deleted file: not under the lock.
+            drop(shard);
+            drop(forgotten);
+        }
+    }
+
+    fn id_of(&self, inode: &Inode) -> u64 {
+        if *inode == self.root {
+            return ROOT_ID;
+        }
+        if inode.is_empty_subvolume() {
+            return self.next_stand_in.fetch_add(1, Relaxed);
+        }
+        number_of(inode.subvolume_id(), inode.number())
+    }
+
+    fn shard(&self, id: u64) -> &Mutex<HashMap<u64, Known>> {
+        &self.shards[id as usize % SHARDS]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::{TOP_LEVEL, number_of};
+
+    #[test]
+    fn numbers_are_unique_across_subvolumes() {
+        let subvolumes = [TOP_LEVEL, 256, 257, (1 << 22) - 1, 1 << 22, 1 << 47];
+        let inodes = [256, 257, (1 << 40) - 1, 1 << 40, 1 << 63, u64::MAX - 256];
+        let numbers: HashSet<u64> = subvolumes
+            .iter()
+            .flat_map(|subvolume| inodes.map(|inode| number_of(*subvolume, inode)))
+            .collect();
+        assert_eq!(numbers.len(), subvolumes.len() * inodes.len());
+        assert_eq!(number_of(TOP_LEVEL, 257), 257);
+        assert_eq!(number_of(256, 257), (256 << 40) + 257);
+    }
+}

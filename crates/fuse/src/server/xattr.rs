@@ -1,0 +1,78 @@
+//! Extended attributes.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+
+use larder::{SetAttributes, XattrMode};
+use rustix::io::Errno;
+
+use super::attributes::PERMISSIONS;
+use super::{Call, Outcome, Server, failed};
+use crate::protocol::Reply;
+use crate::protocol::abi::{GetxattrOut, SETXATTR_ACL_KILL_SGID};
+
+const XATTR_CREATE: u32 = 1;
+const XATTR_REPLACE: u32 = 2;
+const S_ISGID: u32 = 0o2000;
+
+impl Server {
+    pub(super) fn set_xattr(
+        &self,
+        call: &Call<'_>,
+        name: &OsStr,
+        value: &[u8],
+        flags: u32,
+        setxattr_flags: u32,
+    ) -> Outcome {
+        let mode = match flags {
+            0 => XattrMode::Any,
+            XATTR_CREATE => XattrMode::Create,
+            XATTR_REPLACE => XattrMode::Replace,
+            _ => return Err(Errno::INVAL),
+        };
+        let node = self.node(call)?;
+        node.inode.set_xattr(name, value, mode).map_err(failed)?;
+        node.has_new_attribute();
+        if setxattr_flags & SETXATTR_ACL_KILL_SGID != 0 {
+            let permissions = Some(node.inode.metadata().mode & PERMISSIONS & !S_ISGID);
+            let changes = SetAttributes { permissions, ..SetAttributes::default() };
+            node.inode.set_attributes(&changes).map_err(failed)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn remove_xattr(&self, call: &Call<'_>, name: &OsStr) -> Outcome {
+        self.node(call)?.inode.remove_xattr(name).map_err(failed)
+    }
+
+    pub(super) fn get_xattr(
+        &self,
+        call: &Call<'_>,
+        name: &OsStr,
+        size: u32,
+        reply: &mut Reply<'_>,
+    ) -> Outcome {
+        let value = self.node(call)?.inode.xattr(name).map_err(failed)?;
+        put(&value, size, reply)
+    }
+
+    pub(super) fn list_xattr(&self, call: &Call<'_>, size: u32, reply: &mut Reply<'_>) -> Outcome {
+        let mut names = Vec::new();
+        for xattr in self.node(call)?.inode.xattrs() {
+            names.extend_from_slice(xattr.map_err(failed)?.name.as_bytes());
+            names.push(0);
+        }
+        put(&names, size, reply)
+    }
+}
+
+/// Replies with a value, or with its length to who has no room yet.
+fn put(value: &[u8], size: u32, reply: &mut Reply<'_>) -> Outcome {
+    if size == 0 {
+        return reply.put(&GetxattrOut { size: value.len() as u32, padding: 0 });
+    }
+    if value.len() > size as usize {
+        return Err(Errno::RANGE);
+    }
+    reply.put_bytes(value)
+}

@@ -1,0 +1,157 @@
+//! Mounting and unmounting: root asks the kernel, others ask `fusermount3`.
+
+use std::ffi::{CString, OsString};
+use std::io::{self, IoSliceMut};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use rustix::fs::{Mode, OFlags, open};
+use rustix::mount::{MountFlags, UnmountFlags};
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketFlags, SocketType,
+    recvmsg, socketpair,
+};
+use rustix::process::{getegid, geteuid};
+
+use crate::MountOptions;
+
+/// What the kernel shows as the type of the file system.
+const TYPE: &str = "fuse.larder";
+/// The program that lets those mount who are not root.
+const FUSERMOUNT: &str = "fusermount3";
+
+/// Mounts at `mountpoint`, and returns the open `/dev/fuse` of the connection.
+pub(crate) fn mount(mountpoint: &Path, options: &MountOptions) -> io::Result<OwnedFd> {
+    if geteuid().is_root() {
+        mount_as_root(mountpoint, options)
+    } else {
+        mount_as_user(mountpoint, options)
+    }
+}
+
+/// Unmounts what is mounted at `mountpoint`; if `lazily`, at once for everybody who does not use it
+/// yet, and for the others when they are done.
+pub fn unmount(mountpoint: &Path, lazily: bool) -> io::Result<()> {
+    if geteuid().is_root() {
+        let flags = if lazily { UnmountFlags::DETACH } else { UnmountFlags::empty() };
+        return Ok(rustix::mount::unmount(mountpoint, flags)?);
+    }
+    let mut command = Command::new(FUSERMOUNT);
+    command.arg("-u").args(lazily.then_some("-z")).arg("--").arg(mountpoint);
+    run(&mut command)
+}
+
+fn mount_as_root(mountpoint: &Path, options: &MountOptions) -> io::Result<OwnedFd> {
+    let device = open("/dev/fuse", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
+    let (fd, uid, gid) = (device.as_raw_fd(), geteuid().as_raw(), getegid().as_raw());
+    let mut data =
+        format!("fd={fd},rootmode=40000,user_id={uid},group_id={gid},default_permissions");
+    if options.allow_other {
+        data.push_str(",allow_other");
+    }
+    let mut flags = MountFlags::empty();
+    flags.set(MountFlags::RDONLY, options.read_only);
+    flags.set(MountFlags::NOSUID, options.nosuid);
+    flags.set(MountFlags::NODEV, options.nodev);
+    flags.set(MountFlags::NOEXEC, options.noexec);
+    flags.set(MountFlags::NOATIME, true);
+    let data = CString::new(data)?;
+    rustix::mount::mount(&*options.source, mountpoint, TYPE, flags, Some(&*data))?;
+    Ok(device)
+}
+
+fn mount_as_user(mountpoint: &Path, options: &MountOptions) -> io::Result<OwnedFd> {
+    let mut list = b"default_permissions,noatime,subtype=larder".to_vec();
+    let flags = [
+        (options.read_only, ",ro"),
+        (options.noexec, ",noexec"),
+        (options.allow_other, ",allow_other"),
+    ];
+    list.extend(flags.iter().filter(|(is_set, _)| *is_set).flat_map(|(_, name)| name.bytes()));
+    list.extend(b",fsname=");
+    for byte in options.source.as_bytes() {
+        // A comma would begin another option.
+        list.extend(matches!(byte, b'\\' | b',').then_some(b'\\'));
+        list.push(*byte);
+    }
+    let flags = SocketFlags::CLOEXEC;
+    let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    let mut command = Command::new(FUSERMOUNT);
+    command.arg("-o").arg(OsString::from_vec(list)).arg("--").arg(mountpoint);
+    // It sends the descriptor through its standard input, which needs no inherited number.
+    command.stdin(Stdio::from(theirs)).env("_FUSE_COMMFD", "0");
+    run(&mut command)?;
+    // What it was given goes with it: if it sent nothing, that is the end of the stream.
+    drop(command);
+    receive_descriptor(&ours)
+}
+
+fn run(command: &mut Command) -> io::Result<()> {
+    let output =
+        command.stdout(Stdio::null()).stderr(Stdio::piped()).output().map_err(|error| {
+            io::Error::new(error.kind(), format!("{FUSERMOUNT} cannot be run: {error}"))
+        })?;
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(io::Error::other(String::from_utf8_lossy(&output.stderr).trim().to_owned()))
+}
+
+fn receive_descriptor(socket: &OwnedFd) -> io::Result<OwnedFd> {
+    let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let mut byte = [0];
+    recvmsg(socket, &mut [IoSliceMut::new(&mut byte)], &mut ancillary, RecvFlags::CMSG_CLOEXEC)?;
+    let received = ancillary.drain().find_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
+        _ => None,
+    });
+    received.ok_or_else(|| io::Error::other(format!("{FUSERMOUNT} sent no descriptor")))
+}
+
+/// Whether something of this kind is mounted at `mountpoint`, and from what, by
+/// `/proc/self/mountinfo`.
+pub fn mounted_from(mountpoint: &Path) -> io::Result<Option<PathBuf>> {
+    let table = std::fs::read("/proc/self/mountinfo")?;
+    let wanted = mountpoint.as_os_str().as_bytes();
+    let mut found = None;
+    for line in table.split(|byte| *byte == b'\n') {
+        let mut fields = line.split(|byte| *byte == b' ');
+        let is_there = fields.nth(4).is_some_and(|at| unescape(at) == wanted);
+        let mut behind = fields.skip_while(|field| *field != b"-").skip(1);
+        if is_there && behind.next() == Some(TYPE.as_bytes()) {
+            // What was mounted last lies on top.
+            let source = unescape(behind.next().unwrap_or_default());
+            found = Some(OsString::from_vec(source).into());
+        }
+    }
+    Ok(found)
+}
+
+/// Mount tables write spaces and a few others as a backslash and three octal digits.
+fn unescape(field: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(field.len());
+    let mut at = 0;
+    while at < field.len() {
+        let digits = field.get(at + 1..at + 4).filter(|_| field[at] == b'\\');
+        let code = digits
+            .and_then(|digits| std::str::from_utf8(digits).ok())
+            .and_then(|digits| u8::from_str_radix(digits, 8).ok());
+        bytes.push(code.unwrap_or(field[at]));
+        at += if code.is_some() { 4 } else { 1 };
+    }
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::unescape;
+
+    #[test]
+    fn mount_tables_escape_in_octal() {
+        assert_eq!(unescape(br"/a\040b\134c"), br"/a b\c");
+        assert_eq!(unescape(br"/end\04"), br"/end\04");
+    }
+}
