@@ -12,6 +12,7 @@ mod reservation;
 mod snapshot;
 mod tree_locks;
 mod walk;
+mod write;
 
 use std::path::PathBuf;
 
@@ -34,6 +35,7 @@ pub enum Workload {
     EarlyRelease(early_release::EarlyRelease),
     TreeLocks(tree_locks::TreeLocks),
     Readahead(readahead::Readahead),
+    Write(write::Write),
 }
 
 impl Workload {
@@ -51,6 +53,7 @@ impl Workload {
             Self::EarlyRelease(workload) => workload.run(),
             Self::TreeLocks(workload) => workload.run(),
             Self::Readahead(workload) => workload.run(),
+            Self::Write(workload) => workload.run(),
         }
     }
 }

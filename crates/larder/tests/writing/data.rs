@@ -61,15 +61,20 @@ impl Player {
         id: Option<u64>,
         path: &str,
     ) -> (Outcome, larder::Result<()>) {
-        let (from_path, data) = self.source();
+        let (from_path, is_in_place, data) = self.source();
         let sectors = data.as_ref().map_or(0, |data| data.len() as u64 / SECTOR);
         let from = self.random.random_range(0..=sectors) * SECTOR;
         let to = self.random.random_range(0..MOST_BYTES / 2 / SECTOR) * SECTOR;
         let is_whole = self.random.random();
         let len = if is_whole { 0 } else { self.random.random_range(1..=20) * SECTOR };
         let expected = data.and_then(|data| {
+            let is_alike = self.model.peek(id)?.1 == is_in_place;
             let file = self.model.file(id)?;
             let is_same = from_path == path;
+            let is_empty = len == 0 && from == data.len() as u64;
+            if !is_alike && !is_empty {
+                return Err(ErrorKind::InvalidInput);
+            }
             clone(file, &data, is_same, (from, len, to)).ok_or(ErrorKind::InvalidInput)
         });
         let seen = open(root, &from_path)
@@ -83,7 +88,7 @@ impl Player {
         id: Option<u64>,
         path: &str,
     ) -> (Outcome, larder::Result<()>) {
-        let (from_path, data) = self.source();
+        let (from_path, _, data) = self.source();
         let from = self.random.random_range(0..MOST_BYTES / 6);
         // Often with sectors that lie alike.
         let shift =
@@ -119,37 +124,43 @@ impl Player {
         id: Option<u64>,
         path: &str,
     ) -> (Outcome, larder::Result<()>) {
-        let (from_path, data) = self.source();
+        let (from_path, is_in_place, data) = self.source();
         let at = self.random.random_range(0..4) * SECTOR;
-        let mut equal = None;
+        let (mut len, mut equal) = (0, None);
         let expected = data.and_then(|data| {
-            let file = self.model.file(id)?;
-            let len = data.len().min(file.len()) as u64;
-            let len = len.saturating_sub(at);
-            let len_bytes = len - if data.len() == file.len() { 0 } else { len % SECTOR };
+            let (file, its) = self.model.peek(id)?;
+            len = (data.len().min(file.len()) as u64).saturating_sub(at);
             if from_path == path || len == 0 {
+                len = 0;
                 return Ok(());
             }
+            if its != is_in_place {
+                return Err(ErrorKind::InvalidInput);
+            }
+            let len_bytes = len - if data.len() == file.len() { 0 } else { len % SECTOR };
             let range = at as usize..(at + len_bytes) as usize;
-            equal = Some((len, (data[range.clone()] == file[range]).then_some(len_bytes)));
+            equal = (data[range.clone()] == file[range]).then_some(len_bytes);
             Ok(())
         });
         let seen = open(root, &from_path).and_then(|source| {
             let file = open(root, path)?;
-            if let Some((len, equal)) = equal {
-                assert_eq!(file.dedupe_range(&source, at, len, at)?, equal, "{from_path} {path}");
+            if len > 0 {
+                let seen = file.dedupe_range(&source, at, len, at)?;
+                assert_eq!(seen, equal, "{from_path} {path}");
             }
             Ok(())
         });
         (expected, seen)
     }
 
-    /// Some path, and the data of the file that is there.
-    fn source(&mut self) -> (String, Result<Vec<u8>, ErrorKind>) {
+    /// Some path, and of the file that is there whether it is overwritten in place, and its data.
+    fn source(&mut self) -> (String, bool, Result<Vec<u8>, ErrorKind>) {
         let (directory, path, name) = self.place();
         let id = self.model.find(directory, &name);
-        let data = self.model.peek(id).cloned();
-        (path, data)
+        match self.model.peek(id) {
+            Ok((data, is_in_place)) => (path, is_in_place, Ok(data.clone())),
+            Err(kind) => (path, false, Err(kind)),
+        }
     }
 }
 

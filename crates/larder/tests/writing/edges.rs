@@ -270,6 +270,10 @@ fn threads_fill_a_file_system_with_small_files_and_empty_it() {
     let fs = open(&image);
     let root = fs.subvolume("/").unwrap();
     for _ in 0..2 {
+        // Before any of them has filled it.
+        for thread in 0..4 {
+            root.create_directory(format!("small-{thread}"), 0o755).unwrap();
+        }
         let made: Vec<usize> = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..4)
                 .map(|thread| {
@@ -295,7 +299,6 @@ fn threads_fill_a_file_system_with_small_files_and_empty_it() {
 
 /// Returns how many were made before there was no room.
 fn fill_with_small_files(root: &larder::Subvolume, thread: usize) -> usize {
-    root.create_directory(format!("small-{thread}"), 0o755).unwrap();
     for number in 0..200_000 {
         let path = format!("small-{thread}/file-{number}");
         let file = match root.create(path, 0o644) {

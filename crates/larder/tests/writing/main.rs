@@ -23,7 +23,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use larder::device::{Device, FileDevice};
-use larder::{ErrorKind, Filesystem, OpenOptions, RenameMode, SnapshotKind, Subvolume};
+use larder::{
+    CompressionAlgorithm, ErrorKind, Filesystem, OpenOptions, RenameMode, SnapshotKind, Subvolume,
+    WriteCompression,
+};
 use larder_testkit::{
     Checkable, Content, Feature, ImageSpec, KernelImage, Profile, matrix, oracle,
 };
@@ -80,7 +83,10 @@ fn rounds(spec: &ImageSpec, seed: u64, rounds: usize) {
     for round in 0..rounds {
         let fs = open(&image);
         let root = fs.subvolume("/").unwrap();
-        for _ in 0..2 {
+        for half in 0..2 {
+            let compression = CompressionAlgorithm::ALL[(round + half) % 3].into();
+            let compression = WriteCompression { compression, force: round % 3 == 1 };
+            fs.set_compression((half == 1).then_some(compression)).unwrap();
             player.play(&root, 150);
             fs.sync().unwrap();
         }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use larder::{ErrorKind, RenameMode, SetAttributes, Subvolume, Timestamp, XattrMode};
+use larder::{ErrorKind, InodeFlags, RenameMode, SetAttributes, Subvolume, Timestamp, XattrMode};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
@@ -25,6 +25,8 @@ struct Node {
     permissions: u32,
     mtime: Option<i64>,
     xattrs: BTreeMap<String, Vec<u8>>,
+    /// It is overwritten in place, and has no checksums.
+    is_in_place: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -37,7 +39,8 @@ enum Body {
 
 impl Node {
     fn new(body: Body, permissions: u32) -> Self {
-        Self { body, nlink: 1, permissions, mtime: None, xattrs: BTreeMap::new() }
+        let (mtime, xattrs) = (None, BTreeMap::new());
+        Self { body, nlink: 1, permissions, mtime, xattrs, is_in_place: false }
     }
 
     fn is_directory(&self) -> bool {
@@ -228,10 +231,11 @@ impl Model {
         files
     }
 
-    /// The data of a file, to be looked at.
-    pub(super) fn peek(&self, id: Option<u64>) -> Result<&Vec<u8>, ErrorKind> {
-        match &self.nodes[&id.ok_or(ErrorKind::NotFound)?].body {
-            Body::File(data) => Ok(data),
+    /// The data of a file, to be looked at, and whether it is overwritten in place.
+    pub(super) fn peek(&self, id: Option<u64>) -> Result<(&Vec<u8>, bool), ErrorKind> {
+        let node = &self.nodes[&id.ok_or(ErrorKind::NotFound)?];
+        match &node.body {
+            Body::File(data) => Ok((data, node.is_in_place)),
             Body::Directory(_) => Err(ErrorKind::IsADirectory),
             _ => Err(ErrorKind::InvalidInput),
         }
@@ -294,8 +298,13 @@ impl Player {
         let (expected, seen): (Outcome, larder::Result<()>) = match self.random.random_range(0..100)
         {
             0..18 => {
-                let node = Node::new(Body::File(Vec::new()), permissions);
-                (self.model.make(directory, &name, node), root.create(&path, permissions).map(drop))
+                let mut node = Node::new(Body::File(Vec::new()), permissions);
+                node.is_in_place = self.random.random_range(0..6) == 0;
+                let flags = node.is_in_place.then_some(InodeFlags::NODATACOW);
+                let made = root.create(&path, permissions).and_then(|file| {
+                    file.set_attributes(&SetAttributes { flags, ..SetAttributes::default() })
+                });
+                (self.model.make(directory, &name, node), made)
             }
             18..26 => {
                 let node = Node::new(Body::Directory(BTreeMap::new()), permissions | 0o700);
