@@ -48,7 +48,10 @@ const QUOTA_CONTROL: Opcode = opcode::read_write::<QuotaControl>(BTRFS_IOCTL_MAG
 const QUOTA_ENABLE_SIMPLE: u64 = 4;
 
 /// `FICLONERANGE`: makes a range of `target` share the extents of a range of `source`.
-pub(crate) fn clone_range(
+///
+/// # Errors
+/// What the kernel says.
+pub fn clone_range(
     target: &File,
     target_offset: u64,
     source: &File,
@@ -66,7 +69,10 @@ pub(crate) fn clone_range(
 }
 
 /// `FIDEDUPERANGE`: as [`clone_range`], if the kernel finds the bytes equal. Returns the bytes shared.
-pub(crate) fn dedupe_range(
+///
+/// # Errors
+/// What the kernel says.
+pub fn dedupe_range(
     target: &File,
     target_offset: u64,
     source: &File,

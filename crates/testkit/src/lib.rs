@@ -37,4 +37,5 @@ pub use guard::{KernelMount, LoopDevice, Mount, Scratch};
 pub use image::{
     Checkable, Checksum, Event, Feature, ImageSpec, KernelImage, Profile, Quota, SpaceCache,
 };
+pub use ioctl::{clone_range, dedupe_range};
 pub use manifest::{Manifest, assert_same};

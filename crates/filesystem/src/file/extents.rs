@@ -48,7 +48,7 @@ impl Inode {
     }
 
     /// The extents from that which covers `start` to that which covers the byte before `end`.
-    pub(super) fn extents_within(&self, start: u64, end: u64) -> Extents {
+    pub(crate) fn extents_within(&self, start: u64, end: u64) -> Extents {
         self.extents_between(start, end, end)
     }
 

@@ -167,6 +167,11 @@ impl Share<'_> {
         if !Arc::ptr_eq(target.filesystem().shared(), source.filesystem().shared()) {
             return Err(Error::CrossFilesystem);
         }
+        if self.if_equal && self.len_bytes == 0 {
+            let is_within = self.source_offset <= self.source.size_bytes();
+            return if is_within { Ok(Some(0)) } else { Err(PASSES_END) };
+        }
+        check_alike(self.source.item().flags(), self.target.item().flags())?;
         let len_bytes = self.checked_len()?;
         let mut done_bytes = 0;
         while done_bytes < len_bytes {
@@ -193,7 +198,6 @@ impl Share<'_> {
             return Err(Error::Invalid("a range that does not begin with a sector"));
         }
         let mut len_bytes = match self.len_bytes {
-            0 if self.if_equal => return Ok(0),
             0 => source_size.checked_sub(self.source_offset).ok_or(PASSES_END)?,
             len_bytes => len_bytes,
         };
@@ -229,6 +233,7 @@ impl Share<'_> {
         let promised = writer.promise(3 * sectorsize, SHARED_PER_STEP as u64)?;
         let handle = writer.manager.attach()?;
         self.target.subvolume().live()?.check_writable()?;
+        self.source.subvolume().live()?.check_there()?;
         let mut locked = Locked::new([source, target]);
         self.check(&mut locked, source, target)?;
         for node in [source, target] {
@@ -268,10 +273,7 @@ impl Share<'_> {
 
     /// Whether one may share what the other has.
     fn check(&self, locked: &mut Locked<'_>, source: &Node, target: &Node) -> Result<()> {
-        let has_none = |state: &NodeState| state.item.flags().contains(InodeFlags::NODATASUM);
-        if has_none(locked.of(source)) != has_none(locked.of(target)) {
-            return Err(Error::Invalid("only one of the files has checksums"));
-        }
+        check_alike(locked.of(source).item.flags(), locked.of(target).item.flags())?;
         let sectorsize = self.target.subvolume().filesystem().sectorsize();
         let (source_size, state) = (locked.of(source).size_bytes, locked.of(target));
         let is_end = source_size == self.source_offset + self.len_bytes
@@ -348,6 +350,14 @@ impl Share<'_> {
         state.item.nbytes = (kept_bytes + shared_bytes).into();
         Ok(())
     }
+}
+
+/// Whether files with these flags may share.
+fn check_alike(source: InodeFlags, target: InodeFlags) -> Result<()> {
+    if (source ^ target).contains(InodeFlags::NODATASUM) {
+        return Err(Error::Invalid("only one of the files has checksums"));
+    }
+    Ok(())
 }
 
 const PASSES_END: Error = Error::Invalid("a range that passes the end of the file");

@@ -63,6 +63,11 @@ impl Stored {
         matches!(self, Self::Regular(item) if item.extent.disk_bytenr().is_none())
     }
 
+    /// Whether it is preallocated.
+    pub(super) fn is_room(&self) -> bool {
+        matches!(self, Self::Regular(item) if item.header.kind == FileExtentKind::Prealloc as u8)
+    }
+
     /// Bytes that count as allocated to the file, of `len_bytes` of it.
     pub(super) fn counted_bytes(&self, len_bytes: u64) -> u64 {
         match self {

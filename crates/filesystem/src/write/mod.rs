@@ -237,11 +237,17 @@ impl LiveSubvolume {
         &self.tree
     }
 
-    /// Refuses changes. What it says holds while the caller has a handle.
-    fn check_writable(&self) -> Result<()> {
+    /// Refuses to go on with what was deleted. What it says holds while the caller has a handle.
+    fn check_there(&self) -> Result<()> {
         if self.is_gone.load(Ordering::Relaxed) {
             return Err(Error::NoSuchSubvolume(self.tree.id()));
         }
+        Ok(())
+    }
+
+    /// Refuses changes. What it says holds while the caller has a handle.
+    fn check_writable(&self) -> Result<()> {
+        self.check_there()?;
         if self.is_read_only.load(Ordering::Relaxed) {
             return Err(Error::ReadOnlySubvolume);
         }

@@ -3,10 +3,9 @@
 use std::ops::Range;
 
 use larder_format::feature::IncompatFlags;
-use larder_format::item::FileExtentKind;
 
 use super::allocate::checked_end;
-use super::extents::{Dropped, FileExtents, Stored, Stretch};
+use super::extents::{Dropped, FileExtents, Stretch};
 use super::{Changed, Writer, apply};
 use crate::error::{Error, Result};
 use crate::inode::Inode;
@@ -48,7 +47,8 @@ impl Inode {
         let Range { start: offset, end } = range;
         let start = offset.checked_next_multiple_of(sectorsize).unwrap_or(end);
         let whole = start..end - end % sectorsize;
-        self.clear_edges(writer, offset..whole.start.min(end), whole.end.max(offset)..end)?;
+        let edges = [offset..whole.start.min(end), whole.end.max(offset)..end];
+        self.clear_edges(writer, &edges)?;
         let mut at = whole.start;
         while at < whole.end {
             at = self.clear_some(writer, at..whole.end, what)?;
@@ -58,11 +58,10 @@ impl Inode {
 
     /// Makes parts of sectors zeros, and writes back what is dirty. What lies behind the end of the
     /// file is zeros already.
-    fn clear_edges(&self, writer: &Writer, head: Range<u64>, tail: Range<u64>) -> Result<()> {
+    fn clear_edges(&self, writer: &Writer, edges: &[Range<u64>]) -> Result<()> {
         let (node, filesystem) = (self.node()?, self.subvolume().filesystem());
-        let edges = [head, tail].into_iter().filter(|edge| !edge.is_empty());
-        let edges: Vec<Range<u64>> = edges.collect();
-        let promised = writer.promise_to_delete(edges.len() as u64 * filesystem.sectorsize(), 4)?;
+        let sectors = edges.iter().filter(|edge| !edge.is_empty()).count() as u64;
+        let promised = writer.promise_to_delete(sectors * filesystem.sectorsize(), 4)?;
         let _flushing = node.flushing.lock();
         let handle = writer.manager.attach()?;
         self.subvolume().live()?.check_writable()?;
@@ -121,9 +120,7 @@ impl FileExtents<'_> {
         let Stretch { extents, until } = self.stretch(start, end, most)?;
         let mut counted_bytes = 0;
         for (from, stored) in extents {
-            let is_room = matches!(&stored, Stored::Regular(item)
-                if item.header.kind == FileExtentKind::Prealloc as u8);
-            if !is_room {
+            if !stored.is_room() {
                 let to = from + self.covered_bytes(&stored);
                 counted_bytes += self.drop_range(from.max(start), to.min(until))?;
             }

@@ -8,6 +8,7 @@ use larder_transaction::space::{Priority, SpaceKind};
 use super::node::{Node, NodeState, Promised};
 use super::{Writer, now};
 use crate::error::{Error, ErrorKind, Result};
+use crate::file::ExtentContent;
 use crate::inode::{FileType, Inode};
 
 /// No file is longer.
@@ -146,11 +147,18 @@ impl Inode {
         Ok(true)
     }
 
-    /// Makes the first sector dirty if it may be inline data.
+    /// Makes the first sector dirty if it is inline data.
     pub(super) fn load_inline(&self, state: &mut NodeState) -> Result<()> {
         let sectorsize = self.subvolume().filesystem().sectorsize();
         let may_be_inline = state.size_bytes > 0 && state.size_bytes <= sectorsize;
-        if may_be_inline { self.load_sector(state, 0) } else { Ok(()) }
+        if !may_be_inline || state.dirty.covers(0, sectorsize) {
+            return Ok(());
+        }
+        let extent = self.extents_within(0, sectorsize).next().transpose()?;
+        match extent.map(|extent| extent.content) {
+            Some(ExtentContent::Inline(_)) => self.load_sector(state, 0),
+            _ => Ok(()),
+        }
     }
 
     /// Makes what lies behind `end` in its sector zeros.
@@ -159,16 +167,30 @@ impl Inode {
         self.zero(state, end..end.next_multiple_of(sectorsize))
     }
 
-    /// Makes a range within one sector zeros; it may be empty.
+    /// Makes a range within one sector zeros, unless all of the sector is; it may be empty.
     pub(super) fn zero(&self, state: &mut NodeState, range: Range<u64>) -> Result<()> {
-        if range.is_empty() {
+        let sectorsize = self.subvolume().filesystem().sectorsize();
+        let start = range.start - range.start % sectorsize;
+        if range.is_empty() || !self.has_data(state, start)? {
             return Ok(());
         }
-        let sectorsize = self.subvolume().filesystem().sectorsize();
-        self.load_sector(state, range.start - range.start % sectorsize)?;
+        self.load_sector(state, start)?;
         let zeros = vec![0; (range.end - range.start) as usize];
         state.dirty.write_bytes(range.start, &zeros, sectorsize);
         Ok(())
+    }
+
+    /// Whether there is data in the sector at `start`: it is neither a hole nor preallocated.
+    fn has_data(&self, state: &NodeState, start: u64) -> Result<bool> {
+        let end = start + self.subvolume().filesystem().sectorsize();
+        if state.dirty.covers(start, end) {
+            return Ok(true);
+        }
+        if state.cut.is_some_and(|cut| cut <= start) {
+            return Ok(false);
+        }
+        let extent = self.extents_within(start, end).next().transpose()?;
+        Ok(extent.is_some_and(|extent| extent.is_data()))
     }
 
     /// Makes the sector at `start` dirty, with what the file has there.

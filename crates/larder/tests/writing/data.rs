@@ -71,8 +71,7 @@ impl Player {
             let is_alike = self.model.peek(id)?.1 == is_in_place;
             let file = self.model.file(id)?;
             let is_same = from_path == path;
-            let is_empty = len == 0 && from == data.len() as u64;
-            if !is_alike && !is_empty {
+            if !is_alike {
                 return Err(ErrorKind::InvalidInput);
             }
             clone(file, &data, is_same, (from, len, to)).ok_or(ErrorKind::InvalidInput)
