@@ -24,8 +24,8 @@ mod wire;
 
 pub use dump::{DumpError, dump};
 pub use receive::{
-    CommandError, CommandProblem, Event, ImageTarget, Origin, ReceiveError, ReceiveOptions,
-    ReceiveProblem, Received, Target, receive,
+    CommandError, CommandProblem, Event, ImageTarget, MountedTarget, Origin, ReceiveError,
+    ReceiveOptions, ReceiveProblem, Received, Target, receive,
 };
 pub use send::{SendError, SendOptions, Sent, send};
 pub use wire::{

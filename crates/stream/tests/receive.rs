@@ -14,7 +14,7 @@ use larder_stream::{
 use larder_testkit::{Content, Feature, ImageSpec, KernelImage, Manifest, assert_same};
 use support::{
     EmptyImage, assert_sound, btrfs, change, kernel_receive, kernel_send, larder_receive,
-    larder_send, open, open_writable, sendable, snapshot, subvolume,
+    larder_send, mounted_receive, open, open_writable, sendable, snapshot, subvolume,
 };
 
 /// Who makes the streams.
@@ -91,14 +91,33 @@ impl Origin {
         // With room for the longest extended attributes that any image has.
         let target = EmptyImage::with_node_size(64 << 10);
         let filesystem = open_writable(target.device());
-        for stream in self.streams(way) {
-            larder_receive(&stream, &filesystem, "").unwrap_or_else(|error| panic!("{error}"));
+        let streams = self.streams(way);
+        for stream in &streams {
+            larder_receive(stream, &filesystem, "").unwrap_or_else(|error| panic!("{error}"));
         }
         drop(filesystem);
         assert_sound(target.device());
-        let mount = target.mount("ro,noatime");
-        assert_same(&self.before, &sendable(&mount.path().join("before")));
-        assert_same(&self.after, &sendable(&mount.path().join("after")));
+        let mount = target.mount("noatime");
+        self.assert_there(mount.path());
+        // And once more, through the mount: of those parents either may be taken.
+        let mounted = mount.path().join("mounted folder");
+        std::fs::create_dir(&mounted).expect("made");
+        for stream in &streams {
+            mounted_receive(stream, &mounted).unwrap_or_else(|error| panic!("{error}"));
+        }
+        self.assert_there(&mounted);
+        for field in ["Received UUID:", "Send transid:", "Flags:"] {
+            let [image, mount] =
+                [mount.path(), &mounted].map(|folder| shown(&folder.join("after"), field));
+            assert_eq!(image, mount, "{field}");
+        }
+    }
+
+    /// Both snapshots are as they were.
+    #[track_caller]
+    fn assert_there(&self, folder: &Path) {
+        assert_same(&self.before, &sendable(&folder.join("before")));
+        assert_same(&self.after, &sendable(&folder.join("after")));
     }
 }
 

@@ -9,6 +9,8 @@ mod early_release;
 mod mkfs;
 mod readahead;
 mod reservation;
+mod receive;
+mod send;
 mod snapshot;
 mod tree_locks;
 mod walk;
@@ -32,6 +34,8 @@ pub enum Workload {
     Snapshot(snapshot::Snapshot),
     Delayed(delayed::Delayed),
     Reservation(reservation::Reservation),
+    Send(send::Send),
+    Receive(receive::Receive),
     EarlyRelease(early_release::EarlyRelease),
     TreeLocks(tree_locks::TreeLocks),
     Readahead(readahead::Readahead),
@@ -50,6 +54,8 @@ impl Workload {
             Self::Snapshot(workload) => workload.run(),
             Self::Delayed(workload) => workload.run(),
             Self::Reservation(workload) => workload.run(),
+            Self::Send(workload) => workload.run(),
+            Self::Receive(workload) => workload.run(),
             Self::EarlyRelease(workload) => workload.run(),
             Self::TreeLocks(workload) => workload.run(),
             Self::Readahead(workload) => workload.run(),

@@ -4,7 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, BufReader, IsTerminal, Read};
 use std::ops::ControlFlow;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,15 +24,17 @@ const INPUT_BYTES: usize = 1 << 20;
 
 /// Make subvolumes of the streams of btrfs send or larder send
 ///
-/// Each snapshot in the stream becomes a subvolume in the directory TARGET, which is in a file system
-/// that is not mounted. An increment needs the snapshot that it builds on, received before or sent from
-/// there, anywhere in the file system. A subvolume that is complete is read-only and has a received
-/// uuid, which `larder subvolume show` shows. One that is not, because the stream was cut short or a
-/// command failed, has neither: delete it and receive again.
+/// Each snapshot in the stream becomes a subvolume in the directory TARGET: IMAGE:/directory in a file
+/// system that is not mounted, or a directory of a mounted btrfs, which takes the rights of root. An
+/// increment needs the snapshot that it builds on, received before or sent from there, anywhere in the
+/// file system. A subvolume that is complete is read-only and has a received uuid, which `larder subvolume
+/// show` shows. One that is not, because the stream was cut short or a command failed, can be changed
+/// and has none: delete it and receive again.
 ///
 /// Examples:
 ///   btrfs send /data/monday | larder receive backup.img:/snapshots
 ///   larder receive -f tuesday.stream backup.img:/snapshots
+///   larder send disk.img:/monday | larder receive /mnt/backup
 ///   larder receive --dump -f tuesday.stream
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
@@ -55,7 +57,7 @@ pub struct Receive {
     quiet: bool,
     #[command(flatten)]
     source: PathSource,
-    /// Where the subvolumes are made: IMAGE:/directory
+    /// Where the subvolumes are made: IMAGE:/directory, or a directory of a mounted file system
     #[arg(required_unless_present = "dump")]
     target: Option<OsString>,
 }
@@ -81,11 +83,20 @@ impl Receive {
     }
 
     fn receive(&self, input: impl Read, target: &OsStr) -> Outcome {
-        let writing = self.source.write(target)?;
-        let directory = writing.start.open_directory(writing.path(target)?)?;
         let options = ReceiveOptions { stop_at_end: self.stop_at_end, max_errors: self.max_errors };
         let mut watch = Watch::new(self.quiet)?;
-        let outcome = directory.receive(input, &options, &mut |event| watch.event(&event));
+        let mut observe = |event: ReceiveEvent<'_>| watch.event(&event);
+        if Path::new(target).is_dir() {
+            let outcome = larder::receive_mounted(target, input, &options, &mut observe);
+            let folder = target.to_string_lossy();
+            let folder = folder.trim_end_matches('/');
+            let delete = |name: &str| format!("btrfs subvolume delete {folder}/{name}");
+            drop(watch);
+            return Ok(report(outcome, &delete));
+        }
+        let writing = self.source.write(target)?;
+        let directory = writing.start.open_directory(writing.path(target)?)?;
+        let outcome = directory.receive(input, &options, &mut observe);
         drop(watch);
         if outcome.is_err() {
             // What was applied is there to be looked at, as far as it goes.

@@ -26,6 +26,9 @@ pub enum ReceiveProblem {
     /// The stream cannot be read.
     #[error(transparent)]
     Stream(#[from] StreamError),
+    /// The target cannot be opened.
+    #[error("the target cannot be opened: {0}")]
+    Target(#[from] io::Error),
     /// There was nothing to read.
     #[error("the input is empty: there is no stream in it")]
     Empty,

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use larder_device::{Access, Device, FileDevice};
 use larder_filesystem::{Filesystem, NewInode, Subvolume};
 use larder_stream::{
-    ImageTarget, ReceiveError, ReceiveOptions, Received, SendOptions, receive, send,
+    ImageTarget, MountedTarget, ReceiveError, ReceiveOptions, Received, SendOptions, receive, send,
 };
 use larder_testkit::command::run;
 use larder_testkit::{KernelMount, Scratch, oracle};
@@ -141,6 +141,13 @@ pub(crate) fn larder_receive(
             .expect("a directory");
     }
     let mut target = ImageTarget::new(directory);
+    let options = ReceiveOptions::default();
+    receive(stream, &mut target, &options, &mut |_| ControlFlow::Continue(()))
+}
+
+/// Receives a stream in a directory of a mounted file system.
+pub(crate) fn mounted_receive(stream: &[u8], directory: &Path) -> Result<Received, ReceiveError> {
+    let mut target = MountedTarget::open(directory).expect("a directory");
     let options = ReceiveOptions::default();
     receive(stream, &mut target, &options, &mut |_| ControlFlow::Continue(()))
 }

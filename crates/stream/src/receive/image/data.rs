@@ -1,10 +1,10 @@
 //! The content of files.
 
 use larder_filesystem::{AllocateMode, Error, FileType, Inode};
-use larder_format::compression::{Algorithm, ExtentKind, MAX_UNCOMPRESSED_BYTES, decompress};
 
 use super::names::Names;
 use super::{MOST_SOURCES, Receiving, find};
+use crate::receive::encoded::Encoded;
 use crate::receive::error::CommandProblem;
 use crate::receive::target::Origin;
 use crate::wire::Command;
@@ -22,27 +22,10 @@ impl Receiving {
             Command::Truncate { path, size } => Ok(self.file(path)?.truncate(size)?),
             // There is no data in this stream: the range stays as it is.
             Command::UpdateExtent { .. } => Ok(()),
-            Command::EncodedWrite {
-                path,
-                offset,
-                unencoded_file_len,
-                unencoded_len,
-                unencoded_offset,
-                compression,
-                encryption,
-                data,
-            } => {
-                if encryption.unwrap_or_default() != 0 {
-                    return Err(CommandProblem::Unsupported("encryption"));
-                }
-                let number = compression.unwrap_or_default();
-                let whole = decode(number, data, unencoded_len)?;
-                let range = unencoded_offset
-                    .checked_add(unencoded_file_len)
-                    .and_then(|end| whole.get(unencoded_offset as usize..end as usize));
-                let part =
-                    range.ok_or(CommandProblem::Invalid("a part that the extent has not"))?;
-                Ok(self.file(path)?.write_at(part, offset)?)
+            Command::EncodedWrite { path, offset, .. } => {
+                let extent = Encoded::of(command)?;
+                let decoded = extent.decode()?;
+                Ok(self.file(path)?.write_at(extent.part(&decoded)?, offset)?)
             }
             Command::Clone { path, offset, len, clone_path, clone_offset, .. } => {
                 let source = self.clone_source(command, clone_path)?;
@@ -91,29 +74,6 @@ impl Receiving {
             _ => Err(Error::NotAFile.into()),
         }
     }
-}
-
-/// Decodes a whole extent (`BTRFS_ENCODED_IO_COMPRESSION_*`).
-fn decode(number: u32, data: &[u8], len_bytes: u64) -> Result<Vec<u8>, CommandProblem> {
-    /// LZO has a number for each sector size from 4 KiB on.
-    const LZO: std::ops::RangeInclusive<u32> = 3..=7;
-    let (algorithm, sector_bytes) = match number {
-        0 if data.len() as u64 == len_bytes => return Ok(data.to_vec()),
-        0 => return Err(CommandProblem::Invalid("data that is not as long as it says")),
-        1 => (Algorithm::Zlib, 4096),
-        2 => (Algorithm::Zstd, 4096),
-        number if LZO.contains(&number) => (Algorithm::Lzo, 4096 << (number - LZO.start())),
-        _ => return Err(CommandProblem::Unsupported("this compression")),
-    };
-    if len_bytes > MAX_UNCOMPRESSED_BYTES as u64 {
-        return Err(CommandProblem::Invalid("a compressed extent of more than 128 KiB"));
-    }
-    // One that was in a tree is not padded to sectors.
-    let is_whole = data.len().is_multiple_of(sector_bytes as usize);
-    let kind = if is_whole { ExtentKind::Regular } else { ExtentKind::Inline };
-    let mut decoded = vec![0; len_bytes as usize];
-    decompress(algorithm, data, &mut decoded, sector_bytes, kind)?;
-    Ok(decoded)
 }
 
 /// Allocates or deallocates a range.

@@ -7,6 +7,7 @@ use super::attributes_of;
 use super::late::merged;
 use super::names::Names;
 use crate::receive::error::{CommandError, CommandProblem};
+use crate::receive::node::MadeNode;
 use crate::wire::Command;
 
 /// Extended attributes that are gathered, and bytes of them.
@@ -37,33 +38,17 @@ pub(super) struct NewNode {
 impl NewNode {
     /// What `command` makes, if it makes an inode.
     pub(super) fn of(command: &Command<'_>) -> Result<Option<Self>, CommandProblem> {
-        let nothing: &[u8] = &[];
-        let (path, file_type, permissions, device, content) = match *command {
-            Command::Mkfile { path, .. } => (path, FileType::Regular, 0o600, 0, nothing),
-            Command::Mkdir { path, .. } => (path, FileType::Directory, 0o700, 0, nothing),
-            Command::Mkfifo { path, .. } => (path, FileType::Fifo, 0o600, 0, nothing),
-            Command::Mksock { path, .. } => (path, FileType::Socket, 0o600, 0, nothing),
-            Command::Symlink { path, target, .. } => (path, FileType::Symlink, 0o777, 0, target),
-            Command::Mknod { path, rdev, mode, .. } => {
-                let file_type = FileType::from_mode(mode as u32);
-                let is_node = |file_type: &FileType| {
-                    matches!(file_type, FileType::BlockDevice | FileType::CharDevice)
-                };
-                let wrong = CommandProblem::Invalid("the mode is not that of a device");
-                (path, file_type.filter(is_node).ok_or(wrong)?, 0o600, rdev, nothing)
-            }
-            _ => return Ok(None),
-        };
-        let mode = type_bits(file_type) | permissions;
+        let Some(made) = MadeNode::of(command)? else { return Ok(None) };
+        let mode = type_bits(made.file_type) | made.permissions;
         Ok(Some(Self {
             command: command.name(),
-            path: path.to_vec(),
+            path: made.path.to_vec(),
             made_at: None,
-            file_type,
-            new: NewInode { mode, uid: 0, gid: 0, umask: 0, device: major_and_minor(device) },
+            file_type: made.file_type,
+            new: NewInode { mode, uid: 0, gid: 0, umask: 0, device: made.device },
             attributes: SetAttributes::default(),
             xattrs: Vec::new(),
-            content: content.to_vec(),
+            content: made.target.to_vec(),
         }))
     }
 
@@ -169,10 +154,4 @@ fn type_bits(file_type: FileType) -> u32 {
         FileType::Fifo => 0o010_000,
         FileType::Socket => 0o140_000,
     }
-}
-
-/// Major and minor number of a device number as user space has it: 12 bits of major, 20 of minor.
-fn major_and_minor(rdev: u64) -> (u32, u32) {
-    let (major, minor) = (rdev >> 8 & 0xfff, rdev & 0xff | rdev >> 12 & 0xf_ff00);
-    (major as u32, minor as u32)
 }

@@ -1,0 +1,128 @@
+//! Sharing extents and writing them as they are stored.
+
+#![allow(unsafe_code)]
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+
+use rustix::io::Errno;
+use rustix::ioctl::{Ioctl, IoctlOutput, Opcode, Setter, ioctl, opcode};
+
+use super::MAGIC;
+
+/// `struct file_clone_range`.
+#[repr(C)]
+struct CloneRange {
+    source_fd: i64,
+    source_offset: u64,
+    source_len_bytes: u64,
+    target_offset: u64,
+}
+
+/// `struct iovec`.
+#[repr(C)]
+struct IoVec {
+    base: *const u8,
+    len_bytes: usize,
+}
+
+/// `struct btrfs_ioctl_encoded_io_args`.
+#[repr(C)]
+struct EncodedArgs {
+    iov: *const IoVec,
+    iovcnt: usize,
+    offset: i64,
+    flags: u64,
+    len: u64,
+    unencoded_len: u64,
+    unencoded_offset: u64,
+    compression: u32,
+    encryption: u32,
+    reserved: [u8; 64],
+}
+
+const CLONE_RANGE: Opcode = opcode::write::<CloneRange>(MAGIC, 13);
+/// `BTRFS_IOC_ENCODED_WRITE`.
+const ENCODED_WRITE: Opcode = opcode::write::<EncodedArgs>(MAGIC, 64);
+
+/// `FICLONERANGE`: makes a range of `target` share the extents of a range of `source`, in bytes.
+pub fn clone_range(
+    target: impl AsFd,
+    target_offset: u64,
+    source: impl AsFd,
+    source_offset: u64,
+    len_bytes: u64,
+) -> io::Result<()> {
+    let argument = CloneRange {
+        source_fd: i64::from(source.as_fd().as_raw_fd()),
+        source_offset,
+        source_len_bytes: len_bytes,
+        target_offset,
+    };
+    // SAFETY: `CloneRange` has the layout that this request reads, and holds no pointers.
+    Ok(unsafe { ioctl(target, Setter::<CLONE_RANGE, _>::new(argument)) }?)
+}
+
+/// A part of an extent that is compressed.
+#[derive(Clone, Copy, Debug)]
+pub struct EncodedExtent<'a> {
+    /// Where in the file it goes.
+    pub offset: u64,
+    /// Bytes of the file that it covers.
+    pub len_bytes: u64,
+    /// Bytes of the whole extent when decoded.
+    pub unencoded_len_bytes: u64,
+    /// Where in the decoded extent the part begins.
+    pub unencoded_offset: u64,
+    /// Algorithm (`BTRFS_ENCODED_IO_COMPRESSION_*`).
+    pub compression: u32,
+    /// The extent as it is stored.
+    pub data: &'a [u8],
+}
+
+/// `BTRFS_IOC_ENCODED_WRITE`: writes an extent as it is stored.
+pub fn write_encoded(file: impl AsFd, extent: &EncodedExtent<'_>) -> io::Result<()> {
+    let vector = IoVec { base: extent.data.as_ptr(), len_bytes: extent.data.len() };
+    let argument = EncodedArgs {
+        iov: &raw const vector,
+        iovcnt: 1,
+        offset: i64::try_from(extent.offset).map_err(|_| Errno::FBIG)?,
+        flags: 0,
+        len: extent.len_bytes,
+        unencoded_len: extent.unencoded_len_bytes,
+        unencoded_offset: extent.unencoded_offset,
+        compression: extent.compression,
+        encryption: 0,
+        reserved: [0; 64],
+    };
+    // SAFETY: `EncodedArgs` has the layout that this request reads; its vector describes a slice that is
+    // borrowed until the call has returned, and which is only read.
+    let written = unsafe { ioctl(file, Write(argument)) }?;
+    if written == extent.data.len() { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
+}
+
+/// A request whose return value is a number of bytes, which the usual ones leave out.
+struct Write(EncodedArgs);
+
+// SAFETY: the opcode is that of the structure that the pointer leads to, which the kernel does not change,
+// and what it returns is a number of bytes.
+unsafe impl Ioctl for Write {
+    type Output = usize;
+
+    const IS_MUTATING: bool = false;
+
+    fn opcode(&self) -> Opcode {
+        ENCODED_WRITE
+    }
+
+    fn as_ptr(&mut self) -> *mut std::ffi::c_void {
+        (&raw mut self.0).cast()
+    }
+
+    unsafe fn output_from_ptr(
+        out: IoctlOutput,
+        _: *mut std::ffi::c_void,
+    ) -> rustix::io::Result<usize> {
+        usize::try_from(out).map_err(|_| Errno::INVAL)
+    }
+}

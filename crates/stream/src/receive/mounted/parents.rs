@@ -1,0 +1,103 @@
+//! Finding subvolumes of a mounted file system.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+
+use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags, openat2, statx};
+
+use super::paths::DOWN;
+use crate::receive::error::CommandProblem;
+use crate::receive::target::{Candidate, Origin, choose};
+
+/// The root of the subvolume that a stream means, in the file system that `inside` lies in.
+pub(super) fn find(inside: &OwnedFd, wanted: Origin) -> Result<OwnedFd, CommandProblem> {
+    let mount = Mount::of(inside)?;
+    let mut candidates = Vec::new();
+    for id in larder_ioctl::subvolumes_of(inside, wanted.uuid)? {
+        let Some(path) = larder_ioctl::subvolume_path(inside, id)? else { continue };
+        let Some(root) = mount.open(&path)? else { continue };
+        let info = larder_ioctl::subvolume_info(&root)?;
+        // Something may be mounted over it.
+        if info.id != id {
+            continue;
+        }
+        let received = Origin { uuid: info.received_uuid, ctransid: info.stransid };
+        let candidate = Candidate {
+            own: Origin { uuid: info.uuid, ctransid: info.ctransid },
+            received: (!received.uuid.is_nil()).then_some(received),
+        };
+        candidates.push((candidate, root));
+    }
+    choose(candidates, wanted).ok_or(CommandProblem::NotReceived { uuid: wanted.uuid })
+}
+
+/// The mount that a descriptor is of.
+struct Mount {
+    /// What of the file system it shows, from the top level.
+    root: Vec<u8>,
+    point: OwnedFd,
+}
+
+impl Mount {
+    fn of(inside: &OwnedFd) -> io::Result<Self> {
+        let stat = statx(inside, "", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID)?;
+        let table = fs::read("/proc/self/mountinfo")?;
+        let id = stat.stx_mnt_id.to_string();
+        let found = table.split(|byte| *byte == b'\n').find_map(|line| {
+            let mut fields = line.split(|byte| *byte == b' ');
+            let is_it = fields.next() == Some(id.as_bytes());
+            // Behind the parent and the device.
+            let root = fields.nth(2)?;
+            is_it.then_some((unescape(root), unescape(fields.next()?)))
+        });
+        let (root, point) = found.ok_or(io::Error::other("the mount is not to be found"))?;
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let point = rustix::fs::open(OsStr::from_bytes(&point), flags, Mode::empty())?;
+        Ok(Self { root, point })
+    }
+
+    /// Opens the directory at `path` from the top level, if the mount shows it.
+    fn open(&self, path: &[u8]) -> io::Result<Option<OwnedFd>> {
+        let whole = [b"/", path].concat();
+        let root = self.root.strip_suffix(b"/").unwrap_or(&self.root);
+        let Some(below) = whole.strip_prefix(root) else { return Ok(None) };
+        let below = match below {
+            b"" => b".",
+            [b'/', rest @ ..] if !rest.is_empty() => rest,
+            b"/" => b".",
+            _ => return Ok(None),
+        };
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        Ok(Some(openat2(&self.point, below, flags, Mode::empty(), DOWN)?))
+    }
+}
+
+/// A field of the table, in which some bytes are three octal digits behind a backslash.
+fn unescape(field: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(field.len());
+    let mut rest = field;
+    while let Some((byte, behind)) = rest.split_first() {
+        let digits = behind.first_chunk::<3>().filter(|_| *byte == b'\\');
+        let number = digits
+            .and_then(|digits| std::str::from_utf8(digits).ok())
+            .and_then(|digits| u8::from_str_radix(digits, 8).ok());
+        bytes.push(number.unwrap_or(*byte));
+        rest = if number.is_some() { &behind[3..] } else { behind };
+    }
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::unescape;
+
+    #[test]
+    fn spaces_in_the_table_are_escaped() {
+        assert_eq!(unescape(b"/a\\040b\\134c"), b"/a b\\c");
+        assert_eq!(unescape(b"/a\\09"), b"/a\\09");
+        assert_eq!(unescape(b"\\"), b"\\");
+    }
+}

@@ -1,0 +1,121 @@
+//! Descriptors of what lies below the root of a subvolume.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::sync::Arc;
+
+use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
+
+/// How paths are walked: down, within one mount, and through no link.
+pub(super) const DOWN: ResolveFlags = ResolveFlags::BENEATH
+    .union(ResolveFlags::NO_SYMLINKS)
+    .union(ResolveFlags::NO_MAGICLINKS)
+    .union(ResolveFlags::NO_XDEV);
+
+/// What lies below one directory. The last directory and the last file are kept open: most commands are
+/// about the same ones again.
+#[derive(Debug)]
+pub(super) struct Paths {
+    root: Arc<OwnedFd>,
+    directory: Option<(Vec<u8>, Arc<OwnedFd>)>,
+    file: Option<(Vec<u8>, Arc<File>)>,
+}
+
+impl Paths {
+    pub(super) fn new(root: OwnedFd) -> Self {
+        Self { root: Arc::new(root), directory: None, file: None }
+    }
+
+    /// The root.
+    pub(super) fn root(&self) -> Arc<OwnedFd> {
+        self.root.clone()
+    }
+
+    /// The root, with nothing else open.
+    pub(super) fn into_root(self) -> Arc<OwnedFd> {
+        self.root
+    }
+
+    /// The directory of `path`, and the name in it. The root has none.
+    pub(super) fn parent_and_name<'p>(
+        &mut self,
+        path: &'p [u8],
+    ) -> io::Result<(Arc<OwnedFd>, &'p [u8])> {
+        match path.iter().rposition(|byte| *byte == b'/') {
+            Some(slash) => Ok((self.directory(&path[..slash])?, &path[slash + 1..])),
+            None if path.is_empty() => Err(io::ErrorKind::InvalidInput.into()),
+            None => Ok((self.root.clone(), path)),
+        }
+    }
+
+    fn directory(&mut self, path: &[u8]) -> io::Result<Arc<OwnedFd>> {
+        if let Some((known, directory)) = &self.directory
+            && known == path
+        {
+            return Ok(directory.clone());
+        }
+        let directory = Arc::new(self.open(path, OFlags::PATH | OFlags::DIRECTORY)?);
+        self.directory = Some((path.to_vec(), directory.clone()));
+        Ok(directory)
+    }
+
+    /// Whatever is at `path`, for its attributes.
+    pub(super) fn node(&mut self, path: &[u8]) -> io::Result<OwnedFd> {
+        self.open(path, OFlags::PATH)
+    }
+
+    /// The file or directory at `path`, open for reading.
+    pub(super) fn readable(&mut self, path: &[u8]) -> io::Result<OwnedFd> {
+        self.open(path, OFlags::RDONLY | OFlags::NONBLOCK)
+    }
+
+    /// The regular file at `path`, open for reading and writing.
+    pub(super) fn file(&mut self, path: &[u8]) -> io::Result<Arc<File>> {
+        if let Some((known, file)) = &self.file
+            && known == path
+        {
+            return Ok(file.clone());
+        }
+        let file = self.regular(path, OFlags::RDWR)?;
+        Ok(self.note_file(path, file))
+    }
+
+    /// The regular file at `path`, open for reading.
+    pub(super) fn source(&mut self, path: &[u8]) -> io::Result<File> {
+        self.regular(path, OFlags::RDONLY)
+    }
+
+    /// Notes a file that was just opened or made.
+    pub(super) fn note_file(&mut self, path: &[u8], file: File) -> Arc<File> {
+        let file = Arc::new(file);
+        self.file = Some((path.to_vec(), file.clone()));
+        file
+    }
+
+    /// Closes what is kept open by its path: names are about to change.
+    pub(super) fn forget(&mut self) {
+        (self.directory, self.file) = (None, None);
+    }
+
+    /// Opening a pipe or a device could wait for ever, or do something: neither is opened.
+    fn regular(&self, path: &[u8], flags: OFlags) -> io::Result<File> {
+        let node = self.open(path, OFlags::PATH)?;
+        if !File::from(node).metadata()?.is_file() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
+        }
+        self.open(path, flags | OFlags::NONBLOCK).map(File::from)
+    }
+
+    /// With `O_PATH` a symbolic link at the end is opened itself, otherwise it is refused.
+    fn open(&self, path: &[u8], flags: OFlags) -> io::Result<OwnedFd> {
+        let path = if path.is_empty() { b"." } else { path };
+        let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        Ok(openat2(&self.root, path, flags, Mode::empty(), DOWN)?)
+    }
+}
+
+/// A path that leads to an open descriptor itself, for calls that take no descriptor.
+pub(super) fn link_of(descriptor: impl AsFd) -> String {
+    format!("/proc/self/fd/{}", descriptor.as_fd().as_raw_fd())
+}
