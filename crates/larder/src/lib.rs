@@ -86,7 +86,7 @@ pub use larder_format::item::InodeFlags;
 pub use open::OpenOptions;
 pub use receive::{
     CommandError, CommandProblem, ReceiveError, ReceiveEvent, ReceiveOptions, ReceiveProblem,
-    Received,
+    Received, receive_mounted,
 };
 pub use scan::{Paths, Scan, ScannedInode};
 pub use send::{SendError, SendOptions, Sent, StreamVersion};
