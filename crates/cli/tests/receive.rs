@@ -122,6 +122,25 @@ fn snapshots_are_received_from_files_and_pipes() {
 }
 
 #[test]
+fn snapshots_are_received_through_a_mount() {
+    let images = Images::new();
+    let streams = [images.stream("one", None), images.stream("two", Some("one"))];
+    {
+        let mount = KernelMount::open(from_ref(&images.target), "noatime");
+        for stream in &streams {
+            succeed(larder(["receive", "-q", "-f"]).arg(stream).arg(mount.path()));
+        }
+        let output = larder(["receive", "-q", "-f"]).arg(&streams[0]).arg(mount.path()).output();
+        assert!(errors(&output.expect("larder starts")).starts_with("ERROR: subvol one: "));
+    }
+    images.assert_received(&["one", "two"]);
+    let nowhere = images.scratch.path();
+    let output = larder(["receive", "-f"]).arg(&streams[0]).arg(nowhere).output();
+    let said = errors(&output.expect("larder starts"));
+    assert!(said.contains("ERROR: subvol one: "), "{said}");
+}
+
+#[test]
 fn an_increment_says_what_it_misses() {
     let images = Images::new();
     let second = images.stream("two", Some("one"));

@@ -16,6 +16,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         ("tree_block", seeds::tree_blocks(&image)),
         ("decompression", seeds::streams()),
         ("open_and_walk", seeds::patches()),
+        ("stream_dump", seeds::snapshots()),
+        ("stream_receive", seeds::snapshots()),
     ];
     for (target, seeds) in targets {
         let folder = Path::new(corpus).join(target);

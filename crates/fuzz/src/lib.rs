@@ -10,12 +10,14 @@ mod decompression;
 mod image;
 mod items;
 pub mod seeds;
+mod stream;
 mod superblock;
 mod tree_block;
 mod walk;
 
 pub use decompression::decompression;
 pub use image::{Image, ImageError};
+pub use stream::{stream_dump, stream_receive};
 pub use superblock::superblock;
 pub use tree_block::tree_block;
 pub use walk::{CACHE_BYTES, open_and_walk};

@@ -1,7 +1,9 @@
 //! Where fuzzing starts from: one small input of each kind, all of them taken from an image or made
 //! here, so that nothing needs to be kept.
 
+use larder_format::Uuid;
 use larder_format::compression::{Algorithm, Compression, Compressor, ExtentKind};
+use larder_stream::{Command, Timestamp, Version, Writer};
 use zerocopy::IntoBytes;
 
 use crate::Image;
@@ -47,4 +49,92 @@ pub fn patches() -> Vec<Vec<u8>> {
         [&places[..], &[0, n as u8, 0, 0, 0, 0, 0, 0, 0]].concat()
     };
     (0..16).map(|count| (0..count).flat_map(|n| patch(count * 37 + n)).collect()).collect()
+}
+
+/// Inputs of [`crate::stream_dump`] and [`crate::stream_receive`]: every command, in every version of the
+/// stream, and an increment.
+pub fn snapshots() -> Vec<Vec<u8>> {
+    let versions = [Version::V1, Version::V2, Version::V3];
+    versions.into_iter().map(|version| snapshot(version).expect("memory takes it")).collect()
+}
+
+fn snapshot(version: Version) -> std::io::Result<Vec<u8>> {
+    let (uuid, ctransid) = (Uuid::from_bytes([7; 16]), 7);
+    let time = Timestamp { seconds: 1_700_000_000, nanoseconds: 5 };
+    let large = vec![7; 20_000];
+    let mut stream = Writer::new(Vec::new(), version)?;
+    for command in [
+        Command::Subvol { path: b"first", uuid, ctransid },
+        Command::Utimes { path: b"", atime: time, mtime: time, ctime: time, otime: None },
+        Command::Mkdir { path: b"folder", ino: 257 },
+        Command::Mkfile { path: b"o258", ino: 258 },
+        Command::Rename { path: b"o258", to: b"folder/small" },
+        Command::Write { path: b"folder/small", offset: 0, data: b"bread" },
+        Command::Mkfile { path: b"large", ino: 259 },
+        Command::Write { path: b"large", offset: 0, data: &large },
+        Command::Clone {
+            offset: 32768,
+            len: 16384,
+            path: b"large",
+            clone_uuid: uuid,
+            clone_ctransid: ctransid,
+            clone_path: b"large",
+            clone_offset: 0,
+        },
+        Command::Truncate { path: b"large", size: 30_000 },
+        Command::SetXattr { path: b"large", name: b"user.x", data: b"butter" },
+        Command::RemoveXattr { path: b"large", name: b"user.x" },
+        Command::Symlink { path: b"link", ino: 260, target: b"folder/small" },
+        Command::Mkfifo { path: b"pipe", ino: 261, rdev: None, mode: None },
+        Command::Mknod { path: b"null", ino: 262, rdev: 0x103, mode: 0o020_666 },
+        Command::Mksock { path: b"socket", ino: 263, rdev: None, mode: None },
+        Command::Link { path: b"folder/linked", existing: b"large" },
+        Command::Chmod { path: b"large", mode: 0o640 },
+        Command::Chown { path: b"large", uid: 5, gid: 6 },
+        Command::UpdateExtent { path: b"large", offset: 0, len: 4096 },
+    ] {
+        stream.write(&command)?;
+    }
+    if version >= Version::V2 {
+        let mut data = vec![0; 4096];
+        let mut compressor = Compressor::new(Compression::from(Algorithm::Zlib));
+        let _ = compressor.compress(&[7; 8192], &mut data, 4096, ExtentKind::Regular);
+        stream.write(&Command::EncodedWrite {
+            path: b"large",
+            offset: 65536,
+            unencoded_file_len: 8192,
+            unencoded_len: 8192,
+            unencoded_offset: 0,
+            compression: Some(1),
+            encryption: None,
+            data: &data,
+        })?;
+        let [mode, punch] = [0, 3];
+        stream.write(&Command::Fallocate { path: b"large", mode, offset: 0, len: 99_999 })?;
+        stream.write(&Command::Fallocate { path: b"large", mode: punch, offset: 0, len: 4096 })?;
+        stream.write(&Command::Fileattr { path: b"large", attributes: 0x40 })?;
+    }
+    if version >= Version::V3 {
+        let (salt, signature): (&[u8], &[u8]) = (b"salt", b"");
+        let (algorithm, block_size) = (1, 4096);
+        let path = b"folder/small";
+        stream.write(&Command::EnableVerity { path, algorithm, block_size, salt, signature })?;
+    }
+    for command in [
+        Command::Snapshot {
+            path: b"second",
+            uuid: Uuid::from_bytes([8; 16]),
+            ctransid: 9,
+            clone_uuid: uuid,
+            clone_ctransid: ctransid,
+        },
+        Command::Unlink { path: b"folder/small" },
+        Command::Rename { path: b"folder", to: b"moved" },
+        Command::Unlink { path: b"moved/linked" },
+        Command::Rmdir { path: b"moved" },
+        Command::End,
+    ] {
+        stream.write(&command)?;
+    }
+    Ok(stream.into_inner())
 }

@@ -8,7 +8,9 @@
 //! [`WALK_BOUND_BYTES`] to open and walk a file system, caches and the caller's buffer included, and
 //! [`PARSE_BOUND_BYTES`] for one superblock, tree block or compressed extent. Neither depends on
 //! anything that the image says. What the zstd library allocates for itself, a window of at most 2 MiB
-//! for each thread, is not counted.
+//! for each thread, is not counted. [`STREAM_BOUND_BYTES`] is for printing a stream, whose longest command
+//! may have 1 MiB, and [`RECEIVE_BOUND_BYTES`] for receiving one into an image that is in memory: that
+//! holds what is written, too.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -16,7 +18,8 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use larder_fuzz::{
-    CACHE_BYTES, Image, decompression, open_and_walk, seeds, superblock, tree_block,
+    CACHE_BYTES, Image, decompression, open_and_walk, seeds, stream_dump, stream_receive,
+    superblock, tree_block,
 };
 use larder_testkit::KernelImage;
 use larder_testkit::content::Content;
@@ -24,6 +27,8 @@ use larder_testkit::image::{ImageSpec, Profile};
 
 const WALK_BOUND_BYTES: usize = CACHE_BYTES + (8 << 20);
 const PARSE_BOUND_BYTES: usize = 1 << 20;
+const STREAM_BOUND_BYTES: usize = 4 << 20;
+const RECEIVE_BOUND_BYTES: usize = 64 << 20;
 
 /// Counts the bytes that are allocated now, and the most that ever were.
 struct Counting;
@@ -169,6 +174,18 @@ fn hostile_input_neither_panics_nor_takes_more_memory_than_stated() {
             seeds: seeds::patches(),
             run: Box::new(|bytes| open_and_walk(&image, bytes)),
             bound_bytes: WALK_BOUND_BYTES,
+        },
+        Target {
+            name: "stream_dump",
+            seeds: seeds::snapshots(),
+            run: Box::new(stream_dump),
+            bound_bytes: STREAM_BOUND_BYTES,
+        },
+        Target {
+            name: "stream_receive",
+            seeds: seeds::snapshots(),
+            run: Box::new(|bytes| stream_receive(&image, bytes)),
+            bound_bytes: RECEIVE_BOUND_BYTES,
         },
     ];
     let budget = Duration::from_secs(seconds) / targets.len() as u32;

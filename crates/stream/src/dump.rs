@@ -238,9 +238,28 @@ const NEAR_SECONDS: i64 = 200_000_000_000;
 /// `2026-11-20T10:07:51+0000`, of any year.
 fn text_of(time: Timestamp, zone: &TimeZone) -> String {
     let is_near = (-NEAR_SECONDS / 4..NEAR_SECONDS).contains(&time.seconds);
-    let cycles = if is_near { 0 } else { time.seconds.div_euclid(CYCLE_SECONDS) };
-    let within = jiff::Timestamp::from_second(time.seconds - cycles * CYCLE_SECONDS);
+    let (cycles, seconds) = if is_near {
+        (0, time.seconds)
+    } else {
+        (time.seconds.div_euclid(CYCLE_SECONDS), time.seconds.rem_euclid(CYCLE_SECONDS))
+    };
+    let within = jiff::Timestamp::from_second(seconds);
     let within = within.expect("it is in the calendar").to_zoned(zone.clone());
     let year = i64::from(within.year()) + cycles * 400;
     format!("{year}{}", within.strftime("-%m-%dT%H:%M:%S%z"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_time_has_a_text() {
+        let text = |seconds| text_of(Timestamp { seconds, nanoseconds: 0 }, &TimeZone::UTC);
+        assert_eq!(text(0), "1970-01-01T00:00:00+0000");
+        assert_eq!(text(i64::MAX), "292277026596-12-04T15:30:07+0000");
+        assert_eq!(text(i64::MIN), "-292277022657-01-27T08:29:52+0000");
+        assert_eq!(text(NEAR_SECONDS - 1), "8307-09-18T19:33:19+0000");
+        assert_eq!(text(NEAR_SECONDS), "8307-09-18T19:33:20+0000");
+    }
 }

@@ -1,5 +1,5 @@
 //! Random chains of snapshots, sent as increments of each other in both directions, and received both by
-//! the kernel's `btrfs receive` and by Larder.
+//! the kernel's `btrfs receive` and by Larder, into an image and now and then through a mount.
 //!
 //! `LARDER_STREAM_CHAINS` says how many chains there are, `LARDER_STREAM_SEED` with which to begin.
 //! Needs root, loop devices and btrfs in the kernel.
@@ -13,8 +13,8 @@ use larder_stream::{SendOptions, Version};
 use larder_testkit::{Manifest, assert_same};
 use support::mutate::{Random, mutate};
 use support::{
-    EmptyImage, assert_sound, btrfs, delete, kernel_receive, larder_receive, larder_send, open,
-    open_writable, sendable, snapshot, subvolume,
+    EmptyImage, assert_sound, btrfs, delete, kernel_receive, larder_receive, larder_send,
+    mounted_receive, open, open_writable, sendable, snapshot, subvolume,
 };
 
 /// Snapshots in a chain.
@@ -81,6 +81,13 @@ fn chains_of_increments_are_received_as_they_were() {
             names.push(name.clone());
             let received = kernel_receive(&stream, &folder, &name, target.scratch());
             assert_same(&manifests[&name], &sendable(&received));
+            if step.is_multiple_of(4) {
+                let folder = mount.path().join(format!("mounted-{step}"));
+                std::fs::create_dir(&folder).expect("made");
+                mounted_receive(&stream, &folder).unwrap_or_else(|error| panic!("{error}"));
+                assert_same(&manifests[&name], &sendable(&folder.join(&name)));
+                delete(&folder.join(&name));
+            }
             // Of those that were received twice, the kernel would take any as a parent.
             if step >= SNAPSHOTS {
                 delete(&received);

@@ -186,7 +186,7 @@ impl Receiver<'_> {
         if self.current.is_none() {
             return Ok(());
         }
-        if let Err(error) = self.target.settle() {
+        while let Err(error) = self.target.settle() {
             self.failed(error)?;
         }
         if self.errors > 0 {

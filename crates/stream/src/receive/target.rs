@@ -32,7 +32,7 @@ pub trait Target {
     /// Applies a command that is about what is in the subvolume.
     fn apply(&mut self, command: &Command<'_>) -> Result<(), CommandError>;
 
-    /// Applies what was put off.
+    /// Applies what was put off. After an error it is called again, for the next one.
     fn settle(&mut self) -> Result<(), CommandError>;
 
     /// Makes the subvolume read-only and notes where it comes from. It is durable then.

@@ -1,5 +1,7 @@
 //! Attributes that are set later, many at once.
 
+use std::collections::VecDeque;
+
 use larder_filesystem::SetAttributes;
 
 use super::names::Names;
@@ -54,13 +56,11 @@ impl Late {
         self.waiting.iter().any(|waiting| waiting.path == path)
     }
 
-    /// Sets everything that waits; returns the first error.
-    pub(super) fn settle(&mut self, names: &mut Names) -> Result<(), CommandError> {
-        let mut outcome = Ok(());
+    /// Sets everything that waits.
+    pub(super) fn settle(&mut self, names: &mut Names, errors: &mut VecDeque<CommandError>) {
         for waiting in self.waiting.drain(..) {
-            outcome = outcome.and(waiting.set(names));
+            errors.extend(waiting.set(names).err());
         }
-        outcome
     }
 }
 

@@ -9,7 +9,7 @@ mod late;
 mod names;
 mod new;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 
 use larder_filesystem::{
     Filesystem, Inode, NewInode, RenameMode, SetAttributes, Subvolume, XattrMode,
@@ -59,8 +59,15 @@ impl Target for ImageTarget {
             )?,
         };
         let names = Names::new(subvolume.root()?);
-        let (new, late, sources) = (None, Late::default(), HashMap::new());
-        self.current = Some(Receiving { subvolume, sent, names, new, late, sources });
+        self.current = Some(Receiving {
+            subvolume,
+            sent,
+            names,
+            new: None,
+            late: Late::default(),
+            sources: HashMap::new(),
+            errors: VecDeque::new(),
+        });
         Ok(())
     }
 
@@ -107,41 +114,65 @@ struct Receiving {
     late: Late,
     /// Subvolumes that were cloned from.
     sources: HashMap<Origin, Names>,
+    /// Of what was put off; there are never more than can be.
+    errors: VecDeque<CommandError>,
 }
 
 impl Receiving {
+    /// Applies a command or puts it off. Returns the first error that was not returned yet.
     fn apply(&mut self, command: &Command<'_>) -> Result<(), CommandError> {
-        let most_inline_bytes = self.subvolume.filesystem().most_inline_bytes() as usize;
         if let Command::Rename { to, .. } = *command
             && self.late.has(to)
         {
             // What is there may be replaced.
-            self.settle()?;
+            self.settle_all();
         }
-        if let Some(new) = &mut self.new
-            && new.absorb(command, most_inline_bytes)
-        {
-            return Ok(());
+        let most_inline_bytes = self.subvolume.filesystem().most_inline_bytes() as usize;
+        let is_absorbed =
+            self.new.as_mut().is_some_and(|new| new.absorb(command, most_inline_bytes));
+        if !is_absorbed {
+            self.apply_or_delay(command);
         }
+        self.next_error()
+    }
+
+    fn apply_or_delay(&mut self, command: &Command<'_>) {
         if let Some((path, attributes)) = attributes_of(command) {
             // A directory's times are set behind what is made in it.
-            let made = if self.late.is_full() { self.make_new() } else { Ok(()) };
+            if self.late.is_full() {
+                self.make_new();
+            }
             let merged = self.late.merge(&mut self.names, command.name(), path, &attributes);
-            return made.and(merged);
+            self.errors.extend(merged.err());
+            return;
         }
-        let earlier = if keeps_names(command) { self.make_new() } else { self.settle() };
-        let now = self.apply_now(command).map_err(|problem| CommandError::of(command, problem));
-        earlier.and(now)
+        if keeps_names(command) {
+            self.make_new();
+        } else {
+            self.settle_all();
+        }
+        let applied = self.apply_now(command);
+        self.errors.extend(applied.err().map(|problem| CommandError::of(command, problem)));
     }
 
     /// Makes the inode that was put off.
-    fn make_new(&mut self) -> Result<(), CommandError> {
-        self.new.take().map_or(Ok(()), |new| new.make(&mut self.names))
+    fn make_new(&mut self) {
+        let made = self.new.take().map_or(Ok(()), |new| new.make(&mut self.names));
+        self.errors.extend(made.err());
+    }
+
+    fn settle_all(&mut self) {
+        self.make_new();
+        self.late.settle(&mut self.names, &mut self.errors);
     }
 
     fn settle(&mut self) -> Result<(), CommandError> {
-        let made = self.make_new();
-        made.and(self.late.settle(&mut self.names))
+        self.settle_all();
+        self.next_error()
+    }
+
+    fn next_error(&mut self) -> Result<(), CommandError> {
+        self.errors.pop_front().map_or(Ok(()), Err)
     }
 
     fn apply_now(&mut self, command: &Command<'_>) -> Result<(), CommandProblem> {
