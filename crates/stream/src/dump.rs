@@ -259,7 +259,7 @@ mod tests {
         assert_eq!(text(0), "1970-01-01T00:00:00+0000");
         assert_eq!(text(i64::MAX), "292277026596-12-04T15:30:07+0000");
         assert_eq!(text(i64::MIN), "-292277022657-01-27T08:29:52+0000");
-        assert_eq!(text(NEAR_SECONDS - 1), "8307-09-18T19:33:19+0000");
-        assert_eq!(text(NEAR_SECONDS), "8307-09-18T19:33:20+0000");
+        assert_eq!(text(NEAR_SECONDS - 1), "8307-10-01T19:33:19+0000");
+        assert_eq!(text(NEAR_SECONDS), "8307-10-01T19:33:20+0000");
     }
 }
