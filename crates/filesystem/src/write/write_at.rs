@@ -285,6 +285,7 @@ impl Writer {
     }
 
     fn promise_with(&self, priority: Priority, data_bytes: u64, runs: u64) -> Result<Promised> {
+        self.relieve()?;
         let items = ITEMS + ITEMS_PER_RUN * runs;
         let metadata_bytes = self.manager.space().insertion_bytes(items);
         let reserve = |kind, len_bytes| self.manager.reserve(kind, len_bytes, priority);

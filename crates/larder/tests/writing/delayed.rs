@@ -215,6 +215,34 @@ fn a_scan_sees_what_was_queued() {
     assert_eq!(seen.unwrap().metadata, metadata);
 }
 
+/// However many directories and files wait for a commit, what waits is bounded.
+#[test]
+fn what_waits_is_bounded() {
+    const FOLDERS: usize = 40;
+    // There is room for all of it.
+    let spec = ImageSpec::new("bounded").node_size(4096).devices(&[8 << 30]);
+    let image = KernelImage::build(&spec, &Content::new(49));
+    let fs = open(&image);
+    let root = fs.subvolume("/").unwrap();
+    for folder in 0..FOLDERS {
+        root.create_directory(format!("{folder}"), 0o755).unwrap();
+    }
+    let mut most_items = 0;
+    for number in 0..20_000 {
+        let file = root.create(format!("{}/{number}", number % FOLDERS), 0o644).unwrap();
+        file.write_at(b"short", 0).unwrap();
+        let attributes = SetAttributes { permissions: Some(0o600), ..SetAttributes::default() };
+        file.set_attributes(&attributes).unwrap();
+        most_items = most_items.max(fs.stats().delayed.queued_items);
+    }
+    let delayed = fs.stats().delayed;
+    assert!((30_000..33_000).contains(&most_items), "{most_items}");
+    assert!(delayed.flushed_items > 0, "{delayed:?}");
+    fs.sync().unwrap();
+    drop((root, fs));
+    check(&image, "all");
+}
+
 /// Threads fill a small file system with empty files in many directories. There is room for what waits,
 /// or it does not wait; deleting always works, and in the end nothing is reserved.
 #[test]
