@@ -42,7 +42,7 @@ impl OpenOptions {
         }
     }
 
-    /// For writing too. What is done is durable after [`Filesystem::sync`] or [`File::sync`](crate::File::sync);
+    /// For writing too. What is done is durable after [`Filesystem::sync`] or [`Inode::sync`](crate::Inode::sync);
     /// dropping the last handle without it leaves what the last commit made durable. Nobody else can
     /// have the devices open for writing meanwhile.
     ///

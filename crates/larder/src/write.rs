@@ -12,8 +12,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use larder_filesystem::{
-    AllocateMode, Encoded, FileType, NewInode, RenameMode, SetAttributes, WriteCompression,
-    XattrMode,
+    AllocateMode, Encoded, NewInode, RenameMode, SetAttributes, WriteCompression, XattrMode,
 };
 
 use crate::path;
@@ -328,11 +327,18 @@ impl File {
     ) -> Result<u64> {
         Ok(self.inner().copy_range(source.inner(), source_offset, len_bytes, offset)?)
     }
+}
 
-    /// Makes what was done to this file durable. For now that is a commit of the file system.
+impl Inode {
+    /// Makes what was done to this inode durable: the data of a file, the entries of a directory,
+    /// attributes and names of either. That takes far less than a commit, unless it must be one.
     pub fn sync(&self) -> Result<()> {
-        debug_assert_eq!(self.file_type(), FileType::Regular);
-        self.subvolume().filesystem().sync()
+        Ok(self.inner().sync()?)
+    }
+
+    /// As [`sync`](Self::sync), for who can do without times: they come along, since they cost nothing.
+    pub fn sync_data(&self) -> Result<()> {
+        self.sync()
     }
 }
 

@@ -5,7 +5,7 @@
 //! - [`space`]: block groups in memory, allocation, promises.
 //! - [`refs`]: delayed references. [`extent`]: what becomes of them in the extent tree, and checksums.
 //! - [`free_space_tree`], [`chunk`]: the other trees of bookkeeping.
-//! - [`Recovery`]: replaying the log trees that a crash left.
+//! - [`Recovery`]: replaying the log trees that a crash left. [`LogWriter`]: writing some.
 //! - [`Items`]: a tree as bookkeeping sees it, so that all of it also runs against an ordered map.
 //!
 //! # Invariants
@@ -33,7 +33,7 @@ mod tree_items;
 
 pub use error::{Error, Result};
 pub use items::Items;
-pub use log::{FoundLog, Recovery};
+pub use log::{FoundLog, LogWriter, Recovery};
 pub use manager::{
     BackgroundCommits, CommitHook, DataExtent, DataOwner, Exclusive, Handle, MakesRoom,
     NewSnapshot, TransactionManager,

@@ -6,6 +6,7 @@ mod delayed;
 mod delete;
 mod dump_tree;
 mod early_release;
+mod fsync;
 mod mkfs;
 mod readahead;
 mod receive;
@@ -31,6 +32,7 @@ pub enum Workload {
     Walk(walk::Walk),
     Create(create::Create),
     Delete(delete::Delete),
+    Fsync(fsync::Fsync),
     Snapshot(snapshot::Snapshot),
     Delayed(delayed::Delayed),
     Reservation(reservation::Reservation),
@@ -51,6 +53,7 @@ impl Workload {
             Self::Walk(workload) => workload.run(),
             Self::Create(workload) => workload.run(),
             Self::Delete(workload) => workload.run(),
+            Self::Fsync(workload) => workload.run(),
             Self::Snapshot(workload) => workload.run(),
             Self::Delayed(workload) => workload.run(),
             Self::Reservation(workload) => workload.run(),

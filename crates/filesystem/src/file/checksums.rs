@@ -9,7 +9,7 @@ use crate::filesystem::Filesystem;
 
 impl Filesystem {
     /// The checksums of the sectors from `start` to `end`, one after the other, found in one walk.
-    pub(super) fn checksums(&self, start: Logical, end: Logical) -> Result<Vec<u8>, DataError> {
+    pub(crate) fn checksums(&self, start: Logical, end: Logical) -> Result<Vec<u8>, DataError> {
         let unreadable = |error: Error| DataError::Checksums(error);
         let (sectorsize, csum_size) = (self.sectorsize(), self.volume().checksum_type().size());
         let wanted_len = ((end.0 - start.0) / sectorsize) as usize * csum_size;

@@ -37,7 +37,10 @@ impl CommitHook for Hook {
 
     fn in_commit(&self, exclusive: &Exclusive<'_>) -> Changed<()> {
         let Some(filesystem) = self.filesystem() else { return Ok(()) };
-        filesystem.take_snapshots(exclusive)
+        filesystem.take_snapshots(exclusive)?;
+        // The commit makes all logs void.
+        filesystem.try_writer().inspect(|writer| writer.members.clear());
+        Ok(())
     }
 
     fn committed(&self, _generation: u64) {}

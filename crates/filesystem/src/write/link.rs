@@ -83,6 +83,7 @@ impl Inode {
         let tree = subvolume.try_live().expect("it has a node").tree();
         let volume = subvolume.filesystem().volume();
         let has_extended_refs = volume.superblock().has_incompat(IncompatFlags::EXTENDED_IREF);
-        Names::new(tree, volume.nodesize(), has_extended_refs)
+        let members = self.writer().expect("it is being changed").members.clone();
+        Names::new(tree, volume.nodesize(), has_extended_refs, members)
     }
 }

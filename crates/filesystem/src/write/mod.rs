@@ -65,6 +65,7 @@ use parking_lot::{Mutex, RwLock};
 
 use self::commit::Hook;
 use self::delayed::DelayedNodes;
+use self::log::{Members, Syncs};
 use self::node::Nodes;
 use self::orphans::Orphans;
 use self::snapshot::PendingSnapshots;
@@ -97,6 +98,9 @@ pub(crate) struct Writer {
     dirty: DirtyNodes,
     orphans: Arc<Orphans>,
     snapshots: PendingSnapshots,
+    /// The inodes that logs have.
+    members: Arc<Members>,
+    syncs: Syncs,
     /// How data is compressed that does not say so itself.
     compression: RwLock<Option<WriteCompression>>,
     /// Held by the one who moves a directory: who is below whom does not change meanwhile.
@@ -157,6 +161,8 @@ impl Filesystem {
             dirty: DirtyNodes::default(),
             orphans,
             snapshots: PendingSnapshots::default(),
+            members: Arc::default(),
+            syncs: Syncs::default(),
             compression: RwLock::default(),
             renames: Mutex::default(),
             subvolumes: Mutex::default(),

@@ -15,7 +15,8 @@ use larder_format::{FormatError, ItemType, Key, name_hash};
 use larder_transaction::{Items, TreeItems};
 
 use super::Changed;
-use super::node::Node;
+use super::log::Members;
+use super::node::{Node, NodeId};
 use crate::error::{Error, Result};
 
 /// Refuses what can be no name.
@@ -39,6 +40,8 @@ pub(super) struct Names {
     items: TreeItems,
     nodesize: usize,
     has_extended_refs: bool,
+    /// Is told of inodes whose names change.
+    members: Arc<Members>,
 }
 
 /// An entry of a directory to be.
@@ -57,9 +60,15 @@ pub(super) struct NewEntry<'a> {
 }
 
 impl Names {
-    pub(super) fn new(tree: &Arc<LiveTree>, nodesize: u32, has_extended_refs: bool) -> Self {
+    pub(super) fn new(
+        tree: &Arc<LiveTree>,
+        nodesize: u32,
+        has_extended_refs: bool,
+        members: Arc<Members>,
+    ) -> Self {
         let items = TreeItems::new(tree.clone());
-        Self { tree: tree.clone(), items, nodesize: nodesize as usize, has_extended_refs }
+        let nodesize = nodesize as usize;
+        Self { tree: tree.clone(), items, nodesize, has_extended_refs, members }
     }
 
     pub(super) fn tree(&self) -> &LiveTree {
@@ -189,6 +198,7 @@ impl Names {
         name: &[u8],
         index: u64,
     ) -> Changed<()> {
+        self.note_change(inode);
         let key = ref_key(inode, directory);
         let mut bytes = Vec::new();
         InodeRef { index, name }.write(&mut bytes);
@@ -222,6 +232,7 @@ impl Names {
 
     /// Takes an inode's reference to a name away, and returns the name's index.
     pub(super) fn remove_ref(&mut self, inode: u64, directory: u64, name: &[u8]) -> Changed<u64> {
+        self.note_change(inode);
         let key = ref_key(inode, directory);
         let data = self.items.get(key)?.unwrap_or_default();
         let (mut rest, mut found) = (Vec::with_capacity(data.len()), None);
@@ -256,6 +267,10 @@ impl Names {
         let index = found.ok_or_else(|| self.bad(key, missing()))?;
         self.put_or_remove(key, &rest)?;
         Ok(index)
+    }
+
+    fn note_change(&self, inode: u64) {
+        self.members.names_changed(NodeId { subvolume: self.tree.id(), number: inode });
     }
 
     fn put_or_remove(&mut self, key: Key, rest: &[u8]) -> Changed<()> {

@@ -294,6 +294,11 @@ impl Nodes {
         if node.is_unlinked() { Err(Error::NotFound) } else { Ok(node) }
     }
 
+    /// An inode that is in memory.
+    pub(super) fn known(&self, id: NodeId) -> Option<Arc<Node>> {
+        self.shard(id).lock().get(&id).and_then(Weak::upgrade)
+    }
+
     fn read(&self, subvolume: &Subvolume, id: NodeId) -> Result<Node> {
         let tree = subvolume.live()?.tree();
         let key = Key::new(id.number, ItemType::INODE_ITEM, 0);

@@ -117,6 +117,7 @@ impl Node {
         if !is_last_name || !state.is_clean() {
             return Ok(false);
         }
+        writer.members.names_changed(self.id());
         // From here on nobody gets it from the table; who got it before is counted.
         self.mark_unlinked();
         self.forget_delayed();

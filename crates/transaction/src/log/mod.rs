@@ -12,6 +12,9 @@
 
 mod found;
 mod recovery;
+mod write;
 
 pub use found::FoundLog;
 pub use recovery::Recovery;
+pub use write::LogWriter;
+pub(crate) use write::Logs;

@@ -11,7 +11,7 @@
 //! All of this is called while tree blocks are locked. It answers from memory, but for the count of
 //! a block that may be shared, which is looked up in the extent tree while the block is held.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock, Weak};
@@ -40,6 +40,8 @@ pub(crate) struct Accounting {
     extent_tree: OnceLock<Weak<LiveTree>>,
     /// Blocks of the running transaction that nothing refers to any more.
     dissolved: Mutex<Vec<Logical>>,
+    /// Blocks of log trees.
+    log_blocks: Mutex<BTreeSet<Logical>>,
     /// Trees whose root block is another than their root item says.
     pub(crate) moved_roots: Mutex<BTreeMap<u64, TreeRoot>>,
     /// Something was allocated since the last commit.
@@ -64,6 +66,7 @@ impl Accounting {
             skinny_metadata,
             extent_tree: OnceLock::new(),
             dissolved: Mutex::default(),
+            log_blocks: Mutex::default(),
             moved_roots: Mutex::default(),
             is_changed: AtomicBool::new(false),
         }
@@ -147,6 +150,23 @@ impl Accounting {
         for logical in std::mem::take(&mut *self.dissolved.lock()) {
             trees.forget_block(logical);
         }
+    }
+
+    /// Forgets the blocks of logs that nothing leads to any more. The last superblock may still lead to
+    /// them.
+    pub(crate) fn give_up_log_blocks(&self) -> Result<()> {
+        let trees = self.extent_tree();
+        for logical in std::mem::take(&mut *self.log_blocks.lock()) {
+            trees.forget_block(logical);
+            self.space.abandoned(&(logical.0..logical.0 + u64::from(self.nodesize)))?;
+        }
+        Ok(())
+    }
+
+    /// Gives up a block of a log that goes on.
+    fn drop_log_block(&self, logical: Logical) -> Result<()> {
+        self.log_blocks.lock().remove(&logical);
+        self.space.abandoned(&(logical.0..logical.0 + u64::from(self.nodesize)))
     }
 
     /// Adds one reference to all that `block` refers to (`count` is 1), or drops one (-1). They are
@@ -246,7 +266,9 @@ impl BlockSpace for Accounting {
         self.is_changed.store(true, Relaxed);
         let kind = SpaceKind::of_tree(request.tree);
         let logical = self.space.allocate_block(kind)?;
-        if request.tree != TREE_LOG {
+        if request.tree == TREE_LOG {
+            self.log_blocks.lock().insert(logical);
+        } else {
             let &BlockRequest { tree, level, first_key, .. } = request;
             let kind = ExtentKind::TreeBlock { level, first_key };
             let block = ExtentRef { logical, len_bytes: u64::from(self.nodesize), kind };
@@ -257,8 +279,7 @@ impl BlockSpace for Accounting {
 
     fn copied(&self, copied: &Copied<'_>) -> Result<(), SpaceError> {
         if copied.tree == TREE_LOG {
-            let start = copied.old.logical().0;
-            self.space.abandoned(&(start..start + u64::from(self.nodesize)))?;
+            self.drop_log_block(copied.old.logical())?;
         } else if copied.old_is_replaced {
             self.replace(copied)?;
         } else {
@@ -270,7 +291,7 @@ impl BlockSpace for Accounting {
     fn freed(&self, tree: u64, block: &Block) {
         let named = self.block_ref(block);
         let freed = if tree == TREE_LOG {
-            self.space.abandoned(&range_of(named))
+            self.drop_log_block(named.logical)
         } else {
             // It was locked, and so was what led to it: nobody is on the way.
             match self.refs.change(named, Referrer::Tree { root: tree }, -1) {

@@ -87,6 +87,7 @@ impl TransactionManager {
 
     /// Ends the running generation. `None` if nothing has changed in it. The door is closed.
     fn freeze(&self) -> Result<Option<Frozen>> {
+        self.give_up_logs()?;
         let is_changed = self.accounting.is_changed.swap(false, Relaxed)
             || self.roots.lock().is_dirty()
             || self.superblock_is_dirty.swap(false, Relaxed);
@@ -100,6 +101,7 @@ impl TransactionManager {
         self.settle()?;
         let superblock = self.next_superblock(generation)?;
         self.accounting.forget_dissolved();
+        self.accounting.space.forget_new_groups();
         let pinned = self.accounting.space.take_pinned();
         let blocks = self.forest.freeze();
         self.accounting.is_changed.store(false, Relaxed);
@@ -175,6 +177,7 @@ impl TransactionManager {
         self.write_blocks(&blocks)?;
         self.volume.write_superblocks(&superblock)?;
         blocks.finish();
+        self.durable_superblock.lock().clone_from(&superblock);
         *self.durable_root.write() = TreeRoot::of_root_tree(&superblock);
         self.durable_generation.store(superblock.generation.get(), Release);
         // Before anybody is given the space again.
@@ -184,7 +187,7 @@ impl TransactionManager {
         self.accounting.space.unpin(pinned)
     }
 
-    fn write_blocks(&self, blocks: &WriteSet) -> Result<()> {
+    pub(crate) fn write_blocks(&self, blocks: &WriteSet) -> Result<()> {
         let checksum = self.volume.checksum_type();
         let mut run: Vec<u8> = Vec::new();
         let mut start = Logical(0);

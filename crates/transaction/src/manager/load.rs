@@ -13,7 +13,7 @@ use larder_format::objectid::{
 use larder_format::{ItemType, Key, Superblock, read_exact_item};
 use larder_volume::{Chunk, Volume};
 
-use super::roots::Roots;
+use super::roots::parse_root;
 use crate::error::{Error, Result};
 use crate::free_space_tree::GroupFreeSpace;
 use crate::space::LoadedGroup;
@@ -87,7 +87,7 @@ pub(super) fn read_roots(
     for id in required.iter().copied().chain(OPTIONAL_TREES) {
         let key = Key::new(id, ItemType::ROOT_ITEM, 0);
         match root_tree.get(key)? {
-            Some(item) => roots.push((key, Roots::parse(key, &item)?)),
+            Some(item) => roots.push((key, parse_root(key, &item)?)),
             None if required.contains(&id) => {
                 return Err(Error::MissingItem { tree: root_tree.root().tree, key });
             }

@@ -31,7 +31,7 @@ use larder_format::objectid::{
 };
 use larder_format::{ItemType, Key, Superblock, Uuid};
 use larder_volume::Volume;
-use parking_lot::{Mutex, RwLock};
+use parking_lot::{Mutex, MutexGuard, RwLock};
 
 use self::accounting::Accounting;
 use self::door::Door;
@@ -40,8 +40,11 @@ use self::roots::Roots;
 use crate::error::{Error, Result};
 use crate::extent::{ChecksumItems, ExtentItems};
 use crate::items::Items;
+use crate::log::Logs;
 use crate::space::Space;
 use crate::tree_items::TreeItems;
+
+pub(crate) use roots::parse_root;
 
 pub use handle::{DataExtent, DataOwner, Handle};
 pub use interval::BackgroundCommits;
@@ -92,6 +95,10 @@ pub struct TransactionManager {
     /// The superblock of the last commit, with what is to change in the next.
     superblock: Mutex<Box<Superblock>>,
     superblock_is_dirty: AtomicBool,
+    /// The superblock of the last commit as it was written.
+    durable_superblock: Mutex<Box<Superblock>>,
+    /// The logs of the running transaction.
+    logs: Mutex<Logs>,
     door: Door,
     /// Held by the one who commits.
     committing: Mutex<()>,
@@ -163,8 +170,10 @@ impl TransactionManager {
             durable_generation: AtomicU64::new(superblock.generation.get()),
             durable_root: RwLock::new(durable_root),
             discards: AtomicBool::new(false),
+            durable_superblock: Mutex::new(superblock.clone()),
             superblock: Mutex::new(superblock),
             superblock_is_dirty: AtomicBool::new(false),
+            logs: Mutex::default(),
             door: Door::default(),
             committing: Mutex::default(),
             bookkeeping: Mutex::default(),
@@ -223,7 +232,7 @@ impl TransactionManager {
         else {
             return Ok(None);
         };
-        let item = Roots::parse(key, &data)?;
+        let item = parse_root(key, &data)?;
         // Under the lock, so that a tree that is being dropped is not opened again half way.
         let mut roots = self.roots.lock();
         roots.open(key, &item);
@@ -287,7 +296,29 @@ impl TransactionManager {
         self.aborted.get().map(|reason| &**reason)
     }
 
-    fn check_alive(&self) -> Result<()> {
+    /// Waits for the commit that is being made, and keeps others from beginning.
+    pub(crate) fn lock_committing(&self) -> MutexGuard<'_, ()> {
+        self.committing.lock()
+    }
+
+    pub(crate) fn logs(&self) -> &Mutex<Logs> {
+        &self.logs
+    }
+
+    pub(crate) fn accounting(&self) -> &Accounting {
+        &self.accounting
+    }
+
+    pub(crate) fn durable_superblock(&self) -> Box<Superblock> {
+        self.durable_superblock.lock().clone()
+    }
+
+    /// Whether the next commit changes what commits do not set themselves in the superblock.
+    pub(crate) fn has_dirty_superblock(&self) -> bool {
+        self.superblock_is_dirty.load(Acquire)
+    }
+
+    pub(crate) fn check_alive(&self) -> Result<()> {
         self.aborted.get().map_or(Ok(()), |reason| Err(Error::Aborted(reason.clone())))
     }
 
@@ -300,7 +331,7 @@ impl TransactionManager {
         self.accounting.extent_items(self.generation())
     }
 
-    fn checksum_items(&self) -> ChecksumItems {
+    pub(crate) fn checksum_items(&self) -> ChecksumItems {
         ChecksumItems {
             nodesize: self.volume.nodesize(),
             sectorsize: self.volume.sectorsize(),

@@ -23,6 +23,16 @@ pub(super) fn beginning_of(tree: &LiveTree, item: &RootItem) -> RootItem {
     }
 }
 
+/// Reads a root item.
+pub(crate) fn parse_root(key: Key, data: &[u8]) -> Result<RootItem> {
+    let item = RootItem::parse(data).map_err(|problem| Error::item(ROOT_TREE, key, problem))?;
+    if usize::from(item.level) >= larder_format::node::MAX_LEVELS {
+        let problem = larder_format::FormatError::invalid("RootItem", "its level is over 7");
+        return Err(Error::item(ROOT_TREE, key, problem));
+    }
+    Ok(item)
+}
+
 /// The root items that may change, by tree.
 #[derive(Debug, Default)]
 pub(super) struct Roots {
@@ -38,16 +48,6 @@ struct OpenRoot {
 }
 
 impl Roots {
-    /// Reads a root item.
-    pub(super) fn parse(key: Key, data: &[u8]) -> Result<RootItem> {
-        let item = RootItem::parse(data).map_err(|problem| Error::item(ROOT_TREE, key, problem))?;
-        if usize::from(item.level) >= larder_format::node::MAX_LEVELS {
-            let problem = larder_format::FormatError::invalid("RootItem", "its level is over 7");
-            return Err(Error::item(ROOT_TREE, key, problem));
-        }
-        Ok(item)
-    }
-
     /// Enters an item as the root tree has it.
     pub(super) fn open(&mut self, key: Key, item: &RootItem) {
         let open = OpenRoot { key, item: *item, is_dirty: false };

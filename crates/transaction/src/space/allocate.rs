@@ -160,6 +160,7 @@ impl Space {
         if kind == SpaceKind::Data && !self.is_mixed && !self.keeps_promises(&after) {
             return Ok(None);
         }
+        self.has_new_groups.store(true, Relaxed);
         self.volume.add_chunk(chunk.clone())?;
         if kind == SpaceKind::System && self.system_array_is_full() {
             self.volume.remove_chunk(chunk.logical());

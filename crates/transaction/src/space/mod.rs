@@ -76,6 +76,8 @@ pub struct Space {
     changes: Mutex<Changes>,
     pinned: Mutex<Pinned>,
     hints: Hints,
+    /// Groups were made that the last commit does not have.
+    has_new_groups: AtomicBool,
     /// Some group may have become empty.
     may_have_empty_groups: AtomicBool,
     /// The level of the highest root that was seen.
@@ -96,6 +98,7 @@ impl Space {
             changes: Mutex::default(),
             pinned: Mutex::default(),
             hints: Hints::default(),
+            has_new_groups: AtomicBool::new(false),
             may_have_empty_groups: AtomicBool::new(true),
             highest_level: AtomicU8::new(0),
         }
@@ -275,6 +278,16 @@ impl Space {
         self.may_have_empty_groups.store(true, Relaxed);
         self.update_promises();
         Ok(())
+    }
+
+    /// Whether there are groups that the last commit does not have.
+    pub fn has_new_groups(&self) -> bool {
+        self.has_new_groups.load(Relaxed)
+    }
+
+    /// A commit that has all groups is about to be written.
+    pub(crate) fn forget_new_groups(&self) {
+        self.has_new_groups.store(false, Relaxed);
     }
 
     /// What the trees have to be told.

@@ -19,12 +19,27 @@ impl Volume {
     pub fn write_superblocks(&self, template: &Superblock) -> Result<(), WriteError> {
         self.flush()?;
         for offset in OFFSETS {
-            for device in self.devices.iter().filter(|device| reaches(device, offset)) {
-                let superblock = superblock_for(device, offset, template);
-                device.write(&[IoSlice::new(superblock.as_bytes())], offset)?;
-            }
+            self.write_copies(offset, template)?;
         }
         self.flush()
+    }
+}
+
+impl Volume {
+    /// Makes all writes durable, then writes the first copy of the superblock only to every device, and
+    /// makes it durable: for a superblock that differs from the last commit's in nothing but its log.
+    pub fn write_log_superblock(&self, template: &Superblock) -> Result<(), WriteError> {
+        self.flush()?;
+        self.write_copies(OFFSETS[0], template)?;
+        self.flush()
+    }
+
+    fn write_copies(&self, offset: Physical, template: &Superblock) -> Result<(), WriteError> {
+        for device in self.devices.iter().filter(|device| reaches(device, offset)) {
+            let superblock = superblock_for(device, offset, template);
+            device.write(&[IoSlice::new(superblock.as_bytes())], offset)?;
+        }
+        Ok(())
     }
 }
 

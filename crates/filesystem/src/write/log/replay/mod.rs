@@ -64,7 +64,7 @@ impl<'a> Replay<'a> {
         Self {
             recovery,
             subvolume: log.subvolume,
-            names: Names::new(&tree, superblock.nodesize.get(), has_extended_refs),
+            names: Names::new(&tree, superblock.nodesize.get(), has_extended_refs, Arc::default()),
             tree,
             log: log.tree.clone(),
             to_count: BTreeSet::new(),

@@ -1,0 +1,192 @@
+//! What was synced file by file is there after a power cut, whoever recovers: the kernel replays our logs,
+//! and so do we.
+
+mod random;
+#[path = "../support/mod.rs"]
+mod support;
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use larder::device::{Device, MemoryDevice};
+use larder::{Filesystem, OpenOptions};
+use larder_device::{Recording, Survival};
+use larder_testkit::{ImageSpec, KernelImage, Manifest, oracle};
+
+const PIECE_BYTES: usize = 64 << 10;
+
+fn load(file: &Path) -> MemoryDevice {
+    let source = File::open(file).unwrap();
+    let len_bytes = source.metadata().unwrap().len();
+    let device = MemoryDevice::new("memory", len_bytes);
+    let mut piece = vec![0; PIECE_BYTES];
+    for offset in (0..len_bytes).step_by(PIECE_BYTES) {
+        source.read_exact_at(&mut piece, offset).unwrap();
+        if piece.iter().any(|byte| *byte != 0) {
+            device.write_at(&piece, offset).unwrap();
+        }
+    }
+    device
+}
+
+fn open(device: Arc<dyn Device>) -> Filesystem {
+    let options = OpenOptions::new().write(true).commit_interval(None);
+    options.open_devices(vec![device]).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// Our own checker finds nothing but copies of the superblock that a cut came between.
+#[track_caller]
+fn check(device: &MemoryDevice, what: &str) {
+    let devices: Vec<Arc<dyn Device>> = vec![Arc::new(device.snapshot())];
+    let volume = larder_volume::Volume::open(devices, &larder_volume::OpenOptions::default());
+    let report = larder_check::check(&volume.unwrap(), &larder_check::Options::default());
+    let is_expected =
+        |found: &larder_check::KindFindings| found.kind == larder_check::Kind::SuperblocksDisagree;
+    assert!(report.kinds.iter().all(is_expected), "{what}: {report}");
+}
+
+fn has_log(device: &MemoryDevice) -> bool {
+    let devices: Vec<Arc<dyn Device>> = vec![Arc::new(device.snapshot())];
+    let volume = larder_volume::Volume::open(devices, &larder_volume::OpenOptions::default());
+    volume.unwrap().superblock().log_root.get() != 0
+}
+
+/// Recovers a device with the kernel. Returns what it shows then.
+#[track_caller]
+fn recover_by_kernel(image: &KernelImage, device: &MemoryDevice, what: &str) -> Manifest {
+    let copy = image.duplicate();
+    store(device, &copy.devices()[0]);
+    drop(copy.mount(""));
+    oracle::check(copy.devices(), true).unwrap_or_else(|error| panic!("{what}: {error}"));
+    check(&load(&copy.devices()[0]), what);
+    let mount = copy.mount("ro,noatime,subvolid=5");
+    Manifest::of_tree(mount.path())
+}
+
+fn store(device: &MemoryDevice, path: &Path) {
+    let target = File::options().write(true).open(path).unwrap();
+    let mut piece = vec![0; PIECE_BYTES];
+    for offset in (0..device.len_bytes()).step_by(PIECE_BYTES) {
+        device.read_at(&mut piece, offset).unwrap();
+        target.write_all_at(&piece, offset).unwrap();
+    }
+}
+
+/// Recovers a device with the library. Returns what it shows then, and holds it to both checkers.
+#[track_caller]
+fn recover_by_larder(image: &KernelImage, device: &MemoryDevice, what: &str) -> Manifest {
+    let device = Arc::new(device.snapshot());
+    let fs = open(device.clone());
+    let manifest = support::manifest(&fs);
+    fs.sync().unwrap();
+    drop(fs);
+    check(&device, what);
+    let copy = image.duplicate();
+    store(&device, &copy.devices()[0]);
+    oracle::check(copy.devices(), true).unwrap_or_else(|error| panic!("{what}: {error}"));
+    manifest
+}
+
+/// Kernel and library agree about what a log says, but for times, which the kernel changes on the way.
+#[track_caller]
+fn recover(image: &KernelImage, device: &MemoryDevice, what: &str) -> Manifest {
+    let mut by_kernel = recover_by_kernel(image, device, what);
+    let by_larder = recover_by_larder(image, device, what);
+    for (path, entry) in &mut by_kernel.entries {
+        let Some(other) = by_larder.entries.get(path) else { continue };
+        if entry.ctime != other.ctime {
+            (entry.ctime, entry.mtime) = (other.ctime, other.mtime);
+        }
+    }
+    larder_testkit::assert_same(&by_larder, &by_kernel);
+    by_larder
+}
+
+/// What a power cut leaves now of a recorded device: nothing that was not flushed.
+fn cut(recording: &Recording) -> MemoryDevice {
+    let mut replay = recording.replay();
+    while replay.step().is_some() {}
+    replay.power_cut(|_, _| Survival::Lost).remove(0)
+}
+
+/// A program that replaces a file: writes another, syncs it, moves it over the first and syncs the directory.
+/// Then a journal that is made, synced and removed around each write.
+#[test]
+fn patterns_of_programs_need_no_commit() {
+    let image = KernelImage::empty(&ImageSpec::new("patterns"));
+    let recording = Recording::new();
+    let fs = open(Arc::new(recording.attach(&load(&image.devices()[0]))));
+    let root = fs.subvolume("/").unwrap();
+    let base = root.create("base", 0o644).unwrap();
+    base.write_at(&vec![1; 100_000], 0).unwrap();
+    root.create("target", 0o644).unwrap().write_at(b"old", 0).unwrap();
+    root.create_directory("folder", 0o755).unwrap();
+    fs.sync().unwrap();
+    let committed = larder_generation(&cut(&recording));
+    for number in 0..10_u8 {
+        let new = root.create("folder/new", 0o644).unwrap();
+        new.write_at(&[number; 5000], 0).unwrap();
+        new.sync().unwrap();
+        root.rename("folder/new", "folder/target").unwrap();
+        root.root().unwrap().lookup("folder").unwrap().sync().unwrap();
+        let journal = root.create("journal", 0o644).unwrap();
+        journal.write_at(&[number; 9000], 0).unwrap();
+        journal.sync().unwrap();
+        base.write_at(&[number; 4096], u64::from(number) * 8192).unwrap();
+        base.sync_data().unwrap();
+        root.remove_file("journal").unwrap();
+        let device = cut(&recording);
+        assert_eq!(larder_generation(&device), committed, "round {number}");
+        assert!(has_log(&device));
+        if number % 3 == 0 {
+            let manifest = recover(&image, &device, &format!("round {number}"));
+            let names: Vec<_> =
+                manifest.entries.keys().map(|name| name.escape_ascii().to_string()).collect();
+            assert_eq!(names, ["", "base", "folder", "folder/target", "journal", "target"]);
+        }
+    }
+}
+
+/// The generation of the last commit.
+fn larder_generation(device: &MemoryDevice) -> u64 {
+    let devices: Vec<Arc<dyn Device>> = vec![Arc::new(device.snapshot())];
+    let volume = larder_volume::Volume::open(devices, &larder_volume::OpenOptions::default());
+    volume.unwrap().superblock().generation.get()
+}
+
+/// Threads that sync their own files at once share what is written; each finds what it was promised.
+#[test]
+fn threads_that_sync_at_once() {
+    const THREADS: u8 = 4;
+    const ROUNDS: u8 = 30;
+    let image = KernelImage::empty(&ImageSpec::new("threads"));
+    let recording = Recording::new();
+    let fs = open(Arc::new(recording.attach(&load(&image.devices()[0]))));
+    let root = fs.subvolume("/").unwrap();
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let root = &root;
+            scope.spawn(move || {
+                let file = root.create(format!("file-{thread}"), 0o644).unwrap();
+                for round in 0..ROUNDS {
+                    file.write_at(&[round; 4096], u64::from(round) * 4096).unwrap();
+                    file.sync().unwrap();
+                    let other = root.create(format!("other-{thread}-{round}"), 0o644).unwrap();
+                    other.write_at(&[round; 10], 0).unwrap();
+                }
+            });
+        }
+    });
+    let device = cut(&recording);
+    recover(&image, &device, "threads");
+    let fs = open(Arc::new(device));
+    let root = fs.subvolume("/").unwrap();
+    for thread in 0..THREADS {
+        let file = root.open_file(format!("file-{thread}")).unwrap();
+        let mut data = vec![0; usize::from(ROUNDS) * 4096];
+        assert_eq!(file.read_at(&mut data, 0).unwrap(), data.len());
+        assert!(data.chunks(4096).zip(0..).all(|(part, round)| part == [round; 4096]));
+    }
+}

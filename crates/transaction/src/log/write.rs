@@ -1,0 +1,213 @@
+//! Writing logs: what was done to a few inodes becomes durable without a commit.
+//!
+//! # Invariants
+//! - Whoever writes a log holds `committing` until it is durable: no commit comes in between, and the
+//!   superblock is written by one thread at a time.
+//! - The superblock that leads to a log is that of the last commit, but for the log.
+//! - A log refers to nothing in a block group that the last commit does not have.
+//! - What was begun and not completed is never written: logs are void then until the next commit, which
+//!   also gives up their blocks.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use larder_btree::{LiveTree, Readahead, Tree, TreeRoot};
+use larder_format::item::RootItem;
+use larder_format::node::MAX_LEVELS;
+use larder_format::objectid::TREE_LOG;
+use larder_format::{ItemType, Key, Logical};
+use zerocopy::{FromZeros, IntoBytes};
+
+use crate::error::{Error, Result};
+use crate::items::Items;
+use crate::manager::{Exclusive, TransactionManager, parse_root};
+use crate::space::{Priority, Reservation, SpaceKind};
+use crate::tree_items::TreeItems;
+
+/// The log trees of the running transaction.
+#[derive(Debug, Default)]
+pub(crate) struct Logs {
+    roots: Option<Arc<LiveTree>>,
+    trees: BTreeMap<u64, Log>,
+    is_void: bool,
+}
+
+#[derive(Debug)]
+struct Log {
+    tree: Arc<LiveTree>,
+    /// Where the tree of log trees says that it begins.
+    entered: Option<TreeRoot>,
+}
+
+/// The logs while they are filled. Nobody changes any tree meanwhile.
+#[derive(Debug)]
+pub struct LogWriter<'m, 'l> {
+    exclusive: Exclusive<'m>,
+    logs: &'l mut Logs,
+    promised: Option<Reservation>,
+}
+
+impl TransactionManager {
+    /// Has `fill` put into log trees what is to be durable, and makes it so with one flush before the
+    /// superblock and one after. Returns whether that was done: where it was not, because `fill` returned
+    /// false or the logs cannot take it, a commit is the way.
+    ///
+    /// # Panics
+    /// When this thread has a [`Handle`](crate::Handle).
+    pub fn write_log(
+        &self,
+        fill: impl FnOnce(&mut LogWriter<'_, '_>) -> Result<bool>,
+    ) -> Result<bool> {
+        let _committing = self.lock_committing();
+        let mut logs = self.logs().lock();
+        if logs.is_void {
+            return Ok(false);
+        }
+        let exclusive = self.close();
+        self.check_alive()?;
+        logs.is_void = true;
+        let mut writer = LogWriter { exclusive, logs: &mut logs, promised: None };
+        if !fill(&mut writer)? {
+            return Ok(false);
+        }
+        writer.enter_roots()?;
+        if !self.can_log() {
+            return Ok(false);
+        }
+        drop(writer);
+        let is_written = self.write_out_log(&logs).is_ok();
+        logs.is_void = !is_written;
+        Ok(is_written)
+    }
+
+    /// Whether the superblock and the block groups are those of the last commit.
+    fn can_log(&self) -> bool {
+        !self.has_dirty_superblock() && !self.space().has_new_groups()
+    }
+
+    fn write_out_log(&self, logs: &Logs) -> Result<()> {
+        let Some(roots) = &logs.roots else { return Ok(()) };
+        let blocks = self.forest().write_set_of(TREE_LOG);
+        if blocks.is_empty() {
+            return Ok(self.volume().flush()?);
+        }
+        self.write_blocks(&blocks)?;
+        let mut superblock = self.durable_superblock();
+        let root = roots.root();
+        superblock.log_root = root.logical.0.into();
+        superblock.log_root_level = root.level;
+        self.volume().write_log_superblock(&superblock)?;
+        blocks.finish();
+        Ok(())
+    }
+
+    /// Gives all logs up, as the next commit makes them void. The door is closed.
+    pub(crate) fn give_up_logs(&self) -> Result<()> {
+        *self.logs().lock() = Logs::default();
+        self.accounting().give_up_log_blocks()
+    }
+}
+
+impl<'m> LogWriter<'m, '_> {
+    /// The closed door.
+    pub fn exclusive(&self) -> &Exclusive<'m> {
+        &self.exclusive
+    }
+
+    /// Promises room for changing `items` items of logs; whether there is any.
+    pub fn promise(&mut self, items: u64) -> Result<bool> {
+        let manager = self.exclusive.manager();
+        // Each may take a leaf and split it; nodes above are shared by what is logged together.
+        let nodes = 2 * (items + 2 * MAX_LEVELS as u64);
+        let len_bytes = nodes * u64::from(manager.volume().nodesize());
+        match manager.space().try_reserve(SpaceKind::Metadata, len_bytes, Priority::Normal) {
+            Ok(promised) => self.promised = Some(promised),
+            Err(Error::NoSpace { .. }) => return Ok(false),
+            Err(error) => return Err(error),
+        }
+        Ok(true)
+    }
+
+    /// The log tree of a subvolume, if it has one.
+    pub fn log(&self, subvolume: u64) -> Option<&Arc<LiveTree>> {
+        self.logs.trees.get(&subvolume).map(|log| &log.tree)
+    }
+
+    /// The log tree of a subvolume, made if it has none.
+    pub fn log_or_new(&mut self, subvolume: u64) -> Result<Arc<LiveTree>> {
+        if let Some(log) = self.logs.trees.get(&subvolume) {
+            return Ok(log.tree.clone());
+        }
+        let tree = self.exclusive.manager().forest().create_unlisted_tree(TREE_LOG)?;
+        self.logs.trees.insert(subvolume, Log { tree: tree.clone(), entered: None });
+        Ok(tree)
+    }
+
+    /// The tree of a subvolume as the last commit has it; `None` if it had none.
+    pub fn committed(&self, subvolume: u64) -> Result<Option<Tree>> {
+        let manager = self.exclusive.manager();
+        let mut cursor = manager.durable_root_tree().cursor(Readahead::None);
+        if !cursor.seek_last(Key::new(subvolume, ItemType::ROOT_ITEM, u64::MAX))? {
+            return Ok(None);
+        }
+        let Some((key, data)) = cursor.item() else { return Ok(None) };
+        if (key.objectid, key.item_type) != (subvolume, ItemType::ROOT_ITEM) {
+            return Ok(None);
+        }
+        let item = parse_root(key, data)?;
+        if item.refs.get() == 0 {
+            return Ok(None);
+        }
+        let cache = manager.forest().cache().clone();
+        Ok(Some(Tree::new(cache, TreeRoot::of_item(subvolume, &item))))
+    }
+
+    /// Enters the checksums of the sectors from `start` on into a log.
+    pub fn insert_checksums(&self, log: &Arc<LiveTree>, start: Logical, sums: &[u8]) -> Result<()> {
+        let mut items = TreeItems::new(log.clone());
+        self.exclusive.manager().checksum_items().insert(&mut items, start, sums)
+    }
+
+    /// Brings the tree of log trees up to date.
+    fn enter_roots(&mut self) -> Result<()> {
+        let manager = self.exclusive.manager();
+        let moved = self.logs.trees.values().any(|log| log.entered != Some(log.tree.root()));
+        if !moved {
+            return Ok(());
+        }
+        let roots = match &self.logs.roots {
+            Some(roots) => roots.clone(),
+            None => manager.forest().create_unlisted_tree(TREE_LOG)?,
+        };
+        self.logs.roots = Some(roots.clone());
+        let mut items = TreeItems::new(roots);
+        for (subvolume, log) in &mut self.logs.trees {
+            let root = log.tree.root();
+            if log.entered == Some(root) {
+                continue;
+            }
+            let key = Key::new(TREE_LOG, ItemType::ROOT_ITEM, *subvolume);
+            let item = root_item(root, manager.volume().nodesize());
+            match log.entered {
+                Some(_) => items.replace(key, item.as_bytes())?,
+                None => items.insert(key, item.as_bytes())?,
+            }
+            log.entered = Some(root);
+        }
+        Ok(())
+    }
+}
+
+fn root_item(root: TreeRoot, nodesize: u32) -> RootItem {
+    let mut item = RootItem::new_zeroed();
+    item.inode.generation = 1.into();
+    item.inode.size = 3.into();
+    item.inode.nlink = 1.into();
+    item.inode.nbytes = u64::from(nodesize).into();
+    item.inode.mode = 0o040_755.into();
+    item.bytenr = root.logical.0.into();
+    item.level = root.level;
+    item.generation = root.generation.into();
+    item.generation_v2 = root.generation.into();
+    item
+}
