@@ -6,6 +6,7 @@
 
 mod image;
 mod measure;
+mod mounts;
 mod snapshots;
 mod table;
 mod trees;

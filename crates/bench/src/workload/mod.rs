@@ -2,16 +2,21 @@
 
 mod check;
 mod create;
+mod dbench;
 mod delayed;
 mod delete;
 mod dump_tree;
 mod early_release;
+mod find_stat;
+mod fs_mark;
 mod fsync;
+mod git_status;
 mod mkfs;
 mod readahead;
 mod receive;
 mod reservation;
 mod send;
+mod sequential;
 mod snapshot;
 mod tree_locks;
 mod walk;
@@ -42,6 +47,11 @@ pub enum Workload {
     TreeLocks(tree_locks::TreeLocks),
     Readahead(readahead::Readahead),
     Write(write::Write),
+    FsMark(fs_mark::FsMark),
+    Dbench(dbench::Dbench),
+    Sequential(sequential::Sequential),
+    FindStat(find_stat::FindStat),
+    GitStatus(git_status::GitStatus),
 }
 
 impl Workload {
@@ -63,6 +73,11 @@ impl Workload {
             Self::TreeLocks(workload) => workload.run(),
             Self::Readahead(workload) => workload.run(),
             Self::Write(workload) => workload.run(),
+            Self::FsMark(workload) => workload.run(),
+            Self::Dbench(workload) => workload.run(),
+            Self::Sequential(workload) => workload.run(),
+            Self::FindStat(workload) => workload.run(),
+            Self::GitStatus(workload) => workload.run(),
         }
     }
 }
@@ -91,7 +106,7 @@ impl ImageOptions {
 }
 
 /// The `larder` program that was built with this one.
-fn larder_program() -> anyhow::Result<PathBuf> {
+pub fn larder_program() -> anyhow::Result<PathBuf> {
     let program = std::env::current_exe()?.with_file_name("larder");
     anyhow::ensure!(program.exists(), "build larder-cli first: {} is not there", program.display());
     Ok(program)

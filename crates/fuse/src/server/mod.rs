@@ -10,6 +10,8 @@
 mod attributes;
 mod data;
 mod directory;
+#[cfg(test)]
+mod hostile;
 mod init;
 mod ioctl;
 mod namespace;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use larder::OpenOptions;
+use larder::{OpenOptions, WriteCompression};
 use larder_fuse::MountOptions;
 
 /// What the words behind `-o` say.
@@ -15,6 +15,10 @@ pub struct Options {
     pub commit_interval: Option<Duration>,
     /// The subvolume to show, by path or id.
     pub subvolume: Option<Subvolume>,
+    /// How to compress what is written, where it was said.
+    pub compression: Option<WriteCompression>,
+    /// Devices are told what space is needed no more.
+    pub discard: bool,
     /// Further devices.
     pub devices: Vec<String>,
 }
@@ -27,7 +31,7 @@ pub enum Subvolume {
 }
 
 /// Words that say what is so anyway, or that are for others who read the same table.
-const OF_NO_EFFECT: [&str; 24] = [
+const OF_NO_EFFECT: [&str; 23] = [
     "_netdev",
     "async",
     "auto",
@@ -41,7 +45,6 @@ const OF_NO_EFFECT: [&str; 24] = [
     "noauto",
     "noautodefrag",
     "nodiratime",
-    "nodiscard",
     "noflushoncommit",
     "nofail",
     "nossd",
@@ -55,14 +58,11 @@ const OF_NO_EFFECT: [&str; 24] = [
 ];
 
 /// Words of btrfs that mean something here too, one day.
-const NOT_YET: [&str; 22] = [
+const NOT_YET: [&str; 19] = [
     "autodefrag",
     "atime",
     "clear_cache",
-    "compress",
-    "compress-force",
     "dirsync",
-    "discard",
     "fatal_errors",
     "flushoncommit",
     "max_inline",
@@ -94,7 +94,11 @@ impl Options {
 
     /// How to open the devices.
     pub fn open_options(&self) -> OpenOptions {
-        let options = OpenOptions::new().write(!self.mount.read_only).degraded(self.degraded);
+        let options = OpenOptions::new()
+            .write(!self.mount.read_only)
+            .degraded(self.degraded)
+            .compression(self.compression)
+            .discard(self.discard);
         match self.commit_interval {
             Some(interval) => options.commit_interval(Some(interval)),
             None => options,
@@ -117,6 +121,11 @@ impl Options {
             ("user" | "users" | "owner" | "group", None) => {
                 (self.mount.nosuid, self.mount.nodev) = (true, true);
             }
+            ("compress" | "compress-force", value) => {
+                self.compression = compression(name, value).with_context(|| format!("'{word}'"))?;
+            }
+            ("discard", None | Some("sync" | "async")) => self.discard = true,
+            ("nodiscard", None) => self.discard = false,
             ("degraded", None) => self.degraded = true,
             ("device", Some(path)) => self.devices.push(path.to_owned()),
             ("subvol", Some(path)) => self.subvolume = Some(Subvolume::Path(path.to_owned())),
@@ -141,6 +150,15 @@ impl Options {
     }
 }
 
+/// `compress`, `compress=zstd`, `compress-force=zstd:9`, `compress=no`; zlib unless it says otherwise.
+fn compression(name: &str, value: Option<&str>) -> anyhow::Result<Option<WriteCompression>> {
+    let compression = match value {
+        Some("no" | "none") => return Ok(None),
+        value => value.unwrap_or("zlib").parse()?,
+    };
+    Ok(Some(WriteCompression { compression, force: name == "compress-force" }))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -154,11 +172,16 @@ mod tests {
         let error = |list| Options::parse([list]).unwrap_err().to_string();
         assert_eq!(error("rw,wibble=3"), "unknown mount option 'wibble=3'");
         assert!(error("rescue=all").contains("not supported yet"));
+        assert!(error("compress=rar").contains("compress=rar"));
         assert!(error("subvolid=x").contains("subvolid=x"));
     }
 
     #[test]
     fn the_last_word_counts() {
+        let compression =
+            Options::parse(["compress=zstd:3,compress-force=lzo"]).unwrap().compression;
+        assert!(compression.is_some_and(|compression| compression.force));
+        assert_eq!(Options::parse(["compress,compress=no"]).unwrap().compression, None);
         assert!(!Options::parse(["ro,rw"]).unwrap().mount.read_only);
         assert_eq!(Options::parse(["subvolid=0"]).unwrap().subvolume, Some(Subvolume::Id(5)));
     }

@@ -1,0 +1,109 @@
+//! Requests that no kernel makes.
+
+use std::io;
+use std::sync::Arc;
+
+use larder::device::{Device, MemoryDevice};
+use larder_mkfs::{MkfsOptions, mkfs_on};
+use proptest::prelude::*;
+use rustix::io::Errno;
+use zerocopy::{FromZeros, IntoBytes};
+
+use super::Server;
+use crate::protocol::abi::{InHeader, opcode};
+use crate::protocol::{Answer, Reply, Request};
+use crate::transport::{Handler, Notify};
+
+/// A kernel that hears nothing.
+struct Deaf;
+
+impl Notify for Deaf {
+    fn notify(&self, _code: i32, _body: &[u8]) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn server() -> Server {
+    let device: Arc<dyn Device> = Arc::new(MemoryDevice::new("memory", 256 << 20));
+    mkfs_on(std::slice::from_ref(&device), &MkfsOptions::default()).expect("it is made");
+    let options = larder::OpenOptions::new().write(true).commit_interval(None);
+    let filesystem = options.open_devices(vec![device]).expect("it opens");
+    let top = filesystem.subvolume("/").expect("it has a top level");
+    let root = top.root().expect("it has a root");
+    let file = top.create("file", 0o644).expect("a file is made");
+    file.write_at(&[7; 5000], 0).expect("it is written");
+    let server = Server::new(&filesystem, &top).expect("it serves");
+    server.nodes.look_up(file.into_inode()).expect("it is entered");
+    server.nodes.look_up(root.into_inode()).expect("it is entered");
+    server
+}
+
+fn message(code: u32, nodeid: u64, body: &[u8]) -> Vec<u8> {
+    let len = (size_of::<InHeader>() + body.len()) as u32;
+    let header = InHeader { len, opcode: code, nodeid, unique: 1, ..InHeader::new_zeroed() };
+    [header.as_bytes(), body].concat()
+}
+
+/// What comes of a message, with the reply that was written.
+fn handle(server: &Server, message: &[u8], room: usize) -> (Answer, Vec<u8>) {
+    let mut room = vec![0; room];
+    let mut reply = Reply::new(&mut room);
+    let answer = match Request::parse(message) {
+        Ok(request) => server.handle(&request, &mut reply, &Deaf),
+        Err(errno) => Answer::Error(errno),
+    };
+    let len = reply.len();
+    room.truncate(len);
+    (answer, room)
+}
+
+#[test]
+fn what_is_cut_short_is_refused() {
+    let server = server();
+    let whole = message(opcode::LOOKUP, 1, b"file\0");
+    assert_eq!(handle(&server, &whole, 4096).0, Answer::Reply);
+    for len in 0..whole.len() {
+        assert_eq!(handle(&server, &whole[..len], 4096).0, Answer::Error(Errno::INVAL), "{len}");
+    }
+    let without_end = message(opcode::LOOKUP, 1, b"file");
+    assert_eq!(handle(&server, &without_end, 4096).0, Answer::Error(Errno::INVAL));
+    let unknown = message(opcode::GETATTR, 12_345, &[0; 16]);
+    assert_eq!(handle(&server, &unknown, 4096).0, Answer::Error(Errno::STALE));
+    let no_room = handle(&server, &message(opcode::GETATTR, 1, &[0; 16]), 50).0;
+    assert_eq!(no_room, Answer::Error(Errno::OVERFLOW));
+}
+
+#[test]
+fn a_listing_fits_whatever_room_there_is() {
+    let server = server();
+    for size in 0..600_u32 {
+        let mut body = [0; 40];
+        body[16..20].copy_from_slice(&size.to_ne_bytes());
+        for code in [opcode::READDIR, opcode::READDIRPLUS] {
+            let (answer, reply) = handle(&server, &message(code, 1, &body), 4096);
+            assert_eq!(answer, Answer::Reply);
+            assert!(reply.len() <= size as usize);
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(40))]
+
+    /// Any body of any kind of request about any node, many to one server.
+    #[test]
+    fn nothing_panics(
+        requests in prop::collection::vec(
+            (0_u32..60, prop::sample::select(vec![0_u64, 1, 256, 257, u64::MAX]),
+             prop::collection::vec(prop_oneof![Just(0_u8), Just(1), Just(b'f'), any::<u8>()], 0..200),
+             0_usize..5000),
+            1..40,
+        ),
+    ) {
+        let server = server();
+        for (code, nodeid, body, room) in requests {
+            let (answer, reply) = handle(&server, &message(code, nodeid, &body), room);
+            prop_assert!(reply.len() <= room, "{answer:?}");
+        }
+    }
+}
