@@ -39,6 +39,12 @@ impl Filesystem {
         Ok(self.inner().sync()?)
     }
 
+    /// Gives back the room of files that have no name and whose last handle is gone. Removing a name and
+    /// syncing do so too.
+    pub fn delete_unlinked(&self) {
+        self.inner().delete_unlinked();
+    }
+
     /// Changes how often commits are made in the background, if they are at all; see
     /// [`OpenOptions::commit_interval`](crate::OpenOptions::commit_interval).
     pub fn set_commit_interval(&self, interval: Duration) {

@@ -15,7 +15,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use crate::support::{Mounted, succeed};
+use crate::support::{Mounted, wait_until};
 
 fn errno<T>(result: io::Result<T>) -> Option<Errno> {
     result.err().and_then(|error| Errno::from_io_error(&error))
@@ -404,8 +404,7 @@ fn a_full_file_system_says_so_and_recovers() {
     assert!(available() < 16, "{} MiB", available());
     drop(file);
     fs::remove_file(mounted.join("f")).unwrap();
-    File::open(mounted.path()).unwrap().sync_all().unwrap();
-    assert!(available() > 32, "{} MiB", available());
+    wait_until("what was deleted is free", || available() > 32);
     fs::write(mounted.join("g"), vec![4; 24 << 20]).unwrap();
     mounted.finish();
 }
@@ -475,6 +474,5 @@ fn flags_are_set_and_hold() {
     assert_eq!(errno(fs::write(mounted.join("f"), "x")), Some(Errno::PERM));
     assert_eq!(errno(fs::remove_file(mounted.join("f"))), Some(Errno::PERM));
     mounted.shell("chattr -i f; echo x > f");
-    succeed(crate::support::larder().arg("--version"));
     mounted.finish();
 }

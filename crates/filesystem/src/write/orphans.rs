@@ -162,6 +162,14 @@ impl Orphan {
 }
 
 impl Filesystem {
+    /// Deletes inodes without a name that nobody has open any more. Removing a name does so too; this is
+    /// for who lets go of them later. What fails is deleted when the file system is opened for writing again.
+    pub fn delete_unlinked(&self) {
+        if let Some(writer) = self.try_writer() {
+            writer.delete_orphans();
+        }
+    }
+
     /// Completes deletions of inodes and subvolumes that a crash interrupted, in read-only subvolumes too:
     /// what has no name is no part of what they promise to keep.
     pub(super) fn resume_deletions(&self) -> Result<()> {

@@ -114,10 +114,12 @@ impl Handler for Server {
             Err(errno) => Answer::Error(errno),
             Ok(Operation::Forget { lookups }) => {
                 self.nodes.forget(call.id, lookups);
+                self.filesystem.delete_unlinked();
                 Answer::Nothing
             }
             Ok(Operation::BatchForget(forgets)) => {
                 forgets.iter().for_each(|one| self.nodes.forget(one.nodeid, one.nlookup));
+                self.filesystem.delete_unlinked();
                 Answer::Nothing
             }
             Ok(operation) => match self.serve(operation, &call, reply) {
