@@ -27,7 +27,7 @@ pub fn compare(
         let image = scratch.path().join("disk.img");
         make_empty(&image, LEN_BYTES)?;
         theirs = theirs.max(rate(KernelMount::open(&[image], "noatime").path())?);
-        ours = ours.max(rate(LarderMount::new()?.path())?);
+        ours = ours.max(rate(&LarderMount::new()?.path())?);
     }
     println!(
         "{workload:<32} kernel {theirs:>10.0}  larder {ours:>10.0} {unit}  {:.2}x",
