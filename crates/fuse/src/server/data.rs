@@ -98,11 +98,7 @@ impl Server {
     }
 
     pub(super) fn fsync(&self, call: &Call<'_>) -> Outcome {
-        match self.node(call)?.file() {
-            Ok(file) => file.sync(),
-            Err(_) => self.filesystem.sync(),
-        }
-        .map_err(failed)
+        self.node(call)?.inode.sync().map_err(failed)
     }
 }
 
