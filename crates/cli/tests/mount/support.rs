@@ -167,10 +167,10 @@ fn detach(point: &Path) {
 }
 
 /// A manifest without what a mount through FUSE has its own of: numbers of inodes across subvolumes,
-/// and access times.
+/// access times, and what files take as long as data that replaces other is not written back.
 fn comparable(mut manifest: Manifest) -> Manifest {
     for entry in manifest.entries.values_mut() {
-        (entry.inode, entry.subvolume) = (0, 0);
+        (entry.inode, entry.subvolume, entry.allocated_bytes) = (0, 0, 0);
         entry.atime = Timestamp::default();
         if let Body::Folder { names } = &mut entry.body {
             names.sort();
