@@ -7,6 +7,8 @@ mod support;
 use std::ops::ControlFlow;
 use std::path::Path;
 
+use larder_filesystem::{ExtentContent, FileType, Filesystem};
+use larder_format::FileOffset;
 use larder_stream::{
     Event, ImageTarget, ReceiveOptions, ReceiveProblem, SendOptions, StreamProblem, Version,
     receive,
@@ -16,6 +18,9 @@ use support::{
     EmptyImage, assert_sound, btrfs, change, kernel_receive, kernel_send, larder_receive,
     larder_send, mounted_receive, open, open_writable, sendable, snapshot, subvolume,
 };
+
+/// More compressed extents than come of files with the property, whose data is compressed when it is written.
+const SOME_AS_STORED: usize = 100;
 
 /// Who makes the streams.
 #[derive(Clone, Copy, Debug)]
@@ -95,6 +100,8 @@ impl Origin {
         for stream in &streams {
             larder_receive(stream, &filesystem, "").unwrap_or_else(|error| panic!("{error}"));
         }
+        let compressed = compressed_extents(&filesystem);
+        assert!(!way.2 || compressed > SOME_AS_STORED, "{compressed} compressed extents");
         drop(filesystem);
         assert_sound(target.device());
         let mount = target.mount("noatime");
@@ -142,6 +149,28 @@ fn images_of_other_shapes_are_received_as_well() {
         origin.assert_received((Sender::Kernel, Version::V2, true));
         origin.assert_received((Sender::Larder, Version::V2, true));
     }
+}
+
+/// Extents of all files that are stored compressed.
+fn compressed_extents(filesystem: &Filesystem) -> usize {
+    let mut count = 0;
+    for info in filesystem.subvolumes() {
+        let subvolume = filesystem.subvolume(info.unwrap().id).unwrap();
+        for scanned in subvolume.scan() {
+            let inode = subvolume.inode(scanned.unwrap().metadata.inode).unwrap();
+            if inode.file_type() != FileType::Regular {
+                continue;
+            }
+            for extent in inode.extents_from(FileOffset(0)).unwrap() {
+                count += usize::from(match extent.unwrap().content {
+                    ExtentContent::Data(extent) => extent.compression.is_some(),
+                    ExtentContent::Inline(extent) => extent.compression.is_some(),
+                    _ => false,
+                });
+            }
+        }
+    }
+    count
 }
 
 /// What the kernel shows of a subvolume that was received, by line.

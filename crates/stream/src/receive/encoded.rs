@@ -44,16 +44,25 @@ impl<'a> Encoded<'a> {
         Ok(Self { len_bytes, decoded_bytes, start, compression, data })
     }
 
-    /// Decodes the whole extent.
-    pub(super) fn decode(&self) -> Result<Vec<u8>, CommandProblem> {
-        let data = self.data;
-        let (algorithm, sector_bytes) = match self.compression {
-            0 if data.len() as u64 == self.decoded_bytes => return Ok(data.to_vec()),
-            0 => return Err(CommandProblem::Invalid("data that is not as long as it says")),
+    /// How it is compressed, and the sectors by which LZO was told to do so.
+    pub(super) fn algorithm(&self) -> Result<Option<(Algorithm, u32)>, CommandProblem> {
+        Ok(Some(match self.compression {
+            0 => return Ok(None),
             1 => (Algorithm::Zlib, 4096),
             2 => (Algorithm::Zstd, 4096),
             number if LZO.contains(&number) => (Algorithm::Lzo, 4096 << (number - LZO.start())),
             _ => return Err(CommandProblem::Unsupported("this compression")),
+        }))
+    }
+
+    /// Decodes the whole extent.
+    pub(super) fn decode(&self) -> Result<Vec<u8>, CommandProblem> {
+        let data = self.data;
+        let Some((algorithm, sector_bytes)) = self.algorithm()? else {
+            if data.len() as u64 == self.decoded_bytes {
+                return Ok(data.to_vec());
+            }
+            return Err(CommandProblem::Invalid("data that is not as long as it says"));
         };
         if self.decoded_bytes > MAX_UNCOMPRESSED_BYTES as u64 {
             return Err(CommandProblem::Invalid("a compressed extent of more than 128 KiB"));

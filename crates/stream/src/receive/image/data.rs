@@ -1,6 +1,7 @@
 //! The content of files.
 
 use larder_filesystem::{AllocateMode, Error, FileType, Inode};
+use larder_format::compression::Algorithm;
 
 use super::names::Names;
 use super::{MOST_SOURCES, Receiving, find};
@@ -23,9 +24,7 @@ impl Receiving {
             // There is no data in this stream: the range stays as it is.
             Command::UpdateExtent { .. } => Ok(()),
             Command::EncodedWrite { path, offset, .. } => {
-                let extent = Encoded::of(command)?;
-                let decoded = extent.decode()?;
-                Ok(self.file(path)?.write_at(extent.part(&decoded)?, offset)?)
+                write_encoded(&self.file(path)?, &Encoded::of(command)?, offset)
             }
             Command::Clone { path, offset, len, clone_path, clone_offset, .. } => {
                 let source = self.clone_source(command, clone_path)?;
@@ -74,6 +73,27 @@ impl Receiving {
             _ => Err(Error::NotAFile.into()),
         }
     }
+}
+
+/// Writes an extent as it is stored, or decoded where this file cannot have it so.
+fn write_encoded(file: &Inode, extent: &Encoded<'_>, offset: u64) -> Result<(), CommandProblem> {
+    let sector_bytes = file.subvolume().filesystem().volume().sectorsize();
+    if let Some((algorithm, sectors)) = extent.algorithm()?
+        && (algorithm != Algorithm::Lzo || sectors == sector_bytes)
+    {
+        let encoded = larder_filesystem::Encoded {
+            algorithm,
+            len_bytes: extent.len_bytes,
+            unencoded_bytes: extent.decoded_bytes,
+            unencoded_offset: extent.start,
+        };
+        match file.write_encoded(extent.data, &encoded, offset) {
+            Err(Error::Invalid(_)) => {}
+            written => return Ok(written?),
+        }
+    }
+    let decoded = extent.decode()?;
+    Ok(file.write_at(extent.part(&decoded)?, offset)?)
 }
 
 /// Allocates or deallocates a range.
