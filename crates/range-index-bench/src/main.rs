@@ -8,6 +8,7 @@ mod clock;
 mod maps;
 mod memory;
 mod node_size;
+mod places;
 mod read_write;
 
 use std::time::Duration;
@@ -27,6 +28,8 @@ enum Table {
     Memory,
     /// The range index with different numbers of keys per node.
     NodeSize,
+    /// Pinned extents, dirty ranges and locked byte ranges, each on the index and on something simpler.
+    Places,
 }
 
 /// Rows are maps, columns are threads.
@@ -73,6 +76,7 @@ fn main() {
             Table::Allocator => allocator::print(&arguments),
             Table::Memory => memory::print(&arguments),
             Table::NodeSize => node_size::print(&arguments),
+            Table::Places => places::print(&arguments),
         }
     }
 }

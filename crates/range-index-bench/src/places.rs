@@ -1,0 +1,250 @@
+//! The access patterns of a file system's other range maps, on the index and on what a simpler structure
+//! makes of them: which is the best tool where.
+//!
+//! - *pinned*: threads note extents that they freed; now and then one thread takes all of them, in order of
+//!   address and merged, as a commit does.
+//! - *dirty*: one thread, under a lock that it has anyway, notes what was written to a file, mostly
+//!   appended, and now and then takes all of it in order, as writeback does.
+//! - *byte ranges*: threads lock ranges of one file, read or write, and unlock them.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::time::Duration;
+
+use larder_range_index::{Mode, RangeIndex, RangeLock};
+use parking_lot::{Condvar, Mutex};
+use rand::rngs::SmallRng;
+
+use crate::Arguments;
+use crate::clock::{below, millions, rate};
+
+/// Extents are pinned, and pages dirty, in units of this many bytes.
+const UNIT: u64 = 16 << 10;
+/// Ranges that are noted before all are taken.
+const BATCH: u64 = 20_000;
+/// The address space in units: large against a batch.
+const UNITS: u64 = 1 << 20;
+
+/// Ranges that are noted and then all taken, sorted and merged.
+trait Noted: Sync + Default {
+    const NAME: &'static str;
+
+    /// Notes a range of one unit that is not there yet; one that is there may be noted again.
+    fn note(&self, start: u64);
+    fn take_all(&self) -> Vec<Range<u64>>;
+}
+
+/// Pushes, and sorts what is taken.
+#[derive(Default)]
+struct SortedLater(Mutex<Vec<Range<u64>>>);
+
+impl Noted for SortedLater {
+    const NAME: &'static str = "Mutex<Vec>, sorted when taken";
+
+    fn note(&self, start: u64) {
+        self.0.lock().push(start..start + UNIT);
+    }
+
+    fn take_all(&self) -> Vec<Range<u64>> {
+        let mut ranges = std::mem::take(&mut *self.0.lock());
+        ranges.sort_unstable_by_key(|range| range.start);
+        merged(ranges)
+    }
+}
+
+#[derive(Default)]
+struct LockedBTree(Mutex<BTreeMap<u64, u64>>);
+
+impl Noted for LockedBTree {
+    const NAME: &'static str = "Mutex<BTreeMap>";
+
+    fn note(&self, start: u64) {
+        let mut map = self.0.lock();
+        match map.range_mut(..=start).next_back() {
+            Some((_, end)) if *end > start => {}
+            Some((_, end)) if *end == start => *end += UNIT,
+            _ => drop(map.insert(start, start + UNIT)),
+        }
+    }
+
+    fn take_all(&self) -> Vec<Range<u64>> {
+        let map = std::mem::take(&mut *self.0.lock());
+        merged(map.into_iter().map(|(start, end)| start..end))
+    }
+}
+
+#[derive(Default)]
+struct Index(RangeIndex<u64>);
+
+impl Noted for Index {
+    const NAME: &'static str = "range-index";
+
+    fn note(&self, start: u64) {
+        if self.0.insert(start..start + UNIT, 0).is_ok() {
+            self.0.merge_at(start, |_, _| Some(0));
+        }
+    }
+
+    fn take_all(&self) -> Vec<Range<u64>> {
+        let mut taken = Vec::new();
+        let mut at = 0;
+        while let Some((range, _)) = self.0.first_at_or_after(at) {
+            at = range.end;
+            // Another may have merged it meanwhile: what is there now is taken.
+            taken.extend(self.0.remove(range.start).map(|(range, _)| range));
+        }
+        merged(taken)
+    }
+}
+
+fn merged(ranges: impl IntoIterator<Item = Range<u64>>) -> Vec<Range<u64>> {
+    let mut merged: Vec<Range<u64>> = Vec::new();
+    for range in ranges {
+        match merged.last_mut() {
+            Some(last) if last.end >= range.start => last.end = last.end.max(range.end),
+            _ => merged.push(range),
+        }
+    }
+    merged
+}
+
+/// Notes ranges from all threads; the first takes them all now and then.
+fn pinned<N: Noted>(threads: usize, time: Duration) -> f64 {
+    let noted = N::default();
+    note_and_take(&noted, threads, time, |random| below(random, UNITS))
+}
+
+/// Notes mostly what follows the last, and at times another place.
+fn dirty<N: Noted>(threads: usize, time: Duration) -> f64 {
+    let noted = N::default();
+    let at = std::sync::atomic::AtomicU64::new(0);
+    note_and_take(&noted, threads, time, |random| {
+        if below(random, 8) > 0 {
+            return at.fetch_add(1, std::sync::atomic::Ordering::Relaxed) % UNITS;
+        }
+        below(random, UNITS)
+    })
+}
+
+fn note_and_take<N: Noted>(
+    noted: &N,
+    threads: usize,
+    time: Duration,
+    unit: impl Fn(&mut SmallRng) -> u64 + Sync,
+) -> f64 {
+    rate(threads, time, |me, mut random| {
+        let (mut count, unit) = (0, &unit);
+        move || {
+            noted.note(unit(&mut random) * UNIT);
+            count += 1;
+            if me == 0 && count % (BATCH / threads as u64) == 0 {
+                std::hint::black_box(noted.take_all());
+            }
+        }
+    })
+    .per_second()
+}
+
+/// Locks on ranges.
+trait Locks: Sync + Default {
+    const NAME: &'static str;
+
+    fn with(&self, range: Range<u64>, mode: Mode, work: impl FnOnce());
+}
+
+impl Locks for RangeLock {
+    const NAME: &'static str = "range-index, RangeLock";
+
+    fn with(&self, range: Range<u64>, mode: Mode, work: impl FnOnce()) {
+        let _guard = self.lock(range, mode);
+        work();
+    }
+}
+
+/// What is held, behind one lock; who finds a conflict waits for any change.
+#[derive(Default)]
+struct LockedList {
+    held: Mutex<Vec<(Range<u64>, Mode)>>,
+    changed: Condvar,
+}
+
+impl Locks for LockedList {
+    const NAME: &'static str = "Mutex<Vec>, Condvar";
+
+    fn with(&self, range: Range<u64>, mode: Mode, work: impl FnOnce()) {
+        let conflicts = |(held, held_mode): &(Range<u64>, Mode)| {
+            let meet = held.start < range.end && range.start < held.end;
+            meet && (mode == Mode::Exclusive || *held_mode == Mode::Exclusive)
+        };
+        let mut held = self.held.lock();
+        while held.iter().any(conflicts) {
+            self.changed.wait(&mut held);
+        }
+        held.push((range.clone(), mode));
+        drop(held);
+        work();
+        let mut held = self.held.lock();
+        let own = held.iter().position(|lock| *lock == (range.clone(), mode));
+        held.swap_remove(own.expect("it is held"));
+        drop(held);
+        self.changed.notify_all();
+    }
+}
+
+/// One in four writes; all ranges are of 128 KiB in a file of 1 GiB.
+fn byte_ranges<L: Locks>(threads: usize, time: Duration) -> f64 {
+    const LEN: u64 = 128 << 10;
+    let locks = L::default();
+    rate(threads, time, |_, mut random| {
+        let locks = &locks;
+        move || {
+            let start = below(&mut random, (1 << 30) / LEN) * LEN;
+            let is_write = below(&mut random, 4) == 0;
+            let mode = if is_write { Mode::Exclusive } else { Mode::Shared };
+            locks.with(start..start + LEN, mode, || {
+                std::hint::black_box((0..64).fold(start, |sum, value| sum ^ value));
+            });
+        }
+    })
+    .per_second()
+}
+
+type Measure = fn(usize, Duration) -> f64;
+
+pub(crate) fn print(arguments: &Arguments) {
+    let noted = |measures: [Measure; 3]| {
+        let names = [SortedLater::NAME, LockedBTree::NAME, Index::NAME];
+        names.into_iter().zip(measures).collect::<Vec<_>>()
+    };
+    let places = [
+        ("pinned", noted([pinned::<SortedLater>, pinned::<LockedBTree>, pinned::<Index>])),
+        ("dirty", noted([dirty::<SortedLater>, dirty::<LockedBTree>, dirty::<Index>])),
+        (
+            "byte ranges",
+            vec![
+                (LockedList::NAME, byte_ranges::<LockedList> as Measure),
+                (RangeLock::NAME, byte_ranges::<RangeLock>),
+            ],
+        ),
+    ];
+    for (place, rows) in places {
+        println!("\n{place}: million operations per second of processor time\n");
+        print!("| structure |");
+        for threads in &arguments.threads {
+            print!(" {threads} threads |");
+        }
+        println!("\n| --- |{}", " ---: |".repeat(arguments.threads.len()));
+        let mut best = vec![vec![0.0_f64; arguments.threads.len()]; rows.len()];
+        for _ in 0..arguments.repeats {
+            for (column, &threads) in arguments.threads.iter().enumerate() {
+                for ((_, measure), best) in rows.iter().zip(&mut best) {
+                    best[column] = best[column].max(measure(threads, arguments.time()));
+                }
+            }
+        }
+        for ((name, _), cells) in rows.iter().zip(&best) {
+            let cells: Vec<String> = cells.iter().map(|cell| millions(*cell)).collect();
+            println!("| `{name}` | {} |", cells.join(" | "));
+        }
+    }
+}
