@@ -31,7 +31,7 @@ impl GitStatus {
         shell(
             root,
             &format!(
-                "git init -q .; for d in $(seq {directories}); do mkdir d$d; \
+                "git init -q .; git config gc.auto 0; git config maintenance.auto false; for d in $(seq {directories}); do mkdir d$d; \
                  for f in $(seq 100); do echo $d $f > d$d/$f; done; done; \
                  git add .; git -c user.name=a -c user.email=a commit -qm all; git status"
             ),
