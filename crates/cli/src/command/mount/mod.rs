@@ -30,8 +30,8 @@ pub use helper::run_as_helper;
 /// installed. Errors are reported before this returns. End it with `larder umount`.
 ///
 /// Options are those of mount and of btrfs: ro, nodev, nosuid, noexec, allow_other (other users may look
-/// in), subvol=PATH, subvolid=ID, compress[=ALGO[:LEVEL]], compress-force, discard, commit=SECONDS,
-/// degraded, device=PATH.
+/// in), subvol=PATH, subvolid=ID, compress or compress=ALGO:LEVEL, compress-force likewise, discard,
+/// commit=SECONDS, degraded, device=PATH.
 ///
 /// Examples:
 ///   larder mount disk.img ~/mnt

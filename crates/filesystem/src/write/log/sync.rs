@@ -2,14 +2,14 @@
 //!
 //! # Invariants
 //! - Whoever asks has its data in the trees before it queues up. One thread at a time writes logs, for all
-//!   who have queued up by then.
+//!   who have queued up by then; they return as soon as that is done, whoever writes next.
 //! - Where it is not certain that a log says all that must survive, there is a commit.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
 use larder_transaction::LogWriter;
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 
 use super::cover::Coverage;
 use crate::error::Result;
@@ -21,9 +21,44 @@ use crate::write::{Changed, Writer};
 /// Those who wait for what they did to be durable.
 #[derive(Default)]
 pub(in crate::write) struct Syncs {
-    waiting: Mutex<Vec<Arc<Request>>>,
-    /// Held by the one who writes logs for all who wait.
-    turn: Mutex<()>,
+    queue: Mutex<Queue>,
+    /// Somebody has written logs.
+    written: Condvar,
+}
+
+#[derive(Default)]
+struct Queue {
+    /// Requests that nobody has taken up.
+    waiting: Vec<Arc<Request>>,
+    /// Somebody writes logs for those who waited before.
+    is_writing: bool,
+}
+
+/// The turn of the one who writes logs.
+struct Turn<'s>(&'s Syncs);
+
+impl Syncs {
+    /// Waits until `request`, which was queued, is done, or it is its turn to write logs for all who wait.
+    fn wait(&self, request: &Request) -> Option<(Turn<'_>, Vec<Arc<Request>>)> {
+        let mut queue = self.queue.lock();
+        loop {
+            if request.outcome.get().is_some() {
+                return None;
+            }
+            if !queue.is_writing {
+                queue.is_writing = true;
+                return Some((Turn(self), std::mem::take(&mut queue.waiting)));
+            }
+            self.written.wait(&mut queue);
+        }
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.0.queue.lock().is_writing = false;
+        self.0.written.notify_all();
+    }
 }
 
 struct Request {
@@ -53,17 +88,14 @@ impl Filesystem {
     fn sync_node(&self, id: NodeId, is_directory: bool) -> Changed<()> {
         let Some(writer) = self.try_writer() else { return Ok(()) };
         let request = Arc::new(Request { id, is_directory, outcome: OnceLock::new() });
-        writer.syncs.waiting.lock().push(request.clone());
-        let _turn = writer.syncs.turn.lock();
-        if let Some(outcome) = request.outcome.get() {
-            return outcome.clone();
+        writer.syncs.queue.lock().waiting.push(request.clone());
+        if let Some((_turn, requests)) = writer.syncs.wait(&request) {
+            let outcome = self.make_durable(writer, &requests);
+            for request in requests {
+                let _ = request.outcome.set(outcome.clone());
+            }
         }
-        let requests = std::mem::take(&mut *writer.syncs.waiting.lock());
-        let outcome = self.make_durable(writer, &requests);
-        for request in requests {
-            let _ = request.outcome.set(outcome.clone());
-        }
-        outcome
+        request.outcome.get().expect("it was waited for").clone()
     }
 
     fn make_durable(&self, writer: &Writer, requests: &[Arc<Request>]) -> Changed<()> {
