@@ -62,7 +62,9 @@ impl OpenOptions {
         self
     }
 
-    /// The most bytes of tree blocks to keep in memory: 128 MiB unless set, 64 blocks at least.
+    /// The most bytes of tree blocks to keep in memory: 128 MiB unless set, 64 blocks at least. Where there
+    /// are commits in the background, one begins as soon as changed blocks take more than twice this, or
+    /// than 128 MiB.
     #[must_use]
     pub fn cache_bytes(mut self, cache_bytes: usize) -> Self {
         self.cache_bytes = cache_bytes;

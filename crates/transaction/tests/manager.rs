@@ -140,7 +140,8 @@ fn commits_happen_in_the_background() {
     let image = Blank::new("", &[256 * MIB]);
     let manager = Arc::new(open(&image.devices));
     let before = manager.durable_generation();
-    let commits = BackgroundCommits::start(manager.clone(), BackgroundCommits::DEFAULT_INTERVAL);
+    let interval = BackgroundCommits::DEFAULT_INTERVAL;
+    let commits = BackgroundCommits::start(manager.clone(), interval, usize::MAX);
     commits.set_interval(Duration::from_millis(1));
     let mut files = Files::new("larder", 1);
     while manager.durable_generation() < before + 3 {
@@ -150,6 +151,26 @@ fn commits_happen_in_the_background() {
     manager.commit().unwrap();
     drop(manager);
     image.check("commits in the background");
+}
+
+#[test]
+fn what_piles_up_is_committed_before_its_time() {
+    let image = Blank::new("", &[256 * MIB]);
+    let manager = Arc::new(open(&image.devices));
+    let before = manager.durable_generation();
+    let hour = Duration::from_secs(3600);
+    let most_dirty_bytes = 256 << 10;
+    let _commits = BackgroundCommits::start(manager.clone(), hour, most_dirty_bytes);
+    let mut files = Files::new("larder", 1);
+    while manager.dirty_bytes() <= most_dirty_bytes as u64 {
+        files.churn(&manager, 20).unwrap();
+    }
+    let patience = 6000;
+    let is_committed = (0..patience).any(|_| {
+        std::thread::sleep(Duration::from_millis(10));
+        manager.durable_generation() > before
+    });
+    assert!(is_committed);
 }
 
 #[test]

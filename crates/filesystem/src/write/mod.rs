@@ -87,6 +87,9 @@ pub use rename::RenameMode;
 pub use whole::WholeInode;
 pub use xattr::XattrMode;
 
+/// However small the cache is, as many bytes of changed tree blocks wait for the next commit.
+const LEAST_DIRTY_BYTES: usize = 128 << 20;
+
 /// What the engine's calls return: an error in the middle of a change is one of these.
 type Changed<T> = larder_transaction::Result<T>;
 
@@ -173,7 +176,12 @@ impl Filesystem {
         manager.add_step(hook);
         filesystem.resume_deletions()?;
         Ok(match commit_interval {
-            Some(interval) => filesystem.committing(BackgroundCommits::start(manager, interval)),
+            Some(interval) => {
+                // Each commit copies again what the next one changes: not too often.
+                let most_dirty_bytes = cache_bytes.saturating_mul(2).max(LEAST_DIRTY_BYTES);
+                let commits = BackgroundCommits::start(manager, interval, most_dirty_bytes);
+                filesystem.committing(commits)
+            }
             None => filesystem,
         })
     }

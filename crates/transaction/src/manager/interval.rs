@@ -8,8 +8,12 @@ use parking_lot::{Condvar, Mutex};
 
 use super::TransactionManager;
 
-/// A thread that commits at intervals, so that a crash loses no more than what came after. It ends
-/// when this is dropped; a commit at the end is up to the owner.
+/// How often it is looked whether there is much to write.
+const GLANCE: Duration = Duration::from_millis(100);
+
+/// A thread that commits at intervals, so that a crash loses no more than what came after, and earlier
+/// when many changed tree blocks have piled up in memory. It ends when this is dropped; a commit at the
+/// end is up to the owner.
 ///
 /// An error needs no reader here: it makes the file system read-only, and whoever joins is told.
 #[derive(Debug)]
@@ -34,13 +38,19 @@ impl BackgroundCommits {
     /// What the kernel uses.
     pub const DEFAULT_INTERVAL: Duration = Duration::from_secs(30);
 
-    /// Starts to commit every `interval`.
-    pub fn start(manager: Arc<TransactionManager>, interval: Duration) -> Self {
+    /// Starts to commit every `interval`, and whenever changed tree blocks take more than
+    /// `most_dirty_bytes`.
+    pub fn start(
+        manager: Arc<TransactionManager>,
+        interval: Duration,
+        most_dirty_bytes: usize,
+    ) -> Self {
         let state = Mutex::new(State { interval, is_ended: false });
         let control = Arc::new(Control { state, changed: Condvar::new() });
         let seen_by_thread = control.clone();
         let work = move || {
-            while seen_by_thread.wait() {
+            let is_much = || manager.dirty_bytes() > most_dirty_bytes as u64;
+            while seen_by_thread.wait(is_much) {
                 // The manager keeps the reason.
                 let _ = manager.commit();
             }
@@ -57,24 +67,21 @@ impl BackgroundCommits {
 }
 
 impl Control {
-    /// Waits for one whole interval; whether to go on after it.
-    fn wait(&self) -> bool {
+    /// Waits for one whole interval, or until there is much to write; whether to go on after it.
+    fn wait(&self, is_much: impl Fn() -> bool) -> bool {
         let mut state = self.state.lock();
         let mut start = Instant::now();
         loop {
-            if state.is_ended {
-                return false;
-            }
             let interval = state.interval;
-            let was_changed = !self.changed.wait_until(&mut state, start + interval).timed_out();
+            let until = (start + interval).min(Instant::now() + GLANCE);
+            self.changed.wait_until(&mut state, until);
             if state.is_ended {
                 return false;
-            }
-            if !was_changed {
-                return true;
             }
             if state.interval != interval {
                 start = Instant::now();
+            } else if start.elapsed() >= interval || is_much() {
+                return true;
             }
         }
     }

@@ -199,6 +199,11 @@ impl TransactionManager {
         self.discards.store(discards, Relaxed);
     }
 
+    /// Bytes of tree blocks that were changed and are on no device yet.
+    pub fn dirty_bytes(&self) -> u64 {
+        self.forest.stats().dirty_blocks * u64::from(self.volume.nodesize())
+    }
+
     /// Block groups and promises.
     pub fn space(&self) -> &Arc<Space> {
         &self.accounting.space
