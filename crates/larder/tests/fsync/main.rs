@@ -1,6 +1,8 @@
 //! What was synced file by file is there after a power cut, whoever recovers: the kernel replays our logs,
 //! and so do we.
 
+#[path = "../support/memory.rs"]
+mod memory;
 mod random;
 #[path = "../support/mod.rs"]
 mod support;
@@ -14,22 +16,9 @@ use larder::device::{Device, MemoryDevice};
 use larder::{Filesystem, OpenOptions};
 use larder_device::{Recording, Survival};
 use larder_testkit::{ImageSpec, KernelImage, Manifest, oracle};
+use memory::load;
 
 const PIECE_BYTES: usize = 64 << 10;
-
-fn load(file: &Path) -> MemoryDevice {
-    let source = File::open(file).unwrap();
-    let len_bytes = source.metadata().unwrap().len();
-    let device = MemoryDevice::new("memory", len_bytes);
-    let mut piece = vec![0; PIECE_BYTES];
-    for offset in (0..len_bytes).step_by(PIECE_BYTES) {
-        source.read_exact_at(&mut piece, offset).unwrap();
-        if piece.iter().any(|byte| *byte != 0) {
-            device.write_at(&piece, offset).unwrap();
-        }
-    }
-    device
-}
 
 fn open(device: Arc<dyn Device>) -> Filesystem {
     let options = OpenOptions::new().write(true).commit_interval(None);

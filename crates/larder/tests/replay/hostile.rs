@@ -1,9 +1,6 @@
 //! Logs that were tampered with: whatever stands in them, opening ends, and what comes of it is sound or
 //! as the crash left it.
 
-use std::fs::File;
-use std::os::unix::fs::FileExt;
-use std::path::Path;
 use std::sync::Arc;
 
 use larder::OpenOptions;
@@ -17,25 +14,11 @@ use larder_volume::{BlockExpectation, Volume};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
+use super::memory::load;
 use super::{folder_of, scenarios};
 
-const PIECE_BYTES: usize = 64 << 10;
 /// Logs that are made of each.
 const TRIALS: u64 = 8;
-
-fn load(file: &Path) -> MemoryDevice {
-    let source = File::open(file).unwrap();
-    let len_bytes = source.metadata().unwrap().len();
-    let device = MemoryDevice::new("memory", len_bytes);
-    let mut piece = vec![0; PIECE_BYTES];
-    for offset in (0..len_bytes).step_by(PIECE_BYTES) {
-        source.read_exact_at(&mut piece, offset).unwrap();
-        if piece.iter().any(|byte| *byte != 0) {
-            device.write_at(&piece, offset).unwrap();
-        }
-    }
-    device
-}
 
 fn volume(device: &MemoryDevice, write: bool) -> Volume {
     let options = larder_volume::OpenOptions { write, ..Default::default() };

@@ -16,7 +16,7 @@ use rand::{RngExt, SeedableRng};
 
 use super::model::Player;
 use super::view::{assert_same, by_kernel, by_larder};
-use super::{check, support, trouble};
+use super::{check, memory, support, trouble};
 
 /// Without commits but those that are asked for, so that things stay queued.
 fn open_with(image: &KernelImage, tuning: Tuning) -> Filesystem {
@@ -251,7 +251,7 @@ fn directories_fill_a_file_system_and_are_emptied() {
         let spec = ImageSpec::new("narrow").devices(&[128 << 20]);
         let spec = spec.profiles(Profile::Single, Profile::Single);
         let image = KernelImage::build(&spec, &Content::new(46));
-        let device = Arc::new(trouble::load(&image.devices()[0]));
+        let device = Arc::new(memory::load(&image.devices()[0]));
         let tuning = Tuning { reserve, ..Tuning::default() };
         let options = OpenOptions::new().write(true).commit_interval(None).tuning(tuning);
         let fs = options.open_devices(vec![device.clone()]).unwrap();
@@ -316,7 +316,7 @@ fn fill(root: &Subvolume, thread: usize) -> usize {
 #[test]
 fn power_cuts_leave_whole_directories() {
     let image = KernelImage::build(&ImageSpec::new("cuts").node_size(4096), &Content::new(47));
-    let base = trouble::load(&image.devices()[0]);
+    let base = memory::load(&image.devices()[0]);
     let recording = Recording::new();
     let fs = trouble::open(recording.attach(&base)).unwrap();
     let root = fs.subvolume("/").unwrap();
@@ -393,7 +393,7 @@ fn judge(image: &MemoryDevice, states: &[(usize, Vec<BTreeSet<String>>)], positi
 fn a_flush_that_fails_leaves_the_last_commit() {
     let spec = ImageSpec::new("flush-fails").node_size(4096);
     let image = KernelImage::build(&spec, &Content::new(48));
-    let base = Arc::new(trouble::load(&image.devices()[0]));
+    let base = Arc::new(memory::load(&image.devices()[0]));
     let device = Arc::new(FaultDevice::new(base.clone()));
     let devices: Vec<Arc<dyn Device>> = vec![device.clone()];
     let options = OpenOptions::new().write(true).commit_interval(None).cache_bytes(0);

@@ -10,6 +10,8 @@ mod delayed;
 mod discard;
 mod edges;
 mod live;
+#[path = "../support/memory.rs"]
+mod memory;
 mod model;
 mod namespace;
 mod room;

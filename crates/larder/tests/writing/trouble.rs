@@ -1,8 +1,5 @@
 //! Power cuts and failing devices: what was synced stays, and what is there is sound.
 
-use std::fs::File;
-use std::os::unix::fs::FileExt;
-use std::path::Path;
 use std::sync::Arc;
 
 use larder::device::{Device, MemoryDevice, Operation};
@@ -12,27 +9,13 @@ use larder_testkit::{Content, ImageSpec, KernelImage};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
+use super::memory::load;
 use super::model::Player;
 use super::view::{View, by_larder};
 
 const FOLDER: &str = "played";
-const PIECE_BYTES: usize = 64 << 10;
 /// Where the copies of the superblock are that an image of this size has.
 const SUPERBLOCKS: [u64; 2] = [64 << 10, 64 << 20];
-
-pub(crate) fn load(file: &Path) -> MemoryDevice {
-    let source = File::open(file).unwrap();
-    let len_bytes = source.metadata().unwrap().len();
-    let device = MemoryDevice::new("memory", len_bytes);
-    let mut piece = vec![0; PIECE_BYTES];
-    for offset in (0..len_bytes).step_by(PIECE_BYTES) {
-        source.read_exact_at(&mut piece, offset).unwrap();
-        if piece.iter().any(|byte| *byte != 0) {
-            device.write_at(&piece, offset).unwrap();
-        }
-    }
-    device
-}
 
 pub(crate) fn open(device: impl Device + 'static) -> larder::Result<Filesystem> {
     let options = OpenOptions::new().write(true).commit_interval(None);
