@@ -139,6 +139,28 @@ fn space_is_shown_as_btrfs_progs_shows_it() {
 }
 
 #[test]
+fn lists_hide_names_with_a_dot_unless_all_are_asked_for() {
+    let scratch = Scratch::new();
+    let source = scratch.path().join("source");
+    fs::create_dir(&source).expect("a new directory");
+    fs::write(source.join(".hidden"), b"and butter").expect("a new file");
+    fs::File::create(source.join("big")).and_then(|f| f.set_len(3 << 19)).expect("a new file");
+    let image = scratch.path().join("image");
+    let image = image.to_str().expect("ASCII");
+    let source = source.to_str().expect("ASCII");
+
+    stdout(&larder(["mkfs", "-q", "-b", "256m", "--rootdir", source, image]));
+    assert_eq!(stdout(&larder(["ls", image])), "big\n");
+    assert_eq!(stdout(&larder(["ls", "-a", image])), ".hidden\nbig\n");
+    assert!(stdout(&larder(["ls", "-lh", image])).contains(" 1.50MiB "));
+    assert!(stdout(&larder(["ls", "-l", image])).contains(" 1572864 "));
+    let numbered = stdout(&larder(["ls", "-i", image]));
+    let stat = stdout(&larder(["stat", &format!("{image}:/big")]));
+    let number = numbered.split_whitespace().next().expect("a number");
+    assert!(stat.contains(&format!("Inode: {number}")), "{numbered} {stat}");
+}
+
+#[test]
 fn what_mkfs_makes_is_clean_and_what_is_damaged_is_not() {
     let scratch = Scratch::new();
     let source = scratch.path().join("source");
@@ -155,6 +177,7 @@ fn what_mkfs_makes_is_clean_and_what_is_damaged_is_not() {
 
     let again = larder(["mkfs", "-q", image_text]);
     assert_eq!(again.status.code(), Some(1), "it overwrites a file system only with --force");
+    assert!(String::from_utf8_lossy(&again.stderr).contains("with -f"), "it says the way out");
 
     // The first superblock's generation, whose checksum is then wrong; the copy is sound.
     fs::OpenOptions::new()

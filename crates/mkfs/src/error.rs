@@ -16,7 +16,7 @@ pub enum MkfsError {
     InvalidOptions(String),
 
     /// The device holds something, and overwriting it was not asked for.
-    #[error("{device} holds {content}; force is needed to overwrite it")]
+    #[error("{device} holds {content}, and overwriting it was not asked for")]
     Occupied {
         /// The device's name.
         device: String,

@@ -13,15 +13,26 @@ use super::Outcome;
 use crate::mode;
 use crate::print::local_time;
 use crate::source::{PathSource, warn_of_bad_copies};
+use crate::units::Units;
 
 /// List a directory of a file system that is not mounted
 ///
 /// Examples:
 ///   larder ls disk.img:/home
-///   larder ls -lR disk.img
+///   larder ls -la disk.img:/home/ann
+///   larder ls -lhR disk.img
 #[derive(Debug, Args)]
-#[command(verbatim_doc_comment)]
+#[command(verbatim_doc_comment, disable_help_flag = true)]
 pub struct Ls {
+    /// Names that begin with a dot too
+    #[arg(short, long)]
+    all: bool,
+    /// Sizes in the unit that suits each
+    #[arg(short = 'h', long, requires = "long")]
+    human_readable: bool,
+    /// The number of each inode; in another subvolume another file can have the same
+    #[arg(short, long)]
+    inode: bool,
     /// Mode, links, owner, group, size, time and name of each entry
     #[arg(short, long)]
     long: bool,
@@ -36,6 +47,9 @@ pub struct Ls {
     /// What to list; without a path, the root
     #[arg(required = true, value_name = "IMAGE:/PATH")]
     paths: Vec<OsString>,
+    /// Print help
+    #[arg(long, action = clap::ArgAction::Help)]
+    help: Option<bool>,
 }
 
 impl Ls {
@@ -43,6 +57,8 @@ impl Ls {
         let mut listing = Listing {
             out: io::BufWriter::new(io::stdout().lock()),
             long: self.long,
+            inode: self.inode,
+            units: self.human_readable.then(Units::default),
             escape: io::stdout().is_terminal(),
         };
         let mut failed = false;
@@ -84,7 +100,8 @@ impl Ls {
                 spaced = true;
             }
             let mut below = Vec::new();
-            let mut entries: Vec<_> = directory.entries()?.collect();
+            let shown = |entry: &larder::Result<Entry>| self.all || !is_hidden(entry);
+            let mut entries: Vec<_> = directory.entries()?.filter(shown).collect();
             entries.sort_by(|a, b| name_of(a).cmp(&name_of(b)));
             for entry in entries {
                 let listed = entry.and_then(|entry| Ok((entry.open()?, entry)));
@@ -113,10 +130,18 @@ fn name_of(entry: &larder::Result<Entry>) -> Option<&OsStr> {
     entry.as_ref().ok().map(Entry::name)
 }
 
+/// Whether it is an entry that is shown only to who asks for all.
+fn is_hidden(entry: &larder::Result<Entry>) -> bool {
+    name_of(entry).is_some_and(|name| name.as_bytes().starts_with(b"."))
+}
+
 /// Writes lists.
 struct Listing {
     out: io::BufWriter<io::StdoutLock<'static>>,
     long: bool,
+    inode: bool,
+    /// Units of sizes; bytes if not given.
+    units: Option<Units>,
     /// Write control characters of names as escapes, since a terminal would obey them.
     escape: bool,
 }
@@ -131,6 +156,9 @@ impl Listing {
     }
 
     fn line(&mut self, name: &[u8], inode: &Inode) -> anyhow::Result<()> {
+        if self.inode {
+            write!(self.out, "{:>7} ", inode.number())?;
+        }
         if self.long {
             let metadata = inode.metadata();
             self.attributes(&metadata)?;
@@ -152,7 +180,10 @@ impl Listing {
             FileType::BlockDevice | FileType::CharDevice => {
                 format!("{}, {}", metadata.device.0, metadata.device.1)
             }
-            _ => metadata.size_bytes.to_string(),
+            _ => match self.units {
+                Some(units) => units.show(metadata.size_bytes),
+                None => metadata.size_bytes.to_string(),
+            },
         };
         write!(
             self.out,

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::{Mutex, PoisonError};
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use clap::Args;
 use larder_format::compression::Compression;
 use larder_format::{ChecksumType, Profile, Uuid};
@@ -130,7 +130,10 @@ impl Mkfs {
             threads: None,
             progress: (!self.quiet).then(progress),
         };
-        let summary = mkfs(&self.devices, &options)?;
+        let summary = mkfs(&self.devices, &options).map_err(|error| match error {
+            MkfsError::Occupied { .. } => anyhow!("{error}; with -f it is overwritten"),
+            error => error.into(),
+        })?;
         // The line of progress goes away before the summary comes.
         drop(options);
         if !self.quiet {
