@@ -106,11 +106,23 @@ impl Filesystem {
         &self.shared.root_tree
     }
 
-    /// The tree with this id, which is not that of a subvolume.
+    /// The tree with this id, which is neither that of a subvolume nor the tree of tree roots.
     pub fn tree(&self, id: u64) -> Result<TreeView> {
         match &self.shared.writer {
             Some(writer) => writer.tree(id),
+            None if id == objectid::CHUNK_TREE => {
+                let root = TreeRoot::of_chunk_tree(self.superblock());
+                Ok(TreeView::Committed(Tree::new(self.cache().clone(), root)))
+            }
             None => open_tree(self.cache(), self.root_tree(), id).map(TreeView::Committed),
+        }
+    }
+
+    /// The transaction of the last commit.
+    pub fn generation(&self) -> u64 {
+        match self.try_writer() {
+            Some(writer) => writer.manager().durable_generation(),
+            None => self.superblock().generation.get(),
         }
     }
 

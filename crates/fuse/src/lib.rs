@@ -2,13 +2,12 @@
 //!
 //! - [`Mount`]: a mounted file system that waits for somebody to serve its requests.
 //! - [`Server`]: serves them from a [`Filesystem`](larder::Filesystem).
-//! - [`control`]: asking a mounted file system for what has no system call.
 //! - [`unmount`], [`mounted_from`]: what a command needs to end a mount.
 //!
 //! ```no_run
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let fs = larder::OpenOptions::new().write(true).open(["disk.img"])?;
-//! let server = larder_fuse::Server::new(&fs, &fs.default_subvolume()?)?;
+//! let server = larder_fuse::Server::new(&fs, &fs.default_subvolume()?, Default::default())?;
 //! let mount = larder_fuse::Mount::new("/mnt".as_ref(), &Default::default())?;
 //! mount.serve(&server)?; // until it is unmounted
 //! drop(server);
@@ -24,12 +23,9 @@
 //! - The kernel is the one who checks permissions (`default_permissions`), and may remember what it was
 //!   told for ever: all changes pass through it, and of the few that it does not make itself (subvolumes
 //!   made and deleted by ioctl) it is told.
-//! - Only `transport` and `control` have `unsafe`: for ioctls.
+//! - Only `transport` has `unsafe`: for an ioctl.
 #![deny(unsafe_code)]
 
-mod btrfs;
-#[allow(unsafe_code)]
-pub mod control;
 mod protocol;
 mod server;
 #[allow(unsafe_code)]
@@ -39,7 +35,7 @@ use std::ffi::OsString;
 use std::io;
 use std::path::Path;
 
-pub use server::Server;
+pub use server::{Server, ServerOptions};
 pub use transport::{mounted_from, unmount};
 
 use transport::{DevFuse, Transport};

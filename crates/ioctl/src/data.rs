@@ -6,18 +6,10 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 
 use rustix::io::Errno;
-use rustix::ioctl::{Ioctl, IoctlOutput, Opcode, Setter, ioctl, opcode};
+use rustix::ioctl::{Ioctl, IoctlOutput, Opcode, ioctl};
 
-use super::MAGIC;
-
-/// `struct file_clone_range`.
-#[repr(C)]
-struct CloneRange {
-    source_fd: i64,
-    source_offset: u64,
-    source_len_bytes: u64,
-    target_offset: u64,
-}
+use crate::abi::{CLONE_RANGE, CloneRange, ENCODED_WRITE, structure_bytes};
+use crate::call;
 
 /// `struct iovec`.
 #[repr(C)]
@@ -41,9 +33,7 @@ struct EncodedArgs {
     reserved: [u8; 64],
 }
 
-const CLONE_RANGE: Opcode = opcode::write::<CloneRange>(MAGIC, 13);
-/// `BTRFS_IOC_ENCODED_WRITE`.
-const ENCODED_WRITE: Opcode = opcode::write::<EncodedArgs>(MAGIC, 64);
+const _: () = assert!(size_of::<EncodedArgs>() == structure_bytes(ENCODED_WRITE));
 
 /// `FICLONERANGE`: makes a range of `target` share the extents of a range of `source`, in bytes.
 pub fn clone_range(
@@ -53,14 +43,13 @@ pub fn clone_range(
     source_offset: u64,
     len_bytes: u64,
 ) -> io::Result<()> {
-    let argument = CloneRange {
+    let args = CloneRange {
         source_fd: i64::from(source.as_fd().as_raw_fd()),
         source_offset,
         source_len_bytes: len_bytes,
         target_offset,
     };
-    // SAFETY: `CloneRange` has the layout that this request reads, and holds no pointers.
-    Ok(unsafe { ioctl(target, Setter::<CLONE_RANGE, _>::new(argument)) }?)
+    call::write::<CLONE_RANGE, _>(target, args)
 }
 
 /// A part of an extent that is compressed.

@@ -1,26 +1,35 @@
-//! What a mounted btrfs offers by ioctl and no library offers as safe functions.
+//! What a mounted btrfs offers by ioctl and no library offers as safe functions: [`abi`] for who answers
+//! requests, functions for who makes them.
 //!
-//! Requests and structures are those of `linux/btrfs.h`. Most need the rights of root.
+//! Requests and structures are those of `linux/btrfs.h`. The same functions ask the kernel's btrfs and a mount of
+//! larder's, which is asked in an [envelope](abi::Envelope) for what FUSE cannot pass on. Most need the
+//! rights of root, or, on larder's mounts, of the user who mounted.
 //!
 //! # Invariants
-//! - Each request is called with the structure that it is defined for, and structures are of plain
+//! - Each request is called with a structure of the size in its number, and structures are of plain
 //!   numbers; pointers in them are made from borrowed slices and live as long as the call.
 //! - Answers of the kernel are checked before they are believed: it may be a FUSE server that answers.
 
+pub mod abi;
+mod call;
 mod data;
+mod filesystem;
+mod inode;
 mod search;
 mod subvolume;
 
 use std::io;
 
 pub use data::{EncodedExtent, clone_range, write_encoded};
-pub use search::{subvolume_path, subvolumes_of};
-pub use subvolume::{
-    SubvolumeInfo, create_snapshot, create_subvolume, set_read_only, set_received, subvolume_info,
+pub use filesystem::{
+    DeviceInfo, FilesystemInfo, SpaceUsage, devices, filesystem_info, label, set_label, spaces, sync,
 };
-
-/// `BTRFS_IOCTL_MAGIC`.
-const MAGIC: u8 = 0x94;
+pub use inode::{FilePlace, inode_paths, places_of};
+pub use search::{Item, directory_path, items, subvolume_path, subvolumes_of};
+pub use subvolume::{
+    SubvolumeInfo, create_snapshot, create_subvolume, delete_subvolume, is_read_only,
+    set_default_subvolume, set_read_only, set_received, subvolume_id, subvolume_info,
+};
 
 /// What cannot be passed on or believed.
 fn invalid(reason: &'static str) -> io::Error {

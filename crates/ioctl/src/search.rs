@@ -1,52 +1,97 @@
-//! Finding subvolumes by their uuids, and where they are.
-
-#![allow(unsafe_code)]
+//! Looking into trees, and what is found there: subvolumes by their uuids, and where they are.
 
 use std::io;
+use std::ops::RangeInclusive;
 use std::os::fd::AsFd;
 
 use larder_format::item::{RootRef, uuid_items, uuid_key};
 use larder_format::{ItemType, Key, Uuid, objectid};
-use rustix::ioctl::{Opcode, Updater, ioctl, opcode};
+use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
-use super::{MAGIC, invalid};
+use crate::abi::{
+    INO_LOOKUP, InoLookupArgs, SearchArgsV2, SearchHeader, SearchKey, TREE_SEARCH_V2,
+};
+use crate::{call, invalid};
 
-const SEARCH_BYTES: usize = 3992;
-const LOOKUP_BYTES: usize = 4080;
 /// Subvolumes that may lie in each other.
 const MOST_NESTED: usize = 1024;
 
-/// `struct btrfs_ioctl_search_args`: a `struct btrfs_ioctl_search_key` and room for what is found.
-#[repr(C)]
-struct SearchArgs {
+/// An item of a tree.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Item {
+    /// Its key.
+    pub key: Key,
+    /// The transaction that last wrote its leaf.
+    pub generation: u64,
+    /// What it holds.
+    pub data: Vec<u8>,
+}
+
+/// All items of a tree whose keys lie in `range`, in order. Tree 0 is the subvolume that `inside` lies in.
+pub fn items(
+    inside: impl AsFd,
     tree_id: u64,
-    min_objectid: u64,
-    max_objectid: u64,
-    min_offset: u64,
-    max_offset: u64,
-    min_transid: u64,
-    max_transid: u64,
-    min_type: u32,
-    max_type: u32,
+    range: RangeInclusive<Key>,
+) -> io::Result<Vec<Item>> {
+    let (mut first, last) = range.into_inner();
+    let mut found = Vec::new();
+    loop {
+        let some = some_items(&inside, tree_id, first, last, u32::MAX)?;
+        let next = some.last().and_then(|item| item.key.successor());
+        found.extend(some);
+        match next {
+            Some(next) if next <= last => first = next,
+            _ => return Ok(found),
+        }
+    }
+}
+
+/// The first items from `first` to `last`, as many as there is room for; none if there are none.
+fn some_items(
+    inside: impl AsFd,
+    tree_id: u64,
+    first: Key,
+    last: Key,
     nr_items: u32,
-    unused: u32,
-    unused_words: [u64; 4],
-    buf: [u8; SEARCH_BYTES],
+) -> io::Result<Vec<Item>> {
+    let mut bytes = vec![0; call::most_bytes(&inside)?];
+    let key = SearchKey {
+        tree_id,
+        min_objectid: first.objectid,
+        max_objectid: last.objectid,
+        min_type: first.item_type.0.into(),
+        max_type: last.item_type.0.into(),
+        min_offset: first.offset,
+        max_offset: last.offset,
+        max_transid: u64::MAX,
+        nr_items,
+        ..SearchKey::new_zeroed()
+    };
+    let buf_size = (bytes.len() - size_of::<SearchArgsV2>()) as u64;
+    let args = SearchArgsV2 { key, buf_size };
+    bytes[..size_of_val(&args)].copy_from_slice(args.as_bytes());
+    call::with_more::<SearchArgsV2>(inside, TREE_SEARCH_V2, &mut bytes, |args| args.buf_size, None)?;
+    let short = || invalid("an answer that ends early");
+    let (args, mut rest) = SearchArgsV2::read_from_prefix(&bytes).map_err(|_| short())?;
+    let mut items: Vec<Item> = Vec::new();
+    for _ in 0..args.key.nr_items {
+        let (header, behind) = SearchHeader::read_from_prefix(rest).map_err(|_| short())?;
+        let (data, behind) = behind.split_at_checked(header.len as usize).ok_or_else(short)?;
+        let item_type = u8::try_from(header.item_type).map_err(|_| invalid("a type of an item"))?;
+        let key = Key::new(header.objectid, ItemType(item_type), header.offset);
+        if key < first || key > last || items.last().is_some_and(|before| before.key >= key) {
+            return Err(invalid("an item that was not asked for"));
+        }
+        items.push(Item { key, generation: header.transid, data: data.to_vec() });
+        rest = behind;
+    }
+    Ok(items)
 }
 
-/// `struct btrfs_ioctl_ino_lookup_args`.
-#[repr(C)]
-struct LookupArgs {
-    treeid: u64,
-    objectid: u64,
-    name: [u8; LOOKUP_BYTES],
+/// The first item in a range of keys.
+fn first_item(inside: impl AsFd, tree: u64, first: Key, last: Key) -> io::Result<Option<Item>> {
+    Ok(some_items(inside, tree, first, last, 1)?.into_iter().next())
 }
-
-const _: () = assert!(size_of::<SearchArgs>() == 4096 && size_of::<LookupArgs>() == 4096);
-
-/// `BTRFS_IOC_TREE_SEARCH`, `BTRFS_IOC_INO_LOOKUP`.
-const TREE_SEARCH: Opcode = opcode::read_write::<SearchArgs>(MAGIC, 17);
-const INO_LOOKUP: Opcode = opcode::read_write::<LookupArgs>(MAGIC, 18);
 
 /// Ids of the subvolumes of the file system that `inside` lies in which have this uuid, or were received
 /// from one that has it, by its uuid tree.
@@ -54,8 +99,8 @@ pub fn subvolumes_of(inside: impl AsFd, uuid: Uuid) -> io::Result<Vec<u64>> {
     let mut ids = Vec::new();
     for item_type in [ItemType::UUID_KEY_RECEIVED_SUBVOL, ItemType::UUID_KEY_SUBVOL] {
         let key = uuid_key(uuid, item_type);
-        if let Some((_, data)) = first_item(&inside, objectid::UUID_TREE, key, key.offset)? {
-            let items = uuid_items(&data).map_err(|_| invalid("an item of the uuid tree"))?;
+        if let Some(item) = first_item(&inside, objectid::UUID_TREE, key, key)? {
+            let items = uuid_items(&item.data).map_err(|_| invalid("an item of the uuid tree"))?;
             ids.extend(items.iter().map(|id| id.get()));
         }
     }
@@ -67,64 +112,26 @@ pub fn subvolume_path(inside: impl AsFd, id: u64) -> io::Result<Option<Vec<u8>>>
     let mut parts = Vec::new();
     let mut at = id;
     while at != objectid::FS_TREE {
-        let key = Key::new(at, ItemType::ROOT_BACKREF, 0);
-        let found = first_item(&inside, objectid::ROOT_TREE, key, u64::MAX)?;
-        let Some((parent, data)) = found else { return Ok(None) };
+        let key = |parent| Key::new(at, ItemType::ROOT_BACKREF, parent);
+        let found = first_item(&inside, objectid::ROOT_TREE, key(0), key(u64::MAX))?;
+        let Some(Item { key, data, .. }) = found else { return Ok(None) };
         let named = RootRef::parse(&data).map_err(|_| invalid("a reference of a subvolume"))?;
         if parts.len() >= MOST_NESTED {
             return Err(invalid("subvolumes lie in each other"));
         }
         // It ends with a slash if it is not empty.
-        parts.push([&directory_path(&inside, parent, named.dirid)?, named.name].concat());
-        at = parent;
+        let directory = directory_path(&inside, key.offset, named.dirid)?;
+        parts.push([&directory, named.name].concat());
+        at = key.offset;
     }
     parts.reverse();
     Ok(Some(parts.join(&b'/')))
 }
 
-/// The offset and data of the first item from `key` on with its objectid and type, up to `max_offset`.
-fn first_item(
-    inside: impl AsFd,
-    tree_id: u64,
-    key: Key,
-    max_offset: u64,
-) -> io::Result<Option<(u64, Vec<u8>)>> {
-    let item_type = u32::from(key.item_type.0);
-    let mut search = SearchArgs {
-        tree_id,
-        min_objectid: key.objectid,
-        max_objectid: key.objectid,
-        min_offset: key.offset,
-        max_offset,
-        min_transid: 0,
-        max_transid: u64::MAX,
-        min_type: item_type,
-        max_type: item_type,
-        nr_items: 1,
-        unused: 0,
-        unused_words: [0; 4],
-        buf: [0; SEARCH_BYTES],
-    };
-    // SAFETY: `SearchArgs` has the layout that this request reads and writes, and no pointers; it holds
-    // numbers only, of which every value is valid.
-    unsafe { ioctl(inside, Updater::<TREE_SEARCH, _>::new(&mut search)) }?;
-    if search.nr_items == 0 {
-        return Ok(None);
-    }
-    // `struct btrfs_ioctl_search_header`: transid, objectid, offset, type, length.
-    let (header, data) = search.buf.split_at(32);
-    let offset = u64::from_ne_bytes(header[16..24].try_into().map_err(|_| invalid("a header"))?);
-    let len = u32::from_ne_bytes(header[28..32].try_into().map_err(|_| invalid("a header"))?);
-    let data = data.get(..len as usize).ok_or(invalid("an item that is too long"))?;
-    Ok(Some((offset, data.to_vec())))
-}
-
-/// The path of a directory in its subvolume, with a slash behind it; that of the root is empty.
-fn directory_path(inside: impl AsFd, treeid: u64, objectid: u64) -> io::Result<Vec<u8>> {
-    let mut lookup = LookupArgs { treeid, objectid, name: [0; LOOKUP_BYTES] };
-    // SAFETY: `LookupArgs` has the layout that this request reads and writes, and no pointers; it holds
-    // numbers only, of which every value is valid.
-    unsafe { ioctl(inside, Updater::<INO_LOOKUP, _>::new(&mut lookup)) }?;
-    let len = lookup.name.iter().position(|byte| *byte == 0).unwrap_or(LOOKUP_BYTES);
-    Ok(lookup.name[..len].to_vec())
+/// The path of a directory in the subvolume `treeid`, with a slash behind it; that of the root is empty.
+pub fn directory_path(inside: impl AsFd, treeid: u64, objectid: u64) -> io::Result<Vec<u8>> {
+    let mut args = InoLookupArgs { treeid, objectid, ..InoLookupArgs::new_zeroed() };
+    call::update::<INO_LOOKUP, _>(inside, &mut args)?;
+    let len = args.name.iter().position(|byte| *byte == 0).unwrap_or(args.name.len());
+    Ok(args.name[..len].to_vec())
 }

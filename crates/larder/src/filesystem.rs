@@ -90,9 +90,9 @@ impl Filesystem {
         self.inner.superblock().metadata_uuid()
     }
 
-    /// The transaction that it was opened at.
+    /// The transaction of the last commit.
     pub fn generation(&self) -> u64 {
-        self.inner.superblock().generation.get()
+        self.inner.generation()
     }
 
     /// Bytes in a sector, the unit of data.

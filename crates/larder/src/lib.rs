@@ -63,6 +63,7 @@ mod scan;
 mod send;
 mod space;
 mod subvolume;
+mod tree;
 mod write;
 mod xattr;
 
@@ -72,7 +73,7 @@ pub use file::{Extent, ExtentKind, File, Reader};
 pub use filesystem::{DeviceInfo, Filesystem};
 pub use inode::{Inode, Link};
 pub use larder_filesystem::{
-    AllocateMode, DelayedStats, Encoded, ErrorKind, FileType, Metadata, NewInode, QuotaGroup,
+    AllocateMode, DelayedStats, Encoded, ErrorKind, FilePlace, FileType, Metadata, NewInode, QuotaGroup,
     RenameMode, SetAttributes, Stats, SubvolumeInfo, SubvolumeName, Timestamp, WriteCompression,
     XattrMode,
 };
@@ -83,6 +84,7 @@ pub use larder_format::compression::{
     Algorithm as CompressionAlgorithm, Compression, CompressionSpecError,
 };
 pub use larder_format::item::InodeFlags;
+pub use larder_format::{ItemType, Key};
 pub use open::OpenOptions;
 pub use receive::{
     CommandError, CommandProblem, ReceiveError, ReceiveEvent, ReceiveOptions, ReceiveProblem,
@@ -92,5 +94,6 @@ pub use scan::{Paths, Scan, ScannedInode};
 pub use send::{SendError, SendOptions, Sent, StreamVersion};
 pub use space::{Capacity, Profile, Space, SpaceKind};
 pub use subvolume::{Subvolume, Subvolumes};
+pub use tree::{TreeItem, TreeItems};
 pub use write::SnapshotKind;
 pub use xattr::{Xattr, Xattrs};

@@ -75,6 +75,20 @@ impl Filesystem {
     }
 }
 
+impl Space {
+    /// The flags of these block groups (`BTRFS_BLOCK_GROUP_*`); of profiles that mean nothing none are set.
+    pub fn flags(&self) -> u64 {
+        let kind = match self.kind {
+            SpaceKind::Data => BlockGroupFlags::DATA,
+            SpaceKind::System => BlockGroupFlags::SYSTEM,
+            SpaceKind::Metadata => BlockGroupFlags::METADATA,
+            SpaceKind::DataAndMetadata => BlockGroupFlags::DATA | BlockGroupFlags::METADATA,
+        };
+        let profile = self.profile.map_or(BlockGroupFlags::empty(), Profile::flags);
+        (kind | profile).bits()
+    }
+}
+
 impl SpaceKind {
     fn of(flags: BlockGroupFlags) -> Self {
         let is_data = flags.contains(BlockGroupFlags::DATA);

@@ -17,7 +17,7 @@ use larder_filesystem::{
 
 use crate::path;
 use crate::xattr::name_bytes;
-use crate::{Directory, Error, File, Filesystem, Inode, Result, Subvolume};
+use crate::{Directory, Error, File, Filesystem, Inode, Result, Subvolume, Timestamp, Uuid};
 
 /// The bits of a mode that are not its type.
 const PERMISSIONS: u32 = 0o7777;
@@ -188,6 +188,18 @@ impl Subvolume {
     /// Makes this subvolume read-only, or not. It is durable when this returns.
     pub fn set_read_only(&self, is_read_only: bool) -> Result<()> {
         Ok(self.inner().set_read_only(is_read_only)?)
+    }
+
+    /// Notes that this subvolume was received from the one with this uuid, as transaction `generation` of
+    /// that file system left it, sent at `sent`. Returns the transaction and time of receiving, and is
+    /// durable then.
+    pub fn set_received(
+        &self,
+        uuid: Uuid,
+        generation: u64,
+        sent: Timestamp,
+    ) -> Result<(u64, Timestamp)> {
+        Ok(self.inner().set_received(uuid, generation, sent)?)
     }
 
     /// Does something with the name at the end of `path` in its directory.

@@ -1,6 +1,7 @@
 //! Mounts as users have them: through the command, held to POSIX, to real programs, to both checkers and
 //! to the kernel, which mounts what they leave.
 
+mod btrfs_progs;
 mod crash;
 mod options;
 mod posix;

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use larder_format::item::{ROOT_SUBVOL_RDONLY, uuid_items, uuid_key};
+use larder_format::item::{ROOT_SUBVOL_RDONLY, Timespec, uuid_items, uuid_key};
 use larder_format::node::{ITEM_HEADER_SIZE, leaf_data_size};
 use larder_format::{FormatError, ItemType, Uuid, objectid};
 use larder_transaction::space::{Priority, SpaceKind};
@@ -12,6 +12,7 @@ use zerocopy::FromZeros;
 use super::{Changed, Writer, now};
 use crate::error::{Error, Result};
 use crate::filesystem::Filesystem;
+use crate::inode::Timestamp;
 use crate::subvolume::Subvolume;
 
 /// Items that are changed: two entries in the uuid tree, the root.
@@ -22,6 +23,32 @@ impl Subvolume {
     /// `generation` of that file system left it, and makes it read-only, in one step: it is durable when
     /// this returns.
     pub fn mark_received(&self, uuid: Uuid, generation: u64) -> Result<()> {
+        // When it was sent is in no stream.
+        self.note_received(uuid, generation, Timespec::new_zeroed(), ROOT_SUBVOL_RDONLY)?;
+        Ok(())
+    }
+
+    /// Notes that this subvolume was received from the one with the uuid `uuid`, as transaction
+    /// `generation` of that file system left it, sent at `sent`; it can be changed as before. Returns the
+    /// transaction and time of receiving, and is durable then.
+    pub fn set_received(
+        &self,
+        uuid: Uuid,
+        generation: u64,
+        sent: Timestamp,
+    ) -> Result<(u64, Timestamp)> {
+        let sent = Timespec::new(sent.seconds, sent.nanoseconds);
+        let (generation, time) = self.note_received(uuid, generation, sent, 0)?;
+        Ok((generation, time.into()))
+    }
+
+    fn note_received(
+        &self,
+        uuid: Uuid,
+        generation: u64,
+        sent: Timespec,
+        flags: u64,
+    ) -> Result<(u64, Timespec)> {
         let filesystem = self.filesystem();
         let (writer, live) = (filesystem.writer()?, self.live()?);
         let _subvolumes = writer.subvolumes.lock();
@@ -36,18 +63,19 @@ impl Subvolume {
             writer.enter_received_uuid(uuid, self.id())
         };
         enter().inspect_err(|error| writer.manager.abort(error.clone()))?;
-        live.is_read_only.store(true, Relaxed);
+        if flags & ROOT_SUBVOL_RDONLY != 0 {
+            live.is_read_only.store(true, Relaxed);
+        }
+        let received = (exclusive.manager().generation(), now());
         exclusive.change_root_item(self.id(), |item| {
             item.received_uuid = *uuid.as_bytes();
-            item.stransid = generation.into();
-            item.rtransid = exclusive.manager().generation().into();
-            // When it was sent is in no stream.
-            item.stime = FromZeros::new_zeroed();
-            item.rtime = now();
-            item.flags = (item.flags.get() | ROOT_SUBVOL_RDONLY).into();
+            (item.stransid, item.rtransid) = (generation.into(), received.0.into());
+            (item.stime, item.rtime) = (sent, received.1);
+            item.flags = (item.flags.get() | flags).into();
         });
         drop((exclusive, room));
-        filesystem.sync()
+        filesystem.sync()?;
+        Ok(received)
     }
 }
 

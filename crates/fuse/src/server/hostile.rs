@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use rustix::io::Errno;
 use zerocopy::{FromZeros, IntoBytes};
 
-use super::Server;
+use super::{Server, ServerOptions};
 use crate::protocol::abi::{InHeader, opcode};
 use crate::protocol::{Answer, Reply, Request};
 use crate::transport::{Handler, Notify};
@@ -23,16 +23,21 @@ impl Notify for Deaf {
     }
 }
 
-fn server() -> Server {
+/// An empty file system in memory.
+pub(super) fn filesystem() -> larder::Filesystem {
     let device: Arc<dyn Device> = Arc::new(MemoryDevice::new("memory", 256 << 20));
     mkfs_on(std::slice::from_ref(&device), &MkfsOptions::default()).expect("it is made");
     let options = larder::OpenOptions::new().write(true).commit_interval(None);
-    let filesystem = options.open_devices(vec![device]).expect("it opens");
+    options.open_devices(vec![device]).expect("it opens")
+}
+
+fn server() -> Server {
+    let filesystem = filesystem();
     let top = filesystem.subvolume("/").expect("it has a top level");
     let root = top.root().expect("it has a root");
     let file = top.create("file", 0o644).expect("a file is made");
     file.write_at(&[7; 5000], 0).expect("it is written");
-    let server = Server::new(&filesystem, &top).expect("it serves");
+    let server = Server::new(&filesystem, &top, ServerOptions::default()).expect("it serves");
     server.nodes.look_up(file.into_inode()).expect("it is entered");
     server.nodes.look_up(root.into_inode()).expect("it is entered");
     server

@@ -7,6 +7,7 @@
 //! - Whatever a reply counts as a lookup has been entered into the table of nodes, and is taken back if
 //!   the reply is not made.
 
+mod access;
 mod attributes;
 mod data;
 mod directory;
@@ -35,6 +36,14 @@ pub struct Server {
     nodes: Nodes,
     /// The user who runs the server: with root the one who may do all with subvolumes.
     owner: u32,
+    options: ServerOptions,
+}
+
+/// What a server lets others do.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ServerOptions {
+    /// Users may delete subvolumes that they could delete if they were directories.
+    pub user_subvol_rm_allowed: bool,
 }
 
 /// What an operation comes to.
@@ -46,15 +55,21 @@ struct Call<'c> {
     id: u64,
     uid: u32,
     gid: u32,
+    /// The thread.
+    pid: u32,
     kernel: &'c dyn Notify,
 }
 
 impl Server {
     /// A server whose root is that of `subvolume`.
-    pub fn new(filesystem: &Filesystem, subvolume: &Subvolume) -> larder::Result<Self> {
+    pub fn new(
+        filesystem: &Filesystem,
+        subvolume: &Subvolume,
+        options: ServerOptions,
+    ) -> larder::Result<Self> {
         let root = subvolume.root()?.into_inode();
         let owner = rustix::process::geteuid().as_raw();
-        Ok(Self { filesystem: filesystem.clone(), nodes: Nodes::new(root), owner })
+        Ok(Self { filesystem: filesystem.clone(), nodes: Nodes::new(root), owner, options })
     }
 
     fn node(&self, call: &Call<'_>) -> Result<Arc<Node>, Errno> {
@@ -109,7 +124,8 @@ impl Server {
 impl Handler for Server {
     fn handle(&self, request: &Request<'_>, reply: &mut Reply<'_>, kernel: &dyn Notify) -> Answer {
         let header = request.header();
-        let call = Call { id: header.nodeid, uid: header.uid, gid: header.gid, kernel };
+        let (uid, gid, pid) = (header.uid, header.gid, header.pid);
+        let call = Call { id: header.nodeid, uid, gid, pid, kernel };
         match Operation::of(request) {
             Err(errno) => Answer::Error(errno),
             Ok(Operation::Forget { lookups }) => {

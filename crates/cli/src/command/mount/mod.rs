@@ -116,7 +116,7 @@ fn serve(
         Some(Subvolume::Id(id)) => filesystem.subvolume_by_id(*id)?,
         None => filesystem.default_subvolume()?,
     };
-    let server = Server::new(filesystem, &subvolume)?;
+    let server = Server::new(filesystem, &subvolume, options.server)?;
     let source = device.canonicalize().with_context(|| device.display().to_string())?;
     let mount_options =
         larder_fuse::MountOptions { source: source.into(), ..options.mount.clone() };

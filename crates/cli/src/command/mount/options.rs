@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use larder::{OpenOptions, WriteCompression};
-use larder_fuse::MountOptions;
+use larder_fuse::{MountOptions, ServerOptions};
 
 /// What the words behind `-o` say.
 #[derive(Debug, Default)]
 pub struct Options {
     pub mount: MountOptions,
+    pub server: ServerOptions,
     pub degraded: bool,
     /// How often to commit, where it was said.
     pub commit_interval: Option<Duration>,
@@ -58,7 +59,7 @@ const OF_NO_EFFECT: [&str; 23] = [
 ];
 
 /// Words of btrfs that mean something here too, one day.
-const NOT_YET: [&str; 19] = [
+const NOT_YET: [&str; 18] = [
     "autodefrag",
     "atime",
     "clear_cache",
@@ -77,7 +78,6 @@ const NOT_YET: [&str; 19] = [
     "skip_balance",
     "strictatime",
     "sync",
-    "user_subvol_rm_allowed",
 ];
 
 impl Options {
@@ -124,6 +124,7 @@ impl Options {
             ("compress" | "compress-force", value) => {
                 self.compression = compression(name, value).with_context(|| format!("'{word}'"))?;
             }
+            ("user_subvol_rm_allowed", None) => self.server.user_subvol_rm_allowed = true,
             ("discard", None | Some("sync" | "async")) => self.discard = true,
             ("nodiscard", None) => self.discard = false,
             ("degraded", None) => self.degraded = true,

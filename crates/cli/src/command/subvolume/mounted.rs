@@ -36,18 +36,18 @@ impl Place {
 
     /// Makes a subvolume here.
     pub fn create(&self) -> anyhow::Result<()> {
-        Ok(larder_fuse::control::create_subvolume(self.open()?, &self.name)?)
+        Ok(larder_ioctl::create_subvolume(self.open()?, self.name.as_bytes())?)
     }
 
     /// Deletes the subvolume here.
     pub fn delete(&self) -> anyhow::Result<()> {
-        Ok(larder_fuse::control::delete_subvolume(self.open()?, &self.name)?)
+        Ok(larder_ioctl::delete_subvolume(self.open()?, self.name.as_bytes())?)
     }
 
     /// Takes a snapshot of the subvolume at `source` here.
     pub fn snapshot(&self, source: &Path, is_read_only: bool) -> anyhow::Result<()> {
         let source = File::open(source)?;
-        Ok(larder_fuse::control::snapshot(source, self.open()?, &self.name, is_read_only)?)
+        Ok(larder_ioctl::create_snapshot(self.open()?, source, self.name.as_bytes(), is_read_only)?)
     }
 
     fn open(&self) -> anyhow::Result<File> {

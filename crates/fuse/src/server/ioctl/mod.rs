@@ -1,28 +1,34 @@
-//! ioctls: those of btrfs that FUSE passes on.
+//! ioctls of btrfs: those that FUSE passes on, and others in an envelope.
 //!
 //! # Invariants
-//! - Subvolumes are made, deleted and marked by root and by the user who runs the server only: the kernel
-//!   checks no permission of a directory before it passes an ioctl on.
+//! - The kernel checks no permission before it passes an ioctl on: each handler does what btrfs's own would, and
+//!   the user who runs the server may what root may.
 //! - The kernel is told of each name that appears or goes here: it did neither itself.
 
+mod envelope;
+mod files;
 mod info;
 mod inode;
+mod search;
 mod subvolume;
+mod subvolume_info;
 
+use larder_ioctl::abi;
 use rustix::io::Errno;
 use rustix::ioctl::Opcode;
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes};
 
 use super::{Call, Outcome, Server, failed};
-use crate::btrfs;
 use crate::protocol::Reply;
 use crate::protocol::abi::{IoctlIn, IoctlOut};
 
-/// An ioctl that is being served: what it was given, and the room for what comes of it.
-struct Ioctl<'i, 'r> {
+/// An ioctl that is being served: what it was given, and what comes of it.
+struct Ioctl<'i> {
     data: &'i [u8],
     out_bytes: usize,
-    reply: &'i mut Reply<'r>,
+    output: Vec<u8>,
+    /// An error that comes with the output, not in its place.
+    error: Option<Errno>,
 }
 
 impl Server {
@@ -33,49 +39,70 @@ impl Server {
         data: &[u8],
         reply: &mut Reply<'_>,
     ) -> Outcome {
-        reply.put(&IoctlOut::new_zeroed())?;
-        let out_bytes = ioctl.out_size as usize;
-        let mut ioctl_call = Ioctl { data, out_bytes, reply };
-        let io = &mut ioctl_call;
-        match Opcode::from(ioctl.cmd) {
-            btrfs::GETFLAGS => self.get_flags(call, io),
-            btrfs::SETFLAGS => self.set_flags(call, io),
-            btrfs::FSGETXATTR => self.get_fsxattr(call, io),
-            btrfs::FSSETXATTR => self.set_fsxattr(call, io),
-            btrfs::GETVERSION => self.get_version(call, io),
-            btrfs::GET_FSLABEL => self.get_label(io),
-            btrfs::SET_FSLABEL => self.set_label(call, io),
-            btrfs::SYNC => self.filesystem.sync().map_err(failed),
-            btrfs::SUBVOL_CREATE => self.create_subvolume(call, io),
-            btrfs::SNAPSHOT_BY_ID => self.snapshot(call, io),
-            btrfs::SNAP_DESTROY => self.delete_subvolume(call, io),
-            btrfs::SUBVOL_GETFLAGS => self.get_subvolume_flags(call, io),
-            btrfs::SUBVOL_SETFLAGS => self.set_subvolume_flags(call, io),
-            btrfs::DEFAULT_SUBVOL => self.set_default_subvolume(call, io),
-            btrfs::INO_LOOKUP => self.look_up_inode(call, io),
-            btrfs::FS_INFO => self.filesystem_info(io),
-            btrfs::DEV_INFO => self.device_info(io),
-            btrfs::GET_FEATURES => self.features(io),
+        let mut io = Ioctl::new(data, ioctl.out_size as usize);
+        self.serve_ioctl(Opcode::from(ioctl.cmd), call, &mut io)?;
+        let result = io.error.map_or(0, |error| -error.raw_os_error());
+        reply.put(&IoctlOut { result, ..IoctlOut::new_zeroed() })?;
+        reply.put_bytes(&io.output)
+    }
+
+    fn serve_ioctl(&self, request: Opcode, call: &Call<'_>, io: &mut Ioctl<'_>) -> Outcome {
+        match request {
+            abi::GETFLAGS => self.get_flags(call, io),
+            abi::SETFLAGS => self.set_flags(call, io),
+            abi::FSGETXATTR => self.get_fsxattr(call, io),
+            abi::FSSETXATTR => self.set_fsxattr(call, io),
+            abi::GETVERSION => self.get_version(call, io),
+            abi::GET_FSLABEL => self.get_label(io),
+            abi::SET_FSLABEL => self.set_label(call, io),
+            abi::SYNC => self.filesystem.sync().map_err(failed),
+            abi::START_SYNC => self.start_sync(io),
+            // What was begun was ended at once.
+            abi::WAIT_SYNC => Ok(()),
+            abi::SUBVOL_CREATE => self.create_subvolume(call, io),
+            abi::SUBVOL_CREATE_V2 => self.create_subvolume_v2(call, io),
+            abi::SNAP_DESTROY => self.delete_subvolume(call, io),
+            abi::SNAP_DESTROY_V2 => self.delete_subvolume_v2(call, io),
+            abi::SUBVOL_GETFLAGS => self.get_subvolume_flags(call, io),
+            abi::SUBVOL_SETFLAGS => self.set_subvolume_flags(call, io),
+            abi::SET_RECEIVED_SUBVOL => self.set_received(call, io),
+            abi::DEFAULT_SUBVOL => self.set_default_subvolume(call, io),
+            abi::GET_SUBVOL_INFO => self.subvolume_info(call, io),
+            abi::GET_SUBVOL_ROOTREF => self.subvolume_references(call, io),
+            abi::INO_LOOKUP => self.look_up_inode(call, io),
+            abi::INO_LOOKUP_USER => self.look_up_subvolume(call, io),
+            abi::TREE_SEARCH => self.search_tree(call, io),
+            abi::FS_INFO => self.filesystem_info(io),
+            abi::DEV_INFO => self.device_info(io),
+            abi::GET_FEATURES => self.features(io),
+            abi::IN_ENVELOPE => self.serve_envelope(call, io),
             _ => Err(Errno::NOTTY),
         }
     }
-
-    /// Refuses what is for root and for the user who runs the server.
-    fn check_privileged(&self, call: &Call<'_>) -> Outcome {
-        if call.uid == 0 || call.uid == self.owner { Ok(()) } else { Err(Errno::PERM) }
-    }
 }
 
-impl Ioctl<'_, '_> {
-    /// What it was given.
-    fn input<T: FromBytes>(&self) -> Result<T, Errno> {
-        T::read_from_prefix(self.data).map(|(input, _)| input).map_err(|_| Errno::INVAL)
+impl<'i> Ioctl<'i> {
+    fn new(data: &'i [u8], out_bytes: usize) -> Self {
+        Self { data, out_bytes, output: Vec::new(), error: None }
     }
 
-    /// Returns a structure, or the beginning of it that the caller has room for.
-    fn output(&mut self, output: &(impl IntoBytes + Immutable)) -> Outcome {
+    /// The structure that it was given.
+    fn input<T: FromBytes>(&self) -> Result<T, Errno> {
+        self.input_and_more().map(|(input, _)| input)
+    }
+
+    /// The structure that it was given, and what follows it.
+    fn input_and_more<T: FromBytes>(&self) -> Result<(T, &'i [u8]), Errno> {
+        T::read_from_prefix(self.data).map_err(|_| Errno::INVAL)
+    }
+
+    /// Returns a structure, or the beginning of it that the caller has room for, behind what was returned
+    /// before.
+    fn output(&mut self, output: &(impl IntoBytes + Immutable + ?Sized)) -> Outcome {
         let bytes = output.as_bytes();
-        self.reply.put_bytes(&bytes[..bytes.len().min(self.out_bytes)])
+        let room = self.out_bytes - self.output.len();
+        self.output.extend_from_slice(&bytes[..bytes.len().min(room)]);
+        Ok(())
     }
 }
 

@@ -1,0 +1,196 @@
+//! Who may do what, where the kernel does not ask before it passes a request on: that is with ioctls.
+
+use std::fs;
+
+use larder::{ErrorKind, Inode, Metadata};
+use rustix::io::Errno;
+
+use super::{Call, Outcome, Server, failed};
+
+/// Bits of a permission: those of others in a mode.
+pub(super) const READ: u32 = 4;
+pub(super) const WRITE: u32 = 2;
+pub(super) const EXECUTE: u32 = 1;
+
+const STICKY: u32 = 0o1000;
+const ACCESS_ACL: &str = "system.posix_acl_access";
+/// Bytes of the version in front of an ACL, and of each of its entries.
+const ACL_HEADER_BYTES: usize = 4;
+const ACL_ENTRY_BYTES: usize = 8;
+
+/// `ACL_*`: what an entry of an ACL is about.
+mod tag {
+    pub(super) const USER: u16 = 2;
+    pub(super) const GROUP_OBJ: u16 = 4;
+    pub(super) const GROUP: u16 = 8;
+    pub(super) const MASK: u16 = 16;
+}
+
+impl Server {
+    /// Whether the caller may do everything: root, and the user who runs the server.
+    pub(super) fn is_privileged(&self, call: &Call<'_>) -> bool {
+        call.uid == 0 || call.uid == self.owner
+    }
+
+    /// Refuses what is for root and for the user who runs the server.
+    pub(super) fn check_privileged(&self, call: &Call<'_>) -> Outcome {
+        if self.is_privileged(call) { Ok(()) } else { Err(Errno::PERM) }
+    }
+
+    /// Refuses what is for the owner of an inode.
+    pub(super) fn check_owner(&self, call: &Call<'_>, inode: &Inode) -> Outcome {
+        let is_owner = inode.metadata().uid == call.uid;
+        if is_owner || self.is_privileged(call) { Ok(()) } else { Err(Errno::PERM) }
+    }
+
+    /// Refuses what the mode of an inode, or its ACL, does not allow.
+    pub(super) fn check_access(&self, call: &Call<'_>, inode: &Inode, wanted: u32) -> Outcome {
+        if self.is_privileged(call) {
+            return Ok(());
+        }
+        let metadata = inode.metadata();
+        let acl = match inode.xattr(ACCESS_ACL) {
+            Ok(acl) => acl,
+            Err(error) if error.kind() == ErrorKind::NoSuchAttribute => Vec::new(),
+            Err(error) => return Err(failed(error)),
+        };
+        let is_allowed = Asking::of(call).may(wanted, &metadata, &acl);
+        if is_allowed { Ok(()) } else { Err(Errno::ACCESS) }
+    }
+
+    /// Refuses to take `child` out of `directory` as the kernel does: in a directory that is sticky, what
+    /// belongs to others stays.
+    pub(super) fn check_may_remove(
+        &self,
+        call: &Call<'_>,
+        directory: &Inode,
+        child: &Inode,
+    ) -> Outcome {
+        self.check_access(call, directory, WRITE | EXECUTE)?;
+        let metadata = directory.metadata();
+        let owns = metadata.uid == call.uid || child.metadata().uid == call.uid;
+        let stays = metadata.mode & STICKY != 0 && !owns && !self.is_privileged(call);
+        if stays { Err(Errno::PERM) } else { Ok(()) }
+    }
+}
+
+/// Who asks.
+#[derive(Debug)]
+struct Asking {
+    uid: u32,
+    groups: Vec<u32>,
+}
+
+impl Asking {
+    fn of(call: &Call<'_>) -> Self {
+        let mut groups = further_groups(call.pid).unwrap_or_default();
+        groups.push(call.gid);
+        Self { uid: call.uid, groups }
+    }
+
+    /// Whether the mode in `metadata`, and `acl` unless it is empty, allow all that is wanted.
+    fn may(&self, wanted: u32, metadata: &Metadata, acl: &[u8]) -> bool {
+        let Metadata { mode, uid, gid, .. } = *metadata;
+        let allows = |permissions: u32| permissions & wanted == wanted;
+        let is_member = |gid: u32| self.groups.contains(&gid);
+        if self.uid == uid {
+            return allows(mode >> 6);
+        }
+        let entries: Vec<AclEntry> = AclEntry::all(acl).collect();
+        let Some(mask) = entries.iter().find(|entry| entry.tag == tag::MASK) else {
+            return allows(if is_member(gid) { mode >> 3 } else { mode });
+        };
+        let allow = |entry: &AclEntry| allows(entry.permissions & mask.permissions);
+        if let Some(named) = entries.iter().find(|entry| (entry.tag, entry.id) == (tag::USER, self.uid)) {
+            return allow(named);
+        }
+        let mut of_groups = entries
+            .iter()
+            .filter(|entry| match entry.tag {
+                tag::GROUP_OBJ => is_member(gid),
+                tag::GROUP => is_member(entry.id),
+                _ => false,
+            })
+            .peekable();
+        if of_groups.peek().is_none() { allows(mode) } else { of_groups.any(allow) }
+    }
+}
+
+/// An entry of an ACL as the attribute has it (`struct posix_acl_xattr_entry`).
+struct AclEntry {
+    tag: u16,
+    permissions: u32,
+    id: u32,
+}
+
+impl AclEntry {
+    fn all(acl: &[u8]) -> impl Iterator<Item = Self> {
+        let entries = acl.get(ACL_HEADER_BYTES..).unwrap_or_default();
+        entries.chunks_exact(ACL_ENTRY_BYTES).map(Self::of)
+    }
+
+    fn of(bytes: &[u8]) -> Self {
+        let number = |at: usize| u16::from_le_bytes([bytes[at], bytes[at + 1]]);
+        let id = u32::from(number(4)) | u32::from(number(6)) << 16;
+        Self { tag: number(0), permissions: number(2).into(), id }
+    }
+}
+
+/// The groups that a thread has besides its own, by `/proc`; none if it is gone.
+fn further_groups(pid: u32) -> Option<Vec<u32>> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("Groups:"))?;
+    line.split_whitespace().map(|number| number.parse().ok()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const EVERYTHING: u32 = READ | WRITE | EXECUTE;
+
+    fn asking(uid: u32, groups: &[u32]) -> Asking {
+        Asking { uid, groups: groups.to_vec() }
+    }
+
+    fn metadata(mode: u32) -> Metadata {
+        let fs = crate::server::hostile::filesystem();
+        let mut metadata = fs.subvolume("/").and_then(|top| top.metadata("/")).expect("a root");
+        (metadata.mode, metadata.uid, metadata.gid) = (mode, 1, 2);
+        metadata
+    }
+
+    fn acl(entries: &[(u16, u16, u32)]) -> Vec<u8> {
+        let mut bytes = 2_u32.to_le_bytes().to_vec();
+        for (tag, permissions, id) in entries {
+            bytes.extend(tag.to_le_bytes());
+            bytes.extend(permissions.to_le_bytes());
+            bytes.extend(id.to_le_bytes());
+        }
+        bytes
+    }
+
+    #[test]
+    fn the_first_class_that_fits_decides() {
+        let metadata = metadata(0o075);
+        assert!(!asking(1, &[2]).may(READ, &metadata, b""), "the owner has nothing");
+        assert!(asking(3, &[2]).may(EVERYTHING, &metadata, b""));
+        assert!(asking(3, &[4]).may(READ | EXECUTE, &metadata, b""));
+        assert!(!asking(3, &[4]).may(WRITE, &metadata, b""));
+    }
+
+    #[test]
+    fn an_acl_names_users_and_groups_within_its_mask() {
+        // user::rwx user:9:rwx group::r-- group:7:-w- mask::rw- other::---
+        let entries =
+            [(1, 7, !0), (tag::USER, 7, 9), (tag::GROUP_OBJ, 4, !0), (tag::GROUP, 2, 7), (tag::MASK, 6, !0), (32, 0, !0)];
+        let (acl, metadata) = (acl(&entries), metadata(0o760));
+        assert!(asking(9, &[]).may(READ | WRITE, &metadata, &acl));
+        assert!(!asking(9, &[]).may(EXECUTE, &metadata, &acl), "the mask");
+        assert!(asking(3, &[2]).may(READ, &metadata, &acl));
+        assert!(asking(3, &[2, 7]).may(WRITE, &metadata, &acl));
+        assert!(!asking(3, &[2, 7]).may(READ | WRITE, &metadata, &acl), "no one entry has both");
+        assert!(!asking(3, &[4]).may(READ, &metadata, &acl));
+        assert!(asking(1, &[]).may(EVERYTHING, &metadata, &acl));
+    }
+}

@@ -1,0 +1,235 @@
+//! The structures that requests read and fill: plain numbers, in the byte order of the machine.
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+/// Bytes of a name in [`VolArgs`], with the zero at its end.
+pub const NAME_BYTES: usize = 4088;
+/// Bytes of a name in [`VolArgsV2`], with the zero at its end.
+pub const NAME_V2_BYTES: usize = 4040;
+/// Bytes of a label with the zero at its end (`BTRFS_LABEL_SIZE`).
+pub const LABEL_BYTES: usize = 256;
+/// Bytes of a name of a subvolume with the zero at its end.
+pub const SUBVOL_NAME_BYTES: usize = 256;
+/// `BTRFS_SUBVOL_RDONLY`.
+pub const SUBVOL_RDONLY: u64 = 1 << 1;
+/// `BTRFS_SUBVOL_SPEC_BY_ID`: the first eight bytes of the name are the id of a subvolume.
+pub const SUBVOL_SPEC_BY_ID: u64 = 1 << 4;
+/// `BTRFS_LOGICAL_INO_ARGS_IGNORE_OFFSET`.
+pub const IGNORE_OFFSET: u64 = 1;
+/// Subvolumes that one [`RootRefArgs`] has room for (`BTRFS_MAX_ROOTREF_BUFFER_NUM`).
+pub const MOST_ROOT_REFS: usize = 255;
+
+macro_rules! structure {
+    ($(#[$meta:meta])* $name:ident, $size:literal { $($(#[$field_meta:meta])* $field:ident: $type:ty,)* }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+        #[repr(C)]
+        #[allow(missing_docs, reason = "linux/btrfs.h and linux/fs.h have the fields")]
+        pub struct $name { $($(#[$field_meta])* pub $field: $type,)* }
+        const _: () = assert!(size_of::<$name>() == $size);
+    };
+}
+
+structure! {
+    /// `struct btrfs_ioctl_vol_args`.
+    VolArgs, 4096 { fd: i64, name: [u8; NAME_BYTES], }
+}
+structure! {
+    /// `struct btrfs_ioctl_vol_args_v2`.
+    VolArgsV2, 4096 {
+        fd: i64,
+        transid: u64,
+        flags: u64,
+        unused: [u64; 4],
+        name: [u8; NAME_V2_BYTES],
+    }
+}
+structure! {
+    /// `struct file_clone_range`.
+    CloneRange, 32 {
+        source_fd: i64,
+        source_offset: u64,
+        source_len_bytes: u64,
+        target_offset: u64,
+    }
+}
+structure! {
+    /// `struct fsxattr`.
+    FsXattr, 28 {
+        xflags: u32,
+        extsize: u32,
+        nextents: u32,
+        projid: u32,
+        cowextsize: u32,
+        pad: [u8; 8],
+    }
+}
+structure! {
+    /// `struct btrfs_ioctl_timespec`.
+    Timespec, 16 { sec: u64, nsec: u32, padding: u32, }
+}
+structure! {
+    /// `struct btrfs_ioctl_received_subvol_args`.
+    ReceivedArgs, 200 {
+        uuid: [u8; 16],
+        stransid: u64,
+        rtransid: u64,
+        stime: Timespec,
+        rtime: Timespec,
+        flags: u64,
+        reserved: [u64; 16],
+    }
+}
+structure! {
+    /// `struct btrfs_ioctl_get_subvol_info_args`.
+    SubvolInfoArgs, 504 {
+        treeid: u64,
+        name: [u8; SUBVOL_NAME_BYTES],
+        parent_id: u64,
+        dirid: u64,
+        generation: u64,
+        flags: u64,
+        uuid: [u8; 16],
+        parent_uuid: [u8; 16],
+        received_uuid: [u8; 16],
+        ctransid: u64,
+        otransid: u64,
+        stransid: u64,
+        rtransid: u64,
+        ctime: Timespec,
+        otime: Timespec,
+        stime: Timespec,
+        rtime: Timespec,
+        reserved: [u64; 8],
+    }
+}
+structure! {
+    /// A subvolume in [`RootRefArgs`].
+    RootRefEntry, 16 { treeid: u64, dirid: u64, }
+}
+structure! {
+    /// `struct btrfs_ioctl_get_subvol_rootref_args`.
+    RootRefArgs, 4096 {
+        min_treeid: u64,
+        rootref: [RootRefEntry; MOST_ROOT_REFS],
+        num_items: u8,
+        align: [u8; 7],
+    }
+}
+structure! {
+    /// `struct btrfs_ioctl_ino_lookup_args`.
+    InoLookupArgs, 4096 { treeid: u64, objectid: u64, name: [u8; 4080], }
+}
+structure! {
+    /// `struct btrfs_ioctl_ino_lookup_user_args`.
+    InoLookupUserArgs, 4096 {
+        dirid: u64,
+        treeid: u64,
+        name: [u8; SUBVOL_NAME_BYTES],
+        path: [u8; 3824],
+    }
+}
+structure! {
+    /// `struct btrfs_ioctl_ino_path_args`.
+    InoPathArgs, 56 { inum: u64, size: u64, reserved: [u64; 4], fspath: u64, }
+}
+structure! {
+    /// `struct btrfs_ioctl_logical_ino_args`.
+    LogicalInoArgs, 56 { logical: u64, size: u64, reserved: [u64; 3], flags: u64, inodes: u64, }
+}
+structure! {
+    /// `struct btrfs_data_container`, before its values of 64 bits each.
+    DataContainer, 16 { bytes_left: u32, bytes_missing: u32, elem_cnt: u32, elem_missed: u32, }
+}
+structure! {
+    /// `struct btrfs_ioctl_search_key`.
+    SearchKey, 104 {
+        tree_id: u64,
+        min_objectid: u64,
+        max_objectid: u64,
+        min_offset: u64,
+        max_offset: u64,
+        min_transid: u64,
+        max_transid: u64,
+        min_type: u32,
+        max_type: u32,
+        nr_items: u32,
+        unused: u32,
+        unused_words: [u64; 4],
+    }
+}
+structure! {
+    /// `struct btrfs_ioctl_search_args`.
+    SearchArgs, 4096 { key: SearchKey, buf: [u8; 3992], }
+}
+structure! {
+    /// `struct btrfs_ioctl_search_args_v2`, before its buffer.
+    SearchArgsV2, 112 { key: SearchKey, buf_size: u64, }
+}
+structure! {
+    /// `struct btrfs_ioctl_search_header`, before the item.
+    SearchHeader, 32 { transid: u64, objectid: u64, offset: u64, item_type: u32, len: u32, }
+}
+structure! {
+    /// `struct btrfs_ioctl_space_args`, before its array.
+    SpaceArgs, 16 { space_slots: u64, total_spaces: u64, }
+}
+structure! {
+    /// `struct btrfs_ioctl_space_info`.
+    SpaceInfo, 24 { flags: u64, total_bytes: u64, used_bytes: u64, }
+}
+structure! {
+    /// `struct btrfs_ioctl_dev_info_args`.
+    DevInfoArgs, 4096 {
+        devid: u64,
+        uuid: [u8; 16],
+        bytes_used: u64,
+        total_bytes: u64,
+        unused: [u64; 379],
+        path: [u8; 1024],
+    }
+}
+structure! {
+    /// `struct btrfs_ioctl_fs_info_args`.
+    FsInfoArgs, 1024 {
+        max_id: u64,
+        num_devices: u64,
+        fsid: [u8; 16],
+        nodesize: u32,
+        sectorsize: u32,
+        clone_alignment: u32,
+        csum_type: u16,
+        csum_size: u16,
+        flags: u64,
+        generation: u64,
+        metadata_uuid: [u8; 16],
+        reserved: [u8; 944],
+    }
+}
+structure! {
+    /// `struct btrfs_ioctl_feature_flags`.
+    FeatureFlags, 24 { compat: u64, compat_ro: u64, incompat: u64, }
+}
+
+/// Bytes of an envelope: the most that the number of a request can count, in whole words.
+const ENVELOPE_BYTES: usize = 16_376;
+/// Bytes of a request in an [`Envelope`] with all that follows it.
+pub const MOST_IN_ENVELOPE: usize = ENVELOPE_BYTES - 16;
+/// The version of [`Envelope`].
+pub const ENVELOPE_VERSION: u32 = 1;
+
+structure! {
+    /// A request of btrfs that FUSE cannot pass on, since its number does not count all its bytes, or since
+    /// it holds a pointer or a descriptor.
+    ///
+    /// `data` begins with `len` bytes of the request: its structure, and behind it the array or buffer that
+    /// follows it or that it leads to; pointers in it mean nothing. The descriptor of a subvolume in
+    /// `SNAP_CREATE_V2` is the subvolume's id. The answer comes in the same way.
+    Envelope, 16_376 {
+        version: u32,
+        request: u32,
+        len: u32,
+        reserved: u32,
+        data: [u8; MOST_IN_ENVELOPE],
+    }
+}

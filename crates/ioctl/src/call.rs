@@ -1,0 +1,138 @@
+//! Making requests: the one place with pointers, but for writes of stored extents.
+
+#![allow(unsafe_code)]
+
+use std::ffi::c_void;
+use std::io;
+use std::os::fd::AsFd;
+
+use rustix::fs::fstatfs;
+use rustix::ioctl::{Ioctl, IoctlOutput, NoArg, Opcode, Setter, Updater, ioctl};
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
+
+use crate::abi::{
+    ENVELOPE_VERSION, Envelope, IN_ENVELOPE, MOST_IN_ENVELOPE, structure_bytes,
+};
+use crate::invalid;
+
+/// What `statfs` returns as the type of the kernel's btrfs (`BTRFS_SUPER_MAGIC`).
+const BTRFS_SUPER_MAGIC: u64 = 0x9123_683E;
+/// What a request with a buffer gets where nothing limits it.
+const MOST_BYTES: usize = 256 << 10;
+
+/// A request that has no structure.
+pub(crate) fn plain<const REQUEST: Opcode>(inode: impl AsFd) -> io::Result<()> {
+    const { assert!(structure_bytes(REQUEST) == 0) };
+    // SAFETY: the request neither reads nor fills anything, by the size in its number.
+    Ok(unsafe { ioctl(inode, NoArg::<REQUEST>::new()) }?)
+}
+
+/// A request that reads a structure.
+pub(crate) fn write<const REQUEST: Opcode, T>(inode: impl AsFd, input: T) -> io::Result<()>
+where
+    T: IntoBytes + Immutable,
+{
+    const { assert!(structure_bytes(REQUEST) == size_of::<T>()) };
+    // SAFETY: the request reads a structure of the size in its number, which is that of `T`.
+    Ok(unsafe { ioctl(inode, Setter::<REQUEST, T>::new(input)) }?)
+}
+
+/// A request that reads a structure and fills it.
+pub(crate) fn update<const REQUEST: Opcode, T>(inode: impl AsFd, both: &mut T) -> io::Result<()>
+where
+    T: FromBytes + IntoBytes,
+{
+    const { assert!(structure_bytes(REQUEST) == size_of::<T>()) };
+    // SAFETY: the request reads and fills a structure of the size in its number, which is that of `T`,
+    // of which all bytes are valid.
+    Ok(unsafe { ioctl(inode, Updater::<REQUEST, T>::new(both)) }?)
+}
+
+/// A request that fills a structure.
+pub(crate) fn read<const REQUEST: Opcode, T>(inode: impl AsFd) -> io::Result<T>
+where
+    T: FromBytes + IntoBytes,
+{
+    let mut output = T::new_zeroed();
+    update::<REQUEST, T>(inode, &mut output)?;
+    Ok(output)
+}
+
+/// How many bytes of a request with all that follows it reach the file system in which `inode` is open.
+pub(crate) fn most_bytes(inode: impl AsFd) -> io::Result<usize> {
+    Ok(if is_kernel_btrfs(inode)? { MOST_BYTES } else { MOST_IN_ENVELOPE })
+}
+
+/// Whether the kernel's btrfs answers, which need not have its requests put in envelopes.
+pub(crate) fn is_kernel_btrfs(inode: impl AsFd) -> io::Result<bool> {
+    Ok(fstatfs(inode)?.f_type as u64 == BTRFS_SUPER_MAGIC)
+}
+
+/// A request whose structure `T`, at the beginning of `bytes`, is followed by what it says: `count` tells for how
+/// many bytes more the structure asks to have filled, or is led to by `lead`.
+pub(crate) fn with_more<T>(
+    inode: impl AsFd,
+    request: Opcode,
+    bytes: &mut [u8],
+    count: impl Fn(&T) -> u64,
+    lead: Option<fn(&mut T, u64)>,
+) -> io::Result<()>
+where
+    T: FromBytes + IntoBytes + KnownLayout,
+{
+    if !is_kernel_btrfs(&inode)? {
+        return in_envelope(inode, request, bytes);
+    }
+    let (structure, more) =
+        T::mut_from_prefix(bytes).map_err(|_| invalid("a request that is too short"))?;
+    let fits = count(structure) <= more.len() as u64;
+    if structure_bytes(request) != size_of::<T>() || !fits {
+        return Err(invalid("a request that asks for more than there is room for"));
+    }
+    if let Some(lead) = lead {
+        lead(structure, more.as_mut_ptr() as u64);
+    }
+    // SAFETY: the request reads and fills a structure of the size in its number, which is that of `T`, and
+    // no more of what follows it or of what it leads to than it says, which is in `bytes`.
+    unsafe { ioctl(inode, Raw { request, bytes }) }?;
+    Ok(())
+}
+
+/// A request of which the bytes are `bytes`, in an envelope.
+pub(crate) fn in_envelope(inode: impl AsFd, request: Opcode, bytes: &mut [u8]) -> io::Result<()> {
+    let mut envelope: Box<Envelope> =
+        Envelope::new_box_zeroed().map_err(|_| io::ErrorKind::OutOfMemory)?;
+    let room = envelope.data.get_mut(..bytes.len()).ok_or(invalid("a request that is too long"))?;
+    room.copy_from_slice(bytes);
+    envelope.version = ENVELOPE_VERSION;
+    envelope.request = request as u32;
+    envelope.len = bytes.len() as u32;
+    update::<IN_ENVELOPE, Envelope>(inode, &mut envelope)?;
+    bytes.copy_from_slice(&envelope.data[..bytes.len()]);
+    Ok(())
+}
+
+/// A request on bytes whose length its number does not tell.
+struct Raw<'a> {
+    request: Opcode,
+    bytes: &'a mut [u8],
+}
+
+// SAFETY: who makes one sees to it that the request touches no more than `bytes` and what it leads to.
+unsafe impl Ioctl for Raw<'_> {
+    type Output = ();
+
+    const IS_MUTATING: bool = true;
+
+    fn opcode(&self) -> Opcode {
+        self.request
+    }
+
+    fn as_ptr(&mut self) -> *mut c_void {
+        self.bytes.as_mut_ptr().cast()
+    }
+
+    unsafe fn output_from_ptr(_: IoctlOutput, _: *mut c_void) -> rustix::io::Result<()> {
+        Ok(())
+    }
+}
