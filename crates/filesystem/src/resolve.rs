@@ -132,8 +132,7 @@ impl Filesystem {
     /// The file extents in the leaf at `leaf` that refer to what is wanted.
     fn candidates_in(&self, leaf: Logical, wanted: &Wanted) -> Result<Vec<Candidate>> {
         let mut bytes = vec![0; self.volume().nodesize() as usize];
-        let expectation =
-            BlockExpectation { level: Some(0), ..BlockExpectation::default() };
+        let expectation = BlockExpectation { level: Some(0), ..BlockExpectation::default() };
         let unreadable = |error| TreeError {
             tree: objectid::EXTENT_TREE,
             logical: leaf,

@@ -10,9 +10,7 @@ use rustix::fs::fstatfs;
 use rustix::ioctl::{Ioctl, IoctlOutput, NoArg, Opcode, Setter, Updater, ioctl};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
-use crate::abi::{
-    ENVELOPE_VERSION, Envelope, IN_ENVELOPE, MOST_IN_ENVELOPE, structure_bytes,
-};
+use crate::abi::{ENVELOPE_VERSION, Envelope, IN_ENVELOPE, MOST_IN_ENVELOPE, structure_bytes};
 use crate::invalid;
 
 /// What `statfs` returns as the type of the kernel's btrfs (`BTRFS_SUPER_MAGIC`).
@@ -105,7 +103,7 @@ pub(crate) fn in_envelope(inode: impl AsFd, request: Opcode, bytes: &mut [u8]) -
     let room = envelope.data.get_mut(..bytes.len()).ok_or(invalid("a request that is too long"))?;
     room.copy_from_slice(bytes);
     envelope.version = ENVELOPE_VERSION;
-    envelope.request = request as u32;
+    envelope.request = request;
     envelope.len = bytes.len() as u32;
     update::<IN_ENVELOPE, Envelope>(inode, &mut envelope)?;
     bytes.copy_from_slice(&envelope.data[..bytes.len()]);

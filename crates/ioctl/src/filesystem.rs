@@ -100,7 +100,8 @@ pub fn devices(inside: impl AsFd) -> io::Result<Vec<DeviceInfo>> {
                 allocated_bytes: args.bytes_used,
                 path: text(&args.path).to_vec(),
             }),
-            Err(error) if error.raw_os_error() == Some(rustix::io::Errno::NODEV.raw_os_error()) => {}
+            Err(error) if error.raw_os_error() == Some(rustix::io::Errno::NODEV.raw_os_error()) => {
+            }
             Err(error) => return Err(error),
         }
     }

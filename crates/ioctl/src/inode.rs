@@ -55,7 +55,8 @@ pub fn places_of(
     let lead = |args: &mut LogicalInoArgs, address| args.inodes = address;
     call::with_more(inside, request, &mut bytes, |args: &LogicalInoArgs| args.size, Some(lead))?;
     let (values, _) = values_of(&bytes[size_of::<LogicalInoArgs>()..])?;
-    let place = |three: &[u64]| FilePlace { subvolume: three[2], inode: three[0], offset: three[1] };
+    let place =
+        |three: &[u64]| FilePlace { subvolume: three[2], inode: three[0], offset: three[1] };
     Ok(values.chunks_exact(3).map(place).collect())
 }
 

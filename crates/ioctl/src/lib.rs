@@ -22,7 +22,8 @@ use std::io;
 
 pub use data::{EncodedExtent, clone_range, write_encoded};
 pub use filesystem::{
-    DeviceInfo, FilesystemInfo, SpaceUsage, devices, filesystem_info, label, set_label, spaces, sync,
+    DeviceInfo, FilesystemInfo, SpaceUsage, devices, filesystem_info, label, set_label, spaces,
+    sync,
 };
 pub use inode::{FilePlace, inode_paths, places_of};
 pub use search::{Item, directory_path, items, subvolume_path, subvolumes_of};

@@ -28,11 +28,7 @@ pub struct Item {
 }
 
 /// All items of a tree whose keys lie in `range`, in order. Tree 0 is the subvolume that `inside` lies in.
-pub fn items(
-    inside: impl AsFd,
-    tree_id: u64,
-    range: RangeInclusive<Key>,
-) -> io::Result<Vec<Item>> {
+pub fn items(inside: impl AsFd, tree_id: u64, range: RangeInclusive<Key>) -> io::Result<Vec<Item>> {
     let (mut first, last) = range.into_inner();
     let mut found = Vec::new();
     loop {
@@ -70,7 +66,13 @@ fn some_items(
     let buf_size = (bytes.len() - size_of::<SearchArgsV2>()) as u64;
     let args = SearchArgsV2 { key, buf_size };
     bytes[..size_of_val(&args)].copy_from_slice(args.as_bytes());
-    call::with_more::<SearchArgsV2>(inside, TREE_SEARCH_V2, &mut bytes, |args| args.buf_size, None)?;
+    call::with_more::<SearchArgsV2>(
+        inside,
+        TREE_SEARCH_V2,
+        &mut bytes,
+        |args| args.buf_size,
+        None,
+    )?;
     let short = || invalid("an answer that ends early");
     let (args, mut rest) = SearchArgsV2::read_from_prefix(&bytes).map_err(|_| short())?;
     let mut items: Vec<Item> = Vec::new();

@@ -73,9 +73,9 @@ pub use file::{Extent, ExtentKind, File, Reader};
 pub use filesystem::{DeviceInfo, Filesystem};
 pub use inode::{Inode, Link};
 pub use larder_filesystem::{
-    AllocateMode, DelayedStats, Encoded, ErrorKind, FilePlace, FileType, Metadata, NewInode, QuotaGroup,
-    RenameMode, SetAttributes, Stats, SubvolumeInfo, SubvolumeName, Timestamp, WriteCompression,
-    XattrMode,
+    AllocateMode, DelayedStats, Encoded, ErrorKind, FilePlace, FileType, Metadata, NewInode,
+    QuotaGroup, RenameMode, SetAttributes, Stats, SubvolumeInfo, SubvolumeName, Timestamp,
+    WriteCompression, XattrMode,
 };
 #[doc(hidden)]
 pub use larder_filesystem::{Queue, Reserve, Tuning};

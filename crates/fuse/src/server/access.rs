@@ -101,7 +101,9 @@ impl Asking {
             return allows(if is_member(gid) { mode >> 3 } else { mode });
         };
         let allow = |entry: &AclEntry| allows(entry.permissions & mask.permissions);
-        if let Some(named) = entries.iter().find(|entry| (entry.tag, entry.id) == (tag::USER, self.uid)) {
+        if let Some(named) =
+            entries.iter().find(|entry| (entry.tag, entry.id) == (tag::USER, self.uid))
+        {
             return allow(named);
         }
         let mut of_groups = entries
@@ -182,8 +184,14 @@ mod tests {
     #[test]
     fn an_acl_names_users_and_groups_within_its_mask() {
         // user::rwx user:9:rwx group::r-- group:7:-w- mask::rw- other::---
-        let entries =
-            [(1, 7, !0), (tag::USER, 7, 9), (tag::GROUP_OBJ, 4, !0), (tag::GROUP, 2, 7), (tag::MASK, 6, !0), (32, 0, !0)];
+        let entries = [
+            (1, 7, !0),
+            (tag::USER, 7, 9),
+            (tag::GROUP_OBJ, 4, !0),
+            (tag::GROUP, 2, 7),
+            (tag::MASK, 6, !0),
+            (32, 0, !0),
+        ];
         let (acl, metadata) = (acl(&entries), metadata(0o760));
         assert!(asking(9, &[]).may(READ | WRITE, &metadata, &acl));
         assert!(!asking(9, &[]).may(EXECUTE, &metadata, &acl), "the mask");

@@ -86,7 +86,6 @@ pub const GET_SUPPORTED_FEATURES: Opcode = opcode::read::<[FeatureFlags; 3]>(MAG
 pub const IN_ENVELOPE: Opcode = opcode::read_write::<Envelope>(b'L', 1);
 
 /// The size of the structure that a request is defined for, from its number.
-#[allow(clippy::unnecessary_cast, reason = "on some machines numbers of requests are wider")]
 pub(crate) const fn structure_bytes(request: Opcode) -> usize {
-    (request as u32 >> 16 & 0x3FFF) as usize
+    (request >> 16 & 0x3FFF) as usize
 }

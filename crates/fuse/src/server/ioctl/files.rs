@@ -2,9 +2,7 @@
 
 use std::os::unix::ffi::OsStrExt;
 
-use larder_ioctl::abi::{
-    DataContainer, IGNORE_OFFSET, InoLookupArgs, InoPathArgs, LogicalInoArgs,
-};
+use larder_ioctl::abi::{DataContainer, IGNORE_OFFSET, InoLookupArgs, InoPathArgs, LogicalInoArgs};
 use rustix::io::Errno;
 
 use super::{Ioctl, Outcome, Server, failed, padded};

@@ -3,9 +3,7 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
-use larder_ioctl::abi::{
-    DevInfoArgs, FeatureFlags, FsInfoArgs, LABEL_BYTES, SpaceArgs, SpaceInfo,
-};
+use larder_ioctl::abi::{DevInfoArgs, FeatureFlags, FsInfoArgs, LABEL_BYTES, SpaceArgs, SpaceInfo};
 use rustix::io::Errno;
 use zerocopy::FromZeros;
 

@@ -98,6 +98,7 @@ impl<'i> Ioctl<'i> {
 
     /// Returns a structure, or the beginning of it that the caller has room for, behind what was returned
     /// before.
+    #[allow(clippy::unnecessary_wraps, reason = "handlers end with it")]
     fn output(&mut self, output: &(impl IntoBytes + Immutable + ?Sized)) -> Outcome {
         let bytes = output.as_bytes();
         let room = self.out_bytes - self.output.len();

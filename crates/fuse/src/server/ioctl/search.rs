@@ -34,8 +34,7 @@ impl Server {
 
     /// A search with as much room as the caller has.
     pub(super) fn search_tree_v2(&self, call: &Call<'_>, io: &mut Ioctl<'_>) -> Outcome {
-        let (mut args, more) =
-            SearchArgsV2::read_from_prefix(io.data).map_err(|_| Errno::INVAL)?;
+        let (mut args, more) = SearchArgsV2::read_from_prefix(io.data).map_err(|_| Errno::INVAL)?;
         let room = usize::try_from(args.buf_size).unwrap_or(usize::MAX).min(more.len());
         if room < size_of::<SearchHeader>() {
             return Err(Errno::OVERFLOW);
@@ -66,7 +65,7 @@ impl Server {
         mut take: impl FnMut(&TreeItem) -> bool,
     ) -> Outcome {
         self.check_privileged(call)?;
-        let item_type = |number: u32| u8::try_from(number).map(ItemType).unwrap_or(ItemType(u8::MAX));
+        let item_type = |number: u32| u8::try_from(number).map_or(ItemType(u8::MAX), ItemType);
         let first = Key::new(wanted.min_objectid, item_type(wanted.min_type), wanted.min_offset);
         let last = Key::new(wanted.max_objectid, item_type(wanted.max_type), wanted.max_offset);
         let tree = match wanted.tree_id {

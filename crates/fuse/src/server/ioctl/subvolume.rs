@@ -89,13 +89,7 @@ impl Server {
     }
 
     /// Deletes a subvolume in `directory`, which the kernel knows as `node`.
-    fn delete_named(
-        &self,
-        call: &Call<'_>,
-        directory: &Inode,
-        node: u64,
-        name: &OsStr,
-    ) -> Outcome {
+    fn delete_named(&self, call: &Call<'_>, directory: &Inode, node: u64, name: &OsStr) -> Outcome {
         let directory = directory.clone().into_directory().map_err(failed)?;
         let child = directory.child(name).map_err(failed)?;
         if !self.is_privileged(call) {
@@ -129,8 +123,7 @@ impl Server {
         let args: ReceivedArgs = io.input()?;
         let subvolume = self.subvolume_of(call)?;
         self.check_owner(call, &self.node(call)?.inode)?;
-        let sent =
-            Timestamp { seconds: args.stime.sec as i64, nanoseconds: args.stime.nsec };
+        let sent = Timestamp { seconds: args.stime.sec as i64, nanoseconds: args.stime.nsec };
         let uuid = Uuid::from_bytes(args.uuid);
         let (rtransid, received) =
             subvolume.set_received(uuid, args.stransid, sent).map_err(failed)?;
