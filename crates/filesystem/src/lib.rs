@@ -55,12 +55,12 @@ pub use quota::QuotaGroup;
 pub use resolve::FilePlace;
 pub use scan::{DirectoryPaths, Scan, ScannedInode};
 pub use space::{BlockGroup, Capacity};
-pub use stats::{DelayedStats, Stats};
+pub use stats::{DelayedStats, ExtentMapStats, Stats};
 pub use subvolume::{Subvolume, SubvolumeInfo, SubvolumeName, Subvolumes};
 pub use write::{
     AllocateMode, Encoded, NewInode, RenameMode, SetAttributes, WholeInode, WriteCompression,
     XattrMode,
 };
 #[doc(hidden)]
-pub use write::{Queue, Reserve, Tuning};
+pub use write::{FindExtents, Queue, Reserve, Tuning};
 pub use xattr::{Xattr, Xattrs};

@@ -19,6 +19,8 @@ pub struct Stats {
     pub decompressed_hits: u64,
     /// Compressed extents that had to be decompressed.
     pub decompressions: u64,
+    /// What is remembered of extents of open files.
+    pub extents: ExtentMapStats,
     /// Items of directories and inodes that wait to be put into the trees.
     pub delayed: DelayedStats,
 }
@@ -39,6 +41,16 @@ pub struct DelayedStats {
     pub flushes: u64,
 }
 
+/// Extents of files that are open for writing, in memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ExtentMapStats {
+    /// Extents that are remembered now.
+    pub entries: u64,
+    /// Extents that were searched for in the trees and remembered.
+    pub learned: u64,
+}
+
 impl Filesystem {
     /// What was done so far.
     pub fn stats(&self) -> Stats {
@@ -48,6 +60,7 @@ impl Filesystem {
             volume: self.volume().stats(),
             decompressed_hits: self.decompressed().hits(),
             decompressions: self.decompressed().decompressions(),
+            extents: self.try_writer().map(Writer::extent_map_stats).unwrap_or_default(),
             delayed: self.try_writer().map(Writer::delayed_stats).unwrap_or_default(),
         }
     }

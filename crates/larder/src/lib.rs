@@ -73,12 +73,12 @@ pub use file::{Extent, ExtentKind, File, Reader};
 pub use filesystem::{DeviceInfo, Filesystem};
 pub use inode::{Inode, Link};
 pub use larder_filesystem::{
-    AllocateMode, DelayedStats, Encoded, ErrorKind, FilePlace, FileType, Metadata, NewInode,
-    QuotaGroup, RenameMode, SetAttributes, Stats, SubvolumeInfo, SubvolumeName, Timestamp,
-    WriteCompression, XattrMode,
+    AllocateMode, DelayedStats, Encoded, ErrorKind, ExtentMapStats, FilePlace, FileType, Metadata,
+    NewInode, QuotaGroup, RenameMode, SetAttributes, Stats, SubvolumeInfo, SubvolumeName,
+    Timestamp, WriteCompression, XattrMode,
 };
 #[doc(hidden)]
-pub use larder_filesystem::{Queue, Reserve, Tuning};
+pub use larder_filesystem::{FindExtents, Queue, Reserve, Tuning};
 pub use larder_format::Uuid;
 pub use larder_format::compression::{
     Algorithm as CompressionAlgorithm, Compression, CompressionSpecError,

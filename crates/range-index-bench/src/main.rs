@@ -5,6 +5,7 @@
 
 mod allocator;
 mod clock;
+mod extents;
 mod maps;
 mod memory;
 mod node_size;
@@ -28,7 +29,7 @@ enum Table {
     Memory,
     /// The range index with different numbers of keys per node.
     NodeSize,
-    /// Pinned extents, dirty ranges and locked byte ranges, each on the index and on something simpler.
+    /// Pinned extents, dirty ranges, locked byte ranges and extents of a file, each on the index and on something simpler.
     Places,
 }
 

@@ -6,6 +6,7 @@
 //! - *dirty*: one thread, under a lock that it has anyway, notes what was written to a file, mostly
 //!   appended, and now and then takes all of it in order, as writeback does.
 //! - *byte ranges*: threads lock ranges of one file, read or write, and unlock them.
+//! - *extents*: threads look up the extents of one file.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -17,6 +18,7 @@ use rand::rngs::SmallRng;
 
 use crate::Arguments;
 use crate::clock::{below, millions, rate};
+use crate::extents::{self, Extents, extents};
 
 /// Extents are pinned, and pages dirty, in units of this many bytes.
 const UNIT: u64 = 16 << 10;
@@ -224,6 +226,14 @@ pub(crate) fn print(arguments: &Arguments) {
             vec![
                 (LockedList::NAME, byte_ranges::<LockedList> as Measure),
                 (RangeLock::NAME, byte_ranges::<RangeLock>),
+            ],
+        ),
+        (
+            "extents",
+            vec![
+                (extents::Exclusive::NAME, extents::<extents::Exclusive> as Measure),
+                (extents::Shared::NAME, extents::<extents::Shared>),
+                (extents::Index::NAME, extents::<extents::Index>),
             ],
         ),
     ];

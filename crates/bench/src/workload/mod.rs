@@ -7,6 +7,7 @@ mod delayed;
 mod delete;
 mod dump_tree;
 mod early_release;
+mod extents;
 mod find_stat;
 mod fs_mark;
 mod fsync;
@@ -46,6 +47,7 @@ pub enum Workload {
     EarlyRelease(early_release::EarlyRelease),
     TreeLocks(tree_locks::TreeLocks),
     Readahead(readahead::Readahead),
+    Extents(extents::Extents),
     Write(write::Write),
     FsMark(fs_mark::FsMark),
     Dbench(dbench::Dbench),
@@ -72,6 +74,7 @@ impl Workload {
             Self::EarlyRelease(workload) => workload.run(),
             Self::TreeLocks(workload) => workload.run(),
             Self::Readahead(workload) => workload.run(),
+            Self::Extents(workload) => workload.run(),
             Self::Write(workload) => workload.run(),
             Self::FsMark(workload) => workload.run(),
             Self::Dbench(workload) => workload.run(),

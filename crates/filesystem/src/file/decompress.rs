@@ -17,6 +17,7 @@ use larder_format::compression::{Algorithm, ExtentKind, decompress};
 use parking_lot::Mutex;
 
 use super::extent::DiskExtent;
+use super::read::Verify;
 use crate::error::DataError;
 use crate::filesystem::Filesystem;
 
@@ -123,7 +124,7 @@ impl Filesystem {
         self.decompressed().decompressions.fetch_add(1, Relaxed);
         STORED.with_borrow_mut(|stored| {
             stored.resize(extent.disk_bytes as usize, 0);
-            self.read_sectors(extent.logical, stored, has_checksums)?;
+            self.read_sectors(extent.logical, stored, Verify::searched_if(has_checksums))?;
             let sectorsize = self.volume().sectorsize();
             decompress(algorithm, stored, output, sectorsize, ExtentKind::Regular)?;
             Ok(())

@@ -70,6 +70,25 @@ impl Extent {
         matches!(self.content, ExtentContent::Inline(_) | ExtentContent::Data(_))
     }
 
+    /// With a hole made as long as the sectors that it has a part of, which are holes too.
+    pub(super) fn in_whole_sectors(mut self, sectorsize: u64) -> Self {
+        let end = self.end().next_multiple_of(sectorsize);
+        self.start.0 -= self.start.0 % sectorsize;
+        self.len_bytes = end - self.start.0;
+        self
+    }
+
+    /// Where on disk the sectors lie that it has of an uncompressed extent with data.
+    pub(super) fn plain_range(&self) -> Option<(Logical, Logical)> {
+        match &self.content {
+            ExtentContent::Data(disk @ DiskExtent { compression: None, .. }) => {
+                let start = disk.logical.0 + disk.offset_bytes;
+                Some((Logical(start), Logical(start + self.len_bytes)))
+            }
+            _ => None,
+        }
+    }
+
     /// Checks the `EXTENT_DATA` item `item`.
     pub(super) fn from_item(item: ItemRef, sectorsize: u64) -> Result<Self, FormatError> {
         let start = item.key().offset;

@@ -3,10 +3,12 @@
 mod checksums;
 mod decompress;
 mod extent;
+mod extent_map;
 mod extents;
 mod read;
 mod seek;
 
 pub(crate) use decompress::DecompressedExtents;
 pub use extent::{DiskExtent, Extent, ExtentContent, InlineExtent};
+pub(crate) use extent_map::{ExtentMap, ExtentMaps};
 pub use extents::Extents;

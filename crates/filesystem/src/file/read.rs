@@ -1,10 +1,15 @@
 //! Reading a file's data.
 
+use std::borrow::Cow;
+use std::ops::Range;
+use std::sync::Arc;
+
 use larder_format::compression::{ExtentKind, decompress};
 use larder_format::item::InodeFlags;
 use larder_format::{FileOffset, Logical};
 
 use super::extent::{DiskExtent, Extent, ExtentContent, InlineExtent};
+use super::extent_map::{ExtentMap, KnownExtent};
 use crate::error::{DataError, Error, Result};
 use crate::filesystem::Filesystem;
 use crate::inode::{FileType, Inode};
@@ -12,6 +17,22 @@ use crate::inode::{FileType, Inode};
 /// Data is read and verified in pieces of this size: what was just read is verified while it is in
 /// the processor's cache.
 const PIECE_BYTES: usize = 256 << 10;
+/// Checksums of an extent that are remembered at most: more than these take a search for each read.
+const REMEMBERED_CHECKSUMS: u64 = 64;
+
+/// What data is held to.
+#[derive(Clone, Copy)]
+pub(super) enum Verify<'a> {
+    /// It has no checksums.
+    Not,
+    /// The checksums that the tree has.
+    Searched,
+    /// The checksums of the sectors from an address on.
+    Known(Logical, &'a [u8]),
+}
+
+/// What was found in the trees on the way.
+pub(crate) type Learned = Vec<(Range<u64>, KnownExtent)>;
 
 impl Inode {
     /// Reads the regular file from `offset` on. Returns how many bytes were read: fewer than asked for
@@ -39,7 +60,8 @@ impl Inode {
         let has_checksums = !self.item().flags().contains(InodeFlags::NODATASUM);
         let mut stored = vec![0; extent.disk_bytes as usize];
         let filesystem = self.subvolume().filesystem();
-        filesystem.read_sectors(extent.logical, &mut stored, has_checksums).map_err(|problem| {
+        let verify = Verify::searched_if(has_checksums);
+        filesystem.read_sectors(extent.logical, &mut stored, verify).map_err(|problem| {
             Error::Data {
                 subvolume: self.subvolume().id(),
                 inode: self.number(),
@@ -66,19 +88,59 @@ impl Inode {
         let end = offset + buf.len() as u64;
         for extent in self.extents_within(offset, end) {
             let extent = extent?;
-            let start = extent.start.0.max(offset);
-            let len = extent.end().min(end) - start;
-            let part = buf.split_off_mut(..len as usize).expect("extents make up the range");
-            self.read_extent(&extent, start, has_checksums, part).map_err(|problem| {
-                Error::Data {
-                    subvolume: self.subvolume().id(),
-                    inode: self.number(),
-                    offset: FileOffset(start),
-                    problem: Box::new(problem),
-                }
-            })?;
+            let (start, len) = part_of(&extent, offset, end);
+            let part = buf.split_off_mut(..len).expect("extents make up the range");
+            self.read_extent(&extent, start, Verify::searched_if(has_checksums), part)?;
         }
         Ok(())
+    }
+
+    /// As [`read_stored_range`](Self::read_stored_range), but what `map` knows is not searched for.
+    /// Returns what had to be.
+    pub(crate) fn read_known_range(
+        &self,
+        map: &ExtentMap,
+        mut buf: &mut [u8],
+        offset: u64,
+        has_checksums: bool,
+    ) -> Result<Learned> {
+        let end = offset + buf.len() as u64;
+        let mut at = offset;
+        while at < end
+            && let Some((known, until)) = map.get(at)
+        {
+            let len = (until.min(end) - at) as usize;
+            let part = buf.split_off_mut(..len).expect("it ends no later");
+            self.read_extent(&known.extent, at, known.verify(has_checksums), part)?;
+            at += len as u64;
+        }
+        let mut learned = Learned::new();
+        if at == end {
+            return Ok(learned);
+        }
+        for extent in self.extents_within(at, end) {
+            let extent = extent?.in_whole_sectors(self.subvolume().filesystem().sectorsize());
+            let (start, len) = part_of(&extent, at, end);
+            let part = buf.split_off_mut(..len).expect("extents make up the range");
+            let checksums = self.all_checksums(&extent, has_checksums);
+            let known = KnownExtent { extent, checksums };
+            self.read_extent(&known.extent, start, known.verify(has_checksums), part)?;
+            if !matches!(known.extent.content, ExtentContent::Inline(_)) {
+                learned.push((known.extent.start.0..known.extent.end(), known));
+            }
+        }
+        Ok(learned)
+    }
+
+    /// The checksums of all that a file has of an extent, if they are few and all there.
+    fn all_checksums(&self, extent: &Extent, has_checksums: bool) -> Option<Arc<[u8]>> {
+        let filesystem = self.subvolume().filesystem();
+        let (start, end) = extent.plain_range()?;
+        let is_short = end.0 - start.0 <= REMEMBERED_CHECKSUMS * filesystem.sectorsize();
+        (has_checksums && is_short)
+            .then(|| filesystem.checksums(start, end).ok())
+            .flatten()
+            .map(Arc::from)
     }
 
     /// Fills `buf` with the part of `extent` that is at `start` in the file.
@@ -86,12 +148,12 @@ impl Inode {
         &self,
         extent: &Extent,
         start: u64,
-        has_checksums: bool,
+        verify: Verify<'_>,
         buf: &mut [u8],
-    ) -> Result<(), DataError> {
+    ) -> Result<()> {
         let filesystem = self.subvolume().filesystem();
         let within = start - extent.start.0;
-        match &extent.content {
+        let outcome = match &extent.content {
             ExtentContent::Hole | ExtentContent::Preallocated(_) => {
                 buf.fill(0);
                 Ok(())
@@ -99,12 +161,40 @@ impl Inode {
             ExtentContent::Inline(inline) => inline.read(within as usize, filesystem, buf),
             ExtentContent::Data(disk @ DiskExtent { compression: None, .. }) => {
                 let at = Logical(disk.logical.0 + disk.offset_bytes + within);
-                filesystem.read_bytes(at, buf, has_checksums)
+                filesystem.read_bytes(at, buf, verify)
             }
             ExtentContent::Data(disk @ DiskExtent { compression: Some(algorithm), .. }) => {
                 let within = disk.offset_bytes + within;
+                let has_checksums = !matches!(verify, Verify::Not);
                 filesystem.read_compressed(disk, *algorithm, within, has_checksums, buf)
             }
+        };
+        outcome.map_err(|problem| Error::Data {
+            subvolume: self.subvolume().id(),
+            inode: self.number(),
+            offset: FileOffset(start),
+            problem: Box::new(problem),
+        })
+    }
+}
+
+/// Where what `extent` has of a read from `offset` to `end` starts in the file, and its length.
+fn part_of(extent: &Extent, offset: u64, end: u64) -> (u64, usize) {
+    let start = extent.start.0.max(offset);
+    (start, (extent.end().min(end) - start) as usize)
+}
+
+impl Verify<'_> {
+    pub(super) fn searched_if(has_checksums: bool) -> Self {
+        if has_checksums { Self::Searched } else { Self::Not }
+    }
+}
+
+impl KnownExtent {
+    fn verify(&self, has_checksums: bool) -> Verify<'_> {
+        match (&self.checksums, self.extent.plain_range()) {
+            (Some(checksums), Some((start, _))) if has_checksums => Verify::Known(start, checksums),
+            _ => Verify::searched_if(has_checksums),
         }
     }
 }
@@ -139,14 +229,9 @@ fn copy_or_zero(data: &[u8], within: usize, buf: &mut [u8]) {
 impl Filesystem {
     /// Reads data at any address. With checksums the sectors of which only a part is wanted go
     /// through a buffer of their own.
-    fn read_bytes(
-        &self,
-        at: Logical,
-        buf: &mut [u8],
-        has_checksums: bool,
-    ) -> Result<(), DataError> {
-        if !has_checksums {
-            return self.read_sectors(at, buf, false);
+    fn read_bytes(&self, at: Logical, buf: &mut [u8], verify: Verify<'_>) -> Result<(), DataError> {
+        if matches!(verify, Verify::Not) {
+            return self.read_sectors(at, buf, verify);
         }
         let sectorsize = self.sectorsize();
         let (start, end) = (at.0, at.0 + buf.len() as u64);
@@ -154,19 +239,24 @@ impl Filesystem {
         let last_whole = (end - end % sectorsize).max(first_whole);
         let (head, rest) = buf.split_at_mut((first_whole - start) as usize);
         let (body, tail) = rest.split_at_mut((last_whole - first_whole) as usize);
-        self.read_part_of_sector(at, head)?;
-        self.read_sectors(Logical(first_whole), body, true)?;
-        self.read_part_of_sector(Logical(last_whole), tail)
+        self.read_part_of_sector(at, head, verify)?;
+        self.read_sectors(Logical(first_whole), body, verify)?;
+        self.read_part_of_sector(Logical(last_whole), tail, verify)
     }
 
     /// Reads bytes that lie in one sector.
-    fn read_part_of_sector(&self, at: Logical, buf: &mut [u8]) -> Result<(), DataError> {
+    fn read_part_of_sector(
+        &self,
+        at: Logical,
+        buf: &mut [u8],
+        verify: Verify<'_>,
+    ) -> Result<(), DataError> {
         if buf.is_empty() {
             return Ok(());
         }
         let within = at.0 % self.sectorsize();
         let mut sector = vec![0; self.sectorsize() as usize];
-        self.read_sectors(Logical(at.0 - within), &mut sector, true)?;
+        self.read_sectors(Logical(at.0 - within), &mut sector, verify)?;
         buf.copy_from_slice(&sector[within as usize..][..buf.len()]);
         Ok(())
     }
@@ -176,18 +266,27 @@ impl Filesystem {
         &self,
         at: Logical,
         buf: &mut [u8],
-        has_checksums: bool,
+        verify: Verify<'_>,
     ) -> Result<(), DataError> {
         if buf.is_empty() {
             return Ok(());
         }
-        let end = Logical(at.0 + buf.len() as u64);
-        let checksums = has_checksums.then(|| self.checksums(at, end)).transpose()?;
+        let csum_size = self.volume().checksum_type().size();
+        let csums_len = |len_bytes: u64| (len_bytes / self.sectorsize()) as usize * csum_size;
+        let checksums = match verify {
+            Verify::Not => None,
+            Verify::Searched => {
+                Some(Cow::Owned(self.checksums(at, Logical(at.0 + buf.len() as u64))?))
+            }
+            Verify::Known(start, checksums) => {
+                let checksums = &checksums[csums_len(at.0 - start.0)..];
+                Some(Cow::Borrowed(&checksums[..csums_len(buf.len() as u64)]))
+            }
+        };
         if buf.len() > PIECE_BYTES {
             self.volume().readahead(at, buf.len() as u64);
         }
-        let csum_size = self.volume().checksum_type().size();
-        let piece_csums = PIECE_BYTES / self.sectorsize() as usize * csum_size;
+        let piece_csums = csums_len(PIECE_BYTES as u64);
         for (number, piece) in buf.chunks_mut(PIECE_BYTES).enumerate() {
             let checksums = checksums.as_ref().map(|checksums| {
                 let rest = &checksums[number * piece_csums..];

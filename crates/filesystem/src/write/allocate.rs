@@ -163,7 +163,7 @@ impl Inode {
     /// The extents of the file, to be changed with a handle.
     pub(super) fn extents_in<'a>(&'a self, handle: &'a Handle<'a>) -> Result<FileExtents<'a>> {
         let (node, sectorsize) = (self.node()?, self.subvolume().filesystem().sectorsize());
-        Ok(FileExtents { tree: node.tree(), id: node.id(), handle, sectorsize })
+        Ok(node.file_extents(handle, sectorsize))
     }
 }
 

@@ -5,7 +5,10 @@
 //!   leaf counts what is in it.
 //! - Cutting a file extent leaves the difference of file offset and offset in the extent as it was, so
 //!   that what is left is counted under the same reference.
+//! - What readers know of a range is forgotten with any change of what is there. The state of the inode
+//!   is locked meanwhile.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use larder_btree::{LiveTree, Readahead};
@@ -19,11 +22,14 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use super::Changed;
 use super::node::NodeId;
+use crate::file::ExtentMap;
 
 /// The file extents of one inode.
 pub(super) struct FileExtents<'a> {
     pub(super) tree: &'a Arc<LiveTree>,
     pub(super) id: NodeId,
+    /// What readers know of them; none where nobody reads.
+    pub(super) known: Option<&'a ExtentMap>,
     pub(super) handle: &'a Handle<'a>,
     /// Bytes in a sector.
     pub(super) sectorsize: u64,
@@ -88,6 +94,7 @@ impl FileExtents<'_> {
     /// extents.
     pub(super) fn drop_some(&self, start: u64, end: u64, most: usize) -> Changed<Dropped> {
         let Stretch { extents, until } = self.stretch(start, end, most)?;
+        self.forget(start..until);
         let mut counted_bytes = 0;
         for (from, stored) in extents {
             counted_bytes += match &stored {
@@ -138,6 +145,7 @@ impl FileExtents<'_> {
 
     /// Enters an extent that was just allocated, where nothing is.
     pub(super) fn insert_new(&self, start: u64, item: &FileExtentItem) -> Changed<()> {
+        self.forget(start..start + item.extent.num_bytes.get());
         self.tree.insert(self.key(start), item.as_bytes())?;
         let (data, owner) = self.reference(start, item).expect("it is no hole");
         self.handle.add_new_data(data, owner);
@@ -146,6 +154,7 @@ impl FileExtents<'_> {
 
     /// Enters a part of an extent that others have too, or a hole, where nothing is.
     pub(super) fn insert_shared(&self, start: u64, item: &FileExtentItem) -> Changed<()> {
+        self.forget(start..start + item.extent.num_bytes.get());
         self.tree.insert(self.key(start), item.as_bytes())?;
         if let Some((data, owner)) = self.reference(start, item) {
             self.handle.add_data_reference(data, owner);
@@ -160,6 +169,7 @@ impl FileExtents<'_> {
         len_bytes: u64,
         compression: Option<Algorithm>,
     ) -> Changed<()> {
+        self.forget(0..self.sectorsize);
         let header = self.header(len_bytes, FileExtentKind::Inline, compression);
         Ok(self.tree.insert(self.key(0), &[header.as_bytes(), data].concat())?)
     }
@@ -310,6 +320,13 @@ impl FileExtents<'_> {
 
     pub(super) fn key(&self, offset: u64) -> Key {
         Key::new(self.id.number, ItemType::EXTENT_DATA, offset)
+    }
+
+    /// Has readers search again for what is in a range.
+    pub(super) fn forget(&self, range: Range<u64>) {
+        if let Some(known) = self.known {
+            known.forget(range);
+        }
     }
 
     fn is_own(&self, key: Key) -> bool {

@@ -72,6 +72,7 @@ impl FileExtents<'_> {
     /// Says that `start..end`, whole sectors, which has room on disk that is this file's alone, has data.
     /// Pieces of one extent that follow each other become one item.
     pub(super) fn mark_written(&self, start: u64, end: u64) -> Changed<()> {
+        self.forget(start..end);
         // With its neighbours, which it may join.
         let (first, last) = (start.saturating_sub(1), end.saturating_add(1));
         let mut before = BTreeMap::new();

@@ -71,16 +71,17 @@ use self::orphans::Orphans;
 use self::snapshot::PendingSnapshots;
 use self::writeback::DirtyNodes;
 use crate::error::{Error, Result};
+use crate::file::ExtentMaps;
 use crate::filesystem::Filesystem;
 use crate::inode::Inode;
-use crate::stats::DelayedStats;
+use crate::stats::{DelayedStats, ExtentMapStats};
 use crate::subvolume::Subvolume;
 
 pub use allocate::AllocateMode;
 pub use attributes::SetAttributes;
 pub use compress::WriteCompression;
 pub use create::NewInode;
-pub use delayed::{Queue, Reserve, Tuning};
+pub use delayed::{FindExtents, Queue, Reserve, Tuning};
 pub use encoded::Encoded;
 pub(crate) use node::Node;
 pub use rename::RenameMode;
@@ -98,6 +99,7 @@ pub(crate) struct Writer {
     manager: Arc<TransactionManager>,
     nodes: Nodes,
     delayed: Arc<DelayedNodes>,
+    extent_maps: Arc<ExtentMaps>,
     dirty: DirtyNodes,
     orphans: Arc<Orphans>,
     snapshots: PendingSnapshots,
@@ -157,10 +159,12 @@ impl Filesystem {
         let orphans = Arc::new(Orphans::default());
         let space = manager.space().clone();
         let delayed = Arc::new(DelayedNodes::new(space, volume.nodesize(), tuning));
+        let extent_maps = ExtentMaps::new(tuning.extents == FindExtents::InMemory);
         let writer = Writer {
             manager: manager.clone(),
-            nodes: Nodes::new(orphans.clone(), delayed.clone()),
+            nodes: Nodes::new(orphans.clone(), delayed.clone(), extent_maps.clone()),
             delayed,
+            extent_maps,
             dirty: DirtyNodes::default(),
             orphans,
             snapshots: PendingSnapshots::default(),
@@ -199,6 +203,10 @@ impl Writer {
 
     pub(crate) fn delayed_stats(&self) -> DelayedStats {
         self.delayed.stats()
+    }
+
+    pub(crate) fn extent_map_stats(&self) -> ExtentMapStats {
+        self.extent_maps.stats()
     }
 
     pub(crate) fn nodes(&self) -> &Nodes {

@@ -8,15 +8,17 @@ use larder_btree::LiveTree;
 use larder_format::item::{InodeFlags, InodeItem};
 use larder_format::{ItemType, Key};
 use larder_transaction::space::Reservation;
-use larder_transaction::{Items, TreeItems};
+use larder_transaction::{Handle, Items, TreeItems};
 use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use super::delayed::{DelayedNode, DelayedNodes};
 use super::dirty::DirtyData;
+use super::extents::FileExtents;
 use super::inherit::Inherited;
 use super::orphans::{Orphan, Orphans};
 use super::{Changed, now};
 use crate::error::{Error, Result};
+use crate::file::{ExtentMap, ExtentMaps};
 use crate::inode::{FileType, Link, parse_item};
 use crate::subvolume::Subvolume;
 
@@ -31,6 +33,8 @@ pub(crate) struct Node {
     orphans: Arc<Orphans>,
     delayed_nodes: Arc<DelayedNodes>,
     pub(super) delayed: DelayedNode,
+    /// What readers found out about its extents.
+    extents: Arc<ExtentMap>,
     /// Held by the one who writes its data back.
     pub(super) flushing: Mutex<()>,
     /// It has no name any more. Set under the state's lock, read without.
@@ -83,6 +87,7 @@ impl Node {
         tree: Arc<LiveTree>,
         orphans: Arc<Orphans>,
         delayed_nodes: Arc<DelayedNodes>,
+        extents: Arc<ExtentMap>,
     ) -> Self {
         let state = NodeState {
             item,
@@ -101,6 +106,7 @@ impl Node {
             orphans,
             delayed_nodes,
             delayed: DelayedNode::default(),
+            extents,
             flushing: Mutex::default(),
             is_unlinked: AtomicBool::new(false),
             is_deleted: AtomicBool::new(false),
@@ -125,8 +131,22 @@ impl Node {
         &self.tree
     }
 
+    pub(super) fn extents(&self) -> &Arc<ExtentMap> {
+        &self.extents
+    }
+
     pub(super) fn delayed_nodes(&self) -> &DelayedNodes {
         &self.delayed_nodes
+    }
+
+    /// Its file extents, to be changed with a handle.
+    pub(super) fn file_extents<'a>(
+        &'a self,
+        handle: &'a Handle<'a>,
+        sectorsize: u64,
+    ) -> FileExtents<'a> {
+        let known = Some(&*self.extents);
+        FileExtents { tree: &self.tree, id: self.id, known, handle, sectorsize }
     }
 
     /// The item with the size that everybody sees.
@@ -269,11 +289,16 @@ pub(crate) struct Nodes {
     shards: [Mutex<HashMap<NodeId, Weak<Node>>>; SHARDS],
     orphans: Arc<Orphans>,
     delayed: Arc<DelayedNodes>,
+    extent_maps: Arc<ExtentMaps>,
 }
 
 impl Nodes {
-    pub(super) fn new(orphans: Arc<Orphans>, delayed: Arc<DelayedNodes>) -> Self {
-        Self { shards: std::array::from_fn(|_| Mutex::default()), orphans, delayed }
+    pub(super) fn new(
+        orphans: Arc<Orphans>,
+        delayed: Arc<DelayedNodes>,
+        extent_maps: Arc<ExtentMaps>,
+    ) -> Self {
+        Self { shards: std::array::from_fn(|_| Mutex::default()), orphans, delayed, extent_maps }
     }
 
     /// The inode `number`, read if nobody has it. One without a name is not found: only who had it
@@ -342,7 +367,8 @@ impl Nodes {
         item: InodeItem,
         tree: Arc<LiveTree>,
     ) -> Node {
-        Node::new(id, file_type, item, tree, self.orphans.clone(), self.delayed.clone())
+        let extents = ExtentMap::new(self.extent_maps.clone());
+        Node::new(id, file_type, item, tree, self.orphans.clone(), self.delayed.clone(), extents)
     }
 
     fn shard(&self, id: NodeId) -> &Mutex<HashMap<NodeId, Weak<Node>>> {

@@ -225,7 +225,10 @@ impl Inode {
         let len = end.saturating_sub(offset).min(buf.len() as u64) as usize;
         let (there, cut_off) = buf.split_at_mut(len);
         cut_off.fill(0);
-        self.read_stored_range(there, offset, has_checksums)
+        let extents = self.node()?.extents();
+        let learned = self.read_known_range(extents, there, offset, has_checksums)?;
+        extents.learn(learned);
+        Ok(())
     }
 
     /// Writes back what the file has in memory only.

@@ -102,8 +102,7 @@ impl Filesystem {
         state: &mut NodeState,
     ) -> Result<()> {
         let writer = self.writer()?;
-        let extents =
-            FileExtents { tree: node.tree(), id: node.id(), handle, sectorsize: self.sectorsize() };
+        let extents = node.file_extents(handle, self.sectorsize());
         let plan = self.compression_plan(node, state)?;
         let inline = self.inline_data(&extents, state, plan.as_ref())?;
         let WrittenData { written, gives_up } = match &inline {

@@ -9,6 +9,7 @@ mod data;
 mod delayed;
 mod discard;
 mod edges;
+mod extents;
 mod live;
 #[path = "../support/memory.rs"]
 mod memory;

@@ -60,6 +60,18 @@ pub struct Tuning {
     pub queue: Queue,
     /// What queued index items keep.
     pub reserve: Reserve,
+    /// Where readers find the extents of a file.
+    pub extents: FindExtents,
+}
+
+/// Where readers find the extents of a file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FindExtents {
+    /// In memory, once they were searched for.
+    #[default]
+    InMemory,
+    /// In the trees, each time.
+    InTrees,
 }
 
 /// What becomes of index items and inode items.

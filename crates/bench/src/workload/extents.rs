@@ -1,0 +1,119 @@
+//! Ablation: the extent map of an open file.
+
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use larder::{File, FindExtents, OpenOptions, Tuning};
+use larder_testkit::Scratch;
+use rand::rngs::SmallRng;
+use rand::seq::SliceRandom;
+use rand::{RngExt, SeedableRng};
+
+use crate::image::make_empty;
+use crate::measure::own_processor_time;
+
+const SECTOR: u64 = 4096;
+
+/// Ablation: random reads of a file of many extents, which are searched for each time or remembered
+///
+/// Each extent is one sector. All of it is read once before, so that tree blocks are in memory on both sides.
+#[derive(Debug, Args)]
+pub struct Extents {
+    /// Extents of the file
+    #[arg(long, default_value_t = 47_000)]
+    extents: u64,
+    /// Reads of a sector, of all threads together
+    #[arg(long, default_value_t = 1_000_000)]
+    reads: u64,
+    /// Numbers of threads
+    #[arg(long, value_delimiter = ',', default_value = "1,2,4,16")]
+    threads: Vec<u64>,
+    /// Runs of each side; the best of each counts
+    #[arg(long, default_value_t = 3)]
+    repeats: usize,
+    /// Make the image here; what is here is lost
+    #[arg(long, value_name = "FILE")]
+    image: Option<PathBuf>,
+}
+
+/// What one run took.
+#[derive(Clone, Copy)]
+struct Run {
+    elapsed: Duration,
+    processor: Duration,
+}
+
+impl Extents {
+    pub fn run(self) -> anyhow::Result<()> {
+        let scratch = Scratch::new();
+        let image = self.image.clone().unwrap_or_else(|| scratch.path().join("extents.img"));
+        make_empty(&image, 2 << 30)?;
+        self.make_file(&image)?;
+        println!("{:7} {:10} {:>10} {:>11}", "threads", "extents", "reads/s", "cpu us/read");
+        for &threads in &self.threads {
+            let sides = [("searched", FindExtents::InTrees), ("remembered", FindExtents::InMemory)];
+            let mut best: [Option<Run>; 2] = [None; 2];
+            for _ in 0..self.repeats {
+                for ((_, extents), best) in sides.iter().zip(&mut best) {
+                    let run = self.measure(&image, threads, *extents)?;
+                    if best.is_none_or(|best| run.processor < best.processor) {
+                        *best = Some(run);
+                    }
+                }
+            }
+            for ((name, _), run) in sides.iter().zip(best) {
+                let Some(run) = run else { continue };
+                println!(
+                    "{threads:7} {name:10} {:10.0} {:11.2}",
+                    self.reads as f64 / run.elapsed.as_secs_f64(),
+                    run.processor.as_secs_f64() * 1e6 / self.reads as f64,
+                );
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the sectors of a file in no order, so that each becomes an extent.
+    fn make_file(&self, image: &Path) -> anyhow::Result<()> {
+        let filesystem = OpenOptions::new().write(true).open([image])?;
+        let file = filesystem.subvolume("/")?.create("fragmented", 0o644)?;
+        let mut sectors: Vec<u64> = (0..self.extents).collect();
+        sectors.shuffle(&mut SmallRng::seed_from_u64(1));
+        for sector in sectors {
+            file.write_at(&[sector as u8; SECTOR as usize], sector * SECTOR)?;
+        }
+        Ok(filesystem.sync()?)
+    }
+
+    fn measure(&self, image: &Path, threads: u64, extents: FindExtents) -> anyhow::Result<Run> {
+        let tuning = Tuning { extents, ..Tuning::default() };
+        let filesystem = OpenOptions::new().write(true).tuning(tuning).open([image])?;
+        let file = filesystem.subvolume("/")?.open_file("fragmented")?;
+        file.read_at(&mut vec![0; (self.extents * SECTOR) as usize], 0)?;
+        let (since, busy) = (Instant::now(), own_processor_time());
+        thread::scope(|scope| {
+            let start = |thread| {
+                let file = &file;
+                scope.spawn(move || self.read(file, thread, self.reads / threads))
+            };
+            let workers: Vec<_> = (0..threads).map(start).collect();
+            workers
+                .into_iter()
+                .try_for_each(|worker| worker.join().expect("a worker does not panic"))
+        })?;
+        Ok(Run { elapsed: since.elapsed(), processor: own_processor_time().saturating_sub(busy) })
+    }
+
+    fn read(&self, file: &File, seed: u64, reads: u64) -> anyhow::Result<()> {
+        let mut random = SmallRng::seed_from_u64(seed);
+        let mut buf = vec![0; SECTOR as usize];
+        for _ in 0..reads {
+            let sector = random.random_range(0..self.extents);
+            file.read_at(&mut buf, sector * SECTOR)?;
+            anyhow::ensure!(buf[0] == sector as u8, "sector {sector} is wrong");
+        }
+        Ok(())
+    }
+}

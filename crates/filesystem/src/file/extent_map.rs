@@ -1,0 +1,200 @@
+//! What is known of the extents of an open file, so that who reads it does not search trees again.
+//!
+//! # Invariants
+//! - An entry says of a range of the file what its tree has there, and of data, if it has checksums there,
+//!   what the checksum tree has of it. Entries are put in by who reads, with the state of the inode locked
+//!   in any way and nothing of the file's extents changed since the trees were searched; who changes a
+//!   file's extents has the state locked alone and, before the lock goes, has [`forget`](ExtentMap::forget)
+//!   called for what it changed. So what is found with the state locked is true as long as it is locked.
+//! - There may be less than was put in: entries go at any time when memory is short. There is nothing of
+//!   inline extents.
+//! - Looking up takes no lock. All maps of a file system together have at most [`MOST_ENTRIES`], but for
+//!   what is put in at once.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Weak};
+
+use larder_range_index::RangeIndex;
+use parking_lot::Mutex;
+
+use super::extent::Extent;
+use crate::stats::ExtentMapStats;
+
+/// An entry takes some 150 bytes, and up to 256 for CRC-32C checksums: 10 to 40 MiB.
+const MOST_ENTRIES: usize = 100_000;
+
+/// An extent, of which an entry may be a part.
+#[derive(Clone, Debug)]
+pub(crate) struct KnownExtent {
+    /// It is not inline.
+    pub(super) extent: Extent,
+    /// The checksums of the sectors that this has of an uncompressed extent on disk.
+    pub(super) checksums: Option<Arc<[u8]>>,
+}
+
+/// Extents of one file.
+pub(crate) struct ExtentMap {
+    all: Arc<ExtentMaps>,
+    entries: RangeIndex<KnownExtent>,
+    /// Held while entries are put in or taken out: how many `all` counts.
+    counted: Mutex<usize>,
+}
+
+/// The maps of a file system.
+pub(crate) struct ExtentMaps {
+    /// Nothing is kept if not.
+    keeps: bool,
+    entries: AtomicUsize,
+    learned: AtomicU64,
+    /// Those that have entries, and some that had, in the order in which they got the first.
+    filled: Mutex<VecDeque<Weak<ExtentMap>>>,
+}
+
+impl ExtentMap {
+    /// One with nothing in it.
+    pub(crate) fn new(all: Arc<ExtentMaps>) -> Arc<Self> {
+        Arc::new(Self { all, entries: RangeIndex::new(), counted: Mutex::default() })
+    }
+
+    /// What is known of the extent at `offset`, and up to where that holds.
+    pub(super) fn get(&self, offset: u64) -> Option<(KnownExtent, u64)> {
+        let (range, known) = self.entries.get(offset)?;
+        Some((known, range.end))
+    }
+
+    /// Puts in what is known of ranges. What is there already stays.
+    pub(crate) fn learn(self: &Arc<Self>, learned: Vec<(Range<u64>, KnownExtent)>) {
+        if learned.is_empty() || !self.all.keeps {
+            return;
+        }
+        self.all.learned.fetch_add(learned.len() as u64, Relaxed);
+        let is_first = self.edit(|entries| {
+            for (range, known) in learned {
+                // Another reader may have been faster.
+                let _ = entries.insert(range, known);
+            }
+        });
+        if is_first {
+            self.all.filled.lock().push_back(Arc::downgrade(self));
+        }
+        self.all.relieve();
+    }
+
+    /// Forgets what was known of a range.
+    pub(crate) fn forget(&self, range: Range<u64>) {
+        if !range.is_empty() && !self.entries.is_empty() {
+            self.edit(|entries| entries.remove_range(range, |entry, _| entry.value.clone()));
+        }
+    }
+
+    /// Changes what is there. Returns whether it was empty before.
+    fn edit<T>(&self, change: impl FnOnce(&RangeIndex<KnownExtent>) -> T) -> bool {
+        let mut counted = self.counted.lock();
+        change(&self.entries);
+        let before = std::mem::replace(&mut *counted, self.entries.len());
+        self.all.entries.fetch_add(*counted, Relaxed);
+        self.all.entries.fetch_sub(before, Relaxed);
+        before == 0
+    }
+}
+
+impl Drop for ExtentMap {
+    fn drop(&mut self) {
+        self.all.entries.fetch_sub(*self.counted.get_mut(), Relaxed);
+    }
+}
+
+impl ExtentMaps {
+    /// None yet, and none ever if it does not keep any.
+    pub(crate) fn new(keeps: bool) -> Arc<Self> {
+        Arc::new(Self {
+            keeps,
+            entries: AtomicUsize::new(0),
+            learned: AtomicU64::new(0),
+            filled: Mutex::default(),
+        })
+    }
+
+    /// Empties those that were filled first, until there are few enough entries.
+    fn relieve(&self) {
+        while self.entries.load(Relaxed) > MOST_ENTRIES {
+            let Some(first) = self.filled.lock().pop_front() else { return };
+            if let Some(map) = first.upgrade() {
+                map.forget(0..u64::MAX);
+            }
+        }
+    }
+
+    pub(crate) fn stats(&self) -> ExtentMapStats {
+        ExtentMapStats {
+            entries: self.entries.load(Relaxed) as u64,
+            learned: self.learned.load(Relaxed),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use larder_format::{FileOffset, Logical};
+
+    use super::*;
+    use crate::file::{DiskExtent, ExtentContent};
+
+    fn learn(map: &Arc<ExtentMap>, start: u64, len_bytes: u64) {
+        let disk = DiskExtent {
+            logical: Logical(1 << 20 | start),
+            disk_bytes: len_bytes,
+            ram_bytes: len_bytes,
+            offset_bytes: 0,
+            compression: None,
+            generation: 1,
+        };
+        let content = ExtentContent::Data(disk);
+        let extent = Extent { start: FileOffset(start), len_bytes, content };
+        map.learn(vec![(start..start + len_bytes, KnownExtent { extent, checksums: None })]);
+    }
+
+    #[test]
+    fn what_is_left_of_a_cut_extent_is_still_known() {
+        let all = ExtentMaps::new(true);
+        let map = ExtentMap::new(all.clone());
+        learn(&map, 0, 100);
+        map.forget(40..60);
+        for (offset, until) in [(0, 40), (39, 40), (60, 100)] {
+            let (known, end) = map.get(offset).expect("it is known");
+            assert_eq!((known.extent.start.0, known.extent.len_bytes, end), (0, 100, until));
+        }
+        assert!(map.get(40).is_none() && map.get(59).is_none() && map.get(100).is_none());
+        assert_eq!(all.stats(), ExtentMapStats { entries: 2, learned: 1 });
+        // Who was slower does not bring back what was cut.
+        learn(&map, 0, 100);
+        assert!(map.get(50).is_none());
+        drop(map);
+        assert_eq!(all.stats().entries, 0);
+    }
+
+    #[test]
+    fn the_oldest_maps_are_emptied_when_there_is_too_much() {
+        let all = ExtentMaps::new(true);
+        let maps: Vec<_> = (0..3).map(|_| ExtentMap::new(all.clone())).collect();
+        for (map, entries) in maps.iter().zip([MOST_ENTRIES / 2, MOST_ENTRIES / 2, 10]) {
+            (0..entries as u64).for_each(|number| learn(map, number, 1));
+        }
+        assert!(maps[0].get(0).is_none() && maps[1].get(0).is_some() && maps[2].get(9).is_some());
+        assert_eq!(all.stats().entries, MOST_ENTRIES as u64 / 2 + 10);
+        // One that is too large by itself begins anew.
+        (0..=MOST_ENTRIES as u64).for_each(|number| learn(&maps[1], 1 << 30 | number, 1));
+        assert!(all.stats().entries <= MOST_ENTRIES as u64);
+    }
+
+    #[test]
+    fn nothing_is_kept_where_extents_are_searched_for() {
+        let all = ExtentMaps::new(false);
+        let map = ExtentMap::new(all.clone());
+        learn(&map, 0, 100);
+        assert!(map.get(0).is_none());
+        assert_eq!(all.stats(), ExtentMapStats::default());
+    }
+}
