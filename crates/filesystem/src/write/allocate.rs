@@ -7,7 +7,8 @@ use larder_transaction::space::{Priority, Reservation, SpaceKind};
 use larder_transaction::{DataExtent, Handle};
 
 use super::extents::FileExtents;
-use super::node::NodeState;
+use super::node::{StateGuard, Still};
+use super::read_live::Need;
 use super::write_at::MOST_BYTES;
 use super::{Changed, Writer, apply};
 use crate::error::{Error, Result};
@@ -95,15 +96,16 @@ impl Inode {
         let (node, filesystem) = (self.node()?, self.subvolume().filesystem());
         let sectorsize = filesystem.sectorsize();
         let promised = writer.promise(sectorsize, EXTENTS_PER_STEP as u64)?;
-        let _flushing = node.flushing.lock();
+        let _still = Still::new([node]);
         let handle = writer.manager.attach()?;
         self.subvolume().live()?.check_writable()?;
         let mut state = node.write();
         state.check_mutable()?;
         state.absorb(promised);
         if range.end > sectorsize {
-            self.load_inline(&mut state)?;
+            self.load(&mut state, &[Need::IfInline])?;
         }
+        let alone = node.exclude_readers(&mut state);
         let extents = self.extents_in(&handle)?;
         let (holes, until) = extents.holes(range.start, range.end, EXTENTS_LOOKED_AT)?;
         let (taken, until) = filesystem.take_room(room, holes, until)?;
@@ -122,7 +124,8 @@ impl Inode {
         let flags = state.item.flags() | InodeFlags::PREALLOC;
         state.item.flags = flags.bits().into();
         state.touch(handle.generation(), true);
-        writer.dirty.insert(node, state.dirty.len_bytes());
+        drop(alone);
+        writer.dirty.insert(node, state.unwritten_bytes());
         filesystem.write_back(&handle, node, &mut state)?;
         drop(state);
         handle.end()?;
@@ -136,25 +139,27 @@ impl Inode {
         }
         let (node, filesystem) = (self.node()?, self.subvolume().filesystem());
         let promised = writer.promise(2 * filesystem.sectorsize(), 2)?;
-        let _flushing = node.flushing.lock();
+        let _still = Still::new([node]);
         let handle = writer.manager.attach()?;
         self.subvolume().live()?.check_writable()?;
         let mut state = node.write();
         state.absorb(promised);
         self.grow_locked(&mut state, size_bytes)?;
         state.touch(handle.generation(), true);
-        writer.dirty.insert(node, state.dirty.len_bytes());
+        writer.dirty.insert(node, state.unwritten_bytes());
         filesystem.write_back(&handle, node, &mut state)?;
         drop(state);
         Ok(handle.end()?)
     }
 
     /// Makes the file, whose state this is, at least `size_bytes` long.
-    pub(super) fn grow_locked(&self, state: &mut NodeState, size_bytes: u64) -> Result<()> {
+    pub(super) fn grow_locked(&self, state: &mut StateGuard<'_>, size_bytes: u64) -> Result<()> {
         if size_bytes > state.size_bytes {
             let old = state.size_bytes;
-            self.load_inline(state)?;
-            self.zero_behind(state, old)?;
+            let mut needs = vec![Need::IfInline];
+            needs.extend(self.need_of_end(old));
+            self.load(state, &needs)?;
+            self.zero_behind(state, old);
             state.size_bytes = size_bytes;
         }
         Ok(())

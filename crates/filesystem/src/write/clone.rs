@@ -1,7 +1,8 @@
 //! Reflinks: ranges of files that share extents, and copies that share what they can.
 //!
 //! # Invariants
-//! - Both files are locked while a part is shared, so that what is shared is what the source has.
+//! - Nobody else changes or writes back either file while a part is shared, so that what is shared is what
+//!   the source has.
 //! - A file without checksums shares with such files only.
 //! - An inline extent is never shared: its data is copied.
 
@@ -12,8 +13,9 @@ use larder_format::item::{FileExtentItem, InodeFlags};
 use larder_transaction::Handle;
 
 use super::extents::{FileExtents, Stored};
-use super::node::{Locked, Node, NodeState};
+use super::node::{Node, NodeState, Still};
 use super::punch::EXTENTS_PER_STEP;
+use super::read_live::Need;
 use super::write_at::MOST_BYTES;
 use super::{Writer, apply};
 use crate::error::{Error, Result};
@@ -231,31 +233,34 @@ impl Share<'_> {
         let filesystem = self.target.subvolume().filesystem();
         let sectorsize = filesystem.sectorsize();
         let promised = writer.promise(3 * sectorsize, SHARED_PER_STEP as u64)?;
+        let _still = Still::new([source, target]);
         let handle = writer.manager.attach()?;
         self.target.subvolume().live()?.check_writable()?;
         self.source.subvolume().live()?.check_there()?;
-        let mut locked = Locked::new([source, target]);
-        self.check(&mut locked, source, target)?;
+        self.check(source, target)?;
         for node in [source, target] {
-            if !locked.of(node).is_clean() {
-                filesystem.write_back(&handle, node, locked.of(node))?;
+            let mut state = node.write();
+            if !state.is_clean() {
+                filesystem.write_back(&handle, node, &mut state)?;
             }
         }
-        if self.if_equal && !self.is_equal(&mut locked, source, target)? {
+        if self.if_equal && !self.is_equal(source, target)? {
             return Ok(None);
         }
         let part = self.part(&handle)?;
-        let state = locked.of(target);
         if self.if_equal && part.inline.is_some() {
             // There is nothing to be shared.
             return Ok(Some(part.len_bytes));
         }
+        let mut state = target.write();
         state.absorb(promised);
-        self.target.grow_locked(state, self.target_offset)?;
+        self.target.grow_locked(&mut state, self.target_offset)?;
         if self.target_offset > 0 {
-            self.target.load_inline(state)?;
+            self.target.load(&mut state, &[Need::IfInline])?;
         }
-        self.enter(&handle, state, &part)?;
+        let alone = target.exclude_readers(&mut state);
+        self.enter(&handle, &mut state, &part)?;
+        drop(alone);
         if let Some((start, sector)) = &part.inline {
             state.dirty.write(*start, sector);
         }
@@ -264,18 +269,20 @@ impl Share<'_> {
         if !self.if_equal {
             state.touch(handle.generation(), true);
         }
-        writer.dirty.insert(target, state.dirty.len_bytes());
-        filesystem.write_back(&handle, target, state)?;
-        drop(locked);
+        writer.dirty.insert(target, state.unwritten_bytes());
+        filesystem.write_back(&handle, target, &mut state)?;
+        drop(state);
         handle.end()?;
         Ok(Some(part.len_bytes))
     }
 
     /// Whether one may share what the other has.
-    fn check(&self, locked: &mut Locked<'_>, source: &Node, target: &Node) -> Result<()> {
-        check_alike(locked.of(source).item.flags(), locked.of(target).item.flags())?;
+    fn check(&self, source: &Node, target: &Node) -> Result<()> {
         let sectorsize = self.target.subvolume().filesystem().sectorsize();
-        let (source_size, state) = (locked.of(source).size_bytes, locked.of(target));
+        let source = source.item();
+        let state = target.read();
+        check_alike(source.flags(), state.item.flags())?;
+        let source_size = source.size.get();
         let is_end = source_size == self.source_offset + self.len_bytes
             && state.size_bytes <= self.target_offset + self.len_bytes;
         if !self.len_bytes.is_multiple_of(sectorsize) && !is_end {
@@ -289,11 +296,12 @@ impl Share<'_> {
     }
 
     /// Whether both have the same bytes in what is compared at once. Nothing of them is dirty.
-    fn is_equal(&self, locked: &mut Locked<'_>, source: &Node, target: &Node) -> Result<bool> {
+    fn is_equal(&self, source: &Node, target: &Node) -> Result<bool> {
         let len = self.len_bytes.min(COMPARED_BYTES) as usize;
         let (mut its, mut ours) = (vec![0; len], vec![0; len]);
-        self.source.read_tree(locked.of(source), &mut its, self.source_offset)?;
-        self.target.read_tree(locked.of(target), &mut ours, self.target_offset)?;
+        let has_checksums = !source.item().flags().contains(InodeFlags::NODATASUM);
+        self.source.read_tree(source, &mut its, self.source_offset, has_checksums)?;
+        self.target.read_tree(target, &mut ours, self.target_offset, has_checksums)?;
         Ok(its == ours)
     }
 

@@ -35,12 +35,17 @@ impl DirtyData {
     pub(super) fn covers(&self, start: u64, end: u64) -> bool {
         let mut at = start;
         while at < end {
-            match self.run_at(at) {
-                Some((run_start, run)) => at = run_start + run.len() as u64,
-                None => return false,
+            match self.covered_until(at) {
+                until if until > at => at = until,
+                _ => return false,
             }
         }
         true
+    }
+
+    /// Where the run that has `at` ends; `at` if none has.
+    pub(super) fn covered_until(&self, at: u64) -> u64 {
+        self.run_at(at).map_or(at, |(start, run)| start + run.len() as u64)
     }
 
     fn run_at(&self, at: u64) -> Option<(u64, &Vec<u8>)> {
@@ -120,9 +125,12 @@ impl DirtyData {
         }
     }
 
-    /// Forgets everything.
-    pub(super) fn clear(&mut self) {
-        *self = Self::default();
+    /// Puts in what is older, where nothing newer is.
+    pub(super) fn add_older(&mut self, older: Self) {
+        let newer = std::mem::replace(self, older);
+        for (start, run) in newer.runs {
+            self.write(start, &run);
+        }
     }
 
     /// The data as contiguous ranges: where each starts, and its pieces.
@@ -174,6 +182,22 @@ mod tests {
                 let first_gap = model.iter().position(Option::is_none).unwrap_or(1024) as u64;
                 prop_assert!(dirty.covers(0, first_gap));
                 prop_assert!(!dirty.covers(0, first_gap + 1));
+                let (mut newer, mut older) = (DirtyData::default(), DirtyData::default());
+                older.write(0, &[251; 64 * SECTOR as usize]);
+                newer.add_older(std::mem::take(&mut dirty));
+                newer.add_older(older);
+                let mut seen = vec![0; 1024];
+                newer.overlay(0, &mut seen);
+                let expected: Vec<u8> = model.iter().map(|byte| byte.unwrap_or(251)).collect();
+                prop_assert_eq!(seen, expected);
+                newer.write(0, &vec![0; 64 * SECTOR as usize]);
+                for (start, pieces) in newer.ranges() {
+                    dirty.write(start, &pieces.concat());
+                }
+                dirty = DirtyData::default();
+                for (at, byte) in model.iter().enumerate() {
+                    byte.inspect(|byte| dirty.write(at as u64, &[*byte]));
+                }
                 let ranges = dirty.ranges();
                 let total: usize = ranges.iter().flat_map(|(_, pieces)| pieces).map(|p| p.len()).sum();
                 prop_assert_eq!(total as u64, count);

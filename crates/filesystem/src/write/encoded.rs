@@ -5,7 +5,8 @@ use larder_format::item::{FileExtentKind, InodeFlags, MAX_COMPRESSED_EXTENT_BYTE
 use larder_transaction::{DataExtent, Error as EngineError, Handle};
 
 use super::apply;
-use super::node::NodeState;
+use super::node::{NodeState, StateGuard, Still};
+use super::read_live::Need;
 use super::write_at::MOST_BYTES;
 use super::writeback::MOST_INLINE_BYTES;
 use crate::error::{Error, Result};
@@ -52,6 +53,7 @@ impl Inode {
         let plain = encoded.decompress(data, kind, filesystem.volume().sectorsize())?;
         let room_bytes = (data.len() as u64).next_multiple_of(sectorsize);
         let _promised = writer.promise(room_bytes + 2 * sectorsize, 3)?;
+        let still = Still::new([node]);
         let handle = writer.manager.attach()?;
         self.subvolume().live()?.check_writable()?;
         let mut state = node.write();
@@ -82,6 +84,7 @@ impl Inode {
         };
         drop(state);
         handle.end()?;
+        drop(still);
         if entered {
             return Ok(());
         }
@@ -94,11 +97,12 @@ impl Inode {
     fn enter_inline(
         &self,
         handle: &Handle<'_>,
-        state: &mut NodeState,
+        state: &mut StateGuard<'_>,
         data: &[u8],
         encoded: &Encoded,
     ) -> Result<bool> {
         let (writer, node) = (self.writer()?, self.node()?);
+        let _alone = node.exclude_readers(state);
         let extents = self.extents_in(handle)?;
         let sectorsize = extents.sectorsize;
         if state.size_bytes > encoded.len_bytes || extents.has_any_from(sectorsize)? {
@@ -120,7 +124,7 @@ impl Inode {
     fn enter_extent(
         &self,
         handle: &Handle<'_>,
-        state: &mut NodeState,
+        state: &mut StateGuard<'_>,
         data: &[u8],
         encoded: &Encoded,
         extent: DataExtent,
@@ -131,15 +135,18 @@ impl Inode {
         let sectorsize = filesystem.sectorsize();
         let mut stored = data.to_vec();
         stored.resize(extent.len_bytes as usize, 0);
-        let checksums = filesystem.sums_of(&stored);
-        filesystem.volume().write(extent.logical, &stored).map_err(EngineError::from)?;
+        let checksums = StateGuard::unlocked(state, || {
+            let written = filesystem.volume().write(extent.logical, &stored);
+            written.map(|()| filesystem.sums_of(&stored)).map_err(EngineError::from)
+        })?;
         self.grow_locked(state, offset)?;
         if offset > 0 {
-            self.load_inline(state)?;
+            self.load(state, &[Need::IfInline])?;
         }
         // What lies before it first.
-        writer.dirty.insert(node, state.dirty.len_bytes());
+        writer.dirty.insert(node, state.unwritten_bytes());
         filesystem.write_back(handle, node, state)?;
+        let _alone = node.exclude_readers(state);
         writer.note_compression(encoded.algorithm.name().as_bytes());
         let ram_bytes = encoded.unencoded_bytes.next_multiple_of(sectorsize);
         let covered_bytes = encoded.len_bytes.next_multiple_of(sectorsize);

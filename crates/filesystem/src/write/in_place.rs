@@ -15,7 +15,6 @@ use zerocopy::IntoBytes;
 
 use super::Changed;
 use super::extents::{FileExtents, Stored};
-use super::node::NodeState;
 
 /// A range of a file, and where its data goes.
 pub(super) struct Target {
@@ -26,16 +25,23 @@ pub(super) struct Target {
 }
 
 impl FileExtents<'_> {
-    /// Where the data of `range`, whole sectors, goes. `state` is that of the file.
-    pub(super) fn targets(&self, state: &NodeState, range: Range<u64>) -> Changed<Vec<Target>> {
+    /// Where the data of `range`, whole sectors, goes in a file with these flags, of which what lies from
+    /// `cut` on is gone.
+    pub(super) fn targets(
+        &self,
+        cut: Option<u64>,
+        flags: InodeFlags,
+        range: Range<u64>,
+    ) -> Changed<Vec<Target>> {
         let mut targets = Vec::new();
         let mut at = range.start;
         // What is to be cut off is not there any more.
-        let end = range.end.min(state.cut.unwrap_or(u64::MAX));
-        if state.may_have_room() && at < end {
+        let end = range.end.min(cut.unwrap_or(u64::MAX));
+        let may_have_room = flags.intersects(InodeFlags::NODATACOW | InodeFlags::PREALLOC);
+        if may_have_room && at < end {
             for (from, stored) in self.stretch(at, end, usize::MAX)?.extents {
                 let Stored::Regular(item) = stored else { continue };
-                if !self.is_room(state, from, &item)? {
+                if !self.is_room(flags, from, &item)? {
                     continue;
                 }
                 let start = from.max(at);
@@ -55,10 +61,10 @@ impl FileExtents<'_> {
     }
 
     /// Whether data may be written to an extent of the file that starts at `from`.
-    fn is_room(&self, state: &NodeState, from: u64, item: &FileExtentItem) -> Changed<bool> {
+    fn is_room(&self, flags: InodeFlags, from: u64, item: &FileExtentItem) -> Changed<bool> {
         let is_written = item.header.kind != FileExtentKind::Prealloc as u8;
         let Some((data, owner)) = self.reference(from, item) else { return Ok(false) };
-        if is_written && !state.item.flags().contains(InodeFlags::NODATACOW) {
+        if is_written && !flags.contains(InodeFlags::NODATACOW) {
             return Ok(false);
         }
         // Snapshots may share the leaf of what is older, and with it the extent.
@@ -150,13 +156,6 @@ impl FileExtents<'_> {
             }
         }
         Ok(())
-    }
-}
-
-impl NodeState {
-    /// Whether there may be room in the file's own extents.
-    pub(super) fn may_have_room(&self) -> bool {
-        self.item.flags().intersects(InodeFlags::NODATACOW | InodeFlags::PREALLOC)
     }
 }
 

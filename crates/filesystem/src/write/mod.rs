@@ -3,8 +3,8 @@
 //! # Invariants
 //! - Whoever changes a tree has a handle of the running transaction. What can be refused is refused
 //!   before the first change; an error after it gives the transaction up.
-//! - Lock order: `renames`, a node's `flushing`, the transaction's door, nodes' states (by subvolume and
-//!   number), a node's delayed items, the table of nodes, tree blocks, the sets of dirty and delayed nodes. Space is promised with none of
+//! - Lock order: `renames`, nodes' `changing` and then `flushing` (each by subvolume and number), the
+//!   transaction's door, a node's `reading`, nodes' states (by subvolume and number), a node's delayed items, the table of nodes, tree blocks, the sets of dirty and delayed nodes. Space is promised with none of
 //!   these held but `renames` and `flushing`, since making room may take a commit; a commit takes no
 //!   `renames`, and no `flushing` whose holder waits for room.
 //! - A node's item is what its tree has or, in `delayed`, is to have, but for times and size while data is
@@ -12,8 +12,11 @@
 //!   in memory that differs from another's: one inode, one [`Node`].
 //! - A tree has no inode without a name but those that an ORPHAN_ITEM lists.
 //! - Data is on the devices before any item refers to it.
-//! - Who reads or writes a file back holds its state meanwhile, so that no extent goes while it is read:
-//!   the one lock besides that of a tree block that is held while a device works.
+//! - No state is locked while a device works for data. Who changes the extents of a file has its `flushing`,
+//!   `reading` alone and the state locked alone; who changes its data or size has `changing`, but for who
+//!   writes back. So extents stay for who has `flushing`, or `reading` in any way, and size and data for who
+//!   has `changing`.
+//! - Data that is being written back is in memory until the trees have it: readers take it from there.
 
 mod acl;
 mod allocate;
@@ -38,6 +41,7 @@ mod orphans;
 mod parallel;
 mod property;
 mod punch;
+mod read_live;
 mod received;
 mod rename;
 mod snapshot;

@@ -9,7 +9,7 @@ use larder_format::item::{InodeFlags, InodeItem};
 use larder_format::{ItemType, Key};
 use larder_transaction::space::Reservation;
 use larder_transaction::{Handle, Items, TreeItems};
-use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use super::delayed::{DelayedNode, DelayedNodes};
 use super::dirty::DirtyData;
@@ -35,8 +35,13 @@ pub(crate) struct Node {
     pub(super) delayed: DelayedNode,
     /// What readers found out about its extents.
     extents: Arc<ExtentMap>,
-    /// Held by the one who writes its data back.
+    /// Held by the one who changes its data or size, but for the one who writes back.
+    pub(super) changing: Mutex<()>,
+    /// Held by the one who writes its data back, or changes its extents in another way.
     pub(super) flushing: Mutex<()>,
+    /// Held by those who read its extents and what is on the devices there; alone by who changes the
+    /// extents, for as long as that takes.
+    pub(super) reading: RwLock<()>,
     /// It has no name any more. Set under the state's lock, read without.
     is_unlinked: AtomicBool,
     /// Its tree has nothing of it any more. Set by who has it last.
@@ -61,6 +66,8 @@ pub(super) struct NodeState {
     pub(super) size_bytes: u64,
     /// Data that is not written back.
     pub(super) dirty: DirtyData,
+    /// Data that is being written back. Where there is dirty data, too, that is newer.
+    pub(super) writing: Option<Arc<DirtyData>>,
     /// What the tree has from there on is cut off, and goes when data is written back.
     pub(super) cut: Option<u64>,
     /// Room for writing the dirty data back: for the data, and for what says where it is.
@@ -72,6 +79,9 @@ pub(super) struct NodeState {
     /// It never had a name, and can still get one.
     pub(super) is_unnamed: bool,
 }
+
+/// The state of an inode, locked to be changed.
+pub(super) type StateGuard<'a> = RwLockWriteGuard<'a, NodeState>;
 
 /// Room for writing data back.
 pub(super) struct Promised {
@@ -93,6 +103,7 @@ impl Node {
             item,
             size_bytes: item.size.get(),
             dirty: DirtyData::default(),
+            writing: None,
             cut: None,
             promised: None,
             next_index: None,
@@ -107,7 +118,9 @@ impl Node {
             delayed_nodes,
             delayed: DelayedNode::default(),
             extents,
+            changing: Mutex::default(),
             flushing: Mutex::default(),
+            reading: RwLock::default(),
             is_unlinked: AtomicBool::new(false),
             is_deleted: AtomicBool::new(false),
             name: Mutex::default(),
@@ -157,7 +170,7 @@ impl Node {
 
     /// Bytes of data that are not written back.
     pub(crate) fn dirty_bytes(&self) -> u64 {
-        self.read().dirty.len_bytes()
+        self.read().unwritten_bytes()
     }
 
     /// Notes that it has no name any more: nobody else opens it from now on, and who has it open last
@@ -195,8 +208,14 @@ impl Node {
         self.state.read()
     }
 
-    pub(super) fn write(&self) -> RwLockWriteGuard<'_, NodeState> {
+    pub(super) fn write(&self) -> StateGuard<'_> {
         self.state.write()
+    }
+
+    /// Waits until nobody reads its extents, and has nobody begin to, while its state is not locked: for
+    /// who is to change the extents.
+    pub(super) fn exclude_readers(&self, state: &mut StateGuard<'_>) -> RwLockWriteGuard<'_, ()> {
+        StateGuard::unlocked(state, || self.reading.write())
     }
 
     /// Holds the inode as it is while `look` looks, which may not ask it for its attributes.
@@ -260,6 +279,11 @@ impl NodeState {
             return Err(Error::NotPermitted("it can only grow"));
         }
         self.check_mutable()
+    }
+
+    /// Bytes of data that the trees do not have.
+    pub(super) fn unwritten_bytes(&self) -> u64 {
+        self.dirty.len_bytes() + self.writing.as_ref().map_or(0, |writing| writing.len_bytes())
     }
 
     pub(super) fn check_mutable(&self) -> Result<()> {
@@ -381,6 +405,23 @@ fn remember(shard: &mut HashMap<NodeId, Weak<Node>>, node: &Arc<Node>) {
         shard.retain(|_, node| node.strong_count() > 0);
     }
     shard.insert(node.id(), Arc::downgrade(node));
+}
+
+/// Files that nobody else changes or writes back: their extents stay, and their data and sizes.
+pub(super) struct Still<'a> {
+    _guards: [Vec<MutexGuard<'a, ()>>; 2],
+}
+
+impl<'a> Still<'a> {
+    /// Keeps nodes, of which some may be given twice. The caller is not inside the door.
+    pub(super) fn new(nodes: impl IntoIterator<Item = &'a Arc<Node>>) -> Self {
+        let mut nodes: Vec<&Arc<Node>> = nodes.into_iter().collect();
+        nodes.sort_unstable_by_key(|node| node.id());
+        nodes.dedup_by_key(|node| node.id());
+        let changing = nodes.iter().map(|node| node.changing.lock()).collect();
+        let flushing = nodes.iter().map(|node| node.flushing.lock()).collect();
+        Self { _guards: [changing, flushing] }
+    }
 }
 
 /// The states of several inodes, locked in order.

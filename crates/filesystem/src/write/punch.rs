@@ -6,6 +6,8 @@ use larder_format::feature::IncompatFlags;
 
 use super::allocate::checked_end;
 use super::extents::{Dropped, FileExtents, Stretch};
+use super::node::Still;
+use super::read_live::Need;
 use super::{Changed, Writer, apply};
 use crate::error::{Error, Result};
 use crate::inode::Inode;
@@ -60,22 +62,25 @@ impl Inode {
     /// file is zeros already.
     fn clear_edges(&self, writer: &Writer, edges: &[Range<u64>]) -> Result<()> {
         let (node, filesystem) = (self.node()?, self.subvolume().filesystem());
+        let sectorsize = filesystem.sectorsize();
         let sectors = edges.iter().filter(|edge| !edge.is_empty()).count() as u64;
-        let promised = writer.promise_to_delete(sectors * filesystem.sectorsize(), 4)?;
-        let _flushing = node.flushing.lock();
+        let promised = writer.promise_to_delete(sectors * sectorsize, 4)?;
+        let _still = Still::new([node]);
         let handle = writer.manager.attach()?;
         self.subvolume().live()?.check_writable()?;
         let mut state = node.write();
         state.check_may_cut(0)?;
         state.absorb(promised);
-        for edge in edges {
-            let end = edge.end.min(state.size_bytes);
-            if edge.start < end {
-                self.zero(&mut state, edge.start..end)?;
-            }
+        let size_bytes = state.size_bytes;
+        let parts = edges.iter().map(|edge| edge.start..edge.end.min(size_bytes));
+        let parts: Vec<_> = parts.filter(|part| !part.is_empty()).collect();
+        let need = |part: &Range<u64>| Need::IfData(part.start - part.start % sectorsize);
+        self.load(&mut state, &parts.iter().map(need).collect::<Vec<_>>())?;
+        for part in parts {
+            self.zero(&mut state, part);
         }
         state.touch(handle.generation(), true);
-        writer.dirty.insert(node, state.dirty.len_bytes());
+        writer.dirty.insert(node, state.unwritten_bytes());
         filesystem.write_back(&handle, node, &mut state)?;
         drop(state);
         Ok(handle.end()?)
@@ -86,11 +91,12 @@ impl Inode {
     fn clear_some(&self, writer: &Writer, range: Range<u64>, what: What) -> Result<u64> {
         let (node, filesystem) = (self.node()?, self.subvolume().filesystem());
         let _promised = writer.promise_to_delete(0, 4)?;
-        let _flushing = node.flushing.lock();
+        let _still = Still::new([node]);
         let handle = writer.manager.attach()?;
         self.subvolume().live()?.check_writable()?;
         let mut state = node.write();
         state.check_may_cut(0)?;
+        let _alone = node.exclude_readers(&mut state);
         let extents = self.extents_in(&handle)?;
         let has_hole_items =
             !filesystem.volume().superblock().has_incompat(IncompatFlags::NO_HOLES);

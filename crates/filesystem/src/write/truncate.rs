@@ -1,7 +1,7 @@
 //! Changing the size of a file. What is cut off goes from the back, in steps that each leave a shorter
 //! file: it may have any number of extents, and is sound whenever a crash comes.
 
-use super::node::NodeState;
+use super::node::{StateGuard, Still};
 use super::punch::EXTENTS_PER_STEP;
 use super::write_at::MOST_BYTES;
 use super::{Writer, apply};
@@ -33,7 +33,7 @@ impl Inode {
             (true, false) => writer.promise_to_delete(sectorsize, 2),
             (false, _) => writer.promise(2 * sectorsize, 2),
         }?;
-        let _flushing = node.flushing.lock();
+        let _still = Still::new([node]);
         let handle = writer.manager.attach()?;
         self.subvolume().live()?.check_writable()?;
         let mut state = node.write();
@@ -53,10 +53,11 @@ impl Inode {
             } else {
                 self.grow_locked(&mut state, size_bytes)?;
             }
-            writer.dirty.insert(node, state.dirty.len_bytes());
+            writer.dirty.insert(node, state.unwritten_bytes());
             filesystem.write_back(&handle, node, &mut state)?;
         } else {
             let end = last[EXTENTS_PER_STEP - 1].0;
+            let _alone = node.exclude_readers(&mut state);
             state.size_bytes = state.size_bytes.min(end);
             state.dirty.truncate(end);
             apply(&handle, || {
@@ -66,7 +67,7 @@ impl Inode {
                 item.size = item.size.get().min(end).into();
                 node.put_item(&state)
             })?;
-            writer.dirty.insert(node, state.dirty.len_bytes());
+            writer.dirty.insert(node, state.unwritten_bytes());
         }
         drop(state);
         handle.end()?;
@@ -75,11 +76,13 @@ impl Inode {
 
     /// Makes the file, whose state this is, as short as `size_bytes`. Its extents follow when it is
     /// written back.
-    fn cut_off(&self, state: &mut NodeState, size_bytes: u64) -> Result<()> {
+    fn cut_off(&self, state: &mut StateGuard<'_>, size_bytes: u64) -> Result<()> {
         let sectorsize = self.subvolume().filesystem().sectorsize();
         let cut = size_bytes.next_multiple_of(sectorsize);
         if size_bytes < state.size_bytes {
-            self.zero_behind(state, size_bytes)?;
+            let needs: Vec<_> = self.need_of_end(size_bytes).into_iter().collect();
+            self.load(state, &needs)?;
+            self.zero_behind(state, size_bytes);
         }
         state.dirty.truncate(cut);
         state.cut = Some(state.cut.map_or(cut, |earlier| earlier.min(cut)));

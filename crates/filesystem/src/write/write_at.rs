@@ -5,10 +5,10 @@ use std::ops::Range;
 use larder_format::item::InodeFlags;
 use larder_transaction::space::{Priority, SpaceKind};
 
-use super::node::{Node, NodeState, Promised};
+use super::node::{NodeState, Promised};
+use super::read_live::Need;
 use super::{Writer, now};
 use crate::error::{Error, ErrorKind, Result};
-use crate::file::ExtentContent;
 use crate::inode::{FileType, Inode};
 
 /// No file is longer.
@@ -74,22 +74,21 @@ impl Inode {
         let first = offset - offset % sectorsize;
         let behind = end.next_multiple_of(sectorsize);
         let promised = self.promise_for(writer, first..behind)?;
+        let changing = node.changing.lock();
         let handle = writer.manager.attach()?;
         self.subvolume().live()?.check_writable()?;
         let mut state = node.write();
         state.check_may_write(offset)?;
         state.absorb(promised);
-        if offset > state.size_bytes {
-            let old = state.size_bytes;
-            self.zero_behind(&mut state, old)?;
-        }
-        // An inline extent goes with the first write: it can be the only one alone.
-        self.load_inline(&mut state)?;
-        if !offset.is_multiple_of(sectorsize) {
-            self.load_sector(&mut state, first)?;
-        }
-        if !end.is_multiple_of(sectorsize) {
-            self.load_sector(&mut state, behind - sectorsize)?;
+        let old = state.size_bytes;
+        let is_in_part = |at: u64| !at.is_multiple_of(sectorsize);
+        let mut needs = vec![Need::IfInline];
+        needs.extend(is_in_part(offset).then_some(Need::Sector(first)));
+        needs.extend(is_in_part(end).then(|| Need::Sector(behind - sectorsize)));
+        needs.extend(if offset > old { self.need_of_end(old) } else { None });
+        self.load(&mut state, &needs)?;
+        if offset > old {
+            self.zero_behind(&mut state, old);
         }
         state.dirty.write_bytes(offset, data, sectorsize);
         state.size_bytes = state.size_bytes.max(end);
@@ -100,9 +99,10 @@ impl Inode {
         state.shrink_promise(writer);
         let is_much =
             state.dirty.len_bytes() > MOST_DIRTY_BYTES || state.dirty.run_count() > MOST_DIRTY_RUNS;
-        writer.dirty.insert(node, state.dirty.len_bytes());
+        writer.dirty.insert(node, state.unwritten_bytes());
         drop(state);
         handle.end()?;
+        drop(changing);
         if is_much {
             filesystem.flush(node)?;
         } else if writer.dirty.len_bytes() > MOST_DIRTY_BYTES_IN_ALL {
@@ -139,96 +139,12 @@ impl Inode {
             needed.push(0..sectorsize);
         }
         for range in needed {
-            let targets = extents.targets(&state, range)?;
+            let targets = extents.targets(state.cut, state.item.flags(), range)?;
             if targets.iter().any(|target| target.place.is_none()) {
                 return Ok(false);
             }
         }
         Ok(true)
-    }
-
-    /// Makes the first sector dirty if it is inline data.
-    pub(super) fn load_inline(&self, state: &mut NodeState) -> Result<()> {
-        let sectorsize = self.subvolume().filesystem().sectorsize();
-        let may_be_inline = state.size_bytes > 0 && state.size_bytes <= sectorsize;
-        if !may_be_inline || state.dirty.covers(0, sectorsize) {
-            return Ok(());
-        }
-        let extent = self.extents_within(0, sectorsize).next().transpose()?;
-        match extent.map(|extent| extent.content) {
-            Some(ExtentContent::Inline(_)) => self.load_sector(state, 0),
-            _ => Ok(()),
-        }
-    }
-
-    /// Makes what lies behind `end` in its sector zeros.
-    pub(super) fn zero_behind(&self, state: &mut NodeState, end: u64) -> Result<()> {
-        let sectorsize = self.subvolume().filesystem().sectorsize();
-        self.zero(state, end..end.next_multiple_of(sectorsize))
-    }
-
-    /// Makes a range within one sector zeros, unless all of the sector is; it may be empty.
-    pub(super) fn zero(&self, state: &mut NodeState, range: Range<u64>) -> Result<()> {
-        let sectorsize = self.subvolume().filesystem().sectorsize();
-        let start = range.start - range.start % sectorsize;
-        if range.is_empty() || !self.has_data(state, start)? {
-            return Ok(());
-        }
-        self.load_sector(state, start)?;
-        let zeros = vec![0; (range.end - range.start) as usize];
-        state.dirty.write_bytes(range.start, &zeros, sectorsize);
-        Ok(())
-    }
-
-    /// Whether there is data in the sector at `start`: it is neither a hole nor preallocated.
-    fn has_data(&self, state: &NodeState, start: u64) -> Result<bool> {
-        let end = start + self.subvolume().filesystem().sectorsize();
-        if state.dirty.covers(start, end) {
-            return Ok(true);
-        }
-        if state.cut.is_some_and(|cut| cut <= start) {
-            return Ok(false);
-        }
-        let extent = self.extents_within(start, end).next().transpose()?;
-        Ok(extent.is_some_and(|extent| extent.is_data()))
-    }
-
-    /// Makes the sector at `start` dirty, with what the file has there.
-    pub(super) fn load_sector(&self, state: &mut NodeState, start: u64) -> Result<()> {
-        let sectorsize = self.subvolume().filesystem().sectorsize();
-        if state.dirty.covers(start, start + sectorsize) {
-            return Ok(());
-        }
-        let mut sector = vec![0; sectorsize as usize];
-        let len = state.size_bytes.saturating_sub(start).min(sectorsize) as usize;
-        self.read_tree(state, &mut sector[..len], start)?;
-        state.dirty.write(start, &sector);
-        Ok(())
-    }
-
-    /// Reads a file of which some data may not be written back.
-    pub(crate) fn read_live(&self, node: &Node, buf: &mut [u8], offset: u64) -> Result<usize> {
-        let state = node.read();
-        let len = state.size_bytes.saturating_sub(offset).min(buf.len() as u64) as usize;
-        let buf = &mut buf[..len];
-        if !state.dirty.covers(offset, offset + len as u64) {
-            self.read_tree(&state, buf, offset)?;
-        }
-        state.dirty.overlay(offset, buf);
-        Ok(len)
-    }
-
-    /// Reads what the tree has of the file, of that which is not cut off.
-    pub(super) fn read_tree(&self, state: &NodeState, buf: &mut [u8], offset: u64) -> Result<()> {
-        let has_checksums = !state.item.flags().contains(InodeFlags::NODATASUM);
-        let end = state.cut.unwrap_or(u64::MAX);
-        let len = end.saturating_sub(offset).min(buf.len() as u64) as usize;
-        let (there, cut_off) = buf.split_at_mut(len);
-        cut_off.fill(0);
-        let extents = self.node()?.extents();
-        let learned = self.read_known_range(extents, there, offset, has_checksums)?;
-        extents.learn(learned);
-        Ok(())
     }
 
     /// Writes back what the file has in memory only.

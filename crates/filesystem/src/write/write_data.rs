@@ -1,6 +1,8 @@
 //! Putting data on the devices: new extents are allocated, compressed or as it is, or room is used that the
 //! file has.
 
+use std::borrow::Cow;
+
 use larder_format::Logical;
 use larder_format::compression::Algorithm;
 use larder_format::item::{FileExtentItem, FileExtentKind, InodeFlags, MAX_EXTENT_BYTES};
@@ -8,7 +10,7 @@ use larder_transaction::{DataExtent, Error as EngineError};
 
 use super::compress::{Outcome, Plan, pieces};
 use super::extents::FileExtents;
-use super::node::NodeState;
+use super::writeback::Taken;
 use super::{Changed, parallel};
 use crate::error::Result;
 use crate::filesystem::Filesystem;
@@ -45,23 +47,27 @@ pub(super) struct WrittenData {
 struct Writing<'a> {
     filesystem: &'a Filesystem,
     extents: &'a FileExtents<'a>,
-    state: &'a NodeState,
+    taken: &'a Taken,
     plan: Option<&'a Plan>,
     data: WrittenData,
 }
 
 impl Filesystem {
-    /// Writes the dirty data of a file. After an error no new extent is left.
+    /// Writes data that was taken from a file, whose `flushing` is held. After an error no new extent is left.
     pub(super) fn write_data(
         &self,
         extents: &FileExtents<'_>,
-        state: &NodeState,
+        taken: &Taken,
         plan: Option<&Plan>,
     ) -> Result<WrittenData> {
         let data = WrittenData::default();
-        let mut writing = Writing { filesystem: self, extents, state, plan, data };
-        for (start, pieces) in state.dirty.ranges() {
-            if let Err(error) = writing.write_range(start, &pieces.concat()) {
+        let mut writing = Writing { filesystem: self, extents, taken, plan, data };
+        for (start, pieces) in taken.dirty.ranges() {
+            let data = match pieces[..] {
+                [piece] => Cow::Borrowed(piece),
+                _ => Cow::Owned(pieces.concat()),
+            };
+            if let Err(error) = writing.write_range(start, &data) {
                 for written in &writing.data.written {
                     written.abandon(self)?;
                 }
@@ -114,7 +120,8 @@ impl Filesystem {
 impl Writing<'_> {
     /// Writes `data`, which the file has at `start`.
     fn write_range(&mut self, start: u64, data: &[u8]) -> Result<()> {
-        for target in self.extents.targets(self.state, start..start + data.len() as u64)? {
+        let range = start..start + data.len() as u64;
+        for target in self.extents.targets(self.taken.cut, self.taken.flags, range)? {
             let (from, to) = (target.range.start, target.range.end);
             let data = &data[(from - start) as usize..(to - start) as usize];
             match (target.place, self.plan) {
@@ -143,7 +150,7 @@ impl Writing<'_> {
 
     /// Writes data to new extents, those pieces compressed that become smaller.
     fn write_compressed(&mut self, plan: &Plan, start: u64, data: &[u8]) -> Result<()> {
-        let pieces = pieces(data, start, self.state.size_bytes);
+        let pieces = pieces(data, start, self.taken.size_bytes);
         let outcomes = plan.compress(&pieces, self.filesystem.volume().sectorsize());
         self.data.gives_up |= plan.gives_up(&outcomes);
         // Pieces that stay as they are go together.
@@ -177,7 +184,7 @@ impl Writing<'_> {
     }
 
     fn put(&mut self, logical: Logical, stored: &[u8], start: u64, place: Place) -> Result<()> {
-        let has_checksums = !self.state.item.flags().contains(InodeFlags::NODATASUM);
+        let has_checksums = !self.taken.flags.contains(InodeFlags::NODATASUM);
         let checksums = if has_checksums { self.filesystem.sums_of(stored) } else { Vec::new() };
         // Before it is written: what is noted here is given back after an error.
         self.data.written.push(Written { start, place, checksums });

@@ -11,8 +11,9 @@ use larder_transaction::Handle;
 use parking_lot::Mutex;
 
 use super::compress::Plan;
+use super::dirty::DirtyData;
 use super::extents::FileExtents;
-use super::node::{Node, NodeId, NodeState};
+use super::node::{Node, NodeId, NodeState, Promised, StateGuard};
 use super::write_data::WrittenData;
 use super::{Changed, apply};
 use crate::error::Result;
@@ -37,8 +38,11 @@ impl DirtyNodes {
         self.len_bytes.fetch_sub(before.map_or(0, |(_, bytes)| bytes), Relaxed);
     }
 
-    /// Takes a node, whose state is locked, out.
-    fn remove(&self, node: &Node) {
+    /// Notes how much dirty data a node has now that some was written back; its state is locked.
+    fn update(&self, node: &Arc<Node>, state: &NodeState) {
+        if !state.is_clean() {
+            return self.insert(node, state.unwritten_bytes());
+        }
         let before = self.nodes.lock().remove(&node.id());
         self.len_bytes.fetch_sub(before.map_or(0, |(_, bytes)| bytes), Relaxed);
     }
@@ -51,6 +55,16 @@ impl DirtyNodes {
     fn all(&self) -> Vec<Arc<Node>> {
         self.nodes.lock().values().map(|(node, _)| node.clone()).collect()
     }
+}
+
+/// Dirty data of a file on its way to the devices, and what the file was like when it set out.
+pub(super) struct Taken {
+    pub(super) dirty: Arc<DirtyData>,
+    pub(super) size_bytes: u64,
+    /// What the tree has from there on is cut off.
+    pub(super) cut: Option<u64>,
+    pub(super) flags: InodeFlags,
+    promised: Option<Promised>,
 }
 
 /// All data of a file, as it is kept in the tree.
@@ -86,7 +100,7 @@ impl Filesystem {
         let is_unused = node.is_unlinked() && Arc::strong_count(node) <= 2;
         if is_gone || is_unused {
             state.clean();
-            writer.dirty.remove(node);
+            writer.dirty.update(node, &state);
             return Ok(());
         }
         self.write_back(&handle, node, &mut state)?;
@@ -94,56 +108,102 @@ impl Filesystem {
         Ok(handle.end()?)
     }
 
-    /// Writes back the data of a node, whose state is locked. After an error nothing has changed.
+    /// Writes back the data of a node whose `flushing` the caller has. Its state is not locked while devices
+    /// work: unless the caller has `changing`, too, there may be dirty data again when this returns. After
+    /// an error nothing has changed.
     pub(super) fn write_back(
         &self,
         handle: &Handle<'_>,
         node: &Arc<Node>,
-        state: &mut NodeState,
+        state: &mut StateGuard<'_>,
     ) -> Result<()> {
-        let writer = self.writer()?;
-        let extents = node.file_extents(handle, self.sectorsize());
         let plan = self.compression_plan(node, state)?;
-        let inline = self.inline_data(&extents, state, plan.as_ref())?;
-        let WrittenData { written, gives_up } = match &inline {
-            Some(_) => WrittenData::default(),
-            None => self.write_data(&extents, state, plan.as_ref())?,
-        };
-        if let Some(plan) = plan {
-            writer.note_compression(plan.algorithm().name().as_bytes());
+        if let Some(plan) = &plan {
+            self.writer()?.note_compression(plan.algorithm().name().as_bytes());
         }
+        if self.is_short(state) {
+            let _alone = node.exclude_readers(state);
+            let extents = node.file_extents(handle, self.sectorsize());
+            if let Some(inline) = self.inline_data(&extents, state, plan.as_ref())? {
+                return self.enter_inline(&extents, node, state, &inline);
+            }
+        }
+        self.write_back_extents(handle, node, state, plan.as_ref())
+    }
+
+    fn write_back_extents(
+        &self,
+        handle: &Handle<'_>,
+        node: &Arc<Node>,
+        state: &mut StateGuard<'_>,
+        plan: Option<&Plan>,
+    ) -> Result<()> {
+        let extents = node.file_extents(handle, self.sectorsize());
+        let taken = state.take();
+        let (outcome, _alone) = StateGuard::unlocked(state, || {
+            let outcome = self.write_data(&extents, &taken, plan);
+            (outcome, node.reading.write())
+        });
+        let WrittenData { written, gives_up } = match outcome {
+            Ok(data) => data,
+            Err(error) => {
+                state.put_back(taken);
+                return Err(error);
+            }
+        };
         if gives_up {
             state.item.flags = (state.item.flags() | InodeFlags::NOCOMPRESS).bits().into();
         }
         apply(handle, || {
             let mut nbytes = state.item.nbytes.get();
-            if let Some(cut) = state.cut {
+            if let Some(cut) = taken.cut {
                 nbytes = nbytes.saturating_sub(extents.drop_range(cut, u64::MAX)?);
-            }
-            if let Some(Inline { stored, compression }) = &inline {
-                nbytes = nbytes.saturating_sub(extents.drop_range(0, self.sectorsize())?);
-                extents.insert_inline(stored, state.size_bytes, *compression)?;
-                nbytes += state.size_bytes;
             }
             for data in &written {
                 let dropped_bytes = data.enter(&extents)?;
                 nbytes = nbytes.saturating_sub(dropped_bytes) + data.added_bytes();
             }
-            self.fill_holes(&extents, state, inline.is_some())?;
-            state.item.nbytes = nbytes.into();
-            state.item.size = state.size_bytes.into();
-            state.item.transid = handle.generation().into();
-            state.item.sequence += 1;
+            self.fill_holes(&extents, state.item.size.get(), taken.size_bytes)?;
+            state.written_back(handle.generation(), nbytes, taken.size_bytes);
+            node.put_item(state)
+        })?;
+        self.writer()?.dirty.update(node, state);
+        Ok(())
+    }
+
+    /// Puts all data of a file in the tree.
+    fn enter_inline(
+        &self,
+        extents: &FileExtents<'_>,
+        node: &Arc<Node>,
+        state: &mut NodeState,
+        Inline { stored, compression }: &Inline,
+    ) -> Result<()> {
+        let (handle, size_bytes) = (extents.handle, state.size_bytes);
+        apply(handle, || {
+            let mut dropped_bytes = extents.drop_range(0, self.sectorsize())?;
+            if let Some(cut) = state.cut {
+                dropped_bytes += extents.drop_range(cut, u64::MAX)?;
+            }
+            extents.insert_inline(stored, size_bytes, *compression)?;
+            let nbytes = state.item.nbytes.get().saturating_sub(dropped_bytes) + size_bytes;
+            state.written_back(handle.generation(), nbytes, size_bytes);
             node.put_item(state)
         })?;
         state.clean();
-        writer.dirty.remove(node);
+        self.writer()?.dirty.update(node, state);
         Ok(())
     }
 
     /// Files up to this size, in bytes, are kept in the tree.
     pub fn most_inline_bytes(&self) -> u64 {
         MOST_INLINE_BYTES.min(self.sectorsize() - 1)
+    }
+
+    /// Whether all of the file's data is in one sector that is dirty.
+    fn is_short(&self, state: &NodeState) -> bool {
+        let is_short = state.size_bytes > 0 && state.size_bytes <= self.sectorsize();
+        is_short && state.dirty.covers(0, self.sectorsize())
     }
 
     /// All of the file's data, if it is to be in the tree: it is short, dirty, and there is no more.
@@ -154,8 +214,7 @@ impl Filesystem {
         plan: Option<&Plan>,
     ) -> Result<Option<Inline>> {
         let (size_bytes, sectorsize) = (state.size_bytes, self.sectorsize());
-        let is_short = size_bytes > 0 && size_bytes <= sectorsize;
-        if !is_short || !state.dirty.covers(0, sectorsize) {
+        if !self.is_short(state) {
             return Ok(None);
         }
         let is_cut = state.cut.is_some_and(|cut| cut <= sectorsize);
@@ -176,30 +235,63 @@ impl Filesystem {
     }
 
     /// Where holes have items, enters those of what the file grew by.
-    pub(super) fn fill_holes(
+    fn fill_holes(
         &self,
         extents: &FileExtents<'_>,
-        state: &NodeState,
-        is_inline: bool,
+        old_size_bytes: u64,
+        size_bytes: u64,
     ) -> Changed<()> {
-        let old_size_bytes = state.item.size.get();
         let has_hole_items = !self.volume().superblock().has_incompat(IncompatFlags::NO_HOLES);
-        if !has_hole_items || is_inline || state.size_bytes <= old_size_bytes {
+        if !has_hole_items || size_bytes <= old_size_bytes {
             return Ok(());
         }
         let whole = |size_bytes: u64| size_bytes.next_multiple_of(self.sectorsize());
-        extents.fill_holes(whole(old_size_bytes), whole(state.size_bytes))
+        extents.fill_holes(whole(old_size_bytes), whole(size_bytes))
     }
 }
 
 impl NodeState {
     pub(super) fn is_clean(&self) -> bool {
-        self.dirty.is_empty() && self.cut.is_none()
+        self.dirty.is_empty() && self.writing.is_none() && self.cut.is_none()
+    }
+
+    /// Takes the dirty data out, to be written back. It is read from `writing` until the trees have it.
+    fn take(&mut self) -> Taken {
+        let dirty = Arc::new(std::mem::take(&mut self.dirty));
+        debug_assert!(self.writing.is_none(), "one at a time writes back");
+        self.writing = Some(dirty.clone());
+        Taken {
+            dirty,
+            size_bytes: self.size_bytes,
+            cut: self.cut,
+            flags: self.item.flags(),
+            promised: self.promised.take(),
+        }
+    }
+
+    /// Makes dirty again what could not be written.
+    fn put_back(&mut self, taken: Taken) {
+        self.writing = None;
+        let older = Arc::into_inner(taken.dirty).expect("it is shared with the state only");
+        self.dirty.add_older(older);
+        if let Some(promised) = taken.promised {
+            self.absorb(promised);
+        }
+    }
+
+    /// The tree has what was taken, of a file of this size then.
+    fn written_back(&mut self, generation: u64, nbytes: u64, size_bytes: u64) {
+        self.writing = None;
+        self.cut = None;
+        self.item.nbytes = nbytes.into();
+        self.item.size = size_bytes.into();
+        self.item.transid = generation.into();
+        self.item.sequence += 1;
     }
 
     /// Forgets what is not written back.
     fn clean(&mut self) {
-        self.dirty.clear();
+        self.dirty = DirtyData::default();
         self.cut = None;
         self.promised = None;
     }

@@ -1,0 +1,323 @@
+//! What goes on while a device works: readers and writers of a file whose data is being written back, threads that
+//! do everything to one file at once.
+
+use std::io::IoSlice;
+use std::sync::Arc;
+use std::thread;
+
+use larder::device::{Device, DeviceError, MemoryDevice, Operation};
+use larder::{
+    AllocateMode, CompressionAlgorithm, ErrorKind, File, Filesystem, InodeFlags, OpenOptions,
+    SetAttributes, WriteCompression,
+};
+use larder_device::{Fault, FaultDevice};
+use larder_testkit::{Content, ImageSpec, KernelImage, Scale};
+use parking_lot::{Condvar, Mutex};
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+
+use super::memory::load;
+use super::{check, open, trouble};
+
+const SECTOR: u64 = 4096;
+
+/// A device whose writes wait while its gate is shut.
+#[derive(Debug)]
+struct Gated {
+    inner: Arc<dyn Device>,
+    gate: Gate,
+}
+
+#[derive(Debug, Default)]
+struct Gate {
+    state: Mutex<GateState>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct GateState {
+    is_shut: bool,
+    waiting: usize,
+}
+
+impl Gate {
+    fn shut(&self) {
+        self.state.lock().is_shut = true;
+    }
+
+    fn open(&self) {
+        self.state.lock().is_shut = false;
+        self.changed.notify_all();
+    }
+
+    /// Returns once somebody waits at it.
+    fn wait_for_somebody(&self) {
+        let mut state = self.state.lock();
+        self.changed.wait_while(&mut state, |state| state.waiting == 0);
+    }
+
+    fn pass(&self) {
+        let mut state = self.state.lock();
+        state.waiting += 1;
+        self.changed.notify_all();
+        self.changed.wait_while(&mut state, |state| state.is_shut);
+        state.waiting -= 1;
+    }
+}
+
+impl Device for Gated {
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    fn len_bytes(&self) -> u64 {
+        self.inner.len_bytes()
+    }
+
+    fn is_writable(&self) -> bool {
+        self.inner.is_writable()
+    }
+
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<(), DeviceError> {
+        self.inner.read_at(buf, offset)
+    }
+
+    fn write_at(&self, buf: &[u8], offset: u64) -> Result<(), DeviceError> {
+        self.gate.pass();
+        self.inner.write_at(buf, offset)
+    }
+
+    fn write_vectored_at(&self, bufs: &[IoSlice<'_>], offset: u64) -> Result<(), DeviceError> {
+        self.gate.pass();
+        self.inner.write_vectored_at(bufs, offset)
+    }
+
+    fn flush(&self) -> Result<(), DeviceError> {
+        self.inner.flush()
+    }
+
+    fn discard(&self, offset: u64, len_bytes: u64) -> Result<(), DeviceError> {
+        self.inner.discard(offset, len_bytes)
+    }
+
+    fn readahead(&self, offset: u64, len_bytes: u64) {
+        self.inner.readahead(offset, len_bytes);
+    }
+}
+
+/// A file system in memory behind a gate and faults, and the memory.
+fn gated(name: &str) -> (Filesystem, Arc<Gated>, Arc<FaultDevice>, Arc<MemoryDevice>) {
+    let content = Content::new(93).scale(Scale::Small);
+    let image = KernelImage::build(&ImageSpec::new(name), &content);
+    let memory = Arc::new(load(&image.devices()[0]));
+    let faults = Arc::new(FaultDevice::new(memory.clone()));
+    let device = Arc::new(Gated { inner: faults.clone(), gate: Gate::default() });
+    let options = OpenOptions::new().write(true).commit_interval(None);
+    let fs = options.open_devices(vec![device.clone()]).unwrap();
+    (fs, device, faults, memory)
+}
+
+fn read(file: &File, start: u64, len: u64) -> Vec<u8> {
+    let mut buf = vec![0xaa; len as usize];
+    let len = file.read_at(&mut buf, start).unwrap();
+    buf.truncate(len);
+    buf
+}
+
+/// Nobody waits for a device that is not what they want to read.
+#[test]
+fn a_file_is_read_and_written_while_its_data_is_on_its_way() {
+    let (fs, device, _, memory) = gated("meanwhile");
+    let root = fs.subvolume("/").unwrap();
+    let file = root.create("file", 0o644).unwrap();
+    let half = 64 * SECTOR;
+    file.write_at(&vec![1; 2 * half as usize], 0).unwrap();
+    fs.sync().unwrap();
+    file.write_at(&vec![2; half as usize], 0).unwrap();
+    device.gate.shut();
+    thread::scope(|scope| {
+        let syncing = scope.spawn(|| file.sync());
+        device.gate.wait_for_somebody();
+        // What is written back, what is on the device, and both.
+        assert!(read(&file, 10, half - 10) == vec![2; half as usize - 10]);
+        assert!(read(&file, half + 10, 10 * SECTOR) == vec![1; 10 * SECTOR as usize]);
+        assert_eq!(read(&file, half - 1, 2), [2, 1]);
+        // Over what is written back, in part of a sector; behind the end; and back.
+        file.write_at(&[3; 100], 50).unwrap();
+        file.write_at(&[4; 100], 3 * half).unwrap();
+        assert_eq!(read(&file, 49, 102), [&[2][..], &[3; 100], &[2]].concat());
+        assert_eq!(read(&file, 3 * half - 1, 200), [&[0][..], &[4; 100]].concat());
+        assert_eq!(file.len_bytes(), 3 * half + 100);
+        device.gate.open();
+        syncing.join().unwrap().unwrap();
+    });
+    let mut expected = vec![2; half as usize];
+    expected.resize(2 * half as usize, 1);
+    expected.resize(3 * half as usize, 0);
+    expected.extend([4; 100]);
+    expected[50..150].fill(3);
+    assert!(read(&file, 0, 4 * half) == expected);
+    fs.sync().unwrap();
+    assert!(read(&file, 0, 4 * half) == expected);
+    drop((root, file, fs));
+    trouble::check(memory.snapshot(), "writing meanwhile");
+    let fs = trouble::open(memory.snapshot()).unwrap();
+    assert!(read(&fs.subvolume("/").unwrap().open_file("file").unwrap(), 0, 4 * half) == expected);
+}
+
+/// What a device refuses stays in memory, with what was written meanwhile over it, and is written later.
+#[test]
+fn what_could_not_be_written_back_is_not_lost() {
+    let (fs, device, faults, memory) = gated("refused");
+    let root = fs.subvolume("/").unwrap();
+    let file = root.create("file", 0o644).unwrap();
+    file.write_at(&vec![1; 20 * SECTOR as usize], 0).unwrap();
+    fs.sync().unwrap();
+    file.write_at(&vec![2; 10 * SECTOR as usize], 0).unwrap();
+    device.gate.shut();
+    thread::scope(|scope| {
+        let syncing = scope.spawn(|| file.sync());
+        device.gate.wait_for_somebody();
+        file.write_at(&[3; 5000], SECTOR).unwrap();
+        faults.inject(Fault::fail(Operation::Write).times(1));
+        device.gate.open();
+        assert_eq!(syncing.join().unwrap().unwrap_err().kind(), ErrorKind::Io);
+    });
+    let mut expected = vec![2; 10 * SECTOR as usize];
+    expected[SECTOR as usize..SECTOR as usize + 5000].fill(3);
+    expected.resize(20 * SECTOR as usize, 1);
+    assert!(read(&file, 0, 20 * SECTOR) == expected);
+    file.sync().unwrap();
+    assert!(read(&file, 0, 20 * SECTOR) == expected);
+    drop((root, file, fs));
+    let fs = trouble::open(memory.snapshot()).unwrap();
+    let file = fs.subvolume("/").unwrap().open_file("file").unwrap();
+    assert!(read(&file, 0, 20 * SECTOR) == expected);
+}
+
+/// Threads that share sectors: no part is a multiple of these.
+const PART: u64 = 21 * SECTOR + 1234;
+const PARTS: u64 = 4;
+
+/// A thread's part of a file, and what it is to have.
+struct Part<'f> {
+    file: &'f File,
+    start: u64,
+    data: Vec<u8>,
+    random: StdRng,
+}
+
+impl Part<'_> {
+    fn play(&mut self, rounds: usize) {
+        for round in 0..rounds {
+            let start = self.random.random_range(0..PART);
+            let len = self.random.random_range(1..=(PART - start).min(5 * SECTOR));
+            let (at, range) = (self.start + start, start as usize..(start + len) as usize);
+            match self.random.random_range(0..10) {
+                0..5 => {
+                    let fill = self.random.random::<u8>();
+                    self.file.write_at(&vec![fill; len as usize], at).unwrap();
+                    self.data[range].fill(fill);
+                }
+                5 => {
+                    self.file.punch_hole(at, len).unwrap();
+                    self.data[range].fill(0);
+                }
+                6 => {
+                    self.file.zero_range(at, len, AllocateMode::KeepSize).unwrap();
+                    self.data[range].fill(0);
+                }
+                7 => self.file.sync().unwrap(),
+                _ => {
+                    let seen = read(self.file, at, len);
+                    assert!(seen == self.data[range], "round {round}, {len} bytes from {at}");
+                }
+            }
+        }
+    }
+}
+
+/// What lies behind the parts grows and shrinks, and is cloned into.
+fn play_end(file: &File, source: &File, rounds: usize, random: &mut StdRng) -> Vec<u8> {
+    let start = (PARTS * PART).next_multiple_of(SECTOR);
+    let mut data = vec![0; 1];
+    for _ in 0..rounds {
+        let at = random.random_range(0..20 * SECTOR);
+        match random.random_range(0..4) {
+            0 => {
+                file.set_len(start + at + 1).unwrap();
+                data.resize(at as usize + 1, 0);
+            }
+            1 => {
+                let to = at / SECTOR * SECTOR;
+                file.clone_range(source, 0, 0, start + to).unwrap();
+                data.resize(data.len().max(to as usize + 3 * SECTOR as usize), 0);
+                data[to as usize..][..3 * SECTOR as usize].fill(9);
+            }
+            2 => {
+                file.write_at(&[8; 3000], start + at).unwrap();
+                data.resize(data.len().max(at as usize + 3000), 0);
+                data[at as usize..][..3000].fill(8);
+            }
+            _ => assert!(read(file, start, 40 * SECTOR) == data),
+        }
+    }
+    data
+}
+
+/// What each thread reads of its part is what it last wrote there, whatever the others do and however often
+/// all is written back and committed.
+#[test]
+fn threads_do_everything_to_one_file() {
+    let content = Content::new(94).scale(Scale::Small);
+    let image = KernelImage::build(&ImageSpec::new("one-file"), &content);
+    let fs = open(&image);
+    let root = fs.subvolume("/").unwrap();
+    let mut expected = Vec::new();
+    for (name, flags, compresses) in [
+        ("plain", InodeFlags::empty(), false),
+        ("in-place", InodeFlags::NODATACOW, false),
+        ("compressed", InodeFlags::empty(), true),
+    ] {
+        let compression = CompressionAlgorithm::Lzo.into();
+        let compression = WriteCompression { compression, force: true };
+        fs.set_compression(compresses.then_some(compression)).unwrap();
+        let create = |name: String| {
+            let file = root.create(name, 0o644).unwrap();
+            let attributes = SetAttributes { flags: Some(flags), ..Default::default() };
+            file.set_attributes(&attributes).unwrap();
+            file
+        };
+        let (file, source) = (create(name.into()), create(format!("{name}-source")));
+        source.write_at(&[9; 3 * SECTOR as usize], 0).unwrap();
+        file.set_len((PARTS * PART).next_multiple_of(SECTOR) + 1).unwrap();
+        let mut parts: Vec<Part<'_>> = (0..PARTS)
+            .map(|number| Part {
+                file: &file,
+                start: number * PART,
+                data: vec![0; PART as usize],
+                random: StdRng::seed_from_u64(number),
+            })
+            .collect();
+        let end = thread::scope(|scope| {
+            for part in &mut parts {
+                scope.spawn(|| part.play(100));
+            }
+            scope.spawn(|| (0..6).for_each(|_| fs.sync().unwrap()));
+            let end = scope.spawn(|| play_end(&file, &source, 60, &mut StdRng::seed_from_u64(99)));
+            end.join().unwrap()
+        });
+        let mut data: Vec<u8> = parts.iter().flat_map(|part| part.data.clone()).collect();
+        data.resize((PARTS * PART).next_multiple_of(SECTOR) as usize, 0);
+        data.extend(end);
+        assert!(read(&file, 0, 2 * data.len() as u64) == data, "{name}");
+        expected.push((name, data));
+    }
+    fs.sync().unwrap();
+    drop((root, fs));
+    check(&image, "threads at one file");
+    let mount = image.mount("ro,noatime");
+    for (name, data) in expected {
+        assert!(std::fs::read(mount.path().join(name)).unwrap() == data, "{name}");
+    }
+}
