@@ -327,7 +327,7 @@ fn what_was_written_early_is_not_changed_in_place() {
     for n in 0..500 {
         log.insert(key(n), &[1; 20]).unwrap();
     }
-    let set = world.forest.write_set_of(support::TREE);
+    let set = world.forest.write_unlisted();
     for index in 0..set.len() {
         let block = set.seal(index, larder_format::ChecksumType::Crc32c).unwrap();
         world.store.write(block.bytes());
@@ -387,7 +387,7 @@ fn forgotten_blocks_are_not_written() {
     for n in 0..500 {
         log.insert(key(n), &[1; 20]).unwrap();
     }
-    let set = world.forest.write_set_of(support::TREE);
+    let set = world.forest.write_unlisted();
     for index in 0..set.len() {
         set.seal(index, larder_format::ChecksumType::Crc32c).unwrap();
     }

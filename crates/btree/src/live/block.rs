@@ -2,10 +2,11 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use larder_format::node::HEADER_FLAG_WRITTEN;
 use larder_format::{Key, Logical};
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 
 use crate::block::Block;
 use crate::cache::SpreadAddresses;
@@ -81,10 +82,17 @@ pub(super) fn is_written(block: &Block) -> bool {
 const SHARDS: usize = 64;
 
 /// All live blocks by address.
+///
+/// Those of trees that are written while their generation runs are noted, too, as they are made: a log has
+/// a few blocks among tens of thousands.
 pub(super) struct LiveBlocks {
     /// Sharded against contention of descents on one lock word; the hasher spreads within a shard.
     shards: [Shard; SHARDS],
     nodesize_shift: u32,
+    /// The id of such trees; 0 if there are none.
+    noted_tree: AtomicU64,
+    /// Their blocks that are not written yet, and some that are no more.
+    noted: Mutex<Vec<LiveBlock>>,
 }
 
 /// On cache lines of its own.
@@ -94,7 +102,12 @@ struct Shard(RwLock<HashMap<Logical, LiveBlock, SpreadAddresses>>);
 impl LiveBlocks {
     pub(super) fn new(nodesize: usize) -> Self {
         let shard = || Shard(RwLock::new(HashMap::with_hasher(SpreadAddresses::new())));
-        Self { shards: std::array::from_fn(|_| shard()), nodesize_shift: nodesize.ilog2() }
+        Self {
+            shards: std::array::from_fn(|_| shard()),
+            nodesize_shift: nodesize.ilog2(),
+            noted_tree: AtomicU64::new(0),
+            noted: Mutex::default(),
+        }
     }
 
     fn shard(&self, logical: Logical) -> &Shard {
@@ -105,7 +118,30 @@ impl LiveBlocks {
         self.shard(logical).0.read().get(&logical).cloned()
     }
 
+    /// Has the blocks of trees of this id noted from now on, in place of any other's.
+    pub(super) fn note_tree(&self, tree: u64) {
+        if self.noted_tree.swap(tree, Relaxed) != tree {
+            self.forget_noted();
+        }
+    }
+
+    /// Forgets what was noted.
+    pub(super) fn forget_noted(&self) {
+        self.noted.lock().clear();
+    }
+
+    /// Takes the blocks of the noted trees, in order of address.
+    pub(super) fn take_noted(&self) -> Vec<LiveBlock> {
+        let mut blocks = std::mem::take(&mut *self.noted.lock());
+        blocks.retain(|block| self.has(block));
+        blocks.sort_unstable_by_key(|block| block.logical);
+        blocks
+    }
+
     pub(super) fn insert(&self, block: LiveBlock) {
+        if block.tree == self.noted_tree.load(Relaxed) {
+            self.noted.lock().push(block.clone());
+        }
         self.shard(block.logical).0.write().insert(block.logical, block);
     }
 

@@ -141,13 +141,19 @@ impl Forest {
 
     /// A new and empty tree, listed under `id` in place of any other.
     pub fn create_tree(&self, id: u64) -> Result<Arc<LiveTree>, ChangeError> {
-        let tree = self.create_unlisted_tree(id)?;
+        let tree = self.new_tree(id)?;
         self.trees.write().insert(id, tree.clone());
         Ok(tree)
     }
 
-    /// A new and empty tree that is in no forest's list.
+    /// A new and empty tree that is in no forest's list, to be written with
+    /// [`write_unlisted`](Self::write_unlisted). All of a forest's that are in use share one id.
     pub fn create_unlisted_tree(&self, id: u64) -> Result<Arc<LiveTree>, ChangeError> {
+        self.shared.live.note_tree(id);
+        self.new_tree(id)
+    }
+
+    fn new_tree(&self, id: u64) -> Result<Arc<LiveTree>, ChangeError> {
         let request = BlockRequest { tree: id, level: 0, first_key: Key::MIN, near: None };
         let block = self.shared.new_block(&request)?;
         Ok(Arc::new(LiveTree::new(self.shared.clone(), block.root(), 0)))
@@ -175,14 +181,16 @@ impl Forest {
         let ended = self.shared.running.fetch_add(1, Ordering::AcqRel);
         // What they remember is of no use any more, and would stay in memory.
         self.trees.read().values().for_each(|tree| tree.fingers.clear());
+        self.shared.live.forget_noted();
         WriteSet::of_generation(self.shared.clone(), ended)
     }
 
-    /// The blocks of one tree that are not written yet, to be written while the transaction runs, as
-    /// a log tree is. Changing them afterwards copies them. The caller sees to it that nothing of
-    /// this tree is being changed until the set has been sealed.
-    pub fn write_set_of(&self, tree: u64) -> WriteSet {
-        WriteSet::of_tree(self.shared.clone(), tree)
+    /// The blocks of unlisted trees that came since they were last asked for, to be written while the
+    /// transaction runs, as log trees are. Changing them afterwards copies them. The caller sees to it that
+    /// nothing of these trees is being changed until the set has been sealed, and finishes it or gives the
+    /// trees up.
+    pub fn write_unlisted(&self) -> WriteSet {
+        WriteSet::of_unlisted(self.shared.clone())
     }
 
     /// What has happened so far.

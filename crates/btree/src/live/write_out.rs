@@ -32,9 +32,9 @@ impl WriteSet {
         Self { shared, ended: Some(ended), blocks: OnceLock::new() }
     }
 
-    /// The blocks that one tree has now.
-    pub(super) fn of_tree(shared: Arc<Shared>, tree: u64) -> Self {
-        let blocks = shared.live.collect(|block| block.tree == tree).into();
+    /// The blocks that unlisted trees have now and had not when they were last asked for.
+    pub(super) fn of_unlisted(shared: Arc<Shared>) -> Self {
+        let blocks = shared.live.take_noted().into();
         Self { shared, ended: None, blocks }
     }
 

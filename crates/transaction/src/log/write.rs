@@ -87,7 +87,7 @@ impl TransactionManager {
 
     fn write_out_log(&self, logs: &Logs) -> Result<()> {
         let Some(roots) = &logs.roots else { return Ok(()) };
-        let blocks = self.forest().write_set_of(TREE_LOG);
+        let blocks = self.forest().write_unlisted();
         if blocks.is_empty() {
             return Ok(self.volume().flush()?);
         }
