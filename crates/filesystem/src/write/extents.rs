@@ -5,8 +5,8 @@
 //!   leaf counts what is in it.
 //! - Cutting a file extent leaves the difference of file offset and offset in the extent as it was, so
 //!   that what is left is counted under the same reference.
-//! - What readers know of a range is forgotten with any change of what is there. The state of the inode
-//!   is locked meanwhile.
+//! - With any change of what is in a range, what readers know of it is forgotten, and where items changed
+//!   is noted for the log. The state of the inode is locked meanwhile.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -21,15 +21,14 @@ use larder_transaction::{DataExtent, DataOwner, Handle};
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::Changed;
-use super::node::NodeId;
-use crate::file::ExtentMap;
+use super::node::{Node, NodeId};
 
 /// The file extents of one inode.
 pub(super) struct FileExtents<'a> {
     pub(super) tree: &'a Arc<LiveTree>,
     pub(super) id: NodeId,
-    /// What readers know of them; none where nobody reads.
-    pub(super) known: Option<&'a ExtentMap>,
+    /// The inode in memory, if there is one.
+    pub(super) node: Option<&'a Node>,
     pub(super) handle: &'a Handle<'a>,
     /// Bytes in a sector.
     pub(super) sectorsize: u64,
@@ -95,6 +94,9 @@ impl FileExtents<'_> {
     pub(super) fn drop_some(&self, start: u64, end: u64, most: usize) -> Changed<Dropped> {
         let Stretch { extents, until } = self.stretch(start, end, most)?;
         self.forget(start..until);
+        if let Some(((first, _), (last, stored))) = extents.first().zip(extents.last()) {
+            self.note(*first..*last + self.covered_bytes(stored));
+        }
         let mut counted_bytes = 0;
         for (from, stored) in extents {
             counted_bytes += match &stored {
@@ -145,7 +147,7 @@ impl FileExtents<'_> {
 
     /// Enters an extent that was just allocated, where nothing is.
     pub(super) fn insert_new(&self, start: u64, item: &FileExtentItem) -> Changed<()> {
-        self.forget(start..start + item.extent.num_bytes.get());
+        self.change(start..start + item.extent.num_bytes.get());
         self.tree.insert(self.key(start), item.as_bytes())?;
         let (data, owner) = self.reference(start, item).expect("it is no hole");
         self.handle.add_new_data(data, owner);
@@ -154,7 +156,7 @@ impl FileExtents<'_> {
 
     /// Enters a part of an extent that others have too, or a hole, where nothing is.
     pub(super) fn insert_shared(&self, start: u64, item: &FileExtentItem) -> Changed<()> {
-        self.forget(start..start + item.extent.num_bytes.get());
+        self.change(start..start + item.extent.num_bytes.get());
         self.tree.insert(self.key(start), item.as_bytes())?;
         if let Some((data, owner)) = self.reference(start, item) {
             self.handle.add_data_reference(data, owner);
@@ -169,7 +171,7 @@ impl FileExtents<'_> {
         len_bytes: u64,
         compression: Option<Algorithm>,
     ) -> Changed<()> {
-        self.forget(0..self.sectorsize);
+        self.change(0..self.sectorsize);
         let header = self.header(len_bytes, FileExtentKind::Inline, compression);
         Ok(self.tree.insert(self.key(0), &[header.as_bytes(), data].concat())?)
     }
@@ -188,6 +190,7 @@ impl FileExtents<'_> {
             holes.push((at, end));
         }
         for (from, to) in holes {
+            self.note(from..to);
             self.tree.insert(self.key(from), self.hole(to - from).as_bytes())?;
         }
         Ok(())
@@ -322,10 +325,23 @@ impl FileExtents<'_> {
         Key::new(self.id.number, ItemType::EXTENT_DATA, offset)
     }
 
+    /// Says that other items come to have a range.
+    fn change(&self, range: Range<u64>) {
+        self.forget(range.clone());
+        self.note(range);
+    }
+
     /// Has readers search again for what is in a range.
     pub(super) fn forget(&self, range: Range<u64>) {
-        if let Some(known) = self.known {
-            known.forget(range);
+        if let Some(node) = self.node {
+            node.extents().forget(range);
+        }
+    }
+
+    /// Has the log look at the items that have a range.
+    pub(super) fn note(&self, range: Range<u64>) {
+        if let Some(node) = self.node {
+            node.unlogged.lock().add(range);
         }
     }
 

@@ -87,6 +87,9 @@ impl FileExtents<'_> {
                 before.insert(from, item);
             }
         }
+        if let Some((from, last)) = before.keys().next().zip(before.last_key_value()) {
+            self.note(*from..last.0 + last.1.extent.num_bytes.get());
+        }
         let pieces = before.iter().flat_map(|(from, item)| self.written(*from, item, start, end));
         let mut after: BTreeMap<u64, FileExtentItem> = BTreeMap::new();
         for (from, piece) in pieces {

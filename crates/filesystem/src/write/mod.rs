@@ -48,6 +48,7 @@ mod snapshot;
 mod subvolume;
 mod truncate;
 mod unlink;
+mod unlogged;
 mod unnamed;
 mod whole;
 mod write_at;

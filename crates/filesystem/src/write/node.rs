@@ -16,6 +16,7 @@ use super::dirty::DirtyData;
 use super::extents::FileExtents;
 use super::inherit::Inherited;
 use super::orphans::{Orphan, Orphans};
+use super::unlogged::Unlogged;
 use super::{Changed, now};
 use crate::error::{Error, Result};
 use crate::file::{ExtentMap, ExtentMaps};
@@ -35,6 +36,8 @@ pub(crate) struct Node {
     pub(super) delayed: DelayedNode,
     /// What readers found out about its extents.
     extents: Arc<ExtentMap>,
+    /// What the log does not have of its extents.
+    pub(super) unlogged: Mutex<Unlogged>,
     /// Held by the one who changes its data or size, but for the one who writes back.
     pub(super) changing: Mutex<()>,
     /// Held by the one who writes its data back, or changes its extents in another way.
@@ -70,6 +73,8 @@ pub(super) struct NodeState {
     pub(super) writing: Option<Arc<DirtyData>>,
     /// What the tree has from there on is cut off, and goes when data is written back.
     pub(super) cut: Option<u64>,
+    /// The sequence number of the item when the inode was last synced.
+    pub(super) synced: Option<u64>,
     /// Room for writing the dirty data back: for the data, and for what says where it is.
     pub(super) promised: Option<Promised>,
     /// For a directory, the index of the next name, once somebody asked.
@@ -105,6 +110,7 @@ impl Node {
             dirty: DirtyData::default(),
             writing: None,
             cut: None,
+            synced: None,
             promised: None,
             next_index: None,
             inherited: None,
@@ -118,6 +124,7 @@ impl Node {
             delayed_nodes,
             delayed: DelayedNode::default(),
             extents,
+            unlogged: Mutex::default(),
             changing: Mutex::default(),
             flushing: Mutex::default(),
             reading: RwLock::default(),
@@ -126,6 +133,21 @@ impl Node {
             name: Mutex::default(),
             state: RwLock::new(state),
         }
+    }
+
+    /// How far the inode has changed, unless all of that is durable: in the commit of `durable_generation`,
+    /// or because it was synced. What it has in memory only has been written back.
+    pub(super) fn unsynced(&self, durable_generation: u64) -> Option<u64> {
+        let state = self.read();
+        let sequence = state.item.sequence.get();
+        let is_committed = state.item.transid.get() <= durable_generation;
+        let is_durable = is_committed || state.synced == Some(sequence);
+        (!state.is_clean() || !is_durable).then_some(sequence)
+    }
+
+    /// Notes that what was done up to this sequence number is durable.
+    pub(super) fn synced(&self, sequence: u64) {
+        self.write().synced = Some(sequence);
     }
 
     pub(super) fn id(&self) -> NodeId {
@@ -158,8 +180,7 @@ impl Node {
         handle: &'a Handle<'a>,
         sectorsize: u64,
     ) -> FileExtents<'a> {
-        let known = Some(&*self.extents);
-        FileExtents { tree: &self.tree, id: self.id, known, handle, sectorsize }
+        FileExtents { tree: &self.tree, id: self.id, node: Some(self), handle, sectorsize }
     }
 
     /// The item with the size that everybody sees.

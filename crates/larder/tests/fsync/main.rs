@@ -17,6 +17,8 @@ use larder::{Filesystem, OpenOptions};
 use larder_device::{Recording, Survival};
 use larder_testkit::{ImageSpec, KernelImage, Manifest, oracle};
 use memory::load;
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
 
 const PIECE_BYTES: usize = 64 << 10;
 
@@ -134,6 +136,65 @@ fn patterns_of_programs_need_no_commit() {
             let names: Vec<_> =
                 manifest.entries.keys().map(|name| name.escape_ascii().to_string()).collect();
             assert_eq!(names, ["", "base", "folder", "folder/target", "journal", "target"]);
+        }
+    }
+}
+
+/// Small writes all over a file, holes, a new size: however many syncs there are, each logs what it has to, and
+/// what did not change since it was synced is not written again.
+#[test]
+fn a_file_is_synced_again_and_again_without_a_commit() {
+    const SECTOR: u64 = 4096;
+    const SECTORS: u64 = 1024;
+    let image = KernelImage::empty(&ImageSpec::new("again"));
+    let recording = Recording::new();
+    let fs = open(Arc::new(recording.attach(&load(&image.devices()[0]))));
+    let root = fs.subvolume("/").unwrap();
+    let file = root.create("file", 0o644).unwrap();
+    let mut expected = vec![1; (SECTORS * SECTOR) as usize];
+    file.write_at(&expected, 0).unwrap();
+    fs.sync().unwrap();
+    let position = recording.position();
+    file.sync().unwrap();
+    assert_eq!(recording.position(), position, "all of it is committed");
+    let committed = larder_generation(&cut(&recording));
+    let mut random = StdRng::seed_from_u64(7);
+    for round in 0..280_u64 {
+        let start = random.random_range(0..expected.len() as u64 - 3 * SECTOR);
+        let len = random.random_range(1..3 * SECTOR);
+        let range = start as usize..(start + len) as usize;
+        match round % 28 {
+            5 => {
+                file.punch_hole(start, len).unwrap();
+                expected[range].fill(0);
+            }
+            10 => file.allocate(start, len, larder::AllocateMode::KeepSize).unwrap(),
+            15 => {
+                expected.resize(expected.len() - SECTOR as usize - 100, 0);
+                file.set_len(expected.len() as u64).unwrap();
+            }
+            20 => {
+                let end = expected.len() as u64;
+                file.allocate(end, 5 * SECTOR, larder::AllocateMode::KeepSize).unwrap();
+            }
+            _ => {
+                file.write_at(&vec![round as u8; len as usize], start).unwrap();
+                expected[range].fill(round as u8);
+            }
+        }
+        file.sync().unwrap();
+        let position = recording.position();
+        file.sync_data().unwrap();
+        assert_eq!(recording.position(), position, "nothing changed");
+        if round % 140 == 139 {
+            let device = cut(&recording);
+            assert_eq!(larder_generation(&device), committed, "round {round}");
+            recover(&image, &device, &format!("round {round}"));
+            let fs = open(Arc::new(device));
+            let file = fs.subvolume("/").unwrap().open_file("file").unwrap();
+            let mut seen = vec![0; expected.len() + 1];
+            assert_eq!(file.read_at(&mut seen, 0).unwrap(), expected.len());
+            assert!(seen[..expected.len()] == expected, "round {round}");
         }
     }
 }

@@ -3,24 +3,22 @@
 //! # Invariants
 //! - What a log holds of an inode follows from the inode now and in the last commit alone: what it held
 //!   before is brought to that.
-//! - Of the file's extents it holds what the last commit has not, and holes where that has more.
+//! - Of the file's extents it holds what the last commit has not, and holes where that has more. Only where
+//!   they changed since it was last logged are they looked at.
 //! - Checksums of extents are in the log before anything can need them: when the extent enters it.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 use std::sync::Arc;
 
 use larder_btree::{LiveTree, Readahead, TreeView};
-use larder_format::item::{
-    DirLogItem, FileExtent, FileExtentHeader, FileExtentItem, FileExtentKind, InodeFlags,
-    InodeItem, RegularExtent,
-};
+use larder_format::item::{DirLogItem, FileExtent, InodeFlags, InodeItem};
 use larder_format::{ItemType, Key, Logical};
-use larder_transaction::{Items, LogWriter, TreeItems};
+use larder_transaction::LogWriter;
 use zerocopy::{FromBytes, IntoBytes};
 
-use super::cover::{Coverage, NameChanges, Trees, bad};
-use super::difference::{Difference, differences};
+use super::cover::{Coverage, NameChanges, bad};
+use super::extents::FileLog;
 use crate::filesystem::Filesystem;
 use crate::inode::links_of_item;
 use crate::write::Changed;
@@ -28,12 +26,11 @@ use crate::write::node::NodeId;
 
 /// Items that are changed beyond which a commit is cheaper.
 const MOST_CHANGES: usize = 4096;
-/// Extents of one file that the last commit does not have, beyond which a commit is cheaper: all of them are
-/// looked at each time.
-const MOST_EXTENTS: usize = 128;
+/// Extents of one file that came and went since it was last logged, beyond which a commit is cheaper.
+const MOST_EXTENTS: usize = 512;
 
 /// Items by key.
-type Contents = BTreeMap<Key, Vec<u8>>;
+pub(super) type Contents = BTreeMap<Key, Vec<u8>>;
 
 /// How a log is to be changed.
 #[derive(Default)]
@@ -60,7 +57,7 @@ impl Coverage {
             let changes = changes.entry(id.subvolume).or_default();
             let (log, nothing) = (logs.log(id.subvolume), Contents::new());
             changes.forget_entries(log, *id, &nothing)?;
-            changes.bring(log, *id, (ItemType(0), ItemType(u8::MAX)), &nothing)?;
+            changes.bring(log, keys(*id, ItemType(0), ItemType(u8::MAX)), &nothing)?;
         }
         let of_one = |changes: &Changes| changes.removed.len() + changes.put.len();
         let count: usize = changes.values().map(of_one).sum();
@@ -98,21 +95,24 @@ impl Coverage {
         changes: &mut Changes,
     ) -> Changed<bool> {
         let (trees, log) = (&self.trees[&id.subvolume], logs.log(id.subvolume));
-        let itself = (ItemType(0), ItemType::XATTR_ITEM);
-        let contents = items(&TreeView::Live(trees.live.clone()), id, itself)?;
+        let itself = keys(id, ItemType(0), ItemType::XATTR_ITEM);
+        let contents = items(&TreeView::Live(trees.live.clone()), &itself)?;
         changes.forget_entries(log, id, &contents)?;
-        changes.bring(log, id, itself, &contents)?;
+        changes.bring(log, itself, &contents)?;
         if let Some(names) = names {
-            let entries = (ItemType::DIR_LOG_ITEM, ItemType::DIR_INDEX);
-            changes.bring(log, id, entries, &names.contents(id))?;
+            let entries = keys(id, ItemType::DIR_LOG_ITEM, ItemType::DIR_INDEX);
+            changes.bring(log, entries, &names.contents(id))?;
         }
-        let data = (ItemType::EXTENT_DATA, ItemType::EXTENT_DATA);
-        let end = trees.end_of(id, filesystem.sectorsize())?;
-        let extents = trees.extents(id, end, filesystem.sectorsize())?;
-        if extents.len() > MOST_EXTENTS {
-            return Ok(false);
+        let file = FileLog { id, trees, log, sectorsize: filesystem.sectorsize() };
+        let mut count = 0;
+        for range in file.changed(filesystem)? {
+            let extents = file.extents(&range)?;
+            count += extents.len();
+            if count > MOST_EXTENTS {
+                return Ok(false);
+            }
+            changes.bring(log, file.key(range.start)..=file.key(range.end - 1), &extents)?;
         }
-        changes.bring(log, id, data, &extents)?;
         Ok(true)
     }
 
@@ -158,17 +158,15 @@ fn checksum_range(data: &[u8]) -> Option<Range<u64>> {
 }
 
 impl Changes {
-    /// Notes what it takes to bring the items of an inode that are of these types from what the log has to
-    /// `contents`.
+    /// Notes what it takes to bring the items with these keys from what the log has to `contents`.
     fn bring(
         &mut self,
         log: Option<&Arc<LiveTree>>,
-        id: NodeId,
-        types: (ItemType, ItemType),
+        keys: RangeInclusive<Key>,
         contents: &Contents,
     ) -> Changed<()> {
         let logged = match log {
-            Some(log) => items(&TreeView::Live(log.clone()), id, types)?,
+            Some(log) => items(&TreeView::Live(log.clone()), &keys)?,
             None => Contents::new(),
         };
         self.removed.extend(logged.keys().filter(|key| !contents.contains_key(key)));
@@ -203,7 +201,8 @@ impl Changes {
             }
             Ok(places)
         };
-        let then = places(&items(&TreeView::Live(log.clone()), id, references)?)?;
+        let references = keys(id, references.0, references.1);
+        let then = places(&items(&TreeView::Live(log.clone()), &references)?)?;
         let entry =
             |(directory, index): &(u64, u64)| Key::new(*directory, ItemType::DIR_INDEX, *index);
         self.removed.extend(then.difference(&places(contents)?).map(entry));
@@ -211,11 +210,14 @@ impl Changes {
     }
 }
 
-/// The items of an inode that are of these types.
-fn items(tree: &TreeView, id: NodeId, types: (ItemType, ItemType)) -> Changed<Contents> {
-    let first = Key::new(id.number, types.0, 0);
-    let last = Key::new(id.number, types.1, u64::MAX);
-    let mut found = tree.range(first..=last, Readahead::None);
+/// The keys of an inode's items of these types.
+fn keys(id: NodeId, first: ItemType, last: ItemType) -> RangeInclusive<Key> {
+    Key::new(id.number, first, 0)..=Key::new(id.number, last, u64::MAX)
+}
+
+/// The items with these keys.
+fn items(tree: &TreeView, keys: &RangeInclusive<Key>) -> Changed<Contents> {
+    let mut found = tree.range(keys.clone(), Readahead::None);
     let mut items = Contents::new();
     while let Some((key, data)) = found.next_item()? {
         items.insert(key, data.to_vec());
@@ -236,109 +238,4 @@ impl NameChanges {
         }
         contents
     }
-}
-
-impl Trees {
-    /// The extents of a file that the last commit does not have just so, and holes where it has others.
-    /// And all that is behind the end, in whole sectors: a replay first drops what it finds there.
-    fn extents(&self, id: NodeId, end: u64, sectorsize: u64) -> Changed<Contents> {
-        let mut contents = Contents::new();
-        let mut lost: Vec<Range<u64>> = Vec::new();
-        let (number, item_type) = (id.number, ItemType::EXTENT_DATA);
-        differences(&self.live, &self.committed, number, item_type, |difference| {
-            match difference {
-                Difference::Now(key, data) => {
-                    contents.insert(key, data.to_vec());
-                }
-                Difference::Then(key, data) => lost.push(covered(id, key, data, sectorsize)?),
-            }
-            Ok(())
-        })?;
-        let items = TreeItems::new(self.live.clone());
-        for range in lost {
-            let range = range.start..range.end.min(end);
-            for hole in holes_in(&items, id, range, sectorsize)? {
-                let key = Key::new(number, item_type, hole.start);
-                contents.insert(key, hole_item(hole.end - hole.start));
-            }
-        }
-        let at = |offset| Key::new(number, item_type, offset);
-        let is_its = |key: &Key| (key.objectid, key.item_type) == (number, item_type);
-        let mut next = items.at_or_before(at(end))?.filter(|(key, _)| is_its(key));
-        if next.is_none() {
-            next = items.at_or_after(at(end))?.filter(|(key, _)| is_its(key));
-        }
-        while let Some((key, data)) = next {
-            let behind = covered(id, key, &data, sectorsize)?.end;
-            if behind > end {
-                contents.insert(key, data);
-            }
-            let first = key.successor().unwrap_or(Key::MAX);
-            next = items.at_or_after(first)?.filter(|(key, _)| is_its(key));
-        }
-        Ok(contents)
-    }
-
-    /// The end of a file in whole sectors.
-    fn end_of(&self, id: NodeId, sectorsize: u64) -> Changed<u64> {
-        let size =
-            |data: &[u8]| InodeItem::ref_from_prefix(data).map_or(0, |(item, _)| item.size.get());
-        let size = self.live.get_with(Key::new(id.number, ItemType::INODE_ITEM, 0), size)?;
-        Ok(size.unwrap_or(0).checked_next_multiple_of(sectorsize).unwrap_or(u64::MAX))
-    }
-}
-
-/// Where a range of a file has no extent now.
-fn holes_in(
-    items: &TreeItems,
-    id: NodeId,
-    range: Range<u64>,
-    sectorsize: u64,
-) -> Changed<Vec<Range<u64>>> {
-    let at = |offset| Key::new(id.number, ItemType::EXTENT_DATA, offset);
-    let mut holes = Vec::new();
-    let mut start = range.start;
-    if let Some((key, data)) = items.at_or_before(at(start))?
-        && (key.objectid, key.item_type) == (id.number, ItemType::EXTENT_DATA)
-    {
-        start = start.max(covered(id, key, &data, sectorsize)?.end);
-    }
-    while start < range.end {
-        let next = items.at_or_after(at(start))?.filter(|(key, _)| *key < at(range.end));
-        let Some((key, data)) = next else {
-            holes.push(start..range.end);
-            break;
-        };
-        if key.offset > start {
-            holes.push(start..key.offset);
-        }
-        start = covered(id, key, &data, sectorsize)?.end;
-    }
-    Ok(holes)
-}
-
-/// What a file extent covers of its file.
-fn covered(id: NodeId, key: Key, data: &[u8], sectorsize: u64) -> Changed<Range<u64>> {
-    let extent = FileExtent::parse(data).map_err(|problem| bad(id, key, problem))?;
-    let end = key.offset.saturating_add(extent.num_bytes()).checked_next_multiple_of(sectorsize);
-    // At least a sector, so that whoever walks gets on.
-    Ok(key.offset..end.unwrap_or(u64::MAX).max(key.offset.saturating_add(sectorsize)))
-}
-
-fn hole_item(len_bytes: u64) -> Vec<u8> {
-    let header = FileExtentHeader {
-        generation: 0.into(),
-        ram_bytes: len_bytes.into(),
-        compression: 0,
-        encryption: 0,
-        other_encoding: 0.into(),
-        kind: FileExtentKind::Regular as u8,
-    };
-    let extent = RegularExtent {
-        disk_bytenr: 0.into(),
-        disk_num_bytes: 0.into(),
-        offset: 0.into(),
-        num_bytes: len_bytes.into(),
-    };
-    FileExtentItem { header, extent }.as_bytes().to_vec()
 }

@@ -207,7 +207,8 @@ impl Search<'_, '_, '_> {
         let mut changes = NameChanges::default();
         let mut inodes = Vec::new();
         let mut is_plain = true;
-        differences(&trees.live, &trees.committed, id.number, ItemType::DIR_INDEX, |difference| {
+        let key = |index| Key::new(id.number, ItemType::DIR_INDEX, index);
+        differences(&trees.live, &trees.committed, key(0)..=key(u64::MAX), |difference| {
             let (key, data) = match difference {
                 Difference::Now(key, data) => {
                     changes.came.push((key.offset, data.to_vec()));

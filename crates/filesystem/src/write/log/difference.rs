@@ -1,9 +1,10 @@
-//! What differs between a tree and the last commit's, among the items of one inode and type.
+//! What differs between a tree and the last commit's.
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use larder_btree::{Cursor, LiveCursor, LiveTree, Readahead, Tree};
-use larder_format::{ItemType, Key};
+use larder_format::Key;
 
 use crate::write::Changed;
 
@@ -16,17 +17,16 @@ pub(super) enum Difference<'a> {
     Then(Key, &'a [u8]),
 }
 
-/// Shows the differences to `visit` in order of keys, of one key what was there first. Leaves that both
-/// have are passed by.
+/// Shows the differences among the items with these keys to `visit` in order of keys, of one key what was
+/// there first. Leaves that both have are passed by.
 pub(super) fn differences(
     live: &Arc<LiveTree>,
     committed: &Tree,
-    number: u64,
-    item_type: ItemType,
+    keys: RangeInclusive<Key>,
     mut visit: impl FnMut(Difference<'_>) -> Changed<()>,
 ) -> Changed<()> {
-    let first = Key::new(number, item_type, 0);
-    let is_its = |key: &Key| (key.objectid, key.item_type) == (number, item_type);
+    let first = *keys.start();
+    let is_its = |key: &Key| keys.contains(key);
     let (mut now, mut then) = (live.cursor(Readahead::None), committed.cursor(Readahead::None));
     now.seek(first)?;
     then.seek(first)?;

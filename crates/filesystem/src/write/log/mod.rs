@@ -2,11 +2,12 @@
 //!
 //! - [`replay`]: from a log that a crash left into its subvolume.
 //! - [`sync`]: who asks for what to be durable; [`cover`]: what else must be logged for that, and when only a
-//!   commit will do; [`content`], [`difference`]: what stands in a log. [`members`]: which inodes logs have.
+//!   commit will do; [`content`], [`extents`], [`difference`]: what stands in a log. [`members`]: which inodes logs have.
 
 mod content;
 mod cover;
 mod difference;
+mod extents;
 mod members;
 mod replay;
 mod sync;

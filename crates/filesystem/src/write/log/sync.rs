@@ -3,6 +3,8 @@
 //! # Invariants
 //! - Whoever asks has its data in the trees before it queues up. One thread at a time writes logs, for all
 //!   who have queued up by then; they return as soon as that is done, whoever writes next.
+//! - Each change of an inode raises its sequence number. What did not change since it was synced, or in the
+//!   running transaction, is durable.
 //! - Where it is not certain that a log says all that must survive, there is a commit.
 
 use std::collections::BTreeMap;
@@ -79,8 +81,12 @@ impl Inode {
         if self.file_type() == FileType::Regular {
             self.flush()?;
         }
+        let durable_generation = self.writer()?.manager.durable_generation();
+        let Some(sequence) = node.unsynced(durable_generation) else { return Ok(()) };
         let is_directory = self.file_type() == FileType::Directory;
-        Ok(self.subvolume().filesystem().sync_node(node.id(), is_directory)?)
+        self.subvolume().filesystem().sync_node(node.id(), is_directory)?;
+        node.synced(sequence);
+        Ok(())
     }
 }
 

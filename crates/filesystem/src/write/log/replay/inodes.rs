@@ -87,7 +87,7 @@ impl Replay<'_> {
     pub(super) fn file_extents(&self, number: u64) -> FileExtents<'_> {
         let id = NodeId { subvolume: self.subvolume, number };
         let (handle, sectorsize) = (self.recovery.handle(), self.sectorsize);
-        FileExtents { tree: &self.tree, id, known: None, handle, sectorsize }
+        FileExtents { tree: &self.tree, id, node: None, handle, sectorsize }
     }
 
     /// Removes the attributes of an inode that the log, which has all of them, does not have.
