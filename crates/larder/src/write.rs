@@ -354,7 +354,8 @@ impl Inode {
         Ok(self.inner().sync()?)
     }
 
-    /// As [`sync`](Self::sync), for who can do without times: they come along, since they cost nothing.
+    /// As [`sync`](Self::sync), for who can do without times: they come along, since they cost nothing. Neither
+    /// does anything for what did not change since it was durable.
     pub fn sync_data(&self) -> Result<()> {
         self.sync()
     }
