@@ -4,12 +4,11 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::Duration;
 
 use larder_range_index::RangeIndex;
 use parking_lot::{Mutex, RwLock};
 
-use crate::clock::{below, rate};
+use crate::clock::{Run, below, rate};
 
 /// Extents of the file.
 const EXTENTS: u64 = 47_000;
@@ -99,7 +98,7 @@ impl Extents for Exclusive {
 }
 
 /// Looks extents up; what is missing is learned.
-pub(crate) fn extents<E: Extents>(threads: usize, time: Duration) -> f64 {
+pub(crate) fn extents<E: Extents>(run: Run) -> f64 {
     let extents = E::default();
     let learn = |number: u64| {
         let range = number * EXTENT_BYTES..(number + 1) * EXTENT_BYTES;
@@ -107,7 +106,7 @@ pub(crate) fn extents<E: Extents>(threads: usize, time: Duration) -> f64 {
         extents.learn(range, known);
     };
     (0..EXTENTS).for_each(learn);
-    rate(threads, time, |_, mut random| {
+    rate(run, |_, mut random| {
         let (extents, learn) = (&extents, &learn);
         move || {
             let number = below(&mut random, EXTENTS);
@@ -122,5 +121,5 @@ pub(crate) fn extents<E: Extents>(threads: usize, time: Duration) -> f64 {
             }
         }
     })
-    .per_second()
+    .per_second
 }

@@ -11,10 +11,13 @@ mod memory;
 mod node_size;
 mod places;
 mod read_write;
+mod values;
 
 use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
+
+use crate::clock::{Clock, Run};
 
 #[global_allocator]
 static COUNTING: memory::Counting = memory::Counting;
@@ -29,6 +32,8 @@ enum Table {
     Memory,
     /// The range index with different numbers of keys per node.
     NodeSize,
+    /// The range index with plain and with guarded values.
+    Values,
     /// Pinned extents, dirty ranges, locked byte ranges and extents of a file, each on the index and on something simpler.
     Places,
 }
@@ -54,14 +59,17 @@ struct Arguments {
     /// Percentages of edits among the operations.
     #[arg(long, value_delimiter = ',', default_value = "0,10,50")]
     writes: Vec<u32>,
+    /// What a second is.
+    #[arg(long, value_enum, default_value = "processor")]
+    clock: Clock,
     /// Only the maps whose name contains this.
     #[arg(long, default_value = "")]
     only: String,
 }
 
 impl Arguments {
-    fn time(&self) -> Duration {
-        Duration::from_secs_f64(self.seconds)
+    fn run(&self, threads: usize) -> Run {
+        Run { threads, time: Duration::from_secs_f64(self.seconds), clock: self.clock }
     }
 
     fn wants(&self, name: &str) -> bool {
@@ -77,6 +85,7 @@ fn main() {
             Table::Allocator => allocator::print(&arguments),
             Table::Memory => memory::print(&arguments),
             Table::NodeSize => node_size::print(&arguments),
+            Table::Values => values::print(&arguments),
             Table::Places => places::print(&arguments),
         }
     }

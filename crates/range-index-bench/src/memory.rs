@@ -4,6 +4,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicIsize, Ordering};
+use std::thread;
 
 use crossbeam_skiplist::SkipMap;
 use intrusive_collections::RBTree;
@@ -14,7 +15,7 @@ use crate::Arguments;
 use crate::maps::{ByStart, Index, LockFreeTree, Map};
 use crate::read_write::filled;
 
-/// Counts what is allocated and not yet freed, on threads that asked for it to be counted.
+/// Counts what is allocated and not yet freed.
 pub(crate) struct Counting;
 
 static ASKED: AtomicIsize = AtomicIsize::new(0);
@@ -57,13 +58,20 @@ fn settle() {
 }
 
 fn row<M: Map>(entries: u64) -> [f64; 4] {
-    let measure = |fill: &dyn Fn() -> M| {
+    let measure = |fill: &(dyn Fn() -> M + Sync)| {
         settle();
         ASKED.store(0, Ordering::Relaxed);
         CHUNKS.store(0, Ordering::Relaxed);
-        ON.store(true, Ordering::Relaxed);
-        let map = fill();
-        settle();
+        // A thread may keep spare memory, which is no part of the map.
+        let map = thread::scope(|scope| {
+            let filler = scope.spawn(|| {
+                ON.store(true, Ordering::Relaxed);
+                let map = fill();
+                settle();
+                map
+            });
+            filler.join().expect("the map is filled")
+        });
         ON.store(false, Ordering::Relaxed);
         drop(map);
         [&ASKED, &CHUNKS].map(|sum| sum.load(Ordering::Relaxed) as f64 / entries as f64)

@@ -11,15 +11,13 @@ use crate::read_write::{filled, measure};
 
 fn row<const KEYS: usize>(arguments: &Arguments, entries: u64) {
     let map = filled::<Arc<RangeIndex<u64, KEYS>>>(entries);
-    let threads = arguments.threads.first().copied().unwrap_or(1);
+    let run = arguments.run(arguments.threads.first().copied().unwrap_or(1));
     let best = |writes| {
-        (0..arguments.repeats)
-            .map(|_| measure(&map, entries, threads, writes, arguments.time()))
-            .fold(0.0, f64::max)
+        (0..arguments.repeats).map(|_| measure(&map, entries, writes, run)).fold(0.0, f64::max)
     };
     let (read, mixed, written) = (best(0), best(50), best(100));
-    let claim = allocator::measure_index::<KEYS>(entries, threads);
-    let claims = (0..arguments.repeats).map(|_| claim(arguments.time())).fold(0.0, f64::max);
+    let claim = allocator::measure_index::<KEYS>(entries);
+    let claims = (0..arguments.repeats).map(|_| claim(run)).fold(0.0, f64::max);
     println!(
         "| {KEYS} | {} | {} | {} | {} |",
         millions(read),
@@ -32,7 +30,8 @@ fn row<const KEYS: usize>(arguments: &Arguments, entries: u64) {
 pub(crate) fn print(arguments: &Arguments) {
     for &entries in &arguments.entries {
         println!(
-            "\n{entries} entries, by keys per node: million operations per second of processor time\n"
+            "\n{entries} entries, by keys per node: million operations {}\n",
+            arguments.clock.per_second()
         );
         println!("| keys | lookups | 50 % edits | edits | claim and free |");
         println!("| ---: | ---: | ---: | ---: | ---: |");

@@ -10,14 +10,13 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::time::Duration;
 
 use larder_range_index::{Mode, RangeIndex, RangeLock};
 use parking_lot::{Condvar, Mutex};
 use rand::rngs::SmallRng;
 
 use crate::Arguments;
-use crate::clock::{below, millions, rate};
+use crate::clock::{Run, below, millions, rate};
 use crate::extents::{self, Extents, extents};
 
 /// Extents are pinned, and pages dirty, in units of this many bytes.
@@ -111,16 +110,16 @@ fn merged(ranges: impl IntoIterator<Item = Range<u64>>) -> Vec<Range<u64>> {
 }
 
 /// Notes ranges from all threads; the first takes them all now and then.
-fn pinned<N: Noted>(threads: usize, time: Duration) -> f64 {
+fn pinned<N: Noted>(run: Run) -> f64 {
     let noted = N::default();
-    note_and_take(&noted, threads, time, |random| below(random, UNITS))
+    note_and_take(&noted, run, |random| below(random, UNITS))
 }
 
 /// Notes mostly what follows the last, and at times another place.
-fn dirty<N: Noted>(threads: usize, time: Duration) -> f64 {
+fn dirty<N: Noted>(run: Run) -> f64 {
     let noted = N::default();
     let at = std::sync::atomic::AtomicU64::new(0);
-    note_and_take(&noted, threads, time, |random| {
+    note_and_take(&noted, run, |random| {
         if below(random, 8) > 0 {
             return at.fetch_add(1, std::sync::atomic::Ordering::Relaxed) % UNITS;
         }
@@ -128,23 +127,18 @@ fn dirty<N: Noted>(threads: usize, time: Duration) -> f64 {
     })
 }
 
-fn note_and_take<N: Noted>(
-    noted: &N,
-    threads: usize,
-    time: Duration,
-    unit: impl Fn(&mut SmallRng) -> u64 + Sync,
-) -> f64 {
-    rate(threads, time, |me, mut random| {
+fn note_and_take<N: Noted>(noted: &N, run: Run, unit: impl Fn(&mut SmallRng) -> u64 + Sync) -> f64 {
+    rate(run, |me, mut random| {
         let (mut count, unit) = (0, &unit);
         move || {
             noted.note(unit(&mut random) * UNIT);
             count += 1;
-            if me == 0 && count % (BATCH / threads as u64) == 0 {
+            if me == 0 && count % (BATCH / run.threads as u64) == 0 {
                 std::hint::black_box(noted.take_all());
             }
         }
     })
-    .per_second()
+    .per_second
 }
 
 /// Locks on ranges.
@@ -194,10 +188,10 @@ impl Locks for LockedList {
 }
 
 /// One in four writes; all ranges are of 128 KiB in a file of 1 GiB.
-fn byte_ranges<L: Locks>(threads: usize, time: Duration) -> f64 {
+fn byte_ranges<L: Locks>(run: Run) -> f64 {
     const LEN: u64 = 128 << 10;
     let locks = L::default();
-    rate(threads, time, |_, mut random| {
+    rate(run, |_, mut random| {
         let locks = &locks;
         move || {
             let start = below(&mut random, (1 << 30) / LEN) * LEN;
@@ -208,10 +202,10 @@ fn byte_ranges<L: Locks>(threads: usize, time: Duration) -> f64 {
             });
         }
     })
-    .per_second()
+    .per_second
 }
 
-type Measure = fn(usize, Duration) -> f64;
+type Measure = fn(Run) -> f64;
 
 pub(crate) fn print(arguments: &Arguments) {
     let noted = |measures: [Measure; 3]| {
@@ -238,7 +232,7 @@ pub(crate) fn print(arguments: &Arguments) {
         ),
     ];
     for (place, rows) in places {
-        println!("\n{place}: million operations per second of processor time\n");
+        println!("\n{place}: million operations {}\n", arguments.clock.per_second());
         print!("| structure |");
         for threads in &arguments.threads {
             print!(" {threads} threads |");
@@ -248,7 +242,7 @@ pub(crate) fn print(arguments: &Arguments) {
         for _ in 0..arguments.repeats {
             for (column, &threads) in arguments.threads.iter().enumerate() {
                 for ((_, measure), best) in rows.iter().zip(&mut best) {
-                    best[column] = best[column].max(measure(threads, arguments.time()));
+                    best[column] = best[column].max(measure(arguments.run(threads)));
                 }
             }
         }

@@ -12,11 +12,11 @@ use rand::seq::SliceRandom;
 use scc::TreeIndex;
 
 use crate::Arguments;
-use crate::clock::{below, millions, rate};
+use crate::clock::{Run, below, millions, rate};
 use crate::maps::{ByStart, Index, LockFreeTree, Map, Unshared};
 
 /// Distance between the starts of two ranges, which are half as long.
-const STEP: u64 = 16;
+pub(crate) const STEP: u64 = 16;
 
 /// A map with `entries` ranges, inserted in random order.
 pub(crate) fn filled<M: Map>(entries: u64) -> M {
@@ -30,16 +30,10 @@ pub(crate) fn filled<M: Map>(entries: u64) -> M {
 }
 
 /// Operations per second.
-pub(crate) fn measure<M: Map>(
-    map: &M,
-    entries: u64,
-    threads: usize,
-    writes: u32,
-    time: std::time::Duration,
-) -> f64 {
+pub(crate) fn measure<M: Map>(map: &M, entries: u64, writes: u32, run: Run) -> f64 {
     let handles: Vec<_> =
-        (0..threads).map(|_| Mutex::new((threads > 1).then(|| map.handle()))).collect();
-    let result = rate(threads, time, |me, mut random| {
+        (0..run.threads).map(|_| Mutex::new((run.threads > 1).then(|| map.handle()))).collect();
+    let result = rate(run, |me, mut random| {
         let own = handles[me].lock().take();
         move || {
             let map = own.as_ref().unwrap_or(map);
@@ -53,19 +47,19 @@ pub(crate) fn measure<M: Map>(
             }
         }
     });
-    result.per_second()
+    result.per_second
 }
 
 /// One map, measured at all thread counts.
 struct Row {
     name: &'static str,
-    measure: Box<dyn Fn(usize, u32, std::time::Duration) -> Option<f64>>,
+    measure: Box<dyn Fn(u32, Run) -> Option<f64>>,
 }
 
 fn row<M: Map + 'static>(entries: u64, most_threads: usize) -> Row {
     let map = filled::<M>(entries);
-    let measure = move |threads, writes, time| {
-        (threads <= most_threads).then(|| measure(&map, entries, threads, writes, time))
+    let measure = move |writes, run: Run| {
+        (run.threads <= most_threads).then(|| measure(&map, entries, writes, run))
     };
     Row { name: M::NAME, measure: Box::new(measure) }
 }
@@ -93,7 +87,8 @@ pub(crate) fn print(arguments: &Arguments) {
 
 fn print_table(arguments: &Arguments, entries: u64, writes: u32, rows: &[Row]) {
     println!(
-        "\n{entries} entries, {writes} % edits: million operations per second of processor time (range-index is so many times as fast)\n"
+        "\n{entries} entries, {writes} % edits: million operations {} (range-index is so many times as fast)\n",
+        arguments.clock.per_second()
     );
     print!("| map |");
     for threads in &arguments.threads {
@@ -104,7 +99,7 @@ fn print_table(arguments: &Arguments, entries: u64, writes: u32, rows: &[Row]) {
     for _ in 0..arguments.repeats {
         for (column, &threads) in arguments.threads.iter().enumerate() {
             for (row, best) in rows.iter().zip(&mut best) {
-                let now = (row.measure)(threads, writes, arguments.time());
+                let now = (row.measure)(writes, arguments.run(threads));
                 best[column] = now.into_iter().chain(best[column]).reduce(f64::max);
             }
         }

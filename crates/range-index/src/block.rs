@@ -11,10 +11,12 @@
 //! - The allocation is exact: a header, `len` keys, `len` slots. Keys are contiguous, so that a
 //!   search touches keys only and then one slot.
 
-use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
+use std::alloc::Layout;
 use std::marker::PhantomData;
 use std::ops::Range;
 use std::ptr::NonNull;
+
+use crate::spare;
 
 /// The fixed part of a block; keys and slots follow it in the same allocation.
 #[repr(C)]
@@ -152,9 +154,22 @@ impl<'g, V> BlockRef<'g, V> {
         start..end
     }
 
+    /// The holes before entries `holes`, with the index of the entry.
+    pub(crate) fn holes(
+        self,
+        holes: Range<usize>,
+    ) -> impl DoubleEndedIterator<Item = (usize, Range<u64>)> {
+        let (keys, slots) = (self.keys(), self.slots());
+        assert!(holes.end <= keys.len() + 1, "the last hole is behind the last entry");
+        holes.map(move |index| {
+            let start = index.checked_sub(1).map_or(self.low(), |last| slots[last].end);
+            (index, start..keys.get(index).copied().unwrap_or(self.high()))
+        })
+    }
+
     /// The length of the largest hole among those before entries `holes`.
     pub(crate) fn largest_hole(self, holes: Range<usize>) -> u64 {
-        holes.map(|index| length(&self.hole_before(index))).max().unwrap_or(0)
+        self.holes(holes).map(|(_, hole)| length(&hole)).max().unwrap_or(0)
     }
 }
 
@@ -201,7 +216,7 @@ pub(crate) unsafe fn free<V>(header: *mut Header<V>) {
             let slots = header.byte_add(slots_offset::<V>(len)).cast::<Slot<V>>();
             std::ptr::slice_from_raw_parts_mut(slots, len).drop_in_place();
         }
-        dealloc(header.cast(), layout_of::<V>(len).0);
+        spare::free(NonNull::new_unchecked(header).cast(), layout_of::<V>(len).0);
     }
 }
 
@@ -217,10 +232,7 @@ impl<V: Clone> Builder<V> {
     pub(crate) fn new(tile: Range<u64>, capacity: usize) -> Self {
         let (layout, offset) = layout_of::<V>(capacity);
         debug_assert_eq!(offset, slots_offset::<V>(capacity));
-        #[expect(clippy::cast_ptr_alignment, reason = "the layout asks for this alignment")]
-        // SAFETY: the layout is not empty: it holds at least the header.
-        let raw = unsafe { alloc(layout) }.cast::<Header<V>>();
-        let Some(header) = NonNull::new(raw) else { handle_alloc_error(layout) };
+        let header = spare::allocate(layout).cast::<Header<V>>();
         // SAFETY: freshly allocated for this type.
         unsafe {
             header.write(Header {
@@ -300,7 +312,7 @@ impl<V> Drop for Builder<V> {
             let slots =
                 self.header.as_ptr().byte_add(slots_offset::<V>(self.capacity)).cast::<Slot<V>>();
             std::ptr::slice_from_raw_parts_mut(slots, self.len).drop_in_place();
-            dealloc(self.header.as_ptr().cast(), layout_of::<V>(self.capacity).0);
+            spare::free(self.header.cast(), layout_of::<V>(self.capacity).0);
         }
     }
 }

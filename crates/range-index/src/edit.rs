@@ -15,7 +15,8 @@ use smallvec::SmallVec;
 
 use crate::block::{BlockRef, Builder, OwnedBlock, Piece, length};
 use crate::node::{BlockLock, NodeRef};
-use crate::search::{Spot, locate_near};
+use crate::reclaim::{self, retire_block};
+use crate::search::{Path, Spot, locate_near};
 use crate::sync::Wait;
 use crate::{RangeIndex, Value};
 
@@ -90,13 +91,20 @@ impl Effect {
 
 impl<V: Value, const KEYS: usize> RangeIndex<V, KEYS> {
     /// Edits the block whose tile holds `at`, as `plan` says.
-    pub(crate) fn edit<R>(
+    pub(crate) fn edit<R>(&self, at: u64, plan: impl FnMut(BlockRef<'_, V>) -> Plan<V, R>) -> R {
+        let result = self.edit_pinned(at, plan, &epoch::pin());
+        reclaim::relieve();
+        result
+    }
+
+    fn edit_pinned<R>(
         &self,
         at: u64,
         mut plan: impl FnMut(BlockRef<'_, V>) -> Plan<V, R>,
+        guard: &Guard,
     ) -> R {
-        let guard = &epoch::pin();
-        let mut spot = self.locate(at, guard);
+        let path = self.path(at, guard);
+        let mut spot = locate_near(path.at(0), at, guard);
         loop {
             match plan(spot.block) {
                 Plan::Keep(result) => return result,
@@ -108,7 +116,7 @@ impl<V: Value, const KEYS: usize> RangeIndex<V, KEYS> {
                     }
                     if spot.word.is_locked() {
                         self.wait_for_unlock(spot.node);
-                    } else if self.try_splice(&spot, &replace, with, guard) {
+                    } else if self.try_splice(&spot, Some(&path), &replace, with, guard) {
                         return result;
                     }
                 }
@@ -117,13 +125,15 @@ impl<V: Value, const KEYS: usize> RangeIndex<V, KEYS> {
         }
     }
 
-    /// Publishes a splice of `spot`; false when the block has changed since.
-    pub(crate) fn try_splice(
+    /// Publishes a splice of `spot`; false when the block has changed since. `path` is that to `spot`,
+    /// if there is one.
+    pub(crate) fn try_splice<'g>(
         &self,
-        spot: &Spot<'_, V>,
+        spot: &Spot<'g, V>,
+        path: Option<&Path<'g, V>>,
         replace: &Range<usize>,
         with: Pieces<V>,
-        guard: &Guard,
+        guard: &'g Guard,
     ) -> bool {
         let effect = Effect::new(spot.block, replace, &with);
         let new = spliced(spot.block, replace, with);
@@ -139,7 +149,7 @@ impl<V: Value, const KEYS: usize> RangeIndex<V, KEYS> {
             return false;
         }
         retire_block(spot.block, guard);
-        self.settle(spot.node, &effect, guard);
+        self.settle(spot.node, path, &effect, guard);
         if effect.entries < 0 && len < KEYS / 4 && spot.block.low() > 0 {
             self.merge_into_left(spot.node, spot.block.low(), guard);
         }
@@ -147,10 +157,16 @@ impl<V: Value, const KEYS: usize> RangeIndex<V, KEYS> {
     }
 
     /// Does what follows a published splice.
-    fn settle(&self, node: NodeRef<'_, V>, effect: &Effect, guard: &Guard) {
+    fn settle<'g>(
+        &self,
+        node: NodeRef<'g, V>,
+        path: Option<&Path<'g, V>>,
+        effect: &Effect,
+        guard: &'g Guard,
+    ) {
         self.stats.add(effect.entries, effect.covered);
         for hole in &effect.larger_holes {
-            self.raise_bounds(node, hole.start, length(hole), guard);
+            self.raise_bounds(node, path, hole.start, length(hole), guard);
         }
     }
 
@@ -190,7 +206,7 @@ impl<V: Value, const KEYS: usize> RangeIndex<V, KEYS> {
             lock.publish(spliced(block, &replace, with));
             retire_block(block, guard);
             self.split(lock, guard);
-            self.settle(node, &effect, guard);
+            self.settle(node, None, &effect, guard);
             return result;
         }
     }
@@ -216,12 +232,4 @@ impl<V: Value, const KEYS: usize> RangeIndex<V, KEYS> {
             wait.pause();
         }
     }
-}
-
-/// Frees a block that was replaced, once nobody reads it any more.
-pub(crate) fn retire_block<V: Value>(block: BlockRef<'_, V>, guard: &Guard) {
-    let raw = block.as_ptr();
-    // SAFETY: the block has been replaced, once and by us, so who pins from now on cannot find it;
-    // values may be dropped on any thread since they are `Send`.
-    unsafe { guard.defer_unchecked(move || crate::block::free(raw)) }
 }

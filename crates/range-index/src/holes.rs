@@ -17,10 +17,11 @@ use std::ops::Range;
 
 use crossbeam_epoch::{self as epoch, Guard};
 
-use crate::block::Piece;
+use crate::block::{Piece, length};
 use crate::edit::Pieces;
 use crate::node::{NO_KEY, NodeRef, Tower};
-use crate::search::{Spot, locate_near};
+use crate::reclaim;
+use crate::search::{Path, Spot, locate_near};
 use crate::sync::{AtomicU64, Ordering, Wait};
 use crate::{RangeIndex, Value};
 
@@ -116,6 +117,10 @@ impl Request {
 
     /// The lowest place in `hole` and `within`.
     fn lowest_in(&self, hole: &Range<u64>, within: &Range<u64>) -> Option<u64> {
+        if length(hole) < self.len {
+            // Most are: spares the division.
+            return None;
+        }
         let start = hole.start.max(within.start).checked_next_multiple_of(self.align)?;
         let end = start.checked_add(self.len)?;
         (end <= hole.end.min(within.end)).then_some(start)
@@ -123,6 +128,9 @@ impl Request {
 
     /// The highest place in `hole` and `within`.
     fn highest_in(&self, hole: &Range<u64>, within: &Range<u64>) -> Option<u64> {
+        if length(hole) < self.len {
+            return None;
+        }
         let last = hole.end.min(within.end).checked_sub(self.len)?;
         let start = last - last % self.align;
         (start >= hole.start.max(within.start)).then_some(start)
@@ -162,7 +170,7 @@ impl<V: Value, const KEYS: usize> RangeIndex<V, KEYS> {
     pub fn claim(&self, request: &Request, value: V) -> Option<u64> {
         assert!(request.len > 0 && request.align > 0, "a claim has a length and an alignment");
         let all = request.within.clone();
-        match request.order {
+        let claimed = match request.order {
             Order::Lowest => self.claim_lowest(request, all, &value),
             Order::Highest => self.claim_highest(request, all, &value),
             Order::From(hint) => {
@@ -170,7 +178,9 @@ impl<V: Value, const KEYS: usize> RangeIndex<V, KEYS> {
                 self.claim_lowest(request, above, &value)
                     .or_else(|| self.claim_lowest(request, all, &value))
             }
-        }
+        };
+        reclaim::relieve();
+        claimed
     }
 
     fn claim_lowest(&self, request: &Request, within: Range<u64>, value: &V) -> Option<u64> {
@@ -203,13 +213,32 @@ impl<V: Value, const KEYS: usize> RangeIndex<V, KEYS> {
 
     /// Raises the bounds of every link whose span has `point`, which is in the tile of `node` or
     /// was a moment ago, to a hole of `len` around it.
-    pub(crate) fn raise_bounds(&self, node: NodeRef<'_, V>, point: u64, len: u64, guard: &Guard) {
+    ///
+    /// `path` spares a search if it leads to `node`: then what it names is never right of the tile with
+    /// `point`, since only the node of that tile can lose it to a node further left, and whoever moves
+    /// it raises the bounds again.
+    pub(crate) fn raise_bounds<'g>(
+        &self,
+        node: NodeRef<'g, V>,
+        path: Option<&Path<'g, V>>,
+        point: u64,
+        len: u64,
+        guard: &'g Guard,
+    ) {
+        let mut known = path.filter(|path| path.at(0) == node);
         let mut node = node;
         loop {
             for level in 0..node.height() {
                 node.link(level).bound.raise(len);
             }
-            let path = self.path(point, guard);
+            let fresh;
+            let path = match known.take() {
+                Some(path) => path,
+                None => {
+                    fresh = self.path(point, guard);
+                    &fresh
+                }
+            };
             let mut level = node.height();
             // The top is read anew at each level: who adds a level reads the bounds below it.
             while level <= self.top() {
@@ -333,14 +362,18 @@ impl<'g, V: Value, const KEYS: usize> Search<'_, 'g, V, KEYS> {
                     }
                     *from = (*from).max(key);
                     Scan::Nothing
-                } else if level > 0 {
-                    let found = self.upwards(node, level - 1, key, from, came_over);
-                    if matches!(found, Scan::Nothing) && *from < self.within.end {
+                } else {
+                    // Only who looks at all that a link skips knows that its bound is too high.
+                    let start = came_over.map_or(0, |(_, _, key)| key);
+                    let whole = self.within.start <= start && key <= self.within.end;
+                    let found = match level {
+                        0 => self.node_upwards(node, from),
+                        _ => self.upwards(node, level - 1, key, from, came_over),
+                    };
+                    if whole && matches!(found, Scan::Nothing) {
                         refresh_bound(node, level, self.guard);
                     }
                     found
-                } else {
-                    self.node_upwards(node, from)
                 };
                 if !matches!(found, Scan::Nothing) {
                     return found;
@@ -366,11 +399,11 @@ impl<'g, V: Value, const KEYS: usize> Search<'_, 'g, V, KEYS> {
             let place = |hole: &Range<u64>| self.request.lowest_in(hole, &self.within);
             let first = block.count_at_or_before(self.within.start.max(block.low()));
             let first = first.saturating_sub(1);
-            let found = (first..=block.len())
-                .find_map(|index| Some((index, place(&block.hole_before(index))?)));
+            let found = block
+                .holes(first..block.len() + 1)
+                .find_map(|(index, hole)| Some((index, place(&hole)?)));
             let Some((index, start)) = found else {
                 *from = (*from).max(block.high());
-                refresh_bound(node, 0, self.guard);
                 return Scan::Nothing;
             };
             if self.take(&Spot { node, word, block }, index, start) {
@@ -411,14 +444,16 @@ impl<'g, V: Value, const KEYS: usize> Search<'_, 'g, V, KEYS> {
                 }
                 *until = span.start;
                 Scan::Nothing
-            } else if level > 0 {
-                let found = self.downwards(node, level - 1, span, until);
-                if matches!(found, Scan::Nothing) {
+            } else {
+                let whole = self.within.start <= span.start && span.end <= self.within.end;
+                let found = match level {
+                    0 => self.node_downwards(node, until),
+                    _ => self.downwards(node, level - 1, span, until),
+                };
+                if whole && matches!(found, Scan::Nothing) {
                     refresh_bound(node, level, self.guard);
                 }
                 found
-            } else {
-                self.node_downwards(node, until)
             };
             if !matches!(found, Scan::Nothing) {
                 return found;
@@ -435,12 +470,12 @@ impl<'g, V: Value, const KEYS: usize> Search<'_, 'g, V, KEYS> {
                 return Scan::Lost;
             }
             let place = |hole: &Range<u64>| self.request.highest_in(hole, &self.within);
-            let found = (0..=block.len())
+            let found = block
+                .holes(0..block.len() + 1)
                 .rev()
-                .find_map(|index| Some((index, place(&block.hole_before(index))?)));
+                .find_map(|(index, hole)| Some((index, place(&hole)?)));
             let Some((index, start)) = found else {
                 *until = (*until).min(block.low());
-                refresh_bound(node, 0, self.guard);
                 return Scan::Nothing;
             };
             if self.take(&Spot { node, word, block }, index, start) {
@@ -457,6 +492,6 @@ impl<'g, V: Value, const KEYS: usize> Search<'_, 'g, V, KEYS> {
             return false;
         }
         let with = Pieces::from_iter([piece]);
-        self.index.try_splice(spot, &(index..index), with, self.guard)
+        self.index.try_splice(spot, None, &(index..index), with, self.guard)
     }
 }

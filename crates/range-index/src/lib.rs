@@ -45,7 +45,7 @@
 //! 4. The key of a link is a hint; the tile in the block decides (`search.rs`).
 //! 5. The bound of a link is never less than a hole that it skips (`holes.rs`).
 //! 6. What has been replaced or unlinked is freed when every thread that could see it has moved
-//!    on (epoch reclamation).
+//!    on (epoch reclamation), and becomes the next block of the thread that freed it (`spare.rs`).
 //!
 //! # Lock protocol and progress
 //! - *Readers* take no lock and write nothing that is shared. A lookup repeats a step only when a
@@ -59,12 +59,29 @@
 //! - Order: block locks before tower locks; block locks from left to right; tower locks from right
 //!   to left, and never a block lock while holding a tower lock.
 //!
+//! - *Memory*: who has retired much that a preempted thread holds back lets others run, once
+//!   for each 64 blocks more (`reclaim.rs`).
+//!
 //! # Why values are cloned
 //! A reader holds `&V` into a block that an edit of a neighbour replaces. Copying values bit by bit
 //! would make two copies of one value; that is unsound for anything with interior mutability, and a
 //! sequence lock around a value in place is a data race for any type but atomics. So a block owns
 //! its values, an edit clones those it keeps, and a retired block drops its own. Integers and other
 //! `Copy` types cost a `memcpy`; large or shared state goes in an `Arc`.
+//!
+//! Two threads may look at one value at once, as readers and as writers that clone it for an edit of
+//! its neighbours, so values are `Sync`. What is only `Send` goes in an `Arc<Mutex<_>>`; then a reader
+//! can also update it in place, without an edit of the index:
+//!
+//! ```
+//! # use larder_range_index::RangeIndex;
+//! # use std::{cell::Cell, sync::{Arc, Mutex}};
+//! let index = RangeIndex::<Arc<Mutex<Cell<u32>>>>::new();
+//! index.insert(0..10, Arc::default()).unwrap();
+//! let reader = index.reader();
+//! reader.get(5).unwrap().value.lock().unwrap().set(7);
+//! assert_eq!(index.get(5).unwrap().1.lock().unwrap().get(), 7);
+//! ```
 
 mod block;
 mod edit;
@@ -73,9 +90,11 @@ mod insert;
 mod iterate;
 mod locks;
 mod node;
+mod reclaim;
 mod remove;
 mod reshape;
 mod search;
+mod spare;
 mod stats;
 mod structure;
 mod sync;

@@ -15,8 +15,8 @@ use crossbeam_epoch::Guard;
 use smallvec::SmallVec;
 
 use crate::block::{BlockRef, Builder};
-use crate::edit::retire_block;
 use crate::node::{self, BlockLock, MAX_HEIGHT, NodeRef};
+use crate::reclaim::{retire_block, retire_node};
 use crate::stats::Held;
 use crate::sync::{Ordering, Wait};
 use crate::{RangeIndex, Value};
@@ -175,7 +175,7 @@ impl<V: Value, const KEYS: usize> RangeIndex<V, KEYS> {
         let hole = given.largest_hole(1..count + 1);
         if hole > 0 {
             // Links still say that the moved entries are to the right: go by what was here before.
-            self.raise_bounds(left.node(), block.high() - 1, hole, guard);
+            self.raise_bounds(left.node(), None, block.high() - 1, hole, guard);
         }
         if all {
             self.remove_node(left.node(), right, given.low(), guard);
@@ -244,10 +244,7 @@ impl<V: Value, const KEYS: usize> RangeIndex<V, KEYS> {
                 link.copy_from(dead.link(level));
             });
         }
-        let raw = dead.as_ptr();
-        // SAFETY: no link and no live back link leads to the node any more, so who pins from now on
-        // cannot find it.
-        unsafe { guard.defer_unchecked(move || node::free(raw)) }
+        retire_node(dead, guard);
     }
 
     /// Moves the entries of `node`, whose tile began at `low`, to its left neighbour if both are

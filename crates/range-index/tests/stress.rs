@@ -2,7 +2,9 @@
 //! test longer.
 #![cfg(not(feature = "shuttle"))]
 
+use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -247,4 +249,39 @@ fn overwriting_never_uncovers() {
     });
     assert_eq!(index.covered(), space);
     assert_sound(&index);
+}
+
+/// Values that are only `Send` go behind a lock each; then they are updated in place, while edits
+/// around them copy the blocks that they are in.
+#[test]
+fn guarded_values_are_updated_in_place() {
+    const VALUES: u64 = 8;
+    let index = RangeIndex::<Arc<Mutex<Cell<u64>>>, 4>::with_node_size();
+    for value in 0..VALUES {
+        index.insert(value * 10..value * 10 + 1, Arc::default()).unwrap();
+    }
+    let updates = AtomicU64::new(0);
+    thread::scope(|scope| {
+        for me in 0..THREADS {
+            let (index, updates) = (&index, &updates);
+            scope.spawn(move || {
+                let mut random = Random(me + 1);
+                repeat(|_| {
+                    let at = random.below(VALUES) * 10;
+                    if me % 2 == 0 {
+                        let reader = index.reader();
+                        let count = reader.get(at).expect("it stays").value.lock().unwrap();
+                        count.set(count.get() + 1);
+                        updates.fetch_add(1, SeqCst);
+                    } else if index.insert(at + 1 + me % 9..at + 2 + me % 9, Arc::default()).is_ok()
+                    {
+                        index.remove(at + 1 + me % 9).expect("only who inserts it removes it");
+                    }
+                });
+            });
+        }
+    });
+    let reader = index.reader();
+    let counts = reader.ascending(0..u64::MAX).map(|entry| entry.value.lock().unwrap().get());
+    assert_eq!(counts.sum::<u64>(), updates.into_inner());
 }

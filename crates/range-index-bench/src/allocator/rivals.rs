@@ -1,39 +1,26 @@
-//! An address allocator: each thread keeps ten ranges of a nearly full space, and over and over
-//! frees its oldest and claims another, wherever there is a hole.
-//!
-//! The rivals are what one writes today: an ordered map of what is taken behind a lock, which is
-//! searched for a hole from the bottom; the same as a red-black tree, searched from a cursor that
-//! the last claim left behind; and two maps of what is free, by address and by length.
+//! The allocators: the index, and what one writes today.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use intrusive_collections::RBTree;
 use larder_range_index::{KEYS_PER_NODE, Order, RangeIndex, Request};
 use parking_lot::{Mutex, MutexGuard};
-use rand::SeedableRng;
-use rand::rngs::SmallRng;
 
-use crate::Arguments;
-use crate::clock::{below, rate};
+use super::CELL;
+use super::gap_tree::GapTree;
 use crate::maps::{ByStart, Extent};
-
-/// Ranges that each thread holds.
-const DEPTH: usize = 10;
-/// Threads that the space has room for, whoever takes part.
-const MOST_THREADS: usize = 16;
-/// The space is full of ranges of this length, but for what the threads need and a tenth more.
-const CELL: u64 = 16;
 
 /// How often and how long threads kept each other waiting.
 #[derive(Clone, Copy, Default)]
-struct Waiting {
-    blocked: u64,
-    held_ns: u64,
+pub(super) struct Waiting {
+    pub(super) blocked: u64,
+    pub(super) held_ns: u64,
 }
 
-trait Allocator: Sync {
+pub(super) trait Allocator: Sync {
     const NAME: &'static str;
 
     fn with_holes(cells: u64, holes: &BTreeSet<u64>) -> Self;
@@ -42,30 +29,44 @@ trait Allocator: Sync {
     fn waiting(&self) -> Waiting;
 }
 
-/// A mutex that knows how often it was taken already, and for how long it was held.
+/// A mutex that knows how often it was taken already, and for how long it was held. Looking at the
+/// clock takes about as long as a quick claim, so it does so once in [`Watched::SAMPLE`] times.
 struct Watched<T> {
-    inner: Mutex<T>,
+    inner: Mutex<Counted<T>>,
     blocked: AtomicU64,
     held_ns: AtomicU64,
 }
 
+struct Counted<T> {
+    inner: T,
+    taken: u64,
+}
+
 struct WatchedGuard<'a, T> {
-    guard: MutexGuard<'a, T>,
-    since: Instant,
+    guard: MutexGuard<'a, Counted<T>>,
+    sampled: Option<Instant>,
     held_ns: &'a AtomicU64,
 }
 
 impl<T> Watched<T> {
+    const SAMPLE: u64 = 15;
+
     fn new(inner: T) -> Self {
-        Watched { inner: Mutex::new(inner), blocked: AtomicU64::new(0), held_ns: AtomicU64::new(0) }
+        Watched {
+            inner: Mutex::new(Counted { inner, taken: 0 }),
+            blocked: AtomicU64::new(0),
+            held_ns: AtomicU64::new(0),
+        }
     }
 
     fn lock(&self) -> WatchedGuard<'_, T> {
-        let guard = self.inner.try_lock().unwrap_or_else(|| {
+        let mut guard = self.inner.try_lock().unwrap_or_else(|| {
             self.blocked.fetch_add(1, Ordering::Relaxed);
             self.inner.lock()
         });
-        WatchedGuard { guard, since: Instant::now(), held_ns: &self.held_ns }
+        guard.taken += 1;
+        let sampled = guard.taken.is_multiple_of(Self::SAMPLE).then(Instant::now);
+        WatchedGuard { guard, sampled, held_ns: &self.held_ns }
     }
 
     fn waiting(&self) -> Waiting {
@@ -76,20 +77,44 @@ impl<T> Watched<T> {
     }
 }
 
-impl<T> Drop for WatchedGuard<'_, T> {
-    fn drop(&mut self) {
-        self.held_ns.fetch_add(self.since.elapsed().as_nanos() as u64, Ordering::Relaxed);
+impl<T> Deref for WatchedGuard<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.guard.inner
     }
 }
 
-/// The index: claims from a hint of the thread's own.
-struct Hinted<const KEYS: usize>(RangeIndex<u64, KEYS>, u64);
+impl<T> DerefMut for WatchedGuard<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.guard.inner
+    }
+}
+
+impl<T> Drop for WatchedGuard<'_, T> {
+    fn drop(&mut self) {
+        if let Some(since) = self.sampled {
+            let held = since.elapsed().as_nanos() as u64 * Watched::<T>::SAMPLE;
+            self.held_ns.fetch_add(held, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Keys per node of an index that is edited more often than it is read.
+pub(super) const SMALL_NODE: usize = 16;
+
+/// The index: claims from a random hint.
+pub(super) struct Hinted<const KEYS: usize>(RangeIndex<u64, KEYS>, u64);
 
 /// The index: every claim takes the lowest hole.
-struct Lowest(Hinted<KEYS_PER_NODE>);
+pub(super) struct Lowest(Hinted<KEYS_PER_NODE>);
 
 impl<const KEYS: usize> Allocator for Hinted<KEYS> {
-    const NAME: &'static str = "range-index, from a hint";
+    const NAME: &'static str = match KEYS {
+        KEYS_PER_NODE => "range-index, from a hint",
+        SMALL_NODE => "range-index of 16 keys per node, from a hint",
+        _ => "range-index of other nodes, from a hint",
+    };
 
     fn with_holes(cells: u64, holes: &BTreeSet<u64>) -> Self {
         let index = RangeIndex::with_node_size();
@@ -135,7 +160,7 @@ impl Allocator for Lowest {
 }
 
 /// An ordered map of what is taken, searched from the bottom.
-struct LockedBTree(Watched<BTreeMap<u64, u64>>, u64);
+pub(super) struct LockedBTree(Watched<BTreeMap<u64, u64>>, u64);
 
 impl Allocator for LockedBTree {
     const NAME: &'static str = "Mutex<BTreeMap>, lowest";
@@ -149,20 +174,20 @@ impl Allocator for LockedBTree {
     fn claim(&self, len: u64, _: u64) -> Option<u64> {
         let mut map = self.0.lock();
         let mut from = 0;
-        for (&start, &end) in map.guard.iter().chain([(&self.1, &self.1)]) {
+        for (&start, &end) in map.iter().chain([(&self.1, &self.1)]) {
             if start - from >= len {
                 break;
             }
             from = end;
         }
         (from + len <= self.1).then(|| {
-            map.guard.insert(from, from + len);
+            map.insert(from, from + len);
             from
         })
     }
 
     fn free(&self, start: u64, _: u64) {
-        self.0.lock().guard.remove(&start).expect("what was claimed is there");
+        self.0.lock().remove(&start).expect("what was claimed is there");
     }
 
     fn waiting(&self) -> Waiting {
@@ -171,7 +196,7 @@ impl Allocator for LockedBTree {
 }
 
 /// A red-black tree of what is taken, searched from where the last search ended.
-struct LockedRedBlack(Watched<(RBTree<ByStart>, u64)>, u64);
+pub(super) struct LockedRedBlack(Watched<(RBTree<ByStart>, u64)>, u64);
 
 impl LockedRedBlack {
     fn search(tree: &RBTree<ByStart>, range: std::ops::Range<u64>, len: u64) -> Option<u64> {
@@ -202,7 +227,7 @@ impl Allocator for LockedRedBlack {
 
     fn claim(&self, len: u64, _: u64) -> Option<u64> {
         let mut locked = self.0.lock();
-        let (tree, cursor) = &mut *locked.guard;
+        let (tree, cursor) = &mut *locked;
         let start = Self::search(tree, *cursor..self.1, len)
             .or_else(|| Self::search(tree, 0..self.1, len))?;
         tree.insert(Box::new(Extent::new(start, start + len, 0)));
@@ -211,7 +236,37 @@ impl Allocator for LockedRedBlack {
     }
 
     fn free(&self, start: u64, _: u64) {
-        self.0.lock().guard.0.find_mut(&start).remove().expect("what was claimed is there");
+        self.0.lock().0.find_mut(&start).remove().expect("what was claimed is there");
+    }
+
+    fn waiting(&self) -> Waiting {
+        self.0.waiting()
+    }
+}
+
+/// A balanced tree of what is taken in which every node knows the largest hole below it.
+pub(super) struct LockedGapTree(Watched<GapTree>);
+
+impl Allocator for LockedGapTree {
+    const NAME: &'static str = "Mutex<tree with largest holes>, lowest";
+
+    fn with_holes(cells: u64, holes: &BTreeSet<u64>) -> Self {
+        let mut tree = GapTree::new(cells * CELL);
+        for cell in (0..cells).filter(|cell| !holes.contains(cell)) {
+            tree.insert(cell * CELL, (cell + 1) * CELL);
+        }
+        LockedGapTree(Watched::new(tree))
+    }
+
+    fn claim(&self, len: u64, _: u64) -> Option<u64> {
+        let tree = &mut *self.0.lock();
+        let start = tree.lowest_hole(len)?;
+        tree.insert(start, start + len);
+        Some(start)
+    }
+
+    fn free(&self, start: u64, _: u64) {
+        assert!(self.0.lock().remove(start), "what was claimed is there");
     }
 
     fn waiting(&self) -> Waiting {
@@ -221,7 +276,7 @@ impl Allocator for LockedRedBlack {
 
 /// What is free, by address and by length: no search at all, at the price of a second tree and of
 /// knowing nothing about what is taken.
-struct LockedFree(Watched<FreeSpace>);
+pub(super) struct LockedFree(Watched<FreeSpace>);
 
 #[derive(Default)]
 struct FreeSpace {
@@ -253,7 +308,7 @@ impl Allocator for LockedFree {
     }
 
     fn claim(&self, len: u64, _: u64) -> Option<u64> {
-        let free = &mut *self.0.lock().guard;
+        let free = &mut *self.0.lock();
         let &(found, start) = free.by_len.range((len, 0)..).next()?;
         free.take(start, start + found);
         if found > len {
@@ -263,7 +318,7 @@ impl Allocator for LockedFree {
     }
 
     fn free(&self, start: u64, len: u64) {
-        let free = &mut *self.0.lock().guard;
+        let free = &mut *self.0.lock();
         let (mut low, mut high) = (start, start + len);
         if let Some((&left, &end)) = free.by_start.range(..start).next_back()
             && end == start
@@ -280,129 +335,5 @@ impl Allocator for LockedFree {
 
     fn waiting(&self) -> Waiting {
         self.0.waiting()
-    }
-}
-
-fn holes(cells: u64) -> BTreeSet<u64> {
-    let mut random = SmallRng::seed_from_u64(3);
-    let wanted = (MOST_THREADS * DEPTH * 11 / 10) as u64;
-    let mut holes = BTreeSet::new();
-    while (holes.len() as u64) < wanted.min(cells / 2) {
-        holes.insert(below(&mut random, cells));
-    }
-    holes
-}
-
-#[derive(Clone, Copy, Default)]
-struct Outcome {
-    per_second: f64,
-    /// Per thousand claims.
-    blocked: f64,
-    /// Per claim.
-    held_ns: f64,
-}
-
-fn measure<A: Allocator>(allocator: &A, cells: u64, threads: usize, time: Duration) -> Outcome {
-    let before = allocator.waiting();
-    let rate = rate(threads, time, |_, mut random| {
-        let mut owned = Held { allocator, ranges: VecDeque::new() };
-        move || {
-            if owned.ranges.len() == DEPTH {
-                let (start, len) = owned.ranges.pop_front().expect("ten ranges");
-                owned.allocator.free(start, len);
-            }
-            let len = CELL - below(&mut random, 4);
-            let hint = below(&mut random, cells * CELL);
-            if let Some(start) = owned.allocator.claim(len, hint) {
-                owned.ranges.push_back((start, len));
-            }
-        }
-    });
-    let after = allocator.waiting();
-    Outcome {
-        per_second: rate.per_second(),
-        blocked: (after.blocked - before.blocked) as f64 / rate.turns * 1000.0,
-        held_ns: (after.held_ns - before.held_ns) as f64 / rate.turns,
-    }
-}
-
-/// Gives everything back at the end of a measurement.
-struct Held<'a, A: Allocator> {
-    allocator: &'a A,
-    ranges: VecDeque<(u64, u64)>,
-}
-
-impl<A: Allocator> Drop for Held<'_, A> {
-    fn drop(&mut self) {
-        for (start, len) in self.ranges.drain(..) {
-            self.allocator.free(start, len);
-        }
-    }
-}
-
-/// Measures claims per second of one index with `KEYS` keys per node.
-pub(crate) fn measure_index<const KEYS: usize>(
-    cells: u64,
-    threads: usize,
-) -> impl Fn(Duration) -> f64 {
-    let allocator = Hinted::<KEYS>::with_holes(cells, &holes(cells));
-    move |time| measure(&allocator, cells, threads, time).per_second
-}
-
-struct Row {
-    name: &'static str,
-    measure: Box<dyn Fn(usize, Duration) -> Outcome>,
-}
-
-fn row<A: Allocator + 'static>(cells: u64) -> Row {
-    let allocator = A::with_holes(cells, &holes(cells));
-    let measure = move |threads, time| measure(&allocator, cells, threads, time);
-    Row { name: A::NAME, measure: Box::new(measure) }
-}
-
-pub(crate) fn print(arguments: &Arguments) {
-    for &cells in &arguments.entries {
-        println!(
-            "\n{cells} cells, nearly full, {DEPTH} ranges held by each thread: million claims (each with its free) per second of processor time (range-index from a hint is so many times as fast); nanoseconds per claim for which locks are held; blocked acquisitions and repeated edits per thousand claims\n"
-        );
-        let rows: Vec<Row> = [
-            row::<Hinted<KEYS_PER_NODE>>(cells),
-            row::<Lowest>(cells),
-            row::<LockedBTree>(cells),
-            row::<LockedRedBlack>(cells),
-            row::<LockedFree>(cells),
-        ]
-        .into_iter()
-        .filter(|row| arguments.wants(row.name))
-        .collect();
-        print!("| allocator |");
-        for threads in &arguments.threads {
-            print!(" {threads} threads |");
-        }
-        println!("\n| --- |{}", " ---: |".repeat(arguments.threads.len()));
-        let mut best = vec![vec![Outcome::default(); arguments.threads.len()]; rows.len()];
-        for _ in 0..arguments.repeats {
-            for (column, &threads) in arguments.threads.iter().enumerate() {
-                for (row, best) in rows.iter().zip(&mut best) {
-                    let now = (row.measure)(threads, arguments.time());
-                    if now.per_second > best[column].per_second {
-                        best[column] = now;
-                    }
-                }
-            }
-        }
-        for (row, cells) in rows.iter().zip(&best) {
-            print!("| `{}` |", row.name);
-            for (column, cell) in cells.iter().enumerate() {
-                print!(
-                    " {:.3} ({:.1}); {:.0} ns; {:.1} |",
-                    cell.per_second / 1e6,
-                    best[0][column].per_second / cell.per_second,
-                    cell.held_ns,
-                    cell.blocked
-                );
-            }
-            println!();
-        }
     }
 }

@@ -1,0 +1,184 @@
+//! An address allocator: each of sixteen users keeps ten ranges of a nearly full space, and over and
+//! over frees its oldest and claims another, wherever there is a hole. A measurement runs as many of
+//! them as it has threads; the others hold their ranges, so the space is as full whatever the number.
+//!
+//! The rivals are what one writes today: an ordered map of what is taken behind a lock, which is
+//! searched for a hole from the bottom; the same as a red-black tree, searched from a cursor that
+//! the last claim left behind; a balanced tree that knows the largest hole below each node; and two
+//! maps of what is free, by address and by length.
+
+mod gap_tree;
+mod rivals;
+
+use std::collections::{BTreeSet, VecDeque};
+
+use larder_range_index::KEYS_PER_NODE;
+use rand::SeedableRng;
+use rand::rngs::SmallRng;
+
+use crate::Arguments;
+use crate::clock::{Run, below, rate};
+
+use rivals::{
+    Allocator, Hinted, LockedBTree, LockedFree, LockedGapTree, LockedRedBlack, Lowest, SMALL_NODE,
+};
+
+/// Ranges that each user holds.
+const DEPTH: usize = 10;
+/// Users that the space has room for, whoever takes part.
+const USERS: usize = 16;
+/// The space is full of ranges of this length, but for what the users need and a tenth more.
+const CELL: u64 = 16;
+
+fn holes(cells: u64) -> BTreeSet<u64> {
+    let mut random = SmallRng::seed_from_u64(3);
+    let wanted = (USERS * DEPTH * 11 / 10) as u64;
+    let mut holes = BTreeSet::new();
+    while (holes.len() as u64) < wanted.min(cells / 2) {
+        holes.insert(below(&mut random, cells));
+    }
+    holes
+}
+
+/// The ranges that one user holds; gives them back when dropped.
+struct User<'a, A: Allocator> {
+    allocator: &'a A,
+    cells: u64,
+    random: SmallRng,
+    ranges: VecDeque<(u64, u64)>,
+}
+
+impl<'a, A: Allocator> User<'a, A> {
+    fn new(allocator: &'a A, cells: u64, random: SmallRng) -> Self {
+        let mut user = User { allocator, cells, random, ranges: VecDeque::new() };
+        for _ in 0..DEPTH {
+            user.claim();
+        }
+        user
+    }
+
+    fn claim(&mut self) {
+        let len = CELL - below(&mut self.random, 4);
+        let hint = below(&mut self.random, self.cells * CELL);
+        let start = self.allocator.claim(len, hint).expect("there is a hole for each range");
+        self.ranges.push_back((start, len));
+    }
+
+    fn turn(&mut self) {
+        let (start, len) = self.ranges.pop_front().expect("ten ranges");
+        self.allocator.free(start, len);
+        self.claim();
+    }
+}
+
+impl<A: Allocator> Drop for User<'_, A> {
+    fn drop(&mut self) {
+        for (start, len) in self.ranges.drain(..) {
+            self.allocator.free(start, len);
+        }
+    }
+}
+
+#[derive(Clone, Copy, Default)]
+struct Outcome {
+    per_second: f64,
+    /// Per thousand claims.
+    blocked: f64,
+    /// Per claim.
+    held_ns: f64,
+}
+
+fn measure<A: Allocator>(allocator: &A, cells: u64, run: Run) -> Outcome {
+    let seed = |user| SmallRng::seed_from_u64(100 + user as u64);
+    let _idle: Vec<_> =
+        (run.threads..USERS).map(|user| User::new(allocator, cells, seed(user))).collect();
+    let before = allocator.waiting();
+    let rate = rate(run, |_, random| {
+        let mut user = User::new(allocator, cells, random);
+        move || user.turn()
+    });
+    let after = allocator.waiting();
+    Outcome {
+        per_second: rate.per_second,
+        blocked: (after.blocked - before.blocked) as f64 / rate.turns * 1000.0,
+        held_ns: (after.held_ns - before.held_ns) as f64 / rate.turns,
+    }
+}
+
+/// Measures claims per second of one index with `KEYS` keys per node.
+pub(crate) fn measure_index<const KEYS: usize>(cells: u64) -> impl Fn(Run) -> f64 {
+    let allocator = Hinted::<KEYS>::with_holes(cells, &holes(cells));
+    move |run| measure(&allocator, cells, run).per_second
+}
+
+struct Row {
+    name: &'static str,
+    measure: Box<dyn Fn(Run) -> Outcome>,
+}
+
+fn add<A: Allocator + 'static>(arguments: &Arguments, cells: u64, rows: &mut Vec<Row>) {
+    if arguments.wants(A::NAME) {
+        let allocator = A::with_holes(cells, &holes(cells));
+        let measure = Box::new(move |run| measure(&allocator, cells, run));
+        rows.push(Row { name: A::NAME, measure });
+    }
+}
+
+pub(crate) fn print(arguments: &Arguments) {
+    for &cells in &arguments.entries {
+        let mut rows = Vec::new();
+        add::<Hinted<KEYS_PER_NODE>>(arguments, cells, &mut rows);
+        add::<Hinted<SMALL_NODE>>(arguments, cells, &mut rows);
+        add::<Lowest>(arguments, cells, &mut rows);
+        add::<LockedBTree>(arguments, cells, &mut rows);
+        add::<LockedRedBlack>(arguments, cells, &mut rows);
+        add::<LockedGapTree>(arguments, cells, &mut rows);
+        add::<LockedFree>(arguments, cells, &mut rows);
+        let mut best = vec![vec![Outcome::default(); arguments.threads.len()]; rows.len()];
+        for _ in 0..arguments.repeats {
+            for (column, &threads) in arguments.threads.iter().enumerate() {
+                for (row, best) in rows.iter().zip(&mut best) {
+                    let now = (row.measure)(arguments.run(threads));
+                    if now.per_second > best[column].per_second {
+                        best[column] = now;
+                    }
+                }
+            }
+        }
+        print_tables(arguments, cells, &rows, &best);
+    }
+}
+
+fn print_tables(arguments: &Arguments, cells: u64, rows: &[Row], best: &[Vec<Outcome>]) {
+    println!(
+        "\n{cells} cells, nearly full: million claims, each with its free, {} (range-index from a hint is so many times as fast)\n",
+        arguments.clock.per_second()
+    );
+    print_table(arguments, rows, best, |cell, first| {
+        format!("{:.3} ({:.1})", cell.per_second / 1e6, first.per_second / cell.per_second)
+    });
+    println!(
+        "\n{cells} cells: nanoseconds per claim and free for which a lock is held; blocked acquisitions and repeated edits per thousand claims\n"
+    );
+    print_table(arguments, rows, best, |cell, _| {
+        format!("{:.0} ns; {:.1}", cell.held_ns, cell.blocked)
+    });
+}
+
+/// A table of what `show` makes of each outcome and of that of the first row.
+fn print_table(
+    arguments: &Arguments,
+    rows: &[Row],
+    best: &[Vec<Outcome>],
+    show: impl Fn(&Outcome, &Outcome) -> String,
+) {
+    print!("| allocator |");
+    for threads in &arguments.threads {
+        print!(" {threads} threads |");
+    }
+    println!("\n| --- |{}", " ---: |".repeat(arguments.threads.len()));
+    for (row, cells) in rows.iter().zip(best) {
+        let shown = cells.iter().zip(&best[0]).map(|(cell, first)| show(cell, first));
+        println!("| `{}` | {} |", row.name, shown.collect::<Vec<_>>().join(" | "));
+    }
+}

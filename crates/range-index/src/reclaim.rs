@@ -1,0 +1,113 @@
+//! Reclamation: what was replaced or unlinked is freed when no thread can see it any more.
+//!
+//! An epoch ends when every thread that looked at the index in it has looked away. A thread that is
+//! preempted while it looks keeps all that the others retire meanwhile: with more threads than
+//! processors, hundreds of megabytes in a moment. So whoever has retired much that is not freed
+//! yet gives its processor away now and then, which is what the one that is held up lacks.
+
+use std::cell::Cell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crossbeam_epoch::{self as epoch, Guard};
+
+use crate::Value;
+use crate::block::{self, BlockRef};
+use crate::node::{self, NodeRef};
+use crate::sync::thread;
+
+/// Blocks of a batch: what a thread retires before it looks how many of its batches are freed.
+const BATCH: usize = 64;
+/// How many of them may wait before it lets others run.
+const MOST_WAITING: usize = 16;
+
+/// What a thread has retired.
+#[derive(Default)]
+struct Account {
+    in_batch: Cell<usize>,
+    batches: Cell<usize>,
+    /// Batches that were freed, by whomever.
+    freed: Arc<AtomicUsize>,
+}
+
+thread_local! {
+    static ACCOUNT: Account = Account::default();
+}
+
+/// Frees a block that was replaced, once nobody reads it any more.
+pub(crate) fn retire_block<V: Value>(block: BlockRef<'_, V>, guard: &Guard) {
+    let raw = block.as_ptr();
+    // SAFETY: the block has been replaced, once and by us, so who pins from now on cannot find it;
+    // values may be dropped on any thread since they are `Send`.
+    unsafe { guard.defer_unchecked(move || block::free(raw)) }
+    let count = |account: &Account| account.count(guard);
+    // A thread that is ending keeps no account.
+    let _ = ACCOUNT.try_with(count);
+}
+
+/// Frees a node that was unlinked, once nobody can come across it any more.
+pub(crate) fn retire_node<V: Value>(node: NodeRef<'_, V>, guard: &Guard) {
+    let raw = node.as_ptr();
+    // SAFETY: no link and no live back link leads to the node, so who pins from now on cannot find
+    // it; the rest as for blocks.
+    unsafe { guard.defer_unchecked(move || node::free(raw)) }
+}
+
+/// To be called after an edit, not pinned any more: lets others run if that is what frees memory.
+pub(crate) fn relieve() {
+    if ACCOUNT.try_with(Account::is_overdue).unwrap_or(false) {
+        epoch::pin().flush();
+        thread::yield_now();
+    }
+}
+
+impl Account {
+    fn count(&self, guard: &Guard) {
+        self.in_batch.set(self.in_batch.get() + 1);
+        if self.in_batch.get() == BATCH {
+            self.batches.set(self.batches.get() + 1);
+            let freed = Arc::clone(&self.freed);
+            guard.defer(move || freed.fetch_add(1, Ordering::Relaxed));
+        }
+    }
+
+    /// Whether too many batches wait; looked at once for each batch.
+    fn is_overdue(&self) -> bool {
+        if self.in_batch.get() < BATCH {
+            return false;
+        }
+        self.in_batch.set(0);
+        self.waiting() > MOST_WAITING
+    }
+
+    /// Batches that are not freed yet.
+    fn waiting(&self) -> usize {
+        self.batches.get() - self.freed.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(all(test, not(feature = "shuttle")))]
+mod tests {
+    use super::*;
+    use crate::RangeIndex;
+
+    #[test]
+    fn who_looks_for_long_holds_back_what_is_retired_and_is_noticed() {
+        let index = RangeIndex::<u64>::new();
+        let edit = || {
+            for _ in 0..(MOST_WAITING + 2) * BATCH {
+                index.insert(0..1, 0).unwrap();
+                index.remove(0).unwrap();
+            }
+        };
+        let waiting = || ACCOUNT.with(Account::waiting);
+        let looking = index.reader();
+        edit();
+        assert!(waiting() > MOST_WAITING);
+        drop(looking);
+        while waiting() > 0 {
+            relieve();
+            epoch::pin().flush();
+        }
+    }
+}
