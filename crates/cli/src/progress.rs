@@ -7,6 +7,10 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 /// Work shorter than this shows nothing.
 const QUIET: Duration = Duration::from_secs(2);
 
+const BYTES: &str = "{spinner} {bytes} ({bytes_per_sec})";
+const BYTES_AND_LEFT: &str = "{spinner} {bytes} ({bytes_per_sec}, {eta} left)";
+const STEPS: &str = "{msg} {pos}/{len} ({eta} left)";
+
 /// A line on standard error, if that is a terminal, which appears once the work has taken two seconds.
 pub struct Progress {
     bar: ProgressBar,
@@ -16,18 +20,17 @@ pub struct Progress {
 impl Progress {
     /// Of bytes of which nobody knows how many there will be.
     pub fn of_bytes() -> Self {
-        Self::new(None, "{spinner} {bytes} ({bytes_per_sec})")
+        Self::new(None, BYTES)
     }
 
     /// Of a known number of steps.
     pub fn of_steps(total: u64) -> Self {
-        Self::new(Some(total), "{msg} {pos}/{len} ({eta} left)")
+        Self::new(Some(total), STEPS)
     }
 
     fn new(total: Option<u64>, template: &str) -> Self {
-        let style = ProgressStyle::with_template(template).expect("a valid template");
         let bar = ProgressBar::with_draw_target(total, ProgressDrawTarget::hidden());
-        Self { bar: bar.with_style(style), shown: false }
+        Self { bar: bar.with_style(style(template)), shown: false }
     }
 
     /// Says what is being done and how much there is to do.
@@ -49,6 +52,18 @@ impl Progress {
         }
         self.bar.set_position(position);
     }
+
+    /// Says how many bytes there will be, as far as one can tell so far.
+    pub fn expect_bytes(&mut self, total: u64) {
+        if self.bar.length().is_none() {
+            self.bar.set_style(style(BYTES_AND_LEFT));
+        }
+        self.bar.set_length(total);
+    }
+}
+
+fn style(template: &str) -> ProgressStyle {
+    ProgressStyle::with_template(template).expect("a valid template")
 }
 
 impl Drop for Progress {

@@ -108,6 +108,9 @@ pub enum Error {
     /// The subvolume is read-only.
     #[error("the subvolume is read-only")]
     ReadOnlySubvolume,
+    /// The subvolume can change, and what was asked for needs one that cannot.
+    #[error("subvolume {0} is not read-only")]
+    NotReadOnly(u64),
     /// A name and what it is to lead to lie in different subvolumes.
     #[error("not in the same subvolume")]
     CrossSubvolume,
@@ -219,7 +222,7 @@ impl Error {
             Self::NameHashFull => ErrorKind::Overflow,
             Self::NotWritable | Self::ReadOnlySubvolume => ErrorKind::ReadOnly,
             Self::CrossSubvolume | Self::CrossFilesystem => ErrorKind::CrossSubvolume,
-            Self::NotPermitted(_) => ErrorKind::NotPermitted,
+            Self::NotPermitted(_) | Self::NotReadOnly(_) => ErrorKind::NotPermitted,
             Self::FileTooLarge => ErrorKind::FileTooLarge,
             Self::AttributeTooLarge => ErrorKind::NoSpace,
             Self::NoDefaultAcl => ErrorKind::PermissionDenied,

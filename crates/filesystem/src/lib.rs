@@ -58,7 +58,7 @@ pub use space::{BlockGroup, Capacity};
 pub use stats::{DelayedStats, ExtentMapStats, Stats};
 pub use subvolume::{Subvolume, SubvolumeInfo, SubvolumeName, Subvolumes};
 pub use write::{
-    AllocateMode, Encoded, NewInode, RenameMode, SetAttributes, WholeInode, WriteCompression,
+    AllocateMode, Encoded, HeldSubvolume, NewInode, RenameMode, SetAttributes, WholeInode, WriteCompression,
     XattrMode,
 };
 #[doc(hidden)]

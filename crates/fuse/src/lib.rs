@@ -85,6 +85,6 @@ impl Mount {
 
     /// Has `server` serve requests until the file system is unmounted.
     pub fn serve(&self, server: &Server) -> io::Result<()> {
-        self.transport.serve(server)
+        server.with_channel(&self.transport, || self.transport.serve(server))
     }
 }

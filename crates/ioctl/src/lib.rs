@@ -12,10 +12,12 @@
 
 pub mod abi;
 mod call;
+pub mod channel;
 mod data;
 mod filesystem;
 mod inode;
 mod search;
+mod send;
 mod subvolume;
 
 use std::io;
@@ -27,6 +29,7 @@ pub use filesystem::{
 };
 pub use inode::{FilePlace, inode_paths, places_of};
 pub use search::{Item, directory_path, items, subvolume_path, subvolumes_of};
+pub use send::{KernelSend, newest_stream_version, send};
 pub use subvolume::{
     SubvolumeInfo, create_snapshot, create_subvolume, delete_subvolume, is_read_only,
     set_default_subvolume, set_read_only, set_received, subvolume_id, subvolume_info,

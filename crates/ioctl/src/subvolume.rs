@@ -16,6 +16,8 @@ use crate::{call, invalid};
 
 /// The number of a subvolume's root (`BTRFS_FIRST_FREE_OBJECTID`).
 const ROOT_INODE: u64 = 256;
+/// `BTRFS_ROOT_SUBVOL_RDONLY`, as a root item has it.
+const ROOT_READ_ONLY: u64 = 1;
 
 /// Makes an empty subvolume named `name` in `directory`.
 pub fn create_subvolume(directory: impl AsFd, name: &[u8]) -> io::Result<()> {
@@ -90,6 +92,10 @@ pub struct SubvolumeInfo {
     pub id: u64,
     /// Its uuid; nil if it has none.
     pub uuid: Uuid,
+    /// The uuid of the subvolume that it is a snapshot of; nil for none.
+    pub parent_uuid: Uuid,
+    /// Whether it is read-only.
+    pub is_read_only: bool,
     /// The transaction that last changed it.
     pub ctransid: u64,
     /// The uuid of the subvolume that it was received from; nil for none.
@@ -104,6 +110,8 @@ pub fn subvolume_info(inside: impl AsFd) -> io::Result<SubvolumeInfo> {
     Ok(SubvolumeInfo {
         id: info.treeid,
         uuid: Uuid::from_bytes(info.uuid),
+        parent_uuid: Uuid::from_bytes(info.parent_uuid),
+        is_read_only: info.flags & ROOT_READ_ONLY != 0,
         ctransid: info.ctransid,
         received_uuid: Uuid::from_bytes(info.received_uuid),
         stransid: info.stransid,

@@ -55,6 +55,7 @@ mod error;
 mod file;
 mod filesystem;
 mod inode;
+mod mounted;
 mod names;
 mod open;
 mod path;
@@ -85,13 +86,14 @@ pub use larder_format::compression::{
 };
 pub use larder_format::item::InodeFlags;
 pub use larder_format::{ItemType, Key};
+pub use mounted::{MountedSnapshot, receive_mounted};
 pub use open::OpenOptions;
 pub use receive::{
     CommandError, CommandProblem, ReceiveError, ReceiveEvent, ReceiveOptions, ReceiveProblem,
-    Received, receive_mounted,
+    Received,
 };
 pub use scan::{Paths, Scan, ScannedInode};
-pub use send::{SendError, SendOptions, Sent, StreamVersion};
+pub use send::{SendError, SendOptions, SendProgress, Sent, StreamVersion};
 pub use space::{Capacity, Profile, Space, SpaceKind};
 pub use subvolume::{Subvolume, Subvolumes};
 pub use tree::{TreeItem, TreeItems};

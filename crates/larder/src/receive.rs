@@ -2,13 +2,12 @@
 
 use std::io::Read;
 use std::ops::ControlFlow;
-use std::path::Path;
 
+use larder_stream::ImageTarget;
 pub use larder_stream::{
     CommandError, CommandProblem, Event as ReceiveEvent, ReceiveError, ReceiveOptions,
     ReceiveProblem, Received,
 };
-use larder_stream::{ImageTarget, MountedTarget};
 
 use crate::Directory;
 
@@ -29,17 +28,4 @@ impl Directory {
         let mut target = ImageTarget::new(self.inner().clone());
         larder_stream::receive(input, &mut target, options, observe)
     }
-}
-
-/// As [`Directory::receive`], into a directory of a file system that is mounted: a btrfs of the kernel, or
-/// another that answers its requests. Most of that only root may.
-pub fn receive_mounted(
-    directory: impl AsRef<Path>,
-    input: impl Read,
-    options: &ReceiveOptions,
-    observe: &mut dyn FnMut(ReceiveEvent<'_>) -> ControlFlow<()>,
-) -> std::result::Result<Received, ReceiveError> {
-    let mut target = MountedTarget::open(directory.as_ref())
-        .map_err(|error| ReceiveError { unfinished: None, problem: error.into() })?;
-    larder_stream::receive(input, &mut target, options, observe)
 }

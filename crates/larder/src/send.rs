@@ -1,20 +1,24 @@
 //! Snapshots as streams.
 
 use std::io::Write;
+use std::sync::Arc;
 
-pub use larder_stream::{SendError, Sent, Version as StreamVersion};
+pub use larder_stream::{SendError, SendProgress, Sent, Version as StreamVersion};
+
+use larder_filesystem::SubvolumeInfo;
+use larder_format::Uuid;
 
 use crate::{Result, Subvolume};
 
-/// How a snapshot is sent.
+/// How a snapshot is sent: a [`Subvolume`], or a [`MountedSnapshot`](crate::MountedSnapshot).
 #[derive(Clone, Debug)]
-pub struct SendOptions {
+pub struct SendOptions<S = Subvolume> {
     /// Version of the stream.
     pub version: StreamVersion,
     /// The receiver has this snapshot: only what differs from it is sent.
-    pub parent: Option<Subvolume>,
+    pub parent: Option<S>,
     /// The receiver has these snapshots too: what they share with this one is cloned.
-    pub clone_sources: Vec<Subvolume>,
+    pub clone_sources: Vec<S>,
     /// Send data that is stored compressed as it is. From version 2 on.
     pub compressed_data: bool,
     /// Say which ranges of files changed and send no data.
@@ -23,9 +27,11 @@ pub struct SendOptions {
     pub begins_stream: bool,
     /// The stream ends with this snapshot; otherwise others follow.
     pub ends_stream: bool,
+    /// Is kept up to date while sending, where that can be known.
+    pub progress: Arc<SendProgress>,
 }
 
-impl Default for SendOptions {
+impl<S> Default for SendOptions<S> {
     /// Everything, in a stream of version 1 of its own.
     fn default() -> Self {
         Self {
@@ -36,6 +42,7 @@ impl Default for SendOptions {
             no_data: false,
             begins_stream: true,
             ends_stream: true,
+            progress: Arc::default(),
         }
     }
 }
@@ -60,6 +67,7 @@ impl Subvolume {
             no_data: options.no_data,
             begins_stream: options.begins_stream,
             ends_stream: options.ends_stream,
+            progress: options.progress.clone(),
             ..larder_stream::SendOptions::default()
         };
         larder_stream::send(self.inner(), &options, output)
@@ -68,20 +76,37 @@ impl Subvolume {
     /// Of several snapshots the one that is likely to differ least from this: a snapshot of the same
     /// subvolume, or one of the two of the other, changed last before this one or else soonest after.
     pub fn closest_relative<'a>(&self, others: &'a [Subvolume]) -> Result<Option<&'a Subvolume>> {
-        let own = self.info()?;
-        let mut best = None;
-        for other in others {
-            let info = other.info()?;
-            let is_sibling = !own.parent_uuid.is_nil() && own.parent_uuid == info.parent_uuid;
-            if !is_sibling && own.parent_uuid != info.uuid && own.uuid != info.parent_uuid {
-                continue;
-            }
-            let is_later = info.change_generation > own.change_generation;
-            let rank = (is_later, own.change_generation.abs_diff(info.change_generation));
-            if best.as_ref().is_none_or(|(least, _)| rank < *least) {
-                best = Some((rank, other));
-            }
-        }
-        Ok(best.map(|(_, other)| other))
+        let own = Relative::of(&self.info()?);
+        let infos = others.iter().map(|other| Ok((Relative::of(&other.info()?), other)));
+        Ok(own.closest(infos.collect::<Result<Vec<_>>>()?))
+    }
+}
+
+/// What tells how near two snapshots are to each other.
+pub(crate) struct Relative {
+    pub(crate) uuid: Uuid,
+    pub(crate) parent_uuid: Uuid,
+    /// The transaction that last changed it.
+    pub(crate) generation: u64,
+}
+
+impl Relative {
+    fn of(info: &SubvolumeInfo) -> Self {
+        let SubvolumeInfo { uuid, parent_uuid, change_generation: generation, .. } = *info;
+        Self { uuid, parent_uuid, generation }
+    }
+
+    /// The one that is likely to differ least from this.
+    pub(crate) fn closest<'a, S>(&self, others: Vec<(Self, &'a S)>) -> Option<&'a S> {
+        let is_near = |other: &Self| {
+            let is_sibling = !self.parent_uuid.is_nil() && self.parent_uuid == other.parent_uuid;
+            is_sibling || self.parent_uuid == other.uuid || self.uuid == other.parent_uuid
+        };
+        let distance = |other: &Self| {
+            let is_later = other.generation > self.generation;
+            (is_later, self.generation.abs_diff(other.generation))
+        };
+        let near = others.into_iter().filter(|(other, _)| is_near(other));
+        near.min_by_key(|(other, _)| distance(other)).map(|(_, found)| found)
     }
 }

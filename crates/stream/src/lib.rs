@@ -27,7 +27,7 @@ pub use receive::{
     CommandError, CommandProblem, Event, ImageTarget, MountedTarget, Origin, ReceiveError,
     ReceiveOptions, ReceiveProblem, Received, Target, receive,
 };
-pub use send::{SendError, SendOptions, Sent, send};
+pub use send::{SendError, SendOptions, SendProgress, Sent, send};
 pub use wire::{
     Attribute, Command, Reader, StreamError, StreamProblem, Timestamp, TooLong, Version, Writer,
     encode,

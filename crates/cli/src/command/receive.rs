@@ -64,16 +64,17 @@ pub struct Receive {
 
 impl Receive {
     pub fn run(self) -> Outcome {
-        let input: Box<dyn Read> = match &self.file {
-            Some(path) => Box::new(File::open(path).with_context(|| path.display().to_string())?),
+        let input = match &self.file {
+            Some(path) => File::open(path).with_context(|| path.display().to_string())?,
             None if io::stdin().is_terminal() => {
                 bail!("no stream comes from a terminal: redirect one, or give a file with -f")
             }
-            None => Box::new(io::stdin().lock()),
+            None => File::from(rustix::io::dup(io::stdin())?),
         };
+        let len_bytes = len_of(&input);
         let input = BufReader::with_capacity(INPUT_BYTES, input);
         match &self.target {
-            Some(target) if !self.dump => self.receive(input, target),
+            Some(target) if !self.dump => self.receive(input, len_bytes, target),
             _ => {
                 let out = io::BufWriter::new(io::stdout().lock());
                 larder_stream::dump(input, out, &TimeZone::system())?;
@@ -82,9 +83,14 @@ impl Receive {
         }
     }
 
-    fn receive(&self, input: impl Read, target: &OsStr) -> Outcome {
+    fn receive(
+        &self,
+        input: impl Read + Send + 'static,
+        len_bytes: Option<u64>,
+        target: &OsStr,
+    ) -> Outcome {
         let options = ReceiveOptions { stop_at_end: self.stop_at_end, max_errors: self.max_errors };
-        let mut watch = Watch::new(self.quiet)?;
+        let mut watch = Watch::new(self.quiet, len_bytes)?;
         let mut observe = |event: ReceiveEvent<'_>| watch.event(&event);
         if Path::new(target).is_dir() {
             let outcome = larder::receive_mounted(target, input, &options, &mut observe);
@@ -105,6 +111,12 @@ impl Receive {
         let delete = |name: &str| format!("larder subvolume delete {}/{name}", trimmed(target));
         Ok(report(outcome, &delete))
     }
+}
+
+/// What is left of a file, if it is one.
+fn len_of(input: &File) -> Option<u64> {
+    let (metadata, position) = (input.metadata().ok()?, rustix::fs::tell(input).ok()?);
+    metadata.is_file().then(|| metadata.len().saturating_sub(position))
 }
 
 /// Says how a receive ended; `delete` is the command that deletes a subvolume of this name.
@@ -130,14 +142,16 @@ struct Watch {
 }
 
 impl Watch {
-    fn new(is_quiet: bool) -> io::Result<Self> {
+    fn new(is_quiet: bool, len_bytes: Option<u64>) -> io::Result<Self> {
         let interrupted = Arc::new(AtomicBool::new(false));
         for signal in [SIGINT, SIGTERM] {
             // The second time it does what it always does: the input may never come.
             signal_hook::flag::register_conditional_default(signal, interrupted.clone())?;
             signal_hook::flag::register(signal, interrupted.clone())?;
         }
-        Ok(Self { is_quiet, progress: Progress::of_bytes(), interrupted })
+        let mut progress = Progress::of_bytes();
+        len_bytes.inspect(|len_bytes| progress.expect_bytes(*len_bytes));
+        Ok(Self { is_quiet, progress, interrupted })
     }
 
     fn event(&mut self, event: &ReceiveEvent<'_>) -> ControlFlow<()> {
@@ -147,6 +161,7 @@ impl Watch {
                 self.progress.say(&format!("At {kind} {}", shown(name)));
             }
             ReceiveEvent::Failed(error) => self.progress.say(&format!("ERROR: {error}")),
+            ReceiveEvent::Refused(text) => self.progress.say(&format!("ERROR: {text}")),
             ReceiveEvent::Read(bytes) => self.progress.set(*bytes),
             _ => {}
         }

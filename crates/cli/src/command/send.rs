@@ -3,34 +3,45 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, IsTerminal, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use anyhow::{Context, bail, ensure};
 use clap::Args;
-use larder::{Filesystem, SendOptions, StreamVersion, Subvolume};
+use larder::{
+    Filesystem, MountedSnapshot, SendError, SendOptions, SendProgress, StreamVersion, Subvolume,
+};
 
 use super::Outcome;
+use super::subvolume::mounted::is_mounted;
 use crate::progress::Progress;
 use crate::source::{Source, warn_of_bad_copies};
 use crate::target::Target;
 
-/// Write read-only snapshots of a file system that is not mounted as streams for btrfs receive
+/// A share of the whole from which on it is worth telling how long the rest takes.
+const ENOUGH_TO_TELL: f64 = 0.001;
+
+/// Write read-only snapshots as streams for btrfs receive and larder receive
 ///
-/// All snapshots are of one file system; their paths start at the top level.
+/// A snapshot is IMAGE:/PATH in a file system that is not mounted, with paths that start at the top level, or
+/// the path of its root in one that is. Mounts of larder and of the kernel's btrfs are asked the same
+/// way; they do so for root, and larder's also for the user who mounted. All snapshots are of one file
+/// system.
 ///
 /// Examples:
 ///   larder send disk.img:/snapshots/monday | btrfs receive /backup
 ///   larder send -p disk.img:/snapshots/monday -f tuesday.stream disk.img:/snapshots/tuesday
+///   larder send -p /mnt/monday /mnt/tuesday | ssh host larder receive backup.img:/
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub struct Send {
     /// The receiver has this snapshot: send only what differs from it
-    #[arg(short, value_name = "IMAGE:/PATH")]
+    #[arg(short, value_name = "SNAPSHOT")]
     parent: Option<OsString>,
     /// The receiver has this snapshot too: clone what it shares; may be given several times. Without
     /// -p the closest relative of each snapshot among them is its parent
-    #[arg(short, value_name = "IMAGE:/PATH")]
+    #[arg(short, value_name = "SNAPSHOT")]
     clone_source: Vec<OsString>,
     /// Write several snapshots as one stream
     #[arg(short = 'e')]
@@ -40,7 +51,7 @@ pub struct Send {
     file: Option<PathBuf>,
     /// Version of the stream; 0 for the newest
     #[arg(long, value_name = "N", default_value = "1", value_parser = parse_version)]
-    proto: StreamVersion,
+    proto: Proto,
     /// Send data that is stored compressed as it is; needs version 2
     #[arg(long)]
     compressed_data: bool,
@@ -50,31 +61,92 @@ pub struct Send {
     #[command(flatten)]
     source: Source,
     /// The snapshots
-    #[arg(required = true, value_name = "IMAGE:/PATH")]
+    #[arg(required = true, value_name = "SNAPSHOT")]
     snapshots: Vec<OsString>,
 }
 
-fn parse_version(text: &str) -> Result<StreamVersion, String> {
+/// Which version of the stream is wanted.
+#[derive(Clone, Copy, Debug)]
+enum Proto {
+    Newest,
+    Version(StreamVersion),
+}
+
+fn parse_version(text: &str) -> Result<Proto, String> {
     match text.parse() {
-        Ok(0) => Ok(StreamVersion::NEWEST),
+        Ok(0) => Ok(Proto::Newest),
         Ok(number) => StreamVersion::from_number(number)
+            .map(Proto::Version)
             .ok_or_else(|| format!("there are versions 1 to {}", StreamVersion::NEWEST.number())),
         Err(_) => Err("not a number".into()),
     }
 }
 
+/// What can be sent, wherever it is.
+trait Snapshot: Clone {
+    fn newest_version(&self) -> StreamVersion;
+
+    fn closest_relative<'a>(&self, others: &'a [Self]) -> anyhow::Result<Option<&'a Self>>;
+
+    fn send(&self, options: &SendOptions<Self>, out: &mut dyn Write) -> Result<(), SendError>;
+}
+
+impl Snapshot for Subvolume {
+    fn newest_version(&self) -> StreamVersion {
+        StreamVersion::NEWEST
+    }
+
+    fn closest_relative<'a>(&self, others: &'a [Self]) -> anyhow::Result<Option<&'a Self>> {
+        Ok(self.closest_relative(others)?)
+    }
+
+    fn send(&self, options: &SendOptions<Self>, out: &mut dyn Write) -> Result<(), SendError> {
+        self.send(options, out).map(drop)
+    }
+}
+
+impl Snapshot for MountedSnapshot {
+    fn newest_version(&self) -> StreamVersion {
+        self.newest_version()
+    }
+
+    fn closest_relative<'a>(&self, others: &'a [Self]) -> anyhow::Result<Option<&'a Self>> {
+        Ok(self.closest_relative(others)?)
+    }
+
+    fn send(&self, options: &SendOptions<Self>, out: &mut dyn Write) -> Result<(), SendError> {
+        self.send(options, out).map(drop)
+    }
+}
+
 impl Send {
     pub fn run(self) -> Outcome {
-        let needs_two = self.compressed_data && self.proto == StreamVersion::V1;
-        ensure!(!needs_two, "--compressed-data needs --proto 2 or higher");
+        if is_mounted(&self.snapshots[0]) {
+            let first = open_mounted(&self.snapshots[0])?;
+            self.send(|text| find_mounted(&first, &self.snapshots[0], text))?;
+            return Ok(ExitCode::SUCCESS);
+        }
         let image = Target::parse(&self.snapshots[0]).image;
         let filesystem = self.source.open(&image)?;
-        let find = |text: &OsStr| find(&filesystem, &image, text);
-        let parent = self.parent.as_deref().map(find).transpose()?;
-        let clone_sources =
-            self.clone_source.iter().map(|text| find(text)).collect::<anyhow::Result<Vec<_>>>()?;
-        let snapshots =
-            self.snapshots.iter().map(|text| find(text)).collect::<anyhow::Result<Vec<_>>>()?;
+        self.send(|text| find(&filesystem, &image, text))?;
+        warn_of_bad_copies(&filesystem);
+        Ok(ExitCode::SUCCESS)
+    }
+
+    /// Sends all snapshots, which `find` finds.
+    fn send<S: Snapshot>(&self, find: impl Fn(&OsStr) -> anyhow::Result<S>) -> anyhow::Result<()> {
+        let find_all = |texts: &[OsString]| -> anyhow::Result<Vec<S>> {
+            texts.iter().map(|text| find(text)).collect()
+        };
+        let parent = self.parent.as_deref().map(&find).transpose()?;
+        let clone_sources = find_all(&self.clone_source)?;
+        let snapshots = find_all(&self.snapshots)?;
+        let version = match self.proto {
+            Proto::Newest => snapshots[0].newest_version(),
+            Proto::Version(version) => version,
+        };
+        let needs_two = self.compressed_data && version == StreamVersion::V1;
+        ensure!(!needs_two, "--compressed-data needs --proto 2 or higher");
         let mut out = Output::new(self.file.as_deref())?;
         let last = snapshots.len() - 1;
         for (number, snapshot) in snapshots.iter().enumerate() {
@@ -83,26 +155,25 @@ impl Send {
                 None => snapshot.closest_relative(&clone_sources)?,
             };
             let options = SendOptions {
-                version: self.proto,
+                version,
                 parent: parent.cloned(),
                 clone_sources: clone_sources.clone(),
                 compressed_data: self.compressed_data,
                 no_data: self.no_data,
                 begins_stream: number == 0 || !self.one_stream,
                 ends_stream: number == last || !self.one_stream,
+                progress: Arc::default(),
             };
-            eprintln!("At subvol {}", self.snapshots[number].display());
-            snapshot
-                .send(&options, &mut out)
-                .with_context(|| self.snapshots[number].display().to_string())?;
+            let name = self.snapshots[number].display();
+            eprintln!("At subvol {name}");
+            out.begin(options.progress.clone());
+            snapshot.send(&options, &mut out).with_context(|| name.to_string())?;
         }
-        out.flush()?;
-        warn_of_bad_copies(&filesystem);
-        Ok(ExitCode::SUCCESS)
+        Ok(out.flush()?)
     }
 }
 
-fn find(filesystem: &Filesystem, image: &PathBuf, text: &OsStr) -> anyhow::Result<Subvolume> {
+fn find(filesystem: &Filesystem, image: &Path, text: &OsStr) -> anyhow::Result<Subvolume> {
     let target = Target::parse(text);
     if target.image != *image {
         bail!("{}: not of the same file system as {}", text.display(), image.display());
@@ -110,15 +181,33 @@ fn find(filesystem: &Filesystem, image: &PathBuf, text: &OsStr) -> anyhow::Resul
     Ok(filesystem.subvolume(target.path_os())?)
 }
 
+fn open_mounted(text: &OsStr) -> anyhow::Result<MountedSnapshot> {
+    MountedSnapshot::open(text).with_context(|| text.display().to_string())
+}
+
+fn find_mounted(
+    first: &MountedSnapshot,
+    name: &OsStr,
+    text: &OsStr,
+) -> anyhow::Result<MountedSnapshot> {
+    let snapshot = open_mounted(text)?;
+    if !snapshot.is_together(first) {
+        bail!("{}: not of the same file system as {}", text.display(), name.display());
+    }
+    Ok(snapshot)
+}
+
 /// Where the stream goes, counted.
 struct Output {
     inner: Box<dyn Write>,
+    /// Bytes of this snapshot.
     written_bytes: u64,
-    progress: Progress,
+    line: Progress,
+    progress: Arc<SendProgress>,
 }
 
 impl Output {
-    fn new(file: Option<&std::path::Path>) -> anyhow::Result<Self> {
+    fn new(file: Option<&Path>) -> anyhow::Result<Self> {
         let inner: Box<dyn Write> = match file {
             Some(path) => Box::new(File::create(path).with_context(|| path.display().to_string())?),
             None if io::stdout().is_terminal() => {
@@ -126,7 +215,14 @@ impl Output {
             }
             None => Box::new(io::stdout().lock()),
         };
-        Ok(Self { inner, written_bytes: 0, progress: Progress::of_bytes() })
+        let line = Progress::of_bytes();
+        Ok(Self { inner, written_bytes: 0, line, progress: Arc::default() })
+    }
+
+    /// Another snapshot begins.
+    fn begin(&mut self, progress: Arc<SendProgress>) {
+        (self.written_bytes, self.line) = (0, Progress::of_bytes());
+        self.progress = progress;
     }
 }
 
@@ -134,7 +230,11 @@ impl Write for Output {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let len = self.inner.write(bytes)?;
         self.written_bytes += len as u64;
-        self.progress.set(self.written_bytes);
+        let fraction = self.progress.fraction();
+        if fraction > ENOUGH_TO_TELL {
+            self.line.expect_bytes((self.written_bytes as f64 / fraction) as u64);
+        }
+        self.line.set(self.written_bytes);
         Ok(len)
     }
 

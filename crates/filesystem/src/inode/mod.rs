@@ -45,7 +45,9 @@ enum Attributes {
 impl Subvolume {
     /// The inode `number`.
     pub fn inode(&self, number: u64) -> Result<Inode> {
-        if let Some(writer) = self.filesystem().try_writer() {
+        if let Some(writer) = self.filesystem().try_writer()
+            && self.try_live().is_some()
+        {
             let node = writer.nodes().open(self, number)?;
             return Ok(Inode::of_node(self.clone(), node));
         }

@@ -30,6 +30,7 @@ mod dirty;
 mod encoded;
 mod extents;
 mod flags;
+mod hold;
 mod in_place;
 mod inherit;
 mod label;
@@ -70,6 +71,7 @@ use parking_lot::{Mutex, RwLock};
 
 use self::commit::Hook;
 use self::delayed::DelayedNodes;
+use self::hold::Holds;
 use self::log::{Members, Syncs};
 use self::node::Nodes;
 use self::orphans::Orphans;
@@ -88,6 +90,7 @@ pub use compress::WriteCompression;
 pub use create::NewInode;
 pub use delayed::{FindExtents, Queue, Reserve, Tuning};
 pub use encoded::Encoded;
+pub use hold::HeldSubvolume;
 pub(crate) use node::Node;
 pub use rename::RenameMode;
 pub use whole::WholeInode;
@@ -108,6 +111,8 @@ pub(crate) struct Writer {
     dirty: DirtyNodes,
     orphans: Arc<Orphans>,
     snapshots: PendingSnapshots,
+    /// Subvolumes that are to stay as they are.
+    holds: Holds,
     /// The inodes that logs have.
     members: Arc<Members>,
     syncs: Syncs,
@@ -173,6 +178,7 @@ impl Filesystem {
             dirty: DirtyNodes::default(),
             orphans,
             snapshots: PendingSnapshots::default(),
+            holds: Holds::default(),
             members: Arc::default(),
             syncs: Syncs::default(),
             compression: RwLock::default(),

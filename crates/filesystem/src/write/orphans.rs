@@ -62,7 +62,7 @@ impl Writer {
         let is_gone = |id| self.manager.root_item(id).is_none_or(|(_, item)| item.refs.get() == 0);
         loop {
             let handle = self.manager.join(ITEMS, Priority::Deleting)?;
-            if is_gone(orphan.tree.id()) {
+            if is_gone(orphan.tree.id()) || self.holds.has(orphan.tree.id()) {
                 return Ok(());
             }
             let is_done = apply(&handle, || orphan.delete_step(&handle))?;
@@ -204,6 +204,9 @@ impl Writer {
             return Ok(self.delete_inode(orphan)?);
         }
         let handle = self.manager.join(ITEMS, Priority::Deleting)?;
+        if self.holds.has(orphan.tree.id()) {
+            return Ok(handle.end()?);
+        }
         let mut items = TreeItems::new(orphan.tree.clone());
         apply(&handle, || items.remove(orphan_key(orphan.number)))?;
         Ok(handle.end()?)

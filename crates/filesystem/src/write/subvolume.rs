@@ -117,7 +117,7 @@ impl Inode {
     ///
     /// # Errors
     /// `ENOENT`, `EINVAL` for what is no subvolume, `ENOTEMPTY` if subvolumes are nested in it, `EPERM` for
-    /// the default subvolume, `EROFS`.
+    /// the default subvolume and for one that is [held](Subvolume::hold), `EROFS`.
     pub fn delete_subvolume(&self, name: &[u8]) -> Result<()> {
         let (writer, filesystem) = (self.writer()?, self.subvolume().filesystem());
         self.expect_directory()?;
@@ -132,6 +132,7 @@ impl Inode {
         filesystem.check_deletable(id)?;
         let exclusive = writer.manager.close();
         self.subvolume().live()?.check_writable()?;
+        writer.holds.check_free(id)?;
         self.unname_subvolume(&exclusive, root.subvolume(), name)?;
         drop((exclusive, room));
         filesystem.sync()?;
@@ -180,7 +181,8 @@ impl Inode {
 }
 
 impl Subvolume {
-    /// Makes the subvolume read-only, or not. It is durable when this returns.
+    /// Makes the subvolume read-only, or not. It is durable when this returns. One that is
+    /// [held](Self::hold) stays read-only (`EPERM`).
     pub fn set_read_only(&self, is_read_only: bool) -> Result<()> {
         let filesystem = self.filesystem();
         let (writer, live) = (filesystem.writer()?, self.live()?);
@@ -191,6 +193,9 @@ impl Subvolume {
         let exclusive = writer.manager.close();
         if live.is_gone.load(Relaxed) {
             return Err(Error::NoSuchSubvolume(self.id()));
+        }
+        if !is_read_only {
+            writer.holds.check_free(self.id())?;
         }
         live.is_read_only.store(is_read_only, Relaxed);
         exclusive.change_root_item(self.id(), |item| {

@@ -29,7 +29,11 @@ mod tag {
 impl Server {
     /// Whether the caller may do everything: root, and the user who runs the server.
     pub(super) fn is_privileged(&self, call: &Call<'_>) -> bool {
-        call.uid == 0 || call.uid == self.owner
+        self.is_privileged_user(call.uid)
+    }
+
+    pub(super) fn is_privileged_user(&self, uid: u32) -> bool {
+        uid == 0 || uid == self.owner
     }
 
     /// Refuses what is for root and for the user who runs the server.

@@ -32,7 +32,8 @@ impl Server {
     ) -> Outcome {
         let node = self.node(call)?;
         let directory = node.directory()?;
-        let mut listing = Listing { server: self, plus, most_bytes: from.size as usize, reply };
+        let most_bytes = from.size as usize;
+        let mut listing = Listing { server: self, directory: &directory, plus, most_bytes, reply };
         if from.offset < BEHIND_DOT && !listing.put_dot(node.number(), BEHIND_DOT, b".")? {
             return Ok(());
         }
@@ -65,6 +66,7 @@ impl Server {
 
 struct Listing<'l, 'r> {
     server: &'l Server,
+    directory: &'l Directory,
     plus: bool,
     most_bytes: usize,
     reply: &'l mut Reply<'r>,
@@ -95,7 +97,8 @@ impl Listing<'_, '_> {
             namelen: 0,
             typ: directory_type(entry.file_type()),
         };
-        let found = if self.plus { entry.open().ok() } else { None };
+        let is_hidden = self.server.hidden.has(self.directory, entry.name());
+        let found = if self.plus && !is_hidden { entry.open().ok() } else { None };
         // What vanished meanwhile, or cannot be read, is listed without being looked up.
         let found = found.and_then(|inode| self.server.nodes.look_up(inode).ok());
         let attributes = match &found {

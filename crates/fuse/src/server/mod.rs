@@ -9,6 +9,7 @@
 
 mod access;
 mod attributes;
+mod channel;
 mod data;
 mod directory;
 #[cfg(test)]
@@ -25,6 +26,7 @@ use std::sync::Arc;
 use larder::{Filesystem, Subvolume};
 use rustix::io::Errno;
 
+use self::channel::{Channel, Hidden};
 use self::nodes::{Node, Nodes};
 use crate::protocol::{Answer, Operation, Reply, Request};
 use crate::transport::{Handler, Notify};
@@ -34,6 +36,8 @@ use crate::transport::{Handler, Notify};
 pub struct Server {
     filesystem: Filesystem,
     nodes: Nodes,
+    channel: Channel,
+    hidden: Hidden,
     /// The user who runs the server: with root the one who may do all with subvolumes.
     owner: u32,
     options: ServerOptions,
@@ -69,7 +73,9 @@ impl Server {
     ) -> larder::Result<Self> {
         let root = subvolume.root()?.into_inode();
         let owner = rustix::process::geteuid().as_raw();
-        Ok(Self { filesystem: filesystem.clone(), nodes: Nodes::new(root), owner, options })
+        let (filesystem, nodes) = (filesystem.clone(), Nodes::new(root));
+        let (channel, hidden) = (Channel::default(), Hidden::default());
+        Ok(Self { filesystem, nodes, channel, hidden, owner, options })
     }
 
     fn node(&self, call: &Call<'_>) -> Result<Arc<Node>, Errno> {

@@ -25,6 +25,9 @@ const NAME_MAX: usize = 255;
 impl Server {
     pub(super) fn lookup(&self, call: &Call<'_>, name: &OsStr, reply: &mut Reply<'_>) -> Outcome {
         let directory = self.node(call)?.directory()?;
+        if self.hidden.has(&directory, name) {
+            return Err(Errno::BUSY);
+        }
         match directory.child(name) {
             Ok(inode) => self.put_entry(inode, reply),
             Err(error) if error.kind() == ErrorKind::NotFound && name.len() <= NAME_MAX => {

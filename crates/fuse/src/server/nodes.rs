@@ -164,7 +164,8 @@ impl Nodes {
         }
     }
 
-    fn id_of(&self, inode: &Inode) -> u64 {
+    /// The number under which the kernel knows an inode, or would.
+    pub(super) fn id_of(&self, inode: &Inode) -> u64 {
         if *inode == self.root {
             return ROOT_ID;
         }

@@ -1,10 +1,12 @@
-//! The numbers of the requests: those of `linux/btrfs.h` and `linux/fs.h`, and one of larder's own.
+//! The numbers of the requests: those of `linux/btrfs.h` and `linux/fs.h`, and two of larder's own.
 //!
 //! A request's number holds the size of its structure, by which FUSE knows how many bytes to pass on.
 
 mod structures;
 
 use rustix::ioctl::{Opcode, opcode};
+
+use crate::channel::ChannelInfo;
 
 pub use structures::*;
 
@@ -33,6 +35,8 @@ pub const START_SYNC: Opcode = opcode::read::<u64>(MAGIC, 24);
 pub const WAIT_SYNC: Opcode = opcode::write::<u64>(MAGIC, 22);
 /// `FICLONERANGE`, which is `BTRFS_IOC_CLONE_RANGE`.
 pub const CLONE_RANGE: Opcode = opcode::write::<CloneRange>(MAGIC, 13);
+/// `BTRFS_IOC_SEND`, whose structure has a pointer.
+pub const SEND: Opcode = opcode::write::<[u8; 72]>(MAGIC, 38);
 /// `BTRFS_IOC_ENCODED_WRITE`, whose structure has pointers.
 pub const ENCODED_WRITE: Opcode = opcode::write::<[u8; 128]>(MAGIC, 64);
 /// `BTRFS_IOC_SUBVOL_CREATE`.
@@ -84,6 +88,8 @@ pub const GET_SUPPORTED_FEATURES: Opcode = opcode::read::<[FeatureFlags; 3]>(MAG
 
 /// Larder's own, for what FUSE cannot pass on: a request in an [`Envelope`].
 pub const IN_ENVELOPE: Opcode = opcode::read_write::<Envelope>(b'L', 1);
+/// Larder's own: where the server of a mount listens for what is no matter of one request and one answer.
+pub const CHANNEL: Opcode = opcode::read::<ChannelInfo>(b'L', 2);
 
 /// The size of the structure that a request is defined for, from its number.
 pub(crate) const fn structure_bytes(request: Opcode) -> usize {

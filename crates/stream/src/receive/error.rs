@@ -38,6 +38,9 @@ pub enum ReceiveProblem {
     /// Commands could not be applied, of which each was reported.
     #[error("{0} commands could not be applied")]
     Errors(u64),
+    /// The server of the mount could not go on, for this reason.
+    #[error("{0}")]
+    Served(String),
     /// The observer asked for it.
     #[error("receiving was stopped at byte {0} of the stream")]
     Stopped(u64),

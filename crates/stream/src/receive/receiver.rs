@@ -40,6 +40,8 @@ pub enum Event<'a> {
     },
     /// A command could not be applied; the next ones are.
     Failed(&'a CommandError),
+    /// As [`Failed`](Self::Failed), in the words of the server of a mount.
+    Refused(&'a str),
     /// So many bytes were read so far.
     Read(u64),
 }

@@ -162,7 +162,7 @@ fn shared_range(
 ) -> Result<Option<(Inode, u64)>, Error> {
     let sectorsize = u64::from(source.filesystem().volume().sectorsize());
     let file = source.inode(ino)?;
-    let is_apart = wanted.inode.subvolume() != source || wanted.inode.number() != ino;
+    let is_apart = (wanted.inode.subvolume().id(), wanted.inode.number()) != (source.id(), ino);
     let end = file.size_bytes().min(before);
     if offset >= end || file.item().nlink.get() == 0 || !offset.is_multiple_of(sectorsize) {
         return Ok(None);

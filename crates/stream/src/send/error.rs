@@ -40,6 +40,9 @@ pub enum SendError {
     /// The stream cannot be written.
     #[error("cannot write the stream: {0}")]
     Output(#[source] io::Error),
+    /// The file system that is mounted refuses or fails.
+    #[error("{0}")]
+    Mounted(#[source] io::Error),
     /// Another thread failed, whose error is the one that is reported.
     #[error("the send was stopped")]
     Stopped,

@@ -235,6 +235,7 @@ impl Ranges<'_, '_> {
             let command = Command::UpdateExtent { path, offset, len: len_bytes };
             return self.sender.output.put(&command);
         }
+        self.sender.show_progress(start, self.inode.size_bytes());
         let (inode, path) = (self.inode.clone(), self.path.clone());
         self.sender.output.put_data(ReadJob { inode, path, offset, len_bytes, form })
     }

@@ -23,6 +23,7 @@ mod lockstep;
 mod make;
 mod names;
 mod pipeline;
+mod progress;
 mod record;
 mod sender;
 
@@ -31,7 +32,7 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use larder_btree::Readahead;
-use larder_filesystem::Subvolume;
+use larder_filesystem::{Error, HeldSubvolume, Subvolume};
 use larder_format::Uuid;
 
 use self::changes::Changes;
@@ -39,6 +40,7 @@ use self::sender::Sender;
 use crate::wire::{Version, stream_header};
 
 pub use error::SendError;
+pub use progress::SendProgress;
 
 /// How to send.
 #[derive(Clone, Debug)]
@@ -57,6 +59,8 @@ pub struct SendOptions {
     pub begins_stream: bool,
     /// Whether the stream ends here, or other snapshots follow.
     pub ends_stream: bool,
+    /// Is kept up to date while sending.
+    pub progress: Arc<SendProgress>,
     /// Threads that read and verify file data.
     pub readers: NonZeroUsize,
     /// What a full send reads ahead of the tree.
@@ -74,6 +78,7 @@ impl Default for SendOptions {
             no_data: false,
             begins_stream: true,
             ends_stream: true,
+            progress: Arc::default(),
             readers: std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN),
             readahead: Readahead::ForwardAlways,
         }
@@ -89,7 +94,8 @@ pub struct Sent {
     pub inodes: u64,
 }
 
-/// Sends the read-only snapshot to `output`, which gets few and large writes.
+/// Sends the read-only snapshot to `output`, which gets few and large writes. In a file system that is open for
+/// writing, others go on using it meanwhile; they can neither delete nor change what takes part in the send.
 ///
 /// The stream of a snapshot is the same each time. After an error what was written is the start of a
 /// stream that a receiver finds cut short.
@@ -98,34 +104,42 @@ pub fn send(
     options: &SendOptions,
     output: &mut dyn Write,
 ) -> Result<Sent, SendError> {
-    expect_read_only(snapshot)?;
     for other in options.parent.iter().chain(&options.clone_sources) {
-        expect_read_only(other)?;
         if !Arc::ptr_eq(snapshot.filesystem().volume(), other.filesystem().volume()) {
             let uuid = |subvolume: &Subvolume| subvolume.root_item().uuid();
             return Err(SendError::NotTogether { snapshot: uuid(snapshot), other: uuid(other) });
         }
     }
+    let snapshot = hold(snapshot)?;
+    let parent = options.parent.as_ref().map(hold).transpose()?;
+    let clone_sources =
+        options.clone_sources.iter().map(hold).collect::<Result<Vec<_>, SendError>>()?;
+    let options = SendOptions {
+        parent: parent.as_deref().cloned(),
+        clone_sources: clone_sources.iter().map(|held| Subvolume::clone(held)).collect(),
+        ..options.clone()
+    };
     let walk = |output: &mut pipeline::Output| {
         let changes = match &options.parent {
-            Some(parent) => Changes::between(parent, snapshot)?,
+            Some(parent) => Changes::between(parent, &snapshot)?,
             None => Changes::Everything,
         };
         if options.begins_stream {
             output.put_bytes(&stream_header(options.version));
         }
-        Sender::new(snapshot, options, Arc::new(changes), output).send()
+        Sender::new(&snapshot, &options, Arc::new(changes), output).send()
     };
     let (stream_bytes, inodes) =
         pipeline::run(options.version, options.readers.get(), output, walk)?;
     Ok(Sent { stream_bytes, inodes })
 }
 
-fn expect_read_only(subvolume: &Subvolume) -> Result<(), SendError> {
-    if subvolume.root_item().is_read_only() {
-        return Ok(());
-    }
-    Err(SendError::NotReadOnly(subvolume.id()))
+/// A subvolume as it will stay until the send is over.
+fn hold(subvolume: &Subvolume) -> Result<HeldSubvolume, SendError> {
+    subvolume.hold().map_err(|error| match error {
+        Error::NotReadOnly(id) => SendError::NotReadOnly(id),
+        error => error.into(),
+    })
 }
 
 /// How a receiver knows a subvolume: by the uuid of the one that it was received from, if it was, or by

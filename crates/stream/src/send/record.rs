@@ -78,6 +78,13 @@ impl Records {
         Self { subvolume: subvolume.clone(), cursor, nothing_from: u64::MAX }
     }
 
+    /// The greatest number that an inode may have; 0 if there is none.
+    pub(super) fn last(&self) -> Result<u64, Error> {
+        let mut cursor = self.subvolume.tree().cursor(Readahead::None);
+        cursor.seek_last(Key::new(objectid::LAST_FREE, ItemType(u8::MAX), u64::MAX))?;
+        Ok(cursor.key().map_or(0, |key| key.objectid))
+    }
+
     /// The inode `ino`, which must be there.
     pub(super) fn get(&mut self, ino: u64) -> Result<Record, Error> {
         let key = Key::new(ino, ItemType::INODE_ITEM, 0);

@@ -13,6 +13,7 @@ use super::changes::{Change, Changes, Kind};
 use super::clone::CloneSources;
 use super::names::{Id, Names};
 use super::pipeline::Output;
+use super::progress::Counted;
 use super::record::{Record, Records};
 use super::{SendError, SendOptions, identity};
 use crate::wire::{Command, Version};
@@ -41,6 +42,7 @@ pub(super) struct Sender<'a> {
     pub(super) clone_sources: CloneSources,
     /// All inodes below this number were sent.
     pub(super) position: u64,
+    counted: Counted,
     /// Directories behind the position that were made because something in them was.
     pub(super) made_ahead: HashSet<u64>,
     /// Directories to be finished.
@@ -67,6 +69,7 @@ impl<'a> Sender<'a> {
             names,
             clone_sources,
             position: objectid::FIRST_FREE,
+            counted: Counted::default(),
             made_ahead: HashSet::new(),
             directories: Vec::new(),
         }
@@ -108,8 +111,11 @@ impl<'a> Sender<'a> {
     fn send_all(&mut self) -> Result<u64, SendError> {
         let mut records = Records::new(&self.new, self.options.readahead);
         let mut inodes = 0;
+        self.counted.total = records.last()?.saturating_sub(objectid::FIRST_FREE) + 1;
         while let Some(record) = records.from(self.position)? {
             self.position = record.ino;
+            self.counted.done = record.ino - objectid::FIRST_FREE;
+            self.show_progress(0, 0);
             self.send_inode(&record, None)?;
             self.position = record.ino + 1;
             inodes += 1;
@@ -122,7 +128,13 @@ impl<'a> Sender<'a> {
         let old = self.old.clone().ok_or(SendError::Stopped)?;
         let mut before = Records::new(&old, Readahead::None);
         let mut now = Records::new(&self.new, Readahead::None);
-        for change in changes.iter().filter(|change| change.kind != Kind::Removed) {
+        self.counted.total = changes.len() as u64;
+        for (number, change) in changes.iter().enumerate() {
+            if change.kind == Kind::Removed {
+                continue;
+            }
+            self.counted.done = number as u64;
+            self.show_progress(0, 0);
             let record = now.get(change.ino)?;
             self.position = change.ino;
             if change.kind != Kind::Changed {
@@ -136,6 +148,11 @@ impl<'a> Sender<'a> {
             self.send_inode(&record, Some(&was))?;
         }
         Ok(changes.len() as u64)
+    }
+
+    /// Shows how far it has come, with `part` of `whole` bytes of this inode sent.
+    pub(super) fn show_progress(&self, part: u64, whole: u64) {
+        self.options.progress.set_fraction(self.counted.fraction(part, whole));
     }
 
     /// Sends an inode: all of it, or how it is not as it `was`.

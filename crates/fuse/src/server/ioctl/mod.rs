@@ -14,6 +14,7 @@ mod subvolume;
 mod subvolume_info;
 
 use larder_ioctl::abi;
+use larder_ioctl::channel::NodeId;
 use rustix::io::Errno;
 use rustix::ioctl::Opcode;
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes};
@@ -21,6 +22,8 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes};
 use super::{Call, Outcome, Server, failed};
 use crate::protocol::Reply;
 use crate::protocol::abi::{IoctlIn, IoctlOut};
+
+pub(super) use subvolume::tell_of_name;
 
 /// An ioctl that is being served: what it was given, and what comes of it.
 struct Ioctl<'i> {
@@ -76,8 +79,16 @@ impl Server {
             abi::DEV_INFO => self.device_info(io),
             abi::GET_FEATURES => self.features(io),
             abi::IN_ENVELOPE => self.serve_envelope(call, io),
+            abi::CHANNEL => self.channel(call, io),
             _ => Err(Errno::NOTTY),
         }
+    }
+
+    /// Where streams are sent and received, and which inode this is.
+    fn channel(&self, call: &Call<'_>, io: &mut Ioctl<'_>) -> Outcome {
+        let inode = &self.node(call)?.inode;
+        let node = NodeId { subvolume: inode.subvolume_id(), inode: inode.number() };
+        io.output(&self.channel_info(node)?)
     }
 }
 

@@ -17,6 +17,7 @@ use crate::protocol::abi::{
 use crate::server::Call;
 use crate::server::access::{EXECUTE, WRITE};
 use crate::server::nodes::number_of;
+use crate::transport::Notify;
 
 /// Type and permissions of a subvolume's root, before the umask, which a server is not told.
 const ROOT_MODE: u32 = 0o040_755;
@@ -41,7 +42,7 @@ impl Server {
         self.check_access(call, &directory, WRITE | EXECUTE)?;
         let root = call.new_inode(ROOT_MODE, 0, 0);
         directory.create_child_subvolume(name, &root).map_err(failed)?;
-        tell_of_name(call, call.id, name);
+        tell_of_name(call.kernel, call.id, name);
         Ok(())
     }
 
@@ -60,7 +61,7 @@ impl Server {
         self.check_owner(call, &root)?;
         self.check_access(call, &directory, WRITE | EXECUTE)?;
         directory.snapshot_child(name, &source, kind).map_err(failed)?;
-        tell_of_name(call, call.id, name);
+        tell_of_name(call.kernel, call.id, name);
         Ok(())
     }
 
@@ -100,7 +101,7 @@ impl Server {
         }
         self.check_may_remove(call, &directory, &child)?;
         directory.delete_child_subvolume(name).map_err(failed)?;
-        tell_of_name(call, node, name);
+        tell_of_name(call.kernel, node, name);
         Ok(())
     }
 
@@ -162,11 +163,11 @@ fn name(bytes: &[u8]) -> Result<&OsStr, Errno> {
 
 /// Has the kernel forget what it knows about `name` in the directory that it knows as `node`, and what it
 /// knows about the directory.
-fn tell_of_name(call: &Call<'_>, node: u64, name: &OsStr) {
+pub(in crate::server) fn tell_of_name(kernel: &dyn Notify, node: u64, name: &OsStr) {
     let name = name.as_bytes();
     let entry = NotifyInvalEntryOut { parent: node, namelen: name.len() as u32, flags: 0 };
     // They fail where the kernel knows nothing that it could forget.
-    let _ = call.kernel.notify(NOTIFY_INVAL_ENTRY, &[entry.as_bytes(), name, b"\0"].concat());
+    let _ = kernel.notify(NOTIFY_INVAL_ENTRY, &[entry.as_bytes(), name, b"\0"].concat());
     let inode = NotifyInvalInodeOut { ino: node, off: 0, len: 0 };
-    let _ = call.kernel.notify(NOTIFY_INVAL_INODE, inode.as_bytes());
+    let _ = kernel.notify(NOTIFY_INVAL_INODE, inode.as_bytes());
 }

@@ -1,0 +1,140 @@
+//! The server's end of the control channel, which [`larder_ioctl::channel`] describes.
+//!
+//! # Invariants
+//! - Nobody but root and the user who runs the server is talked to.
+//! - A connection has a thread of its own, and there are at most [`MOST_CONNECTIONS`]: whatever they ask for
+//!   holds up no request of the kernel's.
+//! - Serving ends when the mount does: open connections are shut down, and their threads waited for.
+
+mod receive;
+mod refusal;
+mod send;
+
+use std::collections::HashMap;
+use std::io;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::sync::OnceLock;
+use std::thread::{self, Scope};
+
+use larder::Uuid;
+use larder_ioctl::channel::{ChannelInfo, Kind, NodeId, Request, frame};
+use parking_lot::Mutex;
+use rustix::io::Errno;
+use rustix::net::sockopt::socket_peercred;
+use rustix::net::{Shutdown, shutdown};
+
+use self::refusal::Refusal;
+use super::Server;
+use crate::transport::Notify;
+
+pub(super) use receive::Hidden;
+
+/// Connections at a time; more are closed at once.
+const MOST_CONNECTIONS: usize = 16;
+
+/// Where requests come in that FUSE does not pass on.
+#[derive(Debug, Default)]
+pub(super) struct Channel {
+    name: OnceLock<String>,
+    connections: Mutex<Connections>,
+}
+
+#[derive(Debug, Default)]
+struct Connections {
+    open: HashMap<u64, UnixStream>,
+    is_ending: bool,
+}
+
+/// Shuts everything down when dropped, also while a panic unwinds.
+struct Ending<'c> {
+    channel: &'c Channel,
+    listener: &'c UnixListener,
+}
+
+impl Server {
+    /// Serves the control channel while `serve` runs.
+    pub(crate) fn with_channel(
+        &self,
+        kernel: &dyn Notify,
+        serve: impl FnOnce() -> io::Result<()>,
+    ) -> io::Result<()> {
+        let name = self.channel.name.get_or_init(|| format!("larder-{}", Uuid::new_v4()));
+        let listener = UnixListener::bind_addr(&SocketAddr::from_abstract_name(name)?)?;
+        thread::scope(|scope| {
+            let _ending = Ending { channel: &self.channel, listener: &listener };
+            scope.spawn(|| self.accept(&listener, kernel, scope));
+            serve()
+        })
+    }
+
+    /// What the ioctl that asks for the channel returns.
+    pub(super) fn channel_info(&self, node: NodeId) -> Result<ChannelInfo, Errno> {
+        let name = self.channel.name.get().ok_or(Errno::NOTTY)?;
+        ChannelInfo::new(name, node).ok_or(Errno::NOTTY)
+    }
+
+    fn accept<'s>(
+        &'s self,
+        listener: &UnixListener,
+        kernel: &'s dyn Notify,
+        scope: &'s Scope<'s, '_>,
+    ) {
+        for number in 0_u64.. {
+            // It fails once the listener is shut down.
+            let Ok((socket, _)) = listener.accept() else { return };
+            let peer = socket_peercred(&socket);
+            let is_known = peer.is_ok_and(|peer| self.is_privileged_user(peer.uid.as_raw()));
+            if is_known && self.channel.enter(number, &socket) {
+                scope.spawn(move || {
+                    // What fails here is at its end.
+                    let _ = self.serve_connection(&socket, kernel);
+                    self.channel.connections.lock().open.remove(&number);
+                });
+            }
+        }
+    }
+
+    fn serve_connection(&self, socket: &UnixStream, kernel: &dyn Notify) -> io::Result<()> {
+        let mut body = Vec::new();
+        while let Some(kind) = frame::read(socket, &mut body)? {
+            let served = match Request::parse(kind, &body)? {
+                Request::Send(request) => self.send_snapshot(&request, socket),
+                Request::Receive(request) => self.receive(&request, socket, kernel),
+            };
+            match served {
+                Ok(body) => frame::write(socket, Kind::Done, &body)?,
+                Err(Refusal { errno, message }) => {
+                    let body = frame::failed(errno.raw_os_error(), &message);
+                    frame::write(socket, Kind::Failed, &body)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Channel {
+    /// Enters a connection, unless there are too many.
+    fn enter(&self, number: u64, socket: &UnixStream) -> bool {
+        let Connections { open, is_ending } = &mut *self.connections.lock();
+        let Ok(socket) = socket.try_clone() else { return false };
+        let has_room = open.len() < MOST_CONNECTIONS && !*is_ending;
+        if has_room {
+            open.insert(number, socket);
+        }
+        has_room
+    }
+}
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        // They fail where the other end has gone already.
+        let _ = shutdown(self.listener, Shutdown::Both);
+        let mut connections = self.channel.connections.lock();
+        connections.is_ending = true;
+        for socket in connections.open.values() {
+            let _ = shutdown(socket, Shutdown::Both);
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! Streams received from whoever asks.
+//!
+//! # Invariants
+//! - The kernel, which remembers what it is shown, is shown nothing of a subvolume before its receiving has
+//!   ended: its name cannot be opened until then.
+
+use std::ffi::{OsStr, OsString};
+use std::io::{self, Read};
+use std::ops::ControlFlow;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::UnixStream;
+
+use larder::{Directory, ReceiveEvent, ReceiveOptions};
+use larder_ioctl::channel::{Kind, NodeId, ReceiveNews, ReceiveReply, ReceiveRequest, frame};
+use parking_lot::RwLock;
+
+use super::refusal::Refusal;
+use crate::server::Server;
+use crate::server::ioctl::tell_of_name;
+use crate::transport::Notify;
+
+/// Progress is told in steps of at least so many bytes.
+const STEP_BYTES: u64 = 256 << 10;
+
+/// Names that cannot be opened yet.
+#[derive(Debug, Default)]
+pub(in crate::server) struct Hidden {
+    names: RwLock<Vec<(NodeId, OsString)>>,
+}
+
+impl Hidden {
+    /// Whether `name` in `directory` cannot be opened yet.
+    pub(in crate::server) fn has(&self, directory: &Directory, name: &OsStr) -> bool {
+        let names = self.names.read();
+        names.iter().any(|hidden| hidden.0 == node_of(directory) && hidden.1 == name)
+    }
+}
+
+/// Names of one receiving: hidden until this is dropped.
+struct Hiding<'s> {
+    server: &'s Server,
+    directory: &'s Directory,
+    kernel: &'s dyn Notify,
+    names: Vec<OsString>,
+}
+
+impl Hiding<'_> {
+    fn hide(&mut self, name: &OsStr) {
+        let hidden = (node_of(self.directory), name.to_owned());
+        self.server.hidden.names.write().push(hidden);
+        self.names.push(name.to_owned());
+    }
+}
+
+impl Drop for Hiding<'_> {
+    fn drop(&mut self) {
+        let directory = node_of(self.directory);
+        for name in &self.names {
+            let mut hidden = self.server.hidden.names.write();
+            let at = hidden.iter().position(|hidden| hidden.0 == directory && hidden.1 == *name);
+            at.inspect(|at| drop(hidden.swap_remove(*at)));
+        }
+        let id = self.server.nodes.id_of(self.directory);
+        self.names.iter().for_each(|name| tell_of_name(self.kernel, id, name));
+    }
+}
+
+fn node_of(directory: &Directory) -> NodeId {
+    NodeId { subvolume: directory.subvolume_id(), inode: directory.number() }
+}
+
+impl Server {
+    /// Receives the streams that follow the request.
+    pub(super) fn receive(
+        &self,
+        request: &ReceiveRequest,
+        socket: &UnixStream,
+        kernel: &dyn Notify,
+    ) -> Result<Vec<u8>, Refusal> {
+        let NodeId { subvolume, inode } = request.directory;
+        let inode = self.filesystem.subvolume_by_id(subvolume)?.inode(inode)?;
+        let directory = inode.into_directory()?;
+        let ReceiveRequest { stop_at_end, max_errors, .. } = *request;
+        let options = ReceiveOptions { stop_at_end, max_errors };
+        let mut hiding = Hiding { server: self, directory: &directory, kernel, names: Vec::new() };
+        let mut told_bytes = 0;
+        let mut observe = |event: ReceiveEvent<'_>| {
+            if let ReceiveEvent::Begins { name, .. } = &event {
+                hiding.hide(OsStr::from_bytes(name));
+            }
+            match tell(&event, &mut told_bytes, socket) {
+                Ok(()) => ControlFlow::Continue(()),
+                Err(_) => ControlFlow::Break(()),
+            }
+        };
+        let outcome = directory.receive(Input::new(socket), &options, &mut observe);
+        let reply = match outcome {
+            Ok(received) => ReceiveReply::Received {
+                stream_bytes: received.stream_bytes,
+                subvolumes: received.subvolumes,
+                commands: received.commands,
+            },
+            Err(error) => {
+                // What was applied is there to be looked at, as far as it goes.
+                self.filesystem.sync()?;
+                let message = error.to_string();
+                ReceiveReply::Failed { unfinished: error.unfinished, message }
+            }
+        };
+        Ok(reply.body())
+    }
+}
+
+/// Tells the client what happened.
+fn tell(event: &ReceiveEvent<'_>, told_bytes: &mut u64, socket: &UnixStream) -> io::Result<()> {
+    let news = |news: ReceiveNews<'_>| frame::write(socket, Kind::Event, &news.body());
+    match *event {
+        ReceiveEvent::Begins { name, is_snapshot } => {
+            news(ReceiveNews::Begins { name, is_snapshot })
+        }
+        ReceiveEvent::Failed(error) => news(ReceiveNews::Failed(error.to_string().as_bytes())),
+        ReceiveEvent::Read(bytes) if bytes >= *told_bytes + STEP_BYTES => {
+            *told_bytes = bytes;
+            news(ReceiveNews::Read(bytes))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The stream in the frames that a client sends.
+struct Input<'s> {
+    socket: &'s UnixStream,
+    data: Vec<u8>,
+    at: usize,
+    is_at_end: bool,
+}
+
+impl<'s> Input<'s> {
+    fn new(socket: &'s UnixStream) -> Self {
+        Self { socket, data: Vec::new(), at: 0, is_at_end: false }
+    }
+}
+
+impl Read for Input<'_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        while self.at == self.data.len() && !self.is_at_end {
+            self.at = 0;
+            match frame::read(self.socket, &mut self.data)? {
+                Some(Kind::Data) => {}
+                Some(Kind::End) => self.is_at_end = true,
+                Some(Kind::Stop) => {
+                    return Err(io::Error::other(String::from_utf8_lossy(&self.data)));
+                }
+                Some(_) => return Err(io::ErrorKind::InvalidData.into()),
+                None => return Err(io::ErrorKind::UnexpectedEof.into()),
+            }
+        }
+        let len = into.len().min(self.data.len() - self.at);
+        into[..len].copy_from_slice(&self.data[self.at..][..len]);
+        self.at += len;
+        Ok(len)
+    }
+}

@@ -1,0 +1,138 @@
+//! The control channel of a mount of Larder's: a way to ask its server for what FUSE does not pass on.
+//!
+//! [`CHANNEL`], an ioctl that FUSE does pass on, says under which abstract name the server of a mount listens,
+//! and which inode it was called of. Over the socket go [frames](frame): a [`Request`] from the client, any
+//! number of frames that belong to it, and a reply, which comes last; then the next request. The server
+//! talks to root and to the user who runs it, and closes all other connections.
+//!
+//! # Invariants
+//! - A frame is at most [`MOST_FRAME_BYTES`](frame::MOST_BYTES) long, whatever its header says.
+//! - Inodes are named by subvolume and number, as the mount itself told them to the client: no descriptor goes
+//!   to the server, which would wait for itself if it used one.
+
+pub mod frame;
+mod receive;
+mod request;
+
+use std::io;
+use std::os::fd::AsFd;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixStream};
+
+use rustix::io::Errno;
+use zerocopy::{FromBytes, Immutable, IntoBytes};
+
+pub use frame::Kind;
+pub use receive::{ReceiveNews, ReceiveReply, ReceiveRequest};
+pub use request::{Request, SendRequest};
+
+use crate::abi::CHANNEL;
+use crate::{call, invalid};
+
+/// Version of all that goes over a channel.
+const VERSION: u32 = 1;
+/// Bytes of a channel's name.
+const NAME_BYTES: usize = 48;
+
+/// What [`CHANNEL`] returns.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable)]
+#[repr(C)]
+pub struct ChannelInfo {
+    /// Version of the server.
+    pub version: u32,
+    /// Bytes of `name` that count.
+    pub name_len: u32,
+    /// Abstract name of the socket on which the server listens.
+    pub name: [u8; NAME_BYTES],
+    /// The inode that the ioctl was called of.
+    pub node: NodeId,
+}
+
+impl ChannelInfo {
+    /// The answer of a server that listens under `name`; `None` if that is too long.
+    pub fn new(name: &str, node: NodeId) -> Option<Self> {
+        let mut info =
+            Self { version: VERSION, name_len: name.len() as u32, name: [0; NAME_BYTES], node };
+        info.name.get_mut(..name.len())?.copy_from_slice(name.as_bytes());
+        Some(info)
+    }
+}
+
+/// An inode of a mount of Larder's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, FromBytes, IntoBytes, Immutable)]
+#[repr(C)]
+pub struct NodeId {
+    /// Id of its subvolume.
+    pub subvolume: u64,
+    /// Its number there.
+    pub inode: u64,
+}
+
+/// A connection to the server of a mount.
+#[derive(Debug)]
+pub struct Channel {
+    socket: UnixStream,
+    name: Vec<u8>,
+}
+
+impl Channel {
+    /// Connects to the server of the mount of Larder's that `inode` lies in; `None` if it lies in something
+    /// else. Also returns which inode that is.
+    pub fn of(inode: impl AsFd) -> io::Result<Option<(Self, NodeId)>> {
+        let Some((name, node)) = find(inode)? else { return Ok(None) };
+        let socket = UnixStream::connect_addr(&SocketAddr::from_abstract_name(&name)?)?;
+        Ok(Some((Self { socket, name }, node)))
+    }
+
+    /// Which inode this is of the mount that the channel is of; `None` if it is of something else.
+    pub fn node(&self, inode: impl AsFd) -> io::Result<Option<NodeId>> {
+        let found = find(inode)?;
+        Ok(found.filter(|(name, _)| *name == self.name).map(|(_, node)| node))
+    }
+
+    /// The socket, for who sends and receives at the same time.
+    pub fn socket(&self) -> &UnixStream {
+        &self.socket
+    }
+
+    /// Asks for something, and hands the [`Data`](Kind::Data) and each [`Event`](Kind::Event) that come to
+    /// `take`. Returns what the reply has.
+    ///
+    /// # Errors
+    /// What the server says, with its words; `UnexpectedEof` if it went, or does not talk to this user.
+    pub fn call(
+        &mut self,
+        request: &Request,
+        take: &mut dyn FnMut(Kind, &[u8]) -> io::Result<()>,
+    ) -> io::Result<Vec<u8>> {
+        frame::write(&mut self.socket, request.kind(), &request.body())?;
+        let mut body = Vec::new();
+        loop {
+            match frame::read(&mut self.socket, &mut body)? {
+                Some(kind @ (Kind::Data | Kind::Event)) => take(kind, &body)?,
+                Some(Kind::Done) => return Ok(body),
+                Some(Kind::Failed) => return Err(frame::failure(&body)),
+                Some(_) => return Err(invalid("a reply of another kind")),
+                None => return Err(frame::gone()),
+            }
+        }
+    }
+}
+
+/// Where the server of a mount listens, and which inode this is.
+fn find(inode: impl AsFd) -> io::Result<Option<(Vec<u8>, NodeId)>> {
+    let info: ChannelInfo = match call::read::<CHANNEL, _>(inode) {
+        Ok(info) => info,
+        Err(error) => {
+            return match Errno::from_io_error(&error) {
+                Some(Errno::NOTTY | Errno::NOSYS | Errno::INVAL | Errno::OPNOTSUPP) => Ok(None),
+                _ => Err(error),
+            };
+        }
+    };
+    if info.version != VERSION {
+        return Err(invalid("the server of the mount is of another version of larder"));
+    }
+    let name = info.name.get(..info.name_len as usize).ok_or(invalid("the name of a channel"))?;
+    Ok(Some((name.to_vec(), info.node)))
+}

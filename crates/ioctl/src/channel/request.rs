@@ -1,0 +1,165 @@
+//! What a server can be asked for over a channel.
+
+use std::io;
+
+use super::frame::Kind;
+use super::{ReceiveRequest, invalid};
+
+/// Clone sources at most.
+const MOST_CLONE_SOURCES: usize = 4096;
+
+const COMPRESSED_DATA: u64 = 1;
+const NO_DATA: u64 = 2;
+const BEGINS_STREAM: u64 = 4;
+const ENDS_STREAM: u64 = 8;
+
+/// What a server is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Request {
+    /// To send a snapshot. The stream comes as [`Data`](Kind::Data), with now and then an
+    /// [`Event`](Kind::Event) of 4 bytes that says how many millionths were sent. The reply is empty.
+    Send(SendRequest),
+    /// To receive streams, which follow as [`Data`](Kind::Data) and [`End`](Kind::End) or
+    /// [`Stop`](Kind::Stop). What happens comes as [`Event`](Kind::Event).
+    Receive(ReceiveRequest),
+}
+
+/// A snapshot to be sent, and how.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SendRequest {
+    /// Version of the stream.
+    pub version: u64,
+    /// Id of the snapshot.
+    pub snapshot: u64,
+    /// Id of the snapshot that it is sent as an increment of.
+    pub parent: Option<u64>,
+    /// Ids of snapshots that the receiver has as well.
+    pub clone_sources: Vec<u64>,
+    /// Data that is stored compressed is sent as it is.
+    pub compressed_data: bool,
+    /// No data is sent.
+    pub no_data: bool,
+    /// A stream begins with this snapshot.
+    pub begins_stream: bool,
+    /// The stream ends with this snapshot.
+    pub ends_stream: bool,
+}
+
+impl Request {
+    /// The kind of frame that it goes in.
+    pub fn kind(&self) -> Kind {
+        match self {
+            Self::Send(_) => Kind::Send,
+            Self::Receive(_) => Kind::Receive,
+        }
+    }
+
+    /// The body of its frame.
+    pub fn body(&self) -> Vec<u8> {
+        match self {
+            Self::Send(request) => request.body(),
+            Self::Receive(request) => request.body(),
+        }
+    }
+
+    /// The request in a frame.
+    pub fn parse(kind: Kind, body: &[u8]) -> io::Result<Self> {
+        let (words, rest) = body.as_chunks::<8>();
+        if !rest.is_empty() {
+            return Err(invalid("a request with something behind it"));
+        }
+        let words: Vec<u64> = words.iter().map(|word| u64::from_le_bytes(*word)).collect();
+        match kind {
+            Kind::Send => SendRequest::parse(&words).map(Self::Send),
+            Kind::Receive => ReceiveRequest::parse(&words).map(Self::Receive),
+            _ => Err(invalid("a frame that is no request")),
+        }
+    }
+}
+
+impl SendRequest {
+    fn body(&self) -> Vec<u8> {
+        let flags = [
+            (self.compressed_data, COMPRESSED_DATA),
+            (self.no_data, NO_DATA),
+            (self.begins_stream, BEGINS_STREAM),
+            (self.ends_stream, ENDS_STREAM),
+        ];
+        let set = flags.iter().filter(|(is_set, _)| *is_set);
+        let flags = set.fold(0, |all, (_, flag)| all | flag);
+        let head = [self.version, flags, self.snapshot, self.parent.unwrap_or(0)];
+        bytes_of(head.iter().chain(&self.clone_sources))
+    }
+
+    fn parse(words: &[u64]) -> io::Result<Self> {
+        let [version, flags, snapshot, parent, clone_sources @ ..] = words else {
+            return Err(invalid("a request to send that is too short"));
+        };
+        if clone_sources.len() > MOST_CLONE_SOURCES {
+            return Err(invalid("too many clone sources"));
+        }
+        if flags & !(COMPRESSED_DATA | NO_DATA | BEGINS_STREAM | ENDS_STREAM) != 0 {
+            return Err(invalid("a request with unknown flags"));
+        }
+        Ok(Self {
+            version: *version,
+            snapshot: *snapshot,
+            parent: (*parent != 0).then_some(*parent),
+            clone_sources: clone_sources.to_vec(),
+            compressed_data: flags & COMPRESSED_DATA != 0,
+            no_data: flags & NO_DATA != 0,
+            begins_stream: flags & BEGINS_STREAM != 0,
+            ends_stream: flags & ENDS_STREAM != 0,
+        })
+    }
+}
+
+fn bytes_of<'a>(words: impl Iterator<Item = &'a u64>) -> Vec<u8> {
+    words.flat_map(|word| word.to_le_bytes()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::NodeId;
+    use super::*;
+
+    #[test]
+    fn requests_are_read_as_they_were_written() {
+        let send = SendRequest {
+            version: 2,
+            snapshot: 300,
+            parent: Some(299),
+            clone_sources: vec![256, 257],
+            compressed_data: true,
+            no_data: false,
+            begins_stream: true,
+            ends_stream: false,
+        };
+        let directory = NodeId { subvolume: 5, inode: 257 };
+        let receive = ReceiveRequest { directory, stop_at_end: true, max_errors: 7 };
+        for request in [
+            Request::Send(send),
+            Request::Send(SendRequest::default()),
+            Request::Receive(receive),
+            Request::Receive(ReceiveRequest { stop_at_end: false, max_errors: 0, ..receive }),
+        ] {
+            let read = Request::parse(request.kind(), &request.body());
+            assert_eq!(read.unwrap(), request);
+        }
+    }
+
+    #[test]
+    fn what_is_no_request_is_refused() {
+        let parse = |kind, words: &[u64]| Request::parse(kind, &bytes_of(words.iter()));
+        assert!(parse(Kind::Send, &[1, 12, 256, 0]).is_ok());
+        assert!(parse(Kind::Send, &[1, 12, 256]).is_err());
+        assert!(parse(Kind::Send, &[1, 16, 256, 0]).is_err());
+        assert!(parse(Kind::Send, &vec![0; 4 + MOST_CLONE_SOURCES]).is_ok());
+        assert!(parse(Kind::Send, &vec![0; 5 + MOST_CLONE_SOURCES]).is_err());
+        assert!(parse(Kind::Receive, &[5, 256, 1, 1]).is_ok());
+        assert!(parse(Kind::Receive, &[5, 256, 2, 1]).is_err());
+        assert!(parse(Kind::Receive, &[5, 256, 1, 1, 1]).is_err());
+        assert!(parse(Kind::Data, &[]).is_err());
+        assert!(Request::parse(Kind::Receive, &[0; 33]).is_err());
+    }
+}

@@ -1,0 +1,109 @@
+//! Receiving into directories that are mounted.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::ops::ControlFlow;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread;
+
+use larder_ioctl::channel::{
+    Channel, Kind, ReceiveNews, ReceiveReply, ReceiveRequest, Request, frame,
+};
+use larder_stream::MountedTarget;
+
+use crate::{ReceiveError, ReceiveEvent, ReceiveOptions, ReceiveProblem, Received};
+
+/// What is read from the input and goes to the server at once.
+const PIECE_BYTES: usize = 256 << 10;
+
+/// As [`Directory::receive`](crate::Directory::receive), into a directory of a file system that is mounted, by
+/// larder or by the kernel. Only root may do that, and on a mount of larder's the user who mounted.
+///
+/// What is received on a mount of larder's can be opened once this returns. After an error the input may
+/// go on being read once more.
+pub fn receive_mounted(
+    directory: impl AsRef<Path>,
+    input: impl Read + Send + 'static,
+    options: &ReceiveOptions,
+    observe: &mut dyn FnMut(ReceiveEvent<'_>) -> ControlFlow<()>,
+) -> Result<Received, ReceiveError> {
+    let failed = |error: io::Error| ReceiveError { unfinished: None, problem: error.into() };
+    let open = File::open(&directory).map_err(failed)?;
+    let Some((channel, node)) = Channel::of(&open).map_err(failed)? else {
+        let mut target = MountedTarget::open(directory.as_ref()).map_err(failed)?;
+        return larder_stream::receive(input, &mut target, options, observe);
+    };
+    let ReceiveOptions { stop_at_end, max_errors } = *options;
+    let request = ReceiveRequest { directory: node, stop_at_end, max_errors };
+    hand_over(&channel, &Request::Receive(request), input, observe).unwrap_or_else(|error| {
+        Err(ReceiveError { unfinished: None, problem: ReceiveProblem::Served(error.to_string()) })
+    })
+}
+
+/// Has the server at the other end of `channel` receive the input.
+fn hand_over(
+    channel: &Channel,
+    request: &Request,
+    input: impl Read + Send + 'static,
+    observe: &mut dyn FnMut(ReceiveEvent<'_>) -> ControlFlow<()>,
+) -> io::Result<Result<Received, ReceiveError>> {
+    let socket = channel.socket();
+    frame::write(socket, request.kind(), &request.body())?;
+    let is_stopped = Arc::new(AtomicBool::new(false));
+    // Nobody waits for this thread: its input may never come to an end.
+    let (to, stop) = (socket.try_clone()?, is_stopped.clone());
+    thread::spawn(move || pass_on(input, &to, &stop));
+    let mut body = Vec::new();
+    loop {
+        let event = match frame::read(socket, &mut body)? {
+            Some(Kind::Event) => ReceiveNews::parse(&body)?,
+            Some(Kind::Done) => return Ok(outcome(ReceiveReply::parse(&body)?)),
+            Some(Kind::Failed) => return Err(frame::failure(&body)),
+            Some(_) => return Err(io::ErrorKind::InvalidData.into()),
+            None => return Err(frame::gone()),
+        };
+        let text;
+        let event = match event {
+            ReceiveNews::Begins { name, is_snapshot } => ReceiveEvent::Begins { name, is_snapshot },
+            ReceiveNews::Failed(bytes) => {
+                text = String::from_utf8_lossy(bytes);
+                ReceiveEvent::Refused(&text)
+            }
+            ReceiveNews::Read(bytes) => ReceiveEvent::Read(bytes),
+        };
+        if observe(event).is_break() {
+            is_stopped.store(true, Relaxed);
+        }
+    }
+}
+
+/// Passes the input on as frames. An error of the socket is the other thread's to see.
+fn pass_on(mut input: impl Read, socket: &UnixStream, is_stopped: &AtomicBool) -> io::Result<()> {
+    let mut piece = vec![0; PIECE_BYTES];
+    loop {
+        let read = input.read(&mut piece);
+        if is_stopped.load(Relaxed) {
+            return frame::write(socket, Kind::Stop, b"receiving was stopped");
+        }
+        match read {
+            Ok(0) => return frame::write(socket, Kind::End, &[]),
+            Ok(len) => frame::write(socket, Kind::Data, &piece[..len])?,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return frame::write(socket, Kind::Stop, error.to_string().as_bytes()),
+        }
+    }
+}
+
+fn outcome(reply: ReceiveReply) -> Result<Received, ReceiveError> {
+    match reply {
+        ReceiveReply::Received { stream_bytes, subvolumes, commands } => {
+            Ok(Received { stream_bytes, subvolumes, commands })
+        }
+        ReceiveReply::Failed { unfinished, message } => {
+            Err(ReceiveError { unfinished, problem: ReceiveProblem::Served(message) })
+        }
+    }
+}
