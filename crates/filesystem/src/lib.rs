@@ -58,8 +58,8 @@ pub use space::{BlockGroup, Capacity};
 pub use stats::{DelayedStats, ExtentMapStats, Stats};
 pub use subvolume::{Subvolume, SubvolumeInfo, SubvolumeName, Subvolumes};
 pub use write::{
-    AllocateMode, Encoded, HeldSubvolume, NewInode, RenameMode, SetAttributes, WholeInode, WriteCompression,
-    XattrMode,
+    AllocateMode, Encoded, HeldSubvolume, NewInode, RenameMode, SetAttributes, WholeInode,
+    WriteCompression, XattrMode,
 };
 #[doc(hidden)]
 pub use write::{FindExtents, Queue, Reserve, Tuning};

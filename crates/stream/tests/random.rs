@@ -10,8 +10,8 @@ use std::collections::BTreeMap;
 
 use larder_filesystem::Filesystem;
 use larder_stream::{SendOptions, Version};
+use larder_testkit::snapshots::{Random, mutate};
 use larder_testkit::{Manifest, assert_same};
-use support::mutate::{Random, mutate};
 use support::{
     EmptyImage, assert_sound, btrfs, delete, kernel_receive, larder_receive, larder_send,
     mounted_receive, open, open_writable, sendable, snapshot, subvolume,

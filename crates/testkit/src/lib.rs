@@ -8,6 +8,7 @@
 //! - [`oracle`]: what btrfs-progs says about an image.
 //! - [`matrix`]: the list of images that readers and checkers are held against.
 //! - [`damage`]: wounds for images.
+//! - [`snapshots`]: random changes between snapshots, and what a stream carries of them.
 //! - [`sparse_file`]: copies of image files that stay sparse.
 //! - [`name_hash`]: directory entry names whose hashes collide.
 //!
@@ -30,6 +31,7 @@ pub mod matrix;
 pub mod name_hash;
 pub mod oracle;
 mod random;
+pub mod snapshots;
 pub mod sparse_file;
 
 pub use content::{Content, Scale};

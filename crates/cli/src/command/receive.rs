@@ -96,7 +96,7 @@ impl Receive {
             let outcome = larder::receive_mounted(target, input, &options, &mut observe);
             let folder = target.to_string_lossy();
             let folder = folder.trim_end_matches('/');
-            let delete = |name: &str| format!("btrfs subvolume delete {folder}/{name}");
+            let delete = |name: &str| format!("larder subvolume delete {folder}/{name}");
             drop(watch);
             return Ok(report(outcome, &delete));
         }

@@ -19,8 +19,8 @@ use crate::progress::Progress;
 use crate::source::{Source, warn_of_bad_copies};
 use crate::target::Target;
 
-/// A share of the whole from which on it is worth telling how long the rest takes.
-const ENOUGH_TO_TELL: f64 = 0.001;
+/// Millionths of the whole from which on it is worth telling how long the rest takes.
+const ENOUGH_TO_TELL: u64 = 1000;
 
 /// Write read-only snapshots as streams for btrfs receive and larder receive
 ///
@@ -230,9 +230,9 @@ impl Write for Output {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let len = self.inner.write(bytes)?;
         self.written_bytes += len as u64;
-        let fraction = self.progress.fraction();
-        if fraction > ENOUGH_TO_TELL {
-            self.line.expect_bytes((self.written_bytes as f64 / fraction) as u64);
+        let millionths = u64::from(self.progress.millionths());
+        if millionths >= ENOUGH_TO_TELL {
+            self.line.expect_bytes(self.written_bytes.saturating_mul(1_000_000) / millionths);
         }
         self.line.set(self.written_bytes);
         Ok(len)

@@ -6,6 +6,8 @@ mod crash;
 mod options;
 mod posix;
 mod programs;
+mod receive;
+mod send;
 mod subvolumes;
 mod support;
 mod users;

@@ -93,10 +93,19 @@ pub fn failure(body: &[u8]) -> io::Error {
     }
 }
 
-/// The server closed the connection without a reply.
+/// For a client: the server closed the connection without a reply.
 pub fn gone() -> io::Error {
     let text = "the server of the mount is gone, or talks to other users only";
     io::Error::new(io::ErrorKind::UnexpectedEof, text)
+}
+
+/// For a client: an error of the socket, which may mean that the server closed the connection.
+pub fn of_socket(error: io::Error) -> io::Error {
+    use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
+    match error.kind() {
+        BrokenPipe | ConnectionReset | UnexpectedEof => gone(),
+        _ => error,
+    }
 }
 
 #[cfg(test)]

@@ -105,10 +105,11 @@ impl Channel {
         request: &Request,
         take: &mut dyn FnMut(Kind, &[u8]) -> io::Result<()>,
     ) -> io::Result<Vec<u8>> {
-        frame::write(&mut self.socket, request.kind(), &request.body())?;
+        let written = frame::write(&mut self.socket, request.kind(), &request.body());
+        written.map_err(frame::of_socket)?;
         let mut body = Vec::new();
         loop {
-            match frame::read(&mut self.socket, &mut body)? {
+            match frame::read(&mut self.socket, &mut body).map_err(frame::of_socket)? {
                 Some(kind @ (Kind::Data | Kind::Event)) => take(kind, &body)?,
                 Some(Kind::Done) => return Ok(body),
                 Some(Kind::Failed) => return Err(frame::failure(&body)),

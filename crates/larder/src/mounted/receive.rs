@@ -51,14 +51,14 @@ fn hand_over(
     observe: &mut dyn FnMut(ReceiveEvent<'_>) -> ControlFlow<()>,
 ) -> io::Result<Result<Received, ReceiveError>> {
     let socket = channel.socket();
-    frame::write(socket, request.kind(), &request.body())?;
+    frame::write(socket, request.kind(), &request.body()).map_err(frame::of_socket)?;
     let is_stopped = Arc::new(AtomicBool::new(false));
     // Nobody waits for this thread: its input may never come to an end.
     let (to, stop) = (socket.try_clone()?, is_stopped.clone());
     thread::spawn(move || pass_on(input, &to, &stop));
     let mut body = Vec::new();
     loop {
-        let event = match frame::read(socket, &mut body)? {
+        let event = match frame::read(socket, &mut body).map_err(frame::of_socket)? {
             Some(Kind::Event) => ReceiveNews::parse(&body)?,
             Some(Kind::Done) => return Ok(outcome(ReceiveReply::parse(&body)?)),
             Some(Kind::Failed) => return Err(frame::failure(&body)),

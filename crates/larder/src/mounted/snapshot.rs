@@ -84,6 +84,9 @@ impl MountedSnapshot {
 
     /// As [`Subvolume::closest_relative`](crate::Subvolume::closest_relative).
     pub fn closest_relative<'a>(&self, others: &'a [Self]) -> io::Result<Option<&'a Self>> {
+        if others.is_empty() {
+            return Ok(None);
+        }
         let relative = |snapshot: &Self| -> io::Result<Relative> {
             let SubvolumeInfo { uuid, parent_uuid, ctransid: generation, .. } =
                 larder_ioctl::subvolume_info(&snapshot.root)?;
@@ -116,7 +119,7 @@ impl MountedSnapshot {
         let mut take = |kind: Kind, data: &[u8]| {
             if kind == Kind::Event {
                 let millionths = data.try_into().map_or(0, u32::from_le_bytes);
-                options.progress.set_fraction(f64::from(millionths) / 1e6);
+                options.progress.set_millionths(millionths);
                 return Ok(());
             }
             stream_bytes += data.len() as u64;

@@ -18,6 +18,7 @@ mod model;
 mod namespace;
 mod room;
 mod rounds;
+mod sending;
 mod sharing;
 #[path = "../support/mod.rs"]
 mod support;

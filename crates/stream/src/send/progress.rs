@@ -2,26 +2,24 @@
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-/// So many parts are the whole.
-const WHOLE: u32 = 1 << 20;
+const MILLION: u32 = 1_000_000;
 
 /// How far a send has come, for whoever looks from another thread. It is a guess from how many inodes are
 /// left: bytes are not known before they are sent.
 #[derive(Debug, Default)]
 pub struct SendProgress {
-    parts: AtomicU32,
+    millionths: AtomicU32,
 }
 
 impl SendProgress {
-    /// What part was sent, from 0 to 1.
-    pub fn fraction(&self) -> f64 {
-        f64::from(self.parts.load(Relaxed)) / f64::from(WHOLE)
+    /// How many millionths were sent.
+    pub fn millionths(&self) -> u32 {
+        self.millionths.load(Relaxed)
     }
 
-    /// Says what part was sent, from 0 to 1.
-    pub fn set_fraction(&self, fraction: f64) {
-        let parts = fraction.clamp(0.0, 1.0) * f64::from(WHOLE);
-        self.parts.store(parts as u32, Relaxed);
+    /// Says how many millionths were sent.
+    pub fn set_millionths(&self, millionths: u32) {
+        self.millionths.store(millionths.min(MILLION), Relaxed);
     }
 }
 
@@ -34,10 +32,12 @@ pub(super) struct Counted {
 }
 
 impl Counted {
-    /// What part was sent once `part` of `whole` bytes of the next inode is.
-    pub(super) fn fraction(self, part: u64, whole: u64) -> f64 {
-        let within = if whole == 0 { 0.0 } else { part as f64 / whole as f64 };
-        if self.total == 0 { 0.0 } else { (self.done as f64 + within) / self.total as f64 }
+    /// How many millionths were sent once `part` of `whole` bytes of the next inode were.
+    pub(super) fn millionths(self, part: u64, whole: u64) -> u32 {
+        let of = |part: u128, whole: u64| part.checked_div(whole.into()).unwrap_or(0);
+        let within = of(u128::from(part) * u128::from(MILLION), whole);
+        let done = u128::from(self.done) * u128::from(MILLION) + within;
+        of(done, self.total).min(MILLION.into()) as u32
     }
 }
 
@@ -48,15 +48,12 @@ mod tests {
     #[test]
     fn half_of_the_second_of_four_is_three_eighths() {
         let counted = Counted { done: 1, total: 4 };
-        assert_eq!(counted.fraction(50, 100), 0.375);
-        assert_eq!(counted.fraction(0, 0), 0.25);
-        assert_eq!(Counted::default().fraction(1, 2), 0.0);
+        assert_eq!(counted.millionths(50, 100), 375_000);
+        assert_eq!(counted.millionths(0, 0), 250_000);
+        assert_eq!(Counted { done: u64::MAX, total: 1 }.millionths(u64::MAX, 1), MILLION);
+        assert_eq!(Counted::default().millionths(1, 2), 0);
         let progress = SendProgress::default();
-        progress.set_fraction(0.375);
-        assert_eq!(progress.fraction(), 0.375);
-        progress.set_fraction(f64::NAN);
-        assert_eq!(progress.fraction(), 0.0);
-        progress.set_fraction(7.0);
-        assert_eq!(progress.fraction(), 1.0);
+        progress.set_millionths(u32::MAX);
+        assert_eq!(progress.millionths(), MILLION);
     }
 }

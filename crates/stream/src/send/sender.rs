@@ -152,7 +152,7 @@ impl<'a> Sender<'a> {
 
     /// Shows how far it has come, with `part` of `whole` bytes of this inode sent.
     pub(super) fn show_progress(&self, part: u64, whole: u64) {
-        self.options.progress.set_fraction(self.counted.fraction(part, whole));
+        self.options.progress.set_millionths(self.counted.millionths(part, whole));
     }
 
     /// Sends an inode: all of it, or how it is not as it `was`.

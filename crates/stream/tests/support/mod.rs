@@ -1,9 +1,6 @@
 //! What the tests share: snapshots, and streams that the kernel makes of them.
 #![allow(dead_code, unused_imports, reason = "each test uses a part")]
 
-pub(crate) mod mutate;
-mod received;
-
 use std::ffi::OsStr;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -19,7 +16,7 @@ use larder_testkit::command::run;
 use larder_testkit::{KernelMount, Scratch, oracle};
 use larder_volume::{OpenOptions, Volume};
 
-pub(crate) use received::sendable;
+pub(crate) use larder_testkit::snapshots::sendable;
 
 #[track_caller]
 pub(crate) fn btrfs(arguments: &[&dyn AsRef<OsStr>]) -> String {

@@ -54,7 +54,7 @@ struct Frames<'s> {
 impl Write for Frames<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let bytes = &bytes[..bytes.len().min(frame::MOST_BYTES)];
-        let millionths = (self.progress.fraction() * 1e6) as u32;
+        let millionths = self.progress.millionths();
         if millionths >= self.told + STEP {
             self.told = millionths;
             frame::write(self.socket, Kind::Event, &millionths.to_le_bytes())?;

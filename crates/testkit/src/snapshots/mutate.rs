@@ -11,10 +11,12 @@ use rustix::fs::{
 
 /// SplitMix64.
 #[derive(Clone, Debug)]
-pub(crate) struct Random(pub(crate) u64);
+pub struct Random(pub u64);
 
 impl Random {
-    pub(crate) fn next(&mut self) -> u64 {
+    /// The next number of the sequence.
+    #[allow(clippy::should_implement_trait, reason = "it never ends")]
+    pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -22,7 +24,8 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    pub(crate) fn below(&mut self, bound: usize) -> usize {
+    /// A number below `bound`.
+    pub fn below(&mut self, bound: usize) -> usize {
         (self.next() % bound as u64) as usize
     }
 
@@ -77,7 +80,7 @@ impl Contents {
 }
 
 /// Makes `count` changes below `root`.
-pub(crate) fn mutate(root: &Path, random: &mut Random, count: usize) {
+pub fn mutate(root: &Path, random: &mut Random, count: usize) {
     for _ in 0..count {
         let contents = Contents::of(root);
         change(&contents, random);

@@ -2,8 +2,7 @@
 
 use std::path::Path;
 
-use larder_testkit::Manifest;
-use larder_testkit::manifest::{Body, Timestamp};
+use crate::manifest::{Body, Manifest, Timestamp};
 
 /// The inode number of what stands for a subvolume that is not in a snapshot.
 const EMPTY_SUBVOLUME: u64 = 2;
@@ -11,7 +10,7 @@ const EMPTY_SUBVOLUME: u64 = 2;
 /// What a stream can carry of the snapshot at `path`: no inode numbers, times of the inode itself, flags,
 /// allocation, nor order of names; and no nested subvolumes.
 #[track_caller]
-pub(crate) fn sendable(path: &Path) -> Manifest {
+pub fn sendable(path: &Path) -> Manifest {
     let mut manifest = Manifest::of_tree(path);
     let nested: Vec<Vec<u8>> = manifest
         .entries

@@ -1,0 +1,272 @@
+//! Streams received into a directory of a mount of larder's.
+
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Output, Stdio};
+use std::slice::from_ref;
+
+use larder_format::Uuid;
+use larder_stream::{Command, Version, Writer};
+use larder_testkit::command::run;
+use larder_testkit::snapshots::{Random, mutate, sendable};
+use larder_testkit::{KernelMount, Manifest, Scratch, assert_same};
+use rustix::io::Errno;
+
+use crate::support::{Mounted, larder, succeed, wait_until};
+
+/// Snapshots in a chain.
+const SNAPSHOTS: usize = 6;
+
+/// Streams of a chain of snapshots, made by the kernel: the first whole, the others as increments.
+struct Chain {
+    scratch: Scratch,
+    manifests: Vec<Manifest>,
+}
+
+impl Chain {
+    fn new(seed: u64) -> Self {
+        let scratch = Scratch::new();
+        let image = scratch.sparse_file("origin", 512 << 20);
+        run("mkfs.btrfs", ["-q".as_ref(), image.as_os_str()]).unwrap();
+        let mut random = Random(seed);
+        let mut manifests = Vec::new();
+        for round in 0..SNAPSHOTS {
+            let mount = KernelMount::open(from_ref(&image), "noatime");
+            let [work, target] =
+                ["work".to_owned(), round.to_string()].map(|n| mount.path().join(n));
+            if round == 0 {
+                run("btrfs", ["-q", "subvolume", "create"].map(Path::new).iter().chain([&&*work]))
+                    .unwrap();
+            }
+            mutate(&work, &mut random, if round == 0 { 120 } else { 40 });
+            let words = ["-q", "subvolume", "snapshot", "-r"].map(Path::new);
+            run("btrfs", words.iter().chain([&&*work, &&*target])).unwrap();
+            manifests.push(sendable(&target));
+        }
+        let chain = Self { scratch, manifests };
+        for round in 0..SNAPSHOTS {
+            let name = |round: usize| format!("origin:/{round}");
+            let mut command = larder();
+            command.args(["send", "--proto", "2", "-f"]).arg(chain.stream(round));
+            if round > 0 {
+                command.arg("-p").arg(name(round - 1));
+            }
+            succeed(command.arg(name(round)).current_dir(chain.scratch.path()));
+        }
+        chain
+    }
+
+    fn stream(&self, round: usize) -> PathBuf {
+        self.scratch.path().join(format!("{round}.stream"))
+    }
+
+    /// What was received in `directory` is what was sent.
+    #[track_caller]
+    fn assert_received(&self, directory: &Path) {
+        for (round, manifest) in self.manifests.iter().enumerate() {
+            assert_same(manifest, &sendable(&directory.join(round.to_string())));
+        }
+    }
+}
+
+#[track_caller]
+fn receive(stream: &Path, directory: &Path) -> String {
+    let output = try_receive(stream, directory, &[]);
+    assert!(output.status.success(), "{}", errors(&output));
+    errors(&output)
+}
+
+fn try_receive(stream: &Path, directory: &Path, options: &[&str]) -> Output {
+    let mut command = larder();
+    command.arg("receive").args(options).arg("-f").arg(stream).arg(directory).output().unwrap()
+}
+
+fn errors(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn stream_of(commands: &[Command<'_>], path: &Path) {
+    let mut stream = Writer::new(File::create(path).unwrap(), Version::V2).unwrap();
+    let uuid = Uuid::new_v4();
+    let begin = Command::Subvol { path: b"received", uuid, ctransid: 7 };
+    for command in [begin].iter().chain(commands).chain([&Command::End]) {
+        stream.write(command).unwrap();
+    }
+}
+
+#[test]
+fn chains_are_received_as_they_were() {
+    for seed in 1..=3 {
+        let chain = Chain::new(seed);
+        let mut mounted = Mounted::new();
+        fs::create_dir(mounted.join("backup")).unwrap();
+        // The kernel remembers that none of them is there.
+        let look = |round: usize| mounted.join(format!("backup/{round}")).symlink_metadata();
+        assert!((0..SNAPSHOTS).all(|round| look(round).is_err()));
+        for round in 0..SNAPSHOTS {
+            let said = receive(&chain.stream(round), &mounted.join("backup"));
+            let kind = if round == 0 { "subvol" } else { "snapshot" };
+            assert_eq!(said, format!("At {kind} {round}\n"));
+        }
+        let shown = |round: usize| Manifest::of_tree(&mounted.join(format!("backup/{round}")));
+        assert!((0..SNAPSHOTS).all(|round| !shown(round).entries.is_empty()));
+        let error = fs::write(mounted.join("backup/0/n"), "").unwrap_err();
+        assert_eq!(Errno::from_io_error(&error), Some(Errno::ROFS));
+        // What was received can be sent on.
+        let again = mounted.folder().join("again");
+        let paths = ["backup/1", "backup/2"].map(|path| mounted.join(path));
+        succeed(larder().args(["send", "-p"]).arg(&paths[0]).arg("-f").arg(&again).arg(&paths[1]));
+        fs::create_dir(mounted.join("second")).unwrap();
+        receive(&again, &mounted.join("second"));
+        mounted.unmount();
+        mounted.check();
+        let kernel = KernelMount::open(from_ref(&mounted.image()), "ro,noatime");
+        chain.assert_received(&kernel.path().join("backup"));
+        assert_same(&chain.manifests[2], &sendable(&kernel.path().join("second/2")));
+    }
+}
+
+/// While it is received nobody can look in; when that has ended everybody can, whatever the kernel remembered.
+#[test]
+fn what_is_not_finished_is_not_shown() {
+    let chain = Chain::new(9);
+    let mounted = Mounted::new();
+    let stream = fs::read(chain.stream(0)).unwrap();
+    let mut command = larder();
+    command.arg("receive").arg(mounted.path()).stdin(Stdio::piped()).stderr(Stdio::null());
+    let mut child = command.spawn().unwrap();
+    let mut input = child.stdin.take().unwrap();
+    input.write_all(&stream[..stream.len() / 2]).unwrap();
+    let busy = |error: &std::io::Error| Errno::from_io_error(error) == Some(Errno::BUSY);
+    let inside = mounted.join("0");
+    wait_until("it has begun", || inside.symlink_metadata().is_err_and(|error| busy(&error)));
+    // It is listed, and others go on.
+    let names = || fs::read_dir(mounted.path()).unwrap().count();
+    wait_until("it is listed", || names() == 1);
+    mounted.shell("echo other > other; sync -f .");
+    assert!(fs::read_dir(&inside).is_err_and(|error| busy(&error)));
+    input.write_all(&stream[stream.len() / 2..]).unwrap();
+    drop(input);
+    assert!(child.wait().unwrap().success());
+    assert!(fs::read_dir(&inside).unwrap().count() > 0);
+    assert_eq!(names(), 2);
+    mounted.finish();
+}
+
+#[test]
+fn a_stream_cut_short_says_how_to_go_on() {
+    let chain = Chain::new(5);
+    let mounted = Mounted::new();
+    let stream = fs::read(chain.stream(0)).unwrap();
+    let cut = mounted.folder().join("cut");
+    fs::write(&cut, &stream[..stream.len() / 2]).unwrap();
+    let output = try_receive(&cut, &mounted.path(), &[]);
+    let said = errors(&output);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(said.contains("it ends before the stream does"), "{said}");
+    assert!(said.contains("The subvolume 0 is unfinished"), "{said}");
+    fs::write(mounted.join("0/n"), "it can be changed").unwrap();
+    let last = said.lines().last().unwrap().trim();
+    let words: Vec<&str> = last.split(' ').collect();
+    assert_eq!(words[..3], ["larder", "subvolume", "delete"]);
+    succeed(larder().args(&words[1..]));
+    receive(&chain.stream(0), &mounted.path());
+    mounted.finish();
+}
+
+/// A client that dies leaves what a stream cut short leaves.
+#[test]
+fn a_command_that_dies_leaves_what_is_plainly_unfinished() {
+    let chain = Chain::new(6);
+    let mut mounted = Mounted::new();
+    let stream = fs::read(chain.stream(0)).unwrap();
+    let mut command = larder();
+    command.arg("receive").arg(mounted.path()).stdin(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    child.stdin.as_mut().unwrap().write_all(&stream[..stream.len() / 2]).unwrap();
+    child.stderr.as_mut().unwrap().read_exact(&mut [0; 9]).unwrap();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    wait_until("it can be opened", || fs::read_dir(mounted.join("0")).is_ok());
+    mounted.unmount();
+    mounted.check();
+    let kernel = KernelMount::open(from_ref(&mounted.image()), "ro,noatime");
+    let words = ["subvolume", "show"].map(Path::new);
+    let shown = run("btrfs", words.iter().chain([&&*kernel.path().join("0")])).unwrap();
+    let field = |name: &str| shown.lines().any(|line| line.trim().replace('\t', "") == name);
+    assert!(field("Received UUID: -") && field("Flags: -"), "{shown}");
+}
+
+#[test]
+fn what_cannot_be_applied_is_skipped_on_demand() {
+    let mounted = Mounted::new();
+    let stream = mounted.folder().join("stream");
+    let commands = [
+        Command::Unlink { path: b"nothing" },
+        Command::Mkfile { path: b"../outside", ino: 257 },
+        Command::Mkfile { path: b"inside", ino: 258 },
+        Command::Symlink { path: b"up", ino: 259, target: b".." },
+        Command::Mkfile { path: b"up/outside", ino: 260 },
+        Command::Write { path: b"inside", offset: u64::MAX - 1, data: b"xx" },
+        Command::Truncate { path: b"inside", size: u64::MAX },
+    ];
+    stream_of(&commands, &stream);
+    let output = try_receive(&stream, &mounted.path(), &[]);
+    assert_eq!(output.status.code(), Some(1));
+    let said = errors(&output);
+    assert!(said.contains("ERROR: unlink nothing: no such file or directory"), "{said}");
+    assert!(!said.contains("outside"), "{said}");
+    succeed(larder().args(["subvolume", "delete"]).arg(mounted.join("received")));
+    let output = try_receive(&stream, &mounted.path(), &["--max-errors", "0"]);
+    assert_eq!(output.status.code(), Some(1));
+    let said = errors(&output);
+    assert!(
+        said.contains("mkfile ../outside: the path ../outside: it does not lead down"),
+        "{said}"
+    );
+    assert!(said.contains("ERROR: 5 commands could not be applied"), "{said}");
+    assert!(said.contains("The subvolume received is unfinished"), "{said}");
+    let names = |path: &str| fs::read_dir(mounted.join(path)).unwrap().count();
+    assert_eq!((names("."), names("received")), (1, 2));
+    mounted.finish();
+}
+
+#[test]
+fn names_and_what_is_missing_are_refused() {
+    let chain = Chain::new(7);
+    let mounted = Mounted::new();
+    let output = try_receive(&chain.stream(1), &mounted.path(), &[]);
+    assert!(errors(&output).contains("receive that one first"), "{}", errors(&output));
+    receive(&chain.stream(0), &mounted.path());
+    let output = try_receive(&chain.stream(0), &mounted.path(), &[]);
+    assert!(errors(&output).contains("there is something of that name already"));
+    let stream = mounted.folder().join("stream");
+    for path in [&b"../x"[..], b"/x", b"..", b""] {
+        let mut writer = Writer::new(File::create(&stream).unwrap(), Version::V1).unwrap();
+        writer.write(&Command::Subvol { path, uuid: Uuid::new_v4(), ctransid: 7 }).unwrap();
+        let output = try_receive(&stream, &mounted.path(), &[]);
+        assert_eq!(output.status.code(), Some(1), "{}", errors(&output));
+    }
+    fs::write(&stream, b"this is no stream").unwrap();
+    let output = try_receive(&stream, &mounted.path(), &[]);
+    assert!(errors(&output).contains("this is not a btrfs stream"), "{}", errors(&output));
+    assert_eq!(fs::read_dir(mounted.path()).unwrap().count(), 1);
+    mounted.finish();
+}
+
+/// With `-e` it ends where the first stream ends, though the input does not.
+#[test]
+fn it_stops_at_the_end_of_a_stream() {
+    let chain = Chain::new(8);
+    let mounted = Mounted::new();
+    let mut command = larder();
+    command.args(["receive", "-e"]).arg(mounted.path()).stdin(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut input = child.stdin.take().unwrap();
+    input.write_all(&fs::read(chain.stream(0)).unwrap()).unwrap();
+    assert!(child.wait().unwrap().success());
+    drop(input);
+    assert!(fs::read_dir(mounted.join("0")).is_ok());
+    mounted.finish();
+}
