@@ -313,12 +313,11 @@ fn received_by_the_kernel_it_is_what_it_was() {
     run("mkfs.btrfs", ["-q".as_ref(), target.as_os_str()]).unwrap();
     {
         let kernel = KernelMount::open(from_ref(&target), "noatime");
-        let line = format!(
-            "{} send -e one two three | btrfs receive -q {}",
-            env!("CARGO_BIN_EXE_larder"),
-            kernel.path().display()
-        );
-        mounted.shell(&line);
+        let (program, target) = (env!("CARGO_BIN_EXE_larder"), kernel.path().display());
+        // The parent of the others is the one that is nearest of what the receiver has.
+        for snapshots in ["one", "-e -c one two three"] {
+            mounted.shell(&format!("{program} send {snapshots} | btrfs receive -q {target}"));
+        }
         for name in ["one", "two", "three"] {
             let [theirs, ours] = [kernel.path().join(name), mounted.join(name)];
             run("diff", ["-r".as_ref(), theirs.as_os_str(), ours.as_os_str()]).unwrap();
