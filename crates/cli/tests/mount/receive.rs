@@ -134,18 +134,21 @@ fn what_is_not_finished_is_not_shown() {
     let mounted = Mounted::new();
     let stream = fs::read(chain.stream(0)).unwrap();
     let mut command = larder();
-    command.arg("receive").arg(mounted.path()).stdin(Stdio::piped()).stderr(Stdio::null());
+    command.arg("receive").arg(mounted.path()).stdin(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
     let mut input = child.stdin.take().unwrap();
     input.write_all(&stream[..stream.len() / 2]).unwrap();
-    let busy = |error: &std::io::Error| Errno::from_io_error(error) == Some(Errno::BUSY);
+    child.stderr.as_mut().unwrap().read_exact(&mut [0; "At subvol 0\n".len()]).unwrap();
     let inside = mounted.join("0");
-    wait_until("it has begun", || inside.symlink_metadata().is_err_and(|error| busy(&error)));
-    // It is listed, and others go on.
+    let is_hidden = || {
+        let opened = fs::read_dir(&inside).map(drop);
+        opened.is_err_and(|error| Errno::from_io_error(&error) == Some(Errno::BUSY))
+    };
     let names = || fs::read_dir(mounted.path()).unwrap().count();
-    wait_until("it is listed", || names() == 1);
+    assert!(is_hidden());
+    names();
     mounted.shell("echo other > other; sync -f .");
-    assert!(fs::read_dir(&inside).is_err_and(|error| busy(&error)));
+    assert!(is_hidden());
     input.write_all(&stream[stream.len() / 2..]).unwrap();
     drop(input);
     assert!(child.wait().unwrap().success());

@@ -320,7 +320,8 @@ fn received_by_the_kernel_it_is_what_it_was() {
         }
         for name in ["one", "two", "three"] {
             let [theirs, ours] = [kernel.path().join(name), mounted.join(name)];
-            run("diff", ["-r".as_ref(), theirs.as_os_str(), ours.as_os_str()]).unwrap();
+            let options = ["-r", "--no-dereference"].map(OsStr::new);
+            run("diff", options.into_iter().chain([theirs.as_os_str(), ours.as_os_str()])).unwrap();
         }
     }
     mounted.finish();
