@@ -44,6 +44,8 @@ pub enum ExtentKind {
     Preallocated,
     /// Data in an extent.
     Data,
+    /// Data that is in memory only: it gets a place when it is written back.
+    Delayed,
 }
 
 impl File {
@@ -65,13 +67,20 @@ impl File {
     }
 
     /// The extents from that which covers `offset`, with the holes between them and up to the end of
-    /// the file, and with what is allocated behind the end.
+    /// the file, and with what is allocated behind the end. As `FIEMAP` without `FIEMAP_FLAG_SYNC` says: data
+    /// that is in memory only shows where there is none on disk.
     pub fn extents_from(
         &self,
         offset: u64,
     ) -> Result<impl Iterator<Item = Result<Extent>> + use<>> {
         let extents = self.inode.inner().extents_from(FileOffset(offset))?;
         Ok(extents.map(|extent| Ok(Extent::from(&extent?))))
+    }
+
+    /// Whether what is on disk for `offset` is another file's, too, or is in this one in another place: what
+    /// `FIEMAP_EXTENT_SHARED` says. In a file system that is open for writing this is a commit first.
+    pub fn is_shared(&self, offset: u64) -> Result<bool> {
+        Ok(self.inode.inner().is_shared(offset)?)
     }
 
     /// The first offset at or behind `offset` where there is data; what is preallocated is none.
@@ -127,6 +136,7 @@ impl From<&larder_filesystem::Extent> for Extent {
     fn from(extent: &larder_filesystem::Extent) -> Self {
         let (kind, compression, disk) = match &extent.content {
             ExtentContent::Hole => (ExtentKind::Hole, None, None),
+            ExtentContent::Delayed => (ExtentKind::Delayed, None, None),
             ExtentContent::Inline(inline) => (ExtentKind::Inline, inline.compression, None),
             ExtentContent::Preallocated(disk) => (ExtentKind::Preallocated, None, Some(disk)),
             ExtentContent::Data(disk) => (ExtentKind::Data, disk.compression, Some(disk)),

@@ -1,5 +1,7 @@
 //! One extent of a file: an `EXTENT_DATA` item, checked.
 
+use std::ops::Range;
+
 use larder_btree::ItemRef;
 use larder_format::compression::Algorithm;
 use larder_format::item::{
@@ -24,6 +26,8 @@ pub struct Extent {
 pub enum ExtentContent {
     /// Nothing: it reads as zeros.
     Hole,
+    /// Data that is in memory only: it gets a place when it is written back.
+    Delayed,
     /// The data is in the tree.
     Inline(InlineExtent),
     /// Space is reserved, and reads as zeros.
@@ -65,9 +69,19 @@ impl Extent {
         self.start.0 + self.len_bytes
     }
 
-    /// Whether it holds data: neither a hole nor preallocated.
+    /// Whether there is data: neither a hole nor preallocated.
     pub fn is_data(&self) -> bool {
-        matches!(self.content, ExtentContent::Inline(_) | ExtentContent::Data(_))
+        !matches!(self.content, ExtentContent::Hole | ExtentContent::Preallocated(_))
+    }
+
+    /// The part of it in `range`, which meets it.
+    pub(super) fn part(&self, range: &Range<u64>) -> Self {
+        let start = self.start.0.max(range.start);
+        let mut content = self.content.clone();
+        if let ExtentContent::Preallocated(disk) | ExtentContent::Data(disk) = &mut content {
+            disk.offset_bytes += start - self.start.0;
+        }
+        Self { start: FileOffset(start), len_bytes: self.end().min(range.end) - start, content }
     }
 
     /// With a hole made as long as the sectors that it has a part of, which are holes too.

@@ -1,4 +1,12 @@
 //! The extents of a file, one after the other, with the holes between them.
+//!
+//! # Invariants
+//! - Data that is in memory only shows where the tree has none: elsewhere an extent shows that is to be
+//!   replaced. What is in memory is noted before the tree is looked at, so that no data is missed on its way from
+//!   the one to the other.
+
+use std::collections::VecDeque;
+use std::ops::Range;
 
 use larder_btree::{ItemRef, Readahead, ViewCursor};
 use larder_format::{FileOffset, FormatError, ItemType, Key};
@@ -16,12 +24,26 @@ pub struct Extents {
     inode: u64,
     cursor: ViewCursor,
     state: State,
+    /// Extents are asked for from here on.
+    asked: u64,
     /// Up to where everything was given.
     position: u64,
     /// Items from here on are not looked at.
     stop: u64,
     /// The hole behind the last extent goes up to here.
     hole_until: u64,
+    waiting: Waiting,
+    /// Parts of an extent in which there is data in memory.
+    parts: VecDeque<Extent>,
+}
+
+/// What of a file is in memory only.
+#[derive(Debug, Default)]
+pub(crate) struct Waiting {
+    /// Data, in order, in whole sectors.
+    pub(crate) data: Vec<Range<u64>>,
+    /// What the tree has from there on is gone.
+    pub(crate) cut: Option<u64>,
 }
 
 #[derive(Debug)]
@@ -35,12 +57,15 @@ enum State {
 
 impl Inode {
     /// The extents of a regular file: from that which covers `offset` up to the end of the file, and
-    /// those allocated behind the end.
+    /// those allocated behind the end. Nothing is written back for that.
     pub fn extents_from(&self, offset: FileOffset) -> Result<Extents> {
         match self.file_type() {
             FileType::Regular => {
-                self.flush()?;
-                Ok(self.extents_between(offset.0, u64::MAX, self.size_bytes()))
+                let waiting = self.try_node().map(|node| node.waiting()).unwrap_or_default();
+                let mut extents = self.extents_between(offset.0, u64::MAX, self.size_bytes());
+                extents.stop = waiting.cut.unwrap_or(u64::MAX);
+                extents.waiting = waiting;
+                Ok(extents)
             }
             FileType::Directory => Err(Error::IsADirectory),
             _ => Err(Error::NotAFile),
@@ -59,10 +84,19 @@ impl Inode {
             inode: self.number(),
             cursor,
             state: State::Start,
+            asked: start,
             position: start,
             stop,
             hole_until,
+            waiting: Waiting::default(),
+            parts: VecDeque::new(),
         }
+    }
+}
+
+impl Waiting {
+    fn is_empty(&self) -> bool {
+        self.data.is_empty() && self.cut.is_none()
     }
 }
 
@@ -131,6 +165,34 @@ impl Extents {
         self.cursor.item_ref().map(parse).transpose()
     }
 
+    /// Takes apart what has no data in the tree but in memory, into those parts that were asked for.
+    fn take_apart(&mut self, extent: &Extent) {
+        let whole = extent.start.0..extent.end().min(self.waiting.cut.unwrap_or(u64::MAX));
+        let sectorsize = self.subvolume.filesystem().sectorsize();
+        // A hole at the end of the file may end within a sector.
+        let end = whole.end.next_multiple_of(sectorsize);
+        let mut at = whole.start;
+        let first = self.waiting.data.partition_point(|data| data.end <= at);
+        for data in self.waiting.data[first..].iter().filter(|_| !extent.is_data()) {
+            if data.start >= whole.end {
+                break;
+            }
+            if at < data.start {
+                self.parts.push_back(extent.part(&(at..data.start)));
+            }
+            let start = data.start.max(at);
+            at = data.end.min(end);
+            let content = ExtentContent::Delayed;
+            let len_bytes = at - start;
+            self.parts.push_back(Extent { start: FileOffset(start), len_bytes, content });
+        }
+        if at < whole.end {
+            self.parts.push_back(extent.part(&(at..whole.end)));
+        }
+        let asked = self.asked;
+        self.parts.retain(|part| part.end() > asked);
+    }
+
     fn hole(&mut self, end: u64) -> Extent {
         let start = FileOffset(std::mem::replace(&mut self.position, end));
         Extent { start, len_bytes: end - start.0, content: ExtentContent::Hole }
@@ -149,10 +211,19 @@ impl Iterator for Extents {
     type Item = Result<Extent>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let next = self.advance();
-        if next.is_err() {
-            self.state = State::End;
+        loop {
+            if let Some(part) = self.parts.pop_front() {
+                return Some(Ok(part));
+            }
+            match self.advance() {
+                Ok(Some(extent)) if self.waiting.is_empty() => return Some(Ok(extent)),
+                Ok(Some(extent)) => self.take_apart(&extent),
+                Ok(None) => return None,
+                Err(error) => {
+                    self.state = State::End;
+                    return Some(Err(error));
+                }
+            }
         }
-        next.transpose()
     }
 }

@@ -7,8 +7,10 @@ mod extent_map;
 mod extents;
 mod read;
 mod seek;
+mod shared;
 
 pub(crate) use decompress::DecompressedExtents;
 pub use extent::{DiskExtent, Extent, ExtentContent, InlineExtent};
 pub(crate) use extent_map::{ExtentMap, ExtentMaps};
 pub use extents::Extents;
+pub(crate) use extents::Waiting;

@@ -154,7 +154,8 @@ impl Inode {
         let filesystem = self.subvolume().filesystem();
         let within = start - extent.start.0;
         let outcome = match &extent.content {
-            ExtentContent::Hole | ExtentContent::Preallocated(_) => {
+            // What is in memory only is laid over this.
+            ExtentContent::Hole | ExtentContent::Delayed | ExtentContent::Preallocated(_) => {
                 buf.fill(0);
                 Ok(())
             }

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::Bound::{Excluded, Unbounded};
+use std::ops::Range;
 
 /// No run grows beyond this by appending.
 const MOST_RUN_BYTES: usize = 4 << 20;
@@ -131,6 +132,11 @@ impl DirtyData {
         for (start, run) in newer.runs {
             self.write(start, &run);
         }
+    }
+
+    /// Where there is data, in order; ranges may adjoin.
+    pub(super) fn covered(&self) -> Vec<Range<u64>> {
+        self.runs.iter().map(|(start, run)| *start..start + run.len() as u64).collect()
     }
 
     /// The data as contiguous ranges: where each starts, and its pieces.

@@ -7,7 +7,7 @@ use larder_format::item::InodeFlags;
 
 use super::node::{Node, NodeState, StateGuard};
 use crate::error::Result;
-use crate::file::ExtentContent;
+use crate::file::{ExtentContent, Waiting};
 use crate::inode::Inode;
 
 /// A sector that is to be dirty, under some condition.
@@ -173,6 +173,24 @@ impl Inode {
     pub(super) fn zero_behind(&self, state: &mut NodeState, end: u64) {
         let sectorsize = self.subvolume().filesystem().sectorsize();
         self.zero(state, end..end.next_multiple_of(sectorsize));
+    }
+}
+
+impl Node {
+    /// What is in memory only.
+    pub(crate) fn waiting(&self) -> Waiting {
+        let state = self.read();
+        let mut data = state.dirty.covered();
+        data.extend(state.writing.iter().flat_map(|writing| writing.covered()));
+        data.sort_unstable_by_key(|range| range.start);
+        let mut merged: Vec<Range<u64>> = Vec::new();
+        for range in data {
+            match merged.last_mut() {
+                Some(last) if last.end >= range.start => last.end = last.end.max(range.end),
+                _ => merged.push(range),
+            }
+        }
+        Waiting { data: merged, cut: state.cut }
     }
 }
 

@@ -48,7 +48,9 @@ fn noise(len: usize, seed: u64) -> Vec<u8> {
     std::iter::repeat_with(next).take(len).collect()
 }
 
+/// Where a file lies once all of it is written back.
 fn extents(file: &larder::File) -> Vec<Extent> {
+    file.sync().unwrap();
     let extents = file.extents_from(0).unwrap().map(Result::unwrap);
     extents.filter(|extent| extent.kind != ExtentKind::Hole).collect()
 }

@@ -11,6 +11,7 @@ mod discard;
 mod edges;
 mod extents;
 mod live;
+mod mapping;
 mod meanwhile;
 #[path = "../support/memory.rs"]
 mod memory;
