@@ -90,14 +90,14 @@ impl LiveTree {
         };
         if (0..bottom).all(only) && matches!(path.steps[0].held, Held::RootWrite(_)) {
             for at in 1..bottom {
-                self.shared.free(self.id(), path.block(at));
+                self.free(path.block(at));
             }
             self.make_root(path, bottom);
             return;
         }
         let mut at = bottom;
         loop {
-            self.shared.free(self.id(), path.block(at));
+            self.free(path.block(at));
             self.shared.counters.removals.add(1);
             path.steps.truncate(at);
             at -= 1;
@@ -141,7 +141,7 @@ impl LiveTree {
             level: node.level() - 1,
             generation: pointer.generation.get(),
         };
-        self.shared.free(self.id(), path.block(1));
+        self.free(path.block(1));
         path.steps.truncate(1);
         if let Held::RootWrite(guard) = &mut path.steps[0].held {
             self.set_root(guard, root);

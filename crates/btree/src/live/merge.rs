@@ -72,11 +72,11 @@ impl LiveTree {
             Side::Left => {
                 let mut left = LeafMut::new(sibling.bytes_mut());
                 copy_items(path.leaf().node(), 0..count, &mut left, there);
-                self.shared.free(self.id(), path.leaf());
+                self.free(path.leaf());
             }
             Side::Right => {
                 copy_items(sibling.node(), 0..there, &mut path.leaf_mut(), count);
-                self.shared.free(self.id(), &sibling);
+                self.free(&sibling);
             }
         }
         self.remove_right_pointer(path, at, side, slot);
@@ -99,12 +99,12 @@ impl LiveTree {
                 Side::Left => {
                     let moved: Vec<KeyPointer> = path.node(at).key_pointers().to_vec();
                     NodeMut::new(sibling.bytes_mut()).insert(there, &moved);
-                    self.shared.free(self.id(), path.block(at));
+                    self.free(path.block(at));
                 }
                 Side::Right => {
                     let moved: Vec<KeyPointer> = sibling.node().key_pointers().to_vec();
                     NodeMut::new(path.bytes_mut(at)).insert(here, &moved);
-                    self.shared.free(self.id(), &sibling);
+                    self.free(&sibling);
                 }
             }
             self.remove_right_pointer(path, at, side, slot);

@@ -240,7 +240,7 @@ impl LiveTree {
         let mut right = match self.new_block(0, right_key, near) {
             Ok(right) => right,
             Err(error) => {
-                self.shared.free(self.id(), &middle);
+                self.free(&middle);
                 return Err(error);
             }
         };

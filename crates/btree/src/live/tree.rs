@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use larder_format::node::{BACKREF_REV_MIXED, BACKREF_REV_SHIFT, Header};
 use larder_format::{Key, Logical};
@@ -25,6 +25,8 @@ pub struct LiveTree {
     id: u64,
     root: TreeLock<TreeRoot>,
     last_snapshot: AtomicU64,
+    /// Blocks that it has more than when that was last asked for.
+    growth: AtomicI64,
     pub(super) fingers: Fingers,
 }
 
@@ -32,7 +34,8 @@ impl LiveTree {
     pub(super) fn new(shared: Arc<Shared>, root: TreeRoot, last_snapshot: u64) -> Self {
         let last_snapshot = AtomicU64::new(last_snapshot);
         let fingers = Fingers::default();
-        Self { shared, id: root.tree, root: TreeLock::new(root), last_snapshot, fingers }
+        let (id, root, growth) = (root.tree, TreeLock::new(root), AtomicI64::new(0));
+        Self { shared, id, root, last_snapshot, growth, fingers }
     }
 
     /// The tree's id, which is the owner of its new blocks.
@@ -101,7 +104,21 @@ impl LiveTree {
     ) -> Result<WriteGuard<'_, Block>, ChangeError> {
         let request = BlockRequest { tree: self.id, level, first_key, near: Some(near) };
         let block = self.shared.new_block(&request)?;
+        self.growth.fetch_add(1, Ordering::Relaxed);
         Ok(self.hold_new(&block.live, block.first_key))
+    }
+
+    /// Gives up a block that was born in the running generation and that nothing in this tree refers to any
+    /// more.
+    pub(super) fn free(&self, block: &Block) {
+        self.growth.fetch_sub(1, Ordering::Relaxed);
+        self.shared.free(self.id, block);
+    }
+
+    /// How many blocks the tree has more, or less, than when this was last called. Blocks that it shares
+    /// with others count, copies do not.
+    pub fn take_growth(&self) -> i64 {
+        self.growth.swap(0, Ordering::Relaxed)
     }
 
     /// Locks a block that no pointer leads to.

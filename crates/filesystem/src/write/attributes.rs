@@ -41,7 +41,8 @@ pub struct SetAttributes {
     pub otime: Option<Timestamp>,
     /// All of the flags that can be changed. What has no meaning for the type of inode is left out, and
     /// so is a change of NODATACOW, which brings NODATASUM with it, of a file with data. COMPRESS sets
-    /// the property about compression to zlib; without it the property is removed.
+    /// the property about compression to what all files are compressed with, or to zlib; without it the
+    /// property is removed.
     pub flags: Option<InodeFlags>,
 }
 

@@ -14,7 +14,7 @@ use larder_format::{ItemType, Key, name_hash};
 
 use super::node::{Node, NodeState};
 use super::parallel;
-use super::property::{COMPRESSION, can_compress};
+use super::property::{COMPRESSION, USUAL_COMPRESSION, can_compress};
 use crate::error::{Error, Result};
 use crate::filesystem::Filesystem;
 
@@ -84,7 +84,7 @@ impl Filesystem {
             }
             (Some(own), _) => own.into(),
             (None, Some(general)) => general.compression,
-            (None, None) => Algorithm::Zlib.into(),
+            (None, None) => USUAL_COMPRESSION.into(),
         };
         Ok(Some(Plan { compression, force, gives_up: !force && own.is_none() }))
     }

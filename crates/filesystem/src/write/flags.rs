@@ -67,7 +67,12 @@ impl Inode {
             return Err(Error::Invalid("data that is overwritten in place is not compressed"));
         }
         item.flags = after.bits().into();
-        self.plan_xattr(COMPRESSION, is_compressed.then_some(USUAL_COMPRESSION), generation)
+        // Like the kernel: the flag alone stands for what is used for all files.
+        let general = *self.writer()?.compression.read();
+        let algorithm =
+            general.map_or(USUAL_COMPRESSION, |general| general.compression.algorithm());
+        let value = is_compressed.then_some(algorithm.name().as_bytes());
+        self.plan_xattr(COMPRESSION, value, generation)
     }
 }
 

@@ -4,6 +4,7 @@
 //! - The property about compression: files and directories, as the bare name of the algorithm.
 //! - The default ACL: everything but symbolic links; directories pass it on. Where there is one it
 //!   takes the place of the umask.
+//! - Subvolumes differ: see [`Inode::inherited_by_subvolume`].
 //! - The group, in a directory with its setgid bit set; directories take that bit over too.
 
 use std::sync::Arc;
@@ -94,6 +95,32 @@ impl Inherited {
             }
         }
         attributes
+    }
+}
+
+impl Inode {
+    /// What a new subvolume in this directory, whose state is `state`, takes over: the default ACL takes from
+    /// the permissions that its root would have, and is not passed on; the property about compression is that
+    /// of the root of the subvolume around it.
+    pub(super) fn inherited_by_subvolume(
+        &self,
+        state: &mut NodeState,
+        permissions: u32,
+    ) -> Result<(u32, Option<&'static [u8]>)> {
+        let inherited = self.inherited(state)?;
+        let permissions = match &inherited.default_acl {
+            None => permissions,
+            Some(default) => {
+                let mut access = default.clone();
+                access.restrict(permissions);
+                permissions & !PERMISSIONS | access.permissions()
+            }
+        };
+        let compression = match self.subvolume().root()?.xattr(COMPRESSION) {
+            Err(Error::NoSuchAttribute) => None,
+            value => inheritable(&value?),
+        };
+        Ok((permissions, compression))
     }
 }
 

@@ -1,5 +1,6 @@
 //! The property about compression, `btrfs.compression`, and the flags of an inode that go with it.
 
+use larder_format::compression::Algorithm;
 use larder_format::feature::IncompatFlags;
 use larder_format::item::{InodeFlags, InodeItem};
 
@@ -7,8 +8,8 @@ use super::Writer;
 
 /// The extended attribute that holds it.
 pub(super) const COMPRESSION: &[u8] = b"btrfs.compression";
-/// What the flag COMPRESS alone stands for.
-pub(super) const USUAL_COMPRESSION: &[u8] = b"zlib";
+/// What the flag COMPRESS alone stands for, unless all files are compressed in another way.
+pub(super) const USUAL_COMPRESSION: Algorithm = Algorithm::Zlib;
 
 const ALGORITHMS: [&[u8]; 3] = [b"zlib", b"lzo", b"zstd"];
 

@@ -18,16 +18,18 @@ use larder_transaction::{Error as ChangeError, Exclusive, Handle, Items, TreeIte
 use zerocopy::{FromZeros, IntoBytes};
 
 use super::create::NewInode;
+use super::inherit::attribute_item;
 use super::names::{NewEntry, check_name};
 use super::node::Locked;
 use super::orphans::orphan_key;
+use super::property::{COMPRESSION, set_compression};
 use super::{Changed, Writer, apply, node_of, now};
 use crate::error::{Error, Result};
 use crate::filesystem::Filesystem;
 use crate::inode::Inode;
 use crate::subvolume::Subvolume;
 
-/// Items that a subvolume takes: root, inode and reference, entry and index, the directory, two
+/// Items that a subvolume takes: root, inode, reference and property, entry and index, the directory, two
 /// references, uuid, orphan; and as many to spare.
 pub(super) const ITEMS: u64 = 20;
 /// Tree blocks that are given up in one step of a deletion.
@@ -37,7 +39,7 @@ const PARENT: &[u8] = b"..";
 
 impl Inode {
     /// Makes an empty subvolume named `name` in this directory, whose root has the owner and
-    /// permissions of `root`. It is durable when this returns.
+    /// permissions of `root`, as far as a default ACL of this directory allows. It is durable when this returns.
     ///
     /// # Errors
     /// As [`create`](Self::create).
@@ -51,13 +53,15 @@ impl Inode {
         let state = locked.of(directory);
         state.check_may_name()?;
         self.names().check_free(self.number(), name)?;
+        let (mode, compression) = self.inherited_by_subvolume(state, root.mode & 0o7777)?;
+        let root = NewInode { mode, ..*root };
         let id = writer.next_subvolume()?;
         let uuid = Uuid::new_v4();
         apply(&handle, || {
             let nodesize = writer.manager.volume().nodesize();
             let tree =
                 writer.manager.create_tree(&handle, id, new_root(&handle, uuid, nodesize))?;
-            make_root_directory(&handle, &mut TreeItems::new(tree), root)?;
+            make_root_directory(&handle, &mut TreeItems::new(tree), &root, compression)?;
             let index = directory.next_index(state)?;
             self.enter_subvolume(id, name, index, handle.generation())?;
             state.names_grew(handle.generation(), name.len() as i64);
@@ -331,7 +335,12 @@ fn new_root(handle: &Handle<'_>, uuid: Uuid, nodesize: u32) -> RootItem {
     item
 }
 
-fn make_root_directory(handle: &Handle<'_>, tree: &mut TreeItems, root: &NewInode) -> Changed<()> {
+fn make_root_directory(
+    handle: &Handle<'_>,
+    tree: &mut TreeItems,
+    root: &NewInode,
+    compression: Option<&[u8]>,
+) -> Changed<()> {
     let mut item = InodeItem::new_zeroed();
     item.generation = handle.generation().into();
     item.transid = handle.generation().into();
@@ -342,6 +351,11 @@ fn make_root_directory(handle: &Handle<'_>, tree: &mut TreeItems, root: &NewInod
     let now = now();
     (item.atime, item.ctime, item.mtime, item.otime) = (now, now, now, now);
     let number = objectid::FIRST_FREE;
+    if let Some(compression) = compression {
+        set_compression(&mut item, compression);
+        let (key, data) = attribute_item(number, handle.generation(), COMPRESSION, compression);
+        tree.insert(key, &data)?;
+    }
     tree.insert(Key::new(number, ItemType::INODE_ITEM, 0), item.as_bytes())?;
     let mut reference = Vec::new();
     InodeRef { index: 0, name: PARENT }.write(&mut reference);

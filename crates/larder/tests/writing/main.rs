@@ -5,6 +5,7 @@
 mod alike;
 mod compressed;
 mod crowd;
+mod cuts;
 mod data;
 mod delayed;
 mod discard;
@@ -21,6 +22,7 @@ mod room;
 mod rounds;
 mod sending;
 mod sharing;
+mod sizes;
 #[path = "../support/mod.rs"]
 mod support;
 mod trouble;

@@ -1,6 +1,7 @@
 //! A file system as simple as can be, and random operations that are done to it and to a real one.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use larder::{ErrorKind, InodeFlags, RenameMode, SetAttributes, Subvolume, Timestamp, XattrMode};
 use rand::rngs::StdRng;
@@ -31,7 +32,8 @@ struct Node {
 
 #[derive(Clone, Debug)]
 enum Body {
-    File(Vec<u8>),
+    /// Shared by copies of the model until it changes.
+    File(Arc<Vec<u8>>),
     Directory(BTreeMap<String, u64>),
     Symlink(String),
     Fifo,
@@ -63,7 +65,7 @@ impl Model {
         while let Some((path, id)) = pending.pop() {
             let node = &self.nodes[&id];
             let content = match &node.body {
-                Body::File(data) => data.clone(),
+                Body::File(data) => data.to_vec(),
                 Body::Symlink(target) => target.clone().into_bytes(),
                 Body::Fifo => Vec::new(),
                 Body::Directory(entries) => {
@@ -75,10 +77,24 @@ impl Model {
             if id != 0 {
                 let (permissions, nlink) = (node.permissions, node.nlink);
                 let (xattrs, mtime) = (node.xattrs.clone(), node.mtime);
-                view.insert(path, Seen { permissions, nlink, content, xattrs, mtime });
+                let is_file = matches!(node.body, Body::File(_));
+                view.insert(path, Seen { is_file, permissions, nlink, content, xattrs, mtime });
             }
         }
         view
+    }
+
+    /// The number of what is at a path from the root.
+    pub(super) fn number(&self, path: &str) -> Option<u64> {
+        path.split('/').try_fold(0, |directory, name| self.find(directory, name))
+    }
+
+    /// The data of a file, unless it is gone.
+    pub(super) fn data(&self, number: u64) -> Option<&Arc<Vec<u8>>> {
+        match &self.nodes.get(&number)?.body {
+            Body::File(data) => Some(data),
+            _ => None,
+        }
     }
 
     fn entries(&mut self, directory: u64) -> &mut BTreeMap<String, u64> {
@@ -225,7 +241,7 @@ impl Model {
         for (id, node) in &mut self.nodes {
             if let (Body::File(data), Some(path)) = (&mut node.body, paths.remove(id)) {
                 node.mtime = None;
-                files.push((path, data));
+                files.push((path, Arc::make_mut(data)));
             }
         }
         files
@@ -246,7 +262,7 @@ impl Model {
         match &mut node.body {
             Body::File(data) => {
                 node.mtime = None;
-                Ok(data)
+                Ok(Arc::make_mut(data))
             }
             Body::Directory(_) => Err(ErrorKind::IsADirectory),
             _ => Err(ErrorKind::InvalidInput),
@@ -298,7 +314,7 @@ impl Player {
         let (expected, seen): (Outcome, larder::Result<()>) = match self.random.random_range(0..100)
         {
             0..18 => {
-                let mut node = Node::new(Body::File(Vec::new()), permissions);
+                let mut node = Node::new(Body::File(Arc::default()), permissions);
                 node.is_in_place = self.random.random_range(0..6) == 0;
                 let flags = node.is_in_place.then_some(InodeFlags::NODATACOW);
                 let made = root.create(&path, permissions).and_then(|file| {

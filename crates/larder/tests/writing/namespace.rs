@@ -8,7 +8,8 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use larder::{
-    FileType, Filesystem, NewInode, RenameMode, SetAttributes, SnapshotKind, Subvolume, XattrMode,
+    AllocateMode, FileType, Filesystem, NewInode, RenameMode, SetAttributes, SnapshotKind,
+    Subvolume, XattrMode,
 };
 use larder_testkit::{Content, ImageSpec, KernelImage, KernelMount, Manifest, Scale, assert_same};
 use rustix::fs::{
@@ -40,6 +41,10 @@ pub(crate) trait Actor {
     fn write_at(&self, path: &str, data: &[u8], offset: u64) -> Done;
     fn truncate(&self, path: &str, len_bytes: u64) -> Done;
     fn punch(&self, path: &str, offset: u64, len_bytes: u64) -> Done;
+    fn allocate(&self, path: &str, offset: u64, len_bytes: u64) -> Done;
+    fn zero_range(&self, path: &str, offset: u64, len_bytes: u64) -> Done;
+    /// Shares all that `source` has.
+    fn clone_range(&self, path: &str, source: &str, offset: u64) -> Done;
     fn subvolume(&self, path: &str) -> Done;
     fn snapshot(&self, source: &str, path: &str, kind: SnapshotKind) -> Done;
     fn delete_subvolume(&self, path: &str) -> Done;
@@ -59,13 +64,23 @@ impl Kernel<'_> {
         opened.map_err(Errno::raw_os_error)
     }
 
+    fn fallocate(&self, path: &str, flags: FallocateFlags, offset: u64, len_bytes: u64) -> Done {
+        let file = self.open(path, OFlags::WRONLY)?;
+        errno(rustix::fs::fallocate(&file, flags, offset, len_bytes))
+    }
+
     fn btrfs(&self, arguments: &[&str]) -> Done {
         let output = std::process::Command::new("btrfs")
             .args(arguments)
             .current_dir(self.0)
             .output()
             .expect("btrfs starts");
-        if output.status.success() { Ok(()) } else { Err(Errno::INVAL.raw_os_error()) }
+        if output.status.success() {
+            return Ok(());
+        }
+        // Shown if the test fails.
+        println!("{}", String::from_utf8_lossy(&output.stderr));
+        Err(Errno::INVAL.raw_os_error())
     }
 }
 
@@ -153,8 +168,21 @@ impl Actor for Kernel<'_> {
 
     fn punch(&self, path: &str, offset: u64, len_bytes: u64) -> Done {
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        let file = self.open(path, OFlags::WRONLY)?;
-        errno(rustix::fs::fallocate(&file, flags, offset, len_bytes))
+        self.fallocate(path, flags, offset, len_bytes)
+    }
+
+    fn allocate(&self, path: &str, offset: u64, len_bytes: u64) -> Done {
+        self.fallocate(path, FallocateFlags::empty(), offset, len_bytes)
+    }
+
+    fn zero_range(&self, path: &str, offset: u64, len_bytes: u64) -> Done {
+        self.fallocate(path, FallocateFlags::ZERO_RANGE, offset, len_bytes)
+    }
+
+    fn clone_range(&self, path: &str, source: &str, offset: u64) -> Done {
+        let file = File::from(self.open(path, OFlags::WRONLY)?);
+        let source = File::from(self.open(source, OFlags::RDONLY)?);
+        errno(larder_testkit::clone_range(&file, offset, &source, 0, 0))
     }
 
     fn write(&self, path: &str, data: &[u8]) -> Done {
@@ -289,6 +317,21 @@ impl Actor for Larder {
 
     fn punch(&self, path: &str, offset: u64, len_bytes: u64) -> Done {
         number(self.file(path).and_then(|file| file.punch_hole(offset, len_bytes)))
+    }
+
+    fn allocate(&self, path: &str, offset: u64, len_bytes: u64) -> Done {
+        let grow = AllocateMode::Grow;
+        number(self.file(path).and_then(|file| file.allocate(offset, len_bytes, grow)))
+    }
+
+    fn zero_range(&self, path: &str, offset: u64, len_bytes: u64) -> Done {
+        let grow = AllocateMode::Grow;
+        number(self.file(path).and_then(|file| file.zero_range(offset, len_bytes, grow)))
+    }
+
+    fn clone_range(&self, path: &str, source: &str, offset: u64) -> Done {
+        let source = self.file(source).map_err(|error| error.errno())?;
+        number(self.file(path).and_then(|file| file.clone_range(&source, 0, 0, offset)))
     }
 
     fn write(&self, path: &str, data: &[u8]) -> Done {
@@ -441,6 +484,13 @@ fn directories_pass_acls_groups_flags_and_properties_on() {
             by.chown("setgid", 1, 2),
             by.chmod("setgid", 0o2775),
         ];
+        // Of its root a subvolume takes over other things than of its directory.
+        done.extend([
+            by.subvolume("around"),
+            by.mkdir("around/folder", 0o755),
+            by.set_xattr("around", COMPRESSION, b"lzo", ANY),
+            by.subvolume("around/folder/within"),
+        ]);
         for folder in ["acl", "plain", "compressed", "never", "in-place", "setgid"] {
             let path = |name: &str| format!("{folder}/{name}");
             done.extend([
@@ -454,6 +504,8 @@ fn directories_pass_acls_groups_flags_and_properties_on() {
                 by.unnamed(folder, 0o666, Some(&path("named"))),
                 by.unnamed(folder, 0o666, None),
                 by.write(&path("written"), &[7; 5000]),
+                by.subvolume(&path("subvolume")),
+                by.mknod(&path("subvolume/file"), REGULAR | 0o666, (0, 0)),
                 by.rename(&path("file"), &path("moved"), RenameFlags::WHITEOUT),
             ]);
         }

@@ -12,6 +12,7 @@ pub(crate) type View = BTreeMap<String, Seen>;
 /// One name.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Seen {
+    pub(crate) is_file: bool,
     pub(crate) permissions: u32,
     pub(crate) nlink: u32,
     /// Data, target, or sorted names.
@@ -85,7 +86,8 @@ pub(crate) fn by_larder(root: &Subvolume, folder: &str) -> larder::Result<View> 
         if !path.is_empty() {
             let (permissions, nlink) = (metadata.mode & 0o7777, metadata.nlink);
             let mtime = Some(metadata.mtime.seconds);
-            view.insert(path, Seen { permissions, nlink, content, xattrs, mtime });
+            let is_file = inode.file_type() == FileType::Regular;
+            view.insert(path, Seen { is_file, permissions, nlink, content, xattrs, mtime });
         }
     }
     Ok(view)
@@ -117,7 +119,8 @@ pub(crate) fn by_kernel(folder: &Path) -> View {
         if !path.is_empty() {
             let (permissions, nlink) = (metadata.mode() & 0o7777, metadata.nlink() as u32);
             let (xattrs, mtime) = (xattrs(&full), Some(metadata.mtime()));
-            view.insert(path, Seen { permissions, nlink, content, xattrs, mtime });
+            let is_file = kind.is_file();
+            view.insert(path, Seen { is_file, permissions, nlink, content, xattrs, mtime });
         }
     }
     view

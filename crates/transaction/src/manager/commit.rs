@@ -17,6 +17,7 @@ use larder_format::objectid::{CHUNK_TREE, EXTENT_TREE, ROOT_TREE};
 use larder_format::{FormatError, ItemType, Key, Logical, Superblock};
 use zerocopy::{FromBytes, IntoBytes};
 
+use super::roots::Roots;
 use super::superblock::Committed;
 use super::{CommitHook, Exclusive, TransactionManager};
 use crate::chunk::system_chunk_array;
@@ -142,11 +143,23 @@ impl TransactionManager {
         };
         let moved: Vec<TreeRoot> = moved.values().filter(has_item).copied().collect();
         moved.into_iter().try_for_each(|root| roots.moved(root, now))?;
+        self.note_growth(&mut roots);
         if !roots.is_dirty() {
             return Ok(false);
         }
         roots.write(&mut TreeItems::new(self.root_tree.clone()))?;
         Ok(true)
+    }
+
+    /// Has root items say how large their trees are now. The door is closed.
+    pub(super) fn note_growth(&self, roots: &mut Roots) {
+        let nodesize = i64::from(self.volume.nodesize());
+        for tree in self.forest.trees() {
+            match tree.take_growth() {
+                0 => {}
+                blocks => roots.grown(tree.id(), blocks * nodesize),
+            }
+        }
     }
 
     fn next_superblock(&self, generation: u64) -> Result<Box<Superblock>> {

@@ -110,6 +110,14 @@ impl Roots {
         moved.ok_or(Error::MissingItem { tree: ROOT_TREE, key })
     }
 
+    /// Notes that a tree has so many bytes of blocks more, or less. The kernel goes by what all trees of
+    /// bookkeeping have when it keeps room for itself: what is far off leaves no room for anybody.
+    pub(super) fn grown(&mut self, tree: u64, by_bytes: i64) {
+        self.change(tree, |item| {
+            item.bytes_used = item.bytes_used.get().saturating_add_signed(by_bytes).into();
+        });
+    }
+
     /// Whether anything waits to be written.
     pub(super) fn is_dirty(&self) -> bool {
         self.open.values().any(|open| open.is_dirty)

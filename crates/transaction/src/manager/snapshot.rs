@@ -41,6 +41,7 @@ impl Exclusive<'_> {
         let generation = manager.generation();
         let tree = manager.forest.snapshot_tree(&source_tree, id)?;
         let mut roots = manager.roots.lock();
+        manager.note_growth(&mut roots);
         let item = roots.change(source, |item| {
             item.last_snapshot = generation.into();
             *item

@@ -1,0 +1,179 @@
+//! Power cuts while many threads work: whatever the devices had not made durable is lost, torn or there, and
+//! what is left opens, satisfies both checkers, and has all that was promised.
+//!
+//! Each workload is recorded once and cut `LARDER_CUTS` times (100 or so). `LARDER_SEED` has the work differ.
+//! Every cut is held to our own checker, one in [`BOTH`] to `btrfs check` and a mount by the kernel too:
+//! `LARDER_CUTS_BOTH=1` asks both each time.
+
+mod filling;
+mod history;
+mod players;
+mod renames;
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use larder::device::{Device, MemoryDevice};
+use larder::{ErrorKind, Filesystem, OpenOptions, Subvolume};
+use larder_device::{Entry, Event, Recording, Survival};
+use larder_testkit::{ImageSpec, KernelImage, KernelMount, Scratch, oracle};
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+
+use super::memory::load;
+use super::rounds::from_environment;
+
+/// Cuts of a workload unless told otherwise.
+const CUTS: usize = 100;
+/// One cut in so many is held to the kernel too.
+const BOTH: usize = 20;
+/// Where the copies of the superblock are that devices of these sizes have.
+const SUPERBLOCKS: [u64; 2] = [64 << 10, 64 << 20];
+const PIECE_BYTES: usize = 64 << 10;
+
+/// What was done, and what must be left of it.
+trait Work: Sized {
+    /// Works on a recorded file system. Nothing is asked of cuts before the position that comes with it.
+    fn record(fs: &Filesystem, recording: &Recording, seed: u64) -> (Self, usize);
+
+    /// Holds what a cut at `position` left to what was promised before.
+    fn judge(&self, root: &Subvolume, position: usize);
+
+    /// Folders that the kernel must see as we do.
+    fn folders(&self) -> Vec<String>;
+}
+
+/// Records a workload and cuts the power again and again.
+fn explore<W: Work>(spec: &ImageSpec, options: OpenOptions, seed: u64) {
+    let seed = seed + from_environment("LARDER_SEED", 0) as u64 * 1_000_000;
+    println!("{}: seed {seed}", spec.name());
+    let image = KernelImage::empty(spec);
+    let bases: Vec<MemoryDevice> = image.devices().iter().map(|path| load(path)).collect();
+    let recording = Recording::new();
+    let attach = |base| Arc::new(recording.attach(base)) as Arc<dyn Device>;
+    let fs = options.open_devices(bases.iter().map(attach).collect()).unwrap();
+    let (work, first) = W::record(&fs, &recording, seed);
+    drop(fs);
+
+    let mut random = StdRng::seed_from_u64(seed);
+    let mut replay = recording.replay();
+    replay.advance_to(first);
+    let wanted = from_environment("LARDER_CUTS", CUTS);
+    let both = from_environment("LARDER_CUTS_BOTH", BOTH);
+    let all = weights(&recording, first);
+    let (mut cuts, mut passed) = (0, 0);
+    while let Some(entry) = replay.step() {
+        passed += weight(&entry);
+        let due = wanted * passed / all;
+        while cuts < due {
+            let devices = replay.power_cut(survival(&mut random));
+            let what = format!("{}, seed {seed}, cut {cuts} at {}", spec.name(), replay.position());
+            judge(&work, &devices, replay.position(), options, cuts % both == both / 2, &what);
+            cuts += 1;
+        }
+    }
+    println!("{}: {cuts} power cuts in {} entries", spec.name(), recording.position() - first);
+    assert_eq!(cuts, wanted);
+}
+
+/// Flushes are where promises are made: as many cuts go to one as to this many other entries.
+fn weight(entry: &Entry) -> usize {
+    if entry.event == Event::Flush { 10 } else { 1 }
+}
+
+fn weights(recording: &Recording, first: usize) -> usize {
+    let mut replay = recording.replay();
+    replay.advance_to(first);
+    std::iter::from_fn(|| replay.step()).map(|entry| weight(&entry)).sum()
+}
+
+/// What becomes of each unflushed change, in one of several tempers. Like the kernel, commits count on
+/// superblocks being written whole or not at all.
+fn survival(random: &mut StdRng) -> impl FnMut(usize, &Entry) -> Survival {
+    let (temper, tear) = (random.random_range(0..8), random.random_range(0..9));
+    move |_, entry| match (temper, random.random_range(0..4)) {
+        (0, _) => Survival::Lost,
+        (1, _) | (2.., 0 | 3) => Survival::Whole,
+        (_, 1) if !is_superblock(entry) => Survival::Torn { sectors: tear },
+        _ => Survival::Lost,
+    }
+}
+
+fn is_superblock(entry: &Entry) -> bool {
+    matches!(&entry.event, Event::Write { offset, .. } if SUPERBLOCKS.contains(offset))
+}
+
+fn judge<W: Work>(
+    work: &W,
+    devices: &[MemoryDevice],
+    position: usize,
+    options: OpenOptions,
+    by_both: bool,
+    what: &str,
+) {
+    println!("{what}");
+    check(devices, what);
+    let copies: Vec<Arc<MemoryDevice>> =
+        devices.iter().map(|device| Arc::new(device.snapshot())).collect();
+    let opened = copies.iter().map(|device| device.clone() as Arc<dyn Device>).collect();
+    let fs = options.commit_interval(None).open_devices(opened).unwrap();
+    let root = fs.subvolume("/").unwrap();
+    work.judge(&root, position);
+    if by_both {
+        by_kernel(work, devices, &root);
+        // It can be gone on with, unless it is full.
+        let made = root.create("after-the-cut", 0o644);
+        if let Err(error) = made.and_then(|file| file.write_at(&[1; 9000], 0)) {
+            assert_eq!(error.kind(), ErrorKind::NoSpace, "{what}: {error}");
+        }
+        fs.sync().unwrap();
+        drop((root, fs));
+        let devices: Vec<MemoryDevice> = copies.iter().map(|device| device.snapshot()).collect();
+        check(&devices, what);
+    }
+}
+
+/// Our own checker finds nothing but superblocks that a cut came between.
+fn check(devices: &[MemoryDevice], what: &str) {
+    let devices = devices.iter().map(|device| Arc::new(device.snapshot()) as Arc<dyn Device>);
+    let options = larder_volume::OpenOptions::default();
+    let volume = larder_volume::Volume::open(devices.collect(), &options).unwrap();
+    let report = larder_check::check(&volume, &larder_check::Options::default());
+    let is_expected =
+        |found: &larder_check::KindFindings| found.kind == larder_check::Kind::SuperblocksDisagree;
+    assert!(report.kinds.iter().all(is_expected), "{what}: {report}");
+}
+
+/// The kernel agrees that what is left is sound, and sees in it what we see.
+fn by_kernel<W: Work>(work: &W, devices: &[MemoryDevice], root: &Subvolume) {
+    let scratch = Scratch::new();
+    let paths: Vec<PathBuf> =
+        (0..devices.len()).map(|number| scratch.path().join(format!("device-{number}"))).collect();
+    for (device, path) in devices.iter().zip(&paths) {
+        store(device, path);
+    }
+    oracle::check(&paths, true).unwrap_or_else(|error| panic!("{error}"));
+    let mount = KernelMount::open(&paths, "ro,noatime");
+    for folder in work.folders() {
+        let seen = super::view::by_larder(root, &folder).unwrap();
+        super::view::assert_same(
+            &super::view::by_kernel(&mount.path().join(&folder)),
+            &seen,
+            "the kernel",
+        );
+    }
+}
+
+fn store(device: &MemoryDevice, path: &std::path::Path) {
+    let target = File::create(path).unwrap();
+    target.set_len(device.len_bytes()).unwrap();
+    let mut piece = vec![0; PIECE_BYTES];
+    for offset in (0..device.len_bytes()).step_by(PIECE_BYTES) {
+        device.read_at(&mut piece, offset).unwrap();
+        if piece.iter().any(|byte| *byte != 0) {
+            target.write_all_at(&piece, offset).unwrap();
+        }
+    }
+}
