@@ -48,7 +48,8 @@ impl Built {
 
     /// The same tree for readers that know it cannot change, and for those that do not.
     pub(crate) fn views(&self) -> [TreeView; 2] {
-        let live = space::forest_over(self.store.clone(), GENERATION + 1).open_tree(self.root, 0);
+        let live =
+            space::forest_over(self.store.clone(), GENERATION + 1, 0).open_tree(self.root, 0);
         [TreeView::Committed(self.tree()), TreeView::Live(live)]
     }
 

@@ -88,12 +88,16 @@ impl BlockSpace for TestSpace {
 }
 
 /// A forest whose trees are in `store`.
-pub(crate) fn forest_over(store: Arc<dyn BlockStore>, generation: u64) -> Forest {
+pub(crate) fn forest_over(
+    store: Arc<dyn BlockStore>,
+    generation: u64,
+    cache_bytes: usize,
+) -> Forest {
     let space = Arc::new(TestSpace::new(store.nodesize()));
     // Blocks that were in the store before are not this space's to count.
     space.keeps_replaced.store(true, Ordering::SeqCst);
     space.next.store(1 << 40, Ordering::SeqCst);
-    let cache = Arc::new(BlockCache::new(store, 0));
+    let cache = Arc::new(BlockCache::new(store, cache_bytes));
     let identity = BlockIdentity { fsid: Uuid::nil(), chunk_tree_uuid: Uuid::nil() };
     Forest::new(cache, space, identity, LockPolicy::default(), generation)
 }

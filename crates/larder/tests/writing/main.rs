@@ -11,6 +11,7 @@ mod delayed;
 mod discard;
 mod edges;
 mod extents;
+mod filling;
 mod live;
 mod mapping;
 mod meanwhile;

@@ -134,7 +134,8 @@ impl Space {
 
     /// Makes a block group for `kind`, in memory only; its items follow with the transaction. `seen`
     /// is how many groups there were when no room was found: if there are more now, another thread
-    /// was faster. `None` if the devices have no room, or what they have was promised to metadata.
+    /// was faster. Where metadata has too little for what was promised, it is for metadata. `None` if the
+    /// devices have no room.
     pub(super) fn create_chunk(&self, kind: SpaceKind, seen: usize) -> Result<Option<()>> {
         if kind != SpaceKind::System && !self.make_system_room()? {
             return Ok(None);
@@ -158,7 +159,9 @@ impl Space {
         let mut after = devices.clone();
         after.take(&chunk);
         if kind == SpaceKind::Data && !self.is_mixed && !self.keeps_promises(&after) {
-            return Ok(None);
+            // Metadata first; then there may be room for data as well.
+            drop(devices);
+            return self.create_chunk(SpaceKind::Metadata, seen);
         }
         self.has_new_groups.store(true, Relaxed);
         self.volume.add_chunk(chunk.clone())?;

@@ -327,7 +327,11 @@ impl Space {
     /// Whether what was promised is there without a group too.
     fn can_spare(&self, group: &Group) -> bool {
         let usage = self.account_of(group.flags()).usage();
-        usage.spoken_for() + usage.global_reserve + group.len_bytes() <= usage.total
+        let headroom = match group.flags().contains(SpaceKind::Metadata.flag()) {
+            true if !self.is_mixed => self.headroom(&self.devices.lock()),
+            _ => 0,
+        };
+        usage.spoken_for() + usage.global_reserve + headroom + group.len_bytes() <= usage.total
     }
 
     /// Closes a group that has items, so that they can be removed, and in which nothing is in use.

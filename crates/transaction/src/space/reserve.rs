@@ -19,6 +19,12 @@ const LEAST_GLOBAL_RESERVE_ITEMS: u64 = 24;
 const GLOBAL_RESERVE_SHARE: u64 = 8;
 /// The most that is kept for bookkeeping and deleting.
 const MOST_GLOBAL_RESERVE: u64 = 512 << 20;
+/// Items that whoever opens the file system next must have room for, at the kernel's worst case for each: it
+/// keeps more in reserve for itself than we do, and where data has the rest of the devices nothing but deleting
+/// would have any room there.
+const HEADROOM_ITEMS: u64 = 64;
+/// The share of small devices that this is at most.
+const HEADROOM_SHARE: u64 = 16;
 /// Chunks that are imagined at most when weighing what is not allocated yet.
 const MOST_IMAGINED_CHUNKS: usize = 64;
 
@@ -181,10 +187,18 @@ impl Space {
         bytes
     }
 
-    /// Whether all that was promised of metadata could still be had with these devices.
+    /// Whether all that was promised of metadata could still be had with these devices, and what the next to
+    /// open it needs.
     pub(super) fn keeps_promises(&self, devices: &Devices) -> bool {
         let usage = self.usage(SpaceKind::Metadata);
-        let needed = usage.spoken_for() + usage.global_reserve;
+        let needed = usage.spoken_for() + usage.global_reserve + self.headroom(devices);
         needed <= usage.total + self.obtainable_metadata(devices)
+    }
+
+    /// What is kept of metadata for the next to open the file system, in bytes.
+    pub(super) fn headroom(&self, devices: &Devices) -> u64 {
+        let devices_bytes: u64 = devices.usable().map(|device| device.total_bytes).sum();
+        let item_bytes = u64::from(self.volume.nodesize()) * 2 * MAX_LEVELS as u64;
+        (item_bytes * HEADROOM_ITEMS).min(devices_bytes / HEADROOM_SHARE)
     }
 }
