@@ -327,10 +327,9 @@ impl Space {
     /// Whether what was promised is there without a group too.
     fn can_spare(&self, group: &Group) -> bool {
         let usage = self.account_of(group.flags()).usage();
-        let headroom = match group.flags().contains(SpaceKind::Metadata.flag()) {
-            true if !self.is_mixed => self.headroom(&self.devices.lock()),
-            _ => 0,
-        };
+        let is_metadata = group.flags().contains(SpaceKind::Metadata.flag());
+        let has_headroom = is_metadata && !self.is_mixed;
+        let headroom = if has_headroom { self.headroom(&self.devices.lock()) } else { 0 };
         usage.spoken_for() + usage.global_reserve + headroom + group.len_bytes() <= usage.total
     }
 
