@@ -187,11 +187,13 @@ fn copy_xattrs(source: &Path, inode: &Inode) -> anyhow::Result<()> {
     let mut names = vec![0; XATTR_BYTES];
     let len = match rustix::fs::llistxattr(source, &mut names) {
         Ok(len) => len,
-        Err(Errno::NOTSUP) => return Ok(()),
+        Err(Errno::NOTSUP) => 0,
         Err(error) => return Err(error).context("cannot list extended attributes"),
     };
-    for name in names[..len].split(|byte| *byte == 0).filter(|name| !name.is_empty()) {
-        let name = OsStr::from_bytes(name);
+    let names = names[..len].split(|byte| *byte == 0).filter(|name| !name.is_empty());
+    let names: Vec<&OsStr> = names.map(OsStr::from_bytes).collect();
+    drop_inherited_acls(inode, |name| names.contains(&OsStr::new(name)))?;
+    for name in names {
         let mut value = vec![0; XATTR_BYTES];
         let len = rustix::fs::lgetxattr(source, name, &mut value)?;
         inode
@@ -199,6 +201,14 @@ fn copy_xattrs(source: &Path, inode: &Inode) -> anyhow::Result<()> {
             .with_context(|| format!("cannot set {}", name.display()))?;
     }
     Ok(())
+}
+
+/// Takes ACLs from a copy that it has from its directory, and that the original has not.
+pub(crate) fn drop_inherited_acls(inode: &Inode, has: impl Fn(&str) -> bool) -> larder::Result<()> {
+    const ACLS: [&str; 2] = ["system.posix_acl_access", "system.posix_acl_default"];
+    ACLS.into_iter()
+        .filter(|name| !has(name) && inode.xattr(name).is_ok())
+        .try_for_each(|name| inode.remove_xattr(name))
 }
 
 /// Seeks data or a hole; `None` where there is no more of it.

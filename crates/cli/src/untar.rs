@@ -14,6 +14,7 @@ use larder::{ErrorKind, File, FileType, Inode, SetAttributes, Subvolume, Timesta
 use tar::EntryType;
 
 use crate::extract::Keep;
+use crate::ingest::drop_inherited_acls;
 use crate::message;
 use crate::progress::Progress;
 use crate::sparse::{Ranges, read_map};
@@ -269,6 +270,8 @@ impl<'a> Untar<'a> {
             ..Default::default()
         };
         if self.keep == Keep::Everything {
+            let names = || attributes.xattrs.iter().map(|(name, _)| name);
+            drop_inherited_acls(inode, |name| names().any(|known| known == name))?;
             for (name, value) in &attributes.xattrs {
                 inode
                     .set_xattr(name, value, XattrMode::Any)

@@ -239,6 +239,30 @@ fn attributes_and_properties() {
     );
 }
 
+/// What a directory passes on is not kept by a copy of what has it not.
+#[test]
+fn copies_have_the_acls_of_the_original() {
+    let scratch = Scratch::new();
+    let source = scratch.path().join("source");
+    std::fs::create_dir_all(source.join("folder")).expect("a folder");
+    std::fs::write(source.join("folder/file"), "content").expect("a file");
+    // For the owner, user 1000, the group, the mask and others.
+    const ACL: &str = "0x020000000100_0700ffffffff_02000700e8030000_04000500ffffffff_\
+                       10000700ffffffff_20000500ffffffff";
+    let acl = ACL.replace('_', "");
+    let set = format!("setfattr -n system.posix_acl_default -v {acl} @/acls");
+    let copy = format!("cp -a {} @/acls", source.display());
+    same(
+        &["mkdir @/acls", &set, "mkdir @/acls/passed-on", &copy],
+        &[
+            "getfattr -d -m - -e hex @/acls/passed-on",
+            "getfattr -d -m - -e hex @/acls/source",
+            "getfattr -d -m - -e hex @/acls/source/folder",
+            "getfattr -d -m - -e hex @/acls/source/folder/file",
+        ],
+    );
+}
+
 #[test]
 fn a_subvolume_is_made_read_only_and_back() {
     let image = image();

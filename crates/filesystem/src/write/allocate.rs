@@ -39,6 +39,7 @@ impl Inode {
     pub fn allocate(&self, offset: u64, len_bytes: u64, mode: AllocateMode) -> Result<()> {
         let writer = self.writer_of_file()?;
         let end = checked_end(offset, len_bytes)?;
+        self.drop_capability()?;
         let node = self.node()?;
         let filesystem = self.subvolume().filesystem();
         let sectorsize = filesystem.sectorsize();

@@ -18,7 +18,7 @@ const S_ISUID: u32 = 0o4000;
 const S_ISGID: u32 = 0o2000;
 const S_IXGRP: u32 = 0o0010;
 /// The extended attribute that gives a program capabilities.
-const CAPABILITY: &[u8] = b"security.capability";
+pub(super) const CAPABILITY: &[u8] = b"security.capability";
 
 /// Attributes to be changed; what is `None` stays.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -120,7 +120,7 @@ impl Inode {
     /// of what its group may run, and capabilities.
     ///
     /// POSIX has that follow each write by somebody without privileges. Who that is nobody knows here, so
-    /// that writing takes nothing away: a caller who serves others calls this.
+    /// that writing takes capabilities away and no more: a caller who serves others calls this.
     ///
     /// # Errors
     /// As [`set_attributes`](Self::set_attributes).

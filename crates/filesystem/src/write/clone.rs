@@ -175,6 +175,9 @@ impl Share<'_> {
         }
         check_alike(self.source.item().flags(), self.target.item().flags())?;
         let len_bytes = self.checked_len()?;
+        if !self.if_equal {
+            self.target.drop_capability()?;
+        }
         let mut done_bytes = 0;
         while done_bytes < len_bytes {
             let rest = Share {

@@ -179,7 +179,10 @@ impl Draft {
     /// The node of an inode that was entered into its tree.
     pub(super) fn into_node(self, subvolume: &Subvolume) -> Result<Arc<Node>> {
         let writer = subvolume.filesystem().writer()?;
-        writer.nodes().create(subvolume, self.number, self.file_type, self.item)
+        let node = writer.nodes().create(subvolume, self.number, self.file_type, self.item)?;
+        let is_xattr = |(key, _): &NewItem| key.item_type == ItemType::XATTR_ITEM;
+        node.write().has_no_capability = !self.items.iter().any(is_xattr);
+        Ok(node)
     }
 }
 

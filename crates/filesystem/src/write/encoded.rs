@@ -44,6 +44,7 @@ impl Inode {
             return Err(Error::Invalid("a range that does not begin with a sector"));
         }
         encoded.check(data, sectorsize)?;
+        self.drop_capability()?;
         let is_short = offset == 0 && encoded.is_whole() && encoded.len_bytes <= sectorsize;
         let kind = if is_short && data.len() as u64 <= MOST_INLINE_BYTES {
             ExtentKind::Inline

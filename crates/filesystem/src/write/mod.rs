@@ -21,6 +21,7 @@
 mod acl;
 mod allocate;
 mod attributes;
+mod capability;
 mod clone;
 mod commit;
 mod compress;

@@ -81,6 +81,8 @@ pub(super) struct NodeState {
     pub(super) next_index: Option<u64>,
     /// For a directory, what it passes on, once somebody asked.
     pub(super) inherited: Option<Arc<Inherited>>,
+    /// It is known to have no capabilities.
+    pub(super) has_no_capability: bool,
     /// It never had a name, and can still get one.
     pub(super) is_unnamed: bool,
 }
@@ -114,6 +116,7 @@ impl Node {
             promised: None,
             next_index: None,
             inherited: None,
+            has_no_capability: false,
             is_unnamed: false,
         };
         Self {

@@ -45,6 +45,7 @@ impl Inode {
 
     fn clear(&self, range: Range<u64>, what: What) -> Result<()> {
         let writer = self.writer_of_file()?;
+        self.drop_capability()?;
         let sectorsize = self.subvolume().filesystem().sectorsize();
         let Range { start: offset, end } = range;
         let start = offset.checked_next_multiple_of(sectorsize).unwrap_or(end);

@@ -19,6 +19,7 @@ impl Inode {
         if size_bytes > MOST_BYTES {
             return Err(Error::FileTooLarge);
         }
+        self.drop_capability()?;
         while !self.truncate_step(writer, size_bytes)? {}
         Ok(())
     }

@@ -28,7 +28,7 @@ const ITEMS_PER_RUN: u64 = 2;
 
 impl Inode {
     /// Writes `data` to the regular file at `offset`, all of it. It is read back at once, and durable
-    /// after a sync.
+    /// after a sync. A program loses its capabilities by that, as by each change of its content.
     ///
     /// # Errors
     /// `EISDIR`, `EINVAL` for what is no file, `EFBIG`, `EPERM`, `EROFS`, `ENOSPC`, and `EIO` if what shares
@@ -37,8 +37,8 @@ impl Inode {
         self.write_at_time(data, offset, true)
     }
 
-    /// As [`write_at`](Self::write_at), but the times stay as they are: for who keeps track of them and sets
-    /// them later.
+    /// As [`write_at`](Self::write_at), but the times stay as they are, and capabilities: for who keeps track of
+    /// them and sets them later.
     pub fn write_keeping_times(&self, data: &[u8], offset: u64) -> Result<()> {
         self.write_at_time(data, offset, false)
     }
@@ -48,6 +48,9 @@ impl Inode {
         let end = offset.checked_add(data.len() as u64).filter(|end| *end <= MOST_BYTES);
         let mut at = offset;
         end.ok_or(Error::FileTooLarge)?;
+        if is_now && !data.is_empty() {
+            self.drop_capability()?;
+        }
         for piece in data.chunks(PIECE_BYTES) {
             self.write_piece(writer, piece, at, is_now)?;
             at += piece.len() as u64;

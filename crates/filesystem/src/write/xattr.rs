@@ -136,6 +136,7 @@ impl Inode {
         let mut locked = Locked::new([node]);
         let state = locked.of(node);
         state.check_may_unname()?;
+        state.has_no_capability = false;
         let planned = self.plan_xattr(name, value, handle.generation())?;
         match (planned.was_there, mode) {
             (true, XattrMode::Create) => return Err(Error::AlreadyExists),

@@ -3,6 +3,7 @@
 //! the kernel changing things in between.
 
 mod alike;
+mod capabilities;
 mod compressed;
 mod crowd;
 mod cuts;
