@@ -8,6 +8,7 @@ mod compressed;
 mod crowd;
 mod cuts;
 mod data;
+mod data_cuts;
 mod delayed;
 mod discard;
 mod edges;
