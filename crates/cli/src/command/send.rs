@@ -167,7 +167,13 @@ impl Send {
             let name = self.snapshots[number].display();
             eprintln!("At subvol {name}");
             out.begin(options.progress.clone());
-            snapshot.send(&options, &mut out).with_context(|| name.to_string())?;
+            match snapshot.send(&options, &mut out) {
+                // Elsewhere a reader that goes has seen enough; here what it has is no snapshot.
+                Err(SendError::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
+                    bail!("{name}: nobody reads the stream to its end")
+                }
+                sent => sent.with_context(|| name.to_string())?,
+            }
         }
         Ok(out.flush()?)
     }

@@ -199,8 +199,12 @@ fn a_reader_that_goes_ends_it() {
     let mounted = with_snapshots();
     fs::write(mounted.join("work/huge"), vec![1; 40 << 20]).unwrap();
     subvolume(&mounted, &["snapshot", "-r", "work", "huge"]);
-    mounted
-        .shell(&format!("{} send huge | head -c 100000 > /dev/null", env!("CARGO_BIN_EXE_larder")));
+    mounted.shell(&format!(
+        "({} send huge 2>&3 || test $? = 1) 3>said | head -c 100000 > /dev/null",
+        env!("CARGO_BIN_EXE_larder")
+    ));
+    let said = fs::read_to_string(mounted.join("said")).unwrap();
+    assert!(said.contains("nobody reads the stream to its end"), "{said}");
     let path = mounted.join("huge");
     let mut delete = larder();
     delete.args(["subvolume", "delete"]).arg(path);

@@ -1,11 +1,13 @@
 //! Which inodes are not the same in the parent and in the snapshot.
 
+use std::num::NonZeroUsize;
 use std::ops::RangeInclusive;
 
 use larder_filesystem::{Error, Subvolume};
 use larder_format::item::InodeItem;
 use larder_format::{FormatError, ItemType, Key, objectid, read_exact_item};
 
+use super::ahead::fetching_ahead;
 use super::lockstep::compare;
 use super::record::{bad_item, live_type};
 
@@ -48,9 +50,16 @@ pub(super) enum Changes {
 
 impl Changes {
     /// What is not the same in `new` as in its parent `old`. Costs what changed, not what is there.
-    pub(super) fn between(old: &Subvolume, new: &Subvolume) -> Result<Self, Error> {
+    /// Blocks are read by `readers` threads besides this one.
+    pub(super) fn between(
+        old: &Subvolume,
+        new: &Subvolume,
+        readers: NonZeroUsize,
+    ) -> Result<Self, Error> {
         let mut finder = Finder { old, new, changes: Vec::new() };
-        compare(old.tree(), new.tree(), |key, old, new| finder.add(key, old, new))?;
+        fetching_ahead(readers, |ahead| {
+            compare(old.tree(), new.tree(), ahead, |key, old, new| finder.add(key, old, new))
+        })?;
         let found = finder.changes.into_iter();
         let mut changes: Vec<Change> = found.filter_map(Found::finish).collect();
         // A directory that is another now has other names in it, though they look the same.

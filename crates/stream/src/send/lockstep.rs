@@ -9,9 +9,11 @@ use std::cmp::Ordering;
 
 use larder_btree::{Block, Tree};
 use larder_filesystem::Error;
-use larder_format::Key;
+use larder_format::{Key, Logical};
 
-/// So much of the new tree is read ahead.
+use super::ahead::Ahead;
+
+/// So much of each tree is read ahead.
 const AHEAD_BYTES: usize = 512 << 10;
 
 /// Calls `visit` with the key of every item that is not the same in both trees and what `old` and `new`
@@ -19,15 +21,14 @@ const AHEAD_BYTES: usize = 512 << 10;
 pub(super) fn compare(
     old: &Tree,
     new: &Tree,
+    ahead: &Ahead,
     mut visit: impl FnMut(Key, Option<&[u8]>, Option<&[u8]>) -> Result<(), Error>,
 ) -> Result<(), Error> {
     let (old_root, new_root) = (old.root(), new.root());
     if (old_root.logical, old_root.generation) == (new_root.logical, new_root.generation) {
         return Ok(());
     }
-    let mut old = Side::new(old, None)?;
-    // What was written after the old tree was is not shared, and will be visited.
-    let mut new = Side::new(new, Some(old_root.generation))?;
+    let (mut old, mut new) = (Side::new(old)?, Side::new(new)?);
     loop {
         let order = match (old.key(), new.key()) {
             (None, None) => return Ok(()),
@@ -66,6 +67,8 @@ pub(super) fn compare(
                     Ordering::Less => new.descend()?,
                     Ordering::Greater => old.descend()?,
                     Ordering::Equal => {
+                        old.read_ahead(&new, ahead);
+                        new.read_ahead(&old, ahead);
                         old.descend()?;
                         new.descend()?;
                     }
@@ -78,8 +81,6 @@ pub(super) fn compare(
 /// A place in one of the trees: a pointer or an item.
 struct Side {
     tree: Tree,
-    /// Blocks that were written after this transaction are read ahead.
-    ahead_since: Option<u64>,
     /// From the root to where it stands; empty behind the last item.
     path: Vec<Step>,
 }
@@ -89,14 +90,22 @@ struct Step {
     slot: usize,
     /// The first key behind the block.
     upper: Option<Key>,
-    /// Slots below this one were asked for.
+    /// Of slots below this one, what will be visited was asked for.
     asked: usize,
+    /// At this slot more is asked for.
+    ask_at: usize,
+}
+
+impl Step {
+    fn new(block: Block, upper: Option<Key>) -> Self {
+        Self { block, slot: 0, upper, asked: 0, ask_at: 0 }
+    }
 }
 
 impl Side {
-    fn new(tree: &Tree, ahead_since: Option<u64>) -> Result<Self, Error> {
-        let root = Step { block: tree.root_block()?, slot: 0, upper: None, asked: 0 };
-        let mut side = Self { tree: tree.clone(), ahead_since, path: vec![root] };
+    fn new(tree: &Tree) -> Result<Self, Error> {
+        let root = Step::new(tree.root_block()?, None);
+        let mut side = Self { tree: tree.clone(), path: vec![root] };
         side.settle();
         Ok(side)
     }
@@ -129,35 +138,46 @@ impl Side {
 
     /// From a pointer to the first one, or the first item, of the block that it points to.
     fn descend(&mut self) -> Result<(), Error> {
-        self.read_ahead();
         let Some(step) = self.path.last() else { return Ok(()) };
         let child = self.tree.child(&step.block, step.slot, step.upper)?.block;
         let node = step.block.node();
         let next = step.slot + 1;
         let upper = if next < node.nritems() { Some(node.key(next)) } else { step.upper };
-        self.path.push(Step { block: child, slot: 0, upper, asked: 0 });
+        self.path.push(Step::new(child, upper));
         Ok(())
     }
 
-    /// Asks for the next siblings of the block that is about to be read, those that will be visited.
-    fn read_ahead(&mut self) {
-        let (Some(since), Some(step)) = (self.ahead_since, self.path.last_mut()) else { return };
-        if step.slot < step.asked {
+    /// Asks for the next siblings of the block that is about to be read that will be visited: those that the
+    /// node where the `other` side stands does not have.
+    fn read_ahead(&mut self, other: &Self, ahead: &Ahead) {
+        let (Some(step), Some(theirs)) = (self.path.last_mut(), other.path.last()) else { return };
+        if step.slot < step.ask_at {
             return;
         }
-        let cache = self.tree.cache();
-        let mut left = AHEAD_BYTES / cache.nodesize();
-        step.asked = step.slot + 1;
-        for pointer in &step.block.node().key_pointers()[step.slot + 1..] {
-            if left == 0 {
+        let (node, cache) = (step.block.node(), self.tree.cache());
+        let most = AHEAD_BYTES / cache.nodesize();
+        let (mut asked, mut slot) = (0, step.asked.max(step.slot + 1));
+        step.ask_at = usize::MAX;
+        while slot < node.nritems() && asked < most {
+            let key = node.key(slot);
+            // Behind the keys of that node nothing can be said.
+            if theirs.block.node().last_key().is_none_or(|last| last < key) {
+                step.ask_at = slot;
                 break;
             }
-            if pointer.generation.get() > since {
-                cache.store().readahead(pointer.blockptr(), cache.nodesize() as u64);
-                left -= 1;
+            if pointer_at(&theirs.block, key) != Some(node.key_pointers()[slot].blockptr()) {
+                cache
+                    .store()
+                    .readahead(node.key_pointers()[slot].blockptr(), cache.nodesize() as u64);
+                ahead.child(&self.tree, &step.block, slot);
+                asked += 1;
+                if asked == most / 2 {
+                    step.ask_at = slot;
+                }
             }
-            step.asked += 1;
+            slot += 1;
         }
+        step.asked = slot;
     }
 
     /// To the next pointer or item that is not below this one.
@@ -179,4 +199,10 @@ impl Side {
             }
         }
     }
+}
+
+/// Where the pointer of this very key in a node leads.
+fn pointer_at(block: &Block, key: Key) -> Option<Logical> {
+    let slot = block.node().search(key).ok()?;
+    Some(block.node().key_pointers()[slot].blockptr())
 }

@@ -12,6 +12,7 @@
 //! After the first step the names on the receiver are those that both snapshots have, and names out of
 //! the way that neither has: so every name of the second step is free, in whatever order it comes.
 
+mod ahead;
 mod changes;
 mod clear;
 mod clone;
@@ -61,7 +62,7 @@ pub struct SendOptions {
     pub ends_stream: bool,
     /// Is kept up to date while sending.
     pub progress: Arc<SendProgress>,
-    /// Threads that read and verify file data.
+    /// Threads that read and verify file data, and blocks of the trees of an increment.
     pub readers: NonZeroUsize,
     /// What a full send reads ahead of the tree.
     pub readahead: Readahead,
@@ -121,7 +122,7 @@ pub fn send(
     };
     let walk = |output: &mut pipeline::Output| {
         let changes = match &options.parent {
-            Some(parent) => Changes::between(parent, &snapshot)?,
+            Some(parent) => Changes::between(parent, &snapshot, options.readers)?,
             None => Changes::Everything,
         };
         if options.begins_stream {

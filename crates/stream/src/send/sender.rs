@@ -4,11 +4,12 @@ use std::collections::HashSet;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use larder_btree::Readahead;
+use larder_btree::{Readahead, Tree};
 use larder_filesystem::{FileType, Subvolume};
 use larder_format::item::InodeItem;
-use larder_format::objectid;
+use larder_format::{ItemType, Key, objectid};
 
+use super::ahead::{Ahead, fetching_ahead};
 use super::changes::{Change, Changes, Kind};
 use super::clone::CloneSources;
 use super::names::{Id, Names};
@@ -18,6 +19,8 @@ use super::record::{Record, Records};
 use super::{SendError, SendOptions, identity};
 use crate::wire::{Command, Version};
 
+/// So many changes at a time their leaves are asked for.
+const CHANGES_AHEAD: usize = 32;
 /// What writing to a file or giving it to another owner removes.
 const CAPABILITY: &[u8] = b"security.capability";
 /// What is made in a directory gets this as its access control list.
@@ -126,10 +129,27 @@ impl<'a> Sender<'a> {
     fn send_changes(&mut self, changes: &[Change]) -> Result<u64, SendError> {
         self.clear(changes)?;
         let old = self.old.clone().ok_or(SendError::Stopped)?;
-        let mut before = Records::new(&old, Readahead::None);
+        let tree = self.new.tree().clone();
+        fetching_ahead(self.options.readers, |ahead| self.make_changes(changes, &old, &tree, ahead))
+    }
+
+    fn make_changes(
+        &mut self,
+        changes: &[Change],
+        old: &Subvolume,
+        tree: &Tree,
+        ahead: &Ahead,
+    ) -> Result<u64, SendError> {
+        let mut before = Records::new(old, Readahead::None);
         let mut now = Records::new(&self.new, Readahead::None);
         self.counted.total = changes.len() as u64;
         for (number, change) in changes.iter().enumerate() {
+            if number.is_multiple_of(CHANGES_AHEAD) {
+                let next = changes.iter().skip(number + CHANGES_AHEAD).take(CHANGES_AHEAD);
+                next.for_each(|next| {
+                    ahead.leaf(tree, Key::new(next.ino, ItemType::INODE_ITEM, 0));
+                });
+            }
             if change.kind == Kind::Removed {
                 continue;
             }
