@@ -23,7 +23,7 @@
 //! - The kernel is the one who checks permissions (`default_permissions`), and may remember what it was
 //!   told for ever: all changes pass through it, and of the few that it does not make itself (subvolumes
 //!   made and deleted by ioctl) it is told.
-//! - Only `transport` has `unsafe`: for an ioctl.
+//! - Only `transport` has `unsafe`: for an ioctl, and for the memory of rings.
 #![deny(unsafe_code)]
 
 mod protocol;
@@ -55,6 +55,8 @@ pub struct MountOptions {
     pub nodev: bool,
     /// Programs cannot be run.
     pub noexec: bool,
+    /// Requests come through rings of io_uring where the kernel offers that and this process may.
+    pub io_uring: bool,
 }
 
 impl Default for MountOptions {
@@ -66,6 +68,7 @@ impl Default for MountOptions {
             nosuid: false,
             nodev: false,
             noexec: false,
+            io_uring: true,
         }
     }
 }
@@ -80,7 +83,7 @@ impl Mount {
     /// Mounts at the directory `mountpoint`.
     pub fn new(mountpoint: &Path, options: &MountOptions) -> io::Result<Self> {
         let device = transport::mount(mountpoint, options)?;
-        Ok(Self { transport: DevFuse::new(device) })
+        Ok(Self { transport: DevFuse::new(device, options.io_uring) })
     }
 
     /// Has `server` serve requests until the file system is unmounted.

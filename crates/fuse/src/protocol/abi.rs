@@ -40,7 +40,6 @@ pub(crate) mod opcode {
     pub(crate) const READDIR: u32 = 28;
     pub(crate) const RELEASEDIR: u32 = 29;
     pub(crate) const FSYNCDIR: u32 = 30;
-    pub(crate) const CREATE: u32 = 35;
     pub(crate) const DESTROY: u32 = 38;
     pub(crate) const IOCTL: u32 = 39;
     pub(crate) const BATCH_FORGET: u32 = 42;
@@ -76,6 +75,7 @@ bitflags! {
         const HANDLE_KILLPRIV_V2 = 1 << 28;
         const SETXATTR_EXT = 1 << 29;
         const INIT_EXT = 1 << 30;
+        const OVER_IO_URING = 1 << 41;
     }
 }
 
@@ -106,6 +106,11 @@ pub(crate) const SETXATTR_ACL_KILL_SGID: u32 = 1 << 0;
 pub(crate) const NOTIFY_INVAL_INODE: i32 = 2;
 /// `FUSE_NOTIFY_INVAL_ENTRY`.
 pub(crate) const NOTIFY_INVAL_ENTRY: i32 = 3;
+
+/// `FUSE_IO_URING_CMD_REGISTER`.
+pub(crate) const URING_CMD_REGISTER: u32 = 1;
+/// `FUSE_IO_URING_CMD_COMMIT_AND_FETCH`.
+pub(crate) const URING_CMD_COMMIT_AND_FETCH: u32 = 2;
 
 /// Declares structures of the protocol: each with its name in the header and its size in bytes.
 macro_rules! structures {
@@ -219,11 +224,27 @@ structures! {
     NotifyInvalInodeOut: 24 { ino: u64, off: i64, len: i64 }
     /// `fuse_notify_inval_entry_out`.
     NotifyInvalEntryOut: 16 { parent: u64, namelen: u32, flags: u32 }
+    /// `fuse_uring_ent_in_out`.
+    UringEntInOut: 32 { flags: u64, commit_id: u64, payload_sz: u32, padding: u32, reserved: u64 }
+    /// `fuse_uring_req_header`: the header of a request or of its reply, what a request of its kind begins
+    /// with, and what the ring says of it.
+    UringReqHeader: 288 { in_out: [u8; 128], op_in: [u8; 128], ring_ent_in_out: UringEntInOut }
+    /// `fuse_uring_cmd_req`.
+    UringCmdReq: 24 { flags: u64, commit_id: u64, qid: u16, padding: [u8; 6] }
 }
 
 impl EntryOut {
     /// The answer to a lookup that finds nothing, which the kernel may remember.
     pub(crate) fn negative(valid_seconds: u64) -> Self {
         Self { entry_valid: valid_seconds, ..Self::new_zeroed() }
+    }
+}
+
+impl UringReqHeader {
+    /// The header of the request.
+    pub(crate) fn in_header(&self) -> InHeader {
+        let mut header = InHeader::new_zeroed();
+        header.as_mut_bytes().copy_from_slice(&self.in_out[..size_of::<InHeader>()]);
+        header
     }
 }

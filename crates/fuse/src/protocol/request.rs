@@ -33,6 +33,27 @@ impl<'a> Request<'a> {
         Ok(Self { header, fixed, payload })
     }
 
+    /// Puts a request together from where a ring has its parts: `op_in` begins with the structure that its
+    /// kind begins with, and `payload` is what follows.
+    ///
+    /// # Errors
+    /// `EINVAL` for what is shorter than it says or than a request of its kind is.
+    pub(crate) fn of_parts(
+        header: InHeader,
+        op_in: &'a [u8],
+        payload: &'a [u8],
+    ) -> Result<Self, Errno> {
+        let fixed = op_in.get(..fixed_len(header.opcode)).ok_or(Errno::INVAL)?;
+        let least_len = size_of::<InHeader>() + fixed.len() + payload.len();
+        // What it did not bring would be that of a request before it.
+        if (header.len as usize) < least_len {
+            return Err(Errno::INVAL);
+        }
+        let extension_bytes = usize::from(header.total_extlen) * 8;
+        let len = payload.len().checked_sub(extension_bytes).ok_or(Errno::INVAL)?;
+        Ok(Self { header, fixed, payload: &payload[..len] })
+    }
+
     /// What it asks for (`FUSE_*` of `enum fuse_opcode`).
     pub(crate) fn opcode(&self) -> u32 {
         self.header.opcode
@@ -69,7 +90,7 @@ fn fixed_len(code: u32) -> usize {
         opcode::FSYNC | opcode::FSYNCDIR => size_of::<abi::FsyncIn>(),
         opcode::SETXATTR => size_of::<abi::SetxattrIn>(),
         opcode::GETXATTR | opcode::LISTXATTR => size_of::<abi::GetxattrIn>(),
-        opcode::CREATE | opcode::TMPFILE => size_of::<abi::CreateIn>(),
+        opcode::TMPFILE => size_of::<abi::CreateIn>(),
         opcode::IOCTL => size_of::<abi::IoctlIn>(),
         opcode::BATCH_FORGET => size_of::<abi::BatchForgetIn>(),
         opcode::FALLOCATE => size_of::<abi::FallocateIn>(),

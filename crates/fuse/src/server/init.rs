@@ -1,9 +1,10 @@
 //! Agreeing with the kernel on what both can do.
 
 use rustix::io::Errno;
+use rustix::param::page_size;
 use zerocopy::FromZeros;
 
-use super::Outcome;
+use super::{Call, Outcome};
 use crate::protocol::Reply;
 use crate::protocol::abi::{
     InitFlags, InitIn, InitOut, MINOR_VERSION, OLDEST_MINOR_VERSION, VERSION,
@@ -29,13 +30,11 @@ const WANTED: InitFlags = InitFlags::ASYNC_READ
     .union(InitFlags::HANDLE_KILLPRIV_V2)
     .union(InitFlags::SETXATTR_EXT)
     .union(InitFlags::INIT_EXT);
-/// Bytes of a page in the kernel.
-const PAGE_BYTES: usize = 4096;
 /// Requests that the kernel may have on the way without anybody waiting: readahead, writeback.
 const MOST_BACKGROUND: u16 = 64;
 
-/// Answers INIT.
-pub(super) fn agree(init: &InitIn, reply: &mut Reply<'_>) -> Outcome {
+/// Answers INIT. The way to the kernel may add to what is wanted.
+pub(super) fn agree(init: &InitIn, call: &Call<'_>, reply: &mut Reply<'_>) -> Outcome {
     let answer = InitOut { major: VERSION, minor: MINOR_VERSION, ..InitOut::new_zeroed() };
     if init.major > VERSION {
         // It asks again in the way of this version.
@@ -45,7 +44,7 @@ pub(super) fn agree(init: &InitIn, reply: &mut Reply<'_>) -> Outcome {
         return Err(Errno::PROTO);
     }
     let offered = u64::from(init.flags) | u64::from(init.flags2) << 32;
-    let flags = InitFlags::from_bits_retain(offered) & WANTED;
+    let flags = InitFlags::from_bits_retain(offered) & (WANTED | call.kernel.features());
     reply.put(&InitOut {
         max_readahead: init.max_readahead,
         flags: flags.bits() as u32,
@@ -54,7 +53,7 @@ pub(super) fn agree(init: &InitIn, reply: &mut Reply<'_>) -> Outcome {
         congestion_threshold: MOST_BACKGROUND / 4 * 3,
         max_write: MAX_IO_BYTES as u32,
         time_gran: 1,
-        max_pages: (MAX_IO_BYTES / PAGE_BYTES) as u16,
+        max_pages: (MAX_IO_BYTES / page_size()) as u16,
         ..answer
     })
 }

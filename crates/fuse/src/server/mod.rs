@@ -84,7 +84,7 @@ impl Server {
 
     fn serve(&self, operation: Operation<'_>, call: &Call<'_>, reply: &mut Reply<'_>) -> Outcome {
         match operation {
-            Operation::Init(init) => init::agree(&init, reply),
+            Operation::Init(init) => init::agree(&init, call, reply),
             Operation::Lookup { name } => self.lookup(call, name, reply),
             Operation::GetAttr => self.get_attributes(call, reply),
             Operation::Statx => self.statx(call, reply),
@@ -93,7 +93,6 @@ impl Server {
             Operation::Symlink { name, target } => self.symlink(call, name, target, reply),
             Operation::Mknod { name, new } => self.mknod(call, name, &new, reply),
             Operation::Mkdir { name, new } => self.mkdir(call, name, new, reply),
-            Operation::Create { name, new } => self.create(call, name, &new, reply),
             Operation::Tmpfile { new } => self.tmpfile(call, &new, reply),
             Operation::Unlink { name } => self.unlink(call, name),
             Operation::Rmdir { name } => self.rmdir(call, name),
@@ -118,7 +117,8 @@ impl Server {
             Operation::RemoveXattr { name } => self.remove_xattr(call, name),
             Operation::Ioctl { call: ioctl, data } => self.ioctl(call, &ioctl, data, reply),
             Operation::Release | Operation::Destroy => Ok(()),
-            // What the kernel then does by itself: opening, locks, flushing when a file is closed.
+            // What the kernel then does by itself, opening, locks, flushing when a file is closed, or with
+            // another request: it makes files with MKNOD, which leaves nothing to release, instead of CREATE.
             Operation::Other => Err(Errno::NOSYS),
             Operation::Forget { .. } | Operation::BatchForget(_) => {
                 unreachable!("these are not answered")

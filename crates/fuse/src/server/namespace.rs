@@ -77,19 +77,6 @@ impl Server {
         self.put_entry(made, reply)
     }
 
-    pub(super) fn create(
-        &self,
-        call: &Call<'_>,
-        name: &OsStr,
-        new: &CreateIn,
-        reply: &mut Reply<'_>,
-    ) -> Outcome {
-        let mode = new.mode & !S_IFMT | S_IFREG;
-        let made = self.make(call, name, &call.new_inode(mode, new.umask, 0))?;
-        self.put_entry(made, reply)?;
-        reply.put(&OpenOut::new_zeroed())
-    }
-
     pub(super) fn tmpfile(
         &self,
         call: &Call<'_>,

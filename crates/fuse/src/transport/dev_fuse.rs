@@ -1,44 +1,43 @@
-//! Requests and replies through reads and writes of `/dev/fuse`.
+//! Requests and replies through reads and writes of `/dev/fuse`, which is where a connection begins.
 //!
 //! # Invariants
 //! - Each thread reads from a descriptor of its own and answers through the same: the kernel keeps what
 //!   is on the way by descriptor.
-//! - As long as there may be more threads, one waits for requests whatever the others do: who takes a
-//!   request when nobody else waits starts another thread first.
+//! - As long as there may be more threads, one waits for requests whatever the others do.
 //! - A thread has one buffer for requests and one for replies, as long as it lives.
+//! - Rings are offered to the kernel only when they are there, and all that is needed to serve them.
 
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
-use std::thread::{self, Scope};
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::thread;
 
 use rustix::io::{Errno, read, retry_on_intr, write};
 use rustix::ioctl::{Opcode, Updater, ioctl, opcode};
 use zerocopy::{FromBytes, IntoBytes};
 
-use super::{HEADROOM_BYTES, Handler, MAX_IO_BYTES, Notify, Transport};
-use crate::protocol::abi::{InHeader, OutHeader};
-use crate::protocol::{Answer, Reply, Request};
+use super::io_uring::Queues;
+use super::pool::Pool;
+use super::{
+    HEADROOM_BYTES, Handler, MAX_IO_BYTES, MOST_THREADS, Notify, Served, Serving, Transport, serve,
+};
+use crate::protocol::abi::{self, InHeader, InitFlags, InitOut, OutHeader};
+use crate::protocol::{Reply, Request};
 
-/// Threads at most: so many slow operations can be on the way, and one more has to wait.
-const MOST_THREADS: usize = 128;
 /// Threads that wait for requests at most; more end.
 const MOST_IDLE_THREADS: usize = 4;
 /// `FUSE_DEV_IOC_CLONE` of linux/fuse.h.
 const FUSE_DEV_IOC_CLONE: Opcode = opcode::read::<u32>(229, 0);
 
-/// A connection through `/dev/fuse`.
+/// A connection to the kernel.
 #[derive(Debug)]
 pub(crate) struct DevFuse {
     device: OwnedFd,
-}
-
-/// The threads that serve.
-#[derive(Debug, Default)]
-struct Pool {
-    threads: AtomicUsize,
-    idle: AtomicUsize,
+    /// The rings that most requests may come through.
+    queues: Option<Queues>,
+    /// The rings have threads that wait for INIT to be answered.
+    can_use_rings: AtomicBool,
 }
 
 /// What a thread reads into and writes from.
@@ -48,9 +47,11 @@ struct Buffers {
 }
 
 impl DevFuse {
-    /// The connection that `device`, an open `/dev/fuse`, was mounted with.
-    pub(crate) fn new(device: OwnedFd) -> Self {
-        Self { device }
+    /// The connection that `device`, an open `/dev/fuse`, was mounted with. With `io_uring` requests come
+    /// through rings where the kernel offers them.
+    pub(crate) fn new(device: OwnedFd, io_uring: bool) -> Self {
+        let queues = if io_uring { Queues::offered() } else { None };
+        Self { device, queues, can_use_rings: AtomicBool::new(false) }
     }
 
     /// A further descriptor of the connection. Where the device cannot be opened again, which is so for
@@ -64,57 +65,64 @@ impl DevFuse {
         Ok(another.into())
     }
 
-    fn start<'s>(
-        &'s self,
-        scope: &'s Scope<'s, '_>,
-        pool: &'s Pool,
-        handler: &'s dyn Handler,
-    ) -> io::Result<()> {
+    fn start<'s>(&'s self, serving: Serving<'s, '_>, pool: &'s Pool) -> io::Result<()> {
         let device = self.another()?;
-        pool.threads.fetch_add(1, SeqCst);
-        pool.idle.fetch_add(1, SeqCst);
+        pool.begins();
         let serve = move || {
-            self.serve_one_by_one(&device, scope, pool, handler);
-            pool.threads.fetch_sub(1, SeqCst);
+            self.serve_one_by_one(&device, serving, pool);
+            pool.ends();
         };
-        let started = thread::Builder::new().name("larder-fuse".into()).spawn_scoped(scope, serve);
-        if started.is_err() {
-            pool.threads.fetch_sub(1, SeqCst);
-            pool.idle.fetch_sub(1, SeqCst);
-        }
-        started.map(|_| ())
+        let started =
+            thread::Builder::new().name("larder-fuse".into()).spawn_scoped(serving.scope, serve);
+        started.map(|_| ()).inspect_err(|_| pool.ends())
     }
 
     /// Serves one request after another until the connection ends, or until there are threads enough.
-    fn serve_one_by_one<'s>(
-        &'s self,
-        device: &OwnedFd,
-        scope: &'s Scope<'s, '_>,
-        pool: &'s Pool,
-        handler: &'s dyn Handler,
-    ) {
+    fn serve_one_by_one<'s>(&'s self, device: &OwnedFd, serving: Serving<'s, '_>, pool: &'s Pool) {
         let mut buffers = Buffers::new();
-        loop {
-            let received = buffers.receive(device);
-            let nobody_waits = pool.idle.fetch_sub(1, SeqCst) == 1;
-            let Some(len) = received else { return };
-            if nobody_waits && pool.threads.load(SeqCst) < MOST_THREADS {
+        while let Some(len) = buffers.receive(device) {
+            if pool.takes() {
                 // Without one more thread things are slower, and go on.
-                let _ = self.start(scope, pool, handler);
+                let _ = self.start(serving, pool);
             }
-            buffers.answer(device, len, handler, self);
-            if pool.idle.fetch_add(1, SeqCst) >= MOST_IDLE_THREADS {
-                pool.idle.fetch_sub(1, SeqCst);
+            if buffers.has(abi::opcode::INIT, len) {
+                self.agree(&mut buffers, device, len, serving);
+            } else {
+                buffers.answer(device, len, serving);
+            }
+            if pool.waits() >= MOST_IDLE_THREADS {
                 return;
             }
+        }
+    }
+
+    /// Answers INIT, and begins to use rings if that is what comes of it.
+    fn agree<'s>(
+        &'s self,
+        buffers: &mut Buffers,
+        device: &OwnedFd,
+        len: usize,
+        serving: Serving<'s, '_>,
+    ) {
+        if let Some(queues) = &self.queues {
+            self.can_use_rings.store(queues.prepare(serving).is_ok(), SeqCst);
+        }
+        let body = buffers.answer(device, len, serving);
+        let flags = InitOut::read_from_prefix(body).map_or(0, |(agreed, _)| agreed.flags2);
+        if let Some(queues) = &self.queues {
+            queues.agreed(u64::from(flags) << 32 & InitFlags::OVER_IO_URING.bits() != 0);
         }
     }
 }
 
 impl Transport for DevFuse {
     fn serve(&self, handler: &dyn Handler) -> io::Result<()> {
-        let pool = Pool::default();
-        thread::scope(|scope| self.start(scope, &pool, handler))
+        let pool = Pool::new(MOST_THREADS);
+        thread::scope(|scope| {
+            let serving = Serving { scope, device: &self.device, handler, kernel: self };
+            let started = self.start(serving, &pool);
+            started
+        })
     }
 }
 
@@ -124,6 +132,11 @@ impl Notify for DevFuse {
         let header = OutHeader { len: len as u32, error: code, unique: 0 };
         write(&self.device, &[header.as_bytes(), body].concat())?;
         Ok(())
+    }
+
+    fn features(&self) -> InitFlags {
+        let can_use_rings = self.can_use_rings.load(SeqCst);
+        if can_use_rings { InitFlags::OVER_IO_URING } else { InitFlags::empty() }
     }
 }
 
@@ -145,30 +158,25 @@ impl Buffers {
         }
     }
 
-    /// Serves the request of `len` bytes.
-    fn answer(
-        &mut self,
-        device: impl AsFd,
-        len: usize,
-        handler: &dyn Handler,
-        kernel: &dyn Notify,
-    ) {
+    /// Whether the request of `len` bytes is of the kind `opcode`.
+    fn has(&self, opcode: u32, len: usize) -> bool {
+        InHeader::read_from_prefix(&self.request[..len]).is_ok_and(|(it, _)| it.opcode == opcode)
+    }
+
+    /// Serves the request of `len` bytes, and returns the body of the reply.
+    fn answer(&mut self, device: impl AsFd, len: usize, serving: Serving<'_, '_>) -> &[u8] {
         let message = &self.request[..len];
-        let Ok((InHeader { unique, .. }, _)) = InHeader::read_from_prefix(message) else { return };
+        let Ok((InHeader { unique, .. }, _)) = InHeader::read_from_prefix(message) else {
+            return &[];
+        };
         let (header, room) = self.reply.split_at_mut(size_of::<OutHeader>());
         let mut reply = Reply::new(room);
-        let answer = match Request::parse(message) {
-            Ok(request) => handler.handle(&request, &mut reply, kernel),
-            Err(errno) => Answer::Error(errno),
-        };
-        let (error, body_len) = match answer {
-            Answer::Reply => (0, reply.len()),
-            Answer::Error(errno) => (-errno.raw_os_error(), 0),
-            Answer::Nothing => return,
-        };
+        let Some(served) = serve(Request::parse(message), &mut reply, serving) else { return &[] };
+        let Served { error, body_len } = served;
         let len = header.len() + body_len;
         header.copy_from_slice(OutHeader { len: len as u32, error, unique }.as_bytes());
         // It fails when whoever asked was interrupted or the connection ended: nobody waits then.
         let _ = retry_on_intr(|| write(&device, &self.reply[..len]));
+        &self.reply[size_of::<OutHeader>()..len]
     }
 }

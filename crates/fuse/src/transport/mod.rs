@@ -1,20 +1,29 @@
-//! How requests come from the kernel and replies go back.
+//! How requests come from the kernel and replies go back: through [`/dev/fuse`](dev_fuse), and where the
+//! kernel offers it most of them through [rings of io_uring](io_uring).
 
 mod dev_fuse;
+mod io_uring;
 mod mount;
+mod pool;
 
 use std::io;
+use std::os::fd::OwnedFd;
+use std::thread::Scope;
 
 pub(crate) use dev_fuse::DevFuse;
 pub(crate) use mount::mount;
 pub use mount::{mounted_from, unmount};
+use rustix::io::Errno;
 
+use crate::protocol::abi::InitFlags;
 use crate::protocol::{Answer, Reply, Request};
 
 /// The most bytes that one WRITE brings or one READ asks for.
 pub(crate) const MAX_IO_BYTES: usize = 1 << 20;
 /// Room that a request takes besides its data, and a reply besides its own.
 const HEADROOM_BYTES: usize = 4096;
+/// Threads at most: so many slow operations can be on the way, and one more has to wait.
+const MOST_THREADS: usize = 128;
 
 /// Serves requests, many threads at once.
 pub(crate) trait Handler: Sync {
@@ -22,14 +31,52 @@ pub(crate) trait Handler: Sync {
     fn handle(&self, request: &Request<'_>, reply: &mut Reply<'_>, kernel: &dyn Notify) -> Answer;
 }
 
-/// A way to tell the kernel that something changed which it did not change itself.
+/// The way to the kernel, for what it does not ask for.
 pub(crate) trait Notify: Sync {
     /// Sends a notification: `code` is one of `enum fuse_notify_code`, `body` what goes with it.
     fn notify(&self, code: i32, body: &[u8]) -> io::Result<()>;
+
+    /// What this way can do besides carrying requests, if the kernel wants it.
+    fn features(&self) -> InitFlags {
+        InitFlags::empty()
+    }
 }
 
 /// A connection to the kernel.
 pub(crate) trait Transport: Sync {
     /// Has `handler` serve requests until the file system is unmounted.
     fn serve(&self, handler: &dyn Handler) -> io::Result<()>;
+}
+
+/// What all threads that serve a connection share.
+#[derive(Clone, Copy)]
+struct Serving<'s, 'e> {
+    scope: &'s Scope<'s, 'e>,
+    device: &'s OwnedFd,
+    handler: &'s dyn Handler,
+    kernel: &'s dyn Notify,
+}
+
+/// What came of a request, besides the body of the reply.
+struct Served {
+    /// As the reply says it: 0, or the negative number of an error.
+    error: i32,
+    body_len: usize,
+}
+
+/// Has `request` served, if it could be read. `None` if the kernel waits for no reply.
+fn serve(
+    request: Result<Request<'_>, Errno>,
+    reply: &mut Reply<'_>,
+    serving: Serving<'_, '_>,
+) -> Option<Served> {
+    let answer = match request {
+        Ok(request) => serving.handler.handle(&request, reply, serving.kernel),
+        Err(errno) => Answer::Error(errno),
+    };
+    match answer {
+        Answer::Reply => Some(Served { error: 0, body_len: reply.len() }),
+        Answer::Error(errno) => Some(Served { error: -errno.raw_os_error(), body_len: 0 }),
+        Answer::Nothing => None,
+    }
 }

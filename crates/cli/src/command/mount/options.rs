@@ -117,6 +117,8 @@ impl Options {
             ("nosuid", None) => self.mount.nosuid = true,
             ("nodev", None) => self.mount.nodev = true,
             ("noexec", None) => self.mount.noexec = true,
+            ("io_uring", None) => self.mount.io_uring = true,
+            ("no_io_uring", None) => self.mount.io_uring = false,
             // What a user may mount for others to see is this much.
             ("user" | "users" | "owner" | "group", None) => {
                 (self.mount.nosuid, self.mount.nodev) = (true, true);

@@ -1,0 +1,157 @@
+//! An entry of a queue: what the kernel puts one request into, and takes the reply from.
+//!
+//! # Invariants
+//! - Between [`Idle::wait`] and the request that it returns the kernel owns the memory of the entry, and
+//!   nothing here refers to it; at all other times the kernel does not touch it.
+//! - If it cannot be known whether the kernel is done with the memory, it is never given back.
+
+use std::mem;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::slice;
+
+use rustix::io::Errno;
+use rustix::io_uring::iovec;
+use zerocopy::{FromZeros, IntoBytes};
+
+use super::super::{MAX_IO_BYTES, Served, Serving, serve};
+use super::ring::{Command, Mapping, Ring};
+use crate::protocol::abi::{
+    OutHeader, URING_CMD_COMMIT_AND_FETCH, URING_CMD_REGISTER, UringCmdReq, UringReqHeader, opcode,
+};
+use crate::protocol::{Reply, Request};
+
+/// Where the payload begins: on a page of its own, behind the header.
+const PAYLOAD_AT: usize = 4096;
+/// The most that a request has besides its fixed parts if it is no WRITE: the value of an attribute, and
+/// names.
+const MOST_BESIDE_BYTES: usize = (64 << 10) + 4096;
+
+/// An entry that has no request.
+#[derive(Debug)]
+pub(super) struct Idle {
+    /// The header and the payload.
+    memory: Mapping,
+    /// Room for what cannot stay in the payload, where request and reply share one place.
+    beside: Vec<u8>,
+    ring: Ring,
+    next: Next,
+}
+
+/// What the kernel is told to have it fill the entry.
+#[derive(Clone, Copy, Debug)]
+enum Next {
+    Register,
+    /// There is a reply to the request with this number.
+    Commit(u64),
+}
+
+/// An entry that has a request.
+#[derive(Debug)]
+pub(super) struct Taken(Idle);
+
+impl Idle {
+    /// An entry that no queue has. [`enable`](Self::enable) comes next.
+    pub(super) fn new() -> Result<Self, Errno> {
+        let ring = Ring::new()?;
+        let memory = Mapping::anonymous(PAYLOAD_AT + MAX_IO_BYTES)?;
+        Ok(Self { memory, beside: vec![0; MOST_BESIDE_BYTES], ring, next: Next::Register })
+    }
+
+    /// Makes this thread the one that uses the entry.
+    pub(super) fn enable(&self) -> Result<(), Errno> {
+        self.ring.enable()
+    }
+
+    /// Gives the entry to `queue` of the connection `device`, with the reply if there is one, and waits
+    /// for a request.
+    ///
+    /// # Errors
+    /// `ENOTCONN` or `ECONNABORTED` once the connection is at its end.
+    pub(super) fn wait(mut self, device: BorrowedFd<'_>, queue: u16) -> Result<Taken, Errno> {
+        let start = self.memory.start();
+        // SAFETY: the payload lies in the mapping.
+        let payload = unsafe { start.byte_add(PAYLOAD_AT) };
+        let parts = [
+            iovec { iov_base: start.as_ptr().cast(), iov_len: size_of::<UringReqHeader>() },
+            iovec { iov_base: payload.as_ptr().cast(), iov_len: MAX_IO_BYTES },
+        ];
+        let (cmd_op, parts, commit_id) = match self.next {
+            Next::Register => (URING_CMD_REGISTER, (parts.as_ptr() as u64, parts.len() as u32), 0),
+            Next::Commit(id) => (URING_CMD_COMMIT_AND_FETCH, (0, 0), id),
+        };
+        let request = UringCmdReq { commit_id, qid: queue, ..UringCmdReq::new_zeroed() };
+        let command = Command::new(device.as_fd().as_raw_fd(), cmd_op, parts, request);
+        // SAFETY: the kernel reads the parts before it returns from taking the command, and until the
+        // command is completed it reads and writes the memory that they name, which is this entry's and
+        // referred to by nobody: who has a `Taken` has no `Idle`.
+        match unsafe { self.ring.run(command) } {
+            Ok(Ok(())) => Ok(Taken(self)),
+            Ok(Err(errno)) => Err(errno),
+            Err(errno) => {
+                mem::forget(self.memory);
+                Err(errno)
+            }
+        }
+    }
+
+    fn memory(&mut self) -> (&mut UringReqHeader, &mut [u8]) {
+        let start = self.memory.start();
+        // SAFETY: the mapping has as much, at page boundaries, of bytes that are always initialized and
+        // valid as what they are taken for; both parts are borrowed with the entry, which the kernel
+        // does not have while it can be borrowed.
+        unsafe {
+            let header = start.cast::<UringReqHeader>().as_mut();
+            let payload = start.byte_add(PAYLOAD_AT).as_ptr();
+            (header, slice::from_raw_parts_mut(payload, MAX_IO_BYTES))
+        }
+    }
+}
+
+impl Taken {
+    /// Has the request served, and leaves the reply where the kernel takes it from with the next
+    /// [`wait`](Idle::wait).
+    pub(super) fn answer(mut self, serving: Serving<'_, '_>) -> Idle {
+        let mut beside = mem::take(&mut self.0.beside);
+        let (parts, payload) = self.0.memory();
+        let unique = parts.in_header().unique;
+        let Served { error, body_len } = answer(parts, payload, &mut beside, serving);
+        let len = (size_of::<OutHeader>() + body_len) as u32;
+        let header = OutHeader { len, error, unique };
+        parts.in_out[..size_of::<OutHeader>()].copy_from_slice(header.as_bytes());
+        parts.ring_ent_in_out.payload_sz = body_len as u32;
+        self.0.next = Next::Commit(parts.ring_ent_in_out.commit_id);
+        self.0.beside = beside;
+        self.0
+    }
+}
+
+/// Serves the request in `parts` and `payload`, and leaves the body of the reply in `payload`.
+///
+/// What a WRITE brings stays where it is, and its short reply is made beside it. All other requests are
+/// short and make room for the reply.
+fn answer(
+    parts: &UringReqHeader,
+    payload: &mut [u8],
+    beside: &mut [u8],
+    serving: Serving<'_, '_>,
+) -> Served {
+    let header = parts.in_header();
+    let len = parts.ring_ent_in_out.payload_sz as usize;
+    let request = |payload| Request::of_parts(header, &parts.op_in, payload);
+    // Nothing comes this way that is not answered.
+    let nothing = Served { error: 0, body_len: 0 };
+    if header.opcode == opcode::WRITE {
+        let request = payload.get(..len).ok_or(Errno::INVAL).and_then(request);
+        let served = serve(request, &mut Reply::new(beside), serving).unwrap_or(nothing);
+        payload[..served.body_len].copy_from_slice(&beside[..served.body_len]);
+        return served;
+    }
+    let moved = match (beside.get_mut(..len), payload.get(..len)) {
+        (Some(room), Some(brought)) => {
+            room.copy_from_slice(brought);
+            Ok(&*room)
+        }
+        _ => Err(Errno::INVAL),
+    };
+    serve(moved.and_then(request), &mut Reply::new(payload), serving).unwrap_or(nothing)
+}

@@ -1,0 +1,151 @@
+//! Requests and replies through rings of io_uring: a queue for each processor, served where its requests
+//! are made.
+//!
+//! INIT comes through `/dev/fuse`, and so do, ever after, what needs no reply (FORGET, INTERRUPT) and what
+//! the server tells the kernel. Rings are prepared before INIT is answered, so that what is agreed to can be
+//! kept: from then on the kernel holds all requests back until each queue has an entry.
+//!
+//! # Invariants
+//! - A thread has one entry of one queue, so that the kernel gives a request only to who waits for one; of
+//!   those it takes who was done last.
+//! - As long as a queue may have more threads, one of its threads waits whatever the others do.
+//! - An entry is `MAX_IO_BYTES` and a little more, in memory as far as it was used; there are
+//!   `MOST_THREADS` of them, or two for each processor that may ever be there, whatever is more.
+
+mod entry;
+mod ring;
+
+use std::fs;
+use std::io;
+use std::os::fd::AsFd;
+use std::sync::OnceLock;
+use std::thread;
+
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+use self::entry::Idle;
+use super::pool::Pool;
+use super::{MOST_THREADS, Serving};
+
+/// Whether this kernel's FUSE offers rings.
+const ENABLED: &str = "/sys/module/fuse/parameters/enable_uring";
+/// The processors that may ever be there, as ranges.
+const POSSIBLE_PROCESSORS: &str = "/sys/devices/system/cpu/possible";
+
+/// The queues of a connection.
+#[derive(Debug)]
+pub(super) struct Queues {
+    queues: Vec<Queue>,
+    /// Whether the kernel and the server have agreed on rings, once they have talked.
+    agreed: OnceLock<bool>,
+}
+
+/// The queue of one processor.
+#[derive(Debug)]
+struct Queue {
+    processor: u16,
+    pool: Pool,
+}
+
+impl Queues {
+    /// Queues for all processors, if the kernel offers them.
+    pub(super) fn offered() -> Option<Self> {
+        let is_enabled = fs::read_to_string(ENABLED).is_ok_and(|answer| answer.trim() == "Y");
+        let processors = fs::read_to_string(POSSIBLE_PROCESSORS).ok();
+        let processors = count_of(processors.filter(|_| is_enabled)?.trim())?;
+        let most = (MOST_THREADS / usize::from(processors)).max(2);
+        let queue = |processor| Queue { processor, pool: Pool::new(most) };
+        Some(Self { queues: (0..processors).map(queue).collect(), agreed: OnceLock::new() })
+    }
+
+    /// Starts a thread for each queue. They wait until it is known what was [agreed](Self::agreed) on, also
+    /// those that were started when an error is returned.
+    pub(super) fn prepare<'s>(&'s self, serving: Serving<'s, '_>) -> io::Result<()> {
+        self.queues.iter().try_for_each(|queue| {
+            queue.start(serving, move |entry| {
+                if *self.agreed.wait() {
+                    queue.serve(entry, serving);
+                }
+            })
+        })
+    }
+
+    /// The kernel and the server have agreed to use rings, or not to.
+    pub(super) fn agreed(&self, is_so: bool) {
+        // Who asks twice gets no second answer.
+        let _ = self.agreed.set(is_so);
+    }
+}
+
+impl Queue {
+    /// Starts a thread that does `work` with an entry of its own.
+    fn start<'s>(
+        &'s self,
+        serving: Serving<'s, '_>,
+        work: impl FnOnce(Idle) + Send + 's,
+    ) -> io::Result<()> {
+        let entry = Idle::new()?;
+        self.pool.begins();
+        let serve = move || {
+            work(entry);
+            self.pool.ends();
+        };
+        let started =
+            thread::Builder::new().name("larder-ring".into()).spawn_scoped(serving.scope, serve);
+        started.map(|_| ()).inspect_err(|_| self.pool.ends())
+    }
+
+    /// Serves one request after another until the connection ends.
+    fn serve<'s>(&'s self, mut entry: Idle, serving: Serving<'s, '_>) {
+        pin(usize::from(self.processor));
+        if entry.enable().is_err() {
+            return;
+        }
+        while let Ok(taken) = entry.wait(serving.device.as_fd(), self.processor) {
+            if self.pool.takes() {
+                // Without one more thread things are slower, and go on.
+                let _ = self.start(serving, move |entry| self.serve(entry, serving));
+            }
+            entry = taken.answer(serving);
+            self.pool.waits();
+        }
+    }
+}
+
+/// Keeps this thread on `processor`, if it may run there at all.
+fn pin(processor: usize) {
+    let may_run = sched_getaffinity(None)
+        .is_ok_and(|set| processor < CpuSet::MAX_CPU && set.is_set(processor));
+    if may_run {
+        let mut only = CpuSet::new();
+        only.set(processor);
+        // Elsewhere it is slower.
+        let _ = sched_setaffinity(None, &only);
+    }
+}
+
+/// How many numbers are in `ranges`, as in `0-3,8-11`.
+fn count_of(ranges: &str) -> Option<u16> {
+    let mut count = 0_u16;
+    for range in ranges.split(',') {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        let (first, last): (u16, u16) = (first.parse().ok()?, last.parse().ok()?);
+        count = count.checked_add(last.checked_sub(first)?.checked_add(1)?)?;
+    }
+    Some(count)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::count_of;
+
+    #[test]
+    fn processors_are_counted() {
+        assert_eq!(count_of("0"), Some(1));
+        assert_eq!(count_of("0-1"), Some(2));
+        assert_eq!(count_of("0-3,8-11,15"), Some(9));
+        assert_eq!(count_of("0-65535"), None);
+        assert_eq!(count_of("3-0"), None);
+        assert_eq!(count_of(""), None);
+    }
+}

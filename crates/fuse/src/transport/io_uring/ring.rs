@@ -1,0 +1,239 @@
+//! A ring of io_uring that carries one command at a time.
+//!
+//! # Invariants
+//! - There is room for one submission: a command is in the kernel, or none is.
+//! - Whoever runs a command waits until it is completed, so that what its addresses refer to is in
+//!   nobody's hands between two commands.
+//! - The thread that enables a ring is the only one that uses it, and the kernel's part of completing a
+//!   command is done by that thread while it waits.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::ptr::{self, NonNull};
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use rustix::io::Errno;
+use rustix::io_uring::{
+    IORING_OFF_SQ_RING, IORING_OFF_SQES, IoringEnterFlags, IoringFeatureFlags, IoringOp,
+    IoringRegisterOp, IoringSetupFlags, io_uring_cqe, io_uring_enter, io_uring_params,
+    io_uring_register, io_uring_setup,
+};
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use zerocopy::{Immutable, IntoBytes};
+
+use crate::protocol::abi::UringCmdReq;
+
+/// How rings are: commands of 128 bytes, one thread, completed by it while it waits, nothing to reorder.
+const SETUP: IoringSetupFlags = IoringSetupFlags::SQE128
+    .union(IoringSetupFlags::SINGLE_ISSUER)
+    .union(IoringSetupFlags::DEFER_TASKRUN)
+    .union(IoringSetupFlags::NO_SQARRAY)
+    .union(IoringSetupFlags::R_DISABLED);
+
+/// `struct io_uring_sqe` of 128 bytes, for `IORING_OP_URING_CMD`.
+#[derive(Clone, Copy, Debug, IntoBytes, Immutable)]
+#[repr(C)]
+pub(super) struct Command {
+    opcode: u8,
+    flags: u8,
+    ioprio: u16,
+    fd: i32,
+    cmd_op: u32,
+    pad1: u32,
+    addr: u64,
+    len: u32,
+    uring_cmd_flags: u32,
+    user_data: u64,
+    buf_index: u16,
+    personality: u16,
+    file_index: u32,
+    request: UringCmdReq,
+    unused: [u8; 56],
+}
+const _: () = assert!(size_of::<Command>() == 128);
+
+impl Command {
+    /// The command `cmd_op` to the open file `fd`, with `len` structures at `addr`.
+    pub(super) fn new(fd: i32, cmd_op: u32, (addr, len): (u64, u32), request: UringCmdReq) -> Self {
+        Self {
+            opcode: IoringOp::UringCmd as u8,
+            flags: 0,
+            ioprio: 0,
+            fd,
+            cmd_op,
+            pad1: 0,
+            addr,
+            len,
+            uring_cmd_flags: 0,
+            user_data: 0,
+            buf_index: 0,
+            personality: 0,
+            file_index: 0,
+            request,
+            unused: [0; 56],
+        }
+    }
+}
+
+/// A ring.
+#[derive(Debug)]
+pub(super) struct Ring {
+    rings: Mapping,
+    commands: Mapping,
+    offsets: Offsets,
+    fd: OwnedFd,
+}
+
+/// Where in the rings what lies, in bytes.
+#[derive(Clone, Copy, Debug)]
+struct Offsets {
+    submitted: u32,
+    taken: u32,
+    completed: u32,
+    seen: u32,
+    completions_mask: u32,
+    completions: u32,
+}
+
+/// Memory that is shared with the kernel, or only meant to be.
+#[derive(Debug)]
+pub(super) struct Mapping {
+    start: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: it is memory, which no thread has a part in; what it is used for takes care of who uses it when.
+unsafe impl Send for Mapping {}
+
+impl Ring {
+    /// A ring that the thread which is to use it has yet to enable.
+    ///
+    /// # Errors
+    /// `ENOSYS` and `EPERM` where io_uring is not there or not for this process, `EINVAL` where the
+    /// kernel is older than Linux 6.6.
+    pub(super) fn new() -> Result<Self, Errno> {
+        let mut params = io_uring_params::default();
+        params.flags = SETUP;
+        // SAFETY: the parameters ask for nothing that refers to memory.
+        let fd = unsafe { io_uring_setup(1, &mut params) }?;
+        if !params.features.contains(IoringFeatureFlags::SINGLE_MMAP) {
+            return Err(Errno::NOSYS);
+        }
+        let offsets = Offsets {
+            submitted: params.sq_off.tail,
+            taken: params.sq_off.head,
+            completed: params.cq_off.tail,
+            seen: params.cq_off.head,
+            completions_mask: params.cq_off.ring_mask,
+            completions: params.cq_off.cqes,
+        };
+        let completions_len = params.cq_entries as usize * size_of::<io_uring_cqe>();
+        let rings_len = offsets.completions as usize + completions_len;
+        let commands_len = params.sq_entries as usize * size_of::<Command>();
+        let rings = Mapping::of_ring(&fd, IORING_OFF_SQ_RING, rings_len)?;
+        let commands = Mapping::of_ring(&fd, IORING_OFF_SQES, commands_len)?;
+        Ok(Self { rings, commands, offsets, fd })
+    }
+
+    /// Makes this thread the one that uses the ring.
+    pub(super) fn enable(&self) -> Result<(), Errno> {
+        let operation = IoringRegisterOp::RegisterEnableRings;
+        // SAFETY: the operation takes no argument.
+        unsafe { io_uring_register(&self.fd, operation, ptr::null(), 0) }.map(|_| ())
+    }
+
+    /// Gives `command` to the kernel, waits until it is completed, and returns with what result.
+    ///
+    /// # Errors
+    /// What keeps this thread from waiting. The kernel may have the command then for as long as the
+    /// process lives.
+    ///
+    /// # Safety
+    /// What the kernel does on this command, until it is completed, with memory that the command or one
+    /// before it names may be done to that memory.
+    pub(super) unsafe fn run(&mut self, command: Command) -> Result<Result<(), Errno>, Errno> {
+        // SAFETY: the ring has room for one command, which the kernel has taken when it was submitted:
+        // it is not looking.
+        unsafe { self.commands.start.cast::<Command>().write(command) };
+        let tail = self.word(self.offsets.submitted);
+        let submitted = tail.load(Relaxed).wrapping_add(1);
+        tail.store(submitted, Release);
+        loop {
+            let taken = self.word(self.offsets.taken).load(Acquire);
+            let left = submitted.wrapping_sub(taken);
+            // SAFETY: the caller answers for what the command refers to.
+            match unsafe { io_uring_enter(&self.fd, left, 1, IoringEnterFlags::GETEVENTS) } {
+                Ok(_) | Err(Errno::INTR | Errno::AGAIN | Errno::BUSY) => {}
+                Err(errno) => return Err(errno),
+            }
+            if let Some(result) = self.completed() {
+                return Ok(if result < 0 {
+                    Err(Errno::from_raw_os_error(-result))
+                } else {
+                    Ok(())
+                });
+            }
+        }
+    }
+
+    /// The result of the command, if it is completed.
+    fn completed(&mut self) -> Option<i32> {
+        let Offsets { completed, seen, completions_mask, completions, .. } = self.offsets;
+        let at = self.word(seen).load(Relaxed);
+        if at == self.word(completed).load(Acquire) {
+            return None;
+        }
+        let number = at & self.word(completions_mask).load(Relaxed);
+        let offset = completions as usize + number as usize * size_of::<io_uring_cqe>();
+        // SAFETY: the entry lies in the mapping, whose length was made of the number of entries, and the
+        // kernel does not write to it before it was seen.
+        let result = unsafe {
+            let entry = self.rings.start.byte_add(offset).cast::<io_uring_cqe>().as_ptr();
+            (&raw const (*entry).res).read()
+        };
+        self.word(seen).store(at.wrapping_add(1), Release);
+        Some(result)
+    }
+
+    /// A word of the rings that is shared with the kernel.
+    fn word(&self, offset: u32) -> &AtomicU32 {
+        debug_assert!(offset as usize + size_of::<u32>() <= self.rings.len);
+        // SAFETY: the kernel gave the offset, of an aligned word in the mapping, which lives as long as
+        // this ring, and both sides use the word atomically.
+        unsafe { AtomicU32::from_ptr(self.rings.start.byte_add(offset as usize).cast().as_ptr()) }
+    }
+}
+
+impl Mapping {
+    fn of_ring(fd: impl AsFd, offset: u64, len: usize) -> Result<Self, Errno> {
+        let (access, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED);
+        // SAFETY: the kernel chooses the address.
+        let start = unsafe { mmap(ptr::null_mut(), len, access, flags, fd, offset) }?;
+        Self::new(start.cast(), len)
+    }
+
+    /// `len` bytes of zeros, which take memory as they are used.
+    pub(super) fn anonymous(len: usize) -> Result<Self, Errno> {
+        let (access, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
+        // SAFETY: the kernel chooses the address.
+        let start = unsafe { rustix::mm::mmap_anonymous(ptr::null_mut(), len, access, flags) }?;
+        Self::new(start.cast(), len)
+    }
+
+    fn new(start: *mut u8, len: usize) -> Result<Self, Errno> {
+        Ok(Self { start: NonNull::new(start).ok_or(Errno::NOMEM)?, len })
+    }
+
+    /// Where it lies.
+    pub(super) fn start(&self) -> NonNull<u8> {
+        self.start
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: it was mapped with this address and length, and nobody refers to it any more.
+        // It cannot fail: the kernel said where it is.
+        let _ = unsafe { munmap(self.start.as_ptr().cast(), self.len) };
+    }
+}
