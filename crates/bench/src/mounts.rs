@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, ensure};
-use larder_testkit::{KernelMount, Scratch};
+use larder_testkit::{KernelMount, RingsOffered, Scratch};
 
 use crate::image::make_empty;
 use crate::workload::larder_program;
@@ -13,26 +13,39 @@ use crate::workload::larder_program;
 /// Bytes of each file system.
 const LEN_BYTES: u64 = 8 << 30;
 
+/// How requests reach larder.
+#[derive(Clone, Copy)]
+enum Transport {
+    DevFuse,
+    IoUring,
+}
+
 /// Measures `rate`, which works below the directory that it is given and returns how much it did in a
-/// second, on both sides in turns, and prints the best of each.
+/// second, on both sides in turns, larder's through `/dev/fuse` and through io_uring, and prints the best of each.
 pub fn compare(
     workload: &str,
     unit: &str,
     repeats: usize,
     rate: impl Fn(&Path) -> anyhow::Result<f64>,
 ) -> anyhow::Result<()> {
-    let (mut theirs, mut ours) = (0.0_f64, 0.0_f64);
+    let transports = [("/dev/fuse", Transport::DevFuse), ("io_uring", Transport::IoUring)];
+    let (mut theirs, mut ours) = (0.0_f64, [0.0_f64; 2]);
     for _ in 0..repeats {
         let scratch = Scratch::new();
         let image = scratch.path().join("disk.img");
         make_empty(&image, LEN_BYTES)?;
         theirs = theirs.max(rate(KernelMount::open(&[image], "noatime").path())?);
-        ours = ours.max(rate(&LarderMount::new()?.path())?);
+        drop(scratch);
+        for (ours, (_, transport)) in ours.iter_mut().zip(transports) {
+            *ours = ours.max(rate(&LarderMount::new(transport)?.path())?);
+        }
     }
-    println!(
-        "{workload:<32} kernel {theirs:>10.0}  larder {ours:>10.0} {unit}  {:.2}x",
-        ours / theirs
-    );
+    for (ours, (through, _)) in ours.into_iter().zip(transports) {
+        println!(
+            "{workload:<26} kernel {theirs:>8.0}  larder, {through:<9} {ours:>8.0} {unit}  {:.2}x",
+            ours / theirs
+        );
+    }
     Ok(())
 }
 
@@ -52,13 +65,17 @@ struct LarderMount {
 }
 
 impl LarderMount {
-    fn new() -> anyhow::Result<Self> {
+    fn new(transport: Transport) -> anyhow::Result<Self> {
         let mount = Self { program: larder_program()?, scratch: Scratch::new() };
+        let (option, _offered) = match transport {
+            Transport::DevFuse => ("no_io_uring", None),
+            Transport::IoUring => ("io_uring", Some(RingsOffered::new())),
+        };
         std::fs::create_dir(mount.path())?;
         let size = LEN_BYTES.to_string();
         let image = mount.scratch.path().join("disk.img");
         let mut command = Command::new(&mount.program);
-        command.args(["mount", "--create", &size]).arg(image).arg(mount.path());
+        command.args(["mount", "-o", option, "--create", &size]).arg(image).arg(mount.path());
         let status = command.status().context("larder")?;
         ensure!(status.success(), "larder mount: {status}");
         Ok(mount)

@@ -35,7 +35,7 @@ pub mod snapshots;
 pub mod sparse_file;
 
 pub use content::{Content, Scale};
-pub use guard::{KernelMount, LoopDevice, Mount, Scratch};
+pub use guard::{KernelMount, LoopDevice, Mount, RingsOffered, Scratch};
 pub use image::{
     Checkable, Checksum, Event, Feature, ImageSpec, KernelImage, Profile, Quota, SpaceCache,
 };

@@ -10,7 +10,7 @@ use rustix::process::Signal;
 use crate::support::{Mounted, wait_until};
 
 #[test]
-fn a_killed_server_leaves_a_sound_file_system() {
+pub(crate) fn a_killed_server_leaves_a_sound_file_system() {
     let mut mounted = Mounted::in_foreground();
     fs::create_dir(mounted.join("work")).unwrap();
     let mut kept = File::create_new(mounted.join("kept")).unwrap();
@@ -44,7 +44,7 @@ fn a_killed_server_leaves_a_sound_file_system() {
 }
 
 #[test]
-fn signals_unmount() {
+pub(crate) fn signals_unmount() {
     for signal in [Signal::TERM, Signal::INT] {
         let mut mounted = Mounted::in_foreground();
         fs::write(mounted.join("f"), "kept").unwrap();
@@ -58,7 +58,7 @@ fn signals_unmount() {
 }
 
 #[test]
-fn a_signal_waits_for_who_uses_it() {
+pub(crate) fn a_signal_waits_for_who_uses_it() {
     let mut mounted = Mounted::in_foreground();
     let mut file = File::create_new(mounted.join("f")).unwrap();
     let writer = thread::spawn(move || {

@@ -7,6 +7,7 @@ mod options;
 mod posix;
 mod programs;
 mod receive;
+mod rings;
 mod send;
 mod subvolumes;
 mod support;

@@ -23,7 +23,7 @@ fn errno<T>(result: io::Result<T>) -> Option<Errno> {
 }
 
 #[test]
-fn names_have_any_byte_and_up_to_255() {
+pub(crate) fn names_have_any_byte_and_up_to_255() {
     let mounted = Mounted::new();
     let mut names: Vec<Vec<u8>> =
         (1..=255_u8).filter(|byte| *byte != b'/').map(|byte| vec![byte, b'x']).collect();
@@ -49,7 +49,7 @@ fn names_have_any_byte_and_up_to_255() {
 }
 
 #[test]
-fn symbolic_links_hold_up_to_4095_bytes() {
+pub(crate) fn symbolic_links_hold_up_to_4095_bytes() {
     let mounted = Mounted::new();
     let target = format!("{}x", "d/".repeat(2047));
     assert_eq!(target.len(), 4095);
@@ -64,7 +64,7 @@ fn symbolic_links_hold_up_to_4095_bytes() {
 }
 
 #[test]
-fn names_that_are_there_or_not() {
+pub(crate) fn names_that_are_there_or_not() {
     let mounted = Mounted::new();
     let at = |name: &str| mounted.join(name);
     fs::create_dir_all(at("d/e")).unwrap();
@@ -92,7 +92,7 @@ fn names_that_are_there_or_not() {
 }
 
 #[test]
-fn renames_with_flags() {
+pub(crate) fn renames_with_flags() {
     let mounted = Mounted::new();
     let at = |name: &str| mounted.join(name);
     fs::write(at("a"), "a").unwrap();
@@ -111,7 +111,7 @@ fn renames_with_flags() {
 }
 
 #[test]
-fn special_files_and_types() {
+pub(crate) fn special_files_and_types() {
     let mounted = Mounted::new();
     let device = rustix::fs::makedev(259, 0x12345);
     for (name, file_type) in [
@@ -136,7 +136,7 @@ fn special_files_and_types() {
 }
 
 #[test]
-fn data_is_where_it_was_written() {
+pub(crate) fn data_is_where_it_was_written() {
     let mounted = Mounted::new();
     let path = mounted.join("f");
     let file = File::create_new(&path).unwrap();
@@ -162,7 +162,7 @@ fn data_is_where_it_was_written() {
 }
 
 #[test]
-fn files_are_sparse_to_the_largest_offset() {
+pub(crate) fn files_are_sparse_to_the_largest_offset() {
     let mounted = Mounted::new();
     let file = File::create_new(mounted.join("f")).unwrap();
     let most = i64::MAX as u64 - (1 << 20);
@@ -180,7 +180,7 @@ fn files_are_sparse_to_the_largest_offset() {
 }
 
 #[test]
-fn appending_truncating_and_replacing() {
+pub(crate) fn appending_truncating_and_replacing() {
     let mounted = Mounted::new();
     let path = mounted.join("log");
     let mut one = OpenOptions::new().append(true).create(true).open(&path).unwrap();
@@ -205,7 +205,7 @@ fn appending_truncating_and_replacing() {
 }
 
 #[test]
-fn what_is_deleted_stays_for_who_has_it_open() {
+pub(crate) fn what_is_deleted_stays_for_who_has_it_open() {
     let mounted = Mounted::new();
     let path = mounted.join("f");
     let mut file = OpenOptions::new().read(true).write(true).create_new(true).open(&path).unwrap();
@@ -227,7 +227,7 @@ fn what_is_deleted_stays_for_who_has_it_open() {
 }
 
 #[test]
-fn files_without_a_name_get_one() {
+pub(crate) fn files_without_a_name_get_one() {
     let mounted = Mounted::new();
     let flags = OFlags::TMPFILE | OFlags::RDWR;
     let file: File = open(mounted.path(), flags, 0o640.into()).unwrap().into();
@@ -242,7 +242,7 @@ fn files_without_a_name_get_one() {
 }
 
 #[test]
-fn times_and_attributes() {
+pub(crate) fn times_and_attributes() {
     let mounted = Mounted::new();
     let path = mounted.join("f");
     fs::write(&path, "x").unwrap();
@@ -273,7 +273,7 @@ fn times_and_attributes() {
 }
 
 #[test]
-fn extended_attributes() {
+pub(crate) fn extended_attributes() {
     let mounted = Mounted::new();
     let path = mounted.join("f");
     fs::write(&path, "x").unwrap();
@@ -299,7 +299,7 @@ fn extended_attributes() {
 }
 
 #[test]
-fn writing_takes_what_a_program_may() {
+pub(crate) fn writing_takes_what_a_program_may() {
     let mounted = Mounted::new();
     let path = mounted.join("program");
     fs::write(&path, "#!/bin/sh\n").unwrap();
@@ -312,7 +312,7 @@ fn writing_takes_what_a_program_may() {
 }
 
 #[test]
-fn running_programs_are_not_written() {
+pub(crate) fn running_programs_are_not_written() {
     let mounted = Mounted::new();
     let program = mounted.join("sleep");
     fs::copy("/bin/sleep", &program).unwrap();
@@ -325,7 +325,7 @@ fn running_programs_are_not_written() {
 }
 
 #[test]
-fn holes_are_punched() {
+pub(crate) fn holes_are_punched() {
     let mounted = Mounted::new();
     let file = File::create_new(mounted.join("f")).unwrap();
     file.write_all_at(&vec![5; 1 << 20], 0).unwrap();
@@ -342,7 +342,7 @@ fn holes_are_punched() {
 }
 
 #[test]
-fn room_is_allocated_and_zeroed() {
+pub(crate) fn room_is_allocated_and_zeroed() {
     let mounted = Mounted::new();
     let file = File::create_new(mounted.join("f")).unwrap();
     file.write_all_at(&[5; 8192], 0).unwrap();
@@ -361,7 +361,7 @@ fn room_is_allocated_and_zeroed() {
 }
 
 #[test]
-fn copies_share_what_they_can() {
+pub(crate) fn copies_share_what_they_can() {
     let mounted = Mounted::new();
     let data: Vec<u8> = (0..(8 << 20) + 100_u32).map(|number| (number / 7) as u8).collect();
     fs::write(mounted.join("f"), &data).unwrap();
@@ -373,7 +373,7 @@ fn copies_share_what_they_can() {
 }
 
 #[test]
-fn data_that_the_kernel_keeps_is_found() {
+pub(crate) fn data_that_the_kernel_keeps_is_found() {
     let mounted = Mounted::new();
     let file = File::create_new(mounted.join("f")).unwrap();
     file.set_len(1 << 20).unwrap();
@@ -411,7 +411,7 @@ fn a_full_file_system_says_so_and_recovers() {
 }
 
 #[test]
-fn locks_exclude() {
+pub(crate) fn locks_exclude() {
     let mounted = Mounted::new();
     let path = mounted.join("f");
     let (one, two) = (File::create_new(&path).unwrap(), File::open(&path).unwrap());
@@ -425,7 +425,7 @@ fn locks_exclude() {
 }
 
 #[test]
-fn a_listing_survives_changes() {
+pub(crate) fn a_listing_survives_changes() {
     let mounted = Mounted::new();
     let names: Vec<String> = (0..3000).map(|number| format!("file-{number:05}")).collect();
     for name in &names {
@@ -470,7 +470,7 @@ fn an_inode_has_65535_names() {
 }
 
 #[test]
-fn flags_are_set_and_hold() {
+pub(crate) fn flags_are_set_and_hold() {
     let mounted = Mounted::new();
     mounted.shell("touch f; mkdir d; chattr +C d; touch d/g; chattr +i f");
     assert!(mounted.shell("lsattr f").starts_with("----i"));

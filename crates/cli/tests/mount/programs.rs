@@ -10,7 +10,7 @@ use crate::support::{Mounted, shell, succeed};
 const TREE: &str = "/usr/share/perl";
 
 #[test]
-fn fs_mark() {
+pub(crate) fn fs_mark() {
     let mounted = Mounted::new();
     mounted.shell(
         "mkdir d1 d2; fs_mark -S 0 -L 2 -n 3000 -s 0 -t 2 -k -d d1 -d d2 -l /dev/null;
@@ -20,14 +20,14 @@ fn fs_mark() {
 }
 
 #[test]
-fn dbench() {
+pub(crate) fn dbench() {
     let mounted = Mounted::new();
     mounted.shell("dbench -t 4 -D . 8 | tail -3");
     mounted.finish();
 }
 
 #[test]
-fn fio_verifies() {
+pub(crate) fn fio_verifies() {
     let mounted = Mounted::new();
     let fio = "fio --output=/dev/null --rw=randrw --verify=crc32c --do_verify=1 --verify_fatal=1 \
                --size=24m --bsrange=1k-64k --numjobs=2 --group_reporting --fallocate=none";
@@ -39,7 +39,7 @@ fn fio_verifies() {
 }
 
 #[test]
-fn sqlite() {
+pub(crate) fn sqlite() {
     let mounted = Mounted::new();
     let rows = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 20000) \
                 INSERT INTO t SELECT i, hex(randomblob(50)) FROM n;";
@@ -56,7 +56,7 @@ fn sqlite() {
 }
 
 #[test]
-fn git() {
+pub(crate) fn git() {
     let mounted = Mounted::new();
     let project = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let clone = format!("git clone -q --no-local -- '{}' clone", project.display());
@@ -69,7 +69,7 @@ fn git() {
 }
 
 #[test]
-fn rsync_and_tar() {
+pub(crate) fn rsync_and_tar() {
     let mounted = Mounted::new();
     mounted.shell(&format!("rsync -aHAX {TREE}/ copied/; diff -r --no-dereference {TREE} copied"));
     mounted.shell("rsync -aHAXc --itemize-changes --delete copied/ again/ > /dev/null");
@@ -97,7 +97,7 @@ fn cargo_builds() {
 }
 
 #[test]
-fn stress_ng() {
+pub(crate) fn stress_ng() {
     let mounted = Mounted::new();
     let stressors = [
         "chmod",
@@ -132,7 +132,7 @@ fn stress_ng() {
 }
 
 #[test]
-fn many_at_once() {
+pub(crate) fn many_at_once() {
     let mounted = Mounted::new();
     let copies: Vec<_> = (0..4)
         .map(|number| {

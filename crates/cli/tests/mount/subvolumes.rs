@@ -12,7 +12,7 @@ fn subvolume(mounted: &Mounted, arguments: &[&str]) -> String {
 }
 
 #[test]
-fn they_are_made_snapshotted_marked_and_deleted() {
+pub(crate) fn they_are_made_snapshotted_marked_and_deleted() {
     let mounted = Mounted::new();
     assert!(!mounted.join("home").exists(), "the kernel remembers that it is not there");
     subvolume(&mounted, &["create", "home"]);

@@ -1,5 +1,6 @@
 //! A mounted file system, and what must be true of it in the end.
 
+use std::cell::Cell;
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,10 +9,36 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use larder_testkit::manifest::{Body, Manifest, Timestamp, assert_same};
-use larder_testkit::{KernelMount, Scratch, oracle};
+use larder_testkit::{KernelMount, RingsOffered, Scratch, oracle};
 
 /// What a daemon may take to come or go before a test gives up.
 const PATIENCE: Duration = Duration::from_secs(30);
+
+thread_local! {
+    /// Whether what this thread mounts is to be served through rings of io_uring.
+    static OVER_RINGS: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Runs a test with all that it mounts served through rings of io_uring instead of `/dev/fuse`.
+pub(crate) fn over_rings(test: impl FnOnce()) {
+    let _over = OverRings(RingsOffered::new());
+    OVER_RINGS.set(true);
+    test();
+}
+
+/// What is so until it is dropped.
+struct OverRings(#[allow(dead_code, reason = "it is held")] RingsOffered);
+
+impl Drop for OverRings {
+    fn drop(&mut self) {
+        OVER_RINGS.set(false);
+    }
+}
+
+/// The mount options that say which way requests go.
+fn transport() -> [&'static str; 2] {
+    ["-o", if OVER_RINGS.get() { "io_uring" } else { "no_io_uring" }]
+}
 
 /// The program.
 pub(crate) fn larder() -> Command {
@@ -58,7 +85,8 @@ impl Mounted {
     pub(crate) fn in_foreground() -> Self {
         let mut mounted = Self::unmounted();
         let mut command = larder();
-        command.args(["mount", "-f", "--create", "2G"]).arg(mounted.image()).arg(mounted.path());
+        command.args(["mount", "-f", "--create", "2G"]).args(transport());
+        command.arg(mounted.image()).arg(mounted.path());
         mounted.server = Some(command.stdin(Stdio::null()).spawn().expect("it starts"));
         wait_until("it is mounted", || mounted.is_in_table());
         mounted.is_mounted = true;
@@ -74,7 +102,9 @@ impl Mounted {
 
     #[track_caller]
     pub(crate) fn mount(&mut self, arguments: &[&str]) {
-        succeed(larder().arg("mount").args(arguments).arg(self.image()).arg(self.path()));
+        let mut command = larder();
+        command.arg("mount").args(arguments).args(transport()).arg(self.image()).arg(self.path());
+        succeed(&mut command);
         self.is_mounted = true;
     }
 
@@ -94,6 +124,11 @@ impl Mounted {
         server.wait().unwrap();
         detach(&self.path());
         self.is_mounted = false;
+    }
+
+    /// Rings of io_uring that the server has.
+    pub(crate) fn count_rings(&self) -> usize {
+        rings_of(self.server.as_ref().expect("it is a child").id())
     }
 
     /// Sends the server a signal, and waits for its end.
@@ -160,6 +195,13 @@ impl Drop for Mounted {
             let _ = server.wait();
         }
     }
+}
+
+/// Rings of io_uring that the process `id` has.
+pub(crate) fn rings_of(id: u32) -> usize {
+    let files = fs::read_dir(format!("/proc/{id}/fd")).expect("it is there");
+    let targets = files.filter_map(|file| fs::read_link(file.ok()?.path()).ok());
+    targets.filter(|target| target.as_os_str() == "anon_inode:[io_uring]").count()
 }
 
 fn detach(point: &Path) {

@@ -27,7 +27,7 @@ fn shared() -> Mounted {
 }
 
 #[test]
-fn the_kernel_checks_permissions() {
+pub(crate) fn the_kernel_checks_permissions() {
     let mounted = shared();
     mounted
         .shell("echo x > private; chmod 600 private; echo y > public; mkdir d; mkdir -m 1777 tmp");
@@ -98,7 +98,7 @@ fn others_cannot_look_in_unless_they_may() {
 
 /// With its own copy of the program, since nobody may not look into a build directory.
 #[test]
-fn who_is_not_root_mounts_uses_and_unmounts() {
+pub(crate) fn who_is_not_root_mounts_uses_and_unmounts() {
     let scratch = Scratch::new();
     let at = |name: &str| scratch.path().join(name);
     fs::copy(env!("CARGO_BIN_EXE_larder"), at("larder")).unwrap();

@@ -99,3 +99,36 @@ fn fixed_len(code: u32) -> usize {
         _ => 0,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use rustix::io::Errno;
+    use zerocopy::{FromZeros, IntoBytes};
+
+    use super::{InHeader, Request, opcode};
+
+    fn header(opcode: u32, body_len: usize, total_extlen: u16) -> InHeader {
+        let len = (size_of::<InHeader>() + body_len) as u32;
+        InHeader { len, opcode, total_extlen, ..InHeader::new_zeroed() }
+    }
+
+    #[test]
+    fn in_parts_it_is_what_it_is_in_one() {
+        let (op_in, payload) = ([7; 128], *b"name\0content!extended");
+        let header = header(opcode::SETXATTR, 16 + payload.len(), 1);
+        let whole = [header.as_bytes(), &op_in[..16], &payload].concat();
+        let (whole, parts) =
+            (Request::parse(&whole).unwrap(), Request::of_parts(header, &op_in, &payload).unwrap());
+        assert_eq!((whole.fixed(), whole.payload()), (parts.fixed(), parts.payload()));
+        assert_eq!(parts.payload(), b"name\0content!");
+    }
+
+    #[test]
+    fn parts_that_are_missing_are_not_taken_from_elsewhere() {
+        let error = |header, payload| Request::of_parts(header, &[7; 128], payload).err();
+        assert_eq!(error(header(opcode::GETATTR, 16, 0), b""), None);
+        assert_eq!(error(header(opcode::GETATTR, 15, 0), b""), Some(Errno::INVAL));
+        assert_eq!(error(header(opcode::LOOKUP, 4, 0), b"name\0"), Some(Errno::INVAL));
+        assert_eq!(error(header(opcode::LOOKUP, 5, 1), b"name\0"), Some(Errno::INVAL));
+    }
+}

@@ -120,8 +120,7 @@ impl Transport for DevFuse {
         let pool = Pool::new(MOST_THREADS);
         thread::scope(|scope| {
             let serving = Serving { scope, device: &self.device, handler, kernel: self };
-            let started = self.start(serving, &pool);
-            started
+            self.start(serving, &pool)
         })
     }
 }

@@ -8,6 +8,7 @@
 mod kernel_mount;
 mod loop_device;
 mod mount;
+mod rings;
 mod scratch;
 
 use std::path::Path;
@@ -16,6 +17,7 @@ use std::sync::OnceLock;
 pub use kernel_mount::KernelMount;
 pub use loop_device::LoopDevice;
 pub use mount::Mount;
+pub use rings::RingsOffered;
 pub use scratch::Scratch;
 
 /// Panics unless this process is root, loop devices exist and the kernel knows btrfs.

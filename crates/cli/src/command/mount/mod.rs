@@ -31,7 +31,8 @@ pub use helper::run_as_helper;
 ///
 /// Options are those of mount and of btrfs: ro, nodev, nosuid, noexec, allow_other (other users may look
 /// in), subvol=PATH, subvolid=ID, compress or compress=ALGO:LEVEL, compress-force likewise, discard,
-/// commit=SECONDS, degraded, device=PATH.
+/// commit=SECONDS, degraded, device=PATH. Requests come through io_uring where the kernel offers that (see
+/// /sys/module/fuse/parameters/enable_uring) unless it says no_io_uring.
 ///
 /// Examples:
 ///   larder mount disk.img ~/mnt

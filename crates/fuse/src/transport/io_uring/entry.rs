@@ -155,3 +155,74 @@ fn answer(
     };
     serve(moved.and_then(request), &mut Reply::new(payload), serving).unwrap_or(nothing)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::io;
+    use std::thread;
+
+    use super::super::super::{Handler, Notify};
+    use super::*;
+    use crate::protocol::Answer;
+    use crate::protocol::abi::InHeader;
+
+    /// Replies with what it is asked with, twice.
+    struct Echo;
+
+    impl Handler for Echo {
+        fn handle(&self, request: &Request<'_>, reply: &mut Reply<'_>, _: &dyn Notify) -> Answer {
+            let put = (0..2).try_for_each(|_| reply.put_bytes(request.payload()));
+            put.map_or_else(Answer::Error, |()| Answer::Reply)
+        }
+    }
+
+    impl Notify for Echo {
+        fn notify(&self, _: i32, _: &[u8]) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// What comes of a request of the kind `opcode` with `payload`, which says that it has `len` bytes.
+    fn served(opcode: u32, payload: &[u8], len: u32) -> Result<Vec<u8>, i32> {
+        let mut parts = UringReqHeader::new_zeroed();
+        let header = InHeader { len: u32::MAX, opcode, ..InHeader::new_zeroed() };
+        parts.in_out[..size_of::<InHeader>()].copy_from_slice(header.as_bytes());
+        parts.ring_ent_in_out.payload_sz = len;
+        let (mut room, mut beside) = (vec![0; MAX_IO_BYTES], vec![0; MOST_BESIDE_BYTES]);
+        room[..payload.len()].copy_from_slice(payload);
+        let device = File::open("/dev/null").unwrap().into();
+        let Served { error, body_len } = thread::scope(|scope| {
+            let serving = Serving { scope, device: &device, handler: &Echo, kernel: &Echo };
+            answer(&parts, &mut room, &mut beside, serving)
+        });
+        room.truncate(body_len);
+        if error == 0 { Ok(room) } else { Err(error) }
+    }
+
+    #[test]
+    fn a_reply_takes_the_place_of_its_request() {
+        assert_eq!(served(opcode::LOOKUP, b"name", 4).unwrap(), b"namename");
+        assert_eq!(served(opcode::WRITE, b"data", 4).unwrap(), b"datadata");
+        let long = vec![7; MOST_BESIDE_BYTES];
+        let reply = served(opcode::SETXATTR, &long, long.len() as u32).unwrap();
+        assert_eq!(reply, [long.clone(), long].concat());
+    }
+
+    #[test]
+    fn what_says_that_it_is_longer_than_it_can_be_is_refused() {
+        let too_long = -Errno::INVAL.raw_os_error();
+        let beside = MOST_BESIDE_BYTES as u32;
+        for (opcode, len) in [
+            (opcode::LOOKUP, beside + 1),
+            (opcode::LOOKUP, u32::MAX),
+            (opcode::WRITE, MAX_IO_BYTES as u32 + 1),
+            (opcode::WRITE, u32::MAX),
+        ] {
+            assert_eq!(served(opcode, b"", len).unwrap_err(), too_long, "{opcode} {len}");
+        }
+        // A reply to a WRITE has only the room beside.
+        let no_room = -Errno::OVERFLOW.raw_os_error();
+        assert_eq!(served(opcode::WRITE, b"", beside).unwrap_err(), no_room);
+    }
+}

@@ -1,0 +1,127 @@
+//! The same over rings of io_uring, and when rings are used at all.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Child, Stdio};
+
+use larder_testkit::{RingsOffered, Scratch};
+
+use crate::support::{Mounted, as_nobody, over_rings, rings_of, succeed, wait_until};
+
+/// Repeats tests of other files with what they mount served through rings.
+macro_rules! over_rings {
+    ($($file:ident::$test:ident),* $(,)?) => {
+        $(
+            #[test]
+            fn $test() {
+                over_rings(crate::$file::$test);
+            }
+        )*
+    };
+}
+
+over_rings! {
+    posix::names_have_any_byte_and_up_to_255,
+    posix::symbolic_links_hold_up_to_4095_bytes,
+    posix::names_that_are_there_or_not,
+    posix::renames_with_flags,
+    posix::special_files_and_types,
+    posix::data_is_where_it_was_written,
+    posix::files_are_sparse_to_the_largest_offset,
+    posix::appending_truncating_and_replacing,
+    posix::what_is_deleted_stays_for_who_has_it_open,
+    posix::files_without_a_name_get_one,
+    posix::times_and_attributes,
+    posix::extended_attributes,
+    posix::writing_takes_what_a_program_may,
+    posix::running_programs_are_not_written,
+    posix::holes_are_punched,
+    posix::room_is_allocated_and_zeroed,
+    posix::copies_share_what_they_can,
+    posix::data_that_the_kernel_keeps_is_found,
+    posix::locks_exclude,
+    posix::a_listing_survives_changes,
+    posix::flags_are_set_and_hold,
+    programs::fs_mark,
+    programs::dbench,
+    programs::fio_verifies,
+    programs::sqlite,
+    programs::git,
+    programs::rsync_and_tar,
+    programs::stress_ng,
+    programs::many_at_once,
+    crash::a_killed_server_leaves_a_sound_file_system,
+    crash::signals_unmount,
+    crash::a_signal_waits_for_who_uses_it,
+    subvolumes::they_are_made_snapshotted_marked_and_deleted,
+    users::the_kernel_checks_permissions,
+    users::who_is_not_root_mounts_uses_and_unmounts,
+}
+
+#[test]
+fn they_are_used_where_they_are_wanted() {
+    let without = Mounted::in_foreground();
+    fs::write(without.join("f"), "through /dev/fuse").unwrap();
+    assert_eq!(without.count_rings(), 0);
+    without.finish();
+    over_rings(|| {
+        let with = Mounted::in_foreground();
+        fs::write(with.join("f"), "through a ring").unwrap();
+        let processors = std::thread::available_parallelism().unwrap().get();
+        assert!(with.count_rings() >= processors);
+        with.finish();
+    });
+}
+
+/// What a system may forbid to those who are not root.
+struct NoRingsForUsers(String);
+
+const IO_URING_DISABLED: &str = "/proc/sys/kernel/io_uring_disabled";
+
+impl NoRingsForUsers {
+    fn new() -> Self {
+        let before = fs::read_to_string(IO_URING_DISABLED).unwrap();
+        fs::write(IO_URING_DISABLED, "1").unwrap();
+        Self(before)
+    }
+}
+
+impl Drop for NoRingsForUsers {
+    fn drop(&mut self) {
+        let _ = fs::write(IO_URING_DISABLED, self.0.trim());
+    }
+}
+
+/// Ends with its test.
+struct Server(Child);
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn who_may_have_none_is_served_without() {
+    let _offered = RingsOffered::new();
+    let _forbidden = NoRingsForUsers::new();
+    let scratch = Scratch::new();
+    let at = |name: &str| scratch.path().join(name);
+    fs::copy(env!("CARGO_BIN_EXE_larder"), at("larder")).unwrap();
+    fs::create_dir(at("mnt")).unwrap();
+    fs::set_permissions(scratch.path(), Permissions::from_mode(0o777)).unwrap();
+    fs::set_permissions(at("mnt"), Permissions::from_mode(0o777)).unwrap();
+    fs::set_permissions("/dev/fuse", Permissions::from_mode(0o666)).unwrap();
+    let mut command = as_nobody(at("larder"));
+    command.args(["mount", "-f", "--create", "1G", "disk.img", "mnt"]).current_dir(scratch.path());
+    let mut server = Server(command.stdin(Stdio::null()).spawn().unwrap());
+    let user = |line: &str| {
+        as_nobody("bash").args(["-euc", line]).current_dir(scratch.path()).output().unwrap()
+    };
+    wait_until("it is mounted", || user("mountpoint -q mnt").status.success());
+    assert_eq!(user("echo bread > mnt/f; cat mnt/f").stdout, b"bread\n");
+    assert_eq!(rings_of(server.0.id()), 0);
+    succeed(as_nobody(at("larder")).args(["umount", "mnt"]).current_dir(scratch.path()));
+    assert!(server.0.wait().unwrap().success());
+}
