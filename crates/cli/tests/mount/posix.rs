@@ -389,7 +389,9 @@ pub(crate) fn data_that_the_kernel_keeps_is_found() {
 
 #[test]
 fn a_full_file_system_says_so_and_recovers() {
-    let mounted = Mounted::with_size("128M");
+    let mut mounted = Mounted::unmounted();
+    // What is deleted is free with the next commit.
+    mounted.mount(&["--create", "128M", "-o", "commit=1"]);
     let mut file = File::create_new(mounted.join("f")).unwrap();
     let mut filled = || -> io::Result<()> {
         for _ in 0..200 {

@@ -110,7 +110,9 @@ impl Mounted {
 
     #[track_caller]
     pub(crate) fn unmount(&mut self) {
-        succeed(larder().arg("umount").arg(self.path()));
+        // A program that another test starts has our open files for a moment.
+        let unmounts = || larder().arg("umount").arg(self.path()).status().unwrap().success();
+        wait_until("it is unmounted", unmounts);
         self.is_mounted = false;
         if let Some(mut server) = self.server.take() {
             assert!(server.wait().unwrap().success());
