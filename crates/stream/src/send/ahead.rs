@@ -3,7 +3,8 @@
 //! # Invariants
 //! - A block that is fetched ahead only enters the cache: the walk asks for it all the same, checks it against
 //!   what stands above it, and meets every error itself.
-//! - At most [`WAITING`] blocks wait to be fetched. What does not find room is left to the walk.
+//! - At most [`WAITING`] requests wait, each for a few blocks: to wake a thread for every block would cost as much as
+//!   to read it. What does not find room is left to the walk.
 
 use std::num::NonZeroUsize;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -13,32 +14,36 @@ use larder_btree::{Block, Tree};
 use larder_format::Key;
 use parking_lot::Mutex;
 
-/// Blocks that may wait.
-const WAITING: usize = 128;
+/// Requests that may wait.
+const WAITING: usize = 8;
 
 /// Fetches blocks ahead as long as it is there.
 pub(super) struct Ahead {
     to_do: SyncSender<Wanted>,
 }
 
-/// A block, and whatever is above it and not in memory.
+/// A few blocks, and whatever is above them and not in memory.
 enum Wanted {
-    /// A child of a node.
-    Child { tree: Tree, parent: Block, slot: usize },
-    /// The leaf where a key belongs.
-    Leaf { tree: Tree, key: Key },
+    /// Children of a node.
+    Children { tree: Tree, parent: Block, slots: Vec<usize> },
+    /// The leaves where keys belong.
+    Leaves { tree: Tree, keys: Vec<Key> },
 }
 
 impl Ahead {
-    /// Fetches the child at `slot` of `parent`, which is a node of `tree`.
-    pub(super) fn child(&self, tree: &Tree, parent: &Block, slot: usize) {
+    /// Fetches the children at `slots` of `parent`, which is a node of `tree`.
+    pub(super) fn children(&self, tree: &Tree, parent: &Block, slots: Vec<usize>) {
         let (tree, parent) = (tree.clone(), parent.clone());
-        let _ = self.to_do.try_send(Wanted::Child { tree, parent, slot });
+        if !slots.is_empty() {
+            let _ = self.to_do.try_send(Wanted::Children { tree, parent, slots });
+        }
     }
 
-    /// Fetches the leaf of `tree` where `key` belongs.
-    pub(super) fn leaf(&self, tree: &Tree, key: Key) {
-        let _ = self.to_do.try_send(Wanted::Leaf { tree: tree.clone(), key });
+    /// Fetches the leaves of `tree` where `keys` belong.
+    pub(super) fn leaves(&self, tree: &Tree, keys: Vec<Key>) {
+        if !keys.is_empty() {
+            let _ = self.to_do.try_send(Wanted::Leaves { tree: tree.clone(), keys });
+        }
     }
 }
 
@@ -63,8 +68,10 @@ fn fetch(wanted: &Mutex<Receiver<Wanted>>) {
         // Only taking one is under the lock.
         let next = wanted.lock().recv();
         match next {
-            Ok(Wanted::Child { tree, parent, slot }) => drop(tree.child(&parent, slot, None)),
-            Ok(Wanted::Leaf { tree, key }) => drop(tree.get(key)),
+            Ok(Wanted::Children { tree, parent, slots }) => {
+                slots.iter().for_each(|slot| drop(tree.child(&parent, *slot, None)));
+            }
+            Ok(Wanted::Leaves { tree, keys }) => keys.iter().for_each(|key| drop(tree.get(*key))),
             Err(_) => return,
         }
     }

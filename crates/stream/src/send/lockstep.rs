@@ -155,28 +155,27 @@ impl Side {
             return;
         }
         let (node, cache) = (step.block.node(), self.tree.cache());
-        let most = AHEAD_BYTES / cache.nodesize();
-        let (mut asked, mut slot) = (0, step.asked.max(step.slot + 1));
+        let (most, mut slots) = (AHEAD_BYTES / cache.nodesize(), Vec::new());
+        let mut slot = step.asked.max(step.slot + 1);
         step.ask_at = usize::MAX;
-        while slot < node.nritems() && asked < most {
+        while slot < node.nritems() && slots.len() < most {
             let key = node.key(slot);
             // Behind the keys of that node nothing can be said.
             if theirs.block.node().last_key().is_none_or(|last| last < key) {
                 step.ask_at = slot;
                 break;
             }
-            if pointer_at(&theirs.block, key) != Some(node.key_pointers()[slot].blockptr()) {
-                cache
-                    .store()
-                    .readahead(node.key_pointers()[slot].blockptr(), cache.nodesize() as u64);
-                ahead.child(&self.tree, &step.block, slot);
-                asked += 1;
-                if asked == most / 2 {
+            let pointer = node.key_pointers()[slot].blockptr();
+            if pointer_at(&theirs.block, key) != Some(pointer) {
+                cache.store().readahead(pointer, cache.nodesize() as u64);
+                slots.push(slot);
+                if slots.len() == most / 2 {
                     step.ask_at = slot;
                 }
             }
             slot += 1;
         }
+        ahead.children(&self.tree, &step.block, slots);
         step.asked = slot;
     }
 

@@ -146,9 +146,8 @@ impl<'a> Sender<'a> {
         for (number, change) in changes.iter().enumerate() {
             if number.is_multiple_of(CHANGES_AHEAD) {
                 let next = changes.iter().skip(number + CHANGES_AHEAD).take(CHANGES_AHEAD);
-                next.for_each(|next| {
-                    ahead.leaf(tree, Key::new(next.ino, ItemType::INODE_ITEM, 0));
-                });
+                let key = |next: &Change| Key::new(next.ino, ItemType::INODE_ITEM, 0);
+                ahead.leaves(tree, next.map(key).collect());
             }
             if change.kind == Kind::Removed {
                 continue;
