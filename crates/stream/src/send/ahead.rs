@@ -69,9 +69,15 @@ fn fetch(wanted: &Mutex<Receiver<Wanted>>) {
         let next = wanted.lock().recv();
         match next {
             Ok(Wanted::Children { tree, parent, slots }) => {
-                slots.iter().for_each(|slot| drop(tree.child(&parent, *slot, None)));
+                for slot in slots {
+                    drop(tree.child(&parent, slot, None));
+                }
             }
-            Ok(Wanted::Leaves { tree, keys }) => keys.iter().for_each(|key| drop(tree.get(*key))),
+            Ok(Wanted::Leaves { tree, keys }) => {
+                for key in keys {
+                    drop(tree.get(key));
+                }
+            }
             Err(_) => return,
         }
     }
