@@ -1,7 +1,7 @@
 //! Writes the seed corpus for libFuzzer: `seeds IMAGE CORPUS`.
 //!
 //! IMAGE is a sound image of one device, such as `mkfs.btrfs --rootdir` makes; CORPUS is the folder
-//! in which each target gets a folder of its own.
+//! in which each target gets a folder of its own. It holds `crashed`, a copy of IMAGE, which gets logs.
 
 use std::path::Path;
 
@@ -11,6 +11,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<_> = std::env::args_os().skip(1).collect();
     let [image, corpus] = &arguments[..] else { return Err("usage: seeds IMAGE CORPUS".into()) };
     let image = Image::read(Path::new(image))?;
+    seeds::crash(&Path::new(corpus).join("crashed"))?;
     let targets = [
         ("superblock", seeds::superblocks(&image)),
         ("tree_block", seeds::tree_blocks(&image)),
@@ -18,6 +19,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         ("open_and_walk", seeds::patches()),
         ("stream_dump", seeds::snapshots()),
         ("stream_receive", seeds::snapshots()),
+        ("log_replay", seeds::patches()),
     ];
     for (target, seeds) in targets {
         let folder = Path::new(corpus).join(target);

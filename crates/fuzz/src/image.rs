@@ -24,6 +24,8 @@ pub struct Image {
     superblock: Box<Superblock>,
     /// Every copy of every block that can be reached from the superblock.
     blocks: Vec<Block>,
+    /// Those of logs, which a power cut left; none if it has none.
+    log_blocks: Vec<Block>,
 }
 
 #[derive(Clone, Debug)]
@@ -68,8 +70,16 @@ impl Image {
                 collect(&superblock, piece, start, &mut found);
             }
         }
-        let blocks = reachable(&superblock, &mut found);
-        Ok(Self { device, superblock, blocks })
+        let generation = superblock.generation.get();
+        let trees = [
+            (superblock.root(), generation),
+            (superblock.chunk_root(), superblock.chunk_root_generation.get()),
+        ];
+        let blocks = reachable(trees.to_vec(), &mut found);
+        // Logs belong to the transaction that the power cut ended.
+        let log = (Logical(superblock.log_root.get()), generation + 1);
+        let log_blocks = reachable(vec![log], &mut found);
+        Ok(Self { device, superblock, blocks, log_blocks })
     }
 
     /// The image as it is.
@@ -89,6 +99,26 @@ impl Image {
             } else {
                 self.patch_block(&device, &self.blocks[target % self.blocks.len()], rest);
             }
+        }
+        Arc::new(device)
+    }
+
+    /// A copy of the image, which has logs, with `patches` applied to them.
+    ///
+    /// # Panics
+    /// When it has none.
+    pub(crate) fn with_patched_log(&self, patches: &[u8]) -> Arc<dyn Device> {
+        let device = self.device.snapshot();
+        for patch in patches.chunks_exact(PATCH_BYTES) {
+            let (target, rest) = patch.split_at(2);
+            let target = usize::from(u16::from_le_bytes([target[0], target[1]]));
+            let block = &self.log_blocks[target % self.log_blocks.len()];
+            // Most of a block is empty: where there is something, there is something to get wrong.
+            let used: Vec<usize> =
+                (0..block.bytes.len()).filter(|at| block.bytes[*at] != 0).collect();
+            let at = used[usize::from(u16::from_le_bytes([rest[0], rest[1]])) % used.len()] as u16;
+            let rest = [&at.to_le_bytes(), &rest[2..]].concat();
+            self.patch_block(&device, block, &rest);
         }
         Arc::new(device)
     }
@@ -165,12 +195,8 @@ fn collect(superblock: &Superblock, piece: &[u8], start: u64, found: &mut Found)
     }
 }
 
-/// Follows every pointer from the superblock on.
-fn reachable(superblock: &Superblock, found: &mut Found) -> Vec<Block> {
-    let mut pending = vec![
-        (superblock.root(), superblock.generation.get()),
-        (superblock.chunk_root(), superblock.chunk_root_generation.get()),
-    ];
+/// Follows every pointer from these on.
+fn reachable(mut pending: Vec<(Logical, u64)>, found: &mut Found) -> Vec<Block> {
     let mut blocks = Vec::new();
     while let Some(pointer) = pending.pop() {
         // Taken out: shared blocks are reached more than once.

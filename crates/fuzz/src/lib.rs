@@ -9,6 +9,7 @@
 mod decompression;
 mod image;
 mod items;
+mod replay;
 pub mod seeds;
 mod stream;
 mod superblock;
@@ -17,6 +18,7 @@ mod walk;
 
 pub use decompression::decompression;
 pub use image::{Image, ImageError};
+pub use replay::log_replay;
 pub use stream::{stream_dump, stream_receive};
 pub use superblock::superblock;
 pub use tree_block::tree_block;

@@ -1,6 +1,9 @@
 //! Where fuzzing starts from: one small input of each kind, all of them taken from an image or made
 //! here, so that nothing needs to be kept.
 
+use std::path::Path;
+
+use larder::{OpenOptions, XattrMode};
 use larder_format::Uuid;
 use larder_format::compression::{Algorithm, Compression, Compressor, ExtentKind};
 use larder_stream::{Command, Timestamp, Version, Writer};
@@ -49,6 +52,27 @@ pub fn patches() -> Vec<Vec<u8>> {
         [&places[..], &[0, n as u8, 0, 0, 0, 0, 0, 0, 0]].concat()
     };
     (0..16).map(|count| (0..count).flat_map(|n| patch(count * 37 + n)).collect()).collect()
+}
+
+/// Leaves an image as a power cut does after files and directories in it were synced: with logs, for
+/// [`crate::log_replay`].
+pub fn crash(image: &Path) -> larder::Result<()> {
+    let options = OpenOptions::new().write(true).commit_interval(None);
+    let fs = options.open([image])?;
+    let root = fs.subvolume("/")?;
+    root.create_directory("logged", 0o755)?;
+    root.create("logged/renamed", 0o644)?.write_at(&[1; 9000], 0)?;
+    fs.sync()?;
+    for number in 0..20 {
+        let file = root.create(format!("logged/file-{number}"), 0o644)?;
+        file.write_at(&vec![number as u8; number * 1000], 0)?;
+        file.set_xattr("user.number", &[number as u8], XattrMode::Any)?;
+        file.sync()?;
+    }
+    root.rename("logged/renamed", "logged/name")?;
+    root.hard_link("logged/file-1", "logged/link")?;
+    root.remove_file("logged/file-2")?;
+    root.open_directory("logged")?.sync()
 }
 
 /// Inputs of [`crate::stream_dump`] and [`crate::stream_receive`]: every command, in every version of the

@@ -10,7 +10,7 @@
 //! anything that the image says. What the zstd library allocates for itself, a window of at most 2 MiB
 //! for each thread, is not counted. [`STREAM_BOUND_BYTES`] is for printing a stream, whose longest command
 //! may have 1 MiB, and [`RECEIVE_BOUND_BYTES`] for receiving one into an image that is in memory: that
-//! holds what is written, too.
+//! holds what is written, too. So does [`REPLAY_BOUND_BYTES`], for opening one for writing that has logs.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -18,17 +18,18 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use larder_fuzz::{
-    CACHE_BYTES, Image, decompression, open_and_walk, seeds, stream_dump, stream_receive,
-    superblock, tree_block,
+    CACHE_BYTES, Image, decompression, log_replay, open_and_walk, seeds, stream_dump,
+    stream_receive, superblock, tree_block,
 };
 use larder_testkit::KernelImage;
-use larder_testkit::content::Content;
+use larder_testkit::content::{Content, Scale};
 use larder_testkit::image::{ImageSpec, Profile};
 
 const WALK_BOUND_BYTES: usize = CACHE_BYTES + (8 << 20);
 const PARSE_BOUND_BYTES: usize = 1 << 20;
 const STREAM_BOUND_BYTES: usize = 4 << 20;
 const RECEIVE_BOUND_BYTES: usize = 64 << 20;
+const REPLAY_BOUND_BYTES: usize = 64 << 20;
 
 /// Counts the bytes that are allocated now, and the most that ever were.
 struct Counting;
@@ -150,6 +151,14 @@ fn hostile_input_neither_panics_nor_takes_more_memory_than_stated() {
     let kernel_image =
         KernelImage::build(&spec, &Content::new(1).directory_entries(40).file_extents(20));
     let image = Image::read(&kernel_image.devices()[0]).expect("the image is read");
+    let spec = ImageSpec::new("crashed").profiles(Profile::Single, Profile::Single);
+    let content = Content::new(2).scale(Scale::Small);
+    let spec = spec.node_size(4096);
+    let by_kernel = KernelImage::build(&spec.clone().power_cut(), &content);
+    let by_larder = KernelImage::build(&spec, &content);
+    seeds::crash(&by_larder.devices()[0]).expect("the image is sound");
+    let crashed = [by_kernel, by_larder]
+        .map(|image| Image::read(&image.devices()[0]).expect("the image is read"));
     let targets = [
         Target {
             name: "superblock",
@@ -186,6 +195,12 @@ fn hostile_input_neither_panics_nor_takes_more_memory_than_stated() {
             seeds: seeds::snapshots(),
             run: Box::new(|bytes| stream_receive(&image, bytes)),
             bound_bytes: RECEIVE_BOUND_BYTES,
+        },
+        Target {
+            name: "log_replay",
+            seeds: seeds::patches(),
+            run: Box::new(|bytes| crashed.iter().for_each(|image| log_replay(image, bytes))),
+            bound_bytes: REPLAY_BOUND_BYTES,
         },
     ];
     let budget = Duration::from_secs(seconds) / targets.len() as u32;
