@@ -1,9 +1,11 @@
 //! Power cuts and failing devices: what was synced stays, and what is there is sound.
 
-use std::sync::Arc;
+use std::ops::Range;
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
 
 use larder::device::{Device, MemoryDevice, Operation};
-use larder::{Filesystem, OpenOptions};
+use larder::{AllocateMode, File, Filesystem, OpenOptions};
 use larder_device::{Entry, Event, Fault, FaultDevice, Recording, Survival};
 use larder_testkit::{Content, ImageSpec, KernelImage};
 use rand::rngs::StdRng;
@@ -95,52 +97,88 @@ fn is_same(seen: &View, state: &View) -> bool {
         })
 }
 
-/// Whichever write or flush fails: the caller is told, what was synced before stays, nothing hangs.
+/// Longer than anything takes, so that what hangs fails.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+/// Whichever call of a device fails: the caller is told, what was synced before stays, nothing hangs.
 #[test]
 fn failing_devices_leave_what_was_synced() {
     let image = KernelImage::build(&ImageSpec::new("faults"), &Content::new(32));
     let base = load(&image.devices()[0]);
     let mut failures = 0;
-    for operation in [Operation::Write, Operation::Flush] {
+    for operation in [Operation::Write, Operation::Flush, Operation::Discard, Operation::Read] {
         for passing in 0..25 {
-            let disk = Arc::new(base.snapshot());
-            let device = Arc::new(FaultDevice::new(disk.clone()));
-            let options = OpenOptions::new().write(true).commit_interval(None);
-            let devices: Vec<Arc<dyn Device>> = vec![device.clone()];
-            let fs = options.open_devices(devices).unwrap();
-            device.inject(Fault::fail(operation).after(passing).times(1));
-            let synced = write_until_failure(&fs);
-            failures += u32::from(synced < FILES);
-            drop(fs);
-            let devices: Vec<Arc<dyn Device>> = vec![device.clone()];
-            let fs = options.open_devices(devices).unwrap();
-            let root = fs.subvolume("/").unwrap();
-            for number in 0..synced {
-                let file = root.open_file(format!("synced-{number}")).unwrap();
-                let mut data = vec![0; FILE_BYTES];
-                assert_eq!(file.read_at(&mut data, 0).unwrap(), FILE_BYTES);
-                assert!(data.iter().all(|byte| *byte == number as u8), "{number}");
-            }
-            fs.sync().unwrap();
-            drop((root, fs));
-            check(disk.snapshot(), &format!("{operation:?} {passing}"));
+            let (disk, what) = (base.snapshot(), format!("{operation:?} {passing}"));
+            let (done, waiting) = mpsc::channel();
+            let trial = std::thread::spawn(move || {
+                let fault = Fault::fail(operation).after(passing).times(1);
+                let is_struck = work_on_a_faulty_device(disk, fault);
+                done.send(()).expect("it is waited for");
+                is_struck
+            });
+            let hangs = waiting.recv_timeout(PATIENCE) == Err(mpsc::RecvTimeoutError::Timeout);
+            assert!(!hangs, "{what}: it hangs");
+            failures += u32::from(trial.join().unwrap_or_else(|_| panic!("{what}")));
         }
     }
-    assert!(failures > 10, "{failures}");
+    assert!(failures > 20, "{failures}");
+}
+
+/// Returns whether the caller was told of the fault.
+fn work_on_a_faulty_device(disk: MemoryDevice, fault: Fault) -> bool {
+    let disk = Arc::new(disk);
+    let device = Arc::new(FaultDevice::new(disk.clone()));
+    let options = OpenOptions::new().write(true).commit_interval(None).discard(true);
+    let fs = options.open_devices(vec![device.clone()]).unwrap();
+    device.inject(fault);
+    let synced = work_until_failure(&fs);
+    drop(fs);
+    device.heal();
+    let fs = options.open_devices(vec![device]).unwrap();
+    let root = fs.subvolume("/").unwrap();
+    for number in 0..synced {
+        let whole = read(&root.open_file(format!("synced-{number}")).unwrap());
+        assert!(whole == vec![number as u8 | 1; FILE_BYTES], "synced-{number}");
+        let cut = read(&root.open_file(format!("shared-{number}")).unwrap());
+        let expected = |at: usize| if HOLE.contains(&at) { 0 } else { number as u8 | 1 };
+        assert!(cut.iter().enumerate().all(|(at, byte)| *byte == expected(at)), "shared-{number}");
+        assert_eq!(cut.len(), CUT_BYTES, "shared-{number}");
+    }
+    fs.sync().unwrap();
+    drop((root, fs));
+    check(disk.snapshot(), "after the fault");
+    synced < FILES
 }
 
 const FILES: usize = 4;
 const FILE_BYTES: usize = 30_000;
+const HOLE: Range<usize> = 4096..12_288;
+const CUT_BYTES: usize = 20_000;
+
+fn read(file: &File) -> Vec<u8> {
+    let mut data = vec![0; file.len_bytes() as usize];
+    assert_eq!(file.read_at(&mut data, 0).unwrap(), data.len());
+    data
+}
 
 /// Returns how many files were synced.
-fn write_until_failure(fs: &Filesystem) -> usize {
-    let root = fs.subvolume("/").unwrap();
-    for number in 0..FILES {
-        let file = root.create(format!("synced-{number}"), 0o644);
-        let written = file.and_then(|file| file.write_at(&vec![number as u8; FILE_BYTES], 0));
-        if written.and_then(|()| fs.sync()).is_err() {
-            return number;
-        }
+fn work_until_failure(fs: &Filesystem) -> usize {
+    (0..FILES).find(|number| work(fs, *number).is_err()).unwrap_or(FILES)
+}
+
+/// Makes a file, and another by sharing, and syncs them, in turn by a commit and through the log.
+fn work(fs: &Filesystem, number: usize) -> larder::Result<()> {
+    let root = fs.subvolume("/")?;
+    let file = root.create(format!("synced-{number}"), 0o644)?;
+    file.write_at(&[number as u8 | 1; FILE_BYTES], 0)?;
+    let shared = root.create(format!("shared-{number}"), 0o644)?;
+    shared.clone_range(&file, 0, 0, 0)?;
+    shared.punch_hole(HOLE.start as u64, HOLE.len() as u64)?;
+    shared.allocate(40_000, 50_000, AllocateMode::Grow)?;
+    shared.set_len(CUT_BYTES as u64)?;
+    if number.is_multiple_of(2) {
+        return fs.sync();
     }
-    FILES
+    file.sync()?;
+    shared.sync()
 }
