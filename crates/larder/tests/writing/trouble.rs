@@ -170,7 +170,7 @@ fn work_until_failure(fs: &Filesystem) -> usize {
 fn work(fs: &Filesystem, number: usize) -> larder::Result<()> {
     let root = fs.subvolume("/")?;
     let file = root.create(format!("synced-{number}"), 0o644)?;
-    file.write_at(&[number as u8 | 1; FILE_BYTES], 0)?;
+    file.write_at(&vec![number as u8 | 1; FILE_BYTES], 0)?;
     let shared = root.create(format!("shared-{number}"), 0o644)?;
     shared.clone_range(&file, 0, 0, 0)?;
     shared.punch_hole(HOLE.start as u64, HOLE.len() as u64)?;
