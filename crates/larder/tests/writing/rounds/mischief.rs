@@ -23,6 +23,8 @@ const FOLDERS: [(&str, Kind); 6] = [
 const NAMES: usize = 9;
 /// Subvolumes beyond this many are deleted before more are made.
 const MOST_SUBVOLUMES: usize = 8;
+/// Where there are more names than this, every second operation takes one away.
+const MOST_NAMES: usize = 200;
 /// One operation in so many takes any paths there may be.
 const WILD: usize = 15;
 
@@ -73,7 +75,10 @@ impl Hand<'_> {
     fn step(&mut self, number: usize) -> Deed {
         let mode = self.below(0o10_000) as u32;
         let subvolumes = self.names.select(|_, kind| kind.is_subvolume()).len();
+        let is_crowded = self.names.select(|_, _| true).len() > MOST_NAMES && self.below(2) == 0;
         let (what, done) = match self.below(110) {
+            0..90 if is_crowded => self.unlink(),
+            90.. if is_crowded => self.rmdir(),
             0..14 => self.make(Kind::File, 0o100_000 | mode & 0o777),
             14..23 => self.make(Kind::Directory, 0o040_000 | mode & 0o777 | 0o700),
             23..25 => self.make(Kind::Special, 0o010_000 | mode & 0o777),
