@@ -6,9 +6,9 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use clap::Args;
-use larder::{Filesystem, Inode, OpenOptions, Subvolume};
+use larder::{Filesystem, Inode, MountedFilesystem, OpenOptions, Overview, Subvolume};
 
-use crate::target::Target;
+use crate::target::{Target, mounted_directory, mounted_path};
 
 /// Options that every command on an image has.
 #[derive(Debug, Args)]
@@ -60,6 +60,30 @@ impl Source {
             );
         }
         Ok(filesystem)
+    }
+}
+
+impl Source {
+    /// The file system that `text`, an image or a directory of one that is mounted, means.
+    pub fn overview(&self, text: &OsStr) -> anyhow::Result<Box<dyn Overview>> {
+        Ok(match mounted_directory(text) {
+            Some(path) => Box::new(MountedFilesystem::open(path)?),
+            None => Box::new(self.open(Path::new(text))?),
+        })
+    }
+
+    /// The file system in which `text`, an `IMAGE:/path` or a path of one that is mounted, lies, and the id
+    /// of the subvolume there.
+    pub fn overview_at(&self, text: &OsStr) -> anyhow::Result<(Box<dyn Overview>, u64)> {
+        if let Some(path) = mounted_path(text) {
+            let mounted = MountedFilesystem::open(path)?;
+            let id = mounted.subvolume_id()?;
+            return Ok((Box::new(mounted), id));
+        }
+        let target = Target::parse(text);
+        let filesystem = self.open(&target.image)?;
+        let id = filesystem.subvolume("/")?.resolve(target.path_os())?.subvolume_id();
+        Ok((Box::new(filesystem), id))
     }
 }
 

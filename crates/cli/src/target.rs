@@ -1,8 +1,13 @@
 //! `IMAGE:/path`: a path in the file system on an image or device.
 
 use std::ffi::{OsStr, OsString};
+use std::fs::File;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::PathBuf;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use larder_format::Superblock;
+use larder_format::superblock;
 
 /// A path in a file system that is not mounted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,6 +30,40 @@ impl Target {
             None => Self { image: text.into(), path: b"/".to_vec() },
         }
     }
+}
+
+/// Where superblocks have their magic number: on each device 64 KiB from the start.
+const MAGIC_OFFSET: u64 = (64 << 10) + std::mem::offset_of!(Superblock, magic) as u64;
+
+/// The path in a file system that is mounted that `text` means: no `IMAGE:/path` of an image that is
+/// there, nor an image or a device itself. What does not exist yet lies in a directory.
+pub fn mounted_path(text: &OsStr) -> Option<&Path> {
+    let names_image = text.as_bytes().windows(2).any(|two| two == b":/");
+    if names_image && Target::parse(text).image.symlink_metadata().is_ok() {
+        return None;
+    }
+    let path = Path::new(text);
+    let is_mounted = match path.metadata() {
+        Ok(metadata) => metadata.is_dir() || (metadata.is_file() && !is_image(path)),
+        Err(_) => parent_of(path).is_dir(),
+    };
+    is_mounted.then_some(path)
+}
+
+/// The directory in a file system that is mounted that `text` means, where anything else is an image.
+pub fn mounted_directory(text: &OsStr) -> Option<&Path> {
+    mounted_path(text).filter(|path| path.is_dir())
+}
+
+/// The directory that `path` names something in.
+pub fn parent_of(path: &Path) -> &Path {
+    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+fn is_image(path: &Path) -> bool {
+    let mut magic = [0; 8];
+    let read = File::open(path).and_then(|file| file.read_exact_at(&mut magic, MAGIC_OFFSET));
+    read.is_ok() && magic == superblock::MAGIC.to_le_bytes()
 }
 
 impl Target {

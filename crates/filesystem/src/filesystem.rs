@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use larder_btree::{BlockCache, Readahead, Tree, TreeRoot, TreeView};
 use larder_format::item::{DirEntries, RootItem};
-use larder_format::{ItemType, Key, Superblock, name_hash, objectid};
+use larder_format::{FormatError, ItemType, Key, Superblock, name_hash, objectid};
 use larder_transaction::BackgroundCommits;
 use larder_volume::Volume;
 use parking_lot::Mutex;
@@ -168,13 +168,8 @@ impl Filesystem {
         let directory = self.superblock().root_dir_objectid.get();
         let key = Key::new(directory, ItemType::DIR_ITEM, name_hash::dir_name(b"default"));
         let Some(item) = self.root_tree().get(key)? else { return Ok(objectid::FS_TREE) };
-        for entry in DirEntries::new(&item) {
-            let entry = entry.map_err(|problem| Error::item(objectid::ROOT_TREE, key, problem))?;
-            if entry.name == b"default" {
-                return Ok(entry.header.location.get().objectid);
-            }
-        }
-        Ok(objectid::FS_TREE)
+        default_subvolume_in(&item)
+            .map_err(|problem| Error::item(objectid::ROOT_TREE, key, problem))
     }
 
     /// The root item of the tree `id` and its key.
@@ -276,6 +271,18 @@ impl fmt::Debug for Filesystem {
             .field("generation", &superblock.generation.get())
             .finish_non_exhaustive()
     }
+}
+
+/// The default subvolume by the item that names it, which may hold other entries of the same hash; the top
+/// level if it does not.
+pub fn default_subvolume_in(item: &[u8]) -> Result<u64, FormatError> {
+    for entry in DirEntries::new(item) {
+        let entry = entry?;
+        if entry.name == b"default" {
+            return Ok(entry.header.location.get().objectid);
+        }
+    }
+    Ok(objectid::FS_TREE)
 }
 
 fn open_tree(cache: &Arc<BlockCache>, root_tree: &TreeView, id: u64) -> Result<Tree> {

@@ -49,17 +49,17 @@ mod xattr;
 pub use directory::{DirEntry, Entries, Target};
 pub use error::{DataError, Error, ErrorKind, Result};
 pub use file::{DiskExtent, Extent, ExtentContent, Extents, InlineExtent};
-pub use filesystem::Filesystem;
+pub use filesystem::{Filesystem, default_subvolume_in};
 pub use inode::{FileType, Inode, Link, Metadata, Timestamp};
 pub use quota::QuotaGroup;
 pub use resolve::FilePlace;
 pub use scan::{DirectoryPaths, Scan, ScannedInode};
 pub use space::{BlockGroup, Capacity};
 pub use stats::{DelayedStats, ExtentMapStats, Stats};
-pub use subvolume::{Subvolume, SubvolumeInfo, SubvolumeName, Subvolumes};
+pub use subvolume::{Subvolume, SubvolumeInfo, SubvolumeItems, SubvolumeName, Subvolumes};
 pub use write::{
     AllocateMode, Encoded, HeldSubvolume, NewInode, RenameMode, SetAttributes, WholeInode,
-    WriteCompression, XattrMode,
+    WriteCompression, WritePolicy, XattrMode,
 };
 #[doc(hidden)]
 pub use write::{FindExtents, Queue, Reserve, Tuning};

@@ -1,7 +1,7 @@
 //! What quota groups count.
 
 use larder_format::item::{QgroupInfoItem, QgroupLimitItem, qgroup_limit_flags};
-use larder_format::{ItemType, Key, objectid, read_exact_item};
+use larder_format::{FormatError, ItemType, Key, objectid, read_exact_item};
 
 use crate::error::{Error, Result};
 use crate::filesystem::Filesystem;
@@ -32,23 +32,30 @@ impl Filesystem {
         }
         let tree = self.tree(tree_id)?;
         let key = Key::new(0, ItemType::QGROUP_INFO, id);
-        let Some(item) = tree.get(key)? else { return Ok(None) };
-        let info: &QgroupInfoItem =
-            read_exact_item(&item).map_err(|problem| Error::item(tree_id, key, problem))?;
-        let mut group = QuotaGroup {
+        let Some(info) = tree.get(key)? else { return Ok(None) };
+        let limit = tree.get(Key::new(0, ItemType::QGROUP_LIMIT, id))?;
+        QuotaGroup::of_items(&info, limit.as_deref())
+            .map(Some)
+            .map_err(|problem| Error::item(tree_id, key, problem))
+    }
+}
+
+impl QuotaGroup {
+    /// What the items of a group, of which the second may be missing, say.
+    pub fn of_items(info: &[u8], limit: Option<&[u8]>) -> Result<Self, FormatError> {
+        let info: &QgroupInfoItem = read_exact_item(info)?;
+        let mut group = Self {
             referenced_bytes: info.rfer.get(),
             exclusive_bytes: info.excl.get(),
             max_referenced_bytes: None,
             max_exclusive_bytes: None,
         };
-        let key = Key::new(0, ItemType::QGROUP_LIMIT, id);
-        if let Some(item) = tree.get(key)? {
-            let limit: &QgroupLimitItem =
-                read_exact_item(&item).map_err(|problem| Error::item(tree_id, key, problem))?;
+        if let Some(limit) = limit {
+            let limit: &QgroupLimitItem = read_exact_item(limit)?;
             let set = |flag: u64, bytes: u64| (limit.flags.get() & flag != 0).then_some(bytes);
             group.max_referenced_bytes = set(qgroup_limit_flags::MAX_RFER, limit.max_rfer.get());
             group.max_exclusive_bytes = set(qgroup_limit_flags::MAX_EXCL, limit.max_excl.get());
         }
-        Ok(Some(group))
+        Ok(group)
     }
 }

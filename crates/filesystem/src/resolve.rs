@@ -54,7 +54,7 @@ impl Filesystem {
         Ok(view.range(range, Readahead::Forward))
     }
 
-    /// Where in files the data at `logical` is seen, or any data of the extent that begins there. In a file
+    /// Where in files the data at `logical` is seen, or any data of the extent that it lies in. In a file
     /// system that is open for writing it is a commit first, since references are in trees only then.
     ///
     /// Who refers to an extent are leaves, that several subvolumes may share: each leaf says which inodes, and
@@ -64,9 +64,6 @@ impl Filesystem {
             self.sync()?;
         }
         let (start, refs) = self.data_extent(logical)?;
-        if of_whole_extent && start != logical.0 {
-            return Err(Error::Invalid("no extent begins there"));
-        }
         let at = (!of_whole_extent).then(|| logical.0 - start);
         let wanted = Wanted { start, at };
         let mut candidates = BTreeSet::new();

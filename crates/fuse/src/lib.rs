@@ -35,7 +35,7 @@ use std::ffi::OsString;
 use std::io;
 use std::path::Path;
 
-pub use server::{Server, ServerOptions};
+pub use server::{AccessTimes, Server, ServerOptions};
 pub use transport::{mounted_from, unmount};
 
 use transport::{DevFuse, Transport};
@@ -57,6 +57,10 @@ pub struct MountOptions {
     pub noexec: bool,
     /// Requests come through rings of io_uring where the kernel offers that and this process may.
     pub io_uring: bool,
+    /// What the table of mounts says about times of last access, which the server keeps.
+    pub access_times: AccessTimes,
+    /// That of directories is not kept.
+    pub nodiratime: bool,
 }
 
 impl Default for MountOptions {
@@ -69,6 +73,8 @@ impl Default for MountOptions {
             nodev: false,
             noexec: false,
             io_uring: true,
+            access_times: AccessTimes::Never,
+            nodiratime: false,
         }
     }
 }

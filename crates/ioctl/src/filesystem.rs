@@ -22,8 +22,8 @@ pub struct FilesystemInfo {
     pub uuid: Uuid,
     /// The greatest id of a device.
     pub max_device_id: u64,
-    /// How many devices it has.
-    pub devices: u64,
+    /// Bytes in a sector, the unit of data.
+    pub sector_bytes: u32,
 }
 
 /// A device of a file system.
@@ -81,7 +81,7 @@ pub fn filesystem_info(inside: impl AsFd) -> io::Result<FilesystemInfo> {
     Ok(FilesystemInfo {
         uuid: Uuid::from_bytes(info.fsid),
         max_device_id: info.max_id,
-        devices: info.num_devices,
+        sector_bytes: info.sectorsize,
     })
 }
 

@@ -41,7 +41,7 @@ pub fn inode_paths(inside: impl AsFd, inode: u64) -> io::Result<Vec<Vec<u8>>> {
 }
 
 /// Where in files of the file system the data at the logical address `logical` is seen; with `of_whole_extent`
-/// any data of the extent that begins there.
+/// any data of the extent that it lies in.
 pub fn places_of(
     inside: impl AsFd,
     logical: u64,

@@ -22,7 +22,7 @@ mod subvolume;
 
 use std::io;
 
-pub use data::{EncodedExtent, clone_range, write_encoded};
+pub use data::{EncodedExtent, clone_file, clone_range, write_encoded};
 pub use filesystem::{
     DeviceInfo, FilesystemInfo, SpaceUsage, devices, filesystem_info, label, set_label, spaces,
     sync,

@@ -43,6 +43,8 @@ pub fn create_snapshot(
         args.fd = i64::from(source.as_fd().as_raw_fd());
         return call::write::<SNAP_CREATE_V2, _>(directory, args);
     }
+    // Only roots have flags of subvolumes: of other directories the kernel takes no snapshot either.
+    call::read::<SUBVOL_GETFLAGS, u64>(&source)?;
     // What the kernel keeps for a server reaches it with this.
     syncfs(&source)?;
     args.fd = i64::try_from(subvolume_id(source)?).map_err(|_| invalid("the id of a subvolume"))?;

@@ -25,6 +25,7 @@ enum Cause {
     Filesystem(larder_filesystem::Error),
     Open(OpenError),
     Device(DeviceError),
+    Mounted(io::Error),
 }
 
 impl Error {
@@ -34,7 +35,13 @@ impl Error {
             Cause::Filesystem(error) => error.kind(),
             Cause::Open(error) => kind_of_opening(error),
             Cause::Device(error) => kind_of_device(error),
+            Cause::Mounted(error) => kind_of_mounted(error),
         }
+    }
+
+    /// What a file system that is mounted answered.
+    pub(crate) fn of_mounted(error: io::Error) -> Self {
+        Self { about: None, cause: Cause::Mounted(error) }
     }
 
     /// What the error means as a number of the operating system.
@@ -107,6 +114,18 @@ fn kind_of_device(error: &DeviceError) -> ErrorKind {
     }
 }
 
+fn kind_of_mounted(error: &io::Error) -> ErrorKind {
+    match error.raw_os_error().map(Errno::from_raw_os_error) {
+        Some(Errno::NOENT) => ErrorKind::NotFound,
+        Some(Errno::INVAL) => ErrorKind::InvalidInput,
+        Some(Errno::PERM) => ErrorKind::NotPermitted,
+        Some(Errno::ACCESS) => ErrorKind::PermissionDenied,
+        Some(Errno::ROFS) => ErrorKind::ReadOnly,
+        _ if error.kind() == io::ErrorKind::Unsupported => ErrorKind::Unsupported,
+        _ => ErrorKind::Io,
+    }
+}
+
 impl From<larder_filesystem::Error> for Error {
     fn from(error: larder_filesystem::Error) -> Self {
         Self { about: None, cause: Cause::Filesystem(error) }
@@ -142,6 +161,7 @@ impl fmt::Display for Error {
             Cause::Filesystem(error) => error.fmt(f),
             Cause::Open(error) => error.fmt(f),
             Cause::Device(error) => error.fmt(f),
+            Cause::Mounted(error) => error.fmt(f),
         }
     }
 }
@@ -158,6 +178,7 @@ impl std::error::Error for Error {
             Cause::Filesystem(error) => error.source(),
             Cause::Open(error) => error.source(),
             Cause::Device(error) => error.source(),
+            Cause::Mounted(error) => error.source(),
         }
     }
 }

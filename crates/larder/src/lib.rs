@@ -38,6 +38,7 @@
 //!
 //! - [`OpenOptions`] opens a [`Filesystem`]; that has [`Subvolume`]s.
 //! - A [`Subvolume`] finds an [`Inode`] by path or number: a [`File`], a [`Directory`] or another.
+//! - [`MountedFilesystem`] tells of one that is mounted what [`Overview`] tells of either.
 //! - [`Subvolume::scan_parts`] visits everything, with several threads.
 //! - [`Error::kind`] says what an error means; its text names the place.
 //!
@@ -58,6 +59,7 @@ mod inode;
 mod mounted;
 mod names;
 mod open;
+mod overview;
 mod path;
 mod receive;
 mod scan;
@@ -76,7 +78,7 @@ pub use inode::{Inode, Link};
 pub use larder_filesystem::{
     AllocateMode, DelayedStats, Encoded, ErrorKind, ExtentMapStats, FilePlace, FileType, Metadata,
     NewInode, QuotaGroup, RenameMode, SetAttributes, Stats, SubvolumeInfo, SubvolumeName,
-    Timestamp, WriteCompression, XattrMode,
+    Timestamp, WriteCompression, WritePolicy, XattrMode,
 };
 #[doc(hidden)]
 pub use larder_filesystem::{FindExtents, Queue, Reserve, Tuning};
@@ -86,8 +88,9 @@ pub use larder_format::compression::{
 };
 pub use larder_format::item::InodeFlags;
 pub use larder_format::{ItemType, Key};
-pub use mounted::{MountedSnapshot, receive_mounted};
+pub use mounted::{MountedFilesystem, MountedSnapshot, receive_mounted};
 pub use open::OpenOptions;
+pub use overview::Overview;
 pub use receive::{
     CommandError, CommandProblem, ReceiveError, ReceiveEvent, ReceiveOptions, ReceiveProblem,
     Received,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use larder_device::{Access, Device, FileDevice};
 use larder_filesystem::Tuning;
-use larder_filesystem::WriteCompression;
+use larder_filesystem::{WriteCompression, WritePolicy};
 use larder_volume::Volume;
 
 use crate::{Filesystem, Result};
@@ -26,6 +26,7 @@ pub struct OpenOptions {
     discard: bool,
     tuning: Tuning,
     compression: Option<WriteCompression>,
+    write_policy: WritePolicy,
 }
 
 impl OpenOptions {
@@ -39,6 +40,7 @@ impl OpenOptions {
             discard: false,
             tuning: Tuning::default(),
             compression: None,
+            write_policy: WritePolicy::default(),
         }
     }
 
@@ -104,6 +106,14 @@ impl OpenOptions {
         self
     }
 
+    /// How new files are written to a file system open for writing: in place or not, with checksums or
+    /// without, in trees or not.
+    #[must_use]
+    pub fn write_policy(mut self, write_policy: WritePolicy) -> Self {
+        self.write_policy = write_policy;
+        self
+    }
+
     /// Opens the file system on the image files and block devices at `paths`, in any order.
     pub fn open<P: AsRef<Path>>(&self, paths: impl IntoIterator<Item = P>) -> Result<Filesystem> {
         let mut devices: Vec<Arc<dyn Device>> = Vec::new();
@@ -130,6 +140,7 @@ impl OpenOptions {
                 larder_filesystem::Filesystem::open_tuned(volume, cache_bytes, interval, tuning)?;
             filesystem.set_compression(self.compression)?;
             filesystem.set_discards(self.discard)?;
+            filesystem.set_write_policy(self.write_policy)?;
             filesystem
         } else {
             larder_filesystem::Filesystem::open(volume, cache_bytes)?

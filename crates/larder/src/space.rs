@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use larder_format::BlockGroupFlags;
+use larder_volume::Chunk;
 
 use crate::{Filesystem, Result};
 
@@ -49,29 +50,56 @@ impl Filesystem {
     /// How much space is set aside for what, and how much of that is used: data first, then system
     /// and metadata, and of one kind in the order of the profiles' numbers.
     pub fn space(&self) -> Result<Vec<Space>> {
-        let mut spaces: BTreeMap<(SpaceKind, u64), Space> = BTreeMap::new();
+        let mut spaces = Spaces::default();
         for group in self.inner().block_groups()? {
-            let kind = SpaceKind::of(group.flags);
-            let profile = group.flags & BlockGroupFlags::PROFILES;
-            let space = spaces.entry((kind, profile.bits())).or_insert(Space {
-                kind,
-                profile: group.flags.profile(),
-                total_bytes: 0,
-                used_bytes: 0,
-                raw_bytes: 0,
-                device_bytes: BTreeMap::new(),
-            });
-            space.total_bytes += group.len_bytes;
-            space.used_bytes = space.used_bytes.saturating_add(group.used_bytes);
-            space.raw_bytes = space.raw_bytes.saturating_add(group.raw_bytes);
+            spaces.add(group.flags, group.len_bytes, group.used_bytes);
             if let Some(chunk) = self.inner().volume().chunk_at(group.logical) {
-                for stripe in chunk.stripes() {
-                    let bytes = space.device_bytes.entry(stripe.devid).or_default();
-                    *bytes = bytes.saturating_add(chunk.bytes_per_stripe());
-                }
+                spaces.add_chunk(&chunk);
             }
         }
-        Ok(spaces.into_values().collect())
+        Ok(spaces.in_order())
+    }
+}
+
+/// Block groups added up by kind and profile.
+#[derive(Default)]
+pub(crate) struct Spaces {
+    spaces: BTreeMap<(SpaceKind, u64), Space>,
+}
+
+impl Spaces {
+    /// Adds block groups of one kind and profile, in bytes.
+    pub(crate) fn add(&mut self, flags: BlockGroupFlags, total_bytes: u64, used_bytes: u64) {
+        let space = self.of(flags);
+        space.total_bytes = space.total_bytes.saturating_add(total_bytes);
+        space.used_bytes = space.used_bytes.saturating_add(used_bytes);
+    }
+
+    /// Adds what a chunk takes on devices.
+    pub(crate) fn add_chunk(&mut self, chunk: &Chunk) {
+        let space = self.of(chunk.flags());
+        for stripe in chunk.stripes() {
+            let bytes = space.device_bytes.entry(stripe.devid).or_default();
+            *bytes = bytes.saturating_add(chunk.bytes_per_stripe());
+            space.raw_bytes = space.raw_bytes.saturating_add(chunk.bytes_per_stripe());
+        }
+    }
+
+    pub(crate) fn in_order(self) -> Vec<Space> {
+        self.spaces.into_values().collect()
+    }
+
+    fn of(&mut self, flags: BlockGroupFlags) -> &mut Space {
+        let kind = SpaceKind::of(flags);
+        let profile = flags & BlockGroupFlags::PROFILES;
+        self.spaces.entry((kind, profile.bits())).or_insert(Space {
+            kind,
+            profile: flags.profile(),
+            total_bytes: 0,
+            used_bytes: 0,
+            raw_bytes: 0,
+            device_bytes: BTreeMap::new(),
+        })
     }
 }
 

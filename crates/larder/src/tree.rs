@@ -28,7 +28,7 @@ impl Filesystem {
     }
 
     /// Where in files the data at the logical address `logical` is seen, in bytes; with `of_whole_extent` any
-    /// data of the extent that begins there. In a file system that is open for writing this is a commit
+    /// data of the extent that it lies in. In a file system that is open for writing this is a commit
     /// first.
     ///
     /// [`NotFound`](crate::ErrorKind::NotFound) where no extent is, [`InvalidInput`](crate::ErrorKind::InvalidInput)

@@ -1,34 +1,49 @@
 //! `larder reflink`.
 
 use std::ffi::OsString;
+use std::fs::File;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::Path;
+use std::process::ExitCode;
 
-use anyhow::ensure;
+use anyhow::{Context, ensure};
 use clap::Args;
 use larder::ErrorKind;
 
 use super::Outcome;
 use crate::source::PathSource;
+use crate::target::mounted_path;
 
-/// Make a copy of a file that shares its data with the original, in a file system that is not mounted
+/// Make a copy of a file that shares its data with the original
 ///
 /// Neither changes with the other. A file that has the name of the copy keeps its attributes and gets
 /// the content.
 ///
-/// Example: larder reflink disk.img:/var/lib/disk disk.img:/var/lib/disk.before
+/// Examples:
+///   larder reflink disk.img:/var/lib/disk disk.img:/var/lib/disk.before
+///   larder reflink ~/mnt/disk ~/mnt/disk.before
 #[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
 pub struct Reflink {
     #[command(flatten)]
     source: PathSource,
     /// The file
-    #[arg(value_name = "IMAGE:/SOURCE")]
+    #[arg(value_name = "IMAGE:/SOURCE or SOURCE")]
     original: OsString,
     /// The copy
-    #[arg(value_name = "IMAGE:/DEST")]
+    #[arg(value_name = "IMAGE:/DEST or DEST")]
     copy: OsString,
 }
 
 impl Reflink {
     pub fn run(self) -> Outcome {
+        match (mounted_path(&self.original), mounted_path(&self.copy)) {
+            (Some(original), Some(copy)) => copy_mounted(original, copy),
+            _ => self.copy_in_image(),
+        }
+    }
+
+    fn copy_in_image(self) -> Outcome {
         let writing = self.source.write(&self.copy)?;
         let (original, copy) = (writing.path(&self.original)?, writing.path(&self.copy)?);
         let original = writing.start.open_file(original)?;
@@ -45,4 +60,18 @@ impl Reflink {
         file.clone_range(&original, 0, original.len_bytes(), 0)?;
         writing.end(0)
     }
+}
+
+/// Copies in a file system that is mounted.
+fn copy_mounted(original: &Path, copy: &Path) -> Outcome {
+    let source = File::open(original).with_context(|| original.display().to_string())?;
+    let permissions = source.metadata()?.permissions().mode() & 0o777;
+    let mut options = File::options();
+    options.write(true).create(true).truncate(false).mode(permissions);
+    let target = options.open(copy).with_context(|| copy.display().to_string())?;
+    let id = |file: &File| file.metadata().map(|metadata| (metadata.dev(), metadata.ino()));
+    ensure!(id(&source)? != id(&target)?, "{}: is the same file", copy.display());
+    target.set_len(0)?;
+    larder_ioctl::clone_file(target, source).with_context(|| copy.display().to_string())?;
+    Ok(ExitCode::SUCCESS)
 }

@@ -2,6 +2,7 @@
 //! to the kernel, which mounts what they leave.
 
 mod btrfs_progs;
+mod commands;
 mod crash;
 mod options;
 mod posix;

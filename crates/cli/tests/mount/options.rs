@@ -1,13 +1,14 @@
 //! The words behind `-o`, what goes wrong before a mount, and mount(8).
 
 use std::fs;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::Path;
 use std::process::Command;
 
+use larder_testkit::{ImageSpec, KernelImage, KernelMount, oracle};
 use rustix::io::Errno;
 
-use crate::support::{Mounted, larder, succeed};
+use crate::support::{Mounted, larder, shell, succeed};
 
 /// What a command that must fail writes on standard error.
 fn failure(command: &mut Command) -> String {
@@ -25,7 +26,8 @@ fn what_is_wrong_is_said_before_it_returns() {
         failure(larder().arg("mount").args(arguments).arg(image).arg(point))
     };
     assert!(mount(&["-o", "wibble"], &image, &point).contains("'wibble'"));
-    assert!(mount(&["-o", "rescue=all"], &image, &point).contains("not supported yet"));
+    assert!(mount(&["-o", "ro,rescue=all"], &image, &point).contains("only what is sound"));
+    assert!(mount(&["-o", "autodefrag"], &image, &point).contains("'autodefrag'"));
     assert!(mount(&["-o", "subvol=none"], &image, &point).contains("none"));
     assert!(mount(&[], Path::new("/none"), &point).contains("/none"));
     assert!(mount(&[], &image, Path::new("/none")).contains("/none"));
@@ -90,4 +92,147 @@ fn subvolumes_are_shown_by_path_and_id() {
         assert_eq!(names, [name], "{options}");
         mounted.unmount();
     }
+}
+
+/// Flags and extents of files that are made under options, on a mount of larder's and on the kernel's.
+#[test]
+fn new_files_are_written_as_options_say() {
+    for options in
+        ["nodatacow", "nodatasum", "max_inline=0", "max_inline=100", "compress=zlib,nodatacow"]
+    {
+        let write = |folder: &Path| {
+            for (name, len) in [("tiny", 90), ("small", 1500), ("large", 300_000)] {
+                fs::write(folder.join(name), vec![b'a'; len]).unwrap();
+            }
+        };
+        let mut ours = Mounted::unmounted();
+        ours.mount(&["--create", "512m", "-o", options]);
+        write(&ours.path());
+        ours.unmount();
+        ours.check();
+        let theirs = KernelImage::empty(&ImageSpec::new("options"));
+        let mount = theirs.mount(options);
+        write(mount.path());
+        mount.sync();
+        drop(mount);
+        let seen = |image: &Path| {
+            let mount = KernelMount::open(&[image.to_owned()], "ro");
+            ["tiny", "small", "large"].map(|name| {
+                let file = mount.path().join(name);
+                let flags = succeed(Command::new("lsattr").arg(&file));
+                let extents = succeed(Command::new("filefrag").args(["-v", "-b1"]).arg(&file));
+                let flags = flags.split(' ').next().map(str::to_owned);
+                (flags, extents.contains("inline"), extents.contains("encoded"))
+            })
+        };
+        assert_eq!(seen(&ours.image()), seen(&theirs.devices()[0]), "{options}");
+        let sums = |image: &Path| {
+            let dump = oracle::dump_tree(&[image.to_owned()], &["-t", "5"]).unwrap();
+            dump.lines().filter(|line| line.contains("NODATASUM")).count()
+        };
+        assert_eq!(sums(&ours.image()), sums(&theirs.devices()[0]), "{options}");
+    }
+}
+
+/// Which reads change times of last access: as on the kernel's.
+#[test]
+fn times_of_last_access_are_kept_as_on_the_kernels() {
+    let old = "touch -d 2001-01-01 f d l";
+    let steps = [
+        "cat f > /dev/null",
+        "cat f > /dev/null",
+        "ls d > /dev/null",
+        "ls d > /dev/null",
+        "readlink l",
+        "echo more >> f; sleep 0.02; cat f > /dev/null",
+        "cat f > /dev/null",
+        "touch d/new; sleep 0.02; ls d > /dev/null",
+        "touch -a -d 2001-01-01 f; cat f > /dev/null",
+        "chattr +A f; touch -a -d 2001-01-01 f; cat f > /dev/null",
+    ];
+    for options in ["noatime", "relatime", "strictatime", "relatime,nodiratime"] {
+        let history = |folder: &Path| {
+            shell(
+                folder,
+                &format!(
+                    "echo data > f; mkdir d; touch d/e; ln -s f l; {old}; touch -h -d 2001-01-01 l"
+                ),
+            );
+            let times = || {
+                ["f", "d", "l"].map(|name| {
+                    let metadata = fs::symlink_metadata(folder.join(name)).unwrap();
+                    (metadata.atime(), metadata.atime_nsec())
+                })
+            };
+            steps.map(|step| {
+                let before = times();
+                // So that a time that is set again is another.
+                shell(folder, &format!("sleep 0.02; {step}"));
+                let after = times();
+                [0, 1, 2].map(|at| before[at] != after[at])
+            })
+        };
+        let mut ours = Mounted::unmounted();
+        ours.mount(&["--create", "512m", "-o", options]);
+        let changed = history(&ours.path());
+        let line = shell(&ours.path(), "findmnt -n -o OPTIONS --target .");
+        let word = options.split(',').next().unwrap();
+        assert!(word == "strictatime" || line.contains(word), "{line}");
+        ours.unmount();
+        let theirs = KernelImage::empty(&ImageSpec::new("times"));
+        let mount = theirs.mount(options);
+        let expected = history(mount.path());
+        for ((step, changed), expected) in steps.iter().zip(changed).zip(expected) {
+            assert_eq!(changed, expected, "{options}: {step}");
+        }
+    }
+}
+
+/// The kernel keeps these by itself, and asks no server.
+#[test]
+fn what_is_remounted_for_reading_cannot_be_changed() {
+    let mounted = Mounted::new();
+    let remount = |options: &str| {
+        let options = format!("remount,{options}");
+        succeed(Command::new("mount").args(["-i", "-o", &options]).arg(mounted.path()));
+    };
+    fs::write(mounted.join("f"), "f").unwrap();
+    remount("ro");
+    let error = fs::write(mounted.join("f"), "g").unwrap_err();
+    assert_eq!(Errno::from_io_error(&error), Some(Errno::ROFS));
+    remount("rw");
+    fs::write(mounted.join("f"), "h").unwrap();
+    mounted.finish();
+}
+
+/// Programs that wait on a mount end with a signal, and the mount goes on.
+#[test]
+fn who_waits_can_be_interrupted() {
+    let mounted = Mounted::new();
+    mounted.shell("touch f; mkfifo p");
+    let waits = [
+        "exec flock f true",
+        "exec cat p",
+        "exec dd if=/dev/zero of=other bs=4k oflag=sync status=none",
+    ];
+    for waiting in waits {
+        let holder = waiting.contains("flock").then(|| {
+            let holder = fs::File::open(mounted.join("f")).unwrap();
+            rustix::fs::flock(&holder, rustix::fs::FlockOperation::LockExclusive).unwrap();
+            holder
+        });
+        let mut waiter = Command::new("bash");
+        let mut waiter = waiter.args(["-c", waiting]).current_dir(mounted.path()).spawn().unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(300));
+        assert!(waiter.try_wait().unwrap().is_none(), "it waits: {waiting}");
+        let pid = rustix::process::Pid::from_child(&waiter);
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+        let status = waiter.wait().unwrap();
+        assert!(!status.success(), "{waiting}");
+        drop(holder);
+        fs::write(mounted.join("after"), waiting).unwrap();
+    }
+    // When what was interrupted was last written to is for the kernel to know.
+    mounted.shell("rm p other");
+    mounted.finish();
 }

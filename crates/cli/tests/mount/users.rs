@@ -120,3 +120,39 @@ pub(crate) fn who_is_not_root_mounts_uses_and_unmounts() {
     as_user("./larder mount disk.img mnt; cat mnt/b; ./larder umount mnt");
     succeed(larder().arg("check").arg(at("disk.img")));
 }
+
+#[test]
+fn users_have_the_rights_to_subvolumes_that_btrfs_gives_them() {
+    for may_delete in [false, true] {
+        let mut mounted = shared();
+        mounted.shell("mkdir own; chown nobody own; mkdir closed");
+        succeed(larder().args(["subvolume", "create"]).arg(mounted.join("roots")));
+        if may_delete {
+            mounted.unmount();
+            mounted.mount(&["-o", "allow_other,user_subvol_rm_allowed"]);
+        }
+        // Whoever runs it must be able to reach it.
+        fs::copy(env!("CARGO_BIN_EXE_larder"), mounted.folder().join("larder")).unwrap();
+        let can = |line: &str| nobody_can(&mounted, &format!("../larder {line}"));
+        assert!(can("subvolume create own/mine"));
+        assert_eq!(fs::metadata(mounted.join("own/mine")).unwrap().uid(), NOBODY);
+        assert!(!can("subvolume create closed/other"));
+        assert!(!can("subvolume create other"));
+        assert!(can("subvolume snapshot own/mine own/again"));
+        assert!(!can("subvolume snapshot roots own/theft"), "it belongs to root");
+        assert!(!can("subvolume snapshot own/mine closed/again"));
+        assert!(can("property set own/again ro true"));
+        assert!(can("property set own/again ro false"));
+        assert!(!can("property set roots ro true"));
+        assert!(!can("filesystem label . mine"));
+        assert!(!can("subvolume set-default own/mine"));
+        assert!(!can("subvolume list ."), "trees are not for everybody");
+        assert!(!can("inspect inode-resolve 257 ."));
+        assert!(can("inspect rootid own/mine"));
+        assert!(can("filesystem df ."));
+        assert!(can("filesystem label ."));
+        assert_eq!(can("subvolume delete own/again"), may_delete);
+        assert!(!can("subvolume delete roots"));
+        mounted.finish();
+    }
+}

@@ -17,7 +17,7 @@ use crate::inode::Inode;
 use crate::write::LiveSubvolume;
 
 pub use info::{SubvolumeInfo, SubvolumeName};
-pub use list::Subvolumes;
+pub use list::{SubvolumeItems, Subvolumes};
 
 /// A subvolume or snapshot. Cloning it is cheap.
 #[derive(Clone)]

@@ -124,6 +124,8 @@ impl Inode {
         let number = self.subvolume().live()?.next_inode()?;
         let mut item = new_item(new, generation, target);
         let attributes = inherited.pass_on(new, file_type, &state.item, &mut item);
+        let policy = self.subvolume().filesystem().write_policy();
+        item.flags = (item.flags() | policy.flags_of(new)).bits().into();
         let mut items: Vec<NewItem> = attributes
             .iter()
             .map(|(name, value)| attribute_item(number, generation, name, value))

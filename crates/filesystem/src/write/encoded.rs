@@ -8,7 +8,6 @@ use super::apply;
 use super::node::{NodeState, StateGuard, Still};
 use super::read_live::Need;
 use super::write_at::MOST_BYTES;
-use super::writeback::MOST_INLINE_BYTES;
 use crate::error::{Error, Result};
 use crate::inode::Inode;
 
@@ -46,7 +45,7 @@ impl Inode {
         encoded.check(data, sectorsize)?;
         self.drop_capability()?;
         let is_short = offset == 0 && encoded.is_whole() && encoded.len_bytes <= sectorsize;
-        let kind = if is_short && data.len() as u64 <= MOST_INLINE_BYTES {
+        let kind = if is_short && data.len() as u64 <= filesystem.write_policy().max_inline_bytes {
             ExtentKind::Inline
         } else {
             ExtentKind::Regular

@@ -41,6 +41,7 @@ mod names;
 mod node;
 mod orphans;
 mod parallel;
+mod policy;
 mod property;
 mod punch;
 mod read_live;
@@ -93,6 +94,7 @@ pub use delayed::{FindExtents, Queue, Reserve, Tuning};
 pub use encoded::Encoded;
 pub use hold::HeldSubvolume;
 pub(crate) use node::Node;
+pub use policy::WritePolicy;
 pub use rename::RenameMode;
 pub use whole::WholeInode;
 pub use xattr::XattrMode;
@@ -119,6 +121,7 @@ pub(crate) struct Writer {
     syncs: Syncs,
     /// How data is compressed that does not say so itself.
     compression: RwLock<Option<WriteCompression>>,
+    policy: RwLock<WritePolicy>,
     /// Held by the one who moves a directory: who is below whom does not change meanwhile.
     renames: Mutex<()>,
     /// Held by the one who makes or removes a subvolume.
@@ -183,6 +186,7 @@ impl Filesystem {
             members: Arc::default(),
             syncs: Syncs::default(),
             compression: RwLock::default(),
+            policy: RwLock::default(),
             renames: Mutex::default(),
             subvolumes: Mutex::default(),
         };

@@ -19,10 +19,6 @@ use super::{Changed, apply};
 use crate::error::Result;
 use crate::filesystem::Filesystem;
 
-/// What takes no more than this, compressed or not, is kept in the tree, as the kernel does unless told
-/// otherwise.
-pub(super) const MOST_INLINE_BYTES: u64 = 2048;
-
 /// Inodes with data that is not written back.
 #[derive(Default)]
 pub(super) struct DirtyNodes {
@@ -197,13 +193,15 @@ impl Filesystem {
 
     /// Files up to this size, in bytes, are kept in the tree.
     pub fn most_inline_bytes(&self) -> u64 {
-        MOST_INLINE_BYTES.min(self.sectorsize() - 1)
+        self.write_policy().max_inline_bytes.min(self.sectorsize() - 1)
     }
 
-    /// Whether all of the file's data is in one sector that is dirty.
+    /// Whether all of the file's data is in one sector that is dirty, and has no place of its own: what is
+    /// overwritten in place has one, as in the kernel.
     fn is_short(&self, state: &NodeState) -> bool {
         let is_short = state.size_bytes > 0 && state.size_bytes <= self.sectorsize();
-        is_short && state.dirty.covers(0, self.sectorsize())
+        let is_in_place = state.item.flags().contains(InodeFlags::NODATACOW);
+        is_short && !is_in_place && state.dirty.covers(0, self.sectorsize())
     }
 
     /// All of the file's data, if it is to be in the tree: it is short, dirty, and there is no more.
@@ -226,7 +224,7 @@ impl Filesystem {
         let sector = self.volume().sectorsize();
         let stream = plan.and_then(|plan| plan.compress_inline(&data, sector));
         if let Some((plan, stored)) = plan.zip(stream)
-            && stored.len() as u64 <= MOST_INLINE_BYTES
+            && stored.len() as u64 <= self.write_policy().max_inline_bytes
         {
             return Ok(Some(Inline { stored, compression: Some(plan.algorithm()) }));
         }

@@ -29,6 +29,7 @@ pub(crate) mod opcode {
     pub(crate) const LINK: u32 = 13;
     pub(crate) const READ: u32 = 15;
     pub(crate) const WRITE: u32 = 16;
+    pub(crate) const OPEN: u32 = 14;
     pub(crate) const STATFS: u32 = 17;
     pub(crate) const RELEASE: u32 = 18;
     pub(crate) const FSYNC: u32 = 20;
@@ -37,9 +38,11 @@ pub(crate) mod opcode {
     pub(crate) const LISTXATTR: u32 = 23;
     pub(crate) const REMOVEXATTR: u32 = 24;
     pub(crate) const INIT: u32 = 26;
+    pub(crate) const OPENDIR: u32 = 27;
     pub(crate) const READDIR: u32 = 28;
     pub(crate) const RELEASEDIR: u32 = 29;
     pub(crate) const FSYNCDIR: u32 = 30;
+    pub(crate) const INTERRUPT: u32 = 36;
     pub(crate) const DESTROY: u32 = 38;
     pub(crate) const IOCTL: u32 = 39;
     pub(crate) const BATCH_FORGET: u32 = 42;
@@ -102,6 +105,10 @@ pub(crate) const WRITE_CACHE: u32 = 1 << 0;
 pub(crate) const WRITE_KILL_SUIDGID: u32 = 1 << 2;
 /// `FUSE_SETXATTR_ACL_KILL_SGID`.
 pub(crate) const SETXATTR_ACL_KILL_SGID: u32 = 1 << 0;
+/// `FOPEN_KEEP_CACHE`: what the kernel keeps of a file is still so.
+pub(crate) const FOPEN_KEEP_CACHE: u32 = 1 << 1;
+/// `FOPEN_CACHE_DIR`: the kernel may keep a listing.
+pub(crate) const FOPEN_CACHE_DIR: u32 = 1 << 3;
 /// `FUSE_NOTIFY_INVAL_INODE`.
 pub(crate) const NOTIFY_INVAL_INODE: i32 = 2;
 /// `FUSE_NOTIFY_INVAL_ENTRY`.
@@ -138,6 +145,8 @@ structures! {
     /// `fuse_entry_out`.
     EntryOut: 128 { nodeid: u64, generation: u64, entry_valid: u64, attr_valid: u64,
         entry_valid_nsec: u32, attr_valid_nsec: u32, attr: Attr }
+    /// `fuse_interrupt_in`.
+    InterruptIn: 8 { unique: u64 }
     /// `fuse_attr_out`.
     AttrOut: 104 { attr_valid: u64, attr_valid_nsec: u32, dummy: u32, attr: Attr }
     /// `fuse_sx_time`.

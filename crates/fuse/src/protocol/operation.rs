@@ -9,8 +9,8 @@ use zerocopy::{FromBytes, FromZeros, IntoBytes};
 use super::Request;
 use super::abi::{
     BatchForgetIn, CopyFileRangeIn, CreateIn, FallocateIn, ForgetIn, ForgetOne, GetxattrIn, InitIn,
-    IoctlIn, LinkIn, LseekIn, MkdirIn, MknodIn, ReadIn, Rename2In, RenameIn, SetattrIn, SetxattrIn,
-    WriteIn, opcode,
+    InterruptIn, IoctlIn, LinkIn, LseekIn, MkdirIn, MknodIn, ReadIn, Rename2In, RenameIn,
+    SetattrIn, SetxattrIn, WriteIn, opcode,
 };
 
 /// An operation of the protocol. Those that this server leaves to the kernel are `Other`.
@@ -43,6 +43,8 @@ pub(crate) enum Operation<'a> {
     Syncfs,
     Readdir { from: ReadIn, plus: bool },
     Statfs,
+    Open,
+    Interrupt { unique: u64 },
     SetXattr { name: &'a OsStr, value: &'a [u8], flags: u32, setxattr_flags: u32 },
     GetXattr { name: &'a OsStr, size: u32 },
     ListXattr { size: u32 },
@@ -116,6 +118,8 @@ impl<'a> Operation<'a> {
             opcode::READDIR => Self::Readdir { from: fixed(request)?, plus: false },
             opcode::READDIRPLUS => Self::Readdir { from: fixed(request)?, plus: true },
             opcode::STATFS => Self::Statfs,
+            opcode::OPEN | opcode::OPENDIR => Self::Open,
+            opcode::INTERRUPT => Self::Interrupt { unique: fixed::<InterruptIn>(request)?.unique },
             opcode::SETXATTR => {
                 let SetxattrIn { size, flags, setxattr_flags, .. } = fixed(request)?;
                 let name = names.next()?;

@@ -84,6 +84,7 @@ fn fixed_len(code: u32) -> usize {
         opcode::RENAME => size_of::<abi::RenameIn>(),
         opcode::RENAME2 => size_of::<abi::Rename2In>(),
         opcode::LINK => size_of::<abi::LinkIn>(),
+        opcode::INTERRUPT => size_of::<abi::InterruptIn>(),
         opcode::READ | opcode::READDIR | opcode::READDIRPLUS => size_of::<abi::ReadIn>(),
         opcode::WRITE => size_of::<abi::WriteIn>(),
         opcode::RELEASE | opcode::RELEASEDIR => size_of::<abi::ReleaseIn>(),

@@ -152,7 +152,7 @@ fn changes(before: &Metadata, new: &SetattrIn, valid: SetAttrValid) -> SetAttrib
     }
 }
 
-fn now_as_timestamp() -> Timestamp {
+pub(super) fn now_as_timestamp() -> Timestamp {
     let since = std::time::UNIX_EPOCH.elapsed().unwrap_or_default();
     Timestamp { seconds: since.as_secs() as i64, nanoseconds: since.subsec_nanos() }
 }

@@ -19,12 +19,15 @@ const FALLOC_FL_PUNCH_HOLE: u32 = 0x2;
 const FALLOC_FL_ZERO_RANGE: u32 = 0x10;
 /// What a reply can count, in whole sectors of any size.
 const MOST_COPIED_BYTES: u64 = 0xFFFF_0000;
+/// What is copied before it is asked whether the caller still wants it: what is not shared takes a while.
+const COPIED_AT_ONCE_BYTES: u64 = 64 << 20;
 
 impl Server {
     pub(super) fn read(&self, call: &Call<'_>, from: &ReadIn, reply: &mut Reply<'_>) -> Outcome {
-        let file = self.node(call)?.file()?;
-        let len = file.read_at(reply.room(from.size as usize), from.offset).map_err(failed)?;
-        reply.filled(len);
+        let node = self.node(call)?;
+        let len = node.file()?.read_at(reply.room(from.size as usize), from.offset);
+        reply.filled(len.map_err(failed)?);
+        self.accessed(&node.inode);
         Ok(())
     }
 
@@ -91,13 +94,31 @@ impl Server {
         let node = self.nodes.get(copy.nodeid_out)?;
         let file = node.file()?;
         let len_bytes = copy.len.min(MOST_COPIED_BYTES);
+        let watch = self.interrupts.watch(call.unique);
         let copied = keeping_times(&node, || {
-            file.copy_range(&source, copy.off_in, len_bytes, copy.off_out).map_err(failed)
+            let mut copied = 0;
+            while copied < len_bytes && !watch.is_interrupted() {
+                let piece = (len_bytes - copied).min(COPIED_AT_ONCE_BYTES);
+                let place = |offset: u64| offset.checked_add(copied).ok_or(Errno::FBIG);
+                let (from, to) = (place(copy.off_in)?, place(copy.off_out)?);
+                let len = file.copy_range(&source, from, piece, to).map_err(failed)?;
+                copied += len;
+                if len < piece {
+                    break;
+                }
+            }
+            Ok(copied)
         });
-        reply.put(&WriteOut { size: copied? as u32, padding: 0 })
+        match copied? {
+            0 if watch.is_interrupted() => Err(Errno::INTR),
+            copied => reply.put(&WriteOut { size: copied as u32, padding: 0 }),
+        }
     }
 
     pub(super) fn fsync(&self, call: &Call<'_>) -> Outcome {
+        if self.options.notreelog {
+            return self.filesystem.sync().map_err(failed);
+        }
         self.node(call)?.inode.sync().map_err(failed)
     }
 }

@@ -32,6 +32,7 @@ impl Server {
     ) -> Outcome {
         let node = self.node(call)?;
         let directory = node.directory()?;
+        self.accessed(&directory);
         let most_bytes = from.size as usize;
         let mut listing = Listing { server: self, directory: &directory, plus, most_bytes, reply };
         if from.offset < BEHIND_DOT && !listing.put_dot(node.number(), BEHIND_DOT, b".")? {

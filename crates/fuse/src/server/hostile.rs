@@ -4,13 +4,14 @@ use std::io;
 use std::sync::Arc;
 
 use larder::device::{Device, MemoryDevice};
+use larder_ioctl::abi::{self, Envelope, MOST_IN_ENVELOPE};
 use larder_mkfs::{MkfsOptions, mkfs_on};
 use proptest::prelude::*;
 use rustix::io::Errno;
 use zerocopy::{FromZeros, IntoBytes};
 
 use super::{Server, ServerOptions};
-use crate::protocol::abi::{InHeader, opcode};
+use crate::protocol::abi::{InHeader, IoctlIn, IoctlOut, opcode};
 use crate::protocol::{Answer, Reply, Request};
 use crate::transport::{Handler, Notify};
 
@@ -90,6 +91,51 @@ fn a_listing_fits_whatever_room_there_is() {
             assert!(reply.len() <= size as usize);
         }
     }
+}
+
+/// An ioctl of the top level.
+fn ioctl(request: u32, data: &[u8]) -> Vec<u8> {
+    let len = data.len() as u32;
+    let call = IoctlIn { cmd: request, in_size: len, out_size: len, ..IoctlIn::new_zeroed() };
+    message(opcode::IOCTL, 1, &[call.as_bytes(), data].concat())
+}
+
+#[test]
+fn envelopes_are_opened_with_care() {
+    let server = server();
+    let requests = [
+        abi::SNAP_CREATE_V2,
+        abi::TREE_SEARCH_V2,
+        abi::SPACE_INFO,
+        abi::INO_PATHS,
+        abi::LOGICAL_INO,
+        abi::LOGICAL_INO_V2,
+        abi::IN_ENVELOPE,
+    ];
+    let lens = [0, 15, 16, 56, 112, 200, MOST_IN_ENVELOPE as u32, MOST_IN_ENVELOPE as u32 + 1, !0];
+    for request in requests {
+        for (len, fill) in lens.iter().flat_map(|len| [0, 1, 0xFF].map(|fill| (*len, fill))) {
+            let mut envelope = Envelope::new_zeroed();
+            (envelope.version, envelope.request, envelope.len) = (1, request, len);
+            envelope.data.fill(fill);
+            let (answer, reply) =
+                handle(&server, &ioctl(abi::IN_ENVELOPE, envelope.as_bytes()), 20_000);
+            let most = size_of::<IoctlOut>() + size_of::<Envelope>();
+            assert!(reply.len() <= most, "{request:x}, {len}, {fill}: {answer:?}");
+            envelope.version = 2;
+            let later = handle(&server, &ioctl(abi::IN_ENVELOPE, envelope.as_bytes()), 20_000).0;
+            assert_eq!(later, Answer::Error(Errno::OPNOTSUPP));
+        }
+    }
+    let cut_short = handle(&server, &ioctl(abi::IN_ENVELOPE, &[0; 100]), 20_000).0;
+    assert_eq!(cut_short, Answer::Error(Errno::INVAL));
+}
+
+#[test]
+fn who_interrupts_gets_no_reply() {
+    // Any error would have the kernel ask no more, or again.
+    let answer = handle(&server(), &message(opcode::INTERRUPT, 0, &[7; 8]), 4096).0;
+    assert_eq!(answer, Answer::Nothing);
 }
 
 proptest! {

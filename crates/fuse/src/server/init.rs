@@ -33,8 +33,19 @@ const WANTED: InitFlags = InitFlags::ASYNC_READ
 /// Requests that the kernel may have on the way without anybody waiting: readahead, writeback.
 const MOST_BACKGROUND: u16 = 64;
 
-/// Answers INIT. The way to the kernel may add to what is wanted.
-pub(super) fn agree(init: &InitIn, call: &Call<'_>, reply: &mut Reply<'_>) -> Outcome {
+/// What keeps the kernel from asking when something is read.
+const UNSEEN_READS: InitFlags = InitFlags::NO_OPEN_SUPPORT
+    .union(InitFlags::NO_OPENDIR_SUPPORT)
+    .union(InitFlags::CACHE_SYMLINKS);
+
+/// Answers INIT; what the kernel reads is to be seen if access times are kept. The way to the kernel may add to
+/// what is wanted.
+pub(super) fn agree(
+    init: &InitIn,
+    keeps_access_times: bool,
+    call: &Call<'_>,
+    reply: &mut Reply<'_>,
+) -> Outcome {
     let answer = InitOut { major: VERSION, minor: MINOR_VERSION, ..InitOut::new_zeroed() };
     if init.major > VERSION {
         // It asks again in the way of this version.
@@ -44,7 +55,8 @@ pub(super) fn agree(init: &InitIn, call: &Call<'_>, reply: &mut Reply<'_>) -> Ou
         return Err(Errno::PROTO);
     }
     let offered = u64::from(init.flags) | u64::from(init.flags2) << 32;
-    let flags = InitFlags::from_bits_retain(offered) & (WANTED | call.kernel.features());
+    let wanted = if keeps_access_times { WANTED - UNSEEN_READS } else { WANTED };
+    let flags = InitFlags::from_bits_retain(offered) & (wanted | call.kernel.features());
     reply.put(&InitOut {
         max_readahead: init.max_readahead,
         flags: flags.bits() as u32,

@@ -8,6 +8,7 @@
 //!   the reply is not made.
 
 mod access;
+mod atime;
 mod attributes;
 mod channel;
 mod data;
@@ -15,6 +16,7 @@ mod directory;
 #[cfg(test)]
 mod hostile;
 mod init;
+mod interrupt;
 mod ioctl;
 mod namespace;
 mod nodes;
@@ -27,9 +29,12 @@ use larder::{Filesystem, Subvolume};
 use rustix::io::Errno;
 
 use self::channel::{Channel, Hidden};
+use self::interrupt::Interrupts;
 use self::nodes::{Node, Nodes};
 use crate::protocol::{Answer, Operation, Reply, Request};
 use crate::transport::{Handler, Notify};
+
+pub use self::atime::AccessTimes;
 
 /// Serves a subvolume, and those nested in it, as a mounted file system.
 #[derive(Debug)]
@@ -41,13 +46,20 @@ pub struct Server {
     /// The user who runs the server: with root the one who may do all with subvolumes.
     owner: u32,
     options: ServerOptions,
+    interrupts: Interrupts,
 }
 
-/// What a server lets others do.
+/// How a server serves.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ServerOptions {
     /// Users may delete subvolumes that they could delete if they were directories.
     pub user_subvol_rm_allowed: bool,
+    /// Which reads change the time of last access.
+    pub access_times: AccessTimes,
+    /// Directories keep theirs.
+    pub nodiratime: bool,
+    /// Syncing a file is a commit of everything.
+    pub notreelog: bool,
 }
 
 /// What an operation comes to.
@@ -57,6 +69,8 @@ type Outcome = Result<(), Errno>;
 struct Call<'c> {
     /// The node that it is about.
     id: u64,
+    /// The request's own number.
+    unique: u64,
     uid: u32,
     gid: u32,
     /// The thread.
@@ -75,7 +89,8 @@ impl Server {
         let owner = rustix::process::geteuid().as_raw();
         let (filesystem, nodes) = (filesystem.clone(), Nodes::new(root));
         let (channel, hidden) = (Channel::default(), Hidden::default());
-        Ok(Self { filesystem, nodes, channel, hidden, owner, options })
+        let interrupts = Interrupts::default();
+        Ok(Self { filesystem, nodes, channel, hidden, owner, options, interrupts })
     }
 
     fn node(&self, call: &Call<'_>) -> Result<Arc<Node>, Errno> {
@@ -84,7 +99,13 @@ impl Server {
 
     fn serve(&self, operation: Operation<'_>, call: &Call<'_>, reply: &mut Reply<'_>) -> Outcome {
         match operation {
-            Operation::Init(init) => init::agree(&init, call, reply),
+            Operation::Init(init) => {
+                let keeps_access_times = self.options.access_times != AccessTimes::Never;
+                init::agree(&init, keeps_access_times, call, reply)
+            }
+            Operation::Open if self.options.access_times != AccessTimes::Never => {
+                self.open(call, reply)
+            }
             Operation::Lookup { name } => self.lookup(call, name, reply),
             Operation::GetAttr => self.get_attributes(call, reply),
             Operation::Statx => self.statx(call, reply),
@@ -119,8 +140,8 @@ impl Server {
             Operation::Release | Operation::Destroy => Ok(()),
             // What the kernel then does by itself, opening, locks, flushing when a file is closed, or with
             // another request: it makes files with MKNOD, which leaves nothing to release, instead of CREATE.
-            Operation::Other => Err(Errno::NOSYS),
-            Operation::Forget { .. } | Operation::BatchForget(_) => {
+            Operation::Open | Operation::Other => Err(Errno::NOSYS),
+            Operation::Interrupt { .. } | Operation::Forget { .. } | Operation::BatchForget(_) => {
                 unreachable!("these are not answered")
             }
         }
@@ -131,7 +152,7 @@ impl Handler for Server {
     fn handle(&self, request: &Request<'_>, reply: &mut Reply<'_>, kernel: &dyn Notify) -> Answer {
         let header = request.header();
         let (uid, gid, pid) = (header.uid, header.gid, header.pid);
-        let call = Call { id: header.nodeid, uid, gid, pid, kernel };
+        let call = Call { id: header.nodeid, unique: header.unique, uid, gid, pid, kernel };
         match Operation::of(request) {
             Err(errno) => Answer::Error(errno),
             Ok(Operation::Forget { lookups }) => {
@@ -142,6 +163,10 @@ impl Handler for Server {
             Ok(Operation::BatchForget(forgets)) => {
                 forgets.iter().for_each(|one| self.nodes.forget(one.nodeid, one.nlookup));
                 self.filesystem.delete_unlinked();
+                Answer::Nothing
+            }
+            Ok(Operation::Interrupt { unique }) => {
+                self.interrupts.interrupt(unique);
                 Answer::Nothing
             }
             Ok(operation) => match self.serve(operation, &call, reply) {

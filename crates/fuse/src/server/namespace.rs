@@ -38,7 +38,9 @@ impl Server {
     }
 
     pub(super) fn readlink(&self, call: &Call<'_>, reply: &mut Reply<'_>) -> Outcome {
-        let target = self.node(call)?.inode.link_target().map_err(failed)?;
+        let node = self.node(call)?;
+        let target = node.inode.link_target().map_err(failed)?;
+        self.accessed(&node.inode);
         reply.put_bytes(target.as_os_str().as_bytes())
     }
 

@@ -15,7 +15,7 @@ use rustix::net::{
 };
 use rustix::process::{getegid, geteuid};
 
-use crate::MountOptions;
+use crate::{AccessTimes, MountOptions};
 
 /// What the kernel shows as the type of the file system.
 const TYPE: &str = "fuse.larder";
@@ -56,17 +56,24 @@ fn mount_as_root(mountpoint: &Path, options: &MountOptions) -> io::Result<OwnedF
     flags.set(MountFlags::NOSUID, options.nosuid);
     flags.set(MountFlags::NODEV, options.nodev);
     flags.set(MountFlags::NOEXEC, options.noexec);
-    flags.set(MountFlags::NOATIME, true);
+    flags.set(MountFlags::NODIRATIME, options.nodiratime);
+    flags |= match options.access_times {
+        AccessTimes::Never => MountFlags::NOATIME,
+        AccessTimes::Relative => MountFlags::RELATIME,
+        AccessTimes::Always => MountFlags::STRICTATIME,
+    };
     let data = CString::new(data)?;
     rustix::mount::mount(&*options.source, mountpoint, TYPE, flags, Some(&*data))?;
     Ok(device)
 }
 
 fn mount_as_user(mountpoint: &Path, options: &MountOptions) -> io::Result<OwnedFd> {
-    let mut list = b"default_permissions,noatime,subtype=larder".to_vec();
+    let mut list = b"default_permissions,subtype=larder".to_vec();
     let flags = [
         (options.read_only, ",ro"),
         (options.noexec, ",noexec"),
+        (options.nodiratime, ",nodiratime"),
+        (options.access_times == AccessTimes::Never, ",noatime"),
         (options.allow_other, ",allow_other"),
     ];
     list.extend(flags.iter().filter(|(is_set, _)| *is_set).flat_map(|(_, name)| name.bytes()));

@@ -1,8 +1,10 @@
-//! Snapshots of file systems that are mounted, by larder or by the kernel: what is asked for is the same, who
-//! does it is not. A mount of larder's has its own channel for that ([`larder_ioctl::channel`]).
+//! File systems that are mounted, by larder or by the kernel, and snapshots of them: what is asked for is the same,
+//! who does it is not. A mount of larder's has its own channel for snapshots ([`larder_ioctl::channel`]).
 
+mod filesystem;
 mod receive;
 mod snapshot;
 
+pub use filesystem::MountedFilesystem;
 pub use receive::receive_mounted;
 pub use snapshot::MountedSnapshot;

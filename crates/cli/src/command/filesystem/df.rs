@@ -13,24 +13,28 @@ use crate::units::Units;
 
 /// Show what space is set aside for and how much of it is used
 ///
-/// Of a mounted file system the kernel also shows a global reserve, which is in memory only.
+/// The global reserve that `btrfs filesystem df` shows of a mounted file system is in memory only, and left
+/// out.
 ///
-/// Example: larder filesystem df disk.img
+/// Examples:
+///   larder filesystem df disk.img
+///   larder filesystem df ~/mnt
 #[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
 pub struct Df {
     #[command(flatten)]
     units: Units,
     #[command(flatten)]
     source: Source,
-    /// The image file or block device
-    #[arg(value_name = "IMAGE")]
+    /// The image file or block device, or a directory of a file system that is mounted
+    #[arg(value_name = "IMAGE or PATH")]
     image: PathBuf,
 }
 
 impl Df {
     pub fn run(self) -> Outcome {
         let mut out = io::stdout().lock();
-        for space in self.source.open(&self.image)?.space()? {
+        for space in self.source.overview(self.image.as_os_str())?.space()? {
             writeln!(
                 out,
                 "{}, {}: total={}, used={}",

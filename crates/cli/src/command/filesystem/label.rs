@@ -1,28 +1,32 @@
 //! `larder filesystem label`.
 
 use std::ffi::OsString;
+use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use anyhow::Context;
 use clap::Args;
 
 use crate::command::Outcome;
 use crate::source::Source;
+use crate::target::mounted_directory;
 
 /// Show the label of a file system, or change it
 ///
 /// Examples:
 ///   larder filesystem label disk.img
 ///   larder filesystem label disk.img pantry
+///   larder filesystem label ~/mnt pantry
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub struct Label {
     #[command(flatten)]
     source: Source,
-    /// The image file or block device
-    #[arg(value_name = "IMAGE")]
+    /// The image file or block device, or a directory of a file system that is mounted
+    #[arg(value_name = "IMAGE or PATH")]
     image: PathBuf,
     /// The new label: one line of at most 255 bytes, or nothing
     #[arg(value_name = "NEWLABEL")]
@@ -31,10 +35,15 @@ pub struct Label {
 
 impl Label {
     pub fn run(self) -> Outcome {
-        match self.label {
-            Some(label) => self.source.open_for_writing(&self.image)?.set_label(label)?,
-            None => {
-                let label = self.source.open(&self.image)?.label();
+        let mounted = mounted_directory(self.image.as_os_str());
+        match (self.label, mounted) {
+            (Some(label), Some(path)) => {
+                let directory = File::open(path).with_context(|| path.display().to_string())?;
+                larder_ioctl::set_label(directory, label.as_bytes())?;
+            }
+            (Some(label), None) => self.source.open_for_writing(&self.image)?.set_label(label)?,
+            (None, _) => {
+                let label = self.source.overview(self.image.as_os_str())?.label()?;
                 let mut out = io::stdout().lock();
                 out.write_all(label.as_bytes())?;
                 writeln!(out)?;

@@ -3,6 +3,7 @@
 mod df;
 mod label;
 mod show;
+mod sync;
 mod usage;
 
 use clap::Subcommand;
@@ -16,6 +17,7 @@ pub enum Filesystem {
     Df(df::Df),
     Label(label::Label),
     Show(show::Show),
+    Sync(sync::Sync),
     Usage(usage::Usage),
 }
 
@@ -25,6 +27,7 @@ impl Filesystem {
             Self::Df(command) => command.run(),
             Self::Label(command) => command.run(),
             Self::Show(command) => command.run(),
+            Self::Sync(command) => command.run(),
             Self::Usage(command) => command.run(),
         }
     }

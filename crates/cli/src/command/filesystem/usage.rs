@@ -4,6 +4,7 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use anyhow::ensure;
 use clap::Args;
 use larder::{DeviceInfo, Space, SpaceKind};
 
@@ -14,25 +15,31 @@ use crate::units::Units;
 
 /// Show how space is used, on which devices, and what is left
 ///
-/// What only a mounted file system has is left out: the global reserve, and what statfs would say.
+/// What only a mounted file system has is left out: the global reserve, and what statfs would say. Of a mounted
+/// file system only root, or who mounted it with larder, may know all this.
 ///
-/// Example: larder filesystem usage disk.img
+/// Examples:
+///   larder filesystem usage disk.img
+///   larder filesystem usage ~/mnt
 #[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
 pub struct Usage {
     #[command(flatten)]
     units: Units,
     #[command(flatten)]
     source: Source,
-    /// The image file or block device
-    #[arg(value_name = "IMAGE")]
+    /// The image file or block device, or a directory of a file system that is mounted
+    #[arg(value_name = "IMAGE or PATH")]
     image: PathBuf,
 }
 
 impl Usage {
     pub fn run(self) -> Outcome {
-        let filesystem = self.source.open(&self.image)?;
+        let filesystem = self.source.overview(self.image.as_os_str())?;
         let spaces = filesystem.space()?;
-        let devices = filesystem.devices();
+        let devices = filesystem.devices()?;
+        let places_known = |space: &Space| space.raw_bytes > 0 || space.total_bytes == 0;
+        ensure!(spaces.iter().all(places_known), "only root may know where block groups lie");
         let mut out = io::stdout().lock();
         self.overall(&mut out, &spaces, &devices)?;
         for kind in

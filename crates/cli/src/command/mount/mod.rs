@@ -29,10 +29,30 @@ pub use helper::run_as_helper;
 /// Every program can use it then, without kernel btrfs; mounting needs no root where fusermount3 is
 /// installed. Errors are reported before this returns. End it with `larder umount`.
 ///
-/// Options are those of mount and of btrfs: ro, nodev, nosuid, noexec, allow_other (other users may look
-/// in), subvol=PATH, subvolid=ID, compress or compress=ALGO:LEVEL, compress-force likewise, discard,
-/// commit=SECONDS, degraded, device=PATH. Requests come through io_uring where the kernel offers that (see
-/// /sys/module/fuse/parameters/enable_uring) unless it says no_io_uring.
+/// Options are those of mount and of btrfs:
+///   ro, rw                what may be changed
+///   nodev, nosuid, noexec what files may do
+///   allow_other           other users may look in
+///   subvol=PATH, subvolid=ID
+///                         the subvolume to show; otherwise the default one
+///   degraded, device=PATH with devices missing; a further device
+///   compress, compress=ALGO:LEVEL, compress-force likewise
+///                         compress new data: zlib, lzo or zstd
+///   nodatacow, nodatasum  write new files in place; without checksums
+///   max_inline=BYTES      keep files up to this size in trees (2048)
+///   commit=SECONDS        how often to commit (30)
+///   discard               tell devices what is free
+///   notreelog             make fsync a commit
+///   noatime, relatime, strictatime, nodiratime
+///                         when to keep times of last access: unless told otherwise never, since
+///                         openings then need not be asked about
+///   user_subvol_rm_allowed
+///                         users may delete subvolumes that are theirs
+///   no_io_uring           take requests through /dev/fuse, also where the kernel offers io_uring
+///                         (see /sys/module/fuse/parameters/enable_uring)
+///   rescue=nologreplay    with ro, which never replays a log: say so
+/// Others that only say what is so anyway are accepted (flushoncommit, ssd, space_cache=v2, …); what cannot
+/// be obeyed is refused with the reason. Remounting is up to the kernel: ro and rw and what files may do.
 ///
 /// Examples:
 ///   larder mount disk.img ~/mnt
@@ -92,7 +112,16 @@ impl Mount {
         if let Some(size) = self.create {
             create_image(&devices, size)?;
         }
+        // Others are told where the devices are.
+        let absolute =
+            |device: &PathBuf| device.canonicalize().with_context(|| device.display().to_string());
+        let devices: Vec<PathBuf> = devices.iter().map(absolute).collect::<anyhow::Result<_>>()?;
         let filesystem = options.open_options().open(&devices)?;
+        if filesystem.needs_log_replay() {
+            eprintln!(
+                "WARNING: a crash left a log; what was synced since the last commit is not shown"
+            );
+        }
         if is_new {
             give_root_to_caller(&filesystem)?;
         }
@@ -118,9 +147,8 @@ fn serve(
         None => filesystem.default_subvolume()?,
     };
     let server = Server::new(filesystem, &subvolume, options.server)?;
-    let source = device.canonicalize().with_context(|| device.display().to_string())?;
     let mount_options =
-        larder_fuse::MountOptions { source: source.into(), ..options.mount.clone() };
+        larder_fuse::MountOptions { source: device.into(), ..options.mount.clone() };
     let mut signals = Signals::new([SIGTERM, SIGINT])?;
     let mount = larder_fuse::Mount::new(mountpoint, &mount_options)
         .with_context(|| mountpoint.display().to_string())?;

@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
-use anyhow::{Context, bail};
-use larder::{OpenOptions, WriteCompression};
-use larder_fuse::{MountOptions, ServerOptions};
+use anyhow::{Context, anyhow, bail, ensure};
+use larder::{OpenOptions, WriteCompression, WritePolicy};
+use larder_fuse::{AccessTimes, MountOptions, ServerOptions};
+
+use crate::units::parse_size;
 
 /// What the words behind `-o` say.
 #[derive(Debug, Default)]
@@ -20,6 +22,10 @@ pub struct Options {
     pub compression: Option<WriteCompression>,
     /// Devices are told what space is needed no more.
     pub discard: bool,
+    /// How new files are written.
+    pub write_policy: WritePolicy,
+    /// It was said that a log is not to be replayed.
+    skips_log: bool,
     /// Further devices.
     pub devices: Vec<String>,
 }
@@ -32,52 +38,69 @@ pub enum Subvolume {
 }
 
 /// Words that say what is so anyway, or that are for others who read the same table.
-const OF_NO_EFFECT: [&str; 23] = [
+const OF_NO_EFFECT: [&str; 26] = [
     "_netdev",
+    "acl",
     "async",
     "auto",
-    "datacow",
-    "datasum",
+    "barrier",
     "default_permissions",
     "defaults",
     "dev",
     "exec",
-    "noatime",
+    // A commit always has all data.
+    "flushoncommit",
+    "loud",
     "noauto",
     "noautodefrag",
-    "nodiratime",
     "noflushoncommit",
     "nofail",
+    "nolazytime",
+    "norelatime",
     "nossd",
+    "nostrictatime",
     "nouser",
-    "rw",
+    // There is no balance that could be resumed.
+    "skip_balance",
+    "silent",
+    "space_cache",
     "space_cache=v2",
     "ssd",
     "suid",
-    "treelog",
-    "acl",
 ];
 
-/// Words of btrfs that mean something here too, one day.
-const NOT_YET: [&str; 18] = [
-    "autodefrag",
-    "atime",
-    "clear_cache",
-    "dirsync",
-    "fatal_errors",
-    "flushoncommit",
-    "max_inline",
-    "metadata_ratio",
-    "noacl",
-    "nodatacow",
-    "nodatasum",
-    "notreelog",
-    "nologreplay",
-    "relatime",
-    "rescue",
-    "skip_balance",
-    "strictatime",
-    "sync",
+/// Words of btrfs that cannot be obeyed, and why.
+const REFUSED: [(&str, &str); 17] = [
+    ("autodefrag", "nothing is defragmented in the background"),
+    ("clear_cache", "the free space tree is always in use"),
+    ("dirsync", "only fsync and O_SYNC make names durable at once"),
+    ("fatal_errors", "after an error in a commit a file system can only be read"),
+    ("lazytime", "times are written with everything else"),
+    ("metadata_ratio", "space is set aside as it is needed"),
+    ("noacl", "ACLs always count"),
+    ("nobarrier", "no commit is sound without flushes"),
+    ("norecovery", "say ro,rescue=nologreplay"),
+    ("nospace_cache", "the free space tree is always in use"),
+    ("recovery", "only the last commit is read"),
+    ("rescan_uuid_tree", "the uuid tree is kept up to date"),
+    ("space_cache=v1", "free space is kept in a tree"),
+    ("ssd_spread", "space is given out in one way only"),
+    ("sync", "only fsync and O_SYNC make writes durable at once"),
+    ("thread_pool", "threads start as they are needed"),
+    ("usebackuproot", "only the last commit is read"),
+];
+
+/// What `rescue=` may ask for besides `nologreplay`, and cannot have.
+const RESCUES: [&str; 9] = [
+    "all",
+    "ibadroots",
+    "idatacsums",
+    "ignorebadroots",
+    "ignoredatacsums",
+    "ignoremetacsums",
+    "ignoresuperflags",
+    "imetacsums",
+    "usebackuproot",
 ];
 
 impl Options {
@@ -89,6 +112,10 @@ impl Options {
         {
             options.add(word)?;
         }
+        ensure!(
+            !options.skips_log || options.mount.read_only,
+            "without ro a log is replayed: rescue=nologreplay goes with ro"
+        );
         Ok(options)
     }
 
@@ -98,7 +125,8 @@ impl Options {
             .write(!self.mount.read_only)
             .degraded(self.degraded)
             .compression(self.compression)
-            .discard(self.discard);
+            .discard(self.discard)
+            .write_policy(self.write_policy);
         match self.commit_interval {
             Some(interval) => options.commit_interval(Some(interval)),
             None => options,
@@ -125,7 +153,32 @@ impl Options {
             }
             ("compress" | "compress-force", value) => {
                 self.compression = compression(name, value).with_context(|| format!("'{word}'"))?;
+                if self.compression.is_some() {
+                    (self.write_policy.datacow, self.write_policy.datasum) = (true, true);
+                }
             }
+            ("nodatacow", None) => {
+                (self.write_policy.datacow, self.write_policy.datasum) = (false, false);
+                self.compression = None;
+            }
+            ("datacow", None) => self.write_policy.datacow = true,
+            ("nodatasum", None) => self.write_policy.datasum = false,
+            ("datasum", None) => {
+                (self.write_policy.datacow, self.write_policy.datasum) = (true, true);
+            }
+            ("max_inline", Some(bytes)) => {
+                let bytes = parse_size(bytes).map_err(anyhow::Error::msg);
+                self.write_policy.max_inline_bytes = bytes.with_context(|| format!("'{word}'"))?;
+            }
+            ("treelog", None) => self.server.notreelog = false,
+            ("notreelog", None) => self.server.notreelog = true,
+            ("noatime", None) => self.keep_access_times(AccessTimes::Never),
+            ("atime" | "relatime", None) => self.keep_access_times(AccessTimes::Relative),
+            ("strictatime", None) => self.keep_access_times(AccessTimes::Always),
+            ("nodiratime", None) => self.keep_directory_times(false),
+            ("diratime", None) => self.keep_directory_times(true),
+            ("nologreplay", None) => self.skips_log = true,
+            ("rescue", Some(what)) => self.rescue(what)?,
             ("user_subvol_rm_allowed", None) => self.server.user_subvol_rm_allowed = true,
             ("discard", None | Some("sync" | "async")) => self.discard = true,
             ("nodiscard", None) => self.discard = false,
@@ -146,10 +199,41 @@ impl Options {
             _ if OF_NO_EFFECT.contains(&word) => {}
             ("comment", Some(_)) => {}
             _ if name.starts_with("x-") => {}
-            _ if NOT_YET.contains(&name) => bail!("the mount option '{word}' is not supported yet"),
-            _ => bail!("unknown mount option '{word}'"),
+            _ => return Err(refusal(name, word)),
         }
         Ok(())
+    }
+
+    fn keep_access_times(&mut self, access_times: AccessTimes) {
+        (self.mount.access_times, self.server.access_times) = (access_times, access_times);
+    }
+
+    fn keep_directory_times(&mut self, keeps: bool) {
+        (self.mount.nodiratime, self.server.nodiratime) = (!keeps, !keeps);
+    }
+
+    /// Ways to read what is damaged, with colons between them.
+    fn rescue(&mut self, what: &str) -> anyhow::Result<()> {
+        for one in what.split(':') {
+            match one {
+                "nologreplay" => self.skips_log = true,
+                _ if RESCUES.contains(&one) => {
+                    bail!(
+                        "the mount option 'rescue={one}' cannot be obeyed: only what is sound is read"
+                    )
+                }
+                _ => bail!("unknown mount option 'rescue={one}'"),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Why a word cannot be obeyed.
+fn refusal(name: &str, word: &str) -> anyhow::Error {
+    match REFUSED.iter().find(|(refused, _)| *refused == name || *refused == word) {
+        Some((_, reason)) => anyhow!("the mount option '{word}' cannot be obeyed: {reason}"),
+        None => anyhow!("unknown mount option '{word}'"),
     }
 }
 
@@ -174,9 +258,36 @@ mod tests {
         assert_eq!(options.commit_interval, Some(Duration::from_secs(5)));
         let error = |list| Options::parse([list]).unwrap_err().to_string();
         assert_eq!(error("rw,wibble=3"), "unknown mount option 'wibble=3'");
-        assert!(error("rescue=all").contains("not supported yet"));
+        assert!(error("ro,rescue=all").contains("only what is sound"));
+        assert!(error("rescue=nologreplay").contains("goes with ro"));
+        assert!(error("ro,rescue=wibble").contains("unknown mount option 'rescue=wibble'"));
+        assert!(error("autodefrag").contains("in the background"));
+        assert!(error("space_cache=v1").contains("in a tree"));
+        assert!(error("thread_pool=4").contains("'thread_pool=4'"));
+        assert!(error("max_inline=x").contains("max_inline=x"));
         assert!(error("compress=rar").contains("compress=rar"));
         assert!(error("subvolid=x").contains("subvolid=x"));
+    }
+
+    #[test]
+    fn compression_and_writing_in_place_exclude_each_other() {
+        let parse = |list| Options::parse([list]).unwrap();
+        let in_place = parse("compress=zstd,nodatacow");
+        assert!(in_place.compression.is_none() && !in_place.write_policy.datasum);
+        let compressed = parse("nodatacow,compress=zstd");
+        assert!(compressed.compression.is_some() && compressed.write_policy.datacow);
+        let summed = parse("nodatacow,datacow");
+        assert!(summed.write_policy.datacow && !summed.write_policy.datasum);
+        assert_eq!(parse("max_inline=1k").write_policy.max_inline_bytes, 1024);
+    }
+
+    #[test]
+    fn access_times_are_kept_if_asked_for() {
+        let kept = |list| Options::parse([list]).unwrap().server.access_times;
+        assert_eq!(kept("rw"), AccessTimes::Never);
+        assert_eq!(kept("noatime,relatime"), AccessTimes::Relative);
+        assert_eq!(kept("strictatime"), AccessTimes::Always);
+        assert!(Options::parse(["nodiratime"]).unwrap().server.nodiratime);
     }
 
     #[test]

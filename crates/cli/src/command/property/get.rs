@@ -7,14 +7,17 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use super::{Known, Object};
+use super::{Known, Object, find};
 use crate::command::Outcome;
 use crate::source::PathSource;
 
 /// Show a property, or all that are set
 ///
-/// Example: larder property get disk.img:/home ro
+/// Examples:
+///   larder property get disk.img:/home ro
+///   larder property get ~/mnt/home ro
 #[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
 pub struct Get {
     /// What the path stands for, if it can be several
     #[arg(short = 't', long = "type", value_name = "TYPE")]
@@ -22,7 +25,7 @@ pub struct Get {
     #[command(flatten)]
     source: PathSource,
     /// A file, directory or subvolume; the top level for the file system
-    #[arg(value_name = "IMAGE:/PATH")]
+    #[arg(value_name = "IMAGE:/PATH or PATH")]
     path: OsString,
     /// ro, label or compression
     #[arg(value_name = "NAME")]
@@ -31,18 +34,18 @@ pub struct Get {
 
 impl Get {
     pub fn run(self) -> Outcome {
-        let inode = self.source.find(&self.path, true)?;
+        let bearer = find(&self.source, &self.path)?;
         let wanted = self.name.as_deref().map(Known::find).transpose()?;
         if let Some(wanted) = wanted {
-            wanted.expect_of(&inode, self.object)?;
+            wanted.expect_of(&*bearer, self.object)?;
         }
         let mut out = io::stdout().lock();
         for known in Known::ALL {
             let is_wanted = wanted.is_none_or(|wanted| wanted == known);
-            if !is_wanted || !known.is_of(&inode, self.object) {
+            if !is_wanted || !known.is_of(&*bearer, self.object) {
                 continue;
             }
-            if let Some(value) = known.get(&inode)? {
+            if let Some(value) = known.get(&*bearer)? {
                 write!(out, "{}=", known.name())?;
                 out.write_all(value.as_bytes())?;
                 writeln!(out)?;

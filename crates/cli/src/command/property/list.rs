@@ -6,14 +6,17 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use super::{Known, Object};
+use super::{Known, Object, find};
 use crate::command::Outcome;
 use crate::source::PathSource;
 
 /// List the properties that something can have
 ///
-/// Example: larder property list disk.img:/home
+/// Examples:
+///   larder property list disk.img:/home
+///   larder property list ~/mnt/home
 #[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
 pub struct List {
     /// What the path stands for, if it can be several
     #[arg(short = 't', long = "type", value_name = "TYPE")]
@@ -21,15 +24,15 @@ pub struct List {
     #[command(flatten)]
     source: PathSource,
     /// A file, directory or subvolume; the top level for the file system
-    #[arg(value_name = "IMAGE:/PATH")]
+    #[arg(value_name = "IMAGE:/PATH or PATH")]
     path: OsString,
 }
 
 impl List {
     pub fn run(self) -> Outcome {
-        let inode = self.source.find(&self.path, true)?;
+        let bearer = find(&self.source, &self.path)?;
         let mut out = io::stdout().lock();
-        for known in Known::ALL.iter().filter(|known| known.is_of(&inode, self.object)) {
+        for known in Known::ALL.iter().filter(|known| known.is_of(&*bearer, self.object)) {
             writeln!(out, "{:<20}{}", known.name(), known.description())?;
         }
         Ok(ExitCode::SUCCESS)

@@ -2,6 +2,7 @@
 
 mod get;
 mod list;
+mod mounted;
 mod set;
 
 use std::ffi::{OsStr, OsString};
@@ -9,9 +10,11 @@ use std::os::unix::ffi::OsStrExt;
 
 use anyhow::{bail, ensure};
 use clap::{Subcommand, ValueEnum};
-use larder::{ErrorKind, FileType, Inode, Subvolume as Tree, XattrMode};
+use larder::{ErrorKind, FileType, Inode, XattrMode};
 
 use super::Outcome;
+use crate::source::PathSource;
+use crate::target::mounted_path;
 
 /// Look at properties and change them
 #[derive(Debug, Subcommand)]
@@ -82,11 +85,11 @@ impl Known {
         }
     }
 
-    /// Whether `inode` has it, seen as `object` or as anything that it is.
-    fn is_of(self, inode: &Inode, object: Option<Object>) -> bool {
-        let is_subvolume = inode.is_subvolume_root();
-        let is_top = is_subvolume && inode.subvolume().id() == TOP_LEVEL;
-        let has_data = matches!(inode.file_type(), FileType::Regular | FileType::Directory);
+    /// Whether `bearer` has it, seen as `object` or as anything that it is.
+    fn is_of(self, bearer: &dyn Bearer, object: Option<Object>) -> bool {
+        let is_subvolume = bearer.is_subvolume_root();
+        let is_top = is_subvolume && bearer.is_in_top_level();
+        let has_data = bearer.has_data();
         match self {
             Self::ReadOnly => {
                 is_subvolume && object.is_none_or(|object| object == Object::Subvolume)
@@ -99,9 +102,9 @@ impl Known {
         }
     }
 
-    fn expect_of(self, inode: &Inode, object: Option<Object>) -> anyhow::Result<()> {
+    fn expect_of(self, bearer: &dyn Bearer, object: Option<Object>) -> anyhow::Result<()> {
         ensure!(
-            self.is_of(inode, object),
+            self.is_of(bearer, object),
             "object is not compatible with property: {}",
             self.name()
         );
@@ -109,42 +112,109 @@ impl Known {
     }
 
     /// Its value; `None` if it is not set.
-    fn get(self, inode: &Inode) -> anyhow::Result<Option<OsString>> {
+    fn get(self, bearer: &dyn Bearer) -> anyhow::Result<Option<OsString>> {
         Ok(match self {
-            Self::ReadOnly => Some(inode.subvolume().info()?.is_read_only.to_string().into()),
-            Self::Label => Some(inode.subvolume().filesystem().label()),
-            Self::Compression => match inode.xattr(COMPRESSION) {
-                Err(error) if error.kind() == ErrorKind::NoSuchAttribute => None,
-                value => Some(OsStr::from_bytes(&value?).to_owned()),
-            },
+            Self::ReadOnly => Some(bearer.subvolume()?.is_read_only.to_string().into()),
+            Self::Label => Some(bearer.label()?),
+            Self::Compression => bearer.compression()?,
         })
     }
 
     /// Gives it a value, `force` also to the subvolume that was received.
-    fn set(self, inode: &Inode, value: &OsStr, force: bool) -> anyhow::Result<()> {
+    fn set(self, bearer: &dyn Bearer, value: &OsStr, force: bool) -> anyhow::Result<()> {
         match self {
-            Self::ReadOnly => set_read_only(&inode.subvolume(), value, force)?,
-            Self::Label => inode.subvolume().filesystem().set_label(value)?,
-            Self::Compression => inode.set_xattr(COMPRESSION, value.as_bytes(), XattrMode::Any)?,
+            Self::ReadOnly => set_read_only(bearer, value, force),
+            Self::Label => bearer.set_label(value),
+            Self::Compression => bearer.set_compression(value),
         }
-        Ok(())
     }
+}
+
+/// What bears properties: something in an image, or in a file system that is mounted.
+trait Bearer {
+    fn is_subvolume_root(&self) -> bool;
+    fn is_in_top_level(&self) -> bool;
+    /// Whether it is a regular file or a directory.
+    fn has_data(&self) -> bool;
+    /// What the subvolume of which it is the root is.
+    fn subvolume(&self) -> anyhow::Result<State>;
+    fn set_read_only(&self, is_read_only: bool) -> anyhow::Result<()>;
+    fn label(&self) -> anyhow::Result<OsString>;
+    fn set_label(&self, label: &OsStr) -> anyhow::Result<()>;
+    fn compression(&self) -> anyhow::Result<Option<OsString>>;
+    fn set_compression(&self, compression: &OsStr) -> anyhow::Result<()>;
+}
+
+/// What a subvolume is, as far as properties go by it.
+struct State {
+    is_read_only: bool,
+    is_received: bool,
+}
+
+impl Bearer for Inode {
+    fn is_subvolume_root(&self) -> bool {
+        self.is_subvolume_root()
+    }
+
+    fn is_in_top_level(&self) -> bool {
+        self.subvolume_id() == TOP_LEVEL
+    }
+
+    fn has_data(&self) -> bool {
+        matches!(self.file_type(), FileType::Regular | FileType::Directory)
+    }
+
+    fn subvolume(&self) -> anyhow::Result<State> {
+        let info = self.subvolume().info()?;
+        let is_received = !info.received_uuid.is_nil();
+        Ok(State { is_read_only: info.is_read_only, is_received })
+    }
+
+    fn set_read_only(&self, is_read_only: bool) -> anyhow::Result<()> {
+        Ok(self.subvolume().set_read_only(is_read_only)?)
+    }
+
+    fn label(&self) -> anyhow::Result<OsString> {
+        Ok(self.subvolume().filesystem().label())
+    }
+
+    fn set_label(&self, label: &OsStr) -> anyhow::Result<()> {
+        Ok(self.subvolume().filesystem().set_label(label)?)
+    }
+
+    fn compression(&self) -> anyhow::Result<Option<OsString>> {
+        match self.xattr(COMPRESSION) {
+            Err(error) if error.kind() == ErrorKind::NoSuchAttribute => Ok(None),
+            value => Ok(Some(OsStr::from_bytes(&value?).to_owned())),
+        }
+    }
+
+    fn set_compression(&self, compression: &OsStr) -> anyhow::Result<()> {
+        Ok(self.set_xattr(COMPRESSION, compression.as_bytes(), XattrMode::Any)?)
+    }
+}
+
+/// What `text` means.
+fn find(source: &PathSource, text: &OsStr) -> anyhow::Result<Box<dyn Bearer>> {
+    Ok(match mounted_path(text) {
+        Some(path) => Box::new(mounted::Mounted::open(path)?),
+        None => Box::new(source.find(text, true)?),
+    })
 }
 
 /// Id of the top level.
 const TOP_LEVEL: u64 = 5;
 
-fn set_read_only(subvolume: &Tree, value: &OsStr, force: bool) -> anyhow::Result<()> {
+fn set_read_only(bearer: &dyn Bearer, value: &OsStr, force: bool) -> anyhow::Result<()> {
     let is_read_only = match value.as_bytes() {
         b"true" => true,
         b"false" => false,
         _ => bail!("invalid value for property: {}", value.display()),
     };
-    let info = subvolume.info()?;
-    let is_received = !info.received_uuid.is_nil();
+    let before = bearer.subvolume()?;
     ensure!(
-        is_read_only || !info.is_read_only || !is_received || force,
+        is_read_only || !before.is_read_only || !before.is_received || force,
         "cannot flip ro->rw with received_uuid set, use force option -f if you really want to"
     );
-    Ok(subvolume.set_read_only(is_read_only)?)
+    bearer.set_read_only(is_read_only)
 }

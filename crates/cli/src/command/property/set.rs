@@ -1,12 +1,15 @@
 //! `larder property set`.
 
 use std::ffi::OsString;
+use std::process::ExitCode;
 
 use clap::Args;
 
+use super::mounted::Mounted;
 use super::{Known, Object};
 use crate::command::Outcome;
 use crate::source::PathSource;
+use crate::target::mounted_path;
 
 /// Set a property of a file, a subvolume or the file system
 ///
@@ -14,6 +17,7 @@ use crate::source::PathSource;
 ///   larder property set disk.img:/snapshots/monday ro true
 ///   larder property set disk.img:/var/log compression zstd
 ///   larder property set disk.img label pantry
+///   larder property set ~/mnt/snapshots/monday ro true
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub struct Set {
@@ -26,7 +30,7 @@ pub struct Set {
     #[command(flatten)]
     source: PathSource,
     /// A file, directory or subvolume; the top level for the file system
-    #[arg(value_name = "IMAGE:/PATH")]
+    #[arg(value_name = "IMAGE:/PATH or PATH")]
     path: OsString,
     /// ro, label or compression
     #[arg(value_name = "NAME")]
@@ -39,6 +43,12 @@ pub struct Set {
 impl Set {
     pub fn run(self) -> Outcome {
         let property = Known::find(&self.name)?;
+        if let Some(path) = mounted_path(&self.path) {
+            let bearer = Mounted::open(path)?;
+            property.expect_of(&bearer, self.object)?;
+            property.set(&bearer, &self.value, self.force)?;
+            return Ok(ExitCode::SUCCESS);
+        }
         let writing = self.source.write(&self.path)?;
         let inode = writing.start.resolve(writing.path(&self.path)?)?;
         property.expect_of(&inode, self.object)?;

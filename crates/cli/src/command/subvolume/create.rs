@@ -6,9 +6,10 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::Args;
 
-use super::mounted::{self, Place};
+use super::mounted::Place;
 use crate::command::Outcome;
 use crate::source::PathSource;
+use crate::target::mounted_path;
 
 /// Make empty subvolumes
 ///
@@ -27,7 +28,7 @@ pub struct Create {
 
 impl Create {
     pub fn run(self) -> Outcome {
-        if self.paths.iter().all(|path| mounted::is_mounted(path)) {
+        if self.paths.iter().all(|path| mounted_path(path).is_some()) {
             for path in &self.paths {
                 let created = Place::of(path.as_ref()).and_then(|place| place.create());
                 created.with_context(|| path.display().to_string())?;

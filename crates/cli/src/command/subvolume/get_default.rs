@@ -5,31 +5,32 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use super::list::Listed;
 use crate::command::Outcome;
 use crate::source::Source;
 
 /// Show the subvolume that a mount shows unless told otherwise
 ///
-/// Example: larder subvolume get-default disk.img
+/// Examples:
+///   larder subvolume get-default disk.img
+///   larder subvolume get-default ~/mnt
 #[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
 pub struct GetDefault {
     #[command(flatten)]
     source: Source,
-    /// The image file or block device
-    #[arg(value_name = "IMAGE")]
+    /// The image file or block device, or a directory of a file system that is mounted
+    #[arg(value_name = "IMAGE or PATH")]
     image: PathBuf,
 }
 
 impl GetDefault {
     pub fn run(self) -> Outcome {
-        let filesystem = self.source.open(&self.image)?;
-        let subvolume = filesystem.default_subvolume()?;
-        let info = subvolume.info()?;
+        let filesystem = self.source.overview(self.image.as_os_str())?;
+        let info = filesystem.subvolume_info(filesystem.default_subvolume_id()?)?;
         match &info.name {
             None => println!("ID {} (FS_TREE)", info.id),
             Some(name) => {
-                let path = Listed::path_of(&filesystem, info.id)?;
+                let path = filesystem.subvolume_path(info.id)?;
                 println!(
                     "ID {} gen {} top level {} path {}",
                     info.id,

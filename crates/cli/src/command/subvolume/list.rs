@@ -9,14 +9,13 @@ use std::process::ExitCode;
 use std::str::FromStr;
 
 use clap::Args;
-use larder::{Filesystem, SubvolumeInfo};
+use larder::{Overview, SubvolumeInfo};
 
 use super::uuid_or_dash;
 use crate::command::Outcome;
 use crate::message;
 use crate::print::local_time;
 use crate::source::Source;
-use crate::target::Target;
 
 /// List subvolumes and snapshots
 ///
@@ -25,6 +24,7 @@ use crate::target::Target;
 /// Examples:
 ///   larder subvolume list disk.img
 ///   larder subvolume list -s --sort=-gen disk.img
+///   larder subvolume list ~/mnt
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub struct List {
@@ -75,29 +75,25 @@ pub struct List {
     sort: Vec<SortField>,
     #[command(flatten)]
     source: Source,
-    /// The image file or block device, and for -o and -a a subvolume in it
-    #[arg(value_name = "IMAGE[:/PATH]")]
+    /// The image file or block device, and for -o and -a a subvolume in it; or a path in a file system that is
+    /// mounted
+    #[arg(value_name = "IMAGE[:/PATH] or PATH")]
     target: OsString,
 }
 
 /// A subvolume and its path.
 #[derive(Debug)]
-pub struct Listed {
+struct Listed {
     info: SubvolumeInfo,
     path: PathBuf,
 }
 
 impl Listed {
-    /// The path of a subvolume from the top level.
-    pub fn path_of(filesystem: &Filesystem, id: u64) -> anyhow::Result<PathBuf> {
-        Ok(filesystem.subvolume_path(id)?)
-    }
-
-    fn new(filesystem: &Filesystem, info: SubvolumeInfo) -> anyhow::Result<Self> {
+    fn new(filesystem: &dyn Overview, info: SubvolumeInfo) -> anyhow::Result<Self> {
         let path = if info.is_being_deleted {
             PathBuf::from("DELETED")
         } else {
-            Self::path_of(filesystem, info.id)?
+            filesystem.subvolume_path(info.id)?
         };
         Ok(Self { info, path })
     }
@@ -171,13 +167,12 @@ struct Column {
 
 impl List {
     pub fn run(self) -> Outcome {
-        let target = Target::parse(&self.target);
-        let filesystem = self.source.open(&target.image)?;
-        let here = filesystem.subvolume(target.path_os())?.id();
+        let (filesystem, here) = self.source.overview_at(&self.target)?;
+        let filesystem = &*filesystem;
         let mut listed = Vec::new();
         let mut code = ExitCode::SUCCESS;
-        for info in filesystem.subvolumes() {
-            match info.map_err(Into::into).and_then(|info| Listed::new(&filesystem, info)) {
+        for info in filesystem.subvolumes()? {
+            match info.map_err(Into::into).and_then(|info| Listed::new(filesystem, info)) {
                 Ok(subvolume) if self.wants(&subvolume, here) => listed.push(subvolume),
                 Ok(_) => {}
                 Err(error) => {

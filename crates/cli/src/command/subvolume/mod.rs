@@ -4,7 +4,7 @@ mod create;
 mod delete;
 mod get_default;
 mod list;
-pub mod mounted;
+mod mounted;
 mod set_default;
 mod show;
 mod snapshot;

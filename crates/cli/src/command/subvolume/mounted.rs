@@ -1,13 +1,13 @@
 //! Subvolumes of a file system that is mounted, by larder or by the kernel.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 
-use crate::target::Target;
+use crate::target::parent_of;
 
 /// A name in a directory of a mounted file system.
 pub struct Place {
@@ -15,21 +15,20 @@ pub struct Place {
     name: OsString,
 }
 
-/// Whether `text` means something in a file system that is mounted: it is no `IMAGE:/PATH` of an image that
-/// is there, and it lies in a directory.
-pub fn is_mounted(text: &OsStr) -> bool {
-    let is_image = text.as_bytes().windows(2).any(|two| two == b":/")
-        && Target::parse(text).image.symlink_metadata().is_ok();
-    let path = Path::new(text);
-    !is_image && (path.is_dir() || (!path.exists() && Place::of(path).is_ok()))
+/// Id of the subvolume whose root is at `path`.
+pub fn subvolume_at(path: &Path) -> anyhow::Result<u64> {
+    let named = || path.display().to_string();
+    let root = File::open(path).with_context(named)?;
+    // Only roots have flags of subvolumes.
+    larder_ioctl::is_read_only(&root).context("not a subvolume").with_context(named)?;
+    Ok(larder_ioctl::subvolume_id(root)?)
 }
 
 impl Place {
     /// Where `path` is, which need not exist.
     pub fn of(path: &Path) -> anyhow::Result<Self> {
         let name = path.file_name().with_context(|| format!("{}: no name", path.display()))?;
-        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-        let directory = parent.unwrap_or(Path::new(".")).to_owned();
+        let directory = parent_of(path).to_owned();
         anyhow::ensure!(directory.is_dir(), "{}: not a directory", directory.display());
         Ok(Self { directory, name: name.to_owned() })
     }

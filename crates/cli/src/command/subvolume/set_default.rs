@@ -1,44 +1,61 @@
 //! `larder subvolume set-default`.
 
 use std::ffi::OsString;
+use std::fs::File;
 use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::Args;
 
+use super::mounted;
 use crate::command::Outcome;
 use crate::source::PathSource;
+use crate::target::mounted_path;
 
 /// Choose the subvolume that a mount shows unless told otherwise
 ///
 /// Examples:
 ///   larder subvolume set-default 256 disk.img
 ///   larder subvolume set-default disk.img:/home
+///   larder subvolume set-default ~/mnt/home
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub struct SetDefault {
     #[command(flatten)]
     source: PathSource,
     /// The subvolume by path; or its id, followed by the image
-    #[arg(value_name = "IMAGE:/PATH|ID")]
+    #[arg(value_name = "IMAGE:/PATH or PATH|ID")]
     subvolume: OsString,
-    /// The image, when the subvolume is given by id
-    #[arg(value_name = "IMAGE")]
+    /// The image, or a directory of a file system that is mounted, when the subvolume is given by id
+    #[arg(value_name = "IMAGE or PATH")]
     image: Option<OsString>,
 }
 
 impl SetDefault {
     pub fn run(self) -> Outcome {
-        let writing = self.source.write(self.image.as_ref().unwrap_or(&self.subvolume))?;
+        let place = self.image.as_ref().unwrap_or(&self.subvolume);
+        if let Some(path) = mounted_path(place) {
+            let id = match &self.image {
+                Some(_) => self.id()?,
+                None => mounted::subvolume_at(path)?,
+            };
+            let directory = File::open(path).with_context(|| path.display().to_string())?;
+            larder_ioctl::set_default_subvolume(directory, id)?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        let writing = self.source.write(place)?;
         let id = match &self.image {
-            Some(_) => {
-                let id = self.subvolume.to_str().and_then(|text| text.parse().ok());
-                id.context("the subvolume's id is not a number")?
-            }
+            Some(_) => self.id()?,
             None => writing.start.lookup(writing.path(&self.subvolume)?)?.into_subvolume()?.id(),
         };
         writing.filesystem.subvolume_by_id(id)?;
         writing.filesystem.set_default_subvolume(id)?;
         Ok(ExitCode::SUCCESS)
+    }
+
+    /// The id that stands in place of a path.
+    fn id(&self) -> anyhow::Result<u64> {
+        let id = self.subvolume.to_str().and_then(|text| text.parse().ok());
+        id.context("the subvolume's id is not a number")
     }
 }

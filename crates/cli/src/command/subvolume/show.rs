@@ -6,19 +6,23 @@ use std::os::unix::ffi::OsStrExt;
 use std::process::ExitCode;
 
 use clap::Args;
-use larder::{Filesystem, QuotaGroup, SubvolumeInfo, Timestamp};
+use larder::{MountedFilesystem, Overview, QuotaGroup, SubvolumeInfo, Timestamp};
 
+use super::mounted::subvolume_at;
 use super::uuid_or_dash;
 use crate::command::Outcome;
 use crate::print::local_time_with_zone;
 use crate::source::Source;
-use crate::target::Target;
+use crate::target::{Target, mounted_path};
 use crate::units::Units;
 
 /// Show all about a subvolume
 ///
-/// Example: larder subvolume show disk.img:/snapshots/monday
+/// Examples:
+///   larder subvolume show disk.img:/snapshots/monday
+///   larder subvolume show ~/mnt/snapshots/monday
 #[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
 pub struct Show {
     /// Show the subvolume with this id, whatever its path
     #[arg(short, long, value_name = "ID")]
@@ -27,20 +31,16 @@ pub struct Show {
     units: Units,
     #[command(flatten)]
     source: Source,
-    /// The subvolume, its path from the top level
-    #[arg(value_name = "IMAGE:/PATH")]
+    /// The subvolume, in an image by its path from the top level, or in a file system that is mounted
+    #[arg(value_name = "IMAGE:/PATH or PATH")]
     target: OsString,
 }
 
 impl Show {
     pub fn run(self) -> Outcome {
-        let target = Target::parse(&self.target);
-        let filesystem = self.source.open(&target.image)?;
-        let subvolume = match self.rootid {
-            Some(id) => filesystem.subvolume_by_id(id)?,
-            None => filesystem.subvolume(target.path_os())?,
-        };
-        let info = subvolume.info()?;
+        let (filesystem, id) = self.find()?;
+        let filesystem = &*filesystem;
+        let info = filesystem.subvolume_info(id)?;
         let path = filesystem.subvolume_path(info.id)?;
         let mut out = io::stdout().lock();
         out.write_all(if path.as_os_str().is_empty() {
@@ -51,7 +51,7 @@ impl Show {
         writeln!(out)?;
         describe(&mut out, &info)?;
         writeln!(out, "\tSnapshot(s):")?;
-        for snapshot in filesystem.subvolumes() {
+        for snapshot in filesystem.subvolumes()? {
             let snapshot = snapshot?;
             let is_of_this = snapshot.parent_uuid == info.uuid && !info.uuid.is_nil();
             if is_of_this && !snapshot.is_being_deleted {
@@ -61,11 +61,32 @@ impl Show {
                 writeln!(out)?;
             }
         }
-        self.quota(&mut out, &filesystem, info.id)?;
+        self.quota(&mut out, filesystem, info.id)?;
         Ok(ExitCode::SUCCESS)
     }
 
-    fn quota(&self, out: &mut impl Write, filesystem: &Filesystem, id: u64) -> anyhow::Result<()> {
+    /// The file system, and the id of the subvolume that is meant.
+    fn find(&self) -> anyhow::Result<(Box<dyn Overview>, u64)> {
+        if let Some(id) = self.rootid {
+            let (filesystem, _) = self.source.overview_at(&self.target)?;
+            return Ok((filesystem, id));
+        }
+        if let Some(path) = mounted_path(&self.target) {
+            let id = subvolume_at(path)?;
+            return Ok((Box::new(MountedFilesystem::open(path)?), id));
+        }
+        let target = Target::parse(&self.target);
+        let filesystem = self.source.open(&target.image)?;
+        let id = filesystem.subvolume(target.path_os())?.id();
+        Ok((Box::new(filesystem), id))
+    }
+
+    fn quota(
+        &self,
+        out: &mut impl Write,
+        filesystem: &dyn Overview,
+        id: u64,
+    ) -> anyhow::Result<()> {
         let Some(group) = filesystem.quota_group(id)? else {
             writeln!(out, "\tQuota group:\t\tn/a")?;
             return Ok(());

@@ -8,9 +8,10 @@ use anyhow::Context;
 use clap::Args;
 use larder::SnapshotKind;
 
-use super::mounted::{self, Place};
+use super::mounted::Place;
 use crate::command::Outcome;
 use crate::source::PathSource;
+use crate::target::mounted_path;
 
 /// Take a snapshot of a subvolume
 ///
@@ -35,7 +36,7 @@ pub struct Snapshot {
 
 impl Snapshot {
     pub fn run(self) -> Outcome {
-        if mounted::is_mounted(&self.subvolume) {
+        if mounted_path(&self.subvolume).is_some() {
             self.take_mounted()?;
         } else {
             self.take_in_image()?;

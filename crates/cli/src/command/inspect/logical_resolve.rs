@@ -1,0 +1,54 @@
+//! `larder inspect logical-resolve`.
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use clap::Args;
+use larder::FilePlace;
+
+use super::below;
+use crate::command::Outcome;
+use crate::source::Source;
+
+/// Show the files that data at a logical address is seen in
+///
+/// Paths are below PATH as if that were the top level.
+///
+/// Examples:
+///   larder inspect logical-resolve 13631488 disk.img
+///   larder inspect logical-resolve -P 13631488 ~/mnt
+#[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
+pub struct LogicalResolve {
+    /// Show inodes, offsets and subvolumes and no paths
+    #[arg(short = 'P')]
+    numbers: bool,
+    /// Show all who see any data of the extent that the address lies in
+    #[arg(short = 'o')]
+    of_whole_extent: bool,
+    /// The logical address, in bytes
+    logical: u64,
+    #[command(flatten)]
+    source: Source,
+    /// Something in an image, its path from the top level, or in a file system that is mounted
+    #[arg(value_name = "IMAGE:/PATH or PATH")]
+    path: OsString,
+}
+
+impl LogicalResolve {
+    pub fn run(self) -> Outcome {
+        let (filesystem, _) = self.source.overview_at(&self.path)?;
+        for place in filesystem.places_of(self.logical, self.of_whole_extent)? {
+            if self.numbers {
+                let FilePlace { subvolume, inode, offset } = place;
+                println!("inode {inode} offset {offset} root {subvolume}");
+                continue;
+            }
+            let subvolume = below(&self.path, &filesystem.subvolume_path(place.subvolume)?);
+            for path in filesystem.inode_paths(place.subvolume, place.inode)? {
+                println!("{}", below(subvolume.as_os_str(), &path).display());
+            }
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}

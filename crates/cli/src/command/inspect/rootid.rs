@@ -1,0 +1,32 @@
+//! `larder inspect rootid`.
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use clap::Args;
+
+use crate::command::Outcome;
+use crate::source::Source;
+
+/// Show the id of the subvolume that something lies in
+///
+/// Examples:
+///   larder inspect rootid disk.img:/home/notes
+///   larder inspect rootid ~/mnt/home/notes
+#[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
+pub struct Rootid {
+    #[command(flatten)]
+    source: Source,
+    /// Something in an image, its path from the top level, or in a file system that is mounted
+    #[arg(value_name = "IMAGE:/PATH or PATH")]
+    path: OsString,
+}
+
+impl Rootid {
+    pub fn run(self) -> Outcome {
+        let (_, id) = self.source.overview_at(&self.path)?;
+        println!("{id}");
+        Ok(ExitCode::SUCCESS)
+    }
+}

@@ -1,0 +1,73 @@
+//! When something was last read.
+//!
+//! The kernel leaves these times to the server, which sees only reads of what the kernel has not kept. Where they
+//! are wanted, the kernel asks before each opening, and drops what it keeps of a file whose time the next
+//! read is to change: so each opening that reads counts once at least, and an opening that changes nothing costs one
+//! request. Where they are not wanted, which is so unless somebody asks, openings take no request.
+
+use larder::{FileType, Inode, InodeFlags, Metadata, SetAttributes, Timestamp};
+
+use super::attributes::now_as_timestamp;
+use super::{Call, Outcome, Server};
+use crate::protocol::Reply;
+use crate::protocol::abi::{FOPEN_CACHE_DIR, FOPEN_KEEP_CACHE, OpenOut};
+
+/// Seconds after which a time is not kept any longer, though nothing was changed since.
+const DAY_SECONDS: i64 = 24 * 3600;
+
+/// Which reads change the time of last access.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AccessTimes {
+    /// None.
+    #[default]
+    Never,
+    /// The first after a change, and one a day.
+    Relative,
+    /// All that the server sees.
+    Always,
+}
+
+impl Server {
+    /// An opening, where access times are kept.
+    pub(super) fn open(&self, call: &Call<'_>, reply: &mut Reply<'_>) -> Outcome {
+        let node = self.node(call)?;
+        let is_due = self.is_access_due(&node.inode, &node.inode.metadata());
+        let open_flags = if is_due { 0 } else { FOPEN_KEEP_CACHE | FOPEN_CACHE_DIR };
+        reply.put(&OpenOut { fh: 0, open_flags, padding: 0 })
+    }
+
+    /// Something was read.
+    pub(super) fn accessed(&self, inode: &Inode) {
+        if self.options.access_times == AccessTimes::Never {
+            return;
+        }
+        let metadata = inode.metadata();
+        if self.is_access_due(inode, &metadata) {
+            let (atime, ctime) = (Some(now_as_timestamp()), Some(metadata.ctime));
+            // What is read-only, or is full, keeps its time.
+            let _ =
+                inode.set_attributes(&SetAttributes { atime, ctime, ..SetAttributes::default() });
+        }
+    }
+
+    fn is_access_due(&self, inode: &Inode, metadata: &Metadata) -> bool {
+        let is_directory = inode.file_type() == FileType::Directory;
+        if self.options.nodiratime && is_directory || metadata.flags.contains(InodeFlags::NOATIME) {
+            return false;
+        }
+        match self.options.access_times {
+            AccessTimes::Never => false,
+            AccessTimes::Relative => is_old(metadata, now_as_timestamp()),
+            AccessTimes::Always => true,
+        }
+    }
+}
+
+/// Whether the time of last access is not behind that of a change, or is a day old.
+fn is_old(metadata: &Metadata, now: Timestamp) -> bool {
+    let at = |time: Timestamp| (time.seconds, time.nanoseconds);
+    let atime = at(metadata.atime);
+    atime <= at(metadata.mtime)
+        || atime <= at(metadata.ctime)
+        || now.seconds.saturating_sub(atime.0) >= DAY_SECONDS
+}

@@ -1,0 +1,201 @@
+//! File systems that somebody else has mounted: the kernel's btrfs, or larder through FUSE.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use larder_filesystem::{FilePlace, QuotaGroup, SubvolumeInfo, SubvolumeItems};
+use larder_format::item::Chunk as ChunkItem;
+use larder_format::{BlockGroupFlags, FormatError, ItemType, Key, Logical, name_hash, objectid};
+use larder_volume::Chunk;
+
+use crate::space::Spaces;
+use crate::{DeviceInfo, Error, Overview, Result, Space, Uuid, path};
+
+/// `BTRFS_SPACE_INFO_GLOBAL_RSV`: what the kernel reserves in memory, which is no block group.
+const GLOBAL_RESERVE: u64 = 1 << 49;
+
+/// A file system that is mounted, asked by ioctls of btrfs. Most of it takes the rights of root; a mount of
+/// larder's answers the user who mounted, too.
+#[derive(Debug)]
+pub struct MountedFilesystem {
+    inside: File,
+}
+
+impl MountedFilesystem {
+    /// The file system that `path` lies in.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        let path = path.as_ref();
+        let inside = File::open(path).map_err(|error| Error::from_mounted(error).about(path))?;
+        let mounted = Self { inside };
+        mounted.subvolume_id().map_err(|error| error.about(path))?;
+        Ok(mounted)
+    }
+
+    /// Id of the subvolume that the path lies in.
+    pub fn subvolume_id(&self) -> Result<u64> {
+        larder_ioctl::subvolume_id(&self.inside).map_err(Error::from_mounted)
+    }
+
+    fn items(&self, tree: u64, first: Key, last: Key) -> Result<Vec<larder_ioctl::Item>> {
+        larder_ioctl::items(&self.inside, tree, first..=last).map_err(Error::from_mounted)
+    }
+
+    fn item(&self, tree: u64, key: Key) -> Result<Option<Vec<u8>>> {
+        let items = match self.items(tree, key, key) {
+            // There is no such tree.
+            Err(error) if error.kind() == crate::ErrorKind::NotFound => Vec::new(),
+            items => items?,
+        };
+        Ok(items.into_iter().next().map(|item| item.data))
+    }
+
+    /// The chunks, for who may see them.
+    fn chunks(&self) -> Result<Option<Vec<Chunk>>> {
+        let info = larder_ioctl::filesystem_info(&self.inside).map_err(Error::from_mounted)?;
+        let key = |offset| Key::new(objectid::FIRST_CHUNK_TREE, ItemType::CHUNK_ITEM, offset);
+        let items = match self.items(objectid::CHUNK_TREE, key(0), key(u64::MAX)) {
+            Err(error) if error.kind() == crate::ErrorKind::NotPermitted => return Ok(None),
+            items => items?,
+        };
+        let chunk = |item: larder_ioctl::Item| {
+            let parsed = ChunkItem::parse(&item.data)
+                .map_err(|problem| bad(objectid::CHUNK_TREE, item.key, problem))?;
+            Chunk::from_item(Logical(item.key.offset), &parsed, info.sector_bytes).map_err(
+                |error| {
+                    let problem = FormatError::invalid("chunk", error.to_string());
+                    bad(objectid::CHUNK_TREE, item.key, problem)
+                },
+            )
+        };
+        items.into_iter().map(chunk).collect::<Result<_>>().map(Some)
+    }
+}
+
+impl Overview for MountedFilesystem {
+    fn label(&self) -> Result<OsString> {
+        Ok(path::owned_name(larder_ioctl::label(&self.inside).map_err(Error::from_mounted)?))
+    }
+
+    fn uuid(&self) -> Result<Uuid> {
+        Ok(larder_ioctl::filesystem_info(&self.inside).map_err(Error::from_mounted)?.uuid)
+    }
+
+    fn devices(&self) -> Result<Vec<DeviceInfo>> {
+        let devices = larder_ioctl::devices(&self.inside).map_err(Error::from_mounted)?;
+        let info = |device: larder_ioctl::DeviceInfo| {
+            let name = String::from_utf8_lossy(&device.path).into_owned();
+            DeviceInfo {
+                id: device.id,
+                uuid: device.uuid,
+                name: (!name.is_empty()).then_some(name),
+                total_bytes: device.total_bytes,
+                allocated_bytes: device.allocated_bytes,
+                is_stale: false,
+                is_seed: false,
+            }
+        };
+        Ok(devices.into_iter().map(info).collect())
+    }
+
+    /// On which devices block groups lie is known to root, and to who mounted, only.
+    fn space(&self) -> Result<Vec<Space>> {
+        let mut spaces = Spaces::default();
+        for space in larder_ioctl::spaces(&self.inside).map_err(Error::from_mounted)? {
+            if space.flags & GLOBAL_RESERVE == 0 {
+                let flags = BlockGroupFlags::from_bits_retain(space.flags);
+                spaces.add(flags, space.total_bytes, space.used_bytes);
+            }
+        }
+        for chunk in self.chunks()?.iter().flatten() {
+            spaces.add_chunk(chunk);
+        }
+        Ok(spaces.in_order())
+    }
+
+    fn used_bytes(&self) -> Result<u64> {
+        let spaces = larder_ioctl::spaces(&self.inside).map_err(Error::from_mounted)?;
+        let groups = spaces.iter().filter(|space| space.flags & GLOBAL_RESERVE == 0);
+        Ok(groups.map(|space| space.used_bytes).fold(0, u64::saturating_add))
+    }
+
+    fn subvolumes(&self) -> Result<Box<dyn Iterator<Item = Result<SubvolumeInfo>> + '_>> {
+        let (first, last) = SubvolumeItems::RANGE;
+        let mut together = SubvolumeItems::default();
+        let mut infos = Vec::new();
+        for item in self.items(objectid::ROOT_TREE, first, last)? {
+            infos.extend(
+                together.add(item.key, &item.data, |_| None).map_err(Error::from).transpose(),
+            );
+        }
+        infos.extend(together.end().map(Ok));
+        Ok(Box::new(infos.into_iter()))
+    }
+
+    fn subvolume_path(&self, id: u64) -> Result<PathBuf> {
+        let path = larder_ioctl::subvolume_path(&self.inside, id).map_err(Error::from_mounted)?;
+        path.map(path::owned).ok_or(larder_filesystem::Error::NoSuchSubvolume(id).into())
+    }
+
+    fn default_subvolume_id(&self) -> Result<u64> {
+        let hash = name_hash::dir_name(b"default");
+        let key = Key::new(objectid::ROOT_TREE_DIR, ItemType::DIR_ITEM, hash);
+        let Some(item) = self.item(objectid::ROOT_TREE, key)? else { return Ok(objectid::FS_TREE) };
+        larder_filesystem::default_subvolume_in(&item)
+            .map_err(|problem| bad(objectid::ROOT_TREE, key, problem))
+    }
+
+    fn quota_group(&self, id: u64) -> Result<Option<QuotaGroup>> {
+        let key = |item_type| Key::new(0, item_type, id);
+        let tree = objectid::QUOTA_TREE;
+        let (info_key, limit_key) = (key(ItemType::QGROUP_INFO), key(ItemType::QGROUP_LIMIT));
+        let Some(info) = self.item(tree, info_key)? else { return Ok(None) };
+        let limit = self.item(tree, limit_key)?;
+        QuotaGroup::of_items(&info, limit.as_deref())
+            .map(Some)
+            .map_err(|problem| bad(tree, info_key, problem))
+    }
+
+    fn places_of(&self, logical: u64, of_whole_extent: bool) -> Result<Vec<FilePlace>> {
+        let places = larder_ioctl::places_of(&self.inside, logical, of_whole_extent);
+        let place = |place: larder_ioctl::FilePlace| {
+            let larder_ioctl::FilePlace { subvolume, inode, offset } = place;
+            FilePlace { subvolume, inode, offset }
+        };
+        let mut places: Vec<_> =
+            places.map_err(Error::from_mounted)?.into_iter().map(place).collect();
+        places.sort_unstable();
+        Ok(places)
+    }
+
+    fn inode_paths(&self, subvolume: u64, inode: u64) -> Result<Vec<PathBuf>> {
+        if subvolume == self.subvolume_id()? {
+            let paths = larder_ioctl::inode_paths(&self.inside, inode);
+            return Ok(paths.map_err(Error::from_mounted)?.into_iter().map(path::owned).collect());
+        }
+        // Of other subvolumes one path is to be had.
+        let path = larder_ioctl::directory_path(&self.inside, subvolume, inode);
+        let mut path = path.map_err(Error::from_mounted)?;
+        path.pop();
+        Ok(vec![path::owned(path)])
+    }
+}
+
+fn bad(tree: u64, key: Key, problem: FormatError) -> Error {
+    larder_filesystem::Error::Item { tree, key, problem }.into()
+}
+
+impl Error {
+    /// What a mounted file system answered.
+    pub(crate) fn from_mounted(error: io::Error) -> Self {
+        let error = match error.raw_os_error().map(rustix::io::Errno::from_raw_os_error) {
+            Some(rustix::io::Errno::NOTTY | rustix::io::Errno::NOSYS) => io::Error::new(
+                io::ErrorKind::Unsupported,
+                "neither a btrfs of the kernel's nor a mount of larder's",
+            ),
+            _ => error,
+        };
+        Self::of_mounted(error)
+    }
+}

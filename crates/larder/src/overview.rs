@@ -1,0 +1,107 @@
+//! What there is to know about a file system as a whole, wherever it is.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use larder_filesystem::{FilePlace, QuotaGroup, SubvolumeInfo};
+
+use crate::{DeviceInfo, Filesystem, Result, Space, Uuid};
+
+/// A file system seen as a whole: one that is open here, or one that is
+/// [mounted](crate::MountedFilesystem).
+pub trait Overview {
+    /// The label, empty if it has none.
+    fn label(&self) -> Result<OsString>;
+
+    /// The uuid by which it is known.
+    fn uuid(&self) -> Result<Uuid>;
+
+    /// Its devices in the order of their ids, missing ones among them.
+    fn devices(&self) -> Result<Vec<DeviceInfo>>;
+
+    /// How much space is set aside for what, and how much of that is used.
+    fn space(&self) -> Result<Vec<Space>>;
+
+    /// Bytes that extents use on all block groups together.
+    fn used_bytes(&self) -> Result<u64>;
+
+    /// All subvolumes in the order of their ids, the top level among them, and those that are being
+    /// deleted.
+    fn subvolumes(&self) -> Result<Box<dyn Iterator<Item = Result<SubvolumeInfo>> + '_>>;
+
+    /// The path of a subvolume from the top level, without a slash at either end.
+    fn subvolume_path(&self, id: u64) -> Result<PathBuf>;
+
+    /// Id of the subvolume that a mount shows unless it is told otherwise.
+    fn default_subvolume_id(&self) -> Result<u64>;
+
+    /// What a quota group counts; `None` without quotas or without the group.
+    fn quota_group(&self, id: u64) -> Result<Option<QuotaGroup>>;
+
+    /// Where in files the data at a logical address is seen; see [`Filesystem::places_of`].
+    fn places_of(&self, logical: u64, of_whole_extent: bool) -> Result<Vec<FilePlace>>;
+
+    /// All paths of an inode from the root of its subvolume, without a slash at either end.
+    fn inode_paths(&self, subvolume: u64, inode: u64) -> Result<Vec<PathBuf>>;
+
+    /// What the subvolume `id` is.
+    fn subvolume_info(&self, id: u64) -> Result<SubvolumeInfo> {
+        for info in self.subvolumes()? {
+            match info {
+                Ok(info) if info.id == id && !info.is_being_deleted => return Ok(info),
+                _ => {}
+            }
+        }
+        Err(larder_filesystem::Error::NoSuchSubvolume(id).into())
+    }
+}
+
+impl Overview for Filesystem {
+    fn label(&self) -> Result<OsString> {
+        Ok(self.label())
+    }
+
+    fn uuid(&self) -> Result<Uuid> {
+        Ok(self.uuid())
+    }
+
+    fn devices(&self) -> Result<Vec<DeviceInfo>> {
+        Ok(self.devices())
+    }
+
+    fn space(&self) -> Result<Vec<Space>> {
+        self.space()
+    }
+
+    fn used_bytes(&self) -> Result<u64> {
+        Ok(self.used_bytes())
+    }
+
+    fn subvolumes(&self) -> Result<Box<dyn Iterator<Item = Result<SubvolumeInfo>> + '_>> {
+        Ok(Box::new(self.subvolumes()))
+    }
+
+    fn subvolume_path(&self, id: u64) -> Result<PathBuf> {
+        self.subvolume_path(id)
+    }
+
+    fn default_subvolume_id(&self) -> Result<u64> {
+        self.default_subvolume_id()
+    }
+
+    fn quota_group(&self, id: u64) -> Result<Option<QuotaGroup>> {
+        self.quota_group(id)
+    }
+
+    fn places_of(&self, logical: u64, of_whole_extent: bool) -> Result<Vec<FilePlace>> {
+        self.places_of(logical, of_whole_extent)
+    }
+
+    fn inode_paths(&self, subvolume: u64, inode: u64) -> Result<Vec<PathBuf>> {
+        self.subvolume_by_id(subvolume)?.inode(inode)?.paths()
+    }
+
+    fn subvolume_info(&self, id: u64) -> Result<SubvolumeInfo> {
+        self.subvolume_by_id(id)?.info()
+    }
+}
