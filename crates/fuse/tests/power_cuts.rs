@@ -1,0 +1,480 @@
+//! Power cuts under a mount: programs work on it, everything that reaches the device is recorded, and what a cut
+//! at any place leaves is held to what fsync, O_SYNC and commits promised of each file before.
+//!
+//! The kernel is part of it: it keeps data and times until it likes to write them back, and what it asks for
+//! when a program syncs is what the promises rest on.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+use std::thread;
+
+use larder::device::{Device, MemoryDevice};
+use larder::{Directory, FileType, Filesystem};
+use larder_device::{Entry, Event, Recording, Survival};
+use larder_format::Superblock;
+use larder_fuse::{Mount, MountOptions, Server, ServerOptions, unmount};
+use larder_mkfs::{MkfsOptions, mkfs_on};
+use larder_testkit::{KernelMount, Scratch, oracle};
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+
+const SECTOR: usize = 4096;
+const DEVICE_BYTES: u64 = 256 << 20;
+/// Where the copies of the superblock are that a device of this size has.
+const SUPERBLOCKS: [u64; 2] = [64 << 10, 64 << 20];
+const FOLDERS: [&str; 2] = ["d0", "d1"];
+const DATABASE: &str = "database";
+
+/// What a file was made to be: its names, and which version was written to each sector.
+#[derive(Clone, Debug, Default)]
+struct Tracked {
+    names: BTreeSet<String>,
+    sectors: Vec<u8>,
+}
+
+/// All files, by number, after a step.
+type State = BTreeMap<u8, Tracked>;
+
+/// What a call that returned promised to be as it was then, or newer.
+#[derive(Clone, Copy, Debug)]
+enum Promised {
+    File(u8),
+    /// The names in a folder.
+    Folder(&'static str),
+    Everything,
+    /// So many rows of the database.
+    Rows(u64),
+}
+
+#[derive(Debug)]
+struct Promise {
+    what: Promised,
+    state: usize,
+    position: usize,
+}
+
+#[derive(Default)]
+struct History {
+    states: Vec<State>,
+    /// Where in the recording the step began that led to each state.
+    begun: Vec<usize>,
+    promises: Vec<Promise>,
+    steps: Vec<String>,
+}
+
+/// What a cut left: the content of each file by its path.
+type Found = BTreeMap<String, Vec<u8>>;
+
+impl History {
+    /// Holds what a cut at `position` left against what was promised before.
+    fn judge(&self, found: &Found, position: usize) {
+        let last = self.begun.iter().rposition(|begun| *begun <= position).unwrap();
+        for promise in self.promises.iter().filter(|promise| promise.position <= position) {
+            let since = &self.states[promise.state..=last];
+            if let Err(problem) = kept(promise.what, since, found) {
+                let steps = self.steps[..=last].join("\n");
+                panic!("cut at {position}: {promise:?}: {problem}\n{steps}");
+            }
+        }
+    }
+
+    /// Rows that the database must have after a cut at `position`, and those that it may have.
+    fn rows(&self, position: usize) -> u64 {
+        let before = self.promises.iter().filter(|promise| promise.position <= position);
+        before.fold(0, |rows, promise| match promise.what {
+            Promised::Rows(promised) => rows.max(promised),
+            _ => rows,
+        })
+    }
+}
+
+fn kept(what: Promised, since: &[State], found: &Found) -> Result<(), String> {
+    match what {
+        Promised::Rows(_) => Ok(()),
+        Promised::File(id) => file_kept(id, since, found),
+        Promised::Folder(folder) => {
+            let names = since[0].values().flat_map(|file| &file.names);
+            let names = names.filter(|name| name.starts_with(folder));
+            names.into_iter().try_for_each(|name| name_kept(name, since, found))
+        }
+        Promised::Everything => since[0].keys().try_for_each(|id| file_kept(*id, since, found)),
+    }
+}
+
+/// Names never lead to another file later: one that stays must be there.
+fn name_kept(name: &String, since: &[State], found: &Found) -> Result<(), String> {
+    let stays = since.iter().all(|state| state.values().any(|file| file.names.contains(name)));
+    if stays && !found.contains_key(name) { Err(format!("{name} is lost")) } else { Ok(()) }
+}
+
+fn file_kept(id: u8, since: &[State], found: &Found) -> Result<(), String> {
+    since[0][&id].names.iter().try_for_each(|name| name_kept(name, since, found))?;
+    for (name, content) in found.iter().filter(|(name, _)| id_of(name) == Some(id)) {
+        if !since.iter().any(|state| state[&id].names.contains(name)) {
+            return Err(format!("{name} came back"));
+        }
+        let lens: BTreeSet<usize> = since.iter().map(|state| state[&id].sectors.len()).collect();
+        if content.len() % SECTOR != 0 || !lens.contains(&(content.len() / SECTOR)) {
+            return Err(format!("{name} has {} bytes", content.len()));
+        }
+        for (at, sector) in content.chunks(SECTOR).enumerate() {
+            let versions: BTreeSet<u8> =
+                since.iter().filter_map(|state| state[&id].sectors.get(at).copied()).collect();
+            let is_one = versions.iter().any(|version| sector == sector_of(id, *version));
+            if !is_one {
+                return Err(format!(
+                    "{name}: sector {at} begins {:?}, of {versions:?}",
+                    &sector[..2]
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The file that a path leads to: paths are a folder, the number of the file, and one of their own.
+fn id_of(path: &str) -> Option<u8> {
+    path.split_once('/')?.1.split('-').next()?.parse().ok()
+}
+
+fn sector_of(id: u8, version: u8) -> Vec<u8> {
+    [id, version].repeat(SECTOR / 2)
+}
+
+/// Works on a mount.
+struct Player<'p> {
+    root: &'p Path,
+    recording: &'p Recording,
+    random: StdRng,
+    state: State,
+    history: History,
+    names_made: u32,
+    version: u8,
+    rows: u64,
+}
+
+impl Player<'_> {
+    fn below(&mut self, limit: usize) -> usize {
+        self.random.random_range(0..limit)
+    }
+
+    fn promise(&mut self, what: Promised) {
+        let (state, position) = (self.history.states.len() - 1, self.recording.position());
+        self.history.promises.push(Promise { what, state, position });
+        let step = self.history.steps.last_mut().unwrap();
+        *step = format!("{step}; promised {what:?} at {position}");
+    }
+
+    /// Notes the state after a step that began at `begun`.
+    fn note(&mut self, begun: usize, step: &str) {
+        self.history.states.push(self.state.clone());
+        self.history.begun.push(begun);
+        self.history.steps.push(format!("{}: {step}", self.history.states.len() - 1));
+    }
+
+    fn new_name(&mut self, id: u8) -> String {
+        self.names_made += 1;
+        format!("{}/{id}-{}", FOLDERS[self.below(2)], self.names_made)
+    }
+
+    /// A file that has a name, and that name.
+    fn some_file(&mut self) -> Option<(u8, String)> {
+        let named = self.state.iter().filter(|(_, file)| !file.names.is_empty());
+        let all: Vec<(u8, String)> = named
+            .flat_map(|(id, file)| file.names.iter().map(|name| (*id, name.clone())))
+            .collect();
+        if all.is_empty() { None } else { Some(all[self.below(all.len())].clone()) }
+    }
+
+    fn step(&mut self) {
+        let begun = self.recording.position();
+        let choice = self.below(20);
+        let (id, name) = match self.some_file() {
+            Some(file) if choice > 1 => file,
+            _ => return self.create(begun),
+        };
+        let path = self.root.join(&name);
+        match choice {
+            2..8 => self.write(begun, id, &path, choice == 2),
+            8..10 => {
+                let new = self.new_name(id);
+                fs::rename(path, self.root.join(&new)).unwrap();
+                let names = &mut self.state.get_mut(&id).unwrap().names;
+                names.remove(&name);
+                names.insert(new.clone());
+                self.note(begun, &format!("rename {name} to {new}"));
+            }
+            10 => {
+                let new = self.new_name(id);
+                fs::hard_link(path, self.root.join(&new)).unwrap();
+                self.state.get_mut(&id).unwrap().names.insert(new.clone());
+                self.note(begun, &format!("link {name} as {new}"));
+            }
+            11 => {
+                fs::remove_file(path).unwrap();
+                self.state.get_mut(&id).unwrap().names.remove(&name);
+                self.note(begun, &format!("unlink {name}"));
+            }
+            12..17 => {
+                let file = File::open(path).unwrap();
+                if choice == 12 { file.sync_data() } else { file.sync_all() }.unwrap();
+                self.promise(Promised::File(id));
+            }
+            17 => {
+                let folder = FOLDERS[self.below(2)];
+                File::open(self.root.join(folder)).unwrap().sync_all().unwrap();
+                self.promise(Promised::Folder(folder));
+            }
+            18 if self.below(4) == 0 => {
+                larder_ioctl::sync(File::open(self.root).unwrap()).unwrap();
+                self.promise(Promised::Everything);
+            }
+            _ => self.insert_row(begun),
+        }
+    }
+
+    fn create(&mut self, begun: usize) {
+        let id = self.state.len() as u8;
+        let name = self.new_name(id);
+        self.version += 1;
+        let sectors = vec![self.version; 1 + self.below(8)];
+        let content = sector_of(id, self.version).repeat(sectors.len());
+        fs::write(self.root.join(&name), content).unwrap();
+        let names = BTreeSet::from([name.clone()]);
+        // It is there before it has content.
+        self.state.insert(id, Tracked { names, sectors: Vec::new() });
+        self.note(begun, &format!("create {name}"));
+        self.state.get_mut(&id).unwrap().sectors.clone_from(&sectors);
+        self.note(begun, &format!("write {} sectors to it", sectors.len()));
+    }
+
+    /// Writes some sectors, over what is there or behind it.
+    fn write(&mut self, begun: usize, id: u8, path: &Path, at_once: bool) {
+        self.version += 1;
+        let (version, len) = (self.version, self.state[&id].sectors.len());
+        let (at, count) = (self.below(len + 1), 1 + self.below(4));
+        let flags = if at_once { rustix::fs::OFlags::SYNC.bits() as i32 } else { 0 };
+        let file = OpenOptions::new().write(true).custom_flags(flags).open(path).unwrap();
+        let data = sector_of(id, version).repeat(count);
+        file.write_all_at(&data, (at * SECTOR) as u64).unwrap();
+        let sectors = &mut self.state.get_mut(&id).unwrap().sectors;
+        sectors.resize(len.max(at + count), version);
+        sectors[at..at + count].fill(version);
+        self.note(begun, &format!("write {count} sectors of {id} at {at}, version {version}"));
+        if at_once {
+            self.promise(Promised::File(id));
+        }
+    }
+
+    /// A program that knows what to sync and when.
+    fn insert_row(&mut self, begun: usize) {
+        let row = self.rows + 1;
+        // With less, the journal may come back that was removed to commit.
+        let script = format!(
+            "pragma synchronous = extra;
+             create table if not exists rows (number integer, filling text);
+             insert into rows values ({row}, hex(randomblob(900)));"
+        );
+        sqlite(&self.root.join(DATABASE), &script);
+        self.rows = row;
+        self.note(begun, &format!("row {row}"));
+        self.promise(Promised::Rows(row));
+    }
+}
+
+fn sqlite(database: &Path, script: &str) -> String {
+    let output =
+        Command::new("sqlite3").arg(database).arg(script).output().expect("sqlite3 starts");
+    assert!(output.status.success(), "{script}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).trim().to_owned()
+}
+
+/// Unmounts also when a test fails: who serves ends then.
+struct Unmounts<'p>(&'p Path);
+
+impl Drop for Unmounts<'_> {
+    fn drop(&mut self) {
+        let _ = unmount(self.0, true);
+    }
+}
+
+/// Mounts a new file system on a device that is recorded, and has `steps` done on it.
+fn work(seed: u64, steps: usize) -> (Recording, History) {
+    let device = Arc::new(MemoryDevice::new("memory", DEVICE_BYTES));
+    let shared: Arc<dyn Device> = device.clone();
+    mkfs_on(std::slice::from_ref(&shared), &MkfsOptions::default()).unwrap();
+    let recording = Recording::new();
+    let filesystem = open(Arc::new(recording.attach(&device)));
+    let top = filesystem.subvolume("/").unwrap();
+    let point = Scratch::new();
+    let server = Server::new(&filesystem, &top, ServerOptions::default()).unwrap();
+    let mount = Mount::new(point.path(), &MountOptions::default()).unwrap();
+    let history = thread::scope(|scope| {
+        scope.spawn(|| mount.serve(&server).unwrap());
+        let _unmounts = Unmounts(point.path());
+        let mut player = Player {
+            root: point.path(),
+            recording: &recording,
+            random: StdRng::seed_from_u64(seed),
+            state: State::new(),
+            history: History::default(),
+            names_made: 0,
+            version: 0,
+            rows: 0,
+        };
+        for folder in FOLDERS {
+            fs::create_dir(point.path().join(folder)).unwrap();
+        }
+        larder_ioctl::sync(File::open(point.path()).unwrap()).unwrap();
+        player.note(recording.position(), "the beginning");
+        player.promise(Promised::Everything);
+        (0..steps).for_each(|_| player.step());
+        player.history
+    });
+    (recording, history)
+}
+
+fn open(device: Arc<dyn Device>) -> Filesystem {
+    let options = larder::OpenOptions::new().write(true).commit_interval(None);
+    options.open_devices(vec![device]).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// What the library finds, which replays the log.
+fn found_by_larder(filesystem: &Filesystem) -> Found {
+    fn enter(folder: &Directory, path: &str, found: &mut Found) {
+        for entry in folder.entries().unwrap() {
+            let entry = entry.unwrap();
+            let path = format!("{path}{}", entry.name().to_str().unwrap());
+            let inode = entry.open().unwrap_or_else(|error| panic!("{path}: {error}"));
+            if inode.file_type() == FileType::Directory {
+                enter(&inode.into_directory().unwrap(), &format!("{path}/"), found);
+            } else {
+                let file = inode.into_file().unwrap();
+                let mut content = vec![0; file.len_bytes() as usize];
+                assert_eq!(file.read_at(&mut content, 0).unwrap(), content.len());
+                found.insert(path, content);
+            }
+        }
+    }
+    let mut found = Found::new();
+    enter(&filesystem.subvolume("/").unwrap().root().unwrap(), "", &mut found);
+    found
+}
+
+/// What the kernel finds on a copy, which replays the log too; its checker has to be content then.
+fn found_by_kernel(device: &MemoryDevice) -> Found {
+    let scratch = Scratch::new();
+    let image = scratch.sparse_file("image", DEVICE_BYTES);
+    let target = File::options().write(true).open(&image).unwrap();
+    let mut piece = vec![0; 64 << 10];
+    for offset in (0..DEVICE_BYTES).step_by(piece.len()) {
+        device.read_at(&mut piece, offset).unwrap();
+        if piece.iter().any(|byte| *byte != 0) {
+            target.write_all_at(&piece, offset).unwrap();
+        }
+    }
+    let mut found = Found::new();
+    let mount = KernelMount::open(std::slice::from_ref(&image), "");
+    for folder in ["", "d0/", "d1/"] {
+        for entry in fs::read_dir(mount.path().join(folder)).unwrap() {
+            let entry = entry.unwrap();
+            if entry.file_type().unwrap().is_file() {
+                let path = format!("{folder}{}", entry.file_name().to_str().unwrap());
+                found.insert(path, fs::read(entry.path()).unwrap());
+            }
+        }
+    }
+    drop(mount);
+    oracle::check(&[image], true).unwrap_or_else(|error| panic!("{error}"));
+    found
+}
+
+/// sqlite recovers its database, and finds the rows that it said were there.
+fn judge_database(found: &Found, promised: u64, what: &str) {
+    let scratch = Scratch::new();
+    for (name, content) in found.iter().filter(|(name, _)| name.starts_with(DATABASE)) {
+        File::create(scratch.path().join(name)).unwrap().write_all(content).unwrap();
+    }
+    if promised == 0 {
+        return;
+    }
+    let script = "pragma integrity_check; select count(*) from rows;";
+    let said = sqlite(&scratch.path().join(DATABASE), script);
+    let (sound, rows) = said.split_once('\n').unwrap();
+    assert_eq!(sound, "ok", "{what}");
+    assert!(rows.parse::<u64>().unwrap() >= promised, "{what}: {rows} of {promised} rows");
+}
+
+/// Our own checker finds nothing but copies of the superblock that a cut came between.
+fn check(device: &MemoryDevice, what: &str) {
+    let devices: Vec<Arc<dyn Device>> = vec![Arc::new(device.snapshot())];
+    let volume = larder_volume::Volume::open(devices, &larder_volume::OpenOptions::default());
+    let report = larder_check::check(&volume.unwrap(), &larder_check::Options::default());
+    let is_expected =
+        |found: &larder_check::KindFindings| found.kind == larder_check::Kind::SuperblocksDisagree;
+    assert!(report.kinds.iter().all(is_expected), "{what}: {report}");
+}
+
+/// Whether all superblocks are of one commit: of others the kernel takes the first, and we the last.
+fn copies_agree(device: &MemoryDevice) -> bool {
+    let generation = |offset: u64| {
+        let mut bytes = [0; 8];
+        let at = offset + std::mem::offset_of!(Superblock, generation) as u64;
+        device.read_at(&mut bytes, at).unwrap();
+        u64::from_le_bytes(bytes)
+    };
+    SUPERBLOCKS.iter().all(|offset| generation(*offset) == generation(SUPERBLOCKS[0]))
+}
+
+fn is_superblock(entry: &Entry) -> bool {
+    matches!(&entry.event, Event::Write { offset, .. } if SUPERBLOCKS.contains(offset))
+}
+
+#[test]
+fn what_programs_synced_on_a_mount_survives_power_cuts() {
+    let (mut cuts, mut kernels) = (0, 0);
+    for seed in 1..5 {
+        let (recording, history) = work(seed, 150);
+        let mut random = StdRng::seed_from_u64(seed);
+        let mut replay = recording.replay();
+        while let Some(entry) = replay.step() {
+            let is_flush = entry.event == Event::Flush;
+            let is_begun = replay.position() >= history.begun[0];
+            if !is_begun
+                || random.random_range(0..16) > 0 && !(is_flush && random.random_range(0..3) == 0)
+            {
+                continue;
+            }
+            let device = replay.power_cut(|_, entry| match random.random_range(0..4) {
+                0 if !is_flush => Survival::Whole,
+                1 if !is_superblock(entry) => Survival::Torn { sectors: 3 },
+                _ => Survival::Lost,
+            });
+            let device = device.into_iter().next().unwrap();
+            let position = replay.position();
+            let what = format!("seed {seed}, cut at {position}");
+            cuts += 1;
+            if cuts % 40 == 0 && copies_agree(&device) {
+                history.judge(&found_by_kernel(&device), position);
+                kernels += 1;
+            }
+            let recovered = Arc::new(device.snapshot());
+            let filesystem = open(recovered.clone());
+            let found = found_by_larder(&filesystem);
+            history.judge(&found, position);
+            if cuts % 8 == 0 {
+                judge_database(&found, history.rows(position), &what);
+                filesystem.sync().unwrap();
+                drop(filesystem);
+                check(&recovered, &what);
+            }
+        }
+        println!("seed {seed}: {cuts} cuts, {kernels} recovered by the kernel too");
+    }
+    assert!(cuts > 200 && kernels > 3, "{cuts} cuts, {kernels} of them for the kernel");
+}
