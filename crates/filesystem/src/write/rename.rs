@@ -1,13 +1,14 @@
 //! Moving names.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use larder_format::{FormatError, ItemType, Key, objectid};
 use larder_transaction::space::Priority;
 
 use super::create::{Draft, NewInode, entry_type};
 use super::names::{NewEntry, check_name};
-use super::node::Locked;
+use super::node::{Locked, Node};
 use super::{Changed, apply, node_of};
 use crate::directory::Target;
 use crate::error::{Error, Result};
@@ -61,19 +62,31 @@ struct Place<'a> {
     directory: &'a Inode,
     name: &'a [u8],
     inode: Inode,
+    target: Target,
+    /// The name's index if it leads to what stands for a subvolume that is not there, which no reference tells.
+    /// Such a name only ever goes, so that it stays true while the target does.
+    index: Option<u64>,
 }
 
-impl Place<'_> {
-    fn target(&self) -> Option<Target> {
-        // What stands for a subvolume has a name that leads to one.
-        if self.inode.is_empty_subvolume() {
-            return None;
-        }
-        Some(if self.inode.is_subvolume_root() {
-            Target::Subvolume(self.inode.subvolume().id())
+impl<'a> Place<'a> {
+    fn find(directory: &'a Inode, name: &'a [u8]) -> Result<Self> {
+        // Found first: whatever the name leads to later is not what was looked up.
+        let found = directory.find(name)?.ok_or(Error::NotFound)?;
+        let inode = directory.lookup(name)?;
+        let index = inode.is_empty_subvolume().then(|| directory.index_of(name)).transpose()?;
+        let target = if inode.is_empty_subvolume() {
+            found
+        } else if inode.is_subvolume_root() {
+            Target::Subvolume(inode.subvolume().id())
         } else {
-            Target::Inode(self.inode.number())
-        })
+            Target::Inode(inode.number())
+        };
+        Ok(Self { directory, name, inode, target, index })
+    }
+
+    /// The node; what stands for a subvolume that is not there has none.
+    fn node(&self) -> Option<&Arc<Node>> {
+        (!self.inode.is_empty_subvolume()).then(|| node_of(&self.inode))
     }
 
     fn is_directory(&self) -> bool {
@@ -112,9 +125,9 @@ impl Inode {
         mode: RenameMode,
     ) -> Result<bool> {
         let (from_node, to_node) = (self.node()?, to.node()?);
-        let old = Place { directory: self, name, inode: self.lookup(name)? };
-        let there = match to.lookup(new_name) {
-            Ok(inode) => Some(Place { directory: to, name: new_name, inode }),
+        let old = Place::find(self, name)?;
+        let there = match Place::find(to, new_name) {
+            Ok(there) => Some(there),
             Err(Error::NotFound) => None,
             Err(error) => return Err(error),
         };
@@ -126,12 +139,10 @@ impl Inode {
         let handle = writer.join(self.subvolume(), ITEMS, Priority::Normal)?;
         to.subvolume().live()?.check_writable()?;
         let mut nodes = vec![from_node, to_node, old.inode.node()?];
-        if let Some(there) = &there {
-            nodes.push(there.inode.node()?);
-        }
+        nodes.extend(there.as_ref().and_then(Place::node));
         let mut locked = Locked::new(nodes);
-        let is_unchanged = self.find(name)? == old.target()
-            && to.find(new_name)? == there.as_ref().and_then(Place::target);
+        let is_unchanged = self.find(name)? == Some(old.target)
+            && to.find(new_name)? == there.as_ref().map(|there| there.target);
         if !is_unchanged {
             return Ok(false);
         }
@@ -218,9 +229,7 @@ fn check_replaceable(old: &Place<'_>, there: &Place<'_>) -> Result<()> {
         (true, false) => Err(Error::NotADirectory),
         (false, true) if old.directory.is_within(&there.inode)? => Err(Error::DirectoryNotEmpty),
         (false, true) => Err(Error::IsADirectory),
-        _ if there.inode.is_subvolume_root() || there.inode.is_empty_subvolume() => {
-            Err(Error::DirectoryNotEmpty)
-        }
+        _ if there.inode.is_subvolume_root() => Err(Error::DirectoryNotEmpty),
         _ => Ok(()),
     }
 }
@@ -237,7 +246,8 @@ fn check_nodes(
     locked.of(from_node).check_may_unname()?;
     locked.of(to_node).check_may_name()?;
     for place in [Some(old), there].into_iter().flatten() {
-        locked.of(node_of(&place.inode)).check_may_unname()?;
+        let Some(node) = place.node() else { continue };
+        locked.of(node).check_may_unname()?;
         // The root of a subvolume would have another parent, though it does not say so.
         if place.inode.is_subvolume_root() && old.directory != to {
             place.inode.subvolume().live()?.check_writable()?;
@@ -245,8 +255,8 @@ fn check_nodes(
     }
     if let Some(there) = there {
         locked.of(to_node).check_may_unname()?;
-        let has_names = there.is_directory() && locked.of(node_of(&there.inode)).size_bytes > 0;
-        if mode != RenameMode::Exchange && has_names {
+        let has_names = |node: &Arc<Node>| there.is_directory() && locked.of(node).size_bytes > 0;
+        if mode != RenameMode::Exchange && there.node().is_some_and(has_names) {
             return Err(Error::DirectoryNotEmpty);
         }
     }
@@ -295,8 +305,9 @@ impl Change<'_, '_> {
         self.take(old)?;
         if let Some(there) = there {
             self.take(there)?;
-            if mode != RenameMode::Exchange {
-                let node = node_of(&there.inode);
+            if mode != RenameMode::Exchange
+                && let Some(node) = there.node()
+            {
                 node.lose_name(self.locked.of(node), self.generation)?;
             }
         }
@@ -313,7 +324,9 @@ impl Change<'_, '_> {
     /// Takes a name away.
     fn take(&mut self, place: &Place<'_>) -> Changed<()> {
         let directory = place.directory;
-        if place.inode.is_subvolume_root() {
+        if let Some(index) = place.index {
+            directory.names().remove(node_of(directory), place.name, index)?;
+        } else if place.inode.is_subvolume_root() {
             let index = directory.leave_subvolume(place.inode.subvolume().id())?;
             directory.names().remove(node_of(directory), place.name, index)?;
         } else {

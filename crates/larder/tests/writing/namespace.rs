@@ -577,6 +577,39 @@ fn owners_change_and_privileges_go() {
 }
 
 #[test]
+fn what_stands_for_a_subvolume_in_a_snapshot_is_replaced() {
+    const PLAIN: RenameFlags = RenameFlags::empty();
+    same("stand-ins", |by| {
+        let mut done = vec![by.subvolume("a")];
+        for nested in ["one", "two", "three", "four", "five", "six"] {
+            done.push(by.subvolume(&format!("a/{nested}")));
+        }
+        done.extend([
+            by.snapshot("a", "s", SnapshotKind::Writable),
+            by.mkdir("s/folder", 0o755),
+            by.write("s/folder/file", b"kept"),
+            by.mkdir("s/other", 0o755),
+            by.write("s/plain", b"plain"),
+            by.subvolume("s/real"),
+            by.rename("s/plain", "s/one", PLAIN),
+            by.rename("s/one", "s/folder", PLAIN),
+            by.rename("s/one", "s/new", PLAIN),
+            by.rename("s/other", "s/one", RenameFlags::NOREPLACE),
+            by.rename("s/folder", "s/one", PLAIN),
+            by.rename("s/real", "s/two", PLAIN),
+            by.rename("s/other", "s/three", RenameFlags::WHITEOUT),
+            by.rename("s/one", "s/four", PLAIN),
+            by.rename("s/four", "s/two", PLAIN),
+            by.mkdir("top", 0o755),
+            by.rename("top", "s/five", PLAIN),
+            by.write("s/four/file", b"still there"),
+            by.rmdir("s/six"),
+        ]);
+        done
+    });
+}
+
+#[test]
 fn renames_leave_whiteouts_and_move_subvolumes() {
     const PLAIN: RenameFlags = RenameFlags::empty();
     const EXCHANGE: RenameFlags = RenameFlags::EXCHANGE;
