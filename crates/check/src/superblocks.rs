@@ -54,8 +54,10 @@ fn check_copy(context: &Context<'_>, device: &VolumeDevice, offset: Physical) {
     if copy.generation != wanted.generation {
         let (old, new) = (copy.generation, wanted.generation);
         let message = format_args!("it is of generation {old}, the newest is {new}");
-        context.find(Kind::SuperblocksDisagree, place, message);
-    } else if !is_same(&copy, wanted) {
+        // What an old one says about its device was true then.
+        return context.find(Kind::SuperblocksDisagree, place, message);
+    }
+    if !is_same(&copy, wanted) {
         let message = format_args!("it is unlike the others of its generation");
         context.find(Kind::SuperblocksDisagree, place, message);
     }
