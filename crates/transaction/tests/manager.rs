@@ -141,7 +141,7 @@ fn commits_happen_in_the_background() {
     let manager = Arc::new(open(&image.devices));
     let before = manager.durable_generation();
     let interval = BackgroundCommits::DEFAULT_INTERVAL;
-    let commits = BackgroundCommits::start(manager.clone(), interval, usize::MAX);
+    let commits = BackgroundCommits::start(manager.clone(), interval, usize::MAX, || ());
     commits.set_interval(Duration::from_millis(1));
     let mut files = Files::new("larder", 1);
     while manager.durable_generation() < before + 3 {
@@ -160,7 +160,7 @@ fn what_piles_up_is_committed_before_its_time() {
     let before = manager.durable_generation();
     let hour = Duration::from_secs(3600);
     let most_dirty_bytes = 256 << 10;
-    let _commits = BackgroundCommits::start(manager.clone(), hour, most_dirty_bytes);
+    let _commits = BackgroundCommits::start(manager.clone(), hour, most_dirty_bytes, || ());
     let mut files = Files::new("larder", 1);
     while manager.dirty_bytes() <= most_dirty_bytes as u64 {
         files.churn(&manager, 20).unwrap();

@@ -199,7 +199,14 @@ impl Filesystem {
             Some(interval) => {
                 // Each commit copies again what the next one changes: not too often.
                 let most_dirty_bytes = cache_bytes.saturating_mul(2).max(LEAST_DIRTY_BYTES);
-                let commits = BackgroundCommits::start(manager, interval, most_dirty_bytes);
+                let shared = Arc::downgrade(filesystem.shared());
+                // Whoever let go of an unlinked inode last may not have been one who deletes them.
+                let tidy = move || {
+                    if let Some(shared) = shared.upgrade() {
+                        Self::from(shared).delete_unlinked();
+                    }
+                };
+                let commits = BackgroundCommits::start(manager, interval, most_dirty_bytes, tidy);
                 filesystem.committing(commits)
             }
             None => filesystem,

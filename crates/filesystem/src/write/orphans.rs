@@ -48,11 +48,12 @@ pub(super) fn orphan_key(number: u64) -> Key {
 }
 
 impl Writer {
-    /// Deletes inodes that nobody has open any more. What fails stays listed in its tree, and is
-    /// deleted when the file system is opened for writing again.
+    /// Deletes inodes that nobody has open any more. What fails is tried again with the next call, and
+    /// with the next commit in the background, and stays listed in its tree for who opens the file system for writing again.
     pub(super) fn delete_orphans(&self) {
         while let Some(orphan) = self.orphans.pop() {
             if self.delete_inode(&orphan).is_err() {
+                self.orphans.push(orphan);
                 break;
             }
         }

@@ -39,11 +39,12 @@ impl BackgroundCommits {
     pub const DEFAULT_INTERVAL: Duration = Duration::from_secs(30);
 
     /// Starts to commit every `interval`, and whenever changed tree blocks take more than
-    /// `most_dirty_bytes`.
+    /// `most_dirty_bytes`. Ahead of each it calls `prepare`, with nothing locked.
     pub fn start(
         manager: Arc<TransactionManager>,
         interval: Duration,
         most_dirty_bytes: usize,
+        prepare: impl Fn() + Send + 'static,
     ) -> Self {
         let state = Mutex::new(State { interval, is_ended: false });
         let control = Arc::new(Control { state, changed: Condvar::new() });
@@ -51,6 +52,7 @@ impl BackgroundCommits {
         let work = move || {
             let is_much = || manager.dirty_bytes() > most_dirty_bytes as u64;
             while seen_by_thread.wait(is_much) {
+                prepare();
                 // The manager keeps the reason.
                 let _ = manager.commit();
             }
