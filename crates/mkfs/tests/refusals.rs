@@ -23,7 +23,7 @@ fn refused(files: &[PathBuf], options: &MkfsOptions) -> String {
 fn what_holds_something_unless_forced() {
     let made = Made::new(&[150 * MIB], &MkfsOptions::default());
     let error = refused(&made.files, &MkfsOptions::default());
-    assert!(error.contains("holds a btrfs file system; force"), "{error}");
+    assert!(error.contains("holds a btrfs file system, and"), "{error}");
     let forced = MkfsOptions { force: true, ..MkfsOptions::default() };
     mkfs(&made.files, &forced).unwrap();
 

@@ -96,9 +96,14 @@ impl TransactionManager {
     /// Brings the items of groups up to date. Returns whether there were any.
     pub(super) fn write_groups(&self) -> Result<bool> {
         let _running = self.bookkeeping.lock();
-        self.write_created_groups()?;
         let space = &self.accounting.space;
-        let dirty = std::mem::take(&mut space.changes().lock().dirty);
+        let dirty = loop {
+            self.write_created_groups()?;
+            // A group may have been made meanwhile.
+            if let Some(dirty) = space.take_dirty() {
+                break dirty;
+            }
+        };
         let mut tree = TreeItems::new(self.trees.block_group.clone());
         for start in &dirty {
             let Some(group) = space.group_at(Logical(*start)) else { continue };

@@ -173,12 +173,13 @@ impl Space {
         let chunk = self.volume.chunk_at(chunk.logical()).expect("it was just added");
         let free = chunk.logical().0..chunk.end().0;
         let group = Arc::new(Group::new(chunk, 0, &[free])?);
-        self.enter(group.clone());
-        self.update_profiles();
+        // Nobody finds it who could not see that it has no items yet.
         let mut changes = self.changes.lock();
         changes.dirty.insert(group.start().0);
-        changes.created.push(group);
+        changes.created.push(group.clone());
+        self.enter(group);
         drop(changes);
+        self.update_profiles();
         drop(devices);
         self.update_promises();
         Ok(Some(()))

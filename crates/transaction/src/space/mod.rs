@@ -295,6 +295,13 @@ impl Space {
         &self.changes
     }
 
+    /// Takes the list of groups whose items do not say what is true now, unless there is one that has no
+    /// items yet.
+    pub fn take_dirty(&self) -> Option<BTreeSet<u64>> {
+        let mut changes = self.changes.lock();
+        changes.created.is_empty().then(|| std::mem::take(&mut changes.dirty))
+    }
+
     /// Takes the next group that has no items yet.
     pub fn next_created(&self) -> Option<Arc<Group>> {
         let created = &mut self.changes.lock().created;
