@@ -108,11 +108,12 @@ impl<V: Value, const KEYS: usize> RangeIndex<V, KEYS> {
         loop {
             match plan(spot.block) {
                 Plan::Keep(result) => return result,
-                Plan::Reach(until) => return self.edit_gathered(at, until, plan, guard),
+                Plan::Reach(until) => return self.edit_gathered(at, at..until, plan, guard),
                 Plan::Splice { replace, with, result } => {
                     if moves_low(spot.block, &replace, &with) {
                         let until = spot.block.key(replace.end - 1) + 1;
-                        return self.edit_gathered(spot.block.low() - 1, until, plan, guard);
+                        let gathered = spot.block.low() - 1..until;
+                        return self.edit_gathered(at, gathered, plan, guard);
                     }
                     if spot.word.is_locked() {
                         self.wait_for_unlock(spot.node);
@@ -170,15 +171,17 @@ impl<V: Value, const KEYS: usize> RangeIndex<V, KEYS> {
         }
     }
 
-    /// Edits the block whose tile holds `from`, after all entries that begin below `until` have
-    /// been moved into it.
+    /// Edits the block whose tile holds `at`, after all entries that begin in `gathered` have been moved
+    /// into it.
     fn edit_gathered<R>(
         &self,
-        mut from: u64,
-        mut until: u64,
+        at: u64,
+        gathered: Range<u64>,
         mut plan: impl FnMut(BlockRef<'_, V>) -> Plan<V, R>,
         guard: &Guard,
     ) -> R {
+        // The plan gets the tile of `at`, wherever that begins by the time something is locked.
+        let (mut from, mut until) = (gathered.start, gathered.end.max(at + 1));
         loop {
             let lock = self.lock_block(from, guard);
             let (replace, with, result) = loop {

@@ -258,6 +258,24 @@ fn a_hole_that_stays_is_found_while_bounds_go_up_and_down() {
 }
 
 #[test]
+fn what_is_split_meanwhile_is_there_to_be_removed() {
+    explore(|| {
+        // Some entry is the first of a tile that is not the first.
+        let index = Index::with_node_size();
+        (0..6).for_each(|start| index.insert(start * 10..start * 10 + 4, start).unwrap());
+        let index = Arc::new(index);
+        together!(index;
+            (3..6).for_each(|start| {
+                index.insert_splitting(start * 10 + 1..start * 10 + 4, 99, |old, _| *old.value);
+            }),
+            (3..6).for_each(|start| {
+                assert!(index.remove(start * 10 + 2).is_some(), "something always covers it");
+            }),
+        );
+    });
+}
+
+#[test]
 fn what_is_freed_is_found_by_who_freed_it() {
     explore(|| {
         let index = Index::with_node_size();
