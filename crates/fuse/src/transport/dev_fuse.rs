@@ -68,10 +68,7 @@ impl DevFuse {
     fn start<'s>(&'s self, serving: Serving<'s, '_>, pool: &'s Pool) -> io::Result<()> {
         let device = self.another()?;
         pool.begins();
-        let serve = move || {
-            self.serve_one_by_one(&device, serving, pool);
-            pool.ends();
-        };
+        let serve = move || self.serve_one_by_one(&device, serving, pool);
         let started =
             thread::Builder::new().name("larder-fuse".into()).spawn_scoped(serving.scope, serve);
         started.map(|_| ()).inspect_err(|_| pool.ends())
@@ -90,10 +87,11 @@ impl DevFuse {
             } else {
                 buffers.answer(device, len, serving);
             }
-            if pool.waits() >= MOST_IDLE_THREADS {
+            if !pool.waits(MOST_IDLE_THREADS) {
                 return;
             }
         }
+        pool.ends();
     }
 
     /// Answers INIT, and begins to use rings if that is what comes of it.

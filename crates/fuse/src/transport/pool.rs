@@ -39,8 +39,35 @@ impl Pool {
         nobody_waits && self.threads.load(SeqCst) < self.most
     }
 
-    /// A thread is done with its request and waits. Returns how many waited already.
-    pub(super) fn waits(&self) -> usize {
-        self.waiting.fetch_add(1, SeqCst)
+    /// A thread is done with its request. Returns whether it waits for the next: if `most` wait already, it
+    /// is no thread of the pool any more.
+    pub(super) fn waits(&self, most: usize) -> bool {
+        // In one step: were those counted that go, the last could go for them.
+        let one_more = |waiting| (waiting < most).then_some(waiting + 1);
+        let waits = self.waiting.fetch_update(SeqCst, SeqCst, one_more).is_ok();
+        if !waits {
+            self.threads.fetch_sub(1, SeqCst);
+        }
+        waits
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_goes_is_not_waited_for() {
+        let pool = Pool::new(8);
+        (0..3).for_each(|_| pool.begins());
+        assert!(!pool.takes() && !pool.takes());
+        assert!(pool.waits(2));
+        // Two wait: this one goes, and nobody takes it for one who waits.
+        assert!(!pool.waits(2));
+        assert!(!pool.takes());
+        assert!(pool.takes(), "nobody waits");
+        pool.begins();
+        assert!(pool.waits(2));
+        assert!(!pool.waits(2));
     }
 }

@@ -107,7 +107,7 @@ impl Queue {
                 let _ = self.start(serving, move |entry| self.serve(entry, serving));
             }
             entry = taken.answer(serving);
-            self.pool.waits();
+            self.pool.waits(usize::MAX);
         }
     }
 }
