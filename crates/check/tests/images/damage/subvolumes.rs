@@ -13,6 +13,13 @@ fn root_ref(patient: &Patient) -> Found {
     patient.find_type(ROOT_TREE, ItemType::ROOT_REF)
 }
 
+/// What the uuid tree says of a subvolume other than the top one, which it need not list.
+fn listed_uuid(patient: &Patient) -> Found {
+    patient.find(UUID_TREE, |key, data| {
+        key.item_type == ItemType::UUID_KEY_SUBVOL && data != FS_TREE.to_le_bytes()
+    })
+}
+
 fn back_ref(patient: &Patient) -> Found {
     let key = root_ref(patient).key;
     let back = Key::new(key.offset, ItemType::ROOT_BACKREF, key.objectid);
@@ -58,11 +65,10 @@ pub(super) fn wounds() -> Vec<Wound> {
             patient.edit_as::<RootItem>(&root, |item| item.refs = 0.into());
         }),
         plain("a subvolume is not in the uuid tree", Kind::UuidTree, DoesNot, |patient| {
-            patient.remove(&patient.find_type(UUID_TREE, ItemType::UUID_KEY_SUBVOL));
+            patient.remove(&listed_uuid(patient));
         }),
         plain("the uuid tree names another subvolume", Kind::UuidTree, DoesNot, |patient| {
-            let item = patient.find_type(UUID_TREE, ItemType::UUID_KEY_SUBVOL);
-            patient.edit(&item, |data| data[0] ^= 1);
+            patient.edit(&listed_uuid(patient), |data| data[0] ^= 1);
         }),
         on(Base::Quota, "the count of a quota group", Kind::QuotaCount, Sees, |patient| {
             let info = patient.find_type(QUOTA_TREE, ItemType::QGROUP_INFO);
