@@ -15,18 +15,16 @@ use std::thread;
 
 use larder::device::{Device, MemoryDevice};
 use larder::{Directory, FileType, Filesystem};
-use larder_device::{Entry, Event, Recording, Survival};
-use larder_format::Superblock;
+use larder_device::{Event, Recording, Survival};
 use larder_fuse::{Mount, MountOptions, Server, ServerOptions, unmount};
 use larder_mkfs::{MkfsOptions, mkfs_on};
+use larder_power_cuts::{assert_sound, copies_agree, store, torn};
 use larder_testkit::{KernelMount, Scratch, oracle};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
 const SECTOR: usize = 4096;
 const DEVICE_BYTES: u64 = 256 << 20;
-/// Where the copies of the superblock are that a device of this size has.
-const SUPERBLOCKS: [u64; 2] = [64 << 10, 64 << 20];
 const FOLDERS: [&str; 2] = ["d0", "d1"];
 const DATABASE: &str = "database";
 
@@ -51,59 +49,36 @@ enum Promised {
     Rows(u64),
 }
 
-#[derive(Debug)]
-struct Promise {
-    what: Promised,
-    state: usize,
-    position: usize,
-}
-
-#[derive(Default)]
-struct History {
-    states: Vec<State>,
-    /// Where in the recording the step began that led to each state.
-    begun: Vec<usize>,
-    promises: Vec<Promise>,
-    steps: Vec<String>,
-}
+type History = larder_power_cuts::History<State, Promised>;
 
 /// What a cut left: the content of each file by its path.
 type Found = BTreeMap<String, Vec<u8>>;
 
-impl History {
-    /// Holds what a cut at `position` left against what was promised before.
-    fn judge(&self, found: &Found, position: usize) {
-        let last = self.begun.iter().rposition(|begun| *begun <= position).unwrap();
-        for promise in self.promises.iter().filter(|promise| promise.position <= position) {
-            let since = &self.states[promise.state..=last];
-            if let Err(problem) = kept(promise.what, since, found) {
-                let steps = self.steps[..=last].join("\n");
-                panic!("cut at {position}: {promise:?}: {problem}\n{steps}");
+impl Promised {
+    fn is_kept(self, since: &[State], found: &Found) -> Result<(), String> {
+        match self {
+            Self::Rows(_) => Ok(()),
+            Self::File(id) => file_kept(id, since, found),
+            Self::Folder(folder) => {
+                let names = since[0].values().flat_map(|file| &file.names);
+                let mut names = names.filter(|name| name.starts_with(folder));
+                names.try_for_each(|name| name_kept(name, since, found))
             }
+            Self::Everything => since[0].keys().try_for_each(|id| file_kept(*id, since, found)),
         }
-    }
-
-    /// Rows that the database must have after a cut at `position`, and those that it may have.
-    fn rows(&self, position: usize) -> u64 {
-        let before = self.promises.iter().filter(|promise| promise.position <= position);
-        before.fold(0, |rows, promise| match promise.what {
-            Promised::Rows(promised) => rows.max(promised),
-            _ => rows,
-        })
     }
 }
 
-fn kept(what: Promised, since: &[State], found: &Found) -> Result<(), String> {
-    match what {
-        Promised::Rows(_) => Ok(()),
-        Promised::File(id) => file_kept(id, since, found),
-        Promised::Folder(folder) => {
-            let names = since[0].values().flat_map(|file| &file.names);
-            let names = names.filter(|name| name.starts_with(folder));
-            names.into_iter().try_for_each(|name| name_kept(name, since, found))
-        }
-        Promised::Everything => since[0].keys().try_for_each(|id| file_kept(*id, since, found)),
-    }
+/// Rows that the database must have after a cut at `position`.
+fn rows(history: &History, position: usize) -> u64 {
+    history.promised(position).fold(0, |rows, promised| match promised {
+        Promised::Rows(promised) => rows.max(*promised),
+        _ => rows,
+    })
+}
+
+fn judge(history: &History, found: &Found, position: usize, what: &str) {
+    history.judge(position, what, |promised, since| promised.is_kept(since, found));
 }
 
 /// Names never lead to another file later: one that stays must be there.
@@ -164,17 +139,12 @@ impl Player<'_> {
     }
 
     fn promise(&mut self, what: Promised) {
-        let (state, position) = (self.history.states.len() - 1, self.recording.position());
-        self.history.promises.push(Promise { what, state, position });
-        let step = self.history.steps.last_mut().unwrap();
-        *step = format!("{step}; promised {what:?} at {position}");
+        self.history.promise(what, self.recording.position());
     }
 
     /// Notes the state after a step that began at `begun`.
     fn note(&mut self, begun: usize, step: &str) {
-        self.history.states.push(self.state.clone());
-        self.history.begun.push(begun);
-        self.history.steps.push(format!("{}: {step}", self.history.states.len() - 1));
+        self.history.note(begun, step, self.state.clone());
     }
 
     fn new_name(&mut self, id: u8) -> String {
@@ -317,21 +287,20 @@ fn work(seed: u64, steps: usize) -> (Recording, History) {
     let history = thread::scope(|scope| {
         scope.spawn(|| mount.serve(&server).unwrap());
         let _unmounts = Unmounts(point.path());
+        for folder in FOLDERS {
+            fs::create_dir(point.path().join(folder)).unwrap();
+        }
+        larder_ioctl::sync(File::open(point.path()).unwrap()).unwrap();
         let mut player = Player {
             root: point.path(),
             recording: &recording,
             random: StdRng::seed_from_u64(seed),
             state: State::new(),
-            history: History::default(),
+            history: History::new(recording.position(), State::new()),
             names_made: 0,
             version: 0,
             rows: 0,
         };
-        for folder in FOLDERS {
-            fs::create_dir(point.path().join(folder)).unwrap();
-        }
-        larder_ioctl::sync(File::open(point.path()).unwrap()).unwrap();
-        player.note(recording.position(), "the beginning");
         player.promise(Promised::Everything);
         (0..steps).for_each(|_| player.step());
         player.history
@@ -369,15 +338,8 @@ fn found_by_larder(filesystem: &Filesystem) -> Found {
 /// What the kernel finds on a copy, which replays the log too; its checker has to be content then.
 fn found_by_kernel(device: &MemoryDevice) -> Found {
     let scratch = Scratch::new();
-    let image = scratch.sparse_file("image", DEVICE_BYTES);
-    let target = File::options().write(true).open(&image).unwrap();
-    let mut piece = vec![0; 64 << 10];
-    for offset in (0..DEVICE_BYTES).step_by(piece.len()) {
-        device.read_at(&mut piece, offset).unwrap();
-        if piece.iter().any(|byte| *byte != 0) {
-            target.write_all_at(&piece, offset).unwrap();
-        }
-    }
+    let image = scratch.path().join("image");
+    store(device, &image);
     let mut found = Found::new();
     let mount = KernelMount::open(std::slice::from_ref(&image), "");
     for folder in ["", "d0/", "d1/"] {
@@ -410,31 +372,6 @@ fn judge_database(found: &Found, promised: u64, what: &str) {
     assert!(rows.parse::<u64>().unwrap() >= promised, "{what}: {rows} of {promised} rows");
 }
 
-/// Our own checker finds nothing but copies of the superblock that a cut came between.
-fn check(device: &MemoryDevice, what: &str) {
-    let devices: Vec<Arc<dyn Device>> = vec![Arc::new(device.snapshot())];
-    let volume = larder_volume::Volume::open(devices, &larder_volume::OpenOptions::default());
-    let report = larder_check::check(&volume.unwrap(), &larder_check::Options::default());
-    let is_expected =
-        |found: &larder_check::KindFindings| found.kind == larder_check::Kind::SuperblocksDisagree;
-    assert!(report.kinds.iter().all(is_expected), "{what}: {report}");
-}
-
-/// Whether all superblocks are of one commit: of others the kernel takes the first, and we the last.
-fn copies_agree(device: &MemoryDevice) -> bool {
-    let generation = |offset: u64| {
-        let mut bytes = [0; 8];
-        let at = offset + std::mem::offset_of!(Superblock, generation) as u64;
-        device.read_at(&mut bytes, at).unwrap();
-        u64::from_le_bytes(bytes)
-    };
-    SUPERBLOCKS.iter().all(|offset| generation(*offset) == generation(SUPERBLOCKS[0]))
-}
-
-fn is_superblock(entry: &Entry) -> bool {
-    matches!(&entry.event, Event::Write { offset, .. } if SUPERBLOCKS.contains(offset))
-}
-
 #[test]
 fn what_programs_synced_on_a_mount_survives_power_cuts() {
     let (mut cuts, mut kernels) = (0, 0);
@@ -444,7 +381,7 @@ fn what_programs_synced_on_a_mount_survives_power_cuts() {
         let mut replay = recording.replay();
         while let Some(entry) = replay.step() {
             let is_flush = entry.event == Event::Flush;
-            let is_begun = replay.position() >= history.begun[0];
+            let is_begun = replay.position() >= history.began();
             if !is_begun
                 || random.random_range(0..16) > 0 && !(is_flush && random.random_range(0..3) == 0)
             {
@@ -452,7 +389,7 @@ fn what_programs_synced_on_a_mount_survives_power_cuts() {
             }
             let device = replay.power_cut(|_, entry| match random.random_range(0..4) {
                 0 if !is_flush => Survival::Whole,
-                1 if !is_superblock(entry) => Survival::Torn { sectors: 3 },
+                1 => torn(entry, 3),
                 _ => Survival::Lost,
             });
             let device = device.into_iter().next().unwrap();
@@ -460,18 +397,18 @@ fn what_programs_synced_on_a_mount_survives_power_cuts() {
             let what = format!("seed {seed}, cut at {position}");
             cuts += 1;
             if cuts % 40 == 0 && copies_agree(&device) {
-                history.judge(&found_by_kernel(&device), position);
+                judge(&history, &found_by_kernel(&device), position, &what);
                 kernels += 1;
             }
             let recovered = Arc::new(device.snapshot());
             let filesystem = open(recovered.clone());
             let found = found_by_larder(&filesystem);
-            history.judge(&found, position);
+            judge(&history, &found, position, &what);
             if cuts % 8 == 0 {
-                judge_database(&found, history.rows(position), &what);
+                judge_database(&found, rows(&history, position), &what);
                 filesystem.sync().unwrap();
                 drop(filesystem);
-                check(&recovered, &what);
+                assert_sound([&*recovered], &what);
             }
         }
         println!("seed {seed}: {cuts} cuts, {kernels} recovered by the kernel too");

@@ -1,8 +1,6 @@
 //! Images whose trees lie: whatever they say, nothing panics, nothing goes on forever.
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use larder::device::{Device, MemoryDevice};
@@ -10,6 +8,7 @@ use larder::{Directory, ErrorKind, FileType, Filesystem, Inode, OpenOptions, Res
 use larder_format::item::{DirItemHeader, FileType as DirFileType};
 use larder_format::node::{HEADER_SIZE, ITEM_HEADER_SIZE};
 use larder_format::{ChecksumType, DiskKey, Header, ItemType, Key, Node, Superblock};
+use larder_power_cuts::load;
 use larder_testkit::{Content, ImageSpec, KernelImage};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
@@ -21,22 +20,6 @@ const WOUNDS_PER_ROUND: usize = 12;
 const MOST_INODES: usize = 50_000;
 const SUPERBLOCK_OFFSET: u64 = 64 << 10;
 const FILE_TYPE_OFFSET: usize = std::mem::offset_of!(DirItemHeader, file_type);
-
-/// The image in memory.
-fn load(image: &KernelImage) -> MemoryDevice {
-    const PIECE_BYTES: usize = 1 << 20;
-    let file = File::open(&image.devices()[0]).expect("the image is there");
-    let len_bytes = file.metadata().expect("the image is there").len();
-    let device = MemoryDevice::new("hostile", len_bytes);
-    let mut piece = vec![0; PIECE_BYTES];
-    for offset in (0..len_bytes).step_by(PIECE_BYTES) {
-        file.read_exact_at(&mut piece, offset).expect("the image is whole pieces");
-        if piece.iter().any(|&byte| byte != 0) {
-            device.write_at(&piece, offset).expect("memory can be written");
-        }
-    }
-    device
-}
 
 /// Where the copies of each tree block lie, by address and generation.
 fn find_blocks(device: &MemoryDevice) -> Vec<Vec<u64>> {
@@ -172,7 +155,7 @@ impl Look {
 fn wounded_trees_give_errors() {
     let spec = ImageSpec::new("hostile").mount_option("compress=zstd");
     let content = Content::new(51).directory_entries(30).colliding_names(4).file_extents(20);
-    let sound = load(&KernelImage::build(&spec, &content));
+    let sound = load(&KernelImage::build(&spec, &content).devices()[0]);
     let blocks = find_blocks(&sound);
     let (mut opened, mut inodes, mut errors) = (0, 0, 0);
     for seed in 0..ROUNDS {
@@ -225,7 +208,8 @@ fn close_loops(block: &mut [u8]) -> usize {
 #[test]
 fn directories_in_themselves_are_refused() {
     let content = Content::new(52).directory_entries(30).colliding_names(4).file_extents(20);
-    let device = load(&KernelImage::build(&ImageSpec::new("loops"), &content));
+    let image = KernelImage::build(&ImageSpec::new("loops"), &content);
+    let device = load(&image.devices()[0]);
     let mut block = vec![0; 16 << 10];
     let mut loops = 0;
     for offset in find_blocks(&device).into_iter().flatten() {

@@ -7,18 +7,16 @@ use std::sync::Arc;
 use larder_device::{
     Device, Entry, Event, Fault, FaultDevice, MemoryDevice, Operation, Recording, Survival,
 };
-use larder_format::superblock::OFFSETS;
+use larder_power_cuts::{assert_sound, load, torn};
 use larder_testkit::{Content, ImageSpec, KernelImage, Profile};
 use larder_transaction::space::Priority;
 use larder_transaction::{Error, TransactionManager};
 use support::snapshot::{Snapshot, clear_orphan, take, unlink};
-use support::{
-    Directory, Files, Random, check_devices, load, names, open_devices, second_opinion, touch,
-    write_data,
-};
+use support::{Directory, Files, Random, check_devices, names, open_devices, touch, write_data};
 
 fn image(spec: &ImageSpec, seed: u64) -> Vec<MemoryDevice> {
-    load(KernelImage::build(spec, &Content::new(seed)).devices())
+    let image = KernelImage::build(spec, &Content::new(seed));
+    image.devices().iter().map(|file| load(file)).collect()
 }
 
 fn reopen(devices: Vec<MemoryDevice>) -> TransactionManager {
@@ -118,12 +116,6 @@ fn judge(devices: Vec<MemoryDevice>, states: &[Durable], position: usize) {
     manager.commit().unwrap();
 }
 
-/// Like the kernel, commits count on superblocks being written whole or not at all.
-fn is_superblock(entry: &Entry) -> bool {
-    let is_copy = |offset: u64| OFFSETS.iter().any(|copy| copy.0 == offset);
-    matches!(&entry.event, Event::Write { offset, .. } if is_copy(*offset))
-}
-
 fn explore(spec: &ImageSpec, seed: u64, work: Work) {
     let base = image(spec, seed);
     let recording = Recording::new();
@@ -139,7 +131,7 @@ fn explore(spec: &ImageSpec, seed: u64, work: Work) {
             let tear = random.below(9);
             let survive = |_: usize, entry: &Entry| match random.below(4) {
                 0 => Survival::Whole,
-                1 if !is_superblock(entry) => Survival::Torn { sectors: tear },
+                1 => torn(entry, tear),
                 _ => Survival::Lost,
             };
             let devices = if is_flush && sample == 0 {
@@ -151,9 +143,7 @@ fn explore(spec: &ImageSpec, seed: u64, work: Work) {
                 check_devices(&devices)
                     .unwrap_or_else(|error| panic!("at {}: {error}", replay.position()));
             }
-            let copies =
-                devices.iter().map(|device| Arc::new(device.snapshot()) as Arc<dyn Device>);
-            second_opinion(copies.collect(), &format!("at {}", replay.position()));
+            assert_sound(&devices, &format!("at {}", replay.position()));
             judge(devices, &states, replay.position());
             cuts += 1;
         }

@@ -9,9 +9,10 @@ use larder_device::{Device, MemoryDevice};
 use larder_format::item::RootItem;
 use larder_format::objectid::EXTENT_TREE;
 use larder_format::{ItemType, Key, Logical};
+use larder_power_cuts::load;
 use larder_testkit::{Content, ImageSpec, KernelImage};
 use larder_volume::{OpenOptions, Volume};
-use support::{Files, Random, load, touch};
+use support::{Files, Random, touch};
 
 fn volume(device: MemoryDevice) -> Option<Arc<Volume>> {
     let options = OpenOptions { write: true, ..OpenOptions::default() };
@@ -69,7 +70,7 @@ fn use_it(volume: Arc<Volume>, random: &mut Random) -> larder_transaction::Resul
 
 fn attack(spec: &ImageSpec, seed: u64, attempts: u64) {
     let image = KernelImage::build(spec, &Content::new(seed));
-    let base = load(image.devices()).remove(0);
+    let base = load(&image.devices()[0]);
     let blocks = tree_blocks(&volume(base.snapshot()).unwrap());
     let mut random = Random(seed);
     let (mut opened, mut failed) = (0, 0);

@@ -12,13 +12,14 @@ use larder_format::item::{INODE_ROOT_ITEM_INIT, RootItem};
 use larder_format::objectid::UUID_TREE;
 use larder_format::{ItemType, Key};
 use larder_mkfs::MkfsOptions;
+use larder_power_cuts::{assert_sound, load};
 use larder_testkit::{KernelMount, Scratch};
 use larder_transaction::space::Priority;
 use larder_transaction::{
     BackgroundCommits, CommitHook, Error, Exclusive, Items, Result, TransactionManager, TreeItems,
 };
 use larder_volume::{OpenOptions, Volume};
-use support::{Blank, Directory, Files, names, open, open_volume, second_opinion, write_data};
+use support::{Blank, Directory, Files, names, open, open_volume, write_data};
 use zerocopy::FromZeros;
 
 const MIB: u64 = 1 << 20;
@@ -298,8 +299,7 @@ fn block_groups_may_have_a_tree_of_their_own() {
             manager.commit().unwrap();
         }
         drop((directory, manager));
-        let device = FileDevice::open(&files[0], Access::ReadOnly).unwrap();
-        second_opinion(vec![Arc::new(device)], "block group tree");
+        assert_sound([&load(&files[0])], "block group tree");
         let mount = KernelMount::open(&files, "");
         assert!(churned.names.iter().all(|name| mount.path().join(name).exists()));
         larder_testkit::oracle::scrub(&mount).unwrap();

@@ -1,41 +1,23 @@
 //! What was synced file by file is there after a power cut, whoever recovers: the kernel replays our logs,
 //! and so do we.
 
-#[path = "../support/memory.rs"]
-mod memory;
 mod random;
 #[path = "../support/mod.rs"]
 mod support;
 
-use std::fs::File;
-use std::os::unix::fs::FileExt;
-use std::path::Path;
 use std::sync::Arc;
 
 use larder::device::{Device, MemoryDevice};
 use larder::{Filesystem, OpenOptions};
 use larder_device::{Recording, Survival};
+use larder_power_cuts::{assert_sound, load, store};
 use larder_testkit::{ImageSpec, KernelImage, Manifest, oracle};
-use memory::load;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
-
-const PIECE_BYTES: usize = 64 << 10;
 
 fn open(device: Arc<dyn Device>) -> Filesystem {
     let options = OpenOptions::new().write(true).commit_interval(None);
     options.open_devices(vec![device]).unwrap_or_else(|error| panic!("{error}"))
-}
-
-/// Our own checker finds nothing but copies of the superblock that a cut came between.
-#[track_caller]
-fn check(device: &MemoryDevice, what: &str) {
-    let devices: Vec<Arc<dyn Device>> = vec![Arc::new(device.snapshot())];
-    let volume = larder_volume::Volume::open(devices, &larder_volume::OpenOptions::default());
-    let report = larder_check::check(&volume.unwrap(), &larder_check::Options::default());
-    let is_expected =
-        |found: &larder_check::KindFindings| found.kind == larder_check::Kind::SuperblocksDisagree;
-    assert!(report.kinds.iter().all(is_expected), "{what}: {report}");
 }
 
 fn has_log(device: &MemoryDevice) -> bool {
@@ -51,18 +33,9 @@ fn recover_by_kernel(image: &KernelImage, device: &MemoryDevice, what: &str) -> 
     store(device, &copy.devices()[0]);
     drop(copy.mount(""));
     oracle::check(copy.devices(), true).unwrap_or_else(|error| panic!("{what}: {error}"));
-    check(&load(&copy.devices()[0]), what);
+    assert_sound([&load(&copy.devices()[0])], what);
     let mount = copy.mount("ro,noatime,subvolid=5");
     Manifest::of_tree(mount.path())
-}
-
-fn store(device: &MemoryDevice, path: &Path) {
-    let target = File::options().write(true).open(path).unwrap();
-    let mut piece = vec![0; PIECE_BYTES];
-    for offset in (0..device.len_bytes()).step_by(PIECE_BYTES) {
-        device.read_at(&mut piece, offset).unwrap();
-        target.write_all_at(&piece, offset).unwrap();
-    }
 }
 
 /// Recovers a device with the library. Returns what it shows then, and holds it to both checkers.
@@ -73,7 +46,7 @@ fn recover_by_larder(image: &KernelImage, device: &MemoryDevice, what: &str) -> 
     let manifest = support::manifest(&fs);
     fs.sync().unwrap();
     drop(fs);
-    check(&device, what);
+    assert_sound([&*device], what);
     let copy = image.duplicate();
     store(&device, &copy.devices()[0]);
     oracle::check(copy.devices(), true).unwrap_or_else(|error| panic!("{what}: {error}"));

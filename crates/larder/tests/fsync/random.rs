@@ -7,16 +7,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use larder::{AllocateMode, Directory, FileType, Inode, RenameMode, Subvolume, XattrMode};
-use larder_device::{Entry, Event, Survival};
-use larder_format::Superblock;
+use larder_device::{Event, Survival};
+use larder_power_cuts::{History, copies_agree, torn};
 use larder_testkit::Feature;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
 use super::*;
-
-/// Where the copies of the superblock are that an image of this size has.
-const SUPERBLOCKS: [u64; 2] = [64 << 10, 64 << 20];
 
 /// Everything that can be seen, by inode number.
 #[derive(Default)]
@@ -97,63 +94,44 @@ fn see(inode: &Inode) -> Seen {
     }
 }
 
-/// A sync that returned: of which inode, in which state, and where in the recording.
-struct Promise {
-    inode: u64,
-    state: usize,
-    position: usize,
+/// What a sync that returned promised.
+#[derive(Debug)]
+enum Promised {
+    /// The inode with this number.
+    Inode(u64),
+    Everything,
 }
 
-/// What was done, as far as promises go by it.
-#[derive(Default)]
-struct History {
-    states: Vec<State>,
-    /// Where in the recording the step began that led to each state.
-    begun: Vec<usize>,
-    promises: Vec<Promise>,
-    /// States that a whole sync made durable.
-    synced: Vec<(usize, usize)>,
-    steps: Vec<String>,
-}
-
-impl History {
-    /// Holds what a power cut at `position` left against what was promised before.
-    fn judge(&self, found: &State, position: usize, what: &str) {
-        let last = self.begun.iter().rposition(|begun| *begun <= position).unwrap();
-        let fail = |problem: String| {
-            let steps = self.steps[..=last].join("\n");
-            panic!("{what}, cut at {position}, state {last}: {problem}\n{steps}");
-        };
-        for promise in self.promises.iter().filter(|promise| promise.position <= position) {
-            let since = &self.states[promise.state..=last];
-            if let Err(problem) = kept(promise.inode, since, found) {
-                fail(format!(
-                    "inode {} synced in state {}: {problem}",
-                    promise.inode, promise.state
-                ));
-            }
-        }
-        let (first, _) = self.synced.iter().rfind(|(_, synced)| *synced <= position).unwrap();
-        let since = &self.states[*first..=last];
-        for number in since[0].inodes.keys() {
-            let stays = since.iter().all(|state| state.inodes.contains_key(number));
-            if stays && !found.inodes.contains_key(number) {
-                fail(format!("inode {number} is lost"));
-            }
-        }
-        for (folder, names) in &since[0].folders {
-            for name in names.keys() {
-                let stays = since.iter().all(|state| state.name(*folder, name).is_some());
-                if stays && found.name(*folder, name).is_none() {
-                    fail(format!("{name} of {folder} is lost"));
-                }
-            }
+impl Promised {
+    fn is_kept(&self, since: &[State], found: &State) -> Result<(), String> {
+        match self {
+            Self::Inode(number) => inode_kept(*number, since, found),
+            Self::Everything => all_is_there(since, found),
         }
     }
 }
 
+/// Whether all is there that was in the first of these states and stayed.
+fn all_is_there(since: &[State], found: &State) -> Result<(), String> {
+    for number in since[0].inodes.keys() {
+        let stays = since.iter().all(|state| state.inodes.contains_key(number));
+        if stays && !found.inodes.contains_key(number) {
+            return Err(format!("inode {number} is lost"));
+        }
+    }
+    for (folder, names) in &since[0].folders {
+        for name in names.keys() {
+            let stays = since.iter().all(|state| state.name(*folder, name).is_some());
+            if stays && found.name(*folder, name).is_none() {
+                return Err(format!("{name} of {folder} is lost"));
+            }
+        }
+    }
+    Ok(())
+}
+
 /// Whether an inode that was synced in the first of these states is as in one of them.
-fn kept(number: u64, since: &[State], found: &State) -> Result<(), String> {
+fn inode_kept(number: u64, since: &[State], found: &State) -> Result<(), String> {
     if since.iter().any(|state| !state.inodes.contains_key(&number)) {
         // Removed since then.
         return Ok(());
@@ -212,10 +190,9 @@ impl Player {
     }
 
     /// Something to be synced.
-    fn target(&mut self) -> Option<(String, Inode)> {
+    fn target(&mut self) -> Option<Inode> {
         let path = if self.below(3) == 0 { self.folder() } else { self.path() };
-        let inode = self.root.lookup(&path).ok()?;
-        Some((path, inode))
+        self.root.lookup(path).ok()
     }
 
     /// Does something that may be refused. Returns what.
@@ -290,22 +267,6 @@ impl Player {
     }
 }
 
-fn is_superblock(entry: &Entry) -> bool {
-    matches!(&entry.event, Event::Write { offset, .. } if SUPERBLOCKS.contains(offset))
-}
-
-/// Whether all superblocks are of one commit: of others the kernel takes the first, and we the last.
-fn copies_agree(device: &MemoryDevice) -> bool {
-    let generation = |offset| {
-        let mut bytes = [0; 8];
-        device
-            .read_at(&mut bytes, offset + std::mem::offset_of!(Superblock, generation) as u64)
-            .unwrap();
-        u64::from_le_bytes(bytes)
-    };
-    SUPERBLOCKS.iter().all(|offset| generation(*offset) == generation(SUPERBLOCKS[0]))
-}
-
 /// Plays, cuts the power all over the place, and judges what is left. Returns how many cuts there were,
 /// and in how many of them there was a log.
 fn explore(spec: &ImageSpec, seed: u64, rounds: usize) -> (usize, usize) {
@@ -314,31 +275,21 @@ fn explore(spec: &ImageSpec, seed: u64, rounds: usize) -> (usize, usize) {
     let fs = open(Arc::new(recording.attach(&load(&image.devices()[0]))));
     let root = fs.subvolume("/").unwrap();
     let mut player = Player { random: StdRng::seed_from_u64(seed), root: root.clone() };
-    let mut history = History::default();
-    let note = |history: &mut History, begun: usize, step: String| {
-        history.states.push(State::of(&root));
-        history.begun.push(begun);
-        history.steps.push(format!("{}: {step}", history.states.len() - 1));
-    };
-    note(&mut history, 0, "the beginning".into());
-    history.synced.push((0, 0));
+    let mut history = History::new(0, State::of(&root));
+    history.promise(Promised::Everything, 0);
     for round in 0..rounds {
         for _ in 0..player.below(7) {
             let begun = recording.position();
             let step = player.step();
-            note(&mut history, begun, step);
+            history.note(begun, step, State::of(&root));
         }
-        let state = history.states.len() - 1;
         if round % 40 == 20 {
             fs.sync().unwrap();
-            history.synced.push((state, recording.position()));
-            history.steps[state] += "; all synced";
-        } else if let Some((path, inode)) = player.target() {
+            history.promise(Promised::Everything, recording.position());
+        } else if let Some(inode) = player.target() {
             inode.sync().unwrap();
-            let (inode, position) = (inode.metadata().inode, recording.position());
-            history.promises.push(Promise { inode, state, position });
-            let step = &mut history.steps[state];
-            *step = format!("{step}; {path} synced as {inode}");
+            let number = inode.metadata().inode;
+            history.promise(Promised::Inode(number), recording.position());
         }
     }
     let mut replay = recording.replay();
@@ -350,7 +301,7 @@ fn explore(spec: &ImageSpec, seed: u64, rounds: usize) -> (usize, usize) {
         }
         let device = replay.power_cut(|_, entry| match player.random.random_range(0..4) {
             0 if !is_flush => Survival::Whole,
-            1 if !is_superblock(entry) => Survival::Torn { sectors: 3 },
+            1 => torn(entry, 3),
             _ => Survival::Lost,
         });
         let device = device.into_iter().next().unwrap();
@@ -363,11 +314,11 @@ fn explore(spec: &ImageSpec, seed: u64, rounds: usize) -> (usize, usize) {
         let recovered = Arc::new(device.snapshot());
         let fs = open(recovered.clone());
         let found = State::of(&fs.subvolume("/").unwrap());
-        history.judge(&found, replay.position(), &what);
+        history.judge(replay.position(), &what, |promised, since| promised.is_kept(since, &found));
         if cuts % 4 == 0 {
             fs.sync().unwrap();
             drop(fs);
-            check(&recovered, &what);
+            assert_sound([&*recovered], &what);
         }
     }
     (cuts, logged)

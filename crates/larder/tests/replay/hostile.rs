@@ -9,12 +9,12 @@ use larder_check::Kind;
 use larder_format::item::RootItem;
 use larder_format::node::KeyPointer;
 use larder_format::{Header, Logical, Node};
+use larder_power_cuts::load;
 use larder_testkit::{ImageSpec, KernelImage};
 use larder_volume::{BlockExpectation, Volume};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
-use super::memory::load;
 use super::{folder_of, scenarios};
 
 /// Logs that are made of each.

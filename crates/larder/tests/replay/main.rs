@@ -2,8 +2,6 @@
 //! by either, and compared.
 
 mod hostile;
-#[path = "../support/memory.rs"]
-mod memory;
 mod random;
 mod scenarios;
 #[path = "../support/mod.rs"]

@@ -10,12 +10,12 @@ use larder::{
     WriteCompression,
 };
 use larder_device::{Recording, Survival};
+use larder_power_cuts::{assert_sound, load, torn};
 use larder_testkit::{ImageSpec, KernelImage};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
-use super::memory::load;
-use super::trouble::{check, is_superblock, open};
+use super::trouble::open;
 
 /// What a device writes whole or not at all.
 const BLOCK: usize = 512;
@@ -207,7 +207,7 @@ fn cut(change: &Change, recording: &Recording, begun: usize, done: usize, seed: 
         let tear = random.random_range(0..9);
         let device = replay.power_cut(|_, entry| match random.random_range(0..4) {
             0 => Survival::Whole,
-            1 if !is_superblock(entry) => Survival::Torn { sectors: tear },
+            1 => torn(entry, tear),
             _ => Survival::Lost,
         });
         judge(change, &device[0], place == done, &format!("{}, cut at {place}", change.name));
@@ -215,7 +215,7 @@ fn cut(change: &Change, recording: &Recording, begun: usize, done: usize, seed: 
 }
 
 fn judge(change: &Change, device: &MemoryDevice, is_done: bool, what: &str) {
-    check(device.snapshot(), what);
+    assert_sound([device], what);
     let fs = open(device.snapshot()).unwrap();
     let file = fs.subvolume("/").unwrap().open_file("file").unwrap();
     let mut seen = vec![0; 3 * LEN];

@@ -10,13 +10,14 @@ use larder::{
     Subvolume, Timestamp, Tuning,
 };
 use larder_device::{Event, Fault, FaultDevice, Recording, Survival};
+use larder_power_cuts::{assert_sound, load, torn};
 use larder_testkit::{Content, ImageSpec, KernelImage, Manifest, Profile};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
 use super::model::Player;
 use super::view::{assert_same, by_kernel, by_larder};
-use super::{check, memory, support, trouble};
+use super::{check, support, trouble};
 
 /// Without commits but those that are asked for, so that things stay queued.
 fn open_with(image: &KernelImage, tuning: Tuning) -> Filesystem {
@@ -251,7 +252,7 @@ fn directories_fill_a_file_system_and_are_emptied() {
         let spec = ImageSpec::new("narrow").devices(&[128 << 20]);
         let spec = spec.profiles(Profile::Single, Profile::Single);
         let image = KernelImage::build(&spec, &Content::new(46));
-        let device = Arc::new(memory::load(&image.devices()[0]));
+        let device = Arc::new(load(&image.devices()[0]));
         let tuning = Tuning { reserve, ..Tuning::default() };
         let options = OpenOptions::new().write(true).commit_interval(None).tuning(tuning);
         let fs = options.open_devices(vec![device.clone()]).unwrap();
@@ -278,7 +279,7 @@ fn directories_fill_a_file_system_and_are_emptied() {
         let delayed = fs.stats().delayed;
         assert_eq!((delayed.queued_items, delayed.reserved_bytes), (0, 0), "{delayed:?}");
         drop((root, fs));
-        trouble::check(device.snapshot(), "emptying");
+        assert_sound([&*device], "emptying");
     }
 }
 
@@ -316,7 +317,7 @@ fn fill(root: &Subvolume, thread: usize) -> usize {
 #[test]
 fn power_cuts_leave_whole_directories() {
     let image = KernelImage::build(&ImageSpec::new("cuts").node_size(4096), &Content::new(47));
-    let base = memory::load(&image.devices()[0]);
+    let base = load(&image.devices()[0]);
     let recording = Recording::new();
     let fs = trouble::open(recording.attach(&base)).unwrap();
     let root = fs.subvolume("/").unwrap();
@@ -362,7 +363,7 @@ fn power_cuts_leave_whole_directories() {
         }
         let image = replay.power_cut(|_, entry| match random.random_range(0..3) {
             0 => Survival::Whole,
-            1 if !trouble::is_superblock(entry) => Survival::Torn { sectors: 3 },
+            1 => torn(entry, 3),
             _ => Survival::Lost,
         });
         judge(&image[0], &states, replay.position());
@@ -379,7 +380,7 @@ fn folders(root: &Subvolume) -> Vec<BTreeSet<String>> {
 }
 
 fn judge(image: &MemoryDevice, states: &[(usize, Vec<BTreeSet<String>>)], position: usize) {
-    trouble::check(image.snapshot(), &format!("cut at {position}"));
+    assert_sound([image], &format!("cut at {position}"));
     let fs = trouble::open(image.snapshot()).unwrap();
     let seen = folders(&fs.subvolume("/").unwrap());
     let promised = states.iter().rposition(|(synced, _)| *synced <= position);
@@ -393,7 +394,7 @@ fn judge(image: &MemoryDevice, states: &[(usize, Vec<BTreeSet<String>>)], positi
 fn a_flush_that_fails_leaves_the_last_commit() {
     let spec = ImageSpec::new("flush-fails").node_size(4096);
     let image = KernelImage::build(&spec, &Content::new(48));
-    let base = Arc::new(memory::load(&image.devices()[0]));
+    let base = Arc::new(load(&image.devices()[0]));
     let device = Arc::new(FaultDevice::new(base.clone()));
     let devices: Vec<Arc<dyn Device>> = vec![device.clone()];
     let options = OpenOptions::new().write(true).commit_interval(None).cache_bytes(0);
@@ -426,5 +427,5 @@ fn a_flush_that_fails_leaves_the_last_commit() {
     assert_eq!(after, before);
     assert_eq!(root.lookup("39/39").unwrap().metadata().mode & 0o7777, 0o644);
     drop((root, fs));
-    trouble::check(base.snapshot(), "a flush that failed");
+    assert_sound([&*base], "a flush that failed");
 }

@@ -17,8 +17,6 @@ mod filling;
 mod live;
 mod mapping;
 mod meanwhile;
-#[path = "../support/memory.rs"]
-mod memory;
 mod model;
 mod namespace;
 mod room;

@@ -11,12 +11,12 @@ use larder::{
     SetAttributes, WriteCompression,
 };
 use larder_device::{Fault, FaultDevice};
+use larder_power_cuts::{assert_sound, load};
 use larder_testkit::{Content, ImageSpec, KernelImage, Scale};
 use parking_lot::{Condvar, Mutex};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
-use super::memory::load;
 use super::{check, open, trouble};
 
 const SECTOR: u64 = 4096;
@@ -160,7 +160,7 @@ fn a_file_is_read_and_written_while_its_data_is_on_its_way() {
     fs.sync().unwrap();
     assert!(read(&file, 0, 4 * half) == expected);
     drop((root, file, fs));
-    trouble::check(memory.snapshot(), "writing meanwhile");
+    assert_sound([&*memory], "writing meanwhile");
     let fs = trouble::open(memory.snapshot()).unwrap();
     assert!(read(&fs.subvolume("/").unwrap().open_file("file").unwrap(), 0, 4 * half) == expected);
 }

@@ -6,36 +6,20 @@ use std::time::Duration;
 
 use larder::device::{Device, MemoryDevice, Operation};
 use larder::{AllocateMode, File, Filesystem, OpenOptions};
-use larder_device::{Entry, Event, Fault, FaultDevice, Recording, Survival};
+use larder_device::{Event, Fault, FaultDevice, Recording, Survival};
+use larder_power_cuts::{assert_sound, load, torn};
 use larder_testkit::{Content, ImageSpec, KernelImage};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
-use super::memory::load;
 use super::model::Player;
 use super::view::{View, by_larder};
 
 const FOLDER: &str = "played";
-/// Where the copies of the superblock are that an image of this size has.
-const SUPERBLOCKS: [u64; 2] = [64 << 10, 64 << 20];
 
 pub(crate) fn open(device: impl Device + 'static) -> larder::Result<Filesystem> {
     let options = OpenOptions::new().write(true).commit_interval(None);
     options.open_devices(vec![Arc::new(device)])
-}
-
-/// Our own checker finds nothing but copies of the superblock that a cut came between.
-pub(crate) fn check(device: MemoryDevice, what: &str) {
-    let devices: Vec<Arc<dyn Device>> = vec![Arc::new(device)];
-    let volume = larder_volume::Volume::open(devices, &larder_volume::OpenOptions::default());
-    let report = larder_check::check(&volume.unwrap(), &larder_check::Options::default());
-    let is_expected =
-        |kind: &larder_check::KindFindings| kind.kind == larder_check::Kind::SuperblocksDisagree;
-    assert!(report.kinds.iter().all(is_expected), "{what}: {report}");
-}
-
-pub(crate) fn is_superblock(entry: &Entry) -> bool {
-    matches!(&entry.event, Event::Write { offset, .. } if SUPERBLOCKS.contains(offset))
 }
 
 /// After a power cut anywhere, the file system is as one of the syncs left it, and not as one before
@@ -64,7 +48,7 @@ fn power_cuts_leave_what_was_synced() {
             let tear = random.random_range(0..9);
             let image = replay.power_cut(|_, entry| match random.random_range(0..4) {
                 0 => Survival::Whole,
-                1 if !is_superblock(entry) => Survival::Torn { sectors: tear },
+                1 => torn(entry, tear),
                 _ => Survival::Lost,
             });
             let image = image.into_iter().next().unwrap();
@@ -76,7 +60,7 @@ fn power_cuts_leave_what_was_synced() {
 }
 
 fn judge(image: &MemoryDevice, states: &[(usize, Option<View>)], position: usize) {
-    check(image.snapshot(), &format!("cut at {position}"));
+    assert_sound([image], &format!("cut at {position}"));
     let fs = open(image.snapshot()).unwrap();
     let root = fs.subvolume("/").unwrap();
     let seen = by_larder(&root, FOLDER).ok();
@@ -146,7 +130,7 @@ fn work_on_a_faulty_device(disk: MemoryDevice, fault: Fault) -> bool {
     }
     fs.sync().unwrap();
     drop((root, fs));
-    check(disk.snapshot(), "after the fault");
+    assert_sound([&*disk], "after the fault");
     synced < FILES
 }
 

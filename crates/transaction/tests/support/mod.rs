@@ -5,14 +5,11 @@
 pub mod snapshot;
 
 use std::ffi::OsStr;
-use std::fs::File;
-use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use larder_btree::{BlockCache, LiveTree};
-use larder_check::{Kind, KindFindings};
 use larder_device::{Access, Device, FileDevice, MemoryDevice};
 use larder_format::item::{
     DirItemHeader, FileExtentHeader, FileExtentItem, FileExtentKind, FileType, InodeItem,
@@ -20,6 +17,7 @@ use larder_format::item::{
 };
 use larder_format::objectid::FIRST_FREE;
 use larder_format::{ItemType, Key, name_hash};
+use larder_power_cuts::store;
 use larder_testkit::command::run;
 use larder_testkit::{Scratch, oracle};
 use larder_transaction::space::Priority;
@@ -268,54 +266,16 @@ pub fn touch(
     Ok(())
 }
 
-/// The content of image files, in memory.
-pub fn load(files: &[PathBuf]) -> Vec<MemoryDevice> {
-    files.iter().map(load_file).collect()
-}
-
-const PIECE: usize = 64 << 10;
-
-fn load_file(file: &PathBuf) -> MemoryDevice {
-    let source = File::open(file).expect("the image opens");
-    let len_bytes = source.metadata().expect("it has a length").len();
-    let device = MemoryDevice::new(file.display().to_string(), len_bytes);
-    let mut piece = vec![0; PIECE];
-    for offset in (0..len_bytes).step_by(PIECE) {
-        source.read_exact_at(&mut piece, offset).expect("it can be read");
-        if piece.iter().any(|byte| *byte != 0) {
-            device.write_at(&piece, offset).expect("it fits");
-        }
-    }
-    device
-}
-
 /// What `btrfs check` says about devices in memory.
 pub fn check_devices(devices: &[MemoryDevice]) -> std::result::Result<(), String> {
     let scratch = Scratch::new();
-    let store = |(number, device): (usize, &MemoryDevice)| {
-        let path = scratch.sparse_file(&format!("device{number}"), device.len_bytes());
-        let file = File::options().write(true).open(&path).expect("it was just made");
-        let mut piece = vec![0; PIECE];
-        for offset in (0..device.len_bytes()).step_by(PIECE) {
-            device.read_at(&mut piece, offset).expect("it is in memory");
-            if piece.iter().any(|byte| *byte != 0) {
-                file.write_all_at(&piece, offset).expect("there is room");
-            }
-        }
+    let stored = |(number, device): (usize, &MemoryDevice)| {
+        let path = scratch.path().join(format!("device{number}"));
+        store(device, &path);
         path
     };
-    let files: Vec<PathBuf> = devices.iter().enumerate().map(store).collect();
+    let files: Vec<PathBuf> = devices.iter().enumerate().map(stored).collect();
     oracle::check(&files, false).map(drop).map_err(|error| error.to_string())
-}
-
-/// What `larder check` says about devices: the second opinion, on every state.
-pub fn second_opinion(devices: Vec<Arc<dyn Device>>, what: &str) {
-    let volume = Volume::open(devices, &OpenOptions::default()).expect("the volume opens");
-    let options = larder_check::Options { threads: 1, ..larder_check::Options::default() };
-    let report = larder_check::check(&volume, &options);
-    // A power cut between two copies of the superblock leaves one of them as it was before.
-    let is_expected = |found: &KindFindings| found.kind == Kind::SuperblocksDisagree;
-    assert!(report.kinds.iter().all(is_expected), "{what}: {report}");
 }
 
 /// Names in the root directory of the top-level subvolume that begin with `prefix`, sorted.

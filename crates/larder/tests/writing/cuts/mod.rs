@@ -10,28 +10,23 @@ mod history;
 mod players;
 mod renames;
 
-use std::fs::File;
-use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use larder::device::{Device, MemoryDevice};
 use larder::{ErrorKind, Filesystem, OpenOptions, Subvolume};
 use larder_device::{Entry, Event, Recording, Survival};
+use larder_power_cuts::{assert_sound, load, store, torn};
 use larder_testkit::{ImageSpec, KernelImage, KernelMount, Scratch, oracle};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
-use super::memory::load;
 use super::rounds::from_environment;
 
 /// Cuts of a workload unless told otherwise.
 const CUTS: usize = 100;
 /// One cut in so many is held to the kernel too.
 const BOTH: usize = 20;
-/// Where the copies of the superblock are that devices of these sizes have.
-const SUPERBLOCKS: [u64; 2] = [64 << 10, 64 << 20];
-const PIECE_BYTES: usize = 64 << 10;
 
 /// What was done, and what must be left of it.
 trait Work: Sized {
@@ -89,20 +84,15 @@ fn weights(recording: &Recording, first: usize) -> usize {
     std::iter::from_fn(|| replay.step()).map(|entry| weight(&entry)).sum()
 }
 
-/// What becomes of each unflushed change, in one of several tempers. Like the kernel, commits count on
-/// superblocks being written whole or not at all.
+/// What becomes of each unflushed change, in one of several tempers.
 fn survival(random: &mut StdRng) -> impl FnMut(usize, &Entry) -> Survival {
     let (temper, tear) = (random.random_range(0..8), random.random_range(0..9));
     move |_, entry| match (temper, random.random_range(0..4)) {
         (0, _) => Survival::Lost,
         (1, _) | (2.., 0 | 3) => Survival::Whole,
-        (_, 1) if !is_superblock(entry) => Survival::Torn { sectors: tear },
+        (_, 1) => torn(entry, tear),
         _ => Survival::Lost,
     }
-}
-
-fn is_superblock(entry: &Entry) -> bool {
-    matches!(&entry.event, Event::Write { offset, .. } if SUPERBLOCKS.contains(offset))
 }
 
 fn judge<W: Work>(
@@ -114,7 +104,7 @@ fn judge<W: Work>(
     what: &str,
 ) {
     println!("{what}");
-    check(devices, what);
+    assert_sound(devices, what);
     let copies: Vec<Arc<MemoryDevice>> =
         devices.iter().map(|device| Arc::new(device.snapshot())).collect();
     let opened = copies.iter().map(|device| device.clone() as Arc<dyn Device>).collect();
@@ -131,19 +121,8 @@ fn judge<W: Work>(
         fs.sync().unwrap();
         drop((root, fs));
         let devices: Vec<MemoryDevice> = copies.iter().map(|device| device.snapshot()).collect();
-        check(&devices, what);
+        assert_sound(&devices, what);
     }
-}
-
-/// Our own checker finds nothing but superblocks that a cut came between.
-fn check(devices: &[MemoryDevice], what: &str) {
-    let devices = devices.iter().map(|device| Arc::new(device.snapshot()) as Arc<dyn Device>);
-    let options = larder_volume::OpenOptions::default();
-    let volume = larder_volume::Volume::open(devices.collect(), &options).unwrap();
-    let report = larder_check::check(&volume, &larder_check::Options::default());
-    let is_expected =
-        |found: &larder_check::KindFindings| found.kind == larder_check::Kind::SuperblocksDisagree;
-    assert!(report.kinds.iter().all(is_expected), "{what}: {report}");
 }
 
 /// The kernel agrees that what is left is sound, and sees in it what we see.
@@ -163,17 +142,5 @@ fn by_kernel<W: Work>(work: &W, devices: &[MemoryDevice], root: &Subvolume) {
             &seen,
             "the kernel",
         );
-    }
-}
-
-fn store(device: &MemoryDevice, path: &std::path::Path) {
-    let target = File::create(path).unwrap();
-    target.set_len(device.len_bytes()).unwrap();
-    let mut piece = vec![0; PIECE_BYTES];
-    for offset in (0..device.len_bytes()).step_by(PIECE_BYTES) {
-        device.read_at(&mut piece, offset).unwrap();
-        if piece.iter().any(|byte| *byte != 0) {
-            target.write_all_at(&piece, offset).unwrap();
-        }
     }
 }

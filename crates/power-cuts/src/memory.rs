@@ -1,0 +1,64 @@
+//! Images in memory.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use larder_device::{Device, MemoryDevice};
+
+const PIECE_BYTES: usize = 64 << 10;
+
+/// Reads an image file into memory; what is zero stays a hole. It panics if it cannot.
+pub fn load(path: &Path) -> MemoryDevice {
+    let file = File::open(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let len_bytes = file.metadata().expect("what is open has a length").len();
+    let device = MemoryDevice::new(path.display().to_string(), len_bytes);
+    each_piece(len_bytes, |piece, offset| {
+        file.read_exact_at(piece, offset).expect("a piece is read");
+        if piece.iter().any(|byte| *byte != 0) {
+            device.write_at(piece, offset).expect("memory takes it");
+        }
+    });
+    device
+}
+
+/// Makes `path` an image file with the content of a device; what is zero is a hole. It panics if it cannot.
+pub fn store(device: &MemoryDevice, path: &Path) {
+    let file = File::create(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    file.set_len(device.len_bytes()).expect("there is room for holes");
+    each_piece(device.len_bytes(), |piece, offset| {
+        device.read_at(piece, offset).expect("memory is read");
+        if piece.iter().any(|byte| *byte != 0) {
+            file.write_all_at(piece, offset).expect("there is room");
+        }
+    });
+}
+
+fn each_piece(len_bytes: u64, mut work: impl FnMut(&mut [u8], u64)) {
+    let mut piece = vec![0; PIECE_BYTES];
+    for offset in (0..len_bytes).step_by(PIECE_BYTES) {
+        let len = (len_bytes - offset).min(PIECE_BYTES as u64) as usize;
+        work(&mut piece[..len], offset);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_stored_is_loaded() {
+        let device = MemoryDevice::new("memory", (1 << 20) + 1000);
+        for offset in [0, 70_000, (1 << 20) + 900] {
+            device.write_at(&[7; 100], offset).unwrap();
+        }
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), [9; 5000]).unwrap();
+        store(&device, file.path());
+        let (mut before, mut after) = (vec![0; (1 << 20) + 1000], vec![0; (1 << 20) + 1000]);
+        device.read_at(&mut before, 0).unwrap();
+        load(file.path()).read_at(&mut after, 0).unwrap();
+        assert!(before == after);
+        assert!(before == std::fs::read(file.path()).unwrap());
+    }
+}
