@@ -28,7 +28,7 @@ pub use filesystem::{
     sync,
 };
 pub use inode::{FilePlace, inode_paths, places_of};
-pub use search::{Item, directory_path, items, subvolume_path, subvolumes_of};
+pub use search::{Item, directory_path, items, last_inode, subvolume_path, subvolumes_of};
 pub use send::{KernelSend, newest_stream_version, send};
 pub use subvolume::{
     SubvolumeInfo, create_snapshot, create_subvolume, delete_subvolume, is_read_only,

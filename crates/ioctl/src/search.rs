@@ -95,6 +95,22 @@ fn first_item(inside: impl AsFd, tree: u64, first: Key, last: Key) -> io::Result
     Ok(some_items(inside, tree, first, last, 1)?.into_iter().next())
 }
 
+/// The highest number of an inode in the subvolume that `inside` lies in.
+pub fn last_inode(inside: impl AsFd) -> io::Result<u64> {
+    let (mut last, mut end) = (objectid::FIRST_FREE, objectid::LAST_FREE);
+    while last < end {
+        // Rounded up: one of both comes closer each time.
+        let middle = last + (end - last).div_ceil(2);
+        let first = Key::new(middle, ItemType(0), 0);
+        let behind = Key::new(end, ItemType(u8::MAX), u64::MAX);
+        match first_item(&inside, 0, first, behind)? {
+            Some(item) => last = item.key.objectid,
+            None => end = middle - 1,
+        }
+    }
+    Ok(last)
+}
+
 /// Ids of the subvolumes of the file system that `inside` lies in which have this uuid, or were received
 /// from one that has it, by its uuid tree.
 pub fn subvolumes_of(inside: impl AsFd, uuid: Uuid) -> io::Result<Vec<u64>> {

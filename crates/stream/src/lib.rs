@@ -1,6 +1,7 @@
 //! Snapshots as streams: the format of `btrfs send` and `btrfs receive`, sending and receiving.
 //!
 //! - [`Reader`] and [`Writer`]: a stream as [`Command`]s, of every [`Version`].
+//! - [`Follower`]: how far a stream has come that passes on its way from one to another.
 //! - [`dump()`]: a stream as text.
 //! - [`send()`]: a read-only snapshot as a stream, whole or as what changed since a parent.
 //! - [`receive()`]: a stream as subvolumes of a [`Target`].
@@ -27,8 +28,8 @@ pub use receive::{
     CommandError, CommandProblem, Event, ImageTarget, MountedTarget, Origin, ReceiveError,
     ReceiveOptions, ReceiveProblem, Received, Target, receive,
 };
-pub use send::{SendError, SendOptions, SendProgress, Sent, send};
+pub use send::{Counted, SendError, SendOptions, SendProgress, Sent, send};
 pub use wire::{
-    Attribute, Command, Reader, StreamError, StreamProblem, Timestamp, TooLong, Version, Writer,
-    encode,
+    Attribute, Command, Follower, Reader, StreamError, StreamProblem, Timestamp, TooLong, Version,
+    Work, Writer, encode,
 };

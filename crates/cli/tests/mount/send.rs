@@ -2,12 +2,13 @@
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::slice::from_ref;
 
+use larder::{MountedSnapshot, SendOptions, SendProgress, StreamVersion};
 use larder_ioctl::channel::{Channel, Kind, Request, SendRequest, frame};
 use larder_testkit::command::run;
 use larder_testkit::{Content, ImageSpec, KernelImage, KernelMount};
@@ -20,7 +21,7 @@ fn with_snapshots() -> Mounted {
     let mounted = Mounted::new();
     subvolume(&mounted, &["create", "work"]);
     mounted.shell(
-        "cd work; seq 1 400000 > large; mkdir -p a/b; for n in $(seq 300); do echo $n > a/$n; done
+        "cd work; seq 1 400000 > large; touch packed; chattr +c packed; seq 100000 >> packed; mkdir -p a/b; for n in $(seq 300); do echo $n > a/$n; done
          ln a/7 a/b/seven; ln -s ../a/8 a/b/eight; setfattr -n user.x -v y a/9",
     );
     subvolume(&mounted, &["snapshot", "-r", "work", "one"]);
@@ -67,11 +68,17 @@ const WAYS: [&[&str]; 8] = [
     &["--no-data", "-p", "one", "two"],
 ];
 
+/// That of these which sends data that is stored compressed as it is.
+const PACKED: usize = 6;
+
 #[test]
 fn what_is_in_use_is_sent_as_from_its_image() {
     let mut mounted = with_snapshots();
     let streams = WAYS.map(|way| sent(way, &mounted.path()));
     let path = mounted.folder().join("stream");
+    fs::write(&path, &streams[PACKED]).unwrap();
+    let dump = succeed(larder().args(["receive", "--dump", "-f"]).arg(&path));
+    assert!(dump.lines().any(|line| line.starts_with("encoded_write ")), "{dump}");
     succeed(larder().args(["send", "-f"]).arg(&path).arg(mounted.join("two")));
     // What was changed since is no part of it.
     fs::write(mounted.join("work/since"), "x").unwrap();
@@ -113,6 +120,43 @@ fn the_kernel_is_asked_where_it_has_mounted() {
             .unwrap();
         assert!(theirs.status.success(), "{}", errors(&theirs));
         assert!(sent(way, mount.path()) == theirs.stdout, "{way:?}");
+    }
+}
+
+/// An output that notes how far the send has come each time something is written.
+struct Noting<'a> {
+    progress: &'a SendProgress,
+    seen: Vec<u32>,
+}
+
+impl Write for Noting<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.seen.push(self.progress.millionths());
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn how_far_the_kernel_has_come_is_told() {
+    let image = KernelImage::build(&ImageSpec::new("send").devices(&[512 << 20]), &Content::new(4));
+    let mount = image.mount("noatime");
+    // Behind all others, and most of the stream.
+    fs::write(mount.path().join("large"), vec![1; 40 << 20]).unwrap();
+    let words = ["subvolume", "snapshot", "-r", ".", "all"];
+    succeed(Command::new("btrfs").args(words).current_dir(mount.path()));
+    let snapshot = MountedSnapshot::open(mount.path().join("all")).unwrap();
+    for version in [StreamVersion::V1, StreamVersion::V2] {
+        let options = SendOptions { version, ..SendOptions::default() };
+        let mut noting = Noting { progress: &options.progress, seen: Vec::new() };
+        snapshot.send(&options, &mut noting).unwrap();
+        let seen = noting.seen;
+        assert!(seen.is_sorted(), "{seen:?}");
+        let (first, last) = (seen[0], seen[seen.len() - 1]);
+        assert!(first < 900_000 && last > 990_000, "{seen:?}");
     }
 }
 

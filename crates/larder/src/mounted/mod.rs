@@ -1,6 +1,7 @@
 //! File systems that are mounted, by larder or by the kernel, and snapshots of them: what is asked for is the same,
 //! who does it is not. A mount of larder's has its own channel for snapshots ([`larder_ioctl::channel`]).
 
+mod estimate;
 mod filesystem;
 mod receive;
 mod snapshot;

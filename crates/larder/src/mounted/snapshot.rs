@@ -12,6 +12,7 @@ use larder_ioctl::channel::{Channel, Kind, Request, SendRequest};
 use larder_ioctl::{KernelSend, SubvolumeInfo};
 use rustix::pipe::{PipeFlags, fcntl_setpipe_size, pipe_with};
 
+use super::estimate::Estimate;
 use crate::send::Relative;
 use crate::{SendError, SendOptions, StreamVersion};
 
@@ -161,8 +162,9 @@ impl MountedSnapshot {
         thread::scope(|scope| {
             let root = &self.root;
             let sending = scope.spawn(move || larder_ioctl::send(root, &request, to.as_fd()));
+            let mut estimate = Estimate::new(root, options);
             // What fails here closes the pipe, and that ends the other.
-            let copied = copy(from, output);
+            let copied = copy(from, output, &mut estimate);
             let sent = sending.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
             let stream_bytes = copied?;
             sent.map_err(SendError::Mounted)?;
@@ -172,7 +174,11 @@ impl MountedSnapshot {
 }
 
 /// Copies all that comes through a pipe.
-fn copy(from: OwnedFd, output: &mut dyn Write) -> Result<u64, SendError> {
+fn copy(
+    from: OwnedFd,
+    output: &mut dyn Write,
+    estimate: &mut Estimate<'_>,
+) -> Result<u64, SendError> {
     let (mut from, mut buffer) = (File::from(from), vec![0; PIPE_BYTES]);
     let mut bytes = 0;
     loop {
@@ -182,6 +188,7 @@ fn copy(from: OwnedFd, output: &mut dyn Write) -> Result<u64, SendError> {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             Err(error) => return Err(SendError::Mounted(error)),
         };
+        estimate.pass(&buffer[..len]);
         output.write_all(&buffer[..len]).map_err(SendError::Output)?;
         bytes += len as u64;
     }

@@ -41,7 +41,7 @@ use self::sender::Sender;
 use crate::wire::{Version, stream_header};
 
 pub use error::SendError;
-pub use progress::SendProgress;
+pub use progress::{Counted, SendProgress};
 
 /// How to send.
 #[derive(Clone, Debug)]

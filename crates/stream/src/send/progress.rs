@@ -17,23 +17,24 @@ impl SendProgress {
         self.millionths.load(Relaxed)
     }
 
-    /// Says how many millionths were sent.
+    /// Says how many millionths were sent, unless it was said that more were.
     pub fn set_millionths(&self, millionths: u32) {
-        self.millionths.store(millionths.min(MILLION), Relaxed);
+        self.millionths.fetch_max(millionths.min(MILLION), Relaxed);
     }
 }
 
 /// The inodes of a send, counted.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Counted {
+pub struct Counted {
     /// Those that were sent, or numbers that were passed.
-    pub(super) done: u64,
-    pub(super) total: u64,
+    pub done: u64,
+    /// Those that are sent, or all numbers.
+    pub total: u64,
 }
 
 impl Counted {
     /// How many millionths were sent once `part` of `whole` bytes of the next inode were.
-    pub(super) fn millionths(self, part: u64, whole: u64) -> u32 {
+    pub fn millionths(self, part: u64, whole: u64) -> u32 {
         let of = |part: u128, whole: u64| part.checked_div(whole.into()).unwrap_or(0);
         let within = of(u128::from(part) * u128::from(MILLION), whole);
         let done = u128::from(self.done) * u128::from(MILLION) + within;
@@ -54,6 +55,7 @@ mod tests {
         assert_eq!(Counted::default().millionths(1, 2), 0);
         let progress = SendProgress::default();
         progress.set_millionths(u32::MAX);
+        progress.set_millionths(1);
         assert_eq!(progress.millionths(), MILLION);
     }
 }

@@ -121,14 +121,18 @@ impl<R: Read> Reader<R> {
 }
 
 /// Length of the attributes, number and checksum of a command.
-fn split_header(header: &[u8; COMMAND_HEADER_LEN]) -> (usize, u16, u32) {
+pub(super) fn split_header(header: &[u8; COMMAND_HEADER_LEN]) -> (usize, u16, u32) {
     let [l0, l1, l2, l3, n0, n1, c0, c1, c2, c3] = *header;
     let len = u32::from_le_bytes([l0, l1, l2, l3]) as usize;
     (len, u16::from_le_bytes([n0, n1]), u32::from_le_bytes([c0, c1, c2, c3]))
 }
 
 /// Takes a whole command apart, which was read at `start`.
-fn parse(bytes: &[u8], start: u64, version: Version) -> Result<Command<'_>, StreamError> {
+pub(super) fn parse(
+    bytes: &[u8],
+    start: u64,
+    version: Version,
+) -> Result<Command<'_>, StreamError> {
     let wrong = |offset, problem| StreamError { offset, problem };
     let Some((header, mut rest)) = bytes.split_first_chunk() else {
         return Err(wrong(start, StreamProblem::CutShort));
