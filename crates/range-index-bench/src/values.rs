@@ -1,5 +1,5 @@
 //! The range index with values of different kinds: plain ones, which an edit copies and an update
-//! replaces, and values that are only `Send`, each behind a lock and a count of its own, which an edit
+//! replaces, and values each behind a lock and a count of its own, which an edit
 //! counts and an update changes in place.
 
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::clock::{Run, below, millions, rate};
 use crate::maps::Map;
 use crate::read_write::{STEP, filled, measure};
 
-/// A value that one thread at a time may look at.
+/// A value that is changed in place, by one thread at a time.
 type Guarded = Arc<Mutex<u64>>;
 
 trait Updates: Map {

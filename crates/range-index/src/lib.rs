@@ -69,9 +69,63 @@
 //! its values, an edit clones those it keeps, and a retired block drops its own. Integers and other
 //! `Copy` types cost a `memcpy`; large or shared state goes in an `Arc`.
 //!
-//! Two threads may look at one value at once, as readers and as writers that clone it for an edit of
-//! its neighbours, so values are `Sync`. What is only `Send` goes in an `Arc<Mutex<_>>`; then a reader
-//! can also update it in place, without an edit of the index:
+//! # Threads and values
+//! A value is `Clone + Send + 'static`. `Send`, since whichever thread moves the epoch on drops what was
+//! retired. An index moves to another thread if its values do (`Send`), and threads share it
+//! if they may share its values (`Sync`): then two of them may look at one value at once, as readers and
+//! as writers that clone it for an edit of its neighbours. An index of values that are only `Send` is for
+//! one thread at a time:
+//!
+//! ```
+//! # use larder_range_index::RangeIndex;
+//! # use std::{cell::Cell, sync::Mutex, thread};
+//! let index = Mutex::new(RangeIndex::<Cell<u32>>::new());
+//! thread::scope(|scope| {
+//!     for at in 0..4 {
+//!         let index = &index;
+//!         scope.spawn(move || index.lock().unwrap().insert(at..at + 1, Cell::new(7)));
+//!     }
+//! });
+//! assert_eq!(index.lock().unwrap().len(), 4);
+//! ```
+//!
+//! Without the lock it does not compile:
+//!
+//! ```compile_fail,E0277
+//! # use larder_range_index::RangeIndex;
+//! # use std::{cell::Cell, thread};
+//! let index = RangeIndex::<Cell<u32>>::new();
+//! thread::scope(|scope| {
+//!     for at in 0..4 {
+//!         let index = &index;
+//!         scope.spawn(move || index.insert(at..at + 1, Cell::new(7)));
+//!     }
+//! });
+//! ```
+//!
+//! Nor does an index of what stays on one thread:
+//!
+//! ```compile_fail,E0277
+//! # use larder_range_index::RangeIndex;
+//! # use std::rc::Rc;
+//! let index = RangeIndex::<Rc<u32>>::new();
+//! ```
+//!
+//! A [`Reader`] pins the thread that it was made on and never leaves it; nor does the index while it
+//! lends a reader, even when it could:
+//!
+//! ```compile_fail,E0277
+//! # use larder_range_index::RangeIndex;
+//! # use std::thread;
+//! let index = RangeIndex::<u32>::new();
+//! let reader = index.reader();
+//! thread::scope(|scope| {
+//!     scope.spawn(move || reader.get(0).is_some());
+//! });
+//! ```
+//!
+//! What all threads shall share and change in place goes in an `Arc<Mutex<_>>`; that takes no edit
+//! of the index:
 //!
 //! ```
 //! # use larder_range_index::RangeIndex;
@@ -115,10 +169,10 @@ pub use crate::locks::{Mode, RangeLock, RangeLockGuard};
 pub use crate::reshape::ResizeError;
 pub use crate::stats::Stats;
 
-/// What can be a value: anything that clones and may be read and dropped on any thread.
-pub trait Value: Clone + Send + Sync + 'static {}
+/// What can be a value: anything that clones and may be dropped on any thread.
+pub trait Value: Clone + Send + 'static {}
 
-impl<T: Clone + Send + Sync + 'static> Value for T {}
+impl<T: Clone + Send + 'static> Value for T {}
 
 /// How many entries a node holds at most, unless the index says otherwise; chosen by measurement.
 pub const KEYS_PER_NODE: usize = 48;
@@ -136,10 +190,14 @@ pub struct RangeIndex<V, const KEYS: usize = KEYS_PER_NODE> {
     values: PhantomData<V>,
 }
 
-// SAFETY: the index owns its nodes and values, drops values on any thread and shares references to
-// them, which `Send` and `Sync` of the value allow; all other shared state is atomic.
-unsafe impl<V: Send + Sync, const KEYS: usize> Send for RangeIndex<V, KEYS> {}
-// SAFETY: as above.
+// SAFETY: the index owns its nodes and values, and nothing of it stays behind with a thread but retired
+// blocks. No value is in two blocks: what those hold are clones that the index has forgotten. They are
+// reached by readers only, which borrow the index and so keep it from moving, and in the end
+// by whoever drops them, after the last reader and on any thread, which `Send` allows.
+unsafe impl<V: Send, const KEYS: usize> Send for RangeIndex<V, KEYS> {}
+// SAFETY: through `&self` threads put in and take out values, which takes `Send`, and look at and clone
+// the same value at once, which takes `Sync`; they never get a `&mut` to one. All other shared state
+// is atomic.
 unsafe impl<V: Send + Sync, const KEYS: usize> Sync for RangeIndex<V, KEYS> {}
 
 impl<V: Value> RangeIndex<V> {
