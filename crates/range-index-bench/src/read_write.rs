@@ -50,68 +50,80 @@ pub(crate) fn measure<M: Map>(map: &M, entries: u64, writes: u32, run: Run) -> f
     result.per_second
 }
 
-/// One map, measured at all thread counts.
-struct Row {
-    name: &'static str,
-    measure: Box<dyn Fn(u32, Run) -> Option<f64>>,
+/// Operations per second of a map and of the index that was measured in turns with it: the best of each.
+#[derive(Clone, Copy, Default)]
+struct Best {
+    map: f64,
+    index: f64,
 }
 
-fn row<M: Map + 'static>(entries: u64, most_threads: usize) -> Row {
+/// What a map came to, by share of edits and by number of threads.
+struct Row {
+    name: &'static str,
+    best: Vec<Vec<Option<Best>>>,
+}
+
+/// Fills a map, measures it in turns with `index`, and drops it: two maps are in memory at a time.
+fn row<M: Map>(arguments: &Arguments, entries: u64, index: &Index, most_threads: usize) -> Row {
+    eprintln!("{entries} entries: filling {}", M::NAME);
     let map = filled::<M>(entries);
-    let measure = move |writes, run: Run| {
-        (run.threads <= most_threads).then(|| measure(&map, entries, writes, run))
+    // What the edits of the last measurement left out.
+    for slot in 0..entries {
+        Map::insert(index, slot * STEP, slot * STEP + STEP / 2, slot);
+    }
+    eprintln!("{entries} entries: measuring {}", M::NAME);
+    let cell = |writes, threads| {
+        let run = arguments.run(threads);
+        let in_turn = |best: Best, _| Best {
+            map: best.map.max(measure(&map, entries, writes, run)),
+            index: best.index.max(measure(index, entries, writes, run)),
+        };
+        (threads <= most_threads).then(|| (0..arguments.repeats).fold(Best::default(), in_turn))
     };
-    Row { name: M::NAME, measure: Box::new(measure) }
+    let cells =
+        |&writes: &u32| arguments.threads.iter().map(|&threads| cell(writes, threads)).collect();
+    Row { name: M::NAME, best: arguments.writes.iter().map(cells).collect() }
 }
 
 pub(crate) fn print(arguments: &Arguments) {
     for &entries in &arguments.entries {
+        let index = filled::<Index>(entries);
         let mut rows = Vec::new();
-        let mut add = |name: &str, row: &dyn Fn() -> Row| {
+        let mut add = |name: &str, row: fn(&Arguments, u64, &Index, usize) -> Row, most_threads| {
             if arguments.wants(name) {
-                rows.push(row());
+                rows.push(row(arguments, entries, &index, most_threads));
             }
         };
-        add(Index::NAME, &|| row::<Index>(entries, usize::MAX));
-        add(Unshared::NAME, &|| row::<Unshared>(entries, 1));
-        add("RwLock", &|| row::<Arc<RwLock<BTreeMap<_, _>>>>(entries, usize::MAX));
-        add("red-black", &|| row::<Arc<Mutex<RBTree<ByStart>>>>(entries, usize::MAX));
-        add("skiplist", &|| row::<Arc<SkipMap<_, _>>>(entries, usize::MAX));
-        add("concurrent-map", &|| row::<LockFreeTree>(entries, usize::MAX));
-        add("scc", &|| row::<Arc<TreeIndex<_, _>>>(entries, usize::MAX));
-        for &writes in &arguments.writes {
-            print_table(arguments, entries, writes, &rows);
+        // The index beside another one like it shows what a ratio of 1 looks like here.
+        add(Index::NAME, row::<Index>, usize::MAX);
+        add(Unshared::NAME, row::<Unshared>, 1);
+        add("RwLock", row::<Arc<RwLock<BTreeMap<_, _>>>>, usize::MAX);
+        add("red-black", row::<Arc<Mutex<RBTree<ByStart>>>>, usize::MAX);
+        add("skiplist", row::<Arc<SkipMap<_, _>>>, usize::MAX);
+        add("concurrent-map", row::<LockFreeTree>, usize::MAX);
+        add("scc", row::<Arc<TreeIndex<_, _>>>, usize::MAX);
+        for (nth, writes) in arguments.writes.iter().enumerate() {
+            println!(
+                "\n{entries} entries, {writes} % edits: million operations {} (the range index beside it is so many times as fast)\n",
+                arguments.clock.per_second()
+            );
+            let cells = rows.iter().map(|row| (row.name, row.best[nth].as_slice()));
+            print_table(&arguments.threads, cells);
         }
     }
 }
 
-fn print_table(arguments: &Arguments, entries: u64, writes: u32, rows: &[Row]) {
-    println!(
-        "\n{entries} entries, {writes} % edits: million operations {} (range-index is so many times as fast)\n",
-        arguments.clock.per_second()
-    );
+fn print_table<'a>(threads: &[usize], rows: impl Iterator<Item = (&'a str, &'a [Option<Best>])>) {
     print!("| map |");
-    for threads in &arguments.threads {
+    for threads in threads {
         print!(" {threads} threads |");
     }
-    println!("\n| --- |{}", " ---: |".repeat(arguments.threads.len()));
-    let mut best = vec![vec![None; arguments.threads.len()]; rows.len()];
-    for _ in 0..arguments.repeats {
-        for (column, &threads) in arguments.threads.iter().enumerate() {
-            for (row, best) in rows.iter().zip(&mut best) {
-                let now = (row.measure)(writes, arguments.run(threads));
-                best[column] = now.into_iter().chain(best[column]).reduce(f64::max);
-            }
-        }
-    }
-    for (row, cells) in rows.iter().zip(&best) {
-        print!("| `{}` |", row.name);
-        for (column, cell) in cells.iter().enumerate() {
+    println!("\n| --- |{}", " ---: |".repeat(threads.len()));
+    for (name, cells) in rows {
+        print!("| `{name}` |");
+        for cell in cells {
             match cell {
-                Some(cell) => {
-                    let ratio = best[0][column].unwrap_or(f64::NAN) / cell;
-                    print!(" {} ({ratio:.2}) |", millions(*cell));
-                }
+                Some(best) => print!(" {} ({:.2}) |", millions(best.map), best.index / best.map),
                 None => print!(" |"),
             }
         }

@@ -2,6 +2,10 @@
 //! over frees its oldest and claims another, wherever there is a hole. A measurement runs as many of
 //! them as it has threads; the others hold their ranges, so the space is as full whatever the number.
 //!
+//! The first ranges are claimed by all together and dealt out. Had each user claimed ten in a row, the
+//! one with the lowest addresses would have the shortest scans for ever, since who frees a
+//! range claims it again if nobody runs in between; and few processors would run that one most.
+//!
 //! The rivals are what one writes today: an ordered map of what is taken behind a lock, which is
 //! searched for a hole from the bottom; the same as a red-black tree, searched from a cursor that
 //! the last claim left behind; a balanced tree that knows the largest hole below each node; and two
@@ -13,8 +17,10 @@ mod rivals;
 use std::collections::{BTreeSet, VecDeque};
 
 use larder_range_index::KEYS_PER_NODE;
+use parking_lot::Mutex;
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
+use rand::seq::SliceRandom;
 
 use crate::Arguments;
 use crate::clock::{Run, below, rate};
@@ -48,26 +54,34 @@ struct User<'a, A: Allocator> {
     ranges: VecDeque<(u64, u64)>,
 }
 
-impl<'a, A: Allocator> User<'a, A> {
-    fn new(allocator: &'a A, cells: u64, random: SmallRng) -> Self {
-        let mut user = User { allocator, cells, random, ranges: VecDeque::new() };
-        for _ in 0..DEPTH {
-            user.claim();
-        }
-        user
-    }
+/// A range of about a cell.
+fn claim<A: Allocator>(allocator: &A, cells: u64, random: &mut SmallRng) -> (u64, u64) {
+    let len = CELL - below(random, 4);
+    let hint = below(random, cells * CELL);
+    let start = allocator.claim(len, hint).expect("there is a hole for each range");
+    (start, len)
+}
 
-    fn claim(&mut self) {
-        let len = CELL - below(&mut self.random, 4);
-        let hint = below(&mut self.random, self.cells * CELL);
-        let start = self.allocator.claim(len, hint).expect("there is a hole for each range");
-        self.ranges.push_back((start, len));
+impl<'a, A: Allocator> User<'a, A> {
+    /// All who share the space, each with ranges anywhere in it.
+    fn all(allocator: &'a A, cells: u64) -> Vec<Self> {
+        let mut random = SmallRng::seed_from_u64(100);
+        let mut ranges: Vec<_> =
+            (0..USERS * DEPTH).map(|_| claim(allocator, cells, &mut random)).collect();
+        ranges.shuffle(&mut random);
+        let user = |(me, ranges): (usize, &[(u64, u64)])| User {
+            allocator,
+            cells,
+            random: SmallRng::seed_from_u64(me as u64 + 1),
+            ranges: ranges.iter().copied().collect(),
+        };
+        ranges.chunks(DEPTH).enumerate().map(user).collect()
     }
 
     fn turn(&mut self) {
         let (start, len) = self.ranges.pop_front().expect("ten ranges");
         self.allocator.free(start, len);
-        self.claim();
+        self.ranges.push_back(claim(self.allocator, self.cells, &mut self.random));
     }
 }
 
@@ -89,12 +103,11 @@ struct Outcome {
 }
 
 fn measure<A: Allocator>(allocator: &A, cells: u64, run: Run) -> Outcome {
-    let seed = |user| SmallRng::seed_from_u64(100 + user as u64);
-    let _idle: Vec<_> =
-        (run.threads..USERS).map(|user| User::new(allocator, cells, seed(user))).collect();
+    let users: Vec<_> =
+        User::all(allocator, cells).into_iter().map(|user| Mutex::new(Some(user))).collect();
     let before = allocator.waiting();
-    let rate = rate(run, |_, random| {
-        let mut user = User::new(allocator, cells, random);
+    let rate = rate(run, |me, _| {
+        let mut user = users[me].lock().take().expect("no more threads than users");
         move || user.turn()
     });
     let after = allocator.waiting();
