@@ -167,6 +167,31 @@ impl<'g, V> BlockRef<'g, V> {
         })
     }
 
+    /// The first hole from that before entry `first` on, with the index of the entry, in which `place`
+    /// finds a place; or else the length of the largest of them. `place` is shown holes of
+    /// `len` addresses and more.
+    pub(crate) fn first_place<P>(
+        self,
+        first: usize,
+        len: u64,
+        mut place: impl FnMut(Range<u64>) -> Option<P>,
+    ) -> Result<(usize, P), u64> {
+        let mut largest = 0;
+        let mut look = |hole: Range<u64>| {
+            largest = length(&hole).max(largest);
+            if length(&hole) < len { None } else { place(hole) }
+        };
+        let mut start = if first == 0 { self.low() } else { self.end(first - 1) };
+        let entries = self.keys()[first..].iter().zip(&self.slots()[first..]);
+        for (index, (&key, slot)) in entries.enumerate() {
+            if let Some(place) = look(start..key) {
+                return Ok((first + index, place));
+            }
+            start = slot.end;
+        }
+        look(start..self.high()).map(|place| (self.len(), place)).ok_or(largest)
+    }
+
     /// The length of the largest hole among those before entries `holes`.
     pub(crate) fn largest_hole(self, holes: Range<usize>) -> u64 {
         self.holes(holes).map(|(_, hole)| length(&hole)).max().unwrap_or(0)
@@ -200,18 +225,19 @@ impl<V> OwnedBlock<V> {
 impl<V> Drop for OwnedBlock<V> {
     fn drop(&mut self) {
         // SAFETY: never published, so this is the only pointer to it.
-        unsafe { free(self.header.as_ptr()) }
+        unsafe { free(self.header.as_ptr(), self.as_ref().len()) }
     }
 }
 
-/// Drops the values of a block and frees it.
+/// Drops the values of a block of `len` entries and frees it. If values need no drop, the
+/// block itself, which has long left the cache, is not touched.
 ///
 /// # Safety
 /// `header` came from [`OwnedBlock::into_raw`], is freed once, and nobody can read it any more.
-pub(crate) unsafe fn free<V>(header: *mut Header<V>) {
+pub(crate) unsafe fn free<V>(header: *mut Header<V>, len: usize) {
     // SAFETY: the caller's promise: the block is complete and ours.
     unsafe {
-        let len = (*header).len;
+        debug_assert_eq!((*header).len, len, "a block keeps its length");
         if std::mem::needs_drop::<V>() {
             let slots = header.byte_add(slots_offset::<V>(len)).cast::<Slot<V>>();
             std::ptr::slice_from_raw_parts_mut(slots, len).drop_in_place();
@@ -285,8 +311,11 @@ impl<V: Clone> Builder<V> {
             let copy = Slot { end: slot.end, value: slot.value.clone() };
             // SAFETY: as above; `len` counts only slots that were written, for `drop`.
             unsafe { to.add(base + index).write(copy) };
-            self.len = base + index + 1;
+            if std::mem::needs_drop::<V>() {
+                self.len = base + index + 1;
+            }
         }
+        self.len = base + slots.len();
     }
 
     pub(crate) fn finish(self) -> OwnedBlock<V> {

@@ -19,7 +19,7 @@ use crossbeam_epoch::{self as epoch, Guard};
 
 use crate::block::{Piece, length};
 use crate::edit::Pieces;
-use crate::node::{NO_KEY, NodeRef, Tower};
+use crate::node::{NO_KEY, NodeRef, Tower, Word};
 use crate::reclaim;
 use crate::search::{Path, Spot, locate_near};
 use crate::sync::{AtomicU64, Ordering, Wait};
@@ -117,10 +117,6 @@ impl Request {
 
     /// The lowest place in `hole` and `within`.
     fn lowest_in(&self, hole: &Range<u64>, within: &Range<u64>) -> Option<u64> {
-        if length(hole) < self.len {
-            // Most are: spares the division.
-            return None;
-        }
         let start = hole.start.max(within.start).checked_next_multiple_of(self.align)?;
         let end = start.checked_add(self.len)?;
         (end <= hole.end.min(within.end)).then_some(start)
@@ -283,19 +279,23 @@ impl<V: Value, const KEYS: usize> RangeIndex<V, KEYS> {
     }
 }
 
-/// Lowers the bound of one link to what lies below it, unless its tower is in use.
+/// Lowers the bound of the link of `node` above level 0 to what lies below it, unless its tower is in use.
 fn refresh_bound<V>(node: NodeRef<'_, V>, level: usize, guard: &Guard) {
-    if !node.try_lock_tower() {
-        return;
+    if node.try_lock_tower() {
+        node.link(level).bound.lower(|| largest_bound_below(node, level, guard));
+        node.unlock_tower();
     }
-    node.link(level).bound.lower(|| {
-        if level == 0 {
-            node.block(guard).map_or(u64::MAX, |block| block.largest_hole(0..block.len() + 1))
-        } else {
-            largest_bound_below(node, level, guard)
-        }
-    });
-    node.unlock_tower();
+}
+
+/// Lowers the bound of the lowest link of `node` to `largest`, the largest hole in the block that `word`
+/// is, unless the tower is in use. Blocks do not change, so if the node still has that one, it need
+/// not be read again.
+fn lower_to<V>(node: NodeRef<'_, V>, word: Word<V>, largest: u64) {
+    if node.try_lock_tower() {
+        let same = || if node.word() == word { largest } else { u64::MAX };
+        node.link(0).bound.lower(same);
+        node.unlock_tower();
+    }
 }
 
 /// The largest bound of the links one level below the link of `node` at `level`, from the node to
@@ -363,17 +363,19 @@ impl<'g, V: Value, const KEYS: usize> Search<'_, 'g, V, KEYS> {
                     *from = (*from).max(key);
                     Scan::Nothing
                 } else {
-                    // Only who looks at all that a link skips knows that its bound is too high.
-                    let start = came_over.map_or(0, |(_, _, key)| key);
-                    let whole = self.within.start <= start && key <= self.within.end;
-                    let found = match level {
+                    match level {
                         0 => self.node_upwards(node, from),
-                        _ => self.upwards(node, level - 1, key, from, came_over),
-                    };
-                    if whole && matches!(found, Scan::Nothing) {
-                        refresh_bound(node, level, self.guard);
+                        _ => {
+                            // Only who looks at all that a link skips knows that its bound is too high.
+                            let start = came_over.map_or(0, |(_, _, key)| key);
+                            let whole = self.within.start <= start && key <= self.within.end;
+                            let found = self.upwards(node, level - 1, key, from, came_over);
+                            if whole && matches!(found, Scan::Nothing) {
+                                refresh_bound(node, level, self.guard);
+                            }
+                            found
+                        }
                     }
-                    found
                 };
                 if !matches!(found, Scan::Nothing) {
                     return found;
@@ -396,15 +398,18 @@ impl<'g, V: Value, const KEYS: usize> Search<'_, 'g, V, KEYS> {
             if block.low() > *from {
                 return Scan::Lost;
             }
-            let place = |hole: &Range<u64>| self.request.lowest_in(hole, &self.within);
             let first = block.count_at_or_before(self.within.start.max(block.low()));
             let first = first.saturating_sub(1);
-            let found = block
-                .holes(first..block.len() + 1)
-                .find_map(|(index, hole)| Some((index, place(&hole)?)));
-            let Some((index, start)) = found else {
-                *from = (*from).max(block.high());
-                return Scan::Nothing;
+            let place = |hole: Range<u64>| self.request.lowest_in(&hole, &self.within);
+            let (index, start) = match block.first_place(first, self.request.len, place) {
+                Ok(found) => found,
+                Err(largest) => {
+                    if first == 0 {
+                        lower_to(node, word, largest);
+                    }
+                    *from = (*from).max(block.high());
+                    return Scan::Nothing;
+                }
             };
             if self.take(&Spot { node, word, block }, index, start) {
                 return Scan::Claimed(start);
@@ -445,15 +450,17 @@ impl<'g, V: Value, const KEYS: usize> Search<'_, 'g, V, KEYS> {
                 *until = span.start;
                 Scan::Nothing
             } else {
-                let whole = self.within.start <= span.start && span.end <= self.within.end;
-                let found = match level {
+                match level {
                     0 => self.node_downwards(node, until),
-                    _ => self.downwards(node, level - 1, span, until),
-                };
-                if whole && matches!(found, Scan::Nothing) {
-                    refresh_bound(node, level, self.guard);
+                    _ => {
+                        let whole = self.within.start <= span.start && span.end <= self.within.end;
+                        let found = self.downwards(node, level - 1, span, until);
+                        if whole && matches!(found, Scan::Nothing) {
+                            refresh_bound(node, level, self.guard);
+                        }
+                        found
+                    }
                 }
-                found
             };
             if !matches!(found, Scan::Nothing) {
                 return found;
@@ -469,12 +476,13 @@ impl<'g, V: Value, const KEYS: usize> Search<'_, 'g, V, KEYS> {
             if block.high() < *until {
                 return Scan::Lost;
             }
-            let place = |hole: &Range<u64>| self.request.highest_in(hole, &self.within);
-            let found = block
-                .holes(0..block.len() + 1)
-                .rev()
-                .find_map(|(index, hole)| Some((index, place(&hole)?)));
+            let mut largest = 0;
+            let found = block.holes(0..block.len() + 1).rev().find_map(|(index, hole)| {
+                largest = largest.max(length(&hole));
+                Some((index, self.request.highest_in(&hole, &self.within)?))
+            });
             let Some((index, start)) = found else {
+                lower_to(node, word, largest);
                 *until = (*until).min(block.low());
                 return Scan::Nothing;
             };

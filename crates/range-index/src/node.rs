@@ -226,7 +226,8 @@ pub(crate) unsafe fn free<V>(node: *mut Node<V>) {
     unsafe {
         let word = Word((*node).block.load(Ordering::Relaxed));
         if word.0.addr() & DEAD == 0 {
-            block::free(word.untagged());
+            let block = word.untagged();
+            block::free(block, BlockRef::new(NonNull::new_unchecked(block)).len());
         }
         let height = (*node).height as usize;
         let (layout, links_offset) = layout_of::<V>(height);
@@ -359,8 +360,9 @@ impl<'g, V> NodeRef<'g, V> {
         true
     }
 
+    /// Who reads that the tower is locked waits, so it does no harm if this is seen late.
     pub(crate) fn unlock_tower(self) {
-        self.header().tower.store(TOWER_OPEN, Ordering::SeqCst);
+        self.header().tower.store(TOWER_OPEN, Ordering::Release);
     }
 
     /// Closes a tower whose lock the caller holds.

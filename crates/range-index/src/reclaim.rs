@@ -18,8 +18,9 @@ use crate::sync::thread;
 
 /// Blocks of a batch: what a thread retires before it looks how many of its batches are freed.
 const BATCH: usize = 64;
-/// How many of them may wait before it lets others run.
-const MOST_WAITING: usize = 16;
+/// How many of them may wait before it lets others run. Few: what waits for long has left the cache by the
+/// time it is used again.
+const MOST_WAITING: usize = 2;
 
 /// What a thread has retired.
 #[derive(Default)]
@@ -36,10 +37,10 @@ thread_local! {
 
 /// Frees a block that was replaced, once nobody reads it any more.
 pub(crate) fn retire_block<V: Value>(block: BlockRef<'_, V>, guard: &Guard) {
-    let raw = block.as_ptr();
+    let (raw, len) = (block.as_ptr(), block.len());
     // SAFETY: the block has been replaced, once and by us, so who pins from now on cannot find it;
     // values may be dropped on any thread since they are `Send`.
-    unsafe { guard.defer_unchecked(move || block::free(raw)) }
+    unsafe { guard.defer_unchecked(move || block::free(raw, len)) }
     let count = |account: &Account| account.count(guard);
     // A thread that is ending keeps no account.
     let _ = ACCOUNT.try_with(count);
@@ -53,11 +54,15 @@ pub(crate) fn retire_node<V: Value>(node: NodeRef<'_, V>, guard: &Guard) {
     unsafe { guard.defer_unchecked(move || node::free(raw)) }
 }
 
-/// To be called after an edit, not pinned any more: lets others run if that is what frees memory.
+/// To be called after an edit, not pinned any more: moves the epoch on, and lets others run if one of
+/// them holds it back.
 pub(crate) fn relieve() {
-    if ACCOUNT.try_with(Account::is_overdue).unwrap_or(false) {
+    let asked = |ask: fn(&Account) -> bool| ACCOUNT.try_with(ask).unwrap_or(false);
+    if asked(Account::has_new_batch) && asked(Account::is_overdue) {
         epoch::pin().flush();
-        thread::yield_now();
+        if asked(Account::is_overdue) {
+            thread::yield_now();
+        }
     }
 }
 
@@ -71,12 +76,17 @@ impl Account {
         }
     }
 
-    /// Whether too many batches wait; looked at once for each batch.
-    fn is_overdue(&self) -> bool {
-        if self.in_batch.get() < BATCH {
-            return false;
+    /// Whether a batch was filled; true once for each.
+    fn has_new_batch(&self) -> bool {
+        let full = self.in_batch.get() >= BATCH;
+        if full {
+            self.in_batch.set(0);
         }
-        self.in_batch.set(0);
+        full
+    }
+
+    /// Whether too many batches wait.
+    fn is_overdue(&self) -> bool {
         self.waiting() > MOST_WAITING
     }
 
