@@ -65,6 +65,9 @@ struct Arguments {
     /// Only the maps whose name contains this.
     #[arg(long, default_value = "")]
     only: String,
+    /// But not the maps whose name contains one of these.
+    #[arg(long, value_delimiter = ',')]
+    without: Vec<String>,
 }
 
 impl Arguments {
@@ -73,7 +76,7 @@ impl Arguments {
     }
 
     fn wants(&self, name: &str) -> bool {
-        name.contains(&self.only)
+        name.contains(&self.only) && !self.without.iter().any(|part| name.contains(part))
     }
 }
 

@@ -51,13 +51,14 @@ pub(crate) fn measure<M: Map>(map: &M, entries: u64, writes: u32, run: Run) -> f
 }
 
 /// Operations per second of a map and of the index that was measured in turns with it: the best of each.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Best {
     map: f64,
     index: f64,
 }
 
 /// What a map came to, by share of edits and by number of threads.
+#[derive(Debug)]
 struct Row {
     name: &'static str,
     best: Vec<Vec<Option<Best>>>,
@@ -82,7 +83,9 @@ fn row<M: Map>(arguments: &Arguments, entries: u64, index: &Index, most_threads:
     };
     let cells =
         |&writes: &u32| arguments.threads.iter().map(|&threads| cell(writes, threads)).collect();
-    Row { name: M::NAME, best: arguments.writes.iter().map(cells).collect() }
+    let row = Row { name: M::NAME, best: arguments.writes.iter().map(cells).collect() };
+    eprintln!("{entries} entries: {row:?}");
+    row
 }
 
 pub(crate) fn print(arguments: &Arguments) {
@@ -97,11 +100,11 @@ pub(crate) fn print(arguments: &Arguments) {
         // The index beside another one like it shows what a ratio of 1 looks like here.
         add(Index::NAME, row::<Index>, usize::MAX);
         add(Unshared::NAME, row::<Unshared>, 1);
-        add("RwLock", row::<Arc<RwLock<BTreeMap<_, _>>>>, usize::MAX);
-        add("red-black", row::<Arc<Mutex<RBTree<ByStart>>>>, usize::MAX);
-        add("skiplist", row::<Arc<SkipMap<_, _>>>, usize::MAX);
-        add("concurrent-map", row::<LockFreeTree>, usize::MAX);
-        add("scc", row::<Arc<TreeIndex<_, _>>>, usize::MAX);
+        add("RwLock<BTreeMap>", row::<Arc<RwLock<BTreeMap<_, _>>>>, usize::MAX);
+        add("Mutex<red-black tree>", row::<Arc<Mutex<RBTree<ByStart>>>>, usize::MAX);
+        add("crossbeam-skiplist", row::<Arc<SkipMap<_, _>>>, usize::MAX);
+        add(LockFreeTree::NAME, row::<LockFreeTree>, usize::MAX);
+        add("scc::TreeIndex", row::<Arc<TreeIndex<_, _>>>, usize::MAX);
         for (nth, writes) in arguments.writes.iter().enumerate() {
             println!(
                 "\n{entries} entries, {writes} % edits: million operations {} (the range index beside it is so many times as fast)\n",

@@ -163,6 +163,7 @@ impl<V: Value, const KEYS: usize> RangeIndex<V, KEYS> {
     ///
     /// # Panics
     /// When `len` or `align` is 0.
+    #[expect(clippy::needless_pass_by_value, reason = "the index takes over what it is given")]
     pub fn claim(&self, request: &Request, value: V) -> Option<u64> {
         assert!(request.len > 0 && request.align > 0, "a claim has a length and an alignment");
         let all = request.within.clone();

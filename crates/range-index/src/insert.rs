@@ -50,6 +50,7 @@ pub(crate) fn outside<V: Value>(
     (left, right)
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "the index takes over what it is given")]
 impl<V: Value, const KEYS: usize> RangeIndex<V, KEYS> {
     /// Inserts an entry, or changes nothing if another one is in its way.
     ///
