@@ -4,6 +4,7 @@
 mod btrfs_progs;
 mod commands;
 mod crash;
+mod killed;
 mod options;
 mod posix;
 mod programs;

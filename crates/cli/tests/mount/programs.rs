@@ -6,7 +6,9 @@ use std::process::Command;
 
 use crate::support::{Mounted, shell, succeed};
 
-/// A part of the system with many small files, links and directories.
+/// A part of the system with many files of all sizes, links and directories.
+const SHARE: &str = "/usr/share";
+/// A small part of it.
 const TREE: &str = "/usr/share/perl";
 
 #[test]
@@ -70,9 +72,10 @@ pub(crate) fn git() {
 
 #[test]
 pub(crate) fn rsync_and_tar() {
-    let mounted = Mounted::new();
-    mounted.shell(&format!("rsync -aHAX {TREE}/ copied/; diff -r --no-dereference {TREE} copied"));
-    mounted.shell("rsync -aHAXc --itemize-changes --delete copied/ again/ > /dev/null");
+    let mounted = Mounted::with_size("4G");
+    mounted
+        .shell(&format!("rsync -aHAX {SHARE}/ copied/; diff -r --no-dereference {SHARE} copied"));
+    mounted.shell("rsync -aHAXc --itemize-changes --delete copied/perl/ again/ > /dev/null");
     let changed =
         mounted.shell(&format!("rsync -aHAXcn --itemize-changes --delete {TREE}/ again/"));
     assert_eq!(changed, "");
