@@ -23,7 +23,9 @@ pub trait Device: Send + Sync + fmt::Debug {
     fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<(), DeviceError>;
 
     /// Writes all of `buf` at `offset`. After an error any part of the range may have changed.
-    fn write_at(&self, buf: &[u8], offset: u64) -> Result<(), DeviceError>;
+    fn write_at(&self, buf: &[u8], offset: u64) -> Result<(), DeviceError> {
+        self.write_vectored_at(&[IoSlice::new(buf)], offset)
+    }
 
     /// Writes `bufs` one after the other from `offset`, as [`write_at`](Self::write_at) of their
     /// concatenation would.

@@ -141,10 +141,6 @@ impl Device for MemoryDevice {
         Ok(())
     }
 
-    fn write_at(&self, buf: &[u8], offset: u64) -> Result<(), DeviceError> {
-        self.write_vectored_at(&[IoSlice::new(buf)], offset)
-    }
-
     fn write_vectored_at(&self, bufs: &[IoSlice<'_>], mut offset: u64) -> Result<(), DeviceError> {
         check_call(self, Operation::Write, offset, crate::device::total_len(bufs))?;
         let mut content = self.content.write();

@@ -20,6 +20,7 @@
 
 #![deny(unsafe_code)]
 
+mod acl;
 pub mod command;
 pub mod content;
 pub mod damage;
@@ -34,6 +35,7 @@ mod random;
 pub mod snapshots;
 pub mod sparse_file;
 
+pub use acl::acl;
 pub use content::{Content, Scale};
 pub use guard::{KernelMount, LoopDevice, Mount, RingsOffered, Scratch};
 pub use image::{

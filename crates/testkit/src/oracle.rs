@@ -52,11 +52,6 @@ pub fn filesystem_usage(mount: &KernelMount) -> Result<String, CommandError> {
     on_mount(&["filesystem", "usage"], &["--raw"], mount)
 }
 
-/// `btrfs filesystem show` in bytes.
-pub fn filesystem_show(mount: &KernelMount) -> Result<String, CommandError> {
-    on_mount(&["filesystem", "show"], &["--raw"], mount)
-}
-
 /// `btrfs scrub` in the foreground: every copy of everything read and verified. What it could not
 /// correct is an error; what it could is in the output only.
 pub fn scrub(mount: &KernelMount) -> Result<String, CommandError> {

@@ -26,7 +26,6 @@ mod parity;
 mod read;
 mod scan;
 mod stats;
-mod stripe_extent;
 mod volume;
 mod write;
 
@@ -36,6 +35,5 @@ pub use open::{MissingDevice, OpenError, OpenOptions};
 pub use read::{BlockExpectation, BlockRead, CopyProblem, DataRead, FailedCopy, ReadError};
 pub use scan::{ScanError, ScannedDevice, SuperblockCopy, SuperblockProblem, scan, scan_copy};
 pub use stats::{DeviceStats, VolumeStats};
-pub use stripe_extent::StripeLookup;
 pub use volume::{MappedRange, ReadPolicy, Unmapped, Volume};
 pub use write::WriteError;

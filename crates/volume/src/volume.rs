@@ -1,6 +1,6 @@
 //! The volume: a file system's devices seen as one address space.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use larder_format::{ChecksumType, Logical, Physical, Superblock, Uuid};
 use parking_lot::{Mutex, RwLock};
@@ -9,7 +9,6 @@ use crate::chunk::{Chunk, ChunkError, ChunkMap, Content, Place};
 use crate::member::VolumeDevice;
 use crate::read::ReadError;
 use crate::stats::{Counters, VolumeStats};
-use crate::stripe_extent::StripeLookup;
 
 /// Locks of rows of chunks with parity, shared by rows of equal hash.
 const ROW_LOCKS: usize = 64;
@@ -37,7 +36,6 @@ pub struct Volume {
     pub(crate) chunks: RwLock<Arc<ChunkMap>>,
     pub(crate) is_writable: bool,
     pub(crate) read_policy: ReadPolicy,
-    pub(crate) stripe_lookup: OnceLock<Box<dyn StripeLookup>>,
     pub(crate) counters: Counters,
     pub(crate) row_locks: [Mutex<()>; ROW_LOCKS],
 }
@@ -91,7 +89,6 @@ impl Volume {
             chunks: RwLock::new(Arc::new(chunks)),
             is_writable,
             read_policy,
-            stripe_lookup: OnceLock::new(),
             counters: Counters::default(),
             row_locks: std::array::from_fn(|_| Mutex::new(())),
         }
@@ -156,7 +153,7 @@ impl Volume {
     /// Where a range lies. In a striped chunk that is one entry for each 64 KiB.
     pub fn map(&self, logical: Logical, len_bytes: u64) -> Result<Vec<MappedRange>, ReadError> {
         let mut ranges = Vec::new();
-        self.for_each_read_part(logical, len_bytes, |chunk, part, part_bytes| {
+        self.for_each_chunk(logical, len_bytes, |chunk, part, part_bytes| {
             ranges.extend(chunk.segments(part, part_bytes).map(|segment| {
                 let parity = |column| chunk.column_place(segment.row, column, segment.within_bytes);
                 let columns = chunk.data_stripes()..chunk.stripes().len();
@@ -167,7 +164,7 @@ impl Volume {
                     parities: columns.filter(|_| chunk.has_parity()).map(parity).collect(),
                 }
             }));
-            Ok(())
+            Ok::<_, ReadError>(())
         })?;
         Ok(ranges)
     }
@@ -202,42 +199,21 @@ impl Volume {
             .ok_or(Unmapped { logical, len_bytes })
     }
 
-    /// Calls `visit` with the parts of a range that are written to one chunk each, in order.
+    /// Calls `visit` with the parts of a range that lie in one chunk each, in order.
     pub(crate) fn for_each_chunk<E: From<Unmapped>>(
         &self,
         logical: Logical,
         len_bytes: u64,
-        visit: impl FnMut(&Chunk, Logical, u64) -> Result<(), E>,
+        mut visit: impl FnMut(&Chunk, Logical, u64) -> Result<(), E>,
     ) -> Result<(), E> {
-        let chunk_at = |at| Ok(self.chunk_at(at).ok_or(Unmapped { logical: at, len_bytes: 1 })?);
-        for_each_part(logical, len_bytes, chunk_at, visit)
+        let (mut at, mut left) = (logical, len_bytes);
+        while left > 0 {
+            let chunk = self.chunk_at(at).ok_or(Unmapped { logical: at, len_bytes: 1 })?;
+            let part_bytes = left.min(chunk.end().0 - at.0);
+            visit(&chunk, at, part_bytes)?;
+            at = chunk.end();
+            left -= part_bytes;
+        }
+        Ok(())
     }
-
-    /// Calls `visit` with the parts of a range that are read from one chunk or raid stripe extent
-    /// each, in order.
-    pub(crate) fn for_each_read_part(
-        &self,
-        logical: Logical,
-        len_bytes: u64,
-        visit: impl FnMut(&Chunk, Logical, u64) -> Result<(), ReadError>,
-    ) -> Result<(), ReadError> {
-        for_each_part(logical, len_bytes, |at| self.read_chunk_at(at), visit)
-    }
-}
-
-fn for_each_part<E>(
-    logical: Logical,
-    len_bytes: u64,
-    chunk_at: impl Fn(Logical) -> Result<Arc<Chunk>, E>,
-    mut visit: impl FnMut(&Chunk, Logical, u64) -> Result<(), E>,
-) -> Result<(), E> {
-    let (mut at, mut left) = (logical, len_bytes);
-    while left > 0 {
-        let chunk = chunk_at(at)?;
-        let part_bytes = left.min(chunk.end().0 - at.0);
-        visit(&chunk, at, part_bytes)?;
-        at = chunk.end();
-        left -= part_bytes;
-    }
-    Ok(())
 }

@@ -4,16 +4,15 @@ use std::sync::Arc;
 use std::thread;
 
 use larder_device::{Device, Fault, FaultDevice, MemoryDevice, Operation};
-use larder_format::feature::IncompatFlags;
-use larder_format::item::{ChunkHeader, DevItem, RaidStride, Stripe};
+use larder_format::item::{ChunkHeader, DevItem, Stripe};
 use larder_format::node::{HEADER_SIZE, Header, ItemHeader, KeyPointer};
 use larder_format::superblock::{MAGIC, OFFSETS, Superblock};
 use larder_format::{
     BlockGroupFlags, ChecksumType, ItemType, Key, Logical, Physical, Profile, Uuid, objectid,
 };
 use larder_volume::{
-    BlockExpectation, Chunk, ChunkMap, ChunkStripe, OpenError, OpenOptions, ReadError,
-    StripeLookup, Volume, VolumeDevice,
+    BlockExpectation, Chunk, ChunkMap, ChunkStripe, OpenError, OpenOptions, ReadError, Volume,
+    VolumeDevice,
 };
 use proptest::prelude::*;
 use zerocopy::{FromZeros, IntoBytes};
@@ -157,79 +156,6 @@ fn writers_of_one_row_do_not_spoil_its_parity() {
     for copy in 0..chunk.copies() {
         volume.read_copy(Logical(START), copy, &mut found).expect("it reads");
         assert!(found == wanted, "copy {copy} differs");
-    }
-}
-
-/// Two extents of 32 KiB that lie elsewhere than the chunk says, and then nothing.
-#[derive(Debug)]
-struct Elsewhere;
-
-const EXTENT_BYTES: u64 = 32768;
-
-fn elsewhere(number: u64) -> [RaidStride; 2] {
-    [1, 2].map(|devid: u64| RaidStride {
-        devid: devid.into(),
-        physical: ((8 << 20) + devid * 65536 - number * EXTENT_BYTES).into(),
-    })
-}
-
-impl StripeLookup for Elsewhere {
-    fn extent_at(
-        &self,
-        logical: Logical,
-    ) -> Result<Option<Arc<Chunk>>, Box<dyn std::error::Error + Send + Sync>> {
-        match (logical.0 - START) / EXTENT_BYTES {
-            number @ 0..2 => {
-                let start = Logical(START + number * EXTENT_BYTES);
-                let extent =
-                    Chunk::from_raid_stripe(start, EXTENT_BYTES, &elsewhere(number), 4096)?;
-                Ok(Some(Arc::new(extent)))
-            }
-            2 => Ok(None),
-            _ => Err("the tree is broken".into()),
-        }
-    }
-}
-
-#[test]
-fn raid_stripe_extents_lie_where_their_tree_says() {
-    let devices = [memory(1), memory(2)];
-    let as_devices: Vec<Arc<dyn Device>> =
-        devices.iter().map(|device| device.clone() as Arc<dyn Device>).collect();
-    let chunk = chunk(Profile::Raid1, BlockGroupFlags::DATA, 2, 1 << 20);
-    let mut superblock = superblock();
-    superblock.incompat_flags = IncompatFlags::RAID_STRIPE_TREE.bits().into();
-    let volume = volume(superblock, &chunk, &as_devices);
-    let wanted = pattern(2 * EXTENT_BYTES as usize, 5);
-    for (number, part) in (0..).zip(wanted.chunks(EXTENT_BYTES as usize)) {
-        for (device, stride) in devices.iter().zip(elsewhere(number)) {
-            device.write_at(part, stride.physical.get()).expect("it writes");
-        }
-    }
-    volume.set_stripe_lookup(Box::new(Elsewhere));
-    let mut found = vec![0; wanted.len()];
-    let sums = checksums(&wanted);
-    volume.read_data(Logical(START), &mut found, Some(&sums)).expect("it reads");
-    assert!(found == wanted);
-    // The first copy of the second extent is bad; it is healed where it lies.
-    let bad = elsewhere(1)[0].physical.get() + 4096;
-    devices[0].write_at(&[0xee; 4096], bad).expect("it writes");
-    let read = volume.read_data(Logical(START), &mut found, Some(&sums)).expect("it reads");
-    assert!(found == wanted);
-    assert_eq!((read.failures.len(), read.healed), (1, 1));
-    assert_eq!(read.failures[0].place.map(|place| place.physical), Some(Physical(bad)));
-    let mut sector = [0; 4096];
-    devices[0].read_at(&mut sector, bad).expect("it reads");
-    assert!(sector == wanted[EXTENT_BYTES as usize + 4096..][..4096]);
-    let past = |extents: u64| {
-        let at = Logical(START + extents * EXTENT_BYTES);
-        volume.read_data(at, &mut [0; 4096], None).map(drop).expect_err("it is not there")
-    };
-    assert!(matches!(past(2), ReadError::Unmapped(_)));
-    assert!(matches!(past(3), ReadError::StripeLookup { .. }));
-    for (logical, len_bytes, strides) in [(0, 4096, 0), (0, 4095, 1), (1, 4096, 1), (0, 0, 1)] {
-        let strides = &elsewhere(0)[..strides];
-        assert!(Chunk::from_raid_stripe(Logical(logical), len_bytes, strides, 4096).is_err());
     }
 }
 

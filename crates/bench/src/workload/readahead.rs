@@ -207,10 +207,6 @@ impl Device for Working {
         Ok(())
     }
 
-    fn write_at(&self, buf: &[u8], offset: u64) -> Result<(), DeviceError> {
-        self.disk.write_at(buf, offset)
-    }
-
     fn write_vectored_at(&self, bufs: &[IoSlice<'_>], offset: u64) -> Result<(), DeviceError> {
         self.disk.write_vectored_at(bufs, offset)
     }

@@ -134,11 +134,6 @@ impl Forest {
         self.trees.write().entry(root.tree).or_insert_with(new).clone()
     }
 
-    /// A tree that is in no forest's list, such as a log tree: several of them share one id.
-    pub fn open_unlisted_tree(&self, root: TreeRoot) -> Arc<LiveTree> {
-        Arc::new(LiveTree::new(self.shared.clone(), root, 0))
-    }
-
     /// A new and empty tree, listed under `id` in place of any other.
     pub fn create_tree(&self, id: u64) -> Result<Arc<LiveTree>, ChangeError> {
         let tree = self.new_tree(id)?;

@@ -213,14 +213,6 @@ impl Device for FileDevice {
         result.map_err(|source| self.error(Operation::Read, offset, len_bytes, source))
     }
 
-    fn write_at(&self, buf: &[u8], offset: u64) -> Result<(), DeviceError> {
-        let len_bytes = buf.len() as u64;
-        check_call(self, Operation::Write, offset, len_bytes)?;
-        self.file
-            .write_all_at(buf, offset)
-            .map_err(|source| self.error(Operation::Write, offset, len_bytes, source))
-    }
-
     fn write_vectored_at(&self, bufs: &[IoSlice<'_>], offset: u64) -> Result<(), DeviceError> {
         let len_bytes = total_len(bufs);
         check_call(self, Operation::Write, offset, len_bytes)?;

@@ -94,11 +94,6 @@ impl Device for CountingDevice {
         self.inner.read_at(buf, offset)
     }
 
-    fn write_at(&self, buf: &[u8], offset: u64) -> Result<(), DeviceError> {
-        self.writes.add(buf.len() as u64);
-        self.inner.write_at(buf, offset)
-    }
-
     fn write_vectored_at(&self, bufs: &[IoSlice<'_>], offset: u64) -> Result<(), DeviceError> {
         self.writes.add(total_len(bufs));
         self.inner.write_vectored_at(bufs, offset)

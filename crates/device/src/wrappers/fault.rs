@@ -3,8 +3,6 @@
 use std::io::IoSlice;
 use std::ops::Range;
 use std::sync::Arc;
-use std::thread;
-use std::time::Duration;
 
 use parking_lot::Mutex;
 use rustix::io::Errno;
@@ -37,7 +35,6 @@ enum Effect {
     Fail,
     Tear { sectors: u64, acknowledged: bool },
     Corrupt { flip: u8 },
-    Delay(Duration),
 }
 
 impl Fault {
@@ -65,11 +62,6 @@ impl Fault {
     /// `flip` are the wrong way round.
     pub fn corrupt(flip: u8) -> Self {
         Self::new(Operation::Read, Effect::Corrupt { flip })
-    }
-
-    /// Calls take longer by `duration`.
-    pub fn delay(operation: Operation, duration: Duration) -> Self {
-        Self::new(operation, Effect::Delay(duration))
     }
 
     /// Strikes only calls whose range meets this one, in bytes. A flush's range is the whole device.
@@ -111,7 +103,7 @@ impl Fault {
 
 /// Passes calls to another device, except where a [`Fault`] strikes.
 ///
-/// Of the faults that strike one call, the first that is not a delay or a corruption decides it.
+/// Of the faults that strike one call, the first that is not a corruption decides it.
 #[derive(Debug)]
 pub struct FaultDevice {
     inner: Arc<dyn Device>,
@@ -158,16 +150,10 @@ impl FaultDevice {
         self.faults.lock().strikes
     }
 
-    /// Finds what strikes a call, and serves its delays.
+    /// Finds what strikes a call.
     fn strike(&self, operation: Operation, offset: u64, len_bytes: u64) -> Vec<Fault> {
         let call = offset..offset.saturating_add(len_bytes);
-        let struck = self.faults.lock().strike(operation, &call);
-        for fault in &struck {
-            if let Effect::Delay(duration) = fault.effect {
-                thread::sleep(duration);
-            }
-        }
-        struck
+        self.faults.lock().strike(operation, &call)
     }
 
     /// As [`strike`](Self::strike), for calls that either fail or are passed on.
@@ -215,16 +201,12 @@ impl Device for FaultDevice {
         Ok(())
     }
 
-    fn write_at(&self, buf: &[u8], offset: u64) -> Result<(), DeviceError> {
-        self.write_vectored_at(&[IoSlice::new(buf)], offset)
-    }
-
     fn write_vectored_at(&self, bufs: &[IoSlice<'_>], offset: u64) -> Result<(), DeviceError> {
         let len_bytes = total_len(bufs);
         check_call(self, Operation::Write, offset, len_bytes)?;
         for fault in self.strike(Operation::Write, offset, len_bytes) {
             match fault.effect {
-                Effect::Delay(_) | Effect::Corrupt { .. } => continue,
+                Effect::Corrupt { .. } => continue,
                 Effect::Fail => {}
                 Effect::Tear { sectors, acknowledged } => {
                     let mut bytes = concatenated(bufs);

@@ -173,10 +173,6 @@ impl Device for PrefetchingDevice {
         Ok(())
     }
 
-    fn write_at(&self, buf: &[u8], offset: u64) -> Result<(), DeviceError> {
-        self.shared.inner.write_at(buf, offset)
-    }
-
     fn write_vectored_at(&self, bufs: &[IoSlice<'_>], offset: u64) -> Result<(), DeviceError> {
         self.shared.inner.write_vectored_at(bufs, offset)
     }

@@ -140,10 +140,6 @@ impl Device for RecordingDevice {
         self.live.read_at(buf, offset)
     }
 
-    fn write_at(&self, buf: &[u8], offset: u64) -> Result<(), DeviceError> {
-        self.record(Event::Write { offset, data: buf.into() })
-    }
-
     fn write_vectored_at(&self, bufs: &[IoSlice<'_>], offset: u64) -> Result<(), DeviceError> {
         check_call(self, Operation::Write, offset, total_len(bufs))?;
         self.record(Event::Write { offset, data: concatenated(bufs).into() })

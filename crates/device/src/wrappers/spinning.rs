@@ -201,12 +201,6 @@ impl Device for SpinningDisk {
         Ok(())
     }
 
-    fn write_at(&self, buf: &[u8], offset: u64) -> Result<(), DeviceError> {
-        self.inner.write_at(buf, offset)?;
-        self.wait_for(offset, buf.len() as u64);
-        Ok(())
-    }
-
     fn write_vectored_at(&self, bufs: &[IoSlice<'_>], offset: u64) -> Result<(), DeviceError> {
         self.inner.write_vectored_at(bufs, offset)?;
         self.wait_for(offset, total_len(bufs));

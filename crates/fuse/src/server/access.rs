@@ -151,6 +151,8 @@ fn further_groups(pid: u32) -> Option<Vec<u32>> {
 
 #[cfg(test)]
 mod tests {
+    use larder_testkit::acl;
+
     use super::*;
 
     const EVERYTHING: u32 = READ | WRITE | EXECUTE;
@@ -164,16 +166,6 @@ mod tests {
         let mut metadata = fs.subvolume("/").and_then(|top| top.metadata("/")).expect("a root");
         (metadata.mode, metadata.uid, metadata.gid) = (mode, 1, 2);
         metadata
-    }
-
-    fn acl(entries: &[(u16, u16, u32)]) -> Vec<u8> {
-        let mut bytes = 2_u32.to_le_bytes().to_vec();
-        for (tag, permissions, id) in entries {
-            bytes.extend(tag.to_le_bytes());
-            bytes.extend(permissions.to_le_bytes());
-            bytes.extend(id.to_le_bytes());
-        }
-        bytes
     }
 
     #[test]

@@ -83,8 +83,6 @@ pub const DEV_INFO: Opcode = opcode::read_write::<DevInfoArgs>(MAGIC, 30);
 pub const FS_INFO: Opcode = opcode::read::<FsInfoArgs>(MAGIC, 31);
 /// `BTRFS_IOC_GET_FEATURES`.
 pub const GET_FEATURES: Opcode = opcode::read::<FeatureFlags>(MAGIC, 57);
-/// `BTRFS_IOC_GET_SUPPORTED_FEATURES`.
-pub const GET_SUPPORTED_FEATURES: Opcode = opcode::read::<[FeatureFlags; 3]>(MAGIC, 57);
 
 /// Larder's own, for what FUSE cannot pass on: a request in an [`Envelope`].
 pub const IN_ENVELOPE: Opcode = opcode::read_write::<Envelope>(b'L', 1);

@@ -1,4 +1,5 @@
-//! The control channel of a mount of Larder's: a way to ask its server for what FUSE does not pass on.
+//! The control channel of a mount of Larder's: a way to ask its server for what is no matter of one request and one
+//! answer (for those see [`Envelope`](crate::abi::Envelope)).
 //!
 //! [`CHANNEL`], an ioctl that FUSE does pass on, says under which abstract name the server of a mount listens,
 //! and which inode it was called of. Over the socket go [frames](frame): a [`Request`] from the client, any

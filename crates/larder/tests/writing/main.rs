@@ -2,6 +2,7 @@
 //! `btrfs check`, `larder check`, the kernel's view of everything, and its scrub, round after round, with
 //! the kernel changing things in between.
 
+mod actors;
 mod alike;
 mod capabilities;
 mod compressed;

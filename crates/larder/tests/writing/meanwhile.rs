@@ -82,11 +82,6 @@ impl Device for Gated {
         self.inner.read_at(buf, offset)
     }
 
-    fn write_at(&self, buf: &[u8], offset: u64) -> Result<(), DeviceError> {
-        self.gate.pass();
-        self.inner.write_at(buf, offset)
-    }
-
     fn write_vectored_at(&self, bufs: &[IoSlice<'_>], offset: u64) -> Result<(), DeviceError> {
         self.gate.pass();
         self.inner.write_vectored_at(bufs, offset)

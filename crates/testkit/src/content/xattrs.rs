@@ -9,6 +9,7 @@ use rustix::io::Errno;
 
 use super::Content;
 use super::write::{file, unless_refused};
+use crate::acl;
 use crate::random::Random;
 
 pub(super) fn fill(folder: &Path, random: &mut Random, _: &Content) -> io::Result<()> {
@@ -88,17 +89,6 @@ fn access_control_lists(folder: &Path) -> io::Result<()> {
     set(&path, "system.posix_acl_access", &list)?;
     set(&path, "system.posix_acl_default", &list)?;
     file(&path.join("inherits"), b"").map(drop)
-}
-
-/// `struct posix_acl_xattr_header` and its entries of tag, permissions and id.
-fn acl(entries: &[(u16, u16, u32)]) -> Vec<u8> {
-    let mut bytes = 2_u32.to_le_bytes().to_vec();
-    for (tag, permissions, id) in entries {
-        bytes.extend(tag.to_le_bytes());
-        bytes.extend(permissions.to_le_bytes());
-        bytes.extend(id.to_le_bytes());
-    }
-    bytes
 }
 
 /// `btrfs.compression` on files and, inherited, on a folder. Refused under `nodatacow`.

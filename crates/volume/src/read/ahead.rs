@@ -6,7 +6,7 @@ use larder_format::Logical;
 
 use crate::chunk::Chunk;
 use crate::member::VolumeDevice;
-use crate::volume::Volume;
+use crate::volume::{Unmapped, Volume};
 
 /// The most of a range that is announced.
 const MAX_BYTES: u64 = 32 << 20;
@@ -16,10 +16,11 @@ impl Volume {
     /// from is told once for each chunk; what cannot be mapped is left out.
     pub fn readahead(&self, logical: Logical, len_bytes: u64) {
         let len_bytes = len_bytes.min(MAX_BYTES);
-        let _ = self.for_each_read_part(logical, len_bytes, |chunk, at, part_bytes| {
-            self.readahead_in(chunk, at, part_bytes);
-            Ok(())
-        });
+        let _: Result<(), Unmapped> =
+            self.for_each_chunk(logical, len_bytes, |chunk, at, part_bytes| {
+                self.readahead_in(chunk, at, part_bytes);
+                Ok(())
+            });
     }
 
     /// As [`Volume::readahead`], of a range of one chunk. What a device holds of it lies together,

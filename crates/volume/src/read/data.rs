@@ -45,7 +45,7 @@ impl Volume {
             }
         }
         let mut outcome = DataRead::default();
-        self.for_each_read_part(logical, len_bytes, |chunk, at, part_bytes| {
+        self.for_each_chunk(logical, len_bytes, |chunk, at, part_bytes| {
             if chunk.segment(at, part_bytes).len_bytes < part_bytes {
                 self.readahead_in(chunk, at, part_bytes);
             }
@@ -59,7 +59,7 @@ impl Volume {
                 SegmentRead { volume: self, chunk, segment, checksums, outcome: &mut outcome }
                     .read(part)?;
             }
-            Ok(())
+            Ok::<_, ReadError>(())
         })?;
         outcome.failures.retain(|failure| !failure.problem.is_absence());
         Ok(outcome)

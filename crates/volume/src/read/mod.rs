@@ -183,14 +183,6 @@ pub enum ReadError {
         /// What is wrong with each copy of its first sector.
         failures: Vec<FailedCopy>,
     },
-    /// What the raid stripe tree says about an address cannot be found out.
-    #[error("raid stripe tree, for data at {logical}: {source}")]
-    StripeLookup {
-        /// The address.
-        logical: Logical,
-        /// Why.
-        source: Box<dyn std::error::Error + Send + Sync>,
-    },
     /// There are not so many copies.
     #[error("there is no copy {copy} at {logical}")]
     NoSuchCopy {
@@ -243,7 +235,7 @@ impl Volume {
         copy: usize,
         mut buf: &mut [u8],
     ) -> Result<(), ReadError> {
-        self.for_each_read_part(logical, buf.len() as u64, |chunk, at, part_bytes| {
+        self.for_each_chunk(logical, buf.len() as u64, |chunk, at, part_bytes| {
             let part = buf.split_off_mut(..part_bytes as usize).expect("parts make up the range");
             if copy >= chunk.copies() {
                 return Err(ReadError::NoSuchCopy { logical: at, copy });

@@ -2,11 +2,13 @@
 //! done, and some must be refused.
 
 use larder::{SnapshotKind, XattrMode};
+use larder_testkit::acl;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use rustix::fs::RenameFlags;
 
-use super::super::namespace::{ACCESS, Actor, COMPRESSION, DEFAULT, Done, USER, acl};
+use super::super::actors::{Actor, Done};
+use super::super::namespace::{ACCESS, COMPRESSION, DEFAULT, USER};
 use super::names::{Kind, Names, join, parent};
 
 /// Operations of one side in a round.

@@ -16,7 +16,7 @@ use larder_testkit::{
 };
 use mischief::{Deed, Mischief, OPERATIONS};
 
-use super::namespace::{Kernel, Larder};
+use super::actors::{Kernel, Larder};
 use super::{check, support};
 
 /// The number that a variable of the environment has, or a usual one.
