@@ -1,16 +1,15 @@
 //! A mount: requests from the kernel in, calls of the library `larder` out.
 //!
-//! - [`Mount`]: a mounted file system that waits for somebody to serve its requests.
-//! - [`Server`]: serves them from a [`Filesystem`](larder::Filesystem).
+//! - [`Server`]: serves requests from a [`Filesystem`](larder::Filesystem).
+//! - [`Mount`]: what it serves, mounted.
 //! - [`unmount`], [`mounted_from`]: what a command needs to end a mount.
 //!
 //! ```no_run
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let fs = larder::OpenOptions::new().write(true).open(["disk.img"])?;
 //! let server = larder_fuse::Server::new(&fs, &fs.default_subvolume()?, Default::default())?;
-//! let mount = larder_fuse::Mount::new("/mnt".as_ref(), &Default::default())?;
-//! mount.serve(&server)?; // until it is unmounted
-//! drop(server);
+//! let mount = larder_fuse::Mount::new("/mnt".as_ref(), &server, &Default::default())?;
+//! mount.serve()?; // until it is unmounted
 //! fs.sync()?;
 //! # Ok(())
 //! # }
@@ -57,10 +56,6 @@ pub struct MountOptions {
     pub noexec: bool,
     /// Requests come through rings of io_uring where the kernel offers that and this process may.
     pub io_uring: bool,
-    /// What the table of mounts says about times of last access, which the server keeps.
-    pub access_times: AccessTimes,
-    /// That of directories is not kept.
-    pub nodiratime: bool,
 }
 
 impl Default for MountOptions {
@@ -73,27 +68,26 @@ impl Default for MountOptions {
             nodev: false,
             noexec: false,
             io_uring: true,
-            access_times: AccessTimes::Never,
-            nodiratime: false,
         }
     }
 }
 
-/// A mounted file system. Whoever uses it waits until somebody serves.
+/// What a server serves, mounted. Whoever uses it waits until [`serve`](Self::serve) is called.
 #[derive(Debug)]
-pub struct Mount {
+pub struct Mount<'s> {
+    server: &'s Server,
     transport: DevFuse,
 }
 
-impl Mount {
+impl<'s> Mount<'s> {
     /// Mounts at the directory `mountpoint`.
-    pub fn new(mountpoint: &Path, options: &MountOptions) -> io::Result<Self> {
-        let device = transport::mount(mountpoint, options)?;
-        Ok(Self { transport: DevFuse::new(device, options.io_uring) })
+    pub fn new(mountpoint: &Path, server: &'s Server, options: &MountOptions) -> io::Result<Self> {
+        let device = transport::mount(mountpoint, options, server.options())?;
+        Ok(Self { server, transport: DevFuse::new(device, options.io_uring) })
     }
 
-    /// Has `server` serve requests until the file system is unmounted.
-    pub fn serve(&self, server: &Server) -> io::Result<()> {
-        server.with_channel(&self.transport, || self.transport.serve(server))
+    /// Serves requests until the file system is unmounted.
+    pub fn serve(&self) -> io::Result<()> {
+        self.server.with_channel(&self.transport, || self.transport.serve(self.server))
     }
 }

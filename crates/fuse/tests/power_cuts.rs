@@ -283,9 +283,9 @@ fn work(seed: u64, steps: usize) -> (Recording, History) {
     let top = filesystem.subvolume("/").unwrap();
     let point = Scratch::new();
     let server = Server::new(&filesystem, &top, ServerOptions::default()).unwrap();
-    let mount = Mount::new(point.path(), &MountOptions::default()).unwrap();
+    let mount = Mount::new(point.path(), &server, &MountOptions::default()).unwrap();
     let history = thread::scope(|scope| {
-        scope.spawn(|| mount.serve(&server).unwrap());
+        scope.spawn(|| mount.serve().unwrap());
         let _unmounts = Unmounts(point.path());
         for folder in FOLDERS {
             fs::create_dir(point.path().join(folder)).unwrap();

@@ -93,6 +93,11 @@ impl Server {
         Ok(Self { filesystem, nodes, channel, hidden, owner, options, interrupts })
     }
 
+    /// How it serves.
+    pub(crate) fn options(&self) -> ServerOptions {
+        self.options
+    }
+
     fn node(&self, call: &Call<'_>) -> Result<Arc<Node>, Errno> {
         self.nodes.get(call.id)
     }

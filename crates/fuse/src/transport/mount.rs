@@ -15,19 +15,24 @@ use rustix::net::{
 };
 use rustix::process::{getegid, geteuid};
 
-use crate::{AccessTimes, MountOptions};
+use crate::{AccessTimes, MountOptions, ServerOptions};
 
 /// What the kernel shows as the type of the file system.
 const TYPE: &str = "fuse.larder";
 /// The program that lets those mount who are not root.
 const FUSERMOUNT: &str = "fusermount3";
 
-/// Mounts at `mountpoint`, and returns the open `/dev/fuse` of the connection.
-pub(crate) fn mount(mountpoint: &Path, options: &MountOptions) -> io::Result<OwnedFd> {
+/// Mounts at `mountpoint`, and returns the open `/dev/fuse` of the connection. The table of mounts says which
+/// times of last access the server keeps.
+pub(crate) fn mount(
+    mountpoint: &Path,
+    options: &MountOptions,
+    server: ServerOptions,
+) -> io::Result<OwnedFd> {
     if geteuid().is_root() {
-        mount_as_root(mountpoint, options)
+        mount_as_root(mountpoint, options, server)
     } else {
-        mount_as_user(mountpoint, options)
+        mount_as_user(mountpoint, options, server)
     }
 }
 
@@ -43,7 +48,11 @@ pub fn unmount(mountpoint: &Path, lazily: bool) -> io::Result<()> {
     run(&mut command)
 }
 
-fn mount_as_root(mountpoint: &Path, options: &MountOptions) -> io::Result<OwnedFd> {
+fn mount_as_root(
+    mountpoint: &Path,
+    options: &MountOptions,
+    server: ServerOptions,
+) -> io::Result<OwnedFd> {
     let device = open("/dev/fuse", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
     let (fd, uid, gid) = (device.as_raw_fd(), geteuid().as_raw(), getegid().as_raw());
     let mut data =
@@ -56,8 +65,8 @@ fn mount_as_root(mountpoint: &Path, options: &MountOptions) -> io::Result<OwnedF
     flags.set(MountFlags::NOSUID, options.nosuid);
     flags.set(MountFlags::NODEV, options.nodev);
     flags.set(MountFlags::NOEXEC, options.noexec);
-    flags.set(MountFlags::NODIRATIME, options.nodiratime);
-    flags |= match options.access_times {
+    flags.set(MountFlags::NODIRATIME, server.nodiratime);
+    flags |= match server.access_times {
         AccessTimes::Never => MountFlags::NOATIME,
         AccessTimes::Relative => MountFlags::RELATIME,
         AccessTimes::Always => MountFlags::STRICTATIME,
@@ -67,13 +76,17 @@ fn mount_as_root(mountpoint: &Path, options: &MountOptions) -> io::Result<OwnedF
     Ok(device)
 }
 
-fn mount_as_user(mountpoint: &Path, options: &MountOptions) -> io::Result<OwnedFd> {
+fn mount_as_user(
+    mountpoint: &Path,
+    options: &MountOptions,
+    server: ServerOptions,
+) -> io::Result<OwnedFd> {
     let mut list = b"default_permissions,subtype=larder".to_vec();
     let flags = [
         (options.read_only, ",ro"),
         (options.noexec, ",noexec"),
-        (options.nodiratime, ",nodiratime"),
-        (options.access_times == AccessTimes::Never, ",noatime"),
+        (server.nodiratime, ",nodiratime"),
+        (server.access_times == AccessTimes::Never, ",noatime"),
         (options.allow_other, ",allow_other"),
     ];
     list.extend(flags.iter().filter(|(is_set, _)| *is_set).flat_map(|(_, name)| name.bytes()));

@@ -150,7 +150,7 @@ fn serve(
     let mount_options =
         larder_fuse::MountOptions { source: device.into(), ..options.mount.clone() };
     let mut signals = Signals::new([SIGTERM, SIGINT])?;
-    let mount = larder_fuse::Mount::new(mountpoint, &mount_options)
+    let mount = larder_fuse::Mount::new(mountpoint, &server, &mount_options)
         .with_context(|| mountpoint.display().to_string())?;
     if in_background {
         background::say_ready()?;
@@ -158,7 +158,7 @@ fn serve(
     let handle = signals.handle();
     thread::scope(|scope| {
         scope.spawn(|| unmount_on_signals(&mut signals, mountpoint));
-        let served = mount.serve(&server);
+        let served = mount.serve();
         handle.close();
         served
     })?;

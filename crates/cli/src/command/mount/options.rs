@@ -172,11 +172,11 @@ impl Options {
             }
             ("treelog", None) => self.server.notreelog = false,
             ("notreelog", None) => self.server.notreelog = true,
-            ("noatime", None) => self.keep_access_times(AccessTimes::Never),
-            ("atime" | "relatime", None) => self.keep_access_times(AccessTimes::Relative),
-            ("strictatime", None) => self.keep_access_times(AccessTimes::Always),
-            ("nodiratime", None) => self.keep_directory_times(false),
-            ("diratime", None) => self.keep_directory_times(true),
+            ("noatime", None) => self.server.access_times = AccessTimes::Never,
+            ("atime" | "relatime", None) => self.server.access_times = AccessTimes::Relative,
+            ("strictatime", None) => self.server.access_times = AccessTimes::Always,
+            ("nodiratime", None) => self.server.nodiratime = true,
+            ("diratime", None) => self.server.nodiratime = false,
             ("nologreplay", None) => self.skips_log = true,
             ("rescue", Some(what)) => self.rescue(what)?,
             ("user_subvol_rm_allowed", None) => self.server.user_subvol_rm_allowed = true,
@@ -202,14 +202,6 @@ impl Options {
             _ => return Err(refusal(name, word)),
         }
         Ok(())
-    }
-
-    fn keep_access_times(&mut self, access_times: AccessTimes) {
-        (self.mount.access_times, self.server.access_times) = (access_times, access_times);
-    }
-
-    fn keep_directory_times(&mut self, keeps: bool) {
-        (self.mount.nodiratime, self.server.nodiratime) = (!keeps, !keeps);
     }
 
     /// Ways to read what is damaged, with colons between them.
