@@ -41,7 +41,7 @@ enum What {
 impl ModeChange {
     /// Reads a change.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let invalid = || format!("'{text}' is not a mode");
+        let invalid = || format!("'{text}' is not a mode: 644 or u+x,go-w would be");
         let is_number = text.bytes().all(|byte| byte.is_ascii_digit()) && !text.is_empty();
         if is_number {
             let bits = u32::from_str_radix(text, 8).ok().filter(|bits| *bits <= ALL);

@@ -36,16 +36,17 @@ pub struct Units {
 
 /// Reads a size: a number of bytes, or with k, m, g, t, p or e behind it of their powers of 1024.
 pub fn parse_size(text: &str) -> Result<u64, String> {
+    let no_size = || format!("'{text}' is not a size: 4096, 512k or 8G would be");
     let lower = text.to_ascii_lowercase();
     let trimmed = lower.trim_end_matches('b').trim_end_matches('i');
     let (digits, power) = match trimmed.char_indices().next_back() {
         Some((at, unit)) if unit.is_ascii_alphabetic() => {
-            let power = "kmgtpe".find(unit).ok_or_else(|| format!("unknown unit '{unit}'"))?;
+            let power = "kmgtpe".find(unit).ok_or_else(no_size)?;
             (&trimmed[..at], power as u32 + 1)
         }
         _ => (trimmed, 0),
     };
-    let number: u64 = digits.parse().map_err(|_| format!("'{text}' is not a size"))?;
+    let number: u64 = digits.parse().map_err(|_| no_size())?;
     number.checked_mul(1024_u64.pow(power)).ok_or_else(|| format!("{text} is too much"))
 }
 

@@ -152,6 +152,7 @@ fn copies_share_data() {
         ("reflink @/small @/copy", true),
         ("reflink @/original @/original", false),
         ("reflink @/missing @/copy", false),
+        ("reflink @/original /tmp/larder-elsewhere", false),
         ("truncate -s 0 @/empty", true),
         ("reflink @/empty @/nothing", true),
         ("reflink @/original @/small", true),

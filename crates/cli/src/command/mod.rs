@@ -44,7 +44,10 @@ pub use mount::run_as_helper;
 /// What every command comes to: an exit code, or an error for standard error.
 pub type Outcome = anyhow::Result<ExitCode>;
 
-/// Read, make and check btrfs file systems without the kernel and without root.
+/// Mount, read, change, make and check btrfs file systems without kernel btrfs and without root.
+///
+/// Most commands are about a file system that is not mounted: IMAGE:/PATH is a path in the one on an
+/// image file or block device. How a command is used, with examples, its --help says.
 ///
 /// Exit codes: 0 success, 1 failure (for check: damage was found), 2 the command line is wrong
 /// (for check: it could not run).

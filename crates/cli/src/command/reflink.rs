@@ -6,7 +6,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::process::ExitCode;
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, bail, ensure};
 use clap::Args;
 use larder::ErrorKind;
 
@@ -39,7 +39,12 @@ impl Reflink {
     pub fn run(self) -> Outcome {
         match (mounted_path(&self.original), mounted_path(&self.copy)) {
             (Some(original), Some(copy)) => copy_mounted(original, copy),
-            _ => self.copy_in_image(),
+            (None, None) => self.copy_in_image(),
+            _ => bail!(
+                "{} and {} are not in one file system, which data is shared in",
+                self.original.display(),
+                self.copy.display()
+            ),
         }
     }
 

@@ -13,8 +13,8 @@ use crate::units::Units;
 
 /// Show what space is set aside for and how much of it is used
 ///
-/// The global reserve that `btrfs filesystem df` shows of a mounted file system is in memory only, and left
-/// out.
+/// The global reserve that `btrfs filesystem df` shows of a mounted file system is in memory only,
+/// and left out.
 ///
 /// Examples:
 ///   larder filesystem df disk.img

@@ -4,8 +4,9 @@ use std::fs::File;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use clap::Args;
+use rustix::io::Errno;
 
 use crate::command::Outcome;
 
@@ -25,7 +26,12 @@ impl Sync {
     pub fn run(self) -> Outcome {
         let named = || self.path.display().to_string();
         let directory = File::open(&self.path).with_context(named)?;
-        larder_ioctl::sync(directory).with_context(named)?;
+        match larder_ioctl::sync(directory) {
+            Err(error) if Errno::from_io_error(&error) == Some(Errno::NOTTY) => {
+                bail!("{}: neither a btrfs of the kernel's nor a mount of larder's", named());
+            }
+            synced => synced.with_context(named)?,
+        }
         Ok(ExitCode::SUCCESS)
     }
 }

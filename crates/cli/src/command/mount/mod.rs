@@ -51,15 +51,16 @@ pub use helper::run_as_helper;
 ///   no_io_uring           take requests through /dev/fuse, also where the kernel offers io_uring
 ///                         (see /sys/module/fuse/parameters/enable_uring)
 ///   rescue=nologreplay    with ro, which never replays a log: say so
-/// Others that only say what is so anyway are accepted (flushoncommit, ssd, space_cache=v2, …); what cannot
-/// be obeyed is refused with the reason. Remounting is up to the kernel: ro and rw and what files may do.
+/// Others that only say what is so anyway are accepted (flushoncommit, ssd, space_cache=v2, …); what
+/// cannot be obeyed is refused with the reason. Remounting is up to the kernel: ro and rw and what
+/// files may do.
 ///
 /// Examples:
 ///   larder mount disk.img ~/mnt
 ///   larder mount --create 8G new.img ~/mnt
 ///   larder mount -o ro,subvol=snapshots/monday disk.img /mnt
 #[derive(Debug, Args)]
-#[command(verbatim_doc_comment)]
+#[command(verbatim_doc_comment, override_usage = "larder mount [OPTIONS] <DEVICE>... <MOUNTPOINT>")]
 pub struct Mount {
     /// Options, with commas between them
     #[arg(short = 'o', value_name = "OPTIONS")]
@@ -74,7 +75,7 @@ pub struct Mount {
     #[arg(long, hide = true, conflicts_with = "foreground")]
     served: bool,
     /// Image files or block devices, then the directory to mount at
-    #[arg(required = true, num_args = 2.., value_name = "DEVICE… MOUNTPOINT")]
+    #[arg(required = true, num_args = 2.., value_names = ["DEVICE", "MOUNTPOINT"])]
     paths: Vec<PathBuf>,
 }
 
@@ -181,7 +182,7 @@ fn unmount_on_signals(signals: &mut Signals, mountpoint: &Path) {
 fn create_image(devices: &[PathBuf], size: u64) -> anyhow::Result<()> {
     let [image] = devices else { bail!("--create makes one image") };
     if image.try_exists()? {
-        bail!("{}: it is there already", image.display());
+        bail!("{}: it is there already; without --create it is mounted", image.display());
     }
     mkfs(devices, &MkfsOptions { byte_count: Some(size), ..MkfsOptions::default() })?;
     Ok(())

@@ -66,7 +66,8 @@ impl Known {
 
     fn find(name: &str) -> anyhow::Result<Self> {
         let found = Self::ALL.into_iter().find(|known| known.name() == name);
-        found.ok_or_else(|| anyhow::anyhow!("unknown property: {name}"))
+        let known = || Self::ALL.map(Self::name).join(", ");
+        found.ok_or_else(|| anyhow::anyhow!("unknown property: {name}; there are {}", known()))
     }
 
     fn name(self) -> &'static str {

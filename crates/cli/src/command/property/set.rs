@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::process::ExitCode;
 
+use anyhow::Context;
 use clap::Args;
 
 use super::mounted::Mounted;
@@ -52,7 +53,8 @@ impl Set {
         let writing = self.source.write(&self.path)?;
         let inode = writing.start.resolve(writing.path(&self.path)?)?;
         property.expect_of(&inode, self.object)?;
-        property.set(&inode, &self.value, self.force)?;
+        let set = property.set(&inode, &self.value, self.force);
+        set.with_context(|| format!("{} of {}", self.name, self.path.display()))?;
         writing.end(0)
     }
 }
