@@ -280,7 +280,8 @@ impl<V: Value, const KEYS: usize> RangeIndex<V, KEYS> {
     }
 }
 
-/// Lowers the bound of the link of `node` above level 0 to what lies below it, unless its tower is in use.
+/// Lowers the bound of the link of `node` at `level`, above 0, to what lies below it, unless the
+/// tower is in use.
 fn refresh_bound<V>(node: NodeRef<'_, V>, level: usize, guard: &Guard) {
     if node.try_lock_tower() {
         node.link(level).bound.lower(|| largest_bound_below(node, level, guard));
@@ -288,13 +289,13 @@ fn refresh_bound<V>(node: NodeRef<'_, V>, level: usize, guard: &Guard) {
     }
 }
 
-/// Lowers the bound of the lowest link of `node` to `largest`, the largest hole in the block that `word`
-/// is, unless the tower is in use. Blocks do not change, so if the node still has that one, it need
-/// not be read again.
+/// Lowers the bound of the lowest link of `node` to `largest`, the largest hole in the block that
+/// `word` stands for, unless the tower is in use. Blocks do not change, so if the node still has that
+/// one, it need not be read again.
 fn lower_to<V>(node: NodeRef<'_, V>, word: Word<V>, largest: u64) {
-    if node.try_lock_tower() {
-        let same = || if node.word() == word { largest } else { u64::MAX };
-        node.link(0).bound.lower(same);
+    let bound = &node.link(0).bound;
+    if bound.get() > largest | MARK && node.try_lock_tower() {
+        bound.lower(|| if node.word() == word { largest } else { u64::MAX });
         node.unlock_tower();
     }
 }
@@ -367,7 +368,8 @@ impl<'g, V: Value, const KEYS: usize> Search<'_, 'g, V, KEYS> {
                     match level {
                         0 => self.node_upwards(node, from),
                         _ => {
-                            // Only who looks at all that a link skips knows that its bound is too high.
+                            // Only who looks at all that a link skips knows that its bound is
+                            // too high.
                             let start = came_over.map_or(0, |(_, _, key)| key);
                             let whole = self.within.start <= start && key <= self.within.end;
                             let found = self.upwards(node, level - 1, key, from, came_over);

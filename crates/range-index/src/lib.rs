@@ -190,10 +190,10 @@ pub struct RangeIndex<V, const KEYS: usize = KEYS_PER_NODE> {
     values: PhantomData<V>,
 }
 
-// SAFETY: the index owns its nodes and values, and nothing of it stays behind with a thread but retired
-// blocks. No value is in two blocks: what those hold are clones that the index has forgotten. They are
-// reached by readers only, which borrow the index and so keep it from moving, and in the end
-// by whoever drops them, after the last reader and on any thread, which `Send` allows.
+// SAFETY: the index owns its nodes and values. When it moves, only retired blocks stay behind. No value
+// is in two blocks, so what those hold is not in the index any more. They are reached by readers, which
+// borrow the index and so keep it from moving, and in the end by whoever drops them, after the
+// last reader and on any thread, which `Send` allows.
 unsafe impl<V: Send, const KEYS: usize> Send for RangeIndex<V, KEYS> {}
 // SAFETY: through `&self` threads put in and take out values, which takes `Send`, and look at and clone
 // the same value at once, which takes `Sync`; they never get a `&mut` to one. All other shared state

@@ -18,8 +18,8 @@ use crate::sync::thread;
 
 /// Blocks of a batch: what a thread retires before it looks how many of its batches are freed.
 const BATCH: usize = 64;
-/// How many of them may wait before it lets others run. Few: what waits for long has left the cache by the
-/// time it is used again.
+/// How many of them may wait before it lets others run. Few: what waits for long has left the cache
+/// by the time it is used again.
 const MOST_WAITING: usize = 2;
 
 /// What a thread has retired.
