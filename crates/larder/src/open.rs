@@ -136,8 +136,12 @@ impl OpenOptions {
         Ok(Filesystem::new(if self.write {
             let interval = self.commit_interval;
             let tuning = self.tuning;
-            let filesystem =
-                larder_filesystem::Filesystem::open_tuned(volume, cache_bytes, interval, tuning)?;
+            let filesystem = larder_filesystem::Filesystem::open_writable(
+                volume,
+                cache_bytes,
+                interval,
+                tuning,
+            )?;
             filesystem.set_compression(self.compression)?;
             filesystem.set_discards(self.discard)?;
             filesystem.set_write_policy(self.write_policy)?;

@@ -4,12 +4,12 @@
 //! - Whoever changes a tree has a handle of the running transaction. What can be refused is refused
 //!   before the first change; an error after it gives the transaction up.
 //! - Lock order: `renames`, nodes' `changing` and then `flushing` (each by subvolume and number), the
-//!   transaction's door, a node's `reading`, nodes' states (by subvolume and number), a node's delayed items, the table of nodes, tree blocks, the sets of dirty and delayed nodes. Space is promised with none of
-//!   these held but `renames` and `flushing`, since making room may take a commit; a commit takes no
-//!   `renames`, and no `flushing` whose holder waits for room.
+//!   transaction's door, a node's `reading`, nodes' states (by subvolume and number), a node's delayed
+//!   items, the table of nodes, tree blocks, the sets of dirty and delayed nodes. Space is promised with
+//!   none of these held but `renames` and `flushing`, since making room may take a commit; a commit takes
+//!   no `renames`, and no `flushing` whose holder waits for room.
 //! - A node's item is what its tree has or, in `delayed`, is to have, but for times and size while data is
-//!   dirty. Nobody has a node
-//!   in memory that differs from another's: one inode, one [`Node`].
+//!   dirty. Nobody has a node in memory that differs from another's: one inode, one [`Node`].
 //! - A tree has no inode without a name but those that an ORPHAN_ITEM lists.
 //! - Data is on the devices before any item refers to it.
 //! - No state is locked while a device works for data. Who changes the extents of a file has its `flushing`,
@@ -50,6 +50,7 @@ mod rename;
 mod snapshot;
 mod subvolume;
 mod truncate;
+mod tuning;
 mod unlink;
 mod unlogged;
 mod unnamed;
@@ -90,12 +91,12 @@ pub use allocate::AllocateMode;
 pub use attributes::SetAttributes;
 pub use compress::WriteCompression;
 pub use create::NewInode;
-pub use delayed::{FindExtents, Queue, Reserve, Tuning};
 pub use encoded::Encoded;
 pub use hold::HeldSubvolume;
 pub(crate) use node::Node;
 pub use policy::WritePolicy;
 pub use rename::RenameMode;
+pub use tuning::{FindExtents, Queue, Reserve, Tuning};
 pub use whole::WholeInode;
 pub use xattr::XattrMode;
 
@@ -141,6 +142,7 @@ pub(crate) struct LiveSubvolume {
 impl Filesystem {
     /// Opens the file system on `volume`, which is open for writing, for reading and writing, keeping
     /// at most `cache_bytes` of unchanged tree blocks in memory and committing every `commit_interval`.
+    /// [`Tuning`] has some things done in other ways, to compare them.
     ///
     /// What is done is durable after [`sync`](Self::sync). Dropping the last handle without it leaves what
     /// the last commit made durable. Logs that a crash left are replayed first, and deletions that were
@@ -149,16 +151,6 @@ impl Filesystem {
     /// # Errors
     /// [`ErrorKind::ReadOnly`](crate::ErrorKind::ReadOnly) where a sound file system can only be read.
     pub fn open_writable(
-        volume: Arc<Volume>,
-        cache_bytes: usize,
-        commit_interval: Option<Duration>,
-    ) -> Result<Self> {
-        Self::open_tuned(volume, cache_bytes, commit_interval, Tuning::default())
-    }
-
-    /// As [`open_writable`](Self::open_writable), with things done in other ways.
-    #[doc(hidden)]
-    pub fn open_tuned(
         volume: Arc<Volume>,
         cache_bytes: usize,
         commit_interval: Option<Duration>,

@@ -119,7 +119,9 @@ pub(crate) fn open_writable(devices: &[PathBuf]) -> Filesystem {
     let devices = devices.iter().map(open).collect();
     let options = OpenOptions { write: true, ..OpenOptions::default() };
     let volume = Volume::open(devices, &options).expect("it is a file system");
-    Filesystem::open_writable(Arc::new(volume), 32 << 20, None).expect("its trees are there")
+    let tuning = larder_filesystem::Tuning::default();
+    Filesystem::open_writable(Arc::new(volume), 32 << 20, None, tuning)
+        .expect("its trees are there")
 }
 
 /// Receives a stream in the directory of this name below the top level, which is made if it is not there;

@@ -12,7 +12,8 @@ use zerocopy::IntoBytes;
 
 use super::super::Changed;
 use super::super::node::{Node, NodeState};
-use super::{DelayedNodes, IndexQueue, MOST_DELETIONS, MOST_INSERTIONS, Queue, Queued, Room};
+use super::{DelayedNodes, IndexQueue, MOST_DELETIONS, MOST_INSERTIONS, Queued, Room};
+use crate::write::tuning::Queue;
 
 /// What is queued of a node, if anything is.
 #[derive(Default)]

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use larder_format::node::ITEM_HEADER_SIZE;
 
-use super::Reserve;
+use crate::write::tuning::Reserve;
 
 /// Index items to be inserted into a directory, and to be deleted from it, by index. None is both.
 #[derive(Debug)]
