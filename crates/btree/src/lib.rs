@@ -47,8 +47,8 @@ pub use cursor::Cursor;
 pub use error::{Problem, TreeError};
 pub use item_ref::ItemRef;
 pub use live::{
-    BlockIdentity, BlockRequest, BlockSpace, ChangeError, Copied, Forest, LiveCursor, LiveTree,
-    LockPolicy, Shape, SpaceError, WriteSet,
+    BlockIdentity, BlockRequest, BlockSpace, ChangeError, Copied, Forest, Keep, LiveCursor,
+    LiveTree, LockPolicy, Shape, SpaceError, WriteSet,
 };
 pub use lock::Waiting;
 pub use memory::MemoryStore;

@@ -51,7 +51,7 @@ impl Worker<'_> {
                 let removed = self.tree.delete(at).unwrap();
                 assert_eq!(removed, self.model.remove(&at).is_some());
             }
-            6 => self.replace(at),
+            6 => self.extend(at),
             7 if self.model.contains_key(&at) => {
                 self.tree.modify(at, |data| data.fill(1)).unwrap();
                 self.model.get_mut(&at).unwrap().fill(1);
@@ -81,15 +81,18 @@ impl Worker<'_> {
         self.model.extend(items);
     }
 
-    /// Makes an item longer, or short again.
-    fn replace(&mut self, at: Key) {
-        let Some(data) = self.model.get_mut(&at) else {
-            assert!(self.tree.replace(at, &[5]).is_err());
-            return;
-        };
-        let len = if data.len() < 1500 { data.len() + 200 } else { 3 };
-        data.resize(len, 5);
-        self.tree.replace(at, data).unwrap();
+    fn extend(&mut self, at: Key) {
+        match self.model.get_mut(&at) {
+            Some(data) if data.len() < 1500 => {
+                self.tree.extend(at, &[5; 200]).unwrap();
+                data.extend([5; 200]);
+            }
+            Some(data) => {
+                self.tree.truncate(at, 3, larder_btree::Keep::Front).unwrap();
+                data.truncate(3);
+            }
+            None => assert!(self.tree.extend(at, &[5]).is_err()),
+        }
     }
 
     /// Walks on from a key: what is this thread's must be there, in order, and nothing else of it.

@@ -87,7 +87,7 @@ proptest! {
                 1 => tree.insert(key(n), &[1; 50]),
                 2 => tree.delete(key(n)).map(drop),
                 3 => tree.delete_range(key(n)..=key(n + 40)).map(drop),
-                _ => tree.replace(key(n), &[2; 300]),
+                _ => tree.extend(key(n), &[2; 300]),
             };
         }
     }

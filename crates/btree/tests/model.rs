@@ -8,7 +8,7 @@ use std::collections::btree_map::{BTreeMap, Entry};
 use std::ops::Bound;
 use std::sync::Arc;
 
-use larder_btree::{ChangeError, LiveTree, LockPolicy, Readahead};
+use larder_btree::{ChangeError, Keep, LiveTree, LockPolicy, Readahead};
 use larder_format::{Key, Node};
 use proptest::prelude::*;
 use support::key;
@@ -24,6 +24,11 @@ enum Op {
     Put(u64, usize),
     Modify(u64),
     Replace(u64, usize),
+    Extend(u64, usize),
+    Truncate(u64, usize, bool),
+    SplitItem(u64, usize),
+    Duplicate(u64),
+    SetKey(u64, u64),
     Delete(u64),
     DeleteRange(u64, u64),
     /// First key, how many, and which of them to leave out.
@@ -43,7 +48,13 @@ fn any_op(most_bytes: usize) -> impl Strategy<Value = Op> {
             .prop_map(|(n, step, count, len)| Op::Batch(n, step, count, len)),
         3 => (number.clone(), len.clone()).prop_map(|(n, len)| Op::Put(n, len)),
         2 => number.clone().prop_map(Op::Modify),
-        6 => (number.clone(), len).prop_map(|(n, len)| Op::Replace(n, len)),
+        2 => (number.clone(), len.clone()).prop_map(|(n, len)| Op::Replace(n, len)),
+        2 => (number.clone(), len.clone()).prop_map(|(n, len)| Op::Extend(n, len)),
+        2 => (number.clone(), len.clone(), any::<bool>())
+            .prop_map(|(n, len, front)| Op::Truncate(n, len, front)),
+        2 => (number.clone(), len).prop_map(|(n, len)| Op::SplitItem(n, len)),
+        2 => number.clone().prop_map(Op::Duplicate),
+        1 => (number.clone(), number.clone()).prop_map(|(n, to)| Op::SetKey(n, to)),
         4 => number.clone().prop_map(Op::Delete),
         1 => (number.clone(), 0..KEYS / 2).prop_map(|(n, len)| Op::DeleteRange(n, len)),
         1 => (number, 1..60_usize, 1..9_u64).prop_map(|(n, count, out)| Op::DeleteBatch(n, count, out)),
@@ -107,7 +118,14 @@ fn apply(world: &World, tree: &Arc<LiveTree>, model: &mut Model, op: &Op, capaci
             assert_eq!(tree.delete_batch(&keys).unwrap(), gone as u64);
             model.retain(|key, _| !keys.contains(key));
         }
-        Op::Modify(n) | Op::Replace(n, _) | Op::Delete(n) => {
+        Op::Modify(n)
+        | Op::Replace(n, _)
+        | Op::Extend(n, _)
+        | Op::Truncate(n, ..)
+        | Op::SplitItem(n, _)
+        | Op::Duplicate(n)
+        | Op::SetKey(n, _)
+        | Op::Delete(n) => {
             if let Some(at) = near(model, n) {
                 apply_to_item(tree, model, op, at, capacity);
             }
@@ -127,11 +145,59 @@ fn apply_to_item(tree: &Arc<LiveTree>, model: &mut Model, op: &Op, at: Key, capa
         Op::Replace(n, len) => {
             tree.replace(at, &data(n, len)).unwrap();
             *item = data(n, len);
-            let result = tree.replace(at, &vec![0; capacity - 24]);
-            assert!(matches!(result, Err(ChangeError::TooLarge { .. })), "{result:?}");
             if let Some(absent) = between {
                 let result = tree.replace(absent, &data(n, len));
                 assert!(matches!(result, Err(ChangeError::NotFound { .. })));
+            }
+        }
+        Op::Extend(n, len) => {
+            let result = tree.extend(at, &data(n, len));
+            if item.len() + len + 25 > capacity {
+                assert!(matches!(result, Err(ChangeError::TooLarge { .. })), "{result:?}");
+            } else {
+                result.unwrap();
+                item.extend(data(n, len));
+            }
+        }
+        Op::Truncate(_, len, front) => {
+            tree.truncate(at, len, if front { Keep::Front } else { Keep::Back }).unwrap();
+            let cut = item.len().saturating_sub(len);
+            if front { item.truncate(len) } else { drop(item.drain(..cut)) }
+        }
+        Op::SplitItem(_, len) => {
+            let (Some(new_key), true) = (between, len <= item.len()) else { return };
+            let result = tree.split_item(at, len, new_key);
+            if item.len() + 50 > capacity {
+                assert!(matches!(result, Err(ChangeError::TooLarge { .. })));
+            } else {
+                result.unwrap();
+                let rest = item.split_off(len);
+                model.insert(new_key, rest);
+            }
+        }
+        Op::Duplicate(_) => {
+            let Some(new_key) = between else {
+                let next = next.unwrap();
+                assert!(tree.duplicate_item(at, next).is_err());
+                return;
+            };
+            let result = tree.duplicate_item(at, new_key);
+            if 2 * (item.len() + 25) > capacity {
+                assert!(matches!(result, Err(ChangeError::TooLarge { .. })));
+            } else {
+                result.unwrap();
+                let copy = item.clone();
+                model.insert(new_key, copy);
+            }
+        }
+        Op::SetKey(_, to) => {
+            let before = model.range(..at).next_back().map(|(key, _)| *key);
+            let fits = |new: Key| before.is_none_or(|b| b < new) && next.is_none_or(|n| new < n);
+            let new_key = key(to);
+            if fits(new_key) && new_key != at {
+                tree.set_key(at, new_key).unwrap();
+                let data = model.remove(&at).unwrap();
+                model.insert(new_key, data);
             }
         }
         Op::Delete(_) => {
@@ -277,7 +343,7 @@ fn a_large_item_between_small_ones_gets_a_leaf_of_its_own() {
     world.check_alone(&tree);
     assert_eq!(tree.get(key(101)).unwrap().map(|data| data.len()), Some(3900));
     // The same by growth.
-    tree.replace(key(40), &[9; 3910]).unwrap();
+    tree.extend(key(40), &[9; 3900]).unwrap();
     assert_eq!(world.forest.stats().double_splits, before + 2);
     world.check_alone(&tree);
 }

@@ -4,6 +4,7 @@ use larder_format::Key;
 
 use super::error::ChangeError;
 use super::intent::Intent;
+use super::leaf::{Keep, weight};
 use super::path::Path;
 use super::search::Search;
 use super::tree::LiveTree;
@@ -28,8 +29,96 @@ impl LiveTree {
         Ok(())
     }
 
+    /// Appends `more` to an item.
+    pub fn extend(&self, key: Key, more: &[u8]) -> Result<(), ChangeError> {
+        let mut path = self.find_item(key, Intent::Grow { bytes: more.len() })?;
+        let slot = path.slot();
+        let mut leaf = path.leaf_mut();
+        leaf.extend(slot, more.len());
+        let data = leaf.data(slot);
+        let old_len = data.len() - more.len();
+        data[old_len..].copy_from_slice(more);
+        Ok(())
+    }
+
+    /// Makes an item shorter, to `len` bytes; a shorter one stays as it is.
+    pub fn truncate(&self, key: Key, len: usize, keep: Keep) -> Result<(), ChangeError> {
+        let mut path = self.find_item(key, Intent::Modify)?;
+        let slot = path.slot();
+        if path.leaf().node().item_data(slot).len() > len {
+            path.leaf_mut().truncate(slot, len, keep);
+            drop(path);
+            self.merge_if_small(key);
+        }
+        Ok(())
+    }
+
+    /// Splits an item: what follows its first `len` bytes gets `new_key`, which must come next.
+    ///
+    /// # Panics
+    /// When the item is shorter.
+    pub fn split_item(&self, key: Key, len: usize, new_key: Key) -> Result<(), ChangeError> {
+        let mut path = self.find_item(key, Intent::Grow { bytes: weight(0) })?;
+        self.check_follows(&path, new_key)?;
+        let slot = path.slot();
+        path.leaf_mut().split_item(slot, new_key, len);
+        Ok(())
+    }
+
+    /// Inserts a copy of an item under `new_key`, which must come next.
+    pub fn duplicate_item(&self, key: Key, new_key: Key) -> Result<(), ChangeError> {
+        let mut path = self.find_item(key, Intent::Duplicate)?;
+        self.check_follows(&path, new_key)?;
+        let slot = path.slot();
+        let data = path.leaf().node().item_data(slot).to_vec();
+        let mut leaf = path.leaf_mut();
+        leaf.insert(slot + 1, std::iter::once((new_key, data.len())));
+        leaf.data(slot + 1).copy_from_slice(&data);
+        Ok(())
+    }
+
+    /// Gives an item another key, between its neighbours' keys.
+    pub fn set_key(&self, key: Key, new_key: Key) -> Result<(), ChangeError> {
+        let mut path = self.find_item(key, Intent::SetKey)?;
+        let slot = path.slot();
+        self.check_precedes_next(&path, new_key)?;
+        if slot > 0 && path.leaf().node().key(slot - 1) >= new_key {
+            return Err(ChangeError::OutOfOrder { tree: self.id(), key: new_key });
+        }
+        if slot == 0 && new_key < key {
+            // The key's place may be in the leaf before, which is not held.
+            let data = path.leaf().node().item_data(slot).to_vec();
+            drop(path);
+            self.insert(new_key, &data)?;
+            self.delete(key)?;
+            return Ok(());
+        }
+        path.leaf_mut().set_key(slot, new_key);
+        if slot == 0 {
+            path.fix_first_keys(path.bottom());
+        }
+        Ok(())
+    }
+
     fn find_item(&self, key: Key, intent: Intent) -> Result<Path<'_>, ChangeError> {
         let path = Search::new(self, key, intent).run()?;
         if path.found { Ok(path) } else { Err(ChangeError::NotFound { tree: self.id(), key }) }
+    }
+
+    fn check_follows(&self, path: &Path<'_>, new_key: Key) -> Result<(), ChangeError> {
+        if path.leaf().node().key(path.slot()) >= new_key {
+            return Err(ChangeError::OutOfOrder { tree: self.id(), key: new_key });
+        }
+        self.check_precedes_next(path, new_key)
+    }
+
+    /// Whether `key` may stand where the path is, as far as the next item is concerned.
+    fn check_precedes_next(&self, path: &Path<'_>, key: Key) -> Result<(), ChangeError> {
+        let (leaf, next) = (path.leaf().node(), path.slot() + 1);
+        let bound = if next < leaf.nritems() { Some(leaf.key(next)) } else { path.upper };
+        if bound.is_some_and(|bound| key >= bound) {
+            return Err(ChangeError::OutOfOrder { tree: self.id(), key });
+        }
+        Ok(())
     }
 }

@@ -46,7 +46,7 @@ pub enum ChangeError {
         /// Length of its data.
         len_bytes: usize,
     },
-    /// Keys that must ascend do not.
+    /// Keys that must ascend do not, or a new key does not fit between its neighbours.
     #[error("tree {tree}: key {key} is out of order")]
     OutOfOrder {
         /// The tree.

@@ -176,9 +176,11 @@ impl<'t> Search<'t> {
         path.steps[0].slot = place.unwrap_or_else(|slot| slot);
         match self.intent {
             Intent::Read | Intent::Modify => true,
-            Intent::Insert { .. } | Intent::Put { .. } | Intent::Replace { .. } => {
-                self.intent.bytes_at(path).is_none_or(|bytes| bytes <= free)
-            }
+            Intent::Insert { .. }
+            | Intent::Put { .. }
+            | Intent::Replace { .. }
+            | Intent::Grow { .. }
+            | Intent::Duplicate => self.intent.bytes_at(path).is_none_or(|bytes| bytes <= free),
             Intent::Delete { .. } | Intent::DeleteRun => {
                 path.count = match self.intent {
                     Intent::Delete { last } => end_slot(path.leaf().node(), last) - path.slot(),
@@ -186,7 +188,7 @@ impl<'t> Search<'t> {
                 };
                 path.count == 0 || (path.slot() > 0 && path.count < count)
             }
-            Intent::Merge => false,
+            Intent::SetKey | Intent::Merge => false,
         }
     }
 }

@@ -18,10 +18,16 @@ pub(super) enum Intent {
     Put { len: usize },
     /// An item of this length in place of the one that is there.
     Replace { len: usize },
+    /// Making the item longer by so many bytes, or splitting it with so many more.
+    Grow { bytes: usize },
+    /// A copy of the item, next to it.
+    Duplicate,
     /// Removing items from the key to this one.
     Delete { last: Key },
     /// Removing the items of the search's keys that follow each other without a gap.
     DeleteRun,
+    /// Giving the item another key.
+    SetKey,
     /// Merging the leaf with a neighbour if it has become small.
     Merge,
 }
@@ -30,9 +36,11 @@ impl Intent {
     /// Bytes that the leaf may have to take in, whatever is there.
     pub(super) fn most_bytes(self) -> usize {
         match self {
-            Self::Insert { bytes } => bytes,
+            Self::Insert { bytes } | Self::Grow { bytes } => bytes,
             Self::Put { len } => weight(len),
             Self::Replace { len } => len,
+            // An item's length is known only once it is found.
+            Self::Duplicate => usize::MAX,
             _ => 0,
         }
     }
@@ -41,8 +49,8 @@ impl Intent {
     pub(super) fn bytes_at(self, path: &Path<'_>) -> Option<usize> {
         let old_len = path.found.then(|| path.leaf().node().item_data(path.slot()).len());
         match (self, old_len) {
-            (Self::Insert { bytes }, None) => Some(bytes),
-            (Self::Put { len }, None) => Some(weight(len)),
+            (Self::Insert { bytes }, None) | (Self::Grow { bytes }, Some(_)) => Some(bytes),
+            (Self::Put { len }, None) | (Self::Duplicate, Some(len)) => Some(weight(len)),
             (Self::Put { len } | Self::Replace { len }, Some(old_len)) => {
                 Some(len.saturating_sub(old_len))
             }
@@ -52,6 +60,6 @@ impl Intent {
 
     /// Whether more than room and the first key decide what the change does above the leaf.
     pub(super) fn may_reach_up(self) -> bool {
-        matches!(self, Self::Delete { .. } | Self::DeleteRun | Self::Merge)
+        matches!(self, Self::Delete { .. } | Self::DeleteRun | Self::SetKey | Self::Merge)
     }
 }

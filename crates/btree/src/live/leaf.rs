@@ -7,12 +7,21 @@
 use std::ops::Range;
 
 use larder_format::node::{HEADER_SIZE, Header, ITEM_HEADER_SIZE, ItemHeader, leaf_data_size};
-use larder_format::{Key, Node};
+use larder_format::{DiskKey, Key, Node};
 use zerocopy::FromBytes;
 
 /// A leaf whose bytes may change.
 pub(super) struct LeafMut<'a> {
     bytes: &'a mut [u8],
+}
+
+/// Which part of an item stays when it is made shorter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keep {
+    /// Its beginning.
+    Front,
+    /// Its end.
+    Back,
 }
 
 /// What an item takes in a leaf: header and data.
@@ -124,18 +133,45 @@ impl<'a> LeafMut<'a> {
         self.bytes[HEADER_SIZE + end - len..HEADER_SIZE + end].fill(0);
     }
 
-    /// Makes the item at `slot` shorter, to its first `len` bytes.
-    pub(super) fn truncate(&mut self, slot: usize, len: usize) {
+    /// Makes the item at `slot` shorter, to `len` bytes.
+    pub(super) fn truncate(&mut self, slot: usize, len: usize, keep: Keep) {
         let count = self.count();
         let item = self.data_end(slot + 1)..self.data_end(slot);
         let cut = item.len() - len;
         let start = self.data_end(count);
-        self.move_data(start..item.start + len, start + cut);
+        let kept_end = match keep {
+            Keep::Front => item.start + len,
+            Keep::Back => item.start,
+        };
+        self.move_data(start..kept_end, start + cut);
         let headers = self.items(count);
         for header in &mut headers[slot..] {
             header.offset += cut as u32;
         }
         headers[slot].size -= cut as u32;
+    }
+
+    /// Gives the item at `slot` another key.
+    pub(super) fn set_key(&mut self, slot: usize, key: Key) {
+        self.items(slot + 1)[slot].key = DiskKey::from(key);
+    }
+
+    /// Splits the data of the item at `slot`: what follows the first `len` bytes becomes an item of
+    /// its own behind it. Takes one more item header and no data.
+    pub(super) fn split_item(&mut self, slot: usize, key: Key, len: usize) {
+        // Data lies in reverse order of items: the two parts change places.
+        let data = self.data(slot);
+        let whole = data.len();
+        data.rotate_left(len);
+        let count = self.count();
+        let headers = self.items(count + 1);
+        headers.copy_within(slot..count, slot + 1);
+        let rest = (whole - len) as u32;
+        headers[slot].offset += rest;
+        headers[slot].size = (len as u32).into();
+        headers[slot + 1].key = key.into();
+        headers[slot + 1].size = rest.into();
+        self.header().nritems += 1;
     }
 }
 

@@ -37,6 +37,7 @@ mod write_out;
 pub use cursor::LiveCursor;
 pub use error::ChangeError;
 pub use forest::{BlockIdentity, Forest, LockPolicy};
+pub use leaf::Keep;
 pub use shape::Shape;
 pub use space::{BlockRequest, BlockSpace, Copied, SpaceError};
 pub use tree::LiveTree;

@@ -3,7 +3,7 @@
 use larder_format::node::MAX_LEVELS;
 use larder_format::{Key, Node};
 
-use super::leaf::LeafMut;
+use super::leaf::{Keep, LeafMut};
 use super::node::{self, NodeMut, pointer};
 use crate::block::Block;
 use crate::lock::{ReadGuard, WriteGuard};
@@ -156,7 +156,7 @@ impl<'t> Path<'t> {
         if data.len() > old_len {
             leaf.extend(slot, data.len() - old_len);
         } else if data.len() < old_len {
-            leaf.truncate(slot, data.len());
+            leaf.truncate(slot, data.len(), Keep::Front);
         }
         leaf.data(slot).copy_from_slice(data);
     }

@@ -67,8 +67,13 @@ impl<'t> Search<'t> {
                 path.count = run_length(path.leaf().node(), path.slot(), self.keys);
                 self.reach_of_delete(&path)
             }
+            Intent::SetKey => (path.slot() == 0).then(|| path.trace.level_for_first_key()),
             Intent::Merge => self.reach_of_merge(&path),
-            Intent::Insert { .. } | Intent::Put { .. } | Intent::Replace { .. } => {
+            Intent::Insert { .. }
+            | Intent::Put { .. }
+            | Intent::Replace { .. }
+            | Intent::Grow { .. }
+            | Intent::Duplicate => {
                 return self.reach_of_growth(path, free, becomes_first);
             }
         };
@@ -97,6 +102,10 @@ impl<'t> Search<'t> {
             if !path.holds(level) {
                 return Err(Stop::Restart { level });
             }
+        }
+        if path.found {
+            let len_bytes = path.leaf().node().item_data(path.slot()).len() + bytes;
+            self.tree.check_len(self.key, len_bytes)?;
         }
         if bytes > free {
             if !self.split || !path.holds_parent() {
