@@ -6,12 +6,16 @@
 //! - Promises ([`Reservation`]s and the global reserve) never exceed what is free or could be
 //!   allocated as new chunks. A data chunk is not made of what metadata was promised.
 //! - Nothing here reads or changes a tree. What the trees are to learn waits in [`Changes`].
+//! - A group that has no items yet is among the created before anyone can find it, and while one is, nobody
+//!   gets the list of groups whose items are to be brought up to date.
 
 mod account;
 mod allocate;
 mod group;
 mod kind;
 mod reserve;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -49,11 +53,11 @@ pub struct LoadedGroup {
 
 /// What the running transaction has to tell the trees about space.
 #[derive(Debug, Default)]
-pub struct Changes {
+struct Changes {
     /// Starts of groups whose use has changed.
-    pub dirty: BTreeSet<u64>,
+    dirty: BTreeSet<u64>,
     /// Groups that have no items yet, in the order in which they were made.
-    pub created: Vec<Arc<Group>>,
+    created: Vec<Arc<Group>>,
 }
 
 /// What can be released once the commit that no longer needs it is durable.
@@ -288,11 +292,6 @@ impl Space {
     /// A commit that has all groups is about to be written.
     pub(crate) fn forget_new_groups(&self) {
         self.has_new_groups.store(false, Relaxed);
-    }
-
-    /// What the trees have to be told.
-    pub fn changes(&self) -> &Mutex<Changes> {
-        &self.changes
     }
 
     /// Takes the list of groups whose items do not say what is true now, unless there is one that has no

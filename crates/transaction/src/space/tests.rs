@@ -1,0 +1,66 @@
+//! Groups that are made while others look for what changed.
+
+use larder_device::MemoryDevice;
+use larder_mkfs::{MkfsOptions, mkfs_on};
+use larder_volume::OpenOptions;
+
+use super::*;
+
+/// The space of an empty file system, with as many groups as it begins with.
+fn space() -> Space {
+    let devices: Vec<Arc<dyn larder_device::Device>> =
+        vec![Arc::new(MemoryDevice::new("memory", 1 << 30))];
+    mkfs_on(&devices, &MkfsOptions::default()).unwrap();
+    let options = OpenOptions { write: true, ..OpenOptions::default() };
+    let volume = Arc::new(Volume::open(devices, &options).unwrap());
+    let space = Space::new(volume.clone());
+    let load = |chunk: &Arc<Chunk>| LoadedGroup {
+        start: chunk.logical(),
+        len_bytes: chunk.len_bytes(),
+        flags: chunk.flags(),
+        used: 0,
+        free: vec![chunk.logical().0..chunk.end().0],
+    };
+    let loaded: Vec<LoadedGroup> = volume.chunks().iter().map(load).collect();
+    space.load(&loaded).unwrap();
+    space
+}
+
+fn create(space: &Space, kind: SpaceKind) {
+    let seen = space.groups().len();
+    space.create_chunk(kind, seen).unwrap().expect("the device has room");
+}
+
+/// Who finds a group uses it, and then its item is to be brought up to date.
+#[test]
+fn a_group_is_among_the_created_before_it_can_be_found() {
+    let space = space();
+    // Whoever enters a group waits for this.
+    let groups = space.groups.read();
+    std::thread::scope(|scope| {
+        scope.spawn(|| create(&space, SpaceKind::Data));
+        while space.groups.try_read().is_some() {
+            std::thread::yield_now();
+        }
+        // Either it was added, or nobody can look before it is.
+        let is_known = space.changes.try_lock().is_none_or(|changes| !changes.created.is_empty());
+        drop(groups);
+        assert!(is_known, "a group can be found that nobody knows to have no items");
+    });
+}
+
+/// What was found to be changed would be updated in the tree, where a new group is not yet.
+#[test]
+fn nobody_takes_the_changed_groups_while_one_of_them_has_no_items() {
+    let space = space();
+    assert_eq!(space.take_dirty(), Some(BTreeSet::new()));
+    create(&space, SpaceKind::Data);
+    create(&space, SpaceKind::Metadata);
+    let mut starts = BTreeSet::new();
+    for _ in 0..2 {
+        assert_eq!(space.take_dirty(), None);
+        starts.insert(space.next_created().expect("two were made").start().0);
+    }
+    assert!(space.next_created().is_none());
+    assert_eq!(space.take_dirty(), Some(starts));
+}
