@@ -8,13 +8,14 @@ use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
-use larder::{ErrorKind, Inode, SetAttributes, Subvolume, Timestamp, XattrMode};
+use larder::{ErrorKind, Inode, NewInode, SetAttributes, Subvolume, Timestamp, XattrMode};
 use rustix::fs::SeekFrom;
 use rustix::io::Errno;
 
-use crate::extract::Keep;
+use crate::extract::{Keep, umask};
 use crate::message;
 use crate::progress::Progress;
+use crate::source::new_inode;
 
 /// Bytes of a file that are read at a time.
 const BUFFER_BYTES: usize = 1 << 20;
@@ -60,7 +61,7 @@ impl<'a> Ingest<'a> {
                 .start
                 .lookup(&target)
                 .map_err(Into::into)
-                .and_then(|inode| self.attributes(&source, &metadata, &inode));
+                .and_then(|inode| attributes(&source, &metadata, &inode));
             self.note(&source, finished);
         }
         self.failures
@@ -82,7 +83,8 @@ impl<'a> Ingest<'a> {
     ) -> anyhow::Result<()> {
         let metadata = fs::symlink_metadata(source)?;
         if metadata.is_dir() {
-            match self.start.create_directory(target, 0o700) {
+            let new = self.new_inode(&metadata, 0o700);
+            match self.start.create_inode(target, &new) {
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => {
                     // A symbolic link in the way is not followed.
                     self.start.lookup(target)?.into_directory()?;
@@ -95,7 +97,9 @@ impl<'a> Ingest<'a> {
             // In the order of names: the last one waiting comes first.
             names.sort_by(|a, b| b.cmp(a));
             waiting.extend(names.iter().map(|name| (source.join(name), target.join(name))));
-            directories.push((source.to_owned(), target.to_owned(), metadata));
+            if self.keep == Keep::Everything {
+                directories.push((source.to_owned(), target.to_owned(), metadata));
+            }
             return Ok(());
         }
         match self.start.remove_file(target) {
@@ -110,7 +114,15 @@ impl<'a> Ingest<'a> {
             self.met.insert(id, target.to_owned());
         }
         let inode = self.make(source, target, &metadata)?;
-        self.attributes(source, &metadata, &inode)
+        if self.keep == Keep::Everything { attributes(source, &metadata, &inode) } else { Ok(()) }
+    }
+
+    /// What is made first, for a copy that keeps everything with these permissions until it is complete.
+    fn new_inode(&self, metadata: &Metadata, at_first: u32) -> NewInode {
+        match self.keep {
+            Keep::Everything => new_inode(metadata.mode() & !0o7777 | at_first, 0),
+            Keep::Permissions => new_inode(metadata.mode() & !0o7000, umask()),
+        }
     }
 
     /// Makes anything but a directory.
@@ -126,10 +138,12 @@ impl<'a> Ingest<'a> {
             } else {
                 (0, 0)
             };
-            return Ok(self.start.create_node(target, metadata.mode(), device)?);
+            let new = NewInode { device, ..self.new_inode(metadata, 0o600) };
+            return Ok(self.start.create_inode(target, &new)?);
         }
         let from = File::open(source)?;
-        let file = self.start.create(target, 0o600)?;
+        let file =
+            self.start.create_inode(target, &self.new_inode(metadata, 0o600))?.into_file()?;
         self.content(&from, &file, metadata.len())?;
         Ok(file.into_inode())
     }
@@ -157,27 +171,22 @@ impl<'a> Ingest<'a> {
         }
         Ok(())
     }
+}
 
-    fn attributes(&self, source: &Path, metadata: &Metadata, inode: &Inode) -> anyhow::Result<()> {
-        let is_symlink = metadata.file_type().is_symlink();
-        let permissions = (!is_symlink).then_some(metadata.mode());
-        if self.keep == Keep::Permissions {
-            let permissions = permissions.map(|mode| mode & 0o777);
-            return Ok(inode.set_attributes(&SetAttributes { permissions, ..Default::default() })?);
-        }
-        copy_xattrs(source, inode)?;
-        let time =
-            |seconds: i64, nanoseconds: i64| Timestamp { seconds, nanoseconds: nanoseconds as u32 };
-        inode.set_attributes(&SetAttributes {
-            permissions: permissions.map(|mode| mode & 0o7777),
-            uid: Some(metadata.uid()),
-            gid: Some(metadata.gid()),
-            atime: Some(time(metadata.atime(), metadata.atime_nsec())),
-            mtime: Some(time(metadata.mtime(), metadata.mtime_nsec())),
-            ..Default::default()
-        })?;
-        Ok(())
-    }
+fn attributes(source: &Path, metadata: &Metadata, inode: &Inode) -> anyhow::Result<()> {
+    let is_symlink = metadata.file_type().is_symlink();
+    copy_xattrs(source, inode)?;
+    let time =
+        |seconds: i64, nanoseconds: i64| Timestamp { seconds, nanoseconds: nanoseconds as u32 };
+    inode.set_attributes(&SetAttributes {
+        permissions: (!is_symlink).then_some(metadata.mode() & 0o7777),
+        uid: Some(metadata.uid()),
+        gid: Some(metadata.gid()),
+        atime: Some(time(metadata.atime(), metadata.atime_nsec())),
+        mtime: Some(time(metadata.mtime(), metadata.mtime_nsec())),
+        ..Default::default()
+    })?;
+    Ok(())
 }
 
 /// Room for the names, or for one value: the kernel has no longer ones.

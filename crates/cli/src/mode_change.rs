@@ -61,12 +61,21 @@ impl ModeChange {
     /// The mode after the change of `mode`, whose type is left as it is. The `umask` is about clauses
     /// that do not say whom they mean.
     pub fn apply(&self, mode: u32, is_directory: bool, umask: u32) -> u32 {
-        self.clauses.iter().fold(mode, |mode, clause| clause.apply(mode, is_directory, umask))
+        self.apply_noting(mode, is_directory, umask).0
+    }
+
+    /// As [`apply`](Self::apply), with the bits that it decides about, whatever they were.
+    pub fn apply_noting(&self, mode: u32, is_directory: bool, umask: u32) -> (u32, u32) {
+        self.clauses.iter().fold((mode, 0), |(mode, noted), clause| {
+            let (mode, decided) = clause.apply(mode, is_directory, umask);
+            (mode, noted | decided)
+        })
     }
 }
 
 impl Clause {
-    fn apply(&self, mode: u32, is_directory: bool, umask: u32) -> u32 {
+    /// The mode after the change of `mode`, and the bits that it decides about.
+    fn apply(&self, mode: u32, is_directory: bool, umask: u32) -> (u32, u32) {
         let (value, mentioned) = match self.what {
             What::Number { bits, mask } => (bits, mask),
             What::Bits { bits, executable } => {
@@ -84,10 +93,11 @@ impl Clause {
         let left = if is_directory { SET_IDS & !mentioned } else { 0 };
         let value = value & !left;
         match self.operator {
-            Operator::Add => mode | value,
-            Operator::Remove => mode & !value,
+            Operator::Add => (mode | value, value),
+            Operator::Remove => (mode & !value, value),
             Operator::Set => {
-                mode & !ALL | mode & (left | self.who.map_or(0, |who| !who & ALL)) | value
+                let decided = ALL & !left & self.who.unwrap_or(ALL);
+                (mode & !decided | value, decided)
             }
         }
     }

@@ -6,8 +6,9 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use clap::Args;
-use larder::{Filesystem, Inode, MountedFilesystem, OpenOptions, Overview, Subvolume};
+use larder::{Filesystem, Inode, MountedFilesystem, NewInode, OpenOptions, Overview, Subvolume};
 
+use crate::extract::umask;
 use crate::target::{Target, mounted_directory, mounted_path};
 
 /// Options that every command on an image has.
@@ -123,6 +124,13 @@ pub struct Writing {
     pub start: Subvolume,
 }
 
+/// What the system would make for a program that asks for `mode`, type and permissions: a umask takes from
+/// those, or in its place a default ACL does.
+pub fn new_inode(mode: u32, umask: u32) -> NewInode {
+    let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+    NewInode { mode, uid, gid, umask, device: (0, 0) }
+}
+
 impl Writing {
     /// The path in the file system that `text`, an `IMAGE:/path`, means.
     pub fn path(&self, text: &OsStr) -> anyhow::Result<OsString> {
@@ -131,6 +139,16 @@ impl Writing {
             bail!("{}: not in the file system on {}", text.display(), self.image.display());
         }
         Ok(target.path_os().to_owned())
+    }
+
+    /// Makes a file with these permissions, less the umask.
+    pub fn create_file(
+        &self,
+        path: impl AsRef<Path>,
+        permissions: u32,
+    ) -> larder::Result<larder::File> {
+        let new = new_inode(0o100_000 | permissions, umask());
+        self.start.create_inode(path, &new)?.into_file()
     }
 
     /// Makes what was done durable. Returns the exit code of a command of which so much failed.

@@ -13,7 +13,7 @@ use anyhow::{Context, bail, ensure};
 use larder::{ErrorKind, File, FileType, Inode, SetAttributes, Subvolume, Timestamp, XattrMode};
 use tar::EntryType;
 
-use crate::extract::Keep;
+use crate::extract::{Keep, umask};
 use crate::ingest::drop_inherited_acls;
 use crate::message;
 use crate::progress::Progress;
@@ -266,7 +266,7 @@ impl<'a> Untar<'a> {
     fn finish(&self, inode: &Inode, attributes: &Attributes) -> anyhow::Result<()> {
         let is_symlink = inode.file_type() == FileType::Symlink;
         let mut set = SetAttributes {
-            permissions: (!is_symlink).then_some(attributes.permissions & 0o777),
+            permissions: (!is_symlink).then_some(attributes.permissions & 0o777 & !umask()),
             ..Default::default()
         };
         if self.keep == Keep::Everything {

@@ -2,6 +2,8 @@
 //! come to the same, and print the same.
 
 use std::ffi::OsStr;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::slice::from_ref;
 
@@ -16,8 +18,10 @@ struct Side<'s> {
 }
 
 impl Side<'_> {
-    /// Runs a command of `text`, its words separated by blanks, `~` for a blank in a word.
+    /// Runs a command of `text`, its words separated by blanks, `~` for a blank in a word. With a umask in
+    /// front, `077:`, it has that.
     fn run(&self, text: &str) -> Output {
+        let (umask, text) = text.split_once(": ").unwrap_or(("022", text));
         let word = |word: &str| match word.strip_prefix('@') {
             Some(path) => format!("{}{path}", self.place),
             None => word.replace('~', " "),
@@ -27,7 +31,8 @@ impl Side<'_> {
             words.insert(0, self.program.to_owned());
             words.retain(|word| word != "btrfs");
         }
-        Command::new(&words[0]).args(&words[1..]).output().expect("it starts")
+        let with_umask = ["-c", "umask $0 && exec \"$@\"", umask];
+        Command::new("sh").args(with_umask).args(words).output().expect("it starts")
     }
 }
 
@@ -240,6 +245,62 @@ fn attributes_and_properties() {
     );
 }
 
+/// For the owner, user 1000, the group, the mask and others.
+const ACL: &str = "0x020000000100_0700ffffffff_02000700e8030000_04000500ffffffff_\
+                   10000700ffffffff_20000500ffffffff";
+
+fn set_mode(path: &Path, mode: u32) {
+    std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).expect("the mode is set");
+}
+
+/// A umask takes from what is made, but not where a default ACL does.
+#[test]
+fn permissions_of_what_is_made() {
+    let acl = ACL.replace('_', "");
+    let scratch = Scratch::new();
+    let source = scratch.path().display().to_string();
+    for (name, mode) in [("source", 0o2755), ("source/inner", 0o705)] {
+        std::fs::create_dir(scratch.path().join(name)).expect("a folder");
+        set_mode(&scratch.path().join(name), mode);
+    }
+    std::fs::write(scratch.path().join("file"), "content").expect("a file");
+    set_mode(&scratch.path().join("file"), 0o4666);
+    let narrow = acl.replace("10000700", "10000500");
+    let set = |value: &str, name: &str| {
+        format!("setfattr -n system.posix_acl_default -v {value} @/{name}")
+    };
+    let (wide, narrow) = (set(&acl, "wide"), set(&narrow, "narrow"));
+    let mut changes = vec!["mkdir @/wide @/narrow @/plain", &wide, &narrow];
+    let made: Vec<String> = ["plain", "wide", "narrow"]
+        .iter()
+        .flat_map(|folder| {
+            [
+                "mkdir @/F/usual",
+                "077: mkdir @/F/private",
+                "077: mkdir -p @/F/deep/deeper/deepest",
+                "777: mkdir -p @/F/none/all",
+                "mkdir -m 775 @/F/shared",
+                "mkdir -m 1777 @/F/sticky",
+                "mkdir -m 2770 @/F/group",
+                "mkdir -m g-s,o= @/F/symbolic",
+                "027: mkdir -m a=rwx @/F/all",
+                "027: mkdir -m +t @/F/plus",
+                "027: mkdir -p -m 777 @/F/p/q",
+                "touch @/F/file",
+                "077: touch @/F/secret",
+                "000: truncate -s 4k @/F/open",
+                "027: cp -r %/source @/F/copied",
+                "000: cp %/file @/F/open-copy",
+                "027: cp %/file @/F/copy",
+            ]
+            .map(|text| text.replace("@/F", &format!("@/{folder}")).replace('%', &source))
+        })
+        .collect();
+    changes.extend(made.iter().map(String::as_str));
+    changes.push("mkdir -p @/");
+    same(&changes, &[]);
+}
+
 /// What a directory passes on is not kept by a copy of what has it not.
 #[test]
 fn copies_have_the_acls_of_the_original() {
@@ -247,9 +308,6 @@ fn copies_have_the_acls_of_the_original() {
     let source = scratch.path().join("source");
     std::fs::create_dir_all(source.join("folder")).expect("a folder");
     std::fs::write(source.join("folder/file"), "content").expect("a file");
-    // For the owner, user 1000, the group, the mask and others.
-    const ACL: &str = "0x020000000100_0700ffffffff_02000700e8030000_04000500ffffffff_\
-                       10000700ffffffff_20000500ffffffff";
     let acl = ACL.replace('_', "");
     let set = format!("setfattr -n system.posix_acl_default -v {acl} @/acls");
     let copy = format!("cp -a {} @/acls", source.display());

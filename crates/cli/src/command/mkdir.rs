@@ -4,12 +4,12 @@ use std::ffi::OsString;
 use std::path::Path;
 
 use clap::Args;
-use larder::{ErrorKind, Subvolume};
+use larder::{ErrorKind, SetAttributes};
 
 use super::Outcome;
 use crate::extract::umask;
 use crate::mode_change::ModeChange;
-use crate::source::PathSource;
+use crate::source::{PathSource, Writing, new_inode};
 
 /// Make directories in a file system that is not mounted
 ///
@@ -32,41 +32,77 @@ pub struct Mkdir {
     paths: Vec<OsString>,
 }
 
-/// Permissions of a new directory.
-const PERMISSIONS: u32 = 0o755;
-/// Those that a change in the command line starts from.
-const ALL: u32 = 0o777;
+const DIRECTORY: u32 = 0o040_000;
+const SET_IDS: u32 = 0o6000;
+const STICKY: u32 = 0o1000;
+const OTHERS_WRITE: u32 = 0o022;
+/// Permissions before the umask, and those that a change in the command line starts from.
+const PERMISSIONS: u32 = 0o777;
+/// The owner may always do this to parents, whatever the umask.
+const OF_PARENTS: u32 = 0o300;
 
 impl Mkdir {
     pub fn run(self) -> Outcome {
         let writing = self.source.write(&self.paths[0])?;
-        let changed = self.mode.as_ref().map(|change| change.apply(ALL, true, umask()));
-        let permissions = changed.unwrap_or(PERMISSIONS);
+        let umask = umask();
+        let wanted = self.mode.as_ref().map(|change| change.apply_noting(PERMISSIONS, true, umask));
         for text in &self.paths {
             let path = writing.path(text)?;
+            let path = Path::new(&path);
             if self.parents {
-                make_all(&writing.start, Path::new(&path), permissions)?;
-            } else {
-                writing.start.create_directory(&path, permissions)?;
+                for parent in parents(path) {
+                    unless_there(&writing, parent, make(&writing, parent, umask & !OF_PARENTS))?;
+                }
             }
+            let made = match wanted {
+                None => make(&writing, path, umask),
+                Some((permissions, decided)) => make_just_so(&writing, path, permissions, decided),
+            };
+            if self.parents { unless_there(&writing, path, made) } else { made }?;
         }
         writing.end(0)
     }
 }
 
-fn make_all(start: &Subvolume, path: &Path, permissions: u32) -> larder::Result<()> {
-    // From the root down, without the root itself.
-    let mut ancestors: Vec<&Path> =
-        path.ancestors().filter(|path| path.parent().is_some()).collect();
-    ancestors.reverse();
-    for ancestor in ancestors {
-        let permissions = if ancestor == path { permissions } else { PERMISSIONS };
-        match start.create_directory(ancestor, permissions) {
-            Err(error) if error.kind() == ErrorKind::AlreadyExists => {
-                start.open_directory(ancestor)?;
-            }
-            made => drop(made?),
-        }
+fn make(writing: &Writing, path: &Path, umask: u32) -> larder::Result<()> {
+    writing.start.create_inode(path, &new_inode(DIRECTORY | PERMISSIONS, umask)).map(drop)
+}
+
+/// Makes a directory with these permissions. Those that are `decided` on are as asked for, whatever a default
+/// ACL says; others may only be fewer.
+fn make_just_so(
+    writing: &Writing,
+    path: &Path,
+    permissions: u32,
+    decided: u32,
+) -> larder::Result<()> {
+    let is_special = decided & SET_IDS != 0 || permissions & STICKY != 0;
+    // Until it is special, nobody else may write to it.
+    let withheld = SET_IDS | if is_special { OTHERS_WRITE } else { 0 };
+    let new = new_inode(DIRECTORY | permissions & !withheld, 0);
+    let made = writing.start.create_inode(path, &new)?;
+    let seen = made.metadata().mode & (PERMISSIONS | SET_IDS | STICKY);
+    if (seen ^ permissions) & decided != 0 {
+        let permissions = Some(permissions | seen & !decided);
+        made.set_attributes(&SetAttributes { permissions, ..Default::default() })?;
     }
     Ok(())
+}
+
+/// What a path leads through, from the root down, without the root itself.
+fn parents(path: &Path) -> Vec<&Path> {
+    let above = path.ancestors().skip(1);
+    let mut parents: Vec<&Path> = above.filter(|path| path.parent().is_some()).collect();
+    parents.reverse();
+    parents
+}
+
+/// What is there already is as good as made, if it is a directory.
+fn unless_there(writing: &Writing, path: &Path, made: larder::Result<()>) -> larder::Result<()> {
+    match made {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+            writing.start.open_directory(path).map(drop)
+        }
+        made => made,
+    }
 }

@@ -53,7 +53,7 @@ impl Reflink {
         let (original, copy) = (writing.path(&self.original)?, writing.path(&self.copy)?);
         let original = writing.start.open_file(original)?;
         let permissions = original.metadata().mode & 0o777;
-        let file = match writing.start.create(&copy, permissions) {
+        let file = match writing.create_file(&copy, permissions) {
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {
                 let file = writing.start.open_file(&copy)?;
                 ensure!(file != original, "{}: is the same file", self.copy.display());

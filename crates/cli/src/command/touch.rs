@@ -48,8 +48,8 @@ pub struct Touch {
     help: Option<bool>,
 }
 
-/// Permissions of a new file.
-const PERMISSIONS: u32 = 0o644;
+/// Permissions of a new file, before the umask.
+const PERMISSIONS: u32 = 0o666;
 
 /// Times of access and of change.
 #[derive(Clone, Copy)]
@@ -86,7 +86,7 @@ impl Touch {
         match found {
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 let makes = !self.no_create && !self.no_dereference;
-                let made = makes.then(|| writing.start.create(&path, PERMISSIONS)).transpose()?;
+                let made = makes.then(|| writing.create_file(&path, PERMISSIONS)).transpose()?;
                 Ok(made.map(larder::File::into_inode))
             }
             found => Ok(Some(found?)),

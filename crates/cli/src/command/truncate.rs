@@ -34,8 +34,8 @@ pub struct Truncate {
     paths: Vec<OsString>,
 }
 
-/// Permissions of a new file.
-const PERMISSIONS: u32 = 0o644;
+/// Permissions of a new file, before the umask.
+const PERMISSIONS: u32 = 0o666;
 
 #[derive(Clone, Copy, Debug)]
 struct Size {
@@ -100,7 +100,7 @@ impl Truncate {
                     if self.no_create {
                         continue;
                     }
-                    writing.start.create(&path, PERMISSIONS)?
+                    writing.create_file(&path, PERMISSIONS)?
                 }
                 opened => opened?,
             };

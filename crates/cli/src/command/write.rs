@@ -13,8 +13,8 @@ use crate::source::PathSource;
 
 /// Bytes that are written at a time.
 const BUFFER_BYTES: usize = 1 << 20;
-/// Permissions of a new file.
-const PERMISSIONS: u32 = 0o644;
+/// Permissions of a new file, before the umask.
+const PERMISSIONS: u32 = 0o666;
 
 /// Write standard input to a file in a file system that is not mounted
 ///
@@ -34,7 +34,7 @@ impl Write {
     pub fn run(self) -> Outcome {
         let writing = self.source.write(&self.path)?;
         let path = writing.path(&self.path)?;
-        let file = match writing.start.create(&path, PERMISSIONS) {
+        let file = match writing.create_file(&path, PERMISSIONS) {
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {
                 let file = writing.start.open_file(&path)?;
                 file.set_len(0)?;
