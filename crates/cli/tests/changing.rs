@@ -289,6 +289,8 @@ fn permissions_of_what_is_made() {
                 "touch @/F/file",
                 "077: touch @/F/secret",
                 "000: truncate -s 4k @/F/open",
+                "btrfs subvolume create @/F/subvolume",
+                "007: btrfs subvolume create @/F/for-the-group",
                 "027: cp -r %/source @/F/copied",
                 "000: cp %/file @/F/open-copy",
                 "027: cp %/file @/F/copy",

@@ -11,6 +11,7 @@
 //! - [`snapshots`]: random changes between snapshots, and what a stream carries of them.
 //! - [`sparse_file`]: copies of image files that stay sparse.
 //! - [`name_hash`]: directory entry names whose hashes collide.
+//! - [`seed`](fn@seed): where random tests begin.
 //!
 //! Most of it needs root, loop devices and a kernel with btrfs. Where one is missing the functions
 //! panic and say so: a test must never pass because its oracle was absent.
@@ -32,6 +33,7 @@ pub mod matrix;
 pub mod name_hash;
 pub mod oracle;
 mod random;
+mod seed;
 pub mod snapshots;
 pub mod sparse_file;
 
@@ -43,3 +45,4 @@ pub use image::{
 };
 pub use ioctl::{clone_range, dedupe_range};
 pub use manifest::{Manifest, assert_same};
+pub use seed::seed;

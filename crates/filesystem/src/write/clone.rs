@@ -174,6 +174,10 @@ impl Share<'_> {
             return if is_within { Ok(Some(0)) } else { Err(PASSES_END) };
         }
         check_alike(self.source.item().flags(), self.target.item().flags())?;
+        if self.len_bytes == 0 && self.source_offset == self.source.size_bytes() {
+            // Nothing goes anywhere, whether it could begin there or not.
+            return Ok(Some(0));
+        }
         let len_bytes = self.checked_len()?;
         if !self.if_equal {
             self.target.drop_capability()?;

@@ -1,6 +1,7 @@
 //! `larder subvolume create`.
 
 use std::ffi::OsString;
+use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Context;
@@ -8,8 +9,9 @@ use clap::Args;
 
 use super::mounted::Place;
 use crate::command::Outcome;
-use crate::source::PathSource;
-use crate::target::mounted_path;
+use crate::extract::umask;
+use crate::source::{PathSource, new_inode};
+use crate::target::{mounted_path, parent_of};
 
 /// Make empty subvolumes
 ///
@@ -37,8 +39,13 @@ impl Create {
             return Ok(ExitCode::SUCCESS);
         }
         let writing = self.source.write(&self.paths[0])?;
+        // A default ACL takes from what the umask left, and not in its place.
+        let root = new_inode(0o040_777 & !umask(), 0);
         for text in &self.paths {
-            writing.start.create_subvolume(writing.path(text)?)?;
+            let path = writing.path(text)?;
+            let name = Path::new(&path).file_name().context("the subvolume has no name")?;
+            let directory = writing.start.open_directory(parent_of(Path::new(&path)))?;
+            directory.create_child_subvolume(name, &root)?;
             println!("Create subvolume '{}'", text.display());
         }
         Ok(ExitCode::SUCCESS)
