@@ -375,7 +375,8 @@ fn judge_database(found: &Found, promised: u64, what: &str) {
 #[test]
 fn what_programs_synced_on_a_mount_survives_power_cuts() {
     let (mut cuts, mut kernels) = (0, 0);
-    for seed in 1..5 {
+    let first = larder_testkit::seed(1);
+    for seed in first..first + 4 {
         let (recording, history) = work(seed, 150);
         let mut random = StdRng::seed_from_u64(seed);
         let mut replay = recording.replay();

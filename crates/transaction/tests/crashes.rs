@@ -117,6 +117,7 @@ fn judge(devices: Vec<MemoryDevice>, states: &[Durable], position: usize) {
 }
 
 fn explore(spec: &ImageSpec, seed: u64, work: Work) {
+    let seed = larder_testkit::seed(seed);
     let base = image(spec, seed);
     let recording = Recording::new();
     let states = record(&base, &recording, seed, work);

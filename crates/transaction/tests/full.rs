@@ -23,7 +23,7 @@ fn remove(manager: &TransactionManager, directory: &Directory, name: &str) -> Re
 
 /// Fills what there is for metadata, deletes half at random, and so on.
 fn fill_metadata(image: &Blank, seed: u64, rounds: u64) {
-    let mut random = Random(seed);
+    let mut random = Random(larder_testkit::seed(seed));
     let mut names: Vec<String> = Vec::new();
     let mut next = 0;
     for round in 0..rounds {
@@ -62,7 +62,7 @@ fn mixed_groups_with_small_nodes() {
 
 /// Fills what there is for data, deletes half at random, and so on; in the end all.
 fn fill_data(image: &Blank, seed: u64, rounds: u64) {
-    let mut random = Random(seed);
+    let mut random = Random(larder_testkit::seed(seed));
     let mut names: Vec<String> = Vec::new();
     let mut next = 0;
     let mut most_groups = 0;

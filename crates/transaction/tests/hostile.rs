@@ -69,6 +69,7 @@ fn use_it(volume: Arc<Volume>, random: &mut Random) -> larder_transaction::Resul
 }
 
 fn attack(spec: &ImageSpec, seed: u64, attempts: u64) {
+    let seed = larder_testkit::seed(seed);
     let image = KernelImage::build(spec, &Content::new(seed));
     let base = load(&image.devices()[0]);
     let blocks = tree_blocks(&volume(base.snapshot()).unwrap());

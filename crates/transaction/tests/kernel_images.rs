@@ -33,6 +33,7 @@ fn compare(image: &KernelImage, files: &Files, prefix: &str) {
 }
 
 fn rounds(spec: &ImageSpec, seed: u64) {
+    let seed = larder_testkit::seed(seed);
     let image = KernelImage::build(spec, &Content::new(seed));
     let mut files = Files::new("larder", seed);
     for round in 0..2 {

@@ -13,6 +13,7 @@ fn check(image: &KernelImage, what: &str) {
 
 /// Random changes to a subvolume and to snapshots of it and of each other, and random deletions.
 fn histories(spec: &ImageSpec, seed: u64, rounds: u64) {
+    let seed = larder_testkit::seed(seed);
     let image = KernelImage::build(spec, &Content::new(seed));
     let mut random = Random(seed);
     let mut files = Files::new("larder", seed);

@@ -39,6 +39,7 @@ fn churn_data(
 }
 
 fn storm(image: &Blank, seed: u64) -> Vec<String> {
+    let seed = larder_testkit::seed(seed);
     let manager = open(&image.devices);
     let directory = Directory::open(&manager, TOP);
     let is_done = AtomicBool::new(false);

@@ -159,6 +159,7 @@ fn random_rounds(seeds: impl Iterator<Item = u64>) {
     let mut logged = 0;
     let mut count = 0;
     for seed in seeds {
+        println!("seed {seed}");
         let spec = &specs[seed as usize % specs.len()];
         let image = KernelImage::empty(spec);
         let mount = image.mount(&spec.filling_options());
@@ -182,15 +183,18 @@ fn random_rounds(seeds: impl Iterator<Item = u64>) {
 
 #[test]
 fn random_work() {
-    random_rounds(1..15);
+    let first = larder_testkit::seed(1);
+    random_rounds(first..first + 14);
 }
 
-/// As many as `LARDER_ROUNDS` says, from a seed that is new each day.
+/// As many as `LARDER_ROUNDS` says, from a seed that is new each day, or from the seed `LARDER_SEED`.
 #[test]
 #[ignore = "takes as long as it is told to"]
 fn more_random_work() {
     let rounds = std::env::var("LARDER_ROUNDS").ok().and_then(|rounds| rounds.parse().ok());
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
     let first = since.as_secs() / 86_400 * 100_000;
+    let first =
+        std::env::var("LARDER_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(first);
     random_rounds(first..first + rounds.unwrap_or(100_u64));
 }

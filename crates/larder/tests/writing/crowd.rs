@@ -25,11 +25,12 @@ fn sixteen_threads_do_everything() {
     for folder in ["a", "a/b", "c"] {
         root.create_directory(folder, 0o755).unwrap();
     }
+    let seed = larder_testkit::seed(700);
     let mut players: Vec<Player> = (0..THREADS / 2)
         .map(|number| {
             let folder = format!("thread-{number}");
             root.create_directory(&folder, 0o755).unwrap();
-            Player::new(&folder, 700 + number)
+            Player::new(&folder, seed + number)
         })
         .collect();
     let end =
@@ -46,7 +47,7 @@ fn sixteen_threads_do_everything() {
         }
         for number in THREADS / 2..THREADS {
             scope.spawn(move || {
-                let mut seed = number;
+                let mut seed = seed + number;
                 while !is_over.load(Ordering::Relaxed) {
                     storm(root, seed);
                     seed += THREADS;

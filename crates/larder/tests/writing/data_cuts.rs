@@ -195,7 +195,7 @@ fn power_cuts_while_data_changes() {
 
 /// Cuts the power at places between `begun` and the end, `done` and behind.
 fn cut(change: &Change, recording: &Recording, begun: usize, done: usize, seed: u64) {
-    let mut random = StdRng::seed_from_u64(seed);
+    let mut random = StdRng::seed_from_u64(larder_testkit::seed(seed));
     let mut places: Vec<usize> = (1..CUTS).map(|_| random.random_range(begun..done)).collect();
     places.push(done);
     places.sort_unstable();

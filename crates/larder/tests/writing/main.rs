@@ -84,6 +84,7 @@ fn a_first_file() {
 
 /// Rounds of random operations in a folder and in a snapshot's, with the kernel changing things between.
 fn rounds(spec: &ImageSpec, seed: u64, rounds: usize) {
+    let seed = larder_testkit::seed(seed);
     let image = KernelImage::build(spec, &Content::new(seed));
     let mut player = Player::new("played", seed);
     let mut snapshots = Vec::new();
@@ -192,7 +193,7 @@ fn threads_in_the_same_folders() {
     std::thread::scope(|scope| {
         for number in 0..4_u64 {
             let root = &root;
-            scope.spawn(move || storm(root, number));
+            scope.spawn(move || storm(root, larder_testkit::seed(number)));
         }
     });
     fs.sync().unwrap();

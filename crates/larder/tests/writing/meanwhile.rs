@@ -274,6 +274,7 @@ fn threads_do_everything_to_one_file() {
         ("in-place", InodeFlags::NODATACOW, false),
         ("compressed", InodeFlags::empty(), true),
     ] {
+        let seed = larder_testkit::seed(0);
         let compression = CompressionAlgorithm::Lzo.into();
         let compression = WriteCompression { compression, force: true };
         fs.set_compression(compresses.then_some(compression)).unwrap();
@@ -291,7 +292,7 @@ fn threads_do_everything_to_one_file() {
                 file: &file,
                 start: number * PART,
                 data: vec![0; PART as usize],
-                random: StdRng::seed_from_u64(number),
+                random: StdRng::seed_from_u64(seed + number),
             })
             .collect();
         let end = thread::scope(|scope| {
@@ -299,7 +300,8 @@ fn threads_do_everything_to_one_file() {
                 scope.spawn(|| part.play(100));
             }
             scope.spawn(|| (0..6).for_each(|_| fs.sync().unwrap()));
-            let end = scope.spawn(|| play_end(&file, &source, 60, &mut StdRng::seed_from_u64(99)));
+            let end =
+                scope.spawn(|| play_end(&file, &source, 60, &mut StdRng::seed_from_u64(seed + 99)));
             end.join().unwrap()
         });
         let mut data: Vec<u8> = parts.iter().flat_map(|part| part.data.clone()).collect();

@@ -42,8 +42,7 @@ trait Work: Sized {
 
 /// Records a workload and cuts the power again and again.
 fn explore<W: Work>(spec: &ImageSpec, options: OpenOptions, seed: u64) {
-    let seed = seed + from_environment("LARDER_SEED", 0) as u64 * 1_000_000;
-    println!("{}: seed {seed}", spec.name());
+    let seed = larder_testkit::seed(seed);
     let image = KernelImage::empty(spec);
     let bases: Vec<MemoryDevice> = image.devices().iter().map(|path| load(path)).collect();
     let recording = Recording::new();

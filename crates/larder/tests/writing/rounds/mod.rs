@@ -40,7 +40,7 @@ fn in_common(mut manifest: Manifest) -> Manifest {
 /// Goes back and forth on an image of this kind. Where data is compressed, all of it is, by both sides: they
 /// need not agree about what is worth it.
 fn round_trips(spec: &ImageSpec, compresses: bool, seed: u64) {
-    let seed = seed + from_environment("LARDER_SEED", 0) as u64 * 1_000_000;
+    let seed = larder_testkit::seed(seed);
     let content = Content::new(seed).scale(Scale::Small);
     let image = KernelImage::build(spec, &content);
     let twin = KernelImage::build(spec, &content);
