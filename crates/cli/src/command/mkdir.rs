@@ -22,7 +22,8 @@ pub struct Mkdir {
     /// Parents too where they are missing; a directory that is there is no error
     #[arg(short, long)]
     parents: bool,
-    /// Permissions of the new directories, though not of parents: as of chmod
+    /// Permissions of the new directories, though not of parents: as of chmod. Unless given, those that the
+    /// umask or a default ACL leaves
     #[arg(short, long, value_parser = ModeChange::parse)]
     mode: Option<ModeChange>,
     #[command(flatten)]

@@ -85,32 +85,41 @@ fn is_same(seen: &View, state: &View) -> bool {
 /// Longer than anything takes, so that what hangs fails.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// Whichever call of a device fails: the caller is told, what was synced before stays, nothing hangs.
+/// Whichever call of a device fails, each in turn: the caller is told, what was synced before stays, nothing hangs.
 #[test]
 fn failing_devices_leave_what_was_synced() {
     let image = KernelImage::build(&ImageSpec::new("faults"), &Content::new(32));
     let base = load(&image.devices()[0]);
-    let mut failures = 0;
     for operation in [Operation::Write, Operation::Flush, Operation::Discard, Operation::Read] {
-        for passing in 0..25 {
-            let (disk, what) = (base.snapshot(), format!("{operation:?} {passing}"));
-            let (done, waiting) = mpsc::channel();
-            let trial = std::thread::spawn(move || {
-                let fault = Fault::fail(operation).after(passing).times(1);
-                let is_struck = work_on_a_faulty_device(disk, fault);
-                done.send(()).expect("it is waited for");
-                is_struck
-            });
-            let hangs = waiting.recv_timeout(PATIENCE) == Err(mpsc::RecvTimeoutError::Timeout);
-            assert!(!hangs, "{what}: it hangs");
-            failures += u32::from(trial.join().unwrap_or_else(|_| panic!("{what}")));
+        let (mut struck, mut told) = (0, 0);
+        while let Some(is_told) = fail_one(&base, operation, struck) {
+            struck += 1;
+            told += u64::from(is_told);
         }
+        println!("{struck} calls of {operation:?}, of which {told} callers were told");
+        // What cannot be read has another copy, and what cannot be discarded is no worse for it.
+        let is_asked_for = matches!(operation, Operation::Write | Operation::Flush);
+        assert!(struck > 0 && (told > 0) == is_asked_for, "{operation:?}: {told} of {struck}");
     }
-    assert!(failures > 20, "{failures}");
 }
 
-/// Returns whether the caller was told of the fault.
-fn work_on_a_faulty_device(disk: MemoryDevice, fault: Fault) -> bool {
+/// Fails the call of an operation after so many others, once. Returns whether the caller was told; `None` if there
+/// are no more.
+fn fail_one(base: &MemoryDevice, operation: Operation, passing: u64) -> Option<bool> {
+    let (disk, what) = (base.snapshot(), format!("{operation:?} {passing}"));
+    let (done, waiting) = mpsc::channel();
+    let trial = std::thread::spawn(move || {
+        let outcome = work_on_a_faulty_device(disk, Fault::fail(operation).after(passing).times(1));
+        done.send(()).expect("it is waited for");
+        outcome
+    });
+    let hangs = waiting.recv_timeout(PATIENCE) == Err(mpsc::RecvTimeoutError::Timeout);
+    assert!(!hangs, "{what}: it hangs");
+    trial.join().unwrap_or_else(|_| panic!("{what}"))
+}
+
+/// Returns whether the caller was told of the fault, if there was any.
+fn work_on_a_faulty_device(disk: MemoryDevice, fault: Fault) -> Option<bool> {
     let disk = Arc::new(disk);
     let device = Arc::new(FaultDevice::new(disk.clone()));
     let options = OpenOptions::new().write(true).commit_interval(None).discard(true);
@@ -119,6 +128,7 @@ fn work_on_a_faulty_device(disk: MemoryDevice, fault: Fault) -> bool {
     let synced = work_until_failure(&fs);
     drop(fs);
     device.heal();
+    let strikes = device.strikes();
     let fs = options.open_devices(vec![device]).unwrap();
     let root = fs.subvolume("/").unwrap();
     for number in 0..synced {
@@ -132,7 +142,7 @@ fn work_on_a_faulty_device(disk: MemoryDevice, fault: Fault) -> bool {
     fs.sync().unwrap();
     drop((root, fs));
     assert_sound([&*disk], "after the fault");
-    synced < FILES
+    (strikes > 0).then_some(synced < FILES)
 }
 
 const FILES: usize = 4;
