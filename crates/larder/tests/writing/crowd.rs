@@ -18,7 +18,9 @@ const THREADS: u64 = 16;
 /// Half of the threads have a folder and a model each, the others meet in a few folders; snapshots come and go.
 #[test]
 fn sixteen_threads_do_everything() {
-    let image = KernelImage::build(&ImageSpec::new("crowd"), &Content::new(71).scale(Scale::Small));
+    // With room for all that comes together when it goes on for long.
+    let spec = ImageSpec::new("crowd").devices(&[8 << 30]);
+    let image = KernelImage::build(&spec, &Content::new(71).scale(Scale::Small));
     let options = OpenOptions::new().write(true).commit_interval(Some(Duration::from_millis(200)));
     let fs = options.open(image.devices()).unwrap();
     let root = fs.subvolume("/").unwrap();
