@@ -58,7 +58,7 @@ impl Call {
     /// Sectors of a file of `len_bytes` that the kernel may spoil, where `source` are those of the other file that
     /// are.
     fn spoils(self, len_bytes: u64, source: &BTreeSet<u64>) -> BTreeSet<u64> {
-        let part_of = |at: u64| (at % SECTOR > 0).then_some(at / SECTOR);
+        let part_of = |at: u64| (!at.is_multiple_of(SECTOR)).then_some(at / SECTOR);
         let grows_to = |end: u64| part_of(len_bytes).filter(|_| end > len_bytes);
         let shared = |from: u64, to: u64| {
             source.iter().map(move |at| (at + to / SECTOR).wrapping_sub(from / SECTOR))
@@ -258,7 +258,9 @@ fn compare(spec: &ImageSpec, seed: u64) {
         if step % 25 == 0 {
             mount.sync();
             fs.sync().unwrap();
-            twins.iter().for_each(|twins| twins.compare_allocated(&what));
+            for twins in &twins {
+                twins.compare_allocated(&what);
+            }
         }
     }
     fs.sync().unwrap();

@@ -5,7 +5,7 @@
 //!   durable state needs them.
 //! - Promises ([`Reservation`]s and the global reserve) never exceed what is free or could be
 //!   allocated as new chunks. A data chunk is not made of what metadata was promised.
-//! - Nothing here reads or changes a tree. What the trees are to learn waits in [`Changes`].
+//! - Nothing here reads or changes a tree. What the trees are to learn waits in `Changes`.
 //! - A group that has no items yet is among the created before anyone can find it, and while one is, nobody
 //!   gets the list of groups whose items are to be brought up to date.
 

@@ -19,7 +19,7 @@ fn space() -> Space {
         len_bytes: chunk.len_bytes(),
         flags: chunk.flags(),
         used: 0,
-        free: vec![chunk.logical().0..chunk.end().0],
+        free: std::iter::once(chunk.logical().0..chunk.end().0).collect(),
     };
     let loaded: Vec<LoadedGroup> = volume.chunks().iter().map(load).collect();
     space.load(&loaded).unwrap();
