@@ -136,7 +136,7 @@ fn new_files_are_written_as_options_say() {
 
 /// Which reads change times of last access: as on the kernel's.
 #[test]
-fn times_of_last_access_are_kept_as_on_the_kernels() {
+pub(crate) fn times_of_last_access_are_kept_as_on_the_kernels() {
     let old = "touch -d 2001-01-01 f d l";
     let steps = [
         "cat f > /dev/null",

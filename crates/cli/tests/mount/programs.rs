@@ -51,7 +51,10 @@ pub(crate) fn sqlite() {
              UPDATE t SET v = 'x' WHERE i % 7 = 0; DELETE FROM t WHERE i % 11 = 0; VACUUM; \
              PRAGMA integrity_check;"
         );
-        let said = succeed(Command::new("sqlite3").arg(mounted.join(file)).arg(script));
+        // With the log an error names the call and the file that it came from.
+        let mut sqlite3 = Command::new("sqlite3");
+        let said =
+            succeed(sqlite3.args(["-cmd", ".log stderr"]).arg(mounted.join(file)).arg(script));
         assert!(said.ends_with("ok\n"), "{said}");
     }
     mounted.finish();

@@ -42,6 +42,7 @@ over_rings! {
     posix::locks_exclude,
     posix::a_listing_survives_changes,
     posix::flags_are_set_and_hold,
+    options::times_of_last_access_are_kept_as_on_the_kernels,
     programs::fs_mark,
     programs::dbench,
     programs::fio_verifies,
