@@ -4,7 +4,8 @@
 //! - Each thread reads from a descriptor of its own and answers through the same: the kernel keeps what
 //!   is on the way by descriptor.
 //! - As long as there may be more threads, one waits for requests whatever the others do.
-//! - A thread has one buffer for requests and one for replies, as long as it lives.
+//! - A thread has one buffer for requests and one for replies, as long as it lives. Who ends leaves them to who
+//!   begins: under load threads come and go, and filling new buffers with zeros takes longer than a request.
 //! - Rings are offered to the kernel only when they are there, and all that is needed to serve them.
 
 use std::fs::File;
@@ -13,6 +14,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::thread;
 
+use parking_lot::Mutex;
 use rustix::io::{Errno, read, retry_on_intr, write};
 use rustix::ioctl::{Opcode, Updater, ioctl, opcode};
 use zerocopy::{FromBytes, IntoBytes};
@@ -27,6 +29,8 @@ use crate::protocol::{Reply, Request};
 
 /// Threads that wait for requests at most; more end.
 const MOST_IDLE_THREADS: usize = 4;
+/// Buffers that are kept for threads to come at most; more are given back.
+const MOST_SPARE_BUFFERS: usize = 16;
 /// `FUSE_DEV_IOC_CLONE` of linux/fuse.h.
 const FUSE_DEV_IOC_CLONE: Opcode = opcode::read::<u32>(229, 0);
 
@@ -38,9 +42,15 @@ pub(crate) struct DevFuse {
     queues: Option<Queues>,
     /// The rings have threads that wait for INIT to be answered.
     can_use_rings: AtomicBool,
+    spare: Spare,
 }
 
+/// The buffers of threads that ended.
+#[derive(Debug, Default)]
+struct Spare(Mutex<Vec<Buffers>>);
+
 /// What a thread reads into and writes from.
+#[derive(Debug)]
 struct Buffers {
     request: Vec<u8>,
     reply: Vec<u8>,
@@ -51,7 +61,7 @@ impl DevFuse {
     /// through rings where the kernel offers them.
     pub(crate) fn new(device: OwnedFd, io_uring: bool) -> Self {
         let queues = if io_uring { Queues::offered() } else { None };
-        Self { device, queues, can_use_rings: AtomicBool::new(false) }
+        Self { device, queues, can_use_rings: AtomicBool::new(false), spare: Spare::default() }
     }
 
     /// A further descriptor of the connection. Where the device cannot be opened again, which is so for
@@ -76,7 +86,7 @@ impl DevFuse {
 
     /// Serves one request after another until the connection ends, or until there are threads enough.
     fn serve_one_by_one<'s>(&'s self, device: &OwnedFd, serving: Serving<'s, '_>, pool: &'s Pool) {
-        let mut buffers = Buffers::new();
+        let mut buffers = self.spare.take();
         while let Some(len) = buffers.receive(device) {
             if pool.takes() {
                 // Without one more thread things are slower, and go on.
@@ -88,6 +98,7 @@ impl DevFuse {
                 buffers.answer(device, len, serving);
             }
             if !pool.waits(MOST_IDLE_THREADS) {
+                self.spare.leave(buffers);
                 return;
             }
         }
@@ -137,6 +148,22 @@ impl Notify for DevFuse {
     }
 }
 
+impl Spare {
+    /// Buffers for a thread that begins, those that were left last if there are any.
+    fn take(&self) -> Buffers {
+        let left = self.0.lock().pop();
+        left.unwrap_or_else(Buffers::new)
+    }
+
+    /// Keeps what a thread had that ends, if not enough is kept already.
+    fn leave(&self, buffers: Buffers) {
+        let mut spare = self.0.lock();
+        if spare.len() < MOST_SPARE_BUFFERS {
+            spare.push(buffers);
+        }
+    }
+}
+
 impl Buffers {
     fn new() -> Self {
         let len = MAX_IO_BYTES + HEADROOM_BYTES;
@@ -175,5 +202,30 @@ impl Buffers {
         // It fails when whoever asked was interrupted or the connection ended: nobody waits then.
         let _ = retry_on_intr(|| write(&device, &self.reply[..len]));
         &self.reply[size_of::<OutHeader>()..len]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_begins_takes_what_was_left() {
+        let spare = Spare::default();
+        let take = || (0..=MOST_SPARE_BUFFERS).map(|_| spare.take()).collect::<Vec<_>>();
+        let places = |buffers: &[Buffers]| {
+            let place = |it: &Buffers| (it.request.as_ptr(), it.reply.as_ptr());
+            buffers.iter().map(place).collect::<Vec<_>>()
+        };
+        let mut taken = take();
+        let first = places(&taken);
+        let one_too_many = taken.pop().unwrap();
+        taken.into_iter().rev().for_each(|buffers| spare.leave(buffers));
+        spare.leave(one_too_many);
+        assert_eq!(spare.0.lock().len(), MOST_SPARE_BUFFERS);
+        let again = take();
+        assert_eq!(places(&again)[..MOST_SPARE_BUFFERS], first[..MOST_SPARE_BUFFERS]);
+        let len = MAX_IO_BYTES + HEADROOM_BYTES;
+        assert!(again.iter().all(|it| it.request.len() == len && it.reply.len() == len));
     }
 }
