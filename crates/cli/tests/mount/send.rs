@@ -21,7 +21,7 @@ fn with_snapshots() -> Mounted {
     let mounted = Mounted::new();
     subvolume(&mounted, &["create", "work"]);
     mounted.shell(
-        "cd work; seq 1 400000 > large; touch packed; chattr +c packed; seq 100000 >> packed; mkdir -p a/b; for n in $(seq 300); do echo $n > a/$n; done
+        "cd work; seq 1 400000 > large; mkdir packed; chattr +c packed; seq 100000 > packed/text; mkdir -p a/b; for n in $(seq 300); do echo $n > a/$n; done
          ln a/7 a/b/seven; ln -s ../a/8 a/b/eight; setfattr -n user.x -v y a/9",
     );
     subvolume(&mounted, &["snapshot", "-r", "work", "one"]);
