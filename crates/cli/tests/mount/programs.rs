@@ -3,8 +3,10 @@
 use std::fs;
 use std::path::Path;
 use std::process::Command;
+use std::thread;
+use std::time::Duration;
 
-use crate::support::{Mounted, shell, succeed};
+use crate::support::{Mounted, shell, succeed, wait_until};
 
 /// A part of the system with many files of all sizes, links and directories.
 const SHARE: &str = "/usr/share";
@@ -157,5 +159,17 @@ pub(crate) fn many_at_once() {
     for number in 0..4 {
         mounted.shell(&format!("diff -r --no-dereference {TREE} {number}-3"));
     }
+    mounted.finish();
+}
+
+#[test]
+pub(crate) fn a_mount_that_nobody_uses_sleeps() {
+    let mounted = Mounted::in_foreground();
+    mounted.shell("for n in $(seq 2000); do echo $n > $n; done; ls -l > list; rm [0-9]*");
+    wait_until("no thread runs", || {
+        let switches = mounted.count_switches();
+        thread::sleep(Duration::from_millis(100));
+        switches > 0 && mounted.count_switches() == switches
+    });
     mounted.finish();
 }

@@ -133,6 +133,23 @@ impl Mounted {
         rings_of(self.server.as_ref().expect("it is a child").id())
     }
 
+    /// How often threads that serve requests left a processor so far.
+    pub(crate) fn count_switches(&self) -> u64 {
+        let tasks = format!("/proc/{}/task", self.server.as_ref().expect("it is a child").id());
+        let tasks = fs::read_dir(tasks).expect("it is there");
+        // A thread may end meanwhile.
+        let of_task = |task: fs::DirEntry| fs::read_to_string(task.path().join("status"));
+        let statuses = tasks.filter_map(|task| of_task(task.ok()?).ok());
+        let serves = |status: &String| {
+            ["Name:\tlarder-fuse\n", "Name:\tlarder-ring\n"]
+                .iter()
+                .any(|name| status.starts_with(name))
+        };
+        let statuses = statuses.filter(serves);
+        let count = |line: &str| line.split_once("ctxt_switches:")?.1.trim().parse::<u64>().ok();
+        statuses.map(|status| status.lines().filter_map(count).sum::<u64>()).sum()
+    }
+
     /// Sends the server a signal, and waits for its end.
     pub(crate) fn end(&mut self, signal: rustix::process::Signal) {
         let mut server = self.server.take().expect("it is a child");

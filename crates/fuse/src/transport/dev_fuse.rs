@@ -3,7 +3,8 @@
 //! # Invariants
 //! - Each thread reads from a descriptor of its own and answers through the same: the kernel keeps what
 //!   is on the way by descriptor.
-//! - As long as there may be more threads, one waits for requests whatever the others do.
+//! - As long as there may be more threads, one waits for requests whatever the others do: sleeps in a read, or
+//!   [looks](super::lookout) before it does.
 //! - A thread has one buffer for requests and one for replies, as long as it lives. Who ends leaves them to who
 //!   begins: under load threads come and go, and filling new buffers with zeros takes longer than a request.
 //! - Rings are offered to the kernel only when they are there, and all that is needed to serve them.
@@ -13,13 +14,16 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::thread;
+use std::time::Instant;
 
 use parking_lot::Mutex;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{Errno, read, retry_on_intr, write};
 use rustix::ioctl::{Opcode, Updater, ioctl, opcode};
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::io_uring::Queues;
+use super::lookout::Lookout;
 use super::pool::Pool;
 use super::{
     HEADROOM_BYTES, Handler, MAX_IO_BYTES, MOST_THREADS, Notify, Served, Serving, Transport, serve,
@@ -87,7 +91,8 @@ impl DevFuse {
     /// Serves one request after another until the connection ends, or until there are threads enough.
     fn serve_one_by_one<'s>(&'s self, device: &OwnedFd, serving: Serving<'s, '_>, pool: &'s Pool) {
         let mut buffers = self.spare.take();
-        while let Some(len) = buffers.receive(device) {
+        let mut lookout = Lookout::new(Instant::now());
+        while let Some(len) = self.wait(&mut lookout, &mut buffers, device) {
             if pool.takes() {
                 // Without one more thread things are slower, and go on.
                 let _ = self.start(serving, pool);
@@ -103,6 +108,25 @@ impl DevFuse {
             }
         }
         pool.ends();
+    }
+
+    /// Waits for a request and returns its length; `None` once the connection is at its end.
+    fn wait(
+        &self,
+        lookout: &mut Lookout,
+        buffers: &mut Buffers,
+        device: &OwnedFd,
+    ) -> Option<usize> {
+        // Where there are rings nobody waits for the reply to what comes this way.
+        let has_rings = self.queues.as_ref().is_some_and(Queues::are_used);
+        if lookout.begins(Instant::now()) && !has_rings {
+            while !is_readable(device) && lookout.goes_on(Instant::now()) {
+                thread::yield_now();
+            }
+        }
+        let received = buffers.receive(device);
+        lookout.ends(Instant::now());
+        received
     }
 
     /// Answers INIT, and begins to use rings if that is what comes of it.
@@ -146,6 +170,13 @@ impl Notify for DevFuse {
         let can_use_rings = self.can_use_rings.load(SeqCst);
         if can_use_rings { InitFlags::OVER_IO_URING } else { InitFlags::empty() }
     }
+}
+
+/// Whether a read returns at once.
+fn is_readable(device: impl AsFd) -> bool {
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    // What cannot be asked is read, and says what is wrong.
+    poll(&mut [PollFd::new(&device, PollFlags::IN)], Some(&now)) != Ok(0)
 }
 
 impl Spare {

@@ -3,6 +3,7 @@
 
 mod dev_fuse;
 mod io_uring;
+mod lookout;
 mod mount;
 mod pool;
 

@@ -75,6 +75,11 @@ impl Queues {
         // Who asks twice gets no second answer.
         let _ = self.agreed.set(is_so);
     }
+
+    /// Whether that was agreed on.
+    pub(super) fn are_used(&self) -> bool {
+        self.agreed.get() == Some(&true)
+    }
 }
 
 impl Queue {
