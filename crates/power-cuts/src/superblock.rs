@@ -13,18 +13,23 @@ pub fn torn(change: &Entry, sectors: u64) -> Survival {
     }
 }
 
-/// Whether all superblocks are of one commit: of others the kernel takes the first, and we the last.
-pub fn copies_agree(device: &MemoryDevice) -> bool {
-    let generation = |offset: u64| {
-        let mut bytes = [0; 8];
-        let at = offset + std::mem::offset_of!(Superblock, generation) as u64;
-        device.read_at(&mut bytes, at).expect("memory is read");
-        u64::from_le_bytes(bytes)
+/// Whether the kernel begins with the superblock that we begin with: of the copies on a device it takes the first,
+/// and we the newest; of several devices both take the newest.
+pub fn kernel_takes_the_same(devices: &[MemoryDevice]) -> bool {
+    let newest_first = devices.iter().map(|device| generation(device, OFFSETS[0].0)).max();
+    let copies = |device: &MemoryDevice| {
+        let fits = |copy: &u64| copy + SUPERBLOCK_SIZE as u64 <= device.len_bytes();
+        let generations = OFFSETS.iter().map(|copy| copy.0).filter(fits);
+        generations.map(|copy| generation(device, copy)).max()
     };
-    let fits = |copy: u64| copy + SUPERBLOCK_SIZE as u64 <= device.len_bytes();
-    let mut copies = OFFSETS.iter().map(|copy| copy.0).filter(|copy| fits(*copy)).map(generation);
-    let first = copies.next();
-    copies.all(|copy| Some(copy) == first)
+    newest_first == devices.iter().filter_map(copies).max()
+}
+
+fn generation(device: &MemoryDevice, copy: u64) -> u64 {
+    let mut bytes = [0; 8];
+    let at = copy + std::mem::offset_of!(Superblock, generation) as u64;
+    device.read_at(&mut bytes, at).expect("memory is read");
+    u64::from_le_bytes(bytes)
 }
 
 #[cfg(test)]
@@ -45,13 +50,18 @@ mod tests {
     }
 
     #[test]
-    fn copies_of_two_commits_do_not_agree() {
-        let device = MemoryDevice::new("memory", 128 << 20);
-        assert!(copies_agree(&device));
-        let at = std::mem::offset_of!(Superblock, generation) as u64;
-        device.write_at(&[1], (64 << 10) + at).unwrap();
-        assert!(!copies_agree(&device));
-        device.write_at(&[1], (64 << 20) + at).unwrap();
-        assert!(copies_agree(&device));
+    fn the_kernel_takes_the_newest_of_first_copies() {
+        let devices = [0, 1].map(|number| MemoryDevice::new(format!("{number}"), 128 << 20));
+        let write = |device: usize, copy: u64, generation: u8| {
+            let at = std::mem::offset_of!(Superblock, generation) as u64;
+            devices[device].write_at(&[generation], copy + at).unwrap();
+        };
+        assert!(kernel_takes_the_same(&devices));
+        write(1, 64 << 20, 1);
+        assert!(!kernel_takes_the_same(&devices));
+        write(0, 64 << 10, 1);
+        assert!(kernel_takes_the_same(&devices), "of either device");
+        write(1, 64 << 20, 2);
+        assert!(!kernel_takes_the_same(&devices));
     }
 }
