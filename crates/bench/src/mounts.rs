@@ -62,15 +62,17 @@ pub fn shell(directory: &Path, line: &str) -> anyhow::Result<String> {
 struct LarderMount {
     program: PathBuf,
     scratch: Scratch,
+    /// The kernel may still be asked whether it offers rings when the mount is there.
+    _rings: Option<RingsOffered>,
 }
 
 impl LarderMount {
     fn new(transport: Transport) -> anyhow::Result<Self> {
-        let mount = Self { program: larder_program()?, scratch: Scratch::new() };
-        let (option, _offered) = match transport {
+        let (option, rings) = match transport {
             Transport::DevFuse => ("no_io_uring", None),
             Transport::IoUring => ("io_uring", Some(RingsOffered::new())),
         };
+        let mount = Self { program: larder_program()?, scratch: Scratch::new(), _rings: rings };
         std::fs::create_dir(mount.path())?;
         let size = LEN_BYTES.to_string();
         let image = mount.scratch.path().join("disk.img");

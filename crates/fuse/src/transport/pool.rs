@@ -33,6 +33,11 @@ impl Pool {
         self.threads.fetch_sub(1, SeqCst);
     }
 
+    /// Whether any thread began that has not ended.
+    pub(super) fn has_threads(&self) -> bool {
+        self.threads.load(SeqCst) > 0
+    }
+
     /// A thread that waited has a request. Returns whether it has to start another thread first.
     pub(super) fn takes(&self) -> bool {
         let nobody_waits = self.waiting.fetch_sub(1, SeqCst) == 1;
@@ -59,7 +64,9 @@ mod tests {
     #[test]
     fn who_goes_is_not_waited_for() {
         let pool = Pool::new(8);
+        assert!(!pool.has_threads());
         (0..3).for_each(|_| pool.begins());
+        assert!(pool.has_threads());
         assert!(!pool.takes() && !pool.takes());
         assert!(pool.waits(2));
         // Two wait: this one goes, and nobody takes it for one who waits.

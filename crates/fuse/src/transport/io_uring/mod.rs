@@ -76,9 +76,9 @@ impl Queues {
         let _ = self.agreed.set(is_so);
     }
 
-    /// Whether that was agreed on.
+    /// Whether that was agreed on, and what came of it: the kernel may refuse what it offered.
     pub(super) fn are_used(&self) -> bool {
-        self.agreed.get() == Some(&true)
+        self.agreed.get() == Some(&true) && self.queues.iter().any(|queue| queue.pool.has_threads())
     }
 }
 
