@@ -43,6 +43,8 @@ pub enum ErrorKind {
     FileTooLarge,
     /// There is no room (`ENOSPC`).
     NoSpace,
+    /// A subvolume would pass a limit of its quota group, or of one above it (`EDQUOT`).
+    QuotaExceeded,
     /// What is on disk breaks the rules of the format (`EUCLEAN`).
     Corrupt,
     /// No copy could be read or had the right checksum (`EIO`).
@@ -255,6 +257,7 @@ impl DataError {
 fn kind_of_engine(error: &EngineError) -> ErrorKind {
     match error {
         EngineError::NoSpace { .. } => ErrorKind::NoSpace,
+        EngineError::QuotaExceeded { .. } => ErrorKind::QuotaExceeded,
         EngineError::Aborted(_) | EngineError::ReadOnly(_) => ErrorKind::ReadOnly,
         EngineError::Tree(error) => kind_of_problem(&error.problem),
         EngineError::Write(_) => ErrorKind::Io,

@@ -21,7 +21,8 @@ pub struct QuotaGroup {
 }
 
 impl Filesystem {
-    /// The quota group `id` as the last commit counted it; `None` without quotas or without the group.
+    /// What the quota group `id` counts: what the last commit has, or, in a file system that is open for
+    /// writing, what it counts now. `None` without quotas or without the group.
     ///
     /// The group of a subvolume has the subvolume's id; the level of others is in the top 16 bits.
     pub fn quota_group(&self, id: u64) -> Result<Option<QuotaGroup>> {
@@ -34,9 +35,14 @@ impl Filesystem {
         let key = Key::new(0, ItemType::QGROUP_INFO, id);
         let Some(info) = tree.get(key)? else { return Ok(None) };
         let limit = tree.get(Key::new(0, ItemType::QGROUP_LIMIT, id))?;
-        QuotaGroup::of_items(&info, limit.as_deref())
-            .map(Some)
-            .map_err(|problem| Error::item(tree_id, key, problem))
+        let mut group = QuotaGroup::of_items(&info, limit.as_deref())
+            .map_err(|problem| Error::item(tree_id, key, problem))?;
+        let quotas = self.try_writer().and_then(|writer| writer.manager().quotas());
+        if let Some(counted) = quotas.and_then(|quotas| quotas.counted(id)) {
+            group.referenced_bytes = counted.referenced_bytes;
+            group.exclusive_bytes = counted.exclusive_bytes;
+        }
+        Ok(Some(group))
     }
 }
 

@@ -64,6 +64,7 @@ impl Error {
             ErrorKind::NotPermitted => Errno::PERM,
             ErrorKind::FileTooLarge => Errno::FBIG,
             ErrorKind::NoSpace => Errno::NOSPC,
+            ErrorKind::QuotaExceeded => Errno::DQUOT,
             ErrorKind::Corrupt => Errno::UCLEAN,
             ErrorKind::InUse => Errno::BUSY,
             ErrorKind::PermissionDenied => Errno::ACCESS,
@@ -121,6 +122,7 @@ fn kind_of_mounted(error: &io::Error) -> ErrorKind {
         Some(Errno::PERM) => ErrorKind::NotPermitted,
         Some(Errno::ACCESS) => ErrorKind::PermissionDenied,
         Some(Errno::ROFS) => ErrorKind::ReadOnly,
+        Some(Errno::DQUOT) => ErrorKind::QuotaExceeded,
         _ if error.kind() == io::ErrorKind::Unsupported => ErrorKind::Unsupported,
         _ => ErrorKind::Io,
     }

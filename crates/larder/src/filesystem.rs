@@ -144,8 +144,8 @@ impl Filesystem {
         self.inner.volume().devices().iter().map(info).collect()
     }
 
-    /// What a quota group counted at the last commit; `None` without quotas or without the group. The
-    /// group of a subvolume has the subvolume's id.
+    /// What a quota group counts; at the last commit, if the file system is open for reading. `None` without
+    /// quotas or without the group. The group of a subvolume has the subvolume's id.
     pub fn quota_group(&self, id: u64) -> Result<Option<QuotaGroup>> {
         Ok(self.inner.quota_group(id)?)
     }

@@ -6,6 +6,7 @@ use larder_btree::{ChangeError, TreeError};
 use larder_format::{FormatError, Key, Logical};
 use larder_volume::{ChunkError, WriteError};
 
+use crate::quota::QuotaLimit;
 use crate::space::SpaceKind;
 
 /// What this crate's calls return.
@@ -22,6 +23,17 @@ pub enum Error {
         kind: SpaceKind,
         /// Bytes that were asked for.
         len_bytes: u64,
+    },
+    /// A subvolume would pass a limit of its quota group, or of one above it (`EDQUOT`).
+    #[error(
+        "quota exceeded: subvolume {subvolume} would pass the limit of {limit}; \
+         delete something or have the limit raised"
+    )]
+    QuotaExceeded {
+        /// Id of the subvolume.
+        subvolume: u64,
+        /// What it would pass.
+        limit: QuotaLimit,
     },
     /// A tree block cannot be used.
     #[error(transparent)]

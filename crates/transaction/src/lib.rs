@@ -5,6 +5,7 @@
 //! - [`space`]: block groups in memory, allocation, promises.
 //! - [`refs`]: delayed references. [`extent`]: what becomes of them in the extent tree, and checksums.
 //! - [`free_space_tree`], [`chunk`]: the other trees of bookkeeping.
+//! - [`Quotas`]: what subvolumes refer to, and their limits.
 //! - [`Recovery`]: replaying the log trees that a crash left. [`LogWriter`]: writing some.
 //! - [`Items`]: a tree as bookkeeping sees it, so that all of it also runs against an ordered map.
 //!
@@ -27,6 +28,7 @@ pub mod free_space_tree;
 mod items;
 mod log;
 mod manager;
+mod quota;
 pub mod refs;
 pub mod space;
 mod tree_items;
@@ -38,4 +40,5 @@ pub use manager::{
     BackgroundCommits, CommitHook, DataExtent, DataOwner, Exclusive, Handle, MakesRoom,
     NewSnapshot, TransactionManager,
 };
+pub use quota::{Counted, QuotaLimit, QuotaPromise, Quotas};
 pub use tree_items::TreeItems;

@@ -5,6 +5,7 @@ mod btrfs_progs;
 mod commands;
 mod crash;
 mod killed;
+mod limits;
 mod options;
 mod posix;
 mod programs;

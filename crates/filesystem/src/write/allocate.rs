@@ -4,12 +4,12 @@ use std::ops::Range;
 
 use larder_format::item::{FileExtentKind, InodeFlags, MAX_EXTENT_BYTES};
 use larder_transaction::space::{Priority, Reservation, SpaceKind};
-use larder_transaction::{DataExtent, Handle};
+use larder_transaction::{DataExtent, Handle, QuotaPromise};
 
 use super::extents::FileExtents;
 use super::node::{StateGuard, Still};
 use super::read_live::Need;
-use super::write_at::MOST_BYTES;
+use super::write_at::{LIMITED_NODES, MOST_BYTES};
 use super::{Changed, Writer, apply};
 use crate::error::{Error, Result};
 use crate::filesystem::Filesystem;
@@ -29,6 +29,13 @@ pub enum AllocateMode {
     KeepSize,
 }
 
+/// Room for data that is to be allocated.
+struct Room {
+    data: Reservation,
+    /// Within the limits of quota groups.
+    limits: Option<QuotaPromise>,
+}
+
 impl Inode {
     /// Sees to it that the regular file has room for `len_bytes` from `offset` on: writing there needs no
     /// new space, as long as nobody shares it. What the file has stays as it is; the rest reads as zeros.
@@ -46,11 +53,11 @@ impl Inode {
         filesystem.flush(node)?;
         let range = offset - offset % sectorsize..end.next_multiple_of(sectorsize);
         // All of it at once, so that no space left is said before anything is taken.
-        let mut room = writer.data_room(self.hole_bytes(writer, range.clone())?)?;
+        let mut room = self.data_room(writer, self.hole_bytes(writer, range.clone())?)?;
         let mut at = range.start;
         while at < range.end {
-            if room.len_bytes() == 0 {
-                room.absorb(writer.data_room((range.end - at).min(MAX_EXTENT_BYTES))?);
+            if room.data.len_bytes() == 0 {
+                room = self.data_room(writer, (range.end - at).min(MAX_EXTENT_BYTES))?;
             }
             at = self.allocate_some(writer, &mut room, at..range.end)?;
         }
@@ -71,6 +78,13 @@ impl Inode {
         self.allocate(offset, len_bytes, mode)
     }
 
+    /// Promises room for data that is to be allocated.
+    fn data_room(&self, writer: &Writer, len_bytes: u64) -> Result<Room> {
+        let limits = self.subvolume().within_limits(len_bytes, LIMITED_NODES)?;
+        let data = writer.manager.reserve(SpaceKind::Data, len_bytes, Priority::Normal)?;
+        Ok(Room { data, limits })
+    }
+
     /// How much of `range` is holes, in bytes.
     fn hole_bytes(&self, writer: &Writer, range: Range<u64>) -> Result<u64> {
         let handle = writer.manager.attach()?;
@@ -88,12 +102,7 @@ impl Inode {
 
     /// Allocates space for the first holes in `range`, as much as `room` has. Returns where the rest
     /// of the range begins.
-    fn allocate_some(
-        &self,
-        writer: &Writer,
-        room: &mut Reservation,
-        range: Range<u64>,
-    ) -> Result<u64> {
+    fn allocate_some(&self, writer: &Writer, room: &mut Room, range: Range<u64>) -> Result<u64> {
         let (node, filesystem) = (self.node()?, self.subvolume().filesystem());
         let sectorsize = filesystem.sectorsize();
         let promised = writer.promise(sectorsize, EXTENTS_PER_STEP as u64)?;
@@ -109,7 +118,7 @@ impl Inode {
         let alone = node.exclude_readers(&mut state);
         let extents = self.extents_in(&handle)?;
         let (holes, until) = extents.holes(range.start, range.end, EXTENTS_LOOKED_AT)?;
-        let (taken, until) = filesystem.take_room(room, holes, until)?;
+        let (taken, until) = filesystem.take_room(&mut room.data, holes, until)?;
         apply(&handle, || {
             for (start, data) in &taken {
                 let hole = start + data.len_bytes;
@@ -130,6 +139,11 @@ impl Inode {
         filesystem.write_back(&handle, node, &mut state)?;
         drop(state);
         handle.end()?;
+        // What was taken is counted now.
+        if let Some(limits) = &mut room.limits {
+            let nodesize = u64::from(filesystem.volume().nodesize());
+            limits.shrink_to(room.data.len_bytes() + LIMITED_NODES * nodesize);
+        }
         Ok(until)
     }
 
@@ -223,13 +237,6 @@ impl FileExtents<'_> {
             holes.push(at..stretch.until);
         }
         Ok((holes, stretch.until))
-    }
-}
-
-impl Writer {
-    /// Promises room for data.
-    fn data_room(&self, len_bytes: u64) -> Result<Reservation> {
-        Ok(self.manager.reserve(SpaceKind::Data, len_bytes, Priority::Normal)?)
     }
 }
 

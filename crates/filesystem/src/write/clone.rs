@@ -239,7 +239,8 @@ impl Share<'_> {
         let (source, target) = (self.source.node()?, self.target.node()?);
         let filesystem = self.target.subvolume().filesystem();
         let sectorsize = filesystem.sectorsize();
-        let promised = writer.promise(3 * sectorsize, SHARED_PER_STEP as u64)?;
+        let promised =
+            self.target.promise_within_limits(writer, 3 * sectorsize, SHARED_PER_STEP as u64)?;
         let _still = Still::new([source, target]);
         let handle = writer.manager.attach()?;
         self.target.subvolume().live()?.check_writable()?;

@@ -6,7 +6,6 @@ use larder_btree::LiveTree;
 use larder_format::item::{FileExtentHeader, FileExtentKind, InodeItem, InodeRef};
 use larder_format::node::{ITEM_HEADER_SIZE, leaf_data_size};
 use larder_format::{ItemType, Key, item};
-use larder_transaction::space::Priority;
 use zerocopy::{FromZeros, IntoBytes};
 
 use super::inherit::attribute_item;
@@ -46,7 +45,7 @@ impl Inode {
     /// socket. It takes over flags, the property about compression and the default ACL of the directory.
     ///
     /// # Errors
-    /// `EEXIST`, `ENAMETOOLONG`, `EOVERFLOW` for too many names of one hash, `EPERM`, `EROFS`, `ENOSPC`.
+    /// `EEXIST`, `ENAMETOOLONG`, `EOVERFLOW` for too many names of one hash, `EPERM`, `EROFS`, `ENOSPC`, `EDQUOT`.
     pub fn create(&self, name: &[u8], new: &NewInode) -> Result<Self> {
         if new.file_type()? == FileType::Symlink {
             return Err(Error::Invalid("a symbolic link has a target"));
@@ -92,7 +91,7 @@ impl Inode {
         let (writer, directory) = (self.writer()?, self.node()?);
         self.expect_directory()?;
         check_name(name)?;
-        let handle = writer.join(self.subvolume(), items, Priority::Normal)?;
+        let handle = writer.join_growing(self.subvolume(), items)?;
         let mut locked = Locked::new([directory]);
         let state = locked.of(directory);
         state.check_may_name()?;

@@ -52,7 +52,7 @@ impl Inode {
         };
         let plain = encoded.decompress(data, kind, filesystem.volume().sectorsize())?;
         let room_bytes = (data.len() as u64).next_multiple_of(sectorsize);
-        let _promised = writer.promise(room_bytes + 2 * sectorsize, 3)?;
+        let promised = self.promise_within_limits(writer, room_bytes + 2 * sectorsize, 3)?;
         let still = Still::new([node]);
         let handle = writer.manager.attach()?;
         self.subvolume().live()?.check_writable()?;
@@ -84,7 +84,7 @@ impl Inode {
         };
         drop(state);
         handle.end()?;
-        drop(still);
+        drop((still, promised));
         if entered {
             return Ok(());
         }

@@ -3,7 +3,6 @@
 use larder_format::feature::IncompatFlags;
 use larder_format::{ItemType, Key};
 use larder_transaction::Items;
-use larder_transaction::space::Priority;
 
 use super::apply;
 use super::create::entry_type;
@@ -24,7 +23,7 @@ impl Inode {
     ///
     /// # Errors
     /// `EEXIST`, `EXDEV`, `EPERM` for a directory, `EMLINK` beyond 65,535 names, `EOVERFLOW`, `EROFS`,
-    /// `ENOSPC`.
+    /// `ENOSPC`, `EDQUOT`.
     pub fn link(&self, name: &[u8], inode: &Self) -> Result<()> {
         let (writer, directory, linked) = (self.writer()?, self.node()?, inode.node()?);
         self.expect_directory()?;
@@ -35,7 +34,7 @@ impl Inode {
         if inode.file_type() == FileType::Directory {
             return Err(Error::NotPermitted("a directory has one name"));
         }
-        let handle = writer.join(self.subvolume(), ITEMS, Priority::Normal)?;
+        let handle = writer.join_growing(self.subvolume(), ITEMS)?;
         let mut locked = Locked::new([directory, linked]);
         locked.of(directory).check_may_name()?;
         let state = locked.of(linked);

@@ -35,6 +35,7 @@ mod hold;
 mod in_place;
 mod inherit;
 mod label;
+mod limits;
 mod link;
 mod log;
 mod names;

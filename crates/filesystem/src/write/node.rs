@@ -8,7 +8,7 @@ use larder_btree::LiveTree;
 use larder_format::item::{InodeFlags, InodeItem};
 use larder_format::{ItemType, Key};
 use larder_transaction::space::Reservation;
-use larder_transaction::{Handle, Items, TreeItems};
+use larder_transaction::{Handle, Items, QuotaPromise, TreeItems};
 use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use super::delayed::{DelayedNode, DelayedNodes};
@@ -94,6 +94,8 @@ pub(super) type StateGuard<'a> = RwLockWriteGuard<'a, NodeState>;
 pub(super) struct Promised {
     pub(super) data: Reservation,
     pub(super) metadata: Reservation,
+    /// Within the limits of quota groups.
+    pub(super) limits: Option<QuotaPromise>,
 }
 
 impl Node {

@@ -4,7 +4,6 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use larder_format::{FormatError, ItemType, Key, objectid};
-use larder_transaction::space::Priority;
 
 use super::create::{Draft, NewInode, entry_type};
 use super::names::{NewEntry, check_name};
@@ -101,7 +100,7 @@ impl Inode {
     /// # Errors
     /// `ENOENT`, `EEXIST`, `EISDIR`, `ENOTDIR`, `ENOTEMPTY` also for a subvolume that would be replaced,
     /// `EXDEV`, `EINVAL` for a directory that would move below itself, `EMLINK`, `EOVERFLOW`, `EPERM`, `EROFS`
-    /// also for a read-only subvolume that would move to another directory, `ENOSPC`.
+    /// also for a read-only subvolume that would move to another directory, `ENOSPC`, `EDQUOT`.
     pub fn rename(&self, name: &[u8], to: &Self, new_name: &[u8], mode: RenameMode) -> Result<()> {
         let writer = self.writer()?;
         self.expect_directory()?;
@@ -136,8 +135,8 @@ impl Inode {
             return Ok(true);
         }
         let writer = self.writer()?;
-        let handle = writer.join(self.subvolume(), ITEMS, Priority::Normal)?;
-        to.subvolume().live()?.check_writable()?;
+        let handle = writer.join_growing(to.subvolume(), ITEMS)?;
+        self.subvolume().live()?.check_writable()?;
         let mut nodes = vec![from_node, to_node, old.inode.node()?];
         nodes.extend(there.as_ref().and_then(Place::node));
         let mut locked = Locked::new(nodes);

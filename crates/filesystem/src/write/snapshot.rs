@@ -11,7 +11,7 @@ use zerocopy::FromZeros;
 
 use super::names::check_name;
 use super::node::Locked;
-use super::subvolume::ITEMS;
+use super::subvolume::{ITEMS, NAME_ITEMS};
 use super::{Changed, now};
 use crate::error::{Error, Result};
 use crate::filesystem::Filesystem;
@@ -46,6 +46,7 @@ impl Subvolume {
         directory.expect_directory()?;
         check_name(name)?;
         let _subvolumes = writer.subvolumes.lock();
+        let _within_limits = directory.subvolume().within_limits(0, NAME_ITEMS)?;
         let room = writer.manager.space().insertion_bytes(ITEMS);
         let _room = writer.manager.reserve(SpaceKind::Metadata, room, Priority::Normal)?;
         let pending = Arc::new(Pending {

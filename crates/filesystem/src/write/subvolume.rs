@@ -32,6 +32,8 @@ use crate::subvolume::Subvolume;
 /// Items that a subvolume takes: root, inode, reference and property, entry and index, the directory, two
 /// references, uuid, orphan; and as many to spare.
 pub(super) const ITEMS: u64 = 20;
+/// Items of these in the tree that has its name: entry and index, the directory.
+pub(super) const NAME_ITEMS: u64 = 3;
 /// Tree blocks that are given up in one step of a deletion.
 const BLOCKS_PER_STEP: u64 = 256;
 /// `.` and `..`, as far as the reference of a subvolume's root is concerned.
@@ -48,7 +50,9 @@ impl Inode {
         self.expect_directory()?;
         check_name(name)?;
         let _subvolumes = writer.subvolumes.lock();
-        let handle = writer.join(self.subvolume(), ITEMS, Priority::Normal)?;
+        let within_limits = self.subvolume().within_limits(0, NAME_ITEMS)?;
+        let mut handle = writer.join(self.subvolume(), ITEMS, Priority::Normal)?;
+        handle.keep_within_limits(within_limits);
         let mut locked = Locked::new([directory]);
         let state = locked.of(directory);
         state.check_may_name()?;

@@ -1,6 +1,5 @@
 //! Files without a name (`O_TMPFILE`): listed as orphans from the start, so that a crash deletes them.
 
-use larder_transaction::space::Priority;
 use larder_transaction::{Items, TreeItems};
 
 use super::apply;
@@ -19,14 +18,14 @@ impl Inode {
     ///
     /// # Errors
     /// `ENOTDIR`, `EINVAL` for what is no regular file, `ENOENT` in a directory that was removed, `EPERM`,
-    /// `EROFS`, `ENOSPC`.
+    /// `EROFS`, `ENOSPC`, `EDQUOT`.
     pub fn create_unnamed(&self, new: &NewInode) -> Result<Self> {
         let (writer, directory) = (self.writer()?, self.node()?);
         self.expect_directory()?;
         if FileType::from_mode(new.mode) != Some(FileType::Regular) {
             return Err(Error::NotAFile);
         }
-        let handle = writer.join(self.subvolume(), ITEMS, Priority::Normal)?;
+        let handle = writer.join_growing(self.subvolume(), ITEMS)?;
         let mut locked = Locked::new([directory]);
         let state = locked.of(directory);
         state.check_may_name()?;

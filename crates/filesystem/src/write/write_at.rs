@@ -23,6 +23,8 @@ const MOST_DIRTY_RUNS: usize = 64;
 const MOST_DIRTY_BYTES_IN_ALL: u64 = 64 << 20;
 /// Items that writing a file back takes besides its extents: the inode, and what is cut.
 const ITEMS: u64 = 4;
+/// Tree blocks that writing a file back adds to its subvolume.
+pub(super) const LIMITED_NODES: u64 = 1;
 /// Items that a run of dirty data takes: extent, checksums.
 const ITEMS_PER_RUN: u64 = 2;
 
@@ -31,7 +33,7 @@ impl Inode {
     /// after a sync. A program loses its capabilities by that, as by each change of its content.
     ///
     /// # Errors
-    /// `EISDIR`, `EINVAL` for what is no file, `EFBIG`, `EPERM`, `EROFS`, `ENOSPC`, and `EIO` if what shares
+    /// `EISDIR`, `EINVAL` for what is no file, `EFBIG`, `EPERM`, `EROFS`, `ENOSPC`, `EDQUOT`, and `EIO` if what shares
     /// a sector with it cannot be read. After an error a first part of `data` may have been written.
     pub fn write_at(&self, data: &[u8], offset: u64) -> Result<()> {
         self.write_at_time(data, offset, true)
@@ -118,12 +120,23 @@ impl Inode {
     /// now may become dirty too.
     fn promise_for(&self, writer: &Writer, range: Range<u64>) -> Result<Promised> {
         let sectorsize = self.subvolume().filesystem().sectorsize();
-        match writer.promise(range.end - range.start + 2 * sectorsize, 3) {
-            Err(error) if error.kind() == ErrorKind::NoSpace && self.has_room(writer, range)? => {
-                writer.promise(0, 3)
-            }
+        let is_full =
+            |error: &Error| matches!(error.kind(), ErrorKind::NoSpace | ErrorKind::QuotaExceeded);
+        match self.promise_within_limits(writer, range.end - range.start + 2 * sectorsize, 3) {
+            Err(error) if is_full(&error) && self.has_room(writer, range)? => writer.promise(0, 3),
             promised => promised,
         }
+    }
+
+    /// Promises room as [`Writer::promise`] does, within the limits of the subvolume.
+    pub(super) fn promise_within_limits(
+        &self,
+        writer: &Writer,
+        data_bytes: u64,
+        runs: u64,
+    ) -> Result<Promised> {
+        let limits = self.subvolume().within_limits(data_bytes, LIMITED_NODES)?;
+        Ok(Promised { limits, ..writer.promise(data_bytes, runs)? })
     }
 
     /// Whether writing `range`, whole sectors, needs no new space: the file has it, for that and for
@@ -179,6 +192,10 @@ impl NodeState {
             Some(promised) => {
                 promised.data.absorb(more.data);
                 promised.metadata.absorb(more.metadata);
+                match &mut promised.limits {
+                    Some(limits) => more.limits.into_iter().for_each(|more| limits.absorb(more)),
+                    None => promised.limits = more.limits,
+                }
             }
             None => self.promised = Some(more),
         }
@@ -191,6 +208,10 @@ impl NodeState {
         if let Some(promised) = &mut self.promised {
             promised.data.shrink_to(self.dirty.len_bytes());
             promised.metadata.shrink_to(metadata_bytes);
+            if let Some(limits) = &mut promised.limits {
+                let nodesize = u64::from(writer.manager.volume().nodesize());
+                limits.shrink_to(self.dirty.len_bytes() + LIMITED_NODES * nodesize);
+            }
         }
     }
 }
@@ -212,6 +233,6 @@ impl Writer {
         let metadata_bytes = self.manager.space().insertion_bytes(items);
         let reserve = |kind, len_bytes| self.manager.reserve(kind, len_bytes, priority);
         let metadata = reserve(SpaceKind::Metadata, metadata_bytes)?;
-        Ok(Promised { data: reserve(SpaceKind::Data, data_bytes)?, metadata })
+        Ok(Promised { data: reserve(SpaceKind::Data, data_bytes)?, metadata, limits: None })
     }
 }

@@ -132,7 +132,10 @@ impl Inode {
         change: impl FnOnce(&mut NodeState) -> Result<()>,
     ) -> Result<()> {
         let (writer, node) = (self.writer()?, self.node()?);
-        let handle = writer.join(self.subvolume(), ITEMS, Priority::Normal)?;
+        let handle = match value {
+            Some(_) => writer.join_growing(self.subvolume(), ITEMS),
+            None => writer.join(self.subvolume(), ITEMS, Priority::Normal),
+        }?;
         let mut locked = Locked::new([node]);
         let state = locked.of(node);
         state.check_may_unname()?;

@@ -15,6 +15,7 @@ mod discard;
 mod edges;
 mod extents;
 mod filling;
+mod limits;
 mod live;
 mod mapping;
 mod meanwhile;

@@ -115,6 +115,19 @@ impl ExtentItems {
         }))
     }
 
+    /// How many references the data at `logical` has, and how many of them files in the subvolume `root` have
+    /// inline; `None` if it has no item.
+    pub fn subvolume_references(
+        &self,
+        tree: &dyn Items,
+        logical: Logical,
+        len_bytes: u64,
+        root: u64,
+    ) -> Result<Option<(u64, u64)>> {
+        let found = self.find(tree, logical, len_bytes, ExtentKind::Data)?;
+        Ok(found.map(|Found { record, .. }| (record.refs, record.count_in_subvolume(root))))
+    }
+
     /// Inserts the item of a new extent. The first reference is inline whatever its size.
     fn insert(&self, tree: &mut dyn Items, logical: Logical, head: &Head) -> Result<ExtentChange> {
         let (Some((first, _)), None) = (head.additions().next(), head.drops().next()) else {

@@ -69,6 +69,14 @@ impl Record {
         self.position(referrer).map(|at| self.inline[at].count())
     }
 
+    /// The count of all inline references of files in a subvolume.
+    pub(crate) fn count_in_subvolume(&self, subvolume: u64) -> u64 {
+        let is_its = |inline: &&BackRef| {
+            Referrer::of(inline).is_some_and(|referrer| referrer.is_file_in(subvolume))
+        };
+        self.inline.iter().filter(is_its).map(|inline| u64::from(inline.count())).sum()
+    }
+
     /// Sets the count of an inline reference, which appears with a first count and goes with 0. The
     /// sum of references is the caller's to keep.
     pub(crate) fn set_count(&mut self, referrer: Referrer, count: u32) {

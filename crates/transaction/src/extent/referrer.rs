@@ -57,6 +57,11 @@ impl Referrer {
         })
     }
 
+    /// Whether it is a file in this subvolume.
+    pub fn is_file_in(self, subvolume: u64) -> bool {
+        matches!(self, Self::File { root, .. } if root == subvolume)
+    }
+
     /// Whether what is referred to is data, not a tree block.
     pub fn is_of_data(self) -> bool {
         matches!(self, Self::File { .. } | Self::Leaf { .. })

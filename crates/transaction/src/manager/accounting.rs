@@ -23,8 +23,10 @@ use larder_format::objectid::{TREE_LOG, is_file_tree};
 use larder_format::{ItemType, Key, Logical};
 use parking_lot::Mutex;
 
+use super::handle::DataOwner;
 use crate::error::{Error, Result};
 use crate::extent::{ExtentItems, References, Referrer};
+use crate::quota::{Quotas, signed};
 use crate::refs::{DelayedRefs, ExtentKind, ExtentRef, Hold, Queued};
 use crate::space::{Space, SpaceKind};
 use crate::tree_items::TreeItems;
@@ -38,6 +40,8 @@ pub(crate) struct Accounting {
     pub(crate) skinny_metadata: bool,
     /// Weak: the tree itself leads here.
     extent_tree: OnceLock<Weak<LiveTree>>,
+    /// What subvolumes refer to, if quotas are on.
+    quotas: OnceLock<Arc<Quotas>>,
     /// Blocks of the running transaction that nothing refers to any more.
     dissolved: Mutex<Vec<Logical>>,
     /// Blocks of log trees.
@@ -65,6 +69,7 @@ impl Accounting {
             nodesize,
             skinny_metadata,
             extent_tree: OnceLock::new(),
+            quotas: OnceLock::new(),
             dissolved: Mutex::default(),
             log_blocks: Mutex::default(),
             moved_roots: Mutex::default(),
@@ -76,6 +81,16 @@ impl Accounting {
     pub(crate) fn set_extent_tree(&self, tree: &Arc<LiveTree>) {
         let first = self.extent_tree.set(Arc::downgrade(tree));
         first.expect("a file system has one extent tree");
+    }
+
+    /// Has what subvolumes refer to counted. Once, before any tree changes.
+    pub(crate) fn set_quotas(&self, quotas: Quotas) {
+        self.quotas.set(Arc::new(quotas)).expect("they are read once");
+    }
+
+    /// What subvolumes refer to, if quotas are on.
+    pub(crate) fn quotas(&self) -> Option<&Arc<Quotas>> {
+        self.quotas.get()
     }
 
     fn extent_tree(&self) -> Arc<LiveTree> {
@@ -228,6 +243,7 @@ impl Accounting {
         let is_relocated = copied.old.header().flags() & HEADER_FLAG_RELOC != 0;
         let may_be_shared = copied.old_may_be_shared || is_relocated;
         if !may_be_shared || !is_file_tree(root) {
+            self.count_dropped(root, false);
             return self.drop_block(old, referrer);
         }
         let hold = self.refs.hold(old.logical);
@@ -242,7 +258,65 @@ impl Accounting {
         if count == 1 && is_full {
             self.change_children(copied.old, true, -1)?;
         }
+        self.count_dropped(root, count > 1);
         self.drop_block(old, referrer)
+    }
+}
+
+// For quotas.
+impl Accounting {
+    /// Queues the first reference of a file to data.
+    pub(crate) fn add_new_data(&self, data: ExtentRef, file: DataOwner) {
+        self.refs.add_new(data, file.into(), 1);
+        if let Some(quotas) = self.quotas() {
+            let len_bytes = signed(data.len_bytes);
+            quotas.change(file.root, len_bytes, len_bytes);
+        }
+    }
+
+    /// Queues one more reference of a file to data (`count` is 1), or one less (-1).
+    pub(crate) fn change_data(&self, data: ExtentRef, file: DataOwner, count: i64) {
+        let Some(quotas) = self.quotas().filter(|quotas| quotas.has(file.root)) else {
+            let _ = self.refs.change(data, file.into(), count);
+            return;
+        };
+        // Two who drop the last two references must not both find the other's.
+        let hold = self.refs.hold(data.logical);
+        let before = self.data_references_of(data, file.root, &hold);
+        let _ = self.refs.change(data, file.into(), count);
+        drop(hold);
+        // What cannot be read is not counted: running the reference will fail on it.
+        let Ok((all, own)) = before else { return };
+        let after = own.saturating_add(count);
+        let (begins, ends) = (own <= 0 && after > 0, own > 0 && after <= 0);
+        if begins || ends {
+            let len_bytes = count.signum() * signed(data.len_bytes);
+            let is_exclusive = all == own;
+            quotas.change(file.root, len_bytes, if is_exclusive { len_bytes } else { 0 });
+        }
+    }
+
+    /// How many references data has, and how many of them are of files in the subvolume `root`, as far as is
+    /// seen without reading references with keys of their own.
+    fn data_references_of(
+        &self,
+        data: ExtentRef,
+        root: u64,
+        hold: &Hold<'_>,
+    ) -> Result<(i64, i64)> {
+        let items = self.extent_items(0);
+        let tree = TreeItems::new(self.extent_tree());
+        let stored = items.subvolume_references(&tree, data.logical, data.len_bytes, root)?;
+        let (all, own) = stored.unwrap_or_default();
+        let (net, own_change) =
+            hold.pending().map_or((0, 0), |head| (head.net(), head.change_of_subvolume(root)));
+        Ok((signed(all).saturating_add(net), signed(own).saturating_add(own_change)))
+    }
+
+    fn count_dropped(&self, tree: u64, is_shared: bool) {
+        if let Some(quotas) = self.quotas() {
+            quotas.block_dropped(tree, is_shared);
+        }
     }
 }
 
@@ -273,6 +347,9 @@ impl BlockSpace for Accounting {
             let kind = ExtentKind::TreeBlock { level, first_key };
             let block = ExtentRef { logical, len_bytes: u64::from(self.nodesize), kind };
             self.refs.add_new(block, Referrer::Tree { root: tree }, 1);
+            if let Some(quotas) = self.quotas() {
+                quotas.block_added(tree);
+            }
         }
         Ok(logical)
     }
@@ -293,6 +370,7 @@ impl BlockSpace for Accounting {
         let freed = if tree == TREE_LOG {
             self.drop_log_block(named.logical)
         } else {
+            self.count_dropped(tree, false);
             // It was locked, and so was what led to it: nobody is on the way.
             match self.refs.change(named, Referrer::Tree { root: tree }, -1) {
                 Queued::Pending => Ok(()),

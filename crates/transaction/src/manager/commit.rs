@@ -12,17 +12,15 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use larder_btree::{TreeRoot, WriteSet};
-use larder_format::item::{QgroupStatusItem, Timespec, qgroup_status_flags};
+use larder_format::item::Timespec;
 use larder_format::objectid::{CHUNK_TREE, EXTENT_TREE, ROOT_TREE};
-use larder_format::{FormatError, ItemType, Key, Logical, Superblock};
-use zerocopy::{FromBytes, IntoBytes};
+use larder_format::{ItemType, Key, Logical, Superblock};
 
 use super::roots::Roots;
 use super::superblock::Committed;
 use super::{CommitHook, Exclusive, TransactionManager};
 use crate::chunk::system_chunk_array;
 use crate::error::{Error, Result};
-use crate::items::Items;
 use crate::space::Pinned;
 use crate::tree_items::TreeItems;
 
@@ -97,7 +95,7 @@ impl TransactionManager {
         }
         let generation = self.generation();
         self.renew_root_tree(generation)?;
-        self.mark_quotas_inconsistent()?;
+        self.write_quotas(generation)?;
         self.remove_empty_groups()?;
         self.settle()?;
         let superblock = self.next_superblock(generation)?;
@@ -220,22 +218,12 @@ impl TransactionManager {
         if run.is_empty() { Ok(()) } else { Ok(self.volume.write(start, run)?) }
     }
 
-    /// Quota groups are not counted here: says so, as the kernel does when it loses count.
-    fn mark_quotas_inconsistent(&self) -> Result<()> {
-        let Some(tree) = self.quota_tree.clone() else { return Ok(()) };
-        let key = Key::new(0, ItemType::QGROUP_STATUS, 0);
-        let mut tree = TreeItems::new(tree);
-        let Some(mut data) = tree.get(key)? else { return Ok(()) };
-        let problem = || FormatError::invalid("QgroupStatusItem", "it is too short");
-        let (item, _) = QgroupStatusItem::mut_from_prefix(&mut data)
-            .map_err(|_| Error::item(tree.tree(), key, problem()))?;
-        let flags = item.flags.get();
-        if flags & qgroup_status_flags::ON == 0 || flags & qgroup_status_flags::INCONSISTENT != 0 {
+    /// Brings the quota tree up to date, where quotas are on.
+    fn write_quotas(&self, generation: u64) -> Result<()> {
+        let Some((quotas, tree)) = self.accounting.quotas().zip(self.quota_tree.clone()) else {
             return Ok(());
-        }
-        item.flags = (flags | qgroup_status_flags::INCONSISTENT).into();
-        let data = data.as_bytes().to_vec();
-        tree.replace(key, &data)
+        };
+        quotas.write(&mut TreeItems::new(tree), generation)
     }
 
     /// The generation of the last durable state.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use larder_btree::LiveTree;
 use larder_format::item::RootItem;
+use larder_format::objectid::is_subvolume;
 use larder_format::{ItemType, Key};
 
 use super::roots::beginning_of;
@@ -28,6 +29,9 @@ impl TransactionManager {
         }
         let tree = self.forest.create_tree(id)?;
         self.roots.lock().create(key, &beginning_of(&tree, &item));
+        if let Some(quotas) = self.quotas().filter(|_| is_subvolume(id)) {
+            quotas.create(id);
+        }
         Ok(tree)
     }
 }

@@ -97,6 +97,9 @@ impl Walk<'_> {
         self.manager.roots.lock().forget(self.tree.id());
         self.manager.forest.forget_tree(self.tree.id());
         TreeItems::new(self.manager.root_tree.clone()).remove(key)?;
+        if let Some(quotas) = self.manager.quotas() {
+            quotas.dropped(self.tree.id());
+        }
         Ok(true)
     }
 

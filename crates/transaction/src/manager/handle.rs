@@ -7,6 +7,7 @@ use super::TransactionManager;
 use super::door::Inside;
 use crate::error::{Error, Result};
 use crate::extent::Referrer;
+use crate::quota::QuotaPromise;
 use crate::refs::{ExtentKind, ExtentRef};
 use crate::space::{Priority, Reservation, SpaceKind};
 use crate::tree_items::TreeItems;
@@ -22,6 +23,7 @@ const FEW_REFERENCES: usize = 64;
 pub struct Handle<'m> {
     manager: &'m TransactionManager,
     reservation: Option<Reservation>,
+    within_limits: Option<QuotaPromise>,
     /// Dropped last.
     _inside: Inside<'m>,
 }
@@ -43,7 +45,7 @@ impl TransactionManager {
     pub fn attach(&self) -> Result<Handle<'_>> {
         let inside = self.door.enter();
         self.check_alive()?;
-        Ok(Handle { manager: self, reservation: None, _inside: inside })
+        Ok(Handle { manager: self, reservation: None, within_limits: None, _inside: inside })
     }
 }
 
@@ -58,6 +60,12 @@ impl Handle<'_> {
         self.reservation.as_mut()
     }
 
+    /// Keeps what was promised within the limits of quota groups until this handle ends: by then what it adds
+    /// is counted.
+    pub fn keep_within_limits(&mut self, promise: Option<QuotaPromise>) {
+        self.within_limits = promise;
+    }
+
     /// Gives the transaction up: what this handle changed is half done and cannot be completed.
     pub fn abort(&self, reason: Error) {
         self.manager.abort(reason);
@@ -66,12 +74,12 @@ impl Handle<'_> {
     /// The first reference of a file to data at a place that was just allocated with
     /// [`Space::allocate_data`](crate::space::Space::allocate_data).
     pub fn add_new_data(&self, extent: DataExtent, file: DataOwner) {
-        self.manager.accounting.refs.add_new(extent.into(), file.into(), 1);
+        self.manager.accounting.add_new_data(extent.into(), file);
     }
 
     /// One more reference of a file to data.
     pub fn add_data_reference(&self, extent: DataExtent, file: DataOwner) {
-        let _ = self.manager.accounting.refs.change(extent.into(), file.into(), 1);
+        self.manager.accounting.change_data(extent.into(), file, 1);
     }
 
     /// One reference less of a file to data, which goes with the last.
@@ -79,7 +87,7 @@ impl Handle<'_> {
     /// Comes *after* the file extent item was removed or changed: a leaf that snapshots share is
     /// copied by that, and from then on what it refers to counts for itself.
     pub fn drop_data_reference(&self, extent: DataExtent, file: DataOwner) {
-        let _ = self.manager.accounting.refs.change(extent.into(), file.into(), -1);
+        self.manager.accounting.change_data(extent.into(), file, -1);
     }
 
     /// Whether nobody but this file refers to data. What snapshots share is not seen where they share

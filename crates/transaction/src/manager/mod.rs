@@ -41,6 +41,7 @@ use crate::error::{Error, Result};
 use crate::extent::{ChecksumItems, ExtentItems};
 use crate::items::Items;
 use crate::log::Logs;
+use crate::quota::Quotas;
 use crate::space::Space;
 use crate::tree_items::TreeItems;
 
@@ -156,6 +157,11 @@ impl TransactionManager {
         forest.trees().iter().for_each(|tree| space.note_level(tree.root().level));
         space.load(&load::load_groups(&volume, &forest, &trees)?)?;
         let quota_tree = open_listed(&forest, &roots, QUOTA_TREE);
+        if let Some(tree) = quota_tree.clone().map(TreeItems::new)
+            && let Some(quotas) = Quotas::load(&tree, volume.nodesize())?
+        {
+            accounting.set_quotas(quotas);
+        }
         let durable_root = TreeRoot::of_root_tree(&superblock);
         Ok(Self {
             root_tree: forest.open_tree(durable_root, 0),
@@ -207,6 +213,11 @@ impl TransactionManager {
     /// Block groups and promises.
     pub fn space(&self) -> &Arc<Space> {
         &self.accounting.space
+    }
+
+    /// What subvolumes refer to and their limits, if quotas are on.
+    pub fn quotas(&self) -> Option<&Arc<Quotas>> {
+        self.accounting.quotas()
     }
 
     /// The running transaction.

@@ -50,6 +50,9 @@ impl Exclusive<'_> {
         item.refs = 1.into();
         configure(&mut item);
         roots.create(Key::new(id, ItemType::ROOT_ITEM, generation), &beginning_of(&tree, &item));
+        if let Some(quotas) = manager.quotas() {
+            quotas.snapshot(source, id);
+        }
         Ok(tree)
     }
 }

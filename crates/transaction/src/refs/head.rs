@@ -82,6 +82,13 @@ impl Head {
         self.changes.get(&referrer).copied().unwrap_or(0)
     }
 
+    /// By how much the number of references of files in a subvolume changes.
+    pub fn change_of_subvolume(&self, subvolume: u64) -> i64 {
+        let of_its =
+            |(referrer, count): (&Referrer, &i64)| referrer.is_file_in(subvolume).then_some(*count);
+        self.changes.iter().filter_map(of_its).sum()
+    }
+
     /// Whether there is nothing to do in the extent tree.
     pub fn touches_nothing(&self) -> bool {
         self.changes.is_empty() && !self.sets_full_backref

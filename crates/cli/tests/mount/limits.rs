@@ -1,0 +1,108 @@
+//! Limits of quota groups over a mount: who would pass one is told, by the call that would, or, where the kernel
+//! keeps what is written, when that is synced or closed.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+
+use larder_testkit::KernelMount;
+use rustix::fs::{FallocateFlags, OFlags, fallocate, statvfs};
+use rustix::io::Errno;
+
+use crate::support::{Mounted, larder, shell, succeed};
+
+const LIMIT: u64 = 20 << 20;
+
+/// A mount whose subvolume `s` may have 20 MiB.
+fn limited() -> Mounted {
+    let mut mounted = Mounted::with_size("1G");
+    mounted.unmount();
+    by_kernel(
+        &mounted,
+        "btrfs quota enable .; btrfs subvolume create s; btrfs qgroup limit 20M s; btrfs quota rescan -w .",
+    );
+    mounted.mount(&[]);
+    mounted
+}
+
+fn by_kernel(mounted: &Mounted, line: &str) -> String {
+    let kernel = KernelMount::open(&[mounted.image()], "");
+    shell(kernel.path(), line)
+}
+
+fn errno<T>(result: io::Result<T>) -> Option<Errno> {
+    result.err().and_then(|error| Errno::from_io_error(&error))
+}
+
+#[test]
+fn who_would_pass_a_limit_is_told() {
+    let mut mounted = limited();
+    let subvolume = mounted.join("s");
+    let room = statvfs(&subvolume).unwrap().f_blocks;
+    // What the kernel keeps is refused when it is synced, and nothing that was is lost.
+    let mut file = File::create_new(subvolume.join("f")).unwrap();
+    let mut fill = || -> io::Result<()> {
+        for _ in 0..30 {
+            file.write_all(&vec![3; 1 << 20])?;
+        }
+        file.sync_all()
+    };
+    assert_eq!(errno(fill()), Some(Errno::DQUOT));
+    drop(file);
+    // Or when it is closed, which programs look at.
+    let closed = mounted.shell("! dd if=/dev/zero of=s/g bs=1M count=30 2>&1");
+    assert!(closed.contains("Disk quota exceeded") || closed.contains("Input/output error"));
+    mounted.shell("rm s/f s/g");
+    // And otherwise at once.
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true).custom_flags(OFlags::DSYNC.bits() as i32);
+    let mut file = options.open(subvolume.join("f")).unwrap();
+    let mut written_bytes = 0;
+    let refusal = loop {
+        match file.write_all(&vec![4; 64 << 10]) {
+            Ok(()) => written_bytes += 64 << 10,
+            refusal => break refusal,
+        }
+    };
+    assert_eq!(errno(refusal), Some(Errno::DQUOT));
+    assert!((LIMIT - (1 << 20)..LIMIT).contains(&written_bytes), "{written_bytes}");
+    drop(file);
+    let file = File::options().write(true).open(subvolume.join("f")).unwrap();
+    let allocated = fallocate(&file, FallocateFlags::KEEP_SIZE, 32 << 20, 1 << 20);
+    assert_eq!(allocated, Err(Errno::DQUOT));
+    assert_eq!(errno(File::create_new(subvolume.join("more"))), Some(Errno::DQUOT));
+    assert_eq!(errno(fs::create_dir(subvolume.join("d"))), Some(Errno::DQUOT));
+    assert_eq!(errno(fs::rename(subvolume.join("f"), subvolume.join("e"))), Some(Errno::DQUOT));
+    // Others have room, and as much as before as far as statfs(2) knows.
+    fs::write(mounted.join("f"), vec![5; 1 << 20]).unwrap();
+    assert_eq!(statvfs(&subvolume).unwrap().f_blocks, room);
+    drop(file);
+    mounted.shell("rm s/f; dd if=/dev/urandom of=s/f bs=1M count=15 conv=fsync");
+    mounted.unmount();
+    mounted.check();
+    let shown =
+        by_kernel(&mounted, "btrfs quota rescan -w . >/dev/null; btrfs qgroup show --raw .");
+    let count = shown.lines().find(|line| line.starts_with("0/256")).unwrap();
+    let referenced_bytes: u64 = count.split_whitespace().nth(1).unwrap().parse().unwrap();
+    assert!((15 << 20..LIMIT).contains(&referenced_bytes), "{shown}");
+    mounted.mount(&[]);
+    mounted.finish();
+}
+
+#[test]
+fn a_command_names_the_limit() {
+    let mut mounted = limited();
+    mounted.unmount();
+    let source = mounted.folder().join("large");
+    fs::write(&source, vec![6; 30 << 20]).unwrap();
+    let target = format!("{}:/s/", mounted.image().display());
+    let copied = larder().arg("cp").arg(&source).arg(target).output().unwrap();
+    let text = String::from_utf8_lossy(&copied.stderr).into_owned();
+    assert!(!copied.status.success());
+    assert!(text.contains("subvolume 256") && text.contains("20971520 bytes"), "{text}");
+    let shown = succeed(
+        larder().args(["subvolume", "show"]).arg(format!("{}:/s", mounted.image().display())),
+    );
+    assert!(shown.contains("Limit referenced:\t20.00MiB"), "{shown}");
+    mounted.check();
+}

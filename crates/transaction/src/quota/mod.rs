@@ -1,0 +1,230 @@
+//! Quota groups: what subvolumes refer to is counted and kept within limits.
+//!
+//! # Invariants
+//! - Nothing is promised that would have a group pass a limit: what it counts and what is promised in it stay
+//!   within what it may have, and so it is with all groups above it.
+//! - What changes in a subvolume's group changes in all groups above it.
+//! - Something is counted before what was promised for it is given back, so that it is never in neither.
+//!
+//! What a subvolume counts begins as the items on disk say, and goes on from there:
+//! - *Tree blocks* exactly: what the subvolume's tree has, whether others have it too or not.
+//! - *Data* exactly as long as each extent is referred to by references with the subvolume's id: an extent counts
+//!   with all its bytes on disk from the first reference to the last, however much of it files still show. It is
+//!   an estimate where a subvolume refers to one extent from several leaves that it shares with snapshots, and
+//!   for an extent with more references than fit its item.
+//! - *Exclusive bytes* lag behind: when another subvolume begins to share an extent or a tree block by a reflink,
+//!   or is the last that has it left, only the one that acted is counted anew. A snapshot leaves the source and
+//!   itself with a root block each, as in the kernel.
+//! - *Groups above* add up what their members count, what these share counts more than once there.
+//!
+//! The counts are written with each commit, and marked as inconsistent, so that the kernel counts again.
+
+mod items;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::Arc;
+
+use larder_format::item::QGROUP_LEVEL_SHIFT;
+use larder_format::objectid::is_subvolume;
+use parking_lot::Mutex;
+
+use crate::error::{Error, Result};
+
+/// The quota groups of a file system that has quotas on. Those of subvolumes have their ids; the level of
+/// others is in the top 16 bits.
+#[derive(Debug)]
+pub struct Quotas {
+    nodesize: u64,
+    groups: Mutex<BTreeMap<u64, Group>>,
+}
+
+/// What a group counts, in bytes on disk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counted {
+    /// What its subvolumes refer to.
+    pub referenced_bytes: u64,
+    /// What nothing else refers to.
+    pub exclusive_bytes: u64,
+}
+
+#[derive(Debug, Default)]
+struct Group {
+    counted: Counted,
+    /// Promised, and not counted yet.
+    promised_bytes: u64,
+    max_referenced_bytes: Option<u64>,
+    max_exclusive_bytes: Option<u64>,
+    /// The groups that it is in, and those that they are in.
+    above: BTreeSet<u64>,
+    /// It counts something else than its item.
+    is_changed: bool,
+}
+
+/// A limit, for messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QuotaLimit {
+    /// The group that has it.
+    pub group: u64,
+    /// The most that it may count, in bytes.
+    pub max_bytes: u64,
+    /// It is one of what nothing else refers to.
+    pub is_exclusive: bool,
+}
+
+impl Quotas {
+    /// What a group counts now; `None` if there is no such group.
+    pub fn counted(&self, group: u64) -> Option<Counted> {
+        self.groups.lock().get(&group).map(|group| group.counted)
+    }
+
+    /// Promises that a subvolume may come to refer to `len_bytes` more. One without a group may have anything.
+    ///
+    /// # Errors
+    /// [`Error::QuotaExceeded`] if its group, or one above it, would pass a limit.
+    pub fn promise(self: &Arc<Self>, subvolume: u64, len_bytes: u64) -> Result<QuotaPromise> {
+        let mut groups = self.groups.lock();
+        let passed = concerned(&groups, subvolume)
+            .find_map(|id| groups.get(&id).and_then(|group| group.passed_with(id, len_bytes)));
+        if let Some(limit) = passed {
+            return Err(Error::QuotaExceeded { subvolume, limit });
+        }
+        change_promised(&mut groups, subvolume, |bytes| bytes.saturating_add(len_bytes));
+        Ok(QuotaPromise { quotas: self.clone(), subvolume, len_bytes })
+    }
+
+    /// Whether anything is counted for a tree.
+    pub(crate) fn has(&self, tree: u64) -> bool {
+        is_subvolume(tree) && self.groups.lock().contains_key(&tree)
+    }
+
+    /// Notes that a subvolume refers to so many bytes more, or fewer, and to so many that nothing else refers
+    /// to.
+    pub(crate) fn change(&self, subvolume: u64, referenced_bytes: i64, exclusive_bytes: i64) {
+        let mut groups = self.groups.lock();
+        for id in concerned(&groups, subvolume).collect::<Vec<_>>() {
+            let Some(group) = groups.get_mut(&id) else { continue };
+            let Counted { referenced_bytes: referenced, exclusive_bytes: exclusive } =
+                &mut group.counted;
+            *referenced = referenced.saturating_add_signed(referenced_bytes);
+            *exclusive = exclusive.saturating_add_signed(exclusive_bytes);
+            group.is_changed = true;
+        }
+    }
+
+    /// Notes that a tree has a block more.
+    pub(crate) fn block_added(&self, tree: u64) {
+        if is_subvolume(tree) {
+            self.change(tree, self.nodesize as i64, self.nodesize as i64);
+        }
+    }
+
+    /// Notes that a tree has a block less, which others may still have.
+    pub(crate) fn block_dropped(&self, tree: u64, is_shared: bool) {
+        if is_subvolume(tree) {
+            let exclusive_bytes = if is_shared { 0 } else { self.nodesize as i64 };
+            self.change(tree, -(self.nodesize as i64), -exclusive_bytes);
+        }
+    }
+
+    /// Begins to count a new subvolume, which has one tree block.
+    pub(crate) fn create(&self, subvolume: u64) {
+        self.groups.lock().entry(subvolume).or_default();
+        self.block_added(subvolume);
+    }
+
+    /// Begins to count a snapshot, which refers to what its source refers to.
+    pub(crate) fn snapshot(&self, source: u64, id: u64) {
+        let source_counted = self.counted(source).unwrap_or_default();
+        self.groups.lock().entry(id).or_default();
+        let nodesize = self.nodesize as i64;
+        self.change(id, signed(source_counted.referenced_bytes), nodesize);
+        self.change(source, 0, nodesize - signed(source_counted.exclusive_bytes));
+    }
+
+    /// Notes that a subvolume is gone.
+    pub(crate) fn dropped(&self, subvolume: u64) {
+        let counted = self.counted(subvolume).unwrap_or_default();
+        let (referenced, exclusive) = (counted.referenced_bytes, counted.exclusive_bytes);
+        self.change(subvolume, -signed(referenced), -signed(exclusive));
+    }
+}
+
+impl Group {
+    /// The limit that it would pass with so many bytes more.
+    fn passed_with(&self, group: u64, len_bytes: u64) -> Option<QuotaLimit> {
+        let more = self.promised_bytes.saturating_add(len_bytes);
+        let Counted { referenced_bytes, exclusive_bytes } = self.counted;
+        let limits = [
+            (self.max_referenced_bytes, referenced_bytes, false),
+            (self.max_exclusive_bytes, exclusive_bytes, true),
+        ];
+        limits.into_iter().find_map(|(max_bytes, counted_bytes, is_exclusive)| {
+            let max_bytes = max_bytes.filter(|max| counted_bytes.saturating_add(more) > *max)?;
+            Some(QuotaLimit { group, max_bytes, is_exclusive })
+        })
+    }
+}
+
+impl fmt::Display for QuotaLimit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (level, id) = (self.group >> QGROUP_LEVEL_SHIFT, self.group << 16 >> 16);
+        let what = if self.is_exclusive { "unshared bytes" } else { "bytes" };
+        write!(f, "{} {what} of quota group {level}/{id}", self.max_bytes)
+    }
+}
+
+/// A promise of room within limits, given back when dropped.
+#[derive(Debug)]
+pub struct QuotaPromise {
+    quotas: Arc<Quotas>,
+    subvolume: u64,
+    len_bytes: u64,
+}
+
+impl QuotaPromise {
+    /// Gives all but `len_bytes` back.
+    pub fn shrink_to(&mut self, len_bytes: u64) {
+        let excess_bytes = self.len_bytes.saturating_sub(len_bytes);
+        if excess_bytes > 0 {
+            let mut groups = self.quotas.groups.lock();
+            change_promised(&mut groups, self.subvolume, |bytes| {
+                bytes.saturating_sub(excess_bytes)
+            });
+            self.len_bytes -= excess_bytes;
+        }
+    }
+
+    /// Adds another promise to the same subvolume.
+    pub fn absorb(&mut self, mut other: Self) {
+        debug_assert_eq!(self.subvolume, other.subvolume);
+        self.len_bytes += std::mem::take(&mut other.len_bytes);
+    }
+}
+
+impl Drop for QuotaPromise {
+    fn drop(&mut self) {
+        self.shrink_to(0);
+    }
+}
+
+/// A subvolume's group and those above it.
+fn concerned(groups: &BTreeMap<u64, Group>, subvolume: u64) -> impl Iterator<Item = u64> + '_ {
+    let own = groups.get(&subvolume);
+    own.into_iter().flat_map(move |own| [subvolume].into_iter().chain(own.above.iter().copied()))
+}
+
+fn change_promised(groups: &mut BTreeMap<u64, Group>, subvolume: u64, change: impl Fn(u64) -> u64) {
+    for id in concerned(groups, subvolume).collect::<Vec<_>>() {
+        if let Some(group) = groups.get_mut(&id) {
+            group.promised_bytes = change(group.promised_bytes);
+        }
+    }
+}
+
+/// A count of an image, which may be anything.
+pub(crate) fn signed(bytes: u64) -> i64 {
+    i64::try_from(bytes).unwrap_or(i64::MAX)
+}
