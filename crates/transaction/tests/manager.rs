@@ -154,6 +154,29 @@ fn commits_happen_in_the_background() {
     image.check("commits in the background");
 }
 
+/// Who has nothing to commit sleeps, however short the interval is.
+#[test]
+fn nothing_wakes_who_has_nothing_to_commit() {
+    let image = Blank::new("", &[256 * MIB]);
+    let manager = Arc::new(open(&image.devices));
+    let interval = Duration::from_micros(100);
+    let commits = BackgroundCommits::start(manager.clone(), interval, usize::MAX, || ());
+    let mut files = Files::new("larder", 1);
+    for _ in 0..3 {
+        let before = manager.durable_generation();
+        files.churn(&manager, 5).unwrap();
+        while manager.durable_generation() == before {
+            std::thread::yield_now();
+        }
+        // Nobody changes anything from here on.
+        manager.commit().unwrap();
+        let wakes = commits.wakes();
+        std::thread::sleep(Duration::from_millis(50));
+        // It may have been told of the last change, and see that the interval is over.
+        assert!(commits.wakes() <= wakes + 2, "{wakes} and then {}", commits.wakes());
+    }
+}
+
 #[test]
 fn what_piles_up_is_committed_before_its_time() {
     let image = Blank::new("", &[256 * MIB]);

@@ -44,12 +44,24 @@ impl CommitHook for Hook {
     }
 
     fn committed(&self, _generation: u64) {}
+
+    fn has_more(&self) -> bool {
+        let Some(filesystem) = self.filesystem() else { return false };
+        filesystem.try_writer().is_some_and(Writer::has_more)
+    }
 }
 
 impl MakesRoom for Hook {
     fn make_room(&self, _manager: &TransactionManager, _len_bytes: u64) -> Changed<()> {
         let Some(filesystem) = self.filesystem() else { return Ok(()) };
         filesystem.try_writer().map_or(Ok(()), Writer::flush_delayed)
+    }
+}
+
+impl Writer {
+    /// Whether anything waits to be written back, or to be deleted.
+    fn has_more(&self) -> bool {
+        !self.dirty.is_empty() || !self.delayed.is_empty() || !self.orphans.is_empty()
     }
 }
 

@@ -163,7 +163,7 @@ impl Filesystem {
             cache.clone(),
             log::replay,
         )?);
-        let orphans = Arc::new(Orphans::default());
+        let orphans = Arc::new(Orphans::new(manager.clone()));
         let space = manager.space().clone();
         let delayed = Arc::new(DelayedNodes::new(space, volume.nodesize(), tuning));
         let extent_maps = ExtentMaps::new(tuning.extents == FindExtents::InMemory);

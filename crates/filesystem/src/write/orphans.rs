@@ -7,7 +7,7 @@ use larder_btree::LiveTree;
 use larder_format::item::{FileExtent, InodeItem};
 use larder_format::{FormatError, ItemType, Key, objectid};
 use larder_transaction::space::Priority;
-use larder_transaction::{DataExtent, DataOwner, Handle, Items, TreeItems};
+use larder_transaction::{DataExtent, DataOwner, Handle, Items, TransactionManager, TreeItems};
 use parking_lot::Mutex;
 use zerocopy::FromBytes;
 
@@ -21,9 +21,9 @@ const EXTENTS_PER_STEP: usize = 128;
 const ITEMS: u64 = 4;
 
 /// Inodes that nobody has open any more.
-#[derive(Default)]
 pub(super) struct Orphans {
     queue: Mutex<Vec<Orphan>>,
+    manager: Arc<TransactionManager>,
 }
 
 /// An inode without a name.
@@ -33,8 +33,18 @@ pub(super) struct Orphan {
 }
 
 impl Orphans {
+    pub(super) fn new(manager: Arc<TransactionManager>) -> Self {
+        Self { queue: Mutex::default(), manager }
+    }
+
+    /// Enters one that whoever deletes some next, or the next commit in the background, will delete.
     pub(super) fn push(&self, orphan: Orphan) {
         self.queue.lock().push(orphan);
+        self.manager.note_work();
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.queue.lock().is_empty()
     }
 
     fn pop(&self) -> Option<Orphan> {

@@ -48,6 +48,11 @@ impl DirtyNodes {
         self.len_bytes.load(Relaxed)
     }
 
+    /// Whether there are none.
+    pub(super) fn is_empty(&self) -> bool {
+        self.nodes.lock().is_empty()
+    }
+
     fn all(&self) -> Vec<Arc<Node>> {
         self.nodes.lock().values().map(|(node, _)| node.clone()).collect()
     }

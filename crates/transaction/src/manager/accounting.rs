@@ -24,6 +24,7 @@ use larder_format::{ItemType, Key, Logical};
 use parking_lot::Mutex;
 
 use super::handle::DataOwner;
+use super::interval::Alarm;
 use crate::error::{Error, Result};
 use crate::extent::{ExtentItems, References, Referrer};
 use crate::quota::{Quotas, signed};
@@ -50,6 +51,8 @@ pub(crate) struct Accounting {
     pub(crate) moved_roots: Mutex<BTreeMap<u64, TreeRoot>>,
     /// Something was allocated since the last commit.
     pub(crate) is_changed: AtomicBool,
+    /// Wakes the thread that commits.
+    pub(super) alarm: Alarm,
 }
 
 /// A back reference as one end sees it: who refers.
@@ -74,6 +77,7 @@ impl Accounting {
             log_blocks: Mutex::default(),
             moved_roots: Mutex::default(),
             is_changed: AtomicBool::new(false),
+            alarm: Alarm::default(),
         }
     }
 
@@ -347,6 +351,7 @@ impl BlockSpace for Accounting {
             let kind = ExtentKind::TreeBlock { level, first_key };
             let block = ExtentRef { logical, len_bytes: u64::from(self.nodesize), kind };
             self.refs.add_new(block, Referrer::Tree { root: tree }, 1);
+            self.alarm.block_added();
             if let Some(quotas) = self.quotas() {
                 quotas.block_added(tree);
             }

@@ -55,11 +55,18 @@ impl TransactionManager {
     fn commit_with(&self, hooks: &[Arc<dyn CommitHook>]) -> Result<u64> {
         // Most references are run while others go on.
         self.run_references_in_passing()?;
-        let exclusive = self.close();
+        let exclusive = self.exclusive();
         // An error among those who were inside may have left things half done.
         self.check_alive()?;
         hooks.iter().try_for_each(|hook| hook.in_commit(&exclusive))?;
+        let alarm = &self.accounting.alarm;
+        // First: what others note from here on, with the door closed, is to be found.
+        alarm.rest();
         let frozen = self.freeze()?;
+        exclusive.closed.forget_entries();
+        if hooks.iter().any(|hook| hook.has_more()) {
+            alarm.note_work();
+        }
         drop(exclusive);
         let Some(frozen) = frozen else { return Ok(self.durable_generation()) };
         let generation = frozen.superblock.generation.get();
@@ -104,6 +111,7 @@ impl TransactionManager {
         let pinned = self.accounting.space.take_pinned();
         let blocks = self.forest.freeze();
         self.accounting.is_changed.store(false, Relaxed);
+        self.accounting.alarm.blocks_taken();
         Ok(Some(Frozen { superblock, blocks, pinned }))
     }
 
@@ -233,7 +241,12 @@ impl TransactionManager {
 
     /// Closes the door, for what nobody else may be inside for.
     pub fn close(&self) -> Exclusive<'_> {
-        Exclusive { manager: self, _closed: self.door.close() }
+        self.note_work();
+        self.exclusive()
+    }
+
+    fn exclusive(&self) -> Exclusive<'_> {
+        Exclusive { manager: self, closed: self.door.close() }
     }
 }
 

@@ -23,6 +23,8 @@ pub(super) struct Door {
 struct State {
     is_closed: bool,
     inside: usize,
+    /// Somebody went in since that was last forgotten.
+    was_entered: bool,
 }
 
 impl Door {
@@ -37,7 +39,8 @@ impl Door {
             self.changed.wait(&mut state);
         }
         state.inside += 1;
-        Inside { door: self, thread: PhantomData }
+        let is_first = !std::mem::replace(&mut state.was_entered, true);
+        Inside { door: self, is_first, thread: PhantomData }
     }
 
     /// Closes the door and waits until everybody has left. It opens when the result is dropped.
@@ -68,6 +71,8 @@ fn mark_inside() {
 #[derive(Debug)]
 pub(super) struct Inside<'d> {
     door: &'d Door,
+    /// Nobody went in since that was last forgotten.
+    pub(super) is_first: bool,
     thread: PhantomData<*const ()>,
 }
 
@@ -84,6 +89,13 @@ impl Drop for Inside<'_> {
 pub(super) struct Closed<'d> {
     door: &'d Door,
     thread: PhantomData<*const ()>,
+}
+
+impl Closed<'_> {
+    /// Has the next who goes in be the first.
+    pub(super) fn forget_entries(&self) {
+        self.door.state.lock().was_entered = false;
+    }
 }
 
 impl Drop for Closed<'_> {

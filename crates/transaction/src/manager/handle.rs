@@ -44,6 +44,9 @@ impl TransactionManager {
     /// Joins the running transaction without any room: to run what was queued, or to look.
     pub fn attach(&self) -> Result<Handle<'_>> {
         let inside = self.door.enter();
+        if inside.is_first {
+            self.note_work();
+        }
         self.check_alive()?;
         Ok(Handle { manager: self, reservation: None, within_limits: None, _inside: inside })
     }

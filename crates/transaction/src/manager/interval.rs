@@ -1,6 +1,13 @@
 //! Commits in the background.
+//!
+//! # Invariants
+//! - Nothing changes without an [`Alarm`] that knows of it, so that the thread sleeps while there is nothing to
+//!   commit: it wakes when a change has waited for an interval, and when much has changed.
+//! - An alarm forgets what there was to do with the door closed, when a commit has taken it, and unless
+//!   somebody still has something to do. Whoever changes anything goes in later, and is noted again.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -8,37 +15,45 @@ use parking_lot::{Condvar, Mutex};
 
 use super::TransactionManager;
 
-/// How often it is looked whether there is much to write.
-const GLANCE: Duration = Duration::from_millis(100);
-
-/// A thread that commits at intervals, so that a crash loses no more than what came after, and earlier
-/// when many changed tree blocks have piled up in memory. It ends when this is dropped; a commit at the
-/// end is up to the owner.
+/// A thread that commits what has waited for an interval, so that a crash loses no more than what came after,
+/// and earlier when many tree blocks have changed. It ends when this is dropped; a commit at the end is up to
+/// the owner. A manager has one at most.
 ///
 /// An error needs no reader here: it makes the file system read-only, and whoever joins is told.
 #[derive(Debug)]
 pub struct BackgroundCommits {
-    control: Arc<Control>,
+    manager: Arc<TransactionManager>,
     thread: Option<JoinHandle<()>>,
 }
 
+/// What wakes the thread that commits.
 #[derive(Debug)]
-struct Control {
+pub(crate) struct Alarm {
     state: Mutex<State>,
-    changed: Condvar,
+    rung: Condvar,
+    /// Blocks of trees that were allocated since the last commit.
+    new_blocks: AtomicU64,
+    /// With so many of them it is time for the next.
+    most_new_blocks: AtomicU64,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct State {
     interval: Duration,
+    /// There is something to commit.
+    has_work: bool,
+    /// It is not to wait any longer.
+    is_urgent: bool,
     is_ended: bool,
+    /// How often the thread woke.
+    wakes: u64,
 }
 
 impl BackgroundCommits {
     /// What the kernel uses.
     pub const DEFAULT_INTERVAL: Duration = Duration::from_secs(30);
 
-    /// Starts to commit every `interval`, and whenever changed tree blocks take more than
+    /// Starts to commit what has waited for `interval`, and whenever changed tree blocks take more than
     /// `most_dirty_bytes`. Ahead of each it calls `prepare`, with nothing locked.
     pub fn start(
         manager: Arc<TransactionManager>,
@@ -46,56 +61,110 @@ impl BackgroundCommits {
         most_dirty_bytes: usize,
         prepare: impl Fn() + Send + 'static,
     ) -> Self {
-        let state = Mutex::new(State { interval, is_ended: false });
-        let control = Arc::new(Control { state, changed: Condvar::new() });
-        let seen_by_thread = control.clone();
+        let most_new_blocks = most_dirty_bytes as u64 / u64::from(manager.volume.nodesize());
+        let alarm = &manager.accounting.alarm;
+        alarm.most_new_blocks.store(most_new_blocks.max(1), Relaxed);
+        alarm.state.lock().interval = interval;
+        let its_manager = manager.clone();
         let work = move || {
-            let is_much = || manager.dirty_bytes() > most_dirty_bytes as u64;
-            while seen_by_thread.wait(is_much) {
+            while its_manager.accounting.alarm.wait() {
                 prepare();
                 // The manager keeps the reason.
-                let _ = manager.commit();
+                let _ = its_manager.commit();
             }
         };
         let thread = std::thread::Builder::new().name("larder-commit".into()).spawn(work);
-        Self { control, thread: thread.ok() }
+        Self { manager, thread: thread.ok() }
     }
 
     /// Changes the interval, which begins anew.
     pub fn set_interval(&self, interval: Duration) {
-        self.control.state.lock().interval = interval;
-        self.control.changed.notify_all();
+        self.manager.accounting.alarm.change(|state| state.interval = interval);
+    }
+
+    /// How often the thread woke up. It does not while there is nothing to commit.
+    pub fn wakes(&self) -> u64 {
+        self.manager.accounting.alarm.state.lock().wakes
     }
 }
 
-impl Control {
-    /// Waits for one whole interval, or until there is much to write; whether to go on after it.
-    fn wait(&self, is_much: impl Fn() -> bool) -> bool {
+impl Alarm {
+    /// Notes that there is something to commit.
+    pub(super) fn note_work(&self) {
         let mut state = self.state.lock();
-        let mut start = Instant::now();
+        if !state.has_work {
+            state.has_work = true;
+            self.rung.notify_all();
+        }
+    }
+
+    /// Notes that all there was to do is done. The door is closed.
+    pub(super) fn rest(&self) {
+        self.state.lock().has_work = false;
+    }
+
+    /// Notes a new block of a tree.
+    pub(super) fn block_added(&self) {
+        let new_blocks = self.new_blocks.fetch_add(1, Relaxed) + 1;
+        if new_blocks == self.most_new_blocks.load(Relaxed) {
+            self.change(|state| state.is_urgent = true);
+        }
+    }
+
+    /// Notes that a commit has taken all blocks. The door is closed.
+    pub(super) fn blocks_taken(&self) {
+        self.new_blocks.store(0, Relaxed);
+    }
+
+    fn change(&self, change: impl FnOnce(&mut State)) {
+        change(&mut self.state.lock());
+        self.rung.notify_all();
+    }
+
+    /// Waits until there is something that has waited for an interval, or is urgent; whether to go on after
+    /// it.
+    fn wait(&self) -> bool {
+        let mut state = self.state.lock();
+        let mut waits = None;
         loop {
-            let interval = state.interval;
-            let until = (start + interval).min(Instant::now() + GLANCE);
-            self.changed.wait_until(&mut state, until);
-            if state.is_ended {
-                return false;
+            if state.is_ended || state.is_urgent {
+                state.is_urgent = false;
+                return !state.is_ended;
             }
-            if state.interval != interval {
-                start = Instant::now();
-            } else if start.elapsed() >= interval || is_much() {
-                return true;
+            if state.has_work {
+                let (start, interval) = *waits.get_or_insert((Instant::now(), state.interval));
+                if start.elapsed() >= interval {
+                    return true;
+                }
+                self.rung.wait_until(&mut state, start + interval);
+                waits = waits.filter(|_| state.interval == interval);
+            } else {
+                waits = None;
+                self.rung.wait(&mut state);
             }
+            state.wakes += 1;
+        }
+    }
+}
+
+impl Default for Alarm {
+    fn default() -> Self {
+        Self {
+            state: Mutex::default(),
+            rung: Condvar::new(),
+            new_blocks: AtomicU64::new(0),
+            most_new_blocks: AtomicU64::new(u64::MAX),
         }
     }
 }
 
 impl Drop for BackgroundCommits {
     fn drop(&mut self) {
-        self.control.state.lock().is_ended = true;
-        self.control.changed.notify_all();
+        self.manager.accounting.alarm.change(|state| state.is_ended = true);
         if let Some(thread) = self.thread.take() {
             // A panic there was reported when it happened.
             let _ = thread.join();
         }
+        self.manager.accounting.alarm.change(|state| state.is_ended = false);
     }
 }

@@ -66,13 +66,19 @@ pub trait CommitHook: Send + Sync {
 
     /// The state of this generation is durable.
     fn committed(&self, generation: u64);
+
+    /// Whether there is something that the commit, which is closing the door, has not taken: if not, the next
+    /// in the background waits until somebody joins.
+    fn has_more(&self) -> bool {
+        false
+    }
 }
 
 /// The closed door: nobody else changes any tree while this lives.
 #[derive(Debug)]
 pub struct Exclusive<'m> {
     manager: &'m TransactionManager,
-    _closed: door::Closed<'m>,
+    closed: door::Closed<'m>,
 }
 
 impl Exclusive<'_> {
@@ -279,12 +285,19 @@ impl TransactionManager {
     pub fn change_superblock<T>(&self, change: impl FnOnce(&mut Superblock) -> T) -> T {
         let changed = change(&mut self.superblock.lock());
         self.superblock_is_dirty.store(true, std::sync::atomic::Ordering::Release);
+        self.note_work();
         changed
     }
 
     /// The superblock of the last commit, with what is to change in the next.
     pub fn superblock(&self) -> Superblock {
         (**self.superblock.lock()).clone()
+    }
+
+    /// Has commits in the background go on: there is something to do. Whoever joins or changes the superblock
+    /// need not say so.
+    pub fn note_work(&self) {
+        self.accounting.alarm.note_work();
     }
 
     /// Has `hook` take part in commits, after those that do already.

@@ -82,6 +82,11 @@ impl DelayedNodes {
         }
     }
 
+    /// Whether nothing is queued.
+    pub(super) fn is_empty(&self) -> bool {
+        self.nodes.lock().is_empty()
+    }
+
     fn all(&self) -> Vec<Arc<Node>> {
         self.nodes.lock().values().cloned().collect()
     }
