@@ -111,7 +111,9 @@ fn make(
         Ok::<_, MkfsError>(plan.space)
     })?;
     // Only now it is known what the items of the devices say.
-    new_volume(devices, &space, settings).write_superblocks(&superblock)?;
+    let volume = new_volume(devices, &space, settings);
+    volume.write_superblocks(&superblock)?;
+    volume.flush()?;
     Ok(summary(devices, &space, settings))
 }
 

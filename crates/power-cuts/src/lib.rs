@@ -19,4 +19,4 @@ mod superblock;
 pub use history::History;
 pub use memory::{load, store};
 pub use sound::assert_sound;
-pub use superblock::{kernel_takes_the_same, torn};
+pub use superblock::torn;

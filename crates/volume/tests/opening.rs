@@ -7,7 +7,7 @@ mod support;
 use std::slice::from_ref;
 use std::sync::Arc;
 
-use larder_device::{Access, Device, FileDevice, MemoryDevice};
+use larder_device::{Access, Device, Event as DeviceEvent, FileDevice, MemoryDevice, Recording};
 use larder_format::superblock::{OFFSETS, SUPERBLOCK_SIZE, SYS_CHUNK_ARRAY_SIZE, Superblock};
 use larder_format::{Logical, Physical, Profile};
 use larder_testkit::{Content, Event, ImageSpec, KernelImage, damage, oracle};
@@ -179,8 +179,8 @@ fn mixed_and_unequal() {
     }
 }
 
-/// An image in memory whose superblock a test can change before it is opened.
-fn hostile(image: &KernelImage, change: impl FnOnce(&mut Superblock)) -> Vec<Arc<dyn Device>> {
+/// The first device of an image, in memory.
+fn in_memory(image: &KernelImage) -> MemoryDevice {
     let file = FileDevice::open(&image.devices()[0], Access::ReadOnly).expect("it opens");
     let memory = MemoryDevice::new("hostile", file.len_bytes());
     let mut piece = vec![0; MIB as usize];
@@ -190,12 +190,40 @@ fn hostile(image: &KernelImage, change: impl FnOnce(&mut Superblock)) -> Vec<Arc
             memory.write_at(&piece, offset).expect("it writes");
         }
     }
+    memory
+}
+
+/// An image in memory whose superblock a test can change before it is opened.
+fn hostile(image: &KernelImage, change: impl FnOnce(&mut Superblock)) -> Vec<Arc<dyn Device>> {
+    let memory = in_memory(image);
     let mut superblock = scan(&memory).expect("it is btrfs").superblock;
     change(&mut superblock);
     superblock.update_checksum();
     memory.write_at(superblock.as_bytes(), OFFSETS[0].0).expect("it writes");
     memory.write_at(&[0; SUPERBLOCK_SIZE], OFFSETS[1].0).expect("it writes");
     vec![Arc::new(memory)]
+}
+
+#[test]
+fn copies_are_written_when_the_first_one_is_durable() {
+    let recording = Recording::new();
+    let device: Arc<dyn Device> = Arc::new(recording.attach(&in_memory(&small("copies"))));
+    let volume = Volume::open(vec![device], &WRITE).expect("it opens");
+    let events = || {
+        let mut replay = recording.replay();
+        std::iter::from_fn(move || replay.step()).map(|entry| match entry.event {
+            DeviceEvent::Write { offset, .. } => Some(Physical(offset)),
+            DeviceEvent::Discard { .. } => panic!("nothing is discarded"),
+            DeviceEvent::Flush => None,
+        })
+    };
+    volume.write_first_copies(volume.superblock()).expect("it writes");
+    assert_eq!(events().collect::<Vec<_>>(), [None, Some(OFFSETS[0]), None]);
+    volume.write_superblocks(volume.superblock()).expect("it writes");
+    assert_eq!(
+        events().skip(3).collect::<Vec<_>>(),
+        [None, Some(OFFSETS[0]), None, Some(OFFSETS[1])]
+    );
 }
 
 #[test]

@@ -96,7 +96,7 @@ impl TransactionManager {
         let root = roots.root();
         superblock.log_root = root.logical.0.into();
         superblock.log_root_level = root.level;
-        self.volume().write_log_superblock(&superblock)?;
+        self.volume().write_first_copies(&superblock)?;
         blocks.finish();
         Ok(())
     }

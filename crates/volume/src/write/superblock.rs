@@ -1,4 +1,9 @@
 //! Writing superblocks.
+//!
+//! # Invariants
+//! - A superblock is written after all that it leads to is durable.
+//! - A first copy is durable before any other copy says the same: what was lost of a commit is lost for whoever
+//!   believes the newest copy, as we do, and for whoever believes the first, as the kernel does.
 
 use std::io::IoSlice;
 
@@ -11,24 +16,18 @@ use crate::member::VolumeDevice;
 use crate::volume::Volume;
 
 impl Volume {
-    /// Commits: makes all writes durable, then writes the superblock to every device, the first
-    /// copies before the others, and makes them durable.
+    /// Commits: makes all writes durable, then writes the first copy of the superblock to every device and
+    /// makes it durable, then writes the others, which the next [`flush`](Self::flush) makes durable.
     ///
     /// Each device gets `template` with its own device item, and each copy its own place and
     /// checksum.
     pub fn write_superblocks(&self, template: &Superblock) -> Result<(), WriteError> {
-        self.flush()?;
-        for offset in OFFSETS {
-            self.write_copies(offset, template)?;
-        }
-        self.flush()
+        self.write_first_copies(template)?;
+        OFFSETS[1..].iter().try_for_each(|offset| self.write_copies(*offset, template))
     }
-}
 
-impl Volume {
-    /// Makes all writes durable, then writes the first copy of the superblock only to every device, and
-    /// makes it durable: for a superblock that differs from the last commit's in nothing but its log.
-    pub fn write_log_superblock(&self, template: &Superblock) -> Result<(), WriteError> {
+    /// The first half of that: for a superblock that differs from the last commit's in nothing but its log.
+    pub fn write_first_copies(&self, template: &Superblock) -> Result<(), WriteError> {
         self.flush()?;
         self.write_copies(OFFSETS[0], template)?;
         self.flush()
