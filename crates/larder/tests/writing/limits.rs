@@ -305,3 +305,34 @@ fn new_subvolumes_are_counted() {
     check(&image, "a replay");
     assert_eq!(counted_by_kernel(&image)[&id], replayed);
 }
+
+/// As in the kernel, what is shared may pass a limit. Then nothing grows, and everything can become less.
+#[test]
+fn what_is_shared_passes_a_limit_and_goes_again() {
+    let image = limited("passed", "btrfs subvolume create s; btrfs qgroup limit 2M s");
+    let fs = open(&image);
+    let (top, root) = (fs.subvolume("/").unwrap(), fs.subvolume("/s").unwrap());
+    let large = top.create("large", 0o600).unwrap();
+    large.write_at(&vec![1; 8 << 20], 0).unwrap();
+    let copy = root.create("copy", 0o600).unwrap();
+    copy.set_xattr("user.x", b"y", XattrMode::Any).unwrap();
+    copy.clone_range(&large, 0, 0, 0).unwrap();
+    assert_eq!(counted(&fs, FIRST), (8 * MIB + NODE, NODE));
+    assert_eq!(kind(root.create("more", 0o600)), Some(ErrorKind::QuotaExceeded));
+    assert_eq!(kind(copy.write_at(b"x", 0)), Some(ErrorKind::QuotaExceeded));
+    assert_eq!(kind(copy.clone_range(&large, 0, 0, 0)), Some(ErrorKind::QuotaExceeded));
+    copy.remove_xattr("user.x").unwrap();
+    copy.punch_hole(MIB, MIB).unwrap();
+    copy.set_len(7 * MIB + 1).unwrap();
+    fs.sync().unwrap();
+    let ours = counted(&fs, FIRST);
+    drop((top, root, large, copy, fs));
+    check(&image, "a limit that was passed");
+    assert_eq!(counted_by_kernel(&image)[&FIRST], ours);
+    let fs = open(&image);
+    fs.subvolume("/s").unwrap().remove_file("copy").unwrap();
+    fs.sync().unwrap();
+    assert_eq!(counted(&fs, FIRST), (NODE, NODE));
+    drop(fs);
+    check(&image, "a limit that is kept again");
+}
