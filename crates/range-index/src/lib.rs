@@ -45,7 +45,8 @@
 //! 4. The key of a link is a hint; the tile in the block decides (`search.rs`).
 //! 5. The bound of a link is never less than a hole that it skips (`holes.rs`).
 //! 6. What has been replaced or unlinked is freed when every thread that could see it has moved
-//!    on (epoch reclamation), and becomes the next block of the thread that freed it (`spare.rs`).
+//!    on (epoch reclamation). A block becomes the next block of the thread that freed it (`spare.rs`),
+//!    a node the next one of its height in the same index (`slabs.rs`).
 //!
 //! # Lock protocol and progress
 //! - *Readers* take no lock and write nothing that is shared. A lookup repeats a step only when a
@@ -57,7 +58,8 @@
 //!   their block pointers. Links above level 0 are changed one at a time under the *tower lock* of
 //!   the node that they come from.
 //! - Order: block locks before tower locks; block locks from left to right; tower locks from right
-//!   to left, and never a block lock while holding a tower lock.
+//!   to left, and never a block lock while holding a tower lock. The lock of the slabs comes last
+//!   and is held for a few instructions by whoever makes a node.
 //!
 //! - *Memory*: who has retired much that a preempted thread holds back lets others run, once
 //!   for each 64 blocks more (`reclaim.rs`).
@@ -148,17 +150,20 @@ mod reclaim;
 mod remove;
 mod reshape;
 mod search;
+mod slabs;
 mod spare;
 mod stats;
 mod structure;
 mod sync;
 
 use std::marker::PhantomData;
+use std::sync::Arc;
 
 use crossbeam_epoch::Guard;
 
 use crate::block::Builder;
 use crate::node::{MAX_HEIGHT, Node, NodeRef};
+use crate::slabs::Slabs;
 use crate::stats::Counters;
 use crate::sync::{AtomicU64, AtomicUsize, Ordering};
 
@@ -175,7 +180,7 @@ pub trait Value: Clone + Send + 'static {}
 impl<T: Clone + Send + 'static> Value for T {}
 
 /// How many entries a node holds at most, unless the index says otherwise; chosen by measurement.
-pub const KEYS_PER_NODE: usize = 48;
+pub const KEYS_PER_NODE: usize = 64;
 
 /// A concurrent map from non-overlapping, non-empty ranges of `u64` to values.
 ///
@@ -183,6 +188,8 @@ pub const KEYS_PER_NODE: usize = 48;
 /// least 4.
 pub struct RangeIndex<V, const KEYS: usize = KEYS_PER_NODE> {
     head: *mut Node<V>,
+    /// The memory of all nodes.
+    slabs: Arc<Slabs>,
     /// The highest level with a link, or more.
     top: AtomicUsize,
     heights: AtomicU64,
@@ -211,8 +218,10 @@ impl<V: Value, const KEYS: usize> RangeIndex<V, KEYS> {
     /// An empty index with `KEYS` entries to a node.
     pub fn with_node_size() -> Self {
         const { assert!(KEYS >= 4, "a node has room for 4 entries at least") };
+        let slabs = Arc::new(Slabs::new());
         RangeIndex {
-            head: node::allocate(MAX_HEIGHT, Builder::new(0..u64::MAX, 0).finish()),
+            head: node::allocate(&slabs, MAX_HEIGHT, Builder::new(0..u64::MAX, 0).finish()),
+            slabs,
             top: AtomicUsize::new(0),
             heights: AtomicU64::new(0),
             stats: Counters::default(),
@@ -265,7 +274,7 @@ impl<V, const KEYS: usize> Drop for RangeIndex<V, KEYS> {
             let mut next = NodeRef::from_raw(self.head);
             while let Some(node) = next {
                 next = node.link(0).next(guard);
-                node::free(node.as_ptr());
+                node::free(&self.slabs, node.as_ptr());
             }
         }
     }

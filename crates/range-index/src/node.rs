@@ -13,7 +13,7 @@
 //!   a search compares, so that a node that is not entered is not touched. Between two stores it
 //!   may disagree with `next`; the block that a search ends in says which tile it really has.
 
-use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
+use std::alloc::Layout;
 use std::marker::PhantomData;
 use std::ptr::{self, NonNull};
 
@@ -21,6 +21,7 @@ use crossbeam_epoch::Guard;
 
 use crate::block::{self, BlockRef, Header, OwnedBlock};
 use crate::holes::Bound;
+use crate::slabs::Slabs;
 use crate::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering, Wait};
 
 /// The highest tower. With a mean of `1 << level` nodes to a link it serves far more nodes than
@@ -127,11 +128,12 @@ impl<V> Word<V> {
         self.0.addr() & LOCKED != 0
     }
 
-    /// Asks for all cache lines with the header and the keys of a block of usual size at once;
-    /// a binary search would wait for one after another.
+    /// Asks at once for the cache lines with the header, the keys and the first half of the
+    /// entries or more, in a block of usual size; a binary search would wait for one after
+    /// another, and then for the entry.
     pub(crate) fn prefetch(self) {
         #[cfg(all(target_arch = "x86_64", not(miri)))]
-        for line in 0..6 {
+        for line in 0..14 {
             use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
             // SAFETY: a prefetch accesses nothing and may name any address.
             unsafe { _mm_prefetch::<_MM_HINT_T0>(self.0.cast::<i8>().wrapping_add(line * 64)) };
@@ -184,19 +186,14 @@ impl<V> PartialEq for NodeRef<'_, V> {
 fn layout_of<V>(height: usize) -> (Layout, usize) {
     let links = Layout::array::<Link<V>>(height).expect("a tower fits in memory");
     let (layout, offset) = Layout::new::<Node<V>>().extend(links).expect("a node's layout");
-    (layout, offset)
+    (layout.pad_to_align(), offset)
 }
 
 /// Allocates a node of exactly `height` links, which lead nowhere and promise nothing about holes.
-pub(crate) fn allocate<V>(height: usize, block: OwnedBlock<V>) -> *mut Node<V> {
+pub(crate) fn allocate<V>(slabs: &Slabs, height: usize, block: OwnedBlock<V>) -> *mut Node<V> {
     assert!((1..=MAX_HEIGHT).contains(&height), "a tower has between 1 and {MAX_HEIGHT} links");
     let (layout, links_offset) = layout_of::<V>(height);
-    #[expect(clippy::cast_ptr_alignment, reason = "the layout asks for this alignment")]
-    // SAFETY: the layout is not empty.
-    let node = unsafe { alloc(layout) }.cast::<Node<V>>();
-    if node.is_null() {
-        handle_alloc_error(layout);
-    }
+    let node = slabs.allocate(height, layout).cast::<Node<V>>().as_ptr();
     // SAFETY: freshly allocated with room for the header and `height` links.
     unsafe {
         node.write(Node {
@@ -220,8 +217,8 @@ pub(crate) fn allocate<V>(height: usize, block: OwnedBlock<V>) -> *mut Node<V> {
 /// Frees a node and the block it still has.
 ///
 /// # Safety
-/// `node` came from [`allocate`], is freed once, and nobody can reach it any more.
-pub(crate) unsafe fn free<V>(node: *mut Node<V>) {
+/// `node` came from [`allocate`] with the same slabs, is freed once, and nobody can reach it any more.
+pub(crate) unsafe fn free<V>(slabs: &Slabs, node: *mut Node<V>) {
     // SAFETY: the caller's promise. A dead node's block has been retired on its own.
     unsafe {
         let word = Word((*node).block.load(Ordering::Relaxed));
@@ -234,7 +231,7 @@ pub(crate) unsafe fn free<V>(node: *mut Node<V>) {
         let links = node.byte_add(links_offset).cast::<Link<V>>();
         ptr::slice_from_raw_parts_mut(links, height).drop_in_place();
         node.drop_in_place();
-        dealloc(node.cast(), layout);
+        slabs.free(NonNull::new_unchecked(node).cast(), height, layout);
     }
 }
 

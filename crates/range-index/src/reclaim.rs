@@ -14,6 +14,7 @@ use crossbeam_epoch::{self as epoch, Guard};
 use crate::Value;
 use crate::block::{self, BlockRef};
 use crate::node::{self, NodeRef};
+use crate::slabs::Slabs;
 use crate::sync::thread;
 
 /// Blocks of a batch: what a thread retires before it looks how many of its batches are freed.
@@ -47,11 +48,11 @@ pub(crate) fn retire_block<V: Value>(block: BlockRef<'_, V>, guard: &Guard) {
 }
 
 /// Frees a node that was unlinked, once nobody can come across it any more.
-pub(crate) fn retire_node<V: Value>(node: NodeRef<'_, V>, guard: &Guard) {
+pub(crate) fn retire_node<V: Value>(node: NodeRef<'_, V>, slabs: Arc<Slabs>, guard: &Guard) {
     let raw = node.as_ptr();
     // SAFETY: no link and no live back link leads to the node, so who pins from now on cannot find
     // it; the rest as for blocks.
-    unsafe { guard.defer_unchecked(move || node::free(raw)) }
+    unsafe { guard.defer_unchecked(move || node::free(&slabs, raw)) }
 }
 
 /// To be called after an edit, not pinned any more: moves the epoch on, and lets others run if one of

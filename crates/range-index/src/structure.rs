@@ -11,6 +11,8 @@
 //!   node points to stays good for whoever can still reach that node.
 //! - A tower is locked from before its node can be seen until all its links are in place.
 
+use std::sync::Arc;
+
 use crossbeam_epoch::Guard;
 use smallvec::SmallVec;
 
@@ -73,7 +75,7 @@ impl<V: Value, const KEYS: usize> RangeIndex<V, KEYS> {
 
         let height = self.random_height();
         self.top.fetch_max(height - 1, Ordering::SeqCst);
-        let raw = node::allocate(height, upper.finish());
+        let raw = node::allocate(&self.slabs, height, upper.finish());
         // SAFETY: just allocated, and retired like any node from the moment it is linked.
         let right = unsafe { NodeRef::from_raw(raw) }.expect("an allocated node");
         let right_lock = right.try_lock(right.word()).expect("nobody else knows the new node");
@@ -244,7 +246,7 @@ impl<V: Value, const KEYS: usize> RangeIndex<V, KEYS> {
                 link.copy_from(dead.link(level));
             });
         }
-        retire_node(dead, guard);
+        retire_node(dead, Arc::clone(&self.slabs), guard);
     }
 
     /// Moves the entries of `node`, whose tile began at `low`, to its left neighbour if both are
