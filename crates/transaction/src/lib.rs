@@ -37,7 +37,7 @@ pub use error::{Error, Result};
 pub use items::Items;
 pub use log::{FoundLog, LogWriter, Recovery};
 pub use manager::{
-    BackgroundCommits, CommitHook, DataExtent, DataOwner, Exclusive, Handle, MakesRoom,
+    BackgroundCommits, Cleaning, CommitHook, DataExtent, DataOwner, Exclusive, Handle, MakesRoom,
     NewSnapshot, TransactionManager,
 };
 pub use quota::{Counted, QuotaLimit, QuotaPromise, Quotas};

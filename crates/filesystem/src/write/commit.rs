@@ -27,11 +27,7 @@ impl Hook {
 impl CommitHook for Hook {
     fn before_commit(&self, _manager: &TransactionManager) -> Changed<()> {
         let Some(filesystem) = self.filesystem() else { return Ok(()) };
-        filesystem.flush_all().map_err(|error| match error {
-            Error::Engine(error) => error,
-            Error::Tree(error) => (*error).into(),
-            _ => larder_transaction::Error::ReadOnly("data could not be written back"),
-        })?;
+        write_back(&filesystem)?;
         filesystem.try_writer().map_or(Ok(()), Writer::flush_delayed)
     }
 
@@ -52,10 +48,27 @@ impl CommitHook for Hook {
 }
 
 impl MakesRoom for Hook {
-    fn make_room(&self, _manager: &TransactionManager, _len_bytes: u64) -> Changed<()> {
+    fn make_room(&self, _manager: &TransactionManager) -> Changed<()> {
         let Some(filesystem) = self.filesystem() else { return Ok(()) };
         filesystem.try_writer().map_or(Ok(()), Writer::flush_delayed)
     }
+
+    fn clean(&self, _manager: &TransactionManager) -> Changed<()> {
+        let Some(filesystem) = self.filesystem() else { return Ok(()) };
+        // An inode with data that is not written back is not let go of before that.
+        write_back(&filesystem)?;
+        filesystem.delete_unlinked();
+        Ok(())
+    }
+}
+
+/// Writes back what all files have in memory only.
+fn write_back(filesystem: &Filesystem) -> Changed<()> {
+    filesystem.flush_all().map_err(|error| match error {
+        Error::Engine(error) => error,
+        Error::Tree(error) => (*error).into(),
+        _ => larder_transaction::Error::ReadOnly("data could not be written back"),
+    })
 }
 
 impl Writer {

@@ -7,7 +7,9 @@ use larder_btree::LiveTree;
 use larder_format::item::{FileExtent, InodeItem};
 use larder_format::{FormatError, ItemType, Key, objectid};
 use larder_transaction::space::Priority;
-use larder_transaction::{DataExtent, DataOwner, Handle, Items, TransactionManager, TreeItems};
+use larder_transaction::{
+    Cleaning, DataExtent, DataOwner, Handle, Items, TransactionManager, TreeItems,
+};
 use parking_lot::Mutex;
 use zerocopy::FromBytes;
 
@@ -61,23 +63,28 @@ impl Writer {
     /// Deletes inodes that nobody has open any more. What fails is tried again with the next call, and
     /// with the next commit in the background, and stays listed in its tree for who opens the file system for writing again.
     pub(super) fn delete_orphans(&self) {
+        if self.orphans.is_empty() {
+            return;
+        }
+        let cleaning = self.manager.begin_cleaning();
         while let Some(orphan) = self.orphans.pop() {
-            if self.delete_inode(&orphan).is_err() {
+            if self.delete_inode(&cleaning, &orphan).is_err() {
                 self.orphans.push(orphan);
                 break;
             }
         }
     }
 
-    fn delete_inode(&self, orphan: &Orphan) -> Changed<()> {
+    fn delete_inode(&self, cleaning: &Cleaning<'_>, orphan: &Orphan) -> Changed<()> {
         let is_gone = |id| self.manager.root_item(id).is_none_or(|(_, item)| item.refs.get() == 0);
         loop {
-            let handle = self.manager.join(ITEMS, Priority::Deleting)?;
+            let handle = self.manager.join(ITEMS, Priority::Cleaning)?;
             if is_gone(orphan.tree.id()) || self.holds.has(orphan.tree.id()) {
                 return Ok(());
             }
             let is_done = apply(&handle, || orphan.delete_step(&handle))?;
             handle.end()?;
+            cleaning.stepped();
             if is_done {
                 return Ok(());
             }
@@ -212,9 +219,9 @@ impl Writer {
         let links =
             |data: &[u8]| InodeItem::ref_from_prefix(data).map_or(0, |(item, _)| item.nlink.get());
         if orphan.tree.get_with(key, links)? == Some(0) {
-            return Ok(self.delete_inode(orphan)?);
+            return Ok(self.delete_inode(&self.manager.begin_cleaning(), orphan)?);
         }
-        let handle = self.manager.join(ITEMS, Priority::Deleting)?;
+        let handle = self.manager.join(ITEMS, Priority::Cleaning)?;
         if self.holds.has(orphan.tree.id()) {
             return Ok(handle.end()?);
         }

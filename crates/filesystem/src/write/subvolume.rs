@@ -14,7 +14,7 @@ use larder_format::item::{
 };
 use larder_format::{ItemType, Key, Uuid, name_hash, objectid};
 use larder_transaction::space::{Priority, SpaceKind};
-use larder_transaction::{Error as ChangeError, Exclusive, Handle, Items, TreeItems};
+use larder_transaction::{Cleaning, Error as ChangeError, Exclusive, Handle, Items, TreeItems};
 use zerocopy::{FromZeros, IntoBytes};
 
 use super::create::NewInode;
@@ -138,13 +138,14 @@ impl Inode {
         }
         let id = root.subvolume().id();
         filesystem.check_deletable(id)?;
+        let cleaning = writer.manager.begin_cleaning();
         let exclusive = writer.manager.close();
         self.subvolume().live()?.check_writable()?;
         writer.holds.check_free(id)?;
         self.unname_subvolume(&exclusive, root.subvolume(), name)?;
         drop((exclusive, room));
         filesystem.sync()?;
-        Ok(writer.drop_subvolume(id)?)
+        Ok(writer.drop_subvolume(&cleaning, id)?)
     }
 
     /// Takes the name of a subvolume away and lists it as an orphan.
@@ -266,7 +267,7 @@ impl Filesystem {
             let item = writer.manager.tree(id)?.and_then(|_| writer.manager.root_item(id));
             // One that is in use is listed for another reason, which is not known here.
             if item.is_none_or(|(_, item)| item.refs.get() == 0) {
-                writer.drop_subvolume(id)?;
+                writer.drop_subvolume(&writer.manager.begin_cleaning(), id)?;
             }
         }
         Ok(())
@@ -275,11 +276,13 @@ impl Filesystem {
 
 impl Writer {
     /// Gives up the tree of a subvolume that was deleted, in steps, and takes it from the list.
-    fn drop_subvolume(&self, id: u64) -> Changed<()> {
+    fn drop_subvolume(&self, cleaning: &Cleaning<'_>, id: u64) -> Changed<()> {
         if self.manager.tree(id)?.is_some() {
-            while !self.manager.drop_tree(id, BLOCKS_PER_STEP)? {}
+            while !self.manager.drop_tree(id, BLOCKS_PER_STEP)? {
+                cleaning.stepped();
+            }
         }
-        let handle = self.manager.join(1, Priority::Deleting)?;
+        let handle = self.manager.join(1, Priority::Cleaning)?;
         let mut root_tree = TreeItems::new(self.manager.root_tree().clone());
         apply(&handle, || root_tree.remove(orphan_key(id)))?;
         handle.end()

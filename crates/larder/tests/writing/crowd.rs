@@ -1,6 +1,6 @@
 //! Sixteen threads at once that do everything, for a while.
 //!
-//! `LARDER_STRESS_SECONDS=600` has it go on longer than it does here.
+//! `LARDER_STRESS_SECONDS=600` has it go on longer than it does here, `LARDER_STRESS_MIB=1024` with less room.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -19,7 +19,8 @@ const THREADS: u64 = 16;
 #[test]
 fn sixteen_threads_do_everything() {
     // With room for all that comes together when it goes on for long.
-    let spec = ImageSpec::new("crowd").devices(&[8 << 30]);
+    let len_bytes = (from_environment("LARDER_STRESS_MIB", 8192) as u64) << 20;
+    let spec = ImageSpec::new("crowd").devices(&[len_bytes]);
     let image = KernelImage::build(&spec, &Content::new(71).scale(Scale::Small));
     let options = OpenOptions::new().write(true).commit_interval(Some(Duration::from_millis(200)));
     let fs = options.open(image.devices()).unwrap();

@@ -21,6 +21,7 @@ mod mapping;
 mod meanwhile;
 mod model;
 mod namespace;
+mod regained;
 mod room;
 mod rounds;
 mod sending;

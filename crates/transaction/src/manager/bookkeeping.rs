@@ -7,6 +7,8 @@
 //! - One thread at a time edits these trees: it holds `bookkeeping`.
 //! - A group has its items before any extent in it has one.
 
+use std::sync::atomic::Ordering::Relaxed;
+
 use larder_format::Logical;
 use larder_format::item::BlockGroupItem;
 use larder_format::objectid::FIRST_CHUNK_TREE;
@@ -128,6 +130,15 @@ impl TransactionManager {
             space.retire(chunk);
             self.with_chunk_trees(|trees, devices| remove_chunk(trees, devices, chunk))?;
             space.remove(&group);
+        }
+        Ok(())
+    }
+
+    /// Commits if that removes block groups which the last commit has left empty.
+    pub(super) fn commit_empty_groups(&self) -> Result<()> {
+        if self.trees.free_space.is_some() && self.accounting.space.has_empty_groups() {
+            self.accounting.is_changed.store(true, Relaxed);
+            self.commit()?;
         }
         Ok(())
     }

@@ -66,7 +66,7 @@ impl TransactionManager {
                 larder_format::FormatError::invalid("RootItem", "the tree is in use"),
             ));
         }
-        let handle = self.join(ITEMS_PER_STEP, Priority::Deleting)?;
+        let handle = self.join(ITEMS_PER_STEP, Priority::Cleaning)?;
         let mut walk =
             Walk { manager: self, tree, born: key.offset, path: Vec::new(), budget: blocks };
         let is_done =

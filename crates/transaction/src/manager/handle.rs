@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::extent::Referrer;
 use crate::quota::QuotaPromise;
 use crate::refs::{ExtentKind, ExtentRef};
-use crate::space::{Priority, Reservation, SpaceKind};
+use crate::space::Reservation;
 use crate::tree_items::TreeItems;
 
 /// Delayed references beyond which whoever leaves runs some.
@@ -29,16 +29,9 @@ pub struct Handle<'m> {
 }
 
 impl TransactionManager {
-    /// Joins the running transaction with room for inserting `items` items.
-    pub fn join(&self, items: u64, priority: Priority) -> Result<Handle<'_>> {
-        let len_bytes = self.space().insertion_bytes(items);
-        let reservation = self.reserve(SpaceKind::Metadata, len_bytes, priority)?;
-        self.join_with(reservation)
-    }
-
     /// Joins the running transaction with room that was promised before.
     pub fn join_with(&self, reservation: Reservation) -> Result<Handle<'_>> {
-        Ok(Handle { reservation: Some(reservation), ..self.attach()? })
+        Ok(self.attach()?.with(reservation))
     }
 
     /// Joins the running transaction without any room: to run what was queued, or to look.
@@ -53,6 +46,11 @@ impl TransactionManager {
 }
 
 impl Handle<'_> {
+    /// The same with room that was promised.
+    pub(super) fn with(self, reservation: Reservation) -> Self {
+        Self { reservation: Some(reservation), ..self }
+    }
+
     /// The transaction.
     pub fn generation(&self) -> u64 {
         self.manager.generation()

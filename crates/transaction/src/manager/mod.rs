@@ -7,6 +7,7 @@
 
 mod accounting;
 mod bookkeeping;
+mod cleaning;
 mod commit;
 mod create;
 mod door;
@@ -34,7 +35,9 @@ use larder_volume::Volume;
 use parking_lot::{Mutex, MutexGuard, RwLock};
 
 use self::accounting::Accounting;
+use self::cleaning::Cleanings;
 use self::door::Door;
+use self::ladder::Lines;
 use self::load::SystemTrees;
 use self::roots::Roots;
 use crate::error::{Error, Result};
@@ -47,6 +50,7 @@ use crate::tree_items::TreeItems;
 
 pub(crate) use roots::parse_root;
 
+pub use cleaning::Cleaning;
 pub use handle::{DataExtent, DataOwner, Handle};
 pub use interval::BackgroundCommits;
 pub use ladder::MakesRoom;
@@ -107,6 +111,8 @@ pub struct TransactionManager {
     /// The logs of the running transaction.
     logs: Mutex<Logs>,
     door: Door,
+    cleanings: Cleanings,
+    lines: Lines,
     /// Held by the one who commits.
     committing: Mutex<()>,
     /// Held by the one who edits the trees of bookkeeping.
@@ -187,6 +193,8 @@ impl TransactionManager {
             superblock_is_dirty: AtomicBool::new(false),
             logs: Mutex::default(),
             door: Door::default(),
+            cleanings: Cleanings::default(),
+            lines: Lines::default(),
             committing: Mutex::default(),
             bookkeeping: Mutex::default(),
             checksums: Mutex::default(),

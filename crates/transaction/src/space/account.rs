@@ -29,7 +29,12 @@ pub struct Usage {
 impl Usage {
     /// What cannot be promised any more.
     pub fn spoken_for(&self) -> u64 {
-        self.used + self.reserved + self.pinned + self.unusable + self.may_use
+        self.taken() + self.may_use
+    }
+
+    /// What is free for nobody.
+    pub fn taken(&self) -> u64 {
+        self.used + self.reserved + self.pinned + self.unusable
     }
 }
 

@@ -146,11 +146,16 @@ impl Group {
         is_free
     }
 
+    /// Whether nothing in it is in use.
+    pub(super) fn is_empty(&self) -> bool {
+        let counts = [&self.used, &self.reserved, &self.pinned];
+        counts.iter().all(|count| count.load(SeqCst) == 0)
+    }
+
     /// Closes the group if nothing in it is in use; whether it did.
     pub(super) fn close_if_empty(&self) -> bool {
         self.is_closed.store(true, SeqCst);
-        let counts = [&self.used, &self.reserved, &self.pinned];
-        let is_empty = counts.iter().all(|count| count.load(SeqCst) == 0);
+        let is_empty = self.is_empty();
         self.is_closed.store(is_empty, SeqCst);
         is_empty
     }

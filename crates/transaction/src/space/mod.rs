@@ -330,6 +330,17 @@ impl Space {
         closed
     }
 
+    /// Whether there are groups that [`close_empty_groups`](Self::close_empty_groups) would close.
+    pub fn has_empty_groups(&self) -> bool {
+        let groups = self.groups();
+        let has_another = |group: &Group| {
+            groups.iter().filter(|other| other.flags() == group.flags()).nth(1).is_some()
+        };
+        groups.iter().any(|group| {
+            group.is_empty() && !group.is_closed() && has_another(group) && self.can_spare(group)
+        })
+    }
+
     /// Whether what was promised is there without a group too.
     fn can_spare(&self, group: &Group) -> bool {
         let usage = self.account_of(group.flags()).usage();

@@ -14,7 +14,7 @@ use crate::chunk::{Devices, Limits, plan};
 use crate::error::{Error, Result};
 
 /// The least that is kept for bookkeeping and deleting, in items that could be inserted.
-const LEAST_GLOBAL_RESERVE_ITEMS: u64 = 24;
+const LEAST_GLOBAL_RESERVE_ITEMS: u64 = 32;
 /// The share of what is used that is kept, for bookkeeping that grows with it.
 const GLOBAL_RESERVE_SHARE: u64 = 8;
 /// The most that is kept for bookkeeping and deleting.
@@ -35,6 +35,14 @@ pub enum Priority {
     Normal,
     /// Deletes: may use up to half of the global reserve, since it makes space in the end.
     Deleting,
+    /// Gives up what was deleted, and others wait for that: may use up to two thirds of the global reserve, and so
+    /// what the deletions that wait for it have not.
+    Cleaning,
+}
+
+impl Priority {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Normal, Self::Deleting, Self::Cleaning];
 }
 
 /// A promise of space, given back when dropped.
@@ -130,6 +138,7 @@ impl Space {
         let kept_back = match priority {
             Priority::Normal => usage.global_reserve,
             Priority::Deleting => usage.global_reserve / 2,
+            Priority::Cleaning => usage.global_reserve / 3,
         };
         let fits = usage.spoken_for() + kept_back + len_bytes <= usage.total + usage.unallocated;
         if fits {
@@ -147,8 +156,9 @@ impl Space {
         let usage = account.usage();
         let wanted =
             (usage.used / GLOBAL_RESERVE_SHARE).clamp(least, MOST_GLOBAL_RESERVE.max(least));
-        // What is left, where that is less: then nothing more is promised, but for deleting.
-        let left = (usage.total + usage.unallocated).saturating_sub(usage.spoken_for());
+        // What is left, where that is less: then nothing more is promised, but for deleting. Promises are given
+        // back, and do not make it less.
+        let left = (usage.total + usage.unallocated).saturating_sub(usage.taken());
         account.global_reserve.set(wanted.min(left));
     }
 

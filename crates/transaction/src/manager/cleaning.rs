@@ -1,0 +1,150 @@
+//! Deletions that are under way, for whoever needs the room that they make.
+//!
+//! # Invariants
+//! - Who deletes something in steps has begun before anybody can see that it is gone, or before he takes it from a list
+//!   of what is to be deleted: so who asks for room finds it in the list, or here.
+//! - Who waits here is no deletion.
+
+use std::collections::BTreeMap;
+use std::thread::ThreadId;
+
+use parking_lot::{Condvar, Mutex};
+
+use super::TransactionManager;
+
+/// The deletions that are under way.
+#[derive(Debug, Default)]
+pub(super) struct Cleanings {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// By the order in which they began.
+    running: BTreeMap<u64, ThreadId>,
+    begun: u64,
+    /// Steps of all deletions so far.
+    steps: u64,
+}
+
+/// A deletion that is under way, until this is dropped.
+#[derive(Debug)]
+pub struct Cleaning<'m> {
+    cleanings: &'m Cleanings,
+    number: u64,
+}
+
+impl TransactionManager {
+    /// Begins to delete something that takes more than one step: a subvolume, or a file without a name. Whoever finds no
+    /// room from now on waits for it, so that the caller asks for room with [`Priority::Cleaning`] only, and needs
+    /// nothing that somebody who asks for room may have.
+    ///
+    /// [`Priority::Cleaning`]: crate::space::Priority::Cleaning
+    pub fn begin_cleaning(&self) -> Cleaning<'_> {
+        Cleaning { cleanings: &self.cleanings, number: self.cleanings.begin() }
+    }
+}
+
+impl Cleaning<'_> {
+    /// Notes that some of it was given up.
+    pub fn stepped(&self) {
+        self.cleanings.state.lock().steps += 1;
+        self.cleanings.changed.notify_all();
+    }
+}
+
+impl Drop for Cleaning<'_> {
+    fn drop(&mut self) {
+        self.cleanings.state.lock().running.remove(&self.number);
+        self.cleanings.changed.notify_all();
+    }
+}
+
+impl Cleanings {
+    fn begin(&self) -> u64 {
+        let mut state = self.state.lock();
+        let number = state.begun;
+        state.begun += 1;
+        state.running.insert(number, std::thread::current().id());
+        number
+    }
+
+    /// Up to where deletions have begun.
+    pub(super) fn now(&self) -> u64 {
+        self.state.lock().begun
+    }
+
+    /// Waits until all deletions that began before `end` have ended, or `steps` more steps of any are done. Returns
+    /// whether there was something to wait for.
+    pub(super) fn wait(&self, end: u64, steps: u64) -> bool {
+        let mut state = self.state.lock();
+        let is_running = |state: &State| state.running.range(..end).next().is_some();
+        let was_running = is_running(&state);
+        let me = std::thread::current().id();
+        debug_assert!(!state.running.values().any(|thread| *thread == me), "it waits for itself");
+        let enough = state.steps + steps;
+        while is_running(&state) && state.steps < enough {
+            self.changed.wait(&mut state);
+        }
+        was_running
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn begin(cleanings: &Cleanings) -> Cleaning<'_> {
+        Cleaning { cleanings, number: cleanings.begin() }
+    }
+
+    #[test]
+    fn what_began_later_is_not_waited_for() {
+        let cleanings = Cleanings::default();
+        let asked = cleanings.now();
+        std::thread::scope(|scope| {
+            let (begun, wait_for_begun) = std::sync::mpsc::channel();
+            let (end, wait_for_end) = std::sync::mpsc::channel::<()>();
+            scope.spawn({
+                let cleanings = &cleanings;
+                move || {
+                    let _cleaning = begin(cleanings);
+                    begun.send(()).unwrap();
+                    wait_for_end.recv().unwrap();
+                }
+            });
+            wait_for_begun.recv().unwrap();
+            assert!(!cleanings.wait(asked, 1));
+            end.send(()).unwrap();
+        });
+    }
+
+    #[test]
+    fn steps_are_waited_for_and_then_the_end() {
+        let cleanings = Cleanings::default();
+        std::thread::scope(|scope| {
+            let (begun, wait_for_begun) = std::sync::mpsc::channel();
+            let (go_on, wait_to_go_on) = std::sync::mpsc::channel::<()>();
+            scope.spawn({
+                let cleanings = &cleanings;
+                move || {
+                    let cleaning = begin(cleanings);
+                    begun.send(()).unwrap();
+                    cleaning.stepped();
+                    wait_to_go_on.recv().unwrap();
+                }
+            });
+            wait_for_begun.recv().unwrap();
+            let asked = cleanings.now();
+            scope.spawn(move || {
+                // Late enough to be seen to be waited for, and no harm done if not.
+                std::thread::sleep(std::time::Duration::from_millis(20));
+                go_on.send(()).unwrap();
+            });
+            assert!(cleanings.wait(asked, 100), "there was one");
+            assert!(cleanings.state.lock().running.is_empty(), "it has ended");
+            assert!(!cleanings.wait(asked, 100), "there is none");
+        });
+    }
+}
