@@ -24,12 +24,12 @@ const INPUT_BYTES: usize = 1 << 20;
 
 /// Make subvolumes of the streams of btrfs send or larder send
 ///
-/// Each snapshot in the stream becomes a subvolume in the directory TARGET: IMAGE:/directory in a file
-/// system that is not mounted, or a directory of a mounted btrfs, which takes the rights of root. An
-/// increment needs the snapshot that it builds on, received before or sent from there, anywhere in the
-/// file system. A subvolume that is complete is read-only and has a received uuid, which `larder subvolume
-/// show` shows. One that is not, because the stream was cut short or a command failed, can be changed
-/// and has none: delete it and receive again.
+/// Each snapshot in the stream becomes a subvolume in the directory TARGET: IMAGE:/directory in a
+/// file system that is not mounted, or a directory of a mounted btrfs, which takes the rights of root.
+/// An increment needs the snapshot that it builds on, received before or sent from there, anywhere in
+/// the file system. A subvolume that is complete is read-only and has a received uuid, which `larder
+/// subvolume show` shows. One that is not, because the stream was cut short or a command failed, can
+/// be changed and has none: delete it and receive again.
 ///
 /// Examples:
 ///   btrfs send /data/monday | larder receive backup.img:/snapshots

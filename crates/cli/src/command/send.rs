@@ -23,10 +23,10 @@ const ENOUGH_TO_TELL: u64 = 1000;
 
 /// Write read-only snapshots as streams for btrfs receive and larder receive
 ///
-/// A snapshot is IMAGE:/PATH in a file system that is not mounted, with paths that start at the top level, or
-/// the path of its root in one that is. Mounts of larder and of the kernel's btrfs are asked the same
-/// way; they do so for root, and larder's also for the user who mounted. All snapshots are of one file
-/// system.
+/// A snapshot is IMAGE:/PATH in a file system that is not mounted, with paths that start at the top
+/// level, or the path of its root in one that is. Mounts of larder and of the kernel's btrfs are asked
+/// the same way; they do so for root, and larder's also for the user who mounted. All snapshots are of
+/// one file system.
 ///
 /// Examples:
 ///   larder send disk.img:/snapshots/monday | btrfs receive /backup
