@@ -53,6 +53,24 @@ impl MemoryDevice {
         content.len_bytes = len_bytes;
     }
 
+    /// Calls `act` with the offset and the content of each part in which this device may differ from `other`: all but
+    /// the pages that the two share, or neither has.
+    pub fn each_difference(&self, other: &Self, mut act: impl FnMut(u64, &[u8])) {
+        let (own, others) = (self.content.read().clone(), other.content.read().clone());
+        let mut numbers: Vec<u64> = own.pages.keys().chain(others.pages.keys()).copied().collect();
+        numbers.sort_unstable();
+        numbers.dedup();
+        for number in numbers {
+            let pages = [own.pages.get(&number), others.pages.get(&number)];
+            let is_shared = matches!(pages, [Some(own), Some(other)] if Arc::ptr_eq(own, other));
+            let offset = number * PAGE_BYTES as u64;
+            if !is_shared && offset < own.len_bytes {
+                let len = (own.len_bytes - offset).min(PAGE_BYTES as u64) as usize;
+                act(offset, pages[0].map_or(&[0; PAGE_BYTES][..len], |page| &page[..len]));
+            }
+        }
+    }
+
     /// Bytes of memory held by pages, shared ones included.
     pub fn allocated_bytes(&self) -> u64 {
         self.content.read().pages.len() as u64 * PAGE_BYTES as u64

@@ -15,10 +15,10 @@ use std::thread;
 
 use larder::device::{Device, MemoryDevice};
 use larder::{Directory, FileType, Filesystem};
-use larder_device::{Event, Recording, Survival};
+use larder_device::{Event, Recording};
 use larder_fuse::{Mount, MountOptions, Server, ServerOptions, unmount};
 use larder_mkfs::{MkfsOptions, mkfs_on};
-use larder_power_cuts::{assert_sound, store, torn};
+use larder_power_cuts::{assert_sound, store, survival};
 use larder_testkit::{KernelMount, Scratch, oracle};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -388,14 +388,11 @@ fn what_programs_synced_on_a_mount_survives_power_cuts() {
             {
                 continue;
             }
-            let device = replay.power_cut(|_, entry| match random.random_range(0..4) {
-                0 if !is_flush => Survival::Whole,
-                1 => torn(entry, 3),
-                _ => Survival::Lost,
-            });
+            let device = replay.power_cut(survival(random.random()));
             let device = device.into_iter().next().unwrap();
             let position = replay.position();
             let what = format!("seed {seed}, cut at {position}");
+            assert_sound([&device], &what);
             cuts += 1;
             if cuts % 40 == 0 {
                 judge(&history, &found_by_kernel(&device), position, &what);

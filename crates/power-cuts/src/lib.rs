@@ -1,11 +1,11 @@
 //! Power cuts in tests: what a cut may leave of a file system, and what it must.
 //!
 //! A test loads an image into memory, works on a [`Recording`](larder_device::Recording) of it, and notes in a
-//! [`History`] what was done and promised. It replays the recording, cuts the power where it likes, and holds what
-//! is left to the history, to our own checker, and after [`store`] to the kernel.
+//! [`History`] what was done and promised. It replays the recording, cuts the power where it likes, of which something
+//! has [`survival`], and holds what is left to the history, to both checkers, and after [`store`] to the kernel.
 //!
 //! # Invariants
-//! - A superblock is written whole or not at all: commits count on it, and so does the kernel ([`torn`]).
+//! - A superblock is written whole or not at all: commits count on it, and so does the kernel ([`survival`]).
 //! - A cut may leave copies of the superblock of two commits, and nothing else that a checker finds
 //!   ([`assert_sound`]).
 //! - What a call promised is judged after every cut from where the recording was when it had returned.
@@ -15,8 +15,9 @@ mod history;
 mod memory;
 mod sound;
 mod superblock;
+mod survival;
 
 pub use history::History;
 pub use memory::{load, store};
-pub use sound::assert_sound;
-pub use superblock::torn;
+pub use sound::{assert_sound, assert_sound_to_btrfs};
+pub use survival::survival;

@@ -26,11 +26,13 @@ pub fn load(path: &Path) -> MemoryDevice {
 pub fn store(device: &MemoryDevice, path: &Path) {
     let file = File::create(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     file.set_len(device.len_bytes()).expect("there is room for holes");
-    each_piece(device.len_bytes(), |piece, offset| {
-        device.read_at(piece, offset).expect("memory is read");
-        if piece.iter().any(|byte| *byte != 0) {
-            file.write_all_at(piece, offset).expect("there is room");
-        }
+    store_difference(device, &MemoryDevice::new("zeros", device.len_bytes()), &file);
+}
+
+/// Gives a file that has the content of another device that of `device`.
+pub(crate) fn store_difference(device: &MemoryDevice, other: &MemoryDevice, file: &File) {
+    device.each_difference(other, |offset, data| {
+        file.write_all_at(data, offset).expect("there is room");
     });
 }
 
@@ -60,5 +62,30 @@ mod tests {
         load(file.path()).read_at(&mut after, 0).unwrap();
         assert!(before == after);
         assert!(before == std::fs::read(file.path()).unwrap());
+    }
+
+    /// What was written, written again and discarded since, and what both have.
+    #[test]
+    fn a_difference_makes_one_of_the_other() {
+        const LEN: usize = (1 << 20) + 1000;
+        let before = MemoryDevice::new("memory", LEN as u64);
+        for offset in [0, 70_000, 300_000, LEN as u64 - 100] {
+            before.write_at(&[7; 100], offset).unwrap();
+        }
+        let file = tempfile::NamedTempFile::new().unwrap();
+        store(&before, file.path());
+        let after = before.snapshot();
+        after.write_at(&[8; 50], 70_010).unwrap();
+        after.write_at(&[9; 50], 600_000).unwrap();
+        after.write_at(&[9; 50], LEN as u64 - 50).unwrap();
+        after.discard(200_000, 200_000).unwrap();
+        store_difference(&after, &before, file.as_file());
+        let mut expected = vec![0; LEN];
+        after.read_at(&mut expected, 0).unwrap();
+        assert!(std::fs::read(file.path()).unwrap() == expected);
+        let mut parts = Vec::new();
+        after.each_difference(&before, |offset, _| parts.push(offset));
+        assert!(parts.iter().all(|offset| *offset >= 16_384), "what both have is passed over");
+        assert_eq!(parts.len(), 4, "{parts:?}");
     }
 }

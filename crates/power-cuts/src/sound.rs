@@ -1,21 +1,80 @@
-//! Soundness of what is left.
+//! Soundness of what is left, for our own checker and for `btrfs check`.
 
+use std::cell::RefCell;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use larder_check::{Kind, KindFindings};
 use larder_device::{Device, MemoryDevice};
+use larder_testkit::oracle;
 use larder_volume::{OpenOptions, Volume};
+use tempfile::NamedTempFile;
 
-/// Our own checker finds nothing on the devices of a file system but copies of the superblock that a cut came
-/// between. It panics if it finds more, naming `what`.
+use crate::memory::store_difference;
+
+/// Neither checker finds anything on the devices of a file system but copies of the superblock that a cut came
+/// between. It panics if one does, naming `what`. Several devices are held to our own checker only: `btrfs check` looks
+/// for them among all that are attached, and takes for one of them what is left of it from the last cut
+/// ([`assert_sound_to_btrfs`]).
 #[track_caller]
 pub fn assert_sound<'d>(devices: impl IntoIterator<Item = &'d MemoryDevice>, what: &str) {
-    let snapshot = |device: &MemoryDevice| Arc::new(device.snapshot()) as Arc<dyn Device>;
-    let devices = devices.into_iter().map(snapshot).collect();
-    let volume = Volume::open(devices, &OpenOptions::default());
+    let devices: Vec<&MemoryDevice> = devices.into_iter().collect();
+    let snapshot = |device: &&MemoryDevice| Arc::new(device.snapshot()) as Arc<dyn Device>;
+    let volume = Volume::open(devices.iter().map(snapshot).collect(), &OpenOptions::default());
     let volume = volume.unwrap_or_else(|error| panic!("{what}: {error}"));
     let options = larder_check::Options { threads: 1, ..larder_check::Options::default() };
     let report = larder_check::check(&volume, &options);
     let is_expected = |found: &KindFindings| found.kind == Kind::SuperblocksDisagree;
     assert!(report.kinds.iter().all(is_expected), "{what}: {report}");
+    if devices.len() == 1 {
+        assert_sound_to_btrfs(devices, what);
+    }
+}
+
+/// `btrfs check` finds nothing, however many devices there are. It panics if it does, naming `what`.
+#[track_caller]
+pub fn assert_sound_to_btrfs<'d>(devices: impl IntoIterator<Item = &'d MemoryDevice>, what: &str) {
+    let devices: Vec<&MemoryDevice> = devices.into_iter().collect();
+    let found = STORED.with_borrow_mut(|stored| oracle::check(&store_all(stored, &devices), true));
+    found.unwrap_or_else(|error| panic!("{what}: {error}"));
+}
+
+thread_local! {
+    /// A file for each device that this thread has stored, so that little is written for one cut after the other.
+    static STORED: RefCell<Vec<Stored>> = const { RefCell::new(Vec::new()) };
+}
+
+/// An image file, and the content that it has.
+struct Stored {
+    file: NamedTempFile,
+    content: MemoryDevice,
+}
+
+impl Stored {
+    fn new() -> Self {
+        // In memory, where there is such a folder: nothing of it is to last.
+        let memory = Path::new("/dev/shm");
+        let file =
+            if memory.is_dir() { NamedTempFile::new_in(memory) } else { NamedTempFile::new() };
+        let file = file.expect("there is room for a file");
+        Self { file, content: MemoryDevice::new("stored", 0) }
+    }
+
+    fn store(&mut self, device: &MemoryDevice) {
+        let file = self.file.as_file();
+        file.set_len(device.len_bytes()).expect("there is room for holes");
+        store_difference(device, &self.content, file);
+        self.content = device.snapshot();
+    }
+}
+
+/// Stores devices, each in the file that had the device at its place before.
+fn store_all(stored: &mut Vec<Stored>, devices: &[&MemoryDevice]) -> Vec<PathBuf> {
+    stored.resize_with(stored.len().max(devices.len()), Stored::new);
+    let stored = stored.iter_mut().zip(devices);
+    let path = |(stored, device): (&mut Stored, &&MemoryDevice)| {
+        stored.store(device);
+        stored.file.path().to_owned()
+    };
+    stored.map(path).collect()
 }

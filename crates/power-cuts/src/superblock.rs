@@ -4,7 +4,7 @@ use larder_device::{Entry, Event, Survival};
 use larder_format::superblock::OFFSETS;
 
 /// A change that arrives only in its first `sectors` sectors of 512 bytes; not at all, if it is a superblock.
-pub fn torn(change: &Entry, sectors: u64) -> Survival {
+pub(crate) fn torn(change: &Entry, sectors: u64) -> Survival {
     let is_copy = |offset: u64| OFFSETS.iter().any(|copy| copy.0 == offset);
     match &change.event {
         Event::Write { offset, .. } if is_copy(*offset) => Survival::Lost,

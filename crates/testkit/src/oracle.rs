@@ -14,13 +14,19 @@ use crate::guard::{KernelMount, LoopDevice};
 ///
 /// It says nothing on its standard output that can be compared; an error is a finding.
 pub fn check(files: &[PathBuf], data: bool) -> Result<String, CommandError> {
-    let attached: Vec<_> = files.iter().map(|file| LoopDevice::attach_read_only(file)).collect();
-    let mut arguments: Vec<&OsStr> = vec!["check".as_ref(), "--readonly".as_ref()];
+    // Several find each other as devices only.
+    let attached: Vec<_> = match files {
+        [_] => Vec::new(),
+        files => files.iter().map(|file| LoopDevice::attach_read_only(file)).collect(),
+    };
+    // It looks at all that is mounted and stumbles over what others detach meanwhile: that is a warning with this.
+    let mut arguments: Vec<&OsStr> =
+        vec!["check".as_ref(), "--readonly".as_ref(), "--force".as_ref()];
     if data {
         arguments.push("--check-data-csum".as_ref());
     }
-    let device = attached.last().expect("a file system has a device");
-    arguments.push(device.path().as_os_str());
+    let last = attached.last().map(LoopDevice::path).or(files.last().map(PathBuf::as_path));
+    arguments.push(last.expect("a file system has a device").as_os_str());
     run("btrfs", arguments)
 }
 

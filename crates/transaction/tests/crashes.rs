@@ -4,15 +4,13 @@ mod support;
 
 use std::sync::Arc;
 
-use larder_device::{
-    Device, Entry, Event, Fault, FaultDevice, MemoryDevice, Operation, Recording, Survival,
-};
-use larder_power_cuts::{assert_sound, load, torn};
+use larder_device::{Device, Event, Fault, FaultDevice, MemoryDevice, Operation, Recording};
+use larder_power_cuts::{assert_sound, assert_sound_to_btrfs, load, survival};
 use larder_testkit::{Content, ImageSpec, KernelImage, Profile};
 use larder_transaction::space::Priority;
 use larder_transaction::{Error, TransactionManager};
 use support::snapshot::{Snapshot, clear_orphan, take, unlink};
-use support::{Directory, Files, Random, check_devices, names, open_devices, touch, write_data};
+use support::{Directory, Files, Random, names, open_devices, touch, write_data};
 
 fn image(spec: &ImageSpec, seed: u64) -> Vec<MemoryDevice> {
     let image = KernelImage::build(spec, &Content::new(seed));
@@ -128,23 +126,13 @@ fn explore(spec: &ImageSpec, seed: u64, work: Work) {
         let is_flush = entry.event == Event::Flush;
         flushes += u64::from(is_flush);
         let samples = if is_flush { 4 } else { 8 };
-        for sample in 0..samples {
-            let tear = random.below(9);
-            let survive = |_: usize, entry: &Entry| match random.below(4) {
-                0 => Survival::Whole,
-                1 => torn(entry, tear),
-                _ => Survival::Lost,
-            };
-            let devices = if is_flush && sample == 0 {
-                replay.power_cut(|_, _| Survival::Lost)
-            } else {
-                replay.power_cut(survive)
-            };
+        for _ in 0..samples {
+            let devices = replay.power_cut(survival(random.next()));
+            let what = format!("at {}", replay.position());
+            assert_sound(&devices, &what);
             if cuts % 16 == 0 {
-                check_devices(&devices)
-                    .unwrap_or_else(|error| panic!("at {}: {error}", replay.position()));
+                assert_sound_to_btrfs(&devices, &what);
             }
-            assert_sound(&devices, &format!("at {}", replay.position()));
             judge(devices, &states, replay.position());
             cuts += 1;
         }
@@ -214,8 +202,7 @@ fn fail_each(base: &MemoryDevice, operation: Operation) -> u64 {
         let found = names(&manager, "larder").unwrap();
         assert!(found == durable || found == unsure, "{operation} {call}: a state in between");
         if call % 10 == 0 {
-            check_devices(&[memory.snapshot()])
-                .unwrap_or_else(|error| panic!("{operation} {call}: {error}"));
+            assert_sound([&*memory], &format!("{operation} {call}"));
         }
         if error.is_none() {
             return call;

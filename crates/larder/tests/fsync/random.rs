@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use larder::{AllocateMode, Directory, FileType, Inode, RenameMode, Subvolume, XattrMode};
-use larder_device::{Event, Survival};
-use larder_power_cuts::{History, torn};
+use larder_device::Event;
+use larder_power_cuts::{History, survival};
 use larder_testkit::Feature;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -300,13 +300,10 @@ fn explore(spec: &ImageSpec, seed: u64, rounds: usize) -> (usize, usize) {
         if !is_flush && player.below(12) > 0 {
             continue;
         }
-        let device = replay.power_cut(|_, entry| match player.random.random_range(0..4) {
-            0 if !is_flush => Survival::Whole,
-            1 => torn(entry, 3),
-            _ => Survival::Lost,
-        });
+        let device = replay.power_cut(survival(player.random.random()));
         let device = device.into_iter().next().unwrap();
         let what = format!("{} with seed {seed}", spec.name());
+        assert_sound([&device], &what);
         logged += usize::from(has_log(&device));
         cuts += 1;
         if cuts % 40 == 0 {

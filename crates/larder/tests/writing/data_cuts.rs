@@ -9,8 +9,8 @@ use larder::{
     AllocateMode, CompressionAlgorithm, File, Filesystem, InodeFlags, SetAttributes, Subvolume,
     WriteCompression,
 };
-use larder_device::{Recording, Survival};
-use larder_power_cuts::{assert_sound, load, torn};
+use larder_device::Recording;
+use larder_power_cuts::{assert_sound, load, survival};
 use larder_testkit::{ImageSpec, KernelImage};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -204,12 +204,7 @@ fn cut(change: &Change, recording: &Recording, begun: usize, done: usize, seed: 
         while replay.position() < place {
             replay.step().unwrap();
         }
-        let tear = random.random_range(0..9);
-        let device = replay.power_cut(|_, entry| match random.random_range(0..4) {
-            0 => Survival::Whole,
-            1 => torn(entry, tear),
-            _ => Survival::Lost,
-        });
+        let device = replay.power_cut(survival(random.random()));
         judge(change, &device[0], place == done, &format!("{}, cut at {place}", change.name));
     }
 }

@@ -9,8 +9,8 @@ use larder::{
     Directory, ErrorKind, Filesystem, OpenOptions, Queue, Reserve, SetAttributes, SnapshotKind,
     Subvolume, Timestamp, Tuning,
 };
-use larder_device::{Event, Fault, FaultDevice, Recording, Survival};
-use larder_power_cuts::{assert_sound, load, torn};
+use larder_device::{Event, Fault, FaultDevice, Recording};
+use larder_power_cuts::{assert_sound, load, survival};
 use larder_testkit::{Content, ImageSpec, KernelImage, Manifest, Profile};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -361,11 +361,7 @@ fn power_cuts_leave_whole_directories() {
         if entry.event != Event::Flush && random.random_range(0..4) > 0 {
             continue;
         }
-        let image = replay.power_cut(|_, entry| match random.random_range(0..3) {
-            0 => Survival::Whole,
-            1 => torn(entry, 3),
-            _ => Survival::Lost,
-        });
+        let image = replay.power_cut(survival(random.random()));
         judge(&image[0], &states, replay.position());
         cuts += 1;
     }

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use larder::device::{Device, MemoryDevice, Operation};
 use larder::{AllocateMode, File, Filesystem, OpenOptions};
-use larder_device::{Event, Fault, FaultDevice, Recording, Survival};
-use larder_power_cuts::{assert_sound, load, torn};
+use larder_device::{Event, Fault, FaultDevice, Recording};
+use larder_power_cuts::{assert_sound, load, survival};
 use larder_testkit::{Content, ImageSpec, KernelImage};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -46,12 +46,7 @@ fn power_cuts_leave_what_was_synced() {
     while let Some(entry) = replay.step() {
         let samples = if entry.event == Event::Flush { 4 } else { 1 };
         for _ in 0..samples {
-            let tear = random.random_range(0..9);
-            let image = replay.power_cut(|_, entry| match random.random_range(0..4) {
-                0 => Survival::Whole,
-                1 => torn(entry, tear),
-                _ => Survival::Lost,
-            });
+            let image = replay.power_cut(survival(random.random()));
             let image = image.into_iter().next().unwrap();
             judge(&image, &states, replay.position());
             cuts += 1;

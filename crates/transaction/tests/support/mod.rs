@@ -10,14 +10,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use larder_btree::{BlockCache, LiveTree};
-use larder_device::{Access, Device, FileDevice, MemoryDevice};
+use larder_device::{Access, Device, FileDevice};
 use larder_format::item::{
     DirItemHeader, FileExtentHeader, FileExtentItem, FileExtentKind, FileType, InodeItem,
     InodeRefHeader, RegularExtent, Timespec,
 };
 use larder_format::objectid::FIRST_FREE;
 use larder_format::{ItemType, Key, name_hash};
-use larder_power_cuts::store;
 use larder_testkit::command::run;
 use larder_testkit::{Scratch, oracle};
 use larder_transaction::space::Priority;
@@ -264,18 +263,6 @@ pub fn touch(
         handle.end()?;
     }
     Ok(())
-}
-
-/// What `btrfs check` says about devices in memory.
-pub fn check_devices(devices: &[MemoryDevice]) -> std::result::Result<(), String> {
-    let scratch = Scratch::new();
-    let stored = |(number, device): (usize, &MemoryDevice)| {
-        let path = scratch.path().join(format!("device{number}"));
-        store(device, &path);
-        path
-    };
-    let files: Vec<PathBuf> = devices.iter().enumerate().map(stored).collect();
-    oracle::check(&files, false).map(drop).map_err(|error| error.to_string())
 }
 
 /// Names in the root directory of the top-level subvolume that begin with `prefix`, sorted.

@@ -2,8 +2,8 @@
 //! what is left opens, satisfies both checkers, and has all that was promised.
 //!
 //! Each workload is recorded once and cut `LARDER_CUTS` times (100 or so). `LARDER_SEED` has the work differ.
-//! Every cut is held to our own checker, one in [`BOTH`] to `btrfs check` and a mount by the kernel too:
-//! `LARDER_CUTS_BOTH=1` asks both each time.
+//! Every cut is held to both checkers, of several devices to ours; one in [`MOUNTED`] to `btrfs check` in any case and
+//! to a mount by the kernel too: `LARDER_CUTS_MOUNTED=1` mounts each.
 
 mod filling;
 mod history;
@@ -15,9 +15,9 @@ use std::sync::Arc;
 
 use larder::device::{Device, MemoryDevice};
 use larder::{ErrorKind, Filesystem, OpenOptions, Subvolume};
-use larder_device::{Entry, Event, Recording, Survival};
-use larder_power_cuts::{assert_sound, load, store, torn};
-use larder_testkit::{ImageSpec, KernelImage, KernelMount, Scratch, oracle};
+use larder_device::{Entry, Event, Recording};
+use larder_power_cuts::{assert_sound, assert_sound_to_btrfs, load, store, survival};
+use larder_testkit::{ImageSpec, KernelImage, KernelMount, Scratch};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
@@ -25,8 +25,8 @@ use super::rounds::from_environment;
 
 /// Cuts of a workload unless told otherwise.
 const CUTS: usize = 100;
-/// One cut in so many is held to the kernel too.
-const BOTH: usize = 20;
+/// One cut in so many is mounted by the kernel too, and gone on with.
+const MOUNTED: usize = 20;
 
 /// What was done, and what must be left of it.
 trait Work: Sized {
@@ -55,16 +55,23 @@ fn explore<W: Work>(spec: &ImageSpec, options: OpenOptions, seed: u64) {
     let mut replay = recording.replay();
     replay.advance_to(first);
     let wanted = from_environment("LARDER_CUTS", CUTS);
-    let both = from_environment("LARDER_CUTS_BOTH", BOTH);
+    let mounted = from_environment("LARDER_CUTS_MOUNTED", MOUNTED);
     let all = weights(&recording, first);
     let (mut cuts, mut passed) = (0, 0);
     while let Some(entry) = replay.step() {
         passed += weight(&entry);
         let due = wanted * passed / all;
         while cuts < due {
-            let devices = replay.power_cut(survival(&mut random));
+            let devices = replay.power_cut(survival(random.random()));
             let what = format!("{}, seed {seed}, cut {cuts} at {}", spec.name(), replay.position());
-            judge(&work, &devices, replay.position(), options, cuts % both == both / 2, &what);
+            judge(
+                &work,
+                &devices,
+                replay.position(),
+                options,
+                cuts % mounted == mounted / 2,
+                &what,
+            );
             cuts += 1;
         }
     }
@@ -83,23 +90,12 @@ fn weights(recording: &Recording, first: usize) -> usize {
     std::iter::from_fn(|| replay.step()).map(|entry| weight(&entry)).sum()
 }
 
-/// What becomes of each unflushed change, in one of several tempers.
-fn survival(random: &mut StdRng) -> impl FnMut(usize, &Entry) -> Survival {
-    let (temper, tear) = (random.random_range(0..8), random.random_range(0..9));
-    move |_, entry| match (temper, random.random_range(0..4)) {
-        (0, _) => Survival::Lost,
-        (1, _) | (2.., 0 | 3) => Survival::Whole,
-        (_, 1) => torn(entry, tear),
-        _ => Survival::Lost,
-    }
-}
-
 fn judge<W: Work>(
     work: &W,
     devices: &[MemoryDevice],
     position: usize,
     options: OpenOptions,
-    by_both: bool,
+    is_mounted: bool,
     what: &str,
 ) {
     println!("{what}");
@@ -110,7 +106,8 @@ fn judge<W: Work>(
     let fs = options.commit_interval(None).open_devices(opened).unwrap();
     let root = fs.subvolume("/").unwrap();
     work.judge(&root, position);
-    if by_both {
+    if is_mounted {
+        assert_sound_to_btrfs(devices, what);
         by_kernel(work, devices, &root);
         // It can be gone on with, unless it is full.
         let made = root.create("after-the-cut", 0o644);
@@ -124,7 +121,7 @@ fn judge<W: Work>(
     }
 }
 
-/// The kernel agrees that what is left is sound, and sees in it what we see.
+/// The kernel can mount what is left, and sees in it what we see.
 fn by_kernel<W: Work>(work: &W, devices: &[MemoryDevice], root: &Subvolume) {
     let scratch = Scratch::new();
     let paths: Vec<PathBuf> =
@@ -132,7 +129,6 @@ fn by_kernel<W: Work>(work: &W, devices: &[MemoryDevice], root: &Subvolume) {
     for (device, path) in devices.iter().zip(&paths) {
         store(device, path);
     }
-    oracle::check(&paths, true).unwrap_or_else(|error| panic!("{error}"));
     let mount = KernelMount::open(&paths, "ro,noatime");
     for folder in work.folders() {
         let seen = super::view::by_larder(root, &folder).unwrap();
