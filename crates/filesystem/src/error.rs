@@ -111,7 +111,7 @@ pub enum Error {
     #[error("the subvolume is read-only")]
     ReadOnlySubvolume,
     /// The subvolume can change, and what was asked for needs one that cannot.
-    #[error("subvolume {0} is not read-only")]
+    #[error("subvolume {0} is not read-only: a read-only snapshot of it would do")]
     NotReadOnly(u64),
     /// A name and what it is to lead to lie in different subvolumes.
     #[error("not in the same subvolume")]

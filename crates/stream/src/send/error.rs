@@ -11,7 +11,7 @@ use crate::wire::TooLong;
 #[non_exhaustive]
 pub enum SendError {
     /// A subvolume that can change cannot be sent, nor be a parent.
-    #[error("subvolume {0} is not read-only")]
+    #[error("subvolume {0} is not read-only: a read-only snapshot of it would do")]
     NotReadOnly(u64),
     /// The top level has no name under which it could be received.
     #[error("subvolume {0} has no name")]

@@ -66,9 +66,4 @@ impl Referrer {
     pub fn is_of_data(self) -> bool {
         matches!(self, Self::File { .. } | Self::Leaf { .. })
     }
-
-    /// Whether the reference goes by the address of a block, not by a tree's id.
-    pub fn is_by_address(self) -> bool {
-        matches!(self, Self::Block { .. } | Self::Leaf { .. })
-    }
 }
