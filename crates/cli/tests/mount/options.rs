@@ -188,6 +188,15 @@ pub(crate) fn times_of_last_access_are_kept_as_on_the_kernels() {
     }
 }
 
+#[test]
+fn the_kernel_reads_ahead_as_far_as_a_request_goes() {
+    let mounted = Mounted::new();
+    let device = fs::metadata(mounted.path()).unwrap().dev();
+    let setting = format!("/sys/class/bdi/0:{}/read_ahead_kb", rustix::fs::minor(device));
+    assert_eq!(fs::read_to_string(setting).unwrap(), "1024\n");
+    mounted.finish();
+}
+
 /// The kernel keeps these by itself, and asks no server.
 #[test]
 fn what_is_remounted_for_reading_cannot_be_changed() {

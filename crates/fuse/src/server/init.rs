@@ -58,7 +58,8 @@ pub(super) fn agree(
     let wanted = if keeps_access_times { WANTED - UNSEEN_READS } else { WANTED };
     let flags = InitFlags::from_bits_retain(offered) & (wanted | call.kernel.features());
     reply.put(&InitOut {
-        max_readahead: init.max_readahead,
+        // The kernel takes the least of this and what the mount is set to.
+        max_readahead: MAX_IO_BYTES as u32,
         flags: flags.bits() as u32,
         flags2: (flags.bits() >> 32) as u32,
         max_background: MOST_BACKGROUND,

@@ -25,6 +25,7 @@ use zerocopy::{FromBytes, IntoBytes};
 use super::io_uring::Queues;
 use super::lookout::Lookout;
 use super::pool::Pool;
+use super::readahead::read_ahead;
 use super::{
     HEADROOM_BYTES, Handler, MAX_IO_BYTES, MOST_THREADS, Notify, Served, Serving, Transport, serve,
 };
@@ -140,6 +141,8 @@ impl DevFuse {
         if let Some(queues) = &self.queues {
             self.can_use_rings.store(queues.prepare(serving).is_ok(), SeqCst);
         }
+        // Without, reading is slower.
+        let _ = read_ahead(device);
         let body = buffers.answer(device, len, serving);
         let flags = InitOut::read_from_prefix(body).map_or(0, |(agreed, _)| agreed.flags2);
         if let Some(queues) = &self.queues {

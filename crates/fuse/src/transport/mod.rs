@@ -6,6 +6,7 @@ mod io_uring;
 mod lookout;
 mod mount;
 mod pool;
+mod readahead;
 
 use std::io;
 use std::os::fd::OwnedFd;
