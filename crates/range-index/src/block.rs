@@ -8,6 +8,8 @@
 //!   bitwise copies.
 //! - `low <= key[0] < end[0] <= key[1] < end[1] <= ... <= high`: entries do not overlap and lie
 //!   inside the tile `[low, high)`.
+//! - The header's `largest` is the length of the largest hole, exactly: a search for space looks at
+//!   no entry of a block without a hole for it.
 //! - The allocation is exact: a header, `len` keys, `len` slots. Keys are contiguous, so that a
 //!   search touches keys only and then one slot.
 
@@ -24,6 +26,7 @@ pub(crate) struct Header<V> {
     low: u64,
     high: u64,
     len: usize,
+    largest: u64,
     values: PhantomData<V>,
 }
 
@@ -98,6 +101,12 @@ impl<'g, V> BlockRef<'g, V> {
         unsafe { self.header.as_ref().len }
     }
 
+    /// The length of the largest hole.
+    pub(crate) fn largest(self) -> u64 {
+        // SAFETY: as in `low`.
+        unsafe { self.header.as_ref().largest }
+    }
+
     pub(crate) fn keys(self) -> &'g [u64] {
         // SAFETY: `len` initialised keys follow the header, inside the allocation that `header`
         // has provenance over, and they never change.
@@ -168,33 +177,47 @@ impl<'g, V> BlockRef<'g, V> {
     }
 
     /// The first hole from that before entry `first` on, with the index of the entry, in which `place`
-    /// finds a place; or else the length of the largest of them. `place` is shown holes of
-    /// `len` addresses and more.
+    /// finds a place. `place` is shown holes of `len` addresses and more.
     pub(crate) fn first_place<P>(
         self,
         first: usize,
         len: u64,
         mut place: impl FnMut(Range<u64>) -> Option<P>,
-    ) -> Result<(usize, P), u64> {
-        let mut largest = 0;
-        let mut look = |hole: Range<u64>| {
-            largest = length(&hole).max(largest);
-            if length(&hole) < len { None } else { place(hole) }
-        };
+    ) -> Option<(usize, P)> {
+        let mut look = |hole: Range<u64>| if length(&hole) < len { None } else { place(hole) };
         let mut start = if first == 0 { self.low() } else { self.end(first - 1) };
         let entries = self.keys()[first..].iter().zip(&self.slots()[first..]);
         for (index, (&key, slot)) in entries.enumerate() {
             if let Some(place) = look(start..key) {
-                return Ok((first + index, place));
+                return Some((first + index, place));
             }
             start = slot.end;
         }
-        look(start..self.high()).map(|place| (self.len(), place)).ok_or(largest)
+        look(start..self.high()).map(|place| (self.len(), place))
     }
 
     /// The length of the largest hole among those before entries `holes`.
     pub(crate) fn largest_hole(self, holes: Range<usize>) -> u64 {
-        self.holes(holes).map(|(_, hole)| length(&hole)).max().unwrap_or(0)
+        holes.map(|index| length(&self.hole_before(index))).max().unwrap_or(0)
+    }
+
+    /// The length of the largest hole, from a look at all entries.
+    fn measure(self) -> u64 {
+        let len = self.len();
+        let outer = length(&self.hole_before(0)).max(length(&self.hole_before(len)));
+        let Some((_, keys)) = self.keys().split_first() else { return outer };
+        let slots = &self.slots()[..keys.len()];
+        let ((keys, last_keys), (slots, last_slots)) =
+            (keys.as_chunks::<4>(), slots.as_chunks::<4>());
+        // Four maxima at a time do not wait for one another.
+        let mut largest = [outer, 0, 0, 0];
+        for (keys, slots) in keys.iter().zip(slots) {
+            for lane in 0..4 {
+                largest[lane] = largest[lane].max(keys[lane] - slots[lane].end);
+            }
+        }
+        let last = last_keys.iter().zip(last_slots).map(|(key, slot)| key - slot.end);
+        largest.into_iter().chain(last).fold(0, u64::max)
     }
 }
 
@@ -265,6 +288,7 @@ impl<V: Clone> Builder<V> {
                 low: tile.start,
                 high: tile.end,
                 len: capacity,
+                largest: 0,
                 values: PhantomData,
             });
         }
@@ -320,9 +344,20 @@ impl<V: Clone> Builder<V> {
 
     pub(crate) fn finish(self) -> OwnedBlock<V> {
         assert_eq!(self.len, self.capacity, "a block is finished when it is full");
+        // SAFETY: all entries are written, and the block is ours.
+        let largest = unsafe { BlockRef::<V>::new(self.header) }.measure();
+        self.finish_with(largest)
+    }
+
+    /// [`Builder::finish`] for who knows the length of the largest hole.
+    pub(crate) fn finish_with(self, largest: u64) -> OwnedBlock<V> {
+        assert_eq!(self.len, self.capacity, "a block is finished when it is full");
+        // SAFETY: the header was written when the block was allocated, and nobody else sees it yet.
+        unsafe { (*self.header.as_ptr()).largest = largest };
         let block = OwnedBlock { header: self.header };
         std::mem::forget(self);
         debug_assert!(is_sorted(block.as_ref()), "entries are in order inside their tile");
+        debug_assert_eq!(largest, block.as_ref().measure(), "the largest hole is known");
         block
     }
 }
@@ -342,6 +377,32 @@ impl<V> Drop for Builder<V> {
                 self.header.as_ptr().byte_add(slots_offset::<V>(self.capacity)).cast::<Slot<V>>();
             std::ptr::slice_from_raw_parts_mut(slots, self.len).drop_in_place();
             spare::free(self.header.cast(), layout_of::<V>(self.capacity).0);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_block_knows_its_largest_hole_wherever_that_is() {
+        for len in 0..20 {
+            for wide in 0..=len {
+                // Holes of one address, and one of seven.
+                let starts: Vec<u64> = (0..len)
+                    .map(|index| 101 + 2 * index + if index < wide { 0 } else { 6 })
+                    .collect();
+                let tile = 100..101 + 2 * len + 6;
+                let mut builder = Builder::new(tile, starts.len());
+                for start in starts {
+                    builder.push(Piece { start, end: start + 1, value: () });
+                }
+                let block = builder.finish();
+                let block = block.as_ref();
+                assert_eq!(length(&block.hole_before(wide as usize)), 7);
+                assert_eq!(block.largest(), 7, "the hole before entry {wide} of {len}");
+            }
         }
     }
 }

@@ -34,11 +34,13 @@ pub(crate) enum Plan<V, R> {
     Reach(u64),
 }
 
-/// A copy of `block` with the entries `replace` replaced by `with`.
+/// A copy of `block` with the entries `replace` replaced by `with`, which leaves holes of up to
+/// `largest` addresses, if that is known.
 fn spliced<V: Value>(
     block: BlockRef<'_, V>,
     replace: &Range<usize>,
     with: Pieces<V>,
+    largest: Option<u64>,
 ) -> OwnedBlock<V> {
     let len = block.len() - replace.len() + with.len();
     let mut builder = Builder::new(block.low()..block.high(), len);
@@ -47,7 +49,10 @@ fn spliced<V: Value>(
         builder.push(piece);
     }
     builder.extend(block, replace.end..block.len());
-    builder.finish()
+    match largest {
+        Some(largest) => builder.finish_with(largest),
+        None => builder.finish(),
+    }
 }
 
 /// Whether the tile of `block` would have to begin elsewhere.
@@ -57,10 +62,12 @@ fn moves_low<V>(block: BlockRef<'_, V>, replace: &Range<usize>, with: &Pieces<V>
     !is_first_tile && replace.start == 0 && start != Some(block.low())
 }
 
-/// What a splice changes besides the block: sums, and holes that got larger.
+/// What a splice changes besides the entries: sums, and holes that got larger.
 struct Effect {
     entries: i64,
     covered: i64,
+    /// The largest hole in the block afterwards, unless it takes a look at all others to know.
+    largest: Option<u64>,
     larger_holes: SmallVec<[Range<u64>; 2]>,
 }
 
@@ -68,7 +75,8 @@ impl Effect {
     fn new<V>(block: BlockRef<'_, V>, replace: &Range<usize>, with: &Pieces<V>) -> Self {
         let removed: u64 = replace.clone().map(|index| block.end(index) - block.key(index)).sum();
         let added: u64 = with.iter().map(|piece| piece.end - piece.start).sum();
-        let largest = block.largest_hole(replace.start..replace.end + 1);
+        let largest_before = block.largest_hole(replace.start..replace.end + 1);
+        let mut largest_after = 0;
         let mut larger_holes = SmallVec::new();
         let mut start = block.hole_before(replace.start).start;
         let last = block.hole_before(replace.end).end;
@@ -76,12 +84,20 @@ impl Effect {
             with.iter().map(|piece| (piece.start, piece.end)).chain(std::iter::once((last, last)))
         {
             // A plan that overlaps its neighbours is caught when the block is built.
-            if end.saturating_sub(start) > largest {
+            let len = end.saturating_sub(start);
+            largest_after = len.max(largest_after);
+            if len > largest_before {
                 larger_holes.push(start..end);
             }
             start = next;
         }
+        let largest = match block.largest() {
+            largest if largest_before < largest => Some(largest.max(largest_after)),
+            largest if largest_after >= largest => Some(largest_after),
+            _ => None,
+        };
         Effect {
+            largest,
             entries: with.len() as i64 - replace.len() as i64,
             covered: added.wrapping_sub(removed) as i64,
             larger_holes,
@@ -137,7 +153,7 @@ impl<V: Value, const KEYS: usize> RangeIndex<V, KEYS> {
         guard: &'g Guard,
     ) -> bool {
         let effect = Effect::new(spot.block, replace, &with);
-        let new = spliced(spot.block, replace, with);
+        let new = spliced(spot.block, replace, with, effect.largest);
         let len = new.as_ref().len();
         let published = if len > KEYS {
             let lock = spot.node.try_publish_and_lock(spot.word, new);
@@ -206,7 +222,7 @@ impl<V: Value, const KEYS: usize> RangeIndex<V, KEYS> {
             }
             let effect = Effect::new(block, &replace, &with);
             let node = lock.node();
-            lock.publish(spliced(block, &replace, with));
+            lock.publish(spliced(block, &replace, with, effect.largest));
             retire_block(block, guard);
             self.split(lock, guard);
             self.settle(node, None, &effect, guard);

@@ -17,7 +17,7 @@ use std::ops::Range;
 
 use crossbeam_epoch::{self as epoch, Guard};
 
-use crate::block::{Piece, length};
+use crate::block::{BlockRef, Piece, length};
 use crate::edit::Pieces;
 use crate::node::{NO_KEY, NodeRef, Tower, Word};
 use crate::reclaim;
@@ -289,11 +289,11 @@ fn refresh_bound<V>(node: NodeRef<'_, V>, level: usize, guard: &Guard) {
     }
 }
 
-/// Lowers the bound of the lowest link of `node` to `largest`, the largest hole in the block that
-/// `word` stands for, unless the tower is in use. Blocks do not change, so if the node still has that
-/// one, it need not be read again.
-fn lower_to<V>(node: NodeRef<'_, V>, word: Word<V>, largest: u64) {
-    let bound = &node.link(0).bound;
+/// Lowers the bound of the lowest link of `node` to the largest hole in `block`, unless the tower is in
+/// use. Blocks do not change, so if the node still has the one that `word` stands for, that is all
+/// there is to read.
+fn lower_to<V>(node: NodeRef<'_, V>, word: Word<V>, block: BlockRef<'_, V>) {
+    let (bound, largest) = (&node.link(0).bound, block.largest());
     if bound.get() > largest | MARK && node.try_lock_tower() {
         bound.lower(|| if node.word() == word { largest } else { u64::MAX });
         node.unlock_tower();
@@ -401,23 +401,28 @@ impl<'g, V: Value, const KEYS: usize> Search<'_, 'g, V, KEYS> {
             if block.low() > *from {
                 return Scan::Lost;
             }
-            let first = block.count_at_or_before(self.within.start.max(block.low()));
-            let first = first.saturating_sub(1);
-            let place = |hole: Range<u64>| self.request.lowest_in(&hole, &self.within);
-            let (index, start) = match block.first_place(first, self.request.len, place) {
-                Ok(found) => found,
-                Err(largest) => {
-                    if first == 0 {
-                        lower_to(node, word, largest);
-                    }
-                    *from = (*from).max(block.high());
-                    return Scan::Nothing;
-                }
+            let Some((index, start)) = self.lowest_place(block) else {
+                lower_to(node, word, block);
+                *from = (*from).max(block.high());
+                return Scan::Nothing;
             };
             if self.take(&Spot { node, word, block }, index, start) {
                 return Scan::Claimed(start);
             }
         }
+    }
+
+    fn lowest_place(&self, block: BlockRef<'_, V>) -> Option<(usize, u64)> {
+        if self.is_hopeless(block.largest()) {
+            return None;
+        }
+        let first = match self.within.start {
+            start if start <= block.low() => 0,
+            start => block.count_at_or_before(start).saturating_sub(1),
+        };
+        block.first_place(first, self.request.len, |hole| {
+            self.request.lowest_in(&hole, &self.within)
+        })
     }
 
     /// Looks for the highest place, from right to left, in the part of `level` that begins with
@@ -479,13 +484,8 @@ impl<'g, V: Value, const KEYS: usize> Search<'_, 'g, V, KEYS> {
             if block.high() < *until {
                 return Scan::Lost;
             }
-            let mut largest = 0;
-            let found = block.holes(0..block.len() + 1).rev().find_map(|(index, hole)| {
-                largest = largest.max(length(&hole));
-                Some((index, self.request.highest_in(&hole, &self.within)?))
-            });
-            let Some((index, start)) = found else {
-                lower_to(node, word, largest);
+            let Some((index, start)) = self.highest_place(block) else {
+                lower_to(node, word, block);
                 *until = (*until).min(block.low());
                 return Scan::Nothing;
             };
@@ -493,6 +493,14 @@ impl<'g, V: Value, const KEYS: usize> Search<'_, 'g, V, KEYS> {
                 return Scan::Claimed(start);
             }
         }
+    }
+
+    fn highest_place(&self, block: BlockRef<'_, V>) -> Option<(usize, u64)> {
+        if self.is_hopeless(block.largest()) {
+            return None;
+        }
+        let place = |(index, hole)| Some((index, self.request.highest_in(&hole, &self.within)?));
+        block.holes(0..block.len() + 1).rev().find_map(place)
     }
 
     /// Inserts the claimed range before entry `index` if the block has not changed.
