@@ -1,11 +1,13 @@
 //! The images are what they claim to be, and btrfs-progs finds them sound.
 
+use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use larder_testkit::matrix::{large, matrix};
 use larder_testkit::{
     Checkable, Content, Event, ImageSpec, KernelImage, KernelMount, Manifest, Profile, Quota,
-    assert_same, damage, oracle,
+    Scratch, assert_same, damage, oracle,
 };
 
 fn dump(image: &KernelImage) -> String {
@@ -186,6 +188,34 @@ fn damage_is_where_it_was_planted() {
     assert_sound(&image);
     damage::zero_superblock(device, 0).expect("zeroed");
     assert!(oracle::check(image.devices(), false).is_err(), "no superblock is left");
+}
+
+/// What a power cut leaves right after a snapshot: its leaves are those of its source, with a file in them that was
+/// deleted while it was open.
+#[test]
+fn an_open_file_without_a_name_in_a_snapshot_is_no_finding() {
+    let image = KernelImage::empty(&ImageSpec::new("nameless"));
+    let mount = image.mount("");
+    let source = mount.path().join("source");
+    let btrfs = |command: &str, paths: &[&Path]| {
+        let arguments = ["-q", "subvolume", command];
+        let status = Command::new("btrfs").args(arguments).args(paths).status();
+        assert!(status.is_ok_and(|status| status.success()), "{command}");
+    };
+    btrfs("create", &[&source]);
+    let write = |name: String| fs::write(source.join(name), [1; 300]).expect("a file");
+    (0..300).for_each(|number| write(format!("before-{number}")));
+    let nameless = fs::File::create(source.join("nameless")).expect("a file");
+    fs::remove_file(source.join("nameless")).expect("it goes");
+    (0..20).for_each(|number| write(format!("behind-{number}")));
+    btrfs("snapshot", &[&source, &mount.path().join("snapshot")]);
+    let scratch = Scratch::new();
+    let cut = scratch.path().join("cut");
+    fs::copy(&image.devices()[0], &cut).expect("a copy");
+    drop((nameless, mount));
+    let dump = oracle::dump_tree(std::slice::from_ref(&cut), &[]).expect("it is there");
+    assert_eq!(dump.matches("ORPHAN_ITEM").count(), 2, "of both trees");
+    oracle::check(&[cut], true).unwrap_or_else(|error| panic!("{error}"));
 }
 
 /// The value of a line of `dump-super`, of the first copy.
