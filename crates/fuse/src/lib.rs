@@ -35,7 +35,7 @@ use std::io;
 use std::path::Path;
 
 pub use server::{AccessTimes, Server, ServerOptions};
-pub use transport::{mounted_from, unmount};
+pub use transport::{end, mounted_from, unmount};
 
 use transport::{DevFuse, Transport};
 

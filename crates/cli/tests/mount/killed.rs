@@ -8,9 +8,10 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, kill_process_group, waitpid};
 
-use crate::support::{Mounted, succeed, wait_until};
+use crate::support::{Mounted, larder, succeed, wait_until};
 
 /// A line in a shell that is at work on a mount, in a group of its own.
 struct Work(Child);
@@ -69,6 +70,35 @@ fn goes_on(mounted: Mounted) {
         "mkdir -p after/a; seq 1000 > after/a/b; sync -f .; mv after/a after/c; rm -r after",
     );
     mounted.finish();
+}
+
+/// A server that does not answer is left without its mount, and keeps what was done before.
+#[test]
+fn who_waits_for_a_server_can_be_freed() {
+    let mut mounted = Mounted::in_foreground();
+    fs::write(mounted.join("kept"), "kept").unwrap();
+    let folder = File::open(mounted.path()).unwrap();
+    let server = mounted.server_pid();
+    kill_process(server, Signal::STOP).unwrap();
+    // All of its threads have stopped then.
+    let (_, status) = waitpid(Some(server), WaitOptions::UNTRACED).unwrap().unwrap();
+    assert!(status.stopped());
+    let waiting = thread::spawn({
+        let nothing = mounted.join("nothing");
+        move || fs::metadata(nothing).unwrap_err().raw_os_error()
+    });
+    let is_busy = larder().args(["umount", "--force"]).arg(mounted.path()).output().unwrap();
+    assert!(!is_busy.status.success(), "a folder is open");
+    let error = waiting.join().unwrap();
+    let expected = [Errno::CONNABORTED, Errno::NOTCONN].map(|error| Some(error.raw_os_error()));
+    assert!(expected.contains(&error), "{error:?}");
+    drop(folder);
+    kill_process(server, Signal::CONT).unwrap();
+    mounted.unmount();
+    mounted.check();
+    mounted.mount(&[]);
+    assert_eq!(fs::read(mounted.join("kept")).unwrap(), b"kept");
+    goes_on(mounted);
 }
 
 #[test]

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use larder_testkit::manifest::{Body, Manifest, Timestamp, assert_same};
 use larder_testkit::{KernelMount, RingsOffered, Scratch, oracle};
+use rustix::process::Pid;
 
 /// What a daemon may take to come or go before a test gives up.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -119,10 +120,17 @@ impl Mounted {
         }
     }
 
+    /// Who serves, if that is a child of this process.
+    pub(crate) fn server_pid(&self) -> Pid {
+        Pid::from_child(self.server.as_ref().expect("it is a child"))
+    }
+
     /// Kills who serves, in the middle of whatever it does.
     pub(crate) fn kill(&mut self) {
         let mut server = self.server.take().expect("it is a child");
         server.kill().unwrap();
+        // One of its threads may wait in the kernel for data that nobody takes any more.
+        let _ = rustix::mount::unmount(self.path(), rustix::mount::UnmountFlags::FORCE);
         server.wait().unwrap();
         detach(&self.path());
         self.is_mounted = false;

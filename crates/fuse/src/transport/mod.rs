@@ -14,7 +14,7 @@ use std::thread::Scope;
 
 pub(crate) use dev_fuse::DevFuse;
 pub(crate) use mount::mount;
-pub use mount::{mounted_from, unmount};
+pub use mount::{end, mounted_from, unmount};
 use rustix::io::Errno;
 
 use crate::protocol::abi::InitFlags;

@@ -48,6 +48,16 @@ pub fn unmount(mountpoint: &Path, lazily: bool) -> io::Result<()> {
     run(&mut command)
 }
 
+/// Ends the connection of what is mounted at `mountpoint`, and unmounts it unless somebody still uses it: whoever waits
+/// for the server gets an error. A server that was killed while it told the kernel to forget data of a file may
+/// need that, for the kernel then waits for it to take the data, and keeps it until it has.
+///
+/// # Errors
+/// `EBUSY` if it is still mounted, `EPERM` for all but root.
+pub fn end(mountpoint: &Path) -> io::Result<()> {
+    Ok(rustix::mount::unmount(mountpoint, UnmountFlags::FORCE)?)
+}
+
 fn mount_as_root(
     mountpoint: &Path,
     options: &MountOptions,

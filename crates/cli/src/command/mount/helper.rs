@@ -27,6 +27,8 @@ pub fn run_as_helper(arguments: &[OsString]) -> Option<Vec<OsString>> {
             }
             Some("-t" | "-N") => drop(arguments.next()),
             Some("-l") => translated.push("--lazy".into()),
+            // To mount(8) it means that nothing is to be mounted, which this is not called for.
+            Some("-f") if command == "umount" => translated.push("--force".into()),
             // How much to say, and tables that nobody keeps any more.
             Some(flag) if flag.starts_with('-') => {}
             _ => paths.push(OsStr::to_owned(argument)),
@@ -54,6 +56,10 @@ mod tests {
         assert_eq!(
             call(&["umount.fuse.larder", "/mnt", "-l", "-t", "fuse.larder"]),
             Some("larder umount --lazy -- /mnt".into())
+        );
+        assert_eq!(
+            call(&["umount.fuse.larder", "/mnt", "-f"]),
+            Some("larder umount --force -- /mnt".into())
         );
         assert_eq!(call(&["larder", "ls"]), None);
     }
