@@ -294,14 +294,6 @@ impl Patient {
         });
     }
 
-    /// Whether a leaf has room for one more item with so much data.
-    pub(crate) fn has_room(&self, leaf: u64, data_bytes: usize) -> bool {
-        let bytes = self.block(leaf);
-        let node = Node::parse(&bytes).expect("sound");
-        let used: usize = node.iter_items().map(|(_, data)| data.len() + ITEM_HEADER_SIZE).sum();
-        used + data_bytes + ITEM_HEADER_SIZE <= bytes.len() - HEADER_SIZE
-    }
-
     /// Inserts an item in the leaf of a tree where it keeps keys in order, and which has room for it.
     #[track_caller]
     pub(crate) fn insert(&self, tree: u64, key: Key, data: &[u8]) {

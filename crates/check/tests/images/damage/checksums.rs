@@ -37,10 +37,10 @@ fn items() -> Vec<Wound> {
         plain("two checksum items overlap", Kind::ChecksumOverlap, Sees, |patient| {
             let items = patient.items(CSUM_TREE);
             let is_long =
-                |found: &&Found| found.data.len() >= 12 && patient.has_room(found.leaf, 4);
-            let long = items.iter().find(is_long).expect("a long item in a leaf with room");
-            let key = Key { offset: long.key.offset + 4096, ..long.key };
-            patient.insert(CSUM_TREE, key, &long.data[4..8]);
+                |pair: &&[Found]| pair[0].data.len() >= 12 && pair[0].leaf == pair[1].leaf;
+            let pair = items.windows(2).find(is_long).expect("a long item and one behind it");
+            let key = Key { offset: pair[0].key.offset + 4096, ..pair[1].key };
+            patient.rekey(&pair[1], key);
         }),
         plain("checksums of what is no data", Kind::ChecksumDangling, DoesNot, |patient| {
             let key = Key::new(EXTENT_CSUM, ItemType::EXTENT_CSUM, 1 << 40);
