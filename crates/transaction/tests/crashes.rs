@@ -4,7 +4,9 @@ mod support;
 
 use std::sync::Arc;
 
-use larder_device::{Device, Event, Fault, FaultDevice, MemoryDevice, Operation, Recording};
+use larder_device::{
+    Device, Event, Fault, FaultDevice, MemoryDevice, Operation, Recording, Survival,
+};
 use larder_power_cuts::{assert_sound, assert_sound_to_btrfs, load, survival};
 use larder_testkit::{Content, ImageSpec, KernelImage, Profile};
 use larder_transaction::space::Priority;
@@ -126,8 +128,12 @@ fn explore(spec: &ImageSpec, seed: u64, work: Work) {
         let is_flush = entry.event == Event::Flush;
         flushes += u64::from(is_flush);
         let samples = if is_flush { 4 } else { 8 };
-        for _ in 0..samples {
-            let devices = replay.power_cut(survival(random.next()));
+        for sample in 0..samples {
+            let devices = if is_flush && sample == 0 {
+                replay.power_cut(|_, _| Survival::Lost)
+            } else {
+                replay.power_cut(survival(random.next()))
+            };
             let what = format!("at {}", replay.position());
             assert_sound(&devices, &what);
             if cuts % 16 == 0 {
