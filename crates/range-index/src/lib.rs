@@ -33,7 +33,8 @@
 //!
 //! Each forward link carries the *key* at which the next tile begins, so that a search does not
 //! touch nodes that it does not enter, and a *bound*: no hole in the stretch that the link skips is
-//! larger.
+//! larger. How many links a node has is chosen when it is made, so that searches enter few nodes at any level
+//! (`heights.rs`).
 //!
 //! # Invariants
 //! 1. Live tiles partition `[0, u64::MAX)`. While entries move between neighbours, two tiles may
@@ -141,6 +142,7 @@
 
 mod block;
 mod edit;
+mod heights;
 mod holes;
 mod insert;
 mod iterate;
@@ -165,7 +167,7 @@ use crate::block::Builder;
 use crate::node::{MAX_HEIGHT, Node, NodeRef};
 use crate::slabs::Slabs;
 use crate::stats::Counters;
-use crate::sync::{AtomicU64, AtomicUsize, Ordering};
+use crate::sync::{AtomicUsize, Ordering};
 
 pub use crate::holes::{Order, Request};
 pub use crate::insert::Overlap;
@@ -192,7 +194,6 @@ pub struct RangeIndex<V, const KEYS: usize = KEYS_PER_NODE> {
     slabs: Arc<Slabs>,
     /// The highest level with a link, or more.
     top: AtomicUsize,
-    heights: AtomicU64,
     stats: Counters,
     values: PhantomData<V>,
 }
@@ -223,7 +224,6 @@ impl<V: Value, const KEYS: usize> RangeIndex<V, KEYS> {
             head: node::allocate(&slabs, MAX_HEIGHT, Builder::new(0..u64::MAX, 0).finish()),
             slabs,
             top: AtomicUsize::new(0),
-            heights: AtomicU64::new(0),
             stats: Counters::default(),
             values: PhantomData,
         }

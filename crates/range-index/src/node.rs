@@ -24,8 +24,8 @@ use crate::holes::Bound;
 use crate::slabs::Slabs;
 use crate::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering, Wait};
 
-/// The highest tower. With a mean of `1 << level` nodes to a link it serves far more nodes than
-/// memory holds.
+/// The highest tower. A level has less than half as many links as the one below, so it serves more
+/// nodes than memory holds.
 pub(crate) const MAX_HEIGHT: usize = 26;
 
 /// The key of a link that leads nowhere: no tile begins here.

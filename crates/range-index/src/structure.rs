@@ -17,23 +17,13 @@ use crossbeam_epoch::Guard;
 use smallvec::SmallVec;
 
 use crate::block::{BlockRef, Builder};
-use crate::node::{self, BlockLock, MAX_HEIGHT, NodeRef};
+use crate::node::{self, BlockLock, NodeRef};
 use crate::reclaim::{retire_block, retire_node};
 use crate::stats::Held;
 use crate::sync::{Ordering, Wait};
 use crate::{RangeIndex, Value};
 
 impl<V: Value, const KEYS: usize> RangeIndex<V, KEYS> {
-    /// A random height: each level is half as likely as the one below.
-    fn random_height(&self) -> usize {
-        // SplitMix64 over a shared counter: deterministic for a deterministic schedule.
-        let mut z = self.heights.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^= z >> 31;
-        1 + (z.trailing_ones() as usize).min(MAX_HEIGHT - 1)
-    }
-
     /// Ends an operation on a locked node: splits it until no block is too large, and unlocks it.
     pub(crate) fn split(&self, lock: BlockLock<'_, V>, guard: &Guard) {
         if lock.block(guard).len() <= KEYS {
@@ -73,7 +63,7 @@ impl<V: Value, const KEYS: usize> RangeIndex<V, KEYS> {
         let mut lower = Builder::new(block.low()..middle, keep);
         lower.extend(block, 0..keep);
 
-        let height = self.random_height();
+        let height = self.height_for(middle, guard);
         self.top.fetch_max(height - 1, Ordering::SeqCst);
         let raw = node::allocate(&self.slabs, height, upper.finish());
         // SAFETY: just allocated, and retired like any node from the moment it is linked.

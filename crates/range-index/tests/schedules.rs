@@ -302,32 +302,36 @@ fn what_is_freed_is_found_by_who_freed_it() {
 
 #[test]
 fn a_hole_made_where_a_tile_has_just_moved_is_found() {
-    explore(|| {
-        // Three nodes; the second has one entry and is as low as nodes get, the third has more links.
-        let index = RangeIndex::<u64, 8>::with_node_size();
-        for start in (0..56).step_by(4) {
-            index.insert(start..start + 4, 0).unwrap();
-        }
-        for (start, end) in [(56, 58), (58, 60), (60, 64), (64, 68), (68, 72)] {
-            index.insert(start..end, 0).unwrap();
-        }
-        for start in (32..56).step_by(4) {
-            index.remove(start).unwrap();
-        }
-        index.resize(28, 28..56).unwrap();
-        // Lowers every bound.
-        let request = Request::new(4).within(0..72);
-        assert_eq!(index.claim(&request, 0), None);
-        let index = Arc::new(index);
-        together!(index;
-            // Takes the first entry of the third node, by way of the second, and others with it.
-            index.remove(56).unwrap(),
-            {
-                index.remove(60).unwrap();
-                assert_eq!(index.claim(&Request::new(4).within(0..72), 0), Some(60));
-            },
-        );
-    });
+    // Three nodes; the second has one entry and is as low as nodes get, the third has more links. It has
+    // them at two of these addresses, since heights go by lot.
+    for base in [0, 100, 600] {
+        explore(move || {
+            let index = RangeIndex::<u64, 8>::with_node_size();
+            for start in (base..base + 56).step_by(4) {
+                index.insert(start..start + 4, 0).unwrap();
+            }
+            for (start, end) in [(56, 58), (58, 60), (60, 64), (64, 68), (68, 72)] {
+                index.insert(base + start..base + end, 0).unwrap();
+            }
+            for start in (base + 32..base + 56).step_by(4) {
+                index.remove(start).unwrap();
+            }
+            index.resize(base + 28, base + 28..base + 56).unwrap();
+            // Lowers every bound.
+            let request = Request::new(4).within(base..base + 72);
+            assert_eq!(index.claim(&request, 0), None);
+            let index = Arc::new(index);
+            together!(index;
+                // Takes the first entry of the third node, by way of the second, and others with it.
+                index.remove(base + 56).unwrap(),
+                {
+                    index.remove(base + 60).unwrap();
+                    let request = Request::new(4).within(base..base + 72);
+                    assert_eq!(index.claim(&request, 0), Some(base + 60));
+                },
+            );
+        });
+    }
 }
 
 #[test]
