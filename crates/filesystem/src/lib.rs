@@ -35,6 +35,7 @@ mod error;
 mod file;
 mod filesystem;
 mod inode;
+pub mod parallel;
 mod path;
 mod quota;
 mod resolve;

@@ -13,10 +13,10 @@ use larder_format::item::{DirEntries, InodeFlags};
 use larder_format::{ItemType, Key, name_hash};
 
 use super::node::{Node, NodeState};
-use super::parallel;
 use super::property::{COMPRESSION, USUAL_COMPRESSION, can_compress};
 use crate::error::{Error, Result};
 use crate::filesystem::Filesystem;
+use crate::parallel;
 
 /// How data is compressed when it is written back: the kernel's mount options `compress` and
 /// `compress-force`.

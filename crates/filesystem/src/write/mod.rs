@@ -41,7 +41,6 @@ mod log;
 mod names;
 mod node;
 mod orphans;
-mod parallel;
 mod policy;
 mod property;
 mod punch;

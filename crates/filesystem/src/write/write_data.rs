@@ -8,12 +8,13 @@ use larder_format::compression::Algorithm;
 use larder_format::item::{FileExtentItem, FileExtentKind, InodeFlags, MAX_EXTENT_BYTES};
 use larder_transaction::{DataExtent, Error as EngineError};
 
+use super::Changed;
 use super::compress::{Outcome, Plan, pieces};
 use super::extents::FileExtents;
 use super::writeback::Taken;
-use super::{Changed, parallel};
 use crate::error::Result;
 use crate::filesystem::Filesystem;
+use crate::parallel;
 
 /// Checksums are computed in pieces of this size, which are whole sectors.
 const SUMMED_BYTES: usize = 1 << 20;

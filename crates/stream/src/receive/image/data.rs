@@ -20,7 +20,6 @@ impl Receiving {
     pub(super) fn change_data(&mut self, command: &Command<'_>) -> Result<(), CommandProblem> {
         match *command {
             Command::Write { path, offset, data } => Ok(self.file(path)?.write_at(data, offset)?),
-            Command::Truncate { path, size } => Ok(self.file(path)?.truncate(size)?),
             // There is no data in this stream: the range stays as it is.
             Command::UpdateExtent { .. } => Ok(()),
             Command::EncodedWrite { path, offset, .. } => {

@@ -1,21 +1,21 @@
 //! Receiving into a file system that this process has open for writing.
 //!
 //! What most streams say most often is gathered: a new inode with its name, attributes and short content is
-//! made in one step once the stream turns to another, and attributes of what is there, above all the
-//! times of directories, are set once for many commands that set them.
+//! made in one step once the stream turns to another, and what is said about inodes that are there is done for
+//! many of them at once, by several threads; attributes that are set again and again, above all the times of
+//! directories, are set once.
 
+mod attributes;
 mod data;
-mod late;
+mod gathered;
 mod names;
 mod new;
 
 use std::collections::{HashMap, VecDeque};
 
-use larder_filesystem::{
-    Filesystem, Inode, NewInode, RenameMode, SetAttributes, Subvolume, XattrMode,
-};
+use larder_filesystem::{Filesystem, Inode, NewInode, RenameMode, Subvolume};
 
-use self::late::Late;
+use self::gathered::Gathered;
 use self::names::Names;
 use self::new::NewNode;
 use super::error::{CommandError, CommandProblem};
@@ -64,7 +64,7 @@ impl Target for ImageTarget {
             sent,
             names,
             new: None,
-            late: Late::default(),
+            gathered: Gathered::default(),
             sources: HashMap::new(),
             errors: VecDeque::new(),
         });
@@ -110,8 +110,8 @@ struct Receiving {
     names: Names,
     /// An inode that the stream has made and that is not made yet.
     new: Option<NewNode>,
-    /// Attributes that are not set yet.
-    late: Late,
+    /// What is not done yet about inodes that are there.
+    gathered: Gathered,
     /// Subvolumes that were cloned from.
     sources: HashMap<Origin, Names>,
     /// Of what was put off; there are never more than can be.
@@ -122,7 +122,7 @@ impl Receiving {
     /// Applies a command or puts it off. Returns the first error that was not returned yet.
     fn apply(&mut self, command: &Command<'_>) -> Result<(), CommandError> {
         if let Command::Rename { to, .. } = *command
-            && self.late.has(to)
+            && self.gathered.has(to)
         {
             // What is there may be replaced.
             self.settle_all();
@@ -131,22 +131,22 @@ impl Receiving {
         let is_absorbed =
             self.new.as_mut().is_some_and(|new| new.absorb(command, most_inline_bytes));
         if !is_absorbed {
-            self.apply_or_delay(command);
+            self.apply_or_gather(command);
         }
         self.next_error()
     }
 
-    fn apply_or_delay(&mut self, command: &Command<'_>) {
-        if let Some((path, attributes)) = attributes_of(command) {
-            // A directory's times are set behind what is made in it.
-            if self.late.is_full() {
-                self.make_new();
+    fn apply_or_gather(&mut self, command: &Command<'_>) {
+        if self.new.as_ref().is_some_and(|new| command.path() == Some(new.path())) {
+            self.make_new();
+        }
+        if self.gathered.add(command) {
+            if self.gathered.is_full() {
+                self.settle_all();
             }
-            let merged = self.late.merge(&mut self.names, command.name(), path, &attributes);
-            self.errors.extend(merged.err());
             return;
         }
-        if keeps_names(command) {
+        if adds_name(command) {
             self.make_new();
         } else {
             self.settle_all();
@@ -161,9 +161,10 @@ impl Receiving {
         self.errors.extend(made.err());
     }
 
+    /// Does all that was put off. A directory's times are set behind what is made in it.
     fn settle_all(&mut self) {
         self.make_new();
-        self.late.settle(&mut self.names, &mut self.errors);
+        self.gathered.settle(&mut self.names, &mut self.errors);
     }
 
     fn settle(&mut self) -> Result<(), CommandError> {
@@ -193,12 +194,6 @@ impl Receiving {
                 let (directory, name) = self.names.parent_and_name(path)?;
                 Ok(directory.rmdir(name)?)
             }
-            Command::SetXattr { path, name, data } => {
-                Ok(self.names.inode(path)?.set_xattr(name, data, XattrMode::Any)?)
-            }
-            Command::RemoveXattr { path, name } => {
-                Ok(self.names.inode(path)?.remove_xattr(name)?)
-            }
             Command::Fileattr { path, attributes } => {
                 let unknown = |_| CommandProblem::Unsupported("an inode flag");
                 let flags = u32::try_from(attributes).map_err(unknown)?;
@@ -224,40 +219,17 @@ impl Receiving {
     }
 }
 
-/// Whether a command leaves every path that there is with what it names.
-fn keeps_names(command: &Command<'_>) -> bool {
-    !matches!(
+/// Whether a command does nothing but add a name: every path that there is stays with what it names, and that
+/// stays as it is.
+fn adds_name(command: &Command<'_>) -> bool {
+    matches!(
         command,
-        Command::Rename { .. }
-            | Command::Unlink { .. }
-            | Command::Rmdir { .. }
-            | Command::Fileattr { .. }
+        Command::Mkfile { .. }
+            | Command::Mkdir { .. }
+            | Command::Mknod { .. }
+            | Command::Mkfifo { .. }
+            | Command::Mksock { .. }
+            | Command::Symlink { .. }
+            | Command::Link { .. }
     )
-}
-
-/// The attributes that a command sets, if it does nothing else, and whose.
-fn attributes_of<'a>(command: &Command<'a>) -> Option<(&'a [u8], SetAttributes)> {
-    let none = SetAttributes::default();
-    match *command {
-        Command::Chmod { path, mode } => {
-            let permissions = Some(mode as u32 & 0o7777);
-            Some((path, SetAttributes { permissions, ..none }))
-        }
-        Command::Chown { path, uid, gid } => {
-            // The kernel sends 32 bits of each.
-            let (uid, gid) = (Some(uid as u32), Some(gid as u32));
-            Some((path, SetAttributes { uid, gid, ..none }))
-        }
-        Command::Utimes { path, atime, mtime, otime, .. } => {
-            // The time of the last change is that of being received.
-            let (atime, mtime) = (Some(timestamp(atime)), Some(timestamp(mtime)));
-            let otime = otime.map(timestamp);
-            Some((path, SetAttributes { atime, mtime, otime, ..none }))
-        }
-        _ => None,
-    }
-}
-
-fn timestamp(time: crate::wire::Timestamp) -> larder_filesystem::Timestamp {
-    larder_filesystem::Timestamp { seconds: time.seconds, nanoseconds: time.nanoseconds }
 }

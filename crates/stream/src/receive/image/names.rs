@@ -22,6 +22,31 @@ pub(super) struct Names {
     last: Option<(Vec<u8>, Inode)>,
 }
 
+/// Where an inode is to be had.
+#[derive(Debug)]
+pub(super) enum Place<'p> {
+    /// Here.
+    Known(Inode),
+    /// In a directory, under this name.
+    In { directory: Inode, name: &'p [u8] },
+}
+
+impl Place<'_> {
+    /// The inode, looked up if need be.
+    pub(super) fn inode(&self) -> Result<Inode, Error> {
+        match self {
+            Self::Known(inode) => Ok(inode.clone()),
+            Self::In { directory, name } => {
+                let inode = directory.lookup(name)?;
+                if inode.subvolume() != directory.subvolume() {
+                    return Err(Error::CrossSubvolume);
+                }
+                Ok(inode)
+            }
+        }
+    }
+}
+
 impl Names {
     /// Names in the subvolume with this root.
     pub(super) fn new(root: Inode) -> Self {
@@ -30,24 +55,29 @@ impl Names {
 
     /// The inode at `path`: the root if that is empty.
     pub(super) fn inode(&mut self, path: &[u8]) -> Result<Inode, Error> {
+        let place = self.place(path)?;
+        let inode = place.inode()?;
+        if let Place::In { .. } = place {
+            self.note(path, inode.clone());
+        }
+        Ok(inode)
+    }
+
+    /// Where to look for the inode at `path`.
+    pub(super) fn place<'p>(&mut self, path: &'p [u8]) -> Result<Place<'p>, Error> {
         if path.is_empty() {
-            return Ok(self.root.clone());
+            return Ok(Place::Known(self.root.clone()));
         }
         if let Some((last, inode)) = &self.last
             && last == path
         {
-            return Ok(inode.clone());
+            return Ok(Place::Known(inode.clone()));
         }
         if let Some(directory) = self.directories.get(path) {
-            return Ok(directory.clone());
+            return Ok(Place::Known(directory.clone()));
         }
         let (directory, name) = self.parent_and_name(path)?;
-        let inode = directory.lookup(name)?;
-        if inode.subvolume() != self.root.subvolume() {
-            return Err(Error::CrossSubvolume);
-        }
-        self.note(path, inode.clone());
-        Ok(inode)
+        Ok(Place::In { directory, name })
     }
 
     /// The directory of `path`, and the name in it. The root has none.

@@ -3,8 +3,7 @@
 
 use larder_filesystem::{Error, FileType, NewInode, RenameMode, SetAttributes, WholeInode};
 
-use super::attributes_of;
-use super::late::merged;
+use super::attributes::{attributes_of, merged};
 use super::names::Names;
 use crate::receive::error::{CommandError, CommandProblem};
 use crate::receive::node::MadeNode;
@@ -50,6 +49,11 @@ impl NewNode {
             xattrs: Vec::new(),
             content: made.target.to_vec(),
         }))
+    }
+
+    /// Where it is to be.
+    pub(super) fn path(&self) -> &[u8] {
+        &self.path
     }
 
     /// Takes in what a command says about this inode, and whether it could.

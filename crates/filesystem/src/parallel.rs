@@ -1,16 +1,16 @@
-//! Work on pieces of data by several threads: compressing and checksums.
+//! Work on many pieces by several threads: compressing, checksums, changes of many inodes.
 
 use std::num::NonZero;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::thread;
 
-/// More threads than this do not help one file.
+/// More threads than this do not help one caller.
 const MOST_THREADS: usize = 8;
 
 /// What `work` makes of each of `pieces`, in their order. The caller's thread works too; threads beside
 /// it live as long as this call.
-pub(super) fn map<T: Sync, R: Send>(pieces: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
+pub fn map<T: Sync, R: Send>(pieces: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
     let threads = available().min(pieces.len());
     if threads <= 1 {
         return pieces.iter().map(work).collect();
