@@ -155,11 +155,14 @@ impl Accounting {
     pub(crate) fn drop_block(&self, block: ExtentRef, referrer: Referrer) -> Result<()> {
         match self.refs.change(block, referrer, -1) {
             Queued::Pending => Ok(()),
-            Queued::Dissolved => {
-                self.dissolved.lock().push(block.logical);
-                self.space.abandoned(&range_of(block))
-            }
+            Queued::Dissolved => self.dissolve(block),
         }
+    }
+
+    /// Notes that a tree block came and went in this transaction.
+    fn dissolve(&self, block: ExtentRef) -> Result<()> {
+        self.dissolved.lock().push(block.logical);
+        self.space.abandoned(&range_of(block))
     }
 
     /// Forgets the blocks that came and went in this transaction, so that they are not written. The
@@ -193,16 +196,8 @@ impl Accounting {
     pub(crate) fn change_children(&self, block: &Block, is_full: bool, count: i64) -> Result<()> {
         let by =
             if is_full { By::Block(block.logical()) } else { By::Tree(block.header().owner.get()) };
-        for (child, referrer) in self.children(block, by)? {
-            match child.kind {
-                ExtentKind::TreeBlock { .. } if count < 0 => self.drop_block(child, referrer)?,
-                _ => {
-                    let queued = self.refs.change(child, referrer, count);
-                    debug_assert_eq!(queued, Queued::Pending);
-                }
-            }
-        }
-        Ok(())
+        let dissolved = self.refs.change_all(&self.children(block, by)?, count);
+        dissolved.into_iter().try_for_each(|child| self.dissolve(child))
     }
 
     /// What a block refers to: its children, or the data of files.

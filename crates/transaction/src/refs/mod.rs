@@ -13,6 +13,7 @@
 mod head;
 
 use std::collections::{BTreeMap, HashSet};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use larder_format::Logical;
 use parking_lot::{Condvar, Mutex};
@@ -21,11 +22,16 @@ use crate::extent::Referrer;
 
 pub use head::{ExtentKind, Head};
 
+/// Changes that are queued before others have a turn.
+const MOST_AT_ONCE: usize = 64;
+
 /// The delayed references of the running transaction.
 #[derive(Debug, Default)]
 pub struct DelayedRefs {
     queue: Mutex<Queue>,
     released: Condvar,
+    /// Heads in the queue, for those who ask often.
+    len: AtomicUsize,
 }
 
 #[derive(Debug, Default)]
@@ -61,37 +67,41 @@ pub enum Queued {
 impl DelayedRefs {
     /// Queues the first references to an extent that was just allocated.
     pub fn add_new(&self, extent: ExtentRef, referrer: Referrer, count: u32) {
-        let mut queue = self.queue.lock();
-        let head = queue.head(extent);
-        head.is_new = true;
-        head.change(referrer, i64::from(count));
+        self.edit(|queue| {
+            let head = queue.head(extent);
+            head.is_new = true;
+            head.change(referrer, i64::from(count));
+        });
     }
 
     /// Queues `count` more references, or fewer if it is negative.
     pub fn change(&self, extent: ExtentRef, referrer: Referrer, count: i64) -> Queued {
-        let mut queue = self.queue.lock();
-        let head = queue.head(extent);
-        head.change(referrer, count);
-        if !head.touches_nothing() {
-            return Queued::Pending;
+        self.edit(|queue| queue.change(extent, referrer, count))
+    }
+
+    /// As [`change`](Self::change), for each of many extents. Returns those that dissolved.
+    pub fn change_all(&self, extents: &[(ExtentRef, Referrer)], count: i64) -> Vec<ExtentRef> {
+        let mut dissolved = Vec::new();
+        for some in extents.chunks(MOST_AT_ONCE) {
+            self.edit(|queue| {
+                for (extent, referrer) in some {
+                    if queue.change(*extent, *referrer, count) == Queued::Dissolved {
+                        dissolved.push(*extent);
+                    }
+                }
+            });
         }
-        let is_new = head.is_new;
-        if is_new && extent.kind == ExtentKind::Data {
-            // Its checksums are to be removed, which the runner does.
-            return Queued::Pending;
-        }
-        queue.heads.remove(&extent.logical);
-        if is_new { Queued::Dissolved } else { Queued::Pending }
+        dissolved
     }
 
     /// Queues that children of this tree block count its address from now on, not its owner.
     pub fn set_full_backref(&self, extent: ExtentRef) {
-        self.queue.lock().head(extent).sets_full_backref = true;
+        self.edit(|queue| queue.head(extent).sets_full_backref = true);
     }
 
-    /// How many extents have changes.
+    /// How many extents have changes. Exact for who knows that nobody else is at it.
     pub fn len(&self) -> usize {
-        self.queue.lock().heads.len()
+        self.len.load(Relaxed)
     }
 
     /// Whether nothing is queued. What a runner has taken is not.
@@ -110,24 +120,19 @@ impl DelayedRefs {
 
     /// Takes the heads of up to `limit` extents that nobody holds, and holds them.
     pub fn take(&self, limit: usize) -> Batch<'_> {
-        let mut queue = self.queue.lock();
-        let Queue { heads, held, next } = &mut *queue;
-        let from_next = heads.range(*next..).chain(heads.range(..*next));
-        let free = from_next.map(|(logical, _)| *logical).filter(|logical| !held.contains(logical));
-        let chosen: Vec<Logical> = free.take(limit).collect();
-        if let Some(last) = chosen.last() {
-            *next = Logical(last.0.saturating_add(1));
-        }
-        let take = |logical| {
-            held.insert(logical);
-            (logical, heads.remove(&logical).expect("it was just there"))
-        };
-        Batch { refs: self, heads: chosen.into_iter().map(take).collect() }
+        Batch { refs: self, heads: self.edit(|queue| queue.take(limit)) }
     }
 
     /// Forgets everything. Only after the transaction was given up.
     pub fn clear(&self) {
-        self.queue.lock().heads.clear();
+        self.edit(|queue| queue.heads.clear());
+    }
+
+    fn edit<R>(&self, edit: impl FnOnce(&mut Queue) -> R) -> R {
+        let mut queue = self.queue.lock();
+        let result = edit(&mut queue);
+        self.len.store(queue.heads.len(), Relaxed);
+        result
     }
 
     fn release(&self, logicals: impl Iterator<Item = Logical>) {
@@ -144,6 +149,36 @@ impl Queue {
         let head = self.heads.entry(extent.logical).or_insert_with(new);
         head.compare(extent.len_bytes, extent.kind);
         head
+    }
+
+    fn change(&mut self, extent: ExtentRef, referrer: Referrer, count: i64) -> Queued {
+        let head = self.head(extent);
+        head.change(referrer, count);
+        if !head.touches_nothing() {
+            return Queued::Pending;
+        }
+        let is_new = head.is_new;
+        if is_new && extent.kind == ExtentKind::Data {
+            // Its checksums are to be removed, which the runner does.
+            return Queued::Pending;
+        }
+        self.heads.remove(&extent.logical);
+        if is_new { Queued::Dissolved } else { Queued::Pending }
+    }
+
+    fn take(&mut self, limit: usize) -> Vec<(Logical, Head)> {
+        let Self { heads, held, next } = self;
+        let from_next = heads.range(*next..).chain(heads.range(..*next));
+        let free = from_next.map(|(logical, _)| *logical).filter(|logical| !held.contains(logical));
+        let chosen: Vec<Logical> = free.take(limit).collect();
+        if let Some(last) = chosen.last() {
+            *next = Logical(last.0.saturating_add(1));
+        }
+        let take = |logical| {
+            held.insert(logical);
+            (logical, heads.remove(&logical).expect("it was just there"))
+        };
+        chosen.into_iter().map(take).collect()
     }
 }
 
