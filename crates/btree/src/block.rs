@@ -42,6 +42,11 @@ impl Block {
         Arc::make_mut(&mut self.bytes)
     }
 
+    /// Whether these are handles of one block in memory.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.bytes, &other.bytes)
+    }
+
     /// The structure of the block.
     pub fn node(&self) -> Node<'_> {
         Node::from_checked(&self.bytes)

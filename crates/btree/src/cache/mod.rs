@@ -108,6 +108,11 @@ impl BlockCache {
         self.shard(logical).insert(logical, block);
     }
 
+    /// Forgets a block, if it is still this one.
+    pub(crate) fn forget(&self, block: &Block) {
+        self.shard(block.logical()).forget(block);
+    }
+
     /// Whether the address is in memory or on its way there. Counts as no use of it.
     pub fn contains(&self, logical: Logical) -> bool {
         self.shard(logical).contains(logical)

@@ -170,6 +170,17 @@ impl Shard {
         state.compact_ring();
     }
 
+    /// Forgets a block, if it is still this one that is at its address.
+    pub(super) fn forget(&self, block: &Block) {
+        let mut state = self.state.write();
+        let is_there = |entry: &Entry| matches!(entry, Entry::Present { block: there, .. } if there.is_same(block));
+        if state.entries.get(&block.logical()).is_some_and(is_there) {
+            state.entries.remove(&block.logical());
+            state.present -= 1;
+            state.compact_ring();
+        }
+    }
+
     pub(super) fn add_to(&self, stats: &mut Stats, nodesize: usize) {
         stats.hits += self.hits.get();
         stats.misses += self.misses.get();

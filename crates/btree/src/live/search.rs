@@ -264,7 +264,7 @@ impl<'t> Search<'t> {
         if !path.steps[bottom].held.is_write() {
             return Err(Stop::Restart { level: path.trace.level_for_copy() });
         }
-        let new = self.tree.copy(&old)?;
+        let new = self.tree.copy(old)?;
         self.tree.replace_child(path, bottom, &new);
         Ok(Held::Write(new))
     }

@@ -1,6 +1,6 @@
 //! What changing trees ask of whoever manages space and references.
 
-use larder_format::{Key, Logical};
+use larder_format::{Header, Key, Logical};
 
 use crate::block::Block;
 use crate::tree::TreeRoot;
@@ -26,14 +26,14 @@ pub struct BlockRequest {
 pub struct Copied<'a> {
     /// The tree that now has the copy.
     pub tree: u64,
-    /// What was copied.
-    pub old: &'a Block,
-    /// The copy, still equal to `old` but for its header.
+    /// The header of what was copied.
+    pub old: &'a Header,
+    /// The copy, which differs from what was copied only by its header so far.
     pub new: &'a Block,
-    /// Whether other trees may have `old` too: its generation is not above the tree's last snapshot.
+    /// Whether other trees may have the old block too: its generation is not above the tree's last snapshot.
     /// If not, this tree's reference was the only one.
     pub old_may_be_shared: bool,
-    /// Whether the tree gave `old` up for the copy. Otherwise (a new snapshot) both stay.
+    /// Whether the tree gave the old block up for the copy. Otherwise (a new snapshot) both stay.
     pub old_is_replaced: bool,
 }
 

@@ -127,35 +127,42 @@ impl LiveTree {
     }
 
     /// A copy of `old` in the running generation. The caller makes a pointer lead to it.
-    pub(super) fn copy(&self, old: &Block) -> Result<WriteGuard<'_, Block>, ChangeError> {
+    ///
+    /// The cache forgets a leaf that is replaced. Snapshots may have it still, but hardly anybody looks at both; and
+    /// the copy takes its memory over, if nobody else has it in hands.
+    pub(super) fn copy(&self, old: Block) -> Result<WriteGuard<'_, Block>, ChangeError> {
+        let first_key = old.node().first_key().unwrap_or(Key::MIN);
+        if old.level() == 0 {
+            self.shared.cache.forget(&old);
+        }
         let new = self.copy_for(self.id, old, true)?;
         self.shared.counters.copies.add(1);
-        Ok(self.hold_new(&new, old.node().first_key().unwrap_or(Key::MIN)))
+        Ok(self.hold_new(&new, first_key))
     }
 
     fn copy_for(
         &self,
         tree: u64,
-        old: &Block,
+        mut block: Block,
         old_is_replaced: bool,
     ) -> Result<LiveBlock, ChangeError> {
-        let first_key = old.node().first_key().unwrap_or(Key::MIN);
-        let near = Some(old.logical());
-        let request = BlockRequest { tree, level: old.level(), first_key, near };
+        let first_key = block.node().first_key().unwrap_or(Key::MIN);
+        let near = Some(block.logical());
+        let request = BlockRequest { tree, level: block.level(), first_key, near };
         let logical = self.shared.allocate(&request)?;
-        let mut new = old.clone();
-        let (header, _) = Header::mut_from_prefix(new.bytes_mut()).expect("a block has a header");
+        let old = *block.header();
+        let (header, _) = Header::mut_from_prefix(block.bytes_mut()).expect("a block has a header");
         header.bytenr = logical.0.into();
         header.flags = (BACKREF_REV_MIXED << BACKREF_REV_SHIFT).into();
         header.generation = self.shared.running().into();
         header.owner = tree.into();
-        let old_may_be_shared = !old_is_replaced || old.generation() <= self.last_snapshot();
-        let copied = Copied { tree, old, new: &new, old_may_be_shared, old_is_replaced };
+        let old_may_be_shared = !old_is_replaced || old.generation.get() <= self.last_snapshot();
+        let copied = Copied { tree, old: &old, new: &block, old_may_be_shared, old_is_replaced };
         if let Err(error) = self.shared.space.copied(&copied) {
-            self.shared.space.freed(tree, &new);
+            self.shared.space.freed(tree, &block);
             return Err(ChangeError::Space { tree, error });
         }
-        Ok(self.shared.enter(&request, new).live)
+        Ok(self.shared.enter(&request, block).live)
     }
 
     /// A tree `id` whose root block is a copy of this one's.
@@ -175,7 +182,7 @@ impl LiveTree {
         // Both trees share what the old root block refers to from now on: nothing of this
         // generation may be changed in place any more.
         let generation = self.shared.running();
-        let new = self.copy_for(id, &old, false)?;
+        let new = self.copy_for(id, old, false)?;
         self.last_snapshot.store(generation, Ordering::Release);
         let tree = TreeRoot { tree: id, logical: new.logical, level: new.level, generation };
         Ok(LiveTree::new(self.shared.clone(), tree, generation))

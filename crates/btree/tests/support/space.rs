@@ -69,10 +69,10 @@ impl BlockSpace for TestSpace {
     }
 
     fn copied(&self, copied: &Copied<'_>) -> Result<(), SpaceError> {
-        assert_eq!(copied.old.node().first_key(), copied.new.node().first_key());
-        assert_ne!(copied.old.logical(), copied.new.logical());
+        assert_eq!(copied.old.level, copied.new.level());
+        assert_ne!(copied.old.bytenr(), copied.new.logical());
         if copied.old_is_replaced && !self.keeps_replaced.load(Ordering::SeqCst) {
-            let old = copied.old.logical();
+            let old = copied.old.bytenr();
             assert!(self.in_use.lock().remove(&old), "{old} was not in use");
             self.replaced.lock().insert(old);
         }

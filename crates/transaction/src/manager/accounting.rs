@@ -20,7 +20,7 @@ use larder_btree::{Block, BlockRequest, BlockSpace, Copied, LiveTree, SpaceError
 use larder_format::item::{EXTENT_FLAG_FULL_BACKREF, FileExtent};
 use larder_format::node::HEADER_FLAG_RELOC;
 use larder_format::objectid::{TREE_LOG, is_file_tree};
-use larder_format::{ItemType, Key, Logical};
+use larder_format::{Header, ItemType, Key, Logical};
 use parking_lot::Mutex;
 
 use super::handle::DataOwner;
@@ -109,9 +109,14 @@ impl Accounting {
 
     /// How a tree block is named by references to it.
     pub(crate) fn block_ref(&self, block: &Block) -> ExtentRef {
+        self.block_ref_at(block.logical(), block)
+    }
+
+    /// How the tree block at `logical` is named, which has the keys of `block`.
+    fn block_ref_at(&self, logical: Logical, block: &Block) -> ExtentRef {
         let (level, first_key) = (block.level(), block.node().first_key().unwrap_or(Key::MIN));
         let kind = ExtentKind::TreeBlock { level, first_key };
-        ExtentRef { logical: block.logical(), len_bytes: u64::from(self.nodesize), kind }
+        ExtentRef { logical, len_bytes: u64::from(self.nodesize), kind }
     }
 
     /// Counts the references of a block that is held.
@@ -194,8 +199,19 @@ impl Accounting {
     /// Adds one reference to all that `block` refers to (`count` is 1), or drops one (-1). They are
     /// by the address of the block if `is_full`, and else by the id of its owner.
     pub(crate) fn change_children(&self, block: &Block, is_full: bool, count: i64) -> Result<()> {
-        let by =
-            if is_full { By::Block(block.logical()) } else { By::Tree(block.header().owner.get()) };
+        self.change_children_of(block.header(), block, is_full, count)
+    }
+
+    /// As [`change_children`](Self::change_children), for the block with this header that refers to what `block`
+    /// refers to.
+    fn change_children_of(
+        &self,
+        header: &Header,
+        block: &Block,
+        is_full: bool,
+        count: i64,
+    ) -> Result<()> {
+        let by = if is_full { By::Block(header.bytenr()) } else { By::Tree(header.owner.get()) };
         let dissolved = self.refs.change_all(&self.children(block, by)?, count);
         dissolved.into_iter().try_for_each(|child| self.dissolve(child))
     }
@@ -236,10 +252,10 @@ impl Accounting {
 
     /// Moves references when a tree has copied a block: see the invariants above.
     fn replace(&self, copied: &Copied<'_>) -> Result<()> {
-        let (old, root) = (self.block_ref(copied.old), copied.tree);
+        let (old, root) = (self.block_ref_at(copied.old.bytenr(), copied.new), copied.tree);
         let referrer = Referrer::Tree { root };
         // Relocation leaves blocks with full back references behind, whenever they were written.
-        let is_relocated = copied.old.header().flags() & HEADER_FLAG_RELOC != 0;
+        let is_relocated = copied.old.flags() & HEADER_FLAG_RELOC != 0;
         let may_be_shared = copied.old_may_be_shared || is_relocated;
         if !may_be_shared || !is_file_tree(root) {
             self.count_dropped(root, false);
@@ -248,14 +264,14 @@ impl Accounting {
         let hold = self.refs.hold(old.logical);
         let References { count, flags } = self.references(old, &hold)?;
         let is_full = flags & EXTENT_FLAG_FULL_BACKREF != 0;
-        if count > 1 && copied.old.header().owner.get() == root && !is_full {
-            self.change_children(copied.old, true, 1)?;
+        if count > 1 && copied.old.owner.get() == root && !is_full {
+            self.change_children_of(copied.old, copied.new, true, 1)?;
             self.refs.set_full_backref(old);
         } else if count > 1 || is_full {
             self.change_children(copied.new, false, 1)?;
         }
         if count == 1 && is_full {
-            self.change_children(copied.old, true, -1)?;
+            self.change_children_of(copied.old, copied.new, true, -1)?;
         }
         self.count_dropped(root, count > 1);
         self.drop_block(old, referrer)
@@ -356,7 +372,7 @@ impl BlockSpace for Accounting {
 
     fn copied(&self, copied: &Copied<'_>) -> Result<(), SpaceError> {
         if copied.tree == TREE_LOG {
-            self.drop_log_block(copied.old.logical())?;
+            self.drop_log_block(copied.old.bytenr())?;
         } else if copied.old_is_replaced {
             self.replace(copied)?;
         } else {
