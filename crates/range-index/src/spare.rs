@@ -13,7 +13,7 @@ use std::cell::RefCell;
 use std::ptr::NonNull;
 
 /// How much a thread keeps: a few times what is retired and freed at once.
-const LIMIT_BYTES: usize = 512 << 10;
+const LIMIT_BYTES: usize = 2 << 20;
 /// All layouts that are kept have this alignment, and sizes that are multiples of it.
 const ALIGN: usize = 8;
 /// Larger layouts are not kept.
