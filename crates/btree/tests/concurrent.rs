@@ -44,7 +44,7 @@ impl Worker<'_> {
 
     fn step(&mut self) {
         let at = self.any_key();
-        match self.numbers.below(10) {
+        match self.numbers.below(11) {
             0..=2 => self.put(at),
             3 => self.insert_batch(at),
             4 | 5 => {
@@ -57,6 +57,7 @@ impl Worker<'_> {
                 self.model.get_mut(&at).unwrap().fill(1);
             }
             8 => self.look_around(at),
+            9 => self.replace_batch(at),
             _ => assert_eq!(self.tree.get(at).unwrap(), self.model.get(&at).cloned()),
         }
     }
@@ -78,6 +79,15 @@ impl Worker<'_> {
         let items: Vec<_> = keys.filter(mine).take(20).map(|k| (k, vec![9; 40])).collect();
         let borrowed: Vec<_> = items.iter().map(|(k, data)| (*k, &data[..])).collect();
         self.tree.insert_batch(&borrowed).unwrap();
+        self.model.extend(items);
+    }
+
+    fn replace_batch(&mut self, at: Key) {
+        let len = self.numbers.below(120) as usize;
+        let items: Vec<_> =
+            self.model.range(at..).take(20).map(|(k, _)| (*k, vec![3; len])).collect();
+        let borrowed: Vec<_> = items.iter().map(|(k, data)| (*k, &data[..])).collect();
+        self.tree.replace_batch(&borrowed).unwrap();
         self.model.extend(items);
     }
 

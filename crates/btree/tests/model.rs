@@ -24,6 +24,8 @@ enum Op {
     Put(u64, usize),
     Modify(u64),
     Replace(u64, usize),
+    /// First key, how many, which of them to leave out, and what lengths stay below.
+    ReplaceBatch(u64, usize, u64, usize),
     Extend(u64, usize),
     Truncate(u64, usize, bool),
     SplitItem(u64, usize),
@@ -49,6 +51,8 @@ fn any_op(most_bytes: usize) -> impl Strategy<Value = Op> {
         3 => (number.clone(), len.clone()).prop_map(|(n, len)| Op::Put(n, len)),
         2 => number.clone().prop_map(Op::Modify),
         2 => (number.clone(), len.clone()).prop_map(|(n, len)| Op::Replace(n, len)),
+        3 => (number.clone(), 1..200_usize, 1..9_u64, prop_oneof![3 => 1..60_usize, 1 => 1..most_bytes / 5])
+            .prop_map(|(n, count, out, below)| Op::ReplaceBatch(n, count, out, below)),
         2 => (number.clone(), len.clone()).prop_map(|(n, len)| Op::Extend(n, len)),
         2 => (number.clone(), len.clone(), any::<bool>())
             .prop_map(|(n, len, front)| Op::Truncate(n, len, front)),
@@ -117,6 +121,31 @@ fn apply(world: &World, tree: &Arc<LiveTree>, model: &mut Model, op: &Op, capaci
             );
             assert_eq!(tree.delete_batch(&keys).unwrap(), gone as u64);
             model.retain(|key, _| !keys.contains(key));
+        }
+        Op::ReplaceBatch(n, count, out, below) => {
+            let there =
+                model.range(key(n)..).take(count).filter(|(key, _)| key.offset % (out + 1) != 0);
+            // Some become longer, some shorter, some stay as long as they were.
+            let len = |at: usize, old: usize| {
+                if at.is_multiple_of(3) { old } else { (at * 31 + count) % below }
+            };
+            let mut items: Vec<_> = there
+                .enumerate()
+                .map(|(at, (key, old))| (*key, data(n + at as u64, len(at, old.len()))))
+                .collect();
+            model.extend(items.iter().cloned());
+            let absent = items.last().and_then(|(key, _)| key.successor());
+            items.extend(absent.filter(|key| !model.contains_key(key)).map(|key| (key, vec![])));
+            let borrowed: Vec<_> = items.iter().map(|(key, data)| (*key, &data[..])).collect();
+            match tree.replace_batch(&borrowed) {
+                Err(ChangeError::NotFound { key, .. }) => {
+                    assert!(Some(key) == absent && !model.contains_key(&key));
+                }
+                result => {
+                    result.unwrap();
+                    assert!(absent.is_none_or(|key| model.contains_key(&key)));
+                }
+            }
         }
         Op::Modify(n)
         | Op::Replace(n, _)
@@ -221,6 +250,15 @@ fn compare(world: &World, tree: &Arc<LiveTree>, model: &Model) {
     for (key, _) in model.iter().rev().step_by(3) {
         assert!(cursor.seek_last(*key).unwrap());
         assert_eq!(cursor.key(), Some(*key));
+    }
+    let mut near = tree.cursor(Readahead::None);
+    for at in model.keys().step_by(2).flat_map(|key| [Some(*key), key.successor()]).flatten() {
+        let before = near.key();
+        if !near.seek_here(at) {
+            assert_eq!(near.key(), before);
+            near.seek(at).unwrap();
+        }
+        assert_eq!(near.key(), model.range(at..).next().map(|(key, _)| *key));
     }
     for (key, data) in model.iter().step_by(5) {
         assert_eq!(tree.get(*key).unwrap().as_ref(), Some(data));
@@ -346,6 +384,35 @@ fn a_large_item_between_small_ones_gets_a_leaf_of_its_own() {
     tree.extend(key(40), &[9; 3900]).unwrap();
     assert_eq!(world.forest.stats().double_splits, before + 2);
     world.check_alone(&tree);
+}
+
+/// Items that all grow, in leaves that are full: each leaf is split on the way, and the batch goes on behind.
+#[test]
+fn a_batch_outgrows_the_leaves_that_it_is_in() {
+    let world = World::new(4096);
+    let tree = world.tree();
+    for n in 0..2000 {
+        tree.insert(key(n), &[n as u8; 33]).unwrap();
+    }
+    let leaves = world.check_alone(&tree).blocks[0];
+    let items: Vec<_> = (0..2000).filter(|n| n % 3 > 0).map(|n| (key(n), data(n, 42))).collect();
+    let borrowed: Vec<_> = items.iter().map(|(key, data)| (*key, &data[..])).collect();
+    let before = world.forest.stats();
+    tree.replace_batch(&borrowed).unwrap();
+    let after = world.forest.stats();
+    assert!(after.leaf_splits - before.leaf_splits > leaves / 3, "{before:?} {after:?}");
+    world.check_alone(&tree);
+    for n in 0..2000 {
+        let expected = if n % 3 > 0 { data(n, 42) } else { vec![n as u8; 33] };
+        assert_eq!(tree.get(key(n)).unwrap(), Some(expected), "{n}");
+    }
+    // What comes first of two errors is the one that is named; those before it are done.
+    let wrong = [(key(3), &[1_u8; 50][..]), (key(4000), &[2; 3]), (key(4001), &[2; 3])];
+    let error = tree.replace_batch(&wrong).unwrap_err();
+    assert!(matches!(error, ChangeError::NotFound { key: named, .. } if named == key(4000)));
+    assert_eq!(tree.get(key(3)).unwrap(), Some(vec![1; 50]));
+    let unordered = [(key(4), &[1_u8][..]), (key(4), &[2])];
+    assert!(matches!(tree.replace_batch(&unordered), Err(ChangeError::OutOfOrder { .. })));
 }
 
 #[test]

@@ -9,7 +9,10 @@ use larder_format::Key;
 
 use crate::error::Result;
 
-/// A tree whose items are looked up and changed one at a time.
+/// What looks at a key that was looked up, and at the item that was found for it.
+pub type Look<'a> = dyn FnMut(Key, Option<(Key, &[u8])>) + 'a;
+
+/// A tree whose items are looked up and changed, one or several at a time.
 ///
 /// Whoever reads an item in order to change it is the only one to change items of that objectid
 /// meanwhile; see the lock order.
@@ -23,20 +26,45 @@ pub trait Items {
     /// The last item whose key is `key` or less.
     fn at_or_before(&self, key: Key) -> Result<Option<(Key, Vec<u8>)>>;
 
+    /// Shows `look` each of `keys`, which ascend, with the first item whose key is that or greater.
+    fn look_at_or_after(&self, keys: &[Key], look: &mut Look<'_>) -> Result<()>;
+
     /// The first item whose key is `key` or greater.
-    fn at_or_after(&self, key: Key) -> Result<Option<(Key, Vec<u8>)>>;
+    fn at_or_after(&self, key: Key) -> Result<Option<(Key, Vec<u8>)>> {
+        let mut found = None;
+        self.look_at_or_after(&[key], &mut |_, item| {
+            found = item.map(|(key, data)| (key, data.to_vec()));
+        })?;
+        Ok(found)
+    }
 
     /// The items whose keys lie in `keys`, in order.
     fn range(&self, keys: RangeInclusive<Key>) -> Result<Vec<(Key, Vec<u8>)>>;
 
+    /// Inserts items, whose keys ascend. Fails if there is one with one of these keys.
+    fn insert_batch(&mut self, items: &[(Key, &[u8])]) -> Result<()>;
+
     /// Inserts an item. Fails if there is one with this key.
-    fn insert(&mut self, key: Key, data: &[u8]) -> Result<()>;
+    fn insert(&mut self, key: Key, data: &[u8]) -> Result<()> {
+        self.insert_batch(&[(key, data)])
+    }
+
+    /// Replaces the data of items, which may become longer or shorter, and whose keys ascend. Fails if one is
+    /// not there.
+    fn replace_batch(&mut self, items: &[(Key, &[u8])]) -> Result<()>;
 
     /// Replaces the data of an item, which may become longer or shorter. Fails if there is none.
-    fn replace(&mut self, key: Key, data: &[u8]) -> Result<()>;
+    fn replace(&mut self, key: Key, data: &[u8]) -> Result<()> {
+        self.replace_batch(&[(key, data)])
+    }
+
+    /// Removes the items with these keys, which ascend. Fails if one is not there, and names the first key then.
+    fn remove_batch(&mut self, keys: &[Key]) -> Result<()>;
 
     /// Removes an item. Fails if there is none.
-    fn remove(&mut self, key: Key) -> Result<()>;
+    fn remove(&mut self, key: Key) -> Result<()> {
+        self.remove_batch(&[key])
+    }
 }
 
 #[cfg(test)]
@@ -67,36 +95,50 @@ pub(crate) mod model {
             Ok(self.items.range(..=key).next_back().map(|(key, data)| (*key, data.clone())))
         }
 
-        fn at_or_after(&self, key: Key) -> Result<Option<(Key, Vec<u8>)>> {
-            Ok(self.items.range(key..).next().map(|(key, data)| (*key, data.clone())))
+        fn look_at_or_after(&self, keys: &[Key], look: &mut Look<'_>) -> Result<()> {
+            assert!(keys.is_sorted());
+            for key in keys {
+                let found = self.items.range(*key..).next();
+                look(*key, found.map(|(key, data)| (*key, &data[..])));
+            }
+            Ok(())
         }
 
         fn range(&self, keys: RangeInclusive<Key>) -> Result<Vec<(Key, Vec<u8>)>> {
             Ok(self.items.range(keys).map(|(key, data)| (*key, data.clone())).collect())
         }
 
-        fn insert(&mut self, key: Key, data: &[u8]) -> Result<()> {
-            self.edits += 1;
-            match self.items.insert(key, data.to_vec()) {
-                None => Ok(()),
-                Some(_) => Err(Error::ItemExists { tree: 0, key }),
+        fn insert_batch(&mut self, items: &[(Key, &[u8])]) -> Result<()> {
+            assert!(items.is_sorted_by(|a, b| a.0 < b.0));
+            for (key, data) in items {
+                self.edits += 1;
+                if self.items.insert(*key, data.to_vec()).is_some() {
+                    return Err(Error::ItemExists { tree: 0, key: *key });
+                }
             }
+            Ok(())
         }
 
-        fn replace(&mut self, key: Key, data: &[u8]) -> Result<()> {
-            self.edits += 1;
-            match self.items.insert(key, data.to_vec()) {
-                Some(_) => Ok(()),
-                None => Err(Error::MissingItem { tree: 0, key }),
+        fn replace_batch(&mut self, items: &[(Key, &[u8])]) -> Result<()> {
+            assert!(items.is_sorted_by(|a, b| a.0 < b.0));
+            for (key, data) in items {
+                self.edits += 1;
+                if self.items.insert(*key, data.to_vec()).is_none() {
+                    return Err(Error::MissingItem { tree: 0, key: *key });
+                }
             }
+            Ok(())
         }
 
-        fn remove(&mut self, key: Key) -> Result<()> {
-            self.edits += 1;
-            match self.items.remove(&key) {
-                Some(_) => Ok(()),
-                None => Err(Error::MissingItem { tree: 0, key }),
+        fn remove_batch(&mut self, keys: &[Key]) -> Result<()> {
+            assert!(keys.is_sorted_by(|a, b| a < b));
+            for key in keys {
+                self.edits += 1;
+                if self.items.remove(key).is_none() {
+                    return Err(Error::MissingItem { tree: 0, key: keys[0] });
+                }
             }
+            Ok(())
         }
     }
 }

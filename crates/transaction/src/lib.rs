@@ -34,7 +34,7 @@ pub mod space;
 mod tree_items;
 
 pub use error::{Error, Result};
-pub use items::Items;
+pub use items::{Items, Look};
 pub use log::{FoundLog, LogWriter, Recovery};
 pub use manager::{
     BackgroundCommits, Cleaning, CommitHook, DataExtent, DataOwner, Exclusive, Handle, MakesRoom,

@@ -1,4 +1,4 @@
-//! A changing tree, edited an item at a time.
+//! A changing tree, edited one or several items at a time.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use larder_btree::{ChangeError, LiveTree, Readahead};
 use larder_format::Key;
 
 use crate::error::{Error, Result};
-use crate::items::Items;
+use crate::items::{Items, Look};
 
 /// Items of a tree that changes.
 #[derive(Clone, Debug)]
@@ -35,10 +35,15 @@ impl Items for TreeItems {
         Ok(cursor.item().map(|(key, data)| (key, data.to_vec())))
     }
 
-    fn at_or_after(&self, key: Key) -> Result<Option<(Key, Vec<u8>)>> {
+    fn look_at_or_after(&self, keys: &[Key], look: &mut Look<'_>) -> Result<()> {
         let mut cursor = self.0.cursor(Readahead::None);
-        cursor.seek(key)?;
-        Ok(cursor.item().map(|(key, data)| (key, data.to_vec())))
+        for key in keys {
+            if !cursor.seek_here(*key) {
+                cursor.seek(*key)?;
+            }
+            look(*key, cursor.item());
+        }
+        Ok(())
     }
 
     fn range(&self, keys: RangeInclusive<Key>) -> Result<Vec<(Key, Vec<u8>)>> {
@@ -53,17 +58,22 @@ impl Items for TreeItems {
         Ok(items)
     }
 
-    fn insert(&mut self, key: Key, data: &[u8]) -> Result<()> {
-        Ok(self.0.insert(key, data)?)
+    fn insert_batch(&mut self, items: &[(Key, &[u8])]) -> Result<()> {
+        Ok(self.0.insert_batch(items)?)
     }
 
-    fn replace(&mut self, key: Key, data: &[u8]) -> Result<()> {
-        Ok(self.0.replace(key, data)?)
+    fn replace_batch(&mut self, items: &[(Key, &[u8])]) -> Result<()> {
+        Ok(self.0.replace_batch(items)?)
     }
 
-    fn remove(&mut self, key: Key) -> Result<()> {
-        let was_there = self.0.delete(key)?;
-        if was_there { Ok(()) } else { Err(Error::MissingItem { tree: self.tree(), key }) }
+    fn remove_batch(&mut self, keys: &[Key]) -> Result<()> {
+        let removed = self.0.delete_batch(keys)?;
+        match keys.first() {
+            Some(&key) if removed < keys.len() as u64 => {
+                Err(Error::MissingItem { tree: self.tree(), key })
+            }
+            _ => Ok(()),
+        }
     }
 }
 

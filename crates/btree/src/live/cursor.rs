@@ -77,6 +77,19 @@ impl LiveCursor {
         Ok(false)
     }
 
+    /// As [`seek`](Self::seek), if the leaf that the cursor is in had that item when it was entered; whether
+    /// it had. Else the cursor stays.
+    pub fn seek_here(&mut self, key: Key) -> bool {
+        let Position::At(place) = &mut self.position else { return false };
+        let items = place.leaf.node().items();
+        let slot = items.partition_point(|item| item.key.get() < key);
+        let is_here = slot < items.len() && (slot > 0 || items[0].key.get() == key);
+        if is_here {
+            place.slot = slot;
+        }
+        is_here
+    }
+
     /// Moves to the last item whose key is `key` or less.
     pub fn seek_last(&mut self, key: Key) -> Result<bool, TreeError> {
         let mut place = match self.enter(key, Direction::Back) {

@@ -1,6 +1,6 @@
 //! Changes to an item that is there.
 
-use larder_format::Key;
+use larder_format::{Key, Node};
 
 use super::error::ChangeError;
 use super::intent::Intent;
@@ -24,9 +24,28 @@ impl LiveTree {
 
     /// Puts `data` in place of what an item has.
     pub fn replace(&self, key: Key, data: &[u8]) -> Result<(), ChangeError> {
-        self.check_len(key, data.len())?;
-        self.find_item(key, Intent::Replace { len: data.len() })?.replace_item(data);
+        self.replace_batch(&[(key, data)])
+    }
+
+    /// Puts new data in place of what items have, whose keys ascend. Those that lie in one leaf change in one
+    /// descent, up to the first that the leaf has no room for: a descent of its own makes room for that one,
+    /// and goes on from there. After an error those before the one that it names have their new data.
+    pub fn replace_batch(&self, items: &[(Key, &[u8])]) -> Result<(), ChangeError> {
+        self.check_batch(items)?;
+        let mut rest = items;
+        while !rest.is_empty() {
+            rest = &rest[self.replace_some(rest)?..];
+        }
         Ok(())
+    }
+
+    /// Replaces as many of `items` as one leaf has and has room for, at least one, and returns how many.
+    fn replace_some(&self, items: &[(Key, &[u8])]) -> Result<usize, ChangeError> {
+        let (key, data) = items[0];
+        let mut path = self.find_item(key, Intent::Replace { len: data.len() })?;
+        let fitting = replacements_that_fit(path.leaf().node(), path.slot(), items);
+        path.leaf_mut().replace(&fitting);
+        Ok(fitting.len())
     }
 
     /// Appends `more` to an item.
@@ -121,4 +140,24 @@ impl LiveTree {
         }
         Ok(())
     }
+}
+
+/// The slots of items, of which the first is at `slot`, with their new data: up to the first that the leaf
+/// does not have, or would have no room for.
+fn replacements_that_fit<'d>(
+    leaf: Node<'_>,
+    slot: usize,
+    items: &[(Key, &'d [u8])],
+) -> Vec<(usize, &'d [u8])> {
+    let mut fitting = Vec::with_capacity(items.len());
+    let (mut free, mut next) = (leaf.leaf_free_space(), slot);
+    for (key, data) in items {
+        let rest = &leaf.items()[next..];
+        let Ok(ahead) = rest.binary_search_by(|item| item.key.get().cmp(key)) else { break };
+        let room = free + rest[ahead].size.get() as usize;
+        let Some(left) = room.checked_sub(data.len()) else { break };
+        fitting.push((next + ahead, *data));
+        (free, next) = (left, next + ahead + 1);
+    }
+    fitting
 }

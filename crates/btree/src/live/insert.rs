@@ -19,12 +19,7 @@ impl LiveTree {
     /// Inserts items whose keys ascend. Those that lie next to each other go into their leaf in one
     /// descent. After an error those before the one that it names are in the tree.
     pub fn insert_batch(&self, items: &[(Key, &[u8])]) -> Result<(), ChangeError> {
-        if let Some(pair) = items.windows(2).find(|pair| pair[0].0 >= pair[1].0) {
-            return Err(ChangeError::OutOfOrder { tree: self.id(), key: pair[1].0 });
-        }
-        for (key, data) in items {
-            self.check_len(*key, data.len())?;
-        }
+        self.check_batch(items)?;
         let mut rest = items;
         while !rest.is_empty() {
             rest = &rest[self.insert_some(rest)?..];
@@ -46,9 +41,10 @@ impl LiveTree {
 
     /// Inserts as many of `items` as go into one leaf, at least one, and returns how many.
     fn insert_some(&self, items: &[(Key, &[u8])]) -> Result<usize, ChangeError> {
-        let capacity = leaf_data_size(self.shared.nodesize());
-        let key = items[0].0;
-        let (_, bytes) = prefix_that_fits(items, capacity, Key::MAX);
+        let (key, data) = items[0];
+        // Room for the first only: a leaf that is split for it has room for more, and who knows whether they
+        // go there.
+        let bytes = weight(data.len());
         let mut path = Search::new(self, key, Intent::Insert { bytes }).run()?;
         if path.found {
             return Err(ChangeError::Exists { tree: self.id(), key });
@@ -57,7 +53,7 @@ impl LiveTree {
         // Behind the next item, or the next leaf's first, is no place for what comes next.
         let next = if slot < leaf.nritems() { Some(leaf.key(slot)) } else { path.upper };
         let last = next.and_then(Key::predecessor).unwrap_or(Key::MAX);
-        let (count, _) = prefix_that_fits(items, leaf.leaf_free_space(), last);
+        let count = prefix_that_fits(items, leaf.leaf_free_space(), last);
         Self::place(&mut path, &items[..count]);
         Ok(count)
     }
@@ -75,6 +71,14 @@ impl LiveTree {
         }
     }
 
+    /// Whether keys ascend and items are not too large.
+    pub(super) fn check_batch(&self, items: &[(Key, &[u8])]) -> Result<(), ChangeError> {
+        if let Some(pair) = items.windows(2).find(|pair| pair[0].0 >= pair[1].0) {
+            return Err(ChangeError::OutOfOrder { tree: self.id(), key: pair[1].0 });
+        }
+        items.iter().try_for_each(|(key, data)| self.check_len(*key, data.len()))
+    }
+
     pub(super) fn check_len(&self, key: Key, len_bytes: usize) -> Result<(), ChangeError> {
         if weight(len_bytes) > leaf_data_size(self.shared.nodesize()) {
             return Err(ChangeError::TooLarge { tree: self.id(), key, len_bytes });
@@ -84,16 +88,12 @@ impl LiveTree {
 }
 
 /// How many items from the first on, which counts in any case, have keys up to `last` and fit into
-/// `free` bytes together; and how many bytes they take.
-fn prefix_that_fits(items: &[(Key, &[u8])], free: usize, last: Key) -> (usize, usize) {
+/// `free` bytes together.
+fn prefix_that_fits(items: &[(Key, &[u8])], free: usize, last: Key) -> usize {
     let mut bytes = 0;
-    let mut count = 0;
-    for (key, data) in items {
-        let more = bytes + weight(data.len());
-        if count > 0 && (more > free || *key > last) {
-            break;
-        }
-        (bytes, count) = (more, count + 1);
-    }
-    (count, bytes)
+    let fits = |(key, data): &&(Key, &[u8])| {
+        bytes += weight(data.len());
+        bytes <= free && *key <= last
+    };
+    items.iter().take_while(fits).count().max(1)
 }

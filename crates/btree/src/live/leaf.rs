@@ -120,6 +120,45 @@ impl<'a> LeafMut<'a> {
         self.header().nritems -= slots.len() as u32;
     }
 
+    /// Puts new data in place of what the items at these slots have, which ascend. There is room for
+    /// what each of them grows by before those behind it shrink.
+    pub(super) fn replace(&mut self, items: &[(usize, &[u8])]) {
+        let mut items = items;
+        while let Some(((slot, data), rest)) = items.split_first()
+            && self.data(*slot).len() == data.len()
+        {
+            self.data(*slot).copy_from_slice(data);
+            items = rest;
+        }
+        self.lay_out(items);
+    }
+
+    /// As [`replace`](Self::replace), where lengths change: all data from the first of the items on moves
+    /// aside, to just behind the headers, and is laid out anew from there, together with the new data. What
+    /// is laid out never reaches what is still aside, since each item has its room.
+    fn lay_out(&mut self, items: &[(usize, &[u8])]) {
+        let Some((first, _)) = items.first() else { return };
+        let count = self.count();
+        let (start, mut end) = (self.data_end(count), self.data_end(*first));
+        let free = start - count * ITEM_HEADER_SIZE;
+        self.move_data(start..end, start - free);
+        let nexts = items[1..].iter().map(|(slot, _)| *slot).chain([count]);
+        for ((slot, data), next) in items.iter().zip(nexts) {
+            let old = self.data_end(slot + 1);
+            let behind = self.data_end(next)..old;
+            end -= data.len();
+            self.bytes[HEADER_SIZE + end..][..data.len()].copy_from_slice(data);
+            let headers = &mut self.items(count)[*slot..next];
+            headers[0].size = (data.len() as u32).into();
+            for header in headers {
+                header.offset = ((header.offset.get() as usize + end - old) as u32).into();
+            }
+            let to = end - behind.len();
+            self.move_data(behind.start - free..behind.end - free, to);
+            end = to;
+        }
+    }
+
     /// Appends `len` zeros to the item at `slot`.
     pub(super) fn extend(&mut self, slot: usize, len: usize) {
         let count = self.count();

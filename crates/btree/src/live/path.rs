@@ -3,7 +3,7 @@
 use larder_format::node::MAX_LEVELS;
 use larder_format::{Key, Node};
 
-use super::leaf::{Keep, LeafMut};
+use super::leaf::LeafMut;
 use super::node::{self, NodeMut, pointer};
 use crate::block::Block;
 use crate::lock::{ReadGuard, WriteGuard};
@@ -151,14 +151,7 @@ impl<'t> Path<'t> {
     /// Puts `data` in place of what the item under the path has. There is room.
     pub(super) fn replace_item(&mut self, data: &[u8]) {
         let slot = self.slot();
-        let old_len = self.leaf().node().item_data(slot).len();
-        let mut leaf = self.leaf_mut();
-        if data.len() > old_len {
-            leaf.extend(slot, data.len() - old_len);
-        } else if data.len() < old_len {
-            leaf.truncate(slot, data.len(), Keep::Front);
-        }
-        leaf.data(slot).copy_from_slice(data);
+        self.leaf_mut().replace(&[(slot, data)]);
     }
 
     /// Whether the leaf's parent, block or root pointer, is held.

@@ -1,4 +1,7 @@
-//! From the queued changes of one extent to edits of the extent tree.
+//! From the queued changes of extents to edits of the extent tree.
+//!
+//! The items of a batch of extents are looked up together, taken apart, changed, and put back together:
+//! neighbours share a leaf. References with keys of their own are few, and edited one at a time.
 //!
 //! # Invariants
 //! - An item's count is the sum of its references, inline and keyed.
@@ -10,7 +13,7 @@ use larder_format::item::{
     BackRef, EXTENT_FLAG_DATA, EXTENT_FLAG_FULL_BACKREF, EXTENT_FLAG_TREE_BLOCK, ExtentDataRef,
     SharedDataRef, TreeBlockInfo,
 };
-use larder_format::{ItemType, Key, Logical};
+use larder_format::{FormatError, ItemType, Key, Logical};
 use zerocopy::IntoBytes;
 
 use super::Referrer;
@@ -59,32 +62,110 @@ struct Found {
     record: Record,
 }
 
+/// An item taken apart, or what is wrong with it.
+type Parsed = Result<Record, FormatError>;
+
+/// What the extent tree has of an extent.
+struct Stored {
+    /// What the key has that a new item gets.
+    parsed: Option<Parsed>,
+    /// Whether the extent has references with keys of their own.
+    has_keyed: bool,
+}
+
+/// What becomes of items. The keys of each list ascend.
+#[derive(Default)]
+struct Edits {
+    removed: Vec<Key>,
+    replaced: Vec<(Key, Vec<u8>)>,
+    inserted: Vec<(Key, Vec<u8>)>,
+}
+
+impl Edits {
+    fn make(&self, tree: &mut dyn Items) -> Result<()> {
+        tree.remove_batch(&self.removed)?;
+        tree.replace_batch(&borrowed(&self.replaced))?;
+        tree.insert_batch(&borrowed(&self.inserted))
+    }
+}
+
+fn borrowed(items: &[(Key, Vec<u8>)]) -> Vec<(Key, &[u8])> {
+    items.iter().map(|(key, data)| (*key, &data[..])).collect()
+}
+
 impl ExtentItems {
-    /// Brings the item of the extent at `logical`, and its keyed references, up to date.
-    pub fn run(&self, tree: &mut dyn Items, logical: Logical, head: &Head) -> Result<ExtentChange> {
+    /// Brings the items of extents, whose addresses ascend, and their keyed references up to date. Returns what
+    /// that did to each.
+    pub fn run(
+        &self,
+        tree: &mut dyn Items,
+        heads: &[(Logical, Head)],
+    ) -> Result<Vec<ExtentChange>> {
+        let stored = self.look_up(tree, heads)?;
+        let mut edits = Edits::default();
+        let mut changes = Vec::with_capacity(heads.len());
+        for ((logical, head), stored) in heads.iter().zip(stored) {
+            changes.push(self.run_head(tree, *logical, head, stored, &mut edits)?);
+        }
+        edits.make(tree)?;
+        Ok(changes)
+    }
+
+    /// What the extent tree has of each extent.
+    fn look_up(&self, tree: &dyn Items, heads: &[(Logical, Head)]) -> Result<Vec<Stored>> {
+        let keys_of = |(logical, head): &(Logical, Head)| {
+            [self.key(*logical, head.len_bytes, head.kind), key_behind_item(*logical)]
+        };
+        let keys: Vec<Key> = heads.iter().flat_map(keys_of).collect();
+        let mut stored: Vec<Stored> = Vec::with_capacity(heads.len());
+        tree.look_at_or_after(&keys, &mut |wanted, found| match stored.last_mut() {
+            Some(last) if wanted.item_type == BEHIND_ITEM => {
+                last.has_keyed = found.is_some_and(|(key, _)| is_keyed(key, wanted.objectid));
+            }
+            _ => {
+                let item = found.filter(|(key, _)| *key == wanted);
+                let parsed = item.map(|(key, data)| Record::parse(key, data));
+                stored.push(Stored { parsed, has_keyed: false });
+            }
+        })?;
+        Ok(stored)
+    }
+
+    /// Edits the keyed references of an extent, and says what becomes of its item.
+    fn run_head(
+        &self,
+        tree: &mut dyn Items,
+        logical: Logical,
+        head: &Head,
+        stored: Stored,
+        edits: &mut Edits,
+    ) -> Result<ExtentChange> {
         if head.is_contradictory {
             return Err(Error::extent(logical, "those who refer to it disagree about what it is"));
         }
         if head.touches_nothing() {
             return Ok(ExtentChange::Kept);
         }
+        let Found { key, mut record } = if head.is_new {
+            self.new_item(logical, head)?
+        } else {
+            let found = self.found(tree, logical, head.len_bytes, head.kind, stored.parsed)?;
+            found.ok_or_else(|| {
+                let problem = format!("it has no item, but its references change: {head:?}");
+                Error::extent(logical, problem)
+            })?
+        };
+        let (nodesize, has_keyed) = (self.nodesize as usize, stored.has_keyed);
+        Change { tree, logical, nodesize, has_keyed }.apply(&mut record, head)?;
         if head.is_new {
-            return self.insert(tree, logical, head);
+            edits.inserted.push((key, record.to_bytes()));
+            return Ok(ExtentChange::Inserted);
         }
-        let Found { key, mut record } =
-            self.find(tree, logical, head.len_bytes, head.kind)?.ok_or_else(|| {
-                Error::extent(
-                    logical,
-                    format!("it has no item, but its references change: {head:?}"),
-                )
-            })?;
-        let change = Change { tree, logical, nodesize: self.nodesize as usize };
-        change.apply(&mut record, head)?;
         if record.refs == 0 {
-            tree.remove(key)?;
+            edits.removed.push(key);
             return Ok(ExtentChange::Removed);
         }
-        tree.replace(key, &record.to_bytes())?;
+        edits.replaced.push((key, record.to_bytes()));
         Ok(ExtentChange::Kept)
     }
 
@@ -128,36 +209,36 @@ impl ExtentItems {
         Ok(found.map(|Found { record, .. }| (record.refs, record.count_in_subvolume(root))))
     }
 
-    /// Inserts the item of a new extent. The first reference is inline whatever its size.
-    fn insert(&self, tree: &mut dyn Items, logical: Logical, head: &Head) -> Result<ExtentChange> {
+    /// The item of a new extent, still without references. The first will be inline whatever its size.
+    fn new_item(&self, logical: Logical, head: &Head) -> Result<Found> {
         let (Some((first, _)), None) = (head.additions().next(), head.drops().next()) else {
             let problem = "it is new but references to it are dropped or none is added";
             return Err(Error::extent(logical, problem));
         };
-        let (key, mut record) = self.new_item(logical, head, first);
-        let change = Change { tree, logical, nodesize: self.nodesize as usize };
-        change.apply(&mut record, head)?;
-        tree.insert(key, &record.to_bytes())?;
-        Ok(ExtentChange::Inserted)
-    }
-
-    fn new_item(&self, logical: Logical, head: &Head, first: Referrer) -> (Key, Record) {
-        let (key, type_flag, info) = match head.kind {
-            ExtentKind::Data => (data_key(logical, head.len_bytes), EXTENT_FLAG_DATA, None),
-            ExtentKind::TreeBlock { level, .. } if self.skinny_metadata => {
-                (skinny_key(logical, level), EXTENT_FLAG_TREE_BLOCK, None)
-            }
+        let (type_flag, info) = match head.kind {
+            ExtentKind::Data => (EXTENT_FLAG_DATA, None),
+            ExtentKind::TreeBlock { .. } if self.skinny_metadata => (EXTENT_FLAG_TREE_BLOCK, None),
             ExtentKind::TreeBlock { level, first_key } => {
-                let info = TreeBlockInfo { key: first_key.into(), level };
-                (data_key(logical, head.len_bytes), EXTENT_FLAG_TREE_BLOCK, Some(info))
+                (EXTENT_FLAG_TREE_BLOCK, Some(TreeBlockInfo { key: first_key.into(), level }))
             }
         };
         let is_full = head.sets_full_backref || matches!(first, Referrer::Block { .. });
         let full_flag = if is_full { EXTENT_FLAG_FULL_BACKREF } else { 0 };
-        (key, Record::new(self.generation, type_flag | full_flag, info))
+        let key = self.key(logical, head.len_bytes, head.kind);
+        Ok(Found { key, record: Record::new(self.generation, type_flag | full_flag, info) })
     }
 
-    /// The item of an extent. A tree block from before skinny metadata was switched on keeps its long key.
+    /// The key that the item of an extent gets.
+    fn key(&self, logical: Logical, len_bytes: u64, kind: ExtentKind) -> Key {
+        match kind {
+            ExtentKind::TreeBlock { level, .. } if self.skinny_metadata => {
+                Key::new(logical.0, ItemType::METADATA_ITEM, u64::from(level))
+            }
+            _ => long_key(logical, len_bytes),
+        }
+    }
+
+    /// The item of an extent.
     fn find(
         &self,
         tree: &dyn Items,
@@ -165,36 +246,52 @@ impl ExtentItems {
         len_bytes: u64,
         kind: ExtentKind,
     ) -> Result<Option<Found>> {
-        let skinny = match kind {
-            ExtentKind::TreeBlock { level, .. } if self.skinny_metadata => {
-                Some(skinny_key(logical, level))
-            }
-            _ => None,
-        };
-        for key in skinny.into_iter().chain([data_key(logical, len_bytes)]) {
-            let Some(data) = tree.get(key)? else { continue };
-            let record = Record::parse(key, &data)
-                .map_err(|problem| Error::item(tree.tree(), key, problem))?;
-            let is_tree_block = record.flags & EXTENT_FLAG_TREE_BLOCK != 0;
-            if is_tree_block != matches!(kind, ExtentKind::TreeBlock { .. }) {
-                let flags = record.flags;
-                return Err(Error::extent(
-                    logical,
-                    format!("{kind:?} has an item with flags {flags:#x}"),
-                ));
-            }
-            return Ok(Some(Found { key, record }));
+        let key = self.key(logical, len_bytes, kind);
+        let parsed = tree.get(key)?.map(|data| Record::parse(key, &data));
+        self.found(tree, logical, len_bytes, kind, parsed)
+    }
+
+    /// The item of an extent, of which `parsed` is what the key has that a new one gets. A tree block from before
+    /// skinny metadata was switched on keeps its long key.
+    fn found(
+        &self,
+        tree: &dyn Items,
+        logical: Logical,
+        len_bytes: u64,
+        kind: ExtentKind,
+        parsed: Option<Parsed>,
+    ) -> Result<Option<Found>> {
+        let (mut key, long) = (self.key(logical, len_bytes, kind), long_key(logical, len_bytes));
+        let mut parsed = parsed;
+        if parsed.is_none() && key != long {
+            key = long;
+            parsed = tree.get(key)?.map(|data| Record::parse(key, &data));
         }
-        Ok(None)
+        let Some(parsed) = parsed else { return Ok(None) };
+        let record = parsed.map_err(|problem| Error::item(tree.tree(), key, problem))?;
+        let is_tree_block = record.flags & EXTENT_FLAG_TREE_BLOCK != 0;
+        if is_tree_block != matches!(kind, ExtentKind::TreeBlock { .. }) {
+            let problem = format!("{kind:?} has an item with flags {:#x}", record.flags);
+            return Err(Error::extent(logical, problem));
+        }
+        Ok(Some(Found { key, record }))
     }
 }
 
-fn data_key(logical: Logical, len_bytes: u64) -> Key {
+fn long_key(logical: Logical, len_bytes: u64) -> Key {
     Key::new(logical.0, ItemType::EXTENT_ITEM, len_bytes)
 }
 
-fn skinny_key(logical: Logical, level: u8) -> Key {
-    Key::new(logical.0, ItemType::METADATA_ITEM, u64::from(level))
+/// Less than the type of any keyed reference, and greater than that of an item.
+const BEHIND_ITEM: ItemType = ItemType(ItemType::METADATA_ITEM.0 + 1);
+
+fn key_behind_item(logical: Logical) -> Key {
+    Key::new(logical.0, BEHIND_ITEM, 0)
+}
+
+/// Whether a key behind that of an extent's item is of a reference to this extent.
+fn is_keyed(key: Key, objectid: u64) -> bool {
+    key.objectid == objectid && key.item_type < ItemType::BLOCK_GROUP_ITEM
 }
 
 /// A change of one extent's references in progress.
@@ -202,6 +299,8 @@ struct Change<'a> {
     tree: &'a mut dyn Items,
     logical: Logical,
     nodesize: usize,
+    /// Whether the extent has references with keys of their own.
+    has_keyed: bool,
 }
 
 impl Change<'_> {
@@ -227,7 +326,7 @@ impl Change<'_> {
         if let Some(before) = record.count_of(referrer) {
             let sum = self.sum(referrer, before, count)?;
             record.set_count(referrer, sum);
-        } else if is_first || (record.has_room_for(referrer, self.nodesize) && !self.has_keyed()?) {
+        } else if is_first || (record.has_room_for(referrer, self.nodesize) && !self.has_keyed) {
             let sum = self.sum(referrer, 0, count)?;
             record.set_count(referrer, sum);
         } else {
@@ -248,16 +347,8 @@ impl Change<'_> {
         Ok(())
     }
 
-    /// Whether the extent has references with keys of their own.
-    fn has_keyed(&self) -> Result<bool> {
-        let behind_item = Key::new(self.logical.0, ItemType(ItemType::METADATA_ITEM.0 + 1), 0);
-        let next = self.tree.at_or_after(behind_item)?;
-        Ok(next.is_some_and(|(key, _)| {
-            key.objectid == self.logical.0 && key.item_type < ItemType::BLOCK_GROUP_ITEM
-        }))
-    }
-
     fn add_keyed(&mut self, referrer: Referrer, count: u64) -> Result<()> {
+        self.has_keyed = true;
         match self.find_keyed(referrer)? {
             Keyed::There { key, count: before } => {
                 let sum = self.sum(referrer, before, count)?;

@@ -46,7 +46,8 @@ impl Record {
             generation: self.generation.into(),
             flags: self.flags.into(),
         };
-        let mut bytes = item.as_bytes().to_vec();
+        let mut bytes = Vec::with_capacity(self.len_bytes());
+        bytes.extend(item.as_bytes());
         bytes.extend(self.tree_block_info.iter().flat_map(IntoBytes::as_bytes));
         self.inline.iter().for_each(|back_ref| back_ref.write_inline(&mut bytes));
         bytes

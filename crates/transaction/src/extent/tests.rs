@@ -7,6 +7,7 @@ use larder_format::{ItemType, Key, Logical};
 use proptest::prelude::*;
 
 use super::{ExtentChange, ExtentItems, Referrer};
+use crate::error::Result;
 use crate::items::model::ModelTree;
 use crate::refs::{ExtentKind, Head};
 
@@ -26,11 +27,16 @@ fn head(kind: ExtentKind, is_new: bool, changes: &[(Referrer, i64)]) -> Head {
     head
 }
 
-/// All back references of the one extent in the tree. Fails where an invariant is broken.
-fn references(tree: &ModelTree) -> BTreeMap<Referrer, u64> {
+fn run_one(items: ExtentItems, tree: &mut ModelTree, head: Head) -> Result<ExtentChange> {
+    Ok(items.run(tree, &[(AT, head)])?[0])
+}
+
+/// All back references of an extent. Fails where an invariant is broken.
+fn references_at(tree: &ModelTree, at: Logical) -> BTreeMap<Referrer, u64> {
     let mut found = BTreeMap::new();
     let mut claimed = 0;
-    for (key, data) in &tree.items {
+    let first = Key { objectid: at.0, ..Key::MIN };
+    for (key, data) in tree.items.range(first..).take_while(|(key, _)| key.objectid == at.0) {
         let mut add = |back_ref: BackRef| {
             let referrer = Referrer::of(&back_ref).expect("no owners here");
             assert!(back_ref.count() > 0, "{key}: {back_ref:?}");
@@ -53,6 +59,10 @@ fn references(tree: &ModelTree) -> BTreeMap<Referrer, u64> {
     found
 }
 
+fn references(tree: &ModelTree) -> BTreeMap<Referrer, u64> {
+    references_at(tree, AT)
+}
+
 fn referrers(kind: ExtentKind) -> Vec<Referrer> {
     let numbers = 256..276;
     match kind {
@@ -68,46 +78,59 @@ fn referrers(kind: ExtentKind) -> Vec<Referrer> {
     }
 }
 
-/// Runs heads that move each referrer named to the count given with it.
-fn run(kind: ExtentKind, skinny: bool, heads: &[Vec<(usize, u64)>]) {
+/// A referrer of one of several extents, and the count that it gets.
+type Target = (u64, usize, u64);
+
+/// Runs batches of heads that move each referrer named to the count given with it.
+fn run(kind: ExtentKind, skinny: bool, batches: &[Vec<Target>]) {
     let (items, referrers) = (items(skinny), referrers(kind));
-    let (mut tree, mut model) = (ModelTree::default(), BTreeMap::new());
-    for targets in heads {
-        let is_new = model.is_empty();
-        let mut changes = BTreeMap::new();
-        for (index, count) in targets {
-            let referrer = referrers[index % referrers.len()];
+    let mut tree = ModelTree::default();
+    let mut models: BTreeMap<Logical, BTreeMap<Referrer, u64>> = BTreeMap::new();
+    for targets in batches {
+        let mut heads: BTreeMap<Logical, BTreeMap<Referrer, u64>> = BTreeMap::new();
+        for (extent, index, count) in targets {
             let most = if kind == ExtentKind::Data { 5 } else { 1 };
-            let before = model.get(&referrer).copied().unwrap_or(0);
-            changes.insert(referrer, (count % (most + 1), before));
+            let head = heads.entry(Logical(AT.0 + extent * 4096)).or_default();
+            head.insert(referrers[index % referrers.len()], count % (most + 1));
         }
-        let deltas: Vec<(Referrer, i64)> = changes
-            .iter()
-            .map(|(r, (after, before))| (*r, *after as i64 - *before as i64))
-            .collect();
-        model.extend(changes.into_iter().map(|(referrer, (after, _))| (referrer, after)));
-        model.retain(|_, count| *count > 0);
-        let head = head(kind, is_new, &deltas);
-        let expected = match (is_new, model.is_empty()) {
-            _ if head.touches_nothing() => ExtentChange::Kept,
-            (true, _) => ExtentChange::Inserted,
-            (false, true) => ExtentChange::Removed,
-            (false, false) => ExtentChange::Kept,
-        };
-        assert_eq!(items.run(&mut tree, AT, &head).unwrap(), expected);
-        assert_eq!(references(&tree), model);
-        assert!(!model.is_empty() || tree.items.is_empty());
+        let (mut batch, mut expected) = (Vec::new(), Vec::new());
+        for (at, after) in &heads {
+            let model = models.entry(*at).or_default();
+            let is_new = model.is_empty();
+            let before = |referrer| model.get(referrer).copied().unwrap_or(0) as i64;
+            let deltas: Vec<(Referrer, i64)> =
+                after.iter().map(|(r, after)| (*r, *after as i64 - before(r))).collect();
+            model.extend(after);
+            model.retain(|_, count| *count > 0);
+            let head = head(kind, is_new, &deltas);
+            expected.push(match (is_new, model.is_empty()) {
+                _ if head.touches_nothing() => ExtentChange::Kept,
+                (true, _) => ExtentChange::Inserted,
+                (false, true) => ExtentChange::Removed,
+                (false, false) => ExtentChange::Kept,
+            });
+            batch.push((*at, head));
+        }
+        assert_eq!(items.run(&mut tree, &batch).unwrap(), expected);
+        for (at, model) in &models {
+            assert_eq!(references_at(&tree, *at), *model);
+        }
+        let is_wanted = |key: &Key| !models[&Logical(key.objectid)].is_empty();
+        assert!(tree.items.keys().all(is_wanted));
     }
 }
 
 proptest! {
     #[test]
     fn like_a_map_of_counts(
-        heads in prop::collection::vec(prop::collection::vec((0_usize..40, 0_u64..6), 1..12), 1..40),
+        batches in prop::collection::vec(
+            prop::collection::vec((0_u64..3, 0_usize..40, 0_u64..6), 1..24),
+            1..40,
+        ),
         is_data: bool,
         skinny: bool,
     ) {
-        run(if is_data { ExtentKind::Data } else { BLOCK }, skinny, &heads);
+        run(if is_data { ExtentKind::Data } else { BLOCK }, skinny, &batches);
     }
 }
 
@@ -116,7 +139,7 @@ fn a_head_that_changes_nothing_edits_nothing() {
     let mut tree = ModelTree::default();
     let file = Referrer::File { root: 5, inode: 257, offset: 0 };
     let head = head(ExtentKind::Data, false, &[(file, 1), (file, -1)]);
-    assert_eq!(items(true).run(&mut tree, AT, &head).unwrap(), ExtentChange::Kept);
+    assert_eq!(run_one(items(true), &mut tree, head).unwrap(), ExtentChange::Kept);
     assert_eq!(tree.edits, 0);
 }
 
@@ -124,9 +147,9 @@ fn a_head_that_changes_nothing_edits_nothing() {
 fn a_block_keeps_the_long_key_that_it_was_made_with() {
     let mut tree = ModelTree::default();
     let owner = Referrer::Tree { root: 5 };
-    items(false).run(&mut tree, AT, &head(BLOCK, true, &[(owner, 1)])).unwrap();
+    run_one(items(false), &mut tree, head(BLOCK, true, &[(owner, 1)])).unwrap();
     let snapshot = Referrer::Tree { root: 257 };
-    items(true).run(&mut tree, AT, &head(BLOCK, false, &[(snapshot, 1)])).unwrap();
+    run_one(items(true), &mut tree, head(BLOCK, false, &[(snapshot, 1)])).unwrap();
     assert_eq!(references(&tree).len(), 2);
     assert_eq!(tree.items.len(), 1);
 }
@@ -136,11 +159,11 @@ fn what_cannot_be_is_an_error() {
     let (file, other) =
         (Referrer::File { root: 5, inode: 257, offset: 0 }, Referrer::Leaf { parent: 1 << 20 });
     let mut tree = ModelTree::default();
-    let mut refused = |head: Head| items(true).run(&mut tree, AT, &head).is_err();
+    let mut refused = |head: Head| run_one(items(true), &mut tree, head).is_err();
     assert!(refused(head(ExtentKind::Data, false, &[(file, 1)])), "no item");
     assert!(refused(head(ExtentKind::Data, true, &[(file, -1)])), "nothing to drop");
-    items(true).run(&mut tree, AT, &head(ExtentKind::Data, true, &[(file, 1)])).unwrap();
-    let refused = |head: Head| items(true).run(&mut tree.clone(), AT, &head).is_err();
+    run_one(items(true), &mut tree, head(ExtentKind::Data, true, &[(file, 1)])).unwrap();
+    let refused = |head: Head| run_one(items(true), &mut tree.clone(), head).is_err();
     assert!(refused(head(ExtentKind::Data, false, &[(file, -2)])), "dropped twice");
     assert!(refused(head(ExtentKind::Data, false, &[(other, -1)])), "dropped by a stranger");
     assert!(refused(head(ExtentKind::Data, true, &[(file, 1)])), "it is there already");
@@ -157,7 +180,7 @@ fn references_whose_hashes_collide_take_the_next_keys() {
     let mut tree = ModelTree::default();
     let wanted = Referrer::File { root: 5, inode: 300, offset: 0 };
     let (first, items) = (Referrer::Leaf { parent: 1 << 20 }, items(true));
-    items.run(&mut tree, AT, &head(ExtentKind::Data, true, &[(first, 1)])).unwrap();
+    run_one(items, &mut tree, head(ExtentKind::Data, true, &[(first, 1)])).unwrap();
     // Two strangers sit where the wanted reference belongs, and the first goes again.
     let hash = wanted.back_ref(1).sequence();
     for (offset, inode) in [(hash, 900), (hash + 1, 901)] {
@@ -165,13 +188,13 @@ fn references_whose_hashes_collide_take_the_next_keys() {
         let key = Key::new(AT.0, ItemType::EXTENT_DATA_REF, offset);
         tree.items.insert(key, super::apply::keyed_data(stranger, 1));
     }
-    items.run(&mut tree, AT, &head(ExtentKind::Data, false, &[(wanted, 2)])).unwrap();
+    run_one(items, &mut tree, head(ExtentKind::Data, false, &[(wanted, 2)])).unwrap();
     let at = |offset| Key::new(AT.0, ItemType::EXTENT_DATA_REF, offset);
     assert!(tree.items.contains_key(&at(hash + 2)));
     tree.items.remove(&at(hash));
-    items.run(&mut tree, AT, &head(ExtentKind::Data, false, &[(wanted, 1)])).unwrap();
+    run_one(items, &mut tree, head(ExtentKind::Data, false, &[(wanted, 1)])).unwrap();
     assert!(!tree.items.contains_key(&at(hash)), "the reference that is there was counted up");
-    items.run(&mut tree, AT, &head(ExtentKind::Data, false, &[(wanted, -3)])).unwrap();
+    run_one(items, &mut tree, head(ExtentKind::Data, false, &[(wanted, -3)])).unwrap();
     assert!(!tree.items.contains_key(&at(hash + 2)));
 }
 
@@ -179,10 +202,10 @@ fn references_whose_hashes_collide_take_the_next_keys() {
 fn the_full_back_reference_flag_is_set() {
     let mut tree = ModelTree::default();
     let owner = Referrer::Tree { root: 5 };
-    items(true).run(&mut tree, AT, &head(BLOCK, true, &[(owner, 1)])).unwrap();
+    run_one(items(true), &mut tree, head(BLOCK, true, &[(owner, 1)])).unwrap();
     let mut set = head(BLOCK, false, &[]);
     set.sets_full_backref = true;
-    items(true).run(&mut tree, AT, &set).unwrap();
+    run_one(items(true), &mut tree, set).unwrap();
     let references = items(true).references(&tree, AT, 4096, BLOCK).unwrap().unwrap();
     assert_eq!(references.count, 1);
     assert_ne!(references.flags & larder_format::item::EXTENT_FLAG_FULL_BACKREF, 0);

@@ -24,23 +24,28 @@ use crate::refs::{ExtentKind, Head};
 use crate::space::Group;
 use crate::tree_items::TreeItems;
 
+/// Extents whose references are run together: as many as a leaf of the extent tree has, more or less.
+pub(super) const BATCH: usize = 256;
+
 impl TransactionManager {
     /// Runs the delayed references of up to `limit` extents, and returns of how many it did. The
     /// caller is inside the door or has closed it.
     pub(super) fn run_some_references(&self, limit: usize) -> Result<usize> {
         let _running = self.bookkeeping.lock();
         let batch = self.accounting.refs.take(limit);
-        for (logical, head) in batch.heads() {
-            self.write_created_groups()?;
-            self.run_head(*logical, head)?;
+        // The groups of all extents in the batch have been made by now.
+        self.write_created_groups()?;
+        let mut extents = TreeItems::new(self.trees.extent.clone());
+        let items = self.accounting.extent_items(self.generation());
+        let changes = items.run(&mut extents, batch.heads())?;
+        for ((logical, head), change) in batch.heads().iter().zip(changes) {
+            self.follow(*logical, head, change)?;
         }
         Ok(batch.heads().len())
     }
 
-    fn run_head(&self, logical: Logical, head: &Head) -> Result<()> {
-        let mut extents = TreeItems::new(self.trees.extent.clone());
-        let items = self.accounting.extent_items(self.generation());
-        let change = items.run(&mut extents, logical, head)?;
+    /// Does what a change in the extent tree calls for elsewhere.
+    fn follow(&self, logical: Logical, head: &Head, change: ExtentChange) -> Result<()> {
         let range = logical.0..logical.0 + head.len_bytes;
         let space = &self.accounting.space;
         match change {

@@ -16,6 +16,7 @@ use larder_format::item::Timespec;
 use larder_format::objectid::{CHUNK_TREE, EXTENT_TREE, ROOT_TREE};
 use larder_format::{ItemType, Key, Logical, Superblock};
 
+use super::bookkeeping::BATCH;
 use super::roots::Roots;
 use super::superblock::Committed;
 use super::{CommitHook, Exclusive, TransactionManager};
@@ -24,8 +25,6 @@ use crate::error::{Error, Result};
 use crate::space::Pinned;
 use crate::tree_items::TreeItems;
 
-/// References that are run at once.
-const BATCH: usize = 256;
 /// Blocks that follow one another are written together, up to this many bytes.
 const WRITE_BYTES: usize = 1 << 20;
 /// Rounds after which bookkeeping should have come to rest long ago.

@@ -4,6 +4,7 @@ use larder_format::Logical;
 use larder_format::objectid::FIRST_FREE;
 
 use super::TransactionManager;
+use super::bookkeeping::BATCH;
 use super::door::Inside;
 use crate::error::{Error, Result};
 use crate::extent::Referrer;
@@ -14,8 +15,6 @@ use crate::tree_items::TreeItems;
 
 /// Delayed references beyond which whoever leaves runs some.
 const MANY_REFERENCES: usize = 2048;
-/// How many are run at once.
-const FEW_REFERENCES: usize = 64;
 
 /// The right to change trees in the running transaction, which cannot be committed meanwhile. Of
 /// the thread that joined, which joins once at a time.
@@ -111,7 +110,7 @@ impl Handle<'_> {
     pub fn end(self) -> Result<()> {
         let manager = self.manager;
         while manager.accounting.refs.len() > MANY_REFERENCES {
-            let ran = manager.run_some_references(FEW_REFERENCES);
+            let ran = manager.run_some_references(BATCH);
             if ran.inspect_err(|error| manager.abort(error.clone()))? == 0 {
                 break;
             }

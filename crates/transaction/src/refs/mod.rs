@@ -170,10 +170,12 @@ impl Queue {
         let Self { heads, held, next } = self;
         let from_next = heads.range(*next..).chain(heads.range(..*next));
         let free = from_next.map(|(logical, _)| *logical).filter(|logical| !held.contains(logical));
-        let chosen: Vec<Logical> = free.take(limit).collect();
+        let mut chosen: Vec<Logical> = free.take(limit).collect();
         if let Some(last) = chosen.last() {
             *next = Logical(last.0.saturating_add(1));
         }
+        // For those behind the end that begin again.
+        chosen.sort_unstable();
         let take = |logical| {
             held.insert(logical);
             (logical, heads.remove(&logical).expect("it was just there"))
@@ -210,7 +212,7 @@ pub struct Batch<'a> {
 }
 
 impl Batch<'_> {
-    /// The heads in order of their addresses, but for one wrap.
+    /// The heads in order of their addresses.
     pub fn heads(&self) -> &[(Logical, Head)] {
         &self.heads
     }
@@ -289,7 +291,9 @@ mod tests {
         let taken = |limit| refs.take(limit).heads().iter().map(|(at, _)| at.0 >> 14).collect();
         assert_eq!(taken(2), [1, 2]);
         refs.add_new(block(1 << 14), TREE_5, 1);
-        assert_eq!(taken(8), [3, 1]);
+        assert_eq!(taken(1), [3]);
+        refs.add_new(block(3 << 14), TREE_5, 1);
+        assert_eq!(taken(8), [1, 3]);
         drop(hold);
         let taken: Vec<u64> = taken(8);
         assert_eq!(taken, [0]);
