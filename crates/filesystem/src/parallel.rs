@@ -7,6 +7,8 @@ use std::thread;
 
 /// More threads than this do not help one caller.
 const MOST_THREADS: usize = 8;
+/// Pieces that one thread does in a row.
+const STRETCH: usize = 64;
 
 /// What `work` makes of each of `pieces`, in their order. The caller's thread works too; threads beside
 /// it live as long as this call.
@@ -35,6 +37,22 @@ pub fn map<T: Sync, R: Send>(pieces: &[T], work: impl Fn(&T) -> R + Sync) -> Vec
     done.into_iter().map(|(_, result)| result).collect()
 }
 
+/// Does `work` for each of `pieces`, of which neighbours touch the same things: one thread does a stretch of
+/// them. Goes on after an error, and returns that of the first piece that failed.
+pub(crate) fn in_stretches<T: Sync, E: Send>(
+    pieces: &[T],
+    work: impl Fn(&T) -> Result<(), E> + Sync,
+) -> Result<(), E> {
+    let stretches: Vec<&[T]> = pieces.chunks(STRETCH).collect();
+    let first_errors = map(&stretches, |stretch| {
+        stretch
+            .iter()
+            .filter_map(|piece| work(piece).err())
+            .fold(None, |first, error| first.or(Some(error)))
+    });
+    first_errors.into_iter().flatten().next().map_or(Ok(()), Err)
+}
+
 fn at_next<'a, T>(pieces: &'a [T], next: &AtomicUsize) -> Option<(usize, &'a T)> {
     let at = next.fetch_add(1, Relaxed);
     pieces.get(at).map(|piece| (at, piece))
@@ -49,6 +67,20 @@ fn available() -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn all_is_done_and_the_first_error_counts() {
+        for len in [0, 1, 63, 64, 65, 1000] {
+            let pieces: Vec<usize> = (0..len).collect();
+            let done = AtomicUsize::new(0);
+            let outcome = in_stretches(&pieces, |piece| {
+                done.fetch_add(1, Relaxed);
+                if piece % 100 == 70 { Err(*piece) } else { Ok(()) }
+            });
+            assert_eq!(outcome, if len > 70 { Err(70) } else { Ok(()) });
+            assert_eq!(done.into_inner(), len);
+        }
+    }
 
     #[test]
     fn results_come_in_the_order_of_the_pieces() {

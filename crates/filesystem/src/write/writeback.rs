@@ -18,6 +18,7 @@ use super::write_data::WrittenData;
 use super::{Changed, apply};
 use crate::error::Result;
 use crate::filesystem::Filesystem;
+use crate::parallel;
 
 /// Inodes with data that is not written back.
 #[derive(Default)]
@@ -75,13 +76,10 @@ struct Inline {
 }
 
 impl Filesystem {
-    /// Writes back what all files have in memory only. Goes on after an error, and returns the first.
+    /// Writes back what all files have in memory only, with several threads if they are many. Goes on after an error, and
+    /// returns the first.
     pub(super) fn flush_all(&self) -> Result<()> {
-        let mut first_error = Ok(());
-        for node in self.writer()?.dirty.all() {
-            first_error = first_error.and(self.flush(&node));
-        }
-        first_error
+        parallel::in_stretches(&self.writer()?.dirty.all(), |node| self.flush(node))
     }
 
     /// Writes back what a file has in memory only; what was written before this call is in the

@@ -15,6 +15,8 @@ use crate::tree_items::TreeItems;
 
 /// Delayed references beyond which whoever leaves runs some.
 const MANY_REFERENCES: usize = 2048;
+/// Beyond so many, whoever leaves waits for his turn to run some.
+const TOO_MANY_REFERENCES: usize = 16 * MANY_REFERENCES;
 
 /// The right to change trees in the running transaction, which cannot be committed meanwhile. Of
 /// the thread that joined, which joins once at a time.
@@ -106,16 +108,22 @@ impl Handle<'_> {
         self.manager.checksum_items().insert(&mut tree, start, sums)
     }
 
-    /// Leaves the transaction, after a share of bookkeeping if much has piled up.
+    /// Leaves the transaction, after a share of bookkeeping if much has piled up. Whoever finds somebody at it leaves it
+    /// to him, unless he falls behind.
     pub fn end(self) -> Result<()> {
         let manager = self.manager;
-        while manager.accounting.refs.len() > MANY_REFERENCES {
+        loop {
+            let waiting = manager.accounting.refs.len();
+            let is_somebody_at_it = || manager.bookkeeping.is_locked();
+            if waiting <= MANY_REFERENCES || (waiting <= TOO_MANY_REFERENCES && is_somebody_at_it())
+            {
+                return Ok(());
+            }
             let ran = manager.run_some_references(BATCH);
             if ran.inspect_err(|error| manager.abort(error.clone()))? == 0 {
-                break;
+                return Ok(());
             }
         }
-        Ok(())
     }
 }
 

@@ -8,6 +8,7 @@ use super::super::{Changed, Writer, apply};
 use super::{DelayedNodes, MOST_ITEMS};
 use crate::error::Result;
 use crate::filesystem::Filesystem;
+use crate::parallel;
 
 impl Filesystem {
     /// Puts what is queued now into the trees, for who reads them past the inodes. Nothing happens in a
@@ -18,14 +19,13 @@ impl Filesystem {
 }
 
 impl Writer {
-    /// Puts what is queued now into the trees, in the running transaction.
+    /// Puts what is queued now into the trees, in the running transaction, with several threads if it is much.
     pub(in crate::write) fn flush_delayed(&self) -> Changed<()> {
-        for node in self.delayed.all() {
+        parallel::in_stretches(&self.delayed.all(), |node| {
             let handle = self.manager.attach()?;
             apply(&handle, || node.flush_delayed())?;
-            handle.end()?;
-        }
-        Ok(())
+            handle.end()
+        })
     }
 
     /// Puts all that is queued into the trees: nobody can queue more meanwhile.
