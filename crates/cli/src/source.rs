@@ -22,6 +22,10 @@ pub struct Source {
     degraded: bool,
 }
 
+/// Commands that write go through the trees once: what they have passed is not worth keeping, and memory that is
+/// used again is faster than new memory.
+const WRITING_CACHE_BYTES: usize = 64 << 20;
+
 /// Options of commands that take `IMAGE:/path`.
 #[derive(Debug, Args)]
 pub struct PathSource {
@@ -46,7 +50,8 @@ impl Source {
     /// durable once it has called [`Filesystem::sync`]; interrupted before, it leaves the file system
     /// as some commit left it.
     pub fn open_for_writing(&self, image: &Path) -> anyhow::Result<Filesystem> {
-        Ok(self.options().write(true).open(self.paths(image))?)
+        let options = self.options().cache_bytes(WRITING_CACHE_BYTES).write(true);
+        Ok(options.open(self.paths(image))?)
     }
 
     /// Opens the file system on `image` and the other devices.
