@@ -26,7 +26,9 @@ pub fn map<T: Sync, R: Send>(pieces: &[T], work: impl Fn(&T) -> R + Sync) -> Vec
         done
     };
     let mut done = thread::scope(|scope| {
-        let helpers: Vec<_> = (1..threads).map(|_| scope.spawn(run)).collect();
+        // A system that has no thread to spare makes it slower, and that is all.
+        let spawn = |_| thread::Builder::new().spawn_scoped(scope, run).ok();
+        let helpers: Vec<_> = (1..threads).filter_map(spawn).collect();
         let mut done = run();
         for helper in helpers {
             done.extend(helper.join().expect("a helper does not panic"));
