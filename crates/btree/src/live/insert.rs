@@ -41,10 +41,13 @@ impl LiveTree {
 
     /// Inserts as many of `items` as go into one leaf, at least one, and returns how many.
     fn insert_some(&self, items: &[(Key, &[u8])]) -> Result<usize, ChangeError> {
-        let (key, data) = items[0];
-        // Room for the first only: a leaf that is split for it has room for more, and who knows whether they
-        // go there.
-        let bytes = weight(data.len());
+        let key = items[0].0;
+        // A leaf is split for what surely goes there: those that only the offset tells apart follow one another, as
+        // entries of a directory do. Others may belong anywhere.
+        let is_neighbour = |other: &Key| Key { offset: key.offset, ..*other } == key;
+        let neighbours = items.iter().take_while(|(other, _)| is_neighbour(other)).count();
+        let capacity = leaf_data_size(self.shared.nodesize());
+        let (_, bytes) = prefix_that_fits(&items[..neighbours], capacity, Key::MAX);
         let mut path = Search::new(self, key, Intent::Insert { bytes }).run()?;
         if path.found {
             return Err(ChangeError::Exists { tree: self.id(), key });
@@ -53,7 +56,7 @@ impl LiveTree {
         // Behind the next item, or the next leaf's first, is no place for what comes next.
         let next = if slot < leaf.nritems() { Some(leaf.key(slot)) } else { path.upper };
         let last = next.and_then(Key::predecessor).unwrap_or(Key::MAX);
-        let count = prefix_that_fits(items, leaf.leaf_free_space(), last);
+        let (count, _) = prefix_that_fits(items, leaf.leaf_free_space(), last);
         Self::place(&mut path, &items[..count]);
         Ok(count)
     }
@@ -88,12 +91,16 @@ impl LiveTree {
 }
 
 /// How many items from the first on, which counts in any case, have keys up to `last` and fit into
-/// `free` bytes together.
-fn prefix_that_fits(items: &[(Key, &[u8])], free: usize, last: Key) -> usize {
+/// `free` bytes together; and how many bytes they take.
+fn prefix_that_fits(items: &[(Key, &[u8])], free: usize, last: Key) -> (usize, usize) {
     let mut bytes = 0;
-    let fits = |(key, data): &&(Key, &[u8])| {
-        bytes += weight(data.len());
-        bytes <= free && *key <= last
-    };
-    items.iter().take_while(fits).count().max(1)
+    let mut count = 0;
+    for (key, data) in items {
+        let more = bytes + weight(data.len());
+        if count > 0 && (more > free || *key > last) {
+            break;
+        }
+        (bytes, count) = (more, count + 1);
+    }
+    (count, bytes)
 }
