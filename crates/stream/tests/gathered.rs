@@ -90,7 +90,20 @@ impl Stream {
                     }
                 }
             }
-            2 => self.add(&Command::Write { path: b"nowhere/at all", offset: 0, data: b"x" }),
+            2 => {
+                self.add(&Command::Write { path: b"nowhere/at all", offset: 0, data: b"x" });
+                // Said too early.
+                let path = self.new_name(0);
+                self.add(&Command::Chmod { path: &path, mode: 0o7 });
+                self.add(&Command::Mkfile { path: &path, ino: 3 });
+                self.add(&Command::Utimes {
+                    path: &path,
+                    atime: time,
+                    mtime: time,
+                    ctime: time,
+                    otime: None,
+                });
+            }
             3..60 => {
                 let offset = number(random, 9000);
                 self.add(&Command::Write { path: &path, offset, data: &data });

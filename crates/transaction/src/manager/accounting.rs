@@ -213,6 +213,7 @@ impl Accounting {
     ) -> Result<()> {
         let by = if is_full { By::Block(header.bytenr()) } else { By::Tree(header.owner.get()) };
         let dissolved = self.refs.change_all(&self.children(block, by)?, count);
+        debug_assert!(count < 0 || dissolved.is_empty(), "what gets a reference stays");
         dissolved.into_iter().try_for_each(|child| self.dissolve(child))
     }
 

@@ -146,7 +146,9 @@ impl Receiving {
             }
             return;
         }
-        if adds_name(command) {
+        // What waits for a name that is not there is not about the one that comes now.
+        let is_named = command.path().is_some_and(|path| self.gathered.has(path));
+        if adds_name(command) && !is_named {
             self.make_new();
         } else {
             self.settle_all();
