@@ -7,7 +7,7 @@ use std::thread;
 
 /// More threads than this do not help one caller.
 const MOST_THREADS: usize = 8;
-/// Pieces that one thread does in a row.
+/// Pieces that one thread does in a row at most.
 const STRETCH: usize = 64;
 
 /// What `work` makes of each of `pieces`, in their order. The caller's thread works too; threads beside
@@ -39,20 +39,21 @@ pub fn map<T: Sync, R: Send>(pieces: &[T], work: impl Fn(&T) -> R + Sync) -> Vec
     done.into_iter().map(|(_, result)| result).collect()
 }
 
-/// Does `work` for each of `pieces`, of which neighbours touch the same things: one thread does a stretch of
-/// them. Goes on after an error, and returns that of the first piece that failed.
+/// As [`map`], for pieces of which neighbours touch the same things: one thread does a stretch of them.
+pub fn map_in_stretches<T: Sync, R: Send>(pieces: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
+    let stretch = pieces.len().div_ceil(available()).clamp(1, STRETCH);
+    let stretches: Vec<&[T]> = pieces.chunks(stretch).collect();
+    let done = map(&stretches, |stretch| stretch.iter().map(&work).collect::<Vec<R>>());
+    done.into_iter().flatten().collect()
+}
+
+/// Does `work` for each of `pieces`, in stretches. Goes on after an error, and returns that of the first piece that
+/// failed.
 pub(crate) fn in_stretches<T: Sync, E: Send>(
     pieces: &[T],
     work: impl Fn(&T) -> Result<(), E> + Sync,
 ) -> Result<(), E> {
-    let stretches: Vec<&[T]> = pieces.chunks(STRETCH).collect();
-    let first_errors = map(&stretches, |stretch| {
-        stretch
-            .iter()
-            .filter_map(|piece| work(piece).err())
-            .fold(None, |first, error| first.or(Some(error)))
-    });
-    first_errors.into_iter().flatten().next().map_or(Ok(()), Err)
+    map_in_stretches(pieces, work).into_iter().collect()
 }
 
 fn at_next<'a, T>(pieces: &'a [T], next: &AtomicUsize) -> Option<(usize, &'a T)> {
