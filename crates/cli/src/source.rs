@@ -24,7 +24,9 @@ pub struct Source {
 
 /// Commands that write go through the trees once: what they have passed is not worth keeping, and memory that is
 /// used again is faster than new memory.
-const WRITING_CACHE_BYTES: usize = 64 << 20;
+const WRITING_CACHE_BYTES: usize = 32 << 20;
+/// For the same reason little changes again after a commit, which goes on beside the command's work.
+const WRITING_COMMIT_BYTES: usize = 32 << 20;
 
 /// Options of commands that take `IMAGE:/path`.
 #[derive(Debug, Args)]
@@ -50,7 +52,8 @@ impl Source {
     /// durable once it has called [`Filesystem::sync`]; interrupted before, it leaves the file system
     /// as some commit left it.
     pub fn open_for_writing(&self, image: &Path) -> anyhow::Result<Filesystem> {
-        let options = self.options().cache_bytes(WRITING_CACHE_BYTES).write(true);
+        let options = self.options().write(true);
+        let options = options.cache_bytes(WRITING_CACHE_BYTES).commit_bytes(WRITING_COMMIT_BYTES);
         Ok(options.open(self.paths(image))?)
     }
 

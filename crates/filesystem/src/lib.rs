@@ -60,7 +60,7 @@ pub use stats::{DelayedStats, ExtentMapStats, Stats};
 pub use subvolume::{Subvolume, SubvolumeInfo, SubvolumeItems, SubvolumeName, Subvolumes};
 pub use write::{
     AllocateMode, Encoded, HeldSubvolume, NewInode, RenameMode, SetAttributes, WholeInode,
-    WriteCompression, WritePolicy, XattrMode,
+    WriteCompression, WriteOptions, WritePolicy, XattrMode,
 };
 #[doc(hidden)]
 pub use write::{FindExtents, Queue, Reserve, Tuning};

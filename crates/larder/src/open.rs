@@ -5,14 +5,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use larder_device::{Access, Device, FileDevice};
-use larder_filesystem::Tuning;
-use larder_filesystem::{WriteCompression, WritePolicy};
+use larder_filesystem::{Tuning, WriteCompression, WriteOptions, WritePolicy};
 use larder_volume::Volume;
 
 use crate::{Filesystem, Result};
 
 /// Tree blocks kept in memory unless told otherwise.
 const CACHE_BYTES: usize = 128 << 20;
+/// However small the cache is, as many bytes of changed tree blocks wait for the next commit unless told otherwise.
+const LEAST_COMMIT_BYTES: usize = 128 << 20;
 /// As the kernel.
 const COMMIT_INTERVAL: Duration = Duration::from_secs(30);
 
@@ -23,6 +24,7 @@ pub struct OpenOptions {
     degraded: bool,
     cache_bytes: usize,
     commit_interval: Option<Duration>,
+    commit_bytes: Option<usize>,
     discard: bool,
     tuning: Tuning,
     compression: Option<WriteCompression>,
@@ -37,6 +39,7 @@ impl OpenOptions {
             degraded: false,
             cache_bytes: CACHE_BYTES,
             commit_interval: Some(COMMIT_INTERVAL),
+            commit_bytes: None,
             discard: false,
             tuning: Tuning::default(),
             compression: None,
@@ -64,9 +67,8 @@ impl OpenOptions {
         self
     }
 
-    /// The most bytes of tree blocks to keep in memory: 128 MiB unless set, 64 blocks at least. Where there
-    /// are commits in the background, one begins as soon as changed blocks take more than twice this, or
-    /// than 128 MiB.
+    /// The most bytes of tree blocks to keep in memory: 128 MiB unless set, 64 blocks at least. Besides, there
+    /// are those that have changed since the last commit.
     #[must_use]
     pub fn cache_bytes(mut self, cache_bytes: usize) -> Self {
         self.cache_bytes = cache_bytes;
@@ -78,6 +80,15 @@ impl OpenOptions {
     #[must_use]
     pub fn commit_interval(mut self, commit_interval: Option<Duration>) -> Self {
         self.commit_interval = commit_interval;
+        self
+    }
+
+    /// Where there are commits in the background, how many bytes of changed tree blocks begin one: twice
+    /// [`cache_bytes`](Self::cache_bytes) unless set, and 128 MiB at least. Fewer take less memory, and more of the
+    /// writing goes on while others work; but what changes again and again is written more often.
+    #[must_use]
+    pub fn commit_bytes(mut self, commit_bytes: usize) -> Self {
+        self.commit_bytes = Some(commit_bytes);
         self
     }
 
@@ -134,14 +145,14 @@ impl OpenOptions {
         let volume = Arc::new(Volume::open(devices, &options)?);
         let cache_bytes = self.cache_bytes;
         Ok(Filesystem::new(if self.write {
-            let interval = self.commit_interval;
-            let tuning = self.tuning;
-            let filesystem = larder_filesystem::Filesystem::open_writable(
-                volume,
+            let most_bytes = || cache_bytes.saturating_mul(2).max(LEAST_COMMIT_BYTES);
+            let options = WriteOptions {
                 cache_bytes,
-                interval,
-                tuning,
-            )?;
+                commit_interval: self.commit_interval,
+                commit_bytes: self.commit_bytes.unwrap_or_else(most_bytes),
+                tuning: self.tuning,
+            };
+            let filesystem = larder_filesystem::Filesystem::open_writable(volume, &options)?;
             filesystem.set_compression(self.compression)?;
             filesystem.set_discards(self.discard)?;
             filesystem.set_write_policy(self.write_policy)?;

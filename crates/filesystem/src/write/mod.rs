@@ -40,6 +40,7 @@ mod link;
 mod log;
 mod names;
 mod node;
+mod options;
 mod orphans;
 mod policy;
 mod property;
@@ -62,7 +63,7 @@ mod xattr;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use larder_btree::{BlockCache, LiveTree, TreeView};
 use larder_format::item::Timespec;
@@ -94,14 +95,12 @@ pub use create::NewInode;
 pub use encoded::Encoded;
 pub use hold::HeldSubvolume;
 pub(crate) use node::Node;
+pub use options::WriteOptions;
 pub use policy::WritePolicy;
 pub use rename::RenameMode;
 pub use tuning::{FindExtents, Queue, Reserve, Tuning};
 pub use whole::WholeInode;
 pub use xattr::XattrMode;
-
-/// However small the cache is, as many bytes of changed tree blocks wait for the next commit.
-const LEAST_DIRTY_BYTES: usize = 128 << 20;
 
 /// What the engine's calls return: an error in the middle of a change is one of these.
 type Changed<T> = larder_transaction::Result<T>;
@@ -140,9 +139,7 @@ pub(crate) struct LiveSubvolume {
 }
 
 impl Filesystem {
-    /// Opens the file system on `volume`, which is open for writing, for reading and writing, keeping
-    /// at most `cache_bytes` of unchanged tree blocks in memory and committing every `commit_interval`.
-    /// [`Tuning`] has some things done in other ways, to compare them.
+    /// Opens the file system on `volume`, which is open for writing, for reading and writing.
     ///
     /// What is done is durable after [`sync`](Self::sync). Dropping the last handle without it leaves what
     /// the last commit made durable. Logs that a crash left are replayed first, and deletions that were
@@ -150,12 +147,8 @@ impl Filesystem {
     ///
     /// # Errors
     /// [`ErrorKind::ReadOnly`](crate::ErrorKind::ReadOnly) where a sound file system can only be read.
-    pub fn open_writable(
-        volume: Arc<Volume>,
-        cache_bytes: usize,
-        commit_interval: Option<Duration>,
-        tuning: Tuning,
-    ) -> Result<Self> {
+    pub fn open_writable(volume: Arc<Volume>, options: &WriteOptions) -> Result<Self> {
+        let WriteOptions { cache_bytes, commit_interval, commit_bytes, tuning } = *options;
         let cache = Arc::new(BlockCache::new(volume.clone(), cache_bytes));
         let manager = Arc::new(TransactionManager::open_replaying(
             volume.clone(),
@@ -189,8 +182,6 @@ impl Filesystem {
         filesystem.resume_deletions()?;
         Ok(match commit_interval {
             Some(interval) => {
-                // Each commit copies again what the next one changes: not too often.
-                let most_dirty_bytes = cache_bytes.saturating_mul(2).max(LEAST_DIRTY_BYTES);
                 let shared = Arc::downgrade(filesystem.shared());
                 // Whoever let go of an unlinked inode last may not have been one who deletes them.
                 let tidy = move || {
@@ -198,7 +189,7 @@ impl Filesystem {
                         Self::from(shared).delete_unlinked();
                     }
                 };
-                let commits = BackgroundCommits::start(manager, interval, most_dirty_bytes, tidy);
+                let commits = BackgroundCommits::start(manager, interval, commit_bytes, tidy);
                 filesystem.committing(commits)
             }
             None => filesystem,

@@ -8,7 +8,7 @@ use std::process::Command;
 use std::sync::Arc;
 
 use larder_device::{Access, Device, FileDevice};
-use larder_filesystem::{Filesystem, NewInode, Subvolume};
+use larder_filesystem::{Filesystem, NewInode, Subvolume, Tuning, WriteOptions};
 use larder_stream::{
     ImageTarget, MountedTarget, ReceiveError, ReceiveOptions, Received, SendOptions, receive, send,
 };
@@ -119,9 +119,13 @@ pub(crate) fn open_writable(devices: &[PathBuf]) -> Filesystem {
     let devices = devices.iter().map(open).collect();
     let options = OpenOptions { write: true, ..OpenOptions::default() };
     let volume = Volume::open(devices, &options).expect("it is a file system");
-    let tuning = larder_filesystem::Tuning::default();
-    Filesystem::open_writable(Arc::new(volume), 32 << 20, None, tuning)
-        .expect("its trees are there")
+    let options = WriteOptions {
+        cache_bytes: 32 << 20,
+        commit_interval: None,
+        commit_bytes: 128 << 20,
+        tuning: Tuning::default(),
+    };
+    Filesystem::open_writable(Arc::new(volume), &options).expect("its trees are there")
 }
 
 /// Receives a stream in the directory of this name below the top level, which is made if it is not there;
