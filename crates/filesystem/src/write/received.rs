@@ -52,7 +52,8 @@ impl Subvolume {
         let filesystem = self.filesystem();
         let (writer, live) = (filesystem.writer()?, self.live()?);
         let _subvolumes = writer.subvolumes.lock();
-        filesystem.sync()?;
+        // What cannot be written back is not said to be received. One commit has all of it then, and that.
+        filesystem.flush_all()?;
         let room = writer.manager.space().insertion_bytes(ITEMS);
         let room = writer.manager.reserve(SpaceKind::Metadata, room, Priority::Normal)?;
         let exclusive = writer.manager.close();
