@@ -24,7 +24,7 @@ const TURNS: usize = 30_000;
 /// A stream that is made as it goes, so that its paths need not live longer than a command.
 struct Stream {
     writer: Writer<Vec<u8>>,
-    /// Two names of each file.
+    /// Two names of each file, or twice the one that it has.
     names: Vec<[Vec<u8>; 2]>,
     folders: Vec<Vec<u8>>,
     names_given: usize,
@@ -44,9 +44,13 @@ impl Stream {
             stream.add(&Command::Mkdir { path: &path, ino: 1 });
         }
         for file in 0..FILES {
-            let [first, second] = [file, file + 1].map(|number| stream.new_name(number % FOLDERS));
+            let first = stream.new_name(file % FOLDERS);
             stream.add(&Command::Mkfile { path: &first, ino: 2 });
-            stream.add(&Command::Link { path: &second, existing: &first });
+            let mut second = first.clone();
+            if file % 2 == 0 {
+                second = stream.new_name((file + 1) % FOLDERS);
+                stream.add(&Command::Link { path: &second, existing: &first });
+            }
             stream.names.push([first, second]);
         }
         stream
@@ -74,7 +78,9 @@ impl Stream {
                 let folder = random.below(FOLDERS);
                 let to = self.new_name(folder);
                 self.add(&Command::Rename { path: &path, to: &to });
-                self.names[file][name] = to;
+                for known in self.names[file].iter_mut().filter(|known| **known == path) {
+                    known.clone_from(&to);
+                }
             }
             1 => {
                 let folder = random.below(FOLDERS);
@@ -108,7 +114,23 @@ impl Stream {
                 let offset = number(random, 9000);
                 self.add(&Command::Write { path: &path, offset, data: &data });
             }
-            60..100 => self.add(&Command::Truncate { path: &path, size: number(random, 9000) }),
+            60..80 => self.add(&Command::Truncate { path: &path, size: number(random, 9000) }),
+            // As a short file is sent that has other content, and almost so.
+            80..100 => {
+                let data = &data[..data.len().min(2500)];
+                self.add(&Command::Write { path: &path, offset: 0, data });
+                let sizes = [data.len() as u64, number(random, 2500)];
+                if let Some(size) = sizes.get(random.below(3)) {
+                    self.add(&Command::Truncate { path: &path, size: *size });
+                }
+                self.add(&Command::Utimes {
+                    path: &path,
+                    atime: time,
+                    mtime: time,
+                    ctime: time,
+                    otime: None,
+                });
+            }
             100..130 => self.add(&Command::SetXattr {
                 path: &path,
                 name: b"user.one",

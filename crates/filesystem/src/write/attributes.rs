@@ -57,6 +57,12 @@ impl SetAttributes {
         Err(Error::Invalid("a second has 1,000,000,000 nanoseconds"))
     }
 
+    /// Whether nothing but times is set, if anything is.
+    pub(super) fn are_times(&self) -> bool {
+        let Self { atime, mtime, ctime, otime, .. } = *self;
+        *self == Self { atime, mtime, ctime, otime, ..Self::default() }
+    }
+
     /// Puts what is set into an inode item, but for flags.
     pub(super) fn put(&self, item: &mut InodeItem) {
         if let Some(permissions) = self.permissions {

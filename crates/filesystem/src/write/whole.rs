@@ -1,11 +1,14 @@
-//! Making inodes with all that they have at once, as a receiver does.
+//! Making inodes with all that they have at once, and giving short files other content and times at once, as a
+//! receiver does.
 
-use larder_format::item::InodeItem;
+use larder_format::item::{InodeFlags, InodeItem};
 use larder_format::node::{ITEM_HEADER_SIZE, leaf_data_size};
 use larder_format::{ItemType, Key, name_hash};
 
+use super::apply;
 use super::attributes::SetAttributes;
 use super::create::{Draft, NewInode, NewItem, inline_item, new_item};
+use super::node::Still;
 use super::xattr::{attribute, check_plain_xattr};
 use crate::error::{Error, Result};
 use crate::inode::{FileType, Inode};
@@ -48,6 +51,53 @@ impl Inode {
             whole.attributes.put(&mut item);
             Ok(Draft { number, file_type, item, items })
         })
+    }
+
+    /// Gives this regular file other content, all of it, and other times, in one step, if it is short and
+    /// stays so: what it has is in the tree, and what it gets goes there. Returns whether that was so: if not,
+    /// at most its capabilities are gone, and [`write_at`](Self::write_at) and the like do it.
+    ///
+    /// # Errors
+    /// As [`write_at`](Self::write_at). After an error its content and times are what they were.
+    pub fn rewrite(&self, content: &[u8], times: &SetAttributes) -> Result<bool> {
+        let (writer, node, filesystem) =
+            (self.writer_of_file()?, self.node()?, self.subvolume().filesystem());
+        times.check_times()?;
+        let len_bytes = content.len() as u64;
+        if content.is_empty() || len_bytes > filesystem.most_inline_bytes() || !times.are_times() {
+            return Ok(false);
+        }
+        self.drop_capability()?;
+        let _promised = self.promise_within_limits(writer, 0, 1)?;
+        let _still = Still::new([node]);
+        let handle = writer.manager.attach()?;
+        self.subvolume().live()?.check_writable()?;
+        let mut state = node.write();
+        let _alone = node.exclude_readers(&mut state);
+        state.check_may_cut(0)?;
+        let extents = self.extents_in(&handle)?;
+        let sectorsize = filesystem.sectorsize();
+        if !state.is_clean()
+            || state.size_bytes > sectorsize
+            || state.item.flags().contains(InodeFlags::NODATACOW)
+            || filesystem.compression_plan(node, &state)?.is_some()
+            || extents.has_any_from(sectorsize)?
+        {
+            return Ok(false);
+        }
+        apply(&handle, || {
+            let dropped_bytes = extents.drop_range(0, sectorsize)?;
+            extents.insert_inline(content, len_bytes, None)?;
+            state.touch(handle.generation(), true);
+            state.size_bytes = len_bytes;
+            let nbytes = state.item.nbytes.get().saturating_sub(dropped_bytes) + len_bytes;
+            (state.item.size, state.item.nbytes) = (len_bytes.into(), nbytes.into());
+            times.put(&mut state.item);
+            node.settle(&state)
+        })?;
+        drop(state);
+        handle.end()?;
+        Ok(true)
     }
 
     fn check_whole(&self, file_type: FileType, whole: &WholeInode<'_>) -> Result<()> {

@@ -12,14 +12,14 @@ use std::collections::HashMap;
 use larder_filesystem::{Error, Inode, SetAttributes, XattrMode, parallel};
 
 use super::attributes::{attributes_of, merged};
-use super::names::Names;
+use super::names::{Names, Place};
 use crate::receive::error::CommandError;
 use crate::wire::Command;
 
 /// Data of more bytes is not worth copying, and writing it worth nobody else's while.
 const MOST_DATA_BYTES: usize = 16 << 10;
 /// Changes that wait, and bytes of theirs.
-const MOST_CHANGES: usize = 1024;
+const MOST_CHANGES: usize = 2048;
 const MOST_BYTES: usize = 4 << 20;
 /// For fewer inodes other threads are not worth waking.
 const FEW_INODES: usize = 16;
@@ -103,10 +103,31 @@ impl Gathered {
             return;
         }
         let Self { paths, .. } = std::mem::take(self);
-        let (jobs, lost) = jobs(&paths, names);
-        let mut failed: Vec<Failed> = each(&jobs, Job::run).into_iter().flatten().collect();
+        let placed: Vec<Placed<'_>> = paths
+            .iter()
+            .map(|(path, changes)| Placed { path, place: names.place(path).ok(), changes })
+            .collect();
+        let mut failed: Vec<Failed> = Vec::new();
+        let mut others: Vec<Named<'_>> = Vec::new();
+        let mut shared: HashMap<u64, Job<'_>> = HashMap::new();
+        for (placed, found) in placed.iter().zip(each(&placed, Placed::run)) {
+            match found {
+                Found::Done(failures) => failed.extend(failures),
+                Found::Shared(inode) => shared
+                    .entry(inode.number())
+                    .or_insert_with(|| Job { inode, changes: Vec::new() })
+                    .changes
+                    .extend(placed.named()),
+                Found::Nowhere => others.extend(placed.named()),
+            }
+        }
+        let mut shared: Vec<Job<'_>> = shared.into_values().collect();
+        for job in &mut shared {
+            job.changes.sort_unstable_by_key(|(_, change)| change.number);
+        }
+        failed.extend(each(&shared, Job::run).into_iter().flatten());
         // Where a path leads nowhere, each command that names it says so.
-        failed.extend(lost.into_iter().filter_map(|(path, change)| {
+        failed.extend(others.into_iter().filter_map(|(path, change)| {
             let outcome = names.inode(path).and_then(|inode| change.what.apply(&inode));
             outcome.err().map(|error| change.failed(path, error))
         }));
@@ -120,38 +141,75 @@ fn each<T: Sync, R: Send>(pieces: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R>
     if pieces.len() < FEW_INODES {
         pieces.iter().map(work).collect()
     } else {
-        parallel::map(pieces, work)
+        parallel::map_in_stretches(pieces, work)
     }
 }
 
-/// What is to be done for each inode, to which several paths may lead, and what is said about paths that lead nowhere.
-fn jobs<'g>(paths: &'g [Waiting], names: &mut Names) -> (Vec<Job<'g>>, Vec<Named<'g>>) {
-    let places: Vec<_> = paths.iter().map(|(path, _)| names.place(path).ok()).collect();
-    let inodes = each(&places, |place| place.as_ref()?.inode().ok());
-    let (mut jobs, mut lost): (Vec<Job<'_>>, Vec<_>) =
-        (Vec::with_capacity(paths.len()), Vec::new());
-    let mut by_number = HashMap::new();
-    for ((path, changes), inode) in paths.iter().zip(inodes) {
-        let named = changes.iter().map(|change| (&**path, change));
-        let Some(inode) = inode else {
-            lost.extend(named);
-            continue;
-        };
-        names.note(path, inode.clone());
-        let at = *by_number.entry(inode.number()).or_insert(jobs.len());
-        if at == jobs.len() {
-            jobs.push(Job { inode, changes: Vec::with_capacity(changes.len()) });
+/// A path, where to look for what it names, and what is said about that.
+struct Placed<'g> {
+    path: &'g [u8],
+    place: Option<Place<'g>>,
+    changes: &'g [Change],
+}
+
+/// What became of a path.
+enum Found {
+    /// What was said about the inode is done, but for what failed.
+    Done(Vec<Failed>),
+    /// The inode has other names, by which something may be said too.
+    Shared(Inode),
+    /// There is nothing, or it cannot be reached.
+    Nowhere,
+}
+
+impl<'g> Placed<'g> {
+    fn run(&self) -> Found {
+        let inode = self.place.as_ref().and_then(|place| place.inode().ok());
+        match inode {
+            Some(inode) if inode.item().nlink.get() == 1 => {
+                Found::Done(Job { inode, changes: self.named().collect() }.run())
+            }
+            Some(inode) => Found::Shared(inode),
+            None => Found::Nowhere,
         }
-        jobs[at].changes.extend(named);
     }
-    for job in &mut jobs {
-        job.changes.sort_unstable_by_key(|(_, change)| change.number);
+
+    fn named(&self) -> impl Iterator<Item = Named<'g>> {
+        self.changes.iter().map(|change| (self.path, change))
     }
-    (jobs, lost)
 }
 
 impl Job<'_> {
     fn run(&self) -> Vec<Failed> {
+        // Where it is not done, or fails, each change says what is wrong with it.
+        if let Some((content, times)) = self.rewrite()
+            && self.inode.rewrite(content, &times).is_ok_and(|is_done| is_done)
+        {
+            return Vec::new();
+        }
+        self.run_each()
+    }
+
+    /// The content that the file is to have, all of it, and its times, if the changes say no more than that.
+    fn rewrite(&self) -> Option<(&[u8], SetAttributes)> {
+        let ((_, first), mut rest) = self.changes.split_first()?;
+        let What::Data { offset: 0, data } = &first.what else { return None };
+        let len_bytes = data.len() as u64;
+        match rest.split_first() {
+            Some(((_, Change { what: What::Size(size), .. }), behind)) if *size == len_bytes => {
+                rest = behind;
+            }
+            _ if self.inode.size_bytes() > len_bytes => return None,
+            _ => {}
+        }
+        let times = rest.iter().try_fold(SetAttributes::default(), |times, (_, change)| {
+            let What::Attributes(later) = &change.what else { return None };
+            merged(&times, later)
+        })?;
+        Some((data, times))
+    }
+
+    fn run_each(&self) -> Vec<Failed> {
         let mut failed = Vec::new();
         let mut changes = self.changes.iter().peekable();
         while let Some(&(mut path, mut change)) = changes.next() {
