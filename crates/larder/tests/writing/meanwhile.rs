@@ -3,12 +3,14 @@
 
 use std::io::IoSlice;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::thread;
+use std::time::Duration;
 
 use larder::device::{Device, DeviceError, MemoryDevice, Operation};
 use larder::{
     AllocateMode, CompressionAlgorithm, ErrorKind, File, Filesystem, InodeFlags, OpenOptions,
-    SetAttributes, WriteCompression,
+    SetAttributes, WriteCompression, XattrMode,
 };
 use larder_device::{Fault, FaultDevice};
 use larder_power_cuts::{assert_sound, load};
@@ -102,13 +104,19 @@ impl Device for Gated {
 
 /// A file system in memory behind a gate and faults, and the memory.
 fn gated(name: &str) -> (Filesystem, Arc<Gated>, Arc<FaultDevice>, Arc<MemoryDevice>) {
+    gated_with(name, OpenOptions::new().commit_interval(None))
+}
+
+fn gated_with(
+    name: &str,
+    options: OpenOptions,
+) -> (Filesystem, Arc<Gated>, Arc<FaultDevice>, Arc<MemoryDevice>) {
     let content = Content::new(93).scale(Scale::Small);
     let image = KernelImage::build(&ImageSpec::new(name), &content);
     let memory = Arc::new(load(&image.devices()[0]));
     let faults = Arc::new(FaultDevice::new(memory.clone()));
     let device = Arc::new(Gated { inner: faults.clone(), gate: Gate::default() });
-    let options = OpenOptions::new().write(true).commit_interval(None);
-    let fs = options.open_devices(vec![device.clone()]).unwrap();
+    let fs = options.write(true).open_devices(vec![device.clone()]).unwrap();
     (fs, device, faults, memory)
 }
 
@@ -188,6 +196,42 @@ fn what_could_not_be_written_back_is_not_lost() {
     let fs = trouble::open(memory.snapshot()).unwrap();
     let file = fs.subvolume("/").unwrap().open_file("file").unwrap();
     assert!(read(&file, 0, 20 * SECTOR) == expected);
+}
+
+/// However long a device takes, what waits for it is bounded.
+#[test]
+fn who_changes_much_waits_for_a_slow_device() {
+    const COMMIT_BYTES: usize = 512 << 10;
+    const VALUE_BYTES: usize = 3000;
+    let files = 40 * COMMIT_BYTES / VALUE_BYTES;
+    let (fs, device, _, memory) = gated_with("slow", OpenOptions::new().commit_bytes(COMMIT_BYTES));
+    let root = fs.subvolume("/").unwrap();
+    let made = AtomicUsize::new(0);
+    device.gate.shut();
+    thread::scope(|scope| {
+        let making = scope.spawn(|| {
+            for number in 0..files {
+                let file = root.create(format!("{number}"), 0o644).unwrap();
+                file.set_xattr("user.much", &[7; VALUE_BYTES], XattrMode::Any).unwrap();
+                made.fetch_add(1, Relaxed);
+            }
+        });
+        // Of the commit that begins when enough has changed.
+        device.gate.wait_for_somebody();
+        let mut before = usize::MAX;
+        while before != made.load(Relaxed) {
+            before = made.load(Relaxed);
+            thread::sleep(Duration::from_millis(200));
+        }
+        let is_waiting = !making.is_finished();
+        device.gate.open();
+        making.join().unwrap();
+        assert!(is_waiting && before < files / 2, "{before} of {files} were made");
+    });
+    assert_eq!(made.into_inner(), files);
+    fs.sync().unwrap();
+    drop((root, fs));
+    assert_sound([&*memory], "waiting for a slow device");
 }
 
 /// Threads that share sectors: no part is a multiple of these.

@@ -192,6 +192,7 @@ impl TransactionManager {
 
     fn write_out(&self, frozen: Frozen) -> Result<()> {
         let Frozen { superblock, blocks, pinned } = frozen;
+        let _writing = self.accounting.alarm.writing();
         self.write_blocks(&blocks)?;
         self.volume.write_superblocks(&superblock)?;
         blocks.finish();

@@ -37,6 +37,7 @@ impl TransactionManager {
 
     /// Joins the running transaction without any room: to run what was queued, or to look.
     pub fn attach(&self) -> Result<Handle<'_>> {
+        self.accounting.alarm.wait_for_devices();
         let inside = self.door.enter();
         if inside.is_first {
             self.note_work();

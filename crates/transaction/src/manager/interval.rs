@@ -5,6 +5,8 @@
 //!   commit: it wakes when a change has waited for an interval, and when much has changed.
 //! - An alarm forgets what there was to do with the door closed, when a commit has taken it, and unless
 //!   somebody still has something to do. Whoever changes anything goes in later, and is noted again.
+//! - However slow the devices are, what waits for them is bounded: while a commit writes its blocks and as many have
+//!   changed again as call for the next, nobody begins another change. Who waits holds neither the door nor a block.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -31,10 +33,17 @@ pub struct BackgroundCommits {
 pub(crate) struct Alarm {
     state: Mutex<State>,
     rung: Condvar,
+    written: Condvar,
     /// Blocks of trees that were allocated since the last commit.
     new_blocks: AtomicU64,
     /// With so many of them it is time for the next.
     most_new_blocks: AtomicU64,
+}
+
+/// A commit writes its blocks.
+#[derive(Debug)]
+pub(super) struct Writing<'a> {
+    alarm: &'a Alarm,
 }
 
 #[derive(Debug, Default)]
@@ -45,6 +54,8 @@ struct State {
     /// It is not to wait any longer.
     is_urgent: bool,
     is_ended: bool,
+    /// A commit writes its blocks.
+    is_writing: bool,
     /// How often the thread woke.
     wakes: u64,
 }
@@ -54,7 +65,8 @@ impl BackgroundCommits {
     pub const DEFAULT_INTERVAL: Duration = Duration::from_secs(30);
 
     /// Starts to commit what has waited for `interval`, and whenever changed tree blocks take more than
-    /// `most_dirty_bytes`. Ahead of each it calls `prepare`, with nothing locked.
+    /// `most_dirty_bytes`; as many again may change while those are written. Ahead of each it calls `prepare`,
+    /// with nothing locked.
     pub fn start(
         manager: Arc<TransactionManager>,
         interval: Duration,
@@ -116,6 +128,25 @@ impl Alarm {
         self.new_blocks.store(0, Relaxed);
     }
 
+    /// Notes that a commit writes its blocks, until the result is dropped.
+    pub(super) fn writing(&self) -> Writing<'_> {
+        self.state.lock().is_writing = true;
+        Writing { alarm: self }
+    }
+
+    /// Waits while one commit writes its blocks and there are enough for the next.
+    pub(super) fn wait_for_devices(&self) {
+        if self.has_enough_blocks() {
+            let mut state = self.state.lock();
+            self.written
+                .wait_while(&mut state, |state| state.is_writing && self.has_enough_blocks());
+        }
+    }
+
+    fn has_enough_blocks(&self) -> bool {
+        self.new_blocks.load(Relaxed) >= self.most_new_blocks.load(Relaxed)
+    }
+
     fn change(&self, change: impl FnOnce(&mut State)) {
         change(&mut self.state.lock());
         self.rung.notify_all();
@@ -152,9 +183,17 @@ impl Default for Alarm {
         Self {
             state: Mutex::default(),
             rung: Condvar::new(),
+            written: Condvar::new(),
             new_blocks: AtomicU64::new(0),
             most_new_blocks: AtomicU64::new(u64::MAX),
         }
+    }
+}
+
+impl Drop for Writing<'_> {
+    fn drop(&mut self) {
+        self.alarm.state.lock().is_writing = false;
+        self.alarm.written.notify_all();
     }
 }
 
