@@ -26,7 +26,7 @@ pub struct Source {
 /// used again is faster than new memory.
 const WRITING_CACHE_BYTES: usize = 32 << 20;
 /// For the same reason little changes again after a commit, which goes on beside the command's work.
-const WRITING_COMMIT_BYTES: usize = 32 << 20;
+const WRITING_COMMIT_BYTES: usize = 64 << 20;
 
 /// Options of commands that take `IMAGE:/path`.
 #[derive(Debug, Args)]

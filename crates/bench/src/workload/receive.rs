@@ -8,6 +8,7 @@ use std::time::Instant;
 use anyhow::ensure;
 use clap::Args;
 use larder_testkit::KernelMount;
+use rustix::fs::{FallocateFlags, fallocate};
 
 use super::larder_program;
 use crate::measure::{Run, drop_caches};
@@ -51,12 +52,16 @@ impl Receiving {
         self.snapshots.scratch().join(format!("{name}.stream"))
     }
 
-    /// An empty file system that has what a stream builds on.
+    /// An empty file system that has what a stream builds on. Its space is there beforehand, as on a device:
+    /// neither side is to find memory or room for an image file while it receives.
     fn target(&self, (_, parent): Sent) -> anyhow::Result<PathBuf> {
         let target = self.snapshots.scratch().join("target.img");
-        let len_bytes = fs::metadata(self.snapshots.image())?.len();
-        File::create(&target)?.set_len(len_bytes)?;
-        Run::of("mkfs.btrfs", ["-q".as_ref(), "-f".as_ref(), target.as_os_str()])?;
+        if !target.exists() {
+            let len_bytes = fs::metadata(self.snapshots.image())?.len();
+            fallocate(File::create(&target)?, FallocateFlags::empty(), 0, len_bytes)?;
+        }
+        let options = ["--quiet", "--force", "--nodiscard"].map(OsStr::new);
+        Run::of("mkfs.btrfs", options.into_iter().chain([target.as_os_str()]))?;
         if let Some(parent) = parent {
             self.larder_receive((parent, None), &target)?;
         }
