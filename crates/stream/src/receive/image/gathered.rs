@@ -6,8 +6,11 @@
 //!   the order is free: each of these changes is about its inode alone, and reads no other.
 //! - Names stay as they are while anything waits.
 //! - What waits is bounded, by inodes, changes and bytes.
+//!
+//! An inode with one name is changed by the thread that finds it, while its leaf is at hand. Of one with more names all
+//! that is said has to be brought together first.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use larder_filesystem::{Error, Inode, SetAttributes, XattrMode, parallel};
 
@@ -109,7 +112,8 @@ impl Gathered {
             .collect();
         let mut failed: Vec<Failed> = Vec::new();
         let mut others: Vec<Named<'_>> = Vec::new();
-        let mut shared: HashMap<u64, Job<'_>> = HashMap::new();
+        // Neighbours in the tree stay neighbours.
+        let mut shared: BTreeMap<u64, Job<'_>> = BTreeMap::new();
         for (placed, found) in placed.iter().zip(each(&placed, Placed::run)) {
             match found {
                 Found::Done(failures) => failed.extend(failures),
