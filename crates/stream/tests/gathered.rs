@@ -102,13 +102,7 @@ impl Stream {
                 let path = self.new_name(0);
                 self.add(&Command::Chmod { path: &path, mode: 0o7 });
                 self.add(&Command::Mkfile { path: &path, ino: 3 });
-                self.add(&Command::Utimes {
-                    path: &path,
-                    atime: time,
-                    mtime: time,
-                    ctime: time,
-                    otime: None,
-                });
+                self.add(&utimes(&path, time));
             }
             3..60 => {
                 let offset = number(random, 9000);
@@ -123,13 +117,7 @@ impl Stream {
                 if let Some(size) = sizes.get(random.below(3)) {
                     self.add(&Command::Truncate { path: &path, size: *size });
                 }
-                self.add(&Command::Utimes {
-                    path: &path,
-                    atime: time,
-                    mtime: time,
-                    ctime: time,
-                    otime: None,
-                });
+                self.add(&utimes(&path, time));
             }
             100..130 => self.add(&Command::SetXattr {
                 path: &path,
@@ -140,13 +128,7 @@ impl Stream {
             130..150 => self.add(&Command::RemoveXattr { path: &path, name: b"user.one" }),
             150..170 => self.add(&Command::Chmod { path: &path, mode: number(random, 0o10000) }),
             170..190 => self.add(&Command::Chown { path: &path, uid: number(random, 9), gid: 3 }),
-            _ => self.add(&Command::Utimes {
-                path: &path,
-                atime: time,
-                mtime: time,
-                ctime: time,
-                otime: None,
-            }),
+            _ => self.add(&utimes(&path, time)),
         }
     }
 
@@ -161,24 +143,16 @@ impl Stream {
         let paths: Vec<_> =
             self.names.iter().map(|[first, _]| first).chain(&self.folders).cloned().collect();
         for path in paths {
-            self.add(&Command::Utimes {
-                path: &path,
-                atime: time,
-                mtime: time,
-                ctime: time,
-                otime: None,
-            });
+            self.add(&utimes(&path, time));
         }
-        self.add(&Command::Utimes {
-            path: b"",
-            atime: time,
-            mtime: time,
-            ctime: time,
-            otime: None,
-        });
+        self.add(&utimes(b"", time));
         self.add(&Command::End);
         self.writer.into_inner()
     }
+}
+
+fn utimes(path: &[u8], time: Timestamp) -> Command<'_> {
+    Command::Utimes { path, atime: time, mtime: time, ctime: time, otime: None }
 }
 
 /// What went wrong, command by command.
