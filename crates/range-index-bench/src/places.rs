@@ -5,14 +5,13 @@
 //!   address and merged, as a commit does.
 //! - *dirty*: one thread, under a lock that it has anyway, notes what was written to a file, mostly
 //!   appended, and now and then takes all of it in order, as writeback does.
-//! - *byte ranges*: threads lock ranges of one file, read or write, and unlock them.
 //! - *extents*: threads look up the extents of one file.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use larder_range_index::{Mode, RangeIndex, RangeLock};
-use parking_lot::{Condvar, Mutex};
+use larder_range_index::RangeIndex;
+use parking_lot::Mutex;
 use rand::rngs::SmallRng;
 
 use crate::Arguments;
@@ -141,70 +140,6 @@ fn note_and_take<N: Noted>(noted: &N, run: Run, unit: impl Fn(&mut SmallRng) -> 
     .per_second
 }
 
-/// Locks on ranges.
-trait Locks: Sync + Default {
-    const NAME: &'static str;
-
-    fn with(&self, range: Range<u64>, mode: Mode, work: impl FnOnce());
-}
-
-impl Locks for RangeLock {
-    const NAME: &'static str = "range-index, RangeLock";
-
-    fn with(&self, range: Range<u64>, mode: Mode, work: impl FnOnce()) {
-        let _guard = self.lock(range, mode);
-        work();
-    }
-}
-
-/// What is held, behind one lock; who finds a conflict waits for any change.
-#[derive(Default)]
-struct LockedList {
-    held: Mutex<Vec<(Range<u64>, Mode)>>,
-    changed: Condvar,
-}
-
-impl Locks for LockedList {
-    const NAME: &'static str = "Mutex<Vec>, Condvar";
-
-    fn with(&self, range: Range<u64>, mode: Mode, work: impl FnOnce()) {
-        let conflicts = |(held, held_mode): &(Range<u64>, Mode)| {
-            let meet = held.start < range.end && range.start < held.end;
-            meet && (mode == Mode::Exclusive || *held_mode == Mode::Exclusive)
-        };
-        let mut held = self.held.lock();
-        while held.iter().any(conflicts) {
-            self.changed.wait(&mut held);
-        }
-        held.push((range.clone(), mode));
-        drop(held);
-        work();
-        let mut held = self.held.lock();
-        let own = held.iter().position(|lock| *lock == (range.clone(), mode));
-        held.swap_remove(own.expect("it is held"));
-        drop(held);
-        self.changed.notify_all();
-    }
-}
-
-/// One in four writes; all ranges are of 128 KiB in a file of 1 GiB.
-fn byte_ranges<L: Locks>(run: Run) -> f64 {
-    const LEN: u64 = 128 << 10;
-    let locks = L::default();
-    rate(run, |_, mut random| {
-        let locks = &locks;
-        move || {
-            let start = below(&mut random, (1 << 30) / LEN) * LEN;
-            let is_write = below(&mut random, 4) == 0;
-            let mode = if is_write { Mode::Exclusive } else { Mode::Shared };
-            locks.with(start..start + LEN, mode, || {
-                std::hint::black_box((0..64).fold(start, |sum, value| sum ^ value));
-            });
-        }
-    })
-    .per_second
-}
-
 type Measure = fn(Run) -> f64;
 
 pub(crate) fn print(arguments: &Arguments) {
@@ -215,13 +150,6 @@ pub(crate) fn print(arguments: &Arguments) {
     let places = [
         ("pinned", noted([pinned::<SortedLater>, pinned::<LockedBTree>, pinned::<Index>])),
         ("dirty", noted([dirty::<SortedLater>, dirty::<LockedBTree>, dirty::<Index>])),
-        (
-            "byte ranges",
-            vec![
-                (LockedList::NAME, byte_ranges::<LockedList> as Measure),
-                (RangeLock::NAME, byte_ranges::<RangeLock>),
-            ],
-        ),
         (
             "extents",
             vec![

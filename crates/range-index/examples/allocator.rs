@@ -1,10 +1,9 @@
-//! A disk's space shared by threads that allocate, use and free extents, and a file's bytes locked
-//! by range. `cargo run -p larder-range-index --example allocator`
+//! A disk's space shared by threads that allocate, use and free extents.
+//! `cargo run -p larder-range-index --example allocator`
 
 use std::thread;
-use std::time::Duration;
 
-use larder_range_index::{Mode, Order, RangeIndex, RangeLock, Request};
+use larder_range_index::{Order, RangeIndex, Request};
 
 const KIB: u64 = 1024;
 
@@ -50,12 +49,4 @@ fn main() {
         println!("the last one ends at {}", top.end);
     }
     println!("writers waited: {:?}", space.stats());
-
-    // Ranges of a file: readers share, a writer is alone, and who came first goes first.
-    let file = RangeLock::new();
-    let reading = file.lock(0..4 * KIB, Mode::Shared);
-    assert!(file.try_lock(2 * KIB..8 * KIB, Mode::Exclusive).is_none());
-    assert!(file.lock_for(0..KIB, Mode::Exclusive, Duration::from_millis(1)).is_none());
-    let writing = file.lock(4 * KIB..8 * KIB, Mode::Exclusive);
-    println!("locked for reading: {:?}, for writing: {:?}", reading.range(), writing.range());
 }

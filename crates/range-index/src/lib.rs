@@ -146,7 +146,6 @@ mod heights;
 mod holes;
 mod insert;
 mod iterate;
-mod locks;
 mod node;
 mod reclaim;
 mod remove;
@@ -172,7 +171,6 @@ use crate::sync::{AtomicUsize, Ordering};
 pub use crate::holes::{Order, Request};
 pub use crate::insert::Overlap;
 pub use crate::iterate::{Ascending, Descending, Entry, Reader};
-pub use crate::locks::{Mode, RangeLock, RangeLockGuard};
 pub use crate::reshape::ResizeError;
 pub use crate::stats::Stats;
 

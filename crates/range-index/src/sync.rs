@@ -5,36 +5,15 @@
 
 #[cfg(not(feature = "shuttle"))]
 pub(crate) use std::{
-    sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering},
+    sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering},
     thread,
 };
 
 #[cfg(feature = "shuttle")]
 pub(crate) use shuttle::{
-    sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering},
+    sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering},
     thread,
 };
-
-#[cfg(not(feature = "shuttle"))]
-pub(crate) use parking_lot::{Mutex, MutexGuard};
-
-#[cfg(feature = "shuttle")]
-pub(crate) use shuttled::{Mutex, MutexGuard};
-
-/// The scheduler's mutex with the face of the one that ships.
-#[cfg(feature = "shuttle")]
-mod shuttled {
-    pub(crate) use shuttle::sync::MutexGuard;
-
-    #[derive(Default)]
-    pub(crate) struct Mutex<T>(shuttle::sync::Mutex<T>);
-
-    impl<T> Mutex<T> {
-        pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
-            self.0.lock().expect("no thread panics with the lock held")
-        }
-    }
-}
 
 /// Waiting for another writer: spins briefly, since what it waits for is a few hundred
 /// instructions long, then gives the processor away, since the owner may not be running.

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use larder_range_index::{Mode, Order, RangeIndex, RangeLock, Request};
+use larder_range_index::{Order, RangeIndex, Request};
 use shuttle::thread;
 
 type Index = RangeIndex<u64, 4>;
@@ -361,31 +361,5 @@ fn a_resize_across_a_tile_beside_an_insert() {
         let insert = thread::spawn(move || insert.insert(16..18, 7).is_ok());
         let won = [resize.join().unwrap(), insert.join().unwrap()];
         assert!(won[0] ^ won[1]);
-    });
-}
-
-#[test]
-fn range_locks_exclude_and_wake() {
-    explore(|| {
-        let lock = Arc::new(RangeLock::new());
-        let inside = Arc::new(shuttle::sync::atomic::AtomicI64::new(0));
-        let user = |range: std::ops::Range<u64>, mode| {
-            let (lock, inside) = (Arc::clone(&lock), Arc::clone(&inside));
-            thread::spawn(move || {
-                // All three meet at address 5.
-                let step = if mode == Mode::Exclusive { 100 } else { 1 };
-                let guard = lock.lock(range, mode);
-                let before = inside.fetch_add(step, std::sync::atomic::Ordering::SeqCst);
-                assert!(before + step <= 100);
-                inside.fetch_sub(step, std::sync::atomic::Ordering::SeqCst);
-                drop(guard);
-            })
-        };
-        let users =
-            [user(0..10, Mode::Exclusive), user(5..6, Mode::Shared), user(3..8, Mode::Shared)];
-        for user in users {
-            user.join().unwrap();
-        }
-        assert!(lock.try_lock(0..u64::MAX, Mode::Exclusive).is_some());
     });
 }

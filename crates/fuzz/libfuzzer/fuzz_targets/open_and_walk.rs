@@ -5,10 +5,10 @@ use std::sync::LazyLock;
 
 use larder_fuzz::Image;
 
-/// Made by `fuzz/seeds`, which also makes the corpus.
+/// Made by `crates/fuzz/libfuzzer/seeds`, which also makes the corpus.
 static IMAGE: LazyLock<Image> = LazyLock::new(|| {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus/image");
-    Image::read(&path).expect("an image made by fuzz/seeds")
+    Image::read(&path).expect("an image made by crates/fuzz/libfuzzer/seeds")
 });
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| larder_fuzz::open_and_walk(&IMAGE, bytes));
