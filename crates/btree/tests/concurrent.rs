@@ -132,7 +132,7 @@ impl Worker<'_> {
 /// Runs `threads` threads of `steps` steps with commits in between, and checks all that was
 /// committed while the tree goes on changing.
 fn storm(nodesize: usize, policy: LockPolicy, threads: u64, steps: u64, cache_bytes: usize) {
-    let steps = steps * support::scale();
+    let steps = steps * larder_testkit::effort();
     let world = World::with(nodesize, policy, cache_bytes);
     let tree = world.tree();
     // Open for a step, closed for a freeze.

@@ -75,7 +75,7 @@ fn explore(count: u64, is_committed: bool, threads: fn() -> Vec<Work>, check: fn
             world.check_alone(&tree);
             check(&tree);
         };
-        let schedules = 400 * support::scale() as usize;
+        let schedules = 400 * larder_testkit::effort() as usize;
         shuttle::check_random(model, schedules);
         shuttle::check_pct(model, schedules, 3);
     }

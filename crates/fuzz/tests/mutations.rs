@@ -1,6 +1,6 @@
 //! A bounded run of every target over mutated seeds, on any compiler, the same every time.
 //!
-//! `LARDER_FUZZ_SECONDS` (10) is shared by the targets; a longer run goes further along the same
+//! The targets share ten seconds, times `LARDER_EFFORT`; a longer run goes further along the same
 //! sequence of inputs. A failure names the target and the input's number.
 //!
 //! # The memory bound
@@ -143,8 +143,7 @@ impl Target<'_> {
 
 #[test]
 fn hostile_input_neither_panics_nor_takes_more_memory_than_stated() {
-    let seconds = std::env::var("LARDER_FUZZ_SECONDS");
-    let seconds: u64 = seconds.map_or(10, |value| value.parse().expect("a number of seconds"));
+    let seconds = 10 * larder_testkit::effort();
     let spec = ImageSpec::new("fuzzed")
         .profiles(Profile::Single, Profile::Single)
         .mount_option("compress=zstd");

@@ -1,7 +1,7 @@
 //! Random chains of snapshots, sent as increments of each other in both directions, and received both by
 //! the kernel's `btrfs receive` and by Larder, into an image and now and then through a mount.
 //!
-//! `LARDER_STREAM_CHAINS` says how many chains there are, `LARDER_STREAM_SEED` with which to begin.
+//! `LARDER_EFFORT` multiplies the number of chains; `LARDER_SEED` makes others.
 //! Needs root, loop devices and btrfs in the kernel.
 
 mod support;
@@ -19,12 +19,8 @@ use support::{
 
 /// Snapshots in a chain.
 const SNAPSHOTS: usize = 6;
-/// Chains, unless the environment says otherwise: each makes 14 streams.
+/// Chains, times the effort: each makes 14 streams.
 const CHAINS: u64 = 24;
-
-fn number(variable: &str, otherwise: u64) -> u64 {
-    std::env::var(variable).map_or(otherwise, |value| value.parse().expect("a number"))
-}
 
 /// Makes a chain of snapshots, `0` to the last, of a subvolume that changes between them.
 fn make_chain(image: &EmptyImage, random: &mut Random) -> BTreeMap<String, Manifest> {
@@ -58,8 +54,8 @@ fn pairs(random: &mut Random) -> Vec<(Option<usize>, usize)> {
 
 #[test]
 fn chains_of_increments_are_received_as_they_were() {
-    let seeds = number("LARDER_STREAM_SEED", 1)..;
-    for seed in seeds.take(number("LARDER_STREAM_CHAINS", CHAINS) as usize) {
+    let first = larder_testkit::seed(1);
+    for seed in first..first + CHAINS * larder_testkit::effort() {
         let mut random = Random(seed);
         let image = EmptyImage::new();
         let manifests = make_chain(&image, &mut random);

@@ -11,7 +11,7 @@
 //! - [`snapshots`]: random changes between snapshots, and what a stream carries of them.
 //! - [`sparse_file`]: copies of image files that stay sparse.
 //! - [`name_hash`]: directory entry names whose hashes collide.
-//! - [`seed`](fn@seed): where random tests begin.
+//! - [`effort`](fn@effort) and [`seed`]: how long random tests search, and where they begin.
 //!
 //! Most of it needs root, loop devices and a kernel with btrfs. Where one is missing the functions
 //! panic and say so: a test must never pass because its oracle was absent.
@@ -25,6 +25,7 @@ mod acl;
 pub mod command;
 pub mod content;
 pub mod damage;
+mod effort;
 pub mod guard;
 pub mod image;
 mod ioctl;
@@ -33,16 +34,15 @@ pub mod matrix;
 pub mod name_hash;
 pub mod oracle;
 mod random;
-mod seed;
 pub mod snapshots;
 pub mod sparse_file;
 
 pub use acl::acl;
 pub use content::{Content, Scale};
+pub use effort::{effort, seed};
 pub use guard::{KernelMount, LoopDevice, Mount, RingsOffered, Scratch};
 pub use image::{
     Checkable, Checksum, Event, Feature, ImageSpec, KernelImage, Profile, Quota, SpaceCache,
 };
 pub use ioctl::{clone_range, dedupe_range};
 pub use manifest::{Manifest, assert_same};
-pub use seed::seed;

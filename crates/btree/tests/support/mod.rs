@@ -17,11 +17,6 @@ pub(crate) const GENERATION: u64 = 7;
 
 pub(crate) type Item = (Key, Vec<u8>);
 
-/// How much longer than usual a test shall look for trouble: `LARDER_SCALE=100 cargo test …`.
-pub(crate) fn scale() -> u64 {
-    std::env::var("LARDER_SCALE").map_or(1, |scale| scale.parse().expect("a number"))
-}
-
 /// A key whose order is that of `number`, over several objects and types.
 pub(crate) fn key(number: u64) -> Key {
     Key::new(256 + number / 64, ItemType(1 + (number % 64 / 16) as u8), number % 16 * 3)

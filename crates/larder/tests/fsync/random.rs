@@ -340,17 +340,5 @@ fn explore_all(seeds: impl Iterator<Item = u64>, rounds: usize) {
 #[test]
 fn promises_are_kept_in_power_cuts() {
     let first = larder_testkit::seed(1);
-    explore_all(first..first + 4, 80);
-}
-
-/// As many workloads as `LARDER_ROUNDS` says, from a seed that is new each day, or from the seed `LARDER_SEED`.
-#[test]
-#[ignore = "takes as long as it is told to"]
-fn promises_are_kept_in_many_power_cuts() {
-    let rounds = std::env::var("LARDER_ROUNDS").ok().and_then(|rounds| rounds.parse().ok());
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
-    let first = since.as_secs() / 86_400 * 100_000;
-    let first =
-        std::env::var("LARDER_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(first);
-    explore_all(first..first + rounds.unwrap_or(50_u64), 150);
+    explore_all(first..first + 4 * larder_testkit::effort(), 80);
 }

@@ -184,17 +184,5 @@ fn random_rounds(seeds: impl Iterator<Item = u64>) {
 #[test]
 fn random_work() {
     let first = larder_testkit::seed(1);
-    random_rounds(first..first + 14);
-}
-
-/// As many as `LARDER_ROUNDS` says, from a seed that is new each day, or from the seed `LARDER_SEED`.
-#[test]
-#[ignore = "takes as long as it is told to"]
-fn more_random_work() {
-    let rounds = std::env::var("LARDER_ROUNDS").ok().and_then(|rounds| rounds.parse().ok());
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
-    let first = since.as_secs() / 86_400 * 100_000;
-    let first =
-        std::env::var("LARDER_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(first);
-    random_rounds(first..first + rounds.unwrap_or(100_u64));
+    random_rounds(first..first + 14 * larder_testkit::effort());
 }

@@ -1,6 +1,6 @@
 //! Sixteen threads at once that do everything, for a while.
 //!
-//! `LARDER_STRESS_SECONDS=600` has it go on longer than it does here, `LARDER_STRESS_MIB=1024` with less room.
+//! A minute, times `LARDER_EFFORT`.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -9,7 +9,6 @@ use larder::{OpenOptions, SnapshotKind};
 use larder_testkit::{Content, ImageSpec, KernelImage, Manifest, Scale, assert_same};
 
 use super::model::Player;
-use super::rounds::from_environment;
 use super::view::by_kernel;
 use super::{check, storm, support, view};
 
@@ -19,8 +18,7 @@ const THREADS: u64 = 16;
 #[test]
 fn sixteen_threads_do_everything() {
     // With room for all that comes together when it goes on for long.
-    let len_bytes = (from_environment("LARDER_STRESS_MIB", 8192) as u64) << 20;
-    let spec = ImageSpec::new("crowd").devices(&[len_bytes]);
+    let spec = ImageSpec::new("crowd").devices(&[8 << 30]);
     let image = KernelImage::build(&spec, &Content::new(71).scale(Scale::Small));
     let options = OpenOptions::new().write(true).commit_interval(Some(Duration::from_millis(200)));
     let fs = options.open(image.devices()).unwrap();
@@ -36,8 +34,7 @@ fn sixteen_threads_do_everything() {
             Player::new(&folder, seed + number)
         })
         .collect();
-    let end =
-        Instant::now() + Duration::from_secs(from_environment("LARDER_STRESS_SECONDS", 10) as u64);
+    let end = Instant::now() + Duration::from_secs(60 * larder_testkit::effort());
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let (root, is_over) = (&root, &is_over);

@@ -1,7 +1,7 @@
 //! File systems that four threads fill with small and large files until there is no room, and half empty again,
 //! over and over: no room is all that is refused, there is little room then, and deleting always works.
 //!
-//! `LARDER_FILLS=20` has it go on longer than it does here.
+//! `LARDER_EFFORT` multiplies the number of fills.
 
 use larder::{
     CompressionAlgorithm, ErrorKind, Filesystem, OpenOptions, SnapshotKind, Subvolume,
@@ -9,7 +9,6 @@ use larder::{
 };
 use larder_testkit::{Feature, ImageSpec, KernelImage, Manifest, Profile, assert_same, oracle};
 
-use super::rounds::from_environment;
 use super::{check, support};
 
 const THREADS: usize = 4;
@@ -30,7 +29,7 @@ fn fill_again(spec: &ImageSpec, options: OpenOptions, least_percent: u64, with_s
         root.create_directory(format!("filler-{thread}"), 0o755).unwrap();
         Vec::new()
     });
-    for fill in 0..from_environment("LARDER_FILLS", 2) {
+    for fill in 0..2 * larder_testkit::effort() as usize {
         each(&mut kept, |thread, kept| fill_up(&root, thread, fill, kept));
         let bytes: usize = kept.iter().flatten().map(|(_, bytes)| bytes).sum();
         let least_bytes = devices_bytes * least_percent / 100;

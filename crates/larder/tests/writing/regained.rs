@@ -1,14 +1,13 @@
 //! Full file systems in which something is deleted: what it had can be written at once, also while whoever deletes
 //! is still at it, and whatever it was used for before.
 //!
-//! `LARDER_REGAINS=20` has it go on longer than it does here.
+//! `LARDER_EFFORT` multiplies the number of rounds.
 
 use std::sync::Barrier;
 
 use larder::{AllocateMode, ErrorKind, File, SnapshotKind, Subvolume};
 use larder_testkit::{ImageSpec, KernelImage, Profile};
 
-use super::rounds::from_environment;
 use super::{check, open};
 
 const SECTOR: u64 = 4096;
@@ -93,7 +92,7 @@ fn subvolumes_that_are_being_deleted() {
     let image = KernelImage::empty(&spec.profiles(Profile::Single, Profile::Single));
     let fs = open(&image);
     let root = fs.subvolume("/").unwrap();
-    for round in 0..from_environment("LARDER_REGAINS", 3) {
+    for round in 0..3 * larder_testkit::effort() {
         root.create_subvolume("filled").unwrap();
         let sectors = together(|thread| fill_by_sectors(&root, &format!("filled/{thread}")));
         assert!(sectors > 15_000, "round {round}: {sectors} sectors");

@@ -1,9 +1,10 @@
 //! Power cuts while many threads work: whatever the devices had not made durable is lost, torn or there, and
 //! what is left opens, satisfies both checkers, and has all that was promised.
 //!
-//! Each workload is recorded once and cut `LARDER_CUTS` times (100 or so). `LARDER_SEED` has the work differ.
+//! Each workload is recorded once and cut [`CUTS`] times, times `LARDER_EFFORT`. `LARDER_SEED` makes
+//! other workloads.
 //! Every cut is held to both checkers, of several devices to ours; one in [`MOUNTED`] to `btrfs check` in any case and
-//! to a mount by the kernel too: `LARDER_CUTS_MOUNTED=1` mounts each.
+//! to a mount by the kernel too.
 
 mod filling;
 mod history;
@@ -21,9 +22,7 @@ use larder_testkit::{ImageSpec, KernelImage, KernelMount, Scratch};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
-use super::rounds::from_environment;
-
-/// Cuts of a workload unless told otherwise.
+/// Cuts of a workload.
 const CUTS: usize = 100;
 /// One cut in so many is mounted by the kernel too, and gone on with.
 const MOUNTED: usize = 20;
@@ -54,8 +53,7 @@ fn explore<W: Work>(spec: &ImageSpec, options: OpenOptions, seed: u64) {
     let mut random = StdRng::seed_from_u64(seed);
     let mut replay = recording.replay();
     replay.advance_to(first);
-    let wanted = from_environment("LARDER_CUTS", CUTS);
-    let mounted = from_environment("LARDER_CUTS_MOUNTED", MOUNTED);
+    let wanted = CUTS * larder_testkit::effort() as usize;
     let all = weights(&recording, first);
     let (mut cuts, mut passed) = (0, 0);
     while let Some(entry) = replay.step() {
@@ -69,7 +67,7 @@ fn explore<W: Work>(spec: &ImageSpec, options: OpenOptions, seed: u64) {
                 &devices,
                 replay.position(),
                 options,
-                cuts % mounted == mounted / 2,
+                cuts % MOUNTED == MOUNTED / 2,
                 &what,
             );
             cuts += 1;

@@ -2,8 +2,7 @@
 //! Larder changes it, the kernel scrubs it, again and again, with random operations. A twin on which the
 //! kernel alone does the same shows what must come of it.
 //!
-//! `LARDER_ROUNDS=50 cargo test -p larder --test writing rounds` makes more rounds than the few here, and
-//! `LARDER_SEED` has them begin elsewhere.
+//! `LARDER_EFFORT` multiplies the number of rounds, and `LARDER_SEED` makes others.
 
 mod forgotten;
 mod mischief;
@@ -18,11 +17,6 @@ use mischief::{Deed, Mischief, OPERATIONS};
 
 use super::actors::{Kernel, Larder};
 use super::{check, support};
-
-/// The number that a variable of the environment has, or a usual one.
-pub(crate) fn from_environment(name: &str, usual: usize) -> usize {
-    std::env::var(name).map_or(usual, |text| text.parse().expect("a number"))
-}
 
 /// What two file systems that were changed alike share: not times, nor numbers, some of which are lost by
 /// who is refused, nor where data is.
@@ -50,8 +44,8 @@ fn round_trips(spec: &ImageSpec, compresses: bool, seed: u64) {
     let open = OpenOptions::new().write(true).compression(compression);
     let (mut on_twin, mut on_image) = (Mischief::default(), Mischief::default());
     let mut done = 0;
-    let rounds = from_environment("LARDER_ROUNDS", 2);
-    for round in 0..rounds as u64 {
+    let rounds = 2 * larder_testkit::effort();
+    for round in 0..rounds {
         let seeds = [seed * 1000 + round * 2, seed * 1000 + round * 2 + 1];
         let expected = {
             let mount = twin.mount(options);
