@@ -11,7 +11,7 @@ use zerocopy::FromZeros;
 
 use crate::error::{Error, Result};
 use crate::subvolume::Subvolume;
-use crate::write::Node;
+use crate::write::{Node, OpenNode};
 
 pub use links::Link;
 pub(crate) use links::links_of_item;
@@ -39,7 +39,7 @@ enum Attributes {
     /// Here, and they never change.
     Committed(InodeItem),
     /// In what all who have the inode open share.
-    Live(Arc<Node>),
+    Live(OpenNode),
 }
 
 impl Subvolume {
@@ -71,7 +71,7 @@ pub(crate) fn parse_item(bytes: &[u8]) -> Result<(&InodeItem, FileType), FormatE
 
 impl Inode {
     /// An inode of a file system that is open for writing.
-    pub(crate) fn of_node(subvolume: Subvolume, node: Arc<Node>) -> Self {
+    pub(crate) fn of_node(subvolume: Subvolume, node: OpenNode) -> Self {
         let (number, file_type) = (node.number(), node.file_type());
         Self { subvolume, number, attributes: Attributes::Live(node), file_type, stands_in: None }
     }

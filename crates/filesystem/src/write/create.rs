@@ -1,7 +1,5 @@
 //! Making inodes.
 
-use std::sync::Arc;
-
 use larder_btree::LiveTree;
 use larder_format::item::{FileExtentHeader, FileExtentKind, InodeItem, InodeRef};
 use larder_format::node::{ITEM_HEADER_SIZE, leaf_data_size};
@@ -10,7 +8,8 @@ use zerocopy::{FromZeros, IntoBytes};
 
 use super::inherit::attribute_item;
 use super::names::{Names, NewEntry, check_name};
-use super::node::{Locked, Node, NodeState};
+use super::node::{Locked, NodeState};
+use super::open_node::OpenNode;
 use super::{Changed, apply, node_of, now};
 use crate::error::{Error, Result};
 use crate::inode::{FileType, Inode};
@@ -178,7 +177,7 @@ impl Draft {
     }
 
     /// The node of an inode that was entered into its tree.
-    pub(super) fn into_node(self, subvolume: &Subvolume) -> Result<Arc<Node>> {
+    pub(super) fn into_node(self, subvolume: &Subvolume) -> Result<OpenNode> {
         let writer = subvolume.filesystem().writer()?;
         let node = writer.nodes().create(subvolume, self.number, self.file_type, self.item)?;
         let is_xattr = |(key, _): &NewItem| key.item_type == ItemType::XATTR_ITEM;

@@ -66,7 +66,7 @@ impl Inode {
             if state.is_unnamed {
                 names.items().remove(orphan_key(inode.number()))?;
                 state.is_unnamed = false;
-                linked.mark_linked();
+                linked.opens.link();
             }
             let state = locked.of(directory);
             state.names_grew(generation, name.len() as i64);

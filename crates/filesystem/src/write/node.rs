@@ -15,6 +15,7 @@ use super::delayed::{DelayedNode, DelayedNodes};
 use super::dirty::DirtyData;
 use super::extents::FileExtents;
 use super::inherit::Inherited;
+use super::open_node::{OpenNode, Opens};
 use super::orphans::{Orphan, Orphans};
 use super::unlogged::Unlogged;
 use super::{Changed, now};
@@ -26,7 +27,7 @@ use crate::subvolume::Subvolume;
 /// Locks that inodes are spread over.
 const SHARDS: usize = 16;
 
-/// An inode in memory: one for all who have it open.
+/// An inode in memory: one for all who have it open, who have it as an [`OpenNode`].
 pub(crate) struct Node {
     id: NodeId,
     file_type: FileType,
@@ -45,8 +46,8 @@ pub(crate) struct Node {
     /// Held by those who read its extents and what is on the devices there; alone by who changes the
     /// extents, for as long as that takes.
     pub(super) reading: RwLock<()>,
-    /// It has no name any more. Set under the state's lock, read without.
-    is_unlinked: AtomicBool,
+    /// How many have it open, and whether it has a name. The latter changes under the state's lock.
+    pub(super) opens: Opens,
     /// Its tree has nothing of it any more. Set by who has it last.
     is_deleted: AtomicBool,
     /// The name that its reference was seen to have, of a directory.
@@ -133,7 +134,7 @@ impl Node {
             changing: Mutex::default(),
             flushing: Mutex::default(),
             reading: RwLock::default(),
-            is_unlinked: AtomicBool::new(false),
+            opens: Opens::default(),
             is_deleted: AtomicBool::new(false),
             name: Mutex::default(),
             state: RwLock::new(state),
@@ -199,24 +200,13 @@ impl Node {
         self.read().unwritten_bytes()
     }
 
-    /// Notes that it has no name any more: nobody else opens it from now on, and who has it open last
-    /// leaves it to be deleted.
-    pub(super) fn mark_unlinked(&self) {
-        self.is_unlinked.store(true, Ordering::Release);
-    }
-
-    /// Notes that it has a name again: that of what was made without one.
-    pub(super) fn mark_linked(&self) {
-        self.is_unlinked.store(false, Ordering::Release);
-    }
-
     /// Notes that nothing is left of it in the tree.
     pub(super) fn mark_deleted(&self) {
         self.is_deleted.store(true, Ordering::Relaxed);
     }
 
     pub(super) fn is_unlinked(&self) -> bool {
-        self.is_unlinked.load(Ordering::Acquire)
+        self.opens.is_unlinked()
     }
 
     /// Whether its name is known, and is one of which `is_its` holds.
@@ -322,7 +312,7 @@ impl NodeState {
 
 impl Drop for Node {
     fn drop(&mut self) {
-        if *self.is_unlinked.get_mut() && !*self.is_deleted.get_mut() {
+        if self.is_unlinked() && !*self.is_deleted.get_mut() {
             self.orphans.push(Orphan { tree: self.tree.clone(), number: self.id.number });
         }
     }
@@ -353,7 +343,7 @@ impl Nodes {
 
     /// The inode `number`, read if nobody has it. One without a name is not found: only who had it
     /// open before it lost the last can have it.
-    pub(crate) fn open(&self, subvolume: &Subvolume, number: u64) -> Result<Arc<Node>> {
+    pub(crate) fn open(&self, subvolume: &Subvolume, number: u64) -> Result<OpenNode> {
         let id = NodeId { subvolume: subvolume.id(), number };
         let mut shard = self.shard(id).lock();
         let known = shard.get(&id).and_then(Weak::upgrade);
@@ -366,10 +356,10 @@ impl Nodes {
             node
         };
         drop(shard);
-        if node.is_unlinked() { Err(Error::NotFound) } else { Ok(node) }
+        OpenNode::open(node).ok_or(Error::NotFound)
     }
 
-    /// An inode that is in memory.
+    /// An inode that is in memory, for who does not keep it.
     pub(super) fn known(&self, id: NodeId) -> Option<Arc<Node>> {
         self.shard(id).lock().get(&id).and_then(Weak::upgrade)
     }
@@ -386,15 +376,6 @@ impl Nodes {
         Ok(self.new_node(id, file_type, *item, tree.clone()))
     }
 
-    /// Whether nobody but the caller has `node`, who has it once, and has marked it as unlinked: nobody will
-    /// have it any more then.
-    pub(super) fn is_sole_user(&self, node: &Arc<Node>) -> bool {
-        debug_assert!(node.is_unlinked());
-        // Under the lock with which others get it: who comes later sees the mark.
-        let _shard = self.shard(node.id()).lock();
-        Arc::strong_count(node) == 1
-    }
-
     /// Enters an inode that was just made.
     pub(super) fn create(
         &self,
@@ -402,12 +383,12 @@ impl Nodes {
         number: u64,
         file_type: FileType,
         item: InodeItem,
-    ) -> Result<Arc<Node>> {
+    ) -> Result<OpenNode> {
         let id = NodeId { subvolume: subvolume.id(), number };
         let tree = subvolume.live()?.tree().clone();
         let node = Arc::new(self.new_node(id, file_type, item, tree));
         remember(&mut self.shard(id).lock(), &node);
-        Ok(node)
+        OpenNode::open(node).ok_or(Error::NotFound)
     }
 
     fn new_node(

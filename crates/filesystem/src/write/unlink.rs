@@ -105,7 +105,7 @@ impl Inode {
 }
 
 impl Node {
-    /// Deletes a file that loses its only name, if nobody else has it open and one step is enough: then
+    /// Deletes a file that loses its only name, if only the caller has it open and one step is enough: then
     /// it never becomes an orphan. Returns whether it is gone.
     fn delete_now(
         self: &Arc<Self>,
@@ -118,10 +118,10 @@ impl Node {
             return Ok(false);
         }
         writer.members.names_changed(self.id());
-        // From here on nobody gets it from the table; who got it before is counted.
-        self.mark_unlinked();
+        // From here on nobody else opens it.
+        let open_count = self.opens.unlink();
         self.forget_delayed();
-        if !writer.nodes().is_sole_user(self) {
+        if open_count > 1 {
             return Ok(false);
         }
         let orphan = Orphan { tree: self.tree().clone(), number: self.number() };
@@ -147,7 +147,7 @@ impl Node {
         if left > 0 {
             return self.put_item(state);
         }
-        self.mark_unlinked();
+        self.opens.unlink();
         TreeItems::new(self.tree().clone()).insert(orphan_key(self.number()), &[])?;
         self.settle(state)
     }

@@ -39,7 +39,7 @@ impl Inode {
         })?;
         let node = draft.into_node(self.subvolume())?;
         node.write().is_unnamed = true;
-        node.mark_unlinked();
+        node.opens.unlink();
         handle.end()?;
         Ok(Self::of_node(self.subvolume().clone(), node))
     }

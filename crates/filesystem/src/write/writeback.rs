@@ -95,9 +95,7 @@ impl Filesystem {
         }
         let item = writer.manager.root_item(node.id().subvolume);
         let is_gone = item.is_none_or(|(_, item)| item.refs.get() == 0);
-        // Nobody has it open but the set of dirty nodes and this caller.
-        let is_unused = node.is_unlinked() && Arc::strong_count(node) <= 2;
-        if is_gone || is_unused {
+        if is_gone || node.opens.is_abandoned() {
             state.clean();
             writer.dirty.update(node, &state);
             return Ok(());

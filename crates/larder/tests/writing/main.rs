@@ -30,6 +30,7 @@ mod sizes;
 #[path = "../support/mod.rs"]
 mod support;
 mod trouble;
+mod unnamed;
 mod view;
 
 use std::sync::Arc;
