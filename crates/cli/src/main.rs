@@ -14,6 +14,7 @@ mod mode_change;
 mod pipeline;
 mod print;
 mod progress;
+mod report;
 mod source;
 mod sparse;
 mod tar_reader;

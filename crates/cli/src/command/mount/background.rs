@@ -13,6 +13,8 @@ use std::process::{Command, ExitCode, Stdio};
 use anyhow::Context;
 use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
 
+use crate::report::Reporter;
+
 /// What the second process is told besides what the first was.
 pub const SERVED: &str = "--served";
 
@@ -39,7 +41,9 @@ pub fn detach() {
 }
 
 /// Tells the first process that all is well, and lets go of what belongs to its caller.
-pub fn say_ready() -> io::Result<()> {
+pub fn say_ready(reporter: &Reporter) -> io::Result<()> {
+    // What was reported so far is for the caller too.
+    reporter.flush();
     let null = File::options().read(true).write(true).open("/dev/null")?;
     io::stdout().write_all(b"ready\n")?;
     io::stdout().flush()?;

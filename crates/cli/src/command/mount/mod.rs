@@ -5,6 +5,7 @@ mod helper;
 mod options;
 
 use std::ffi::OsString;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::thread;
@@ -20,6 +21,8 @@ use signal_hook::iterator::Signals;
 
 use self::options::{Options, Subvolume};
 use super::Outcome;
+use crate::message;
+use crate::report::{self, LogLevel, Reporter};
 use crate::units::parse_size;
 
 pub use helper::run_as_helper;
@@ -71,6 +74,9 @@ pub struct Mount {
     /// Make a file of this size with an empty file system first
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     create: Option<u64>,
+    /// How much the server reports: to the terminal in the foreground, otherwise to journald or syslog
+    #[arg(long, value_name = "LEVEL", default_value = "info")]
+    log_level: LogLevel,
     /// Serve for the process that started this one
     #[arg(long, hide = true, conflicts_with = "foreground")]
     served: bool,
@@ -83,26 +89,33 @@ impl Mount {
     pub fn run(self) -> Outcome {
         // What is wrong with the command line is found before anything is started.
         Options::parse(self.options.iter().map(String::as_str))?;
-        if self.foreground || self.served {
-            self.serve()
-        } else {
-            background::start(self.arguments())
+        if !self.foreground && !self.served {
+            return background::start(self.arguments());
         }
+        let reporter = if self.served {
+            background::detach();
+            report::to_system_log(self.log_level)?
+        } else {
+            report::to_terminal(self.log_level)?
+        };
+        // In the background nobody reads what a command says at its end.
+        Ok(self.serve(&reporter).unwrap_or_else(|error| {
+            tracing::error!("{}", message(&error));
+            ExitCode::FAILURE
+        }))
     }
 
     fn arguments(&self) -> impl Iterator<Item = OsString> {
         let options = self.options.iter().flat_map(|list| ["-o".into(), list.into()]);
         let create = self.create.iter().map(|size| format!("--create={size}").into());
         let paths = self.paths.iter().map(|path| path.clone().into_os_string());
-        let arguments = options.chain(create).chain([OsString::from("--")]);
+        let log_level = [format!("--log-level={}", self.log_level.word()).into()];
+        let arguments = options.chain(create).chain(log_level).chain([OsString::from("--")]);
         arguments.chain(paths).collect::<Vec<_>>().into_iter()
     }
 
     /// Mounts, and serves until it is unmounted.
-    fn serve(self) -> Outcome {
-        if self.served {
-            background::detach();
-        }
+    fn serve(self, reporter: &Reporter) -> Outcome {
         let options = Options::parse(self.options.iter().map(String::as_str))?;
         let (mountpoint, devices) = self.paths.split_last().context("no mountpoint was given")?;
         let mountpoint =
@@ -119,14 +132,15 @@ impl Mount {
         let devices: Vec<PathBuf> = devices.iter().map(absolute).collect::<anyhow::Result<_>>()?;
         let filesystem = options.open_options().open(&devices)?;
         if filesystem.needs_log_replay() {
-            eprintln!(
-                "WARNING: a crash left a log; what was synced since the last commit is not shown"
+            tracing::warn!(
+                "a crash left a log; what was synced since the last commit is not shown"
             );
         }
         if is_new {
             give_root_to_caller(&filesystem)?;
         }
-        let served = serve(&filesystem, &devices[0], &mountpoint, &options, self.served);
+        let ready = || if self.served { background::say_ready(reporter) } else { Ok(()) };
+        let served = serve(&filesystem, &devices[0], &mountpoint, &options, ready);
         // Whatever ended it: what was done is kept.
         let synced = filesystem.sync();
         served?;
@@ -140,7 +154,7 @@ fn serve(
     device: &Path,
     mountpoint: &Path,
     options: &Options,
-    in_background: bool,
+    ready: impl FnOnce() -> io::Result<()>,
 ) -> anyhow::Result<()> {
     let subvolume = match &options.subvolume {
         Some(Subvolume::Path(path)) => filesystem.subvolume(path)?,
@@ -153,9 +167,7 @@ fn serve(
     let mut signals = Signals::new([SIGTERM, SIGINT])?;
     let mount = larder_fuse::Mount::new(mountpoint, &server, &mount_options)
         .with_context(|| mountpoint.display().to_string())?;
-    if in_background {
-        background::say_ready()?;
-    }
+    ready()?;
     let handle = signals.handle();
     thread::scope(|scope| {
         scope.spawn(|| unmount_on_signals(&mut signals, mountpoint));
@@ -173,7 +185,7 @@ fn unmount_on_signals(signals: &mut Signals, mountpoint: &Path) {
         let unmounted = larder_fuse::unmount(mountpoint, false)
             .or_else(|_| larder_fuse::unmount(mountpoint, true));
         if let Err(error) = unmounted {
-            eprintln!("ERROR: {}: {error}", mountpoint.display());
+            tracing::error!("{} cannot be unmounted: {error}", mountpoint.display());
         }
     }
 }

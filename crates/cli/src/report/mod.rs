@@ -1,0 +1,95 @@
+//! What the library reports while it serves a mount: on the terminal, and in the background to the log of
+//! the system.
+//!
+//! # Invariants
+//! - A thread that reports something waits for nobody: one thread writes what all others report. The program
+//!   that keeps the log may have its files on this very mount, and would wait for a server that waits for it.
+//! - What finds no room in the queue is counted, and the log says how much that was.
+
+mod journal;
+mod panic;
+mod queue;
+mod syslog;
+mod terminal;
+
+use std::io;
+
+use clap::ValueEnum;
+use tracing::Level;
+use tracing::level_filters::LevelFilter;
+use tracing_subscriber::prelude::*;
+
+pub use queue::Reporter;
+
+use journal::Journal;
+use syslog::Syslog;
+use terminal::Terminal;
+
+/// What reports are signed with.
+const IDENTIFIER: &str = "larder";
+
+/// How much is reported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LogLevel {
+    /// What failed.
+    Error,
+    /// And what may become worse: bad copies that were healed.
+    Warn,
+    /// And what happened: a log that was replayed.
+    Info,
+    /// And how the server works.
+    Debug,
+}
+
+/// A place where reports go.
+trait Sink: Send {
+    fn write(&mut self, level: Level, text: &str) -> io::Result<()>;
+}
+
+/// Has what is reported written to the terminal, until the result is dropped.
+pub fn to_terminal(level: LogLevel) -> io::Result<Reporter> {
+    start(level, vec![Box::new(Terminal)])
+}
+
+/// Has it written to journald, or where there is none to syslog, and to the standard error as long as that is
+/// somebody's.
+pub fn to_system_log(level: LogLevel) -> io::Result<Reporter> {
+    let mut sinks: Vec<Box<dyn Sink>> = vec![Box::new(Terminal)];
+    match Journal::connect() {
+        Ok(journal) => sinks.push(Box::new(journal)),
+        // It may begin to listen later.
+        Err(_) => sinks.push(Box::new(Syslog::at(syslog::SOCKET))),
+    }
+    start(level, sinks)
+}
+
+fn start(level: LogLevel, sinks: Vec<Box<dyn Sink>>) -> io::Result<Reporter> {
+    let (reporter, layer) = Reporter::start(sinks)?;
+    let subscriber = tracing_subscriber::registry().with(LevelFilter::from(level)).with(layer);
+    tracing::subscriber::set_global_default(subscriber).map_err(io::Error::other)?;
+    panic::report();
+    Ok(reporter)
+}
+
+impl LogLevel {
+    /// Its word on the command line.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Error => "error",
+            Self::Warn => "warn",
+            Self::Info => "info",
+            Self::Debug => "debug",
+        }
+    }
+}
+
+impl From<LogLevel> for LevelFilter {
+    fn from(level: LogLevel) -> Self {
+        match level {
+            LogLevel::Error => Self::ERROR,
+            LogLevel::Warn => Self::WARN,
+            LogLevel::Info => Self::INFO,
+            LogLevel::Debug => Self::DEBUG,
+        }
+    }
+}

@@ -1,0 +1,21 @@
+//! The standard error.
+
+use std::io::{self, Write};
+
+use tracing::Level;
+
+use super::Sink;
+
+pub(super) struct Terminal;
+
+impl Sink for Terminal {
+    fn write(&mut self, level: Level, text: &str) -> io::Result<()> {
+        let word = match level {
+            Level::ERROR => "ERROR",
+            Level::WARN => "WARNING",
+            Level::INFO => "INFO",
+            _ => "DEBUG",
+        };
+        writeln!(io::stderr(), "{word}: {text}")
+    }
+}
