@@ -1,6 +1,7 @@
 //! Work on many pieces by several threads: compressing, checksums, changes of many inodes.
 
 use std::num::NonZero;
+use std::panic::resume_unwind;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::thread;
@@ -31,7 +32,8 @@ pub fn map<T: Sync, R: Send>(pieces: &[T], work: impl Fn(&T) -> R + Sync) -> Vec
         let helpers: Vec<_> = (1..threads).filter_map(spawn).collect();
         let mut done = run();
         for helper in helpers {
-            done.extend(helper.join().expect("a helper does not panic"));
+            // Its panic is the caller's.
+            done.extend(helper.join().unwrap_or_else(|panic| resume_unwind(panic)));
         }
         done
     });

@@ -93,6 +93,9 @@ pub enum Error {
     /// An earlier error made the file system read-only (`EROFS`); the last commit is intact.
     #[error("the file system was made read-only: {0}")]
     Aborted(Arc<Error>),
+    /// A thread panicked in the middle of a change (`EIO`), which is a defect of this library.
+    #[error("a thread panicked in the middle of a change")]
+    Panicked,
     /// The file system is open for reading, and why it cannot be written.
     #[error("the file system can only be read: {0}")]
     ReadOnly(&'static str),

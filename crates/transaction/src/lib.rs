@@ -37,8 +37,8 @@ pub use error::{Error, Result};
 pub use items::{Items, Look};
 pub use log::{FoundLog, LogWriter, Recovery};
 pub use manager::{
-    BackgroundCommits, Cleaning, CommitHook, DataExtent, DataOwner, Exclusive, Handle, MakesRoom,
-    NewSnapshot, TransactionManager,
+    Aborted, BackgroundCommits, Cleaning, CommitHook, DataExtent, DataOwner, Exclusive, Handle,
+    MakesRoom, NewSnapshot, TransactionManager,
 };
 pub use quota::{Counted, QuotaLimit, QuotaPromise, Quotas};
 pub use tree_items::TreeItems;

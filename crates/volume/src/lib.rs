@@ -24,6 +24,7 @@ mod member;
 mod open;
 mod parity;
 mod read;
+mod report;
 mod scan;
 mod stats;
 mod volume;

@@ -8,6 +8,7 @@ use larder_device::{Device, DeviceError};
 use larder_format::item::DevItem;
 use larder_format::{Physical, Uuid};
 
+use crate::report::ReportLimit;
 use crate::stats::DeviceCounters;
 
 /// A device of the file system, there or missing.
@@ -22,6 +23,7 @@ pub struct VolumeDevice {
     pub(crate) is_stale: bool,
     pub(crate) is_seed: bool,
     pub(crate) counters: DeviceCounters,
+    pub(crate) reports: ReportLimit,
 }
 
 impl VolumeDevice {
@@ -40,9 +42,17 @@ impl VolumeDevice {
         device: Option<Arc<dyn Device>>,
         generation: Option<u64>,
     ) -> Self {
-        let counters = DeviceCounters::default();
         let bytes_used = AtomicU64::new(dev_item.bytes_used.get());
-        Self { dev_item, bytes_used, device, generation, is_stale: false, is_seed: false, counters }
+        Self {
+            dev_item,
+            bytes_used,
+            device,
+            generation,
+            is_stale: false,
+            is_seed: false,
+            counters: DeviceCounters::default(),
+            reports: ReportLimit::default(),
+        }
     }
 
     /// Id of the device in the file system.
@@ -124,8 +134,10 @@ impl VolumeDevice {
             [buf] => device.write_at(buf, at.0),
             bufs => device.write_vectored_at(bufs, at.0),
         };
-        self.counters.write_errors.add(u64::from(result.is_err()));
-        result
+        result.inspect_err(|error| {
+            self.counters.write_errors.add(1);
+            self.report_failure(error);
+        })
     }
 
     /// Where writes go, if they go anywhere.
@@ -135,8 +147,9 @@ impl VolumeDevice {
 
     pub(crate) fn flush(&self) -> Result<(), DeviceError> {
         let Some(device) = self.written_to() else { return Ok(()) };
-        let result = device.flush();
-        self.counters.flush_errors.add(u64::from(result.is_err()));
-        result
+        device.flush().inspect_err(|error| {
+            self.counters.flush_errors.add(1);
+            self.report_failure(error);
+        })
     }
 }

@@ -8,6 +8,7 @@ use parking_lot::{Mutex, RwLock};
 use crate::chunk::{Chunk, ChunkError, ChunkMap, Content, Place};
 use crate::member::VolumeDevice;
 use crate::read::ReadError;
+use crate::report::ReportLimit;
 use crate::stats::{Counters, VolumeStats};
 
 /// Locks of rows of chunks with parity, shared by rows of equal hash.
@@ -37,6 +38,8 @@ pub struct Volume {
     pub(crate) is_writable: bool,
     pub(crate) read_policy: ReadPolicy,
     pub(crate) counters: Counters,
+    /// Of what belongs to no device.
+    pub(crate) reports: ReportLimit,
     pub(crate) row_locks: [Mutex<()>; ROW_LOCKS],
 }
 
@@ -90,6 +93,7 @@ impl Volume {
             is_writable,
             read_policy,
             counters: Counters::default(),
+            reports: ReportLimit::default(),
             row_locks: std::array::from_fn(|_| Mutex::new(())),
         }
     }

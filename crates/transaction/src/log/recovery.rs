@@ -51,7 +51,8 @@ impl TransactionManager {
             superblock.log_root_transid = 0.into();
             superblock.log_root_level = 0;
         });
-        manager.commit()?;
+        let generation = manager.commit()?;
+        tracing::info!("the log is replayed, and committed as generation {generation}");
         Ok(manager)
     }
 }

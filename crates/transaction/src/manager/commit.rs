@@ -16,6 +16,7 @@ use larder_format::item::Timespec;
 use larder_format::objectid::{CHUNK_TREE, EXTENT_TREE, ROOT_TREE};
 use larder_format::{ItemType, Key, Logical, Superblock};
 
+use super::abort::AbortOnUnwind;
 use super::bookkeeping::BATCH;
 use super::roots::Roots;
 use super::superblock::Committed;
@@ -45,6 +46,7 @@ impl TransactionManager {
     /// When this thread has a [`Handle`](super::Handle).
     pub fn commit(&self) -> Result<u64> {
         let _committing = self.committing.lock();
+        let _unwinding = AbortOnUnwind(self);
         self.check_alive()?;
         let hooks = self.hooks.read().clone();
         hooks.iter().try_for_each(|hook| hook.before_commit(self))?;
@@ -70,6 +72,8 @@ impl TransactionManager {
         let Some(frozen) = frozen else { return Ok(self.durable_generation()) };
         let generation = frozen.superblock.generation.get();
         self.write_out(frozen)?;
+        *self.committed_at.lock() = Some(SystemTime::now());
+        tracing::debug!("generation {generation} is committed");
         for hook in hooks {
             hook.committed(generation);
         }
@@ -239,6 +243,11 @@ impl TransactionManager {
         self.durable_generation.load(Acquire)
     }
 
+    /// When the last durable state became so, if that was since the file system was opened.
+    pub fn committed_at(&self) -> Option<SystemTime> {
+        *self.committed_at.lock()
+    }
+
     /// Closes the door, for what nobody else may be inside for.
     pub fn close(&self) -> Exclusive<'_> {
         self.note_work();
@@ -246,7 +255,8 @@ impl TransactionManager {
     }
 
     fn exclusive(&self) -> Exclusive<'_> {
-        Exclusive { manager: self, closed: self.door.close() }
+        let closed = self.door.close();
+        Exclusive { manager: self, _unwinding: AbortOnUnwind(self), closed }
     }
 }
 

@@ -4,6 +4,7 @@ use larder_format::Logical;
 use larder_format::objectid::FIRST_FREE;
 
 use super::TransactionManager;
+use super::abort::AbortOnUnwind;
 use super::bookkeeping::BATCH;
 use super::door::Inside;
 use crate::error::{Error, Result};
@@ -25,6 +26,7 @@ pub struct Handle<'m> {
     manager: &'m TransactionManager,
     reservation: Option<Reservation>,
     within_limits: Option<QuotaPromise>,
+    _unwinding: AbortOnUnwind<'m>,
     /// Dropped last.
     _inside: Inside<'m>,
 }
@@ -43,7 +45,13 @@ impl TransactionManager {
             self.note_work();
         }
         self.check_alive()?;
-        Ok(Handle { manager: self, reservation: None, within_limits: None, _inside: inside })
+        Ok(Handle {
+            manager: self,
+            reservation: None,
+            within_limits: None,
+            _unwinding: AbortOnUnwind(self),
+            _inside: inside,
+        })
     }
 }
 

@@ -8,6 +8,7 @@
 //! - However slow the devices are, what waits for them is bounded: while a commit writes its blocks and as many have
 //!   changed again as call for the next, nobody begins another change. Who waits holds neither the door nor a block.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread::JoinHandle;
@@ -16,12 +17,14 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex};
 
 use super::TransactionManager;
+use crate::error::Error;
 
 /// A thread that commits what has waited for an interval, so that a crash loses no more than what came after,
 /// and earlier when many tree blocks have changed. It ends when this is dropped; a commit at the end is up to
 /// the owner. A manager has one at most.
 ///
-/// An error needs no reader here: it makes the file system read-only, and whoever joins is told.
+/// An error that makes the file system read-only is told to whoever joins; others are reported, and so is a
+/// panic, which makes it read-only too.
 #[derive(Debug)]
 pub struct BackgroundCommits {
     manager: Arc<TransactionManager>,
@@ -80,9 +83,19 @@ impl BackgroundCommits {
         let its_manager = manager.clone();
         let work = move || {
             while its_manager.accounting.alarm.wait() {
-                prepare();
-                // The manager keeps the reason.
-                let _ = its_manager.commit();
+                let commit = || {
+                    prepare();
+                    its_manager.commit()
+                };
+                match catch_unwind(AssertUnwindSafe(commit)) {
+                    // Whoever joins is told.
+                    Ok(Ok(_) | Err(Error::Aborted(_))) => {}
+                    Ok(Err(_)) if its_manager.aborted().is_some() => {}
+                    Ok(Err(error)) => {
+                        tracing::error!("a commit failed, and will be tried again: {error}");
+                    }
+                    Err(_) => its_manager.abort(Error::Panicked),
+                }
             }
         };
         let thread = std::thread::Builder::new().name("larder-commit".into()).spawn(work);
@@ -201,7 +214,7 @@ impl Drop for BackgroundCommits {
     fn drop(&mut self) {
         self.manager.accounting.alarm.change(|state| state.is_ended = true);
         if let Some(thread) = self.thread.take() {
-            // A panic there was reported when it happened.
+            // It catches its panics.
             let _ = thread.join();
         }
         self.manager.accounting.alarm.change(|state| state.is_ended = false);

@@ -5,6 +5,7 @@
 //! - Space is promised before a change begins; inside, only a broken file system or device fails.
 //! - After an abort nothing is written any more.
 
+mod abort;
 mod accounting;
 mod bookkeeping;
 mod cleaning;
@@ -23,6 +24,7 @@ mod superblock;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, OnceLock};
+use std::time::SystemTime;
 
 use larder_btree::{BlockCache, BlockIdentity, Forest, LiveTree, LockPolicy, Tree, TreeRoot};
 use larder_format::feature::IncompatFlags;
@@ -34,6 +36,7 @@ use larder_format::{ItemType, Key, Superblock, Uuid};
 use larder_volume::Volume;
 use parking_lot::{Mutex, MutexGuard, RwLock};
 
+use self::abort::AbortOnUnwind;
 use self::accounting::Accounting;
 use self::cleaning::Cleanings;
 use self::door::Door;
@@ -50,6 +53,7 @@ use crate::tree_items::TreeItems;
 
 pub(crate) use roots::parse_root;
 
+pub use abort::Aborted;
 pub use cleaning::Cleaning;
 pub use handle::{DataExtent, DataOwner, Handle};
 pub use interval::BackgroundCommits;
@@ -82,6 +86,7 @@ pub trait CommitHook: Send + Sync {
 #[derive(Debug)]
 pub struct Exclusive<'m> {
     manager: &'m TransactionManager,
+    _unwinding: AbortOnUnwind<'m>,
     closed: door::Closed<'m>,
 }
 
@@ -123,7 +128,9 @@ pub struct TransactionManager {
     durable_generation: AtomicU64,
     /// Whether devices are told what is needed no more.
     discards: AtomicBool,
-    aborted: OnceLock<Arc<Error>>,
+    /// When this opened file system made its last commit, if it made one.
+    committed_at: Mutex<Option<SystemTime>>,
+    aborted: OnceLock<Aborted>,
     hooks: RwLock<Vec<Arc<dyn CommitHook>>>,
     steps: RwLock<Vec<Arc<dyn MakesRoom>>>,
 }
@@ -198,6 +205,7 @@ impl TransactionManager {
             committing: Mutex::default(),
             bookkeeping: Mutex::default(),
             checksums: Mutex::default(),
+            committed_at: Mutex::default(),
             aborted: OnceLock::new(),
             hooks: RwLock::default(),
             steps: RwLock::default(),
@@ -319,20 +327,6 @@ impl TransactionManager {
         self.steps.write().push(step);
     }
 
-    /// Gives the running transaction up: the file system is read-only from now on, and the last
-    /// durable state is what is on the devices. The first reason is kept.
-    pub fn abort(&self, reason: Error) {
-        // An error that only says that there was an earlier one is no reason.
-        if !matches!(reason, Error::Aborted(_)) {
-            let _ = self.aborted.set(Arc::new(reason));
-        }
-    }
-
-    /// Why the file system was made read-only, if it was.
-    pub fn abort_reason(&self) -> Option<&Error> {
-        self.aborted.get().map(|reason| &**reason)
-    }
-
     /// Waits for the commit that is being made, and keeps others from beginning.
     pub(crate) fn lock_committing(&self) -> MutexGuard<'_, ()> {
         self.committing.lock()
@@ -353,10 +347,6 @@ impl TransactionManager {
     /// Whether the next commit changes what commits do not set themselves in the superblock.
     pub(crate) fn has_dirty_superblock(&self) -> bool {
         self.superblock_is_dirty.load(Acquire)
-    }
-
-    pub(crate) fn check_alive(&self) -> Result<()> {
-        self.aborted.get().map_or(Ok(()), |reason| Err(Error::Aborted(reason.clone())))
     }
 
     /// The tree that has the extent items, and its rules.

@@ -183,6 +183,7 @@ impl Volume {
         let volume =
             Self::assemble(superblock, members, tree.chunks, options.write, options.read_policy);
         volume.check_devices(options)?;
+        volume.devices.iter().for_each(report_weakness);
         Ok(volume)
     }
 
@@ -231,6 +232,16 @@ impl Volume {
             }
         }
         Ok(())
+    }
+}
+
+/// Reports that a device is not as good as it should be.
+fn report_weakness(device: &VolumeDevice) {
+    let (devid, name) = (device.devid(), device.name());
+    if device.is_missing() {
+        tracing::warn!("device {devid} ({}) is missing", device.uuid());
+    } else if device.is_stale {
+        tracing::warn!("device {devid} ({name}) missed commits, and is read last");
     }
 }
 

@@ -65,7 +65,9 @@ impl Volume {
                 }
             }
         }
-        Err(ReadError::TreeBlock { logical, owner: expected.owner, failures })
+        let error = ReadError::TreeBlock { logical, owner: expected.owner, failures };
+        self.report_lost(&error);
+        Err(error)
     }
 
     /// Checks a tree block as [`Volume::read_tree_block`] does.

@@ -97,7 +97,9 @@ impl SegmentRead<'_> {
         let is_there =
             |bad: &FailedCopy| bad.logical <= logical && logical.0 - bad.logical.0 < bad.len_bytes;
         let failures = self.outcome.failures.drain(first_failure..).filter(is_there).collect();
-        Err(ReadError::Data { logical, len_bytes: range.len() as u64, failures })
+        let error = ReadError::Data { logical, len_bytes: range.len() as u64, failures };
+        self.volume.report_lost(&error);
+        Err(error)
     }
 
     fn address(&self, at: usize) -> Logical {

@@ -22,6 +22,7 @@ pub use data::DataRead;
 
 use crate::chunk::{Chunk, Place, Segment};
 use crate::member::VolumeDevice;
+use crate::report::Fate;
 use crate::volume::{ReadPolicy, Unmapped, Volume};
 
 /// Bytes of address space that [`ReadPolicy::Spread`] gives to one mirror.
@@ -315,12 +316,21 @@ impl Volume {
         FailedCopy { copy, logical, len_bytes, place, device, problem }
     }
 
-    /// Writes good content over a bad copy; says whether it did.
+    /// Writes good content over a bad copy and reports that; says whether it did.
     fn heal(&self, chunk: &Chunk, failure: &FailedCopy, good: &[u8]) -> bool {
+        if failure.problem.is_absence() {
+            return false;
+        }
+        let fate = self.overwrite(chunk, failure, good);
+        self.report_bad_copy(failure, fate);
+        fate == Fate::Healed
+    }
+
+    fn overwrite(&self, chunk: &Chunk, failure: &FailedCopy, good: &[u8]) -> Fate {
         let may_heal =
             self.is_writable && failure.copy < chunk.mirrors() && failure.problem.is_healable();
         if !may_heal {
-            return false;
+            return Fate::Left;
         }
         let mut rest = good;
         let is_healed = chunk.segments(failure.logical, failure.len_bytes).all(|segment| {
@@ -329,7 +339,7 @@ impl Volume {
             self.write_place(chunk.place(&segment, failure.copy), part)
         });
         self.counters.healed.add(u64::from(is_healed));
-        is_healed
+        if is_healed { Fate::Healed } else { Fate::NotHealed }
     }
 
     /// A failure to heal is counted by the device and otherwise no error: the content was read.

@@ -36,12 +36,15 @@ struct Queue {
     is_writing: bool,
 }
 
-/// The turn of the one who writes logs.
-struct Turn<'s>(&'s Syncs);
+/// The turn of the one who writes logs, for those whose requests it has. They get an answer whatever happens.
+struct Turn<'s> {
+    syncs: &'s Syncs,
+    requests: Vec<Arc<Request>>,
+}
 
 impl Syncs {
     /// Waits until `request`, which was queued, is done, or it is its turn to write logs for all who wait.
-    fn wait(&self, request: &Request) -> Option<(Turn<'_>, Vec<Arc<Request>>)> {
+    fn wait(&self, request: &Request) -> Option<Turn<'_>> {
         let mut queue = self.queue.lock();
         loop {
             if request.outcome.get().is_some() {
@@ -49,17 +52,28 @@ impl Syncs {
             }
             if !queue.is_writing {
                 queue.is_writing = true;
-                return Some((Turn(self), std::mem::take(&mut queue.waiting)));
+                let requests = std::mem::take(&mut queue.waiting);
+                return Some(Turn { syncs: self, requests });
             }
             self.written.wait(&mut queue);
         }
     }
 }
 
+impl Turn<'_> {
+    fn answer(&self, outcome: &Changed<()>) {
+        for request in &self.requests {
+            request.outcome.get_or_init(|| outcome.clone());
+        }
+    }
+}
+
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        self.0.queue.lock().is_writing = false;
-        self.0.written.notify_all();
+        // Without an answer so far, this unwinds.
+        self.answer(&Err(larder_transaction::Error::Panicked));
+        self.syncs.queue.lock().is_writing = false;
+        self.syncs.written.notify_all();
     }
 }
 
@@ -95,11 +109,8 @@ impl Filesystem {
         let Some(writer) = self.try_writer() else { return Ok(()) };
         let request = Arc::new(Request { id, is_directory, outcome: OnceLock::new() });
         writer.syncs.queue.lock().waiting.push(request.clone());
-        if let Some((_turn, requests)) = writer.syncs.wait(&request) {
-            let outcome = self.make_durable(writer, &requests);
-            for request in requests {
-                let _ = request.outcome.set(outcome.clone());
-            }
+        if let Some(turn) = writer.syncs.wait(&request) {
+            turn.answer(&self.make_durable(writer, &turn.requests));
         }
         request.outcome.get().expect("it was waited for").clone()
     }

@@ -35,6 +35,8 @@ pub(in crate::write) fn replay(recovery: &Recovery<'_>) -> Changed<()> {
         }
     }
     replays.iter_mut().try_for_each(|replay| replay.pass(Replay::replay_inode))?;
+    let inodes: usize = replays.iter().map(|replay| replay.to_count.len()).sum();
+    tracing::info!("a crash left a log, which is being replayed: {inodes} inodes");
     replays.iter_mut().try_for_each(|replay| replay.pass(Replay::replay_entry))?;
     for replay in &mut replays {
         replay.pass(Replay::replay_rest)?;
