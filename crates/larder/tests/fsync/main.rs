@@ -213,3 +213,27 @@ fn threads_that_sync_at_once() {
         assert!(data.chunks(4096).zip(0..).all(|(part, round)| part == [round; 4096]));
     }
 }
+
+/// The kernel replays no log of a file system with mixed block groups: what is synced there is committed, and
+/// the kernel finds it after a cut.
+#[test]
+fn mixed_block_groups_get_no_log() {
+    let spec = ImageSpec::new("mixed").devices(&[256 << 20]).mixed().node_size(4096);
+    let image = KernelImage::empty(&spec);
+    let recording = Recording::new();
+    let fs = open(Arc::new(recording.attach(&load(&image.devices()[0]))));
+    let root = fs.subvolume("/").unwrap();
+    let folder = root.create_directory("folder", 0o755).unwrap();
+    for number in 0..4_u8 {
+        let file = root.create(format!("folder/{number}"), 0o644).unwrap();
+        file.write_at(&vec![number; 50_000], 0).unwrap();
+        if number % 2 == 0 { file.sync() } else { folder.sync() }.unwrap();
+        file.write_at(&[number; 5000], 70_000).unwrap();
+        file.sync_data().unwrap();
+        let device = cut(&recording);
+        assert!(!has_log(&device), "file {number}");
+        let manifest = recover(&image, &device, &format!("file {number}"));
+        let path = format!("folder/{number}").into_bytes();
+        assert_eq!(manifest.entries[&path].size_bytes, 75_000);
+    }
+}

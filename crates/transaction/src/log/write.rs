@@ -5,6 +5,7 @@
 //!   superblock is written by one thread at a time.
 //! - The superblock that leads to a log is that of the last commit, but for the log.
 //! - A log refers to nothing in a block group that the last commit does not have.
+//! - A file system with mixed block groups gets no log: Linux 6.18 replays none there, not even its own.
 //! - What was begun and not completed is never written: logs are void then until the next commit, which
 //!   also gives up their blocks.
 
@@ -12,6 +13,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use larder_btree::{LiveTree, Readahead, Tree, TreeRoot};
+use larder_format::feature::IncompatFlags;
 use larder_format::item::RootItem;
 use larder_format::node::MAX_LEVELS;
 use larder_format::objectid::TREE_LOG;
@@ -58,6 +60,9 @@ impl TransactionManager {
         &self,
         fill: impl FnOnce(&mut LogWriter<'_, '_>) -> Result<bool>,
     ) -> Result<bool> {
+        if self.volume().superblock().has_incompat(IncompatFlags::MIXED_GROUPS) {
+            return Ok(false);
+        }
         let _committing = self.lock_committing();
         let mut logs = self.logs().lock();
         if logs.is_void {
