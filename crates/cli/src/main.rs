@@ -7,6 +7,7 @@
 #![allow(unreachable_pub)]
 
 mod command;
+mod ending;
 mod extract;
 mod ingest;
 mod mode;

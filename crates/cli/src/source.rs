@@ -8,6 +8,7 @@ use anyhow::{Context, bail};
 use clap::Args;
 use larder::{Filesystem, Inode, MountedFilesystem, NewInode, OpenOptions, Overview, Subvolume};
 
+use crate::ending::wait_for_ending_servers;
 use crate::extract::umask;
 use crate::target::{Target, mounted_directory, mounted_path};
 
@@ -54,7 +55,9 @@ impl Source {
     pub fn open_for_writing(&self, image: &Path) -> anyhow::Result<Filesystem> {
         let options = self.options().write(true);
         let options = options.cache_bytes(WRITING_CACHE_BYTES).commit_bytes(WRITING_COMMIT_BYTES);
-        Ok(options.open(self.paths(image))?)
+        let paths = self.paths(image);
+        wait_for_ending_servers(&paths);
+        Ok(options.open(paths)?)
     }
 
     /// Opens the file system on `image` and the other devices.
@@ -193,8 +196,10 @@ pub fn warn_of_bad_copies(filesystem: &Filesystem) {
     }
 }
 
-/// Says so when somebody else may be writing to a device: what is read may then be torn.
+/// Says so when somebody else may be writing to a device: what is read may then be torn. A server whose mount has
+/// ended is waited for.
 pub fn warn_if_in_use(paths: &[impl AsRef<Path>]) {
+    wait_for_ending_servers(paths);
     for path in paths {
         if let Ok(Some(usage)) = larder_device::in_use(path) {
             let path = path.as_ref().display();

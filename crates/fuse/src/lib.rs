@@ -2,7 +2,7 @@
 //!
 //! - [`Server`]: serves requests from a [`Filesystem`](larder::Filesystem).
 //! - [`Mount`]: what it serves, mounted.
-//! - [`unmount`], [`mounted_from`]: what a command needs to end a mount.
+//! - [`unmount`], [`usage`]: what a command needs to end a mount, and to find out why it cannot.
 //!
 //! ```no_run
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -29,13 +29,14 @@ mod protocol;
 mod server;
 #[allow(unsafe_code)]
 mod transport;
+pub mod usage;
 
 use std::ffi::OsString;
 use std::io;
 use std::path::Path;
 
 pub use server::{AccessTimes, Server, ServerOptions};
-pub use transport::{end, mounted_from, unmount};
+pub use transport::{end, unmount};
 
 use transport::{DevFuse, Transport};
 

@@ -15,6 +15,7 @@ use larder_mkfs::{
 };
 
 use super::Outcome;
+use crate::ending::wait_for_ending_servers;
 use crate::units::parse_size;
 
 /// Make a file system, empty or filled from a directory
@@ -130,6 +131,7 @@ impl Mkfs {
             threads: None,
             progress: (!self.quiet).then(progress),
         };
+        wait_for_ending_servers(&self.devices);
         let summary = mkfs(&self.devices, &options).map_err(|error| match error {
             MkfsError::Occupied { .. } => anyhow!("{error}; with -f it is overwritten"),
             error => error.into(),

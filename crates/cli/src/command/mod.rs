@@ -41,6 +41,8 @@ use larder_volume::{OpenOptions, Volume};
 
 pub use mount::run_as_helper;
 
+use crate::ending::wait_for_ending_servers;
+
 /// What every command comes to: an exit code, or an error for standard error.
 pub type Outcome = anyhow::Result<ExitCode>;
 
@@ -130,6 +132,7 @@ impl Larder {
 
 /// Opens the file system on `paths` for reading.
 fn open_volume(paths: &[PathBuf], degraded: bool) -> anyhow::Result<Volume> {
+    wait_for_ending_servers(paths);
     let devices = paths
         .iter()
         .map(|path| Ok(Arc::new(FileDevice::open(path, Access::ReadOnly)?) as Arc<dyn Device>))

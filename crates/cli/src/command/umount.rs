@@ -4,14 +4,24 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use clap::Args;
+use larder_fuse::usage::{MountEntry, MountTable, Process, namespaces, processes};
 use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 
 use super::Outcome;
 
 /// Unmount what larder mounted, and wait until all of it is on the devices
+///
+/// Where the file system is mounted in another place too, or in another mount namespace, only this
+/// mount ends: what still holds it is said, and nothing is waited for.
+///
+/// umount(8) waits for no server of FUSE. Larder's own commands wait for one that still writes; a
+/// kernel that is to mount the same image next does not: use `larder umount` then.
 ///
 /// Programs that wait for a server that was killed get an error with -f, which only root may.
 ///
@@ -29,6 +39,14 @@ pub struct Umount {
     mountpoints: Vec<PathBuf>,
 }
 
+/// Users of a mount that are named at most.
+const MOST_NAMED: usize = 8;
+/// How long a wait may go on before it is told.
+const SILENCE: Duration = Duration::from_secs(2);
+/// How often the wait looks for what keeps the file system mounted.
+const LOOK: Duration = Duration::from_millis(500);
+const PAUSE: Duration = Duration::from_millis(10);
+
 impl Umount {
     pub fn run(self) -> Outcome {
         for mountpoint in &self.mountpoints {
@@ -45,20 +63,24 @@ impl Umount {
             Some(name) => parent.unwrap_or(Path::new(".")).canonicalize()?.join(name),
             None => mountpoint.canonicalize()?,
         };
-        let Some(device) = larder_fuse::mounted_from(&mountpoint)? else {
+        let table = MountTable::of_this_process()?;
+        let Some(mount) = table.ours_at(&mountpoint) else {
             bail!("larder has mounted nothing here");
         };
         // Opened before, so that it is the file that the mount has open.
-        let device = File::open(&device).with_context(|| device.display().to_string());
+        let source = File::open(&mount.source).with_context(|| mount.source.display().to_string());
+        // The number of a file system is given to another once it is gone: who uses this one is seen only now.
+        let users: Vec<_> =
+            processes().filter(|process| process.use_of(mount.device).is_some()).collect();
         let is_unmounted = self.force && end(&mountpoint)?;
-        if !is_unmounted {
-            larder_fuse::unmount(&mountpoint, self.lazy)?;
+        if !is_unmounted && let Err(error) = larder_fuse::unmount(&mountpoint, self.lazy) {
+            let uses = uses_of(&table, mount);
+            if uses.is_empty() {
+                return Err(error.into());
+            }
+            return Err(anyhow::Error::new(error).context(uses.join(", ")).context("it is in use"));
         }
-        if !self.lazy {
-            // Whoever serves holds the lock until the last byte is written.
-            flock(&device?, FlockOperation::LockShared)?;
-        }
-        Ok(())
+        if self.lazy { Ok(()) } else { wait_for_server(mount, &users, &source?) }
     }
 }
 
@@ -68,4 +90,57 @@ fn end(mountpoint: &Path) -> io::Result<bool> {
         Err(error) if error.kind() == io::ErrorKind::ResourceBusy => Ok(false),
         ended => ended.map(|()| true),
     }
+}
+
+/// What keeps `mount` from being unmounted, as far as it can be seen.
+fn uses_of(table: &MountTable, mount: &MountEntry) -> Vec<String> {
+    let inside = table.inside(mount).map(|it| format!("{} is mounted in it", it.path.display()));
+    let processes = processes()
+        .filter_map(|process| process.use_of(mount.device).map(|what| format!("{process} {what}")));
+    let mut uses: Vec<_> = inside.chain(processes).take(MOST_NAMED + 1).collect();
+    if uses.len() > MOST_NAMED {
+        uses.truncate(MOST_NAMED);
+        uses.push("and more".to_owned());
+    }
+    uses
+}
+
+/// Waits until the server of `mount`, which has `source` open, has ended: the lock on it is held until the last byte
+/// is written. A server goes on if something still holds what it serves, one of `users` for example: then that is said.
+fn wait_for_server(mount: &MountEntry, users: &[Process], source: &File) -> anyhow::Result<()> {
+    let start = Instant::now();
+    let (mut is_told, mut next_look) = (false, start);
+    loop {
+        match flock(source, FlockOperation::NonBlockingLockShared) {
+            Err(Errno::WOULDBLOCK) => {}
+            locked => return Ok(locked?),
+        }
+        if Instant::now() >= next_look {
+            if let Some(holder) = holder_of(mount, users) {
+                eprintln!("{}: unmounted here; {holder}", mount.source.display());
+                return Ok(());
+            }
+            next_look = Instant::now() + LOOK;
+        }
+        if !is_told && start.elapsed() >= SILENCE {
+            is_told = true;
+            eprintln!("{}: waiting for the last commit", mount.source.display());
+        }
+        thread::sleep(PAUSE);
+    }
+}
+
+/// What keeps the file system of `mount` mounted: another mount, or one of `users`.
+fn holder_of(mount: &MountEntry, users: &[Process]) -> Option<String> {
+    let elsewhere = namespaces().enumerate().find_map(|(number, (process, table))| {
+        let is_it = |other: &&MountEntry| other.is_ours && other.source == mount.source;
+        let place = table.of_device(mount.device).find(is_it)?.path.display().to_string();
+        Some(match number {
+            0 => format!("still mounted at {place}"),
+            _ => format!("still mounted at {place} in the mount namespace of {process}"),
+        })
+    });
+    elsewhere.or_else(|| {
+        users.iter().find_map(|user| user.use_of(mount.device).map(|what| format!("{user} {what}")))
+    })
 }

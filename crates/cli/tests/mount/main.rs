@@ -4,6 +4,7 @@
 mod btrfs_progs;
 mod commands;
 mod crash;
+mod ending;
 mod killed;
 mod limits;
 mod options;

@@ -52,6 +52,7 @@ over_rings! {
     programs::stress_ng,
     programs::many_at_once,
     programs::a_mount_that_nobody_uses_sleeps,
+    ending::a_script_that_unmounts_and_mounts_again_is_never_refused,
     crash::a_killed_server_leaves_a_sound_file_system,
     crash::signals_unmount,
     crash::a_signal_waits_for_who_uses_it,

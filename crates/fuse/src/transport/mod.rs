@@ -13,8 +13,8 @@ use std::os::fd::OwnedFd;
 use std::thread::Scope;
 
 pub(crate) use dev_fuse::DevFuse;
-pub(crate) use mount::mount;
-pub use mount::{end, mounted_from, unmount};
+pub(crate) use mount::{TYPES, mount};
+pub use mount::{end, unmount};
 use rustix::io::Errno;
 
 use crate::protocol::abi::InitFlags;

@@ -4,7 +4,7 @@ use std::ffi::{CString, OsString};
 use std::io::{self, IoSliceMut};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use rustix::fs::{Mode, OFlags, open};
@@ -17,8 +17,10 @@ use rustix::process::{getegid, geteuid};
 
 use crate::{AccessTimes, MountOptions, ServerOptions};
 
-/// What the kernel shows as the type of the file system.
+/// What the kernel shows as the type of the file system that this program mounts.
 const TYPE: &str = "fuse.larder";
+/// All that it may show.
+pub(crate) const TYPES: [&str; 2] = [TYPE, "fuseblk.larder"];
 /// The program that lets those mount who are not root.
 const FUSERMOUNT: &str = "fusermount3";
 
@@ -139,49 +141,4 @@ fn receive_descriptor(socket: &OwnedFd) -> io::Result<OwnedFd> {
         _ => None,
     });
     received.ok_or_else(|| io::Error::other(format!("{FUSERMOUNT} sent no descriptor")))
-}
-
-/// Whether something of this kind is mounted at `mountpoint`, and from what, by
-/// `/proc/self/mountinfo`.
-pub fn mounted_from(mountpoint: &Path) -> io::Result<Option<PathBuf>> {
-    let table = std::fs::read("/proc/self/mountinfo")?;
-    let wanted = mountpoint.as_os_str().as_bytes();
-    let mut found = None;
-    for line in table.split(|byte| *byte == b'\n') {
-        let mut fields = line.split(|byte| *byte == b' ');
-        let is_there = fields.nth(4).is_some_and(|at| unescape(at) == wanted);
-        let mut behind = fields.skip_while(|field| *field != b"-").skip(1);
-        if is_there && behind.next() == Some(TYPE.as_bytes()) {
-            // What was mounted last lies on top.
-            let source = unescape(behind.next().unwrap_or_default());
-            found = Some(OsString::from_vec(source).into());
-        }
-    }
-    Ok(found)
-}
-
-/// Mount tables write spaces and a few others as a backslash and three octal digits.
-fn unescape(field: &[u8]) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(field.len());
-    let mut at = 0;
-    while at < field.len() {
-        let digits = field.get(at + 1..at + 4).filter(|_| field[at] == b'\\');
-        let code = digits
-            .and_then(|digits| std::str::from_utf8(digits).ok())
-            .and_then(|digits| u8::from_str_radix(digits, 8).ok());
-        bytes.push(code.unwrap_or(field[at]));
-        at += if code.is_some() { 4 } else { 1 };
-    }
-    bytes
-}
-
-#[cfg(test)]
-mod tests {
-    use super::unescape;
-
-    #[test]
-    fn mount_tables_escape_in_octal() {
-        assert_eq!(unescape(br"/a\040b\134c"), br"/a b\c");
-        assert_eq!(unescape(br"/end\04"), br"/end\04");
-    }
 }

@@ -10,6 +10,7 @@ use larder_format::superblock::{MAGIC, OFFSETS, SUPERBLOCK_SIZE, Superblock};
 use zerocopy::FromBytes;
 
 use crate::command::Outcome;
+use crate::ending::wait_for_ending_servers;
 use crate::print::superblock::put_superblock;
 
 /// Show the superblock of a device
@@ -42,6 +43,7 @@ impl DumpSuper {
     pub fn run(self) -> Outcome {
         let mut out = io::stdout().lock();
         let mut code = ExitCode::SUCCESS;
+        wait_for_ending_servers(&self.devices);
         for path in &self.devices {
             let device = FileDevice::open(path, Access::ReadOnly)?;
             for offset in self.offsets() {

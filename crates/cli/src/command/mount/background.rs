@@ -11,6 +11,7 @@ use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::Context;
+use rustix::process::{Signal, set_parent_process_death_signal, setsid};
 use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
 
 use crate::report::Reporter;
@@ -34,10 +35,9 @@ pub fn start(arguments: impl IntoIterator<Item = std::ffi::OsString>) -> anyhow:
     Ok(ExitCode::from(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1).max(1)))
 }
 
-/// Leaves the session, so that nothing sent to the terminal reaches this process.
-pub fn detach() {
-    // It fails only for who leads a group already, and then there is nothing to leave.
-    let _ = rustix::process::setsid();
+/// Until all is well, this process ends when the first is killed; a signal from the terminal reaches both.
+pub fn end_with_starter() -> io::Result<()> {
+    Ok(set_parent_process_death_signal(Some(Signal::TERM))?)
 }
 
 /// Tells the first process that all is well, and lets go of what belongs to its caller.
@@ -48,6 +48,10 @@ pub fn say_ready(reporter: &Reporter) -> io::Result<()> {
     io::stdout().write_all(b"ready\n")?;
     io::stdout().flush()?;
     env::set_current_dir(Path::new("/"))?;
+    set_parent_process_death_signal(None)?;
+    // Nothing sent to the terminal reaches this process any more. It fails only for the leader of a group, which has
+    // nothing to leave.
+    let _ = setsid();
     dup2_stdin(&null)?;
     dup2_stdout(&null)?;
     Ok(dup2_stderr(&null)?)

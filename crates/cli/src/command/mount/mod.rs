@@ -21,6 +21,7 @@ use signal_hook::iterator::Signals;
 
 use self::options::{Options, Subvolume};
 use super::Outcome;
+use crate::ending::wait_for_ending_servers;
 use crate::message;
 use crate::report::{self, LogLevel, Reporter};
 use crate::units::parse_size;
@@ -93,7 +94,7 @@ impl Mount {
             return background::start(self.arguments());
         }
         let reporter = if self.served {
-            background::detach();
+            background::end_with_starter()?;
             report::to_system_log(self.log_level)?
         } else {
             report::to_terminal(self.log_level)?
@@ -130,6 +131,7 @@ impl Mount {
         let absolute =
             |device: &PathBuf| device.canonicalize().with_context(|| device.display().to_string());
         let devices: Vec<PathBuf> = devices.iter().map(absolute).collect::<anyhow::Result<_>>()?;
+        wait_for_ending_servers(&devices);
         let filesystem = options.open_options().open(&devices)?;
         if filesystem.needs_log_replay() {
             tracing::warn!(

@@ -1,0 +1,138 @@
+//! Processes, as `/proc` shows them.
+
+use std::collections::HashSet;
+use std::ffi::OsString;
+use std::fmt;
+use std::fs::{self, Metadata};
+use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, CWD, StatxFlags, makedev, statx};
+
+use super::table::parse_device;
+use super::{MountEntry, MountTable};
+
+/// A process that the caller can see.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Process {
+    /// Its number.
+    pub pid: u32,
+}
+
+/// All processes that can be seen but this one.
+pub fn processes() -> impl Iterator<Item = Process> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .filter(|pid| *pid != std::process::id())
+        .map(|pid| Process { pid })
+}
+
+/// One process of each mount namespace that can be seen, with the mounts that it can reach. The namespace of this
+/// process comes first.
+pub fn namespaces() -> impl Iterator<Item = (Process, MountTable)> {
+    let this = Process { pid: std::process::id() };
+    let mut seen = HashSet::new();
+    [this]
+        .into_iter()
+        .chain(processes())
+        .filter(move |process| {
+            fs::read_link(process.entry("ns/mnt")).is_ok_and(|it| seen.insert(it))
+        })
+        .map(|process| (process, MountTable::of_process(process.pid)))
+}
+
+impl Process {
+    fn entry(self, name: &str) -> PathBuf {
+        format!("/proc/{}/{name}", self.pid).into()
+    }
+
+    /// The words that it was started with; none if it is gone.
+    pub fn command_line(self) -> Vec<OsString> {
+        let words = fs::read(self.entry("cmdline")).unwrap_or_default();
+        let words = words.split(|byte| *byte == 0).filter(|word| !word.is_empty());
+        words.map(|word| OsString::from_vec(word.to_vec())).collect()
+    }
+
+    /// What of the file system with the number `device` it uses: its directories, files that it has open or
+    /// has mapped. The first that is found.
+    pub fn use_of(self, device: u64) -> Option<String> {
+        let is_in = |path: &Path| device_of(path) == Some(device);
+        for (name, text) in
+            [("cwd", "is in a directory of it"), ("root", "has its root directory there")]
+        {
+            if is_in(&self.entry(name)) {
+                return Some(text.to_owned());
+            }
+        }
+        let open = self.open_files().find(|file| is_in(file));
+        if let Some(target) = open.and_then(|file| fs::read_link(file).ok()) {
+            return Some(format!("has {} open", target.display()));
+        }
+        let maps = fs::read(self.entry("maps")).unwrap_or_default();
+        maps.split(|byte| *byte == b'\n').find_map(|line| {
+            // An address, permissions, an offset, the device, an inode, a path.
+            let mut fields = line.split(|byte| *byte == b' ').filter(|field| !field.is_empty());
+            let is_there = fields.nth(3).and_then(|field| parse_device(field, 16)) == Some(device);
+            let path = fields.nth(1).filter(|_| is_there)?;
+            Some(format!("has {} mapped", String::from_utf8_lossy(path)))
+        })
+    }
+
+    /// Whether it holds a lock of the whole file or block device at `path`.
+    pub fn has_locked(self, path: &Path) -> bool {
+        let Ok(wanted) = path.metadata() else { return false };
+        self.open_files().any(|file| {
+            let is_it = file.metadata().is_ok_and(|found| is_same(&found, &wanted));
+            let number = file.file_name().and_then(|number| number.to_str()).unwrap_or_default();
+            let info = || fs::read_to_string(self.entry(&format!("fdinfo/{number}")));
+            is_it && info().is_ok_and(|info| info.contains("FLOCK  ADVISORY  WRITE"))
+        })
+    }
+
+    /// The mounts that it can reach of what `path`, a file or block device as this process sees it, has.
+    pub fn mounts_of(self, table: &MountTable, path: &Path) -> Vec<MountEntry> {
+        let Ok(wanted) = path.metadata() else { return Vec::new() };
+        let is_it = |mount: &&MountEntry| {
+            let source = mount.source.strip_prefix("/").ok();
+            let found = source.and_then(|it| self.entry("root").join(it).metadata().ok());
+            found.is_some_and(|found| is_same(&found, &wanted) || is_on_top_of(&found, &wanted))
+        };
+        table.ours().filter(is_it).cloned().collect()
+    }
+
+    fn open_files(self) -> impl Iterator<Item = PathBuf> {
+        let files = fs::read_dir(self.entry("fd")).into_iter().flatten().flatten();
+        files.map(|file| file.path())
+    }
+}
+
+impl fmt::Display for Process {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = fs::read_to_string(self.entry("comm")).unwrap_or_default();
+        write!(f, "process {} ({})", self.pid, name.trim_end())
+    }
+}
+
+/// Whether both are one file, or one block device.
+fn is_same(one: &Metadata, other: &Metadata) -> bool {
+    let is_device = one.file_type().is_block_device() && other.file_type().is_block_device();
+    (one.dev(), one.ino()) == (other.dev(), other.ino()) || is_device && one.rdev() == other.rdev()
+}
+
+/// Whether `device` is a loop device that is attached to `file`.
+fn is_on_top_of(device: &Metadata, file: &Metadata) -> bool {
+    let (major, minor) = (rustix::fs::major(device.rdev()), rustix::fs::minor(device.rdev()));
+    let backing = format!("/sys/dev/block/{major}:{minor}/loop/backing_file");
+    let backing = fs::read(backing).ok().filter(|_| device.file_type().is_block_device());
+    let path = backing.map(|path| OsString::from_vec(path.trim_ascii_end().to_vec()));
+    path.and_then(|path| fs::metadata(path).ok()).is_some_and(|found| is_same(&found, file))
+}
+
+/// The number of the file system that `path` leads into. To ask for nothing else needs no right to look into it,
+/// and no answer of a server.
+fn device_of(path: &Path) -> Option<u64> {
+    let found = statx(CWD, path, AtFlags::STATX_DONT_SYNC, StatxFlags::empty()).ok()?;
+    Some(makedev(found.stx_dev_major, found.stx_dev_minor))
+}

@@ -1,0 +1,140 @@
+//! Tables of mounts, as `/proc/PID/mountinfo` shows them.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+
+use crate::transport::TYPES;
+
+/// All mounts of a mount namespace that a process can reach, in the order in which they were made.
+#[derive(Clone, Debug, Default)]
+pub struct MountTable(Vec<MountEntry>);
+
+/// A mount.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MountEntry {
+    /// Its number among all mounts.
+    pub id: u64,
+    /// The mount that it lies on.
+    pub parent: u64,
+    /// Number of the mounted file system, which all its mounts share, as `st_dev` has it.
+    pub device: u64,
+    /// The directory of the file system that is shown.
+    pub root: PathBuf,
+    /// Where it is mounted.
+    pub path: PathBuf,
+    /// Whether a server of this kind serves it.
+    pub is_ours: bool,
+    /// What it was mounted from.
+    pub source: PathBuf,
+    /// The user who mounted, where that is told.
+    pub owner: Option<u32>,
+}
+
+impl MountTable {
+    /// The mounts that this process can reach.
+    pub fn of_this_process() -> io::Result<Self> {
+        Ok(Self::parse(&fs::read("/proc/self/mountinfo")?))
+    }
+
+    /// The mounts that the process `pid` can reach; none if that cannot be seen.
+    pub fn of_process(pid: u32) -> Self {
+        Self::parse(&fs::read(format!("/proc/{pid}/mountinfo")).unwrap_or_default())
+    }
+
+    fn parse(table: &[u8]) -> Self {
+        Self(table.split(|byte| *byte == b'\n').filter_map(MountEntry::parse).collect())
+    }
+
+    /// What is mounted at `path`, if a server of this kind serves it: what was mounted last lies on top.
+    pub fn ours_at(&self, path: &Path) -> Option<&MountEntry> {
+        self.0.iter().rfind(|mount| mount.path == path).filter(|mount| mount.is_ours)
+    }
+
+    /// All mounts that servers of this kind serve.
+    pub fn ours(&self) -> impl Iterator<Item = &MountEntry> {
+        self.0.iter().filter(|mount| mount.is_ours)
+    }
+
+    /// All mounts of the file system with this number.
+    pub fn of_device(&self, device: u64) -> impl Iterator<Item = &MountEntry> {
+        self.0.iter().filter(move |mount| mount.device == device)
+    }
+
+    /// What is mounted on directories of `mount`.
+    pub fn inside<'t>(&'t self, mount: &'t MountEntry) -> impl Iterator<Item = &'t MountEntry> {
+        self.0.iter().filter(|other| other.parent == mount.id && other.path != mount.path)
+    }
+}
+
+impl MountEntry {
+    fn parse(line: &[u8]) -> Option<Self> {
+        let mut fields = line.split(|byte| *byte == b' ');
+        let mut number = || std::str::from_utf8(fields.next()?).ok()?.parse().ok();
+        let (id, parent) = (number()?, number()?);
+        let device = parse_device(fields.next()?, 10)?;
+        let (root, path) = (unescape(fields.next()?), unescape(fields.next()?));
+        let mut behind = fields.skip_while(|field| *field != b"-").skip(1);
+        let (kind, source) = (behind.next()?, unescape(behind.next()?));
+        let owner =
+            behind.next().unwrap_or_default().split(|byte| *byte == b',').find_map(|word| {
+                std::str::from_utf8(word.strip_prefix(b"user_id=")?).ok()?.parse().ok()
+            });
+        let is_ours = TYPES.iter().any(|ours| ours.as_bytes() == kind);
+        Some(Self { id, parent, device, root, path, is_ours, source, owner })
+    }
+}
+
+/// A device number as `major:minor`.
+pub(super) fn parse_device(text: &[u8], radix: u32) -> Option<u64> {
+    let (major, minor) = std::str::from_utf8(text).ok()?.split_once(':')?;
+    let number = |digits| u32::from_str_radix(digits, radix).ok();
+    Some(rustix::fs::makedev(number(major)?, number(minor)?))
+}
+
+/// Mount tables write spaces and a few others as a backslash and three octal digits.
+fn unescape(field: &[u8]) -> PathBuf {
+    let mut bytes = Vec::with_capacity(field.len());
+    let mut at = 0;
+    while at < field.len() {
+        let digits = field.get(at + 1..at + 4).filter(|_| field[at] == b'\\');
+        let code = digits
+            .and_then(|digits| std::str::from_utf8(digits).ok())
+            .and_then(|digits| u8::from_str_radix(digits, 8).ok());
+        bytes.push(code.unwrap_or(field[at]));
+        at += if code.is_some() { 4 } else { 1 };
+    }
+    OsString::from_vec(bytes).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mount_tables_escape_in_octal() {
+        assert_eq!(unescape(br"/a\040b\134c"), Path::new(r"/a b\c"));
+        assert_eq!(unescape(br"/end\04"), Path::new(r"/end\04"));
+    }
+
+    #[test]
+    fn mounts_are_found_by_place_and_file_system() {
+        let table = MountTable::parse(
+            b"42 30 0:47 / /m1 rw,noatime shared:3 - fuse.larder /d.img rw,user_id=7,group_id=0\n\
+              43 42 0:48 / /m1/in rw - tmpfs none rw\n\
+              44 30 0:47 /sub /m\\0402 ro - fuse.larder /d.img rw,user_id=7\n\
+              45 30 0:49 / /m3 rw - fuse.larder /other.img rw\n\
+              46 30 0:50 / /m3 rw - tmpfs none rw\n\
+              not a mount\n",
+        );
+        let first = table.ours_at(Path::new("/m1")).unwrap();
+        assert_eq!((first.id, first.owner, &*first.source), (42, Some(7), Path::new("/d.img")));
+        assert_eq!(table.inside(first).map(|mount| mount.id).collect::<Vec<_>>(), [43]);
+        let same: Vec<_> = table.of_device(first.device).map(|mount| &*mount.path).collect();
+        assert_eq!(same, [Path::new("/m1"), Path::new("/m 2")]);
+        assert!(table.ours_at(Path::new("/m3")).is_none(), "something else lies on top");
+        assert_eq!(table.ours().count(), 3);
+    }
+}
