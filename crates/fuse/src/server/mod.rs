@@ -20,6 +20,8 @@ mod interrupt;
 mod ioctl;
 mod namespace;
 mod nodes;
+#[cfg(test)]
+mod panics;
 mod statfs;
 mod xattr;
 

@@ -10,6 +10,7 @@ mod readahead;
 
 use std::io;
 use std::os::fd::OwnedFd;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread::Scope;
 
 pub(crate) use dev_fuse::DevFuse;
@@ -17,7 +18,7 @@ pub(crate) use mount::{TYPES, mount};
 pub use mount::{end, unmount};
 use rustix::io::Errno;
 
-use crate::protocol::abi::InitFlags;
+use crate::protocol::abi::{InHeader, InitFlags, opcode};
 use crate::protocol::{Answer, Reply, Request};
 
 /// The most bytes that one WRITE brings or one READ asks for.
@@ -67,18 +68,35 @@ struct Served {
 }
 
 /// Has `request` served, if it could be read. `None` if the kernel waits for no reply.
+///
+/// A handler that panics is a defect. It costs the one who asked an `EIO`, and nobody else anything: the thread
+/// goes on with the next request.
 fn serve(
     request: Result<Request<'_>, Errno>,
     reply: &mut Reply<'_>,
     serving: Serving<'_, '_>,
 ) -> Option<Served> {
     let answer = match request {
-        Ok(request) => serving.handler.handle(&request, reply, serving.kernel),
+        Ok(request) => {
+            let handle = || serving.handler.handle(&request, reply, serving.kernel);
+            catch_unwind(AssertUnwindSafe(handle)).unwrap_or_else(|_| after_panic(&request))
+        }
         Err(errno) => Answer::Error(errno),
     };
     match answer {
         Answer::Reply => Some(Served { error: 0, body_len: reply.len() }),
         Answer::Error(errno) => Some(Served { error: -errno.raw_os_error(), body_len: 0 }),
         Answer::Nothing => None,
+    }
+}
+
+/// What a request comes to whose handler panicked.
+fn after_panic(request: &Request<'_>) -> Answer {
+    let InHeader { nodeid, pid, .. } = request.header();
+    let opcode = request.opcode();
+    tracing::error!("a request of process {pid} (opcode {opcode}, node {nodeid}) panicked");
+    match opcode {
+        opcode::FORGET | opcode::BATCH_FORGET | opcode::INTERRUPT => Answer::Nothing,
+        _ => Answer::Error(Errno::IO),
     }
 }

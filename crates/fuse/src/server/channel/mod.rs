@@ -14,6 +14,7 @@ use std::collections::HashMap;
 use std::io;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;
 use std::thread::{self, Scope};
 
@@ -87,8 +88,9 @@ impl Server {
             let is_known = peer.is_ok_and(|peer| self.is_privileged_user(peer.uid.as_raw()));
             if is_known && self.channel.enter(number, &socket) {
                 scope.spawn(move || {
-                    // What fails here is at its end.
-                    let _ = self.serve_connection(&socket, kernel);
+                    // What fails here is at its end, and so is what panics, which was reported.
+                    let serve = || self.serve_connection(&socket, kernel);
+                    let _ = catch_unwind(AssertUnwindSafe(serve));
                     self.channel.connections.lock().open.remove(&number);
                 });
             }

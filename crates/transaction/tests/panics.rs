@@ -1,0 +1,94 @@
+//! A panic in the middle of a change: the file system is read-only from then on, and nobody waits for ever.
+
+mod support;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use larder_transaction::space::Priority;
+use larder_transaction::{
+    BackgroundCommits, CommitHook, Error, Exclusive, Result, TransactionManager,
+};
+use support::{Blank, Files, names, open};
+
+const MIB: u64 = 1 << 20;
+
+/// What `change` leaves of a file system when it panics: the last commit, and why there will be no other.
+fn panics(change: impl FnOnce(&Arc<TransactionManager>)) {
+    let image = Blank::new("", &[256 * MIB]);
+    let manager = Arc::new(open(&image.devices));
+    let mut files = Files::new("larder", 1);
+    files.churn(&manager, 20).unwrap();
+    manager.commit().unwrap();
+    let durable = files.sorted();
+    files.churn(&manager, 20).unwrap();
+    let panicked = catch_unwind(AssertUnwindSafe(|| change(&manager)));
+    assert!(panicked.is_err());
+    assert!(matches!(manager.abort_reason(), Some(Error::Panicked)));
+    assert!(manager.aborted().is_some_and(|aborted| aborted.since <= SystemTime::now()));
+    assert!(matches!(manager.join(1, Priority::Normal).map(drop), Err(Error::Aborted(_))));
+    assert!(matches!(manager.commit(), Err(Error::Aborted(_))));
+    drop(manager);
+    let manager = open(&image.devices);
+    assert_eq!(names(&manager, "larder").unwrap(), durable);
+    drop(manager);
+    image.check("after a panic");
+}
+
+#[test]
+fn a_panic_in_a_change_makes_the_file_system_read_only() {
+    panics(|manager| {
+        let _handle = manager.join(1, Priority::Normal).unwrap();
+        panic!("the test wants it");
+    });
+}
+
+#[test]
+fn a_panic_with_the_door_closed_makes_it_read_only_and_opens_the_door() {
+    panics(|manager| {
+        let _exclusive = manager.close();
+        panic!("the test wants it");
+    });
+}
+
+/// Panics in every commit.
+struct Panics;
+
+impl CommitHook for Panics {
+    fn before_commit(&self, _: &TransactionManager) -> Result<()> {
+        panic!("the test wants it");
+    }
+
+    fn in_commit(&self, _: &Exclusive<'_>) -> Result<()> {
+        Ok(())
+    }
+
+    fn committed(&self, _: u64) {}
+}
+
+#[test]
+fn a_panic_in_a_commit_makes_it_read_only() {
+    panics(|manager| {
+        manager.add_hook(Arc::new(Panics));
+        let _ = manager.commit();
+    });
+}
+
+#[test]
+fn a_panic_in_the_background_makes_it_read_only() {
+    let image = Blank::new("", &[256 * MIB]);
+    let manager = Arc::new(open(&image.devices));
+    let interval = Duration::from_millis(1);
+    let prepare = || panic!("the test wants it");
+    let commits = BackgroundCommits::start(manager.clone(), interval, usize::MAX, prepare);
+    Files::new("larder", 1).churn(&manager, 5).ok();
+    let start = Instant::now();
+    while manager.abort_reason().is_none() {
+        assert!(start.elapsed() < Duration::from_secs(60), "it goes on as if nothing were wrong");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert!(matches!(manager.abort_reason(), Some(Error::Panicked)));
+    // The thread is there and ends when it should.
+    drop(commits);
+}
