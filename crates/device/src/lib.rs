@@ -9,6 +9,7 @@
 //! - Wrappers that watch or disturb: [`CountingDevice`], [`FaultDevice`], [`RecordingDevice`] with its
 //!   [`Recording`], and [`SpinningDisk`].
 //! - [`in_use`]: who else uses what a path leads to.
+//! - [`StandIn`]: a block device for a mount that needs one as its source.
 //!
 //! # Invariants
 //! - A read or a write is whole or an error: no call returns having moved fewer bytes than asked.
@@ -25,6 +26,7 @@ mod file;
 mod ioctl;
 mod lock;
 mod memory;
+mod stand_in;
 mod usage;
 mod wrappers;
 
@@ -32,6 +34,7 @@ pub use device::Device;
 pub use error::{DeviceError, Operation};
 pub use file::{Access, FileDevice};
 pub use memory::MemoryDevice;
+pub use stand_in::StandIn;
 pub use usage::{InUse, Link, in_use};
 pub use wrappers::counting::{CountingDevice, Counts};
 pub use wrappers::fault::{Fault, FaultDevice};

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-use larder_device::{Access, Device, DeviceError, FileDevice, InUse, Link, in_use};
+use larder_device::{Access, Device, DeviceError, FileDevice, InUse, Link, StandIn, in_use};
 use support::{Loop, Mount, Scratch, Undo, run};
 
 const MIB: u64 = 1 << 20;
@@ -255,4 +255,47 @@ fn active_swap_is_refused() {
     run("swapon", &[name]);
     let _swap = Undo("swapoff", vec![name.to_owned()]);
     assert_eq!(refusal(&attached.0), InUse::Swap);
+}
+
+/// A mount may have one as its source. It stands in the way of nobody but those whom the mount does.
+#[test]
+fn a_stand_in_is_no_use() {
+    require_root!();
+    let scratch = Scratch::new();
+    let path = scratch.file("disk.img", MIB);
+    let writer = FileDevice::open(&path, Access::ReadWrite).unwrap();
+    let stand_in = StandIn::attach(&path).unwrap();
+    assert_eq!(StandIn::target_of(stand_in.path()).unwrap(), path);
+    assert_eq!(refusal(&path), InUse::Locked);
+    // The lock ends with its holder.
+    drop(writer);
+    assert_free(&path);
+    // Whoever opens the stand-in itself would be a second writer.
+    let writer = FileDevice::open(&path, Access::ReadWrite).unwrap();
+    assert_eq!(refusal(stand_in.path()), linked(Link::BackedBy, &path, Some(InUse::Locked)));
+    drop(writer);
+    let other = Loop::attach(&path);
+    assert_eq!(refusal(&path), linked(Link::AttachedAs, &other.0, None));
+    drop(other);
+    let device = stand_in.path().to_owned();
+    drop(stand_in);
+    // A child of another test between fork and exec has it open for a moment, and then it may be
+    // attached to something else.
+    let is_attached = || StandIn::target_of(&device).as_ref() == Some(&path);
+    (0..6000).take_while(|_| is_attached()).for_each(|_| thread::sleep(Duration::from_millis(10)));
+    assert!(!is_attached());
+}
+
+/// What is mounted from a stand-in counts as mounted from what that stands in for.
+#[test]
+fn a_stand_in_that_is_mounted_is_seen() {
+    require_root!();
+    let scratch = Scratch::new();
+    let path = scratch.file("disk.img", IMAGE_BYTES);
+    run("mkfs.btrfs", &["-q", path.to_str().unwrap()]);
+    let stand_in = StandIn::attach(&path).unwrap();
+    let mount = Mount::new(&["-t", "btrfs"], stand_in.path(), scratch.directory("mount point"));
+    assert_eq!(refusal(&path), mounted_at(&mount.0));
+    drop(mount);
+    assert_free(&path);
 }

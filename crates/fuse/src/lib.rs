@@ -33,17 +33,18 @@ pub mod usage;
 
 use std::ffi::OsString;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 pub use server::{AccessTimes, Server, ServerOptions};
 pub use transport::{end, unmount};
 
-use transport::{DevFuse, Transport};
+use transport::{DevFuse, Mounted, SyncCalls, Transport};
 
 /// How to mount.
 #[derive(Clone, Debug)]
 pub struct MountOptions {
-    /// What the table of mounts shows as the source.
+    /// The image file or device: what the table of mounts shows as the source, or has a loop device shown that is
+    /// attached to it, where sync(2) can reach the mount.
     pub source: OsString,
     /// Nothing can be changed.
     pub read_only: bool,
@@ -77,14 +78,32 @@ impl Default for MountOptions {
 #[derive(Debug)]
 pub struct Mount<'s> {
     server: &'s Server,
+    mountpoint: PathBuf,
     transport: DevFuse,
+    sync: SyncCalls,
 }
 
 impl<'s> Mount<'s> {
     /// Mounts at the directory `mountpoint`.
     pub fn new(mountpoint: &Path, server: &'s Server, options: &MountOptions) -> io::Result<Self> {
-        let device = transport::mount(mountpoint, options, server.options())?;
-        Ok(Self { server, transport: DevFuse::new(device, options.io_uring) })
+        let Mounted { device, sync } = transport::mount(mountpoint, options, server.options())?;
+        let transport = DevFuse::new(device, options.io_uring);
+        Ok(Self { server, mountpoint: mountpoint.to_owned(), transport, sync })
+    }
+
+    /// Why sync(2) and syncfs(2) do not make everything durable, though this is a mount of root's that they could
+    /// reach.
+    pub fn sync_error(&self) -> Option<&io::Error> {
+        match &self.sync {
+            SyncCalls::Failed(error) => Some(error),
+            SyncCalls::Reach | SyncCalls::DoNotReach => None,
+        }
+    }
+
+    /// Unmounts while [`serve`](Self::serve) goes on: that ends when nobody uses the file system any more. If
+    /// `lazily`, it is unmounted at once for everybody who does not use it yet.
+    pub fn unmount(&self, lazily: bool) -> io::Result<()> {
+        transport::unmount_own(&self.mountpoint, lazily, &self.sync)
     }
 
     /// Serves requests until the file system is unmounted.

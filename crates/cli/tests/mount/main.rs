@@ -15,4 +15,5 @@ mod rings;
 mod send;
 mod subvolumes;
 mod support;
+mod sync;
 mod users;

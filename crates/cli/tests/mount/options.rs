@@ -71,7 +71,7 @@ fn mount_8_finds_the_helper() {
     let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
     let line =
         table.lines().find(|line| line.contains(&*mounted.path().to_string_lossy())).unwrap();
-    assert!(line.contains("nosuid") && line.contains("fuse.larder"), "{line}");
+    assert!(line.contains("nosuid") && line.contains("fuseblk.larder"), "{line}");
     fs::write(mounted.join("f"), "f").unwrap();
     succeed(Command::new(helpers.join("umount.fuse.larder")).arg(mounted.path()));
     mounted.check();
@@ -192,7 +192,8 @@ pub(crate) fn times_of_last_access_are_kept_as_on_the_kernels() {
 fn the_kernel_reads_ahead_as_far_as_a_request_goes() {
     let mounted = Mounted::new();
     let device = fs::metadata(mounted.path()).unwrap().dev();
-    let setting = format!("/sys/class/bdi/0:{}/read_ahead_kb", rustix::fs::minor(device));
+    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+    let setting = format!("/sys/class/bdi/{major}:{minor}-fuseblk/read_ahead_kb");
     assert_eq!(fs::read_to_string(setting).unwrap(), "1024\n");
     mounted.finish();
 }

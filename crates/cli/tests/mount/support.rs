@@ -160,8 +160,13 @@ impl Mounted {
 
     /// Sends the server a signal, and waits for its end.
     pub(crate) fn end(&mut self, signal: rustix::process::Signal) {
+        rustix::process::kill_process(self.server_pid(), signal).unwrap();
+        self.wait();
+    }
+
+    /// Waits for the end of the server, which has unmounted or does.
+    pub(crate) fn wait(&mut self) {
         let mut server = self.server.take().expect("it is a child");
-        rustix::process::kill_process(rustix::process::Pid::from_child(&server), signal).unwrap();
         assert!(server.wait().unwrap().success());
         self.is_mounted = false;
     }

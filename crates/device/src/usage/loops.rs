@@ -6,13 +6,30 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
 use super::{Identity, block};
-use crate::ioctl;
+use crate::{ioctl, stand_in};
 
-/// The device number of a loop device that is attached to `target`.
-pub(super) fn attached_to(target: Identity) -> Option<u64> {
-    block::entries("/sys/block".into())
-        .filter(|directory| backing_file(directory) == Some(target))
-        .find_map(|directory| block::read_dev(&directory))
+/// The loop devices that are attached to something.
+#[derive(Debug, Default)]
+pub(super) struct Attached {
+    /// Whatever is done through them reaches it.
+    pub(super) devices: Vec<u64>,
+    /// [Stand-ins](crate::StandIn), which nobody reads or writes.
+    pub(super) stand_ins: Vec<u64>,
+}
+
+/// The loop devices that are attached to `target`.
+pub(super) fn attached_to(target: Identity) -> Attached {
+    let mut attached = Attached::default();
+    for directory in block::entries("/sys/block".into()) {
+        if let Some((identity, is_stand_in)) = backing_file(&directory)
+            && identity == target
+            && let Some(device) = block::read_dev(&directory)
+        {
+            let kind = if is_stand_in { &mut attached.stand_ins } else { &mut attached.devices };
+            kind.push(device);
+        }
+    }
+    attached
 }
 
 /// The path of what a loop device, or a partition of one, is attached to. `None` if the device is
@@ -24,20 +41,23 @@ pub(crate) fn backing_path(identity: Identity) -> Option<PathBuf> {
         directory.pop();
     }
     let path = recorded_path(&directory)?;
-    (Identity::of_path(&path) == backing_file(&directory)).then_some(path)
+    let (identity, _) = backing_file(&directory)?;
+    (Identity::of_path(&path) == Some(identity)).then_some(path)
 }
 
-/// What the loop device with this directory in `/sys` is attached to.
+/// What the loop device with this directory in `/sys` is attached to, and whether it is a
+/// [stand-in](crate::StandIn) for it.
 ///
 /// The driver knows by number, which outlives a deleted name; where its node may not be opened, the
 /// name that it recorded has to do.
-fn backing_file(directory: &Path) -> Option<Identity> {
+fn backing_file(directory: &Path) -> Option<(Identity, bool)> {
     let path = recorded_path(directory)?;
     let by_number = || {
         let node = block::node_path(block::read_dev(directory)?);
-        ioctl::loop_backing_file(&File::open(node).ok()?).ok()
+        let (identity, name) = ioctl::loop_status(&File::open(node).ok()?).ok()?;
+        Some((identity, name == stand_in::NAME))
     };
-    by_number().or_else(|| Identity::of_path(&path))
+    by_number().or_else(|| Some((Identity::of_path(&path)?, false)))
 }
 
 /// `None` if the device is no loop device or is not attached.

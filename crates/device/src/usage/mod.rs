@@ -174,7 +174,8 @@ pub(crate) fn find_use(identity: Identity) -> Option<InUse> {
 }
 
 fn find_use_within(identity: Identity, steps: usize) -> Option<InUse> {
-    if let Some(by) = direct_use(identity) {
+    let attached = loops::attached_to(identity);
+    if let Some(by) = direct_use(identity, &attached.stand_ins) {
         return Some(by);
     }
     let steps = steps.checked_sub(1)?;
@@ -182,8 +183,8 @@ fn find_use_within(identity: Identity, steps: usize) -> Option<InUse> {
         let then = find_use_within(Identity::Block { rdev }, steps).map(Box::new);
         InUse::Linked { link, other: block::node_path(rdev), then }
     };
-    if let Some(rdev) = loops::attached_to(identity) {
-        return Some(follow(Link::AttachedAs, rdev));
+    if let Some(rdev) = attached.devices.first() {
+        return Some(follow(Link::AttachedAs, *rdev));
     }
     let Identity::Block { rdev } = identity else { return None };
     if let Some(holder) = block::holders(rdev).first() {
@@ -196,9 +197,11 @@ fn find_use_within(identity: Identity, steps: usize) -> Option<InUse> {
         .find(|by| matches!(by, InUse::Linked { then: Some(_), .. }))
 }
 
-/// A use that needs no other device: a mount, or swap space.
-fn direct_use(identity: Identity) -> Option<InUse> {
-    if let Some(at) = mounts::mount_point(&[identity]) {
+/// A use that needs no other device: a mount, be it through a stand-in, or swap space.
+fn direct_use(identity: Identity, stand_ins: &[u64]) -> Option<InUse> {
+    let stand_ins = stand_ins.iter().map(|rdev| Identity::Block { rdev: *rdev });
+    let sources: Vec<Identity> = [identity].into_iter().chain(stand_ins).collect();
+    if let Some(at) = mounts::mount_point(&sources) {
         return Some(InUse::Mounted { at: Some(at) });
     }
     if let Identity::Block { rdev } = identity

@@ -134,7 +134,8 @@ impl Server {
             Operation::Fallocate(range) => self.fallocate(call, &range),
             Operation::CopyFileRange(copy) => self.copy_file_range(call, &copy, reply),
             Operation::Fsync => self.fsync(call),
-            Operation::Syncfs => self.filesystem.sync().map_err(failed),
+            // syncfs(2) and umount(2) return with the reply.
+            Operation::Syncfs | Operation::Destroy => self.filesystem.sync().map_err(failed),
             Operation::Readdir { from, plus } => self.readdir(call, &from, plus, reply),
             Operation::Statfs => self.statfs(reply),
             Operation::SetXattr { name, value, flags, setxattr_flags } => {
@@ -144,7 +145,7 @@ impl Server {
             Operation::ListXattr { size } => self.list_xattr(call, size, reply),
             Operation::RemoveXattr { name } => self.remove_xattr(call, name),
             Operation::Ioctl { call: ioctl, data } => self.ioctl(call, &ioctl, data, reply),
-            Operation::Release | Operation::Destroy => Ok(()),
+            Operation::Release => Ok(()),
             // What the kernel then does by itself, opening, locks, flushing when a file is closed, or with
             // another request: it makes files with MKNOD, which leaves nothing to release, instead of CREATE.
             Operation::Open | Operation::Other => Err(Errno::NOSYS),

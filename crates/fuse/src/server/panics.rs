@@ -42,8 +42,8 @@ fn panics_cost_one_request_each(io_uring: bool) {
     let top = filesystem.subvolume("/").unwrap();
     let server = Fragile(Server::new(&filesystem, &top, ServerOptions::default()).unwrap());
     let options = MountOptions::default();
-    let device = transport::mount(scratch.path(), &options, ServerOptions::default()).unwrap();
-    let connection = DevFuse::new(device, io_uring);
+    let mounted = transport::mount(scratch.path(), &options, ServerOptions::default()).unwrap();
+    let connection = DevFuse::new(mounted.device, io_uring);
     thread::scope(|scope| {
         let serving = scope.spawn(|| connection.serve(&server));
         let mounted = Mounted(scratch.path());

@@ -1,6 +1,7 @@
 //! How requests come from the kernel and replies go back: through [`/dev/fuse`](dev_fuse), and where the
 //! kernel offers it most of them through [rings of io_uring](io_uring).
 
+pub(crate) mod block;
 mod dev_fuse;
 mod io_uring;
 mod lookout;
@@ -14,7 +15,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread::Scope;
 
 pub(crate) use dev_fuse::DevFuse;
-pub(crate) use mount::{TYPES, mount};
+pub(crate) use mount::{Mounted, SyncCalls, TYPE, mount, unmount_own};
 pub use mount::{end, unmount};
 use rustix::io::Errno;
 

@@ -15,31 +15,49 @@ use rustix::net::{
 };
 use rustix::process::{getegid, geteuid};
 
+use super::block;
 use crate::{AccessTimes, MountOptions, ServerOptions};
 
-/// What the kernel shows as the type of the file system that this program mounts.
-const TYPE: &str = "fuse.larder";
-/// All that it may show.
-pub(crate) const TYPES: [&str; 2] = [TYPE, "fuseblk.larder"];
+/// What the kernel shows as the type of the file system where it is not [`block::TYPE`].
+pub(crate) const TYPE: &str = "fuse.larder";
 /// The program that lets those mount who are not root.
 const FUSERMOUNT: &str = "fusermount3";
 
-/// Mounts at `mountpoint`, and returns the open `/dev/fuse` of the connection. The table of mounts says which
-/// times of last access the server keeps.
+/// What came of mounting.
+pub(crate) struct Mounted {
+    /// The open `/dev/fuse` of the connection.
+    pub(crate) device: OwnedFd,
+    pub(crate) sync: SyncCalls,
+}
+
+/// Whether sync(2) and syncfs(2) reach the server.
+#[derive(Debug)]
+pub(crate) enum SyncCalls {
+    /// The kernel passes them on: it is a mount of [`block`].
+    Reach,
+    /// Nobody can have them reach such a mount.
+    DoNotReach,
+    /// They could reach it, had not this gone wrong.
+    Failed(io::Error),
+}
+
+/// Mounts at `mountpoint`. The table of mounts says which times of last access the server keeps.
 pub(crate) fn mount(
     mountpoint: &Path,
     options: &MountOptions,
     server: ServerOptions,
-) -> io::Result<OwnedFd> {
+) -> io::Result<Mounted> {
     if geteuid().is_root() {
         mount_as_root(mountpoint, options, server)
     } else {
-        mount_as_user(mountpoint, options, server)
+        let device = mount_as_user(mountpoint, options, server)?;
+        Ok(Mounted { device, sync: SyncCalls::DoNotReach })
     }
 }
 
 /// Unmounts what is mounted at `mountpoint`; if `lazily`, at once for everybody who does not use it
-/// yet, and for the others when they are done.
+/// yet, and for the others when they are done. The process that serves it calls
+/// [`Mount::unmount`](crate::Mount::unmount).
 pub fn unmount(mountpoint: &Path, lazily: bool) -> io::Result<()> {
     if geteuid().is_root() {
         let flags = if lazily { UnmountFlags::DETACH } else { UnmountFlags::empty() };
@@ -48,6 +66,14 @@ pub fn unmount(mountpoint: &Path, lazily: bool) -> io::Result<()> {
     let mut command = Command::new(FUSERMOUNT);
     command.arg("-u").args(lazily.then_some("-z")).arg("--").arg(mountpoint);
     run(&mut command)
+}
+
+/// Unmounts what this process serves, and goes on serving meanwhile.
+pub(crate) fn unmount_own(mountpoint: &Path, lazily: bool, sync: &SyncCalls) -> io::Result<()> {
+    match sync {
+        SyncCalls::Reach => block::unmount(mountpoint, lazily),
+        SyncCalls::DoNotReach | SyncCalls::Failed(_) => unmount(mountpoint, lazily),
+    }
 }
 
 /// Ends the connection of what is mounted at `mountpoint`, and unmounts it unless somebody still uses it: whoever waits
@@ -64,7 +90,7 @@ fn mount_as_root(
     mountpoint: &Path,
     options: &MountOptions,
     server: ServerOptions,
-) -> io::Result<OwnedFd> {
+) -> io::Result<Mounted> {
     let device = open("/dev/fuse", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
     let (fd, uid, gid) = (device.as_raw_fd(), geteuid().as_raw(), getegid().as_raw());
     let mut data =
@@ -83,9 +109,18 @@ fn mount_as_root(
         AccessTimes::Relative => MountFlags::RELATIME,
         AccessTimes::Always => MountFlags::STRICTATIME,
     };
+    // Where nothing is written nothing has to be synced.
+    let sync = if options.read_only || !block::is_offered() {
+        SyncCalls::DoNotReach
+    } else {
+        match block::mount(Path::new(&options.source), mountpoint, flags, &data) {
+            Ok(()) => return Ok(Mounted { device, sync: SyncCalls::Reach }),
+            Err(error) => SyncCalls::Failed(error),
+        }
+    };
     let data = CString::new(data)?;
     rustix::mount::mount(&*options.source, mountpoint, TYPE, flags, Some(&*data))?;
-    Ok(device)
+    Ok(Mounted { device, sync })
 }
 
 fn mount_as_user(
@@ -120,10 +155,12 @@ fn mount_as_user(
     receive_descriptor(&ours)
 }
 
-fn run(command: &mut Command) -> io::Result<()> {
+/// Runs a program, of which what it says is the error.
+pub(super) fn run(command: &mut Command) -> io::Result<()> {
     let output =
         command.stdout(Stdio::null()).stderr(Stdio::piped()).output().map_err(|error| {
-            io::Error::new(error.kind(), format!("{FUSERMOUNT} cannot be run: {error}"))
+            let program = command.get_program().display();
+            io::Error::new(error.kind(), format!("{program} cannot be run: {error}"))
         })?;
     if output.status.success() {
         return Ok(());

@@ -6,7 +6,9 @@ use std::io;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
-use crate::transport::TYPES;
+use larder_device::StandIn;
+
+use crate::transport::{TYPE, block};
 
 /// All mounts of a mount namespace that a process can reach, in the order in which they were made.
 #[derive(Clone, Debug, Default)]
@@ -27,7 +29,7 @@ pub struct MountEntry {
     pub path: PathBuf,
     /// Whether a server of this kind serves it.
     pub is_ours: bool,
-    /// What it was mounted from.
+    /// The image file or device that it was mounted from.
     pub source: PathBuf,
     /// The user who mounted, where that is told.
     pub owner: Option<u32>,
@@ -82,7 +84,13 @@ impl MountEntry {
             behind.next().unwrap_or_default().split(|byte| *byte == b',').find_map(|word| {
                 std::str::from_utf8(word.strip_prefix(b"user_id=")?).ok()?.parse().ok()
             });
-        let is_ours = TYPES.iter().any(|ours| ours.as_bytes() == kind);
+        let (is_ours, source) = match kind {
+            kind if kind == TYPE.as_bytes() => (true, source),
+            kind if kind == block::TYPE.as_bytes() => {
+                (true, StandIn::target_of(&source).unwrap_or(source))
+            }
+            _ => (false, source),
+        };
         Some(Self { id, parent, device, root, path, is_ours, source, owner })
     }
 }

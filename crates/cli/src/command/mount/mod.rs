@@ -59,6 +59,11 @@ pub use helper::run_as_helper;
 /// cannot be obeyed is refused with the reason. Remounting is up to the kernel: ro and rw and what
 /// files may do.
 ///
+/// fsync makes a file durable on every mount. sync(2) and syncfs(2) make everything durable on mounts
+/// for writing that root makes in the machine's first mount namespace, with Linux 6.18 or newer; the
+/// table of mounts shows them as fuseblk, with a loop device that is attached to the image or device.
+/// Other mounts do not hear of sync(2): after it, the next commit makes everything durable.
+///
 /// Examples:
 ///   larder mount disk.img ~/mnt
 ///   larder mount --create 8G new.img ~/mnt
@@ -170,9 +175,12 @@ fn serve(
     let mount = larder_fuse::Mount::new(mountpoint, &server, &mount_options)
         .with_context(|| mountpoint.display().to_string())?;
     ready()?;
+    if let Some(error) = mount.sync_error() {
+        tracing::debug!("sync(2) does not reach this mount, only fsync does: {error}");
+    }
     let handle = signals.handle();
     thread::scope(|scope| {
-        scope.spawn(|| unmount_on_signals(&mut signals, mountpoint));
+        scope.spawn(|| unmount_on_signals(&mut signals, &mount, mountpoint));
         let served = mount.serve();
         handle.close();
         served
@@ -182,10 +190,9 @@ fn serve(
 
 /// Unmounts with each signal: who still uses the file system goes on doing so, and serving ends when the
 /// last is done.
-fn unmount_on_signals(signals: &mut Signals, mountpoint: &Path) {
+fn unmount_on_signals(signals: &mut Signals, mount: &larder_fuse::Mount<'_>, mountpoint: &Path) {
     for _ in signals.forever() {
-        let unmounted = larder_fuse::unmount(mountpoint, false)
-            .or_else(|_| larder_fuse::unmount(mountpoint, true));
+        let unmounted = mount.unmount(false).or_else(|_| mount.unmount(true));
         if let Err(error) = unmounted {
             tracing::error!("{} cannot be unmounted: {error}", mountpoint.display());
         }

@@ -1,0 +1,135 @@
+//! What syncfs(2) and umount(2) promise of a mount of root's is on the device when they return, and an
+//! error of the device is theirs.
+
+use std::fs::{self, File};
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+use std::thread;
+
+use larder::device::{Device, MemoryDevice};
+use larder::{Filesystem, OpenOptions};
+use larder_device::{Fault, FaultDevice, Operation};
+use larder_fuse::usage::MountTable;
+use larder_fuse::{Mount, MountOptions, Server, ServerOptions};
+use larder_mkfs::{MkfsOptions, mkfs_on};
+use larder_testkit::{RingsOffered, Scratch};
+use rustix::fs::syncfs;
+use rustix::io::Errno;
+
+/// Ends serving also when the test fails.
+struct Unmounts<'m>(&'m Mount<'m>);
+
+impl Drop for Unmounts<'_> {
+    fn drop(&mut self) {
+        let _ = self.0.unmount(true);
+    }
+}
+
+fn open(device: Arc<dyn Device>) -> Filesystem {
+    // Nothing but what the test does commits anything.
+    OpenOptions::new().write(true).commit_interval(None).open_devices(vec![device]).unwrap()
+}
+
+/// What a file has on a copy of the device, as it would be after a power cut.
+fn found(device: &MemoryDevice, name: &str) -> Option<Vec<u8>> {
+    let filesystem =
+        OpenOptions::new().open_devices(vec![Arc::new(device.snapshot())]).expect("it is sound");
+    let file = filesystem.default_subvolume().unwrap().open_file(name).ok()?;
+    let mut content = vec![0; file.len_bytes() as usize];
+    file.read_at(&mut content, 0).unwrap();
+    Some(content)
+}
+
+/// Has `work` done on a mount.
+fn on_a_mount(io_uring: bool, work: impl FnOnce(&Path, &MemoryDevice, &FaultDevice)) -> Filesystem {
+    let memory = Arc::new(MemoryDevice::new("memory", 256 << 20));
+    let device: Arc<dyn Device> = memory.clone();
+    mkfs_on(std::slice::from_ref(&device), &MkfsOptions::default()).unwrap();
+    let faults = Arc::new(FaultDevice::new(memory.clone()));
+    let filesystem = open(faults.clone());
+    let subvolume = filesystem.default_subvolume().unwrap();
+    let server = Server::new(&filesystem, &subvolume, ServerOptions::default()).unwrap();
+    let scratch = Scratch::new();
+    let (point, image) = (scratch.path().join("mnt"), scratch.path().join("disk image"));
+    fs::create_dir(&point).unwrap();
+    // The mount is told where the devices are, and reads or writes nothing there.
+    File::create(&image).unwrap().set_len(1 << 20).unwrap();
+    let options = MountOptions { source: image.clone().into(), io_uring, ..Default::default() };
+    let mount = Mount::new(&point, &server, &options).unwrap();
+    assert!(mount.sync_error().is_none(), "{:?}", mount.sync_error());
+    let table = MountTable::of_this_process().unwrap();
+    assert_eq!(table.ours_at(&point).map(|mount| &mount.source), Some(&image));
+    thread::scope(|scope| {
+        let serving = scope.spawn(|| mount.serve());
+        let unmounts = Unmounts(&mount);
+        work(&point, &memory, &faults);
+        drop(unmounts);
+        serving.join().unwrap().unwrap();
+    });
+    filesystem
+}
+
+fn what_syncfs_returned_for_is_durable(io_uring: bool) {
+    on_a_mount(io_uring, |point, memory, _| {
+        for round in 0..3 {
+            let (name, content) = (format!("f{round}"), vec![round; 300_000]);
+            fs::write(point.join(&name), &content).unwrap();
+            assert_eq!(found(memory, &name), None, "nothing else commits");
+            syncfs(File::open(point).unwrap()).unwrap();
+            assert_eq!(found(memory, &name).as_ref(), Some(&content));
+        }
+    });
+}
+
+#[test]
+fn what_syncfs_returned_for_is_durable_through_dev_fuse() {
+    what_syncfs_returned_for_is_durable(false);
+}
+
+#[test]
+fn what_syncfs_returned_for_is_durable_over_rings() {
+    let _offered = RingsOffered::new();
+    what_syncfs_returned_for_is_durable(true);
+}
+
+fn what_a_device_refuses_is_an_error_of_syncfs(io_uring: bool) {
+    let filesystem = on_a_mount(io_uring, |point, memory, faults| {
+        fs::write(point.join("kept"), "kept").unwrap();
+        syncfs(File::open(point).unwrap()).unwrap();
+        fs::write(point.join("lost"), "lost").unwrap();
+        faults.inject(Fault::fail(Operation::Flush));
+        assert_eq!(syncfs(File::open(point).unwrap()), Err(Errno::IO));
+        // From then on the file system can only be read, and nobody is told that all is well.
+        assert_eq!(syncfs(File::open(point).unwrap()), Err(Errno::ROFS));
+        assert_eq!(found(memory, "kept").unwrap(), b"kept");
+        assert_eq!(found(memory, "lost"), None);
+    });
+    // Whoever serves learns of it too, after the commit that unmounting makes.
+    filesystem.sync().unwrap_err();
+}
+
+#[test]
+fn what_a_device_refuses_is_an_error_of_syncfs_through_dev_fuse() {
+    what_a_device_refuses_is_an_error_of_syncfs(false);
+}
+
+#[test]
+fn what_a_device_refuses_is_an_error_of_syncfs_over_rings() {
+    let _offered = RingsOffered::new();
+    what_a_device_refuses_is_an_error_of_syncfs(true);
+}
+
+/// By another process, as every umount(2) of such a mount must be.
+#[test]
+fn umount_returns_with_the_last_commit() {
+    let mut copy = None;
+    on_a_mount(false, |point, memory, _| {
+        fs::write(point.join("f"), "late").unwrap();
+        assert_eq!(found(memory, "f"), None);
+        let unmounted = Command::new("umount").arg("-i").arg(point).status();
+        assert!(unmounted.unwrap().success());
+        copy = Some(memory.snapshot());
+    });
+    assert_eq!(found(&copy.unwrap(), "f").unwrap(), b"late");
+}
