@@ -260,6 +260,7 @@ fn kind_of_engine(error: &EngineError) -> ErrorKind {
         EngineError::QuotaExceeded { .. } => ErrorKind::QuotaExceeded,
         EngineError::Aborted(_) | EngineError::ReadOnly(_) => ErrorKind::ReadOnly,
         EngineError::Tree(error) => kind_of_problem(&error.problem),
+        EngineError::Unsound { problem } => kind_of_engine(problem),
         EngineError::Write(_) => ErrorKind::Io,
         _ => ErrorKind::Corrupt,
     }

@@ -1,8 +1,13 @@
 //! What can go wrong between two committed states.
 
+use std::fmt;
 use std::sync::Arc;
 
 use larder_btree::{ChangeError, TreeError};
+use larder_format::objectid::{
+    BLOCK_GROUP_TREE, CHUNK_TREE, CSUM_TREE, DATA_RELOC_TREE, DEV_TREE, EXTENT_TREE,
+    FREE_SPACE_TREE, FS_TREE, QUOTA_TREE, ROOT_TREE, TREE_LOG, UUID_TREE,
+};
 use larder_format::{FormatError, Key, Logical};
 use larder_volume::{ChunkError, WriteError};
 
@@ -96,6 +101,16 @@ pub enum Error {
     /// A thread panicked in the middle of a change (`EIO`), which is a defect of this library.
     #[error("a thread panicked in the middle of a change")]
     Panicked,
+    /// What commits need is damaged. Nothing was written.
+    #[error(
+        "{}{problem}; nothing was written, and the rest can still be read (mount -o ro): \
+         larder check says what is damaged",
+        Place(problem)
+    )]
+    Unsound {
+        /// What is wrong.
+        problem: Box<Error>,
+    },
     /// The file system is open for reading, and why it cannot be written.
     #[error("the file system can only be read: {0}")]
     ReadOnly(&'static str),
@@ -112,9 +127,53 @@ impl Error {
         Self::Extent { logical, problem: problem.into() }
     }
 
+    /// As an error of opening: one of the file system itself says what is left to do.
+    pub(crate) fn while_opening(self) -> Self {
+        match self {
+            Self::Tree(_)
+            | Self::Item { .. }
+            | Self::MissingItem { .. }
+            | Self::ItemExists { .. }
+            | Self::Extent { .. }
+            | Self::BlockGroup { .. }
+            | Self::Chunk(_) => Self::Unsound { problem: Box::new(self) },
+            _ => self,
+        }
+    }
+
     /// A block group that cannot be as it is.
     pub(crate) fn block_group(logical: Logical, problem: impl Into<String>) -> Self {
         Self::BlockGroup { logical, problem: problem.into() }
+    }
+}
+
+/// The name of the tree in which an error was found, in front of what has its number only.
+struct Place<'a>(&'a Error);
+
+impl fmt::Display for Place<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let tree = match self.0 {
+            Error::Tree(error) => error.tree,
+            Error::Item { tree, .. }
+            | Error::MissingItem { tree, .. }
+            | Error::ItemExists { tree, .. } => *tree,
+            _ => return Ok(()),
+        };
+        match tree {
+            ROOT_TREE => f.write_str("root tree: "),
+            EXTENT_TREE => f.write_str("extent tree: "),
+            CHUNK_TREE => f.write_str("chunk tree: "),
+            DEV_TREE => f.write_str("device tree: "),
+            FS_TREE => f.write_str("top-level subvolume: "),
+            CSUM_TREE => f.write_str("checksum tree: "),
+            QUOTA_TREE => f.write_str("quota tree: "),
+            UUID_TREE => f.write_str("uuid tree: "),
+            FREE_SPACE_TREE => f.write_str("free space tree: "),
+            BLOCK_GROUP_TREE => f.write_str("block group tree: "),
+            TREE_LOG => f.write_str("log tree: "),
+            DATA_RELOC_TREE => f.write_str("data relocation tree: "),
+            _ => Ok(()),
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use larder_btree::{BlockCache, LiveTree};
+use larder_format::Superblock;
 use larder_format::feature::IncompatFlags;
 use larder_format::item::EXTENT_FLAG_DATA;
 use larder_volume::Volume;
@@ -29,7 +30,7 @@ impl TransactionManager {
     /// That is a commit; nothing is written before it.
     ///
     /// # Errors
-    /// Those of `replay`; then everything is as the crash left it.
+    /// As [`open`](Self::open), and those of `replay`; then everything is as the crash left it.
     pub fn open_replaying(
         volume: Arc<Volume>,
         cache: Arc<BlockCache>,
@@ -40,12 +41,7 @@ impl TransactionManager {
         if superblock.log_root.get() == 0 {
             return Ok(manager);
         }
-        let FoundLogs { logs, data } =
-            FoundLogs::find(manager.forest().cache(), &superblock, manager.space())?;
-        let handle = manager.attach()?;
-        let recovery = Recovery { manager: &manager, handle, logs, data: Mutex::new(data) };
-        replay(&recovery)?;
-        recovery.end()?;
+        manager.replay(&superblock, replay).map_err(Error::while_opening)?;
         manager.change_superblock(|superblock| {
             superblock.log_root = 0.into();
             superblock.log_root_transid = 0.into();
@@ -54,6 +50,19 @@ impl TransactionManager {
         let generation = manager.commit()?;
         tracing::info!("the log is replayed, and committed as generation {generation}");
         Ok(manager)
+    }
+
+    fn replay(
+        &self,
+        superblock: &Superblock,
+        replay: impl FnOnce(&Recovery<'_>) -> Result<()>,
+    ) -> Result<()> {
+        let FoundLogs { logs, data } =
+            FoundLogs::find(self.forest().cache(), superblock, self.space())?;
+        let handle = self.attach()?;
+        let recovery = Recovery { manager: self, handle, logs, data: Mutex::new(data) };
+        replay(&recovery)?;
+        recovery.end()
     }
 }
 

@@ -7,8 +7,8 @@ use larder_btree::{BlockCache, Forest, LiveTree, Readahead, Tree, TreeRoot};
 use larder_format::feature::{CompatRoFlags, IncompatFlags};
 use larder_format::item::{BlockGroupItem, RootItem};
 use larder_format::objectid::{
-    BLOCK_GROUP_TREE, CSUM_TREE, DEV_TREE, EXTENT_TREE, FREE_SPACE_TREE, QUOTA_TREE, TREE_RELOC,
-    UUID_TREE,
+    BLOCK_GROUP_TREE, CSUM_TREE, DATA_RELOC_TREE, DEV_TREE, EXTENT_TREE, FREE_SPACE_TREE, FS_TREE,
+    QUOTA_TREE, TREE_RELOC, UUID_TREE,
 };
 use larder_format::{ItemType, Key, Superblock, read_exact_item};
 use larder_volume::{Chunk, Volume};
@@ -62,7 +62,9 @@ pub(super) fn system_tree_ids(superblock: &Superblock) -> Vec<u64> {
 }
 
 /// Trees that some file systems have.
-pub(super) const OPTIONAL_TREES: [u64; 2] = [QUOTA_TREE, UUID_TREE];
+const OPTIONAL_TREES: [u64; 2] = [QUOTA_TREE, UUID_TREE];
+/// Trees that bookkeeping does not change, and without which the kernel mounts nothing.
+const OTHER_TREES: [u64; 2] = [FS_TREE, DATA_RELOC_TREE];
 
 /// Whether there is a free space tree that can be believed. One that cannot stays as it is: whoever
 /// finds it next knows not to believe it.
@@ -71,7 +73,8 @@ pub(super) fn has_free_space_tree(superblock: &Superblock) -> bool {
     superblock.compat_ro_flags().contains(both)
 }
 
-/// Reads the root items of the system trees. A relocation that was interrupted is refused.
+/// Reads the root items of the system trees, and the root block of each tree that the kernel reads when it mounts:
+/// what a commit needs is known to be there before anything is changed. A relocation that was interrupted is refused.
 pub(super) fn read_roots(
     cache: &Arc<BlockCache>,
     superblock: &Superblock,
@@ -82,17 +85,24 @@ pub(super) fn read_roots(
     if root_tree.range(all_of(TREE_RELOC), Readahead::None).next().transpose()?.is_some() {
         return Err(Error::ReadOnly("a balance was interrupted"));
     }
-    let mut roots = Vec::new();
-    let required = system_tree_ids(superblock);
-    for id in required.iter().copied().chain(OPTIONAL_TREES) {
+    let read = |id: u64| -> Result<Option<(Key, RootItem)>> {
         let key = Key::new(id, ItemType::ROOT_ITEM, 0);
-        match root_tree.get(key)? {
-            Some(item) => roots.push((key, parse_root(key, &item)?)),
-            None if required.contains(&id) => {
-                return Err(Error::MissingItem { tree: root_tree.root().tree, key });
-            }
-            None => {}
-        }
+        let Some(item) = root_tree.get(key)? else { return Ok(None) };
+        let item = parse_root(key, &item)?;
+        Tree::new(cache.clone(), TreeRoot::of_item(id, &item)).root_block()?;
+        Ok(Some((key, item)))
+    };
+    let mut roots = Vec::new();
+    for id in system_tree_ids(superblock) {
+        let key = Key::new(id, ItemType::ROOT_ITEM, 0);
+        let missing = Error::MissingItem { tree: root_tree.root().tree, key };
+        roots.push(read(id)?.ok_or(missing)?);
+    }
+    for id in OPTIONAL_TREES {
+        roots.extend(read(id)?);
+    }
+    for id in OTHER_TREES {
+        read(id)?;
     }
     Ok(roots)
 }

@@ -19,6 +19,7 @@ mod ladder;
 mod load;
 mod roots;
 mod snapshot;
+mod sound;
 mod superblock;
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
@@ -140,7 +141,8 @@ impl TransactionManager {
     /// written before the first commit.
     ///
     /// # Errors
-    /// [`Error::ReadOnly`] says why a sound file system can only be read.
+    /// [`Error::ReadOnly`] says why a sound file system can only be read, [`Error::Unsound`] what is
+    /// damaged that commits need.
     pub fn open(volume: Arc<Volume>, cache: Arc<BlockCache>) -> Result<Self> {
         if volume.superblock().log_root.get() != 0 {
             return Err(Error::ReadOnly("a crash left a log tree, which is to be replayed first"));
@@ -151,6 +153,10 @@ impl TransactionManager {
     /// Opens a file system of which log trees may be left.
     pub(crate) fn load(volume: Arc<Volume>, cache: Arc<BlockCache>) -> Result<Self> {
         load::check_writable(&volume)?;
+        Self::load_trees(volume, cache).map_err(Error::while_opening)
+    }
+
+    fn load_trees(volume: Arc<Volume>, cache: Arc<BlockCache>) -> Result<Self> {
         let superblock = Box::new(volume.superblock().clone());
         let mut roots = Roots::default();
         for (key, item) in load::read_roots(&cache, &superblock)? {
@@ -171,6 +177,7 @@ impl TransactionManager {
         let policy = LockPolicy::default();
         let forest = Forest::new(cache, accounting.clone(), identity, policy, generation);
         let trees = open_system_trees(&forest, &roots);
+        sound::check(forest.cache(), &trees, &volume.chunks())?;
         accounting.set_extent_tree(&trees.extent);
         space.note_level(superblock.root_level);
         forest.trees().iter().for_each(|tree| space.note_level(tree.root().level));
