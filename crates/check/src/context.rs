@@ -1,11 +1,12 @@
 //! What every part of a check needs at hand.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use larder_format::feature::IncompatFlags;
-use larder_format::{ChecksumType, Key, Logical, Superblock};
+use larder_format::{ChecksumType, Key, Logical, Superblock, tree_check};
 use larder_volume::{ChunkMap, Volume};
 
+use crate::files::Orphans;
 use crate::fingerprint::Fingerprints;
 use crate::progress::{Progress, Tracker};
 use crate::report::{Kind, Place, Sink};
@@ -22,11 +23,14 @@ pub(crate) struct Context<'a> {
     pub(crate) fingerprints: Fingerprints,
     pub(crate) threads: usize,
     pub(crate) csum_type: ChecksumType,
+    pub(crate) tree_check: tree_check::Context,
     pub(crate) nodesize: usize,
     pub(crate) sectorsize: u64,
     /// The ids that headers of tree blocks may carry: the file system's, and those of seeds.
     pub(crate) block_fsids: Vec<[u8; 16]>,
     pub(crate) progress: Tracker<'a>,
+    /// Known when all trees are.
+    pub(crate) orphans: OnceLock<Orphans>,
 }
 
 impl<'a> Context<'a> {
@@ -48,10 +52,12 @@ impl<'a> Context<'a> {
             fingerprints: Fingerprints::new(),
             threads,
             csum_type: superblock.checksum_type(),
+            tree_check: tree_check::Context::new(superblock),
             nodesize: superblock.nodesize.get() as usize,
             sectorsize: u64::from(superblock.sectorsize.get()),
             block_fsids,
             progress: Tracker::new(progress),
+            orphans: OnceLock::new(),
         }
     }
 
@@ -88,6 +94,11 @@ impl<'a> Context<'a> {
 
     pub(crate) fn is_aligned(&self, value: u64) -> bool {
         value.is_multiple_of(self.sectorsize)
+    }
+
+    /// Whether an inode is listed for deletion.
+    pub(crate) fn is_orphan(&self, tree: u64, ino: u64) -> bool {
+        self.orphans.get().is_some_and(|orphans| orphans.contains(tree, ino))
     }
 
     /// Whether one chunk holds the whole of a range.

@@ -11,11 +11,14 @@
 //!    become a table of small records, each with a running balance of references.
 //! 4. `files`: leaves of file trees are read in parallel, in order of addresses. Items of one inode
 //!    are compared exactly; relations between inodes as sums of fingerprints, which snapshots share.
-//! 5. Where a balance or a sum is not zero, a second reading finds out exactly what differs.
+//! 5. `log`: a log is held to what its replay needs.
+//! 6. Where a balance or a sum is not zero, a second reading finds out exactly what differs.
 //!
 //! # Invariants
 //! * Uses no code that writes or caches trees: this is the second opinion on those.
-//! * Sound file systems have no findings.
+//! * Sound file systems have no findings, nor has what a power cut leaves: superblock copies of two
+//!   commits, a log, inodes and subvolumes of which a part is deleted.
+//! * What the kernel refuses to read is found: each block is held to its rules, too.
 //! * No input makes it panic or loop. Memory is bounded by what the image holds: at most about 1 KiB
 //!   for each leaf, 80 bytes for each extent item, 100 for each pointer to a block, and the findings
 //!   that are kept. Only the second reading of a tree with broken relations keeps more: about 50

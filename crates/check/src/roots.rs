@@ -12,7 +12,7 @@ use larder_format::{ItemType, Key, name_hash, objectid, read_exact_item};
 use crate::blocks::{DropProgress, Forest, Item, TreeRoot, for_each_item};
 use crate::context::Context;
 use crate::extents::{DataReference, ExtentTable, LeafReferences};
-use crate::files::check_inode_item;
+use crate::files::{check_inode_item, name_problem};
 use crate::report::{Kind, Place};
 
 /// A root item.
@@ -20,6 +20,8 @@ use crate::report::{Kind, Place};
 pub(crate) struct RootEntry {
     /// Id of the tree.
     pub(crate) id: u64,
+    /// The transaction that made a snapshot; 0 for what is none.
+    pub(crate) snapshot_transid: u64,
     pub(crate) item: RootItem,
 }
 
@@ -32,6 +34,12 @@ impl RootEntry {
     /// Whether it is a subvolume that can be used.
     pub(crate) fn is_live_subvolume(&self) -> bool {
         objectid::is_subvolume(self.id) && !self.is_deleted()
+    }
+
+    /// Whether it was made as a copy of another. It keeps the entries of subvolumes that only the tree
+    /// it was made of names. (The uuid of that is no sign: the top subvolume may have none.)
+    pub(crate) fn is_snapshot(&self) -> bool {
+        self.snapshot_transid != 0 || !self.item.parent_uuid().is_nil()
     }
 
     fn drop_progress(&self) -> Option<DropProgress> {
@@ -163,6 +171,9 @@ impl RootTree {
             Ok(reference) => reference,
             Err(error) => return item.find(context, Kind::ItemFormat, format_args!("{error}")),
         };
+        if let Some(problem) = name_problem(reference.name) {
+            item.find(context, Kind::EntryName, format_args!("{problem}"));
+        }
         let name = SubvolumeName {
             child,
             parent,
@@ -272,5 +283,5 @@ fn root_item(context: &Context<'_>, item: &Item<'_>) -> Option<RootEntry> {
     if objectid::is_subvolume(id) && root.root_dirid.get() != objectid::FIRST_FREE {
         problem(format_args!("its root directory is {}", root.root_dirid));
     }
-    Some(RootEntry { id, item: root })
+    Some(RootEntry { id, snapshot_transid: item.key.offset, item: root })
 }

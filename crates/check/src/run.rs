@@ -11,8 +11,8 @@ use crate::blocks::{Forest, TreeRoot, for_each_item};
 use crate::checksums::{self, ChecksumRanges};
 use crate::context::Context;
 use crate::extents::{self, ExtentTable};
-use crate::files;
-use crate::log;
+use crate::files::{self, Orphans};
+use crate::log::{self, Log, LoggedData};
 use crate::progress::Phase;
 use crate::quota::{self, QuotaTree};
 use crate::report::{Kind, Place, Report, Sink, Statistics};
@@ -38,13 +38,15 @@ struct Check<'c, 'v> {
     context: &'c Context<'v>,
     forest: Forest,
     roots: RootTree,
+    logs: Vec<Log>,
     statistics: Statistics,
 }
 
 impl<'c, 'v> Check<'c, 'v> {
     fn new(context: &'c Context<'v>) -> Self {
         let (forest, roots) = (Forest::default(), RootTree::default());
-        Self { context, forest, roots, statistics: Statistics::default() }
+        let (logs, statistics) = (Vec::new(), Statistics::default());
+        Self { context, forest, roots, logs, statistics }
     }
 
     fn run(mut self, check_data_csum: bool) -> Statistics {
@@ -70,13 +72,15 @@ impl<'c, 'v> Check<'c, 'v> {
             space::check_stripe_tree(context, &mut self.forest, &root);
         }
         self.read_rest();
+        let _ = context.orphans.set(Orphans::read(context, &self.forest));
         self.check_files(&extents, &checksums);
         if let Some(quotas) = &quotas {
             quota::check(context, &self.forest, &extents, &self.roots, quotas);
         }
+        let logged = log::check_data(context, &self.forest, &self.logs, &extents, &checksums);
         self.count(&extents, &checksums);
         if check_data_csum {
-            self.check_data(&extents, &checksums);
+            self.check_data(&extents, &checksums, &logged);
         }
         self.statistics
     }
@@ -99,7 +103,7 @@ impl<'c, 'v> Check<'c, 'v> {
         self.forest.grow(context);
         self.roots = RootTree::read(context, &mut self.forest, &root);
         self.roots.plant(context, &mut self.forest);
-        log::plant(context, &mut self.forest);
+        self.logs = log::plant(context, &mut self.forest);
         if !self.roots.is_whole {
             let message = format_args!("trees may be unknown");
             context.find(Kind::TreeIncomplete, Place::tree(objectid::ROOT_TREE), message);
@@ -204,18 +208,27 @@ impl<'c, 'v> Check<'c, 'v> {
         drop(leaves);
         subvolumes::check_names(context, &self.forest, &self.roots);
         self.roots.add_references(context, extents);
-        extents::add_tree_blocks(context, extents, &self.forest);
+        extents::add_tree_blocks(context, extents, &self.forest, self.roots.is_whole);
         if let Some(root) = self.tree(objectid::EXTENT_TREE) {
             extents::explain(context, extents, &self.forest, &root, self.roots.is_whole);
         }
     }
 
-    fn check_data(&mut self, extents: &ExtentTable, checksums: &ChecksumRanges) {
+    fn check_data(
+        &mut self,
+        extents: &ExtentTable,
+        checksums: &ChecksumRanges,
+        logged: &LoggedData,
+    ) {
+        let context = self.context;
+        let total_bytes = checksums.total_bytes().saturating_add(logged.total_bytes(context));
+        context.progress.begin(Phase::Data, total_bytes);
+        let mut verified_bytes = checksums::check_pieces(context, &logged.pieces);
         if let Some(root) = self.tree(objectid::CSUM_TREE) {
-            self.statistics.verified_bytes =
-                checksums::check_data(self.context, &self.forest, &root, checksums.total_bytes());
+            verified_bytes += checksums::check_data(context, &self.forest, &root);
         }
-        checksums::check_parity(self.context, extents);
+        self.statistics.verified_bytes = verified_bytes;
+        checksums::check_parity(context, extents);
     }
 
     fn count(&mut self, extents: &ExtentTable, checksums: &ChecksumRanges) {

@@ -53,15 +53,32 @@ fn check_copy(context: &Context<'_>, device: &VolumeDevice, offset: Physical) {
     let wanted = context.superblock;
     if copy.generation != wanted.generation {
         let (old, new) = (copy.generation, wanted.generation);
-        let message = format_args!("it is of generation {old}, the newest is {new}");
+        let disagree = |message: std::fmt::Arguments<'_>| {
+            context.find(Kind::SuperblocksDisagree, place, message);
+        };
+        // Power that fails while a commit writes its superblocks leaves some of the commit before.
+        if old.get().checked_add(1) != Some(new.get()) {
+            disagree(format_args!("it is of generation {old}, the newest is {new}"));
+        } else if !is_same_shape(&copy, wanted) {
+            disagree(format_args!("it describes another file system than the newest"));
+        }
         // What an old one says about its device was true then.
-        return context.find(Kind::SuperblocksDisagree, place, message);
+        return;
     }
     if !is_same(&copy, wanted) {
         let message = format_args!("it is unlike the others of its generation");
         context.find(Kind::SuperblocksDisagree, place, message);
     }
     check_device(context, &copy.dev_item, device, place);
+}
+
+/// Whether two superblocks agree in what no commit changes.
+fn is_same_shape(a: &Superblock, b: &Superblock) -> bool {
+    let shape = |superblock: &Superblock| {
+        let Superblock { nodesize, sectorsize, csum_type, .. } = *superblock;
+        (superblock.fsid(), superblock.metadata_uuid(), nodesize, sectorsize, csum_type)
+    };
+    shape(a) == shape(b)
 }
 
 /// Whether two copies of one generation agree in all that is not their own.

@@ -6,8 +6,7 @@
 //!
 //! # Invariants
 //! - A superblock is written whole or not at all: commits count on it, and so does the kernel ([`survival`]).
-//! - A cut may leave copies of the superblock of two commits, and nothing else that a checker finds
-//!   ([`assert_sound`]).
+//! - What a cut leaves is sound to every checker ([`assert_sound`]).
 //! - What a call promised is judged after every cut from where the recording was when it had returned.
 #![forbid(unsafe_code)]
 

@@ -4,7 +4,6 @@ use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use larder_check::{Kind, KindFindings};
 use larder_device::{Device, MemoryDevice};
 use larder_testkit::oracle;
 use larder_volume::{OpenOptions, Volume};
@@ -12,9 +11,8 @@ use tempfile::NamedTempFile;
 
 use crate::memory::store_difference;
 
-/// Neither checker finds anything on the devices of a file system but copies of the superblock that a cut came
-/// between. It panics if one does, naming `what`. Several devices are held to our own checker only: `btrfs check` looks
-/// for them among all that are attached, and takes for one of them what is left of it from the last cut
+/// Neither checker finds anything on the devices of a file system. It panics if one does, naming `what`. Several devices
+/// are held to our own checker only: `btrfs check` looks for them among all that are attached, and takes for one of them what is left of it from the last cut
 /// ([`assert_sound_to_btrfs`]).
 #[track_caller]
 pub fn assert_sound<'d>(devices: impl IntoIterator<Item = &'d MemoryDevice>, what: &str) {
@@ -22,10 +20,13 @@ pub fn assert_sound<'d>(devices: impl IntoIterator<Item = &'d MemoryDevice>, wha
     let snapshot = |device: &&MemoryDevice| Arc::new(device.snapshot()) as Arc<dyn Device>;
     let volume = Volume::open(devices.iter().map(snapshot).collect(), &OpenOptions::default());
     let volume = volume.unwrap_or_else(|error| panic!("{what}: {error}"));
-    let options = larder_check::Options { threads: 1, ..larder_check::Options::default() };
+    let options = larder_check::Options {
+        check_data_csum: true,
+        threads: 1,
+        ..larder_check::Options::default()
+    };
     let report = larder_check::check(&volume, &options);
-    let is_expected = |found: &KindFindings| found.kind == Kind::SuperblocksDisagree;
-    assert!(report.kinds.iter().all(is_expected), "{what}: {report}");
+    assert!(report.is_clean(), "{what}: {report}");
     if devices.len() == 1 {
         assert_sound_to_btrfs(devices, what);
     }

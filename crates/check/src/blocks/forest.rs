@@ -7,7 +7,7 @@
 //!   pointer's key and the next pointer's. Hence no walk of a tree meets a block twice, and walking
 //!   costs no more than the pointers that the image holds.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use larder_format::node::MAX_LEVELS;
 use larder_format::{Key, Node};
@@ -312,6 +312,25 @@ impl Forest {
             is_whole = self.gather_leaves(root.block, &mut leaves);
         }
         (leaves, is_whole)
+    }
+
+    /// Adds the leaves of a tree that may hold a key or what follows it to `seen`, as far as they can
+    /// be reached, and the blocks above them. Blocks that are in it already are passed over.
+    pub(crate) fn see_leaves_from(&self, root: &TreeRoot, key: Key, seen: &mut HashSet<BlockId>) {
+        if self.is_sound_root(root) {
+            self.see_from(root.block, key, seen);
+        }
+    }
+
+    fn see_from(&self, id: BlockId, key: Key, seen: &mut HashSet<BlockId>) {
+        if !seen.insert(id) || self.block(id).level == 0 {
+            return;
+        }
+        let pointers = self.pointers_of(id);
+        let first = pointers.partition_point(|pointer| pointer.key <= key).saturating_sub(1);
+        for child in (first..pointers.len()).filter_map(|slot| self.sound_child(id, slot)) {
+            self.see_from(child, key, seen);
+        }
     }
 
     fn gather_leaves(&self, id: BlockId, leaves: &mut Vec<BlockId>) -> bool {

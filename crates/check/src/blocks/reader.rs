@@ -6,7 +6,7 @@
 //! by one.
 
 use larder_format::node::{HEADER_FLAG_RELOC, HEADER_FLAG_WRITTEN};
-use larder_format::{Header, Logical, Node, objectid, read_prefix};
+use larder_format::{Header, Logical, Node, objectid, read_prefix, tree_check};
 
 use crate::context::Context;
 use crate::report::{Kind, Place};
@@ -291,10 +291,18 @@ fn judge(context: &Context<'_>, wanted: &Wanted, bytes: &[u8]) -> Verdict {
         let what = format!("it has level {} and not {}", header.level, wanted.level);
         return Verdict::Useless(Kind::BlockLevel, what);
     }
-    if let Err(error) = Node::parse(bytes) {
-        return Verdict::Useless(Kind::BlockStructure, error.to_string());
+    let node = match Node::parse(bytes) {
+        Ok(node) => node,
+        Err(error) => return Verdict::Useless(Kind::BlockStructure, error.to_string()),
+    };
+    match judge_header(context, wanted, header) {
+        Verdict::Good => {}
+        verdict => return verdict,
     }
-    judge_header(context, wanted, header)
+    match tree_check::check_node(node, &context.tree_check) {
+        Ok(()) => Verdict::Good,
+        Err(error) => Verdict::Usable(Kind::BlockRefused, error.to_string()),
+    }
 }
 
 fn judge_header(context: &Context<'_>, wanted: &Wanted, header: &Header) -> Verdict {

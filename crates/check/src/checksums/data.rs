@@ -1,7 +1,5 @@
 //! Data against its checksums, every copy of it.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use larder_format::Logical;
 use larder_volume::MappedRange;
 
@@ -9,7 +7,6 @@ use super::ranges::item_range;
 use crate::blocks::{Forest, Item, TreeRoot, for_each_item_again};
 use crate::context::Context;
 use crate::parallel;
-use crate::progress::Phase;
 use crate::report::{Kind, Place};
 
 /// Checksum items that are gathered before threads share them.
@@ -18,28 +15,34 @@ const ITEMS_AT_ONCE: usize = 256;
 /// Bytes of data that are read at once.
 const BYTES_AT_ONCE: u64 = 1 << 20;
 
-/// A checksum item.
-struct Piece {
-    start: u64,
-    checksums: Vec<u8>,
+/// Data and its checksums.
+#[derive(Clone, Debug)]
+pub(crate) struct Piece {
+    /// Logical address of the data.
+    pub(crate) start: u64,
+    /// One after the other, a sector each.
+    pub(crate) checksums: Vec<u8>,
 }
 
-/// Reads all data that has checksums and reports what does not match. Returns the bytes read.
-pub(crate) fn check(
-    context: &Context<'_>,
-    forest: &Forest,
-    root: &TreeRoot,
-    total_bytes: u64,
-) -> u64 {
-    context.progress.begin(Phase::Data, total_bytes);
-    let verified = AtomicU64::new(0);
+impl Piece {
+    /// Bytes of the data.
+    pub(crate) fn len_bytes(&self, context: &Context<'_>) -> u64 {
+        (self.checksums.len() / context.csum_type.size()) as u64 * context.sectorsize
+    }
+
+    /// The address after the last.
+    pub(crate) fn end(&self, context: &Context<'_>) -> u64 {
+        self.start + self.len_bytes(context)
+    }
+}
+
+/// Reads all data that has checksums and reports what does not match. Returns the bytes read. The
+/// progress of the phase counts it.
+pub(crate) fn check(context: &Context<'_>, forest: &Forest, root: &TreeRoot) -> u64 {
+    let mut verified = 0;
     let mut pieces = Vec::with_capacity(ITEMS_AT_ONCE);
-    let run = |pieces: &mut Vec<Piece>| {
-        parallel::map(context.threads, pieces, Vec::new, |buf, piece| {
-            let bytes = check_piece(context, piece, buf);
-            verified.fetch_add(bytes, Ordering::Relaxed);
-            context.progress.advance(piece_len(context, piece));
-        });
+    let mut run = |pieces: &mut Vec<Piece>| {
+        verified += check_pieces(context, pieces);
         pieces.clear();
     };
     for_each_item_again(context, forest, root, |item: Item<'_>| {
@@ -51,11 +54,17 @@ pub(crate) fn check(
         }
     });
     run(&mut pieces);
-    verified.into_inner()
+    verified
 }
 
-fn piece_len(context: &Context<'_>, piece: &Piece) -> u64 {
-    (piece.checksums.len() / context.csum_type.size()) as u64 * context.sectorsize
+/// Reads data and reports what does not match. Returns the bytes read.
+pub(crate) fn check_pieces(context: &Context<'_>, pieces: &[Piece]) -> u64 {
+    let verified = parallel::map(context.threads, pieces, Vec::new, |buf, piece| {
+        let bytes = check_piece(context, piece, buf);
+        context.progress.advance(piece.len_bytes(context));
+        bytes
+    });
+    verified.into_iter().sum()
 }
 
 /// Checks every copy of a piece and returns the bytes read.

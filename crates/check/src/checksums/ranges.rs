@@ -103,7 +103,7 @@ pub(crate) fn item_range(
     item: &Item<'_>,
 ) -> Result<(u64, u64), (Kind, String)> {
     if item.key.item_type != ItemType::EXTENT_CSUM || item.key.objectid != objectid::EXTENT_CSUM {
-        return Err((Kind::UnexpectedItem, "in the checksum tree".into()));
+        return Err((Kind::UnexpectedItem, "among checksums".into()));
     }
     let wrong = |what: String| (Kind::ChecksumItem, what);
     let start = item.key.offset;

@@ -71,7 +71,7 @@ pub(crate) fn explain(
     }
     read_known(context, forest, extent_root, &mut ledger);
     for_each_tree_reference(forest, extents, |block, back_ref| {
-        ledger.add_made(block.logical, back_ref);
+        ledger.add_made(forest.block(block).logical, back_ref);
     });
     read_made(context, extents, forest, &mut ledger);
     let is_whole = is_every_tree_known && is_every_block_known(forest);

@@ -99,15 +99,17 @@ fn is_full(extents: &ExtentTable, block: u64) -> bool {
 pub(crate) fn for_each_tree_reference(
     forest: &Forest,
     extents: &ExtentTable,
-    mut visit: impl FnMut(&Block, BackRef),
+    mut visit: impl FnMut(BlockId, BackRef),
 ) {
     for root in forest.roots() {
         let block = forest.block(root.block);
         match root.tree {
             objectid::TREE_LOG => {}
             // The root of a relocation tree is its own parent.
-            objectid::TREE_RELOC => visit(block, BackRef::SharedBlock { parent: block.logical }),
-            tree => visit(block, BackRef::TreeBlock { root: tree }),
+            objectid::TREE_RELOC => {
+                visit(root.block, BackRef::SharedBlock { parent: block.logical });
+            }
+            tree => visit(root.block, BackRef::TreeBlock { root: tree }),
         }
     }
     for (id, block) in forest.blocks().iter().enumerate() {
@@ -120,14 +122,19 @@ pub(crate) fn for_each_tree_reference(
             BackRef::TreeBlock { root: block.owner }
         };
         for pointer in forest.pointers_of(id as BlockId) {
-            visit(forest.block(pointer.block), back_ref);
+            visit(pointer.block, back_ref);
         }
     }
 }
 
 /// Compares all tree blocks with their extents, and takes their references away from what the
 /// extent tree knows.
-pub(crate) fn add_tree_blocks(context: &Context<'_>, extents: &ExtentTable, forest: &Forest) {
+pub(crate) fn add_tree_blocks(
+    context: &Context<'_>,
+    extents: &ExtentTable,
+    forest: &Forest,
+    is_every_tree_known: bool,
+) {
     for block in forest.blocks() {
         if block.tree == objectid::TREE_LOG {
             check_log_block(context, extents, block);
@@ -136,10 +143,33 @@ pub(crate) fn add_tree_blocks(context: &Context<'_>, extents: &ExtentTable, fore
         }
     }
     for_each_tree_reference(forest, extents, |block, back_ref| {
-        if let Some(record) = extents.get(block.logical) {
+        if let Some(record) = extents.get(forest.block(block).logical) {
             record.debit(fingerprint(context, &back_ref));
         }
     });
+    if is_every_tree_known && extents.is_whole && is_every_block_known(forest) {
+        check_owners(context, extents, forest);
+    }
+}
+
+/// Checks that the tree that owns a block refers to it, unless the block is marked as one that its
+/// owner may have left: what such a block refers to counts the block's address.
+fn check_owners(context: &Context<'_>, extents: &ExtentTable, forest: &Forest) {
+    let mut is_owned = vec![false; forest.blocks().len()];
+    for_each_tree_reference(forest, extents, |block, back_ref| {
+        let owner = forest.block(block).owner;
+        is_owned[block as usize] |= back_ref == BackRef::TreeBlock { root: owner };
+    });
+    for (block, is_owned) in forest.blocks().iter().zip(is_owned) {
+        // Other trees share nothing: who owns their blocks was checked when these were read.
+        let may_be_shared = objectid::is_file_tree(block.tree) && block.tree != objectid::TREE_LOG;
+        if is_owned || !may_be_shared || is_full(extents, block.logical) {
+            continue;
+        }
+        let place = Place::tree(block.tree).at(block.logical);
+        let message = format_args!("its owner, tree {}, does not refer to it", block.owner as i64);
+        context.find(Kind::BlockOwner, place, message);
+    }
 }
 
 fn check_block(context: &Context<'_>, extents: &ExtentTable, block: &Block) {

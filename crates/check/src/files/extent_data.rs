@@ -1,5 +1,6 @@
 //! File extent items.
 
+use larder_format::compression::{Algorithm, ExtentKind, decompress};
 use larder_format::item::{
     FileExtent, FileExtentHeader, MAX_COMPRESSED_EXTENT_BYTES, RegularExtent,
 };
@@ -16,7 +17,7 @@ impl ItemView<'_, '_, '_> {
         let extent = self.parsed(FileExtent::parse(self.item.data))?;
         self.extent_header(extent.header())?;
         let range = match extent {
-            FileExtent::Inline { header, data } => self.inline_extent(header, data.len())?,
+            FileExtent::Inline { header, data } => self.inline_extent(header, data)?,
             FileExtent::Regular { header, extent, preallocated } => {
                 let range = self.regular_extent(header, extent, preallocated)?;
                 if !preallocated && extent.disk_bytenr().is_some() {
@@ -46,7 +47,7 @@ impl ItemView<'_, '_, '_> {
         Some(())
     }
 
-    fn inline_extent(&self, header: &FileExtentHeader, data_len: usize) -> Option<ExtentRange> {
+    fn inline_extent(&self, header: &FileExtentHeader, data: &[u8]) -> Option<ExtentRange> {
         let (start, ram_bytes) = (self.item.key.offset, header.ram_bytes.get());
         let sectorsize = self.context().sectorsize;
         if start != 0 {
@@ -54,16 +55,24 @@ impl ItemView<'_, '_, '_> {
             return None;
         }
         let (most, is_whole) = match header.compression {
-            0 => (sectorsize, data_len as u64 == ram_bytes),
+            0 => (sectorsize, data.len() as u64 == ram_bytes),
             _ => (MAX_COMPRESSED_EXTENT_BYTES, true),
         };
         if ram_bytes > most || !is_whole {
-            let message = format_args!("{ram_bytes} bytes of a file in {data_len} bytes of data");
+            let message =
+                format_args!("{ram_bytes} bytes of a file in {} bytes of data", data.len());
             self.find(Kind::InlineExtent, message);
             return None;
         }
+        if let Some(algorithm) = Algorithm::from_disk(header.compression) {
+            let mut content = vec![0; ram_bytes as usize];
+            let kind = ExtentKind::Inline;
+            if let Err(error) = decompress(algorithm, data, &mut content, sectorsize as u32, kind) {
+                self.find(Kind::CompressedData, format_args!("{}: {error}", algorithm.name()));
+            }
+        }
         let end = ram_bytes.next_multiple_of(sectorsize);
-        let inline_bytes = Some(data_len as u32);
+        let inline_bytes = Some(data.len() as u32);
         let (covered_bytes, is_written) = (ram_bytes, true);
         Some(ExtentRange { start, end, covered_bytes, is_written, inline_bytes })
     }

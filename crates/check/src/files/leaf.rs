@@ -11,7 +11,7 @@ use super::inode_item;
 use super::summary::Summary;
 use super::sums::Link;
 use crate::blocks::{Item, Wanted};
-use crate::checksums::ChecksumRanges;
+use crate::checksums::{ChecksumRanges, item_range};
 use crate::context::Context;
 use crate::extents::{ExtentTable, LeafReferences};
 use crate::report::Kind;
@@ -60,7 +60,7 @@ impl ItemView<'_, '_, '_> {
         let is_inode = (objectid::FIRST_FREE..=objectid::LAST_FREE).contains(&key.objectid);
         match key.item_type {
             ItemType::ORPHAN_ITEM => self.orphan(),
-            ItemType::EXTENT_CSUM if self.item.tree == objectid::TREE_LOG => Some(()),
+            ItemType::EXTENT_CSUM if self.item.tree == objectid::TREE_LOG => self.checksums(),
             _ if !is_inode => {
                 self.find(Kind::ItemKey, format_args!("{} is no inode", key.objectid));
                 None
@@ -115,6 +115,14 @@ impl ItemView<'_, '_, '_> {
         }
     }
 
+    /// Checks the item of checksums of what a log refers to.
+    fn checksums(&self) -> Option<()> {
+        item_range(self.inspector.context, &self.item)
+            .inspect_err(|(kind, what)| self.find(*kind, format_args!("{what}")))
+            .ok()
+            .map(drop)
+    }
+
     fn orphan(&mut self) -> Option<()> {
         let Key { objectid, offset, .. } = self.item.key;
         if objectid != objectid::ORPHAN {
@@ -165,8 +173,12 @@ impl ItemView<'_, '_, '_> {
     }
 
     fn reference(&mut self, directory: u64, index: u64, name: &[u8]) -> Option<()> {
-        self.name(name, NAME_MAX)?;
         let (context, target) = (self.inspector.context, self.item.key.objectid);
+        if directory == target {
+            self.name_len(name, NAME_MAX)?;
+        } else {
+            self.file_name(name)?;
+        }
         let (fragment, sums) = self.fragment();
         fragment.names = fragment.names.saturating_add(1);
         if directory != target {
@@ -188,10 +200,19 @@ impl ItemView<'_, '_, '_> {
         Some(())
     }
 
-    fn name(&self, name: &[u8], most: usize) -> Option<()> {
+    /// Checks a name that a path can lead through.
+    fn file_name(&self, name: &[u8]) -> Option<()> {
+        self.name_len(name, NAME_MAX)?;
+        if let Some(problem) = name_problem(name) {
+            self.find(Kind::EntryName, format_args!("{problem}"));
+        }
+        Some(())
+    }
+
+    fn name_len(&self, name: &[u8], most: usize) -> Option<()> {
         if name.is_empty() || name.len() > most {
             let message = format_args!("a name of {} bytes", name.len());
-            self.find(Kind::ItemFormat, message);
+            self.find(Kind::EntryName, message);
             return None;
         }
         Some(())
@@ -201,7 +222,7 @@ impl ItemView<'_, '_, '_> {
         self.not_empty()?;
         for entry in DirEntries::new(self.item.data) {
             let entry = self.parsed(entry)?;
-            self.name(entry.name, XATTR_NAME_MAX)?;
+            self.name_len(entry.name, XATTR_NAME_MAX)?;
             self.hashed(entry.name);
             let location = entry.header.location.get();
             if entry.file_type() != FileType::Xattr || location != Key::MIN {
@@ -209,8 +230,23 @@ impl ItemView<'_, '_, '_> {
                 self.find(Kind::ItemFormat, message);
             }
         }
+        self.names_differ();
         self.fragment();
         Some(())
+    }
+
+    /// Checks that no two entries under one hash have one name.
+    fn names_differ(&self) {
+        let entries = || DirEntries::new(self.item.data).flatten();
+        if entries().nth(1).is_none() {
+            return;
+        }
+        let mut names: Vec<&[u8]> = entries().map(|entry| entry.name).collect();
+        names.sort_unstable();
+        for pair in names.windows(2).filter(|pair| pair[0] == pair[1]) {
+            let name = String::from_utf8_lossy(pair[0]);
+            self.find(Kind::DuplicateName, format_args!("two entries are called {name:?}"));
+        }
     }
 
     fn hashed(&self, name: &[u8]) {
@@ -230,6 +266,7 @@ impl ItemView<'_, '_, '_> {
             let (fragment, _) = self.fragment();
             fragment.entry_balance = fragment.entry_balance.wrapping_add(fact);
         }
+        self.names_differ();
         Some(())
     }
 
@@ -243,7 +280,7 @@ impl ItemView<'_, '_, '_> {
 
     /// What entries by hash and by index have in common.
     fn entry(&mut self, entry: &DirEntry<'_>) -> Option<()> {
-        self.name(entry.name, NAME_MAX)?;
+        self.file_name(entry.name)?;
         let location = entry.header.location.get();
         let file_type = FileType::from_disk(entry.header.file_type);
         let is_sane = match location.item_type {
@@ -265,9 +302,6 @@ impl ItemView<'_, '_, '_> {
                 entry.data.len()
             );
             self.find(Kind::ItemFormat, message);
-        }
-        if entry.name.iter().any(|byte| matches!(byte, 0 | b'/')) {
-            self.find(Kind::ItemFormat, format_args!("a name with a zero byte or a slash"));
         }
         let name_len = entry.name.len() as u64;
         let (fragment, _) = self.fragment();
@@ -310,5 +344,16 @@ impl ItemView<'_, '_, '_> {
         }
         self.fragment();
         Some(())
+    }
+}
+
+/// Why a path cannot lead through a name, whatever directory has it.
+pub(crate) fn name_problem(name: &[u8]) -> Option<&'static str> {
+    if matches!(name, b"" | b"." | b"..") {
+        Some("an empty name, \".\" or \"..\"")
+    } else if name.iter().any(|byte| matches!(byte, 0 | b'/')) {
+        Some("a name with a zero byte or a slash")
+    } else {
+        None
     }
 }

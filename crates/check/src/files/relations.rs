@@ -128,8 +128,7 @@ impl Relations {
     }
 
     fn report_subvolumes(&self, context: &Context<'_>, root: &TreeRoot, roots: &RootTree) {
-        let is_original =
-            roots.get(root.tree).is_some_and(|entry| entry.item.parent_uuid().is_nil());
+        let is_original = roots.get(root.tree).is_some_and(|entry| !entry.is_snapshot());
         if !is_original || !objectid::is_subvolume(root.tree) {
             return;
         }

@@ -104,6 +104,7 @@ kinds! {
     BlockLevel "tree-block-level" Error Impossible "A tree block has another level than what points to it.";
     BlockOwner "tree-block-owner" Error Recompute "A tree block belongs to another tree.";
     BlockFlags "tree-block-flags" Error Recompute "A tree block's header flags cannot be.";
+    BlockRefused "tree-block-refused" Error Drop "A tree block holds an item that cannot be: the kernel refuses the whole block.";
     BlockStructure "tree-block-structure" Error Impossible "Keys of a tree block are out of order, or its items out of bounds.";
     BlockFirstKey "tree-block-first-key" Error Recompute "A tree block starts with another key than its parent says.";
     BlockKeyRange "tree-block-key-range" Error Impossible "A tree block has keys beyond those that its parent gives it.";
@@ -155,6 +156,8 @@ kinds! {
     DirectorySize "directory-size" Error Recompute "A directory's size is not twice the length of its names.";
     DirectoryItems "directory-items" Error Recompute "A directory's items by hash and by index differ.";
     NameHash "name-hash" Error Recompute "A name lies under another hash than its own.";
+    EntryName "entry-name" Error Recompute "A name that no file can have.";
+    DuplicateName "duplicate-name" Error Drop "One name is there twice.";
     EntryWithoutReference "entry-without-reference" Error Recompute "A directory entry has no matching inode reference.";
     ReferenceWithoutEntry "reference-without-entry" Error Recompute "An inode reference has no matching directory entry.";
     EntryDangling "entry-dangling" Error Drop "A directory entry points to nothing.";
@@ -166,6 +169,7 @@ kinds! {
     FileExtentGap "file-extent-gap" Error Recompute "A range of a file has no extent, not even a hole.";
     FileSize "file-size" Error Recompute "A file has data beyond its size.";
     InlineExtent "inline-extent" Error Drop "An inline extent is not the file's only extent, or is too long.";
+    CompressedData "compressed-data" Error Impossible "Compressed data cannot be decompressed.";
     InodeBytes "inode-bytes" Error Recompute "An inode's nbytes is not what its extents cover.";
     Symlink "symlink" Error Recompute "A symbolic link has no target, or not of its size.";
 
@@ -191,6 +195,7 @@ kinds! {
 
     // Log.
     LogBlock "log-block" Error Drop "A block of a log tree lies in an allocated extent.";
+    LogExtent "log-extent" Error Drop "A log refers to data that a replay cannot allocate.";
 }
 
 impl fmt::Display for Kind {

@@ -22,10 +22,11 @@ pub(crate) struct Space<'a> {
 
 /// Reads the free space tree and reports where it is not the complement of the extent tree.
 ///
-/// What it says of addresses where no chunk is does not matter to anyone: mkfs.btrfs leaves the
-/// entries of the block groups that it started with.
+/// mkfs.btrfs leaves the entries of the block groups that it started with and that are no more: they
+/// lie in front of every chunk, and say that all of the group is free. The kernel passes over them.
 pub(crate) fn check(context: &Context<'_>, forest: &mut Forest, root: &TreeRoot, space: Space<'_>) {
-    let mut reader = Reader { context, space, current: None, seen: BTreeSet::new() };
+    let mut reader =
+        Reader { context, space, current: None, leftover: None, seen: BTreeSet::new() };
     let is_whole = for_each_item(context, forest, root, |item| match item.key.item_type {
         ItemType::FREE_SPACE_INFO => reader.info(&item),
         ItemType::FREE_SPACE_EXTENT => reader.extent(&item),
@@ -59,6 +60,9 @@ struct Reader<'c, 'v> {
     context: &'c Context<'v>,
     space: Space<'c>,
     current: Option<Current>,
+    /// A block group that mkfs.btrfs started with, of which the entry that says that it is free was
+    /// not met yet.
+    leftover: Option<Range>,
     seen: BTreeSet<u64>,
 }
 
@@ -74,7 +78,10 @@ impl Reader<'_, '_> {
         let (start, len_bytes) = (item.key.objectid, item.key.offset);
         let group = self.space.groups.get(start).filter(|group| group.len_bytes == len_bytes);
         let Some(group) = group else {
-            if !self.is_unused(item) {
+            let range = (start, start.saturating_add(len_bytes));
+            if self.is_in_front_of_chunks(range) && info.extent_count.get() == 1 {
+                self.leftover = Some(range);
+            } else {
                 let message = format_args!("there is no such block group");
                 item.find(self.context, Kind::FreeSpaceInfo, message);
             }
@@ -93,12 +100,8 @@ impl Reader<'_, '_> {
         });
     }
 
-    /// Whether no chunk is at the addresses of an item.
-    fn is_unused(&self, item: &Item<'_>) -> bool {
-        let (start, len_bytes) = (item.key.objectid, item.key.offset);
-        let end = start.saturating_add(len_bytes);
-        let before = self.space.chunks.chunks.range(..end).next_back();
-        before.is_none_or(|(_, chunk)| chunk.end().0 <= start)
+    fn is_in_front_of_chunks(&self, range: Range) -> bool {
+        self.space.chunks.chunks.keys().next().is_some_and(|first| range.1 <= *first)
     }
 
     /// The current group, if the item belongs to it and has the form that its group uses.
@@ -106,7 +109,6 @@ impl Reader<'_, '_> {
         let (start, len_bytes) = (item.key.objectid, item.key.offset);
         let end = start.checked_add(len_bytes);
         let is_aligned = self.context.is_aligned(start) && self.context.is_aligned(len_bytes);
-        let is_unused = self.is_unused(item);
         let current = self.current.as_mut().filter(|current| {
             let group = &current.group;
             is_aligned
@@ -115,7 +117,7 @@ impl Reader<'_, '_> {
                 && end.is_some_and(|end| end <= group.end())
                 && current.uses_bitmaps == is_bitmap
         });
-        if current.is_none() && !is_unused {
+        if current.is_none() {
             let message = format_args!("it does not fit the block group in front of it");
             item.find(self.context, Kind::FreeSpaceTree, message);
         }
@@ -127,6 +129,10 @@ impl Reader<'_, '_> {
         if !item.data.is_empty() {
             let message = format_args!("it has {} bytes, not 0", item.data.len());
             item.find(self.context, Kind::ItemFormat, message);
+        }
+        if self.leftover.take_if(|left| *left == (start, start.saturating_add(len_bytes))).is_some()
+        {
+            return;
         }
         if let Some(current) = self.current_for(item, false) {
             current.free.push((start, start + len_bytes));
@@ -149,6 +155,7 @@ impl Reader<'_, '_> {
     }
 
     fn finish(&mut self) {
+        self.leftover = None;
         let Some(current) = self.current.take() else { return };
         let Current { group, extent_count, free, uses_bitmaps } = current;
         let free = if uses_bitmaps { free_ranges::join(free.into_iter()) } else { free };

@@ -19,6 +19,9 @@ pub(crate) fn check(context: &Context<'_>, forest: &mut Forest, root: &TreeRoot,
             item.key.item_type,
             ItemType::UUID_KEY_SUBVOL | ItemType::UUID_KEY_RECEIVED_SUBVOL
         );
+        if is_root_directory(item.key) {
+            return;
+        }
         if !is_uuid {
             let message = format_args!("{} in the uuid tree", item.key.item_type);
             return item.find(context, Kind::UnexpectedItem, message);
@@ -53,4 +56,10 @@ pub(crate) fn check(context: &Context<'_>, forest: &mut Forest, root: &TreeRoot,
             context.find(Kind::UuidTree, Place::tree(root.tree).key(*key), message);
         }
     }
+}
+
+/// Whether a key belongs to the root directory that old mkfs.btrfs made in this tree, too.
+fn is_root_directory(key: Key) -> bool {
+    let is_of_inode = matches!(key.item_type, ItemType::INODE_ITEM | ItemType::INODE_REF);
+    key.objectid == objectid::FIRST_FREE && is_of_inode
 }

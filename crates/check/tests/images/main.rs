@@ -4,5 +4,6 @@
 
 mod damage;
 mod hostile;
+mod legal;
 mod patient;
 mod sound;

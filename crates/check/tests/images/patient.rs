@@ -9,7 +9,9 @@ use std::sync::Arc;
 use larder_check::{Options, Report};
 use larder_device::{Device, MemoryDevice};
 use larder_format::item::RootItem;
-use larder_format::node::{HEADER_SIZE, ITEM_HEADER_SIZE, ItemHeader};
+use larder_format::node::{
+    HEADER_SIZE, ITEM_HEADER_SIZE, ItemHeader, KEY_POINTER_SIZE, KeyPointer,
+};
 use larder_format::superblock::{OFFSETS, SUPERBLOCK_SIZE};
 use larder_format::{Header, ItemType, Key, Logical, Node, Superblock, objectid};
 use larder_volume::{OpenOptions, Volume};
@@ -126,6 +128,24 @@ impl Patient {
         self.devices[device].write_at(bytes, at).expect("writes");
     }
 
+    /// Moves bytes of the first device around the places of superblocks.
+    pub(crate) fn move_bytes(&self, from: u64, to: u64, len_bytes: u64) {
+        let device = &self.devices[0];
+        let superblocks = OFFSETS.map(|offset| {
+            let mut bytes = vec![0; SUPERBLOCK_SIZE];
+            let is_there = device.read_at(&mut bytes, offset.0).is_ok();
+            (offset.0, is_there.then_some(bytes))
+        });
+        let mut bytes = vec![0; len_bytes as usize];
+        device.read_at(&mut bytes, from).expect("reads");
+        device.write_at(&bytes, to).expect("writes");
+        for (at, bytes) in superblocks {
+            if let Some(bytes) = bytes {
+                device.write_at(&bytes, at).expect("writes");
+            }
+        }
+    }
+
     /// Inverts a byte of one copy of what lies at a logical address, or of its parity.
     pub(crate) fn invert(&self, logical: u64, copy: usize, parity: bool) {
         let ranges = self.volume.map(Logical(logical), 1).expect("mapped");
@@ -207,7 +227,11 @@ impl Patient {
 
     /// All blocks of a tree, parents before children, leaves in order.
     pub(crate) fn blocks(&self, tree: u64) -> Vec<u64> {
-        let mut blocks = vec![self.root(tree)];
+        self.blocks_under(self.root(tree))
+    }
+
+    fn blocks_under(&self, root: u64) -> Vec<u64> {
+        let mut blocks = vec![root];
         let mut next = 0;
         while next < blocks.len() {
             let bytes = self.block(blocks[next]);
@@ -222,14 +246,29 @@ impl Patient {
 
     /// The leaves of a tree, in order.
     pub(crate) fn leaves(&self, tree: u64) -> Vec<u64> {
+        self.leaves_under(self.root(tree))
+    }
+
+    fn leaves_under(&self, root: u64) -> Vec<u64> {
         let is_leaf = |block: &u64| Node::parse(&self.block(*block)).expect("sound").is_leaf();
-        self.blocks(tree).into_iter().filter(is_leaf).collect()
+        self.blocks_under(root).into_iter().filter(is_leaf).collect()
+    }
+
+    /// All items of the log of a subvolume in order.
+    pub(crate) fn log_items(&self, subvolume: u64) -> Vec<Found> {
+        let logs = self.items_under(self.log_root());
+        let log = logs.iter().find(|log| log.key.offset == subvolume).expect("it has a log");
+        self.items_under(RootItem::parse(&log.data).expect("a root item").bytenr().0)
     }
 
     /// All items of a tree in order.
     pub(crate) fn items(&self, tree: u64) -> Vec<Found> {
+        self.items_under(self.root(tree))
+    }
+
+    fn items_under(&self, root: u64) -> Vec<Found> {
         let mut items = Vec::new();
-        for leaf in self.leaves(tree) {
+        for leaf in self.leaves_under(root) {
             let bytes = self.block(leaf);
             let node = Node::parse(&bytes).expect("sound");
             items.extend(node.iter_items().enumerate().map(|(slot, (key, data))| Found {
@@ -294,18 +333,74 @@ impl Patient {
         });
     }
 
-    /// Inserts an item in the leaf of a tree where it keeps keys in order, and which has room for it.
+    /// Inserts an item where it keeps keys in order, in a leaf other than the first one's start. In a
+    /// tree that shares nothing a neighbour takes what the leaf has no room for.
     #[track_caller]
     pub(crate) fn insert(&self, tree: u64, key: Key, data: &[u8]) {
+        let mut leaf = self.leaf_for(tree, key);
+        let len = data.len() + ITEM_HEADER_SIZE;
+        if self.room(leaf) < len && !objectid::is_file_tree(tree) {
+            self.make_room(tree, leaf, len);
+            leaf = self.leaf_for(tree, key);
+        }
+        self.edit_leaf(leaf, |items| {
+            let at = items.partition_point(|item| item.0 < key);
+            items.insert(at, (key, data.to_vec()));
+        });
+    }
+
+    #[track_caller]
+    fn leaf_for(&self, tree: u64, key: Key) -> u64 {
         let leaves = self.leaves(tree);
         let fits = |leaf: &&u64| {
             let bytes = self.block(**leaf);
             Node::parse(&bytes).expect("sound").first_key().is_some_and(|first| first < key)
         };
-        let leaf = *leaves.iter().rev().find(fits).expect("a leaf for the key");
-        self.edit_leaf(leaf, |items| {
-            let at = items.partition_point(|item| item.0 < key);
-            items.insert(at, (key, data.to_vec()));
+        *leaves.iter().rev().find(fits).expect("a leaf for the key")
+    }
+
+    fn room(&self, leaf: u64) -> usize {
+        Node::parse(&self.block(leaf)).expect("sound").leaf_free_space()
+    }
+
+    /// Moves items of a leaf to a neighbour under the same parent until there is room for `len` bytes
+    /// in it, and, if they are as long as the others, in the neighbour.
+    #[track_caller]
+    fn make_room(&self, tree: u64, leaf: u64, len: usize) {
+        let position = |parent: &u64| {
+            let bytes = self.block(*parent);
+            let node = Node::parse(&bytes).expect("sound");
+            let children = node.key_pointers().iter().map(|pointer| pointer.blockptr().0);
+            let children: Vec<u64> = children.collect();
+            let slot = children.iter().position(|child| *child == leaf)?;
+            Some((*parent, slot, children))
+        };
+        let inner = self.blocks(tree).into_iter();
+        let inner =
+            inner.filter(|block| !Node::parse(&self.block(*block)).expect("sound").is_leaf());
+        let mut parents = inner.collect::<Vec<_>>().into_iter();
+        let (parent, slot, children) = parents.find_map(|p| position(&p)).expect("a parent");
+        let is_roomy =
+            |other: &usize| children.get(*other).is_some_and(|other| self.room(*other) >= 8 * len);
+        let other = [slot + 1, slot.wrapping_sub(1)].into_iter().find(is_roomy);
+        let other = other.expect("a neighbour with room");
+        while self.room(leaf) < 2 * len {
+            let mut moved = None;
+            self.edit_leaf(leaf, |items| {
+                let at = if other > slot { items.len() - 1 } else { 0 };
+                moved = Some(items.remove(at));
+            });
+            self.edit_leaf(children[other], |items| {
+                let at = if other > slot { 0 } else { items.len() };
+                items.insert(at, moved.take().expect("was moved"));
+            });
+        }
+        let right = slot.max(other);
+        let first = Node::parse(&self.block(children[right])).expect("sound").key(0);
+        self.edit_block(parent, |bytes| {
+            let at = HEADER_SIZE + right * KEY_POINTER_SIZE;
+            let pointer = KeyPointer::mut_from_prefix(&mut bytes[at..]).expect("fits").0;
+            pointer.key = first.into();
         });
     }
 }

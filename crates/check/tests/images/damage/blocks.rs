@@ -94,6 +94,10 @@ fn contents() -> Vec<Wound> {
             let inode = patient.find_type(FS_TREE, ItemType::INODE_ITEM);
             patient.insert(FS_TREE, Key { item_type: ItemType(200), ..inode.key }, &[]);
         }),
+        plain("a name that is longer than its item", Kind::BlockRefused, DoesNot, |patient| {
+            let reference = patient.find_type(ROOT_TREE, ItemType::INODE_REF);
+            patient.edit(&reference, |data| data[8] = 200);
+        }),
         plain("a checksum item among files", Kind::UnexpectedItem, DoesNot, |patient| {
             let inode = patient.find_type(FS_TREE, ItemType::INODE_ITEM);
             patient.insert(FS_TREE, Key { item_type: ItemType::EXTENT_CSUM, ..inode.key }, &[0; 4]);
@@ -117,6 +121,17 @@ fn headers() -> Vec<Wound> {
         }),
         plain("the owner of a leaf of checksums", Kind::BlockOwner, Sees, |patient| {
             patient.edit_header(patient.leaves(CSUM_TREE)[0], |header| header.owner = 9.into());
+        }),
+        plain("the owner of a leaf of files", Kind::BlockOwner, Sees, |patient| {
+            // One without data, whose references would tell.
+            let leaves = patient.leaves(FS_TREE).into_iter();
+            let has_data = |leaf: &u64| {
+                let items = patient.items(FS_TREE);
+                let mut own = items.iter().filter(|found| found.leaf == *leaf);
+                own.any(|found| found.key.item_type == ItemType::EXTENT_DATA)
+            };
+            let leaf = leaves.skip(1).find(|leaf| !has_data(leaf)).expect("a leaf of names");
+            patient.edit_header(leaf, |header| header.owner = 300.into());
         }),
         plain("the flags of a header", Kind::BlockFlags, DoesNot, |patient| {
             patient.edit_header(inner_leaf(patient), |header| header.flags &= !1);

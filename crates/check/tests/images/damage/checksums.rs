@@ -16,6 +16,19 @@ fn item(patient: &Patient) -> Found {
     items.into_iter().skip(middle).find(|found| found.slot > 0).expect("checksums")
 }
 
+/// The first item of a type in the log of the top subvolume; a file extent with data.
+fn logged(patient: &Patient, item_type: ItemType) -> Found {
+    let mut items = patient.log_items(FS_TREE).into_iter();
+    let has_data = |found: &Found| match FileExtent::parse(&found.data) {
+        Ok(FileExtent::Regular { extent, .. }) => extent.disk_bytenr().is_some(),
+        _ => false,
+    };
+    let found = items.find(|found| {
+        found.key.item_type == item_type && (item_type != ItemType::EXTENT_DATA || has_data(found))
+    });
+    found.expect("the log has such an item")
+}
+
 pub(super) fn wounds() -> Vec<Wound> {
     let mut wounds = items();
     wounds.extend(data());
@@ -62,6 +75,22 @@ fn items() -> Vec<Wound> {
 
 fn data() -> Vec<Wound> {
     vec![
+        on(Base::PowerCut, "logged data without checksums", Kind::ChecksumMissing, DoesNot, |p| {
+            p.remove(&logged(p, ItemType::EXTENT_CSUM));
+        }),
+        on(Base::PowerCut, "a checksum in a log", Kind::DataChecksum, DoesNot, |patient| {
+            patient.edit(&logged(patient, ItemType::EXTENT_CSUM), |data| data[0] ^= 1);
+        }),
+        on(Base::PowerCut, "a log's data where other data is", Kind::LogExtent, DoesNot, |p| {
+            let old = p.find(FS_TREE, |key, data| {
+                key.item_type == ItemType::EXTENT_DATA
+                    && matches!(FileExtent::parse(data), Ok(FileExtent::Regular { extent, .. })
+                        if extent.disk_bytenr().is_some() && extent.disk_num_bytes.get() > 4096)
+            });
+            p.edit(&logged(p, ItemType::EXTENT_DATA), |data| {
+                data[21..29].copy_from_slice(&old.data[21..29]);
+            });
+        }),
         plain("a byte of data", Kind::DataChecksum, Sees, |patient| {
             patient.invert(item(patient).key.offset + 5, 0, false);
         }),

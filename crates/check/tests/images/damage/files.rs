@@ -3,7 +3,7 @@
 use larder_check::Kind;
 use larder_format::item::{FileExtent, FileExtentHeader, FileExtentItem, InodeItem};
 use larder_format::objectid::{FS_TREE, ORPHAN};
-use larder_format::{ItemType, Key};
+use larder_format::{ItemType, Key, name_hash};
 
 use super::Progs::{DoesNot, Sees};
 use super::{Base, Wound, on, plain};
@@ -59,6 +59,71 @@ fn reference(patient: &Patient) -> Found {
         found.key.item_type == ItemType::INODE_REF && found.slot > 0 && found.key.objectid > 256
     });
     found.expect("a file")
+}
+
+/// Two entries by index of one directory that name files, the first one with a name that is not
+/// shorter, and long, and its inode's only one there. All that knows the name is in one leaf: there is
+/// room for another, and a snapshot has all of it or nothing.
+fn siblings(patient: &Patient) -> (Found, Found) {
+    let items = patient.items(FS_TREE);
+    let is_all_in = |leaf: u64, entry: &Found| {
+        let directory = entry.key.objectid;
+        let target = u64::from_le_bytes(entry.data[..8].try_into().expect("eight bytes"));
+        let own = Key::new(target, ItemType::INODE_REF, directory);
+        let mut knowing = items.iter().filter(|found| {
+            let Key { objectid, item_type, .. } = found.key;
+            let of_directory = [ItemType::INODE_ITEM, ItemType::DIR_ITEM].contains(&item_type);
+            (objectid == directory && of_directory) || found.key == own
+        });
+        let has_one_name = |found: &Found| found.data.len() - 10 == entry.data.len() - 30;
+        knowing.all(|found| found.leaf == leaf && (found.key != own || has_one_name(found)))
+    };
+    let entries = items.iter().filter(|found| {
+        found.key.item_type == ItemType::DIR_INDEX && found.data[8] == ItemType::INODE_ITEM.0
+    });
+    let entries: Vec<&Found> = entries.collect();
+    let pair = entries.windows(2).find(|pair| {
+        pair[0].key.objectid == pair[1].key.objectid
+            && pair[0].data.len() >= 30 + 7
+            && pair[0].data.len() >= pair[1].data.len()
+            && is_all_in(pair[0].leaf, pair[0])
+    });
+    let pair = pair.expect("the image has such a directory");
+    (pair[0].clone(), pair[1].clone())
+}
+
+/// Gives an entry that names a file another name, everywhere.
+fn rename(patient: &Patient, name: &[u8]) {
+    let (by_index, _) = siblings(patient);
+    let old = by_index.data[30..].to_vec();
+    let (directory, number) = (by_index.key.objectid, by_index.key.offset);
+    let target = u64::from_le_bytes(by_index.data[..8].try_into().expect("eight bytes"));
+    let renamed = |data: &[u8]| {
+        let mut data = [&data[..30], name].concat();
+        data[27..29].copy_from_slice(&(name.len() as u16).to_le_bytes());
+        data
+    };
+    patient.edit(&by_index, |data| *data = renamed(data));
+    let key_of = |name| Key::new(directory, ItemType::DIR_ITEM, name_hash::dir_name(name));
+    let by_hash = patient.find(FS_TREE, |key, data| *key == key_of(&old) && data[30..] == old);
+    patient.remove(&by_hash);
+    let mut items = patient.items(FS_TREE).into_iter();
+    match items.find(|found| found.key == key_of(name)) {
+        Some(same) => patient.edit(&same, |data| data.extend(renamed(&by_hash.data))),
+        None => patient.insert(FS_TREE, key_of(name), &renamed(&by_hash.data)),
+    }
+    let reference = patient.find(FS_TREE, |key, data| {
+        *key == Key::new(target, ItemType::INODE_REF, directory)
+            && data[..8] == number.to_le_bytes()
+    });
+    patient.edit(&reference, |data| {
+        *data = [&data[..8], &(name.len() as u16).to_le_bytes(), name].concat();
+    });
+    let inode =
+        patient.find(FS_TREE, |key, _| *key == Key::new(directory, ItemType::INODE_ITEM, 0));
+    patient.edit_as::<InodeItem>(&inode, |item| {
+        item.size = (item.size.get() + 2 * name.len() as u64 - 2 * old.len() as u64).into();
+    });
 }
 
 pub(super) fn wounds() -> Vec<Wound> {
@@ -156,6 +221,14 @@ fn names() -> Vec<Wound> {
                 patient.edit(&entry, |data| data[29] ^= 3);
             }
         }),
+        plain("an entry that is called ..", Kind::EntryName, DoesNot, |p| rename(p, b"..")),
+        plain("an entry that is called .", Kind::EntryName, DoesNot, |p| rename(p, b".")),
+        plain("a slash in a name", Kind::EntryName, DoesNot, |p| rename(p, b"to/from")),
+        plain("a zero byte in a name", Kind::EntryName, DoesNot, |p| rename(p, b"to\0from")),
+        plain("two inodes have one name", Kind::DuplicateName, DoesNot, |patient| {
+            let (_, other) = siblings(patient);
+            rename(patient, &other.data[30..]);
+        }),
         plain("a name that is too long for its item", Kind::ItemFormat, Sees, |patient| {
             patient.edit(&patient.find_type(FS_TREE, ItemType::DIR_INDEX), |data| data[28] = 1);
         }),
@@ -198,6 +271,10 @@ fn extents() -> Vec<Wound> {
                     if extent.disk_bytenr().is_none())
             });
             patient.remove(&hole);
+        }),
+        plain("an inline extent of no stream", Kind::CompressedData, DoesNot, |patient| {
+            let inline = extent(patient, |extent| matches!(extent, FileExtent::Inline { .. }));
+            patient.edit_as::<FileExtentHeader>(&inline, |header| header.compression = 1);
         }),
         plain("an inline extent that is too short", Kind::InlineExtent, Sees, |patient| {
             let inline = extent(patient, |extent| matches!(extent, FileExtent::Inline { .. }));

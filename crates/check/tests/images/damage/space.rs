@@ -111,6 +111,15 @@ fn free_space() -> Vec<Wound> {
                 patient.remove(&last(patient, FREE_SPACE_TREE, ItemType::FREE_SPACE_INFO));
             },
         ),
+        plain("a free range behind all block groups", Kind::FreeSpaceTree, Sees, |patient| {
+            let key = Key::new(1 << 40, ItemType::FREE_SPACE_EXTENT, 1 << 20);
+            patient.insert(FREE_SPACE_TREE, key, &[]);
+        }),
+        plain("a free block group behind all others", Kind::FreeSpaceInfo, Sees, |patient| {
+            let info = last(patient, FREE_SPACE_TREE, ItemType::FREE_SPACE_INFO);
+            let key = Key { objectid: 1 << 40, ..info.key };
+            patient.insert(FREE_SPACE_TREE, key, &info.data);
+        }),
         on(Base::SpaceCache, "a byte of the space cache", Kind::SpaceCache, DoesNot, |patient| {
             patient.invert(cache_extent(patient) + 100, 0, false);
         }),

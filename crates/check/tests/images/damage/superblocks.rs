@@ -13,9 +13,20 @@ pub(super) fn wounds() -> Vec<Wound> {
         }),
         plain("the second superblock is old", Kind::SuperblocksDisagree, DoesNot, |patient| {
             patient.edit_superblock_copy(1, |superblock| {
-                superblock.generation = (superblock.generation.get() - 1).into();
+                superblock.generation = (superblock.generation.get() - 2).into();
             });
         }),
+        plain(
+            "the second superblock is another's",
+            Kind::SuperblocksDisagree,
+            DoesNot,
+            |patient| {
+                patient.edit_superblock_copy(1, |superblock| {
+                    superblock.generation = (superblock.generation.get() - 1).into();
+                    superblock.fsid[0] ^= 1;
+                });
+            },
+        ),
         plain("the second superblock has another label", Kind::SuperblocksDisagree, DoesNot, |p| {
             p.edit_superblock_copy(1, |superblock| superblock.label[0] = b'x');
         }),
