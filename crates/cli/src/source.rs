@@ -4,15 +4,16 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use clap::Args;
 use larder::{Filesystem, Inode, MountedFilesystem, NewInode, OpenOptions, Overview, Subvolume};
 
 use crate::ending::wait_for_ending_servers;
 use crate::extract::umask;
-use crate::target::{Target, mounted_directory, mounted_path};
+use crate::target::{Target, mounted_path};
 
-/// Options that every command on an image has.
+/// Options that every command on an image has. They say how an image is opened: with a path in a
+/// mounted file system they are refused, since nothing there would obey them.
 #[derive(Debug, Args)]
 pub struct Source {
     /// Another device of the file system; may be given several times
@@ -29,7 +30,7 @@ const WRITING_CACHE_BYTES: usize = 32 << 20;
 /// For the same reason little changes again after a commit, which goes on beside the command's work.
 const WRITING_COMMIT_BYTES: usize = 64 << 20;
 
-/// Options of commands that take `IMAGE:/path`.
+/// Options of commands that take `IMAGE:/path`; refused likewise with paths in mounted file systems.
 #[derive(Debug, Args)]
 pub struct PathSource {
     #[command(flatten)]
@@ -60,6 +61,19 @@ impl Source {
         Ok(options.open(paths)?)
     }
 
+    /// Opens for writing the file system that `text`, an `IMAGE:/path`, is in, of which `start`
+    /// chooses the subvolume in which paths start.
+    pub fn write(
+        &self,
+        text: &OsStr,
+        start: impl FnOnce(&Filesystem) -> larder::Result<Subvolume>,
+    ) -> anyhow::Result<Writing> {
+        let image = Target::parse(text).image;
+        let filesystem = self.open_for_writing(&image)?;
+        let start = start(&filesystem)?;
+        Ok(Writing { image, filesystem, start })
+    }
+
     /// Opens the file system on `image` and the other devices.
     pub fn open(&self, image: &Path) -> anyhow::Result<Filesystem> {
         let paths = self.paths(image);
@@ -76,9 +90,29 @@ impl Source {
 }
 
 impl Source {
+    /// The path that `text` means, if that lies in a mounted file system and not in an image.
+    pub fn mounted_path<'a>(&self, text: &'a OsStr) -> anyhow::Result<Option<&'a Path>> {
+        let Some(path) = mounted_path(text) else { return Ok(None) };
+        let shown = path.display();
+        ensure!(
+            self.devices.is_empty(),
+            "{shown}: lies in a mounted file system, whose devices are known; leave out --device"
+        );
+        ensure!(
+            !self.degraded,
+            "{shown}: lies in a mounted file system; --degraded is said when it is mounted"
+        );
+        Ok(Some(path))
+    }
+
+    /// The directory of a mounted file system that `text` means, if it is no image.
+    pub fn mounted_directory<'a>(&self, text: &'a OsStr) -> anyhow::Result<Option<&'a Path>> {
+        Ok(self.mounted_path(text)?.filter(|path| path.is_dir()))
+    }
+
     /// The file system that `text`, an image or a directory of one that is mounted, means.
     pub fn overview(&self, text: &OsStr) -> anyhow::Result<Box<dyn Overview>> {
-        Ok(match mounted_directory(text) {
+        Ok(match self.mounted_directory(text)? {
             Some(path) => Box::new(MountedFilesystem::open(path)?),
             None => Box::new(self.open(Path::new(text))?),
         })
@@ -87,7 +121,7 @@ impl Source {
     /// The file system in which `text`, an `IMAGE:/path` or a path of one that is mounted, lies, and the id
     /// of the subvolume there.
     pub fn overview_at(&self, text: &OsStr) -> anyhow::Result<(Box<dyn Overview>, u64)> {
-        if let Some(path) = mounted_path(text) {
+        if let Some(path) = self.mounted_path(text)? {
             let mounted = MountedFilesystem::open(path)?;
             let id = mounted.subvolume_id()?;
             return Ok((Box::new(mounted), id));
@@ -107,12 +141,20 @@ impl PathSource {
         }
     }
 
+    /// The path that `text` means, if that lies in a mounted file system and not in an image.
+    pub fn mounted_path<'a>(&self, text: &'a OsStr) -> anyhow::Result<Option<&'a Path>> {
+        let path = self.source.mounted_path(text)?;
+        ensure!(
+            path.is_none() || self.subvolid.is_none(),
+            "{}: lies in a mounted file system; --subvolid says where paths in an image start",
+            text.display()
+        );
+        Ok(path)
+    }
+
     /// Opens for writing the file system that `text`, an `IMAGE:/path`, is in.
     pub fn write(&self, text: &OsStr) -> anyhow::Result<Writing> {
-        let image = Target::parse(text).image;
-        let filesystem = self.source.open_for_writing(&image)?;
-        let start = self.start(&filesystem)?;
-        Ok(Writing { image, filesystem, start })
+        self.source.write(text, |filesystem| self.start(filesystem))
     }
 
     /// Finds what `text`, an `IMAGE:/path`, means. A symbolic link at its end is followed on demand.
@@ -143,6 +185,12 @@ pub fn new_inode(mode: u32, umask: u32) -> NewInode {
 }
 
 impl Writing {
+    /// What a user calls `path` in the file system.
+    pub fn shown(&self, path: &Path) -> PathBuf {
+        let bytes = [self.image.as_os_str(), OsStr::new(":"), path.as_os_str()];
+        bytes.into_iter().collect::<OsString>().into()
+    }
+
     /// The path in the file system that `text`, an `IMAGE:/path`, means.
     pub fn path(&self, text: &OsStr) -> anyhow::Result<OsString> {
         let target = Target::parse(text);

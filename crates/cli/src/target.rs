@@ -50,11 +50,6 @@ pub fn mounted_path(text: &OsStr) -> Option<&Path> {
     is_mounted.then_some(path)
 }
 
-/// The directory in a file system that is mounted that `text` means, where anything else is an image.
-pub fn mounted_directory(text: &OsStr) -> Option<&Path> {
-    mounted_path(text).filter(|path| path.is_dir())
-}
-
 /// The directory that `path` names something in.
 pub fn parent_of(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))

@@ -1,83 +1,210 @@
-//! Sizes in the units that the user asks for, as btrfs-progs writes them.
+//! Sizes in the units that the user asks for, as btrfs-progs reads the options and writes the sizes.
 
-use clap::Args;
+use clap::{Arg, ArgAction, ArgMatches, Args, Command, Error, FromArgMatches};
 
-/// Options that choose units; shared by every command that shows sizes.
-#[derive(Clone, Copy, Debug, Default, Args)]
+/// The units of sizes. As an argument of a command: all options that choose units, `-h` among them,
+/// so that only `--help` prints help there.
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Units {
-    /// Bytes, as plain numbers
-    #[arg(short = 'b', long)]
-    raw: bool,
-    /// The unit that suits each size, base 1024 (default)
-    #[arg(long)]
-    human_readable: bool,
-    /// The unit that suits each size, base 1000
-    #[arg(short = 'H')]
-    human_decimal: bool,
-    /// Base 1024: KiB, MiB, GiB, TiB
-    #[arg(long)]
-    iec: bool,
-    /// Base 1000: kB, MB, GB, TB
-    #[arg(long)]
-    si: bool,
-    /// Sizes in KiB, or kB with --si
-    #[arg(short, long, group = "unit")]
-    kbytes: bool,
-    /// Sizes in MiB, or MB with --si
-    #[arg(short, long, group = "unit")]
-    mbytes: bool,
-    /// Sizes in GiB, or GB with --si
-    #[arg(short, long, group = "unit")]
-    gbytes: bool,
-    /// Sizes in TiB, or TB with --si
-    #[arg(short, long, group = "unit")]
-    tbytes: bool,
+    style: Style,
+    /// The power of the base that all sizes are written in; the one that suits each if not given.
+    power: Option<usize>,
+}
+
+/// Those of the options that have long names, for a command whose short ones mean something else.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LongUnits(pub Units);
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Style {
+    Raw,
+    #[default]
+    Binary,
+    Decimal,
+}
+
+/// An option that chooses units.
+#[derive(Clone, Copy)]
+struct UnitOption {
+    name: &'static str,
+    short: char,
+    has_long: bool,
+    help: &'static str,
+    choice: Choice,
+}
+
+/// What an option does to the units chosen before it.
+#[derive(Clone, Copy)]
+enum Choice {
+    /// Replaces them.
+    Only(Style),
+    /// Keeps the power.
+    Style(Style),
+    /// Keeps the style.
+    Power(usize),
+}
+
+const OPTIONS: [UnitOption; 9] = {
+    const fn option(name: &'static str, help: &'static str, choice: Choice) -> UnitOption {
+        UnitOption { name, short: '\0', has_long: true, help, choice }
+    }
+    const fn short(short: char, option: UnitOption) -> UnitOption {
+        UnitOption { short, ..option }
+    }
+    const fn without_long(option: UnitOption) -> UnitOption {
+        UnitOption { has_long: false, ..option }
+    }
+    [
+        short('b', option("raw", "Bytes, as plain numbers", Choice::Only(Style::Raw))),
+        short(
+            'h',
+            option(
+                "human-readable",
+                "The unit that suits each size, base 1024 (default)",
+                Choice::Only(Style::Binary),
+            ),
+        ),
+        without_long(short(
+            'H',
+            option(
+                "human-decimal",
+                "The unit that suits each size, base 1000",
+                Choice::Only(Style::Decimal),
+            ),
+        )),
+        option("iec", "Base 1024: KiB, MiB, GiB, TiB", Choice::Style(Style::Binary)),
+        option("si", "Base 1000: kB, MB, GB, TB", Choice::Style(Style::Decimal)),
+        short('k', option("kbytes", "Sizes in KiB, or kB with --si", Choice::Power(1))),
+        short('m', option("mbytes", "Sizes in MiB, or MB with --si", Choice::Power(2))),
+        short('g', option("gbytes", "Sizes in GiB, or GB with --si", Choice::Power(3))),
+        short('t', option("tbytes", "Sizes in TiB, or TB with --si", Choice::Power(4))),
+    ]
+};
+
+impl UnitOption {
+    fn argument(&self, has_short: bool) -> Option<Arg> {
+        let mut argument = Arg::new(self.name).action(ArgAction::SetTrue).help(self.help);
+        if self.has_long {
+            argument = argument.long(self.name);
+        }
+        if has_short && self.short != '\0' {
+            argument = argument.short(self.short);
+        }
+        (self.has_long || has_short).then_some(argument)
+    }
+}
+
+impl Units {
+    /// The units after all options, in the order in which they stand on the command line.
+    fn chosen(matches: &ArgMatches) -> Self {
+        let mut given: Vec<(usize, Choice)> = OPTIONS
+            .iter()
+            .filter(|option| matches!(matches.try_get_one::<bool>(option.name), Ok(Some(true))))
+            .filter_map(|option| Some((matches.index_of(option.name)?, option.choice)))
+            .collect();
+        given.sort_by_key(|(position, _)| *position);
+        given.into_iter().fold(Self::default(), |units, (_, choice)| match choice {
+            Choice::Only(style) => Self { style, power: None },
+            Choice::Style(style) => Self { style, ..units },
+            Choice::Power(power) => Self { power: Some(power), ..units },
+        })
+    }
+}
+
+impl Args for Units {
+    fn augment_args(command: Command) -> Command {
+        let help = Arg::new("help").long("help").action(ArgAction::Help).help("Print help");
+        command
+            .disable_help_flag(true)
+            .args(OPTIONS.iter().filter_map(|option| option.argument(true)))
+            .arg(help)
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for Units {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
+        Ok(Self::chosen(matches))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {
+        *self = Self::chosen(matches);
+        Ok(())
+    }
+}
+
+impl Args for LongUnits {
+    fn augment_args(command: Command) -> Command {
+        command.args(OPTIONS.iter().filter_map(|option| option.argument(false)))
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for LongUnits {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
+        Ok(Self(Units::chosen(matches)))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {
+        *self = Self(Units::chosen(matches));
+        Ok(())
+    }
 }
 
 /// Reads a size: a number of bytes, or with k, m, g, t, p or e behind it of their powers of 1024.
 pub fn parse_size(text: &str) -> Result<u64, String> {
     let no_size = || format!("'{text}' is not a size: 4096, 512k or 8G would be");
-    let lower = text.to_ascii_lowercase();
-    let trimmed = lower.trim_end_matches('b').trim_end_matches('i');
-    let (digits, power) = match trimmed.char_indices().next_back() {
-        Some((at, unit)) if unit.is_ascii_alphabetic() => {
-            let power = "kmgtpe".find(unit).ok_or_else(no_size)?;
-            (&trimmed[..at], power as u32 + 1)
+    let unit_at = text.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(text.len());
+    let (digits, unit) = text.split_at(unit_at);
+    let unit = unit.to_ascii_lowercase();
+    let power = match unit.as_str() {
+        "" | "b" => 0,
+        _ => {
+            let letter = unit.strip_suffix("ib").or(unit.strip_suffix('b')).unwrap_or(&unit);
+            let powers = ["k", "m", "g", "t", "p", "e"];
+            1 + powers.iter().position(|power| *power == letter).ok_or_else(no_size)?
         }
-        _ => (trimmed, 0),
     };
     let number: u64 = digits.parse().map_err(|_| no_size())?;
-    number.checked_mul(1024_u64.pow(power)).ok_or_else(|| format!("{text} is too much"))
+    let bytes = number.checked_mul(1024_u64.pow(power as u32));
+    bytes.ok_or_else(|| format!("{text} is more than any device holds"))
 }
 
 const BINARY: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
 const DECIMAL: [&str; 7] = ["B", "kB", "MB", "GB", "TB", "PB", "EB"];
 
 impl Units {
-    /// Whether sizes are plain numbers.
-    pub fn is_raw(&self) -> bool {
-        self.raw
+    /// Whether each size is in the unit that suits it, base 1024.
+    pub fn are_human_binary(&self) -> bool {
+        self.style == Style::Binary && self.power.is_none()
     }
 
     /// `bytes` in these units, with two decimals where it is not a plain number.
     pub fn show(&self, bytes: u64) -> String {
-        if self.raw {
-            return bytes.to_string();
-        }
-        let (base, names) =
-            if self.si || self.human_decimal { (1000.0, DECIMAL) } else { (1024.0, BINARY) };
-        let fixed = [self.kbytes, self.mbytes, self.gbytes, self.tbytes];
-        let power = match fixed.iter().position(|wanted| *wanted) {
-            Some(position) => position + 1,
-            None => fitting_power(bytes, base),
+        let (base, names) = match self.style {
+            Style::Raw => return bytes.to_string(),
+            Style::Binary => (1024_u64, BINARY),
+            Style::Decimal => (1000, DECIMAL),
         };
-        format!("{:.2}{}", bytes as f64 / base.powi(power as i32), names[power])
+        let power = self.power.unwrap_or_else(|| fitting_power(bytes, base));
+        // btrfs-progs has a fraction of the last step alone, in single precision.
+        let number = match power {
+            0 => bytes as f32,
+            _ => (bytes / base.pow(power as u32 - 1)) as f32 / base as f32,
+        };
+        format!("{number:.2}{}", names[power])
     }
 }
 
 /// The power of `base` in which `bytes` has one to four digits before the point.
-fn fitting_power(bytes: u64, base: f64) -> usize {
-    let mut rest = bytes as f64;
+fn fitting_power(bytes: u64, base: u64) -> usize {
+    let mut rest = bytes;
     let mut power = 0;
     while rest >= base && power + 1 < BINARY.len() {
         rest /= base;
@@ -93,20 +220,50 @@ mod tests {
     #[test]
     fn sizes_are_read_with_their_units() {
         assert_eq!(parse_size("4096"), Ok(4096));
+        assert_eq!(parse_size("4096b"), Ok(4096));
         assert_eq!(parse_size("16k"), Ok(16384));
+        assert_eq!(parse_size("8Gb"), Ok(8 << 30));
         assert_eq!(parse_size("8GiB"), Ok(8 << 30));
-        assert!(parse_size("16x").is_err());
-        assert!(parse_size("99999999e").is_err());
+        for wrong in ["", "k", "16x", "16kk", "16ib", "16bb", "-1", "0x10", "1.5G", "99999999e"] {
+            assert!(parse_size(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    /// The units that these options choose.
+    fn units(options: &str) -> Units {
+        let command = Units::augment_args(Command::new("test").args_override_self(true));
+        let words = ["test"].into_iter().chain(options.split_whitespace());
+        Units::chosen(&command.try_get_matches_from(words).expect("options that there are"))
     }
 
     #[test]
     fn sizes_read_as_btrfs_progs_writes_them() {
-        let human = Units::default();
-        assert_eq!(human.show(0), "0.00B");
-        assert_eq!(human.show(196_608), "192.00KiB");
-        assert_eq!(human.show(u64::MAX), "16.00EiB");
-        assert_eq!(Units { human_decimal: true, ..human }.show(196_608), "196.61kB");
-        assert_eq!(Units { gbytes: true, ..human }.show(33_554_432), "0.03GiB");
-        assert_eq!(Units { raw: true, ..human }.show(33_554_432), "33554432");
+        assert_eq!(units("").show(0), "0.00B");
+        assert_eq!(units("-h").show(196_608), "192.00KiB");
+        assert_eq!(units("").show(u64::MAX), "16.00EiB");
+        assert_eq!(units("-H").show(196_608), "196.61kB");
+        assert_eq!(units("-H").show(268_435_456), "268.43MB");
+        assert_eq!(units("-g").show(33_554_432), "0.03GiB");
+        assert_eq!(units("--raw").show(33_554_432), "33554432");
+    }
+
+    #[test]
+    fn later_options_change_what_earlier_ones_chose_as_with_btrfs_progs() {
+        for (options, expected) in [
+            ("-k -m", "0.19MiB"),
+            ("-m -k", "192.00KiB"),
+            ("-k -m -k", "192.00KiB"),
+            ("--raw --si", "196.61kB"),
+            ("--si --raw", "196608"),
+            ("-b -k", "196608"),
+            ("-k -H", "196.61kB"),
+            ("-H -k", "196.61kB"),
+            ("-H -m", "0.20MB"),
+            ("-m --si", "0.20MB"),
+            ("-m -h", "192.00KiB"),
+            ("-k --iec --iec", "192.00KiB"),
+        ] {
+            assert_eq!(units(options).show(196_608), expected, "{options}");
+        }
     }
 }

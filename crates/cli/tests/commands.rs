@@ -139,6 +139,38 @@ fn space_is_shown_as_btrfs_progs_shows_it() {
 }
 
 #[test]
+fn superblocks_are_chosen_as_btrfs_progs_chooses_them() {
+    let image = small_image();
+    let image = image.devices()[0].display().to_string();
+    for words in [
+        "",
+        "-f",
+        "-a",
+        "-a -f",
+        "-s 0",
+        "-s 1",
+        "--super 1",
+        "-i 1",
+        "-s 65536",
+        "--bytenr 67108864",
+        "-s 1048576",
+        "-F -s 1",
+        "-s 0 -s 1",
+    ] {
+        let arguments = || words.split_whitespace().chain([&*image]);
+        let btrfs = Command::new("btrfs")
+            .args(["inspect-internal", "dump-super"])
+            .args(arguments())
+            .output()
+            .expect("btrfs starts");
+        let ours = larder(["inspect", "dump-super"].into_iter().chain(arguments()));
+        assert_eq!(ours.status.success(), btrfs.status.success(), "{words}");
+        let text = |output: &Output| String::from_utf8_lossy(&output.stdout).into_owned();
+        assert_eq!(text(&ours), text(&btrfs), "{words}");
+    }
+}
+
+#[test]
 fn lists_hide_names_with_a_dot_unless_all_are_asked_for() {
     let scratch = Scratch::new();
     let source = scratch.path().join("source");

@@ -31,8 +31,8 @@ pub use inode::{FilePlace, inode_paths, places_of};
 pub use search::{Item, directory_path, items, last_inode, subvolume_path, subvolumes_of};
 pub use send::{KernelSend, newest_stream_version, send};
 pub use subvolume::{
-    SubvolumeInfo, create_snapshot, create_subvolume, delete_subvolume, is_read_only,
-    set_default_subvolume, set_read_only, set_received, subvolume_id, subvolume_info,
+    SubvolumeInfo, create_snapshot, create_subvolume, delete_subvolume, delete_subvolume_by_id,
+    is_read_only, set_default_subvolume, set_read_only, set_received, subvolume_id, subvolume_info,
 };
 
 /// What cannot be passed on or believed.

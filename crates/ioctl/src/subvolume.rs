@@ -9,8 +9,8 @@ use zerocopy::{FromZeros, IntoBytes};
 
 use crate::abi::{
     DEFAULT_SUBVOL, GET_SUBVOL_INFO, INO_LOOKUP, InoLookupArgs, ReceivedArgs, SET_RECEIVED_SUBVOL,
-    SNAP_CREATE_V2, SNAP_DESTROY, SUBVOL_CREATE, SUBVOL_GETFLAGS, SUBVOL_RDONLY, SUBVOL_SETFLAGS,
-    SubvolInfoArgs, VolArgs, VolArgsV2,
+    SNAP_CREATE_V2, SNAP_DESTROY, SNAP_DESTROY_V2, SUBVOL_CREATE, SUBVOL_GETFLAGS, SUBVOL_RDONLY,
+    SUBVOL_SETFLAGS, SUBVOL_SPEC_BY_ID, SubvolInfoArgs, VolArgs, VolArgsV2,
 };
 use crate::{call, invalid};
 
@@ -27,6 +27,13 @@ pub fn create_subvolume(directory: impl AsFd, name: &[u8]) -> io::Result<()> {
 /// Deletes the subvolume named `name` in `directory`.
 pub fn delete_subvolume(directory: impl AsFd, name: &[u8]) -> io::Result<()> {
     call::write::<SNAP_DESTROY, _>(directory, VolArgs { fd: 0, name: padded(name)? })
+}
+
+/// Deletes the subvolume with this id in the file system that `inside` lies in.
+pub fn delete_subvolume_by_id(inside: impl AsFd, id: u64) -> io::Result<()> {
+    let mut args = VolArgsV2 { flags: SUBVOL_SPEC_BY_ID, ..VolArgsV2::new_zeroed() };
+    args.name[..size_of::<u64>()].copy_from_slice(&id.to_ne_bytes());
+    call::write::<SNAP_DESTROY_V2, _>(inside, args)
 }
 
 /// Takes a snapshot of the subvolume whose root is `source`, named `name` in `directory`. It has all that

@@ -62,6 +62,15 @@ impl Filesystem {
         Ok(self.inner().set_compression(compression)?)
     }
 
+    /// Deletes the subvolume with this id and all that is in it, wherever it is named. Handles of what
+    /// was in it are of no use afterwards.
+    pub fn delete_subvolume_by_id(&self, id: u64) -> Result<()> {
+        let name = self.subvolume_by_id(id)?.info()?.name;
+        let name = name.ok_or(larder_filesystem::Error::NotPermitted("the top level stays"))?;
+        let directory = self.subvolume_by_id(name.parent)?.inode(name.directory)?;
+        directory.into_directory()?.delete_child_subvolume(OsStr::from_bytes(&name.name))
+    }
+
     /// Makes the subvolume with this id the one that a mount shows unless it is told otherwise. It is
     /// durable when this returns.
     pub fn set_default_subvolume(&self, id: u64) -> Result<()> {

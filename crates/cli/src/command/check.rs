@@ -28,6 +28,12 @@ pub struct Check {
     /// Read all data too, every copy, and compare it with its checksums and parity
     #[arg(long)]
     check_data_csum: bool,
+    /// Change nothing (always so)
+    #[arg(long)]
+    readonly: bool,
+    /// Show progress (always so on a terminal)
+    #[arg(short, long, overrides_with = "quiet")]
+    progress: bool,
     /// How to write what was found
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,

@@ -28,7 +28,7 @@ use crate::units::parse_size;
 ///   larder mkfs --rootdir rootfs --compress zstd:9 --shrink image.img
 ///   larder mkfs -d raid1 -m raid1 /dev/sdb /dev/sdc
 #[derive(Debug, Args)]
-#[command(verbatim_doc_comment)]
+#[command(verbatim_doc_comment, version)]
 pub struct Mkfs {
     /// Profile of data: single, dup, raid0, raid1, raid1c3, raid1c4, raid10, raid5, raid6
     #[arg(short, long, value_name = "PROFILE", value_parser = parse_profile)]

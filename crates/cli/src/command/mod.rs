@@ -54,7 +54,13 @@ pub type Outcome = anyhow::Result<ExitCode>;
 /// Exit codes: 0 success, 1 failure (for check: damage was found), 2 the command line is wrong
 /// (for check: it could not run).
 #[derive(Debug, Parser)]
-#[command(name = "larder", version, infer_subcommands = true, infer_long_args = true)]
+#[command(
+    name = "larder",
+    version,
+    infer_subcommands = true,
+    infer_long_args = true,
+    args_override_self = true
+)]
 pub struct Larder {
     #[command(subcommand)]
     command: Command,

@@ -92,7 +92,7 @@ impl Receive {
         let options = ReceiveOptions { stop_at_end: self.stop_at_end, max_errors: self.max_errors };
         let mut watch = Watch::new(self.quiet, len_bytes)?;
         let mut observe = |event: ReceiveEvent<'_>| watch.event(&event);
-        if Path::new(target).is_dir() {
+        if self.source.mounted_path(target)?.is_some_and(Path::is_dir) {
             let outcome = larder::receive_mounted(target, input, &options, &mut observe);
             let folder = target.to_string_lossy();
             let folder = folder.trim_end_matches('/');

@@ -12,7 +12,6 @@ use larder::ErrorKind;
 
 use super::Outcome;
 use crate::source::PathSource;
-use crate::target::mounted_path;
 
 /// Make a copy of a file that shares its data with the original
 ///
@@ -37,7 +36,8 @@ pub struct Reflink {
 
 impl Reflink {
     pub fn run(self) -> Outcome {
-        match (mounted_path(&self.original), mounted_path(&self.copy)) {
+        let source = &self.source;
+        match (source.mounted_path(&self.original)?, source.mounted_path(&self.copy)?) {
             (Some(original), Some(copy)) => copy_mounted(original, copy),
             (None, None) => self.copy_in_image(),
             _ => bail!(

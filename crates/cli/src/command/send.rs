@@ -16,7 +16,7 @@ use larder::{
 use super::Outcome;
 use crate::progress::Progress;
 use crate::source::{Source, warn_of_bad_copies};
-use crate::target::{Target, mounted_path};
+use crate::target::Target;
 
 /// Millionths of the whole from which on it is worth telling how long the rest takes.
 const ENOUGH_TO_TELL: u64 = 1000;
@@ -120,7 +120,7 @@ impl Snapshot for MountedSnapshot {
 
 impl Send {
     pub fn run(self) -> Outcome {
-        if mounted_path(&self.snapshots[0]).is_some() {
+        if self.source.mounted_path(&self.snapshots[0])?.is_some() {
             let first = open_mounted(&self.snapshots[0])?;
             self.send(|text| find_mounted(&first, &self.snapshots[0], text))?;
             return Ok(ExitCode::SUCCESS);

@@ -12,6 +12,7 @@ mod posix;
 mod programs;
 mod receive;
 mod rings;
+mod same_as_btrfs;
 mod send;
 mod subvolumes;
 mod support;

@@ -130,6 +130,12 @@ impl Overview for MountedFilesystem {
             );
         }
         infos.extend(together.end().map(Ok));
+        // The kernel takes the name of a subvolume away at once, and marks its root with a commit.
+        let is_nameless =
+            |info: &SubvolumeInfo| info.name.is_none() && info.id != objectid::FS_TREE;
+        for info in infos.iter_mut().flatten() {
+            info.is_being_deleted |= is_nameless(info);
+        }
         Ok(Box::new(infos.into_iter()))
     }
 

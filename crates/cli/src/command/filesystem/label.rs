@@ -12,7 +12,6 @@ use clap::Args;
 
 use crate::command::Outcome;
 use crate::source::Source;
-use crate::target::mounted_directory;
 
 /// Show the label of a file system, or change it
 ///
@@ -35,7 +34,7 @@ pub struct Label {
 
 impl Label {
     pub fn run(self) -> Outcome {
-        let mounted = mounted_directory(self.image.as_os_str());
+        let mounted = self.source.mounted_directory(self.image.as_os_str())?;
         match (self.label, mounted) {
             (Some(label), Some(path)) => {
                 let directory = File::open(path).with_context(|| path.display().to_string())?;

@@ -4,11 +4,12 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use anyhow::ensure;
 use clap::Args;
 
 use crate::command::Outcome;
 use crate::source::Source;
-use crate::units::Units;
+use crate::units::LongUnits;
 
 /// Show label, uuid and devices of a file system
 ///
@@ -18,8 +19,14 @@ use crate::units::Units;
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub struct Show {
+    /// Only a file system that is mounted: IMAGE or PATH is a directory of one
+    #[arg(short, long, conflicts_with = "all_devices")]
+    mounted: bool,
+    /// Only what devices say themselves: IMAGE or PATH is an image file or a block device
+    #[arg(short = 'd', long)]
+    all_devices: bool,
     #[command(flatten)]
-    units: Units,
+    units: LongUnits,
     #[command(flatten)]
     source: Source,
     /// The image file or block device, or a directory of a file system that is mounted
@@ -29,13 +36,18 @@ pub struct Show {
 
 impl Show {
     pub fn run(self) -> Outcome {
+        let LongUnits(units) = self.units;
+        let is_mounted = self.source.mounted_directory(self.image.as_os_str())?.is_some();
+        let shown = self.image.display();
+        ensure!(is_mounted || !self.mounted, "{shown}: no directory of a mounted file system");
+        ensure!(!is_mounted || !self.all_devices, "{shown}: neither an image file nor a device");
         let filesystem = self.source.overview(self.image.as_os_str())?;
         let mut out = io::stdout().lock();
         let label = filesystem.label()?;
         let label = if label.is_empty() { "none".into() } else { format!("'{}'", label.display()) };
         let devices = filesystem.devices()?;
         writeln!(out, "Label: {label}  uuid: {}", filesystem.uuid()?)?;
-        let used = self.units.show(filesystem.used_bytes()?);
+        let used = units.show(filesystem.used_bytes()?);
         writeln!(out, "\tTotal devices {} FS bytes used {used}", devices.len())?;
         for device in &devices {
             let Some(name) = &device.name else {
@@ -47,8 +59,8 @@ impl Show {
                 out,
                 "\tdevid {:>4} size {} used {} path {}",
                 device.id,
-                self.units.show(device.total_bytes),
-                self.units.show(device.allocated_bytes),
+                units.show(device.total_bytes),
+                units.show(device.allocated_bytes),
                 path.display(),
             )?;
         }

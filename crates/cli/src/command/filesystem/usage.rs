@@ -61,7 +61,7 @@ impl Usage {
     ) -> io::Result<()> {
         writeln!(out, "Overall:")?;
         let sums = Sums::new(spaces, devices);
-        let width = if self.units.is_raw() { 18 } else { 10 };
+        let width = if self.units.are_human_binary() { 10 } else { 18 };
         let mut line =
             |name: &str, tabs: &str, value: &str| writeln!(out, "    {name}:{tabs}{value:>width$}");
         let show = |bytes: u64| self.units.show(bytes);

@@ -24,10 +24,9 @@ pub struct DumpSuper {
     /// Show every copy that the device has room for
     #[arg(short, long, conflicts_with_all = ["copy", "bytenr"])]
     all: bool,
-    /// Show this copy: 0, 1 or 2
-    #[arg(short = 's', short_alias = 'i', long = "super", value_name = "COPY",
-          value_parser = clap::value_parser!(u8).range(0..=2))]
-    copy: Option<u8>,
+    /// Show this copy: 0, 1 or 2. A greater number is taken for --bytenr
+    #[arg(short = 's', short_alias = 'i', long = "super", value_name = "COPY")]
+    copy: Option<u64>,
     /// Show it even when its magic is wrong
     #[arg(short = 'F', long)]
     force: bool,
@@ -58,7 +57,10 @@ impl DumpSuper {
     fn offsets(&self) -> Vec<u64> {
         match (self.all, self.copy, self.bytenr) {
             (true, ..) => OFFSETS.iter().map(|offset| offset.0).collect(),
-            (_, Some(copy), _) => vec![OFFSETS[usize::from(copy)].0],
+            (_, Some(copy), _) => {
+                let known = usize::try_from(copy).ok().and_then(|copy| OFFSETS.get(copy));
+                vec![known.map_or(copy, |offset| offset.0)]
+            }
             (_, _, Some(offset)) => vec![offset],
             _ => vec![OFFSETS[0].0],
         }

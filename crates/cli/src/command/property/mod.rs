@@ -14,7 +14,6 @@ use larder::{ErrorKind, FileType, Inode, XattrMode};
 
 use super::Outcome;
 use crate::source::PathSource;
-use crate::target::mounted_path;
 
 /// Look at properties and change them
 #[derive(Debug, Subcommand)]
@@ -41,7 +40,7 @@ enum Object {
     #[value(alias = "f")]
     Filesystem,
     /// A subvolume, at its root
-    #[value(alias = "s")]
+    #[value(aliases = ["subvol", "s"])]
     Subvolume,
     /// A file or directory
     #[value(alias = "i")]
@@ -197,7 +196,7 @@ impl Bearer for Inode {
 
 /// What `text` means.
 fn find(source: &PathSource, text: &OsStr) -> anyhow::Result<Box<dyn Bearer>> {
-    Ok(match mounted_path(text) {
+    Ok(match source.mounted_path(text)? {
         Some(path) => Box::new(mounted::Mounted::open(path)?),
         None => Box::new(source.find(text, true)?),
     })

@@ -10,7 +10,6 @@ use super::mounted::Mounted;
 use super::{Known, Object};
 use crate::command::Outcome;
 use crate::source::PathSource;
-use crate::target::mounted_path;
 
 /// Set a property of a file, a subvolume or the file system
 ///
@@ -44,7 +43,7 @@ pub struct Set {
 impl Set {
     pub fn run(self) -> Outcome {
         let property = Known::find(&self.name)?;
-        if let Some(path) = mounted_path(&self.path) {
+        if let Some(path) = self.source.mounted_path(&self.path)? {
             let bearer = Mounted::open(path)?;
             property.expect_of(&bearer, self.object)?;
             property.set(&bearer, &self.value, self.force)?;

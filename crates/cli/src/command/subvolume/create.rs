@@ -11,7 +11,7 @@ use super::mounted::Place;
 use crate::command::Outcome;
 use crate::extract::umask;
 use crate::source::{PathSource, new_inode};
-use crate::target::{mounted_path, parent_of};
+use crate::target::parent_of;
 
 /// Make empty subvolumes
 ///
@@ -30,11 +30,11 @@ pub struct Create {
 
 impl Create {
     pub fn run(self) -> Outcome {
-        if self.paths.iter().all(|path| mounted_path(path).is_some()) {
+        if self.source.mounted_path(&self.paths[0])?.is_some() {
             for path in &self.paths {
-                let created = Place::of(path.as_ref()).and_then(|place| place.create());
-                created.with_context(|| path.display().to_string())?;
-                println!("Create subvolume '{}'", path.display());
+                let place = Place::of(path.as_ref())?;
+                place.create().with_context(|| path.display().to_string())?;
+                println!("Create subvolume '{place}'");
             }
             return Ok(ExitCode::SUCCESS);
         }

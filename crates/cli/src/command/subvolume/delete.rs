@@ -1,47 +1,143 @@
 //! `larder subvolume delete`.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::path::Path;
 use std::process::ExitCode;
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use clap::Args;
+use larder::Filesystem;
 
-use super::mounted::Place;
+use super::mounted::{Place, expect_subvolume};
 use crate::command::Outcome;
-use crate::source::PathSource;
-use crate::target::mounted_path;
+use crate::message;
+use crate::source::Source;
 
 /// Delete subvolumes and snapshots with all that is in them
 ///
+/// In a mounted file system a deletion becomes durable with the next commit, unless -c or -C waits for
+/// one. In an image all of them are durable when this ends. What cannot be deleted does not keep the
+/// others from being deleted.
+///
 /// Examples:
 ///   larder subvolume delete disk.img:/snapshots/monday
-///   larder subvolume delete mnt/snapshots/monday
+///   larder subvolume delete --subvolid 257 disk.img
+///   larder subvolume delete -c mnt/snapshots/monday mnt/snapshots/tuesday
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub struct Delete {
+    /// Wait for a commit after all were deleted
+    #[arg(short = 'c', long, overrides_with = "commit_each")]
+    commit_after: bool,
+    /// Wait for a commit after each
+    #[arg(short = 'C', long)]
+    commit_each: bool,
+    /// Delete the subvolume with this id; the one path then only says in which file system
+    #[arg(short = 'i', long, value_name = "ID")]
+    subvolid: Option<u64>,
     #[command(flatten)]
-    source: PathSource,
-    /// The subvolumes, in one image or in file systems that are mounted
+    source: Source,
+    /// The subvolumes, in one image by their paths from its default subvolume, or in file systems
+    /// that are mounted
     #[arg(required = true, value_name = "IMAGE:/PATH or PATH")]
     paths: Vec<OsString>,
 }
 
+/// How many were not deleted.
+type Failures = usize;
+
 impl Delete {
     pub fn run(self) -> Outcome {
-        if self.paths.iter().all(|path| mounted_path(path).is_some()) {
-            for path in &self.paths {
-                println!("Delete subvolume: '{}'", path.display());
-                let deleted = Place::of(path.as_ref()).and_then(|place| place.delete());
-                deleted.with_context(|| path.display().to_string())?;
+        ensure!(
+            self.subvolid.is_none() || self.paths.len() == 1,
+            "with --subvolid one path says in which file system, but {} were given",
+            self.paths.len()
+        );
+        let failures = match self.source.mounted_path(&self.paths[0])? {
+            Some(_) => self.delete_mounted(),
+            None => self.delete_in_image()?,
+        };
+        Ok(if failures == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+
+    fn delete_mounted(&self) -> Failures {
+        let (last, mut failures) = (self.paths.len() - 1, 0);
+        let mut deleted_in = Vec::new();
+        for (number, path) in self.paths.iter().enumerate() {
+            let waits = self.commit_each || (self.commit_after && number == last);
+            let named = || path.display().to_string();
+            match self.delete_at(path.as_ref(), waits).with_context(named) {
+                Ok(directory) => deleted_in.push((path, directory)),
+                Err(error) => failures += tell(&error),
             }
-            return Ok(ExitCode::SUCCESS);
         }
-        let writing = self.source.write(&self.paths[0])?;
-        for text in &self.paths {
-            println!("Delete subvolume: '{}'", text.display());
+        if self.commit_after {
+            for (path, directory) in deleted_in {
+                let synced = larder_ioctl::sync(directory);
+                if let Err(error) = synced.with_context(|| path.display().to_string()) {
+                    failures += tell(&error);
+                }
+            }
+        }
+        failures
+    }
+
+    /// Deletes a subvolume, and with -C waits for a commit. Returns a directory of its file system.
+    fn delete_at(&self, path: &Path, waits: bool) -> anyhow::Result<File> {
+        let (directory, what) = match self.subvolid {
+            Some(id) => {
+                let inside = File::open(path)?;
+                larder_ioctl::delete_subvolume_by_id(&inside, id)?;
+                (inside, format!("subvolid={id}"))
+            }
+            None => {
+                let canonical = path.canonicalize()?;
+                expect_subvolume(&canonical)?;
+                let place = Place::of(&canonical)?;
+                place.delete()?;
+                (place.open()?, format!("'{place}'"))
+            }
+        };
+        if self.commit_each {
+            larder_ioctl::sync(&directory)?;
+        }
+        announce(waits, &what);
+        Ok(directory)
+    }
+
+    fn delete_in_image(&self) -> anyhow::Result<Failures> {
+        let writing = self.source.write(&self.paths[0], Filesystem::default_subvolume)?;
+        if let Some(id) = self.subvolid {
+            let deleted = writing.filesystem.delete_subvolume_by_id(id);
+            deleted.with_context(|| self.paths[0].display().to_string())?;
+            writing.filesystem.sync()?;
+            announce(true, &format!("subvolid={id}"));
+            return Ok(0);
+        }
+        let mut failures = 0;
+        let delete = |text: &OsStr| -> anyhow::Result<()> {
             writing.start.delete_subvolume(writing.path(text)?)?;
+            announce(true, &format!("'{}'", text.display()));
+            Ok(())
+        };
+        for text in &self.paths {
+            if let Err(error) = delete(text).with_context(|| text.display().to_string()) {
+                failures += tell(&error);
+            }
         }
         writing.filesystem.sync()?;
-        Ok(ExitCode::SUCCESS)
+        Ok(failures)
     }
+}
+
+/// Says what was deleted, and whether the command waits for a commit of that.
+fn announce(waits: bool, what: &str) {
+    println!("Delete subvolume ({}): {what}", if waits { "commit" } else { "no-commit" });
+}
+
+/// Says what failed, which counts as one.
+fn tell(error: &anyhow::Error) -> Failures {
+    eprintln!("ERROR: {}", message(error));
+    1
 }

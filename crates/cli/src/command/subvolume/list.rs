@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::str::FromStr;
 
@@ -19,7 +19,8 @@ use crate::source::Source;
 
 /// List subvolumes and snapshots
 ///
-/// Paths start at the top level.
+/// Paths of subvolumes that lie in the one at the path start there, unless -o or -a is given; others
+/// start at the top level.
 ///
 /// Examples:
 ///   larder subvolume list disk.img
@@ -189,6 +190,8 @@ impl List {
         }
         if self.all {
             mark_those_outside(&mut listed, here);
+        } else if !self.below && here != TOP_LEVEL {
+            start_at(&mut listed, &filesystem.subvolume_path(here)?);
         }
         self.write(&listed)?;
         Ok(code)
@@ -213,13 +216,13 @@ impl List {
             column("ID", "ID", |s| s.info.id.to_string()),
             column("gen", "gen", |s| s.info.generation.to_string()),
         ];
-        if self.creation || self.snapshots {
+        if self.creation || self.snapshots || self.by_creation.is_some() {
             columns.push(column("cgen", "cgen", |s| s.info.creation_generation.to_string()));
         }
         if self.parent {
             columns.push(column("parent", "parent", |s| s.parent().to_string()));
         }
-        columns.push(column("top level", "top level", |s| s.parent().to_string()));
+        columns.push(column(TOP_LEVEL_COLUMN, TOP_LEVEL_COLUMN, |s| s.parent().to_string()));
         if self.snapshots {
             columns.push(column("otime", "otime", |s| local_time(s.info.creation_time.seconds)));
         }
@@ -248,12 +251,16 @@ impl List {
             for Column { label, width, value, .. } in &columns {
                 let value = value(subvolume);
                 if self.table {
-                    write!(out, "{value}\t")?;
+                    // As in btrfs-progs: this title is wider than a tab.
+                    let more = if *label == TOP_LEVEL_COLUMN { "\t" } else { "" };
+                    write!(out, "{value:<width$}\t{more}")?;
                 } else {
                     write!(out, "{label} {value:<width$} ")?;
                 }
             }
-            out.write_all(if self.table { b"\t" } else { b"path " })?;
+            if !self.table {
+                out.write_all(b"path ")?;
+            }
             out.write_all(subvolume.path.as_os_str().as_bytes())?;
             writeln!(out)?;
         }
@@ -263,6 +270,19 @@ impl List {
 
 /// Id of the top level, which is no subvolume of anything.
 const TOP_LEVEL: u64 = 5;
+
+const TOP_LEVEL_COLUMN: &str = "top level";
+
+/// Has paths below `start` begin there.
+fn start_at(listed: &mut [Listed], start: &Path) {
+    for subvolume in listed {
+        if let Ok(path) = subvolume.path.strip_prefix(start)
+            && !path.as_os_str().is_empty()
+        {
+            subvolume.path = path.to_owned();
+        }
+    }
+}
 
 /// Puts `<FS_TREE>/` before the paths of subvolumes that are not directly below the one at hand.
 fn mark_those_outside(listed: &mut [Listed], here: u64) {

@@ -1,7 +1,9 @@
 //! Subvolumes of a file system that is mounted, by larder or by the kernel.
 
 use std::ffi::OsString;
+use std::fmt;
 use std::fs::File;
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -24,6 +26,18 @@ pub fn subvolume_at(path: &Path) -> anyhow::Result<u64> {
     Ok(larder_ioctl::subvolume_id(root)?)
 }
 
+/// An error if `path` is no root of a subvolume. A directory that this user may not look into passes:
+/// the file system decides about that one.
+pub fn expect_subvolume(path: &Path) -> anyhow::Result<()> {
+    let root = match File::open(path) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Ok(()),
+        root => root?,
+    };
+    // Only roots have flags of subvolumes.
+    larder_ioctl::is_read_only(&root).context("not a subvolume")?;
+    Ok(())
+}
+
 impl Place {
     /// Where `path` is, which need not exist.
     pub fn of(path: &Path) -> anyhow::Result<Self> {
@@ -31,6 +45,11 @@ impl Place {
         let directory = parent_of(path).to_owned();
         anyhow::ensure!(directory.is_dir(), "{}: not a directory", directory.display());
         Ok(Self { directory, name: name.to_owned() })
+    }
+
+    /// Its path.
+    pub fn path(&self) -> PathBuf {
+        self.directory.join(&self.name)
     }
 
     /// Makes a subvolume here.
@@ -49,7 +68,14 @@ impl Place {
         Ok(larder_ioctl::create_snapshot(self.open()?, source, self.name.as_bytes(), is_read_only)?)
     }
 
-    fn open(&self) -> anyhow::Result<File> {
+    /// Opens the directory.
+    pub fn open(&self) -> anyhow::Result<File> {
         File::open(&self.directory).with_context(|| self.directory.display().to_string())
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.path().display().fmt(f)
     }
 }

@@ -10,7 +10,6 @@ use clap::Args;
 use super::mounted;
 use crate::command::Outcome;
 use crate::source::PathSource;
-use crate::target::mounted_path;
 
 /// Choose the subvolume that a mount shows unless told otherwise
 ///
@@ -34,7 +33,7 @@ pub struct SetDefault {
 impl SetDefault {
     pub fn run(self) -> Outcome {
         let place = self.image.as_ref().unwrap_or(&self.subvolume);
-        if let Some(path) = mounted_path(place) {
+        if let Some(path) = self.source.mounted_path(place)? {
             let id = match &self.image {
                 Some(_) => self.id()?,
                 None => mounted::subvolume_at(path)?,

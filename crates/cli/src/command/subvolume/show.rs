@@ -5,15 +5,16 @@ use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::process::ExitCode;
 
+use anyhow::Context;
 use clap::Args;
-use larder::{MountedFilesystem, Overview, QuotaGroup, SubvolumeInfo, Timestamp};
+use larder::{MountedFilesystem, Overview, QuotaGroup, SubvolumeInfo, Timestamp, Uuid};
 
 use super::mounted::subvolume_at;
 use super::uuid_or_dash;
 use crate::command::Outcome;
 use crate::print::local_time_with_zone;
 use crate::source::Source;
-use crate::target::{Target, mounted_path};
+use crate::target::Target;
 use crate::units::Units;
 
 /// Show all about a subvolume
@@ -25,8 +26,11 @@ use crate::units::Units;
 #[command(verbatim_doc_comment)]
 pub struct Show {
     /// Show the subvolume with this id, whatever its path
-    #[arg(short, long, value_name = "ID")]
+    #[arg(short, long, value_name = "ID", conflicts_with = "uuid")]
     rootid: Option<u64>,
+    /// Show the subvolume with this uuid, whatever its path
+    #[arg(short, long, value_name = "UUID")]
+    uuid: Option<Uuid>,
     #[command(flatten)]
     units: Units,
     #[command(flatten)]
@@ -71,7 +75,15 @@ impl Show {
             let (filesystem, _) = self.source.overview_at(&self.target)?;
             return Ok((filesystem, id));
         }
-        if let Some(path) = mounted_path(&self.target) {
+        if let Some(uuid) = self.uuid {
+            let (filesystem, _) = self.source.overview_at(&self.target)?;
+            let id = with_uuid(&*filesystem, uuid)?;
+            let id = id.with_context(|| {
+                format!("{}: has no subvolume with the uuid {uuid}", self.target.display())
+            })?;
+            return Ok((filesystem, id));
+        }
+        if let Some(path) = self.source.mounted_path(&self.target)? {
             let id = subvolume_at(path)?;
             return Ok((Box::new(MountedFilesystem::open(path)?), id));
         }
@@ -87,10 +99,7 @@ impl Show {
         filesystem: &dyn Overview,
         id: u64,
     ) -> anyhow::Result<()> {
-        let Some(group) = filesystem.quota_group(id)? else {
-            writeln!(out, "\tQuota group:\t\tn/a")?;
-            return Ok(());
-        };
+        let Some(group) = filesystem.quota_group(id)? else { return Ok(()) };
         let limit = |bytes: Option<u64>| bytes.map_or("-".into(), |bytes| self.units.show(bytes));
         let QuotaGroup { referenced_bytes, exclusive_bytes, .. } = group;
         writeln!(out, "\tQuota group:\t\t0/{id}")?;
@@ -100,6 +109,17 @@ impl Show {
         writeln!(out, "\t  Usage exclusive:\t{}", self.units.show(exclusive_bytes))?;
         Ok(())
     }
+}
+
+/// Id of the subvolume with this uuid.
+fn with_uuid(filesystem: &dyn Overview, uuid: Uuid) -> anyhow::Result<Option<u64>> {
+    for info in filesystem.subvolumes()? {
+        let info = info?;
+        if info.uuid == uuid && !info.is_being_deleted {
+            return Ok(Some(info.id));
+        }
+    }
+    Ok(None)
 }
 
 fn describe(out: &mut impl Write, info: &SubvolumeInfo) -> io::Result<()> {

@@ -11,7 +11,6 @@ use larder::SnapshotKind;
 use super::mounted::Place;
 use crate::command::Outcome;
 use crate::source::PathSource;
-use crate::target::mounted_path;
 
 /// Take a snapshot of a subvolume
 ///
@@ -36,32 +35,30 @@ pub struct Snapshot {
 
 impl Snapshot {
     pub fn run(self) -> Outcome {
-        if mounted_path(&self.subvolume).is_some() {
-            self.take_mounted()?;
-        } else {
-            self.take_in_image()?;
-        }
+        let taken = match self.source.mounted_path(&self.subvolume)? {
+            Some(source) => self.take_mounted(source)?,
+            None => self.take_in_image()?,
+        };
         let what = if self.read_only { "readonly snapshot" } else { "snapshot" };
-        println!(
-            "Create a {what} of '{}' in '{}'",
-            self.subvolume.display(),
-            self.destination.display()
-        );
+        println!("Create a {what} of '{}' in '{}'", self.subvolume.display(), taken.display());
         Ok(ExitCode::SUCCESS)
     }
 
-    fn take_mounted(&self) -> anyhow::Result<()> {
-        let source = Path::new(&self.subvolume);
+    /// Takes it in a mounted file system. Returns its path.
+    fn take_mounted(&self, source: &Path) -> anyhow::Result<PathBuf> {
         let mut destination = PathBuf::from(&self.destination);
         if destination.is_dir() {
-            let source = source.canonicalize()?;
-            destination.push(source.file_name().context("the snapshot needs a name of its own")?);
+            let source = source.canonicalize().with_context(|| source.display().to_string())?;
+            destination.push(source.file_name().with_context(|| self.nameless())?);
         }
-        let taken = Place::of(&destination)?.snapshot(source, self.read_only);
-        taken.with_context(|| destination.display().to_string())
+        let place = Place::of(&destination)?;
+        let taken = place.snapshot(source, self.read_only);
+        taken.with_context(|| destination.display().to_string())?;
+        Ok(place.path())
     }
 
-    fn take_in_image(&self) -> anyhow::Result<()> {
+    /// Takes it in an image. Returns what a user calls it: the image and its path there.
+    fn take_in_image(&self) -> anyhow::Result<PathBuf> {
         let writing = self.source.write(&self.subvolume)?;
         let source = writing.path(&self.subvolume)?;
         let subvolume = writing.start.lookup(&source)?.into_subvolume();
@@ -69,10 +66,15 @@ impl Snapshot {
         let mut destination = PathBuf::from(writing.path(&self.destination)?);
         if writing.start.open_directory(&destination).is_ok() {
             let name = Path::new(&source).file_name();
-            destination.push(name.context("the snapshot needs a name of its own")?);
+            destination.push(name.with_context(|| self.nameless())?);
         }
         let kind = if self.read_only { SnapshotKind::ReadOnly } else { SnapshotKind::Writable };
         subvolume.snapshot_to(&writing.start, &destination, kind)?;
-        Ok(())
+        Ok(writing.shown(&destination))
+    }
+
+    fn nameless(&self) -> String {
+        let (source, destination) = (self.subvolume.display(), self.destination.display());
+        format!("{destination}: is a directory, and {source} has no name to take; add one")
     }
 }
