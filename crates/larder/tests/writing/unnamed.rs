@@ -67,13 +67,13 @@ fn a_file_that_lost_its_name_keeps_its_data_while_it_is_open() {
         for sync in
             [|file: &File, _: &Filesystem| file.sync(), |_: &File, fs: &Filesystem| fs.sync()]
         {
-            file.write_at(&[7; 100_000], 0).unwrap();
+            file.write_at(&vec![7; 100_000], 0).unwrap();
             sync(file, &fs).unwrap();
-            assert_has(file, &[7; 100_000]);
+            assert_has(file, &vec![7; 100_000]);
             let other_handle = file.clone();
-            file.write_at(&[8; 50_000], 50_000).unwrap();
+            file.write_at(&vec![8; 50_000], 50_000).unwrap();
             sync(file, &fs).unwrap();
-            assert_has(&other_handle, &[[7; 50_000], [8; 50_000]].concat());
+            assert_has(&other_handle, &[vec![7; 50_000], vec![8; 50_000]].concat());
         }
     }
 }
@@ -112,7 +112,7 @@ fn a_file_without_a_name_goes_with_its_last_handle_written_back_or_not() {
     let handles = files.clone();
     drop(files);
     fs.sync().unwrap();
-    assert_has(&handles[0], &[[4; 1 << 20], [5; 1 << 20]].concat());
+    assert_has(&handles[0], &[vec![4; 1 << 20], vec![5; 1 << 20]].concat());
     drop(handles);
     fs.sync().unwrap();
     fs.sync().unwrap();
