@@ -30,7 +30,7 @@ pub struct DeviceInfo {
     pub total_bytes: u64,
     /// Bytes of it that belong to chunks.
     pub allocated_bytes: u64,
-    /// Whether it missed commits, so that it is read last.
+    /// Whether it missed commits, and has not been brought up to date: opening for writing does that.
     pub is_stale: bool,
     /// Whether it belongs to the seed that this file system grew from.
     pub is_seed: bool,

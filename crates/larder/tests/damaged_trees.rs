@@ -1,13 +1,12 @@
 //! What a file system needs to be written is looked at before it is: where some of it is damaged, opening for
 //! writing is refused, and reading goes on with what is there.
 
-#[allow(dead_code, reason = "shared with other tests")]
+#[path = "support/memory.rs"]
+mod memory;
 mod support;
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
-use larder::device::{Device, MemoryDevice};
 use larder::{Filesystem, OpenOptions};
 use larder_btree::{BlockCache, Tree, TreeRoot};
 use larder_format::item::{DevExtent, RootItem};
@@ -17,10 +16,9 @@ use larder_format::objectid::{
     UUID_TREE,
 };
 use larder_format::{ItemType, Key, Logical, Node, Profile};
-use larder_mkfs::{MkfsOptions, mkfs};
-use larder_power_cuts::load;
-use larder_testkit::{Scratch, assert_same};
+use larder_testkit::assert_same;
 use larder_volume::Volume;
+use memory::Memory;
 use zerocopy::FromBytes;
 
 const TREES: [(u64, &str); 8] = [
@@ -35,38 +33,20 @@ const TREES: [(u64, &str); 8] = [
 ];
 
 /// A file system in memory.
-struct Patient(Vec<Arc<MemoryDevice>>);
+struct Patient(Memory);
 
 impl Patient {
     fn new(profile: Profile, devices: usize) -> Self {
-        println!("{profile} on {devices}");
-        let scratch = Scratch::new();
-        let source = scratch.path().join("source");
-        std::fs::create_dir_all(source.join("folder")).unwrap();
-        std::fs::write(source.join("folder/file"), vec![7; 100_000]).unwrap();
-        let options = MkfsOptions {
-            data_profile: Some(profile),
-            metadata_profile: Some(profile),
-            root_dir: Some(source),
-            ..MkfsOptions::default()
-        };
-        let file = |number| scratch.sparse_file(&format!("device-{number}"), 256 << 20);
-        let files: Vec<PathBuf> = (0..devices).map(file).collect();
-        mkfs(&files, &options).unwrap_or_else(|error| panic!("{error}"));
-        Self(files.iter().map(|file| Arc::new(load(file))).collect())
+        Self(Memory::new(profile, profile, devices))
     }
 
     fn copy(&self) -> Self {
-        Self(self.0.iter().map(|device| Arc::new(device.snapshot())).collect())
-    }
-
-    fn devices(&self) -> Vec<Arc<dyn Device>> {
-        self.0.iter().map(|device| device.clone() as Arc<dyn Device>).collect()
+        Self(self.0.copy())
     }
 
     fn volume(&self) -> Volume {
         let options = larder_volume::OpenOptions { write: true, ..Default::default() };
-        Volume::open(self.devices(), &options).unwrap()
+        Volume::open(self.0.devices(), &options).unwrap()
     }
 
     /// Where the root of a tree lies.
@@ -106,7 +86,7 @@ impl Patient {
 
     fn open(&self, write: bool) -> larder::Result<Filesystem> {
         let options = OpenOptions::new().write(write).commit_interval(None);
-        options.open_devices(self.devices())
+        options.open_devices(self.0.devices())
     }
 
     /// Opening for writing is refused, naming `what`, and nothing was written.
@@ -117,7 +97,7 @@ impl Patient {
         for part in what.iter().chain(&["mount -o ro", "larder check"]) {
             assert!(error.contains(part), "{error:?} does not say {part:?}");
         }
-        for (device, before) in self.0.iter().zip(&before.0) {
+        for (device, before) in self.0.0.iter().zip(&before.0.0) {
             device.each_difference(before, |at, _| panic!("written at {at}"));
         }
     }

@@ -9,7 +9,7 @@ use larder_format::objectid::{
     FREE_SPACE_TREE, FS_TREE, QUOTA_TREE, ROOT_TREE, TREE_LOG, UUID_TREE,
 };
 use larder_format::{FormatError, Key, Logical};
-use larder_volume::{ChunkError, WriteError};
+use larder_volume::{ChunkError, UsedSeparately, WriteError};
 
 use crate::quota::QuotaLimit;
 use crate::space::SpaceKind;
@@ -92,6 +92,9 @@ pub enum Error {
     /// A chunk cannot be.
     #[error(transparent)]
     Chunk(#[from] ChunkError),
+    /// Two devices have commits that the other has not.
+    #[error(transparent)]
+    UsedSeparately(#[from] UsedSeparately),
     /// A write or a flush failed.
     #[error(transparent)]
     Write(Arc<WriteError>),

@@ -7,13 +7,14 @@
 //! - [`scan`]: the superblock of a device.
 //! - [`Volume::open`], [`Volume::new`] for a file system that is being made.
 //! - [`Volume::read_tree_block`], [`Volume::read_data`], [`Volume::read_copy`].
-//! - [`Volume::write`], [`Volume::flush`], [`Volume::write_superblocks`].
+//! - [`Volume::write`], [`Volume::flush`], [`Volume::write_superblocks`], [`Volume::refresh`].
 //! - [`chunk`]: the arithmetic of profiles, of use without devices.
 //!
 //! # Invariants
 //! - No two chunks overlap; every stripe of every chunk lies within a device of the file system.
-//! - The superblock of the highest generation is the truth; a device with an older one is read only
-//!   where no other copy is good.
+//! - The superblock of the highest generation is the truth; what a device with an older one may have
+//!   missed is read only where no other copy is good and a checksum tells that it is right.
+//! - A device gets a newer superblock only when it has all that it leads to.
 //! - What was verified once is what the caller gets; what is known to be bad is never returned.
 //! - Without `write` no byte of any device changes; a seed's bytes never change.
 //! - No lock is held across device I/O but that of one row of a chunk with parity.
@@ -22,6 +23,7 @@
 pub mod chunk;
 mod member;
 mod open;
+mod outdated;
 mod parity;
 mod read;
 mod report;
@@ -32,7 +34,7 @@ mod write;
 
 pub use chunk::{Chunk, ChunkError, ChunkMap, ChunkStripe};
 pub use member::VolumeDevice;
-pub use open::{MissingDevice, OpenError, OpenOptions};
+pub use open::{MissingDevice, OpenError, OpenOptions, UsedSeparately};
 pub use read::{BlockExpectation, BlockRead, CopyProblem, DataRead, FailedCopy, ReadError};
 pub use scan::{ScanError, ScannedDevice, SuperblockCopy, SuperblockProblem, scan, scan_copy};
 pub use stats::{DeviceStats, VolumeStats};

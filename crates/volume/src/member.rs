@@ -2,7 +2,7 @@
 
 use std::io::IoSlice;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use larder_device::{Device, DeviceError};
 use larder_format::item::DevItem;
@@ -20,7 +20,8 @@ pub struct VolumeDevice {
     pub(crate) device: Option<Arc<dyn Device>>,
     /// Generation of the superblock that was found on it.
     pub(crate) generation: Option<u64>,
-    pub(crate) is_stale: bool,
+    /// It missed commits, and has not been brought up to date since.
+    pub(crate) is_stale: AtomicBool,
     pub(crate) is_seed: bool,
     pub(crate) counters: DeviceCounters,
     pub(crate) reports: ReportLimit,
@@ -48,7 +49,7 @@ impl VolumeDevice {
             bytes_used,
             device,
             generation,
-            is_stale: false,
+            is_stale: AtomicBool::new(false),
             is_seed: false,
             counters: DeviceCounters::default(),
             reports: ReportLimit::default(),
@@ -101,12 +102,6 @@ impl VolumeDevice {
     /// Generation of the superblock that was found on the device.
     pub fn generation(&self) -> Option<u64> {
         self.generation
-    }
-
-    /// Whether the device missed commits: its superblock is older than the newest. What it holds
-    /// is read only when no other copy can be.
-    pub fn is_stale(&self) -> bool {
-        self.is_stale
     }
 
     /// Whether the device belongs to the file system that this one grew from; it is never written.

@@ -47,7 +47,10 @@ fn devices_come_in_any_order() {
     }
     let mut twice = image.devices().to_vec();
     twice.push(paths[0].clone());
-    refused(try_open(&twice, &READ), "both are device 1");
+    refused(try_open(&twice, &READ), "is given twice");
+    let copy = image.duplicate();
+    twice[4] = copy.devices()[0].clone();
+    refused(try_open(&twice, &READ), "both are device 1: give one of them");
     let other = small("other");
     twice[4] = other.devices()[0].clone();
     refused(try_open(&twice, &READ), "is not a device of file system");

@@ -26,7 +26,7 @@ pub struct Recovery<'m> {
 }
 
 impl TransactionManager {
-    /// As [`open`](Self::open), but log trees that a crash left are replayed by `replay` and then void.
+    /// As [`open`](Self::open), but log trees that a crash left are first replayed by `replay` and then void.
     /// That is a commit; nothing is written before it.
     ///
     /// # Errors
@@ -38,17 +38,17 @@ impl TransactionManager {
     ) -> Result<Self> {
         let manager = Self::load(volume, cache)?;
         let superblock = manager.superblock();
-        if superblock.log_root.get() == 0 {
-            return Ok(manager);
+        if superblock.log_root.get() != 0 {
+            manager.replay(&superblock, replay).map_err(Error::while_opening)?;
+            manager.change_superblock(|superblock| {
+                superblock.log_root = 0.into();
+                superblock.log_root_transid = 0.into();
+                superblock.log_root_level = 0;
+            });
+            let generation = manager.commit()?;
+            tracing::info!("the log is replayed, and committed as generation {generation}");
         }
-        manager.replay(&superblock, replay).map_err(Error::while_opening)?;
-        manager.change_superblock(|superblock| {
-            superblock.log_root = 0.into();
-            superblock.log_root_transid = 0.into();
-            superblock.log_root_level = 0;
-        });
-        let generation = manager.commit()?;
-        tracing::info!("the log is replayed, and committed as generation {generation}");
+        manager.see_to_devices()?;
         Ok(manager)
     }
 

@@ -17,6 +17,7 @@ mod handle;
 mod interval;
 mod ladder;
 mod load;
+mod resync;
 mod roots;
 mod snapshot;
 mod sound;
@@ -137,8 +138,9 @@ pub struct TransactionManager {
 }
 
 impl TransactionManager {
-    /// Opens the file system on `volume` for writing; `cache` is over the same volume. Nothing is
-    /// written before the first commit.
+    /// Opens the file system on `volume` for writing; `cache` is over the same volume. What devices
+    /// missed that were not there is copied to them; nothing else is written before the first commit.
+    /// That comes at once if devices are missing.
     ///
     /// # Errors
     /// [`Error::ReadOnly`] says why a sound file system can only be read, [`Error::Unsound`] what is
@@ -147,7 +149,9 @@ impl TransactionManager {
         if volume.superblock().log_root.get() != 0 {
             return Err(Error::ReadOnly("a crash left a log tree, which is to be replayed first"));
         }
-        Self::load(volume, cache)
+        let manager = Self::load(volume, cache)?;
+        manager.see_to_devices()?;
+        Ok(manager)
     }
 
     /// Opens a file system of which log trees may be left.

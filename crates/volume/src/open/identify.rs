@@ -1,12 +1,14 @@
 //! Which device is which.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use larder_device::Device;
 use larder_format::item::DevItem;
 use larder_format::superblock::SUPER_FLAG_SEEDING;
 use larder_format::{Superblock, Uuid};
 
+use super::separate::{UsedSeparately, is_earlier_commit, is_same_commit};
 use super::{MissingDevice, OpenError};
 use crate::chunk::ChunkMap;
 use crate::member::VolumeDevice;
@@ -35,12 +37,16 @@ impl Found {
         }
         // A file system that grew from a seed is newer than its seed and not a seed itself, or the
         // seed of another that is not here.
-        let rank = |superblock: &Superblock| (!is_seeding(superblock), superblock.generation.get());
+        let rank = |superblock: &Superblock| {
+            let has_log = superblock.log_root.get() != 0;
+            (!is_seeding(superblock), superblock.generation.get(), has_log)
+        };
         let superblocks = found.iter().map(|(_, superblock)| superblock);
         let newest = superblocks.rev().max_by_key(|s| rank(s)).ok_or(OpenError::NoDevices)?.clone();
         let found = Self { newest, devices: found };
         found.check_foreign()?;
         found.check_duplicates()?;
+        found.check_commits()?;
         Ok(found)
     }
 
@@ -79,6 +85,29 @@ impl Found {
         }
     }
 
+    /// Every device is of the newest commit, or of one that led to it.
+    fn check_commits(&self) -> Result<(), UsedSeparately> {
+        let newest = &*self.newest;
+        let is_newest =
+            |s: &Superblock| (s.generation, s.log_root) == (newest.generation, newest.log_root);
+        let mut members =
+            self.devices.iter().filter(|(_, superblock)| superblock.fsid == newest.fsid);
+        let is_apart = |s: &Superblock| {
+            if s.generation == newest.generation {
+                !is_same_commit(s, newest)
+            } else {
+                !is_earlier_commit(s, newest)
+            }
+        };
+        let Some((second, _)) = members.clone().find(|(_, superblock)| is_apart(superblock)) else {
+            return Ok(());
+        };
+        let (first, _) = members
+            .find(|(device, superblock)| is_newest(superblock) && !Arc::ptr_eq(device, second))
+            .expect("the newest is of one of them");
+        Err(UsedSeparately { first: first.name().to_owned(), second: second.name().to_owned() })
+    }
+
     /// The devices by what their own superblocks say, to read the chunk tree with.
     pub(super) fn provisional(&self) -> Vec<VolumeDevice> {
         self.devices
@@ -95,7 +124,10 @@ impl Found {
     ) -> VolumeDevice {
         let generation = superblock.generation.get();
         let is_seed = superblock.fsid != self.newest.fsid;
-        let is_stale = !is_seed && generation < self.newest.generation.get();
+        // Of one generation, that with a log is newer: a commit makes logs void, and ends the generation.
+        let has_all = (superblock.generation, superblock.log_root)
+            == (self.newest.generation, self.newest.log_root);
+        let is_stale = AtomicBool::new(!is_seed && !has_all);
         VolumeDevice {
             is_stale,
             is_seed,

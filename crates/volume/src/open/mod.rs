@@ -5,6 +5,7 @@
 
 mod chunk_tree;
 mod identify;
+mod separate;
 
 use std::fmt;
 use std::sync::Arc;
@@ -24,6 +25,7 @@ use crate::scan::ScanError;
 use crate::volume::{ReadPolicy, Volume};
 use chunk_tree::ChunkTree;
 use identify::Found;
+pub use separate::UsedSeparately;
 
 /// How to open a volume.
 #[derive(Clone, Copy, Debug, Default)]
@@ -64,7 +66,7 @@ pub enum OpenError {
     #[error(transparent)]
     Scan(#[from] ScanError),
     /// Two devices have the same id.
-    #[error("{first} and {second} both are device {devid}")]
+    #[error("{}", Duplicate { devid: *devid, first, second })]
     DuplicateDevice {
         /// The id.
         devid: u64,
@@ -85,6 +87,9 @@ pub enum OpenError {
         /// The file system that is being opened.
         wanted: Uuid,
     },
+    /// Two devices have commits that the other has not.
+    #[error(transparent)]
+    UsedSeparately(#[from] UsedSeparately),
     /// Devices are missing.
     #[error("missing: {}; give them too, or open degraded", List(.0))]
     MissingDevices(Vec<MissingDevice>),
@@ -134,6 +139,22 @@ pub enum OpenError {
     },
 }
 
+struct Duplicate<'a> {
+    devid: u64,
+    first: &'a str,
+    second: &'a str,
+}
+
+impl fmt::Display for Duplicate<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { devid, first, second } = self;
+        if first == second {
+            return write!(f, "{first} is given twice");
+        }
+        write!(f, "{first} and {second} both are device {devid}: give one of them")
+    }
+}
+
 struct List<'a>(&'a [MissingDevice]);
 
 impl fmt::Display for List<'_> {
@@ -157,10 +178,10 @@ impl fmt::Display for NotEnough<'_> {
 impl Volume {
     /// Opens a file system on these devices, given in any order, those of its seeds among them.
     ///
-    /// Devices whose superblock is older than the newest missed commits. They are written like the
-    /// others but read only when no other copy is good, and what they hold is not brought up to
-    /// date by that: only a scrub does it. The next superblocks make them look fresh, so it must
-    /// not be put off; [`VolumeDevice::is_stale`] says for which devices.
+    /// Devices whose superblock is older than the newest missed commits ([`Volume::stale_devices`]). They
+    /// are written like the others, but for their superblocks; what of them may be out of date is read
+    /// only when no other copy is good, and never without a checksum. Whoever opens for writing brings
+    /// them up to date with [`Volume::refresh`], and then calls [`Volume::end_staleness`].
     pub fn open(devices: Vec<Arc<dyn Device>>, options: &OpenOptions) -> Result<Self, OpenError> {
         let found = Found::scan(devices, options.superblock_copy)?;
         let superblock = found.newest.clone();
@@ -183,6 +204,7 @@ impl Volume {
         let volume =
             Self::assemble(superblock, members, tree.chunks, options.write, options.read_policy);
         volume.check_devices(options)?;
+        volume.check_same_root()?;
         volume.devices.iter().for_each(report_weakness);
         Ok(volume)
     }
@@ -240,8 +262,8 @@ fn report_weakness(device: &VolumeDevice) {
     let (devid, name) = (device.devid(), device.name());
     if device.is_missing() {
         tracing::warn!("device {devid} ({}) is missing", device.uuid());
-    } else if device.is_stale {
-        tracing::warn!("device {devid} ({name}) missed commits, and is read last");
+    } else if device.is_stale() {
+        tracing::warn!("device {devid} ({name}) missed commits, and is not trusted");
     }
 }
 

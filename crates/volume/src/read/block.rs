@@ -4,7 +4,7 @@ use larder_format::checksum::CHECKSUM_SIZE;
 use larder_format::objectid::is_subvolume;
 use larder_format::{Checksum, Key, Logical, Node};
 
-use super::{CopyProblem, FailedCopy, ReadError};
+use super::{CopyProblem, FailedCopy, Outdated, ReadError};
 use crate::volume::Volume;
 
 /// What is known about a tree block before it is read. What is `None` is not checked.
@@ -52,7 +52,7 @@ impl Volume {
         let segment = chunk.segment(logical, len_bytes);
         let mut failures: Vec<FailedCopy> = Vec::new();
         for copy in self.copy_order(&chunk, &segment) {
-            let read = self.read_copy_in(&chunk, logical, copy, buf);
+            let read = self.read_copy_in(&chunk, logical, copy, Outdated::LastResort, buf);
             match read.and_then(|()| self.verify_block(logical, expected, buf)) {
                 Ok(()) => {
                     failures.retain(|failure| !failure.problem.is_absence());

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use larder_format::{Checksum, Logical};
 
-use super::{CopyProblem, FailedCopy, ReadError};
+use super::{CopyProblem, FailedCopy, Outdated, ReadError};
 use crate::chunk::{Chunk, Segment};
 use crate::volume::Volume;
 
@@ -23,7 +23,7 @@ impl Volume {
     ///
     /// With `checksums`, those of the sectors one after the other, each sector that comes back has
     /// its checksum; other copies of a sector that has not are tried, and the bad one is overwritten
-    /// if the volume is writable. Without, a copy is good when its device says so.
+    /// if the volume is writable. Without, a copy is good when its device says so and missed no commits.
     ///
     /// A range that lies on several devices is announced to them before it is read. The error is of
     /// the first part that no copy gives; what the buffer then holds is unspecified.
@@ -117,7 +117,9 @@ impl SegmentRead<'_> {
     ) {
         let sectorsize = self.volume.sectorsize() as usize;
         let at = self.address(range.start);
-        match self.volume.read_copy_in(self.chunk, at, copy, &mut buf[range.clone()]) {
+        let outdated = if self.checksums.is_some() { Outdated::LastResort } else { Outdated::Lost };
+        let part = &mut buf[range.clone()];
+        match self.volume.read_copy_in(self.chunk, at, copy, outdated, part) {
             Ok(()) => {
                 let rebuilt = copy >= self.chunk.mirrors();
                 let sectors = range.len().div_ceil(sectorsize) as u64;

@@ -37,6 +37,9 @@ pub enum CopyProblem {
     /// Its device is missing.
     #[error("the device is missing")]
     Missing,
+    /// Its device missed commits, and there is no checksum to tell whether it is right.
+    #[error("the device missed commits, and there is no checksum")]
+    OutOfDate,
     /// Its device cannot read it.
     #[error(transparent)]
     Device(#[from] DeviceError),
@@ -109,9 +112,9 @@ impl fmt::Display for Found<'_> {
 }
 
 impl CopyProblem {
-    /// Whether the copy is not there to be read, which is known without looking at it.
+    /// Whether the copy cannot be read, which is known without looking at it.
     fn is_absence(&self) -> bool {
-        matches!(self, Self::Missing | Self::NotRebuildable)
+        matches!(self, Self::Missing | Self::OutOfDate | Self::NotRebuildable)
     }
 
     /// Whether good content may replace the copy.
@@ -126,6 +129,15 @@ impl CopyProblem {
             _ => false,
         }
     }
+}
+
+/// What to do with a copy on a device that missed commits, where it may be out of date.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outdated {
+    /// It is lost: nothing tells whether it is right.
+    Lost,
+    /// It is used where all else fails: a checksum tells.
+    LastResort,
 }
 
 /// A copy that is no good.
@@ -241,10 +253,12 @@ impl Volume {
             if copy >= chunk.copies() {
                 return Err(ReadError::NoSuchCopy { logical: at, copy });
             }
-            self.read_copy_in(chunk, at, copy, part).map_err(|problem| ReadError::Data {
-                logical: at,
-                len_bytes: part_bytes,
-                failures: vec![self.failed_copy(chunk, at, part_bytes, copy, problem)],
+            self.read_copy_in(chunk, at, copy, Outdated::LastResort, part).map_err(|problem| {
+                ReadError::Data {
+                    logical: at,
+                    len_bytes: part_bytes,
+                    failures: vec![self.failed_copy(chunk, at, part_bytes, copy, problem)],
+                }
             })
         })
     }
@@ -255,13 +269,19 @@ impl Volume {
         chunk: &Chunk,
         logical: Logical,
         copy: usize,
+        outdated: Outdated,
         mut buf: &mut [u8],
     ) -> Result<(), CopyProblem> {
         for segment in chunk.segments(logical, buf.len() as u64) {
             let part = buf.split_off_mut(..segment.len_bytes as usize).expect("parts of the range");
             match copy.checked_sub(chunk.mirrors()) {
+                None if outdated == Outdated::Lost
+                    && self.is_copy_outdated(chunk, &segment, copy) =>
+                {
+                    return Err(CopyProblem::OutOfDate);
+                }
                 None => self.read_place(chunk.place(&segment, copy), part)?,
-                Some(attempt) => self.rebuild(chunk, &segment, attempt, part)?,
+                Some(attempt) => self.rebuild(chunk, &segment, attempt, outdated, part)?,
             }
         }
         Ok(())
@@ -272,8 +292,8 @@ impl Volume {
         Ok(read.ok_or(CopyProblem::Missing)??)
     }
 
-    /// The copies of a segment in the order in which they are tried: mirrors before parity, fresh
-    /// devices before stale before missing ones, and then as the read policy says.
+    /// The copies of a segment in the order in which they are tried: mirrors, as the read policy says, those that
+    /// are missing last; then parity; then mirrors that are out of date.
     pub(crate) fn copy_order(
         &self,
         chunk: &Chunk,
@@ -286,12 +306,15 @@ impl Volume {
             let devid = chunk.place(segment, copy).devid;
             let device = self.device(devid);
             let is_missing = device.is_none_or(VolumeDevice::is_missing);
-            let is_stale = device.is_some_and(VolumeDevice::is_stale);
+            let is_outdated = self.is_outdated(chunk, devid);
             let is_preferred = self.read_policy == ReadPolicy::Prefer(devid);
             let distance = (copy + mirrors - favourite) % mirrors;
-            (is_missing, is_stale, Reverse(is_preferred), distance)
+            (is_outdated, is_missing, Reverse(is_preferred), distance)
         });
-        order.into_iter().take(mirrors).chain(mirrors..copies)
+        let outdated = (0..mirrors).filter(|&copy| self.is_copy_outdated(chunk, segment, copy));
+        let current = mirrors - outdated.count();
+        let outdated = order.into_iter().skip(current).take(mirrors - current);
+        order.into_iter().take(current).chain(mirrors..copies).chain(outdated)
     }
 
     fn failed_copy(
@@ -308,7 +331,7 @@ impl Volume {
         if let Some(device) = device {
             match problem {
                 CopyProblem::Generation { .. } => device.counters.generation_errors.add(1),
-                CopyProblem::Missing | CopyProblem::Device(_) => {}
+                CopyProblem::Missing | CopyProblem::OutOfDate | CopyProblem::Device(_) => {}
                 _ => device.counters.corruption_errors.add(1),
             }
         }

@@ -1,10 +1,10 @@
 //! Rebuilding what a stripe held from the other columns of its row.
 //!
-//! A column can be lost because its device is missing or fails, or be left out because it is not
+//! A column can be lost because its device is missing, fails or missed commits, or be left out because it is not
 //! believed: with RAID6 each of the other columns in turn, so that the one that silently changed
 //! is found by the checksum of what comes out.
 
-use super::CopyProblem;
+use super::{CopyProblem, Outdated};
 use crate::chunk::{Chunk, Segment};
 use crate::member::VolumeDevice;
 use crate::parity::Parity;
@@ -35,6 +35,7 @@ impl Volume {
         chunk: &Chunk,
         segment: &Segment,
         attempt: usize,
+        outdated: Outdated,
         buf: &mut [u8],
     ) -> Result<(), CopyProblem> {
         let left_out = match chunk.profile().parities() {
@@ -42,7 +43,12 @@ impl Volume {
             _ => None,
         };
         let _row = self.lock_row(chunk, segment.row);
-        self.rebuild_locked(chunk, segment, left_out, buf)
+        match self.rebuild_locked(chunk, segment, left_out, Outdated::Lost, buf) {
+            Err(CopyProblem::NotRebuildable) if outdated == Outdated::LastResort => {
+                self.rebuild_locked(chunk, segment, left_out, outdated, buf)
+            }
+            rebuilt => rebuilt,
+        }
     }
 
     /// As [`Volume::rebuild`], for a caller that has locked the row.
@@ -51,6 +57,7 @@ impl Volume {
         chunk: &Chunk,
         segment: &Segment,
         left_out: Option<usize>,
+        outdated: Outdated,
         buf: &mut [u8],
     ) -> Result<(), CopyProblem> {
         let mut lost = Lost { columns: vec![segment.column] };
@@ -58,6 +65,7 @@ impl Volume {
         let missing = (0..chunk.stripes().len()).filter(|&column| {
             let devid = chunk.column_place(segment.row, column, 0).devid;
             self.device(devid).is_none_or(VolumeDevice::is_missing)
+                || outdated == Outdated::Lost && self.is_outdated(chunk, devid)
         });
         for column in missing {
             lose(chunk, &mut lost, column)?;

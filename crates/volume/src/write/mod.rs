@@ -7,6 +7,7 @@
 
 mod discard;
 mod parity;
+mod refresh;
 mod superblock;
 
 use std::io::IoSlice;

@@ -18,6 +18,7 @@ use parking_lot::MutexGuard;
 use super::WriteError;
 use crate::chunk::{Chunk, Place, Segment};
 use crate::parity::Parity;
+use crate::read::Outdated;
 use crate::volume::Volume;
 
 /// A row that is being written.
@@ -132,10 +133,11 @@ impl Volume {
         buf: &mut [u8],
     ) -> Result<(), WriteError> {
         let segment = write.column(column);
-        if self.read_place(write.chunk.place(&segment, 0), buf).is_ok() {
+        let place = write.chunk.place(&segment, 0);
+        if !self.is_outdated(write.chunk, place.devid) && self.read_place(place, buf).is_ok() {
             return Ok(());
         }
-        self.rebuild_locked(write.chunk, &segment, None, buf).map_err(|problem| {
+        self.rebuild_locked(write.chunk, &segment, None, Outdated::Lost, buf).map_err(|problem| {
             WriteError::Incomplete { row: write.chunk.row_start(write.row), problem }
         })
     }

@@ -4,6 +4,7 @@
 //! - A superblock is written after all that it leads to is durable.
 //! - A first copy is durable before any other copy says the same: what was lost of a commit is lost for whoever
 //!   believes the newest copy, as we do, and for whoever believes the first, as the kernel does.
+//! - A device that missed commits keeps the superblock that says so.
 
 use std::io::IoSlice;
 
@@ -16,8 +17,8 @@ use crate::member::VolumeDevice;
 use crate::volume::Volume;
 
 impl Volume {
-    /// Commits: makes all writes durable, then writes the first copy of the superblock to every device and
-    /// makes it durable, then writes the others, which the next [`flush`](Self::flush) makes durable.
+    /// Commits: makes all writes durable, then writes the first copy of the superblock to every device that
+    /// missed nothing, and makes it durable, then writes the others, which the next [`flush`](Self::flush) makes durable.
     ///
     /// Each device gets `template` with its own device item, and each copy its own place and
     /// checksum.
@@ -34,7 +35,8 @@ impl Volume {
     }
 
     fn write_copies(&self, offset: Physical, template: &Superblock) -> Result<(), WriteError> {
-        for device in self.devices.iter().filter(|device| reaches(device, offset)) {
+        let is_written = |device: &&VolumeDevice| reaches(device, offset) && !device.is_stale();
+        for device in self.devices.iter().filter(is_written) {
             let superblock = superblock_for(device, offset, template);
             device.write(&[IoSlice::new(superblock.as_bytes())], offset)?;
         }

@@ -1,0 +1,219 @@
+//! Bringing devices that missed commits up to date, before anything trusts them.
+//!
+//! # Invariants
+//! - A device that missed commits keeps its superblock until it has all that it missed and that is durable:
+//!   whatever interrupts this, the next opening begins again.
+//! - What is copied was verified where there is a checksum. Where there is none, it comes from a device that missed
+//!   nothing, or the device that missed commits stays as it is, and is not read.
+//! - While a device is missing nothing changes before a commit that it has not.
+
+use std::ops::Range;
+
+use larder_btree::{Readahead, Tree};
+use larder_format::item::{EXTENT_FLAG_TREE_BLOCK, ExtentItem, csum_count};
+use larder_format::{FormatError, ItemType, Key, Logical, objectid, read_prefix};
+use larder_volume::{BlockExpectation, Chunk, Volume};
+
+use super::TransactionManager;
+use crate::error::{Error, Result};
+
+/// Data is copied in pieces of at most as many bytes.
+const PIECE_BYTES: u64 = 1 << 20;
+
+impl TransactionManager {
+    /// Before the first change: notes that devices are missing, and brings those up to date that were.
+    pub(crate) fn see_to_devices(&self) -> Result<()> {
+        let devices = self.volume.devices();
+        if devices.iter().any(|device| device.is_missing() && !device.is_seed()) {
+            self.change_superblock(|_| ());
+            self.commit()?;
+        }
+        for device in self.volume.stale_devices() {
+            let (devid, name) = (device.devid(), device.name());
+            tracing::warn!(
+                "what device {devid} ({name}) missed is copied to it now, from the others"
+            );
+        }
+        if self.volume.stale_devices().next().is_some() { self.resynchronise() } else { Ok(()) }
+    }
+
+    fn resynchronise(&self) -> Result<()> {
+        let cache = self.forest.cache();
+        let mut copying = Copying {
+            volume: &self.volume,
+            extents: Tree::new(cache.clone(), self.trees.extent.root()),
+            checksums: Tree::new(cache.clone(), self.trees.csum.root()),
+            copied_bytes: 0,
+            lost_bytes: 0,
+        };
+        let chunks = self.volume.chunks();
+        let outdated = || chunks.iter().filter(|chunk| self.volume.has_outdated(chunk));
+        outdated().try_for_each(|chunk| copying.check_history(chunk))?;
+        outdated().try_for_each(|chunk| copying.copy_chunk(chunk))?;
+        self.volume.flush()?;
+        let Copying { copied_bytes, lost_bytes, .. } = copying;
+        if lost_bytes > 0 {
+            tracing::error!(
+                "{lost_bytes} bytes without checksums cannot be read from the devices that missed no \
+                 commits; those that did are not trusted until these bytes are overwritten or deleted"
+            );
+            return Ok(());
+        }
+        self.volume.end_staleness();
+        self.volume.write_superblocks(&self.durable_superblock())?;
+        tracing::info!("all devices are up to date: {copied_bytes} bytes were copied");
+        Ok(())
+    }
+}
+
+/// The copying of what the last commit has to devices that missed commits.
+struct Copying<'v> {
+    volume: &'v Volume,
+    extents: Tree,
+    checksums: Tree,
+    copied_bytes: u64,
+    /// Bytes without checksums that cannot be read from where they are right.
+    lost_bytes: u64,
+}
+
+/// An extent.
+struct Extent {
+    range: Range<u64>,
+    /// The generation of the tree block that it holds, if it holds one.
+    block_generation: Option<u64>,
+}
+
+impl Copying<'_> {
+    /// Refuses devices that did not miss commits only, but made others: a tree block that was there before they
+    /// missed any must be there still.
+    fn check_history(&self, chunk: &Chunk) -> Result<()> {
+        let mut block = vec![0; self.volume.nodesize() as usize];
+        for extent in self.extents_of(chunk) {
+            let extent = extent?;
+            let Some(generation) = extent.block_generation else { continue };
+            let logical = Logical(extent.range.start);
+            if self.read_block(logical, generation, &mut block) {
+                self.volume.check_history(logical, generation, &block)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn copy_chunk(&mut self, chunk: &Chunk) -> Result<()> {
+        let mut block = vec![0; self.volume.nodesize() as usize];
+        for extent in self.extents_of(chunk) {
+            let Extent { range, block_generation } = extent?;
+            let logical = Logical(range.start);
+            match block_generation {
+                Some(generation) if self.read_block(logical, generation, &mut block) => {
+                    self.copied_bytes += self.volume.refresh(logical, &block)?;
+                }
+                // Whoever reads it will find that no copy is right.
+                Some(_) => {}
+                None => self.copy_data(range)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn read_block(&self, logical: Logical, generation: u64, block: &mut [u8]) -> bool {
+        let expected = BlockExpectation { generation: Some(generation), ..Default::default() };
+        self.volume.read_tree_block(logical, &expected, block).is_ok()
+    }
+
+    fn copy_data(&mut self, range: Range<u64>) -> Result<()> {
+        for start in range.clone().step_by(PIECE_BYTES as usize) {
+            let sums = self.checksums_of(start..range.end.min(start + PIECE_BYTES))?;
+            let mut at = start;
+            for run in sums.chunk_by(|a, b| a.is_some() == b.is_some()) {
+                let sectors = run.len() as u64;
+                let sums: Option<Vec<u8>> =
+                    run[0].is_some().then(|| run.iter().flatten().flatten().copied().collect());
+                self.copy_run(at, sectors, sums.as_deref())?;
+                at += sectors * self.sectorsize();
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies sectors that all have checksums, or all have none; each for itself if not all can be read.
+    fn copy_run(&mut self, start: u64, sectors: u64, sums: Option<&[u8]>) -> Result<()> {
+        let sectorsize = self.sectorsize();
+        let mut data = vec![0; (sectors * sectorsize) as usize];
+        if self.volume.read_data(Logical(start), &mut data, sums).is_ok() {
+            self.copied_bytes += self.volume.refresh(Logical(start), &data)?;
+            return Ok(());
+        }
+        if sectors == 1 {
+            // What has a checksum is never taken for right by mistake.
+            self.lost_bytes += if sums.is_none() { sectorsize } else { 0 };
+            return Ok(());
+        }
+        let csum_size = self.volume.checksum_type().size();
+        for sector in 0..sectors {
+            let sum = sums.map(|sums| &sums[sector as usize * csum_size..][..csum_size]);
+            self.copy_run(start + sector * sectorsize, 1, sum)?;
+        }
+        Ok(())
+    }
+
+    /// The checksums of the sectors of a range that have some.
+    fn checksums_of(&self, range: Range<u64>) -> Result<Vec<Option<Vec<u8>>>> {
+        let (sectorsize, kind) = (self.sectorsize(), self.volume.checksum_type());
+        let mut sums = vec![None; ((range.end - range.start) / sectorsize) as usize];
+        let key = |logical| Key::new(objectid::EXTENT_CSUM, ItemType::EXTENT_CSUM, logical);
+        let mut cursor = self.checksums.cursor(Readahead::Forward);
+        // The item that covers the start is the last whose key is not behind it.
+        let mut is_there = cursor.seek_last(key(range.start))? || cursor.next()?;
+        while let Some((found, data)) = cursor.item().filter(|_| is_there) {
+            if found >= key(range.end) {
+                break;
+            }
+            let wrong = |problem: FormatError| Error::item(objectid::CSUM_TREE, found, problem);
+            csum_count(data.len(), kind).map_err(wrong)?;
+            for (number, sum) in (0..).zip(data.chunks_exact(kind.size())) {
+                let sector = (found.offset + number * sectorsize).checked_sub(range.start);
+                let slot = sector.and_then(|bytes| sums.get_mut((bytes / sectorsize) as usize));
+                if let Some(slot) = slot {
+                    *slot = Some(sum.to_vec());
+                }
+            }
+            is_there = cursor.next()?;
+        }
+        Ok(sums)
+    }
+
+    /// The extents of a chunk in order.
+    fn extents_of(&self, chunk: &Chunk) -> impl Iterator<Item = Result<Extent>> + use<> {
+        let tree = self.extents.root().tree;
+        let nodesize = u64::from(self.volume.nodesize());
+        let (start, end) = (chunk.logical().0, chunk.end().0);
+        let keys = Key::new(start, ItemType(0), 0)..Key::new(end, ItemType(0), 0);
+        let extent = move |key: Key, data: &[u8]| {
+            let wrong = |problem| Error::item(tree, key, problem);
+            let (item, _) = read_prefix::<ExtentItem>(data).map_err(wrong)?;
+            let is_short = key.item_type == ItemType::METADATA_ITEM;
+            let is_block = is_short || item.flags.get() & EXTENT_FLAG_TREE_BLOCK != 0;
+            let len_bytes = if is_short { nodesize } else { key.offset };
+            let extent_end = key.objectid.checked_add(len_bytes).filter(|past| *past <= end);
+            let leaves = || wrong(FormatError::invalid("extent", "it leaves its block group"));
+            Ok(Extent {
+                range: key.objectid..extent_end.ok_or_else(leaves)?,
+                block_generation: is_block.then(|| item.generation.get()),
+            })
+        };
+        self.extents.range(keys, Readahead::Forward).filter_map(move |item| match item {
+            Ok(item) => {
+                let key = item.key();
+                let is_extent =
+                    matches!(key.item_type, ItemType::EXTENT_ITEM | ItemType::METADATA_ITEM);
+                is_extent.then(|| extent(key, &item))
+            }
+            Err(error) => Some(Err(error.into())),
+        })
+    }
+
+    fn sectorsize(&self) -> u64 {
+        u64::from(self.volume.sectorsize())
+    }
+}

@@ -1,0 +1,99 @@
+//! Devices that were used separately: each has commits that the other has not, and neither is the truth.
+//!
+//! Their superblocks may have the same generation, and what was done alike may lie at the same addresses; but the
+//! same tree block of the same generation then has another content on each. Where no block of the time in which both
+//! were used is left, nothing tells them from a device that missed commits, and the newer is the truth.
+
+use larder_format::{Logical, Superblock};
+
+use crate::member::VolumeDevice;
+use crate::read::BlockExpectation;
+use crate::volume::Volume;
+
+/// Two devices have commits that the other has not.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{first} and {second} were used separately: each has changes that the other has not; \
+     open one of them without the other (degraded), and erase the other before adding it again"
+)]
+pub struct UsedSeparately {
+    /// Name of a device.
+    pub first: String,
+    /// Name of the other.
+    pub second: String,
+}
+
+/// Whether superblocks of one file system and generation can be of the same commit.
+pub(super) fn is_same_commit(a: &Superblock, b: &Superblock) -> bool {
+    let commit = |s: &Superblock| {
+        let roots = (s.root, s.root_level, s.chunk_root, s.chunk_root_level);
+        let totals = (s.chunk_root_generation, s.bytes_used, s.total_bytes, s.num_devices);
+        (roots, totals, s.label, s.csum_type)
+    };
+    commit(a) == commit(b)
+}
+
+/// Whether the commit of an older superblock can be one that led to a newer one, as far as that remembers.
+pub(super) fn is_earlier_commit(older: &Superblock, newer: &Superblock) -> bool {
+    let is_of_older = |generation: u64| generation == older.generation.get();
+    let mut backups = newer.super_roots.iter();
+    backups.all(|backup| {
+        !is_of_older(backup.tree_root_gen.get())
+            || (backup.tree_root, backup.chunk_root) == (older.root, older.chunk_root)
+    })
+}
+
+impl Volume {
+    /// Holds the copies of the root of the root tree on devices of the newest generation against each other.
+    pub(super) fn check_same_root(&self) -> Result<(), UsedSeparately> {
+        let (root, generation) = (self.superblock.root(), self.superblock.generation.get());
+        let expected = BlockExpectation { generation: Some(generation), ..Default::default() };
+        let mut copies = self.copies_on_devices(root, |device| !device.is_stale(), expected);
+        let Some((first, wanted)) = copies.next() else { return Ok(()) };
+        match copies.find(|(second, copy)| *second != first && *copy != wanted) {
+            Some((second, _)) => Err(UsedSeparately { first, second }),
+            None => Ok(()),
+        }
+    }
+
+    /// Holds what devices that missed commits have at the place of a tree block against the block: it was there
+    /// before they missed any, if it is not newer, so that another sound block is of a commit that others have not.
+    pub fn check_history(
+        &self,
+        logical: Logical,
+        generation: u64,
+        block: &[u8],
+    ) -> Result<(), UsedSeparately> {
+        let had_it = |device: &VolumeDevice| {
+            device.is_stale() && device.generation().is_some_and(|until| generation <= until)
+        };
+        let mut copies = self.copies_on_devices(logical, had_it, BlockExpectation::default());
+        let Some((first, _)) = copies.find(|(_, copy)| copy != block) else { return Ok(()) };
+        let newest = self.devices.iter().find(|device| !device.is_stale() && !device.is_missing());
+        Err(UsedSeparately { first, second: newest.map_or_else(String::new, VolumeDevice::name) })
+    }
+
+    /// The sound copies of a tree block on devices that are wanted, with their names.
+    fn copies_on_devices<'v>(
+        &'v self,
+        logical: Logical,
+        is_wanted: impl Fn(&VolumeDevice) -> bool + 'v,
+        expected: BlockExpectation,
+    ) -> impl Iterator<Item = (String, Vec<u8>)> + 'v {
+        let len_bytes = u64::from(self.nodesize());
+        let chunk = self.chunk_of(logical, len_bytes).ok();
+        let mirrors = chunk.as_ref().map_or(0, |chunk| chunk.mirrors());
+        (0..mirrors).filter_map(move |mirror| {
+            let chunk = chunk.as_ref()?;
+            let segment = chunk.segment(logical, len_bytes);
+            let place = chunk.place(&segment, mirror);
+            let device = self.device(place.devid).filter(|device| is_wanted(device))?;
+            let mut copy = vec![0; len_bytes as usize];
+            if segment.len_bytes < len_bytes || self.read_place(place, &mut copy).is_err() {
+                return None;
+            }
+            self.verify_block(logical, &expected, &copy).ok()?;
+            Some((device.name(), copy))
+        })
+    }
+}
