@@ -13,6 +13,7 @@
 //!    are compared exactly; relations between inodes as sums of fingerprints, which snapshots share.
 //! 5. `log`: a log is held to what its replay needs.
 //! 6. Where a balance or a sum is not zero, a second reading finds out exactly what differs.
+//! 7. `locate`: findings learn which files and which places on devices they touch.
 //!
 //! # Invariants
 //! * Uses no code that writes or caches trees: this is the second opinion on those.
@@ -33,6 +34,7 @@ mod context;
 mod extents;
 mod files;
 mod fingerprint;
+mod locate;
 mod log;
 mod parallel;
 mod progress;
@@ -47,7 +49,10 @@ mod superblocks;
 use larder_volume::Volume;
 
 pub use progress::{Phase, Progress};
-pub use report::{Finding, Kind, KindFindings, Place, Repair, Report, Severity, Statistics};
+pub use report::{
+    AffectedFile, DevicePlace, Finding, Kind, KindFindings, Place, Repair, Report, Severity,
+    Statistics,
+};
 
 /// What to check, and how.
 #[derive(Clone, Copy)]

@@ -12,6 +12,7 @@ use crate::checksums::{self, ChecksumRanges};
 use crate::context::Context;
 use crate::extents::{self, ExtentTable};
 use crate::files::{self, Orphans};
+use crate::locate::Locator;
 use crate::log::{self, Log, LoggedData};
 use crate::progress::Phase;
 use crate::quota::{self, QuotaTree};
@@ -28,9 +29,12 @@ pub(crate) fn run(volume: &Volume, options: &Options<'_>) -> Report {
     };
     let sink = Sink::new(options.kept_per_kind);
     let context = Context::new(volume, sink, threads, options.progress);
-    let statistics = Check::new(&context).run(options.check_data_csum);
+    let mut check = Check::new(&context);
+    let extents = check.run(options.check_data_csum);
+    let Check { forest, roots, statistics, .. } = check;
     let fsid = context.superblock.fsid().to_string();
-    let (kinds, skipped) = context.sink.finish();
+    let (mut kinds, skipped) = context.sink.finish();
+    Locator::new(&context, &forest, &roots, &extents).locate(&mut kinds);
     Report { fsid, kinds, skipped, statistics }
 }
 
@@ -49,7 +53,8 @@ impl<'c, 'v> Check<'c, 'v> {
         Self { context, forest, roots, logs, statistics }
     }
 
-    fn run(mut self, check_data_csum: bool) -> Statistics {
+    /// Checks everything. Returns the extents.
+    fn run(&mut self, check_data_csum: bool) -> ExtentTable {
         let context = self.context;
         context.progress.begin(Phase::Trees, 0);
         superblocks::check_copies(context);
@@ -82,7 +87,7 @@ impl<'c, 'v> Check<'c, 'v> {
         if check_data_csum {
             self.check_data(&extents, &checksums, &logged);
         }
-        self.statistics
+        extents
     }
 
     /// Plants all trees; returns the chunk tree's root.

@@ -102,6 +102,15 @@ fn check_device(context: &Context<'_>, own: &DevItem, device: &VolumeDevice, pla
         && own.uuid == listed.uuid
         && own.total_bytes == listed.total_bytes
         && own.bytes_used == listed.bytes_used;
+    let shape = |item: &DevItem| {
+        let DevItem { io_align, io_width, sector_size, .. } = *item;
+        (item.fsid(), item.kind, io_align, io_width, sector_size)
+    };
+    if is_same && shape(own) != shape(listed) {
+        let message =
+            format_args!("its item in the chunk tree differs from that in the superblock");
+        context.find(Kind::DeviceItem, place, message);
+    }
     if !is_same {
         let message = format_args!(
             "the superblock says device {} with {} of {} bytes used, the chunk tree {}, {}, {}",

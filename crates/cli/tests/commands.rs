@@ -220,7 +220,17 @@ fn what_mkfs_makes_is_clean_and_what_is_damaged_is_not() {
     let found = larder(["check", "--format", "json", image_text]);
     assert_eq!(found.status.code(), Some(1));
     let report: serde_json::Value = serde_json::from_slice(&found.stdout).expect("JSON");
-    assert_ne!(report["kinds"].as_array().map(Vec::len), Some(0));
+    let finding = &report["kinds"][0]["findings"][0];
+    let place = serde_json::json!({ "device": image_text, "devid": 1, "offset": 65536 });
+    assert_eq!(finding["devices"], serde_json::json!([place]), "{report}");
+
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    drop(reader);
+    let unread = Command::new(env!("CARGO_BIN_EXE_larder"))
+        .args(["check", "-q", image_text])
+        .stdout(writer)
+        .status();
+    assert_eq!(unread.expect("runs").code(), Some(1), "also if nobody reads what was found");
 }
 
 #[test]

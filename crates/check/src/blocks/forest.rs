@@ -222,6 +222,11 @@ impl Forest {
         }
     }
 
+    /// The block at an address, if any tree reaches it.
+    pub(crate) fn find(&self, logical: u64) -> Option<BlockId> {
+        self.by_address.get(&logical).copied()
+    }
+
     pub(crate) fn block(&self, id: BlockId) -> &Block {
         &self.blocks[id as usize]
     }

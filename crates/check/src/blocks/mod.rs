@@ -6,4 +6,4 @@ pub(crate) mod stream;
 
 pub(crate) use forest::{BlockFacts, BlockId, DropProgress, Forest, State, TreeRoot};
 pub(crate) use reader::{BlockReader, Wanted};
-pub(crate) use stream::{Item, find_item, for_each_item, for_each_item_again};
+pub(crate) use stream::{Item, find_item, find_item_from, for_each_item, for_each_item_again};

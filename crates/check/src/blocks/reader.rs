@@ -5,7 +5,7 @@
 //! them. Where anything is unlike what was expected, the copies of that one block are looked at one
 //! by one.
 
-use larder_format::node::{HEADER_FLAG_RELOC, HEADER_FLAG_WRITTEN};
+use larder_format::node::{BACKREF_REV_MIXED, HEADER_FLAG_RELOC, HEADER_FLAG_WRITTEN};
 use larder_format::{Header, Logical, Node, objectid, read_prefix, tree_check};
 
 use crate::context::Context;
@@ -321,7 +321,8 @@ fn judge_header(context: &Context<'_>, wanted: &Wanted, header: &Header) -> Verd
     }
     let flags = header.flags();
     let unknown = flags & !(HEADER_FLAG_WRITTEN | HEADER_FLAG_RELOC);
-    if flags & HEADER_FLAG_WRITTEN == 0 || unknown != 0 || header.backref_rev() > 1 {
+    let is_of_this_revision = header.backref_rev() == BACKREF_REV_MIXED;
+    if flags & HEADER_FLAG_WRITTEN == 0 || unknown != 0 || !is_of_this_revision {
         let what = format!("its flags are {:#x}", header.flags);
         return Verdict::Usable(Kind::BlockFlags, what);
     }

@@ -115,3 +115,36 @@ pub(crate) fn find_item(
     let leaf = reader.node(0).ok_or(Unreadable)?;
     Ok(leaf.search(key).ok().map(|slot| leaf.item_data(slot).to_vec()))
 }
+
+/// The first item of a tree that was walked before from a key on, unless a block cannot be read;
+/// reports nothing.
+pub(crate) fn find_item_from(
+    context: &Context<'_>,
+    forest: &Forest,
+    root: &TreeRoot,
+    key: Key,
+) -> Option<(Key, Vec<u8>)> {
+    if !forest.is_sound_root(root) {
+        return None;
+    }
+    let mut reader = BlockReader::quiet(context);
+    let mut from = key;
+    // A leaf that has nothing behind the key is followed by one that has.
+    for _ in 0..2 {
+        let (mut id, mut next) = (root.block, None);
+        while forest.block(id).level > 0 {
+            let pointers = forest.pointers_of(id);
+            let after = pointers.partition_point(|pointer| pointer.key <= from);
+            next = pointers.get(after.max(1)).map(|pointer| pointer.key).or(next);
+            id = forest.sound_child(id, after.saturating_sub(1))?;
+        }
+        reader.read(&[forest.wanted(id)]);
+        let leaf = reader.node(0)?;
+        let slot = leaf.search(key).unwrap_or_else(|slot| slot);
+        if slot < leaf.nritems() {
+            return Some((leaf.key(slot), leaf.item_data(slot).to_vec()));
+        }
+        from = next?;
+    }
+    None
+}

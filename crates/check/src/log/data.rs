@@ -113,9 +113,9 @@ impl LoggedExtent {
 
     fn check_unallocated(&self, context: &Context<'_>, log: &Log, extents: &ExtentTable) {
         let (start, end) = self.whole;
-        let place = Place::tree(objectid::TREE_LOG).inode(self.ino).at(start);
+        let place = Place::tree(log.subvolume).inode(self.ino).at(start);
         let find = |what: std::fmt::Arguments<'_>| {
-            let message = format_args!("in the log of subvolume {}: {what}", log.subvolume);
+            let message = format_args!("in its log: {what}");
             context.find(Kind::LogExtent, place, message);
         };
         if let Some(other) = extents.within(start, end).first() {
@@ -211,11 +211,8 @@ impl Contents {
         }
         missing += missing_bytes((at, end.max(at)));
         if missing > 0 {
-            let place = Place::tree(objectid::TREE_LOG).inode(extent.ino).at(extent.read.0);
-            let message = format_args!(
-                "in the log of subvolume {}: {missing} bytes of its data have none",
-                log.subvolume
-            );
+            let place = Place::tree(log.subvolume).inode(extent.ino).at(extent.read.0);
+            let message = format_args!("in its log: {missing} bytes of its data have none");
             context.find(Kind::ChecksumMissing, place, message);
         }
     }
@@ -228,11 +225,11 @@ fn check_overlaps(context: &Context<'_>, forest: &Forest, mut new: Vec<NewExtent
     for pair in new.windows(2).filter(|pair| pair[0].range.1 > pair[1].range.0) {
         let NewExtent { range: (start, end), subvolume } = pair[1];
         let message = format_args!(
-            "in the log of subvolume {subvolume}: {} bytes of data, but other logged data is at {}",
+            "in its log: {} bytes of data, but other logged data is at {}",
             end - start,
             pair[0].range.0
         );
-        context.find(Kind::LogExtent, Place::tree(objectid::TREE_LOG).at(start), message);
+        context.find(Kind::LogExtent, Place::tree(subvolume).at(start), message);
     }
     let blocks = forest.blocks().iter().filter(|block| block.tree == objectid::TREE_LOG);
     for block in blocks {

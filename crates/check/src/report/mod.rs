@@ -1,5 +1,6 @@
 //! What a check found.
 
+mod affected;
 mod kind;
 mod place;
 mod sink;
@@ -8,6 +9,7 @@ use std::fmt;
 
 use serde::Serialize;
 
+pub use affected::{AffectedFile, DevicePlace};
 pub use kind::{Kind, Repair, Severity};
 pub use place::Place;
 pub(crate) use sink::Sink;
@@ -20,6 +22,18 @@ pub struct Finding {
     pub place: Place,
     /// What is there, and what should be.
     pub message: String,
+    /// Files that it touches, as far as they are known: some of them, if they are many.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<AffectedFile>,
+    /// Where it is on devices, if it is about bytes in a certain place: every copy of them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub devices: Vec<DevicePlace>,
+}
+
+impl Finding {
+    pub(crate) fn new(place: Place, message: String) -> Self {
+        Self { place, message, files: Vec::new(), devices: Vec::new() }
+    }
 }
 
 /// Everything found of one kind.
@@ -97,8 +111,10 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for group in &self.kinds {
             let KindFindings { kind, severity, repair, count, findings } = group;
-            for Finding { place, message } in findings {
+            for Finding { place, message, files, devices } in findings {
                 writeln!(f, "{severity}: {kind}: {place}: {message}")?;
+                files.iter().try_for_each(|file| writeln!(f, "    {file}"))?;
+                devices.iter().try_for_each(|device| writeln!(f, "    {device}"))?;
             }
             let left_out = count - findings.len() as u64;
             if left_out > 0 {

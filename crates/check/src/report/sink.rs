@@ -31,7 +31,7 @@ impl Sink {
         let kept = kinds.entry(kind).or_default();
         kept.count += 1;
         if kept.findings.len() < self.kept_per_kind {
-            kept.findings.push(Finding { place, message: message.to_string() });
+            kept.findings.push(Finding::new(place, message.to_string()));
         }
     }
 
@@ -40,9 +40,9 @@ impl Sink {
         self.skipped.lock().unwrap_or_else(PoisonError::into_inner).push(what);
     }
 
-    /// All kinds that were found, each with its findings in order of place, and what was skipped.
-    pub(crate) fn finish(self) -> (Vec<KindFindings>, Vec<String>) {
-        let kinds = self.kinds.into_inner().unwrap_or_else(PoisonError::into_inner);
+    /// Takes all kinds that were found, each with its findings in order of place, and what was skipped.
+    pub(crate) fn finish(&self) -> (Vec<KindFindings>, Vec<String>) {
+        let mut kinds = self.kinds.lock().unwrap_or_else(PoisonError::into_inner);
         let group = |(kind, mut kept): (Kind, Kept)| {
             kept.findings.sort_unstable();
             KindFindings {
@@ -53,7 +53,8 @@ impl Sink {
                 findings: kept.findings,
             }
         };
-        let skipped = self.skipped.into_inner().unwrap_or_else(PoisonError::into_inner);
-        (kinds.into_iter().map(group).collect(), skipped)
+        let mut skipped = self.skipped.lock().unwrap_or_else(PoisonError::into_inner);
+        let kinds = std::mem::take(&mut *kinds).into_iter().map(group).collect();
+        (kinds, std::mem::take(&mut *skipped))
     }
 }

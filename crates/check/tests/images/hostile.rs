@@ -2,6 +2,7 @@
 //! checksums are made right again, and the check runs to its end.
 
 use crate::patient::Patient;
+use crate::random::Random;
 use larder_format::item::RootItem;
 use larder_format::objectid::{CHUNK_TREE, ROOT_TREE};
 use larder_format::{ItemType, Superblock};
@@ -10,19 +11,6 @@ use zerocopy::IntoBytes;
 
 /// Images made of each base image.
 const ROUNDS: u64 = 400;
-
-/// SplitMix64.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        ((z ^ (z >> 31)) % limit as u64) as usize
-    }
-}
 
 /// The blocks of every tree.
 fn all_blocks(patient: &Patient) -> Vec<u64> {

@@ -2,8 +2,11 @@
 //!
 //! Needs root, loop devices and a kernel with btrfs.
 
+mod campaign;
 mod damage;
 mod hostile;
 mod legal;
+mod located;
 mod patient;
+mod random;
 mod sound;

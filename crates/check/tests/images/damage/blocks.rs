@@ -136,6 +136,9 @@ fn headers() -> Vec<Wound> {
         plain("the flags of a header", Kind::BlockFlags, DoesNot, |patient| {
             patient.edit_header(inner_leaf(patient), |header| header.flags &= !1);
         }),
+        plain("the revision of references in a header", Kind::BlockFlags, Sees, |patient| {
+            patient.edit_header(parent(patient), |header| header.flags &= 1);
+        }),
         plain("the level of a root item", Kind::RootItem, Sees, |patient| {
             let root = patient.find(ROOT_TREE, |key, _| {
                 key.objectid == FS_TREE && key.item_type == ItemType::ROOT_ITEM

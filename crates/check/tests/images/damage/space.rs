@@ -57,6 +57,10 @@ fn chunks() -> Vec<Wound> {
             let extent = last(patient, DEV_TREE, ItemType::DEV_EXTENT);
             patient.edit_as::<DevExtent>(&extent, |item| item.length += 1 << 30);
         }),
+        plain("the file system of a device", Kind::DeviceItem, Sees, |patient| {
+            let device = patient.find(CHUNK_TREE, |key, _| key.item_type == ItemType::DEV_ITEM);
+            patient.edit_as::<DevItem>(&device, |item| item.fsid[0] ^= 1);
+        }),
         plain("bytes_used of a device", Kind::DeviceBytesUsed, Sees, |patient| {
             let device = patient.find(CHUNK_TREE, |key, _| key.item_type == ItemType::DEV_ITEM);
             patient.edit_as::<DevItem>(&device, |item| item.bytes_used -= 4096);
