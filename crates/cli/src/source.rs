@@ -74,6 +74,19 @@ impl Source {
         Ok(Writing { image, filesystem, start })
     }
 
+    /// Opens for writing the file system that `text`, an `IMAGE:/path`, is in, of which `start`
+    /// chooses the subvolume in which paths start.
+    pub fn write(
+        &self,
+        text: &OsStr,
+        start: impl FnOnce(&Filesystem) -> larder::Result<Subvolume>,
+    ) -> anyhow::Result<Writing> {
+        let image = Target::parse(text).image;
+        let filesystem = self.open_for_writing(&image)?;
+        let start = start(&filesystem)?;
+        Ok(Writing { image, filesystem, start })
+    }
+
     /// Opens the file system on `image` and the other devices.
     pub fn open(&self, image: &Path) -> anyhow::Result<Filesystem> {
         let paths = self.paths(image);
