@@ -102,3 +102,8 @@ pub use subvolume::{Subvolume, Subvolumes};
 pub use tree::{TreeItem, TreeItems};
 pub use write::SnapshotKind;
 pub use xattr::{Xattr, Xattrs};
+
+/// The example in the README is a test.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

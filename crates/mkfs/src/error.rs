@@ -24,6 +24,13 @@ pub enum MkfsError {
         content: &'static str,
     },
 
+    /// There is no such file, and it is not known how long one would have to be.
+    #[error("{device} does not exist, and no length was given to make it with")]
+    NoLength {
+        /// The name that was given.
+        device: String,
+    },
+
     /// The device cannot hold even an empty file system.
     #[error(
         "{device} has {len_bytes} bytes, too few for a usable file system: \

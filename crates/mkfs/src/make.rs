@@ -19,6 +19,7 @@ use crate::space::{
     Appetite, ChunkAllocator, DeviceRoom, Space, min_device_bytes, needed_device_bytes,
 };
 use crate::summary::{DeviceSummary, GroupSummary, Summary};
+use crate::target::Undo;
 use crate::wipe::wipe;
 use crate::writer::Writer;
 use crate::{Features, MkfsError, MkfsOptions, target};
@@ -27,7 +28,8 @@ use crate::{Features, MkfsError, MkfsOptions, target};
 ///
 /// A file is made if it does not exist and its length is known: from `byte_count`, or because there
 /// is a root directory. Without `byte_count` a file that is too short for the root directory is
-/// made longer. Everything is refused that a kernel or another program uses, and without `force`
+/// made longer. Files are cut only once the file system is there; when none comes of it, files that
+/// were made are removed, and those that were made longer get their length back. Everything is refused that a kernel or another program uses, and without `force`
 /// what holds a known file system or partition table.
 pub fn mkfs(targets: &[PathBuf], options: &MkfsOptions) -> Result<Summary, MkfsError> {
     let settings = Settings::resolve(options, targets.len())?;
@@ -38,25 +40,26 @@ pub fn mkfs(targets: &[PathBuf], options: &MkfsOptions) -> Result<Summary, MkfsE
         None => 0,
     };
     let new_len_bytes = options.byte_count.or((least_bytes > 0).then_some(least_bytes));
+    let mut undo = Undo::default();
     let devices: Vec<Arc<FileDevice>> = targets
         .iter()
-        .map(|path| target::open(path, new_len_bytes, options.force))
+        .map(|path| undo.open(path, new_len_bytes, options.force))
         .collect::<Result<_, _>>()?;
     let new_len = |device: &FileDevice| target::new_len(device, options.byte_count, least_bytes);
     let lens = devices.iter().map(|device| (device.name(), new_len(device)));
     let rooms = device_rooms(lens, options, &settings)?;
     for device in &devices {
-        target::resize(device, new_len(device))?;
+        undo.lengthen(device, new_len(device))?;
     }
     let dyn_devices: Vec<Arc<dyn Device>> =
         devices.iter().map(|device| Arc::clone(device) as Arc<dyn Device>).collect();
     let space = first_groups(rooms, &settings, appetite)?;
     let summary = make(&dyn_devices, space, options, &settings, &source)?;
-    if settings.shrink {
-        for (device, made) in devices.iter().zip(&summary.devices) {
-            if !device.is_block_device() {
-                device.set_len(made.len_bytes)?;
-            }
+    undo.forget();
+    for (device, made) in devices.iter().zip(&summary.devices) {
+        if !device.is_block_device() {
+            let shrunk = if settings.shrink { made.len_bytes } else { u64::MAX };
+            target::shorten(device, new_len(device).min(shrunk))?;
         }
     }
     Ok(summary)

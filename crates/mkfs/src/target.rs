@@ -1,28 +1,78 @@
 //! Files and block devices to make a file system on.
 
-use std::path::Path;
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use larder_device::{Access, Device, FileDevice};
+use larder_device::{Access, Device, DeviceError, FileDevice};
 
 use crate::{MkfsError, probe};
 
-/// Opens a device, or makes a file if there is a length for it, and checks that it may be
-/// overwritten. Nothing that was there before is changed.
-pub(crate) fn open(
-    path: &Path,
-    new_len_bytes: Option<u64>,
-    force: bool,
-) -> Result<Arc<FileDevice>, MkfsError> {
-    let exists = path.symlink_metadata().is_ok();
-    let device = match new_len_bytes {
-        Some(len_bytes) if !exists => FileDevice::create(path, len_bytes)?,
-        _ => FileDevice::open(path, Access::ReadWrite)?,
-    };
-    if !force {
-        refuse_content(&device)?;
+/// What is undone when no file system comes of it: files that were made are removed, and those that
+/// were made longer get their length back.
+#[derive(Default)]
+pub(crate) struct Undo {
+    made: Vec<PathBuf>,
+    lengthened: Vec<(Arc<FileDevice>, u64)>,
+}
+
+impl Undo {
+    /// The file system is there: everything stays.
+    pub(crate) fn forget(mut self) {
+        self.made.clear();
+        self.lengthened.clear();
     }
-    Ok(Arc::new(device))
+
+    /// Opens a device, or makes a file if there is a length for it, and checks that it may be
+    /// overwritten. Nothing that was there before is changed.
+    pub(crate) fn open(
+        &mut self,
+        path: &Path,
+        new_len_bytes: Option<u64>,
+        force: bool,
+    ) -> Result<Arc<FileDevice>, MkfsError> {
+        if path.symlink_metadata().is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
+            let device = || path.display().to_string();
+            if new_len_bytes.is_none() {
+                return Err(MkfsError::NoLength { device: device() });
+            }
+            File::create_new(path)
+                .map_err(|source| DeviceError::Open { device: device(), source })?;
+            self.made.push(path.to_owned());
+        }
+        let device = FileDevice::open(path, Access::ReadWrite)?;
+        if !force {
+            refuse_content(&device)?;
+        }
+        Ok(Arc::new(device))
+    }
+
+    /// Makes a file at least this long.
+    pub(crate) fn lengthen(
+        &mut self,
+        device: &Arc<FileDevice>,
+        len_bytes: u64,
+    ) -> Result<(), MkfsError> {
+        let before = device.len_bytes();
+        if before < len_bytes {
+            self.lengthened.push((Arc::clone(device), before));
+            device.set_len(len_bytes)?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Undo {
+    fn drop(&mut self) {
+        // What went wrong before is what the caller hears of.
+        for (device, len_bytes) in &self.lengthened {
+            let _ = device.set_len(*len_bytes);
+        }
+        for path in &self.made {
+            let _ = fs::remove_file(path);
+        }
+    }
 }
 
 /// Fails if the device holds something that is known.
@@ -42,9 +92,9 @@ pub(crate) fn new_len(device: &FileDevice, byte_count: Option<u64>, least_bytes:
     byte_count.unwrap_or_else(|| len_bytes.max(least_bytes))
 }
 
-/// Makes a file this long.
-pub(crate) fn resize(device: &FileDevice, len_bytes: u64) -> Result<(), MkfsError> {
-    if len_bytes != device.len_bytes() {
+/// Cuts a file to this length.
+pub(crate) fn shorten(device: &FileDevice, len_bytes: u64) -> Result<(), MkfsError> {
+    if len_bytes < device.len_bytes() {
         device.set_len(len_bytes)?;
     }
     Ok(())

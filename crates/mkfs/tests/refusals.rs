@@ -67,7 +67,7 @@ fn what_is_too_small_or_too_few() {
     let error = refused(&files, &raid6);
     assert!(error.contains("raid6 needs at least 3 devices, there are 2"), "{error}");
     let error = refused(&[scratch.path().join("missing")], &MkfsOptions::default());
-    assert!(error.contains("missing: "), "{error}");
+    assert!(error.contains("missing does not exist"), "{error}");
     assert!(!scratch.path().join("missing").exists());
 }
 
@@ -139,4 +139,35 @@ fn block_devices_are_formatted_and_limited() {
     assert_eq!(mkfs(&target, &options).unwrap().total_bytes, 200 * MIB);
     drop(device);
     larder_testkit::oracle::check(&[file], true).unwrap();
+}
+
+/// Whatever goes wrong, and whenever: files that were made are gone, and others are as long as they were.
+#[test]
+fn what_was_made_for_nothing_is_removed() {
+    let scratch = Scratch::new();
+    let at = |name: &str| scratch.path().join(name);
+    let source = Scratch::new();
+    fs::write(source.path().join("large"), vec![1; 60 << 20]).unwrap();
+    let holds_something = Made::new(&[150 * MIB], &MkfsOptions::default());
+    let occupied = holds_something.files[0].clone();
+    let short = scratch.sparse_file("short", 10 * MIB);
+    let long = MkfsOptions { byte_count: Some(150 * MIB), ..MkfsOptions::default() };
+    for (files, options) in [
+        (vec![at("new")], MkfsOptions { byte_count: Some(MIB), ..MkfsOptions::default() }),
+        (vec![at("new"), occupied], long.clone()),
+        (vec![at("new"), at("no/such/folder")], long),
+        (vec![at("new"), short], options_of_small(source.path())),
+    ] {
+        let lengths = |files: &[PathBuf]| -> Vec<Option<u64>> {
+            files.iter().map(|file| Some(fs::metadata(file).ok()?.len())).collect()
+        };
+        let before = lengths(&files);
+        let error = mkfs(&files, &options).unwrap_err().to_string();
+        assert_eq!(lengths(&files), before, "{error}");
+    }
+}
+
+/// Devices that are too small for what is in `root`, which shows only while it is copied.
+fn options_of_small(root: &std::path::Path) -> MkfsOptions {
+    MkfsOptions { byte_count: Some(100 * MIB), data_profile: Some(Profile::Raid1), ..options(root) }
 }

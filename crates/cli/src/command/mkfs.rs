@@ -13,6 +13,7 @@ use larder_mkfs::{
     FeatureChoice, MkfsError, MkfsOptions, Owner, Progress, SubvolumeSpec, mkfs, parse_checksum,
     parse_profile,
 };
+use rustix::process::{getegid, geteuid};
 
 use super::Outcome;
 use crate::ending::wait_for_ending_servers;
@@ -21,7 +22,8 @@ use crate::units::parse_size;
 /// Make a file system, empty or filled from a directory
 ///
 /// Options are those of mkfs.btrfs. With --uuid, --device-uuid and SOURCE_DATE_EPOCH in the
-/// environment, the same input makes the same bytes.
+/// environment, the same input makes the same bytes; without --rootdir also the same --owner, which
+/// is otherwise the user who runs this.
 ///
 /// Examples:
 ///   larder mkfs -L backup -b 8G disk.img
@@ -79,8 +81,9 @@ pub struct Mkfs {
     /// Compress data: zlib, lzo or zstd, with a level (zstd:9)
     #[arg(long, value_name = "ALGO[:LEVEL]", requires = "rootdir")]
     compress: Option<Compression>,
-    /// Who owns everything, instead of who owns it in the directory
-    #[arg(long, value_name = "UID:GID", requires = "rootdir")]
+    /// Owner of everything. Unless given, the root directory of a new file system belongs to the user
+    /// who makes it, and what comes from a directory to its owner there
+    #[arg(long, value_name = "UID:GID")]
     owner: Option<Owner>,
     /// Do not discard what the devices held before
     #[arg(short = 'K', long)]
@@ -107,6 +110,7 @@ impl Mkfs {
             bail!("no device was given");
         }
         let features = feature_choice(lists())?;
+        let owner = self.owner.or_else(|| self.rootdir.is_none().then(caller));
         let size = |bytes: u64| u32::try_from(bytes).context("a size of over 4 GiB");
         let options = MkfsOptions {
             force: self.force,
@@ -126,7 +130,7 @@ impl Mkfs {
             subvolumes: self.subvol,
             shrink: self.shrink,
             compression: self.compress,
-            owner: self.owner,
+            owner,
             source_date_epoch: source_date_epoch()?,
             threads: None,
             progress: (!self.quiet).then(progress),
@@ -134,6 +138,7 @@ impl Mkfs {
         wait_for_ending_servers(&self.devices);
         let summary = mkfs(&self.devices, &options).map_err(|error| match error {
             MkfsError::Occupied { .. } => anyhow!("{error}; with -f it is overwritten"),
+            MkfsError::NoLength { .. } => anyhow!("{error}; -b 8G would make it that long"),
             error => error.into(),
         })?;
         // The line of progress goes away before the summary comes.
@@ -143,6 +148,11 @@ impl Mkfs {
         }
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// The user who runs this.
+pub fn caller() -> Owner {
+    Owner { uid: geteuid().as_raw(), gid: getegid().as_raw() }
 }
 
 /// Shows how much is written.

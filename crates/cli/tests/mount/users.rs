@@ -4,7 +4,7 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::process::Command;
 
-use larder_testkit::Scratch;
+use larder_testkit::{KernelMount, Scratch};
 
 use crate::support::{Mounted, as_nobody, larder, succeed};
 
@@ -119,6 +119,36 @@ pub(crate) fn who_is_not_root_mounts_uses_and_unmounts() {
     assert_eq!(listed, "bread\n");
     as_user("./larder mount disk.img mnt; cat mnt/b; ./larder umount mnt");
     succeed(larder().arg("check").arg(at("disk.img")));
+}
+
+/// First use: the user who makes a file system can write to it, mounted by larder or by the kernel. A
+/// failed attempt leaves nothing behind.
+#[test]
+fn who_makes_a_file_system_can_write_to_it() {
+    let scratch = Scratch::new();
+    let at = |name: &str| scratch.path().join(name);
+    fs::copy(env!("CARGO_BIN_EXE_larder"), at("larder")).unwrap();
+    fs::create_dir(at("mnt")).unwrap();
+    for path in [scratch.path().to_owned(), at("mnt")] {
+        std::os::unix::fs::chown(path, Some(NOBODY), Some(NOBODY)).unwrap();
+    }
+    fs::set_permissions("/dev/fuse", Permissions::from_mode(0o666)).unwrap();
+    let as_user =
+        |line: &str| succeed(as_nobody("bash").args(["-euc", line]).current_dir(scratch.path()));
+    as_user("! ./larder mkfs -b 1M disk.img; ! ./larder mkfs disk.img 2> said; test ! -e disk.img");
+    assert!(as_user("cat said").contains("-b"), "it says how a file is made");
+    as_user("./larder mkfs -q -b 1G disk.img; ./larder mount disk.img mnt");
+    as_user("mkdir mnt/d; echo bread > mnt/d/b; ./larder umount mnt; ./larder mkdir disk.img:/e");
+    as_user("./larder mkfs -q -b 1G --owner 1:2 other.img");
+    succeed(larder().args(["mkfs", "-q", "-b", "1G"]).arg(at("roots.img")));
+    let owner = |image: &str| {
+        let mount = KernelMount::open(&[at(image)], "ro");
+        let metadata = fs::metadata(mount.path()).unwrap();
+        (metadata.uid(), metadata.gid())
+    };
+    assert_eq!(owner("disk.img"), (NOBODY, NOBODY));
+    assert_eq!(owner("other.img"), (1, 2));
+    assert_eq!(owner("roots.img"), (0, 0));
 }
 
 #[test]

@@ -12,16 +12,16 @@ use std::thread;
 
 use anyhow::{Context, bail};
 use clap::Args;
-use larder::{Filesystem, SetAttributes};
+use larder::Filesystem;
 use larder_fuse::Server;
 use larder_mkfs::{MkfsOptions, mkfs};
-use rustix::process::{getegid, geteuid};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use self::options::{Options, Subvolume};
 use super::Outcome;
 use crate::ending::wait_for_ending_servers;
+use super::mkfs::caller;
 use crate::message;
 use crate::report::{self, LogLevel, Reporter};
 use crate::units::parse_size;
@@ -128,7 +128,6 @@ impl Mount {
             mountpoint.canonicalize().with_context(|| mountpoint.display().to_string())?;
         let devices: Vec<PathBuf> =
             devices.iter().cloned().chain(options.devices.iter().map(PathBuf::from)).collect();
-        let is_new = self.create.is_some();
         if let Some(size) = self.create {
             create_image(&devices, size)?;
         }
@@ -142,9 +141,6 @@ impl Mount {
             tracing::warn!(
                 "a crash left a log; what was synced since the last commit is not shown"
             );
-        }
-        if is_new {
-            give_root_to_caller(&filesystem)?;
         }
         let ready = || if self.served { background::say_ready(reporter) } else { Ok(()) };
         let served = serve(&filesystem, &devices[0], &mountpoint, &options, ready);
@@ -205,13 +201,7 @@ fn create_image(devices: &[PathBuf], size: u64) -> anyhow::Result<()> {
     if image.try_exists()? {
         bail!("{}: it is there already; without --create it is mounted", image.display());
     }
-    mkfs(devices, &MkfsOptions { byte_count: Some(size), ..MkfsOptions::default() })?;
+    let owner = Some(caller());
+    mkfs(devices, &MkfsOptions { byte_count: Some(size), owner, ..MkfsOptions::default() })?;
     Ok(())
-}
-
-/// A new file system is for whoever makes it.
-fn give_root_to_caller(filesystem: &Filesystem) -> larder::Result<()> {
-    let (uid, gid) = (Some(geteuid().as_raw()), Some(getegid().as_raw()));
-    let attributes = SetAttributes { uid, gid, ..SetAttributes::default() };
-    filesystem.default_subvolume()?.root()?.set_attributes(&attributes)
 }
