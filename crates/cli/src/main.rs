@@ -15,11 +15,13 @@ mod mode_change;
 mod pipeline;
 mod print;
 mod progress;
+mod reason;
 mod report;
 mod source;
 mod sparse;
 mod tar_reader;
 mod target;
+mod transplant;
 mod tree;
 mod units;
 mod untar;
@@ -31,6 +33,8 @@ use std::io;
 use std::process::ExitCode;
 
 use clap::Parser;
+
+use self::reason::in_words;
 
 fn main() -> ExitCode {
     let arguments: Vec<OsString> = env::args_os().collect();
@@ -47,12 +51,14 @@ fn main() -> ExitCode {
     }
 }
 
-/// An error and its causes, but for those that what was said before already ends with.
+/// An error and its causes, in words, but for those that what was said before already ends with.
 fn message(error: &anyhow::Error) -> String {
-    error.chain().map(ToString::to_string).fold(String::new(), |text, cause| match text.as_str() {
-        "" => cause,
-        said if said.ends_with(&cause) => text,
-        said => format!("{said}: {cause}"),
+    error.chain().map(|cause| in_words(&cause.to_string())).fold(String::new(), |text, cause| {
+        match text.as_str() {
+            "" => cause,
+            said if said.ends_with(&cause) => text,
+            said => format!("{said}: {cause}"),
+        }
     })
 }
 

@@ -56,6 +56,7 @@ impl Source {
     pub fn open_for_writing(&self, image: &Path) -> anyhow::Result<Filesystem> {
         let options = self.options().write(true);
         let options = options.cache_bytes(WRITING_CACHE_BYTES).commit_bytes(WRITING_COMMIT_BYTES);
+        expect_image(image)?;
         let paths = self.paths(image);
         wait_for_ending_servers(&paths);
         Ok(options.open(paths)?)
@@ -74,21 +75,9 @@ impl Source {
         Ok(Writing { image, filesystem, start })
     }
 
-    /// Opens for writing the file system that `text`, an `IMAGE:/path`, is in, of which `start`
-    /// chooses the subvolume in which paths start.
-    pub fn write(
-        &self,
-        text: &OsStr,
-        start: impl FnOnce(&Filesystem) -> larder::Result<Subvolume>,
-    ) -> anyhow::Result<Writing> {
-        let image = Target::parse(text).image;
-        let filesystem = self.open_for_writing(&image)?;
-        let start = start(&filesystem)?;
-        Ok(Writing { image, filesystem, start })
-    }
-
     /// Opens the file system on `image` and the other devices.
     pub fn open(&self, image: &Path) -> anyhow::Result<Filesystem> {
+        expect_image(image)?;
         let paths = self.paths(image);
         warn_if_in_use(&paths);
         let filesystem = self.options().open(&paths)?;
@@ -147,6 +136,12 @@ impl Source {
 }
 
 impl PathSource {
+    /// For an image that the options say nothing about: its default subvolume, on one device.
+    pub fn of_other_image(&self) -> Self {
+        let source = Source { devices: Vec::new(), degraded: self.source.degraded };
+        Self { source, subvolid: None }
+    }
+
     fn start(&self, filesystem: &Filesystem) -> larder::Result<Subvolume> {
         match self.subvolid {
             Some(id) => filesystem.subvolume_by_id(id),
@@ -198,6 +193,12 @@ pub fn new_inode(mode: u32, umask: u32) -> NewInode {
 }
 
 impl Writing {
+    /// Whether `image` is the one that is open.
+    pub fn is_on(&self, image: &Path) -> bool {
+        let canonical = |path: &Path| path.canonicalize().ok();
+        image == self.image || canonical(image) == canonical(&self.image)
+    }
+
     /// What a user calls `path` in the file system.
     pub fn shown(&self, path: &Path) -> PathBuf {
         let bytes = [self.image.as_os_str(), OsStr::new(":"), path.as_os_str()];
@@ -228,6 +229,16 @@ impl Writing {
         self.filesystem.sync()?;
         Ok(if failures == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
+}
+
+/// An error that says what is needed instead, if `path` is something in a mounted file system.
+fn expect_image(path: &Path) -> anyhow::Result<()> {
+    ensure!(
+        !path.is_dir(),
+        "{}: is a directory, where an image file or a block device is needed",
+        path.display()
+    );
+    Ok(())
 }
 
 /// Says so when copies were bad: what was read is sound, but the file system is not as it should be.

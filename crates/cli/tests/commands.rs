@@ -464,3 +464,35 @@ fn archives_do_not_lead_out_of_where_they_are_unpacked() {
     assert_eq!(stdout(&larder(["cat", &at("/here/absolute/good")])), "good");
     assert!(stdout(&larder(["check", image_text])).contains("no findings"));
 }
+
+/// All of a tree is copied from one image into another, and within one, where data is shared.
+#[test]
+fn cp_between_images_keeps_everything_that_the_kernel_shows() {
+    let original = small_image();
+    let source = format!("{}:/", original.devices()[0].display());
+    let scratch = Scratch::new();
+    let image = scratch.path().join("image");
+    let image_text = image.to_str().expect("ASCII");
+    let at = |path: &str| format!("{image_text}:{path}");
+    stdout(&larder(["mkfs", "-q", "-b", "512m", image_text]));
+    stdout(&larder(["cp", "-a", &source, &at("/copy")]));
+    let used = || {
+        let shown = stdout(&larder(["filesystem", "df", "--raw", image_text]));
+        let data = shown.lines().find(|line| line.starts_with("Data")).expect("a line");
+        data.rsplit('=').next().expect("a number").parse::<u64>().expect("a number")
+    };
+    let used_by_one = used();
+    stdout(&larder(["cp", "-a", &at("/copy"), &at("/again")]));
+    assert!(used() < used_by_one + (used_by_one >> 3), "data is shared");
+    let inside = larder(["cp", "-a", &at("/copy"), &at("/copy/inside")]);
+    assert_eq!(inside.status.code(), Some(1), "no copy lies in itself");
+    stdout(&larder(["rm", "-r", &at("/copy/inside")]));
+    stdout(&larder(["cp", &at("/copy/data/text-renamed"), &at("/plain")]));
+
+    assert!(stdout(&larder(["check", "--check-data-csum", image_text])).contains("no findings"));
+    oracle::check(from_ref(&image), true).expect("btrfs check finds nothing");
+    let mount = KernelMount::open(from_ref(&image), "ro");
+    assert_copied(&original, &mount.path().join("again"), |_| false);
+    let read = |path: &str| fs::read(mount.path().join(path)).expect("the kernel reads it");
+    assert!(read("plain") == read("again/data/text-renamed"));
+}

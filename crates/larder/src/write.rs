@@ -156,9 +156,14 @@ impl Subvolume {
         to: impl AsRef<Path>,
         mode: RenameMode,
     ) -> Result<()> {
-        self.at(from.as_ref(), |directory, name| {
-            let (new_directory, new_name) = self.parent_and_name(to.as_ref())?;
-            directory.rename(name, &new_directory, new_name, mode)
+        let (from, to) = (from.as_ref(), to.as_ref());
+        let found =
+            |path| self.parent_and_name(path).map_err(|error| Error::from(error).about(path));
+        let ((directory, name), (new_directory, new_name)) = (found(from)?, found(to)?);
+        let renamed = directory.rename(name, &new_directory, new_name, mode);
+        renamed.map_err(|error| {
+            let both = format!("{} to {}", from.display(), to.display());
+            Error::from(error).about(Path::new(&both))
         })
     }
 

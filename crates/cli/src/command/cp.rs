@@ -13,21 +13,25 @@ use larder::{FileType, Inode};
 use super::Outcome;
 use crate::extract::{Extract, Keep};
 use crate::ingest::Ingest;
-use crate::source::{PathSource, warn_of_bad_copies};
+use crate::source::{PathSource, Writing, warn_of_bad_copies};
 use crate::target::Target;
+use crate::transplant::Transplant;
 use crate::tree::walk;
 use crate::untar::Untar;
 
-/// Copy files out of a file system that is not mounted, or into it
+/// Copy files out of a file system that is not mounted, into it, or within it
 ///
 /// Examples:
 ///   larder cp disk.img:/etc/fstab .
 ///   larder cp -a disk.img:/home backup
 ///   larder cp -a notes disk.img:/home
+///   larder cp -a disk.img:/home other.img:/home
 ///   tar -c etc | larder cp -a - disk.img:/backup
 ///
 /// Into a file system when the destination is IMAGE:/PATH; all of it is then one commit or more.
 /// A source - is a tar archive on standard input, which is unpacked into the destination.
+/// Copies within one image share their data with the originals. From one image into another, --device
+/// and --subvolid are about the one that is copied into.
 /// The copy of the root directory is what is in it. Files that are in the way are replaced;
 /// nothing is written through symbolic links.
 #[derive(Debug, Args)]
@@ -89,10 +93,15 @@ impl Cp {
         let into = writing.start.open_directory(&destination).is_ok();
         let shown = self.destination.display();
         ensure!(into || self.sources.len() == 1, "{shown}: several sources need a directory");
-        let mut failures = 0;
+        let (mut failures, mut between) = (0, 0);
         let mut ingest = Ingest::new(&writing.start, self.keep());
         for source in &self.sources {
             let path = Path::new(source);
+            let names_image = source.as_bytes().windows(2).any(|pair| pair == b":/");
+            if names_image && path.symlink_metadata().is_err() {
+                between += self.copy_between(source, &writing, &destination, into)?;
+                continue;
+            }
             if path.is_dir() && !self.recursive && !self.archive {
                 bail!("{}: is a directory (use --recursive)", source.display());
             }
@@ -102,7 +111,39 @@ impl Cp {
             };
             failures = ingest.copy(path, &target);
         }
-        writing.end(failures)
+        writing.end(failures + between)
+    }
+
+    /// Copies from an image into the one that is open. Returns how many failed.
+    fn copy_between(
+        &self,
+        source: &OsStr,
+        writing: &Writing,
+        destination: &Path,
+        into: bool,
+    ) -> anyhow::Result<usize> {
+        let Target { image, path } = Target::parse(source);
+        let path = Path::new(OsStr::from_bytes(&path));
+        let is_same = writing.is_on(&image);
+        let inode = if is_same {
+            let found =
+                if self.archive { writing.start.lookup(path) } else { writing.start.resolve(path) };
+            found.with_context(|| source.display().to_string())?
+        } else {
+            self.source.of_other_image().find(source, !self.archive)?
+        };
+        if inode.file_type() == FileType::Directory && !self.recursive && !self.archive {
+            bail!("{}: is a directory (use --recursive)", source.display());
+        }
+        let target = match path.file_name() {
+            Some(name) if into => destination.join(name),
+            _ => destination.to_owned(),
+        };
+        let mut transplant = Transplant::new(&writing.start, target, self.keep(), is_same);
+        let failures = walk(&inode, &mut transplant);
+        let failures = failures.with_context(|| source.display().to_string())?;
+        warn_of_bad_copies(&inode.subvolume().filesystem());
+        Ok(failures)
     }
 
     /// The directory that the copy goes to, and its name there.

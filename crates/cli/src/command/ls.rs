@@ -12,6 +12,7 @@ use larder::{Directory, Entry, FileType, Inode, Metadata};
 use super::Outcome;
 use crate::mode;
 use crate::print::local_time;
+use crate::reason::in_words;
 use crate::source::{PathSource, warn_of_bad_copies};
 use crate::units::Units;
 
@@ -108,6 +109,7 @@ impl Ls {
                 let (inode, entry) = match listed {
                     Ok(listed) => listed,
                     Err(error) => {
+                        let error = in_words(&error.to_string());
                         eprintln!("ERROR: {}: {error}", path.escape_ascii());
                         failed = true;
                         continue;

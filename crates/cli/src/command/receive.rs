@@ -17,6 +17,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 
 use super::Outcome;
 use crate::progress::Progress;
+use crate::reason::in_words;
 use crate::source::PathSource;
 
 /// What is read from the input at once.
@@ -122,7 +123,7 @@ fn len_of(input: &File) -> Option<u64> {
 /// Says how a receive ended; `delete` is the command that deletes a subvolume of this name.
 fn report(outcome: Result<Received, ReceiveError>, delete: &dyn Fn(&str) -> String) -> ExitCode {
     let Err(error) = outcome else { return ExitCode::SUCCESS };
-    eprintln!("ERROR: {error}");
+    eprintln!("ERROR: {}", in_words(&error.to_string()));
     if let Some(name) = &error.unfinished {
         let name = shown(name);
         eprintln!(
@@ -160,7 +161,9 @@ impl Watch {
                 let kind = if *is_snapshot { "snapshot" } else { "subvol" };
                 self.progress.say(&format!("At {kind} {}", shown(name)));
             }
-            ReceiveEvent::Failed(error) => self.progress.say(&format!("ERROR: {error}")),
+            ReceiveEvent::Failed(error) => {
+                self.progress.say(&in_words(&format!("ERROR: {error}")));
+            }
             ReceiveEvent::Refused(text) => self.progress.say(&format!("ERROR: {text}")),
             ReceiveEvent::Read(bytes) => self.progress.set(*bytes),
             _ => {}

@@ -38,7 +38,8 @@ impl Label {
         match (self.label, mounted) {
             (Some(label), Some(path)) => {
                 let directory = File::open(path).with_context(|| path.display().to_string())?;
-                larder_ioctl::set_label(directory, label.as_bytes())?;
+                let set = larder_ioctl::set_label(directory, label.as_bytes());
+                set.with_context(|| path.display().to_string())?;
             }
             (Some(label), None) => self.source.open_for_writing(&self.image)?.set_label(label)?,
             (None, _) => {

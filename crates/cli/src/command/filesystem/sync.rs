@@ -9,6 +9,7 @@ use clap::Args;
 use rustix::io::Errno;
 
 use crate::command::Outcome;
+use crate::reason::NO_BTRFS;
 
 /// Make all that was done in a file system that is mounted durable
 ///
@@ -28,7 +29,7 @@ impl Sync {
         let directory = File::open(&self.path).with_context(named)?;
         match larder_ioctl::sync(directory) {
             Err(error) if Errno::from_io_error(&error) == Some(Errno::NOTTY) => {
-                bail!("{}: neither a btrfs of the kernel's nor a mount of larder's", named());
+                bail!("{}: {NO_BTRFS}", named());
             }
             synced => synced.with_context(named)?,
         }

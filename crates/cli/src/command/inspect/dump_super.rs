@@ -66,8 +66,8 @@ impl DumpSuper {
         }
     }
 
-    /// Shows one superblock, or an empty line where the device ends before it. False when what
-    /// lies there is no superblock.
+    /// Shows one superblock; of all that there may be, those behind the end of the device as empty lines.
+    /// False when what lies there is no superblock.
     fn show(
         &self,
         out: &mut impl Write,
@@ -77,8 +77,14 @@ impl DumpSuper {
     ) -> anyhow::Result<bool> {
         let end = offset.saturating_add(SUPERBLOCK_SIZE as u64);
         if end > device.len_bytes() {
-            writeln!(out)?;
-            return Ok(true);
+            if self.all {
+                writeln!(out)?;
+            } else {
+                let len_bytes = device.len_bytes();
+                let path = path.display();
+                eprintln!("ERROR: {path}: ends at {len_bytes}, before the superblock at {offset}");
+            }
+            return Ok(self.all);
         }
         let mut bytes = [0; SUPERBLOCK_SIZE];
         device.read_at(&mut bytes, offset)?;

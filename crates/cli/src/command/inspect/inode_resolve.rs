@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::process::ExitCode;
 
+use anyhow::Context;
 use clap::Args;
 
 use super::below;
@@ -31,7 +32,9 @@ pub struct InodeResolve {
 impl InodeResolve {
     pub fn run(self) -> Outcome {
         let (filesystem, id) = self.source.overview_at(&self.path)?;
-        for path in filesystem.inode_paths(id, self.inode)? {
+        let paths = filesystem.inode_paths(id, self.inode);
+        let named = || format!("{}: inode {}", self.path.display(), self.inode);
+        for path in paths.with_context(named)? {
             println!("{}", below(&self.path, &path).display());
         }
         Ok(ExitCode::SUCCESS)

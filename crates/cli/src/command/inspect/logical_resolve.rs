@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::process::ExitCode;
 
+use anyhow::Context;
 use clap::Args;
 use larder::FilePlace;
 
@@ -38,7 +39,9 @@ pub struct LogicalResolve {
 impl LogicalResolve {
     pub fn run(self) -> Outcome {
         let (filesystem, _) = self.source.overview_at(&self.path)?;
-        for place in filesystem.places_of(self.logical, self.of_whole_extent)? {
+        let places = filesystem.places_of(self.logical, self.of_whole_extent);
+        let named = || format!("{}: data at address {}", self.path.display(), self.logical);
+        for place in places.with_context(named)? {
             if self.numbers {
                 let FilePlace { subvolume, inode, offset } = place;
                 println!("inode {inode} offset {offset} root {subvolume}");

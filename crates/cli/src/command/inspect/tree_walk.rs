@@ -9,6 +9,7 @@ use larder_volume::{BlockExpectation, Volume};
 
 use crate::pipeline;
 use crate::print::{NodeStyle, put_node};
+use crate::reason::in_words;
 
 /// Blocks that a thread reads and formats at a time.
 const BATCH_BLOCKS: usize = 32;
@@ -117,7 +118,7 @@ impl<'a> TreeWalk<'a> {
             Ok(_) => Some(Node::from_checked(buffer)),
             Err(error) => {
                 self.failed.store(true, Ordering::Relaxed);
-                eprintln!("ERROR: {error}");
+                eprintln!("ERROR: {}", in_words(&error.to_string()));
                 None
             }
         }

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use rustix::fs::{XattrFlags, fgetxattr, fsetxattr};
 use rustix::io::Errno;
 
@@ -71,6 +71,9 @@ impl Bearer for Mounted {
 
     fn set_compression(&self, compression: &OsStr) -> anyhow::Result<()> {
         let flags = XattrFlags::empty();
-        Ok(fsetxattr(&self.file, COMPRESSION, compression.as_bytes(), flags)?)
+        match fsetxattr(&self.file, COMPRESSION, compression.as_bytes(), flags) {
+            Err(Errno::INVAL) => bail!("invalid value for property: {}", compression.display()),
+            set => Ok(set?),
+        }
     }
 }

@@ -43,17 +43,19 @@ pub struct Set {
 impl Set {
     pub fn run(self) -> Outcome {
         let property = Known::find(&self.name)?;
+        let named = || format!("{} of {}", self.name, self.path.display());
         if let Some(path) = self.source.mounted_path(&self.path)? {
             let bearer = Mounted::open(path)?;
             property.expect_of(&bearer, self.object)?;
-            property.set(&bearer, &self.value, self.force)?;
+            let set = property.set(&bearer, &self.value, self.force);
+            set.with_context(named)?;
             return Ok(ExitCode::SUCCESS);
         }
         let writing = self.source.write(&self.path)?;
         let inode = writing.start.resolve(writing.path(&self.path)?)?;
         property.expect_of(&inode, self.object)?;
         let set = property.set(&inode, &self.value, self.force);
-        set.with_context(|| format!("{} of {}", self.name, self.path.display()))?;
+        set.with_context(named)?;
         writing.end(0)
     }
 }

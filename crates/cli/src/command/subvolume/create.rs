@@ -43,9 +43,12 @@ impl Create {
         let root = new_inode(0o040_777 & !umask(), 0);
         for text in &self.paths {
             let path = writing.path(text)?;
-            let name = Path::new(&path).file_name().context("the subvolume has no name")?;
+            let name = Path::new(&path).file_name().with_context(|| {
+                format!("{}: is the root directory; a subvolume needs a name", text.display())
+            })?;
             let directory = writing.start.open_directory(parent_of(Path::new(&path)))?;
-            directory.create_child_subvolume(name, &root)?;
+            let made = directory.create_child_subvolume(name, &root);
+            made.with_context(|| text.display().to_string())?;
             println!("Create subvolume '{}'", text.display());
         }
         Ok(ExitCode::SUCCESS)

@@ -7,7 +7,8 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use anyhow::Context;
+use anyhow::{Context, bail};
+use rustix::io::Errno;
 
 use crate::target::parent_of;
 
@@ -21,9 +22,8 @@ pub struct Place {
 pub fn subvolume_at(path: &Path) -> anyhow::Result<u64> {
     let named = || path.display().to_string();
     let root = File::open(path).with_context(named)?;
-    // Only roots have flags of subvolumes.
-    larder_ioctl::is_read_only(&root).context("not a subvolume").with_context(named)?;
-    Ok(larder_ioctl::subvolume_id(root)?)
+    expect_root(&root).with_context(named)?;
+    larder_ioctl::subvolume_id(root).with_context(named)
 }
 
 /// An error if `path` is no root of a subvolume. A directory that this user may not look into passes:
@@ -33,9 +33,17 @@ pub fn expect_subvolume(path: &Path) -> anyhow::Result<()> {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Ok(()),
         root => root?,
     };
-    // Only roots have flags of subvolumes.
-    larder_ioctl::is_read_only(&root).context("not a subvolume")?;
-    Ok(())
+    expect_root(&root)
+}
+
+/// An error if `file` is no root of a subvolume: only those have flags of subvolumes.
+fn expect_root(file: &File) -> anyhow::Result<()> {
+    match larder_ioctl::is_read_only(file) {
+        Err(error) if Errno::from_io_error(&error) == Some(Errno::INVAL) => {
+            bail!("not a subvolume")
+        }
+        asked => Ok(asked.map(drop)?),
+    }
 }
 
 impl Place {
@@ -64,8 +72,10 @@ impl Place {
 
     /// Takes a snapshot of the subvolume at `source` here.
     pub fn snapshot(&self, source: &Path, is_read_only: bool) -> anyhow::Result<()> {
-        let source = File::open(source)?;
-        Ok(larder_ioctl::create_snapshot(self.open()?, source, self.name.as_bytes(), is_read_only)?)
+        let named = || source.display().to_string();
+        let root = File::open(source).with_context(named)?;
+        expect_root(&root).with_context(named)?;
+        Ok(larder_ioctl::create_snapshot(self.open()?, root, self.name.as_bytes(), is_read_only)?)
     }
 
     /// Opens the directory.

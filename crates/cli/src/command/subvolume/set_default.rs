@@ -39,13 +39,17 @@ impl SetDefault {
                 None => mounted::subvolume_at(path)?,
             };
             let directory = File::open(path).with_context(|| path.display().to_string())?;
-            larder_ioctl::set_default_subvolume(directory, id)?;
+            let set = larder_ioctl::set_default_subvolume(directory, id);
+            set.with_context(|| format!("{}: subvolume {id}", path.display()))?;
             return Ok(ExitCode::SUCCESS);
         }
         let writing = self.source.write(place)?;
         let id = match &self.image {
             Some(_) => self.id()?,
-            None => writing.start.lookup(writing.path(&self.subvolume)?)?.into_subvolume()?.id(),
+            None => {
+                let found = writing.start.lookup(writing.path(&self.subvolume)?)?.into_subvolume();
+                found.with_context(|| self.subvolume.display().to_string())?.id()
+            }
         };
         writing.filesystem.subvolume_by_id(id)?;
         writing.filesystem.set_default_subvolume(id)?;
@@ -55,6 +59,6 @@ impl SetDefault {
     /// The id that stands in place of a path.
     fn id(&self) -> anyhow::Result<u64> {
         let id = self.subvolume.to_str().and_then(|text| text.parse().ok());
-        id.context("the subvolume's id is not a number")
+        id.with_context(|| format!("{}: is not the id of a subvolume", self.subvolume.display()))
     }
 }

@@ -1,0 +1,180 @@
+//! Copying a tree of files from an image into an image, the same one or another.
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail, ensure};
+use larder::{ErrorKind, File, FileType, Inode, NewInode, SetAttributes, Subvolume, XattrMode};
+
+use crate::extract::{Keep, umask};
+use crate::ingest::drop_inherited_acls;
+use crate::progress::Progress;
+use crate::source::new_inode;
+use crate::tree::{Node, Visitor};
+
+/// Bytes of a file that are read at a time.
+const BUFFER_BYTES: usize = 1 << 20;
+
+/// Copies what a walk meets into one subvolume.
+pub struct Transplant<'a> {
+    start: &'a Subvolume,
+    /// The path of the copy.
+    target: PathBuf,
+    keep: Keep,
+    /// Whether original and copy lie in one file system, so that they can share data and can be the same.
+    is_same_filesystem: bool,
+    /// Subvolume and number of each directory that was copied to: no original may be one of them.
+    directories: HashSet<(u64, u64)>,
+    buffer: Vec<u8>,
+    written_bytes: u64,
+    progress: Progress,
+}
+
+impl<'a> Transplant<'a> {
+    /// A copy at the path `target` from `start`.
+    pub fn new(
+        start: &'a Subvolume,
+        target: PathBuf,
+        keep: Keep,
+        is_same_filesystem: bool,
+    ) -> Self {
+        Self {
+            start,
+            target,
+            keep,
+            is_same_filesystem,
+            directories: HashSet::new(),
+            buffer: vec![0; BUFFER_BYTES],
+            written_bytes: 0,
+            progress: Progress::of_bytes(),
+        }
+    }
+
+    fn target_of(&self, path: &Path) -> PathBuf {
+        if path.as_os_str().is_empty() { self.target.clone() } else { self.target.join(path) }
+    }
+
+    /// What is made first, for a copy that keeps everything with these permissions until it is complete.
+    fn new_inode(&self, original: &Inode, at_first: u32) -> NewInode {
+        let metadata = original.metadata();
+        let new = match self.keep {
+            Keep::Everything => new_inode(metadata.mode & !0o7777 | at_first, 0),
+            Keep::Permissions => new_inode(metadata.mode & !0o7000, umask()),
+        };
+        NewInode { device: metadata.device, ..new }
+    }
+
+    /// Removes what is in the way of a copy of `original`, which must not be that itself.
+    fn make_way(&self, original: &Inode, target: &Path) -> anyhow::Result<()> {
+        match self.start.lookup(target) {
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+            Err(error) => Err(error.into()),
+            Ok(found) => {
+                let is_same = self.is_same_filesystem && id(&found) == id(original);
+                ensure!(!is_same, "{}: is the same file", target.display());
+                Ok(self.start.remove_file(target)?)
+            }
+        }
+    }
+
+    fn make(&mut self, original: &Inode, target: &Path) -> anyhow::Result<Inode> {
+        if original.file_type() == FileType::Symlink {
+            return Ok(self.start.symlink(original.link_target()?, target)?);
+        }
+        let made = self.start.create_inode(target, &self.new_inode(original, 0o600))?;
+        if original.file_type() != FileType::Regular {
+            return Ok(made);
+        }
+        let (original, copy) = (original.clone().into_file()?, made.into_file()?);
+        let len_bytes = original.len_bytes();
+        let shares =
+            self.is_same_filesystem && copy.clone_range(&original, 0, len_bytes, 0).is_ok();
+        if !shares {
+            copy.set_len(0)?;
+            self.content(&original, &copy)?;
+        }
+        Ok(copy.into_inode())
+    }
+
+    /// Copies the data of a file; what is a hole stays one.
+    fn content(&mut self, original: &File, copy: &File) -> anyhow::Result<()> {
+        for range in original.data_ranges()? {
+            let mut offset = range.start;
+            while offset < range.end {
+                let want = (range.end - offset).min(BUFFER_BYTES as u64) as usize;
+                let len = original.read_at(&mut self.buffer[..want], offset)?;
+                if len == 0 {
+                    bail!("the file ends at {offset}, before its size");
+                }
+                copy.write_at(&self.buffer[..len], offset)?;
+                offset += len as u64;
+                self.written_bytes += len as u64;
+                self.progress.set(self.written_bytes);
+            }
+        }
+        if copy.len_bytes() != original.len_bytes() {
+            copy.set_len(original.len_bytes())?;
+        }
+        Ok(())
+    }
+}
+
+impl Visitor for Transplant<'_> {
+    fn enter(&mut self, node: &Node<'_>) -> anyhow::Result<bool> {
+        ensure!(!self.directories.contains(&id(node.inode)), "its copy would lie in itself");
+        let target = self.target_of(node.path);
+        let directory = match self.start.create_inode(&target, &self.new_inode(node.inode, 0o700)) {
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+                // A symbolic link in the way is not followed.
+                self.start.lookup(&target)?.into_directory()?.into_inode()
+            }
+            made => made?,
+        };
+        if self.is_same_filesystem {
+            self.directories.insert(id(&directory));
+        }
+        Ok(true)
+    }
+
+    fn visit(&mut self, node: &Node<'_>) -> anyhow::Result<()> {
+        let target = self.target_of(node.path);
+        self.make_way(node.inode, &target)?;
+        if let (Keep::Everything, Some(met_as)) = (self.keep, node.met_as) {
+            return Ok(self.start.hard_link(self.target_of(met_as), target)?);
+        }
+        let copy = self.make(node.inode, &target)?;
+        if self.keep == Keep::Everything { attributes(node.inode, &copy) } else { Ok(()) }
+    }
+
+    fn leave(&mut self, node: &Node<'_>) -> anyhow::Result<()> {
+        if self.keep == Keep::Permissions {
+            return Ok(());
+        }
+        attributes(node.inode, &self.start.lookup(self.target_of(node.path))?)
+    }
+}
+
+fn id(inode: &Inode) -> (u64, u64) {
+    (inode.subvolume_id(), inode.number())
+}
+
+/// Gives `copy` the attributes of `original`.
+fn attributes(original: &Inode, copy: &Inode) -> anyhow::Result<()> {
+    let xattrs = original.xattrs().collect::<larder::Result<Vec<_>>>()?;
+    drop_inherited_acls(copy, |name| xattrs.iter().any(|xattr| xattr.name == name))?;
+    for xattr in &xattrs {
+        copy.set_xattr(&xattr.name, &xattr.value, XattrMode::Any)
+            .with_context(|| format!("cannot set {}", xattr.name.display()))?;
+    }
+    let metadata = original.metadata();
+    let is_symlink = original.file_type() == FileType::Symlink;
+    copy.set_attributes(&SetAttributes {
+        permissions: (!is_symlink).then_some(metadata.mode & 0o7777),
+        uid: Some(metadata.uid),
+        gid: Some(metadata.gid),
+        atime: Some(metadata.atime),
+        mtime: Some(metadata.mtime),
+        ..Default::default()
+    })?;
+    Ok(())
+}
