@@ -10,6 +10,7 @@
 //!   [`Recording`], and [`SpinningDisk`].
 //! - [`in_use`]: who else uses what a path leads to.
 //! - [`StandIn`]: a block device for a mount that needs one as its source.
+//! - [`now`]: the clock, for what is kept there.
 //!
 //! # Invariants
 //! - A read or a write is whole or an error: no call returns having moved fewer bytes than asked.
@@ -20,6 +21,7 @@
 //! - A file or block device is never open for writing twice, nor while a kernel has it mounted,
 //!   attached or otherwise held at the time of opening.
 
+mod clock;
 mod device;
 mod error;
 mod file;
@@ -30,6 +32,7 @@ mod stand_in;
 mod usage;
 mod wrappers;
 
+pub use clock::now;
 pub use device::Device;
 pub use error::{DeviceError, Operation};
 pub use file::{Access, FileDevice};

@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use crate::error::{Error, Result};
 use crate::file::DecompressedExtents;
 use crate::subvolume::{Subvolume, SubvolumeState};
-use crate::write::Writer;
+use crate::write::{LiveSubvolume, Writer};
 
 /// A file system: as its last commit left it, or, open for writing, as it is now. Cloning it is cheap,
 /// and all threads may use it.
@@ -126,10 +126,14 @@ impl Filesystem {
         }
     }
 
-    /// The subvolume with this id. One that is being deleted is not found.
+    /// The subvolume with this id. One that was deleted is not found, even while somebody has it.
     pub fn subvolume(&self, id: u64) -> Result<Subvolume> {
-        if let Some(state) = self.shared.subvolumes.lock().get(&id).and_then(Weak::upgrade) {
-            return Ok(state.into());
+        let missing = Error::NoSuchSubvolume(id);
+        let known = self.shared.subvolumes.lock().get(&id).and_then(Weak::upgrade);
+        if let Some(state) = known {
+            let found = Subvolume::from(state);
+            let is_deleted = found.try_live().is_some_and(LiveSubvolume::is_deleted);
+            return if is_deleted { Err(missing) } else { Ok(found) };
         }
         if !objectid::is_subvolume(id) {
             return Err(Error::NoSuchSubvolume(id));
@@ -142,7 +146,14 @@ impl Filesystem {
             .ok_or(Error::NoSuchSubvolume(id))?;
         let tree = Tree::new(self.shared.cache.clone(), tree_root(id, &item));
         let state = Arc::new(SubvolumeState::new(self.clone(), tree, live, item, key.offset));
-        Ok(self.remember(id, state).into())
+        let found = self.remember(id, state);
+        // Asked again, now that whoever deletes it finds this state: it may have been deleted in between.
+        if let Some(writer) = self.try_writer()
+            && writer.manager().root_item(id).is_none_or(|(_, item)| item.refs.get() == 0)
+        {
+            return Err(missing);
+        }
+        Ok(found.into())
     }
 
     /// The one state of a subvolume: this, unless another thread was faster.

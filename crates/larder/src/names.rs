@@ -37,7 +37,7 @@ impl Directory {
         Ok(self.inner().unlink(name.as_bytes())?)
     }
 
-    /// Removes an empty directory.
+    /// Removes an empty directory, which may be a subvolume.
     pub fn remove_child_directory(&self, name: &OsStr) -> Result<()> {
         Ok(self.inner().rmdir(name.as_bytes())?)
     }
@@ -71,7 +71,7 @@ impl Directory {
         Ok(Subvolume::new(made))
     }
 
-    /// Deletes the subvolume named `name` and all that is in it.
+    /// Deletes the subvolume named `name` and all that is in it; see [`Subvolume::delete_subvolume`].
     pub fn delete_child_subvolume(&self, name: &OsStr) -> Result<()> {
         Ok(self.inner().delete_subvolume(name.as_bytes())?)
     }

@@ -40,6 +40,12 @@ impl Subvolume {
         Ok(self.inner.info()?)
     }
 
+    /// The transaction that made it; 0 for the top level, which was always there. Together with the id that says
+    /// which subvolume it is: the id alone may be that of one which was deleted before the file system was opened.
+    pub fn creation_generation(&self) -> u64 {
+        self.inner.creation_generation()
+    }
+
     /// Its path from the top level, without a slash at either end.
     pub fn path(&self) -> Result<PathBuf> {
         self.filesystem().subvolume_path(self.id())

@@ -39,8 +39,8 @@ impl Filesystem {
         Ok(self.inner().sync()?)
     }
 
-    /// Gives back the room of files that have no name and whose last handle is gone. Removing a name and
-    /// syncing do so too.
+    /// Gives back the room of files that have no name, and of subvolumes that were deleted, whose last handle is
+    /// gone. Removing a name does so too.
     pub fn delete_unlinked(&self) {
         self.inner().delete_unlinked();
     }
@@ -138,7 +138,7 @@ impl Subvolume {
         self.at(path.as_ref(), larder_filesystem::Inode::unlink)
     }
 
-    /// Removes an empty directory.
+    /// Removes an empty directory, which may be a subvolume.
     pub fn remove_directory(&self, path: impl AsRef<Path>) -> Result<()> {
         self.at(path.as_ref(), larder_filesystem::Inode::rmdir)
     }
@@ -193,8 +193,8 @@ impl Subvolume {
         })
     }
 
-    /// Deletes the subvolume at `path` and all that is in it. Handles of what was in it are of no use
-    /// afterwards.
+    /// Deletes the subvolume at `path` and all that is in it. What somebody has a handle of works as before, but
+    /// has no path any more; the last handle gives its room back.
     pub fn delete_subvolume(&self, path: impl AsRef<Path>) -> Result<()> {
         self.at(path.as_ref(), larder_filesystem::Inode::delete_subvolume)
     }

@@ -2,7 +2,6 @@
 
 use std::num::NonZeroUsize;
 use std::thread::available_parallelism;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use larder_format::block_group::BlockGroupFlags;
 use larder_format::compression::Compression;
@@ -223,9 +222,8 @@ fn check_label(label: &str) -> Result<(), MkfsError> {
 }
 
 fn now() -> Timespec {
-    // A clock before 1970 is not worth an error.
-    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Timespec::new(since_1970.as_secs() as i64, since_1970.subsec_nanos())
+    let (seconds, nanoseconds) = larder_device::now();
+    Timespec::new(seconds, nanoseconds)
 }
 
 /// A random-looking uuid (version 4) that only `seed` and `purpose` decide.

@@ -22,6 +22,7 @@
 #![forbid(unsafe_code)]
 
 pub mod chunk;
+mod clock;
 mod error;
 pub mod extent;
 pub mod free_space_tree;
@@ -33,6 +34,7 @@ pub mod refs;
 pub mod space;
 mod tree_items;
 
+pub use clock::now;
 pub use error::{Error, Result};
 pub use items::{Items, Look};
 pub use log::{FoundLog, LogWriter, Recovery};

@@ -2,7 +2,6 @@
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, bail};
 use clap::Args;
@@ -95,7 +94,7 @@ impl Touch {
 
     fn times(&self, writing: &Writing) -> anyhow::Result<Times> {
         let Some(reference) = &self.reference else {
-            let time = self.date.map_or_else(now, Ok)?;
+            let time = self.date.unwrap_or_else(Timestamp::now);
             return Ok(Times { atime: time, mtime: time });
         };
         if let Ok(path) = writing.path(reference) {
@@ -111,11 +110,6 @@ impl Touch {
             mtime: time(found.st_mtime, found.st_mtime_nsec as u64),
         })
     }
-}
-
-fn now() -> anyhow::Result<Timestamp> {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH)?;
-    Ok(Timestamp { seconds: since.as_secs() as i64, nanoseconds: since.subsec_nanos() })
 }
 
 fn parse_time(text: &str) -> anyhow::Result<Timestamp> {

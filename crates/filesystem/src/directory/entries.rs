@@ -30,9 +30,10 @@ enum Source {
 
 impl Inode {
     /// The entries of the directory whose index is `index` or greater, neither `.` nor `..` among
-    /// them. All indexes are above 1.
+    /// them. All indexes are above 1. The root of a deleted subvolume lists nothing: `ENOENT`.
     pub fn entries_from(&self, index: u64) -> Result<Entries> {
         self.expect_directory()?;
+        self.check_not_removed()?;
         let source = if self.try_node().is_some() {
             Source::Live { seen: VecDeque::new(), next: Some(index) }
         } else {

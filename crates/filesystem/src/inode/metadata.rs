@@ -58,6 +58,11 @@ pub struct Timestamp {
 }
 
 impl Timestamp {
+    /// The time now, by the clock that all times of files come from.
+    pub fn now() -> Self {
+        larder_transaction::now().into()
+    }
+
     /// As the system's time, if that can hold it.
     pub fn to_system_time(self) -> Option<SystemTime> {
         let whole = Duration::from_secs(self.seconds.unsigned_abs());

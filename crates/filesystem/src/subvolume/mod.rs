@@ -53,6 +53,16 @@ impl SubvolumeState {
     }
 }
 
+impl Drop for SubvolumeState {
+    fn drop(&mut self) {
+        if self.live.as_ref().is_some_and(LiveSubvolume::is_deleted)
+            && let Some(writer) = self.filesystem.try_writer()
+        {
+            writer.subvolume_is_unused(self.tree.root().tree);
+        }
+    }
+}
+
 impl From<Arc<SubvolumeState>> for Subvolume {
     fn from(state: Arc<SubvolumeState>) -> Self {
         Self { state }
@@ -84,6 +94,11 @@ impl Subvolume {
     /// What is needed to change it; none if the file system is open for reading.
     pub(crate) fn try_live(&self) -> Option<&LiveSubvolume> {
         self.state.live.as_ref()
+    }
+
+    /// The transaction that made it; 0 for the top level, which was always there.
+    pub fn creation_generation(&self) -> u64 {
+        self.state.item.otransid.get()
     }
 
     /// Its root item.

@@ -244,7 +244,6 @@ impl Share<'_> {
         let _still = Still::new([source, target]);
         let handle = writer.manager.attach()?;
         self.target.subvolume().live()?.check_writable()?;
-        self.source.subvolume().live()?.check_there()?;
         self.check(source, target)?;
         for node in [source, target] {
             let mut state = node.write();

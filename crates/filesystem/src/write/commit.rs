@@ -74,7 +74,8 @@ fn write_back(filesystem: &Filesystem) -> Changed<()> {
 impl Writer {
     /// Whether anything waits to be written back, or to be deleted.
     fn has_more(&self) -> bool {
-        !self.dirty.is_empty() || !self.delayed.is_empty() || !self.orphans.is_empty()
+        let has_deleted = !self.orphans.is_empty() || !self.deleted.is_empty();
+        has_deleted || !self.dirty.is_empty() || !self.delayed.is_empty()
     }
 }
 

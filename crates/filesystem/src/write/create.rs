@@ -4,13 +4,14 @@ use larder_btree::LiveTree;
 use larder_format::item::{FileExtentHeader, FileExtentKind, InodeItem, InodeRef};
 use larder_format::node::{ITEM_HEADER_SIZE, leaf_data_size};
 use larder_format::{ItemType, Key, item};
+use larder_transaction::now;
 use zerocopy::{FromZeros, IntoBytes};
 
 use super::inherit::attribute_item;
 use super::names::{Names, NewEntry, check_name};
 use super::node::{Locked, NodeState};
 use super::open_node::OpenNode;
-use super::{Changed, apply, node_of, now};
+use super::{Changed, apply, node_of};
 use crate::error::{Error, Result};
 use crate::inode::{FileType, Inode};
 use crate::subvolume::Subvolume;
@@ -93,6 +94,7 @@ impl Inode {
         let handle = writer.join_growing(self.subvolume(), items)?;
         let mut locked = Locked::new([directory]);
         let state = locked.of(directory);
+        self.check_not_removed()?;
         state.check_may_name()?;
         let mut names = self.names();
         names.check_free(self.number(), name)?;
@@ -119,7 +121,7 @@ impl Inode {
     ) -> Result<Draft> {
         let file_type = new.file_type()?;
         let inherited = self.inherited(state)?;
-        let number = self.subvolume().live()?.next_inode()?;
+        let number = self.subvolume().live()?.inode_numbers.next()?;
         let mut item = new_item(new, generation, target);
         let attributes = inherited.pass_on(new, file_type, &state.item, &mut item);
         let policy = self.subvolume().filesystem().write_policy();

@@ -54,7 +54,7 @@ impl Subvolume {
         };
         let writer = filesystem.writer()?;
         let exclusive = writer.manager.close();
-        live.check_there()?;
+        live.check_not_deleted()?;
         if !live.is_read_only.load(Relaxed) {
             return Err(Error::NotReadOnly(id));
         }

@@ -36,6 +36,7 @@ impl Inode {
         }
         let handle = writer.join_growing(self.subvolume(), ITEMS)?;
         let mut locked = Locked::new([directory, linked]);
+        self.check_not_removed()?;
         locked.of(directory).check_may_name()?;
         let state = locked.of(linked);
         state.check_may_unname()?;

@@ -27,11 +27,13 @@ mod commit;
 mod compress;
 mod create;
 mod delayed;
+mod deleted;
 mod dirty;
 mod encoded;
 mod extents;
 mod flags;
 mod hold;
+mod ids;
 mod in_place;
 mod inherit;
 mod label;
@@ -63,20 +65,20 @@ mod writeback;
 mod xattr;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use larder_btree::{BlockCache, LiveTree, TreeView};
-use larder_format::item::Timespec;
 use larder_format::{ItemType, Key, objectid};
 use larder_transaction::space::Priority;
-use larder_transaction::{BackgroundCommits, Handle, Items, TransactionManager, TreeItems};
+use larder_transaction::{BackgroundCommits, Handle, TransactionManager};
 use larder_volume::Volume;
 use parking_lot::{Mutex, RwLock};
 
 use self::commit::Hook;
 use self::delayed::DelayedNodes;
+use self::deleted::DeletedSubvolumes;
 use self::hold::Holds;
+use self::ids::{Ids, InodeNumbers};
 use self::log::{Members, Syncs};
 use self::node::Nodes;
 use self::orphans::Orphans;
@@ -116,6 +118,8 @@ pub(crate) struct Writer {
     dirty: DirtyNodes,
     orphans: Arc<Orphans>,
     snapshots: PendingSnapshots,
+    deleted: DeletedSubvolumes,
+    ids: Ids,
     /// Subvolumes that are to stay as they are.
     holds: Holds,
     /// The inodes that logs have.
@@ -133,11 +137,11 @@ pub(crate) struct Writer {
 /// What a subvolume has that can be changed.
 pub(crate) struct LiveSubvolume {
     tree: Arc<LiveTree>,
-    next_inode: AtomicU64,
+    inode_numbers: InodeNumbers,
     /// Changed with the door closed only.
     is_read_only: AtomicBool,
-    /// It was deleted. Changed with the door closed only.
-    is_gone: AtomicBool,
+    /// It was deleted, and is there for who has something of it open. Changed with the door closed only.
+    is_deleted: AtomicBool,
 }
 
 impl Filesystem {
@@ -169,6 +173,8 @@ impl Filesystem {
             dirty: DirtyNodes::default(),
             orphans,
             snapshots: PendingSnapshots::default(),
+            deleted: DeletedSubvolumes::default(),
+            ids: Ids::default(),
             holds: Holds::default(),
             members: Arc::default(),
             syncs: Syncs::default(),
@@ -235,15 +241,13 @@ impl Writer {
     /// Opens a subvolume for changing it.
     pub(crate) fn open_subvolume(&self, id: u64) -> Result<LiveSubvolume> {
         let tree = self.manager.tree(id)?.ok_or(Error::NoSuchSubvolume(id))?;
-        let last = Key::new(objectid::LAST_FREE, ItemType(u8::MAX), u64::MAX);
-        let last = TreeItems::new(tree.clone()).at_or_before(last)?;
-        let last = last.map_or(objectid::FIRST_FREE, |(key, _)| key.objectid);
+        let inode_numbers = self.ids.inode_numbers(&tree)?;
         let item = self.manager.root_item(id);
         Ok(LiveSubvolume {
             tree,
-            next_inode: AtomicU64::new(last.max(objectid::FIRST_FREE) + 1),
+            inode_numbers,
             is_read_only: AtomicBool::new(item.is_some_and(|(_, item)| item.is_read_only())),
-            is_gone: AtomicBool::new(false),
+            is_deleted: AtomicBool::new(false),
         })
     }
 
@@ -267,28 +271,22 @@ impl LiveSubvolume {
         &self.tree
     }
 
-    /// Refuses to go on with what was deleted. What it says holds while the caller has a handle.
-    fn check_there(&self) -> Result<()> {
-        if self.is_gone.load(Ordering::Relaxed) {
-            return Err(Error::NoSuchSubvolume(self.tree.id()));
-        }
-        Ok(())
+    /// Whether it was deleted. What it says holds while the caller has a handle.
+    pub(crate) fn is_deleted(&self) -> bool {
+        self.is_deleted.load(Ordering::Relaxed)
+    }
+
+    /// Refuses what a subvolume has to be named for. What it says holds while the caller has a handle.
+    fn check_not_deleted(&self) -> Result<()> {
+        if self.is_deleted() { Err(Error::NoSuchSubvolume(self.tree.id())) } else { Ok(()) }
     }
 
     /// Refuses changes. What it says holds while the caller has a handle.
     fn check_writable(&self) -> Result<()> {
-        self.check_there()?;
         if self.is_read_only.load(Ordering::Relaxed) {
             return Err(Error::ReadOnlySubvolume);
         }
         Ok(())
-    }
-
-    /// An inode number that was never given out.
-    fn next_inode(&self) -> Result<u64> {
-        let number = self.next_inode.fetch_add(1, Ordering::Relaxed);
-        let is_valid = (objectid::FIRST_FREE..=objectid::LAST_FREE).contains(&number);
-        if is_valid { Ok(number) } else { Err(Error::AttributeTooLarge) }
     }
 }
 
@@ -313,6 +311,14 @@ impl Inode {
     fn writer(&self) -> Result<&Writer> {
         self.subvolume().filesystem().writer()
     }
+
+    /// Refuses to list or change names in a directory that was removed, as the root of a deleted subvolume was. To
+    /// change something the caller has a handle.
+    pub(crate) fn check_not_removed(&self) -> Result<()> {
+        let is_deleted = self.subvolume().try_live().is_some_and(LiveSubvolume::is_deleted);
+        let is_removed = is_deleted && self.is_subvolume_root();
+        if is_removed { Err(Error::NotFound) } else { Ok(()) }
+    }
 }
 
 /// The node of an inode that was checked to have one.
@@ -323,10 +329,4 @@ fn node_of(inode: &Inode) -> &Arc<Node> {
 /// Runs changes of which an error leaves something half done.
 fn apply<T>(handle: &Handle<'_>, change: impl FnOnce() -> Changed<T>) -> Changed<T> {
     change().inspect_err(|error| handle.abort(error.clone()))
-}
-
-/// The time now.
-fn now() -> Timespec {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Timespec::new(since.as_secs() as i64, since.subsec_nanos())
 }

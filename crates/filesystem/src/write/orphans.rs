@@ -180,11 +180,13 @@ impl Orphan {
 }
 
 impl Filesystem {
-    /// Deletes inodes without a name that nobody has open any more. Removing a name does so too; this is
-    /// for who lets go of them later. What fails is deleted when the file system is opened for writing again.
+    /// Deletes inodes without a name and deleted subvolumes that nobody has open any more. Removing a name does
+    /// so too; this is for who lets go of them later. What fails is deleted when the file system is opened for
+    /// writing again.
     pub fn delete_unlinked(&self) {
         if let Some(writer) = self.try_writer() {
             writer.delete_orphans();
+            writer.drop_unused_subvolumes();
         }
     }
 

@@ -6,10 +6,10 @@ use larder_format::item::{ROOT_SUBVOL_RDONLY, Timespec, uuid_items, uuid_key};
 use larder_format::node::{ITEM_HEADER_SIZE, leaf_data_size};
 use larder_format::{FormatError, ItemType, Uuid, objectid};
 use larder_transaction::space::{Priority, SpaceKind};
-use larder_transaction::{Items, TreeItems};
+use larder_transaction::{Items, TreeItems, now};
 use zerocopy::FromZeros;
 
-use super::{Changed, Writer, now};
+use super::{Changed, Writer};
 use crate::error::{Error, Result};
 use crate::filesystem::Filesystem;
 use crate::inode::Timestamp;

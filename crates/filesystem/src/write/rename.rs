@@ -172,7 +172,9 @@ impl Inode {
                 return Ok(true);
             }
             let (subvolume, number) = (at.subvolume().id(), at.number());
-            if at.is_subvolume_root() && subvolume == objectid::FS_TREE {
+            // Nothing is above the top level, and nothing leads to a deleted subvolume any more.
+            let is_top = subvolume == objectid::FS_TREE || at.subvolume().live()?.is_deleted();
+            if at.is_subvolume_root() && is_top {
                 return Ok(false);
             }
             if !passed.insert((subvolume, number)) {
@@ -242,6 +244,11 @@ fn check_nodes(
     mode: RenameMode,
 ) -> Result<()> {
     let (from_node, to_node) = (node_of(old.directory), node_of(to));
+    old.directory.check_not_removed()?;
+    to.check_not_removed()?;
+    if old.inode.is_subvolume_root() {
+        to.subvolume().live()?.check_not_deleted()?;
+    }
     locked.of(from_node).check_may_unname()?;
     locked.of(to_node).check_may_name()?;
     for place in [Some(old), there].into_iter().flatten() {

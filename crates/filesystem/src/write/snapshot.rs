@@ -5,14 +5,14 @@ use std::sync::Arc;
 use larder_format::item::{INODE_ROOT_ITEM_INIT, ROOT_SUBVOL_RDONLY, RootItem};
 use larder_format::{Key, Uuid};
 use larder_transaction::space::{Priority, SpaceKind};
-use larder_transaction::{Exclusive, NewSnapshot};
+use larder_transaction::{Exclusive, NewSnapshot, now};
 use parking_lot::Mutex;
 use zerocopy::FromZeros;
 
+use super::Changed;
 use super::names::check_name;
 use super::node::Locked;
 use super::subvolume::{ITEMS, NAME_ITEMS};
-use super::{Changed, now};
 use crate::error::{Error, Result};
 use crate::filesystem::Filesystem;
 use crate::inode::Inode;
@@ -46,6 +46,7 @@ impl Subvolume {
         directory.expect_directory()?;
         check_name(name)?;
         let _subvolumes = writer.subvolumes.lock();
+        self.live()?.check_not_deleted()?;
         let _within_limits = directory.subvolume().within_limits(0, NAME_ITEMS)?;
         let room = writer.manager.space().insertion_bytes(ITEMS);
         let _room = writer.manager.reserve(SpaceKind::Metadata, room, Priority::Normal)?;
@@ -103,7 +104,9 @@ impl Filesystem {
 impl Pending {
     fn check(&self) -> Result<()> {
         let node = self.directory.node()?;
-        self.directory.subvolume().live()?.check_writable()?;
+        let live = self.directory.subvolume().live()?;
+        live.check_writable()?;
+        live.check_not_deleted()?;
         node.read().check_may_name()?;
         self.directory.names().check_free(self.directory.number(), &self.name)
     }

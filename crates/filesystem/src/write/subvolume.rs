@@ -1,29 +1,28 @@
-//! Making and deleting subvolumes. Each of these is a commit of its own.
+//! Making and marking subvolumes. Each of these is a commit of its own.
 //!
 //! # Invariants
 //! - Whoever makes, deletes or marks a subvolume holds `subvolumes`.
-//! - A subvolume is marked as deleted or read-only with the door closed: who is inside has checked that
-//!   it can be changed, and that stays so until it leaves.
+//! - A subvolume is marked as deleted or read-only with the door closed: who is inside has checked what
+//!   it is, and that stays so until it leaves.
 
 use std::sync::atomic::Ordering::Relaxed;
 
 use larder_format::feature::IncompatFlags;
 use larder_format::item::{
     DirEntries, DirEntry, DirItemHeader, FileType as EntryType, INODE_ROOT_ITEM_INIT, InodeItem,
-    InodeRef, ROOT_SUBVOL_DEAD, ROOT_SUBVOL_RDONLY, RootItem, RootRef, uuid_key,
+    InodeRef, ROOT_SUBVOL_RDONLY, RootItem, RootRef, uuid_key,
 };
 use larder_format::{ItemType, Key, Uuid, name_hash, objectid};
 use larder_transaction::space::{Priority, SpaceKind};
-use larder_transaction::{Cleaning, Error as ChangeError, Exclusive, Handle, Items, TreeItems};
+use larder_transaction::{Error as ChangeError, Handle, Items, TreeItems, now};
 use zerocopy::{FromZeros, IntoBytes};
 
 use super::create::NewInode;
 use super::inherit::attribute_item;
 use super::names::{NewEntry, check_name};
 use super::node::Locked;
-use super::orphans::orphan_key;
 use super::property::{COMPRESSION, set_compression};
-use super::{Changed, Writer, apply, node_of, now};
+use super::{Changed, Writer, apply, node_of};
 use crate::error::{Error, Result};
 use crate::filesystem::Filesystem;
 use crate::inode::Inode;
@@ -34,8 +33,6 @@ use crate::subvolume::Subvolume;
 pub(super) const ITEMS: u64 = 20;
 /// Items of these in the tree that has its name: entry and index, the directory.
 pub(super) const NAME_ITEMS: u64 = 3;
-/// Tree blocks that are given up in one step of a deletion.
-const BLOCKS_PER_STEP: u64 = 256;
 /// `.` and `..`, as far as the reference of a subvolume's root is concerned.
 const PARENT: &[u8] = b"..";
 
@@ -55,6 +52,7 @@ impl Inode {
         handle.keep_within_limits(within_limits);
         let mut locked = Locked::new([directory]);
         let state = locked.of(directory);
+        self.subvolume().live()?.check_not_deleted()?;
         state.check_may_name()?;
         self.names().check_free(self.number(), name)?;
         let (mode, compression) = self.inherited_by_subvolume(state, root.mode & 0o7777)?;
@@ -118,75 +116,6 @@ impl Inode {
         root_tree.remove(back)?;
         index.map_err(|problem| ChangeError::Item { tree: objectid::ROOT_TREE, key: back, problem })
     }
-
-    /// Deletes the subvolume named `name` in this directory with all that is in it. The name is gone
-    /// durably before anything else goes; if that is interrupted, opening the file system for writing
-    /// completes it.
-    ///
-    /// # Errors
-    /// `ENOENT`, `EINVAL` for what is no subvolume, `ENOTEMPTY` if subvolumes are nested in it, `EPERM` for
-    /// the default subvolume and for one that is [held](Subvolume::hold), `EROFS`.
-    pub fn delete_subvolume(&self, name: &[u8]) -> Result<()> {
-        let (writer, filesystem) = (self.writer()?, self.subvolume().filesystem());
-        self.expect_directory()?;
-        let _subvolumes = writer.subvolumes.lock();
-        let room = writer.manager.space().insertion_bytes(ITEMS);
-        let room = writer.manager.reserve(SpaceKind::Metadata, room, Priority::Deleting)?;
-        let root = self.lookup(name)?;
-        if !root.is_subvolume_root() {
-            return Err(Error::NotASubvolume);
-        }
-        let id = root.subvolume().id();
-        filesystem.check_deletable(id)?;
-        let cleaning = writer.manager.begin_cleaning();
-        let exclusive = writer.manager.close();
-        self.subvolume().live()?.check_writable()?;
-        writer.holds.check_free(id)?;
-        self.unname_subvolume(&exclusive, root.subvolume(), name)?;
-        drop((exclusive, room));
-        filesystem.sync()?;
-        Ok(writer.drop_subvolume(&cleaning, id)?)
-    }
-
-    /// Takes the name of a subvolume away and lists it as an orphan.
-    fn unname_subvolume(
-        &self,
-        exclusive: &Exclusive<'_>,
-        subvolume: &Subvolume,
-        name: &[u8],
-    ) -> Result<()> {
-        let (writer, directory, id) = (self.writer()?, self.node()?, subvolume.id());
-        let mut locked = Locked::new([directory]);
-        let state = locked.of(directory);
-        state.check_may_unname()?;
-        let its_name = subvolume.name()?.ok_or(Error::NotFound)?;
-        let is_its = (its_name.parent, its_name.directory, &*its_name.name)
-            == (self.subvolume().id(), self.number(), name);
-        if !is_its {
-            return Err(Error::NotFound);
-        }
-        let item = subvolume.root_item();
-        let mut change = || -> Changed<()> {
-            self.names().remove(directory, name, its_name.index)?;
-            state.names_grew(exclusive.manager().generation(), -(name.len() as i64));
-            directory.put_item(state)?;
-            self.leave_subvolume(id)?;
-            writer.forget_uuid(item.uuid(), ItemType::UUID_KEY_SUBVOL, id)?;
-            writer.forget_uuid(item.received_uuid(), ItemType::UUID_KEY_RECEIVED_SUBVOL, id)?;
-            let mut root_tree = TreeItems::new(writer.manager.root_tree().clone());
-            root_tree.insert(orphan_key(id), &[])?;
-            exclusive.change_root_item(id, |item| {
-                item.refs = 0.into();
-                item.flags = (item.flags.get() | ROOT_SUBVOL_DEAD).into();
-                item.drop_progress = Key::MIN.into();
-                item.drop_level = 0;
-            });
-            Ok(())
-        };
-        change().inspect_err(|error| writer.manager.abort(error.clone()))?;
-        subvolume.live()?.is_gone.store(true, Relaxed);
-        Ok(())
-    }
 }
 
 impl Subvolume {
@@ -200,9 +129,6 @@ impl Subvolume {
         let room = writer.manager.space().insertion_bytes(1);
         let room = writer.manager.reserve(SpaceKind::Metadata, room, Priority::Normal)?;
         let exclusive = writer.manager.close();
-        if live.is_gone.load(Relaxed) {
-            return Err(Error::NoSuchSubvolume(self.id()));
-        }
         if !is_read_only {
             writer.holds.check_free(self.id())?;
         }
@@ -245,58 +171,9 @@ impl Filesystem {
         handle.end()?;
         self.sync()
     }
-
-    /// Refuses to delete what others depend on.
-    fn check_deletable(&self, id: u64) -> Result<()> {
-        if id == self.default_subvolume_id()? {
-            return Err(Error::NotPermitted("it is the default subvolume"));
-        }
-        let writer = self.writer()?;
-        let nested =
-            Key::new(id, ItemType::ROOT_REF, 0)..=Key::new(id, ItemType::ROOT_REF, u64::MAX);
-        let root_tree = TreeItems::new(writer.manager.root_tree().clone());
-        if root_tree.range(nested)?.is_empty() { Ok(()) } else { Err(Error::DirectoryNotEmpty) }
-    }
-
-    /// Completes deletions of subvolumes that were interrupted.
-    pub(super) fn resume_subvolume_deletions(&self) -> Result<()> {
-        let writer = self.writer()?;
-        let root_tree = TreeItems::new(writer.manager.root_tree().clone());
-        for (key, _) in root_tree.range(orphan_key(0)..=orphan_key(u64::MAX))? {
-            let id = key.offset;
-            let item = writer.manager.tree(id)?.and_then(|_| writer.manager.root_item(id));
-            // One that is in use is listed for another reason, which is not known here.
-            if item.is_none_or(|(_, item)| item.refs.get() == 0) {
-                writer.drop_subvolume(&writer.manager.begin_cleaning(), id)?;
-            }
-        }
-        Ok(())
-    }
 }
 
 impl Writer {
-    /// Gives up the tree of a subvolume that was deleted, in steps, and takes it from the list.
-    fn drop_subvolume(&self, cleaning: &Cleaning<'_>, id: u64) -> Changed<()> {
-        if self.manager.tree(id)?.is_some() {
-            while !self.manager.drop_tree(id, BLOCKS_PER_STEP)? {
-                cleaning.stepped();
-            }
-        }
-        let handle = self.manager.join(1, Priority::Cleaning)?;
-        let mut root_tree = TreeItems::new(self.manager.root_tree().clone());
-        apply(&handle, || root_tree.remove(orphan_key(id)))?;
-        handle.end()
-    }
-
-    /// An id that no subvolume has. All that were made are in the root tree.
-    pub(super) fn next_subvolume(&self) -> Result<u64> {
-        let root_tree = TreeItems::new(self.manager.root_tree().clone());
-        let last = Key::new(objectid::LAST_FREE, ItemType(u8::MAX), u64::MAX);
-        let last = root_tree.at_or_before(last)?.map_or(0, |(key, _)| key.objectid);
-        let id = last.max(objectid::FIRST_FREE - 1) + 1;
-        if id <= objectid::LAST_FREE { Ok(id) } else { Err(Error::AttributeTooLarge) }
-    }
-
     /// Enters a new uuid into the uuid tree, where there is one.
     pub(super) fn enter_uuid(&self, uuid: Uuid, id: u64) -> Changed<()> {
         let Some(tree) = self.manager.tree(objectid::UUID_TREE)? else { return Ok(()) };

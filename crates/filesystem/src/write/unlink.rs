@@ -5,6 +5,7 @@ use std::sync::Arc;
 use larder_transaction::space::Priority;
 use larder_transaction::{Handle, Items, TreeItems};
 
+use super::deleted::Content;
 use super::node::{Locked, Node, NodeState};
 use super::orphans::{Orphan, orphan_key};
 use super::{Changed, Writer, apply};
@@ -28,18 +29,12 @@ impl Inode {
         })
     }
 
-    /// Removes the empty directory `name` from this directory.
+    /// Removes the empty directory `name`, which may be a subvolume, from this directory.
     ///
     /// # Errors
-    /// `ENOENT`, `ENOTDIR`, `ENOTEMPTY`, `EPERM` also for the root of a subvolume, `EROFS`.
+    /// `ENOENT`, `ENOTDIR`, `ENOTEMPTY`, `EPERM` also for the default subvolume, `EROFS`.
     pub fn rmdir(&self, name: &[u8]) -> Result<()> {
-        self.take_name(name, |found| {
-            found.expect_directory()?;
-            if found.is_subvolume_root() {
-                return Err(Error::NotPermitted("it is a subvolume"));
-            }
-            Ok(())
-        })
+        self.take_name(name, Self::expect_directory)
     }
 
     fn take_name(&self, name: &[u8], check: impl Fn(&Self) -> Result<()>) -> Result<()> {
@@ -50,6 +45,14 @@ impl Inode {
             if found.is_empty_subvolume() {
                 break self.take_empty_subvolume(name)?;
             }
+            if found.is_subvolume_root() {
+                drop(found);
+                match self.remove_subvolume(name, Content::None) {
+                    // Somebody was faster.
+                    Err(Error::NotASubvolume) => continue,
+                    done => return done,
+                }
+            }
             let node = found.node()?;
             let handle = writer.join(self.subvolume(), ITEMS, Priority::Deleting)?;
             let mut locked = Locked::new([directory, node]);
@@ -57,6 +60,7 @@ impl Inode {
                 // Somebody was faster.
                 continue;
             }
+            self.check_not_removed()?;
             locked.of(directory).check_may_unname()?;
             let state = locked.of(node);
             state.check_may_unname()?;
@@ -91,6 +95,7 @@ impl Inode {
         let handle = writer.join(self.subvolume(), ITEMS, Priority::Deleting)?;
         let mut locked = Locked::new([directory]);
         let state = locked.of(directory);
+        self.check_not_removed()?;
         state.check_may_unname()?;
         let index = self.index_of(name)?;
         apply(&handle, || {

@@ -43,7 +43,7 @@ impl Inode {
         self.check_whole(file_type, whole)?;
         let items = ITEMS + whole.xattrs.len() as u64;
         self.make_drafted(name, items, |_, generation| {
-            let number = self.subvolume().live()?.next_inode()?;
+            let number = self.subvolume().live()?.inode_numbers.next()?;
             let mut items = self.xattr_items(number, generation, whole.xattrs)?;
             let content = (!whole.content.is_empty()).then_some(whole.content);
             items.extend(content.map(|content| inline_item(number, generation, content)));

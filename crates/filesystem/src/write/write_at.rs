@@ -3,11 +3,12 @@
 use std::ops::Range;
 
 use larder_format::item::InodeFlags;
+use larder_transaction::now;
 use larder_transaction::space::{Priority, SpaceKind};
 
+use super::Writer;
 use super::node::{NodeState, Promised};
 use super::read_live::Need;
-use super::{Writer, now};
 use crate::error::{Error, ErrorKind, Result};
 use crate::inode::{FileType, Inode};
 

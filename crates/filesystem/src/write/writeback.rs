@@ -54,6 +54,18 @@ impl DirtyNodes {
         self.nodes.lock().is_empty()
     }
 
+    /// Forgets what is dirty in a subvolume of which nobody has anything open.
+    pub(super) fn discard(&self, subvolume: u64) {
+        let nodes = self.all().into_iter().filter(|node| node.id().subvolume == subvolume);
+        for node in nodes {
+            // Somebody may be about to write it back.
+            let _flushing = node.flushing.lock();
+            let mut state = node.write();
+            state.clean();
+            self.update(&node, &state);
+        }
+    }
+
     fn all(&self) -> Vec<Arc<Node>> {
         self.nodes.lock().values().map(|(node, _)| node.clone()).collect()
     }
@@ -93,9 +105,7 @@ impl Filesystem {
         if state.is_clean() {
             return Ok(());
         }
-        let item = writer.manager.root_item(node.id().subvolume);
-        let is_gone = item.is_none_or(|(_, item)| item.refs.get() == 0);
-        if is_gone || node.opens.is_abandoned() {
+        if node.opens.is_abandoned() {
             state.clean();
             writer.dirty.update(node, &state);
             return Ok(());

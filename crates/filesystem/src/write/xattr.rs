@@ -189,6 +189,9 @@ impl Inode {
 
 /// Refuses the name of an attribute that means nothing but what it says, for what has this type.
 pub(super) fn check_plain_xattr(file_type: FileType, name: &[u8]) -> Result<()> {
+    if name.starts_with(b"btrfs.") {
+        return Err(Error::Invalid("there is no such property"));
+    }
     if !NAMESPACES.iter().any(|space| name.starts_with(space)) {
         return Err(Error::NoSuchNamespace);
     }

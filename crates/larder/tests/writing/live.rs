@@ -49,8 +49,12 @@ fn lists_of_subvolumes_show_what_is_not_committed() {
     let snapshot = made.snapshot_to(&root, "snapshot", SnapshotKind::ReadOnly).unwrap();
     assert!(listed(snapshot.id()).unwrap().is_read_only);
     root.delete_subvolume("folder/moved").unwrap();
-    assert_eq!(listed(made.id()), None);
-    drop((root, made, snapshot, fs));
+    assert!(listed(made.id()).unwrap().is_being_deleted, "somebody has it");
+    let id = made.id();
+    drop(made);
+    fs.delete_unlinked();
+    assert_eq!(listed(id), None);
+    drop((root, snapshot, fs));
     check(&image, "subvolumes");
 }
 

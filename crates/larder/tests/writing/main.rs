@@ -11,6 +11,7 @@ mod cuts;
 mod data;
 mod data_cuts;
 mod delayed;
+mod deleted;
 mod discard;
 mod edges;
 mod extents;

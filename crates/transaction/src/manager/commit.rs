@@ -9,7 +9,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::SystemTime;
 
 use larder_btree::{TreeRoot, WriteSet};
 use larder_format::item::Timespec;
@@ -22,6 +22,7 @@ use super::roots::Roots;
 use super::superblock::Committed;
 use super::{CommitHook, Exclusive, TransactionManager};
 use crate::chunk::system_chunk_array;
+use crate::clock::now;
 use crate::error::{Error, Result};
 use crate::space::Pinned;
 use crate::tree_items::TreeItems;
@@ -258,10 +259,4 @@ impl TransactionManager {
         let closed = self.door.close();
         Exclusive { manager: self, _unwinding: AbortOnUnwind(self), closed }
     }
-}
-
-/// The time now, for root items.
-fn now() -> Timespec {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Timespec::new(since.as_secs() as i64, since.subsec_nanos())
 }

@@ -99,6 +99,13 @@ impl DelayedNodes {
         }
     }
 
+    /// Forgets what is queued in a subvolume of which nobody has anything open.
+    pub(super) fn discard(&self, subvolume: u64) {
+        for node in self.all().iter().filter(|node| node.id().subvolume == subvolume) {
+            node.discard_delayed();
+        }
+    }
+
     pub(crate) fn stats(&self) -> DelayedStats {
         DelayedStats {
             queued_items: self.items.load(Relaxed),

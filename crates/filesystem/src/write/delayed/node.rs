@@ -108,6 +108,15 @@ impl Node {
         self.tidy(&mut slot);
     }
 
+    /// Forgets all that is queued of this node: its tree is about to go.
+    pub(in crate::write) fn discard_delayed(&self) {
+        let mut slot = self.delayed.lock();
+        let (shared, Some(mut queued)) = (self.delayed_nodes(), slot.take()) else { return };
+        shared.items.fetch_sub(queued.len(), Relaxed);
+        queued.room.shrink_to(0, &shared.promises);
+        shared.nodes.lock().remove(&self.id());
+    }
+
     /// Puts all that is queued of this node into its tree.
     pub(in crate::write) fn flush_delayed(&self) -> Changed<()> {
         self.flush_slot(&mut self.delayed.lock())
