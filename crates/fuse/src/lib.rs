@@ -108,6 +108,8 @@ impl<'s> Mount<'s> {
 
     /// Serves requests until the file system is unmounted.
     pub fn serve(&self) -> io::Result<()> {
-        self.server.with_channel(&self.transport, || self.transport.serve(self.server))
+        let serve = || self.transport.serve(self.server);
+        let serve = || self.server.with_pruning(&self.transport, serve);
+        self.server.with_channel(&self.transport, serve)
     }
 }

@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 
-use larder_testkit::KernelMount;
+use larder_testkit::{Content, ImageSpec, KernelImage, KernelMount};
 use rustix::fs::{
     AtFlags, CWD, FallocateFlags, FileType, Mode, OFlags, RenameFlags, StatxFlags, XattrFlags,
     fallocate, getxattr, linkat, listxattr, mknodat, open, removexattr, renameat_with, setxattr,
@@ -480,5 +480,54 @@ pub(crate) fn flags_are_set_and_hold() {
     assert_eq!(errno(fs::write(mounted.join("f"), "x")), Some(Errno::PERM));
     assert_eq!(errno(fs::remove_file(mounted.join("f"))), Some(Errno::PERM));
     mounted.shell("chattr -i f; echo x > f");
+    mounted.finish();
+}
+
+#[test]
+pub(crate) fn attributes_are_made_and_replaced_as_on_the_kernels() {
+    let outcomes = |place: &Path| {
+        let path = place.join("with-attributes");
+        fs::write(&path, "").unwrap();
+        let mut outcomes = Vec::new();
+        for name in ["user.a", "trusted.a", "security.a", "btrfs.compression"] {
+            let both = XattrFlags::CREATE | XattrFlags::REPLACE;
+            for flags in [XattrFlags::empty(), XattrFlags::CREATE, XattrFlags::REPLACE, both] {
+                for is_there in [false, true] {
+                    let _ = removexattr(&path, name);
+                    if is_there {
+                        setxattr(&path, name, b"zlib", XattrFlags::empty()).unwrap();
+                    }
+                    let set = setxattr(&path, name, b"zstd", flags);
+                    let mut value = [0; 8];
+                    let got = getxattr(&path, name, &mut value);
+                    outcomes.push((name, flags.bits(), is_there, set, got, value));
+                }
+            }
+        }
+        for name in ["btrfs.unknown", "btrfs.", "user.", "trusted.", "foo.a", "system.a"] {
+            let set = setxattr(&path, name, b"1", XattrFlags::empty());
+            outcomes.push((name, 0, false, set, removexattr(&path, name).map(|()| 0), [0; 8]));
+        }
+        outcomes
+    };
+    let mounted = Mounted::new();
+    let image = KernelImage::build(&ImageSpec::new("attributes"), &Content::new(74));
+    assert_eq!(outcomes(&mounted.path()), outcomes(image.mount("").path()));
+    mounted.finish();
+}
+
+/// The kernel sets some of these times and the server the others.
+#[test]
+pub(crate) fn nothing_is_older_than_its_birth() {
+    let mounted = Mounted::new();
+    for number in 0..200 {
+        let path = mounted.join(number.to_string());
+        fs::write(&path, "x").unwrap();
+        let found = statx(CWD, &path, AtFlags::empty(), StatxFlags::ALL).unwrap();
+        let moment = |time: rustix::fs::StatxTimestamp| (time.tv_sec, time.tv_nsec);
+        let born = moment(found.stx_btime);
+        assert!(born <= moment(found.stx_mtime) && born <= moment(found.stx_ctime), "{number}");
+        assert!(moment(found.stx_mtime) <= moment(found.stx_ctime), "{number}");
+    }
     mounted.finish();
 }

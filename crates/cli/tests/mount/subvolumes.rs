@@ -1,8 +1,11 @@
 //! Subvolumes on a mount.
 
 use std::fs;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
+use std::process::Command;
 
+use larder_testkit::{Content, ImageSpec, KernelImage};
 use rustix::io::Errno;
 
 use crate::support::{Mounted, larder, succeed};
@@ -51,7 +54,54 @@ fn numbers_are_unique_and_names_do_not_cross() {
     for error in crossing.map(Result::unwrap_err) {
         assert_eq!(Errno::from_io_error(&error), Some(Errno::XDEV));
     }
-    let error = fs::remove_dir(mounted.join("a")).unwrap_err();
-    assert_eq!(Errno::from_io_error(&error), Some(Errno::PERM));
+    mounted.finish();
+}
+
+/// Lines of which each is run alone, with the program in `$LARDER`.
+const REMOVALS: &[&str] = &[
+    "$LARDER subvolume create empty; rmdir empty; ls",
+    "$LARDER subvolume create full; touch full/f; rmdir full; rm full/f; rmdir full; ls",
+    "$LARDER subvolume create fixed; $LARDER property set fixed ro true; rmdir fixed; ls",
+    "$LARDER subvolume create outer; $LARDER subvolume create outer/inner; rmdir outer",
+    "$LARDER property set outer ro true; rmdir outer/inner; $LARDER property set outer ro false",
+    "rmdir outer/inner; rmdir outer; ls",
+    "$LARDER subvolume create start; $LARDER subvolume set-default start; rmdir start",
+    "$LARDER subvolume set-default 5 .; rmdir start; ls",
+    "$LARDER subvolume create file; rm file; unlink file; rmdir file; mkdir file; rmdir file",
+    "mkdir own; chown 65534 own; $LARDER subvolume create own/empty; $NOBODY rmdir own/empty",
+    "mkdir -m 1777 sticky; $LARDER subvolume create sticky/empty; $NOBODY rmdir sticky/empty",
+    "chown 65534 sticky/empty; chmod 0 sticky/empty; $NOBODY rmdir sticky/empty; rm -r own sticky",
+    "mkdir -p tree/d; $LARDER subvolume create tree/in; $LARDER subvolume create tree/in/deeper",
+    "touch tree/d/f tree/in/f tree/in/deeper/f; rm -r tree; ls",
+    "$LARDER subvolume create a; $LARDER subvolume create b; mkdir d; mv -T a b; mv -T d b",
+    "$LARDER subvolume create c; mv -T c d; rmdir a b d; ls",
+    "$LARDER subvolume create open; exec 3< open; rmdir open; ls -A /proc/self/fd/3/; mkdir open",
+    "rmdir open; ls",
+];
+
+#[test]
+pub(crate) fn empty_ones_are_removed_as_on_the_kernels() {
+    let outcomes = |place: &Path| {
+        fs::create_dir(place.join("removals")).unwrap();
+        let run = |line: &&str| {
+            let mut shell = Command::new("bash");
+            shell.args(["-c", line]).current_dir(place.join("removals"));
+            shell.env("LARDER", env!("CARGO_BIN_EXE_larder")).env("LC_ALL", "C");
+            shell.env("NOBODY", "setpriv --reuid=65534 --regid=65534 --clear-groups --");
+            let output = shell.output().expect("it starts");
+            let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+            ((*line).to_owned(), output.status.code(), text(&output.stdout), text(&output.stderr))
+        };
+        REMOVALS.iter().map(run).collect::<Vec<_>>()
+    };
+    let mut mounted = Mounted::unmounted();
+    fs::set_permissions(mounted.folder(), fs::Permissions::from_mode(0o755)).unwrap();
+    mounted.mount(&["-o", "allow_other", "--create", "1G"]);
+    let image = KernelImage::build(&ImageSpec::new("removals"), &Content::new(75));
+    for (ours, kernels) in
+        outcomes(&mounted.path()).into_iter().zip(outcomes(image.mount("").path()))
+    {
+        assert_eq!(ours, kernels);
+    }
     mounted.finish();
 }

@@ -61,6 +61,7 @@ bitflags! {
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub(crate) struct InitFlags: u64 {
         const ASYNC_READ = 1 << 0;
+        const EXPORT_SUPPORT = 1 << 4;
         const BIG_WRITES = 1 << 5;
         const DONT_MASK = 1 << 6;
         const DO_READDIRPLUS = 1 << 13;
@@ -113,6 +114,8 @@ pub(crate) const FOPEN_CACHE_DIR: u32 = 1 << 3;
 pub(crate) const NOTIFY_INVAL_INODE: i32 = 2;
 /// `FUSE_NOTIFY_INVAL_ENTRY`.
 pub(crate) const NOTIFY_INVAL_ENTRY: i32 = 3;
+/// `FUSE_NOTIFY_PRUNE`, since Linux 6.18.
+pub(crate) const NOTIFY_PRUNE: i32 = 9;
 
 /// `FUSE_IO_URING_CMD_REGISTER`.
 pub(crate) const URING_CMD_REGISTER: u32 = 1;
@@ -231,6 +234,12 @@ structures! {
     Dirent: 24 { ino: u64, off: u64, namelen: u32, typ: u32 }
     /// `fuse_notify_inval_inode_out`.
     NotifyInvalInodeOut: 24 { ino: u64, off: i64, len: i64 }
+    /// `struct fuse_notify_prune_out`; the numbers of nodes follow.
+    NotifyPruneOut: 16 {
+        count: u32,
+        padding: u32,
+        spare: u64,
+    }
     /// `fuse_notify_inval_entry_out`.
     NotifyInvalEntryOut: 16 { parent: u64, namelen: u32, flags: u32 }
     /// `fuse_uring_ent_in_out`.

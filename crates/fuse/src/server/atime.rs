@@ -7,7 +7,6 @@
 
 use larder::{FileType, Inode, InodeFlags, Metadata, SetAttributes, Timestamp};
 
-use super::attributes::now_as_timestamp;
 use super::{Call, Outcome, Server};
 use crate::protocol::Reply;
 use crate::protocol::abi::{FOPEN_CACHE_DIR, FOPEN_KEEP_CACHE, OpenOut};
@@ -43,7 +42,7 @@ impl Server {
         }
         let metadata = inode.metadata();
         if self.is_access_due(inode, &metadata) {
-            let (atime, ctime) = (Some(now_as_timestamp()), Some(metadata.ctime));
+            let (atime, ctime) = (Some(Timestamp::now()), Some(metadata.ctime));
             // What is read-only, or is full, keeps its time.
             let _ =
                 inode.set_attributes(&SetAttributes { atime, ctime, ..SetAttributes::default() });
@@ -57,7 +56,7 @@ impl Server {
         }
         match self.options.access_times {
             AccessTimes::Never => false,
-            AccessTimes::Relative => is_old(metadata, now_as_timestamp()),
+            AccessTimes::Relative => is_old(metadata, Timestamp::now()),
             AccessTimes::Always => true,
         }
     }

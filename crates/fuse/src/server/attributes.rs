@@ -95,7 +95,7 @@ impl Server {
         let metadata = node.inode.metadata();
         EntryOut {
             nodeid: id,
-            generation: metadata.generation,
+            generation: node.generation(&metadata).into(),
             entry_valid: VALID_SECONDS,
             attr_valid: attributes_valid(&metadata),
             attr: self.attr(node, &metadata),
@@ -136,7 +136,7 @@ fn changes(before: &Metadata, new: &SetattrIn, valid: SetAttrValid) -> SetAttrib
         let seconds = seconds as i64;
         valid.contains(flag).then_some(Timestamp { seconds, nanoseconds })
     };
-    let now = |flag| valid.contains(flag).then(now_as_timestamp);
+    let now = |flag| valid.contains(flag).then(Timestamp::now);
     let atime = time(SetAttrValid::ATIME, new.atime, new.atimensec);
     let mtime = time(SetAttrValid::MTIME, new.mtime, new.mtimensec);
     // Cutting a file to the length that it has is a change of its content all the same.
@@ -146,15 +146,10 @@ fn changes(before: &Metadata, new: &SetattrIn, valid: SetAttrValid) -> SetAttrib
         uid: given(SetAttrValid::UID, new.uid),
         gid: given(SetAttrValid::GID, new.gid),
         atime: now(SetAttrValid::ATIME_NOW).or(atime),
-        mtime: now(SetAttrValid::MTIME_NOW).or(mtime).or(is_cut.then(now_as_timestamp)),
+        mtime: now(SetAttrValid::MTIME_NOW).or(mtime).or(is_cut.then(Timestamp::now)),
         ctime: time(SetAttrValid::CTIME, new.ctime, new.ctimensec),
         ..SetAttributes::default()
     }
-}
-
-pub(super) fn now_as_timestamp() -> Timestamp {
-    let since = std::time::UNIX_EPOCH.elapsed().unwrap_or_default();
-    Timestamp { seconds: since.as_secs() as i64, nanoseconds: since.subsec_nanos() }
 }
 
 /// The nanoseconds of a stored time, which may be more than a second has.

@@ -13,6 +13,7 @@ use crate::transport::MAX_IO_BYTES;
 
 /// What is used of what the kernel can do.
 const WANTED: InitFlags = InitFlags::ASYNC_READ
+    .union(InitFlags::EXPORT_SUPPORT)
     .union(InitFlags::BIG_WRITES)
     .union(InitFlags::DONT_MASK)
     .union(InitFlags::DO_READDIRPLUS)

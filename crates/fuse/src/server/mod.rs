@@ -22,6 +22,7 @@ mod namespace;
 mod nodes;
 #[cfg(test)]
 mod panics;
+mod pruning;
 mod statfs;
 mod xattr;
 
@@ -33,6 +34,7 @@ use rustix::io::Errno;
 use self::channel::{Channel, Hidden};
 use self::interrupt::Interrupts;
 use self::nodes::{Node, Nodes};
+use self::pruning::Pruning;
 use crate::protocol::{Answer, Operation, Reply, Request};
 use crate::transport::{Handler, Notify};
 
@@ -45,6 +47,7 @@ pub struct Server {
     nodes: Nodes,
     channel: Channel,
     hidden: Hidden,
+    pruning: Pruning,
     /// The user who runs the server: with root the one who may do all with subvolumes.
     owner: u32,
     options: ServerOptions,
@@ -91,8 +94,8 @@ impl Server {
         let owner = rustix::process::geteuid().as_raw();
         let (filesystem, nodes) = (filesystem.clone(), Nodes::new(root));
         let (channel, hidden) = (Channel::default(), Hidden::default());
-        let interrupts = Interrupts::default();
-        Ok(Self { filesystem, nodes, channel, hidden, owner, options, interrupts })
+        let (pruning, interrupts) = (Pruning::default(), Interrupts::default());
+        Ok(Self { filesystem, nodes, channel, hidden, pruning, owner, options, interrupts })
     }
 
     /// How it serves.

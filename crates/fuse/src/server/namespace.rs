@@ -24,6 +24,9 @@ const NAME_MAX: usize = 255;
 
 impl Server {
     pub(super) fn lookup(&self, call: &Call<'_>, name: &OsStr, reply: &mut Reply<'_>) -> Outcome {
+        if name == "." || name == ".." {
+            return self.look_up_by_handle(call, name, reply);
+        }
         let directory = self.node(call)?.directory()?;
         if self.hidden.has(&directory, name) {
             return Err(Errno::BUSY);
@@ -35,6 +38,21 @@ impl Server {
             }
             Err(error) => Err(failed(error)),
         }
+    }
+
+    /// Finds an inode of which a program has a handle, or the directory above it. The kernel may have forgotten
+    /// both; it asks by these names in no other case.
+    fn look_up_by_handle(&self, call: &Call<'_>, name: &OsStr, reply: &mut Reply<'_>) -> Outcome {
+        let inode = self.nodes.known_or_forgotten(call.id, &self.filesystem)?;
+        if name == "." {
+            return self.put_entry(inode, reply);
+        }
+        // The way up ends at what is mounted; what is not below that has none.
+        if self.nodes.is_above_root(&inode) {
+            return Err(Errno::STALE);
+        }
+        let parent = inode.into_directory().and_then(|directory| directory.parent());
+        self.put_entry(parent.map_err(failed)?.into_inode(), reply)
     }
 
     pub(super) fn readlink(&self, call: &Call<'_>, reply: &mut Reply<'_>) -> Outcome {

@@ -3,14 +3,15 @@
 //! # Invariants
 //! - A node stays in the table as long as the kernel has looked it up more often than it forgot it.
 //! - A node's number follows from its subvolume and inode number alone, so that it is the same in every
-//!   mount, and two inodes never share one: where they would, the second is refused.
+//!   mount, and two inodes never share one: where they would, the second is refused. As long as the file system is
+//!   mounted neither is given out twice, and what had a number before is told by its generation.
 //! - No lock is held while the library is called.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
-use larder::{Directory, ErrorKind, File, Inode};
+use larder::{Directory, ErrorKind, File, Filesystem, Inode, Metadata};
 use parking_lot::Mutex;
 use rustix::io::Errno;
 
@@ -66,6 +67,16 @@ pub(super) fn number_of(subvolume: u64, inode: u64) -> u64 {
     SCATTERED | scattered.wrapping_mul(0xD6E8_FEB8_6659_FD93) >> 1
 }
 
+/// The subvolume and inode that have a number; none if they cannot be told from it.
+fn place_of(number: u64) -> Option<(u64, u64)> {
+    let inode = number & ((1 << INODE_BITS) - 1);
+    match number >> INODE_BITS {
+        0 => Some((TOP_LEVEL, inode)),
+        subvolume if subvolume >> SUBVOLUME_BITS == 0 => Some((subvolume, inode)),
+        _ => None,
+    }
+}
+
 impl Node {
     fn new(inode: Inode) -> Self {
         Self { inode, has_no_capability: AtomicBool::new(false) }
@@ -101,6 +112,16 @@ impl Node {
         self.has_no_capability.store(false, Relaxed);
     }
 
+    /// What tells it from others that had its number before the file system was mounted: inodes by when they were
+    /// made, and those of snapshots, which are as old as what they are of, by when the snapshot was taken. A
+    /// handle of a file has this much of it.
+    pub(super) fn generation(&self, metadata: &Metadata) -> u32 {
+        /// An odd factor: what differs in one of both differs.
+        const SPREAD: u32 = 0x9E37_79B9;
+        let subvolume = self.inode.subvolume().creation_generation() as u32;
+        (metadata.generation as u32).wrapping_mul(SPREAD).wrapping_add(subvolume)
+    }
+
     /// Its number as programs see it.
     pub(super) fn number(&self) -> u64 {
         if self.inode.is_empty_subvolume() {
@@ -128,6 +149,21 @@ impl Nodes {
         shard.get(&id).map(|known| known.node.clone()).ok_or(Errno::STALE)
     }
 
+    /// The inode that the kernel knows as `id`, or knew before it forgot it.
+    pub(super) fn known_or_forgotten(&self, id: u64, fs: &Filesystem) -> Result<Inode, Errno> {
+        if let Ok(known) = self.get(id) {
+            return Ok(known.inode.clone());
+        }
+        let (subvolume, inode) = place_of(id).ok_or(Errno::STALE)?;
+        let found = fs.subvolume_by_id(subvolume).and_then(|subvolume| subvolume.inode(inode));
+        found.map_err(failed)
+    }
+
+    /// Whether an inode lies above all that is mounted: the root of the top level, where a subvolume is mounted.
+    pub(super) fn is_above_root(&self, inode: &Inode) -> bool {
+        inode.is_subvolume_root() && inode.subvolume_id() == TOP_LEVEL && *inode != self.root
+    }
+
     /// Enters what was found under a name, and returns it with its number: it is looked up once more.
     pub(super) fn look_up(&self, inode: Inode) -> Result<(u64, Arc<Node>), Errno> {
         let id = self.id_of(&inode);
@@ -138,14 +174,7 @@ impl Nodes {
             return Ok((id, node));
         };
         if known.node.inode != inode {
-            let is_same = |other: &Inode| {
-                (other.number(), other.subvolume_id()) == (inode.number(), inode.subvolume_id())
-            };
-            if !is_same(&known.node.inode) {
-                return Err(Errno::OVERFLOW);
-            }
-            // The id of a deleted subvolume was given out again, and the kernel has not forgotten yet.
-            known.node = Arc::new(Node::new(inode));
+            return Err(Errno::OVERFLOW);
         }
         known.lookups += 1;
         Ok((id, known.node.clone()))
@@ -162,6 +191,20 @@ impl Nodes {
             drop(shard);
             drop(forgotten);
         }
+    }
+
+    /// The nodes of some subvolumes: of which, and as which the kernel knows each.
+    pub(super) fn of_subvolumes(&self, subvolumes: &[u64]) -> Vec<(u64, u64)> {
+        let mut found = Vec::new();
+        for shard in &self.shards {
+            for (id, known) in shard.lock().iter() {
+                let subvolume = known.node.inode.subvolume_id();
+                if subvolumes.contains(&subvolume) {
+                    found.push((subvolume, *id));
+                }
+            }
+        }
+        found
     }
 
     /// The number under which the kernel knows an inode, or would.
@@ -184,7 +227,7 @@ impl Nodes {
 mod tests {
     use std::collections::HashSet;
 
-    use super::{TOP_LEVEL, number_of};
+    use super::{STAND_INS, TOP_LEVEL, number_of, place_of};
 
     #[test]
     fn numbers_are_unique_across_subvolumes() {
@@ -197,5 +240,10 @@ mod tests {
         assert_eq!(numbers.len(), subvolumes.len() * inodes.len());
         assert_eq!(number_of(TOP_LEVEL, 257), 257);
         assert_eq!(number_of(256, 257), (256 << 40) + 257);
+        for place in [(TOP_LEVEL, 257), (256, 257), ((1 << 22) - 1, (1 << 40) - 1)] {
+            assert_eq!(place_of(number_of(place.0, place.1)), Some(place));
+        }
+        assert_eq!(place_of(number_of(1 << 22, 257)), None, "it is scattered");
+        assert_eq!(place_of(STAND_INS), None);
     }
 }

@@ -13,6 +13,7 @@ use crate::protocol::abi::{GetxattrOut, SETXATTR_ACL_KILL_SGID};
 
 const XATTR_CREATE: u32 = 1;
 const XATTR_REPLACE: u32 = 2;
+const XATTR_CREATE_AND_REPLACE: u32 = XATTR_CREATE | XATTR_REPLACE;
 const S_ISGID: u32 = 0o2000;
 
 impl Server {
@@ -24,13 +25,18 @@ impl Server {
         flags: u32,
         setxattr_flags: u32,
     ) -> Outcome {
+        let node = self.node(call)?;
         let mode = match flags {
             0 => XattrMode::Any,
             XATTR_CREATE => XattrMode::Create,
             XATTR_REPLACE => XattrMode::Replace,
+            // It must be there and must not: which of both is missing is the error, as on btrfs.
+            XATTR_CREATE_AND_REPLACE => {
+                let found = node.inode.xattr(name).map_err(failed);
+                return Err(found.err().unwrap_or(Errno::EXIST));
+            }
             _ => return Err(Errno::INVAL),
         };
-        let node = self.node(call)?;
         node.inode.set_xattr(name, value, mode).map_err(failed)?;
         node.has_new_attribute();
         if setxattr_flags & SETXATTR_ACL_KILL_SGID != 0 {

@@ -18,9 +18,12 @@ impl Server {
     /// ioctl was called of.
     pub(super) fn look_up_inode(&self, call: &Call<'_>, io: &mut Ioctl<'_>) -> Outcome {
         let asked: InoLookupArgs = io.input()?;
-        let own = self.node(call)?.inode.subvolume_id();
-        let treeid = if asked.treeid == 0 { own } else { asked.treeid };
-        let subvolume = self.filesystem.subvolume_by_id(treeid).map_err(failed)?;
+        let own = self.node(call)?.inode.subvolume();
+        let subvolume = match asked.treeid {
+            0 => own,
+            id => self.filesystem.subvolume_by_id(id).map_err(failed)?,
+        };
+        let treeid = subvolume.id();
         let root = subvolume.root().map_err(failed)?.number();
         // Anybody may ask which subvolume this is.
         if asked.objectid == root {

@@ -100,8 +100,11 @@ impl Server {
             self.check_access(call, &child, WRITE | EXECUTE)?;
         }
         self.check_may_remove(call, &directory, &child)?;
+        let id = child.subvolume_id();
+        drop(child);
         directory.delete_child_subvolume(name).map_err(failed)?;
         tell_of_name(call.kernel, node, name);
+        self.pruning.note_deleted(id);
         Ok(())
     }
 

@@ -21,6 +21,9 @@ impl Server {
     /// Describes the subvolume that the ioctl was called in.
     pub(super) fn subvolume_info(&self, call: &Call<'_>, io: &mut Ioctl<'_>) -> Outcome {
         let info = self.node(call)?.inode.subvolume().info().map_err(failed)?;
+        if info.is_being_deleted {
+            return Err(Errno::NOENT);
+        }
         let mut args = SubvolInfoArgs {
             treeid: info.id,
             generation: info.generation,
