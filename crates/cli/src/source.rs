@@ -226,6 +226,8 @@ impl Writing {
 
     /// Makes what was done durable. Returns the exit code of a command of which so much failed.
     pub fn end(self, failures: usize) -> anyhow::Result<ExitCode> {
+        // A subvolume may have been removed while something of it was still open here.
+        self.filesystem.delete_unlinked();
         self.filesystem.sync()?;
         Ok(if failures == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }

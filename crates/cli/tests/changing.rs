@@ -138,6 +138,12 @@ fn modes_and_owners() {
             "rm @/made/missing",
             "rm @/made/private",
             "rm -r @/made/private",
+            "btrfs subvolume create @/made/tree",
+            "mkdir @/made/tree/folder",
+            "btrfs subvolume create @/made/tree/folder/nested",
+            "mkdir @/made/tree/folder/nested/folder",
+            "rm @/made/tree",
+            "rm -r @/made/tree",
         ],
         &["stat -c %a~%n @/nothing"],
     );

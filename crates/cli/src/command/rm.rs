@@ -16,7 +16,7 @@ use crate::tree::{Node, Visitor, walk};
 /// Example: larder rm -r disk.img:/var/cache
 #[derive(Debug, Args)]
 pub struct Rm {
-    /// Directories too, with all that is in them
+    /// Directories and subvolumes too, with all that is in them
     #[arg(short, short_alias = 'R', long)]
     recursive: bool,
     /// What is not there is no error
@@ -42,6 +42,9 @@ impl Rm {
             if inode.file_type() == FileType::Directory && !self.recursive {
                 bail!("{}: is a directory (use --recursive)", text.display());
             }
+            if inode.is_subvolume_root() && inode.subvolume_id() == writing.start.id() {
+                bail!("{}: the root directory cannot be removed", text.display());
+            }
             let mut removal = Removal { start: &writing.start, root: PathBuf::from(path) };
             failures += walk(&inode, &mut removal)?;
         }
@@ -62,10 +65,7 @@ impl Removal<'_> {
 }
 
 impl Visitor for Removal<'_> {
-    fn enter(&mut self, node: &Node<'_>) -> anyhow::Result<bool> {
-        if node.inode.is_subvolume_root() {
-            bail!("is a subvolume (use larder subvolume delete)");
-        }
+    fn enter(&mut self, _: &Node<'_>) -> anyhow::Result<bool> {
         Ok(true)
     }
 
