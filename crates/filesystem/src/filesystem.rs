@@ -126,7 +126,7 @@ impl Filesystem {
         }
     }
 
-    /// The subvolume with this id. One that was deleted is not found, even while somebody has it.
+    /// The subvolume with this id. One that was deleted is not found, even while it is in use.
     pub fn subvolume(&self, id: u64) -> Result<Subvolume> {
         let missing = Error::NoSuchSubvolume(id);
         let known = self.shared.subvolumes.lock().get(&id).and_then(Weak::upgrade);
@@ -147,7 +147,7 @@ impl Filesystem {
         let tree = Tree::new(self.shared.cache.clone(), tree_root(id, &item));
         let state = Arc::new(SubvolumeState::new(self.clone(), tree, live, item, key.offset));
         let found = self.remember(id, state);
-        // Asked again, now that whoever deletes it finds this state: it may have been deleted in between.
+        // Asked again, now that a thread that deletes it finds this state: it may be deleted since.
         if let Some(writer) = self.try_writer()
             && writer.manager().root_item(id).is_none_or(|(_, item)| item.refs.get() == 0)
         {

@@ -193,8 +193,8 @@ impl Subvolume {
         })
     }
 
-    /// Deletes the subvolume at `path` and all that is in it. What somebody has a handle of works as before, but
-    /// has no path any more; the last handle gives its room back.
+    /// Deletes the subvolume at `path` and all that is in it. What there is a handle of works as before, but has
+    /// no path any more. With the last handle its room comes back.
     pub fn delete_subvolume(&self, path: impl AsRef<Path>) -> Result<()> {
         self.at(path.as_ref(), larder_filesystem::Inode::delete_subvolume)
     }

@@ -1,4 +1,5 @@
-//! Handles of files: what `name_to_handle_at` gives leads to the file later, whatever the kernel has forgotten.
+//! Handles of files: what `name_to_handle_at` gives leads to the file later, whatever the kernel
+//! has forgotten.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,7 +7,8 @@ use std::process::Command;
 
 use crate::support::{Mounted, larder, succeed};
 
-/// Prints the handle of a path, or what a handle leads to: its inode number and content, or the error.
+/// Prints the handle of a path, or what a handle leads to: its inode number and content, or the
+/// error.
 const HANDLES: &str = r#"
 #define _GNU_SOURCE
 #include <errno.h>

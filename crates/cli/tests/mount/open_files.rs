@@ -1,5 +1,5 @@
-//! What is open and has no name any more, or none yet: files, and subvolumes that were deleted, beside the
-//! kernel's.
+//! What is open and has no name any more, or none yet: files, and subvolumes that were deleted,
+//! beside the kernel's.
 
 use std::fmt::Debug;
 use std::fs::{self, File, OpenOptions, Permissions};

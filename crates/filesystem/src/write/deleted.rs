@@ -1,13 +1,15 @@
-//! Deleting subvolumes. The name goes first, by a commit; the tree goes when nobody has anything of it open.
+//! Deleting subvolumes. The name goes first, by a commit; the tree goes when nothing of it is open.
 //!
 //! # Invariants
-//! - A deleted subvolume has no name. Its root item counts no reference, and an ORPHAN_ITEM of the root tree lists
-//!   it until its tree is gone, so that opening the file system for writing after a crash completes the deletion.
-//! - Whoever has a subvolume or an inode of it has its [`SubvolumeState`], of which there is one. That of a deleted
-//!   subvolume is not given to anybody else, so that its end is the end of all use. Until then everything goes on as
-//!   before, but names in its root directory neither come nor go, and nothing is nested in it.
-//! - When the first block of a tree is given up nothing of it is dirty, queued or newer than the last commit, and
-//!   that stays so.
+//! - A deleted subvolume has no name. Its root item counts no reference, and an ORPHAN_ITEM of the
+//!   root tree lists it until its tree is gone, so that opening the file system for writing after a
+//!   crash completes the deletion.
+//! - All handles of a subvolume, and of inodes in it, share one [`SubvolumeState`]. That of a
+//!   deleted subvolume gets no handles but copies of those that there are, so that its end is the
+//!   end of all use. Until then everything goes on as before, but names in its root directory
+//!   neither come nor go, and nothing is nested in it.
+//! - When the first block of a tree is given up nothing of it is dirty, queued or newer than the
+//!   last commit, and that stays so.
 //!
 //! [`SubvolumeState`]: crate::subvolume::SubvolumeState
 
@@ -39,7 +41,7 @@ pub(super) enum Content {
     None,
 }
 
-/// Deleted subvolumes of which nobody has anything open any more.
+/// Deleted subvolumes of which nothing is open any more.
 #[derive(Default)]
 pub(super) struct DeletedSubvolumes {
     unused: Mutex<Vec<u64>>,
@@ -61,14 +63,15 @@ impl DeletedSubvolumes {
 }
 
 impl Inode {
-    /// Deletes the subvolume named `name` in this directory with all that is in it. The name is gone durably
-    /// when this returns. The rest is gone too, unless somebody has something of the subvolume open: that works
-    /// as before, and the rest goes with the last of it. If that is interrupted, opening the file system for
-    /// writing completes it.
+    /// Deletes the subvolume named `name` in this directory with all that is in it. The name is
+    /// gone durably when this returns. The rest is gone too, unless something of the subvolume is
+    /// open: that works as before, and the rest goes with the last of it. If that is interrupted,
+    /// opening the file system for writing completes it.
     ///
     /// # Errors
-    /// `ENOENT`, `EINVAL` for what is no subvolume, `ENOTEMPTY` if subvolumes are nested in it, `EPERM` for
-    /// the default subvolume and for one that is [held](crate::Subvolume::hold), `EROFS`.
+    /// `ENOENT`, `EINVAL` for what is no subvolume, `ENOTEMPTY` if subvolumes are nested in it,
+    /// `EPERM` for the default subvolume and for one that is [held](crate::Subvolume::hold),
+    /// `EROFS`.
     pub fn delete_subvolume(&self, name: &[u8]) -> Result<()> {
         self.remove_subvolume(name, Content::Any)
     }
@@ -97,7 +100,7 @@ impl Inode {
         drop((exclusive, room));
         filesystem.sync()?;
         drop(subvolumes);
-        // Unless others have something of it open it is unused from here on.
+        // Unless something else of it is open it is unused from here on.
         drop(root);
         Ok(writer.drop_unused(&cleaning)?)
     }
@@ -170,18 +173,19 @@ impl Filesystem {
 }
 
 impl Writer {
-    /// Notes that nobody has anything of a deleted subvolume open any more. Its tree goes when deletions are
+    /// Notes that nothing of a deleted subvolume is open any more. Its tree goes when deletions are
     /// next completed.
     pub(crate) fn subvolume_is_unused(&self, id: u64) {
         self.deleted.push(id);
         self.manager.note_work();
     }
 
-    /// Gives up the trees of deleted subvolumes of which nobody has anything open. What fails is tried again
-    /// with the next call, and stays listed for who opens the file system for writing again.
+    /// Gives up the trees of deleted subvolumes of which nothing is open. What fails is tried again
+    /// with the next call, and stays listed until the file system is opened for writing again.
     pub(super) fn drop_unused_subvolumes(&self) {
         if !self.deleted.is_empty() {
-            // It fails where an error has made the file system read-only, or there is no room at the moment.
+            // It fails where an error has made the file system read-only, or there is no room at
+            // the moment.
             let _ = self.drop_unused(&self.manager.begin_cleaning());
         }
     }
@@ -194,7 +198,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Has the tree of a subvolume, of which nobody has anything open, be as the last commit has it, but
+    /// Has the tree of a subvolume of which nothing is open be as the last commit has it, but
     /// for what is not worth writing any more.
     fn settle_unused(&self, id: u64) -> Changed<()> {
         self.dirty.discard(id);

@@ -1,8 +1,8 @@
 //! Ids of subvolumes and numbers of inodes that are given out.
 //!
 //! # Invariants
-//! - As long as the file system is open both only rise: whoever remembers something by its number, as the kernel
-//!   does what it shows of a mount, never takes something new for it.
+//! - As long as the file system is open both only rise. The kernel remembers what it shows of a
+//!   mount by numbers; it never takes something new for what it remembers.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -55,7 +55,8 @@ impl InodeNumbers {
 }
 
 impl Writer {
-    /// An id that no subvolume has, nor had since the file system was opened. The caller holds `subvolumes`.
+    /// An id that no subvolume has, nor had since the file system was opened. The caller holds
+    /// `subvolumes`.
     pub(super) fn next_subvolume(&self) -> Result<u64> {
         let last_there = last_objectid(self.manager.root_tree())?;
         let last =

@@ -140,7 +140,7 @@ pub(crate) struct LiveSubvolume {
     inode_numbers: InodeNumbers,
     /// Changed with the door closed only.
     is_read_only: AtomicBool,
-    /// It was deleted, and is there for who has something of it open. Changed with the door closed only.
+    /// It was deleted, and is there for what is open of it. Changed with the door closed only.
     is_deleted: AtomicBool,
 }
 

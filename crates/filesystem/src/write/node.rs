@@ -359,7 +359,7 @@ impl Nodes {
         OpenNode::open(node).ok_or(Error::NotFound)
     }
 
-    /// An inode that is in memory, for who does not keep it.
+    /// An inode that is in memory, for a look: this does not keep it open.
     pub(super) fn known(&self, id: NodeId) -> Option<Arc<Node>> {
         self.shard(id).lock().get(&id).and_then(Weak::upgrade)
     }

@@ -1,10 +1,11 @@
-//! Who has an inode open.
+//! Open inodes: the handles that keep what is written to an inode.
 //!
 //! # Invariants
-//! - A caller of the library has an inode through an [`OpenNode`] and in no other way. The sets of dirty and
-//!   delayed nodes, and the threads that write them back, only refer to the [`Node`].
-//! - The number of [`OpenNode`]s and whether the inode has a name are one word. An inode that has no name and is
-//!   not open stays so: nobody can open it, and nobody can give it a name. Only then may its data be thrown away.
+//! - A caller of the library has an inode through an [`OpenNode`] and in no other way. The sets of
+//!   dirty and delayed nodes, and the threads that write them back, only refer to the [`Node`].
+//! - The number of [`OpenNode`]s and whether the inode has a name are one word. An inode that has
+//!   no name and is not open stays so: nobody can open it, and nobody can give it a name. Only then
+//!   may its data be thrown away.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -16,7 +17,7 @@ use super::node::Node;
 /// The bit of an inode without a name; those below it count.
 const UNLINKED: u64 = 1 << 63;
 
-/// An inode that somebody has open: as long as there is one of these, what is written to it is kept,
+/// A handle of an inode: as long as there is one of these, what is written to the inode is kept,
 /// whether it has a name or not.
 #[derive(Debug)]
 pub(crate) struct OpenNode {
@@ -71,7 +72,8 @@ impl Opens {
         self.0.fetch_sub(1, Release);
     }
 
-    /// Notes that the last name is gone, or that there is none yet. Returns how often the inode is open.
+    /// Notes that the last name is gone, or that there is none yet. Returns how often the inode is
+    /// open.
     pub(super) fn unlink(&self) -> u64 {
         self.0.fetch_or(UNLINKED, AcqRel) & !UNLINKED
     }
@@ -85,7 +87,7 @@ impl Opens {
         self.0.load(Acquire) & UNLINKED != 0
     }
 
-    /// Whether there is no name and nobody has the inode open: nobody will see it any more.
+    /// Whether the inode has no name and is not open: it will never be seen again.
     pub(super) fn is_abandoned(&self) -> bool {
         self.0.load(Acquire) == UNLINKED
     }

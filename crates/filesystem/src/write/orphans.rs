@@ -180,9 +180,9 @@ impl Orphan {
 }
 
 impl Filesystem {
-    /// Deletes inodes without a name and deleted subvolumes that nobody has open any more. Removing a name does
-    /// so too; this is for who lets go of them later. What fails is deleted when the file system is opened for
-    /// writing again.
+    /// Deletes inodes without a name, and deleted subvolumes, that are not open any more. Removing a name does
+    /// so too; callers that drop handles later call this. What fails is deleted when the file system is opened
+    /// for writing again.
     pub fn delete_unlinked(&self) {
         if let Some(writer) = self.try_writer() {
             writer.delete_orphans();

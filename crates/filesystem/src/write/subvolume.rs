@@ -2,8 +2,8 @@
 //!
 //! # Invariants
 //! - Whoever makes, deletes or marks a subvolume holds `subvolumes`.
-//! - A subvolume is marked as deleted or read-only with the door closed: who is inside has checked what
-//!   it is, and that stays so until it leaves.
+//! - A subvolume is marked as deleted or read-only with the door closed: a thread inside has checked what
+//!   it is, and that stays so until the thread leaves.
 
 use std::sync::atomic::Ordering::Relaxed;
 

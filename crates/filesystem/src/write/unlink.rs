@@ -48,7 +48,7 @@ impl Inode {
             if found.is_subvolume_root() {
                 drop(found);
                 match self.remove_subvolume(name, Content::None) {
-                    // Somebody was faster.
+                    // Another thread was faster.
                     Err(Error::NotASubvolume) => continue,
                     done => return done,
                 }

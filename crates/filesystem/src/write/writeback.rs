@@ -54,11 +54,11 @@ impl DirtyNodes {
         self.nodes.lock().is_empty()
     }
 
-    /// Forgets what is dirty in a subvolume of which nobody has anything open.
+    /// Forgets what is dirty in a subvolume of which nothing is open.
     pub(super) fn discard(&self, subvolume: u64) {
         let nodes = self.all().into_iter().filter(|node| node.id().subvolume == subvolume);
         for node in nodes {
-            // Somebody may be about to write it back.
+            // Another thread may be about to write it back.
             let _flushing = node.flushing.lock();
             let mut state = node.write();
             state.clean();

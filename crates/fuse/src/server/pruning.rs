@@ -1,14 +1,15 @@
 //! Has the kernel forget what it remembers of deleted subvolumes.
 //!
-//! The room of a deleted subvolume comes back when nobody has anything of it open. The kernel counts as one who has:
-//! it remembers names and inodes that no program uses until it is short of memory. It drops those when a subvolume is
-//! deleted, but not those that a program has open then, nor the folders above them, when that program closes
-//! them later.
+//! The room of a deleted subvolume comes back when nothing of it is open, and what the kernel
+//! remembers counts as open. The kernel remembers names and inodes that no program uses until it is
+//! short of memory. It drops those when a subvolume is deleted, but not those that a program has
+//! open then, nor the folders above them, when that program closes them later.
 //!
 //! # Invariants
-//! - A thread of its own tells the kernel, so that nobody who serves requests waits for what that leads to.
-//! - As long as the kernel knows an inode of a deleted subvolume it is told again and again, ever more seldom. What is
-//!   in use stays.
+//! - A thread of its own tells the kernel, so that no thread that serves requests waits for what
+//!   that leads to.
+//! - As long as the kernel knows an inode of a deleted subvolume it is told again and again, ever
+//!   more seldom. What is in use stays.
 
 use std::io;
 use std::thread;
@@ -55,8 +56,8 @@ impl Pruning {
         self.changed.notify_all();
     }
 
-    /// Waits for subvolumes that were deleted, and for `pause` or until there is one more. Returns all, or
-    /// none at the end, and whether there was one more.
+    /// Waits for subvolumes that were deleted, and for `pause` or until there is one more. Returns
+    /// all, or none at the end, and whether there was one more.
     fn next(&self, pause: Duration) -> Option<(Vec<u64>, bool)> {
         let mut state = self.state.lock();
         self.changed.wait_while(&mut state, |state| state.deleted.is_empty() && !state.is_ended);
@@ -67,7 +68,8 @@ impl Pruning {
         (!state.is_ended).then(|| (state.deleted.clone(), is_new))
     }
 
-    /// The kernel knows nothing of these any more: nor will it, for what it looks up lies in a folder that it knows.
+    /// The kernel knows nothing of these any more: nor will it, for what it looks up lies in a
+    /// folder that it knows.
     fn forget(&self, gone: &[u64]) {
         self.state.lock().deleted.retain(|subvolume| !gone.contains(subvolume));
     }

@@ -1,4 +1,4 @@
-//! Deleted subvolumes: whoever has something of one open goes on as before, and the rest goes with the last of it.
+//! Deleted subvolumes: what is open of one works as before, and the rest goes with the last handle.
 
 use std::collections::HashSet;
 use std::sync::Arc;

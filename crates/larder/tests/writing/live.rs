@@ -49,7 +49,7 @@ fn lists_of_subvolumes_show_what_is_not_committed() {
     let snapshot = made.snapshot_to(&root, "snapshot", SnapshotKind::ReadOnly).unwrap();
     assert!(listed(snapshot.id()).unwrap().is_read_only);
     root.delete_subvolume("folder/moved").unwrap();
-    assert!(listed(made.id()).unwrap().is_being_deleted, "somebody has it");
+    assert!(listed(made.id()).unwrap().is_being_deleted, "it is in use");
     let id = made.id();
     drop(made);
     fs.delete_unlinked();

@@ -1,4 +1,5 @@
-//! Files without a name: whoever has one open keeps what was written to it, synced or not, and gives it a name.
+//! Files without a name: as long as one is open it keeps what was written to it, synced or not, and
+//! can get a name.
 
 use std::sync::Arc;
 

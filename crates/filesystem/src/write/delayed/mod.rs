@@ -99,7 +99,7 @@ impl DelayedNodes {
         }
     }
 
-    /// Forgets what is queued in a subvolume of which nobody has anything open.
+    /// Forgets what is queued in a subvolume of which nothing is open.
     pub(super) fn discard(&self, subvolume: u64) {
         for node in self.all().iter().filter(|node| node.id().subvolume == subvolume) {
             node.discard_delayed();
