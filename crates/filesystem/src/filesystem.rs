@@ -3,12 +3,12 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use larder_btree::{BlockCache, Readahead, Tree, TreeRoot, TreeView};
 use larder_format::item::{DirEntries, RootItem};
 use larder_format::{FormatError, ItemType, Key, Superblock, name_hash, objectid};
-use larder_transaction::BackgroundCommits;
+use larder_transaction::{Aborted, BackgroundCommits};
 use larder_volume::Volume;
 use parking_lot::Mutex;
 
@@ -124,6 +124,16 @@ impl Filesystem {
             Some(writer) => writer.manager().durable_generation(),
             None => self.superblock().generation.get(),
         }
+    }
+
+    /// When the last commit was made, if it was since the file system was opened.
+    pub fn committed_at(&self) -> Option<SystemTime> {
+        self.try_writer()?.manager().committed_at()
+    }
+
+    /// Why and since when it is read-only, if an error made it so.
+    pub fn aborted(&self) -> Option<&Aborted> {
+        self.try_writer()?.manager().aborted()
     }
 
     /// The subvolume with this id. One that was deleted is not found, even while it is in use.

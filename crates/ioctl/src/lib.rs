@@ -15,6 +15,7 @@ mod call;
 pub mod channel;
 mod data;
 mod filesystem;
+mod health;
 mod inode;
 mod search;
 mod send;
@@ -27,6 +28,7 @@ pub use filesystem::{
     DeviceInfo, FilesystemInfo, SpaceUsage, devices, filesystem_info, label, set_label, spaces,
     sync,
 };
+pub use health::{DeviceErrors, Health, device_errors, health};
 pub use inode::{FilePlace, inode_paths, places_of};
 pub use search::{Item, directory_path, items, last_inode, subvolume_path, subvolumes_of};
 pub use send::{KernelSend, newest_stream_version, send};

@@ -55,6 +55,7 @@ mod directory;
 mod error;
 mod file;
 mod filesystem;
+mod health;
 mod inode;
 mod mounted;
 mod names;
@@ -74,6 +75,7 @@ pub use directory::{Directory, Entries, Entry};
 pub use error::{Error, Result};
 pub use file::{Extent, ExtentKind, File, Reader};
 pub use filesystem::{DeviceInfo, Filesystem};
+pub use health::{DeviceErrors, Health, MadeReadOnly};
 pub use inode::{Inode, Link};
 pub use larder_filesystem::{
     AllocateMode, DelayedStats, Encoded, ErrorKind, ExtentMapStats, FilePlace, FileType, Metadata,

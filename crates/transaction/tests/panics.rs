@@ -1,4 +1,5 @@
-//! A panic in the middle of a change: the file system is read-only from then on, and nobody waits for ever.
+//! A panic in the middle of a change: the file system is read-only from then on, and nobody waits
+//! for ever.
 
 mod support;
 
@@ -14,7 +15,8 @@ use support::{Blank, Files, names, open};
 
 const MIB: u64 = 1 << 20;
 
-/// What `change` leaves of a file system when it panics: the last commit, and why there will be no other.
+/// What `change` leaves of a file system when it panics: the last commit, and why there will be no
+/// other.
 fn panics(change: impl FnOnce(&Arc<TransactionManager>)) {
     let image = Blank::new("", &[256 * MIB]);
     let manager = Arc::new(open(&image.devices));

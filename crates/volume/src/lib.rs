@@ -21,6 +21,7 @@
 #![forbid(unsafe_code)]
 
 pub mod chunk;
+mod errors;
 mod member;
 mod open;
 mod outdated;
@@ -33,6 +34,7 @@ mod volume;
 mod write;
 
 pub use chunk::{Chunk, ChunkError, ChunkMap, ChunkStripe};
+pub use errors::DeviceErrors;
 pub use member::VolumeDevice;
 pub use open::{MissingDevice, OpenError, OpenOptions, UsedSeparately};
 pub use read::{BlockExpectation, BlockRead, CopyProblem, DataRead, FailedCopy, ReadError};

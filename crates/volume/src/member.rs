@@ -8,6 +8,7 @@ use larder_device::{Device, DeviceError};
 use larder_format::item::DevItem;
 use larder_format::{Physical, Uuid};
 
+use crate::errors::Baseline;
 use crate::report::ReportLimit;
 use crate::stats::DeviceCounters;
 
@@ -24,6 +25,7 @@ pub struct VolumeDevice {
     pub(crate) is_stale: AtomicBool,
     pub(crate) is_seed: bool,
     pub(crate) counters: DeviceCounters,
+    pub(crate) baseline: Baseline,
     pub(crate) reports: ReportLimit,
 }
 
@@ -52,6 +54,7 @@ impl VolumeDevice {
             is_stale: AtomicBool::new(false),
             is_seed: false,
             counters: DeviceCounters::default(),
+            baseline: Baseline::default(),
             reports: ReportLimit::default(),
         }
     }

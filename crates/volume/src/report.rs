@@ -1,8 +1,8 @@
 //! Reports of copies that are no good and devices that fail.
 //!
 //! # Invariants
-//! - A device that fails all the time is reported now and then: [`MOST_REPORTS`] in [`PERIOD`]. The next report
-//!   says how many were left out; counters have them all.
+//! - A device that fails all the time is reported now and then: [`MOST_REPORTS`] in [`PERIOD`]. The
+//!   next report says how many were left out; counters have them all.
 
 use std::time::{Duration, Instant};
 
@@ -54,7 +54,8 @@ impl ReportLimit {
         Some(std::mem::take(&mut state.left_out))
     }
 
-    /// Calls `report` unless there were too many reports. It is given words for those that were left out.
+    /// Calls `report` unless there were too many reports. It is given words for those that were
+    /// left out.
     fn report(&self, report: impl FnOnce(&str)) {
         match self.admit(Instant::now()) {
             None => {}

@@ -8,8 +8,10 @@ mod check;
 mod chmod;
 mod chown;
 mod cp;
+mod device;
 mod filesystem;
 mod getfattr;
+mod health;
 mod inspect;
 mod ln;
 mod ls;
@@ -74,8 +76,11 @@ enum Command {
     Chown(chown::Chown),
     Cp(cp::Cp),
     #[command(subcommand)]
+    Device(device::Device),
+    #[command(subcommand)]
     Filesystem(filesystem::Filesystem),
     Getfattr(getfattr::Getfattr),
+    Health(health::Health),
     #[command(subcommand, alias = "inspect-internal")]
     Inspect(inspect::Inspect),
     Ln(ln::Ln),
@@ -110,8 +115,10 @@ impl Larder {
             Command::Chmod(command) => command.run(),
             Command::Chown(command) => command.run(),
             Command::Cp(command) => command.run(),
+            Command::Device(command) => command.run(),
             Command::Filesystem(command) => command.run(),
             Command::Getfattr(command) => command.run(),
+            Command::Health(command) => command.run(),
             Command::Inspect(command) => command.run(),
             Command::Ln(command) => command.run(),
             Command::Mkdir(command) => command.run(),

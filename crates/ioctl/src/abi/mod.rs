@@ -1,4 +1,4 @@
-//! The numbers of the requests: those of `linux/btrfs.h` and `linux/fs.h`, and two of larder's own.
+//! The numbers of the requests: those of `linux/btrfs.h` and `linux/fs.h`, and three of larder's own.
 //!
 //! A request's number holds the size of its structure, by which FUSE knows how many bytes to pass on.
 
@@ -84,10 +84,16 @@ pub const FS_INFO: Opcode = opcode::read::<FsInfoArgs>(MAGIC, 31);
 /// `BTRFS_IOC_GET_FEATURES`.
 pub const GET_FEATURES: Opcode = opcode::read::<FeatureFlags>(MAGIC, 57);
 
+/// `BTRFS_IOC_GET_DEV_STATS`.
+pub const GET_DEV_STATS: Opcode = opcode::read_write::<DevStatsArgs>(MAGIC, 52);
+
 /// Larder's own, for what FUSE cannot pass on: a request in an [`Envelope`].
 pub const IN_ENVELOPE: Opcode = opcode::read_write::<Envelope>(b'L', 1);
 /// Larder's own: where the server of a mount listens for what is no matter of one request and one answer.
 pub const CHANNEL: Opcode = opcode::read::<ChannelInfo>(b'L', 2);
+
+/// Larder's own: how the mount is.
+pub const HEALTH: Opcode = opcode::read::<HealthArgs>(b'L', 3);
 
 /// The size of the structure that a request is defined for, from its number.
 pub(crate) const fn structure_bytes(request: Opcode) -> usize {

@@ -19,6 +19,15 @@ pub const IGNORE_OFFSET: u64 = 1;
 /// Subvolumes that one [`RootRefArgs`] has room for (`BTRFS_MAX_ROOTREF_BUFFER_NUM`).
 pub const MOST_ROOT_REFS: usize = 255;
 
+/// Counters in [`DevStatsArgs`]: writes, reads, flushes, corruption, generations.
+pub const DEV_STATS: usize = 5;
+/// `BTRFS_DEV_STATS_RESET`.
+pub const DEV_STATS_RESET: u64 = 1;
+/// The version of [`HealthArgs`].
+pub const HEALTH_VERSION: u32 = 1;
+/// Bytes of the longest reason in [`HealthArgs`].
+pub const REASON_BYTES: usize = 2048;
+
 macro_rules! structure {
     ($(#[$meta:meta])* $name:ident, $size:literal { $($(#[$field_meta:meta])* $field:ident: $type:ty,)* }) => {
         $(#[$meta])*
@@ -187,6 +196,30 @@ structure! {
         total_bytes: u64,
         unused: [u64; 379],
         path: [u8; 1024],
+    }
+}
+structure! {
+    /// `struct btrfs_ioctl_get_dev_stats`.
+    DevStatsArgs, 1032 {
+        devid: u64,
+        nr_items: u64,
+        flags: u64,
+        values: [u64; DEV_STATS],
+        unused: [u64; 121],
+    }
+}
+structure! {
+    /// How a mount of Larder's is: the answer to [`HEALTH`](super::HEALTH). Times are seconds since 1970, and 0
+    /// where nothing happened.
+    HealthArgs, 2096 {
+        version: u32,
+        reason_len: u32,
+        generation: u64,
+        committed_at: u64,
+        made_read_only_at: u64,
+        healed_copies: u64,
+        unused: u64,
+        reason: [u8; REASON_BYTES],
     }
 }
 structure! {

@@ -1,9 +1,10 @@
 //! The end of a running transaction that cannot be committed.
 //!
 //! # Invariants
-//! - The first reason is kept, with the time; nothing is written after it, and the last commit stands.
-//! - A panic that unwinds past a [`Handle`](super::Handle), the closed door or a commit is such a reason: what
-//!   it interrupted may be half done in memory.
+//! - The first reason is kept, with the time; nothing is written after it, and the last commit
+//!   stands.
+//! - A panic that unwinds past a [`Handle`](super::Handle), the closed door or a commit is such a
+//!   reason: what it interrupted may be half done in memory.
 
 use std::sync::Arc;
 use std::thread;

@@ -100,13 +100,15 @@ impl TransactionManager {
         self.give_up_logs()?;
         let is_changed = self.accounting.is_changed.swap(false, Relaxed)
             || self.roots.lock().is_dirty()
-            || self.superblock_is_dirty.swap(false, Relaxed);
+            || self.superblock_is_dirty.swap(false, Relaxed)
+            || self.has_new_device_errors();
         if !is_changed {
             return Ok(None);
         }
         let generation = self.generation();
         self.renew_root_tree(generation)?;
         self.write_quotas(generation)?;
+        self.write_device_errors()?;
         self.remove_empty_groups()?;
         self.settle()?;
         let superblock = self.next_superblock(generation)?;

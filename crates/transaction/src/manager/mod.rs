@@ -11,6 +11,7 @@ mod bookkeeping;
 mod cleaning;
 mod commit;
 mod create;
+mod device_errors;
 mod door;
 mod drop_tree;
 mod handle;
@@ -35,7 +36,7 @@ use larder_format::objectid::{
     BLOCK_GROUP_TREE, CSUM_TREE, DEV_TREE, EXTENT_TREE, FREE_SPACE_TREE, QUOTA_TREE,
 };
 use larder_format::{ItemType, Key, Superblock, Uuid};
-use larder_volume::Volume;
+use larder_volume::{DeviceErrors, Volume};
 use parking_lot::{Mutex, MutexGuard, RwLock};
 
 use self::abort::AbortOnUnwind;
@@ -126,6 +127,8 @@ pub struct TransactionManager {
     bookkeeping: Mutex<()>,
     /// Held by the one who edits the checksum tree.
     checksums: Mutex<()>,
+    /// The errors of devices that the items say, in the order of devices.
+    device_errors: Mutex<Vec<DeviceErrors>>,
     durable_root: RwLock<TreeRoot>,
     durable_generation: AtomicU64,
     /// Whether devices are told what is needed no more.
@@ -186,6 +189,7 @@ impl TransactionManager {
         space.note_level(superblock.root_level);
         forest.trees().iter().for_each(|tree| space.note_level(tree.root().level));
         space.load(&load::load_groups(&volume, &forest, &trees)?)?;
+        let device_errors = device_errors::load(&volume, &TreeItems::new(trees.dev.clone()))?;
         let quota_tree = open_listed(&forest, &roots, QUOTA_TREE);
         if let Some(tree) = quota_tree.clone().map(TreeItems::new)
             && let Some(quotas) = Quotas::load(&tree, volume.nodesize())?
@@ -204,6 +208,7 @@ impl TransactionManager {
             trees,
             roots: Mutex::new(roots),
             durable_generation: AtomicU64::new(superblock.generation.get()),
+            device_errors: Mutex::new(device_errors),
             durable_root: RwLock::new(durable_root),
             discards: AtomicBool::new(false),
             durable_superblock: Mutex::new(superblock.clone()),

@@ -7,6 +7,7 @@
 
 mod envelope;
 mod files;
+mod health;
 mod info;
 mod inode;
 mod search;
@@ -78,6 +79,8 @@ impl Server {
             abi::FS_INFO => self.filesystem_info(io),
             abi::DEV_INFO => self.device_info(io),
             abi::GET_FEATURES => self.features(io),
+            abi::GET_DEV_STATS => self.device_errors(call, io),
+            abi::HEALTH => self.health(io),
             abi::IN_ENVELOPE => self.serve_envelope(call, io),
             abi::CHANNEL => self.channel(call, io),
             _ => Err(Errno::NOTTY),

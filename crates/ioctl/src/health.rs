@@ -1,0 +1,80 @@
+//! How a mounted file system is.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use rustix::io::Errno;
+use zerocopy::FromZeros;
+
+use crate::abi::{
+    DEV_STATS, DEV_STATS_RESET, DevStatsArgs, GET_DEV_STATS, HEALTH, HEALTH_VERSION, HealthArgs,
+};
+use crate::{call, invalid};
+
+/// How often a device failed since that was last set to zero.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DeviceErrors {
+    /// Writes that failed.
+    pub writes: u64,
+    /// Reads that failed.
+    pub reads: u64,
+    /// Flushes that failed.
+    pub flushes: u64,
+    /// Checksums and structures that were wrong.
+    pub corruptions: u64,
+    /// Tree blocks of another generation than expected.
+    pub generations: u64,
+}
+
+/// How a mount of Larder's is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Health {
+    /// The transaction of the last commit.
+    pub generation: u64,
+    /// When that was, if it was since the file system was mounted.
+    pub committed_at: Option<SystemTime>,
+    /// Since when and why it is read-only, if an error made it so.
+    pub made_read_only: Option<(SystemTime, String)>,
+    /// Bad copies that were overwritten with good content since it was mounted.
+    pub healed_copies: u64,
+}
+
+/// How often the device with id `devid` failed; with `reset` it counts from zero again afterwards,
+/// for which one has to be root.
+pub fn device_errors(inside: impl AsFd, devid: u64, reset: bool) -> io::Result<DeviceErrors> {
+    let flags = if reset { DEV_STATS_RESET } else { 0 };
+    let nr_items = DEV_STATS as u64;
+    let mut args = DevStatsArgs { devid, nr_items, flags, ..DevStatsArgs::new_zeroed() };
+    call::update::<GET_DEV_STATS, _>(inside, &mut args)?;
+    let [writes, reads, flushes, corruptions, generations] = args.values;
+    Ok(DeviceErrors { writes, reads, flushes, corruptions, generations })
+}
+
+/// How the mount of Larder's is that `inside` lies in; `None` if it lies in something else.
+pub fn health(inside: impl AsFd) -> io::Result<Option<Health>> {
+    let args: HealthArgs = match call::read::<HEALTH, _>(inside) {
+        Ok(args) => args,
+        Err(error) => {
+            return match Errno::from_io_error(&error) {
+                Some(Errno::NOTTY | Errno::NOSYS | Errno::INVAL | Errno::OPNOTSUPP) => Ok(None),
+                _ => Err(error),
+            };
+        }
+    };
+    if args.version != HEALTH_VERSION {
+        return Err(invalid("the server of the mount is of another version of larder"));
+    }
+    let reason = args.reason.get(..args.reason_len as usize).ok_or(invalid("a reason"))?;
+    let reason = String::from_utf8_lossy(reason).into_owned();
+    Ok(Some(Health {
+        generation: args.generation,
+        committed_at: time(args.committed_at),
+        made_read_only: time(args.made_read_only_at).map(|since| (since, reason)),
+        healed_copies: args.healed_copies,
+    }))
+}
+
+fn time(seconds: u64) -> Option<SystemTime> {
+    UNIX_EPOCH.checked_add(Duration::from_secs(seconds)).filter(|_| seconds != 0)
+}
