@@ -6,6 +6,15 @@
 // In a program nothing is reachable from outside; `pub` still says what a module offers to others.
 #![allow(unreachable_pub)]
 
+/// As that of the standard library, but where standard error cannot be written to, nothing happens:
+/// nobody could be told, and a panic helps nobody.
+macro_rules! eprintln {
+    ($($words:tt)*) => {{
+        use std::io::Write as _;
+        let _ = writeln!(std::io::stderr(), $($words)*);
+    }};
+}
+
 mod command;
 mod ending;
 mod extract;
@@ -31,12 +40,18 @@ use std::env;
 use std::ffi::OsString;
 use std::io;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use clap::Parser;
+use signal_hook::consts::SIGXFSZ;
 
 use self::reason::in_words;
 
 fn main() -> ExitCode {
+    if let Err(error) = ignore_file_size_signal() {
+        eprintln!("ERROR: {error}");
+        return ExitCode::FAILURE;
+    }
     let arguments: Vec<OsString> = env::args_os().collect();
     let arguments = command::run_as_helper(&arguments).unwrap_or(arguments);
     let command = command::Larder::parse_from(arguments);
@@ -49,6 +64,11 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Has a write beyond the limit on the size of files end with an error, and not this process.
+fn ignore_file_size_signal() -> io::Result<()> {
+    signal_hook::flag::register(SIGXFSZ, Arc::default()).map(drop)
 }
 
 /// An error and its causes, in words, but for those that what was said before already ends with.

@@ -9,9 +9,9 @@ use clap::{Args, ValueEnum};
 use larder_check::{Options, Progress as CheckProgress, Report, check};
 
 use super::{Outcome, open_volume};
-use crate::{is_broken_pipe, message};
 use crate::progress::Progress;
 use crate::source::warn_if_in_use;
+use crate::{is_broken_pipe, message};
 
 /// Prove a file system sound, or say what is wrong with it
 ///

@@ -4,18 +4,22 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::mpsc::channel;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use clap::Args;
 use larder_fuse::usage::{MountEntry, MountTable, Process, namespaces, processes};
+use larder_ioctl::channel::Ending;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
 use super::Outcome;
 
 /// Unmount what larder mounted, and wait until all of it is on the devices
+///
+/// Fails if the last commit did not reach the devices.
 ///
 /// Where the file system is mounted in another place too, or in another mount namespace, only this
 /// mount ends: what still holds it is said, and nothing is waited for.
@@ -46,6 +50,8 @@ const SILENCE: Duration = Duration::from_secs(2);
 /// How often the wait looks for what keeps the file system mounted.
 const LOOK: Duration = Duration::from_millis(500);
 const PAUSE: Duration = Duration::from_millis(10);
+/// How long a server may take to answer before it is unmounted without.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 impl Umount {
     pub fn run(self) -> Outcome {
@@ -67,6 +73,7 @@ impl Umount {
         let Some(mount) = table.ours_at(&mountpoint) else {
             bail!("larder has mounted nothing here");
         };
+        let ending = if self.force || self.lazy { None } else { ending_of(&mountpoint) };
         // Opened before, so that it is the file that the mount has open.
         let source = File::open(&mount.source).with_context(|| mount.source.display().to_string());
         // The number of a file system is given to another once it is gone: who uses this one is seen only now.
@@ -80,8 +87,25 @@ impl Umount {
             }
             return Err(anyhow::Error::new(error).context(uses.join(", ")).context("it is in use"));
         }
-        if self.lazy { Ok(()) } else { wait_for_server(mount, &users, &source?) }
+        let is_over = !self.lazy && wait_for_server(mount, &users, &source?)?;
+        ending.filter(|_| is_over).map_or(Ok(()), Ending::wait).map_err(|error| {
+            match error.kind() {
+                io::ErrorKind::UnexpectedEof => anyhow!(
+                    "the server ended without a word: what was not synced may not be on the devices"
+                ),
+                _ => error.into(),
+            }
+        })
     }
+}
+
+/// Has the server of what is mounted say how it ends, if it answers in time.
+fn ending_of(mountpoint: &Path) -> Option<Ending> {
+    let (answer, ending) = channel();
+    let mountpoint = mountpoint.to_owned();
+    // A thread, which a server that does not answer holds up for as long as this process is there.
+    thread::spawn(move || answer.send(File::open(mountpoint).and_then(Ending::of)));
+    ending.recv_timeout(PATIENCE).ok()?.ok()?
 }
 
 /// Ends the connection of what is mounted; whether that has unmounted it.
@@ -107,18 +131,19 @@ fn uses_of(table: &MountTable, mount: &MountEntry) -> Vec<String> {
 
 /// Waits until the server of `mount`, which has `source` open, has ended: the lock on it is held until the last byte
 /// is written. A server goes on if something still holds what it serves, one of `users` for example: then that is said.
-fn wait_for_server(mount: &MountEntry, users: &[Process], source: &File) -> anyhow::Result<()> {
+/// Returns whether the server has ended.
+fn wait_for_server(mount: &MountEntry, users: &[Process], source: &File) -> anyhow::Result<bool> {
     let start = Instant::now();
     let (mut is_told, mut next_look) = (false, start);
     loop {
         match flock(source, FlockOperation::NonBlockingLockShared) {
             Err(Errno::WOULDBLOCK) => {}
-            locked => return Ok(locked?),
+            locked => return Ok(locked.map(|()| true)?),
         }
         if Instant::now() >= next_look {
             if let Some(holder) = holder_of(mount, users) {
                 eprintln!("{}: unmounted here; {holder}", mount.source.display());
-                return Ok(());
+                return Ok(false);
             }
             next_look = Instant::now() + LOOK;
         }

@@ -1,9 +1,10 @@
-//! What the library reports while it serves a mount: on the terminal, and in the background to the log of
-//! the system.
+//! What the library reports while it serves a mount: on the terminal, and in the background to the
+//! log of the system.
 //!
 //! # Invariants
-//! - A thread that reports something waits for nobody: one thread writes what all others report. The program
-//!   that keeps the log may have its files on this very mount, and would wait for a server that waits for it.
+//! - A thread that reports something waits for nobody: one thread writes what all others report.
+//!   The program that keeps the log may have its files on this very mount, and would wait for a
+//!   server that waits for it.
 //! - What finds no room in the queue is counted, and the log says how much that was.
 
 mod journal;
@@ -51,8 +52,8 @@ pub fn to_terminal(level: LogLevel) -> io::Result<Reporter> {
     start(level, vec![Box::new(Terminal)])
 }
 
-/// Has it written to journald, or where there is none to syslog, and to the standard error as long as that is
-/// somebody's.
+/// Has it written to journald, or where there is none to syslog, and to the standard error as long
+/// as that is somebody's.
 pub fn to_system_log(level: LogLevel) -> io::Result<Reporter> {
     let mut sinks: Vec<Box<dyn Sink>> = vec![Box::new(Terminal)];
     match Journal::connect() {

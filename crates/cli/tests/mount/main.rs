@@ -13,6 +13,7 @@ mod options;
 mod posix;
 mod programs;
 mod receive;
+mod reports;
 mod rings;
 mod same_as_btrfs;
 mod send;

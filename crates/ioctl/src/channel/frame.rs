@@ -16,6 +16,8 @@ pub enum Kind {
     Send = 1,
     /// [`Request::Receive`](super::Request::Receive).
     Receive = 2,
+    /// [`Request::Ending`](super::Request::Ending).
+    Ending = 3,
     /// Either way: a piece of what the request is about.
     Data = 0x100,
     /// From the client: there is no more data.
@@ -30,9 +32,10 @@ pub enum Kind {
     Failed = 0x201,
 }
 
-const KINDS: [Kind; 8] = [
+const KINDS: [Kind; 9] = [
     Kind::Send,
     Kind::Receive,
+    Kind::Ending,
     Kind::Data,
     Kind::End,
     Kind::Stop,

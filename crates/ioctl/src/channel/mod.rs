@@ -11,6 +11,7 @@
 //! - Inodes are named by subvolume and number, as the mount itself told them to the client: no descriptor goes
 //!   to the server, which would wait for itself if it used one.
 
+mod ending;
 pub mod frame;
 mod receive;
 mod request;
@@ -23,6 +24,7 @@ use std::os::unix::net::{SocketAddr, UnixStream};
 use rustix::io::Errno;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
+pub use ending::Ending;
 pub use frame::Kind;
 pub use receive::{ReceiveNews, ReceiveReply, ReceiveRequest};
 pub use request::{Request, SendRequest};

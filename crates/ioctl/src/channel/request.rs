@@ -22,6 +22,9 @@ pub enum Request {
     /// To receive streams, which follow as [`Data`](Kind::Data) and [`End`](Kind::End) or
     /// [`Stop`](Kind::Stop). What happens comes as [`Event`](Kind::Event).
     Receive(ReceiveRequest),
+    /// To say, once the mount is gone, whether the last commit reached the devices. An empty
+    /// [`Event`](Kind::Event) confirms that; the reply comes at the end of the server and is empty.
+    Ending,
 }
 
 /// A snapshot to be sent, and how.
@@ -51,6 +54,7 @@ impl Request {
         match self {
             Self::Send(_) => Kind::Send,
             Self::Receive(_) => Kind::Receive,
+            Self::Ending => Kind::Ending,
         }
     }
 
@@ -59,6 +63,7 @@ impl Request {
         match self {
             Self::Send(request) => request.body(),
             Self::Receive(request) => request.body(),
+            Self::Ending => Vec::new(),
         }
     }
 
@@ -72,6 +77,7 @@ impl Request {
         match kind {
             Kind::Send => SendRequest::parse(&words).map(Self::Send),
             Kind::Receive => ReceiveRequest::parse(&words).map(Self::Receive),
+            Kind::Ending if words.is_empty() => Ok(Self::Ending),
             _ => Err(invalid("a frame that is no request")),
         }
     }
@@ -141,6 +147,7 @@ mod tests {
             Request::Send(send),
             Request::Send(SendRequest::default()),
             Request::Receive(receive),
+            Request::Ending,
             Request::Receive(ReceiveRequest { stop_at_end: false, max_errors: 0, ..receive }),
         ] {
             let read = Request::parse(request.kind(), &request.body());
@@ -159,6 +166,7 @@ mod tests {
         assert!(parse(Kind::Receive, &[5, 256, 1, 1]).is_ok());
         assert!(parse(Kind::Receive, &[5, 256, 2, 1]).is_err());
         assert!(parse(Kind::Receive, &[5, 256, 1, 1, 1]).is_err());
+        assert!(parse(Kind::Ending, &[1]).is_err());
         assert!(parse(Kind::Data, &[]).is_err());
         assert!(Request::parse(Kind::Receive, &[0; 33]).is_err());
     }

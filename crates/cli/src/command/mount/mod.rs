@@ -15,13 +15,13 @@ use clap::Args;
 use larder::Filesystem;
 use larder_fuse::Server;
 use larder_mkfs::{MkfsOptions, mkfs};
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use self::options::{Options, Subvolume};
 use super::Outcome;
-use crate::ending::wait_for_ending_servers;
 use super::mkfs::caller;
+use crate::ending::wait_for_ending_servers;
 use crate::message;
 use crate::report::{self, LogLevel, Reporter};
 use crate::units::parse_size;
@@ -32,6 +32,9 @@ pub use helper::run_as_helper;
 ///
 /// Every program can use it then, without kernel btrfs; mounting needs no root where fusermount3 is
 /// installed. Errors are reported before this returns. End it with `larder umount`.
+///
+/// What goes wrong is reported: on the terminal with -f, otherwise to journald or syslog. In the
+/// foreground the exit code is 1 if the last commit did not reach the devices; see `larder health`.
 ///
 /// Options are those of mount and of btrfs:
 ///   ro, rw                what may be changed
@@ -142,33 +145,42 @@ impl Mount {
                 "a crash left a log; what was synced since the last commit is not shown"
             );
         }
+        let server = Server::new(&filesystem, &shown(&filesystem, &options)?, options.server)?;
         let ready = || if self.served { background::say_ready(reporter) } else { Ok(()) };
-        let served = serve(&filesystem, &devices[0], &mountpoint, &options, ready);
+        let served = serve(&server, &devices[0], &mountpoint, &options, ready);
         // Whatever ended it: what was done is kept.
-        let synced = filesystem.sync();
+        let synced = filesystem.sync().with_context(|| {
+            let generation = filesystem.generation();
+            format!("what was done since generation {generation} did not reach the devices")
+        });
+        let failure = synced.as_ref().err().map(message);
+        server.say_how_it_ended(failure.as_deref());
         served?;
         synced?;
         Ok(ExitCode::SUCCESS)
     }
 }
 
+/// The subvolume to show.
+fn shown(filesystem: &Filesystem, options: &Options) -> larder::Result<larder::Subvolume> {
+    match &options.subvolume {
+        Some(Subvolume::Path(path)) => filesystem.subvolume(path),
+        Some(Subvolume::Id(id)) => filesystem.subvolume_by_id(*id),
+        None => filesystem.default_subvolume(),
+    }
+}
+
 fn serve(
-    filesystem: &Filesystem,
+    server: &Server,
     device: &Path,
     mountpoint: &Path,
     options: &Options,
     ready: impl FnOnce() -> io::Result<()>,
 ) -> anyhow::Result<()> {
-    let subvolume = match &options.subvolume {
-        Some(Subvolume::Path(path)) => filesystem.subvolume(path)?,
-        Some(Subvolume::Id(id)) => filesystem.subvolume_by_id(*id)?,
-        None => filesystem.default_subvolume()?,
-    };
-    let server = Server::new(filesystem, &subvolume, options.server)?;
     let mount_options =
         larder_fuse::MountOptions { source: device.into(), ..options.mount.clone() };
-    let mut signals = Signals::new([SIGTERM, SIGINT])?;
-    let mount = larder_fuse::Mount::new(mountpoint, &server, &mount_options)
+    let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP])?;
+    let mount = larder_fuse::Mount::new(mountpoint, server, &mount_options)
         .with_context(|| mountpoint.display().to_string())?;
     ready()?;
     if let Some(error) = mount.sync_error() {

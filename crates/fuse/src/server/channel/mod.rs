@@ -4,8 +4,10 @@
 //! - Nobody but root and the user who runs the server is talked to.
 //! - A connection has a thread of its own, and there are at most [`MOST_CONNECTIONS`]: whatever they ask for
 //!   holds up no request of the kernel's.
-//! - Serving ends when the mount does: open connections are shut down, and their threads waited for.
+//! - Serving ends when the mount does: open connections are shut down, and their threads waited for. Those that
+//!   asked how the server ends stay open until it says so.
 
+mod ending;
 mod receive;
 mod refusal;
 mod send;
@@ -44,7 +46,17 @@ pub(super) struct Channel {
 #[derive(Debug, Default)]
 struct Connections {
     open: HashMap<u64, UnixStream>,
+    /// Those who are to be told how the server ends.
+    watching: Vec<UnixStream>,
     is_ending: bool,
+}
+
+/// What becomes of a connection that is not served any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Next {
+    Nothing,
+    /// It is told how the server ends.
+    Ending,
 }
 
 /// Shuts everything down when dropped, also while a panic unwinds.
@@ -90,19 +102,23 @@ impl Server {
                 scope.spawn(move || {
                     // What fails here is at its end, and so is what panics, which was reported.
                     let serve = || self.serve_connection(&socket, kernel);
-                    let _ = catch_unwind(AssertUnwindSafe(serve));
+                    let served = catch_unwind(AssertUnwindSafe(serve));
                     self.channel.connections.lock().open.remove(&number);
+                    if let Ok(Ok(Next::Ending)) = served {
+                        self.channel.watch(socket);
+                    }
                 });
             }
         }
     }
 
-    fn serve_connection(&self, socket: &UnixStream, kernel: &dyn Notify) -> io::Result<()> {
+    fn serve_connection(&self, socket: &UnixStream, kernel: &dyn Notify) -> io::Result<Next> {
         let mut body = Vec::new();
         while let Some(kind) = frame::read(socket, &mut body)? {
             let served = match Request::parse(kind, &body)? {
                 Request::Send(request) => self.send_snapshot(&request, socket),
                 Request::Receive(request) => self.receive(&request, socket, kernel),
+                Request::Ending => return Ok(Next::Ending),
             };
             match served {
                 Ok(body) => frame::write(socket, Kind::Done, &body)?,
@@ -112,14 +128,14 @@ impl Server {
                 }
             }
         }
-        Ok(())
+        Ok(Next::Nothing)
     }
 }
 
 impl Channel {
     /// Enters a connection, unless there are too many.
     fn enter(&self, number: u64, socket: &UnixStream) -> bool {
-        let Connections { open, is_ending } = &mut *self.connections.lock();
+        let Connections { open, is_ending, .. } = &mut *self.connections.lock();
         let Ok(socket) = socket.try_clone() else { return false };
         let has_room = open.len() < MOST_CONNECTIONS && !*is_ending;
         if has_room {

@@ -1,0 +1,43 @@
+//! How the server ended, for those who asked before the mount was gone.
+
+use std::os::unix::net::UnixStream;
+
+use larder_ioctl::channel::{Kind, frame};
+use rustix::io::Errno;
+
+use super::{Channel, MOST_CONNECTIONS};
+use crate::server::Server;
+
+impl Server {
+    /// Says to all who asked that the last commit reached the devices, or why it did not. If
+    /// nothing is said before this server is dropped, they take that for the worst.
+    pub fn say_how_it_ended(&self, failure: Option<&str>) {
+        let watching = std::mem::take(&mut self.channel.connections.lock().watching);
+        for socket in watching {
+            // Whoever went away does not want to know.
+            let _ = match failure {
+                None => frame::write(&socket, Kind::Done, &[]),
+                Some(reason) => {
+                    let body = frame::failed(Errno::IO.raw_os_error(), reason);
+                    frame::write(&socket, Kind::Failed, &body)
+                }
+            };
+        }
+    }
+}
+
+impl Channel {
+    /// Has `socket` told how the server ends, and confirms that, unless there are too many.
+    pub(super) fn watch(&self, socket: UnixStream) {
+        let Ok(confirmed) = socket.try_clone() else { return };
+        {
+            let watching = &mut self.connections.lock().watching;
+            if watching.len() == MOST_CONNECTIONS {
+                return;
+            }
+            watching.push(socket);
+        }
+        // In this order: whoever has the confirmation is told.
+        let _ = frame::write(&confirmed, Kind::Event, &[]);
+    }
+}

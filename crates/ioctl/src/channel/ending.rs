@@ -1,0 +1,50 @@
+//! Learning how a server ended.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+
+use super::frame::{self, Kind};
+use super::{Channel, Request, invalid};
+
+/// The server of a mount, which will say how it ended: the mount itself is not needed for that.
+#[derive(Debug)]
+pub struct Ending {
+    socket: UnixStream,
+}
+
+impl Ending {
+    /// Has the server of the mount of Larder's that `inode` lies in say how it ends. `None` if it
+    /// lies in something else, and if the server talks to other users only.
+    pub fn of(inode: impl AsFd) -> io::Result<Option<Self>> {
+        let Some((Channel { socket, .. }, _)) = Channel::of(inode)? else { return Ok(None) };
+        let request = Request::Ending;
+        let mut body = Vec::new();
+        let asked = frame::write(&socket, request.kind(), &request.body());
+        match asked.and_then(|()| frame::read(&socket, &mut body)) {
+            Ok(Some(Kind::Event)) => Ok(Some(Self { socket })),
+            Ok(Some(Kind::Failed)) => Err(frame::failure(&body)),
+            Ok(Some(_)) => Err(invalid("a reply of another kind")),
+            Ok(None) => Ok(None),
+            Err(error) => match frame::of_socket(error) {
+                error if error.kind() == io::ErrorKind::UnexpectedEof => Ok(None),
+                error => Err(error),
+            },
+        }
+    }
+
+    /// Waits for the end of the server.
+    ///
+    /// # Errors
+    /// Why the last commit did not reach the devices; `UnexpectedEof` if the server ended without a
+    /// word.
+    pub fn wait(self) -> io::Result<()> {
+        let mut body = Vec::new();
+        match frame::read(&self.socket, &mut body).map_err(frame::of_socket)? {
+            Some(Kind::Done) => Ok(()),
+            Some(Kind::Failed) => Err(frame::failure(&body)),
+            Some(_) => Err(invalid("a reply of another kind")),
+            None => Err(io::ErrorKind::UnexpectedEof.into()),
+        }
+    }
+}
