@@ -10,6 +10,7 @@ use larder::{Filesystem, Inode, MountedFilesystem, NewInode, OpenOptions, Overvi
 
 use crate::ending::wait_for_ending_servers;
 use crate::extract::umask;
+use crate::report::{self, LogLevel};
 use crate::target::{Target, mounted_path};
 
 /// Options that every command on an image has. They say how an image is opened: with a path in a
@@ -59,7 +60,7 @@ impl Source {
         expect_image(image)?;
         let paths = self.paths(image);
         wait_for_ending_servers(&paths);
-        Ok(options.open(paths)?)
+        Ok(report::on_terminal(LogLevel::Warn, || options.open(paths))??)
     }
 
     /// Opens for writing the file system that `text`, an `IMAGE:/path`, is in, of which `start`

@@ -52,6 +52,13 @@ pub fn to_terminal(level: LogLevel) -> io::Result<Reporter> {
     start(level, vec![Box::new(Terminal)])
 }
 
+/// Has what `work` reports in this thread written to the terminal.
+pub fn on_terminal<T>(level: LogLevel, work: impl FnOnce() -> T) -> io::Result<T> {
+    let (_reporter, layer) = Reporter::start(vec![Box::new(Terminal)])?;
+    let subscriber = tracing_subscriber::registry().with(LevelFilter::from(level)).with(layer);
+    Ok(tracing::subscriber::with_default(subscriber, work))
+}
+
 /// Has it written to journald, or where there is none to syslog, and to the standard error as long
 /// as that is somebody's.
 pub fn to_system_log(level: LogLevel) -> io::Result<Reporter> {
