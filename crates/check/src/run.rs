@@ -213,7 +213,7 @@ impl<'c, 'v> Check<'c, 'v> {
         drop(leaves);
         subvolumes::check_names(context, &self.forest, &self.roots);
         self.roots.add_references(context, extents);
-        extents::add_tree_blocks(context, extents, &self.forest, self.roots.is_whole);
+        extents::add_tree_blocks(context, extents, &self.forest, &self.roots);
         if let Some(root) = self.tree(objectid::EXTENT_TREE) {
             extents::explain(context, extents, &self.forest, &root, self.roots.is_whole);
         }

@@ -12,6 +12,7 @@ use crate::blocks::forest::Block;
 use crate::blocks::{BlockId, Forest, Item, State};
 use crate::context::Context;
 use crate::report::{Kind, Place};
+use crate::roots::{RootEntry, RootTree};
 
 /// The fingerprint of a reference, whatever it counts.
 pub(crate) fn fingerprint(context: &Context<'_>, back_ref: &BackRef) -> u64 {
@@ -133,7 +134,7 @@ pub(crate) fn add_tree_blocks(
     context: &Context<'_>,
     extents: &ExtentTable,
     forest: &Forest,
-    is_every_tree_known: bool,
+    roots: &RootTree,
 ) {
     for block in forest.blocks() {
         if block.tree == objectid::TREE_LOG {
@@ -147,14 +148,15 @@ pub(crate) fn add_tree_blocks(
             record.debit(fingerprint(context, &back_ref));
         }
     });
-    if is_every_tree_known && extents.is_whole && is_every_block_known(forest) {
-        check_owners(context, extents, forest);
+    if roots.is_whole && extents.is_whole && is_every_block_known(forest) {
+        check_owners(context, extents, forest, roots);
     }
 }
 
 /// Checks that the tree that owns a block refers to it, unless the block is marked as one that its
-/// owner may have left: what such a block refers to counts the block's address.
-fn check_owners(context: &Context<'_>, extents: &ExtentTable, forest: &Forest) {
+/// owner may have left: what such a block refers to counts the block's address. A subvolume that is
+/// being deleted leaves blocks first and marks them then, perhaps in another transaction.
+fn check_owners(context: &Context<'_>, extents: &ExtentTable, forest: &Forest, roots: &RootTree) {
     let mut is_owned = vec![false; forest.blocks().len()];
     for_each_tree_reference(forest, extents, |block, back_ref| {
         let owner = forest.block(block).owner;
@@ -163,7 +165,8 @@ fn check_owners(context: &Context<'_>, extents: &ExtentTable, forest: &Forest) {
     for (block, is_owned) in forest.blocks().iter().zip(is_owned) {
         // Other trees share nothing: who owns their blocks was checked when these were read.
         let may_be_shared = objectid::is_file_tree(block.tree) && block.tree != objectid::TREE_LOG;
-        if is_owned || !may_be_shared || is_full(extents, block.logical) {
+        let is_left = roots.get(block.owner).is_some_and(RootEntry::is_deleted);
+        if is_owned || is_left || !may_be_shared || is_full(extents, block.logical) {
             continue;
         }
         let place = Place::tree(block.tree).at(block.logical);

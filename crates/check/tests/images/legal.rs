@@ -135,6 +135,17 @@ fn what_power_cuts_leave() {
             },
         },
         Change {
+            name: "a leaf that a subvolume that is being deleted has left",
+            make: |patient| {
+                let deleted = patient.find(ROOT_TREE, |key, data| {
+                    key.item_type == ItemType::ROOT_ITEM
+                        && RootItem::parse(data).is_ok_and(|root| root.refs.get() == 0)
+                });
+                let owner = deleted.key.objectid.into();
+                patient.edit_header(patient.leaf_without_data(FS_TREE), |leaf| leaf.owner = owner);
+            },
+        },
+        Change {
             name: "a listed orphan that is gone",
             make: |patient| list_orphan(patient, 1 << 30),
         },

@@ -254,6 +254,18 @@ impl Patient {
         self.blocks_under(root).into_iter().filter(is_leaf).collect()
     }
 
+    /// A leaf of a tree, but its first, that refers to no data.
+    #[track_caller]
+    pub(crate) fn leaf_without_data(&self, tree: u64) -> u64 {
+        let has_data = |leaf: &u64| {
+            let bytes = self.block(*leaf);
+            let mut items = Node::parse(&bytes).expect("sound").iter_items();
+            items.any(|(key, _)| key.item_type == ItemType::EXTENT_DATA)
+        };
+        let mut leaves = self.leaves(tree).into_iter().skip(1);
+        leaves.find(|leaf| !has_data(leaf)).expect("a leaf of names")
+    }
+
     /// All items of the log of a subvolume in order.
     pub(crate) fn log_items(&self, subvolume: u64) -> Vec<Found> {
         let logs = self.items_under(self.log_root());

@@ -21,8 +21,8 @@ use crate::{is_broken_pipe, message};
 ///
 /// Exit codes:
 ///   0  the file system is sound
-///   1  something was found: in trees, in a log that waits for its replay, in any copy of the superblock, on any device
-///   2  it could not be checked: wrong usage, or no device of it can be opened as btrfs
+///   1  something was found: in a tree, a log or a copy of the superblock, on any device
+///   2  it could not be checked: wrong usage, or it cannot be opened
 ///
 /// Examples:
 ///   larder check disk.img

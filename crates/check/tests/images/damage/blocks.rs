@@ -124,13 +124,7 @@ fn headers() -> Vec<Wound> {
         }),
         plain("the owner of a leaf of files", Kind::BlockOwner, Sees, |patient| {
             // One without data, whose references would tell.
-            let leaves = patient.leaves(FS_TREE).into_iter();
-            let has_data = |leaf: &u64| {
-                let items = patient.items(FS_TREE);
-                let mut own = items.iter().filter(|found| found.leaf == *leaf);
-                own.any(|found| found.key.item_type == ItemType::EXTENT_DATA)
-            };
-            let leaf = leaves.skip(1).find(|leaf| !has_data(leaf)).expect("a leaf of names");
+            let leaf = patient.leaf_without_data(FS_TREE);
             patient.edit_header(leaf, |header| header.owner = 300.into());
         }),
         plain("the flags of a header", Kind::BlockFlags, DoesNot, |patient| {
