@@ -1,5 +1,5 @@
-//! What a file system needs to be written is looked at before it is: where some of it is damaged, opening for
-//! writing is refused, and reading goes on with what is there.
+//! What a file system needs to be written is looked at before it is: where some of it is damaged,
+//! opening for writing is refused, and reading goes on with what is there.
 
 #[path = "support/memory.rs"]
 mod memory;

@@ -1,5 +1,6 @@
-//! Devices that were missing while others were written come back with what they had then. Nothing reads that in
-//! place of what is newer, and they are brought up to date before they count as any other.
+//! Devices that were missing while others were written come back with what they had then. Nothing
+//! reads that in place of what is newer, and they are brought up to date before they count as any
+//! other.
 
 #[path = "support/memory.rs"]
 mod memory;
@@ -173,8 +174,8 @@ fn healing_that_is_interrupted_begins_again() {
     }
 }
 
-/// A file that was synced while a device was missing is in a log only, and the generation is that of the commit
-/// before.
+/// A file that was synced while a device was missing is in a log only, and the generation is that
+/// of the commit before.
 #[test]
 fn what_was_logged_without_a_device_counts() {
     let memory = made(Profile::Raid1, Profile::Raid1, 2);
@@ -196,8 +197,8 @@ fn what_was_logged_without_a_device_counts() {
     plain_has(&open(memory.devices().split_off(1), false), 2);
 }
 
-/// Without a checksum nothing tells that what a device that returned holds is right: it is not read, and the device
-/// stays what it is until there is nothing of the kind any more.
+/// Without a checksum nothing tells that what a device that returned holds is right: it is not
+/// read, and the device stays what it is until there is nothing of the kind any more.
 #[test]
 fn what_nothing_tells_right_is_not_read() {
     let memory = returned(Profile::Raid1, Profile::Raid1, 2);

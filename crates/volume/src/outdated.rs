@@ -1,10 +1,11 @@
 //! Devices that missed commits, and what of them is out of date.
 //!
 //! # Invariants
-//! - All that a device holds of the commits up to the generation in its superblock is right. So the superblock of a
-//!   device that missed commits stays as it is until the device has all that it missed.
-//! - A chunk that cannot be read without some devices was not written while these were missing: what they hold of
-//!   it is right, however old their superblocks are.
+//! - All that a device holds of the commits up to the generation in its superblock is right. So the
+//!   superblock of a device that missed commits stays as it is until the device has all that it
+//!   missed.
+//! - A chunk that cannot be read without some devices was not written while these were missing:
+//!   what they hold of it is right, however old their superblocks are.
 
 use std::sync::atomic::Ordering::{Acquire, Release};
 
@@ -36,14 +37,14 @@ impl Volume {
         chunk.stripes().iter().any(|stripe| self.is_outdated(chunk, stripe.devid))
     }
 
-    /// Counts devices that missed commits as any other, and has the next superblocks say so. The caller has brought
-    /// what is out of date on them up to date, and made it durable.
+    /// Counts devices that missed commits as any other, and has the next superblocks say so. The
+    /// caller has brought what is out of date on them up to date, and made it durable.
     pub fn end_staleness(&self) {
         self.devices.iter().for_each(|device| device.is_stale.store(false, Release));
     }
 
-    /// Whether what a device holds of a chunk may be out of date: the chunk was or could have been written without
-    /// it, by the devices of it that are newer.
+    /// Whether what a device holds of a chunk may be out of date: the chunk was or could have been
+    /// written without it, by the devices of it that are newer.
     pub(crate) fn is_outdated(&self, chunk: &Chunk, devid: u64) -> bool {
         let Some(device) = self.device(devid).filter(|device| device.is_stale()) else {
             return false;

@@ -73,8 +73,9 @@ pub(super) fn has_free_space_tree(superblock: &Superblock) -> bool {
     superblock.compat_ro_flags().contains(both)
 }
 
-/// Reads the root items of the system trees, and the root block of each tree that the kernel reads when it mounts:
-/// what a commit needs is known to be there before anything is changed. A relocation that was interrupted is refused.
+/// Reads the root items of the system trees, and the root block of each tree that the kernel reads
+/// when it mounts: what a commit needs is known to be there before anything is changed. A
+/// relocation that was interrupted is refused.
 pub(super) fn read_roots(
     cache: &Arc<BlockCache>,
     superblock: &Superblock,

@@ -1,10 +1,10 @@
 //! Bringing devices that missed commits up to date, before anything trusts them.
 //!
 //! # Invariants
-//! - A device that missed commits keeps its superblock until it has all that it missed and that is durable:
-//!   whatever interrupts this, the next opening begins again.
-//! - What is copied was verified where there is a checksum. Where there is none, it comes from a device that missed
-//!   nothing, or the device that missed commits stays as it is, and is not read.
+//! - A device that missed commits keeps its superblock until it has all that it missed and that is
+//!   durable: whatever interrupts this, the next opening begins again.
+//! - What is copied was verified where there is a checksum. Where there is none, it comes from a
+//!   device that missed nothing, or the device that missed commits stays as it is, and is not read.
 //! - While a device is missing nothing changes before a commit that it has not.
 
 use std::ops::Range;
@@ -21,7 +21,8 @@ use crate::error::{Error, Result};
 const PIECE_BYTES: u64 = 1 << 20;
 
 impl TransactionManager {
-    /// Before the first change: notes that devices are missing, and brings those up to date that were.
+    /// Before the first change: notes that devices are missing, and brings those up to date that
+    /// were.
     pub(crate) fn see_to_devices(&self) -> Result<()> {
         let devices = self.volume.devices();
         if devices.iter().any(|device| device.is_missing() && !device.is_seed()) {
@@ -84,8 +85,8 @@ struct Extent {
 }
 
 impl Copying<'_> {
-    /// Refuses devices that did not miss commits only, but made others: a tree block that was there before they
-    /// missed any must be there still.
+    /// Refuses devices that did not miss commits only, but made others: a tree block that was there
+    /// before they missed any must be there still.
     fn check_history(&self, chunk: &Chunk) -> Result<()> {
         let mut block = vec![0; self.volume.nodesize() as usize];
         for extent in self.extents_of(chunk) {
@@ -108,7 +109,7 @@ impl Copying<'_> {
                 Some(generation) if self.read_block(logical, generation, &mut block) => {
                     self.copied_bytes += self.volume.refresh(logical, &block)?;
                 }
-                // Whoever reads it will find that no copy is right.
+                // A reader will find that no copy is right.
                 Some(_) => {}
                 None => self.copy_data(range)?,
             }
@@ -136,7 +137,8 @@ impl Copying<'_> {
         Ok(())
     }
 
-    /// Copies sectors that all have checksums, or all have none; each for itself if not all can be read.
+    /// Copies sectors that all have checksums, or all have none; each for itself if not all can be
+    /// read.
     fn copy_run(&mut self, start: u64, sectors: u64, sums: Option<&[u8]>) -> Result<()> {
         let sectorsize = self.sectorsize();
         let mut data = vec![0; (sectors * sectorsize) as usize];

@@ -4,7 +4,8 @@
 //! - Each chunk has its device extents, each device extent its chunk, and none overlaps another.
 //! - No extent and no block group lies outside of all chunks.
 //!
-//! The kernel refuses to mount what breaks one of these: whoever allocated by it would write over what is in use.
+//! The kernel refuses to mount what breaks one of these: an allocation by it could be of what
+//! is in use.
 
 use std::sync::Arc;
 
@@ -16,7 +17,8 @@ use larder_volume::{Chunk, ChunkMap};
 use super::load::SystemTrees;
 use crate::error::{Error, Result};
 
-/// Holds the device tree, the extent tree and the block group tree, as they were committed, against the chunks.
+/// Holds the device tree, the extent tree and the block group tree, as they were committed, against
+/// the chunks.
 pub(super) fn check(cache: &Arc<BlockCache>, trees: &SystemTrees, chunks: &ChunkMap) -> Result<()> {
     let committed = |root: TreeRoot| Tree::new(cache.clone(), root);
     check_device_extents(&committed(trees.dev.root()), chunks)?;

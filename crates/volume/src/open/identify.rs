@@ -124,7 +124,8 @@ impl Found {
     ) -> VolumeDevice {
         let generation = superblock.generation.get();
         let is_seed = superblock.fsid != self.newest.fsid;
-        // Of one generation, that with a log is newer: a commit makes logs void, and ends the generation.
+        // Of one generation, that with a log is newer: a commit makes logs void, and ends the
+        // generation.
         let has_all = (superblock.generation, superblock.log_root)
             == (self.newest.generation, self.newest.log_root);
         let is_stale = AtomicBool::new(!is_seed && !has_all);

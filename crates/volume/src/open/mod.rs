@@ -178,10 +178,11 @@ impl fmt::Display for NotEnough<'_> {
 impl Volume {
     /// Opens a file system on these devices, given in any order, those of its seeds among them.
     ///
-    /// Devices whose superblock is older than the newest missed commits ([`Volume::stale_devices`]). They
-    /// are written like the others, but for their superblocks; what of them may be out of date is read
-    /// only when no other copy is good, and never without a checksum. Whoever opens for writing brings
-    /// them up to date with [`Volume::refresh`], and then calls [`Volume::end_staleness`].
+    /// Devices whose superblock is older than the newest missed commits
+    /// ([`Volume::stale_devices`]). They are written like the others, but for their superblocks;
+    /// what of them may be out of date is read only when no other copy is good, and never without a
+    /// checksum. A caller that opens for writing brings them up to date with
+    /// [`Volume::refresh`], and then calls [`Volume::end_staleness`].
     pub fn open(devices: Vec<Arc<dyn Device>>, options: &OpenOptions) -> Result<Self, OpenError> {
         let found = Found::scan(devices, options.superblock_copy)?;
         let superblock = found.newest.clone();

@@ -1,8 +1,10 @@
-//! Devices that were used separately: each has commits that the other has not, and neither is the truth.
+//! Devices that were used separately: each has commits that the other has not, and neither is the
+//! truth.
 //!
-//! Their superblocks may have the same generation, and what was done alike may lie at the same addresses; but the
-//! same tree block of the same generation then has another content on each. Where no block of the time in which both
-//! were used is left, nothing tells them from a device that missed commits, and the newer is the truth.
+//! Their superblocks may have the same generation, and what was done alike may lie at the same
+//! addresses; but the same tree block of the same generation then has another content on each.
+//! Where no block of the time in which both were used is left, nothing tells them from a device
+//! that missed commits, and the newer is the truth.
 
 use larder_format::{Logical, Superblock};
 
@@ -33,7 +35,8 @@ pub(super) fn is_same_commit(a: &Superblock, b: &Superblock) -> bool {
     commit(a) == commit(b)
 }
 
-/// Whether the commit of an older superblock can be one that led to a newer one, as far as that remembers.
+/// Whether the commit of an older superblock can be one that led to a newer one, as far as that
+/// remembers.
 pub(super) fn is_earlier_commit(older: &Superblock, newer: &Superblock) -> bool {
     let is_of_older = |generation: u64| generation == older.generation.get();
     let mut backups = newer.super_roots.iter();
@@ -44,7 +47,8 @@ pub(super) fn is_earlier_commit(older: &Superblock, newer: &Superblock) -> bool 
 }
 
 impl Volume {
-    /// Holds the copies of the root of the root tree on devices of the newest generation against each other.
+    /// Holds the copies of the root of the root tree on devices of the newest generation against
+    /// each other.
     pub(super) fn check_same_root(&self) -> Result<(), UsedSeparately> {
         let (root, generation) = (self.superblock.root(), self.superblock.generation.get());
         let expected = BlockExpectation { generation: Some(generation), ..Default::default() };
@@ -56,8 +60,9 @@ impl Volume {
         }
     }
 
-    /// Holds what devices that missed commits have at the place of a tree block against the block: it was there
-    /// before they missed any, if it is not newer, so that another sound block is of a commit that others have not.
+    /// Holds what devices that missed commits have at the place of a tree block against the block:
+    /// it was there before they missed any, if it is not newer, so that another sound block is of a
+    /// commit that others have not.
     pub fn check_history(
         &self,
         logical: Logical,

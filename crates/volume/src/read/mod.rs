@@ -292,8 +292,8 @@ impl Volume {
         Ok(read.ok_or(CopyProblem::Missing)??)
     }
 
-    /// The copies of a segment in the order in which they are tried: mirrors, as the read policy says, those that
-    /// are missing last; then parity; then mirrors that are out of date.
+    /// The copies of a segment in the order in which they are tried: mirrors, as the read policy
+    /// says, those that are missing last; then parity; then mirrors that are out of date.
     pub(crate) fn copy_order(
         &self,
         chunk: &Chunk,

@@ -8,8 +8,9 @@ use super::WriteError;
 use crate::volume::Volume;
 
 impl Volume {
-    /// Gives devices that missed commits what they are to hold of a range, where they hold anything else. `good` is
-    /// the range as it was read from other devices. Returns how many bytes were written.
+    /// Gives devices that missed commits what they are to hold of a range, where they hold anything
+    /// else. `good` is the range as it was read from other devices. Returns how many bytes were
+    /// written.
     ///
     /// # Panics
     /// When the range lies in a chunk with parity.
