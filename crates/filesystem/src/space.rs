@@ -4,7 +4,7 @@ use larder_format::feature::CompatRoFlags;
 use larder_format::item::BlockGroupItem;
 use larder_format::{BlockGroupFlags, ItemType, Key, Logical, Profile, objectid, read_exact_item};
 
-use larder_transaction::space::{Group, SpaceKind};
+use larder_transaction::space::Group;
 use larder_volume::VolumeDevice;
 
 use crate::error::{Error, Result};
@@ -46,7 +46,8 @@ pub struct Capacity {
     pub total_bytes: u64,
     /// What no extent uses, that which only trees can have among it.
     pub free_bytes: u64,
-    /// What more data can have: what is free in block groups, and in those that can still be made.
+    /// What more data can have: what is free in block groups, and in those that can still be made. One file can
+    /// have all of it allocated.
     pub available_bytes: u64,
 }
 
@@ -65,13 +66,7 @@ impl Filesystem {
         let raw_bytes = raw_bytes.fold(0, u64::saturating_add);
         let free_bytes = raw_bytes.saturating_sub(used_bytes) / data_copies;
         let available_bytes = match self.try_writer() {
-            Some(writer) => {
-                let space = writer.manager().space();
-                let usage = space.usage(SpaceKind::Data);
-                let spoken_for = usage.spoken_for() - usage.pinned;
-                let more = space.obtainable_data().saturating_add(usage.unallocated);
-                usage.total.saturating_add(more).saturating_sub(spoken_for)
-            }
+            Some(writer) => writer.manager().space().available_data(),
             None => {
                 let taken = groups.iter().map(|group| group.raw_bytes).fold(0, u64::saturating_add);
                 let free = |group: &BlockGroup| group.len_bytes.saturating_sub(group.used_bytes);

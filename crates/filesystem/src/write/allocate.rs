@@ -105,12 +105,20 @@ impl Inode {
     fn allocate_some(&self, writer: &Writer, room: &mut Room, range: Range<u64>) -> Result<u64> {
         let (node, filesystem) = (self.node()?, self.subvolume().filesystem());
         let sectorsize = filesystem.sectorsize();
-        let promised = writer.promise(sectorsize, EXTENTS_PER_STEP as u64)?;
+        // What is kept in the tree gets a sector.
+        let is_short = |size_bytes| (1..=sectorsize).contains(&size_bytes);
+        let was_short = is_short(self.size_bytes());
+        let data_bytes = if was_short { sectorsize } else { 0 };
+        let promised = writer.promise(data_bytes, EXTENTS_PER_STEP as u64)?;
         let _still = Still::new([node]);
         let handle = writer.manager.attach()?;
         self.subvolume().live()?.check_writable()?;
         let mut state = node.write();
         state.check_mutable()?;
+        if is_short(state.size_bytes) && !was_short {
+            // It became so meanwhile.
+            return Ok(range.start);
+        }
         state.absorb(promised);
         if range.end > sectorsize {
             self.load(&mut state, &[Need::IfInline])?;
@@ -153,11 +161,21 @@ impl Inode {
             return Ok(());
         }
         let (node, filesystem) = (self.node()?, self.subvolume().filesystem());
-        let promised = writer.promise(2 * filesystem.sectorsize(), 2)?;
-        let _still = Still::new([node]);
+        // The sector that the file ends in, where that is not a sector's end.
+        let has_part = |size_bytes: u64| !size_bytes.is_multiple_of(filesystem.sectorsize());
+        let had_part = has_part(self.size_bytes());
+        let data_bytes = if had_part { filesystem.sectorsize() } else { 0 };
+        let promised = writer.promise(data_bytes, 2)?;
+        let still = Still::new([node]);
         let handle = writer.manager.attach()?;
         self.subvolume().live()?.check_writable()?;
         let mut state = node.write();
+        if has_part(state.size_bytes) && !had_part {
+            // It became so meanwhile.
+            drop(state);
+            drop((handle, still));
+            return self.grow(writer, size_bytes);
+        }
         state.absorb(promised);
         self.grow_locked(&mut state, size_bytes)?;
         state.touch(handle.generation(), true);

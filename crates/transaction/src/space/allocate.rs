@@ -205,7 +205,7 @@ impl Space {
     }
 
     /// New chunks come behind all others in the address space.
-    fn next_logical(&self) -> Logical {
+    pub(super) fn next_logical(&self) -> Logical {
         self.volume.chunks().iter().map(|chunk| chunk.end()).max().unwrap_or_default()
     }
 }

@@ -11,6 +11,7 @@
 
 mod account;
 mod allocate;
+mod available;
 mod group;
 mod kind;
 mod reserve;

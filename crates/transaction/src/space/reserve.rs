@@ -162,22 +162,8 @@ impl Space {
         account.global_reserve.set(wanted.min(left));
     }
 
-    /// Bytes that new chunks for data could have if all the rest of the devices went to them.
-    /// Where data shares them with metadata they are counted in [`usage`](Self::usage).
-    pub fn obtainable_data(&self) -> u64 {
-        if self.is_mixed {
-            return 0;
-        }
-        let devices = self.devices.lock();
-        let most = u64::MAX >> 1;
-        // The larger the chunks, the fewer have to be imagined: all devices at once.
-        let limits = self.limits(SpaceKind::Data, &devices);
-        let limits = Limits { chunk_bytes: most, stripe_bytes: most, ..limits };
-        self.obtainable(SpaceKind::Data, &devices, limits)
-    }
-
     /// Bytes that new metadata chunks could have if all the rest of the devices went to them.
-    fn obtainable_metadata(&self, devices: &Devices) -> u64 {
+    pub(super) fn obtainable_metadata(&self, devices: &Devices) -> u64 {
         let kind = SpaceKind::Metadata;
         self.obtainable(kind, devices, self.limits(kind, devices))
     }

@@ -1,0 +1,79 @@
+//! How much data still fits.
+//!
+//! # Invariants
+//! - What is said to be available can be promised at once, all of it, if nobody else asks meanwhile, and there is room
+//!   for what the trees are to say about it: chunks are imagined as promises make them, those for trees among them.
+
+use larder_volume::Chunk;
+
+use super::{Space, SpaceKind};
+use crate::chunk::{DeviceSpace, Devices, Limits, plan};
+
+/// Items that an operation on data may have room promised for while it goes on.
+const OPERATION_ITEMS: u64 = 64;
+/// Chunks that are imagined at most.
+const MOST_IMAGINED_CHUNKS: usize = 1024;
+/// Where there is room for many more chunks than these, several are imagined as one.
+const SINGLE_CHUNKS: u64 = 16;
+
+impl Space {
+    /// Bytes of data that can be promised, in chunks that are there and in those that could be made. What was
+    /// deleted since the last commit is among them.
+    pub fn available_data(&self) -> u64 {
+        let usage = self.usage(SpaceKind::Data);
+        let spoken_for = usage.spoken_for() - usage.pinned;
+        if self.is_mixed {
+            let kept = usage.global_reserve + self.insertion_bytes(OPERATION_ITEMS);
+            return (usage.total + usage.unallocated).saturating_sub(spoken_for + kept);
+        }
+        usage.total.saturating_sub(spoken_for) + self.obtainable_data()
+    }
+
+    /// Bytes that new chunks for data can have.
+    fn obtainable_data(&self) -> u64 {
+        let mut devices = self.devices.lock().clone();
+        let (metadata, system) = (self.usage(SpaceKind::Metadata), self.usage(SpaceKind::System));
+        let chunk_items = 1 + self.volume.devices().len() as u64;
+        if system.spoken_for() + self.insertion_bytes(chunk_items) > system.total {
+            let Some((after, _)) = self.imagine(SpaceKind::System, &devices) else { return 0 };
+            devices = after;
+        }
+        let needed =
+            metadata.spoken_for() + metadata.global_reserve + self.insertion_bytes(OPERATION_ITEMS);
+        let (mut data_bytes, mut metadata_bytes) = (0, metadata.total);
+        for _ in 0..MOST_IMAGINED_CHUNKS {
+            let Some((after, bytes)) = self.imagine(SpaceKind::Data, &devices) else { break };
+            let obtainable = metadata_bytes + self.obtainable_metadata(&after);
+            if needed + self.headroom(&after) <= obtainable {
+                (devices, data_bytes) = (after, data_bytes + bytes);
+            } else if let Some((after, bytes)) = self.imagine(SpaceKind::Metadata, &devices) {
+                (devices, metadata_bytes) = (after, metadata_bytes + bytes);
+            } else {
+                break;
+            }
+        }
+        data_bytes
+    }
+
+    /// The devices with one more chunk, and how many bytes that can hold.
+    fn imagine(&self, kind: SpaceKind, devices: &Devices) -> Option<(Devices, u64)> {
+        let profile = self.profile(kind);
+        let limits = self.limits(kind, devices);
+        let unallocated: u64 = devices.usable().map(DeviceSpace::unallocated_bytes).sum();
+        let chunk_bytes = limits.chunk_bytes.saturating_mul(profile.copies());
+        let chunks = if kind == SpaceKind::Data { unallocated / chunk_bytes.max(1) } else { 1 };
+        let at_once = (chunks / SINGLE_CHUNKS).max(1);
+        let limits = Limits {
+            chunk_bytes: limits.chunk_bytes.saturating_mul(at_once),
+            stripe_bytes: limits.stripe_bytes.saturating_mul(at_once),
+            ..limits
+        };
+        let plan = plan(profile, devices, limits)?;
+        let flags = kind.flag() | profile.flags();
+        let chunk = Chunk::new(self.next_logical(), plan.len_bytes, flags, plan.stripes).ok()?;
+        let mut after = devices.clone();
+        after.take(&chunk);
+        let unusable = chunk.superblock_ranges().into_iter().map(|(_, len_bytes)| len_bytes);
+        Some((after, plan.len_bytes - unusable.sum::<u64>()))
+    }
+}
