@@ -59,8 +59,8 @@ pub use space::{BlockGroup, Capacity};
 pub use stats::{DelayedStats, ExtentMapStats, Stats};
 pub use subvolume::{Subvolume, SubvolumeInfo, SubvolumeItems, SubvolumeName, Subvolumes};
 pub use write::{
-    AllocateMode, Encoded, HeldSubvolume, NewInode, RenameMode, SetAttributes, WholeInode,
-    WriteCompression, WriteOptions, WritePolicy, XattrMode,
+    AllocateMode, Encoded, HeldSubvolume, NewInode, OpenFile, RenameMode, SetAttributes,
+    WholeInode, WriteCompression, WriteOptions, WritePolicy, XattrMode,
 };
 #[doc(hidden)]
 pub use write::{FindExtents, Queue, Reserve, Tuning};

@@ -47,6 +47,11 @@ impl Directory {
         Ok(Entries { directory: self.inode.clone(), inner })
     }
 
+    /// The index that the next name will have: entries with a lower one were there before this call.
+    pub fn end_index(&self) -> Result<u64> {
+        Ok(self.inode.inner().end_index()?)
+    }
+
     /// What `path` leads to from here, a symbolic link at its end not followed. Absolute paths start
     /// at the root of the subvolume, and `..` does not lead out of it.
     pub fn lookup(&self, path: impl AsRef<Path>) -> Result<Inode> {

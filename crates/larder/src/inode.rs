@@ -71,6 +71,12 @@ impl Inode {
         self.inner.metadata()
     }
 
+    /// Bytes of data that waits to be written back where the file has no space yet, in whole sectors: what is to be
+    /// added to [`allocated_bytes`](Metadata::allocated_bytes) for `st_blocks`.
+    pub fn unplaced_bytes(&self) -> Result<u64> {
+        Ok(self.inner.unplaced_bytes()?)
+    }
+
     /// Its extended attributes, POSIX ACLs and btrfs's properties among them.
     pub fn xattrs(&self) -> Xattrs {
         Xattrs::new(self.inner.xattrs())

@@ -102,7 +102,7 @@ pub use send::{SendError, SendOptions, SendProgress, Sent, StreamVersion};
 pub use space::{Capacity, Profile, Space, SpaceKind};
 pub use subvolume::{Subvolume, Subvolumes};
 pub use tree::{TreeItem, TreeItems};
-pub use write::SnapshotKind;
+pub use write::{OpenFile, SnapshotKind};
 pub use xattr::{Xattr, Xattrs};
 
 /// The example in the README is a test.

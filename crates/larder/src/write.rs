@@ -250,6 +250,12 @@ impl Inode {
         Ok(self.inner().set_attributes(attributes)?)
     }
 
+    /// Sets the times of last access and of the last change of content to now, each if it is asked for. What is
+    /// append-only allows that, and no other change of times.
+    pub fn touch(&self, of_access: bool, of_content: bool) -> Result<()> {
+        Ok(self.inner().touch(of_access, of_content)?)
+    }
+
     /// Sets the flags as `FS_IOC_SETFLAGS` (`chattr`) numbers them, see [`Metadata::ioctl_flags`]: those that
     /// can be changed and are not given are cleared.
     ///
@@ -259,9 +265,10 @@ impl Inode {
     }
 
     /// Takes away what would give whoever runs this file another's rights: setuid, setgid of what its
-    /// group may run, capabilities. Writing does not do that: who writes is not known here.
-    pub fn drop_privileges(&self) -> Result<()> {
-        Ok(self.inner().drop_privileges()?)
+    /// group may run, capabilities; and setgid of anything unless whoever changes it `is_in_group`. Writing does not
+    /// do that: who writes is not known here.
+    pub fn drop_privileges(&self, is_in_group: bool) -> Result<()> {
+        Ok(self.inner().drop_privileges(is_in_group)?)
     }
 
     /// Sets an extended attribute, whose name includes its namespace. An access ACL changes the mode;
@@ -276,6 +283,30 @@ impl Inode {
     }
 }
 
+/// A regular file that is open for writing: see [`File::open_for_writing`].
+#[derive(Clone, Debug)]
+pub struct OpenFile {
+    inner: larder_filesystem::OpenFile,
+}
+
+impl OpenFile {
+    /// Writes as [`File::write_at`] does.
+    pub fn write_at(&self, data: &[u8], offset: u64) -> Result<()> {
+        Ok(self.inner.write_at(data, offset)?)
+    }
+
+    /// Makes the file `len_bytes` long as [`File::set_len`] does, also if it became immutable.
+    pub fn set_len(&self, len_bytes: u64) -> Result<()> {
+        Ok(self.inner.truncate(len_bytes)?)
+    }
+
+    /// As [`write_at`](Self::write_at), but the times of the file stay as they are: for a caller who keeps
+    /// track of them, and sets them later.
+    pub fn write_keeping_times(&self, data: &[u8], offset: u64) -> Result<()> {
+        Ok(self.inner.write_keeping_times(data, offset)?)
+    }
+}
+
 impl File {
     /// Writes `data` from `offset` on, all of it; what lies between the end of the file and `offset` reads
     /// as zeros. It is read back at once, and durable after a sync.
@@ -283,10 +314,11 @@ impl File {
         Ok(self.inner().write_at(data, offset)?)
     }
 
-    /// As [`write_at`](Self::write_at), but the times of the file stay as they are: for a caller who keeps
-    /// track of them, and sets them later.
-    pub fn write_keeping_times(&self, data: &[u8], offset: u64) -> Result<()> {
-        Ok(self.inner().write_keeping_times(data, offset)?)
+    /// Opens the file for writing, which decides whether it may be written to: not in a read-only subvolume, not
+    /// if it is immutable, and if it is append-only no other way than `appends`, by which all writes go to its end.
+    /// What is open stays so whatever becomes of the inode and the subvolume.
+    pub fn open_for_writing(&self, appends: bool) -> Result<OpenFile> {
+        Ok(OpenFile { inner: self.inner().open_for_writing(appends)? })
     }
 
     /// Makes the file `len_bytes` long: what is cut off is gone, what is added reads as zeros.

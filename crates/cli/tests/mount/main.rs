@@ -2,17 +2,21 @@
 //! to the kernel, which mounts what they leave.
 
 mod btrfs_progs;
+mod cached;
 mod commands;
 mod crash;
 mod ending;
+mod full;
 mod handles;
 mod killed;
 mod limits;
 mod open_files;
 mod options;
 mod posix;
+mod privileges;
 mod programs;
 mod receive;
+mod refusals;
 mod reports;
 mod rings;
 mod same_as_btrfs;

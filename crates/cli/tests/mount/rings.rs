@@ -21,6 +21,9 @@ macro_rules! over_rings {
 }
 
 over_rings! {
+    cached::what_is_written_around_the_cache_is_seen_through_it,
+    cached::a_listing_ends_though_renames_go_on,
+    cached::attributes_follow_at_once,
     posix::names_have_any_byte_and_up_to_255,
     posix::symbolic_links_hold_up_to_4095_bytes,
     posix::names_that_are_there_or_not,
@@ -51,6 +54,10 @@ over_rings! {
     open_files::the_room_of_a_deleted_subvolume_comes_back_when_nothing_of_it_is_open,
     open_files::nothing_shows_in_the_place_of_what_was_deleted,
     subvolumes::empty_ones_are_removed_as_on_the_kernels,
+    privileges::changing_a_file_takes_what_it_takes_on_the_kernels,
+    refusals::what_is_protected_is_refused_when_it_is_opened,
+    refusals::what_can_only_grow_loses_nothing,
+    refusals::what_was_mapped_before_is_written,
     options::times_of_last_access_are_kept_as_on_the_kernels,
     programs::fs_mark,
     programs::dbench,
@@ -65,6 +72,7 @@ over_rings! {
     crash::a_killed_server_leaves_a_sound_file_system,
     crash::signals_unmount,
     crash::a_signal_waits_for_who_uses_it,
+    full::write_says_that_there_is_no_room,
     killed::during_fs_mark,
     killed::during_dbench,
     killed::during_fio,

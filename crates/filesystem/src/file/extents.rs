@@ -72,6 +72,27 @@ impl Inode {
         }
     }
 
+    /// Bytes of data that waits to be written back where the file has no space yet, in whole sectors.
+    pub fn unplaced_bytes(&self) -> Result<u64> {
+        let sectorsize = self.subvolume().filesystem().sectorsize();
+        let waiting = self.try_node().map(|node| node.waiting()).unwrap_or_default();
+        let mut unplaced_bytes = 0;
+        for data in waiting.data {
+            let mut at = data.start;
+            for extent in self.extents_within(data.start, data.end) {
+                let extent = extent?;
+                let (start, end) = (extent.start.0, extent.end().next_multiple_of(sectorsize));
+                let is_cut = waiting.cut.is_some_and(|cut| start >= cut);
+                if !is_cut && !matches!(extent.content, ExtentContent::Hole) {
+                    unplaced_bytes += start.clamp(at, data.end) - at;
+                    at = end.clamp(at, data.end);
+                }
+            }
+            unplaced_bytes += data.end - at;
+        }
+        Ok(unplaced_bytes)
+    }
+
     /// The extents from that which covers `start` to that which covers the byte before `end`.
     pub(crate) fn extents_within(&self, start: u64, end: u64) -> Extents {
         self.extents_between(start, end, end)

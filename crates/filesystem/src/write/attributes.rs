@@ -87,18 +87,32 @@ impl Inode {
     /// `EINVAL` for times that are none and for flags that cannot be changed or exclude each other,
     /// `EPERM`, `EROFS`, `ENOSPC`.
     pub fn set_attributes(&self, new: &SetAttributes) -> Result<()> {
+        let only_flags = SetAttributes { flags: new.flags, ..SetAttributes::default() };
+        let refuses = InodeFlags::IMMUTABLE | InodeFlags::APPEND;
+        self.change_attributes(new, if *new == only_flags { InodeFlags::empty() } else { refuses })
+    }
+
+    /// Sets the times of last access and of the last change of content to now, each if it is asked for. What is
+    /// append-only allows that.
+    ///
+    /// # Errors
+    /// `EPERM` for what is immutable, `EROFS`, `ENOSPC`.
+    pub fn touch(&self, of_access: bool, of_content: bool) -> Result<()> {
+        let now = Timestamp::now();
+        let (atime, mtime) = (of_access.then_some(now), of_content.then_some(now));
+        let new = SetAttributes { atime, mtime, ..SetAttributes::default() };
+        self.change_attributes(&new, InodeFlags::IMMUTABLE)
+    }
+
+    /// Changes attributes, unless the inode has one of the flags `refuses`.
+    fn change_attributes(&self, new: &SetAttributes, refuses: InodeFlags) -> Result<()> {
         let (writer, node) = (self.writer()?, self.node()?);
         new.check_times()?;
         let handle = writer.join(self.subvolume(), ITEMS, Priority::Normal)?;
         let generation = handle.generation();
         let mut locked = Locked::new([node]);
         let state = locked.of(node);
-        let only_flags = SetAttributes { flags: new.flags, ..SetAttributes::default() };
-        let is_protected =
-            state.item.flags().intersects(InodeFlags::IMMUTABLE | InodeFlags::APPEND);
-        if is_protected && *new != only_flags {
-            return Err(Error::NotPermitted("it is immutable or can only grow"));
-        }
+        state.check_none_of(refuses)?;
         let mut item = InodeItem { size: state.size_bytes.into(), ..state.item };
         let mut xattrs = Vec::new();
         if let Some(flags) = new.flags {
@@ -107,7 +121,7 @@ impl Inode {
         if let Some(permissions) = new.permissions {
             xattrs.extend(self.acl_after_chmod(permissions, generation)?);
         } else if new.uid.or(new.gid).is_some() && self.file_type() != FileType::Directory {
-            xattrs.push(self.without_privileges(&mut item, generation)?);
+            xattrs.push(self.without_privileges(&mut item, true, generation)?);
         }
         // Its size follows when data is written back.
         state.item = InodeItem { size: state.item.size, ..item };
@@ -126,17 +140,18 @@ impl Inode {
     /// of what its group may run, and capabilities.
     ///
     /// POSIX has that follow each write by somebody without privileges. Who that is nobody knows here, so
-    /// that writing takes capabilities away and no more: a caller who serves others calls this.
+    /// that writing takes capabilities away and no more: a caller who serves others calls this. Of what its group may
+    /// not run the setgid bit goes as well, unless whoever writes `is_in_group`.
     ///
     /// # Errors
     /// As [`set_attributes`](Self::set_attributes).
-    pub fn drop_privileges(&self) -> Result<()> {
+    pub fn drop_privileges(&self, is_in_group: bool) -> Result<()> {
         let (writer, node) = (self.writer()?, self.node()?);
         let handle = writer.join(self.subvolume(), ITEMS, Priority::Normal)?;
         let mut locked = Locked::new([node]);
         let state = locked.of(node);
         let mut item = state.item;
-        let capability = self.without_privileges(&mut item, handle.generation())?;
+        let capability = self.without_privileges(&mut item, is_in_group, handle.generation())?;
         if item.mode != state.item.mode || !capability.changes_nothing() {
             state.item = item;
             state.touch(handle.generation(), false);
@@ -149,10 +164,15 @@ impl Inode {
         Ok(handle.end()?)
     }
 
-    fn without_privileges(&self, item: &mut InodeItem, generation: u64) -> Result<XattrChange> {
+    fn without_privileges(
+        &self,
+        item: &mut InodeItem,
+        is_in_group: bool,
+        generation: u64,
+    ) -> Result<XattrChange> {
         let mode = item.mode.get();
         let is_run_by_group = mode & S_IXGRP != 0;
-        let bits = S_ISUID | if is_run_by_group { S_ISGID } else { 0 };
+        let bits = S_ISUID | if is_run_by_group || !is_in_group { S_ISGID } else { 0 };
         item.mode = (mode & !bits).into();
         self.plan_xattr(CAPABILITY, None, generation)
     }

@@ -244,8 +244,15 @@ impl Node {
         Key::new(self.id.number, item_type, offset)
     }
 
-    /// The index of the next name in this directory, whose state is `state`.
+    /// The index of the next name in this directory, whose state is `state`. It is given out once.
     pub(super) fn next_index(&self, state: &mut NodeState) -> Changed<u64> {
+        let index = self.end_index(state)?;
+        state.next_index = Some(index + 1);
+        Ok(index)
+    }
+
+    /// The index that the next name in this directory will have, whose state is `state`.
+    pub(super) fn end_index(&self, state: &mut NodeState) -> Changed<u64> {
         /// Indexes below stand for `.` and `..`.
         const FIRST_INDEX: u64 = 2;
         let index = if let Some(index) = state.next_index {
@@ -257,7 +264,7 @@ impl Node {
                 |key: &Key| (key.objectid, key.item_type) == (self.id.number, ItemType::DIR_INDEX);
             found.filter(|(key, _)| is_own(key)).map_or(FIRST_INDEX, |(key, _)| key.offset + 1)
         };
-        state.next_index = Some(index + 1);
+        state.next_index = Some(index);
         Ok(index)
     }
 }

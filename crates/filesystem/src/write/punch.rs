@@ -70,7 +70,7 @@ impl Inode {
         let handle = writer.manager.attach()?;
         self.subvolume().live()?.check_writable()?;
         let mut state = node.write();
-        state.check_may_cut(0)?;
+        state.check_may_cut()?;
         state.absorb(promised);
         let size_bytes = state.size_bytes;
         let parts = edges.iter().map(|edge| edge.start..edge.end.min(size_bytes));
@@ -96,7 +96,7 @@ impl Inode {
         let handle = writer.manager.attach()?;
         self.subvolume().live()?.check_writable()?;
         let mut state = node.write();
-        state.check_may_cut(0)?;
+        state.check_may_cut()?;
         let _alone = node.exclude_readers(&mut state);
         let extents = self.extents_in(&handle)?;
         let has_hole_items =

@@ -1,6 +1,8 @@
 //! Changing the size of a file. What is cut off goes from the back, in steps that each leave a shorter
 //! file: it may have any number of extents, and is sound whenever a crash comes.
 
+use larder_format::item::InodeFlags;
+
 use super::node::{StateGuard, Still};
 use super::punch::EXTENTS_PER_STEP;
 use super::write_at::MOST_BYTES;
@@ -15,17 +17,22 @@ impl Inode {
     /// # Errors
     /// As [`write_at`](Self::write_at). After an error the file may be shorter than before.
     pub fn truncate(&self, size_bytes: u64) -> Result<()> {
+        self.truncate_as(size_bytes, InodeFlags::APPEND | InodeFlags::IMMUTABLE)
+    }
+
+    /// Truncates, unless the file has one of the flags `refuses`.
+    pub(super) fn truncate_as(&self, size_bytes: u64, refuses: InodeFlags) -> Result<()> {
         let writer = self.writer_of_file()?;
         if size_bytes > MOST_BYTES {
             return Err(Error::FileTooLarge);
         }
         self.drop_capability()?;
-        while !self.truncate_step(writer, size_bytes)? {}
+        while !self.truncate_step(writer, size_bytes, refuses)? {}
         Ok(())
     }
 
     /// Comes nearer to the size, if not all the way. Returns whether it is reached.
-    fn truncate_step(&self, writer: &Writer, size_bytes: u64) -> Result<bool> {
+    fn truncate_step(&self, writer: &Writer, size_bytes: u64, refuses: InodeFlags) -> Result<bool> {
         let (node, filesystem) = (self.node()?, self.subvolume().filesystem());
         let sectorsize = filesystem.sectorsize();
         let shrinks = size_bytes <= self.size_bytes();
@@ -38,7 +45,7 @@ impl Inode {
         let handle = writer.manager.attach()?;
         self.subvolume().live()?.check_writable()?;
         let mut state = node.write();
-        state.check_may_cut(size_bytes)?;
+        state.check_none_of(refuses)?;
         if shrinks != (size_bytes <= state.size_bytes) {
             return Ok(false);
         }

@@ -74,7 +74,7 @@ impl Inode {
         self.subvolume().live()?.check_writable()?;
         let mut state = node.write();
         let _alone = node.exclude_readers(&mut state);
-        state.check_may_cut(0)?;
+        state.check_may_cut()?;
         let extents = self.extents_in(&handle)?;
         let sectorsize = filesystem.sectorsize();
         if !state.is_clean()

@@ -29,6 +29,15 @@ pub(super) const LIMITED_NODES: u64 = 1;
 /// Items that a run of dirty data takes: extent, checksums.
 const ITEMS_PER_RUN: u64 = 2;
 
+/// What a write may rest on, and what it changes besides data.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct WriteAs {
+    /// The file was opened for writing: that decided whether it may be written to.
+    pub(super) is_open: bool,
+    /// The times of the last change become now, and capabilities go.
+    pub(super) sets_times: bool,
+}
+
 impl Inode {
     /// Writes `data` to the regular file at `offset`, all of it. It is read back at once, and durable
     /// after a sync. A program loses its capabilities by that, as by each change of its content.
@@ -37,25 +46,19 @@ impl Inode {
     /// `EISDIR`, `EINVAL` for what is no file, `EFBIG`, `EPERM`, `EROFS`, `ENOSPC`, `EDQUOT`, and `EIO` if what shares
     /// a sector with it cannot be read. After an error a first part of `data` may have been written.
     pub fn write_at(&self, data: &[u8], offset: u64) -> Result<()> {
-        self.write_at_time(data, offset, true)
+        self.write_as(data, offset, WriteAs { is_open: false, sets_times: true })
     }
 
-    /// As [`write_at`](Self::write_at), but the times stay as they are, and capabilities: for who keeps track of
-    /// them and sets them later.
-    pub fn write_keeping_times(&self, data: &[u8], offset: u64) -> Result<()> {
-        self.write_at_time(data, offset, false)
-    }
-
-    fn write_at_time(&self, data: &[u8], offset: u64, is_now: bool) -> Result<()> {
+    pub(super) fn write_as(&self, data: &[u8], offset: u64, how: WriteAs) -> Result<()> {
         let writer = self.writer_of_file()?;
         let end = offset.checked_add(data.len() as u64).filter(|end| *end <= MOST_BYTES);
         let mut at = offset;
         end.ok_or(Error::FileTooLarge)?;
-        if is_now && !data.is_empty() {
+        if how.sets_times && !data.is_empty() {
             self.drop_capability()?;
         }
         for piece in data.chunks(PIECE_BYTES) {
-            self.write_piece(writer, piece, at, is_now)?;
+            self.write_piece(writer, piece, at, how)?;
             at += piece.len() as u64;
         }
         Ok(())
@@ -69,7 +72,7 @@ impl Inode {
         }
     }
 
-    fn write_piece(&self, writer: &Writer, data: &[u8], offset: u64, is_now: bool) -> Result<()> {
+    fn write_piece(&self, writer: &Writer, data: &[u8], offset: u64, how: WriteAs) -> Result<()> {
         if data.is_empty() {
             return Ok(());
         }
@@ -82,9 +85,11 @@ impl Inode {
         let promised = self.promise_for(writer, first..behind)?;
         let changing = node.changing.lock();
         let handle = writer.manager.attach()?;
-        self.subvolume().live()?.check_writable()?;
         let mut state = node.write();
-        state.check_may_write(offset)?;
+        if !how.is_open {
+            self.subvolume().live()?.check_writable()?;
+            state.check_may_write(offset)?;
+        }
         state.absorb(promised);
         let old = state.size_bytes;
         let is_in_part = |at: u64| !at.is_multiple_of(sectorsize);
@@ -98,7 +103,7 @@ impl Inode {
         }
         state.dirty.write_bytes(offset, data, sectorsize);
         state.size_bytes = state.size_bytes.max(end);
-        if is_now {
+        if how.sets_times {
             state.item.mtime = now();
             state.item.ctime = state.item.mtime;
         }
@@ -181,9 +186,21 @@ impl NodeState {
         self.check_mutable()
     }
 
-    pub(super) fn check_may_cut(&self, size_bytes: u64) -> Result<()> {
-        if self.item.flags().contains(InodeFlags::APPEND) && size_bytes < self.size_bytes {
-            return Err(Error::NotPermitted("it can only grow"));
+    pub(super) fn check_may_cut(&self) -> Result<()> {
+        self.check_none_of(InodeFlags::APPEND | InodeFlags::IMMUTABLE)
+    }
+
+    pub(super) fn check_none_of(&self, refused: InodeFlags) -> Result<()> {
+        if self.item.flags().intersects(refused) {
+            return Err(Error::NotPermitted("it is immutable or can only grow"));
+        }
+        Ok(())
+    }
+
+    /// Whether the file, whose data this is about, can be opened for writing.
+    pub(super) fn check_may_open(&self, appends: bool) -> Result<()> {
+        if self.item.flags().contains(InodeFlags::APPEND) && !appends {
+            return Err(Error::NotPermitted("it can only grow, and was not opened to append"));
         }
         self.check_mutable()
     }

@@ -42,6 +42,7 @@ pub(crate) mod opcode {
     pub(crate) const READDIR: u32 = 28;
     pub(crate) const RELEASEDIR: u32 = 29;
     pub(crate) const FSYNCDIR: u32 = 30;
+    pub(crate) const CREATE: u32 = 35;
     pub(crate) const INTERRUPT: u32 = 36;
     pub(crate) const DESTROY: u32 = 38;
     pub(crate) const IOCTL: u32 = 39;
@@ -93,6 +94,7 @@ bitflags! {
         const SIZE = 1 << 3;
         const ATIME = 1 << 4;
         const MTIME = 1 << 5;
+        const FH = 1 << 6;
         const ATIME_NOW = 1 << 7;
         const MTIME_NOW = 1 << 8;
         const CTIME = 1 << 10;
@@ -100,7 +102,7 @@ bitflags! {
     }
 }
 
-/// `FUSE_WRITE_CACHE`: the kernel writes back what it kept, and sets the times itself.
+/// `FUSE_WRITE_CACHE`: the kernel writes back what it kept, and sets the times itself if it keeps written data.
 pub(crate) const WRITE_CACHE: u32 = 1 << 0;
 /// `FUSE_WRITE_KILL_SUIDGID`.
 pub(crate) const WRITE_KILL_SUIDGID: u32 = 1 << 2;
@@ -184,6 +186,8 @@ structures! {
     MkdirIn: 8 { mode: u32, umask: u32 }
     /// `fuse_create_in`.
     CreateIn: 16 { flags: u32, mode: u32, umask: u32, open_flags: u32 }
+    /// `fuse_open_in`.
+    OpenIn: 8 { flags: u32, open_flags: u32 }
     /// `fuse_open_out`.
     OpenOut: 16 { fh: u64, open_flags: u32, padding: u32 }
     /// `fuse_rename_in`.

@@ -9,8 +9,8 @@ use zerocopy::{FromBytes, FromZeros, IntoBytes};
 use super::Request;
 use super::abi::{
     BatchForgetIn, CopyFileRangeIn, CreateIn, FallocateIn, ForgetIn, ForgetOne, GetxattrIn, InitIn,
-    InterruptIn, IoctlIn, LinkIn, LseekIn, MkdirIn, MknodIn, ReadIn, Rename2In, RenameIn,
-    SetattrIn, SetxattrIn, WriteIn, opcode,
+    InterruptIn, IoctlIn, LinkIn, LseekIn, MkdirIn, MknodIn, OpenIn, ReadIn, ReleaseIn, Rename2In,
+    RenameIn, SetattrIn, SetxattrIn, WriteIn, opcode,
 };
 
 /// An operation of the protocol. Those that this server leaves to the kernel are `Other`.
@@ -38,12 +38,15 @@ pub(crate) enum Operation<'a> {
     Lseek(LseekIn),
     Fallocate(FallocateIn),
     CopyFileRange(CopyFileRangeIn),
-    Release,
+    Release(ReleaseIn),
+    ReleaseDirectory,
     Fsync,
     Syncfs,
     Readdir { from: ReadIn, plus: bool },
     Statfs,
-    Open,
+    Open(OpenIn),
+    OpenDirectory,
+    Create { name: &'a OsStr, new: CreateIn },
     Interrupt { unique: u64 },
     SetXattr { name: &'a OsStr, value: &'a [u8], flags: u32, setxattr_flags: u32 },
     GetXattr { name: &'a OsStr, size: u32 },
@@ -112,13 +115,16 @@ impl<'a> Operation<'a> {
             opcode::LSEEK => Self::Lseek(fixed(request)?),
             opcode::FALLOCATE => Self::Fallocate(fixed(request)?),
             opcode::COPY_FILE_RANGE => Self::CopyFileRange(fixed(request)?),
-            opcode::RELEASE | opcode::RELEASEDIR => Self::Release,
+            opcode::RELEASE => Self::Release(fixed(request)?),
+            opcode::RELEASEDIR => Self::ReleaseDirectory,
             opcode::FSYNC | opcode::FSYNCDIR => Self::Fsync,
             opcode::SYNCFS => Self::Syncfs,
             opcode::READDIR => Self::Readdir { from: fixed(request)?, plus: false },
             opcode::READDIRPLUS => Self::Readdir { from: fixed(request)?, plus: true },
             opcode::STATFS => Self::Statfs,
-            opcode::OPEN | opcode::OPENDIR => Self::Open,
+            opcode::OPEN => Self::Open(fixed(request)?),
+            opcode::OPENDIR => Self::OpenDirectory,
+            opcode::CREATE => Self::Create { name: names.next()?, new: fixed(request)? },
             opcode::INTERRUPT => Self::Interrupt { unique: fixed::<InterruptIn>(request)?.unique },
             opcode::SETXATTR => {
                 let SetxattrIn { size, flags, setxattr_flags, .. } = fixed(request)?;

@@ -1,4 +1,5 @@
-//! Who may do what, where the kernel does not ask before it passes a request on: that is with ioctls.
+//! Who may do what, where the kernel does not ask before it passes a request on: that is with ioctls. And what a file
+//! loses when it is changed by somebody.
 
 use std::fs;
 
@@ -75,6 +76,14 @@ impl Server {
         let owns = metadata.uid == call.uid || child.metadata().uid == call.uid;
         let stays = metadata.mode & STICKY != 0 && !owns && !self.is_privileged(call);
         if stays { Err(Errno::PERM) } else { Ok(()) }
+    }
+}
+
+impl Call<'_> {
+    /// Takes from a file what gives those who run it rights of others, now that the caller changes it.
+    pub(super) fn drop_privileges(&self, inode: &Inode) -> Outcome {
+        let is_in_group = self.uid == 0 || Asking::of(self).groups.contains(&inode.metadata().gid);
+        inode.drop_privileges(is_in_group).map_err(failed)
     }
 }
 

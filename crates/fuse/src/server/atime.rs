@@ -1,15 +1,13 @@
 //! When something was last read.
 //!
 //! The kernel leaves these times to the server, which sees only reads of what the kernel has not kept. Where they
-//! are wanted, the kernel asks before each opening, and drops what it keeps of a file whose time the next
-//! read is to change: so each opening that reads counts once at least, and an opening that changes nothing costs one
-//! request. Where they are not wanted, which is so unless somebody asks, openings take no request.
+//! are wanted, the kernel drops at each opening what it keeps of a file or directory whose time the next read is to
+//! change: so each opening that reads counts once at least. Where they are not wanted, which is so unless somebody
+//! asks, directories are opened without a request.
 
 use larder::{FileType, Inode, InodeFlags, Metadata, SetAttributes, Timestamp};
 
-use super::{Call, Outcome, Server};
-use crate::protocol::Reply;
-use crate::protocol::abi::{FOPEN_CACHE_DIR, FOPEN_KEEP_CACHE, OpenOut};
+use super::Server;
 
 /// Seconds after which a time is not kept any longer, though nothing was changed since.
 const DAY_SECONDS: i64 = 24 * 3600;
@@ -27,14 +25,6 @@ pub enum AccessTimes {
 }
 
 impl Server {
-    /// An opening, where access times are kept.
-    pub(super) fn open(&self, call: &Call<'_>, reply: &mut Reply<'_>) -> Outcome {
-        let node = self.node(call)?;
-        let is_due = self.is_access_due(&node.inode, &node.inode.metadata());
-        let open_flags = if is_due { 0 } else { FOPEN_KEEP_CACHE | FOPEN_CACHE_DIR };
-        reply.put(&OpenOut { fh: 0, open_flags, padding: 0 })
-    }
-
     /// Something was read.
     pub(super) fn accessed(&self, inode: &Inode) {
         if self.options.access_times == AccessTimes::Never {
@@ -49,7 +39,7 @@ impl Server {
         }
     }
 
-    fn is_access_due(&self, inode: &Inode, metadata: &Metadata) -> bool {
+    pub(super) fn is_access_due(&self, inode: &Inode, metadata: &Metadata) -> bool {
         let is_directory = inode.file_type() == FileType::Directory;
         if self.options.nodiratime && is_directory || metadata.flags.contains(InodeFlags::NOATIME) {
             return false;

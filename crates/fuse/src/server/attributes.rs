@@ -1,6 +1,6 @@
 //! Attributes: asked for and changed.
 
-use larder::{Metadata, SetAttributes, Timestamp};
+use larder::{FileType, Metadata, SetAttributes, Timestamp};
 use zerocopy::FromZeros;
 
 use super::nodes::Node;
@@ -66,14 +66,28 @@ impl Server {
         reply: &mut Reply<'_>,
     ) -> Outcome {
         let node = self.node(call)?;
-        let valid = SetAttrValid::from_bits_truncate(new.valid);
+        let given = SetAttrValid::from_bits_truncate(new.valid);
+        let valid = given - SetAttrValid::FH;
         let before = node.inode.metadata();
+        // So the kernel asks for what gives who runs the file rights of others to go, and for nothing else.
+        if valid.is_empty() && node.inode.file_type() != FileType::Directory {
+            call.drop_privileges(&node.inode)?;
+        }
+        if let Some((of_access, of_content)) = touches(valid) {
+            node.inode.touch(of_access, of_content).map_err(failed)?;
+            return self.put_attributes(&node, reply);
+        }
         if valid.contains(SetAttrValid::SIZE) {
             if before.size_bytes != new.size {
-                node.file()?.set_len(new.size).map_err(failed)?;
+                let set = if given.contains(SetAttrValid::FH) {
+                    node.open_file()?.set_len(new.size)
+                } else {
+                    node.file()?.set_len(new.size)
+                };
+                set.map_err(failed)?;
             }
             if valid.contains(SetAttrValid::KILL_SUIDGID) {
-                node.inode.drop_privileges().map_err(failed)?;
+                call.drop_privileges(&node.inode)?;
             }
         }
         let changes = changes(&before, new, valid);
@@ -103,11 +117,17 @@ impl Server {
         }
     }
 
+    /// Bytes of data that waits for space of its own. Where that cannot be told all that waits is taken for it.
+    fn unplaced_bytes(node: &Node, metadata: &Metadata) -> u64 {
+        let waits = metadata.dirty_bytes > 0;
+        if waits { node.inode.unplaced_bytes().unwrap_or(metadata.dirty_bytes) } else { 0 }
+    }
+
     fn attr(&self, node: &Node, metadata: &Metadata) -> Attr {
         Attr {
             ino: node.number(),
             size: metadata.size_bytes,
-            blocks: (metadata.allocated_bytes + metadata.dirty_bytes) / BLOCK_BYTES,
+            blocks: (metadata.allocated_bytes + Self::unplaced_bytes(node, metadata)) / BLOCK_BYTES,
             atime: metadata.atime.seconds as u64,
             mtime: metadata.mtime.seconds as u64,
             ctime: metadata.ctime.seconds as u64,
@@ -128,6 +148,17 @@ impl Server {
 /// How long attributes are so: what a file takes changes once more when its data is written back.
 fn attributes_valid(metadata: &Metadata) -> u64 {
     if metadata.dirty_bytes == 0 { VALID_SECONDS } else { 1 }
+}
+
+/// Whether only times are set, and only to now: which, of access and of content.
+fn touches(valid: SetAttrValid) -> Option<(bool, bool)> {
+    let of_access = SetAttrValid::ATIME | SetAttrValid::ATIME_NOW;
+    let of_content = SetAttrValid::MTIME | SetAttrValid::MTIME_NOW;
+    let touched = (valid.contains(of_access), valid.contains(of_content));
+    let is_all = (valid - of_access - of_content).is_empty()
+        && valid.intersects(SetAttrValid::ATIME) == touched.0
+        && valid.intersects(SetAttrValid::MTIME) == touched.1;
+    (is_all && !valid.is_empty()).then_some(touched)
 }
 
 fn changes(before: &Metadata, new: &SetattrIn, valid: SetAttrValid) -> SetAttributes {

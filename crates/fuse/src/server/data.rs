@@ -1,9 +1,11 @@
 //! Content of files.
 
 use larder::{AllocateMode, Metadata, SetAttributes};
+use rustix::fs::OFlags;
 use rustix::io::Errno;
 use zerocopy::IntoBytes;
 
+use super::init::tells_of_direct_writes;
 use super::nodes::Node;
 use super::{Call, Outcome, Server, failed};
 use crate::protocol::Reply;
@@ -39,25 +41,39 @@ impl Server {
         reply: &mut Reply<'_>,
     ) -> Outcome {
         let node = self.node(call)?;
-        let file = node.file()?;
-        let written = if to.write_flags & WRITE_CACHE != 0 {
+        let file = node.open_file()?;
+        if to.write_flags & WRITE_KILL_SUIDGID != 0 && node.gives_rights_by_mode()
+            || node.may_have_capability()?
+        {
+            call.drop_privileges(&node.inode)?;
+        }
+        let is_from_cache = to.write_flags & WRITE_CACHE != 0;
+        let written = if is_from_cache && self.options.writeback_cache {
             file.write_keeping_times(data, to.offset)
         } else {
             file.write_at(data, to.offset)
         };
         written.map_err(failed)?;
-        if to.write_flags & WRITE_KILL_SUIDGID != 0 || node.may_have_capability()? {
-            node.inode.drop_privileges().map_err(failed)?;
+        // The kernel forgets what it keeps when such a write begins, and not always when it ends: who read in
+        // between had the old data kept.
+        let is_direct = to.flags & OFlags::DIRECT.bits() != 0 && !is_from_cache;
+        if is_direct && tells_of_direct_writes(call) {
+            let (off, len) = (to.offset as i64, data.len() as i64);
+            let written = NotifyInvalInodeOut { ino: call.id, off, len };
+            call.tell(NOTIFY_INVAL_INODE, written.as_bytes())?;
         }
         reply.put(&WriteOut { size: data.len() as u32, padding: 0 })
     }
 
     pub(super) fn lseek(&self, call: &Call<'_>, seek: &LseekIn, reply: &mut Reply<'_>) -> Outcome {
-        let file = self.node(call)?.file()?;
+        let node = self.node(call)?;
+        let file = node.file()?;
         // The kernel may have data that is not here yet, and asks without giving it. Told to forget what it
         // has from there on, it does.
-        let from = NotifyInvalInodeOut { ino: call.id, off: seek.offset as i64, len: 0 };
-        let _ = call.kernel.notify(NOTIFY_INVAL_INODE, from.as_bytes());
+        if self.may_miss_data(&node) {
+            let from = NotifyInvalInodeOut { ino: call.id, off: seek.offset as i64, len: 0 };
+            call.tell(NOTIFY_INVAL_INODE, from.as_bytes())?;
+        }
         let found = match seek.whence {
             SEEK_DATA => file.seek_data(seek.offset),
             SEEK_HOLE => file.seek_hole(seek.offset),
@@ -72,7 +88,7 @@ impl Server {
         let keeps_size = range.mode & FALLOC_FL_KEEP_SIZE != 0;
         let mode = if keeps_size { AllocateMode::KeepSize } else { AllocateMode::Grow };
         let (offset, len_bytes) = (range.offset, range.length);
-        keeping_times(&node, || {
+        self.with_times(&node, || {
             match range.mode & !FALLOC_FL_KEEP_SIZE {
                 0 => file.allocate(offset, len_bytes, mode),
                 FALLOC_FL_ZERO_RANGE => file.zero_range(offset, len_bytes, mode),
@@ -95,7 +111,7 @@ impl Server {
         let file = node.file()?;
         let len_bytes = copy.len.min(MOST_COPIED_BYTES);
         let watch = self.interrupts.watch(call.unique);
-        let copied = keeping_times(&node, || {
+        let copied = self.with_times(&node, || {
             let mut copied = 0;
             while copied < len_bytes && !watch.is_interrupted() {
                 let piece = (len_bytes - copied).min(COPIED_AT_ONCE_BYTES);
@@ -123,7 +139,24 @@ impl Server {
     }
 }
 
-/// Changes content without a change of times: the kernel keeps those, and has set them already.
+impl Server {
+    /// Whether the kernel may have data of a file that was not brought here.
+    pub(super) fn may_miss_data(&self, node: &Node) -> bool {
+        node.may_be_mapped_for_writing()
+            || self.options.writeback_cache && node.is_open_for_writing()
+    }
+
+    /// Changes content, and times with it unless the kernel keeps those.
+    fn with_times<T>(
+        &self,
+        node: &Node,
+        change: impl FnOnce() -> Result<T, Errno>,
+    ) -> Result<T, Errno> {
+        if self.options.writeback_cache { keeping_times(node, change) } else { change() }
+    }
+}
+
+/// Changes content without a change of times: the kernel has set them already.
 fn keeping_times<T>(node: &Node, change: impl FnOnce() -> Result<T, Errno>) -> Result<T, Errno> {
     let Metadata { mtime, ctime, .. } = node.inode.metadata();
     let done = change()?;

@@ -4,6 +4,8 @@
 //! - An entry's offset is one more than its index in the directory: where a listing goes on depends on
 //!   that alone, so that it neither repeats nor misses what was there all the time, whatever else is made
 //!   or removed meanwhile.
+//! - A listing ends where the directory ended when one last began. What is made or renamed later is not listed, so that
+//!   who renames what it is shown comes to an end.
 
 use std::os::unix::ffi::OsStrExt;
 
@@ -44,8 +46,10 @@ impl Server {
                 return Ok(());
             }
         }
+        let end_index = node.listing_end(from.offset == 0, || directory.end_index())?;
         for entry in directory.entries_from(from.offset).map_err(failed)? {
             let entry = match entry {
+                Ok(entry) if entry.index() >= end_index => return Ok(()),
                 Ok(entry) => entry,
                 // What was listed up to here is listed; the next call meets the error first.
                 Err(_) if !listing.reply.is_empty() => return Ok(()),

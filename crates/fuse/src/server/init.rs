@@ -4,7 +4,7 @@ use rustix::io::Errno;
 use rustix::param::page_size;
 use zerocopy::FromZeros;
 
-use super::{Call, Outcome};
+use super::{AccessTimes, Call, Outcome, ServerOptions};
 use crate::protocol::Reply;
 use crate::protocol::abi::{
     InitFlags, InitIn, InitOut, MINOR_VERSION, OLDEST_MINOR_VERSION, VERSION,
@@ -19,8 +19,6 @@ const WANTED: InitFlags = InitFlags::ASYNC_READ
     .union(InitFlags::DO_READDIRPLUS)
     .union(InitFlags::READDIRPLUS_AUTO)
     .union(InitFlags::ASYNC_DIO)
-    .union(InitFlags::WRITEBACK_CACHE)
-    .union(InitFlags::NO_OPEN_SUPPORT)
     .union(InitFlags::PARALLEL_DIROPS)
     .union(InitFlags::POSIX_ACL)
     .union(InitFlags::ABORT_ERROR)
@@ -35,15 +33,13 @@ const WANTED: InitFlags = InitFlags::ASYNC_READ
 const MOST_BACKGROUND: u16 = 64;
 
 /// What keeps the kernel from asking when something is read.
-const UNSEEN_READS: InitFlags = InitFlags::NO_OPEN_SUPPORT
-    .union(InitFlags::NO_OPENDIR_SUPPORT)
-    .union(InitFlags::CACHE_SYMLINKS);
+const UNSEEN_READS: InitFlags = InitFlags::NO_OPENDIR_SUPPORT.union(InitFlags::CACHE_SYMLINKS);
 
-/// Answers INIT; what the kernel reads is to be seen if access times are kept. The way to the kernel may add to
-/// what is wanted.
+/// Answers INIT: with `options` go what the kernel may keep, and what it is to ask. The way to the kernel may add
+/// to what is wanted.
 pub(super) fn agree(
     init: &InitIn,
-    keeps_access_times: bool,
+    options: ServerOptions,
     call: &Call<'_>,
     reply: &mut Reply<'_>,
 ) -> Outcome {
@@ -56,7 +52,12 @@ pub(super) fn agree(
         return Err(Errno::PROTO);
     }
     let offered = u64::from(init.flags) | u64::from(init.flags2) << 32;
-    let wanted = if keeps_access_times { WANTED - UNSEEN_READS } else { WANTED };
+    let mut wanted = WANTED;
+    wanted.set(UNSEEN_READS, options.access_times == AccessTimes::Never);
+    wanted.set(InitFlags::WRITEBACK_CACHE, options.writeback_cache);
+    if !tells_of_direct_writes(call) {
+        wanted -= InitFlags::ASYNC_DIO;
+    }
     let flags = InitFlags::from_bits_retain(offered) & (wanted | call.kernel.features());
     reply.put(&InitOut {
         // The kernel takes the least of this and what the mount is set to.
@@ -70,4 +71,11 @@ pub(super) fn agree(
         max_pages: (MAX_IO_BYTES / page_size()) as u16,
         ..answer
     })
+}
+
+/// Whether the kernel is told to forget what a write around its cache replaced, which it does not do itself after an
+/// asynchronous one. Over rings nobody tells it, and such writes are synchronous: a queue may have no entry left for
+/// what the kernel asks before it forgets.
+pub(super) fn tells_of_direct_writes(call: &Call<'_>) -> bool {
+    !call.kernel.features().contains(InitFlags::OVER_IO_URING)
 }

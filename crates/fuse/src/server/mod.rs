@@ -20,12 +20,14 @@ mod interrupt;
 mod ioctl;
 mod namespace;
 mod nodes;
+mod open;
 #[cfg(test)]
 mod panics;
 mod pruning;
 mod statfs;
 mod xattr;
 
+use std::io;
 use std::sync::Arc;
 
 use larder::{Filesystem, Subvolume};
@@ -65,6 +67,9 @@ pub struct ServerOptions {
     pub nodiratime: bool,
     /// Syncing a file is a commit of everything.
     pub notreelog: bool,
+    /// The kernel keeps what programs write, and brings it later: a program hears from fsync, or from close, what
+    /// write(2) would have told it otherwise.
+    pub writeback_cache: bool,
 }
 
 /// What an operation comes to.
@@ -81,6 +86,20 @@ struct Call<'c> {
     /// The thread.
     pid: u32,
     kernel: &'c dyn Notify,
+}
+
+impl Call<'_> {
+    /// Tells the kernel something that it may have to write data back for.
+    ///
+    /// # Errors
+    /// `EAGAIN` if no thread can be had that serves what it writes. That it knows nothing of the inode or of the name
+    /// is none.
+    fn tell(&self, code: i32, body: &[u8]) -> Outcome {
+        match self.kernel.notify(code, body) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Err(Errno::AGAIN),
+            _ => Ok(()),
+        }
+    }
 }
 
 impl Server {
@@ -109,13 +128,13 @@ impl Server {
 
     fn serve(&self, operation: Operation<'_>, call: &Call<'_>, reply: &mut Reply<'_>) -> Outcome {
         match operation {
-            Operation::Init(init) => {
-                let keeps_access_times = self.options.access_times != AccessTimes::Never;
-                init::agree(&init, keeps_access_times, call, reply)
+            Operation::Init(init) => init::agree(&init, self.options, call, reply),
+            Operation::Open(open) => self.open(call, open, reply),
+            Operation::OpenDirectory if self.options.access_times != AccessTimes::Never => {
+                self.open_directory(call, reply)
             }
-            Operation::Open if self.options.access_times != AccessTimes::Never => {
-                self.open(call, reply)
-            }
+            Operation::Create { name, new } => self.create(call, name, &new, reply),
+            Operation::Release(release) => self.release(call, &release),
             Operation::Lookup { name } => self.lookup(call, name, reply),
             Operation::GetAttr => self.get_attributes(call, reply),
             Operation::Statx => self.statx(call, reply),
@@ -148,10 +167,9 @@ impl Server {
             Operation::ListXattr { size } => self.list_xattr(call, size, reply),
             Operation::RemoveXattr { name } => self.remove_xattr(call, name),
             Operation::Ioctl { call: ioctl, data } => self.ioctl(call, &ioctl, data, reply),
-            Operation::Release => Ok(()),
-            // What the kernel then does by itself, opening, locks, flushing when a file is closed, or with
-            // another request: it makes files with MKNOD, which leaves nothing to release, instead of CREATE.
-            Operation::Open | Operation::Other => Err(Errno::NOSYS),
+            Operation::ReleaseDirectory => Ok(()),
+            // What the kernel then does by itself: opening directories, locks, flushing when a file is closed.
+            Operation::OpenDirectory | Operation::Other => Err(Errno::NOSYS),
             Operation::Interrupt { .. } | Operation::Forget { .. } | Operation::BatchForget(_) => {
                 unreachable!("these are not answered")
             }

@@ -5,12 +5,11 @@ use std::os::unix::ffi::OsStrExt;
 
 use larder::{ErrorKind, FileType, Inode, NewInode, RenameMode};
 use rustix::io::Errno;
-use zerocopy::FromZeros;
 
 use super::attributes::{VALID_SECONDS, device_of};
 use super::{Call, Outcome, Server, failed};
 use crate::protocol::Reply;
-use crate::protocol::abi::{CreateIn, EntryOut, MkdirIn, MknodIn, OpenOut};
+use crate::protocol::abi::{CreateIn, EntryOut, MkdirIn, MknodIn};
 
 const S_IFDIR: u32 = 0o040_000;
 const S_IFREG: u32 = 0o100_000;
@@ -97,19 +96,6 @@ impl Server {
         self.put_entry(made, reply)
     }
 
-    pub(super) fn tmpfile(
-        &self,
-        call: &Call<'_>,
-        new: &CreateIn,
-        reply: &mut Reply<'_>,
-    ) -> Outcome {
-        let mode = new.mode & !S_IFMT | S_IFREG;
-        let directory = self.node(call)?.directory()?;
-        let made = directory.create_unnamed(&call.new_inode(mode, new.umask, 0));
-        self.put_entry(made.map_err(failed)?.into_inode(), reply)?;
-        reply.put(&OpenOut::new_zeroed())
-    }
-
     pub(super) fn unlink(&self, call: &Call<'_>, name: &OsStr) -> Outcome {
         self.node(call)?.directory()?.remove_child(name).map_err(failed)
     }
@@ -153,7 +139,12 @@ impl Server {
         self.put_entry(linked.inode.clone(), reply)
     }
 
-    fn make(&self, call: &Call<'_>, name: &OsStr, new: &NewInode) -> Result<Inode, Errno> {
+    pub(super) fn make(
+        &self,
+        call: &Call<'_>,
+        name: &OsStr,
+        new: &NewInode,
+    ) -> Result<Inode, Errno> {
         self.node(call)?.directory()?.create_child(name, new).map_err(failed)
     }
 
@@ -165,6 +156,11 @@ impl Server {
 }
 
 impl Call<'_> {
+    /// A file that is made for the caller.
+    pub(super) fn new_file(&self, new: &CreateIn) -> NewInode {
+        self.new_inode(new.mode & !S_IFMT | S_IFREG, new.umask, 0)
+    }
+
     /// What is made for the caller. A default ACL of the directory takes the place of the umask.
     pub(super) fn new_inode(&self, mode: u32, umask: u32, device: u32) -> NewInode {
         let is_device =

@@ -11,8 +11,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
-use larder::{Directory, ErrorKind, File, Filesystem, Inode, Metadata};
+use larder::{Directory, ErrorKind, File, Filesystem, Inode, Metadata, OpenFile};
 use parking_lot::Mutex;
+use rustix::fs::OFlags;
 use rustix::io::Errno;
 
 use super::failed;
@@ -20,6 +21,8 @@ use crate::protocol::abi::ROOT_ID;
 
 /// The attribute that gives a program capabilities, which end when the program is changed.
 const CAPABILITY: &str = "security.capability";
+const S_ISUID: u32 = 0o4000;
+const S_ISGID: u32 = 0o2000;
 /// Locks that nodes are spread over.
 const SHARDS: usize = 64;
 /// The top level, whose inodes keep their own numbers.
@@ -39,6 +42,29 @@ pub(super) struct Node {
     pub(super) inode: Inode,
     /// It has been seen to have no capabilities, which a write would have to take from it.
     has_no_capability: AtomicBool,
+    writers: Mutex<Writers>,
+    /// Where a listing of the directory ends that goes on; 0 before one began.
+    listing_end: AtomicU64,
+}
+
+/// What an opening is for. The kernel is given its number as the handle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u64)]
+pub(super) enum Access {
+    Read,
+    Write,
+    /// Reading and writing, by which a file can be mapped to be written to.
+    ReadAndWrite,
+}
+
+/// Those who have a file open for writing.
+#[derive(Debug, Default)]
+struct Writers {
+    count: u32,
+    /// Those among them who can have a mapping.
+    can_map: u32,
+    /// Open as long as there are any.
+    file: Option<OpenFile>,
 }
 
 #[derive(Debug)]
@@ -79,7 +105,65 @@ fn place_of(number: u64) -> Option<(u64, u64)> {
 
 impl Node {
     fn new(inode: Inode) -> Self {
-        Self { inode, has_no_capability: AtomicBool::new(false) }
+        let (has_no_capability, listing_end) = Default::default();
+        Self { inode, has_no_capability, writers: Mutex::default(), listing_end }
+    }
+
+    /// Opens it, unless it may not be written to and that is what it is opened for.
+    pub(super) fn open(&self, access: Access, appends: bool) -> Result<(), Errno> {
+        if access == Access::Read {
+            return Ok(());
+        }
+        let file = self.file()?.open_for_writing(appends).map_err(failed)?;
+        let mut writers = self.writers.lock();
+        writers.count += 1;
+        writers.can_map += u32::from(access == Access::ReadAndWrite);
+        writers.file = Some(file);
+        Ok(())
+    }
+
+    /// Closes what was opened for `access`.
+    pub(super) fn close(&self, access: Access) {
+        if access == Access::Read {
+            return;
+        }
+        let mut writers = self.writers.lock();
+        writers.count = writers.count.saturating_sub(1);
+        writers.can_map = writers.can_map.saturating_sub(u32::from(access == Access::ReadAndWrite));
+        let closed = if writers.count == 0 { writers.file.take() } else { None };
+        // Its end may be that of a deleted file: not under the lock.
+        drop(writers);
+        drop(closed);
+    }
+
+    /// The index at which a listing of the directory ends: if it `begins`, what `end_index` says.
+    pub(super) fn listing_end(
+        &self,
+        begins: bool,
+        end_index: impl FnOnce() -> larder::Result<u64>,
+    ) -> Result<u64, Errno> {
+        let known = self.listing_end.load(Relaxed);
+        if known != 0 && !begins {
+            return Ok(known);
+        }
+        let end_index = end_index().map_err(failed)?;
+        self.listing_end.store(end_index, Relaxed);
+        Ok(end_index)
+    }
+
+    /// The file as it is open for writing.
+    pub(super) fn open_file(&self) -> Result<OpenFile, Errno> {
+        self.writers.lock().file.clone().ok_or(Errno::BADF)
+    }
+
+    /// Whether anybody has it open for writing.
+    pub(super) fn is_open_for_writing(&self) -> bool {
+        self.writers.lock().count > 0
+    }
+
+    /// Whether anybody may have it mapped to be written to.
+    pub(super) fn may_be_mapped_for_writing(&self) -> bool {
+        self.writers.lock().can_map > 0
     }
 
     /// The inode as a directory.
@@ -107,6 +191,11 @@ impl Node {
         }
     }
 
+    /// Whether its mode gives who runs it rights of others.
+    pub(super) fn gives_rights_by_mode(&self) -> bool {
+        self.inode.metadata().mode & (S_ISUID | S_ISGID) != 0
+    }
+
     /// An extended attribute was set.
     pub(super) fn has_new_attribute(&self) {
         self.has_no_capability.store(false, Relaxed);
@@ -128,6 +217,28 @@ impl Node {
             return self.inode.number();
         }
         number_of(self.inode.subvolume_id(), self.inode.number())
+    }
+}
+
+impl Access {
+    /// What the flags of open(2) ask for.
+    pub(super) fn of_flags(flags: u32) -> Self {
+        let flags = OFlags::from_bits_retain(flags) & OFlags::ACCMODE;
+        match flags {
+            OFlags::RDONLY => Self::Read,
+            OFlags::WRONLY => Self::Write,
+            _ => Self::ReadAndWrite,
+        }
+    }
+
+    pub(super) fn of_handle(handle: u64) -> Option<Self> {
+        [Self::Read, Self::Write, Self::ReadAndWrite]
+            .into_iter()
+            .find(|access| access.handle() == handle)
+    }
+
+    pub(super) fn handle(self) -> u64 {
+        self as u64
     }
 }
 

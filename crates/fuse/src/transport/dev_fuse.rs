@@ -22,6 +22,7 @@ use rustix::io::{Errno, read, retry_on_intr, write};
 use rustix::ioctl::{Opcode, Updater, ioctl, opcode};
 use zerocopy::{FromBytes, IntoBytes};
 
+use super::away::FromPool;
 use super::io_uring::Queues;
 use super::lookout::Lookout;
 use super::pool::Pool;
@@ -101,7 +102,9 @@ impl DevFuse {
             if buffers.has(abi::opcode::INIT, len) {
                 self.agree(&mut buffers, device, len, serving);
             } else {
-                buffers.answer(device, len, serving);
+                let start = || self.start(serving, pool);
+                let kernel = FromPool { kernel: serving.kernel, pool, start: &start };
+                buffers.answer(device, len, serving.handler, &kernel);
             }
             if !pool.waits(MOST_IDLE_THREADS) {
                 self.spare.leave(buffers);
@@ -143,7 +146,7 @@ impl DevFuse {
         }
         // Without, reading is slower.
         let _ = read_ahead(device);
-        let body = buffers.answer(device, len, serving);
+        let body = buffers.answer(device, len, serving.handler, serving.kernel);
         let flags = InitOut::read_from_prefix(body).map_or(0, |(agreed, _)| agreed.flags2);
         if let Some(queues) = &self.queues {
             queues.agreed(u64::from(flags) << 32 & InitFlags::OVER_IO_URING.bits() != 0);
@@ -222,14 +225,21 @@ impl Buffers {
     }
 
     /// Serves the request of `len` bytes, and returns the body of the reply.
-    fn answer(&mut self, device: impl AsFd, len: usize, serving: Serving<'_, '_>) -> &[u8] {
+    fn answer(
+        &mut self,
+        device: impl AsFd,
+        len: usize,
+        handler: &dyn Handler,
+        kernel: &dyn Notify,
+    ) -> &[u8] {
         let message = &self.request[..len];
         let Ok((InHeader { unique, .. }, _)) = InHeader::read_from_prefix(message) else {
             return &[];
         };
         let (header, room) = self.reply.split_at_mut(size_of::<OutHeader>());
         let mut reply = Reply::new(room);
-        let Some(served) = serve(Request::parse(message), &mut reply, serving) else { return &[] };
+        let served = serve(Request::parse(message), &mut reply, handler, kernel);
+        let Some(served) = served else { return &[] };
         let Served { error, body_len } = served;
         let len = header.len() + body_len;
         header.copy_from_slice(OutHeader { len: len as u32, error, unique }.as_bytes());

@@ -1,6 +1,7 @@
 //! How requests come from the kernel and replies go back: through [`/dev/fuse`](dev_fuse), and where the
 //! kernel offers it most of them through [rings of io_uring](io_uring).
 
+mod away;
 pub(crate) mod block;
 mod dev_fuse;
 mod io_uring;
@@ -37,7 +38,13 @@ pub(crate) trait Handler: Sync {
 
 /// The way to the kernel, for what it does not ask for.
 pub(crate) trait Notify: Sync {
-    /// Sends a notification: `code` is one of `enum fuse_notify_code`, `body` what goes with it.
+    /// Sends a notification: `code` is one of `enum fuse_notify_code`, `body` what goes with it. The kernel may
+    /// ask for something before it returns from taking it: data that it forgets it has written back first, and
+    /// for a name it waits for who changes the directory.
+    ///
+    /// # Errors
+    /// `WouldBlock` if nobody could be found who serves the kernel meanwhile; the kernel was told nothing. Others are the
+    /// kernel's.
     fn notify(&self, code: i32, body: &[u8]) -> io::Result<()>;
 
     /// What this way can do besides carrying requests, if the kernel wants it.
@@ -68,18 +75,20 @@ struct Served {
     body_len: usize,
 }
 
-/// Has `request` served, if it could be read. `None` if the kernel waits for no reply.
+/// Serves `request`, if it could be read, in a thread that talks to the kernel through `kernel`. `None` if
+/// the kernel waits for no reply.
 ///
-/// A handler that panics is a defect. It costs the one who asked an `EIO`, and nobody else anything: the thread
-/// goes on with the next request.
+/// A handler that panics is a defect. The one request is answered with `EIO`, and the thread goes on with the
+/// next.
 fn serve(
     request: Result<Request<'_>, Errno>,
     reply: &mut Reply<'_>,
-    serving: Serving<'_, '_>,
+    handler: &dyn Handler,
+    kernel: &dyn Notify,
 ) -> Option<Served> {
     let answer = match request {
         Ok(request) => {
-            let handle = || serving.handler.handle(&request, reply, serving.kernel);
+            let handle = || handler.handle(&request, reply, kernel);
             catch_unwind(AssertUnwindSafe(handle)).unwrap_or_else(|_| after_panic(&request))
         }
         Err(errno) => Answer::Error(errno),

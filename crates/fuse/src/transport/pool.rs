@@ -3,6 +3,9 @@
 //! # Invariants
 //! - As long as there may be more threads, one waits for requests whatever the others do: who takes a
 //!   request when nobody else waits is told to start another thread first.
+//! - A thread that is away, waiting for the kernel, is not counted: the kernel may have to be served before it
+//!   comes back. So there may be as many more threads as are away, and one of the others waits for requests or will,
+//!   once it has served one for which it waits for nobody but devices.
 
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::SeqCst;
@@ -13,12 +16,14 @@ pub(super) struct Pool {
     most: usize,
     threads: AtomicUsize,
     waiting: AtomicUsize,
+    away: AtomicUsize,
 }
 
 impl Pool {
     /// A pool that may have `most` threads and has none.
     pub(super) fn new(most: usize) -> Self {
-        Self { most, threads: AtomicUsize::new(0), waiting: AtomicUsize::new(0) }
+        let [threads, waiting, away] = Default::default();
+        Self { most, threads, waiting, away }
     }
 
     /// A thread begins, and waits.
@@ -41,7 +46,23 @@ impl Pool {
     /// A thread that waited has a request. Returns whether it has to start another thread first.
     pub(super) fn takes(&self) -> bool {
         let nobody_waits = self.waiting.fetch_sub(1, SeqCst) == 1;
-        nobody_waits && self.threads.load(SeqCst) < self.most
+        nobody_waits && self.has_room()
+    }
+
+    /// A thread that serves a request is to wait for the kernel. Returns whether it has to start another thread
+    /// first.
+    pub(super) fn goes_away(&self) -> bool {
+        self.away.fetch_add(1, SeqCst);
+        self.waiting.load(SeqCst) == 0 && self.has_room()
+    }
+
+    /// A thread that was away goes on with its request.
+    pub(super) fn comes_back(&self) {
+        self.away.fetch_sub(1, SeqCst);
+    }
+
+    fn has_room(&self) -> bool {
+        self.threads.load(SeqCst) < self.most + self.away.load(SeqCst)
     }
 
     /// A thread is done with its request. Returns whether it waits for the next: if `most` wait already, it
@@ -76,5 +97,20 @@ mod tests {
         pool.begins();
         assert!(pool.waits(2));
         assert!(!pool.waits(2));
+    }
+
+    #[test]
+    fn who_is_away_is_replaced() {
+        let pool = Pool::new(2);
+        (0..2).for_each(|_| pool.begins());
+        assert!(!pool.takes());
+        assert!(!pool.goes_away(), "another waits");
+        assert!(pool.takes(), "nobody waits but for the kernel");
+        pool.begins();
+        assert!(!pool.takes());
+        assert!(pool.goes_away());
+        pool.begins();
+        (0..2).for_each(|_| pool.comes_back());
+        assert!(!pool.takes(), "there are more than may be");
     }
 }

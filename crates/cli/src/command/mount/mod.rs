@@ -50,9 +50,11 @@ pub use helper::run_as_helper;
 ///   commit=SECONDS        how often to commit (30)
 ///   discard               tell devices what is free
 ///   notreelog             make fsync a commit
+///   writeback_cache       let the kernel keep what programs write, and bring it later: many small
+///                         writes become fast, and what write(2) would refuse (no space left, a
+///                         quota) a program hears from fsync, or from close, which it may not look at
 ///   noatime, relatime, strictatime, nodiratime
-///                         when to keep times of last access: unless told otherwise never, since
-///                         openings then need not be asked about
+///                         when to keep times of last access: unless told otherwise never
 ///   user_subvol_rm_allowed
 ///                         users may delete subvolumes that are theirs
 ///   no_io_uring           take requests through /dev/fuse, also where the kernel offers io_uring

@@ -172,6 +172,7 @@ impl Options {
             }
             ("treelog", None) => self.server.notreelog = false,
             ("notreelog", None) => self.server.notreelog = true,
+            ("writeback_cache", None) => self.server.writeback_cache = true,
             ("noatime", None) => self.server.access_times = AccessTimes::Never,
             ("atime" | "relatime", None) => self.server.access_times = AccessTimes::Relative,
             ("strictatime", None) => self.server.access_times = AccessTimes::Always,

@@ -5,9 +5,20 @@ use larder_format::Key;
 
 use super::super::node::Node;
 use super::Queued;
+use crate::error::Error;
+use crate::inode::Inode;
 
 /// Items of the tree that are listed at once, while the directory cannot change.
 const ITEMS_AT_ONCE: usize = 128;
+
+impl Inode {
+    /// The index that the next name in this directory will have: what is listed up to there was there before.
+    pub fn end_index(&self) -> Result<u64, Error> {
+        self.expect_directory()?;
+        let Some(node) = self.try_node() else { return Ok(u64::MAX) };
+        Ok(node.end_index(&mut node.write())?)
+    }
+}
 
 impl Node {
     /// Calls `visit` with some index items of this directory from the index `from` on, in order, and with

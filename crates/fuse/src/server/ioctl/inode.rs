@@ -4,6 +4,7 @@ use larder_ioctl::abi::FsXattr;
 use rustix::io::Errno;
 use zerocopy::FromZeros;
 
+use super::subvolume::tell_of_attributes;
 use super::{Ioctl, Outcome, Server, failed};
 use crate::server::Call;
 
@@ -19,7 +20,9 @@ impl Server {
 
     pub(super) fn set_flags(&self, call: &Call<'_>, io: &mut Ioctl<'_>) -> Outcome {
         let flags: u32 = io.input()?;
-        self.node(call)?.inode.set_ioctl_flags(flags).map_err(failed)
+        self.node(call)?.inode.set_ioctl_flags(flags).map_err(failed)?;
+        tell_of_attributes(call.kernel, call.id);
+        Ok(())
     }
 
     pub(super) fn get_fsxattr(&self, call: &Call<'_>, io: &mut Ioctl<'_>) -> Outcome {
@@ -40,7 +43,9 @@ impl Server {
         let flags = XFLAGS.iter().fold(before, |flags, (xflag, flag)| {
             if xflags & xflag != 0 { flags | flag } else { flags & !flag }
         });
-        node.inode.set_ioctl_flags(flags).map_err(failed)
+        node.inode.set_ioctl_flags(flags).map_err(failed)?;
+        tell_of_attributes(call.kernel, call.id);
+        Ok(())
     }
 
     pub(super) fn get_version(&self, call: &Call<'_>, io: &mut Ioctl<'_>) -> Outcome {

@@ -174,3 +174,10 @@ pub(in crate::server) fn tell_of_name(kernel: &dyn Notify, node: u64, name: &OsS
     let inode = NotifyInvalInodeOut { ino: node, off: 0, len: 0 };
     let _ = kernel.notify(NOTIFY_INVAL_INODE, inode.as_bytes());
 }
+
+/// Has the kernel forget the attributes of the inode that it knows as `node`, and nothing of its content.
+pub(super) fn tell_of_attributes(kernel: &dyn Notify, node: u64) {
+    let inode = NotifyInvalInodeOut { ino: node, off: -1, len: 0 };
+    // It fails where the kernel knows nothing that it could forget.
+    let _ = kernel.notify(NOTIFY_INVAL_INODE, inode.as_bytes());
+}

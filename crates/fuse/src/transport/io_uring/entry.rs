@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use rustix::io_uring::iovec;
 use zerocopy::{FromZeros, IntoBytes};
 
-use super::super::{MAX_IO_BYTES, Served, Serving, serve};
+use super::super::{Handler, MAX_IO_BYTES, Notify, Served, serve};
 use super::ring::{Command, Mapping, Ring};
 use crate::protocol::abi::{
     OutHeader, URING_CMD_COMMIT_AND_FETCH, URING_CMD_REGISTER, UringCmdReq, UringReqHeader, opcode,
@@ -110,11 +110,11 @@ impl Idle {
 impl Taken {
     /// Has the request served, and leaves the reply where the kernel takes it from with the next
     /// [`wait`](Idle::wait).
-    pub(super) fn answer(mut self, serving: Serving<'_, '_>) -> Idle {
+    pub(super) fn answer(mut self, handler: &dyn Handler, kernel: &dyn Notify) -> Idle {
         let mut beside = mem::take(&mut self.0.beside);
         let (parts, payload) = self.0.memory();
         let unique = parts.in_header().unique;
-        let Served { error, body_len } = answer(parts, payload, &mut beside, serving);
+        let Served { error, body_len } = answer(parts, payload, &mut beside, handler, kernel);
         let len = (size_of::<OutHeader>() + body_len) as u32;
         let header = OutHeader { len, error, unique };
         parts.in_out[..size_of::<OutHeader>()].copy_from_slice(header.as_bytes());
@@ -133,7 +133,8 @@ fn answer(
     parts: &UringReqHeader,
     payload: &mut [u8],
     beside: &mut [u8],
-    serving: Serving<'_, '_>,
+    handler: &dyn Handler,
+    kernel: &dyn Notify,
 ) -> Served {
     let header = parts.in_header();
     let len = parts.ring_ent_in_out.payload_sz as usize;
@@ -142,7 +143,7 @@ fn answer(
     let nothing = Served { error: 0, body_len: 0 };
     if header.opcode == opcode::WRITE {
         let request = payload.get(..len).ok_or(Errno::INVAL).and_then(request);
-        let served = serve(request, &mut Reply::new(beside), serving).unwrap_or(nothing);
+        let served = serve(request, &mut Reply::new(beside), handler, kernel).unwrap_or(nothing);
         payload[..served.body_len].copy_from_slice(&beside[..served.body_len]);
         return served;
     }
@@ -153,16 +154,14 @@ fn answer(
         }
         _ => Err(Errno::INVAL),
     };
-    serve(moved.and_then(request), &mut Reply::new(payload), serving).unwrap_or(nothing)
+    let served = serve(moved.and_then(request), &mut Reply::new(payload), handler, kernel);
+    served.unwrap_or(nothing)
 }
 
 #[cfg(test)]
 mod tests {
-    use std::fs::File;
     use std::io;
-    use std::thread;
 
-    use super::super::super::{Handler, Notify};
     use super::*;
     use crate::protocol::Answer;
     use crate::protocol::abi::InHeader;
@@ -191,11 +190,7 @@ mod tests {
         parts.ring_ent_in_out.payload_sz = len;
         let (mut room, mut beside) = (vec![0; MAX_IO_BYTES], vec![0; MOST_BESIDE_BYTES]);
         room[..payload.len()].copy_from_slice(payload);
-        let device = File::open("/dev/null").unwrap().into();
-        let Served { error, body_len } = thread::scope(|scope| {
-            let serving = Serving { scope, device: &device, handler: &Echo, kernel: &Echo };
-            answer(&parts, &mut room, &mut beside, serving)
-        });
+        let Served { error, body_len } = answer(&parts, &mut room, &mut beside, &Echo, &Echo);
         room.truncate(body_len);
         if error == 0 { Ok(room) } else { Err(error) }
     }

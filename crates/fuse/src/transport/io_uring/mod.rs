@@ -10,7 +10,8 @@
 //!   those it takes who was done last.
 //! - As long as a queue may have more threads, one of its threads waits whatever the others do.
 //! - An entry is `MAX_IO_BYTES` and a little more, in memory as far as it was used; there are
-//!   `MOST_THREADS` of them, or two for each processor that may ever be there, whatever is more.
+//!   `MOST_THREADS` of them, or two for each processor that may ever be there, whatever is more, and as many as
+//!   threads were ever away at a time.
 
 mod entry;
 mod ring;
@@ -24,6 +25,7 @@ use std::thread;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use self::entry::Idle;
+use super::away::FromPool;
 use super::pool::Pool;
 use super::{MOST_THREADS, Serving};
 
@@ -111,7 +113,9 @@ impl Queue {
                 // Without one more thread things are slower, and go on.
                 let _ = self.start(serving, move |entry| self.serve(entry, serving));
             }
-            entry = taken.answer(serving);
+            let start = || self.start(serving, move |entry| self.serve(entry, serving));
+            let kernel = FromPool { kernel: serving.kernel, pool: &self.pool, start: &start };
+            entry = taken.answer(serving.handler, &kernel);
             self.pool.waits(usize::MAX);
         }
     }

@@ -1,0 +1,197 @@
+//! What is immutable, append-only or in a read-only subvolume is refused when it is opened, to everybody who opens,
+//! and nobody sees what was refused. Who had it open before goes on. All as on the kernel's, beside it.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+use std::process::Command;
+
+use larder_testkit::{ImageSpec, KernelImage};
+use rustix::fs::{FallocateFlags, Mode, OFlags, Timespec, Timestamps, UTIME_NOW};
+use rustix::io::Errno;
+
+use crate::support::{Mounted, larder, shell, succeed};
+
+/// What each call came to, by what it was.
+type Outcomes = Vec<(String, Option<Errno>)>;
+
+/// Remembers what calls come to.
+#[derive(Default)]
+struct Outcome(Outcomes);
+
+impl Outcome {
+    fn of<T, E: Into<io::Error>>(&mut self, call: &str, result: Result<T, E>) {
+        let errno = result.err().and_then(|error| Errno::from_io_error(&error.into()));
+        self.0.push((call.to_owned(), errno));
+    }
+
+    /// Calls that open, or change a file by its path.
+    fn of_paths(&mut self, path: &Path) {
+        let flags = [
+            OFlags::RDONLY,
+            OFlags::WRONLY,
+            OFlags::RDWR,
+            OFlags::WRONLY | OFlags::APPEND,
+            OFlags::RDWR | OFlags::APPEND,
+            OFlags::WRONLY | OFlags::APPEND | OFlags::TRUNC,
+            OFlags::RDONLY | OFlags::TRUNC,
+            OFlags::RDONLY | OFlags::CREATE,
+            OFlags::RDWR | OFlags::CREATE,
+        ];
+        for flags in flags {
+            let opened = rustix::fs::open(path, flags, Mode::from(0o644));
+            self.of(&format!("open {flags:?}"), opened);
+        }
+        let truncate = |len: &str| {
+            // truncate(1) opens first.
+            let line = format!("truncate(\"{}\", {len})", path.display());
+            let perl = Command::new("perl").args(["-e", &format!("{line} or exit $!")]).status();
+            match perl.unwrap().code() {
+                Some(0) => Ok(()),
+                errno => Err(io::Error::from_raw_os_error(errno.unwrap())),
+            }
+        };
+        self.of("truncate down", truncate("10"));
+        self.of("truncate up", truncate("1000000"));
+        let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
+        let then = Timespec { tv_sec: 1, tv_nsec: 0 };
+        for (name, time) in [("now", now), ("then", then)] {
+            let times = Timestamps { last_access: time, last_modification: time };
+            let touched = rustix::fs::utimensat(rustix::fs::CWD, path, &times, no_flags());
+            self.of(&format!("touch {name}"), touched);
+        }
+        self.of("chmod", rustix::fs::chmod(path, Mode::from(0o600)));
+        self.of(
+            "setxattr",
+            rustix::fs::setxattr(path, "user.a", b"1", rustix::fs::XattrFlags::empty()),
+        );
+        self.of("link", fs::hard_link(path, path.with_extension("link")));
+    }
+
+    /// Calls that change a file that was open before.
+    fn of_writer(&mut self, file: &File, append: &mut File) {
+        self.of("write", file.write_all_at(b"written", 1));
+        self.of("write behind the end", file.write_all_at(b"behind", 20_000));
+        self.of("append", append.write_all(b"appended"));
+        self.of("fsync", file.sync_all());
+    }
+}
+
+fn no_flags() -> rustix::fs::AtFlags {
+    rustix::fs::AtFlags::empty()
+}
+
+/// A file of 5000 bytes, and two who have it open.
+fn prepared(path: &Path) -> (File, File) {
+    fs::write(path, [7; 5000]).unwrap();
+    let file = File::options().read(true).write(true).open(path).unwrap();
+    (file, OpenOptions::new().append(true).open(path).unwrap())
+}
+
+/// What comes of all calls on what is protected in each way in `folder`, and what is left of the files.
+fn history(folder: &Path, set_read_only: impl Fn(&Path)) -> (Outcomes, Vec<Vec<u8>>) {
+    let (mut outcome, mut left) = (Outcome::default(), Vec::new());
+    for flag in ["i", "a"] {
+        let path = folder.join(flag);
+        let (file, mut append) = prepared(&path);
+        shell(folder, &format!("chattr +{flag} {flag}"));
+        outcome.of_paths(&path);
+        outcome.of_writer(&file, &mut append);
+        for mode in [FallocateFlags::empty(), FallocateFlags::KEEP_SIZE, FallocateFlags::ZERO_RANGE]
+        {
+            let allocated = rustix::fs::fallocate(&file, mode, 0, 30_000);
+            outcome.of(&format!("fallocate {mode:?}"), allocated);
+        }
+        outcome.of("ftruncate", file.set_len(4000));
+        outcome.of("unlink", fs::remove_file(&path));
+        left.push(fs::read(&path).unwrap());
+        shell(folder, &format!("chattr -{flag} {flag}"));
+    }
+    let subvolume = folder.join("s");
+    let (file, mut append) = prepared(&subvolume.join("f"));
+    set_read_only(&subvolume);
+    outcome.of_paths(&subvolume.join("f"));
+    outcome.of_writer(&file, &mut append);
+    outcome.of("ftruncate", file.set_len(4000));
+    outcome.of("create", File::create_new(subvolume.join("new")));
+    let mut unnamed = OpenOptions::new();
+    unnamed.write(true).custom_flags(OFlags::TMPFILE.bits() as i32);
+    outcome.of("tmpfile", unnamed.open(&subvolume));
+    outcome.of("mkdir", fs::create_dir(subvolume.join("d")));
+    left.push(fs::read(subvolume.join("f")).unwrap());
+    (outcome.0, left)
+}
+
+#[test]
+pub(crate) fn what_is_protected_is_refused_when_it_is_opened() {
+    let mounted = Mounted::new();
+    succeed(larder().args(["subvolume", "create"]).arg(mounted.join("s")));
+    let ours = history(&mounted.path(), |subvolume| {
+        succeed(larder().args(["property", "set"]).arg(subvolume).args(["ro", "true"]));
+    });
+    let image = KernelImage::empty(&ImageSpec::new("refusals"));
+    let kernel = image.mount("");
+    shell(kernel.path(), "btrfs subvolume create s");
+    let theirs = history(kernel.path(), |subvolume| {
+        succeed(
+            Command::new("btrfs").args(["property", "set"]).arg(subvolume).args(["ro", "true"]),
+        );
+    });
+    for (ours, theirs) in ours.0.iter().zip(&theirs.0) {
+        assert_eq!(ours, theirs);
+    }
+    assert!(ours == theirs);
+    mounted.finish();
+}
+
+/// A log that can only grow keeps each line, whatever else has it open.
+#[test]
+pub(crate) fn what_can_only_grow_loses_nothing() {
+    let mounted = Mounted::new();
+    mounted.shell("echo 0 > log; chattr +a log");
+    for number in 1..=50 {
+        mounted.shell(&format!("echo {number} >> log; touch log"));
+    }
+    let expected: String = (0..=50).map(|number| format!("{number}\n")).collect();
+    assert_eq!(fs::read_to_string(mounted.join("log")).unwrap(), expected);
+    let mut mounted = mounted;
+    mounted.unmount();
+    mounted.mount(&[]);
+    assert_eq!(fs::read_to_string(mounted.join("log")).unwrap(), expected);
+    mounted.shell("chattr -a log");
+    mounted.finish();
+}
+
+/// A file that a program has mapped keeps what the program writes there, before and after it is protected.
+#[test]
+pub(crate) fn what_was_mapped_before_is_written() {
+    let mounted = Mounted::new();
+    mounted.shell("head -c 8192 /dev/zero > f");
+    succeed(larder().args(["subvolume", "create"]).arg(mounted.join("s")));
+    mounted.shell("cp f s/f");
+    let script = r#"
+import mmap, subprocess, sys
+for path, protect in (('f', ['chattr', '+i', 'f']),
+                      ('s/f', [sys.argv[1], 'property', 'set', 's', 'ro', 'true'])):
+    file = open(path, 'r+b')
+    memory = mmap.mmap(file.fileno(), 8192)
+    memory[0:6] = b'before'
+    subprocess.check_call(protect)
+    memory[4096:4101] = b'after'
+    memory.flush()
+    memory.close()
+    file.close()
+"#;
+    let mut python = Command::new("/usr/bin/python3");
+    succeed(python.args(["-c", script, env!("CARGO_BIN_EXE_larder")]).current_dir(mounted.path()));
+    let mut mounted = mounted;
+    mounted.unmount();
+    mounted.mount(&[]);
+    for path in ["f", "s/f"] {
+        let data = fs::read(mounted.join(path)).unwrap();
+        assert_eq!((&data[..6], &data[4096..4101]), (&b"before"[..], &b"after"[..]), "{path}");
+    }
+    mounted.shell("chattr -i f");
+    mounted.finish();
+}
