@@ -47,6 +47,10 @@ use signal_hook::consts::SIGXFSZ;
 
 use self::reason::in_words;
 
+/// That of the system keeps what many threads have freed, several times as much as is in use.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     if let Err(error) = ignore_file_size_signal() {
         eprintln!("ERROR: {error}");

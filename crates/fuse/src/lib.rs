@@ -43,8 +43,8 @@ use transport::{DevFuse, Mounted, SyncCalls, Transport};
 /// How to mount.
 #[derive(Clone, Debug)]
 pub struct MountOptions {
-    /// The image file or device: what the table of mounts shows as the source, or has a loop device shown that is
-    /// attached to it, where sync(2) can reach the mount.
+    /// The image file or device: what the table of mounts shows as the source. Where sync(2) can reach
+    /// the mount, the table shows a loop device that is attached to it.
     pub source: OsString,
     /// Nothing can be changed.
     pub read_only: bool,
@@ -108,8 +108,6 @@ impl<'s> Mount<'s> {
 
     /// Serves requests until the file system is unmounted.
     pub fn serve(&self) -> io::Result<()> {
-        let serve = || self.transport.serve(self.server);
-        let serve = || self.server.with_pruning(&self.transport, serve);
-        self.server.with_channel(&self.transport, serve)
+        self.server.beside(&self.transport, || self.transport.serve(self.server))
     }
 }

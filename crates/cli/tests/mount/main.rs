@@ -10,6 +10,7 @@ mod full;
 mod handles;
 mod killed;
 mod limits;
+mod memory;
 mod open_files;
 mod options;
 mod posix;

@@ -85,13 +85,18 @@ impl Mounted {
     /// One whose server is a child of this process.
     pub(crate) fn in_foreground() -> Self {
         let mut mounted = Self::unmounted();
-        let mut command = larder();
-        command.args(["mount", "-f", "--create", "2G"]).args(transport());
-        command.arg(mounted.image()).arg(mounted.path());
-        mounted.server = Some(command.stdin(Stdio::null()).spawn().expect("it starts"));
-        wait_until("it is mounted", || mounted.is_in_table());
-        mounted.is_mounted = true;
+        mounted.serve_in_foreground(&[]);
         mounted
+    }
+
+    /// Mounts a new image with a server that is a child of this process.
+    pub(crate) fn serve_in_foreground(&mut self, arguments: &[&str]) {
+        let mut command = larder();
+        command.args(["mount", "-f", "--create", "2G"]).args(arguments).args(transport());
+        command.arg(self.image()).arg(self.path());
+        self.server = Some(command.stdin(Stdio::null()).spawn().expect("it starts"));
+        wait_until("it is mounted", || self.is_in_table());
+        self.is_mounted = true;
     }
 
     /// A place for an image and a directory to mount it at.

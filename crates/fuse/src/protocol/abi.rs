@@ -238,14 +238,10 @@ structures! {
     Dirent: 24 { ino: u64, off: u64, namelen: u32, typ: u32 }
     /// `fuse_notify_inval_inode_out`.
     NotifyInvalInodeOut: 24 { ino: u64, off: i64, len: i64 }
-    /// `struct fuse_notify_prune_out`; the numbers of nodes follow.
-    NotifyPruneOut: 16 {
-        count: u32,
-        padding: u32,
-        spare: u64,
-    }
     /// `fuse_notify_inval_entry_out`.
     NotifyInvalEntryOut: 16 { parent: u64, namelen: u32, flags: u32 }
+    /// `fuse_notify_prune_out`, without the nodes behind it.
+    NotifyPruneOut: 16 { count: u32, padding: u32, spare: u64 }
     /// `fuse_uring_ent_in_out`.
     UringEntInOut: 32 { flags: u64, commit_id: u64, payload_sz: u32, padding: u32, reserved: u64 }
     /// `fuse_uring_req_header`: the header of a request or of its reply, what a request of its kind begins

@@ -47,9 +47,9 @@ pub use self::atime::AccessTimes;
 pub struct Server {
     filesystem: Filesystem,
     nodes: Nodes,
+    pruning: Pruning,
     channel: Channel,
     hidden: Hidden,
-    pruning: Pruning,
     /// The user who runs the server: with root the one who may do all with subvolumes.
     owner: u32,
     options: ServerOptions,
@@ -57,7 +57,7 @@ pub struct Server {
 }
 
 /// How a server serves.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub struct ServerOptions {
     /// Users may delete subvolumes that they could delete if they were directories.
     pub user_subvol_rm_allowed: bool,
@@ -70,6 +70,22 @@ pub struct ServerOptions {
     /// The kernel keeps what programs write, and brings it later: a program hears from fsync, or from close, what
     /// write(2) would have told it otherwise.
     pub writeback_cache: bool,
+    /// How many inodes the server remembers for the kernel: above that it asks the kernel to drop
+    /// those that nobody uses, which Linux 6.18 and newer do.
+    pub most_nodes: usize,
+}
+
+impl Default for ServerOptions {
+    fn default() -> Self {
+        Self {
+            user_subvol_rm_allowed: false,
+            access_times: AccessTimes::default(),
+            nodiratime: false,
+            notreelog: false,
+            writeback_cache: false,
+            most_nodes: 1 << 17,
+        }
+    }
 }
 
 /// What an operation comes to.
@@ -113,8 +129,18 @@ impl Server {
         let owner = rustix::process::geteuid().as_raw();
         let (filesystem, nodes) = (filesystem.clone(), Nodes::new(root));
         let (channel, hidden) = (Channel::default(), Hidden::default());
-        let (pruning, interrupts) = (Pruning::default(), Interrupts::default());
-        Ok(Self { filesystem, nodes, channel, hidden, pruning, owner, options, interrupts })
+        let interrupts = Interrupts::default();
+        let pruning = Pruning::new(options.most_nodes);
+        Ok(Self { filesystem, nodes, pruning, channel, hidden, owner, options, interrupts })
+    }
+
+    /// Does what goes on beside requests while `serve` runs.
+    pub(crate) fn beside(
+        &self,
+        kernel: &dyn Notify,
+        serve: impl FnOnce() -> io::Result<()>,
+    ) -> io::Result<()> {
+        self.with_channel(kernel, || self.pruning.during(&self.nodes, kernel, serve))
     }
 
     /// How it serves.
@@ -156,8 +182,12 @@ impl Server {
             Operation::Fallocate(range) => self.fallocate(call, &range),
             Operation::CopyFileRange(copy) => self.copy_file_range(call, &copy, reply),
             Operation::Fsync => self.fsync(call),
-            // syncfs(2) and umount(2) return with the reply.
-            Operation::Syncfs | Operation::Destroy => self.filesystem.sync().map_err(failed),
+            // umount(2) returns with the reply: nothing is left then that would change anything later.
+            Operation::Destroy => {
+                self.nodes.forget_all();
+                self.filesystem.sync().map_err(failed)
+            }
+            Operation::Syncfs => self.filesystem.sync().map_err(failed),
             Operation::Readdir { from, plus } => self.readdir(call, &from, plus, reply),
             Operation::Statfs => self.statfs(reply),
             Operation::SetXattr { name, value, flags, setxattr_flags } => {
@@ -198,10 +228,11 @@ impl Handler for Server {
                 self.interrupts.interrupt(unique);
                 Answer::Nothing
             }
-            Ok(operation) => match self.serve(operation, &call, reply) {
-                Ok(()) => Answer::Reply,
-                Err(errno) => Answer::Error(errno),
-            },
+            Ok(operation) => {
+                let outcome = self.serve(operation, &call, reply);
+                self.pruning.note_growth(&self.nodes);
+                outcome.map_or_else(Answer::Error, |()| Answer::Reply)
+            }
         }
     }
 }

@@ -9,7 +9,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 use larder::{Directory, ErrorKind, File, Filesystem, Inode, Metadata, OpenFile};
 use parking_lot::Mutex;
@@ -77,6 +77,8 @@ struct Known {
 #[derive(Debug)]
 pub(super) struct Nodes {
     shards: [Mutex<HashMap<u64, Known>>; SHARDS],
+    /// All in the shards.
+    len: AtomicUsize,
     root: Inode,
     next_stand_in: AtomicU64,
 }
@@ -246,6 +248,7 @@ impl Nodes {
     pub(super) fn new(root: Inode) -> Self {
         let nodes = Self {
             shards: std::array::from_fn(|_| Mutex::default()),
+            len: AtomicUsize::new(1),
             root: root.clone(),
             next_stand_in: AtomicU64::new(STAND_INS),
         };
@@ -282,6 +285,7 @@ impl Nodes {
         let Some(known) = shard.get_mut(&id) else {
             let node = Arc::new(Node::new(inode));
             shard.insert(id, Known { node: node.clone(), lookups: 1 });
+            self.len.fetch_add(1, Relaxed);
             return Ok((id, node));
         };
         if known.node.inode != inode {
@@ -298,6 +302,7 @@ impl Nodes {
         known.lookups = known.lookups.saturating_sub(lookups);
         if known.lookups == 0 && id != ROOT_ID {
             let forgotten = shard.remove(&id);
+            self.len.fetch_sub(1, Relaxed);
             // Its end may be that of a deleted file: not under the lock.
             drop(shard);
             drop(forgotten);
@@ -316,6 +321,28 @@ impl Nodes {
             }
         }
         found
+    }
+
+    /// How many nodes there are.
+    pub(super) fn len(&self) -> usize {
+        self.len.load(Relaxed)
+    }
+
+    /// The numbers of all nodes but the root, shard by shard.
+    pub(super) fn ids(&self) -> impl Iterator<Item = Vec<u64>> {
+        self.shards
+            .iter()
+            .map(|shard| shard.lock().keys().copied().filter(|id| *id != ROOT_ID).collect())
+    }
+
+    /// The kernel forgets everything.
+    pub(super) fn forget_all(&self) {
+        for shard in &self.shards {
+            let forgotten = std::mem::take(&mut *shard.lock());
+            self.len.fetch_sub(forgotten.len(), Relaxed);
+            // The end of some may be that of deleted files: not under the lock.
+            drop(forgotten);
+        }
     }
 
     /// The number under which the kernel knows an inode, or would.

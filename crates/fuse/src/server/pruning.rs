@@ -1,79 +1,67 @@
-//! Has the kernel forget what it remembers of deleted subvolumes.
+//! Makes the kernel forget inodes that no program uses.
 //!
-//! The room of a deleted subvolume comes back when nothing of it is open, and what the kernel
-//! remembers counts as open. The kernel remembers names and inodes that no program uses until it is
-//! short of memory. It drops those when a subvolume is deleted, but not those that a program has
-//! open then, nor the folders above them, when that program closes them later.
+//! The kernel remembers names and inodes until its own memory runs short, and the server has to
+//! remember those inodes for as long. That is too long in two cases:
+//! - There are too many of them for the memory that the server may use.
+//! - They are of a deleted subvolume, whose room comes back only when nothing of it is open. The
+//!   kernel drops such inodes when the subvolume is deleted, except those that a program has open
+//!   then, and the folders above them.
 //!
 //! # Invariants
-//! - A thread of its own tells the kernel, so that no thread that serves requests waits for what
-//!   that leads to.
-//! - As long as the kernel knows an inode of a deleted subvolume it is told again and again, ever
-//!   more seldom. What is in use stays.
+//! - A thread of its own asks the kernel (`FUSE_NOTIFY_PRUNE`, since Linux 6.18): the kernel may wait
+//!   for an answer of the server before it has dropped an inode, and no request waits for the thread.
+//! - As long as one of the two cases lasts, the thread asks again and again. Rounds that were in vain,
+//!   because programs use those inodes, follow one another ever more slowly.
 
 use std::io;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
-use zerocopy::IntoBytes;
+use zerocopy::{FromZeros, IntoBytes};
 
-use super::Server;
+use super::nodes::Nodes;
 use crate::protocol::abi::{NOTIFY_PRUNE, NotifyPruneOut};
 use crate::transport::Notify;
 
-/// The kernel is told for the first time after this.
+/// The time between the first two rounds.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
-/// The longest time between two times.
+/// The longest time between two rounds.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
-/// Inodes that the kernel is told of at once.
-const MOST_AT_ONCE: usize = 256;
+/// Inodes that one request to the kernel names.
+const BATCH: usize = 256;
 
-/// The subvolumes that were deleted and of which the kernel may know inodes.
-#[derive(Debug, Default)]
+/// What the thread waits for.
+#[derive(Debug)]
 pub(super) struct Pruning {
+    most_nodes: usize,
+    /// Whether there were too many nodes when a request last ended. Read without the lock.
+    is_crowded: AtomicBool,
     state: Mutex<State>,
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
 struct State {
+    /// Subvolumes that were deleted, and of which the kernel may know inodes.
     deleted: Vec<u64>,
-    /// One was deleted since the thread looked.
+    is_crowded: bool,
+    /// A reason came up since the last round began.
     is_new: bool,
     is_ended: bool,
 }
 
+/// What a round begins with.
+struct Round {
+    deleted: Vec<u64>,
+    is_crowded: bool,
+    is_new: bool,
+}
+
 /// Ends the thread when dropped, also while a panic unwinds.
 struct Ending<'p>(&'p Pruning);
-
-impl Pruning {
-    /// A subvolume was deleted.
-    pub(super) fn note_deleted(&self, subvolume: u64) {
-        let mut state = self.state.lock();
-        state.deleted.push(subvolume);
-        state.is_new = true;
-        self.changed.notify_all();
-    }
-
-    /// Waits for subvolumes that were deleted, and for `pause` or until there is one more. Returns
-    /// all, or none at the end, and whether there was one more.
-    fn next(&self, pause: Duration) -> Option<(Vec<u64>, bool)> {
-        let mut state = self.state.lock();
-        self.changed.wait_while(&mut state, |state| state.deleted.is_empty() && !state.is_ended);
-        if !state.is_new && !state.is_ended {
-            self.changed.wait_for(&mut state, pause);
-        }
-        let is_new = std::mem::take(&mut state.is_new);
-        (!state.is_ended).then(|| (state.deleted.clone(), is_new))
-    }
-
-    /// The kernel knows nothing of these any more: nor will it, for what it looks up lies in a
-    /// folder that it knows.
-    fn forget(&self, gone: &[u64]) {
-        self.state.lock().deleted.retain(|subvolume| !gone.contains(subvolume));
-    }
-}
 
 impl Drop for Ending<'_> {
     fn drop(&mut self) {
@@ -82,38 +70,116 @@ impl Drop for Ending<'_> {
     }
 }
 
-impl Server {
-    /// Has the kernel forget deleted subvolumes while `serve` runs.
-    pub(crate) fn with_pruning(
+impl Pruning {
+    /// Keeps at most about `most_nodes` nodes, unless programs use more.
+    pub(super) fn new(most_nodes: usize) -> Self {
+        let (is_crowded, state) = (AtomicBool::new(false), Mutex::default());
+        Self { most_nodes, is_crowded, state, changed: Condvar::new() }
+    }
+
+    /// Notes that a subvolume was deleted.
+    pub(super) fn note_deleted(&self, subvolume: u64) {
+        let mut state = self.state.lock();
+        state.deleted.push(subvolume);
+        state.is_new = true;
+        self.changed.notify_all();
+    }
+
+    /// Notes that there may be more nodes than before.
+    pub(super) fn note_growth(&self, nodes: &Nodes) {
+        if nodes.len() > self.most_nodes && !self.is_crowded.swap(true, Relaxed) {
+            let mut state = self.state.lock();
+            state.is_crowded = true;
+            state.is_new = true;
+            self.changed.notify_all();
+        }
+    }
+
+    /// Prunes while `serve` runs.
+    pub(super) fn during(
         &self,
+        nodes: &Nodes,
         kernel: &dyn Notify,
         serve: impl FnOnce() -> io::Result<()>,
     ) -> io::Result<()> {
+        self.state.lock().is_ended = false;
         thread::scope(|scope| {
-            let _ending = Ending(&self.pruning);
-            thread::Builder::new()
-                .name("larder-prune".into())
-                .spawn_scoped(scope, || self.prune(kernel))?;
+            let _ending = Ending(self);
+            let prune = || {
+                if let Err(error) = self.prune(nodes, kernel) {
+                    tracing::debug!("the kernel forgets inodes only by itself: {error}");
+                }
+            };
+            thread::Builder::new().name("larder-prune".into()).spawn_scoped(scope, prune)?;
             serve()
         })
     }
 
-    fn prune(&self, kernel: &dyn Notify) {
-        let (mut pause, mut known_before) = (FIRST_PAUSE, 0);
-        while let Some((mut deleted, is_new)) = self.pruning.next(pause) {
-            let known = self.nodes.of_subvolumes(&deleted);
-            for some in known.chunks(MOST_AT_ONCE) {
-                let ids: Vec<u64> = some.iter().map(|(_, id)| *id).collect();
-                let header = NotifyPruneOut { count: ids.len() as u32, padding: 0, spare: 0 };
-                // It fails before Linux 6.18: there the kernel forgets when it is short of memory.
-                let _ = kernel.notify(NOTIFY_PRUNE, &[header.as_bytes(), ids.as_bytes()].concat());
+    /// Waits for a reason to prune; if there was one in the last round too, for `pause` or until another comes up.
+    /// Returns nothing at the end.
+    fn next(&self, pause: Duration) -> Option<Round> {
+        let mut state = self.state.lock();
+        self.changed.wait_while(&mut state, |state| {
+            state.deleted.is_empty() && !state.is_crowded && !state.is_ended
+        });
+        if !state.is_new && !state.is_ended {
+            self.changed.wait_for(&mut state, pause);
+        }
+        let is_new = std::mem::take(&mut state.is_new);
+        let (deleted, is_crowded) = (state.deleted.clone(), state.is_crowded);
+        (!state.is_ended).then_some(Round { deleted, is_crowded, is_new })
+    }
+
+    fn prune(&self, nodes: &Nodes, kernel: &dyn Notify) -> io::Result<()> {
+        let (mut pause, mut left_before) = (FIRST_PAUSE, 0);
+        while let Some(Round { mut deleted, is_crowded, is_new }) = self.next(pause) {
+            let of_deleted = nodes.of_subvolumes(&deleted);
+            let ids: Vec<u64> = of_deleted.iter().map(|(_, id)| *id).collect();
+            ask_to_forget(&ids, kernel)?;
+            if is_crowded {
+                self.thin_out(nodes, kernel)?;
             }
-            // Forgotten inodes let go of the folders above them: those are next.
-            let is_progress = is_new || known.len() < known_before;
+            // Inodes that were forgotten let go of the folders above them: those are next.
+            let left = of_deleted.len() + if is_crowded { nodes.len() } else { 0 };
+            let is_progress = is_new || left < left_before;
             pause = if is_progress { FIRST_PAUSE } else { (2 * pause).min(LONGEST_PAUSE) };
-            known_before = known.len();
-            deleted.retain(|subvolume| known.iter().all(|(other, _)| other != subvolume));
-            self.pruning.forget(&deleted);
+            left_before = left;
+            // The kernel knows nothing of these any more. Nor will it: what it looks up lies in a folder that it
+            // knows.
+            deleted.retain(|subvolume| of_deleted.iter().all(|(other, _)| other != subvolume));
+            self.end_round(&deleted, nodes);
+        }
+        Ok(())
+    }
+
+    /// Asks until a quarter of the nodes that are allowed is gone, or the kernel was asked for each.
+    fn thin_out(&self, nodes: &Nodes, kernel: &dyn Notify) -> io::Result<()> {
+        let enough = self.most_nodes - self.most_nodes / 4;
+        for ids in nodes.ids() {
+            ask_to_forget(&ids, kernel)?;
+            if nodes.len() <= enough {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn end_round(&self, gone: &[u64], nodes: &Nodes) {
+        let mut state = self.state.lock();
+        state.deleted.retain(|subvolume| !gone.contains(subvolume));
+        if nodes.len() <= self.most_nodes {
+            state.is_crowded = false;
+            self.is_crowded.store(false, Relaxed);
         }
     }
+}
+
+/// Asks the kernel to forget nodes that no program uses.
+fn ask_to_forget(ids: &[u64], kernel: &dyn Notify) -> io::Result<()> {
+    for batch in ids.chunks(BATCH) {
+        let count = batch.len() as u32;
+        let header = NotifyPruneOut { count, ..NotifyPruneOut::new_zeroed() };
+        kernel.notify(NOTIFY_PRUNE, &[header.as_bytes(), batch.as_bytes()].concat())?;
+    }
+    Ok(())
 }

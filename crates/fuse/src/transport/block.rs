@@ -1,14 +1,15 @@
 //! Mounts whose source is a block device, which sync(2) and syncfs(2) reach.
 //!
-//! The kernel passes these on (SYNCFS) to servers of type `fuseblk` only, and demands a block device of such a mount, which
-//! it claims for itself. A [`StandIn`] is that device.
+//! The kernel passes these on (SYNCFS) to servers of type `fuseblk` only, and demands a block device
+//! of such a mount, which it claims for itself. A [`StandIn`] is that device.
 //!
 //! # Invariants
-//! - umount(2) sends DESTROY to the server of such a mount and waits for the reply, which nothing interrupts but the end
-//!   of the connection. A server therefore has another process [unmount](unmount) what it serves.
-//! - A server that dies with its mount namespace has the kernel unmount in the dying process, before that has let go
-//!   of its connection: the process waits for itself. Hence such mounts are made only in the first mount namespace,
-//!   which never ends.
+//! - umount(2) sends DESTROY to the server of such a mount and waits for the reply, which nothing
+//!   interrupts but the end of the connection. A server therefore has another process
+//!   [unmount](unmount) what it serves.
+//! - A server that dies with its mount namespace has the kernel unmount in the dying process, before
+//!   that has let go of its connection: the process waits for itself. Hence such mounts are made only
+//!   in the first mount namespace, which never ends.
 
 use std::ffi::CString;
 use std::fs;

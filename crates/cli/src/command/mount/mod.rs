@@ -2,6 +2,7 @@
 
 mod background;
 mod helper;
+mod memory;
 mod options;
 
 use std::ffi::OsString;
@@ -18,6 +19,7 @@ use larder_mkfs::{MkfsOptions, mkfs};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
+use self::memory::Memory;
 use self::options::{Options, Subvolume};
 use super::Outcome;
 use super::mkfs::caller;
@@ -85,6 +87,10 @@ pub struct Mount {
     /// Make a file of this size with an empty file system first
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     create: Option<u64>,
+    /// About how much memory the server is to work with, at least 128M; unless told otherwise an eighth of
+    /// the machine's, but at most 1G. What is under way comes on top: twice the size has been seen
+    #[arg(long, value_name = "SIZE", value_parser = Memory::parse)]
+    memory: Option<Memory>,
     /// How much the server reports: to the terminal in the foreground, otherwise to journald or syslog
     #[arg(long, value_name = "LEVEL", default_value = "info")]
     log_level: LogLevel,
@@ -120,14 +126,16 @@ impl Mount {
         let options = self.options.iter().flat_map(|list| ["-o".into(), list.into()]);
         let create = self.create.iter().map(|size| format!("--create={size}").into());
         let paths = self.paths.iter().map(|path| path.clone().into_os_string());
+        let memory = self.memory.map(|memory| format!("--memory={}", memory.bytes()).into());
         let log_level = [format!("--log-level={}", self.log_level.word()).into()];
-        let arguments = options.chain(create).chain(log_level).chain([OsString::from("--")]);
+        let arguments =
+            options.chain(create).chain(memory).chain(log_level).chain([OsString::from("--")]);
         arguments.chain(paths).collect::<Vec<_>>().into_iter()
     }
 
     /// Mounts, and serves until it is unmounted.
     fn serve(self, reporter: &Reporter) -> Outcome {
-        let options = Options::parse(self.options.iter().map(String::as_str))?;
+        let mut options = Options::parse(self.options.iter().map(String::as_str))?;
         let (mountpoint, devices) = self.paths.split_last().context("no mountpoint was given")?;
         let mountpoint =
             mountpoint.canonicalize().with_context(|| mountpoint.display().to_string())?;
@@ -141,7 +149,9 @@ impl Mount {
             |device: &PathBuf| device.canonicalize().with_context(|| device.display().to_string());
         let devices: Vec<PathBuf> = devices.iter().map(absolute).collect::<anyhow::Result<_>>()?;
         wait_for_ending_servers(&devices);
-        let filesystem = options.open_options().open(&devices)?;
+        let memory = self.memory.unwrap_or_else(Memory::of_this_machine);
+        options.server = memory.serve(options.server);
+        let filesystem = memory.open(options.open_options()).open(&devices)?;
         if filesystem.needs_log_replay() {
             tracing::warn!(
                 "a crash left a log; what was synced since the last commit is not shown"

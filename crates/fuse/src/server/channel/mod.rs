@@ -67,7 +67,7 @@ struct Ending<'c> {
 
 impl Server {
     /// Serves the control channel while `serve` runs.
-    pub(crate) fn with_channel(
+    pub(in crate::server) fn with_channel(
         &self,
         kernel: &dyn Notify,
         serve: impl FnOnce() -> io::Result<()>,
