@@ -31,9 +31,9 @@ pub(crate) fn write_says_that_there_is_no_room() {
     let mounted = made_with("256M", &[]);
     for round in 0..3 {
         let mut file = File::create_new(mounted.join("f")).unwrap();
-        let mut written_bytes = 0;
+        let (piece, mut written_bytes) = (vec![3; 64 << 10], 0);
         let error = loop {
-            match file.write(&[3; 64 << 10]) {
+            match file.write(&piece) {
                 Ok(len) => written_bytes += len as u64,
                 Err(error) => break error,
             }

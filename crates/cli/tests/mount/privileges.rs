@@ -11,7 +11,7 @@ use larder_testkit::{ImageSpec, KernelImage};
 use crate::support::{Mounted, as_nobody, succeed};
 
 /// Changes files of all modes in all ways, and prints which mode each has then: as it is open, and by its name.
-const CHANGE_ALL: &str = r#"
+const CHANGE_ALL: &str = r"
 import ctypes, mmap, os, sys
 c = ctypes.CDLL(None, use_errno=True)
 
@@ -44,7 +44,7 @@ for name, change in changes.items():
         fd = os.open(path, os.O_RDWR)
         change(fd, path)
         print(path, oct(os.fstat(fd).st_mode), oct(os.stat(path).st_mode))
-"#;
+";
 const CHANGES: [&str; 11] = [
     "write",
     "grow",
@@ -74,7 +74,9 @@ fn modes_after(folder: &Path) -> String {
     let users = [("root", Command::new(python)), ("nobody", as_nobody(python))];
     let changed = users.map(|(user, mut program)| {
         for change in CHANGES {
-            MODES.iter().for_each(|mode| prepare(&format!("{user}-{change}-{mode}"), mode));
+            for mode in MODES {
+                prepare(&format!("{user}-{change}-{mode}"), mode);
+            }
         }
         program.args(["-c", CHANGE_ALL, user]).args(MODES).current_dir(folder);
         succeed(&mut program)

@@ -153,7 +153,7 @@ pub(crate) fn what_can_only_grow_loses_nothing() {
     for number in 1..=50 {
         mounted.shell(&format!("echo {number} >> log; touch log"));
     }
-    let expected: String = (0..=50).map(|number| format!("{number}\n")).collect();
+    let expected = (0..=50).map(|number| number.to_string()).collect::<Vec<_>>().join("\n") + "\n";
     assert_eq!(fs::read_to_string(mounted.join("log")).unwrap(), expected);
     let mut mounted = mounted;
     mounted.unmount();
@@ -170,7 +170,7 @@ pub(crate) fn what_was_mapped_before_is_written() {
     mounted.shell("head -c 8192 /dev/zero > f");
     succeed(larder().args(["subvolume", "create"]).arg(mounted.join("s")));
     mounted.shell("cp f s/f");
-    let script = r#"
+    let script = r"
 import mmap, subprocess, sys
 for path, protect in (('f', ['chattr', '+i', 'f']),
                       ('s/f', [sys.argv[1], 'property', 'set', 's', 'ro', 'true'])):
@@ -182,7 +182,7 @@ for path, protect in (('f', ['chattr', '+i', 'f']),
     memory.flush()
     memory.close()
     file.close()
-"#;
+";
     let mut python = Command::new("/usr/bin/python3");
     succeed(python.args(["-c", script, env!("CARGO_BIN_EXE_larder")]).current_dir(mounted.path()));
     let mut mounted = mounted;
