@@ -14,7 +14,7 @@ use std::time::Duration;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
-use crate::usage::{Identity, InUse, Link, MAX_CHAIN, backing_path, find_use};
+use crate::usage::{Identity, InUse, Link, MAX_CHAIN, Mounts, backing_path, find_use};
 
 /// How often a writer tries before it gives up.
 const ATTEMPTS: u32 = 20;
@@ -29,19 +29,24 @@ const PAUSE: Duration = Duration::from_millis(10);
 pub(crate) fn exclude_others(
     file: &File,
     identity: Identity,
+    mounts: Mounts,
 ) -> io::Result<Result<Vec<File>, InUse>> {
     for _ in 1..ATTEMPTS {
-        match try_exclude_others(file, identity)? {
+        match try_exclude_others(file, identity, mounts)? {
             Err(by) if by.may_pass() => thread::sleep(PAUSE),
             settled => return Ok(settled),
         }
     }
-    try_exclude_others(file, identity)
+    try_exclude_others(file, identity, mounts)
 }
 
-fn try_exclude_others(file: &File, identity: Identity) -> io::Result<Result<Vec<File>, InUse>> {
+fn try_exclude_others(
+    file: &File,
+    identity: Identity,
+    mounts: Mounts,
+) -> io::Result<Result<Vec<File>, InUse>> {
     let locked = try_lock(file, FlockOperation::NonBlockingLockExclusive)?;
-    Ok(match find_use(identity) {
+    Ok(match find_use(identity, mounts) {
         Some(by) => Err(by),
         None if !locked => Err(InUse::Locked),
         None => lock_backing_files(identity),

@@ -8,9 +8,9 @@
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let fs = larder::OpenOptions::new().write(true).open(["disk.img"])?;
 //! let server = larder_fuse::Server::new(&fs, &fs.default_subvolume()?, Default::default())?;
-//! let mount = larder_fuse::Mount::new("/mnt".as_ref(), &server, &Default::default())?;
+//! let mount = larder_fuse::Mount::new("/mnt".as_ref(), server, &Default::default())?;
 //! mount.serve()?; // until it is unmounted
-//! fs.sync()?;
+//! mount.sync()?;
 //! # Ok(())
 //! # }
 //! ```
@@ -35,9 +35,10 @@ use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 
-pub use server::{AccessTimes, Server, ServerOptions};
-pub use transport::{end, unmount};
+pub use server::{AccessTimes, ReadOptions, Server, ServerOptions, Settings};
+pub use transport::{end, remount, unmount};
 
+use server::Exchange;
 use transport::{DevFuse, Mounted, SyncCalls, Transport};
 
 /// How to mount.
@@ -76,18 +77,19 @@ impl Default for MountOptions {
 
 /// What a server serves, mounted. Whoever uses it waits until [`serve`](Self::serve) is called.
 #[derive(Debug)]
-pub struct Mount<'s> {
-    server: &'s Server,
+pub struct Mount {
+    server: Exchange,
     mountpoint: PathBuf,
     transport: DevFuse,
     sync: SyncCalls,
 }
 
-impl<'s> Mount<'s> {
+impl Mount {
     /// Mounts at the directory `mountpoint`.
-    pub fn new(mountpoint: &Path, server: &'s Server, options: &MountOptions) -> io::Result<Self> {
+    pub fn new(mountpoint: &Path, server: Server, options: &MountOptions) -> io::Result<Self> {
         let Mounted { device, sync } = transport::mount(mountpoint, options, server.options())?;
         let transport = DevFuse::new(device, options.io_uring);
+        let server = Exchange::new(server, options.read_only);
         Ok(Self { server, mountpoint: mountpoint.to_owned(), transport, sync })
     }
 
@@ -108,6 +110,28 @@ impl<'s> Mount<'s> {
 
     /// Serves requests until the file system is unmounted.
     pub fn serve(&self) -> io::Result<()> {
-        self.server.beside(&self.transport, || self.transport.serve(self.server))
+        self.server.beside(&self.transport, || self.transport.serve(&self.server))
+    }
+
+    /// Lets root, and the user who serves, change mount options while it is mounted: `read` is called with all lists of
+    /// options, `said` and those of each remount.
+    pub fn remount_with(&self, said: Vec<String>, read: Box<ReadOptions>) {
+        self.server.configure(said, read);
+    }
+
+    /// Makes durable what was done.
+    pub fn sync(&self) -> larder::Result<()> {
+        self.server.sync()
+    }
+
+    /// The generation of the last commit, unless the file system could not be opened again.
+    pub fn generation(&self) -> Option<u64> {
+        self.server.generation()
+    }
+
+    /// Says to all who asked that the last commit reached the devices, or why it did not. If
+    /// nothing is said before this mount is dropped, they take that for the worst.
+    pub fn say_how_it_ended(&self, failure: Option<&str>) {
+        self.server.say_how_it_ended(failure);
     }
 }

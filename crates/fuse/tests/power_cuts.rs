@@ -283,7 +283,7 @@ fn work(seed: u64, steps: usize) -> (Recording, History) {
     let top = filesystem.subvolume("/").unwrap();
     let point = Scratch::new();
     let server = Server::new(&filesystem, &top, ServerOptions::default()).unwrap();
-    let mount = Mount::new(point.path(), &server, &MountOptions::default()).unwrap();
+    let mount = Mount::new(point.path(), server, &MountOptions::default()).unwrap();
     let history = thread::scope(|scope| {
         scope.spawn(|| mount.serve().unwrap());
         let _unmounts = Unmounts(point.path());

@@ -18,7 +18,7 @@ use rustix::fs::syncfs;
 use rustix::io::Errno;
 
 /// Ends serving also when the test fails.
-struct Unmounts<'m>(&'m Mount<'m>);
+struct Unmounts<'m>(&'m Mount);
 
 impl Drop for Unmounts<'_> {
     fn drop(&mut self) {
@@ -56,7 +56,7 @@ fn on_a_mount(io_uring: bool, work: impl FnOnce(&Path, &MemoryDevice, &FaultDevi
     // The mount is told where the devices are, and reads or writes nothing there.
     File::create(&image).unwrap().set_len(1 << 20).unwrap();
     let options = MountOptions { source: image.clone().into(), io_uring, ..Default::default() };
-    let mount = Mount::new(&point, &server, &options).unwrap();
+    let mount = Mount::new(&point, server, &options).unwrap();
     assert!(mount.sync_error().is_none(), "{:?}", mount.sync_error());
     let table = MountTable::of_this_process().unwrap();
     assert_eq!(table.ours_at(&point).map(|mount| &mount.source), Some(&image));

@@ -21,6 +21,7 @@ const COMMIT_INTERVAL: Duration = Duration::from_secs(30);
 #[derive(Clone, Copy, Debug)]
 pub struct OpenOptions {
     write: bool,
+    is_mounted: bool,
     degraded: bool,
     cache_bytes: usize,
     commit_interval: Option<Duration>,
@@ -36,6 +37,7 @@ impl OpenOptions {
     pub fn new() -> Self {
         Self {
             write: false,
+            is_mounted: false,
             degraded: false,
             cache_bytes: CACHE_BYTES,
             commit_interval: Some(COMMIT_INTERVAL),
@@ -57,6 +59,14 @@ impl OpenOptions {
     #[must_use]
     pub fn write(mut self, write: bool) -> Self {
         self.write = write;
+        self
+    }
+
+    /// For writing although it is mounted: for the server of those mounts, which knows that the kernel changes nothing
+    /// meanwhile.
+    #[must_use]
+    pub fn mounted(mut self, is_mounted: bool) -> Self {
+        self.is_mounted = is_mounted;
         self
     }
 
@@ -129,7 +139,11 @@ impl OpenOptions {
     pub fn open<P: AsRef<Path>>(&self, paths: impl IntoIterator<Item = P>) -> Result<Filesystem> {
         let mut devices: Vec<Arc<dyn Device>> = Vec::new();
         for path in paths {
-            let access = if self.write { Access::ReadWrite } else { Access::ReadOnly };
+            let access = match (self.write, self.is_mounted) {
+                (true, true) => Access::ReadWriteMounted,
+                (true, false) => Access::ReadWrite,
+                (false, _) => Access::ReadOnly,
+            };
             devices.push(Arc::new(FileDevice::open(path, access)?));
         }
         self.open_devices(devices)
@@ -153,13 +167,26 @@ impl OpenOptions {
                 tuning: self.tuning,
             };
             let filesystem = larder_filesystem::Filesystem::open_writable(volume, &options)?;
-            filesystem.set_compression(self.compression)?;
-            filesystem.set_discards(self.discard)?;
-            filesystem.set_write_policy(self.write_policy)?;
+            self.apply_to(&filesystem)?;
             filesystem
         } else {
             larder_filesystem::Filesystem::open(volume, cache_bytes)?
         }))
+    }
+
+    /// Has `filesystem`, which is open for writing, go on with what these options say about commits and about how data is
+    /// written. What they say about devices and memory counts only for opening.
+    pub fn apply(&self, filesystem: &Filesystem) -> Result<()> {
+        if let Some(interval) = self.commit_interval {
+            filesystem.set_commit_interval(interval);
+        }
+        self.apply_to(filesystem.inner())
+    }
+
+    fn apply_to(&self, filesystem: &larder_filesystem::Filesystem) -> Result<()> {
+        filesystem.set_compression(self.compression)?;
+        filesystem.set_discards(self.discard)?;
+        Ok(filesystem.set_write_policy(self.write_policy)?)
     }
 }
 

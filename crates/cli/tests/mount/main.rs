@@ -18,6 +18,7 @@ mod privileges;
 mod programs;
 mod receive;
 mod refusals;
+mod remount;
 mod reports;
 mod rings;
 mod same_as_btrfs;

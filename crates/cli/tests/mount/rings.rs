@@ -86,6 +86,8 @@ over_rings! {
     sync::the_table_of_mounts_leads_to_the_image,
     sync::umount_waits_for_the_last_commit,
     sync::a_signal_leaves_nothing_behind,
+    remount::from_writing_to_reading_and_back,
+    remount::no_request_is_lost,
     subvolumes::they_are_made_snapshotted_marked_and_deleted,
     users::the_kernel_checks_permissions,
     users::who_is_not_root_mounts_uses_and_unmounts,

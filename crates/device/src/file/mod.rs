@@ -24,7 +24,7 @@ use rustix::io::Errno;
 
 use crate::device::total_len;
 use crate::error::check_call;
-use crate::usage::{Identity, InUse, find_use};
+use crate::usage::{Identity, InUse, Mounts, find_use};
 use crate::{Device, DeviceError, Operation, ioctl, lock};
 
 /// What a device is opened for.
@@ -36,6 +36,15 @@ pub enum Access {
     ReadOnlyDirect,
     /// Reading and writing, as the only writer.
     ReadWrite,
+    /// The same, for the server of mounts of Larder's that were made from it.
+    ReadWriteMounted,
+}
+
+impl Access {
+    /// The mounts that stand in the way of writing.
+    fn mounts(self) -> Mounts {
+        if self == Self::ReadWriteMounted { Mounts::NotLarders } else { Mounts::All }
+    }
 }
 
 /// A regular file or a block device.
@@ -93,7 +102,7 @@ impl FileDevice {
             Access::ReadOnlyDirect => {
                 options.custom_flags(OFlags::DIRECT.bits() as i32);
             }
-            Access::ReadWrite => {
+            Access::ReadWrite | Access::ReadWriteMounted => {
                 options.write(true);
                 if matches!(known, Some(Identity::Block { .. })) {
                     options.custom_flags(OFlags::EXCL.bits() as i32);
@@ -103,7 +112,8 @@ impl FileDevice {
         let mut file = match options.open(path) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
-                let by = known.and_then(find_use).unwrap_or(InUse::Locked);
+                let by = known.and_then(|known| find_use(known, Mounts::All));
+                let by = by.unwrap_or(InUse::Locked);
                 return Err(DeviceError::InUse { device: name, by });
             }
             Err(error) if access == Access::ReadOnlyDirect && is_invalid(&error) => {
@@ -114,9 +124,11 @@ impl FileDevice {
         let metadata = file.metadata().map_err(failed)?;
         let identity = Identity::of(&metadata).ok_or_else(|| failed(not_storage()))?;
         let beneath = match access {
-            Access::ReadWrite => lock::exclude_others(&file, identity)
-                .map_err(failed)?
-                .map_err(|by| DeviceError::InUse { device: name.clone(), by })?,
+            Access::ReadWrite | Access::ReadWriteMounted => {
+                lock::exclude_others(&file, identity, access.mounts())
+                    .map_err(failed)?
+                    .map_err(|by| DeviceError::InUse { device: name.clone(), by })?
+            }
             Access::ReadOnly | Access::ReadOnlyDirect => Vec::new(),
         };
         let is_block = matches!(identity, Identity::Block { .. });
@@ -200,7 +212,7 @@ impl Device for FileDevice {
     }
 
     fn is_writable(&self) -> bool {
-        self.access == Access::ReadWrite
+        matches!(self.access, Access::ReadWrite | Access::ReadWriteMounted)
     }
 
     fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<(), DeviceError> {
@@ -208,7 +220,9 @@ impl Device for FileDevice {
         check_call(self, Operation::Read, offset, len_bytes)?;
         let result = match self.access {
             Access::ReadOnlyDirect => direct::read_exact_at(&self.file, buf, offset),
-            Access::ReadOnly | Access::ReadWrite => self.file.read_exact_at(buf, offset),
+            Access::ReadOnly | Access::ReadWrite | Access::ReadWriteMounted => {
+                self.file.read_exact_at(buf, offset)
+            }
         };
         result.map_err(|source| self.error(Operation::Read, offset, len_bytes, source))
     }

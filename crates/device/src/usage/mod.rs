@@ -132,7 +132,7 @@ pub fn in_use(path: impl AsRef<Path>) -> io::Result<Option<InUse>> {
     let path = path.as_ref();
     let metadata = path.metadata()?;
     let Some(identity) = Identity::of(&metadata) else { return Ok(None) };
-    if let Some(by) = find_use(identity) {
+    if let Some(by) = find_use(identity, Mounts::All) {
         return Ok(Some(by));
     }
     if lock::is_locked(&File::open(path)?)? {
@@ -168,19 +168,27 @@ impl Identity {
     }
 }
 
-/// A kernel's use of `identity`.
-pub(crate) fn find_use(identity: Identity) -> Option<InUse> {
-    find_use_within(identity, MAX_CHAIN)
+/// Which mounts count as a use of what they were mounted from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mounts {
+    All,
+    /// Not those that a server of Larder's serves, since that is the one who asks.
+    NotLarders,
 }
 
-fn find_use_within(identity: Identity, steps: usize) -> Option<InUse> {
+/// A kernel's use of `identity`.
+pub(crate) fn find_use(identity: Identity, mounts: Mounts) -> Option<InUse> {
+    find_use_within(identity, mounts, MAX_CHAIN)
+}
+
+fn find_use_within(identity: Identity, mounts: Mounts, steps: usize) -> Option<InUse> {
     let attached = loops::attached_to(identity);
-    if let Some(by) = direct_use(identity, &attached.stand_ins) {
+    if let Some(by) = direct_use(identity, &attached.stand_ins, mounts) {
         return Some(by);
     }
     let steps = steps.checked_sub(1)?;
     let follow = |link, rdev| {
-        let then = find_use_within(Identity::Block { rdev }, steps).map(Box::new);
+        let then = find_use_within(Identity::Block { rdev }, mounts, steps).map(Box::new);
         InUse::Linked { link, other: block::node_path(rdev), then }
     };
     if let Some(rdev) = attached.devices.first() {
@@ -198,16 +206,16 @@ fn find_use_within(identity: Identity, steps: usize) -> Option<InUse> {
 }
 
 /// A use that needs no other device: a mount, be it through a stand-in, or swap space.
-fn direct_use(identity: Identity, stand_ins: &[u64]) -> Option<InUse> {
+fn direct_use(identity: Identity, stand_ins: &[u64], mounts: Mounts) -> Option<InUse> {
     let stand_ins = stand_ins.iter().map(|rdev| Identity::Block { rdev: *rdev });
     let sources: Vec<Identity> = [identity].into_iter().chain(stand_ins).collect();
-    if let Some(at) = mounts::mount_point(&sources) {
+    if let Some(at) = mounts::mount_point(&sources, mounts) {
         return Some(InUse::Mounted { at: Some(at) });
     }
     if let Identity::Block { rdev } = identity
         && let Some(members) = block::btrfs_members(rdev)
     {
-        return Some(InUse::Mounted { at: mounts::mount_point(&members) });
+        return Some(InUse::Mounted { at: mounts::mount_point(&members, Mounts::All) });
     }
     mounts::is_swap(identity).then_some(InUse::Swap)
 }

@@ -5,13 +5,14 @@ use std::fs;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
-use super::{Identity, block};
+use super::{Identity, Mounts, block};
 
-/// Where one of `devices` is mounted, in this mount namespace.
-pub(super) fn mount_point(devices: &[Identity]) -> Option<PathBuf> {
+/// Where one of `devices` is mounted, in this mount namespace, by one of `mounts`.
+pub(super) fn mount_point(devices: &[Identity], mounts_that_count: Mounts) -> Option<PathBuf> {
     let mounts = fs::read("/proc/self/mountinfo").ok()?;
     let mount = mounts.split(|&byte| byte == b'\n').filter_map(Mount::parse).find(|mount| {
-        mount.source_identity().is_some_and(|identity| devices.contains(&identity))
+        let counts = mounts_that_count == Mounts::All || !mount.is_larders;
+        counts && mount.source_identity().is_some_and(|identity| devices.contains(&identity))
     })?;
     Some(mount.point)
 }
@@ -33,6 +34,8 @@ struct Mount {
     dev: u64,
     point: PathBuf,
     source: PathBuf,
+    /// A server of Larder's serves it.
+    is_larders: bool,
 }
 
 impl Mount {
@@ -41,8 +44,10 @@ impl Mount {
         let dev = block::parse_dev(str::from_utf8(fields.nth(2)?).ok()?)?;
         let point = unescape(fields.nth(1)?).into();
         // Optional fields end with a lone "-"; then come type, source and options.
-        let source = unescape(fields.skip_while(|field| *field != b"-").nth(2)?).into();
-        Some(Self { dev, point, source })
+        let mut behind = fields.skip_while(|field| *field != b"-").skip(1);
+        let is_larders = matches!(behind.next()?, b"fuse.larder" | b"fuseblk.larder");
+        let source = unescape(behind.next()?).into();
+        Some(Self { dev, point, source, is_larders })
     }
 
     /// What is mounted. Btrfs and FUSE have a device number of their own, so that only the source's
@@ -85,6 +90,7 @@ mod tests {
             dev: rustix::fs::makedev(98, 5),
             point: "/mnt/a b".into(),
             source: "/dev/ro\\ot".into(),
+            is_larders: false,
         };
         assert_eq!(Mount::parse(line), Some(mount));
         assert_eq!(Mount::parse(b""), None);

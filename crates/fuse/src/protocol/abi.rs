@@ -118,6 +118,8 @@ pub(crate) const NOTIFY_INVAL_INODE: i32 = 2;
 pub(crate) const NOTIFY_INVAL_ENTRY: i32 = 3;
 /// `FUSE_NOTIFY_PRUNE`, since Linux 6.18.
 pub(crate) const NOTIFY_PRUNE: i32 = 9;
+/// `FUSE_NOTIFY_INC_EPOCH`, since Linux 6.16: all names are to be looked up again.
+pub(crate) const NOTIFY_INC_EPOCH: i32 = 8;
 
 /// `FUSE_IO_URING_CMD_REGISTER`.
 pub(crate) const URING_CMD_REGISTER: u32 = 1;

@@ -13,6 +13,7 @@ mod attributes;
 mod channel;
 mod data;
 mod directory;
+mod exchange;
 #[cfg(test)]
 mod hostile;
 mod init;
@@ -35,20 +36,22 @@ use rustix::io::Errno;
 
 use self::channel::{Channel, Hidden};
 use self::interrupt::Interrupts;
-use self::nodes::{Node, Nodes};
+use self::nodes::{Node, Nodes, Place};
 use self::pruning::Pruning;
 use crate::protocol::{Answer, Operation, Reply, Request};
 use crate::transport::{Handler, Notify};
 
 pub use self::atime::AccessTimes;
+pub(crate) use self::exchange::Exchange;
+pub use self::exchange::{ReadOptions, Settings};
 
 /// Serves a subvolume, and those nested in it, as a mounted file system.
 #[derive(Debug)]
 pub struct Server {
     filesystem: Filesystem,
     nodes: Nodes,
-    pruning: Pruning,
-    channel: Channel,
+    pruning: Arc<Pruning>,
+    channel: Arc<Channel>,
     hidden: Hidden,
     /// The user who runs the server: with root the one who may do all with subvolumes.
     owner: u32,
@@ -86,6 +89,16 @@ impl Default for ServerOptions {
             most_nodes: 1 << 17,
         }
     }
+}
+
+/// What of a server is not of the opening of the file system that it serves.
+struct Heritage {
+    /// The subvolume that is shown.
+    root: u64,
+    places: Vec<Place>,
+    next_stand_in: u64,
+    pruning: Arc<Pruning>,
+    channel: Arc<Channel>,
 }
 
 /// What an operation comes to.
@@ -128,19 +141,34 @@ impl Server {
         let root = subvolume.root()?.into_inode();
         let owner = rustix::process::geteuid().as_raw();
         let (filesystem, nodes) = (filesystem.clone(), Nodes::new(root));
-        let (channel, hidden) = (Channel::default(), Hidden::default());
+        let (channel, hidden) = (Arc::default(), Hidden::default());
         let interrupts = Interrupts::default();
-        let pruning = Pruning::new(options.most_nodes);
+        let pruning = Arc::new(Pruning::new(options.most_nodes));
         Ok(Self { filesystem, nodes, pruning, channel, hidden, owner, options, interrupts })
     }
 
-    /// Does what goes on beside requests while `serve` runs.
-    pub(crate) fn beside(
-        &self,
-        kernel: &dyn Notify,
-        serve: impl FnOnce() -> io::Result<()>,
-    ) -> io::Result<()> {
-        self.with_channel(kernel, || self.pruning.during(&self.nodes, kernel, serve))
+    /// What a server has that is to take the place of this one.
+    fn heritage(&self) -> Heritage {
+        Heritage {
+            root: self.nodes.root().subvolume_id(),
+            places: self.nodes.places(),
+            next_stand_in: self.nodes.next_stand_in(),
+            pruning: self.pruning.clone(),
+            channel: self.channel.clone(),
+        }
+    }
+
+    /// A server of another opening of the same file system, in the place of one that has no request.
+    fn that_inherits(
+        filesystem: &Filesystem,
+        heritage: &Heritage,
+        options: ServerOptions,
+    ) -> larder::Result<Self> {
+        let root = filesystem.subvolume_by_id(heritage.root)?;
+        let (pruning, channel) = (heritage.pruning.clone(), heritage.channel.clone());
+        let server = Self { pruning, channel, ..Self::new(filesystem, &root, options)? };
+        server.nodes.inherit(filesystem, &heritage.places, heritage.next_stand_in);
+        Ok(server)
     }
 
     /// How it serves.
@@ -230,7 +258,7 @@ impl Handler for Server {
             }
             Ok(operation) => {
                 let outcome = self.serve(operation, &call, reply);
-                self.pruning.note_growth(&self.nodes);
+                self.pruning.note_growth(self.nodes.len());
                 outcome.map_or_else(Answer::Error, |()| Answer::Reply)
             }
         }

@@ -73,6 +73,15 @@ struct Known {
     lookups: u64,
 }
 
+/// A node as the kernel knows it, without what it is in this opening of the file system.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place {
+    pub(super) id: u64,
+    subvolume: u64,
+    inode: u64,
+    lookups: u64,
+}
+
 /// The table.
 #[derive(Debug)]
 pub(super) struct Nodes {
@@ -257,6 +266,11 @@ impl Nodes {
         nodes
     }
 
+    /// The root of what is served.
+    pub(super) fn root(&self) -> &Inode {
+        &self.root
+    }
+
     /// The node that the kernel knows as `id`.
     pub(super) fn get(&self, id: u64) -> Result<Arc<Node>, Errno> {
         let shard = self.shard(id).lock();
@@ -342,6 +356,37 @@ impl Nodes {
             self.len.fetch_sub(forgotten.len(), Relaxed);
             // The end of some may be that of deleted files: not under the lock.
             drop(forgotten);
+        }
+    }
+
+    /// All nodes that the kernel knows.
+    pub(super) fn places(&self) -> Vec<Place> {
+        let place = |(id, known): (&u64, &Known)| {
+            let inode = &known.node.inode;
+            let (subvolume, inode) = (inode.subvolume_id(), inode.number());
+            Place { id: *id, subvolume, inode, lookups: known.lookups }
+        };
+        let shards = self.shards.iter();
+        shards.flat_map(|shard| shard.lock().iter().map(place).collect::<Vec<_>>()).collect()
+    }
+
+    /// The number of the next directory that stands for a subvolume.
+    pub(super) fn next_stand_in(&self) -> u64 {
+        self.next_stand_in.load(Relaxed)
+    }
+
+    /// Enters what the table of another opening of `filesystem` had. What is not there is stale from now on, and so
+    /// are directories that stand for a subvolume, which the kernel then looks up again.
+    pub(super) fn inherit(&self, filesystem: &Filesystem, places: &[Place], next_stand_in: u64) {
+        self.next_stand_in.store(next_stand_in, Relaxed);
+        let is_stand_in = |id: u64| (STAND_INS..SCATTERED).contains(&id);
+        for place in places.iter().filter(|it| it.id != ROOT_ID && !is_stand_in(it.id)) {
+            let subvolume = filesystem.subvolume_by_id(place.subvolume);
+            if let Ok(inode) = subvolume.and_then(|subvolume| subvolume.inode(place.inode)) {
+                let known = Known { node: Arc::new(Node::new(inode)), lookups: place.lookups };
+                self.shard(place.id).lock().insert(place.id, known);
+                self.len.fetch_add(1, Relaxed);
+            }
         }
     }
 

@@ -9,7 +9,8 @@
 //!
 //! # Invariants
 //! - A thread of its own asks the kernel (`FUSE_NOTIFY_PRUNE`, since Linux 6.18): the kernel may wait
-//!   for an answer of the server before it has dropped an inode, and no request waits for the thread.
+//!   for an answer of the server before it has dropped an inode, and no request waits for the thread. It
+//!   holds no lock while it asks.
 //! - As long as one of the two cases lasts, the thread asks again and again. Rounds that were in vain,
 //!   because programs use those inodes, follow one another ever more slowly.
 
@@ -22,6 +23,7 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex};
 use zerocopy::{FromZeros, IntoBytes};
 
+use super::exchange::Exchange;
 use super::nodes::Nodes;
 use crate::protocol::abi::{NOTIFY_PRUNE, NotifyPruneOut};
 use crate::transport::Notify;
@@ -86,8 +88,8 @@ impl Pruning {
     }
 
     /// Notes that there may be more nodes than before.
-    pub(super) fn note_growth(&self, nodes: &Nodes) {
-        if nodes.len() > self.most_nodes && !self.is_crowded.swap(true, Relaxed) {
+    pub(super) fn note_growth(&self, node_count: usize) {
+        if node_count > self.most_nodes && !self.is_crowded.swap(true, Relaxed) {
             let mut state = self.state.lock();
             state.is_crowded = true;
             state.is_new = true;
@@ -98,7 +100,7 @@ impl Pruning {
     /// Prunes while `serve` runs.
     pub(super) fn during(
         &self,
-        nodes: &Nodes,
+        exchange: &Exchange,
         kernel: &dyn Notify,
         serve: impl FnOnce() -> io::Result<()>,
     ) -> io::Result<()> {
@@ -106,7 +108,7 @@ impl Pruning {
         thread::scope(|scope| {
             let _ending = Ending(self);
             let prune = || {
-                if let Err(error) = self.prune(nodes, kernel) {
+                if let Err(error) = self.prune(exchange, kernel) {
                     tracing::debug!("the kernel forgets inodes only by itself: {error}");
                 }
             };
@@ -130,48 +132,56 @@ impl Pruning {
         (!state.is_ended).then_some(Round { deleted, is_crowded, is_new })
     }
 
-    fn prune(&self, nodes: &Nodes, kernel: &dyn Notify) -> io::Result<()> {
+    fn prune(&self, exchange: &Exchange, kernel: &dyn Notify) -> io::Result<()> {
         let (mut pause, mut left_before) = (FIRST_PAUSE, 0);
         while let Some(Round { mut deleted, is_crowded, is_new }) = self.next(pause) {
-            let of_deleted = nodes.of_subvolumes(&deleted);
+            let of_deleted =
+                exchange.look_at_nodes(|nodes| nodes.of_subvolumes(&deleted)).unwrap_or_default();
             let ids: Vec<u64> = of_deleted.iter().map(|(_, id)| *id).collect();
             ask_to_forget(&ids, kernel)?;
             if is_crowded {
-                self.thin_out(nodes, kernel)?;
+                self.thin_out(exchange, kernel)?;
             }
             // Inodes that were forgotten let go of the folders above them: those are next.
-            let left = of_deleted.len() + if is_crowded { nodes.len() } else { 0 };
+            let left = of_deleted.len() + if is_crowded { node_count(exchange) } else { 0 };
             let is_progress = is_new || left < left_before;
             pause = if is_progress { FIRST_PAUSE } else { (2 * pause).min(LONGEST_PAUSE) };
             left_before = left;
             // The kernel knows nothing of these any more. Nor will it: what it looks up lies in a folder that it
             // knows.
             deleted.retain(|subvolume| of_deleted.iter().all(|(other, _)| other != subvolume));
-            self.end_round(&deleted, nodes);
+            self.end_round(&deleted, node_count(exchange));
         }
         Ok(())
     }
 
     /// Asks until a quarter of the nodes that are allowed is gone, or the kernel was asked for each.
-    fn thin_out(&self, nodes: &Nodes, kernel: &dyn Notify) -> io::Result<()> {
+    fn thin_out(&self, exchange: &Exchange, kernel: &dyn Notify) -> io::Result<()> {
         let enough = self.most_nodes - self.most_nodes / 4;
-        for ids in nodes.ids() {
+        let all: Vec<Vec<u64>> =
+            exchange.look_at_nodes(|nodes| nodes.ids().collect()).unwrap_or_default();
+        for ids in all {
             ask_to_forget(&ids, kernel)?;
-            if nodes.len() <= enough {
+            if node_count(exchange) <= enough {
                 break;
             }
         }
         Ok(())
     }
 
-    fn end_round(&self, gone: &[u64], nodes: &Nodes) {
+    fn end_round(&self, gone: &[u64], node_count: usize) {
         let mut state = self.state.lock();
         state.deleted.retain(|subvolume| !gone.contains(subvolume));
-        if nodes.len() <= self.most_nodes {
+        if node_count <= self.most_nodes {
             state.is_crowded = false;
             self.is_crowded.store(false, Relaxed);
         }
     }
+}
+
+/// How many nodes there are.
+fn node_count(exchange: &Exchange) -> usize {
+    exchange.look_at_nodes(Nodes::len).unwrap_or(0)
 }
 
 /// Asks the kernel to forget nodes that no program uses.

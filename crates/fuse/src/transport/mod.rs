@@ -9,6 +9,7 @@ mod lookout;
 mod mount;
 mod pool;
 mod readahead;
+mod remount;
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -18,6 +19,7 @@ use std::thread::Scope;
 pub(crate) use dev_fuse::DevFuse;
 pub(crate) use mount::{Mounted, SyncCalls, TYPE, mount, unmount_own};
 pub use mount::{end, unmount};
+pub use remount::remount;
 use rustix::io::Errno;
 
 use crate::protocol::abi::{InHeader, InitFlags, opcode};

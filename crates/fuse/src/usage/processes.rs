@@ -80,6 +80,22 @@ impl Process {
         })
     }
 
+    /// Which file of the file system with the number `device` it has open for writing. The first that is found.
+    pub fn write_to(self, device: u64) -> Option<String> {
+        let file = self.open_files().find(|file| {
+            device_of(file) == Some(device)
+                && self.open_flags(file).is_some_and(|flags| flags & 3 != 0)
+        })?;
+        Some(format!("has {} open for writing", fs::read_link(file).ok()?.display()))
+    }
+
+    /// The flags with which `file` was opened.
+    fn open_flags(self, file: &Path) -> Option<u32> {
+        let info = fs::read_to_string(self.entry("fdinfo").join(file.file_name()?)).ok()?;
+        let flags = info.lines().find_map(|line| line.strip_prefix("flags:"))?;
+        u32::from_str_radix(flags.trim(), 8).ok()
+    }
+
     /// Whether it holds a lock of the whole file or block device at `path`.
     pub fn has_locked(self, path: &Path) -> bool {
         let Ok(wanted) = path.metadata() else { return false };

@@ -27,6 +27,10 @@ pub struct MountEntry {
     pub root: PathBuf,
     /// Where it is mounted.
     pub path: PathBuf,
+    /// Options of the mount, with commas between them.
+    pub options: String,
+    /// Options of the file system, which all its mounts share.
+    pub superblock_options: String,
     /// Whether a server of this kind serves it.
     pub is_ours: bool,
     /// The image file or device that it was mounted from.
@@ -72,18 +76,24 @@ impl MountTable {
 }
 
 impl MountEntry {
+    /// Whether nothing can be changed through it.
+    pub fn is_read_only(&self) -> bool {
+        let mut options = self.options.split(',').chain(self.superblock_options.split(','));
+        options.any(|word| word == "ro")
+    }
+
     fn parse(line: &[u8]) -> Option<Self> {
         let mut fields = line.split(|byte| *byte == b' ');
         let mut number = || std::str::from_utf8(fields.next()?).ok()?.parse().ok();
         let (id, parent) = (number()?, number()?);
         let device = parse_device(fields.next()?, 10)?;
         let (root, path) = (unescape(fields.next()?), unescape(fields.next()?));
+        let options = text(fields.next()?);
         let mut behind = fields.skip_while(|field| *field != b"-").skip(1);
         let (kind, source) = (behind.next()?, unescape(behind.next()?));
-        let owner =
-            behind.next().unwrap_or_default().split(|byte| *byte == b',').find_map(|word| {
-                std::str::from_utf8(word.strip_prefix(b"user_id=")?).ok()?.parse().ok()
-            });
+        let superblock_options = text(behind.next().unwrap_or_default());
+        let owner = superblock_options.split(',').find_map(|word| word.strip_prefix("user_id="));
+        let owner = owner.and_then(|id| id.parse().ok());
         let (is_ours, source) = match kind {
             kind if kind == TYPE.as_bytes() => (true, source),
             kind if kind == block::TYPE.as_bytes() => {
@@ -91,8 +101,23 @@ impl MountEntry {
             }
             _ => (false, source),
         };
-        Some(Self { id, parent, device, root, path, is_ours, source, owner })
+        Some(Self {
+            id,
+            parent,
+            device,
+            root,
+            path,
+            options,
+            superblock_options,
+            is_ours,
+            source,
+            owner,
+        })
     }
+}
+
+fn text(field: &[u8]) -> String {
+    String::from_utf8_lossy(field).into_owned()
 }
 
 /// A device number as `major:minor`.

@@ -18,6 +18,8 @@ pub enum Kind {
     Receive = 2,
     /// [`Request::Ending`](super::Request::Ending).
     Ending = 3,
+    /// [`Request::Remount`](super::Request::Remount).
+    Remount = 4,
     /// Either way: a piece of what the request is about.
     Data = 0x100,
     /// From the client: there is no more data.
@@ -32,10 +34,11 @@ pub enum Kind {
     Failed = 0x201,
 }
 
-const KINDS: [Kind; 9] = [
+const KINDS: [Kind; 10] = [
     Kind::Send,
     Kind::Receive,
     Kind::Ending,
+    Kind::Remount,
     Kind::Data,
     Kind::End,
     Kind::Stop,

@@ -25,6 +25,8 @@ pub enum Request {
     /// To say, once the mount is gone, whether the last commit reached the devices. An empty
     /// [`Event`](Kind::Event) confirms that; the reply comes at the end of the server and is empty.
     Ending,
+    /// To go on with other mount options, words with commas between them. The reply is empty.
+    Remount(String),
 }
 
 /// A snapshot to be sent, and how.
@@ -55,6 +57,7 @@ impl Request {
             Self::Send(_) => Kind::Send,
             Self::Receive(_) => Kind::Receive,
             Self::Ending => Kind::Ending,
+            Self::Remount(_) => Kind::Remount,
         }
     }
 
@@ -64,11 +67,16 @@ impl Request {
             Self::Send(request) => request.body(),
             Self::Receive(request) => request.body(),
             Self::Ending => Vec::new(),
+            Self::Remount(words) => words.clone().into_bytes(),
         }
     }
 
     /// The request in a frame.
     pub fn parse(kind: Kind, body: &[u8]) -> io::Result<Self> {
+        if kind == Kind::Remount {
+            let words = String::from_utf8(body.to_vec());
+            return words.map(Self::Remount).map_err(|_| invalid("options that are no text"));
+        }
         let (words, rest) = body.as_chunks::<8>();
         if !rest.is_empty() {
             return Err(invalid("a request with something behind it"));
@@ -148,6 +156,7 @@ mod tests {
             Request::Send(SendRequest::default()),
             Request::Receive(receive),
             Request::Ending,
+            Request::Remount("ro,commit=5".to_owned()),
             Request::Receive(ReceiveRequest { stop_at_end: false, max_errors: 0, ..receive }),
         ] {
             let read = Request::parse(request.kind(), &request.body());
@@ -168,6 +177,7 @@ mod tests {
         assert!(parse(Kind::Receive, &[5, 256, 1, 1, 1]).is_err());
         assert!(parse(Kind::Ending, &[1]).is_err());
         assert!(parse(Kind::Data, &[]).is_err());
+        assert!(Request::parse(Kind::Remount, b"\xff").is_err());
         assert!(Request::parse(Kind::Receive, &[0; 33]).is_err());
     }
 }

@@ -1,7 +1,7 @@
 //! How much memory a server may take, and what for.
 
 use larder::OpenOptions;
-use larder_fuse::ServerOptions;
+use larder_fuse::{ServerOptions, Settings};
 
 use crate::units::parse_size;
 
@@ -53,6 +53,12 @@ impl Memory {
     /// Gives inodes their part.
     pub fn serve(self, options: ServerOptions) -> ServerOptions {
         ServerOptions { most_nodes: self.part() / NODE_BYTES, ..options }
+    }
+
+    /// Gives both their parts.
+    pub fn limit(self, settings: Settings) -> Settings {
+        let (open, server) = (self.open(settings.open), self.serve(settings.server));
+        Settings { open, server, ..settings }
     }
 
     /// A quarter of what has no bound of its own; the last is what the allocator needs besides.

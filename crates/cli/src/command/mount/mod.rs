@@ -4,6 +4,7 @@ mod background;
 mod helper;
 mod memory;
 mod options;
+mod remount;
 
 use std::ffi::OsString;
 use std::io;
@@ -11,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::thread;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use clap::Args;
 use larder::Filesystem;
 use larder_fuse::Server;
@@ -63,8 +64,9 @@ pub use helper::run_as_helper;
 ///                         (see /sys/module/fuse/parameters/enable_uring)
 ///   rescue=nologreplay    with ro, which never replays a log: say so
 /// Others that only say what is so anyway are accepted (flushoncommit, ssd, space_cache=v2, …); what
-/// cannot be obeyed is refused with the reason. Remounting is up to the kernel: ro and rw and what
-/// files may do.
+/// cannot be obeyed is refused with the reason. With `remount` what is mounted goes on with the other
+/// options: ro, rw, and all that can change then. Only root can change ro and rw, and nobody what
+/// is shown, to whom, and which times of last access are kept.
 ///
 /// fsync makes a file durable on every mount. sync(2) and syncfs(2) make everything durable on mounts
 /// for writing that root makes in the machine's first mount namespace, with Linux 6.18 or newer; the
@@ -75,6 +77,7 @@ pub use helper::run_as_helper;
 ///   larder mount disk.img ~/mnt
 ///   larder mount --create 8G new.img ~/mnt
 ///   larder mount -o ro,subvol=snapshots/monday disk.img /mnt
+///   larder mount -o remount,rw /mnt
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment, override_usage = "larder mount [OPTIONS] <DEVICE>... <MOUNTPOINT>")]
 pub struct Mount {
@@ -98,14 +101,19 @@ pub struct Mount {
     #[arg(long, hide = true, conflicts_with = "foreground")]
     served: bool,
     /// Image files or block devices, then the directory to mount at
-    #[arg(required = true, num_args = 2.., value_names = ["DEVICE", "MOUNTPOINT"])]
+    #[arg(required = true, num_args = 1.., value_names = ["DEVICE", "MOUNTPOINT"])]
     paths: Vec<PathBuf>,
 }
 
 impl Mount {
     pub fn run(self) -> Outcome {
         // What is wrong with the command line is found before anything is started.
-        Options::parse(self.options.iter().map(String::as_str))?;
+        let options = Options::parse(self.options.iter().map(String::as_str))?;
+        if options.remounts {
+            let mountpoint = self.paths.last().context("no mountpoint was given")?;
+            return remount::remount(mountpoint, &self.options);
+        }
+        ensure!(self.paths.len() > 1, "give what to mount, and the directory to mount it at");
         if !self.foreground && !self.served {
             return background::start(self.arguments());
         }
@@ -157,16 +165,26 @@ impl Mount {
                 "a crash left a log; what was synced since the last commit is not shown"
             );
         }
-        let server = Server::new(&filesystem, &shown(&filesystem, &options)?, options.server)?;
+        let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP])?;
+        let mount = mount(&filesystem, &devices[0], &mountpoint, &options)?;
+        // The server has it now, and is to be able to close it.
+        drop(filesystem);
+        mount.remount_with(self.options.clone(), {
+            Box::new(move |said| {
+                let now = Options::parse(said.iter().map(String::as_str));
+                let settings = now.and_then(|now| now.settings(&options, &devices));
+                settings.map(|settings| memory.limit(settings)).map_err(|error| message(&error))
+            })
+        });
         let ready = || if self.served { background::say_ready(reporter) } else { Ok(()) };
-        let served = serve(&server, &devices[0], &mountpoint, &options, ready);
+        let served = serve(&mount, &mountpoint, &mut signals, ready);
         // Whatever ended it: what was done is kept.
-        let synced = filesystem.sync().with_context(|| {
-            let generation = filesystem.generation();
+        let synced = mount.sync().with_context(|| {
+            let generation = mount.generation().unwrap_or_default();
             format!("what was done since generation {generation} did not reach the devices")
         });
         let failure = synced.as_ref().err().map(message);
-        server.say_how_it_ended(failure.as_deref());
+        mount.say_how_it_ended(failure.as_deref());
         served?;
         synced?;
         Ok(ExitCode::SUCCESS)
@@ -182,25 +200,33 @@ fn shown(filesystem: &Filesystem, options: &Options) -> larder::Result<larder::S
     }
 }
 
-fn serve(
-    server: &Server,
+fn mount(
+    filesystem: &Filesystem,
     device: &Path,
     mountpoint: &Path,
     options: &Options,
-    ready: impl FnOnce() -> io::Result<()>,
-) -> anyhow::Result<()> {
+) -> anyhow::Result<larder_fuse::Mount> {
+    let server = Server::new(filesystem, &shown(filesystem, options)?, options.server)?;
     let mount_options =
         larder_fuse::MountOptions { source: device.into(), ..options.mount.clone() };
-    let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP])?;
-    let mount = larder_fuse::Mount::new(mountpoint, server, &mount_options)
-        .with_context(|| mountpoint.display().to_string())?;
+    larder_fuse::Mount::new(mountpoint, server, &mount_options)
+        .with_context(|| mountpoint.display().to_string())
+}
+
+/// Serves requests until what is mounted at `mountpoint` is unmounted.
+fn serve(
+    mount: &larder_fuse::Mount,
+    mountpoint: &Path,
+    signals: &mut Signals,
+    ready: impl FnOnce() -> io::Result<()>,
+) -> anyhow::Result<()> {
     ready()?;
     if let Some(error) = mount.sync_error() {
         tracing::debug!("sync(2) does not reach this mount, only fsync does: {error}");
     }
     let handle = signals.handle();
     thread::scope(|scope| {
-        scope.spawn(|| unmount_on_signals(&mut signals, &mount, mountpoint));
+        scope.spawn(|| unmount_on_signals(signals, mount, mountpoint));
         let served = mount.serve();
         handle.close();
         served
@@ -210,7 +236,7 @@ fn serve(
 
 /// Unmounts with each signal: who still uses the file system goes on doing so, and serving ends when the
 /// last is done.
-fn unmount_on_signals(signals: &mut Signals, mount: &larder_fuse::Mount<'_>, mountpoint: &Path) {
+fn unmount_on_signals(signals: &mut Signals, mount: &larder_fuse::Mount, mountpoint: &Path) {
     for _ in signals.forever() {
         let unmounted = mount.unmount(false).or_else(|_| mount.unmount(true));
         if let Err(error) = unmounted {

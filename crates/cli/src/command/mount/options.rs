@@ -1,10 +1,11 @@
 //! The words behind `-o`.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail, ensure};
 use larder::{OpenOptions, WriteCompression, WritePolicy};
-use larder_fuse::{AccessTimes, MountOptions, ServerOptions};
+use larder_fuse::{AccessTimes, MountOptions, ServerOptions, Settings};
 
 use crate::units::parse_size;
 
@@ -26,6 +27,8 @@ pub struct Options {
     pub write_policy: WritePolicy,
     /// It was said that a log is not to be replayed.
     skips_log: bool,
+    /// What is mounted is to go on with these options.
+    pub remounts: bool,
     /// Further devices.
     pub devices: Vec<String>,
 }
@@ -119,6 +122,24 @@ impl Options {
         Ok(options)
     }
 
+    /// What can be changed while something is mounted, on `devices` and with the options `before`.
+    pub fn settings(&self, before: &Self, devices: &[PathBuf]) -> anyhow::Result<Settings> {
+        ensure!(
+            self.server.access_times == before.server.access_times,
+            "which times of last access are kept can only be said when mounting"
+        );
+        ensure!(
+            self.mount.allow_other == before.mount.allow_other,
+            "who may look in can only be said when mounting"
+        );
+        Ok(Settings {
+            open: self.open_options(),
+            read_only: self.mount.read_only,
+            devices: devices.to_vec(),
+            server: self.server,
+        })
+    }
+
     /// How to open the devices.
     pub fn open_options(&self) -> OpenOptions {
         let options = OpenOptions::new()
@@ -141,6 +162,9 @@ impl Options {
         match (name, value) {
             ("ro", None) => self.mount.read_only = true,
             ("rw", None) => self.mount.read_only = false,
+            ("remount", None) => self.remounts = true,
+            // What the kernel shows of a mount, and mount(8) repeats.
+            ("user_id" | "group_id" | "blksize", Some(_)) => {}
             ("allow_other", None) => self.mount.allow_other = true,
             ("nosuid", None) => self.mount.nosuid = true,
             ("nodev", None) => self.mount.nodev = true,

@@ -6,13 +6,12 @@ use larder_ioctl::channel::{Kind, frame};
 use rustix::io::Errno;
 
 use super::{Channel, MOST_CONNECTIONS};
-use crate::server::Server;
 
-impl Server {
+impl Channel {
     /// Says to all who asked that the last commit reached the devices, or why it did not. If
-    /// nothing is said before this server is dropped, they take that for the worst.
-    pub fn say_how_it_ended(&self, failure: Option<&str>) {
-        let watching = std::mem::take(&mut self.channel.connections.lock().watching);
+    /// nothing is said before this is dropped, they take that for the worst.
+    pub(in crate::server) fn say_how_it_ended(&self, failure: Option<&str>) {
+        let watching = std::mem::take(&mut self.connections.lock().watching);
         for socket in watching {
             // Whoever went away does not want to know.
             let _ = match failure {
@@ -24,9 +23,7 @@ impl Server {
             };
         }
     }
-}
 
-impl Channel {
     /// Has `socket` told how the server ends, and confirms that, unless there are too many.
     pub(super) fn watch(&self, socket: UnixStream) {
         let Ok(confirmed) = socket.try_clone() else { return };

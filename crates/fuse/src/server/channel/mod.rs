@@ -27,11 +27,12 @@ use rustix::io::Errno;
 use rustix::net::sockopt::socket_peercred;
 use rustix::net::{Shutdown, shutdown};
 
-use self::refusal::Refusal;
+use super::Exchange;
 use super::Server;
 use crate::transport::Notify;
 
 pub(super) use receive::Hidden;
+pub(super) use refusal::Refusal;
 
 /// Connections at a time; more are closed at once.
 const MOST_CONNECTIONS: usize = 16;
@@ -65,7 +66,7 @@ struct Ending<'c> {
     listener: &'c UnixListener,
 }
 
-impl Server {
+impl Exchange {
     /// Serves the control channel while `serve` runs.
     pub(in crate::server) fn with_channel(
         &self,
@@ -81,12 +82,6 @@ impl Server {
         })
     }
 
-    /// What the ioctl that asks for the channel returns.
-    pub(super) fn channel_info(&self, node: NodeId) -> Result<ChannelInfo, Errno> {
-        let name = self.channel.name.get().ok_or(Errno::NOTTY)?;
-        ChannelInfo::new(name, node).ok_or(Errno::NOTTY)
-    }
-
     fn accept<'s>(
         &'s self,
         listener: &UnixListener,
@@ -97,7 +92,8 @@ impl Server {
             // It fails once the listener is shut down.
             let Ok((socket, _)) = listener.accept() else { return };
             let peer = socket_peercred(&socket);
-            let is_known = peer.is_ok_and(|peer| self.is_privileged_user(peer.uid.as_raw()));
+            let uid = peer.map(|peer| peer.uid.as_raw());
+            let is_known = uid.is_ok_and(|uid| uid == 0 || uid == self.owner);
             if is_known && self.channel.enter(number, &socket) {
                 scope.spawn(move || {
                     // What fails here is at its end, and so is what panics, which was reported.
@@ -116,8 +112,13 @@ impl Server {
         let mut body = Vec::new();
         while let Some(kind) = frame::read(socket, &mut body)? {
             let served = match Request::parse(kind, &body)? {
-                Request::Send(request) => self.send_snapshot(&request, socket),
-                Request::Receive(request) => self.receive(&request, socket, kernel),
+                Request::Send(request) => {
+                    self.with_server(|server| server.send_snapshot(&request, socket))
+                }
+                Request::Receive(request) => {
+                    self.with_server(|server| server.receive(&request, socket, kernel))
+                }
+                Request::Remount(words) => self.remount(&words, kernel).map(|()| Vec::new()),
                 Request::Ending => return Ok(Next::Ending),
             };
             match served {
@@ -129,6 +130,14 @@ impl Server {
             }
         }
         Ok(Next::Nothing)
+    }
+}
+
+impl Server {
+    /// What the ioctl that asks for the channel returns.
+    pub(super) fn channel_info(&self, node: NodeId) -> Result<ChannelInfo, Errno> {
+        let name = self.channel.name.get().ok_or(Errno::NOTTY)?;
+        ChannelInfo::new(name, node).ok_or(Errno::NOTTY)
     }
 }
 

@@ -4,9 +4,9 @@ use larder::{Error, SendError};
 use rustix::io::Errno;
 
 /// A number for programs, and a text for people.
-pub(super) struct Refusal {
-    pub(super) errno: Errno,
-    pub(super) message: String,
+pub(in crate::server) struct Refusal {
+    pub(in crate::server) errno: Errno,
+    pub(in crate::server) message: String,
 }
 
 impl From<Error> for Refusal {

@@ -1,0 +1,215 @@
+//! A server that is exchanged for another while its mount is in use: what was opened for reading is opened for writing,
+//! and back.
+//!
+//! # Invariants
+//! - One server serves a request from beginning to end. While servers are exchanged requests wait; none is lost.
+//! - A request that is on its way may need that others are served. So a request waits for an exchange only when
+//!   none is on its way; an exchange waits for such a moment, and gives up after a while.
+//! - The kernel has nothing to write back when what was open for writing is closed: it was told first that the file system
+//!   is read-only.
+//! - At no time are the devices open twice for writing, or written by who had them open before.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use larder::OpenOptions;
+use parking_lot::{Mutex, RwLock};
+use rustix::io::Errno;
+use zerocopy::IntoBytes;
+
+use super::channel::{Channel, Refusal};
+use super::nodes::Nodes;
+use super::pruning::Pruning;
+use super::{Server, ServerOptions};
+use crate::protocol::abi::{NOTIFY_INC_EPOCH, NOTIFY_INVAL_INODE, NotifyInvalInodeOut};
+use crate::protocol::{Answer, Reply, Request};
+use crate::transport::{Handler, Notify};
+
+/// How long an exchange waits for a moment without requests.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// What a mount is to be from now on.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// How to open the devices.
+    pub open: OpenOptions,
+    /// Nothing can be changed.
+    pub read_only: bool,
+    /// All devices.
+    pub devices: Vec<PathBuf>,
+    /// How to serve.
+    pub server: ServerOptions,
+}
+
+/// Reads lists of mount options, the last of which is that of a remount. An error is for who asked.
+pub type ReadOptions = dyn Fn(&[String]) -> Result<Settings, String> + Send + Sync;
+
+/// Where a remount begins.
+struct Configuration {
+    read: Box<ReadOptions>,
+    /// All that was said so far.
+    said: Vec<String>,
+}
+
+/// The server that serves now.
+pub(crate) struct Exchange {
+    server: RwLock<Current>,
+    pub(super) channel: Arc<Channel>,
+    pruning: Arc<Pruning>,
+    pub(super) owner: u32,
+    configuration: Mutex<Option<Configuration>>,
+}
+
+struct Current {
+    /// `None` after what was open could not be opened anew.
+    server: Option<Server>,
+    read_only: bool,
+}
+
+impl Exchange {
+    pub(crate) fn new(server: Server, read_only: bool) -> Self {
+        let (channel, pruning) = (server.channel.clone(), server.pruning.clone());
+        let owner = server.owner;
+        let server = RwLock::new(Current { server: Some(server), read_only });
+        Self { server, channel, pruning, owner, configuration: Mutex::new(None) }
+    }
+
+    /// Does what goes on beside requests while `serve` runs.
+    pub(crate) fn beside(
+        &self,
+        kernel: &dyn Notify,
+        serve: impl FnOnce() -> io::Result<()>,
+    ) -> io::Result<()> {
+        self.with_channel(kernel, || self.pruning.during(self, kernel, serve))
+    }
+
+    /// Says to all who asked how the last commit ended: `failure` is why it did not reach the devices.
+    pub(crate) fn say_how_it_ended(&self, failure: Option<&str>) {
+        self.channel.say_how_it_ended(failure);
+    }
+
+    /// The generation of the last commit.
+    pub(crate) fn generation(&self) -> Option<u64> {
+        let current = self.server.read_recursive();
+        current.server.as_ref().map(|server| server.filesystem.generation())
+    }
+
+    /// Looks at what the kernel knows now. `None` if nothing is open.
+    pub(super) fn look_at_nodes<T>(&self, look: impl FnOnce(&Nodes) -> T) -> Option<T> {
+        self.server.read_recursive().server.as_ref().map(|server| look(&server.nodes))
+    }
+
+    /// Has what is asked for from now on begin where `said` left it.
+    pub(crate) fn configure(&self, said: Vec<String>, read: Box<ReadOptions>) {
+        *self.configuration.lock() = Some(Configuration { read, said });
+    }
+
+    /// Makes durable what was done.
+    pub(crate) fn sync(&self) -> larder::Result<()> {
+        match &self.server.read_recursive().server {
+            Some(server) => server.filesystem.sync(),
+            None => Ok(()),
+        }
+    }
+
+    /// Has the server that serves now do `work`, which no exchange interrupts.
+    pub(super) fn with_server<T>(
+        &self,
+        work: impl FnOnce(&Server) -> Result<T, Refusal>,
+    ) -> Result<T, Refusal> {
+        match &self.server.read_recursive().server {
+            Some(server) => work(server),
+            None => Err(not_open()),
+        }
+    }
+
+    /// Goes on as mount options say, besides those that were given before.
+    pub(super) fn remount(&self, words: &str, kernel: &dyn Notify) -> Result<(), Refusal> {
+        let refusal = |errno, message: &str| Refusal { errno, message: message.to_owned() };
+        let mut configuration = self.configuration.lock();
+        let Some(Configuration { read, said }) = &mut *configuration else {
+            return Err(refusal(Errno::OPNOTSUPP, "this mount cannot be remounted"));
+        };
+        let said_now = [&**said, &[words.to_owned()]].concat();
+        let settings = read(&said_now).map_err(|message| refusal(Errno::INVAL, &message))?;
+        let Some(mut current) = self.server.try_write_for(PATIENCE) else {
+            return Err(refusal(
+                Errno::BUSY,
+                "requests are on their way, or a snapshot is being sent or received: try again later",
+            ));
+        };
+        let is_exchanged = current.go_on(&settings)?;
+        drop(current);
+        *said = said_now;
+        drop(configuration);
+        if is_exchanged && !settings.read_only {
+            self.forget_all(kernel);
+        }
+        Ok(())
+    }
+
+    /// Has the kernel forget all that it was shown: a log was replayed, or somebody else wrote meanwhile.
+    fn forget_all(&self, kernel: &dyn Notify) {
+        // Older kernels keep the names that are in use.
+        let _ = kernel.notify(NOTIFY_INC_EPOCH, &[]);
+        let current = self.server.read_recursive();
+        let known = current.server.as_ref().map(|server| server.nodes.places()).unwrap_or_default();
+        // The kernel may wait for requests meanwhile.
+        drop(current);
+        for place in known {
+            let all = NotifyInvalInodeOut { ino: place.id, off: 0, len: 0 };
+            let _ = kernel.notify(NOTIFY_INVAL_INODE, all.as_bytes());
+        }
+    }
+}
+
+impl Current {
+    /// Goes on with `settings`. Returns whether there is another server.
+    fn go_on(&mut self, settings: &Settings) -> Result<bool, Refusal> {
+        let Some(server) = &mut self.server else {
+            return Err(not_open());
+        };
+        if settings.read_only == self.read_only {
+            if !self.read_only {
+                settings.open.apply(&server.filesystem)?;
+            }
+            server.options = settings.server;
+            return Ok(false);
+        }
+        let heritage = server.heritage();
+        if settings.read_only {
+            // What is only open until now is deleted with the next mount.
+            server.filesystem.sync()?;
+            self.server = None;
+        }
+        let filesystem = settings.open.mounted(true).open(&settings.devices)?;
+        let next = Server::that_inherits(&filesystem, &heritage, settings.server)?;
+        let before = self.server.replace(next);
+        self.read_only = settings.read_only;
+        drop(before);
+        Ok(true)
+    }
+}
+
+fn not_open() -> Refusal {
+    let message = "the file system could not be opened again: unmount it".to_owned();
+    Refusal { errno: Errno::IO, message }
+}
+
+impl Handler for Exchange {
+    fn handle(&self, request: &Request<'_>, reply: &mut Reply<'_>, kernel: &dyn Notify) -> Answer {
+        match &self.server.read_recursive().server {
+            Some(server) => server.handle(request, reply, kernel),
+            None => Answer::Error(Errno::IO),
+        }
+    }
+}
+
+impl fmt::Debug for Exchange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Exchange").field("channel", &self.channel).finish_non_exhaustive()
+    }
+}
