@@ -120,16 +120,22 @@ fn what_a_device_refuses_is_an_error_of_syncfs_over_rings() {
     what_a_device_refuses_is_an_error_of_syncfs(true);
 }
 
-/// By another process, as every umount(2) of such a mount must be.
+/// By another process, as every umount(2) of such a mount must be. A kernel that mounts next
+/// does not wait for the server.
 #[test]
-fn umount_returns_with_the_last_commit() {
+fn umount_returns_with_the_last_commit_and_nothing_is_written_later() {
     let mut copy = None;
-    on_a_mount(false, |point, memory, _| {
+    let filesystem = on_a_mount(false, |point, memory, faults| {
         fs::write(point.join("f"), "late").unwrap();
+        let deleted = File::create_new(point.join("deleted")).unwrap();
+        fs::remove_file(point.join("deleted")).unwrap();
+        drop(deleted);
         assert_eq!(found(memory, "f"), None);
         let unmounted = Command::new("umount").arg("-i").arg(point).status();
         assert!(unmounted.unwrap().success());
+        faults.inject(Fault::fail(Operation::Write));
         copy = Some(memory.snapshot());
     });
     assert_eq!(found(&copy.unwrap(), "f").unwrap(), b"late");
+    filesystem.sync().unwrap();
 }

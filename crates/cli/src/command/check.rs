@@ -8,7 +8,7 @@ use std::sync::Mutex;
 use clap::{Args, ValueEnum};
 use larder_check::{Options, Progress as CheckProgress, Report, check};
 
-use super::{Outcome, open_volume};
+use super::open_volume;
 use crate::progress::Progress;
 use crate::source::warn_if_in_use;
 use crate::{is_broken_pipe, message};
@@ -66,13 +66,13 @@ enum Format {
 const CANNOT_RUN: u8 = 2;
 
 impl Check {
-    pub fn run(self) -> Outcome {
+    pub fn run(self) -> ExitCode {
         warn_if_in_use(&self.devices);
         let volume = match open_volume(&self.devices, self.degraded) {
             Ok(volume) => volume,
             Err(error) => {
                 eprintln!("ERROR: {}", message(&error));
-                return Ok(ExitCode::from(CANNOT_RUN));
+                return ExitCode::from(CANNOT_RUN);
             }
         };
         let progress = Mutex::new((Progress::of_steps(0), None));
@@ -96,9 +96,9 @@ impl Check {
             // Who reads the output may have seen enough; what was found counts all the same.
             Err(error) if !is_broken_pipe(&error) => {
                 eprintln!("ERROR: {}", message(&error));
-                Ok(ExitCode::from(CANNOT_RUN))
+                ExitCode::from(CANNOT_RUN)
             }
-            _ => Ok(ExitCode::from(report.exit_code())),
+            _ => ExitCode::from(report.exit_code()),
         }
     }
 

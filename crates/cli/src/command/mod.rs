@@ -111,7 +111,7 @@ impl Larder {
     pub fn run(self) -> Outcome {
         match self.command {
             Command::Cat(command) => command.run(),
-            Command::Check(command) => command.run(),
+            Command::Check(command) => Ok(command.run()),
             Command::Chmod(command) => command.run(),
             Command::Chown(command) => command.run(),
             Command::Cp(command) => command.run(),
