@@ -143,6 +143,9 @@ pub enum Error {
     /// Flags that do not exist or cannot be changed.
     #[error("flags that cannot be changed")]
     UnknownFlags,
+    /// A symbolic link has no permissions of its own to change (`EOPNOTSUPP`).
+    #[error("a symbolic link has no permissions of its own")]
+    NoPermissions,
     /// The transactional engine failed.
     #[error(transparent)]
     Engine(#[from] EngineError),
@@ -228,9 +231,10 @@ impl Error {
             Self::FileTooLarge => ErrorKind::FileTooLarge,
             Self::AttributeTooLarge => ErrorKind::NoSpace,
             Self::NoDefaultAcl => ErrorKind::PermissionDenied,
-            Self::NoSuchNamespace | Self::UnknownAclVersion | Self::UnknownFlags => {
-                ErrorKind::Unsupported
-            }
+            Self::NoSuchNamespace
+            | Self::UnknownAclVersion
+            | Self::UnknownFlags
+            | Self::NoPermissions => ErrorKind::Unsupported,
             Self::Engine(error) => kind_of_engine(error),
             Self::Tree(error) => kind_of_problem(&error.problem),
             Self::Data { problem, .. } => problem.kind(),

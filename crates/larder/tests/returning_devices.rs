@@ -226,29 +226,52 @@ fn what_nothing_tells_right_is_not_read() {
     assert!(!is_stale(&open(devices(), true)));
 }
 
+/// Devices of a file system each of which was used without the other, for so many commits.
+fn used_separately(commits: [usize; 2]) -> Memory {
+    let memory = made(Profile::Raid1, Profile::Raid1, 2);
+    for (device, commits) in memory.devices().into_iter().zip(commits) {
+        let fs = open(vec![device], true);
+        for number in 0..commits {
+            let top = fs.subvolume("/").unwrap();
+            top.create_subvolume(format!("subvolume-{number}")).unwrap();
+            fs.sync().unwrap();
+        }
+    }
+    memory
+}
+
 #[test]
 fn devices_that_were_used_separately_are_refused() {
-    for commits in [1, 3, 6] {
-        let memory = made(Profile::Raid1, Profile::Raid1, 2);
-        for (device, commits) in memory.devices().into_iter().zip([commits, 1]) {
-            let fs = open(vec![device], true);
-            for number in 0..commits {
-                let top = fs.subvolume("/").unwrap();
-                top.create_subvolume(format!("subvolume-{number}")).unwrap();
-                fs.sync().unwrap();
-            }
+    let memory = used_separately([1, 1]);
+    let before = memory.copy();
+    for devices in [memory.devices(), memory.devices().into_iter().rev().collect()] {
+        let error = options().write(true).open_devices(devices).expect_err("they differ");
+        let error = error.to_string();
+        assert!(error.contains("were used separately"), "{error}");
+        for device in &memory.0 {
+            assert!(error.contains(device.name()), "{error}");
         }
-        let before = memory.copy();
-        for devices in [memory.devices(), memory.devices().into_iter().rev().collect()] {
-            let error = options().write(true).open_devices(devices).expect_err("they differ");
-            let error = error.to_string();
-            assert!(error.contains("were used separately"), "{commits} commits: {error}");
-            for device in &memory.0 {
-                assert!(error.contains(device.name()), "{commits} commits: {error}");
+    }
+    for (device, before) in memory.0.iter().zip(&before.0) {
+        device.each_difference(before, |at, _| panic!("written at {at}"));
+    }
+}
+
+/// After more commits on one of them nothing may be left that tells it from a device that only
+/// missed commits. Then the newer device is the truth, as a whole.
+#[test]
+fn devices_that_were_used_separately_are_never_mixed() {
+    for commits in [3, 6] {
+        let memory = used_separately([commits, 1]);
+        match options().write(true).open_devices(memory.devices()) {
+            Err(error) => assert!(error.to_string().contains("were used separately"), "{error}"),
+            Ok(fs) => {
+                for number in 0..commits {
+                    fs.subvolume(format!("/subvolume-{number}")).unwrap();
+                }
+                drop(fs);
+                assert_sound(memory.0.iter().map(|device| &**device), "the newer one");
             }
-        }
-        for (device, before) in memory.0.iter().zip(&before.0) {
-            device.each_difference(before, |at, _| panic!("written at {at}"));
         }
     }
 }

@@ -139,6 +139,7 @@ fn no_symbolic_link_is_followed() {
         Command::Write { path: b"victim", offset: 0, data: b"x" },
         Command::Write { path: b"up/victim", offset: 0, data: b"x" },
         Command::Truncate { path: b"victim", size: 0 },
+        Command::Chmod { path: b"victim", mode: 0o4777 },
         Command::SetXattr { path: b"victim", name: b"user.x", data: b"x" },
         Command::SetXattr { path: b"up/victim", name: b"user.x", data: b"x" },
         Command::Clone {

@@ -85,7 +85,7 @@ impl Inode {
     ///
     /// # Errors
     /// `EINVAL` for times that are none and for flags that cannot be changed or exclude each other,
-    /// `EPERM`, `EROFS`, `ENOSPC`.
+    /// `EOPNOTSUPP` for permissions of a symbolic link, `EPERM`, `EROFS`, `ENOSPC`.
     pub fn set_attributes(&self, new: &SetAttributes) -> Result<()> {
         let only_flags = SetAttributes { flags: new.flags, ..SetAttributes::default() };
         let refuses = InodeFlags::IMMUTABLE | InodeFlags::APPEND;
@@ -108,6 +108,9 @@ impl Inode {
     fn change_attributes(&self, new: &SetAttributes, refuses: InodeFlags) -> Result<()> {
         let (writer, node) = (self.writer()?, self.node()?);
         new.check_times()?;
+        if new.permissions.is_some() && self.file_type() == FileType::Symlink {
+            return Err(Error::NoPermissions);
+        }
         let handle = writer.join(self.subvolume(), ITEMS, Priority::Normal)?;
         let generation = handle.generation();
         let mut locked = Locked::new([node]);
