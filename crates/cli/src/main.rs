@@ -75,7 +75,7 @@ fn ignore_file_size_signal() -> io::Result<()> {
     signal_hook::flag::register(SIGXFSZ, Arc::default()).map(drop)
 }
 
-/// An error and its causes, in words, but for those that what was said before already ends with.
+/// An error and its causes, in words. A cause that the text before it already ends with is left out.
 fn message(error: &anyhow::Error) -> String {
     error.chain().map(|cause| in_words(&cause.to_string())).fold(String::new(), |text, cause| {
         match text.as_str() {

@@ -34,7 +34,7 @@ pub(crate) const NAME: LoopName = {
 /// How many devices that seem to be free are tried before giving up: others attach theirs meanwhile.
 const ATTEMPTS: u32 = 64;
 
-/// A loop device that stands in for an image file or a block device; see [above](self).
+/// A loop device that stands in for an image file or a block device.
 #[derive(Debug)]
 pub struct StandIn {
     path: PathBuf,

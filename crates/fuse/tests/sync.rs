@@ -105,7 +105,7 @@ fn what_a_device_refuses_is_an_error_of_syncfs(io_uring: bool) {
         assert_eq!(found(memory, "kept").unwrap(), b"kept");
         assert_eq!(found(memory, "lost"), None);
     });
-    // Whoever serves learns of it too, after the commit that unmounting makes.
+    // The server learns of it too, after the commit that unmounting makes.
     filesystem.sync().unwrap_err();
 }
 

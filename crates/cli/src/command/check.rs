@@ -93,7 +93,7 @@ impl Check {
         let report = check(&volume, &options);
         drop(progress);
         match self.write(&report) {
-            // Who reads the output may have seen enough; what was found counts all the same.
+            // The reader of the output may have seen enough; the findings count all the same.
             Err(error) if !is_broken_pipe(&error) => {
                 eprintln!("ERROR: {}", message(&error));
                 ExitCode::from(CANNOT_RUN)

@@ -86,7 +86,7 @@ fn write_entries(entries: &Receiver<Entry>, lost: &AtomicU64, mut sinks: Vec<Box
     for entry in entries {
         match entry {
             Entry::Report(level, text) => write(level, &text),
-            // It fails for nobody: who waits has the other end.
+            // It cannot fail: the thread that waits has the other end.
             Entry::Written(waiting) => drop(waiting.send(())),
             Entry::End => return,
         }

@@ -172,7 +172,7 @@ impl Identity {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mounts {
     All,
-    /// Not those that a server of Larder's serves, since that is the one who asks.
+    /// Mounts that a Larder server serves do not count: that server asks.
     NotLarders,
 }
 

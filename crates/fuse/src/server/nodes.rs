@@ -57,11 +57,11 @@ pub(super) enum Access {
     ReadAndWrite,
 }
 
-/// Those who have a file open for writing.
+/// The opens of a file for writing.
 #[derive(Debug, Default)]
 struct Writers {
     count: u32,
-    /// Those among them who can have a mapping.
+    /// Opens that allow a mapping.
     can_map: u32,
     /// Open as long as there are any.
     file: Option<OpenFile>,
@@ -167,12 +167,12 @@ impl Node {
         self.writers.lock().file.clone().ok_or(Errno::BADF)
     }
 
-    /// Whether anybody has it open for writing.
+    /// Whether a program has it open for writing.
     pub(super) fn is_open_for_writing(&self) -> bool {
         self.writers.lock().count > 0
     }
 
-    /// Whether anybody may have it mapped to be written to.
+    /// Whether a program may have it mapped for writing.
     pub(super) fn may_be_mapped_for_writing(&self) -> bool {
         self.writers.lock().can_map > 0
     }

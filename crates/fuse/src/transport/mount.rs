@@ -35,7 +35,7 @@ pub(crate) struct Mounted {
 pub(crate) enum SyncCalls {
     /// The kernel passes them on: it is a mount of [`block`].
     Reach,
-    /// Nobody can have them reach such a mount.
+    /// The kernel passes them on to no such mount.
     DoNotReach,
     /// They could reach it, had not this gone wrong.
     Failed(io::Error),

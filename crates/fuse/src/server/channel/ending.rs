@@ -34,7 +34,7 @@ impl Channel {
             }
             watching.push(socket);
         }
-        // In this order: whoever has the confirmation is told.
+        // In this order: a client that has the confirmation is told.
         let _ = frame::write(&confirmed, Kind::Event, &[]);
     }
 }

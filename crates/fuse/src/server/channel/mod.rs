@@ -47,7 +47,7 @@ pub(super) struct Channel {
 #[derive(Debug, Default)]
 struct Connections {
     open: HashMap<u64, UnixStream>,
-    /// Those who are to be told how the server ends.
+    /// Clients that asked how the server ends.
     watching: Vec<UnixStream>,
     is_ending: bool,
 }
