@@ -96,9 +96,9 @@ fn others_cannot_look_in_unless_they_may() {
     mounted.finish();
 }
 
-/// With its own copy of the program, since nobody may not look into a build directory.
-#[test]
-pub(crate) fn who_is_not_root_mounts_uses_and_unmounts() {
+/// A folder of nobody's with a directory to mount at, and with a copy of the program, since nobody may not
+/// look into a build directory.
+fn folder_of_nobody() -> Scratch {
     let scratch = Scratch::new();
     let at = |name: &str| scratch.path().join(name);
     fs::copy(env!("CARGO_BIN_EXE_larder"), at("larder")).unwrap();
@@ -108,6 +108,13 @@ pub(crate) fn who_is_not_root_mounts_uses_and_unmounts() {
     }
     // As udev has it, where that runs.
     fs::set_permissions("/dev/fuse", Permissions::from_mode(0o666)).unwrap();
+    scratch
+}
+
+#[test]
+pub(crate) fn who_is_not_root_mounts_uses_and_unmounts() {
+    let scratch = folder_of_nobody();
+    let at = |name: &str| scratch.path().join(name);
     let as_user =
         |line: &str| succeed(as_nobody("bash").args(["-euc", line]).current_dir(scratch.path()));
     as_user(
@@ -125,14 +132,8 @@ pub(crate) fn who_is_not_root_mounts_uses_and_unmounts() {
 /// failed attempt leaves nothing behind.
 #[test]
 fn who_makes_a_file_system_can_write_to_it() {
-    let scratch = Scratch::new();
+    let scratch = folder_of_nobody();
     let at = |name: &str| scratch.path().join(name);
-    fs::copy(env!("CARGO_BIN_EXE_larder"), at("larder")).unwrap();
-    fs::create_dir(at("mnt")).unwrap();
-    for path in [scratch.path().to_owned(), at("mnt")] {
-        std::os::unix::fs::chown(path, Some(NOBODY), Some(NOBODY)).unwrap();
-    }
-    fs::set_permissions("/dev/fuse", Permissions::from_mode(0o666)).unwrap();
     let as_user =
         |line: &str| succeed(as_nobody("bash").args(["-euc", line]).current_dir(scratch.path()));
     as_user("! ./larder mkfs -b 1M disk.img; ! ./larder mkfs disk.img 2> said; test ! -e disk.img");

@@ -46,7 +46,7 @@ pub(crate) struct Node {
     /// Held by those who read its extents and what is on the devices there; alone by who changes the
     /// extents, for as long as that takes.
     pub(super) reading: RwLock<()>,
-    /// How many have it open, and whether it has a name. The latter changes under the state's lock.
+    /// How often it is open, and whether it has a name. The latter changes under the state's lock.
     pub(super) opens: Opens,
     /// Its tree has nothing of it any more. Set by who has it last.
     is_deleted: AtomicBool,

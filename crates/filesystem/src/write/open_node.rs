@@ -63,7 +63,7 @@ impl Opens {
         self.0.fetch_update(AcqRel, Acquire, more).is_ok()
     }
 
-    /// Counts one more for a caller who is counted already.
+    /// Counts one more open of an inode that the caller has open.
     fn enter_again(&self) {
         self.0.fetch_add(1, AcqRel);
     }

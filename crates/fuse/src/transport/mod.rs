@@ -42,7 +42,7 @@ pub(crate) trait Handler: Sync {
 pub(crate) trait Notify: Sync {
     /// Sends a notification: `code` is one of `enum fuse_notify_code`, `body` what goes with it. The kernel may
     /// ask for something before it returns from taking it: data that it forgets it has written back first, and
-    /// for a name it waits for who changes the directory.
+    /// before it forgets a name it waits until the directory is not being changed.
     ///
     /// # Errors
     /// `WouldBlock` if nobody could be found who serves the kernel meanwhile; the kernel was told nothing. Others are the

@@ -1,33 +1,14 @@
 //! Deleted subvolumes: what is open of one works as before, and the rest goes with the last handle.
 
 use std::collections::HashSet;
-use std::sync::Arc;
 
-use larder::device::MemoryDevice;
-use larder::{ErrorKind, File, Filesystem, OpenOptions, SnapshotKind, Subvolume};
-use larder_power_cuts::{assert_sound, load};
-use larder_testkit::{Content, ImageSpec, KernelImage};
+use larder::{ErrorKind, File, Filesystem, SnapshotKind, Subvolume};
+use larder_power_cuts::assert_sound;
 
+use super::on_memory::{assert_has, file_system};
 use super::trouble;
 
 const LEN_BYTES: usize = 3 << 20;
-
-fn file_system(name: &str) -> (Filesystem, Subvolume, Arc<MemoryDevice>) {
-    let image = KernelImage::build(&ImageSpec::new(name), &Content::new(72));
-    let memory = Arc::new(load(&image.devices()[0]));
-    let options = OpenOptions::new().write(true).commit_interval(None);
-    let fs = options.open_devices(vec![memory.clone()]).unwrap();
-    let root = fs.subvolume("/").unwrap();
-    (fs, root, memory)
-}
-
-#[track_caller]
-fn assert_has(file: &File, expected: &[u8]) {
-    let mut content = vec![0xAA; expected.len() + 1];
-    let len = file.read_at(&mut content, 0).unwrap();
-    assert_eq!(len, expected.len());
-    assert!(content[..len] == *expected, "it has other bytes");
-}
 
 /// A subvolume `doomed` with a folder and files in both of which some data is not written back.
 fn doomed(fs: &Filesystem, root: &Subvolume) -> [File; 2] {

@@ -1,34 +1,15 @@
 //! Files without a name: as long as one is open it keeps what was written to it, synced or not, and
 //! can get a name.
 
-use std::sync::Arc;
-
 use larder::device::MemoryDevice;
-use larder::{AllocateMode, File, Filesystem, OpenOptions, Subvolume};
-use larder_power_cuts::{assert_sound, load};
-use larder_testkit::{Content, ImageSpec, KernelImage};
+use larder::{AllocateMode, File, Filesystem};
+use larder_power_cuts::assert_sound;
 
+use super::on_memory::{assert_has, file_system};
 use super::trouble;
 
 /// More than one file may have in memory before it is written back.
 const MUCH_BYTES: usize = 20 << 20;
-
-fn file_system(name: &str) -> (Filesystem, Subvolume, Arc<MemoryDevice>) {
-    let image = KernelImage::build(&ImageSpec::new(name), &Content::new(71));
-    let memory = Arc::new(load(&image.devices()[0]));
-    let options = OpenOptions::new().write(true).commit_interval(None);
-    let fs = options.open_devices(vec![memory.clone()]).unwrap();
-    let root = fs.subvolume("/").unwrap();
-    (fs, root, memory)
-}
-
-#[track_caller]
-fn assert_has(file: &File, expected: &[u8]) {
-    let mut content = vec![0xAA; expected.len() + 1];
-    let len = file.read_at(&mut content, 0).unwrap();
-    assert_eq!((len, file.len_bytes()), (expected.len(), expected.len() as u64));
-    assert!(content[..len] == *expected, "it has other bytes");
-}
 
 /// What a power cut would leave now has this content at `path`.
 #[track_caller]

@@ -167,7 +167,7 @@ impl Mount {
         }
         let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP])?;
         let mount = mount(&filesystem, &devices[0], &mountpoint, &options)?;
-        // The server has it now, and is to be able to close it.
+        // The server has it now: a remount closes it.
         drop(filesystem);
         mount.remount_with(self.options.clone(), {
             Box::new(move |said| {

@@ -36,7 +36,7 @@ struct Queue {
     is_writing: bool,
 }
 
-/// The turn of the one who writes logs, for those whose requests it has. They get an answer whatever happens.
+/// The turn of the thread that writes logs. Every request in it gets an answer, also while a panic unwinds.
 struct Turn<'s> {
     syncs: &'s Syncs,
     requests: Vec<Arc<Request>>,

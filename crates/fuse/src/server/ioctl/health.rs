@@ -12,7 +12,7 @@ use super::{Ioctl, Outcome, Server, failed};
 use crate::server::Call;
 
 impl Server {
-    /// How often a device failed, which whoever may set it to zero does if asked.
+    /// How often a device failed. A caller with the right to do so can set it to zero.
     pub(super) fn device_errors(&self, call: &Call<'_>, io: &mut Ioctl<'_>) -> Outcome {
         let asked: DevStatsArgs = io.input()?;
         let errors = if asked.flags & DEV_STATS_RESET == 0 {
