@@ -192,11 +192,14 @@ impl Units {
             Style::Binary => (1024_u64, BINARY),
             Style::Decimal => (1000, DECIMAL),
         };
-        let power = self.power.unwrap_or_else(|| fitting_power(bytes, base));
-        // btrfs-progs has a fraction of the last step alone, in single precision.
-        let number = match power {
-            0 => bytes as f32,
-            _ => (bytes / base.pow(power as u32 - 1)) as f32 / base as f32,
+        // btrfs-progs computes in single precision. A unit that the user chose divides all bytes; one that
+        // suits the size divides whole numbers, except for the last step.
+        let (power, number) = match self.power {
+            Some(power) => (power, bytes as f32 / base.pow(power as u32) as f32),
+            None => match fitting_power(bytes, base) {
+                0 => (0, bytes as f32),
+                power => (power, (bytes / base.pow(power as u32 - 1)) as f32 / base as f32),
+            },
         };
         format!("{number:.2}{}", names[power])
     }
@@ -244,6 +247,8 @@ mod tests {
         assert_eq!(units("-H").show(196_608), "196.61kB");
         assert_eq!(units("-H").show(268_435_456), "268.43MB");
         assert_eq!(units("-g").show(33_554_432), "0.03GiB");
+        assert_eq!(units("--si").show(1_425_500), "1.42MB");
+        assert_eq!(units("-m --si").show(1_425_500), "1.43MB");
         assert_eq!(units("--raw").show(33_554_432), "33554432");
     }
 
