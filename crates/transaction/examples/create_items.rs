@@ -67,7 +67,7 @@ fn main() {
     let tree = manager.tree(5).expect("it can be read").expect("it is there");
 
     for thread in 1..threads {
-        let handle = manager.join(1, Priority::Normal).expect("there is room");
+        let handle = manager.start(1, Priority::Normal).expect("there is room");
         let directory = File::new(256 + thread, 2, b"", handle.generation());
         let key = Key::new(256 + thread, ItemType::INODE_ITEM, 0);
         tree.insert(key, directory.inode.as_bytes()).expect("a directory");
@@ -79,7 +79,7 @@ fn main() {
             let (manager, tree) = (&manager, &tree);
             scope.spawn(move || {
                 for number in 0..files / threads {
-                    let handle = manager.join(8, Priority::Normal).expect("there is room");
+                    let handle = manager.start(8, Priority::Normal).expect("there is room");
                     let inode = 1000 + number * threads + thread;
                     let directory = 256 + thread;
                     let name = format!("{number:08x}~~~~~~~~~~");

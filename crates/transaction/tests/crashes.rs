@@ -54,13 +54,13 @@ fn chunks_come_and_go(manager: &TransactionManager, state: &mut State, number: u
     for index in 0..6 {
         let name = format!("larder-{index}");
         if number.is_multiple_of(3) {
-            let handle = manager.join(16, Priority::Normal).unwrap();
+            let handle = manager.start(16, Priority::Normal).unwrap();
             let inode = directory.create(&handle, &name).unwrap();
             write_data(manager, &handle, inode, 10 << 20).unwrap();
             handle.end().unwrap();
             state.files.names.push(name);
         } else if number % 3 == 1 {
-            let handle = manager.join(16, Priority::Deleting).unwrap();
+            let handle = manager.start(16, Priority::Deleting).unwrap();
             directory.remove(&handle, &name).unwrap();
             handle.end().unwrap();
             state.files.names.retain(|other| *other != name);
@@ -199,7 +199,7 @@ fn fail_each(base: &MemoryDevice, operation: Operation) -> u64 {
             assert!(is_aborted || operation == Operation::Read, "{operation} {call}: {error}");
             if is_aborted {
                 assert!(matches!(manager.commit(), Err(Error::Aborted(_))));
-                let joined = manager.join(1, Priority::Normal);
+                let joined = manager.start(1, Priority::Normal);
                 assert!(matches!(joined.map(drop), Err(Error::Aborted(_))));
             }
         }

@@ -9,14 +9,14 @@ use larder_transaction::{Error, Result, TransactionManager};
 use support::{Blank, Directory, Random, open, write_data};
 
 fn create(manager: &TransactionManager, directory: &Directory, name: &str) -> Result<()> {
-    let handle = manager.join(8, Priority::Normal)?;
+    let handle = manager.start(8, Priority::Normal)?;
     let inode = directory.create(&handle, name)?;
     directory.set_xattr(inode, &[7; 3000])?;
     handle.end()
 }
 
 fn remove(manager: &TransactionManager, directory: &Directory, name: &str) -> Result<()> {
-    let handle = manager.join(8, Priority::Deleting)?;
+    let handle = manager.start(8, Priority::Deleting)?;
     directory.remove(&handle, name)?;
     handle.end()
 }
@@ -78,7 +78,7 @@ fn fill_data(image: &Blank, seed: u64, rounds: u64) {
                 Err(error) => panic!("round {round}, file {next}: {error}"),
             };
             // Every sector may become an extent of its own in the worst case; here few do.
-            let handle = manager.join(16, Priority::Normal).unwrap();
+            let handle = manager.start(16, Priority::Normal).unwrap();
             let inode = directory.create(&handle, &name).unwrap();
             write_data(&manager, &handle, inode, len_bytes).unwrap();
             handle.end().unwrap();

@@ -16,7 +16,8 @@ use larder_power_cuts::{assert_sound, load};
 use larder_testkit::{KernelMount, Scratch};
 use larder_transaction::space::Priority;
 use larder_transaction::{
-    BackgroundCommits, CommitHook, Error, Exclusive, Items, Result, TransactionManager, TreeItems,
+    BackgroundCommits, Error, Exclusive, Items, Result, TransactionHook, TransactionManager,
+    TreeItems,
 };
 use larder_volume::{OpenOptions, Volume};
 use support::{Blank, Directory, Files, names, open, open_volume, write_data};
@@ -31,9 +32,9 @@ struct Queue {
     calls: AtomicU64,
 }
 
-impl CommitHook for Queue {
+impl TransactionHook for Queue {
     fn before_commit(&self, manager: &TransactionManager) -> Result<()> {
-        drop(manager.attach()?);
+        drop(manager.join()?);
         self.calls.fetch_add(1, SeqCst);
         Ok(())
     }
@@ -100,7 +101,7 @@ fn a_new_tree_is_there_after_a_commit() {
     let image = Blank::new("", &[256 * MIB]);
     let manager = open(&image.devices);
     let existing = manager.tree(UUID_TREE).unwrap();
-    let handle = manager.join(2, Priority::Normal).unwrap();
+    let handle = manager.start(2, Priority::Normal).unwrap();
     let mut item = RootItem::new_zeroed();
     item.refs = 1.into();
     item.inode.flags = INODE_ROOT_ITEM_INIT.into();
@@ -206,10 +207,10 @@ fn an_abort_makes_the_file_system_read_only() {
     manager.commit().unwrap();
     let durable = files.sorted();
     files.churn(&manager, 20).unwrap();
-    let handle = manager.join(1, Priority::Normal).unwrap();
+    let handle = manager.start(1, Priority::Normal).unwrap();
     handle.abort(Error::ReadOnly("the test says so"));
     drop(handle);
-    assert!(matches!(manager.join(1, Priority::Normal).map(drop), Err(Error::Aborted(_))));
+    assert!(matches!(manager.start(1, Priority::Normal).map(drop), Err(Error::Aborted(_))));
     assert!(matches!(manager.commit(), Err(Error::Aborted(_))));
     drop(manager);
     let manager = open(&image.devices);
@@ -254,7 +255,7 @@ fn deleting_a_tree_that_is_in_use_is_refused() {
     assert!(manager.drop_tree(4711, 10).is_err());
     assert!(manager.abort_reason().is_none());
     let directory = Directory::open(&manager, 5);
-    let handle = manager.join(8, Priority::Normal).unwrap();
+    let handle = manager.start(8, Priority::Normal).unwrap();
     directory.create(&handle, "still-works").unwrap();
     handle.end().unwrap();
     manager.commit().unwrap();
@@ -305,7 +306,7 @@ fn block_groups_may_have_a_tree_of_their_own() {
         // More than the first data block group holds.
         let directory = Directory::open(&manager, 5);
         for index in 0..4 {
-            let handle = manager.join(16, Priority::Normal).unwrap();
+            let handle = manager.start(16, Priority::Normal).unwrap();
             let name = format!("data-{round}-{index}");
             let inode = directory.create(&handle, &name).unwrap();
             write_data(&manager, &handle, inode, 16 * MIB).unwrap();
@@ -314,7 +315,7 @@ fn block_groups_may_have_a_tree_of_their_own() {
         manager.commit().unwrap();
         if round > 0 {
             for index in 0..4 {
-                let handle = manager.join(16, Priority::Deleting).unwrap();
+                let handle = manager.start(16, Priority::Deleting).unwrap();
                 let name = format!("data-{}-{index}", round - 1);
                 directory.remove(&handle, &name).unwrap();
                 handle.end().unwrap();

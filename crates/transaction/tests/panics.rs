@@ -9,7 +9,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use larder_transaction::space::Priority;
 use larder_transaction::{
-    BackgroundCommits, CommitHook, Error, Exclusive, Result, TransactionManager,
+    BackgroundCommits, Error, Exclusive, Result, TransactionHook, TransactionManager,
 };
 use support::{Blank, Files, names, open};
 
@@ -29,7 +29,7 @@ fn panics(change: impl FnOnce(&Arc<TransactionManager>)) {
     assert!(panicked.is_err());
     assert!(matches!(manager.abort_reason(), Some(Error::Panicked)));
     assert!(manager.aborted().is_some_and(|aborted| aborted.since <= SystemTime::now()));
-    assert!(matches!(manager.join(1, Priority::Normal).map(drop), Err(Error::Aborted(_))));
+    assert!(matches!(manager.start(1, Priority::Normal).map(drop), Err(Error::Aborted(_))));
     assert!(matches!(manager.commit(), Err(Error::Aborted(_))));
     drop(manager);
     let manager = open(&image.devices);
@@ -41,7 +41,7 @@ fn panics(change: impl FnOnce(&Arc<TransactionManager>)) {
 #[test]
 fn a_panic_in_a_change_makes_the_file_system_read_only() {
     panics(|manager| {
-        let _handle = manager.join(1, Priority::Normal).unwrap();
+        let _handle = manager.start(1, Priority::Normal).unwrap();
         panic!("the test wants it");
     });
 }
@@ -49,7 +49,7 @@ fn a_panic_in_a_change_makes_the_file_system_read_only() {
 #[test]
 fn a_panic_with_the_door_closed_makes_it_read_only_and_opens_the_door() {
     panics(|manager| {
-        let _exclusive = manager.close();
+        let _exclusive = manager.quiesce();
         panic!("the test wants it");
     });
 }
@@ -57,7 +57,7 @@ fn a_panic_with_the_door_closed_makes_it_read_only_and_opens_the_door() {
 /// Panics in every commit.
 struct Panics;
 
-impl CommitHook for Panics {
+impl TransactionHook for Panics {
     fn before_commit(&self, _: &TransactionManager) -> Result<()> {
         panic!("the test wants it");
     }

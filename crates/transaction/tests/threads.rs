@@ -22,7 +22,7 @@ fn churn_data(
     for number in 0..60 {
         let len_bytes = (1 + random.below(20)) * 4096;
         let data = manager.reserve(SpaceKind::Data, len_bytes, Priority::Normal).unwrap();
-        let handle = manager.join(16, Priority::Normal).unwrap();
+        let handle = manager.start(16, Priority::Normal).unwrap();
         let name = format!("data-{number}-{:x}", random.next());
         let inode = directory.create(&handle, &name).unwrap();
         write_data(manager, &handle, inode, len_bytes).unwrap();
@@ -30,7 +30,7 @@ fn churn_data(
         drop(data);
         mine.push(name);
         if mine.len() > 5 {
-            let handle = manager.join(16, Priority::Deleting).unwrap();
+            let handle = manager.start(16, Priority::Deleting).unwrap();
             let name = mine.swap_remove(random.below(5) as usize);
             directory.remove(&handle, &name).unwrap();
             handle.end().unwrap();

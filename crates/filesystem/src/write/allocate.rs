@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use larder_format::item::{FileExtentKind, InodeFlags, MAX_EXTENT_BYTES};
 use larder_transaction::space::{Priority, Reservation, SpaceKind};
-use larder_transaction::{DataExtent, Handle, QuotaPromise};
+use larder_transaction::{DataExtent, Handle, QuotaReservation};
 
 use super::extents::FileExtents;
 use super::node::{StateGuard, Still};
@@ -33,7 +33,7 @@ pub enum AllocateMode {
 struct Room {
     data: Reservation,
     /// Within the limits of quota groups.
-    limits: Option<QuotaPromise>,
+    limits: Option<QuotaReservation>,
 }
 
 impl Inode {
@@ -87,7 +87,7 @@ impl Inode {
 
     /// How much of `range` is holes, in bytes.
     fn hole_bytes(&self, writer: &Writer, range: Range<u64>) -> Result<u64> {
-        let handle = writer.manager.attach()?;
+        let handle = writer.manager.join()?;
         let state = self.node()?.read();
         let extents = self.extents_in(&handle)?;
         let (mut at, mut hole_bytes) = (range.start, 0);
@@ -111,7 +111,7 @@ impl Inode {
         let data_bytes = if was_short { sectorsize } else { 0 };
         let promised = writer.promise(data_bytes, EXTENTS_PER_STEP as u64)?;
         let _still = Still::new([node]);
-        let handle = writer.manager.attach()?;
+        let handle = writer.manager.join()?;
         self.subvolume().live()?.check_writable()?;
         let mut state = node.write();
         state.check_mutable()?;
@@ -167,7 +167,7 @@ impl Inode {
         let data_bytes = if had_part { filesystem.sectorsize() } else { 0 };
         let promised = writer.promise(data_bytes, 2)?;
         let still = Still::new([node]);
-        let handle = writer.manager.attach()?;
+        let handle = writer.manager.join()?;
         self.subvolume().live()?.check_writable()?;
         let mut state = node.write();
         if has_part(state.size_bytes) && !had_part {

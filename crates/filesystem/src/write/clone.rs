@@ -242,7 +242,7 @@ impl Share<'_> {
         let promised =
             self.target.promise_within_limits(writer, 3 * sectorsize, SHARED_PER_STEP as u64)?;
         let _still = Still::new([source, target]);
-        let handle = writer.manager.attach()?;
+        let handle = writer.manager.join()?;
         self.target.subvolume().live()?.check_writable()?;
         self.check(source, target)?;
         for node in [source, target] {

@@ -2,14 +2,14 @@
 
 use std::sync::{Arc, Weak};
 
-use larder_transaction::{CommitHook, Exclusive, MakesRoom, TransactionManager};
+use larder_transaction::{Exclusive, TransactionHook, TransactionManager};
 
 use super::{Changed, Writer};
 use crate::error::{Error, Result};
 use crate::filesystem::{Filesystem, Shared};
 
-/// Writes data back before a commit and puts delayed items into their trees; in it does what came of the
-/// latter since, and takes snapshots. Makes room by delayed items, too.
+/// Before a commit it writes data back and puts delayed items into their trees. In the commit it takes snapshots
+/// and puts later delayed items into the trees. It frees space by delayed items and by deletions.
 pub(super) struct Hook {
     filesystem: Weak<Shared>,
 }
@@ -24,7 +24,7 @@ impl Hook {
     }
 }
 
-impl CommitHook for Hook {
+impl TransactionHook for Hook {
     fn before_commit(&self, _manager: &TransactionManager) -> Changed<()> {
         let Some(filesystem) = self.filesystem() else { return Ok(()) };
         write_back(&filesystem)?;
@@ -39,21 +39,17 @@ impl CommitHook for Hook {
         Ok(())
     }
 
-    fn committed(&self, _generation: u64) {}
-
     fn has_more(&self) -> bool {
         let Some(filesystem) = self.filesystem() else { return false };
         filesystem.try_writer().is_some_and(Writer::has_more)
     }
-}
 
-impl MakesRoom for Hook {
-    fn make_room(&self, _manager: &TransactionManager) -> Changed<()> {
+    fn flush_queued(&self, _manager: &TransactionManager) -> Changed<()> {
         let Some(filesystem) = self.filesystem() else { return Ok(()) };
         filesystem.try_writer().map_or(Ok(()), Writer::flush_delayed)
     }
 
-    fn clean(&self, _manager: &TransactionManager) -> Changed<()> {
+    fn clean_deleted(&self, _manager: &TransactionManager) -> Changed<()> {
         let Some(filesystem) = self.filesystem() else { return Ok(()) };
         // An inode with data that is not written back is not let go of before that.
         write_back(&filesystem)?;

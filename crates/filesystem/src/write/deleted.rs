@@ -90,7 +90,7 @@ impl Inode {
         let id = root.subvolume().id();
         filesystem.check_deletable(id)?;
         let cleaning = writer.manager.begin_cleaning();
-        let exclusive = writer.manager.close();
+        let exclusive = writer.manager.quiesce();
         self.subvolume().live()?.check_writable()?;
         writer.holds.check_free(id)?;
         if content == Content::None && root.size_bytes() > 0 {
@@ -218,7 +218,7 @@ impl Writer {
             }
         }
         self.ids.forget(id);
-        let handle = self.manager.join(1, Priority::Cleaning)?;
+        let handle = self.manager.start(1, Priority::Cleaning)?;
         let mut root_tree = TreeItems::new(self.manager.root_tree().clone());
         apply(&handle, || root_tree.remove(orphan_key(id)))?;
         handle.end()

@@ -54,7 +54,7 @@ impl Inode {
         let room_bytes = (data.len() as u64).next_multiple_of(sectorsize);
         let promised = self.promise_within_limits(writer, room_bytes + 2 * sectorsize, 3)?;
         let still = Still::new([node]);
-        let handle = writer.manager.attach()?;
+        let handle = writer.manager.join()?;
         self.subvolume().live()?.check_writable()?;
         let mut state = node.write();
         state.check_may_write(offset)?;

@@ -53,7 +53,7 @@ impl Subvolume {
             return if is_read_only { Ok(held) } else { Err(Error::NotReadOnly(id)) };
         };
         let writer = filesystem.writer()?;
-        let exclusive = writer.manager.close();
+        let exclusive = writer.manager.quiesce();
         live.check_not_deleted()?;
         if !live.is_read_only.load(Relaxed) {
             return Err(Error::NotReadOnly(id));

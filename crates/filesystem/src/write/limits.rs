@@ -9,7 +9,7 @@
 //!   by shared data, and by nothing else but delayed names, a limit can be passed.
 
 use larder_transaction::space::Priority;
-use larder_transaction::{Error as EngineError, Handle, QuotaPromise};
+use larder_transaction::{Error as EngineError, Handle, QuotaReservation};
 
 use super::Writer;
 use crate::error::Result;
@@ -28,16 +28,16 @@ impl Subvolume {
         &self,
         data_bytes: u64,
         nodes: u64,
-    ) -> Result<Option<QuotaPromise>> {
+    ) -> Result<Option<QuotaReservation>> {
         let filesystem = self.filesystem();
         let Some(quotas) = filesystem.writer()?.manager.quotas() else { return Ok(None) };
         let nodesize = u64::from(filesystem.volume().nodesize());
         let len_bytes = data_bytes.saturating_add(nodes * nodesize);
-        let promised = match quotas.promise(self.id(), len_bytes) {
+        let promised = match quotas.reserve(self.id(), len_bytes) {
             Err(EngineError::QuotaExceeded { .. }) => {
                 // What fails here is told to whoever syncs that file.
                 let _ = filesystem.flush_all();
-                quotas.promise(self.id(), len_bytes)
+                quotas.reserve(self.id(), len_bytes)
             }
             promised => promised,
         };
@@ -53,7 +53,7 @@ impl Writer {
     pub(super) fn join_growing(&self, subvolume: &Subvolume, items: u64) -> Result<Handle<'_>> {
         let promised = subvolume.within_limits(0, items)?;
         let mut handle = self.join(subvolume, items, Priority::Normal)?;
-        handle.keep_within_limits(promised);
+        handle.keep_quota(promised);
         Ok(handle)
     }
 }

@@ -187,8 +187,7 @@ impl Filesystem {
         };
         let filesystem = Self::with_writer(volume, cache, writer)?;
         let hook = Arc::new(Hook::new(&filesystem));
-        manager.add_hook(hook.clone());
-        manager.add_step(hook);
+        manager.add_hook(hook);
         filesystem.resume_deletions()?;
         Ok(match commit_interval {
             Some(interval) => {
@@ -256,7 +255,7 @@ impl Writer {
     /// Joins the running transaction to change `subvolume`, with room for inserting `items` items.
     fn join(&self, subvolume: &Subvolume, items: u64, priority: Priority) -> Result<Handle<'_>> {
         self.relieve()?;
-        let handle = self.manager.join(items, priority)?;
+        let handle = self.manager.start(items, priority)?;
         subvolume.live()?.check_writable()?;
         Ok(handle)
     }

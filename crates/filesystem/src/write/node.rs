@@ -8,7 +8,7 @@ use larder_btree::LiveTree;
 use larder_format::item::{InodeFlags, InodeItem};
 use larder_format::{ItemType, Key};
 use larder_transaction::space::Reservation;
-use larder_transaction::{Handle, Items, QuotaPromise, TreeItems, now};
+use larder_transaction::{Handle, Items, QuotaReservation, TreeItems, now};
 use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use super::Changed;
@@ -96,7 +96,7 @@ pub(super) struct Promised {
     pub(super) data: Reservation,
     pub(super) metadata: Reservation,
     /// Within the limits of quota groups.
-    pub(super) limits: Option<QuotaPromise>,
+    pub(super) limits: Option<QuotaReservation>,
 }
 
 impl Node {

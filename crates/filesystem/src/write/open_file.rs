@@ -26,7 +26,7 @@ impl Inode {
     /// immutable, or append-only unless `appends`.
     pub fn open_for_writing(&self, appends: bool) -> Result<OpenFile> {
         let writer = self.writer_of_file()?;
-        let handle = writer.manager.attach()?;
+        let handle = writer.manager.join()?;
         self.subvolume().live()?.check_writable()?;
         self.node()?.read().check_may_open(appends)?;
         handle.end()?;

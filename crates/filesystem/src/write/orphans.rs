@@ -78,7 +78,7 @@ impl Writer {
     fn delete_inode(&self, cleaning: &Cleaning<'_>, orphan: &Orphan) -> Changed<()> {
         let is_gone = |id| self.manager.root_item(id).is_none_or(|(_, item)| item.refs.get() == 0);
         loop {
-            let handle = self.manager.join(ITEMS, Priority::Cleaning)?;
+            let handle = self.manager.start(ITEMS, Priority::Cleaning)?;
             if is_gone(orphan.tree.id()) || self.holds.has(orphan.tree.id()) {
                 return Ok(());
             }
@@ -223,7 +223,7 @@ impl Writer {
         if orphan.tree.get_with(key, links)? == Some(0) {
             return Ok(self.delete_inode(&self.manager.begin_cleaning(), orphan)?);
         }
-        let handle = self.manager.join(ITEMS, Priority::Cleaning)?;
+        let handle = self.manager.start(ITEMS, Priority::Cleaning)?;
         if self.holds.has(orphan.tree.id()) {
             return Ok(handle.end()?);
         }

@@ -67,7 +67,7 @@ impl Inode {
         let sectors = edges.iter().filter(|edge| !edge.is_empty()).count() as u64;
         let promised = writer.promise_to_delete(sectors * sectorsize, 4)?;
         let _still = Still::new([node]);
-        let handle = writer.manager.attach()?;
+        let handle = writer.manager.join()?;
         self.subvolume().live()?.check_writable()?;
         let mut state = node.write();
         state.check_may_cut()?;
@@ -93,7 +93,7 @@ impl Inode {
         let (node, filesystem) = (self.node()?, self.subvolume().filesystem());
         let _promised = writer.promise_to_delete(0, 4)?;
         let _still = Still::new([node]);
-        let handle = writer.manager.attach()?;
+        let handle = writer.manager.join()?;
         self.subvolume().live()?.check_writable()?;
         let mut state = node.write();
         state.check_may_cut()?;

@@ -56,7 +56,7 @@ impl Subvolume {
         filesystem.flush_all()?;
         let room = writer.manager.space().insertion_bytes(ITEMS);
         let room = writer.manager.reserve(SpaceKind::Metadata, room, Priority::Normal)?;
-        let exclusive = writer.manager.close();
+        let exclusive = writer.manager.quiesce();
         live.check_writable()?;
         let before = self.root_item().received_uuid();
         let enter = || -> Changed<()> {

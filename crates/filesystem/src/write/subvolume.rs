@@ -49,7 +49,7 @@ impl Inode {
         let _subvolumes = writer.subvolumes.lock();
         let within_limits = self.subvolume().within_limits(0, NAME_ITEMS)?;
         let mut handle = writer.join(self.subvolume(), ITEMS, Priority::Normal)?;
-        handle.keep_within_limits(within_limits);
+        handle.keep_quota(within_limits);
         let mut locked = Locked::new([directory]);
         let state = locked.of(directory);
         self.subvolume().live()?.check_not_deleted()?;
@@ -128,7 +128,7 @@ impl Subvolume {
         filesystem.sync()?;
         let room = writer.manager.space().insertion_bytes(1);
         let room = writer.manager.reserve(SpaceKind::Metadata, room, Priority::Normal)?;
-        let exclusive = writer.manager.close();
+        let exclusive = writer.manager.quiesce();
         if !is_read_only {
             writer.holds.check_free(self.id())?;
         }
@@ -149,7 +149,7 @@ impl Filesystem {
         let writer = self.writer()?;
         let _subvolumes = writer.subvolumes.lock();
         self.subvolume(id)?;
-        let handle = writer.manager.join(1, Priority::Normal)?;
+        let handle = writer.manager.start(1, Priority::Normal)?;
         let directory = writer.manager.superblock().root_dir_objectid.get();
         let key = Key::new(directory, ItemType::DIR_ITEM, name_hash::dir_name(b"default"));
         let mut root_tree = TreeItems::new(writer.manager.root_tree().clone());

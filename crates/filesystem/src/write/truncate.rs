@@ -42,7 +42,7 @@ impl Inode {
             (false, _) => writer.promise(2 * sectorsize, 2),
         }?;
         let _still = Still::new([node]);
-        let handle = writer.manager.attach()?;
+        let handle = writer.manager.join()?;
         self.subvolume().live()?.check_writable()?;
         let mut state = node.write();
         state.check_none_of(refuses)?;

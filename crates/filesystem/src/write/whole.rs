@@ -70,7 +70,7 @@ impl Inode {
         self.drop_capability()?;
         let _promised = self.promise_within_limits(writer, 0, 1)?;
         let _still = Still::new([node]);
-        let handle = writer.manager.attach()?;
+        let handle = writer.manager.join()?;
         self.subvolume().live()?.check_writable()?;
         let mut state = node.write();
         let _alone = node.exclude_readers(&mut state);

@@ -84,7 +84,7 @@ impl Inode {
         let behind = end.next_multiple_of(sectorsize);
         let promised = self.promise_for(writer, first..behind)?;
         let changing = node.changing.lock();
-        let handle = writer.manager.attach()?;
+        let handle = writer.manager.join()?;
         let mut state = node.write();
         if !how.is_open {
             self.subvolume().live()?.check_writable()?;
@@ -148,7 +148,7 @@ impl Inode {
     /// Whether writing `range`, whole sectors, needs no new space: the file has it, for that and for
     /// what else becomes dirty by it.
     fn has_room(&self, writer: &Writer, range: Range<u64>) -> Result<bool> {
-        let handle = writer.manager.attach()?;
+        let handle = writer.manager.join()?;
         let state = self.node()?.read();
         let extents = self.extents_in(&handle)?;
         let sectorsize = self.subvolume().filesystem().sectorsize();

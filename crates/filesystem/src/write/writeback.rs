@@ -100,7 +100,7 @@ impl Filesystem {
         let writer = self.writer()?;
         let _flushing = node.flushing.lock();
         // The room was promised when data became dirty: a commit that needs it must not wait for room.
-        let handle = writer.manager.attach()?;
+        let handle = writer.manager.join()?;
         let mut state = node.write();
         if state.is_clean() {
             return Ok(());

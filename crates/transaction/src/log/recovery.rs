@@ -1,4 +1,4 @@
-//! Replaying logs: one transaction, by whoever knows files.
+//! Replaying logs: one transaction, filled in by the crate that knows files.
 
 use std::sync::Arc;
 
@@ -26,8 +26,8 @@ pub struct Recovery<'m> {
 }
 
 impl TransactionManager {
-    /// As [`open`](Self::open), but log trees that a crash left are first replayed by `replay` and then void.
-    /// That is a commit; nothing is written before it.
+    /// As [`open`](Self::open), but `replay` first replays the log trees that a crash left; after that they are void.
+    /// A commit makes that durable; nothing is written before it.
     ///
     /// # Errors
     /// As [`open`](Self::open), and those of `replay`; then everything is as the crash left it.
@@ -48,7 +48,7 @@ impl TransactionManager {
             let generation = manager.commit()?;
             tracing::info!("the log is replayed, and committed as generation {generation}");
         }
-        manager.see_to_devices()?;
+        manager.bring_devices_up_to_date()?;
         Ok(manager)
     }
 
@@ -59,7 +59,7 @@ impl TransactionManager {
     ) -> Result<()> {
         let FoundLogs { logs, data } =
             FoundLogs::find(self.forest().cache(), superblock, self.space())?;
-        let handle = self.attach()?;
+        let handle = self.join()?;
         let recovery = Recovery { manager: self, handle, logs, data: Mutex::new(data) };
         replay(&recovery)?;
         recovery.end()
@@ -124,7 +124,7 @@ impl<'m> Recovery<'m> {
         Ok(found.is_some_and(|found| found.flags & EXTENT_FLAG_DATA != 0))
     }
 
-    /// Gives up what was claimed for a log and is not referred to after all.
+    /// Frees the data that was claimed for a log and that nothing refers to after the replay.
     fn end(self) -> Result<()> {
         for (start, (len_bytes, is_used)) in self.data.into_inner() {
             if !is_used {

@@ -1,15 +1,14 @@
 //! Writing logs: what was done to a few inodes becomes durable without a commit.
 //!
 //! # Invariants
-//! - Whoever writes a log holds `committing` until it is durable: no commit comes in between, and the
-//!   superblock is written by one thread at a time.
+//! - A thread that writes a log holds `committing` until the log is durable: no commit comes in between, and one
+//!   thread at a time writes the superblock.
 //! - The superblock that leads to a log is that of the last commit, but for the log.
 //! - A log refers to nothing in a block group that the last commit does not have.
 //! - A file system with mixed block groups gets no log: Linux 6.18 replays none there, not even its own.
-//! - What was begun and not completed is never written: logs are void then until the next commit, which
-//!   also gives up their blocks.
+//! - A log that could not be completed is never written: then logs are void until the next commit, which also
+//!   frees their blocks.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use larder_btree::{LiveTree, Readahead, Tree, TreeRoot};
@@ -20,42 +19,28 @@ use larder_format::objectid::TREE_LOG;
 use larder_format::{ItemType, Key, Logical};
 use zerocopy::{FromZeros, IntoBytes};
 
+use super::trees::{Log, Logs};
 use crate::error::{Error, Result};
 use crate::items::Items;
 use crate::manager::{Exclusive, TransactionManager, parse_root};
 use crate::space::{Priority, Reservation, SpaceKind};
 use crate::tree_items::TreeItems;
 
-/// The log trees of the running transaction.
-#[derive(Debug, Default)]
-pub(crate) struct Logs {
-    roots: Option<Arc<LiveTree>>,
-    trees: BTreeMap<u64, Log>,
-    is_void: bool,
-}
-
-#[derive(Debug)]
-struct Log {
-    tree: Arc<LiveTree>,
-    /// Where the tree of log trees says that it begins.
-    entered: Option<TreeRoot>,
-}
-
-/// The logs while they are filled. Nobody changes any tree meanwhile.
+/// The logs while a thread fills them. No other thread changes any tree meanwhile.
 #[derive(Debug)]
 pub struct LogWriter<'m, 'l> {
     exclusive: Exclusive<'m>,
     logs: &'l mut Logs,
-    promised: Option<Reservation>,
+    reservation: Option<Reservation>,
 }
 
 impl TransactionManager {
-    /// Has `fill` put into log trees what is to be durable, and makes it so with one flush before the
-    /// superblock and one after. Returns whether that was done: where it was not, because `fill` returned
-    /// false or the logs cannot take it, a commit is the way.
+    /// Lets `fill` put changes into log trees, and makes them durable with one flush before the superblock and one
+    /// after. Returns whether it did: if not, because `fill` returned false or the logs cannot take the changes,
+    /// the caller commits.
     ///
     /// # Panics
-    /// When this thread has a [`Handle`](crate::Handle).
+    /// If this thread has a [`Handle`](crate::Handle).
     pub fn write_log(
         &self,
         fill: impl FnOnce(&mut LogWriter<'_, '_>) -> Result<bool>,
@@ -64,14 +49,14 @@ impl TransactionManager {
             return Ok(false);
         }
         let _committing = self.lock_committing();
-        let mut logs = self.logs().lock();
+        let mut logs = self.lock_logs();
         if logs.is_void {
             return Ok(false);
         }
-        let exclusive = self.close();
+        let exclusive = self.quiesce();
         self.check_alive()?;
         logs.is_void = true;
-        let mut writer = LogWriter { exclusive, logs: &mut logs, promised: None };
+        let mut writer = LogWriter { exclusive, logs: &mut logs, reservation: None };
         if !fill(&mut writer)? {
             return Ok(false);
         }
@@ -87,7 +72,7 @@ impl TransactionManager {
 
     /// Whether the superblock and the block groups are those of the last commit.
     fn can_log(&self) -> bool {
-        !self.has_dirty_superblock() && !self.space().has_new_groups()
+        !self.is_superblock_dirty() && !self.space().has_new_groups()
     }
 
     fn write_out_log(&self, logs: &Logs) -> Result<()> {
@@ -105,28 +90,30 @@ impl TransactionManager {
         blocks.finish();
         Ok(())
     }
+}
 
-    /// Gives all logs up, as the next commit makes them void. The door is closed.
+impl Exclusive<'_> {
+    /// Gives all logs up: the commit in progress makes them void.
     pub(crate) fn give_up_logs(&self) -> Result<()> {
-        *self.logs().lock() = Logs::default();
-        self.accounting().give_up_log_blocks()
+        *self.manager().lock_logs() = Logs::default();
+        self.manager().give_up_log_blocks()
     }
 }
 
 impl<'m> LogWriter<'m, '_> {
-    /// The closed door.
+    /// The right to change trees.
     pub fn exclusive(&self) -> &Exclusive<'m> {
         &self.exclusive
     }
 
-    /// Promises room for changing `items` items of logs; whether there is any.
-    pub fn promise(&mut self, items: u64) -> Result<bool> {
+    /// Reserves space for changing `items` items of logs. Returns whether there is enough.
+    pub fn reserve(&mut self, items: u64) -> Result<bool> {
         let manager = self.exclusive.manager();
         // Each may take a leaf and split it; nodes above are shared by what is logged together.
         let nodes = 2 * (items + 2 * MAX_LEVELS as u64);
         let len_bytes = nodes * u64::from(manager.volume().nodesize());
         match manager.space().try_reserve(SpaceKind::Metadata, len_bytes, Priority::Normal) {
-            Ok(promised) => self.promised = Some(promised),
+            Ok(reservation) => self.reservation = Some(reservation),
             Err(Error::NoSpace { .. }) => return Ok(false),
             Err(error) => return Err(error),
         }

@@ -1,16 +1,15 @@
-//! The end of a running transaction that cannot be committed.
+//! Giving up a running transaction that cannot be committed.
 //!
 //! # Invariants
-//! - The first reason is kept, with the time; nothing is written after it, and the last commit
-//!   stands.
-//! - A panic that unwinds past a [`Handle`](super::Handle), the closed door or a commit is such a
-//!   reason: what it interrupted may be half done in memory.
+//! - The first reason is kept, with the time. Nothing is written after it, and the last commit stands.
+//! - A panic that unwinds past a [`Handle`](super::Handle), an [`Exclusive`](super::Exclusive) or a commit is
+//!   such a reason: it may leave a change half done in memory.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::SystemTime;
 
-use super::TransactionManager;
+use super::durable::DurableState;
 use crate::error::{Error, Result};
 
 /// Why a file system was made read-only, and when.
@@ -22,14 +21,24 @@ pub struct Aborted {
     pub since: SystemTime,
 }
 
+/// Whether the running transaction was given up.
+#[derive(Debug)]
+pub(super) struct Abort {
+    aborted: OnceLock<Aborted>,
+    durable: Arc<DurableState>,
+}
+
 /// Gives the running transaction up if a panic unwinds past it.
 #[derive(Debug)]
-pub(super) struct AbortOnUnwind<'m>(pub(super) &'m TransactionManager);
+pub(super) struct AbortOnUnwind<'m>(pub(super) &'m Abort);
 
-impl TransactionManager {
-    /// Gives the running transaction up: the file system is read-only from now on, and the last
-    /// durable state is what is on the devices. The first reason is kept.
-    pub fn abort(&self, reason: Error) {
+impl Abort {
+    pub(super) fn new(durable: Arc<DurableState>) -> Self {
+        Self { aborted: OnceLock::new(), durable }
+    }
+
+    /// Gives the running transaction up, unless that was done before.
+    pub(super) fn abort(&self, reason: Error) {
         // An error that only says that there was an earlier one is no reason.
         if matches!(reason, Error::Aborted(_)) {
             return;
@@ -40,22 +49,19 @@ impl TransactionManager {
                 "the file system is read-only from now on: {}; the last commit, generation {}, \
                  is whole, and what was not synced after it is lost",
                 aborted.reason,
-                self.durable_generation(),
+                self.durable.generation(),
             );
         }
     }
 
-    /// Why the file system was made read-only, if it was.
-    pub fn abort_reason(&self) -> Option<&Error> {
-        self.aborted.get().map(|aborted| &*aborted.reason)
-    }
-
-    /// Why and since when the file system is read-only, if it was made so.
-    pub fn aborted(&self) -> Option<&Aborted> {
+    /// When and why the transaction was given up, if it was.
+    pub(super) fn get(&self) -> Option<&Aborted> {
         self.aborted.get()
     }
 
-    pub(crate) fn check_alive(&self) -> Result<()> {
+    /// # Errors
+    /// [`Error::Aborted`] if the transaction was given up.
+    pub(super) fn check_alive(&self) -> Result<()> {
         let aborted = |aborted: &Aborted| Err(Error::Aborted(aborted.reason.clone()));
         self.aborted.get().map_or(Ok(()), aborted)
     }

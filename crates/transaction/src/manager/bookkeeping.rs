@@ -1,42 +1,88 @@
-//! The trees that say what all others use: extents, free space, block groups, chunks, devices.
+//! The trees that account for all others: extents, free space, block groups, chunks, devices, checksums.
 //!
-//! Changing them allocates and frees blocks of their own, which changes them again. That comes to
-//! rest, since a block is copied once in a transaction.
+//! A change of these trees allocates and frees blocks of their own, which changes them again. That ends, since a
+//! block is copied once in a transaction.
 //!
 //! # Invariants
-//! - One thread at a time edits these trees: it holds `bookkeeping`.
-//! - A group has its items before any extent in it has one.
+//! - One thread at a time edits the extent, free space, block group, chunk and device trees, and one thread at a
+//!   time the checksum tree.
+//! - A block group has its items before any extent in it has one.
 
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::Arc;
 
 use larder_format::Logical;
 use larder_format::item::BlockGroupItem;
 use larder_format::objectid::FIRST_CHUNK_TREE;
+use larder_volume::Volume;
+use parking_lot::Mutex;
 use zerocopy::IntoBytes;
 
-use super::TransactionManager;
 use super::load::{block_group_key, free_space_of};
-use crate::chunk::{ChunkTrees, insert_chunk, remove_chunk};
+use super::system_trees::SystemTrees;
+use super::tree_space::TreeSpace;
+use crate::chunk::{ChunkTrees, Devices, insert_chunk, remove_chunk};
 use crate::error::{Error, Result};
-use crate::extent::ExtentChange;
+use crate::extent::{ChecksumItems, ExtentChange};
+use crate::free_space_tree::GroupFreeSpace;
 use crate::items::Items;
 use crate::refs::{ExtentKind, Head};
 use crate::space::Group;
 use crate::tree_items::TreeItems;
 
-/// Extents whose references are run together: as many as a leaf of the extent tree has, more or less.
+/// Delayed references of as many extents are run together: about as many as a leaf of the extent tree has.
 pub(super) const BATCH: usize = 256;
 
-impl TransactionManager {
-    /// Runs the delayed references of up to `limit` extents, and returns of how many it did. The
-    /// caller is inside the door or has closed it.
-    pub(super) fn run_some_references(&self, limit: usize) -> Result<usize> {
-        let _running = self.bookkeeping.lock();
-        let batch = self.accounting.refs.take(limit);
+/// Edits the trees that account for all others.
+#[derive(Debug)]
+pub(super) struct Bookkeeping {
+    volume: Arc<Volume>,
+    trees: Arc<SystemTrees>,
+    tree_space: Arc<TreeSpace>,
+    /// Locked by the thread that edits the extent, free space, block group, chunk and device trees.
+    editing: Mutex<()>,
+    /// Locked by the thread that edits the checksum tree.
+    checksums: Mutex<()>,
+}
+
+impl Bookkeeping {
+    pub(super) fn new(
+        volume: Arc<Volume>,
+        trees: Arc<SystemTrees>,
+        tree_space: Arc<TreeSpace>,
+    ) -> Self {
+        Self { volume, trees, tree_space, editing: Mutex::default(), checksums: Mutex::default() }
+    }
+
+    /// Whether a thread edits the trees now.
+    pub(super) fn is_busy(&self) -> bool {
+        self.editing.is_locked()
+    }
+
+    /// The rules of checksum items.
+    pub(super) fn checksum_items(&self) -> ChecksumItems {
+        ChecksumItems {
+            nodesize: self.volume.nodesize(),
+            sectorsize: self.volume.sectorsize(),
+            checksum_type: self.volume.checksum_type(),
+        }
+    }
+
+    /// Enters the checksums of the sectors from `start` on, in place of any that are there.
+    pub(super) fn insert_checksums(&self, start: Logical, sums: &[u8]) -> Result<()> {
+        let _editing = self.checksums.lock();
+        let mut tree = TreeItems::new(self.trees.csum.clone());
+        self.checksum_items().insert(&mut tree, start, sums)
+    }
+
+    /// Runs the delayed references of up to `limit` extents in the transaction `generation`, and returns of how
+    /// many it did.
+    pub(super) fn run_references(&self, limit: usize, generation: u64) -> Result<usize> {
+        let _editing = self.editing.lock();
+        let batch = self.tree_space.refs.take(limit);
         // The groups of all extents in the batch have been made by now.
         self.write_created_groups()?;
         let mut extents = TreeItems::new(self.trees.extent.clone());
-        let items = self.accounting.extent_items(self.generation());
+        let items = self.tree_space.extent_items(generation);
         let changes = items.run(&mut extents, batch.heads())?;
         for ((logical, head), change) in batch.heads().iter().zip(changes) {
             self.follow(*logical, head, change)?;
@@ -44,10 +90,10 @@ impl TransactionManager {
         Ok(batch.heads().len())
     }
 
-    /// Does what a change in the extent tree calls for elsewhere.
+    /// Changes checksums, free space and block groups as a change in the extent tree requires.
     fn follow(&self, logical: Logical, head: &Head, change: ExtentChange) -> Result<()> {
         let range = logical.0..logical.0 + head.len_bytes;
-        let space = &self.accounting.space;
+        let space = &self.tree_space.space;
         match change {
             ExtentChange::Inserted => {
                 self.with_free_space(logical, |space, tree| space.take(tree, &range))?;
@@ -70,7 +116,7 @@ impl TransactionManager {
         if head.kind != ExtentKind::Data {
             return Ok(());
         }
-        let _changing = self.checksums.lock();
+        let _editing = self.checksums.lock();
         let mut tree = TreeItems::new(self.trees.csum.clone());
         self.checksum_items().remove(&mut tree, logical, head.len_bytes)
     }
@@ -79,18 +125,18 @@ impl TransactionManager {
     fn with_free_space(
         &self,
         logical: Logical,
-        edit: impl FnOnce(&crate::free_space_tree::GroupFreeSpace, &mut dyn Items) -> Result<()>,
+        edit: impl FnOnce(&GroupFreeSpace, &mut dyn Items) -> Result<()>,
     ) -> Result<()> {
         let Some(tree) = &self.trees.free_space else { return Ok(()) };
-        let group = self.accounting.space.group_at(logical);
+        let group = self.tree_space.space.group_at(logical);
         let group = group.ok_or_else(|| Error::extent(logical, "it lies in no block group"))?;
         let space = free_space_of(group.chunk(), self.volume.sectorsize());
         edit(&space, &mut TreeItems::new(tree.clone()))
     }
 
-    /// Enters groups that were made in memory.
+    /// Enters block groups that exist in memory only.
     fn write_created_groups(&self) -> Result<()> {
-        while let Some(group) = self.accounting.space.next_created() {
+        while let Some(group) = self.tree_space.space.next_created() {
             let chunk = group.chunk();
             self.with_chunk_trees(|trees, devices| insert_chunk(trees, devices, chunk))?;
             let mut tree = TreeItems::new(self.trees.block_group.clone());
@@ -100,13 +146,13 @@ impl TransactionManager {
         Ok(())
     }
 
-    /// Brings the items of groups up to date. Returns whether there were any.
+    /// Brings the items of block groups up to date. Returns whether any were out of date.
     pub(super) fn write_groups(&self) -> Result<bool> {
-        let _running = self.bookkeeping.lock();
-        let space = &self.accounting.space;
+        let _editing = self.editing.lock();
+        let space = &self.tree_space.space;
         let dirty = loop {
             self.write_created_groups()?;
-            // A group may have been made meanwhile.
+            // Another thread may have made a group meanwhile.
             if let Some(dirty) = space.take_dirty() {
                 break dirty;
             }
@@ -119,14 +165,14 @@ impl TransactionManager {
         Ok(!dirty.is_empty())
     }
 
-    /// Removes block groups that are empty. Without a free space tree they stay: older caches of
-    /// free space would have to go with them.
+    /// Removes empty block groups. Without a free space tree they stay, since older caches of free space would
+    /// have to be removed with them.
     pub(super) fn remove_empty_groups(&self) -> Result<()> {
         if self.trees.free_space.is_none() {
             return Ok(());
         }
-        let _running = self.bookkeeping.lock();
-        let space = &self.accounting.space;
+        let _editing = self.editing.lock();
+        let space = &self.tree_space.space;
         for group in space.close_empty_groups() {
             let chunk = group.chunk();
             let mut tree = TreeItems::new(self.trees.block_group.clone());
@@ -139,27 +185,23 @@ impl TransactionManager {
         Ok(())
     }
 
-    /// Commits if that removes block groups which the last commit has left empty.
-    pub(super) fn commit_empty_groups(&self) -> Result<()> {
-        if self.trees.free_space.is_some() && self.accounting.space.has_empty_groups() {
-            self.accounting.is_changed.store(true, Relaxed);
-            self.commit()?;
-        }
-        Ok(())
+    /// Whether a commit would remove block groups that the last commit left empty.
+    pub(super) fn has_empty_groups(&self) -> bool {
+        self.trees.free_space.is_some() && self.tree_space.space.has_empty_groups()
     }
 
     fn with_chunk_trees(
         &self,
-        edit: impl FnOnce(&mut ChunkTrees<'_>, &crate::chunk::Devices) -> Result<()>,
+        edit: impl FnOnce(&mut ChunkTrees<'_>, &Devices) -> Result<()>,
     ) -> Result<()> {
-        let mut chunk_tree = TreeItems::new(self.chunk_tree.clone());
+        let mut chunk_tree = TreeItems::new(self.trees.chunk.clone());
         let mut dev_tree = TreeItems::new(self.trees.dev.clone());
         // A copy: editing the trees may allocate a chunk, which takes space on devices.
-        let devices = self.accounting.space.with_devices(Clone::clone);
+        let devices = self.tree_space.space.with_devices(Clone::clone);
         let mut trees = ChunkTrees {
             chunk_tree: &mut chunk_tree,
             dev_tree: &mut dev_tree,
-            chunk_tree_uuid: self.chunk_tree_uuid,
+            chunk_tree_uuid: self.trees.chunk_tree_uuid,
             sectorsize: self.volume.sectorsize(),
         };
         edit(&mut trees, &devices)

@@ -1,9 +1,9 @@
-//! Deletions that are under way, for whoever needs the room that they make.
+//! Deletions in progress, for threads that wait for the space that they free.
 //!
 //! # Invariants
-//! - Who deletes something in steps has begun before anybody can see that it is gone, or before he takes it from a list
-//!   of what is to be deleted: so who asks for room finds it in the list, or here.
-//! - Who waits here is no deletion.
+//! - A thread that deletes something in steps begins before other threads can see that it is gone, and before it
+//!   takes it from a list of things to delete. So a thread that needs space finds it in the list, or here.
+//! - A thread that deletes does not wait here.
 
 use std::collections::BTreeMap;
 use std::thread::ThreadId;
@@ -12,7 +12,7 @@ use parking_lot::{Condvar, Mutex};
 
 use super::TransactionManager;
 
-/// The deletions that are under way.
+/// The deletions in progress.
 #[derive(Debug, Default)]
 pub(super) struct Cleanings {
     state: Mutex<State>,
@@ -28,7 +28,7 @@ struct State {
     steps: u64,
 }
 
-/// A deletion that is under way, until this is dropped.
+/// A deletion in progress, until this is dropped.
 #[derive(Debug)]
 pub struct Cleaning<'m> {
     cleanings: &'m Cleanings,
@@ -36,9 +36,9 @@ pub struct Cleaning<'m> {
 }
 
 impl TransactionManager {
-    /// Begins to delete something that takes more than one step: a subvolume, or a file without a name. Whoever finds no
-    /// room from now on waits for it, so that the caller asks for room with [`Priority::Cleaning`] only, and needs
-    /// nothing that somebody who asks for room may have.
+    /// Begins to delete something that takes more than one step: a subvolume, or a file without a name. Threads that
+    /// find no space from now on wait for it. So the caller reserves with [`Priority::Cleaning`] only, and waits
+    /// for nothing that a thread may hold while it reserves.
     ///
     /// [`Priority::Cleaning`]: crate::space::Priority::Cleaning
     pub fn begin_cleaning(&self) -> Cleaning<'_> {
@@ -47,7 +47,7 @@ impl TransactionManager {
 }
 
 impl Cleaning<'_> {
-    /// Notes that some of it was given up.
+    /// Notes one step: some of it was given up.
     pub fn stepped(&self) {
         self.cleanings.state.lock().steps += 1;
         self.cleanings.changed.notify_all();
@@ -70,13 +70,13 @@ impl Cleanings {
         number
     }
 
-    /// Up to where deletions have begun.
+    /// The number of deletions that have begun so far.
     pub(super) fn now(&self) -> u64 {
         self.state.lock().begun
     }
 
-    /// Waits until all deletions that began before `end` have ended, or `steps` more steps of any are done. Returns
-    /// whether there was something to wait for.
+    /// Waits until the first `end` deletions have ended, or until deletions have made `steps` more steps. Returns
+    /// whether there was any to wait for.
     pub(super) fn wait(&self, end: u64, steps: u64) -> bool {
         let mut state = self.state.lock();
         let is_running = |state: &State| state.running.range(..end).next().is_some();
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn what_began_later_is_not_waited_for() {
+    fn a_thread_does_not_wait_for_deletions_that_began_later() {
         let cleanings = Cleanings::default();
         let asked = cleanings.now();
         std::thread::scope(|scope| {
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn steps_are_waited_for_and_then_the_end() {
+    fn a_thread_waits_for_steps_and_then_for_the_end() {
         let cleanings = Cleanings::default();
         std::thread::scope(|scope| {
             let (begun, wait_for_begun) = std::sync::mpsc::channel();

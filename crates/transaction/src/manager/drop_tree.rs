@@ -14,8 +14,7 @@ use larder_format::item::{EXTENT_FLAG_FULL_BACKREF, RootItem};
 use larder_format::objectid::ROOT_TREE;
 use larder_format::{ItemType, Key};
 
-use super::TransactionManager;
-use super::handle::Handle;
+use super::{Handle, TransactionManager};
 use crate::error::{Error, Result};
 use crate::extent::{References, Referrer};
 use crate::items::Items;
@@ -23,7 +22,7 @@ use crate::refs::ExtentRef;
 use crate::space::Priority;
 use crate::tree_items::TreeItems;
 
-/// Room for the root item, and for what bookkeeping cannot put off.
+/// Items to reserve for: the root item, and what bookkeeping cannot delay.
 const ITEMS_PER_STEP: u64 = 2;
 
 /// A block on the way from the root, of which this tree has the only reference.
@@ -66,7 +65,7 @@ impl TransactionManager {
                 larder_format::FormatError::invalid("RootItem", "the tree is in use"),
             ));
         }
-        let handle = self.join(ITEMS_PER_STEP, Priority::Cleaning)?;
+        let handle = self.start(ITEMS_PER_STEP, Priority::Cleaning)?;
         let mut walk =
             Walk { manager: self, tree, born: key.offset, path: Vec::new(), budget: blocks };
         let is_done =
@@ -96,7 +95,7 @@ impl Walk<'_> {
         }
         self.manager.roots.lock().forget(self.tree.id());
         self.manager.forest.forget_tree(self.tree.id());
-        TreeItems::new(self.manager.root_tree.clone()).remove(key)?;
+        TreeItems::new(self.manager.trees.root.clone()).remove(key)?;
         if let Some(quotas) = self.manager.quotas() {
             quotas.dropped(self.tree.id());
         }
@@ -163,18 +162,18 @@ impl Walk<'_> {
 
     /// Goes into a block that only this tree has, or gives up the reference to one that is shared.
     fn enter(&mut self, block: Block, referrer: Referrer) -> Result<()> {
-        let accounting = &self.manager.accounting;
-        let named = accounting.block_ref(&block);
-        let hold = accounting.refs.hold(named.logical);
-        let References { count, flags } = accounting.references(named, &hold)?;
+        let tree_space = &self.manager.tree_space;
+        let named = tree_space.block_ref(&block);
+        let head = tree_space.refs.lock_head(named.logical);
+        let References { count, flags } = tree_space.references(named, &head)?;
         let is_full = flags & EXTENT_FLAG_FULL_BACKREF != 0;
         if count > 1 {
             if self.is_own(&block) && !(is_full && block.level() == 0) {
                 self.refer_by_address(&block, named, is_full)?;
             }
-            return accounting.drop_block(named, referrer);
+            return tree_space.drop_block(named, referrer);
         }
-        drop(hold);
+        drop(head);
         self.path.push(Step { block, referrer, is_full, slot: 0 });
         Ok(())
     }
@@ -185,13 +184,13 @@ impl Walk<'_> {
     }
 
     /// Turns all that a shared block of this tree leads to into references by address, down to what
-    /// other trees have made. The block is held.
+    /// other trees have made. The block's ref head is locked.
     fn refer_by_address(&mut self, block: &Block, named: ExtentRef, is_full: bool) -> Result<()> {
-        let accounting = &self.manager.accounting;
+        let tree_space = &self.manager.tree_space;
         if !is_full {
-            accounting.change_children(block, true, 1)?;
-            accounting.change_children(block, false, -1)?;
-            accounting.refs.set_full_backref(named);
+            tree_space.change_children(block, true, 1)?;
+            tree_space.change_children(block, false, -1)?;
+            tree_space.refs.set_full_backref(named);
         }
         if block.level() == 0 {
             return Ok(());
@@ -205,9 +204,9 @@ impl Walk<'_> {
             if !self.is_own(&child) {
                 continue;
             }
-            let named = self.manager.accounting.block_ref(&child);
-            let hold = self.manager.accounting.refs.hold(named.logical);
-            let references = self.manager.accounting.references(named, &hold)?;
+            let named = self.manager.tree_space.block_ref(&child);
+            let head = self.manager.tree_space.refs.lock_head(named.logical);
+            let references = self.manager.tree_space.references(named, &head)?;
             let is_full = references.flags & EXTENT_FLAG_FULL_BACKREF != 0;
             if !(is_full && child.level() == 0) {
                 self.refer_by_address(&child, named, is_full)?;
@@ -218,10 +217,10 @@ impl Walk<'_> {
 
     /// Gives up a block whose children are given up, or a leaf with the data of its files.
     fn give_up_block(&self, step: &Step) -> Result<()> {
-        let accounting = &self.manager.accounting;
+        let tree_space = &self.manager.tree_space;
         if step.block.level() == 0 {
-            accounting.change_children(&step.block, step.is_full, -1)?;
+            tree_space.change_children(&step.block, step.is_full, -1)?;
         }
-        accounting.drop_block(accounting.block_ref(&step.block), step.referrer)
+        tree_space.drop_block(tree_space.block_ref(&step.block), step.referrer)
     }
 }

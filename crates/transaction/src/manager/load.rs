@@ -1,19 +1,17 @@
-//! Opening: what is on disk, brought into memory.
+//! Reading what a manager needs in memory from the trees of the last commit.
 
 use std::ops::Range;
 use std::sync::Arc;
 
 use larder_btree::{BlockCache, Forest, LiveTree, Readahead, Tree, TreeRoot};
-use larder_format::feature::{CompatRoFlags, IncompatFlags};
+use larder_format::feature::IncompatFlags;
 use larder_format::item::{BlockGroupItem, RootItem};
-use larder_format::objectid::{
-    BLOCK_GROUP_TREE, CSUM_TREE, DATA_RELOC_TREE, DEV_TREE, EXTENT_TREE, FREE_SPACE_TREE, FS_TREE,
-    QUOTA_TREE, TREE_RELOC, UUID_TREE,
-};
+use larder_format::objectid::{DATA_RELOC_TREE, FS_TREE, QUOTA_TREE, TREE_RELOC, UUID_TREE};
 use larder_format::{ItemType, Key, Superblock, read_exact_item};
 use larder_volume::{Chunk, Volume};
 
 use super::roots::parse_root;
+use super::system_trees::SystemTrees;
 use crate::error::{Error, Result};
 use crate::free_space_tree::GroupFreeSpace;
 use crate::space::LoadedGroup;
@@ -38,40 +36,10 @@ pub(super) fn check_writable(volume: &Volume) -> Result<()> {
     Ok(())
 }
 
-/// Trees that there is one of, and that bookkeeping changes.
-pub(super) struct SystemTrees {
-    pub(super) extent: Arc<LiveTree>,
-    pub(super) dev: Arc<LiveTree>,
-    pub(super) csum: Arc<LiveTree>,
-    pub(super) free_space: Option<Arc<LiveTree>>,
-    /// The block group tree, or else the extent tree.
-    pub(super) block_group: Arc<LiveTree>,
-}
-
-/// Which trees a file system has besides those of its files.
-pub(super) fn system_tree_ids(superblock: &Superblock) -> Vec<u64> {
-    let has = |flag| superblock.compat_ro_flags().contains(flag);
-    let mut ids = vec![EXTENT_TREE, DEV_TREE, CSUM_TREE];
-    if has_free_space_tree(superblock) {
-        ids.push(FREE_SPACE_TREE);
-    }
-    if has(CompatRoFlags::BLOCK_GROUP_TREE) {
-        ids.push(BLOCK_GROUP_TREE);
-    }
-    ids
-}
-
 /// Trees that some file systems have.
 const OPTIONAL_TREES: [u64; 2] = [QUOTA_TREE, UUID_TREE];
 /// Trees that bookkeeping does not change, and without which the kernel mounts nothing.
 const OTHER_TREES: [u64; 2] = [FS_TREE, DATA_RELOC_TREE];
-
-/// Whether there is a free space tree that can be believed. One that cannot stays as it is: whoever
-/// finds it next knows not to believe it.
-pub(super) fn has_free_space_tree(superblock: &Superblock) -> bool {
-    let both = CompatRoFlags::FREE_SPACE_TREE | CompatRoFlags::FREE_SPACE_TREE_VALID;
-    superblock.compat_ro_flags().contains(both)
-}
 
 /// Reads the root items of the system trees, and the root block of each tree that the kernel reads
 /// when it mounts: what a commit needs is known to be there before anything is changed. A
@@ -94,7 +62,7 @@ pub(super) fn read_roots(
         Ok(Some((key, item)))
     };
     let mut roots = Vec::new();
-    for id in system_tree_ids(superblock) {
+    for id in SystemTrees::required(superblock) {
         let key = Key::new(id, ItemType::ROOT_ITEM, 0);
         let missing = Error::MissingItem { tree: root_tree.root().tree, key };
         roots.push(read(id)?.ok_or(missing)?);

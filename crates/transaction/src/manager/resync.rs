@@ -23,7 +23,7 @@ const PIECE_BYTES: u64 = 1 << 20;
 impl TransactionManager {
     /// Before the first change: notes that devices are missing, and brings those up to date that
     /// were.
-    pub(crate) fn see_to_devices(&self) -> Result<()> {
+    pub(crate) fn bring_devices_up_to_date(&self) -> Result<()> {
         let devices = self.volume.devices();
         if devices.iter().any(|device| device.is_missing() && !device.is_seed()) {
             self.change_superblock(|_| ());
@@ -61,7 +61,7 @@ impl TransactionManager {
             return Ok(());
         }
         self.volume.end_staleness();
-        self.volume.write_superblocks(&self.durable_superblock())?;
+        self.volume.write_superblocks(&self.durable.superblock())?;
         tracing::info!("all devices are up to date: {copied_bytes} bytes were copied");
         Ok(())
     }

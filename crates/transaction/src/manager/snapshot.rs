@@ -24,7 +24,7 @@ impl Exclusive<'_> {
     /// own, such as uuids and flags. Names are the caller's business.
     ///
     /// Until this transaction ends, whatever the source changes is copied anew each time: take
-    /// snapshots in [`CommitHook::in_commit`](super::CommitHook::in_commit), or commit right after.
+    /// snapshots in [`TransactionHook::in_commit`](super::TransactionHook::in_commit), or commit right after.
     ///
     /// The snapshot must not be changed before this transaction is committed: a commit that finds it
     /// changed fails.
@@ -34,8 +34,8 @@ impl Exclusive<'_> {
         configure: impl FnOnce(&mut RootItem),
     ) -> Result<Arc<LiveTree>> {
         let NewSnapshot { source, id } = snapshot;
-        let manager = self.manager;
-        let missing = |key| Error::MissingItem { tree: manager.root_tree.id(), key };
+        let manager = self.manager();
+        let missing = |key| Error::MissingItem { tree: manager.trees.root.id(), key };
         let source_key = Key::new(source, ItemType::ROOT_ITEM, 0);
         let source_tree = manager.tree(source)?.ok_or_else(|| missing(source_key))?;
         let generation = manager.generation();

@@ -1,4 +1,7 @@
-//! What a commit says in the superblock.
+//! The superblock that the next commit writes.
+
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use larder_btree::TreeRoot;
 use larder_format::Superblock;
@@ -6,11 +9,53 @@ use larder_format::item::Chunk;
 use larder_format::key::DiskKey;
 use larder_format::objectid::{CSUM_TREE, DEV_TREE, EXTENT_TREE, FS_TREE};
 use larder_format::superblock::{BACKUP_ROOTS, BackupRoot, SYS_CHUNK_ARRAY_SIZE};
+use parking_lot::Mutex;
 use zerocopy::FromZeros;
 
 use super::roots::Roots;
 
-/// What the commit of a generation says.
+/// The superblock of the last commit, with the changes that the next commit writes.
+#[derive(Debug)]
+pub(super) struct NextSuperblock {
+    superblock: Mutex<Box<Superblock>>,
+    /// There are changes.
+    is_dirty: AtomicBool,
+}
+
+impl NextSuperblock {
+    pub(super) fn new(superblock: Box<Superblock>) -> Self {
+        Self { superblock: Mutex::new(superblock), is_dirty: AtomicBool::new(false) }
+    }
+
+    pub(super) fn get(&self) -> Superblock {
+        (**self.superblock.lock()).clone()
+    }
+
+    pub(super) fn change<T>(&self, change: impl FnOnce(&mut Superblock) -> T) -> T {
+        let changed = change(&mut self.superblock.lock());
+        self.is_dirty.store(true, Release);
+        changed
+    }
+
+    /// Whether there are changes besides those that every commit makes.
+    pub(super) fn is_dirty(&self) -> bool {
+        self.is_dirty.load(Acquire)
+    }
+
+    /// As [`is_dirty`](Self::is_dirty), and the changes count as committed.
+    pub(super) fn take_dirty(&self) -> bool {
+        self.is_dirty.swap(false, Relaxed)
+    }
+
+    /// The superblock of the commit that `committed` describes.
+    pub(super) fn complete(&self, committed: &Committed<'_>) -> Box<Superblock> {
+        let mut superblock = self.superblock.lock();
+        committed.write_to(&mut superblock);
+        superblock.clone()
+    }
+}
+
+/// What the commit of a generation sets in the superblock.
 pub(super) struct Committed<'a> {
     pub(super) generation: u64,
     pub(super) root_tree: TreeRoot,
@@ -22,7 +67,7 @@ pub(super) struct Committed<'a> {
 
 impl Committed<'_> {
     /// Brings a superblock from the commit before to this one.
-    pub(super) fn write_to(&self, superblock: &mut Superblock) {
+    fn write_to(&self, superblock: &mut Superblock) {
         let before = superblock.generation.get();
         // A uuid tree that was complete still is: each commit keeps it so.
         if superblock.uuid_tree_generation.get() == before {

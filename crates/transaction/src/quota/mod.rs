@@ -1,10 +1,10 @@
 //! Quota groups: what subvolumes refer to is counted and kept within limits.
 //!
 //! # Invariants
-//! - Nothing is promised that would have a group pass a limit: what it counts and what is promised in it stay
+//! - A reservation never makes a group pass a limit: what it counts and what is reserved in it stay
 //!   within what it may have, and so it is with all groups above it.
 //! - What changes in a subvolume's group changes in all groups above it.
-//! - Something is counted before what was promised for it is given back, so that it is never in neither.
+//! - Something is counted before the reservation for it is given back, so that it is never in neither.
 //!
 //! What a subvolume counts begins as the items on disk say, and goes on from there:
 //! - *Tree blocks* exactly: what the subvolume's tree has, whether others have it too or not.
@@ -54,7 +54,7 @@ pub struct Counted {
 struct Group {
     counted: Counted,
     /// Promised, and not counted yet.
-    promised_bytes: u64,
+    reserved_bytes: u64,
     max_referenced_bytes: Option<u64>,
     max_exclusive_bytes: Option<u64>,
     /// The groups that it is in, and those that they are in.
@@ -84,15 +84,19 @@ impl Quotas {
     ///
     /// # Errors
     /// [`Error::QuotaExceeded`] if its group, or one above it, would pass a limit.
-    pub fn promise(self: &Arc<Self>, subvolume: u64, len_bytes: u64) -> Result<QuotaPromise> {
+    pub fn reserve(
+        self: &Arc<Self>,
+        subvolume: u64,
+        len_bytes: u64,
+    ) -> Result<QuotaReservation> {
         let mut groups = self.groups.lock();
         let passed = concerned(&groups, subvolume)
             .find_map(|id| groups.get(&id).and_then(|group| group.passed_with(id, len_bytes)));
         if let Some(limit) = passed {
             return Err(Error::QuotaExceeded { subvolume, limit });
         }
-        change_promised(&mut groups, subvolume, |bytes| bytes.saturating_add(len_bytes));
-        Ok(QuotaPromise { quotas: self.clone(), subvolume, len_bytes })
+        change_reserved(&mut groups, subvolume, |bytes| bytes.saturating_add(len_bytes));
+        Ok(QuotaReservation { quotas: self.clone(), subvolume, len_bytes })
     }
 
     /// Whether anything is counted for a tree.
@@ -155,7 +159,7 @@ impl Quotas {
 impl Group {
     /// The limit that it would pass with so many bytes more.
     fn passed_with(&self, group: u64, len_bytes: u64) -> Option<QuotaLimit> {
-        let more = self.promised_bytes.saturating_add(len_bytes);
+        let more = self.reserved_bytes.saturating_add(len_bytes);
         let Counted { referenced_bytes, exclusive_bytes } = self.counted;
         let limits = [
             (self.max_referenced_bytes, referenced_bytes, false),
@@ -176,35 +180,35 @@ impl fmt::Display for QuotaLimit {
     }
 }
 
-/// A promise of room within limits, given back when dropped.
+/// A reservation within limits, given back when dropped.
 #[derive(Debug)]
-pub struct QuotaPromise {
+pub struct QuotaReservation {
     quotas: Arc<Quotas>,
     subvolume: u64,
     len_bytes: u64,
 }
 
-impl QuotaPromise {
+impl QuotaReservation {
     /// Gives all but `len_bytes` back.
     pub fn shrink_to(&mut self, len_bytes: u64) {
         let excess_bytes = self.len_bytes.saturating_sub(len_bytes);
         if excess_bytes > 0 {
             let mut groups = self.quotas.groups.lock();
-            change_promised(&mut groups, self.subvolume, |bytes| {
+            change_reserved(&mut groups, self.subvolume, |bytes| {
                 bytes.saturating_sub(excess_bytes)
             });
             self.len_bytes -= excess_bytes;
         }
     }
 
-    /// Adds another promise to the same subvolume.
+    /// Adds another reservation of the same subvolume.
     pub fn absorb(&mut self, mut other: Self) {
         debug_assert_eq!(self.subvolume, other.subvolume);
         self.len_bytes += std::mem::take(&mut other.len_bytes);
     }
 }
 
-impl Drop for QuotaPromise {
+impl Drop for QuotaReservation {
     fn drop(&mut self) {
         self.shrink_to(0);
     }
@@ -216,10 +220,10 @@ fn concerned(groups: &BTreeMap<u64, Group>, subvolume: u64) -> impl Iterator<Ite
     own.into_iter().flat_map(move |own| [subvolume].into_iter().chain(own.above.iter().copied()))
 }
 
-fn change_promised(groups: &mut BTreeMap<u64, Group>, subvolume: u64, change: impl Fn(u64) -> u64) {
+fn change_reserved(groups: &mut BTreeMap<u64, Group>, subvolume: u64, change: impl Fn(u64) -> u64) {
     for id in concerned(groups, subvolume).collect::<Vec<_>>() {
         if let Some(group) = groups.get_mut(&id) {
-            group.promised_bytes = change(group.promised_bytes);
+            group.reserved_bytes = change(group.reserved_bytes);
         }
     }
 }

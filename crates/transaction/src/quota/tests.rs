@@ -58,7 +58,7 @@ fn without_status_quotas_are_off() {
 }
 
 #[test]
-fn what_is_promised_and_counted_passes_no_limit_on_the_way_up() {
+fn reserved_and_counted_bytes_together_never_pass_a_limit() {
     let mut tree = tree();
     let (left, right, top) = (group(1, 1), group(1, 2), group(2, 1));
     limit(&mut tree, 256, 80);
@@ -70,23 +70,23 @@ fn what_is_promised_and_counted_passes_no_limit_on_the_way_up() {
         limit(&mut tree, id, 1000);
     }
     let quotas = load(&tree);
-    let mut promise = quotas.promise(256, 60).unwrap();
-    assert_eq!(group_of_refusal(quotas.promise(256, 21)), 256);
+    let mut reservation = quotas.reserve(256, 60).unwrap();
+    assert_eq!(group_of_refusal(quotas.reserve(256, 21)), 256);
     // Two ways lead up, and it counts once.
-    assert_eq!(group_of_refusal(quotas.promise(257, 41)), top);
-    let other = quotas.promise(257, 40).unwrap();
-    promise.shrink_to(30);
-    promise.absorb(quotas.promise(256, 20).unwrap());
+    assert_eq!(group_of_refusal(quotas.reserve(257, 41)), top);
+    let other = quotas.reserve(257, 40).unwrap();
+    reservation.shrink_to(30);
+    reservation.absorb(quotas.reserve(256, 20).unwrap());
     quotas.change(256, 50, 0);
-    drop(promise);
-    assert_eq!(group_of_refusal(quotas.promise(257, 11)), top);
+    drop(reservation);
+    assert_eq!(group_of_refusal(quotas.reserve(257, 11)), top);
     drop(other);
-    drop(quotas.promise(257, 50).unwrap());
+    drop(quotas.reserve(257, 50).unwrap());
     quotas.change(256, -50, 0);
-    drop(quotas.promise(256, 80).unwrap());
+    drop(quotas.reserve(256, 80).unwrap());
     assert_eq!(quotas.counted(top), Some(Counted::default()));
     // What has no group has no limit.
-    drop(quotas.promise(300, u64::MAX).unwrap());
+    drop(quotas.reserve(300, u64::MAX).unwrap());
 }
 
 /// Groups of one level in each other, in themselves and in what is not there; counts beyond all sense.
@@ -105,7 +105,7 @@ fn nonsense_does_no_harm() {
     }
     limit(&mut tree, 256, u64::MAX - 1);
     let quotas = load(&tree);
-    assert_eq!(group_of_refusal(quotas.promise(256, 1)), 256);
+    assert_eq!(group_of_refusal(quotas.reserve(256, 1)), 256);
     quotas.change(256, i64::MAX, i64::MAX);
     quotas.change(256, i64::MIN, i64::MIN);
     quotas.snapshot(256, 258);

@@ -2,13 +2,14 @@
 //!
 //! # Invariants
 //! - The references of an extent are those of its item in the extent tree plus those of its head.
-//! - Whoever decides by the number of references of a tree block *holds* the block from before the
-//!   count until all that follows from it is queued. A head that is being run is held by its runner,
-//!   so that no count is taken while the head is neither here nor in the extent tree.
+//! - A thread that decides by the reference count of a tree block *locks its ref head* from before it counts until
+//!   it has queued the consequences. A thread that runs a head has it locked, so that no thread counts while the
+//!   head is neither here nor in the extent tree.
 //! - A new tree block whose references cancel out leaves no trace here.
 //!
-//! Holds wait for each other; nothing else waits. Runners hold heads only while they edit the extent,
-//! checksum, free space and block group trees, whose blocks are never shared and never held.
+//! Only locks of ref heads wait here, for each other. A thread that runs heads has them locked only while it edits
+//! the extent, checksum, free space and block group trees. Blocks of these are never shared, so no thread locks
+//! their heads.
 
 mod head;
 
@@ -22,7 +23,7 @@ use crate::extent::Referrer;
 
 pub use head::{ExtentKind, Head};
 
-/// Changes that are queued before others have a turn.
+/// After as many changes a thread lets others have a turn.
 const MOST_AT_ONCE: usize = 64;
 
 /// The delayed references of the running transaction.
@@ -37,7 +38,7 @@ pub struct DelayedRefs {
 #[derive(Debug, Default)]
 struct Queue {
     heads: BTreeMap<Logical, Head>,
-    held: HashSet<Logical>,
+    locked: HashSet<Logical>,
     /// Where the next batch begins, so that no head waits for ever.
     next: Logical,
 }
@@ -99,7 +100,7 @@ impl DelayedRefs {
         self.edit(|queue| queue.head(extent).sets_full_backref = true);
     }
 
-    /// How many extents have changes. Exact for who knows that nobody else is at it.
+    /// How many extents have changes. Exact while no other thread queues or runs any.
     pub fn len(&self) -> usize {
         self.len.load(Relaxed)
     }
@@ -109,16 +110,16 @@ impl DelayedRefs {
         self.len() == 0
     }
 
-    /// Waits until nobody else holds the block at `logical`, then holds it.
-    pub fn hold(&self, logical: Logical) -> Hold<'_> {
+    /// Waits until no other thread has locked the ref head at `logical`, and locks it.
+    pub fn lock_head(&self, logical: Logical) -> HeadLock<'_> {
         let mut queue = self.queue.lock();
-        while !queue.held.insert(logical) {
+        while !queue.locked.insert(logical) {
             self.released.wait(&mut queue);
         }
-        Hold { refs: self, logical }
+        HeadLock { refs: self, logical }
     }
 
-    /// Takes the heads of up to `limit` extents that nobody holds, and holds them.
+    /// Takes the heads of up to `limit` extents that no thread has locked, and locks them.
     pub fn take(&self, limit: usize) -> Batch<'_> {
         Batch { refs: self, heads: self.edit(|queue| queue.take(limit)) }
     }
@@ -137,8 +138,9 @@ impl DelayedRefs {
 
     fn release(&self, logicals: impl Iterator<Item = Logical>) {
         let mut queue = self.queue.lock();
-        logicals
-            .for_each(|logical| assert!(queue.held.remove(&logical), "a hold is released once"));
+        logicals.for_each(|logical| {
+            assert!(queue.locked.remove(&logical), "a ref head is unlocked once")
+        });
         self.released.notify_all();
     }
 }
@@ -167,9 +169,10 @@ impl Queue {
     }
 
     fn take(&mut self, limit: usize) -> Vec<(Logical, Head)> {
-        let Self { heads, held, next } = self;
+        let Self { heads, locked, next } = self;
         let from_next = heads.range(*next..).chain(heads.range(..*next));
-        let free = from_next.map(|(logical, _)| *logical).filter(|logical| !held.contains(logical));
+        let free =
+            from_next.map(|(logical, _)| *logical).filter(|logical| !locked.contains(logical));
         let mut chosen: Vec<Logical> = free.take(limit).collect();
         if let Some(last) = chosen.last() {
             *next = Logical(last.0.saturating_add(1));
@@ -177,7 +180,7 @@ impl Queue {
         // For those behind the end that begin again.
         chosen.sort_unstable();
         let take = |logical| {
-            held.insert(logical);
+            locked.insert(logical);
             (logical, heads.remove(&logical).expect("it was just there"))
         };
         chosen.into_iter().map(take).collect()
@@ -186,19 +189,19 @@ impl Queue {
 
 /// The right to decide by the number of references of one block.
 #[derive(Debug)]
-pub struct Hold<'a> {
+pub struct HeadLock<'a> {
     refs: &'a DelayedRefs,
     logical: Logical,
 }
 
-impl Hold<'_> {
+impl HeadLock<'_> {
     /// The changes that are queued.
     pub fn pending(&self) -> Option<Head> {
         self.refs.queue.lock().heads.get(&self.logical).cloned()
     }
 }
 
-impl Drop for Hold<'_> {
+impl Drop for HeadLock<'_> {
     fn drop(&mut self) {
         self.refs.release([self.logical].into_iter());
     }
@@ -286,7 +289,7 @@ mod tests {
         for at in 0..4 {
             refs.add_new(block(at << 14), TREE_5, 1);
         }
-        let hold = refs.hold(Logical(0));
+        let hold = refs.lock_head(Logical(0));
         assert!(hold.pending().is_some_and(|head| head.is_new && head.net() == 1));
         let taken = |limit| refs.take(limit).heads().iter().map(|(at, _)| at.0 >> 14).collect();
         assert_eq!(taken(2), [1, 2]);
@@ -305,7 +308,7 @@ mod tests {
         refs.add_new(block(0), TREE_5, 1);
         let batch = refs.take(1);
         std::thread::scope(|scope| {
-            let waiter = scope.spawn(|| refs.hold(Logical(0)).pending());
+            let waiter = scope.spawn(|| refs.lock_head(Logical(0)).pending());
             assert!(!waiter.is_finished());
             drop(batch);
             assert_eq!(waiter.join().expect("it does not panic"), None);

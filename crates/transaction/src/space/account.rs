@@ -18,21 +18,21 @@ pub struct Usage {
     pub pinned: u64,
     /// Never to be used: superblock copies, and groups that cannot be written.
     pub unusable: u64,
-    /// Promised to reservations.
+    /// Held by reservations.
     pub may_use: u64,
     /// Kept for what must not fail: bookkeeping and deleting.
     pub global_reserve: u64,
-    /// What new chunks could add.
+    /// Space that new chunks could add.
     pub unallocated: u64,
 }
 
 impl Usage {
-    /// What cannot be promised any more.
+    /// Space that cannot be reserved.
     pub fn spoken_for(&self) -> u64 {
         self.taken() + self.may_use
     }
 
-    /// What is free for nobody.
+    /// Space that is not free.
     pub fn taken(&self) -> u64 {
         self.used + self.reserved + self.pinned + self.unusable
     }
@@ -48,7 +48,7 @@ pub(super) struct Account {
     pub(super) unusable: Count,
     pub(super) global_reserve: Count,
     pub(super) unallocated: Count,
-    /// Locked while a promise is weighed, so that no two are made of the same space.
+    /// Locked while a thread decides about a reservation, so that no two get the same space.
     pub(super) may_use: Mutex<u64>,
 }
 

@@ -134,7 +134,7 @@ impl Space {
 
     /// Makes a block group for `kind`, in memory only; its items follow with the transaction. `seen`
     /// is how many groups there were when no room was found: if there are more now, another thread
-    /// was faster. Where metadata has too little for what was promised, it is for metadata. `None` if the
+    /// was faster. If metadata has too little for its reservations, it is for metadata. `None` if the
     /// devices have no room.
     pub(super) fn create_chunk(&self, kind: SpaceKind, seen: usize) -> Result<Option<()>> {
         if kind != SpaceKind::System && !self.make_system_room()? {
@@ -158,7 +158,7 @@ impl Space {
         let chunk = Chunk::new(self.next_logical(), len_bytes, flags | profile.flags(), stripes)?;
         let mut after = devices.clone();
         after.take(&chunk);
-        if kind == SpaceKind::Data && !self.is_mixed && !self.keeps_promises(&after) {
+        if kind == SpaceKind::Data && !self.is_mixed && !self.keeps_reservations(&after) {
             // Metadata first; then there may be room for data as well.
             drop(devices);
             return self.create_chunk(SpaceKind::Metadata, seen);
@@ -181,7 +181,7 @@ impl Space {
         drop(changes);
         self.update_profiles();
         drop(devices);
-        self.update_promises();
+        self.update_reserve();
         Ok(Some(()))
     }
 

@@ -1,15 +1,15 @@
 //! How much data still fits.
 //!
 //! # Invariants
-//! - What is said to be available can be promised at once, all of it, if nobody else asks meanwhile, and there is room
-//!   for what the trees are to say about it: chunks are imagined as promises make them, those for trees among them.
+//! - What is said to be available can be reserved at once, all of it, if nobody else asks meanwhile, and there is room
+//!   for what the trees are to say about it: chunks are imagined as reservations would make them, those for trees among them.
 
 use larder_volume::Chunk;
 
 use super::{Space, SpaceKind};
 use crate::chunk::{DeviceSpace, Devices, Limits, plan};
 
-/// Items that an operation on data may have room promised for while it goes on.
+/// Items that an operation on data may have reserved while it goes on.
 const OPERATION_ITEMS: u64 = 64;
 /// Chunks that are imagined at most.
 const MOST_IMAGINED_CHUNKS: usize = 1024;
@@ -17,7 +17,7 @@ const MOST_IMAGINED_CHUNKS: usize = 1024;
 const SINGLE_CHUNKS: u64 = 16;
 
 impl Space {
-    /// Bytes of data that can be promised, in chunks that are there and in those that could be made. What was
+    /// Bytes of data that can be reserved, in chunks that are there and in those that could be made. What was
     /// deleted since the last commit is among them.
     pub fn available_data(&self) -> u64 {
         let usage = self.usage(SpaceKind::Data);

@@ -1,10 +1,10 @@
-//! Space: block groups in memory, what is promised to whom, and allocation that searches no tree.
+//! Space: block groups in memory, reservations, and allocation that searches no tree.
 //!
 //! # Invariants
 //! - An address is handed out once until it is released; pinned addresses are released only when no
 //!   durable state needs them.
-//! - Promises ([`Reservation`]s and the global reserve) never exceed what is free or could be
-//!   allocated as new chunks. A data chunk is not made of what metadata was promised.
+//! - [`Reservation`]s and the global reserve together never exceed the space that is free or could be allocated as
+//!   new chunks. A data chunk never takes space that metadata has reserved.
 //! - Nothing here reads or changes a tree. What the trees are to learn waits in `Changes`.
 //! - A group that has no items yet is among the created before anyone can find it, and while one is, nobody
 //!   gets the list of groups whose items are to be brought up to date.
@@ -120,7 +120,7 @@ impl Space {
             return Err(Error::block_group(Logical(0), problem));
         }
         self.update_profiles();
-        self.update_promises();
+        self.update_reserve();
         Ok(())
     }
 
@@ -281,7 +281,7 @@ impl Space {
         pinned.chunks.iter().for_each(|chunk| devices.give(chunk));
         drop(devices);
         self.may_have_empty_groups.store(true, Relaxed);
-        self.update_promises();
+        self.update_reserve();
         Ok(())
     }
 
@@ -342,7 +342,7 @@ impl Space {
         })
     }
 
-    /// Whether what was promised is there without a group too.
+    /// Whether there is space for all reservations without a group too.
     fn can_spare(&self, group: &Group) -> bool {
         let usage = self.account_of(group.flags()).usage();
         let is_metadata = group.flags().contains(SpaceKind::Metadata.flag());

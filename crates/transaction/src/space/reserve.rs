@@ -1,6 +1,6 @@
-//! Reservations: space is promised before anything changes, so that nothing fails half way.
+//! Reservations: a thread reserves space before it changes anything, so that no change fails half way.
 //!
-//! The unit of promises for tree blocks is the worst case of inserting one item: every level of a
+//! The unit of reservations for tree blocks is the worst case of inserting one item: every level of a
 //! tree copied and split.
 
 use std::sync::Arc;
@@ -15,28 +15,27 @@ use crate::error::{Error, Result};
 
 /// The least that is kept for bookkeeping and deleting, in items that could be inserted.
 const LEAST_GLOBAL_RESERVE_ITEMS: u64 = 32;
-/// The share of what is used that is kept, for bookkeeping that grows with it.
+/// The share of used space that is kept, for bookkeeping that grows with it.
 const GLOBAL_RESERVE_SHARE: u64 = 8;
 /// The most that is kept for bookkeeping and deleting.
 const MOST_GLOBAL_RESERVE: u64 = 512 << 20;
-/// Items that whoever opens the file system next must have room for, at the kernel's worst case for each: it
-/// keeps more in reserve for itself than we do, and where data has the rest of the devices nothing but deleting
-/// would have any room there.
+/// The next mount must have space for as many items, at the kernel's worst case for each: the kernel keeps a larger
+/// reserve than Larder. If data took the rest of the devices, only deletions would have space there.
 const HEADROOM_ITEMS: u64 = 64;
 /// The share of small devices that this is at most.
 const HEADROOM_SHARE: u64 = 16;
 /// Chunks that are imagined at most when weighing what is not allocated yet.
 const MOST_IMAGINED_CHUNKS: usize = 64;
 
-/// Who asks.
+/// The purpose of a reservation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Priority {
     /// Leaves the global reserve alone.
     Normal,
-    /// Deletes: may use up to half of the global reserve, since it makes space in the end.
+    /// For deleting: may use up to half of the global reserve, since it frees space in the end.
     Deleting,
-    /// Gives up what was deleted, and others wait for that: may use up to two thirds of the global reserve, and so
-    /// what the deletions that wait for it have not.
+    /// For freeing the space of what was deleted, while other threads may wait for it: may use up to two thirds of
+    /// the global reserve, so more than the deletions that wait for it.
     Cleaning,
 }
 
@@ -45,7 +44,7 @@ impl Priority {
     pub const ALL: [Self; 3] = [Self::Normal, Self::Deleting, Self::Cleaning];
 }
 
-/// A promise of space, given back when dropped.
+/// Reserved space, given back when dropped.
 #[derive(Debug)]
 pub struct Reservation {
     space: Arc<Space>,
@@ -54,7 +53,7 @@ pub struct Reservation {
 }
 
 impl Reservation {
-    /// What is promised, in bytes.
+    /// Its size in bytes.
     pub fn len_bytes(&self) -> u64 {
         self.len_bytes
     }
@@ -71,12 +70,12 @@ impl Reservation {
         self.len_bytes -= given_back;
     }
 
-    /// Adds another promise of the same kind to this one.
+    /// Adds another reservation of the same kind to this one.
     ///
     /// # Panics
-    /// When it is of another kind.
+    /// If it is of another kind.
     pub fn absorb(&mut self, mut other: Self) {
-        assert_eq!(self.kind, other.kind, "promises of one kind");
+        assert_eq!(self.kind, other.kind, "reservations of one kind");
         self.len_bytes += std::mem::take(&mut other.len_bytes);
     }
 
@@ -110,8 +109,8 @@ impl Space {
         }
     }
 
-    /// Promises `len_bytes` of `kind` if they are free or could be allocated. Makes nothing free:
-    /// that is for the caller's flushing ladder.
+    /// Reserves `len_bytes` of `kind` if they are free or could be allocated. It frees nothing: the caller flushes
+    /// space.
     pub fn try_reserve(
         self: &Arc<Self>,
         kind: SpaceKind,
@@ -119,10 +118,10 @@ impl Space {
         priority: Priority,
     ) -> Result<Reservation> {
         loop {
-            if self.promise(kind, len_bytes, priority) {
+            if self.reserve_now(kind, len_bytes, priority) {
                 return Ok(Reservation { space: self.clone(), kind, len_bytes });
             }
-            // Data is promised of block groups only, so that a promise is an address in the end.
+            // Data is reserved in block groups only, so that each reservation can become an address.
             let seen = self.groups.read().len();
             let may_create = kind == SpaceKind::Data && !self.is_mixed;
             if !may_create || self.create_chunk(kind, seen)?.is_none() {
@@ -131,7 +130,7 @@ impl Space {
         }
     }
 
-    fn promise(&self, kind: SpaceKind, len_bytes: u64, priority: Priority) -> bool {
+    fn reserve_now(&self, kind: SpaceKind, len_bytes: u64, priority: Priority) -> bool {
         let account = self.account(kind);
         let mut may_use = account.may_use.lock();
         let usage = account.usage_with(*may_use);
@@ -148,7 +147,7 @@ impl Space {
     }
 
     /// Measures anew how much could be allocated for metadata, and how much is kept in reserve.
-    pub(super) fn update_promises(&self) {
+    pub(super) fn update_reserve(&self) {
         let unallocated = self.obtainable_metadata(&self.devices.lock());
         let account = self.account(SpaceKind::Metadata);
         account.unallocated.set(unallocated);
@@ -156,8 +155,8 @@ impl Space {
         let usage = account.usage();
         let wanted =
             (usage.used / GLOBAL_RESERVE_SHARE).clamp(least, MOST_GLOBAL_RESERVE.max(least));
-        // What is left, where that is less: then nothing more is promised, but for deleting. Promises are given
-        // back, and do not make it less.
+        // At most the space that is left: then only deletions can reserve more. Reservations are given back, so
+        // they do not count here.
         let left = (usage.total + usage.unallocated).saturating_sub(usage.taken());
         account.global_reserve.set(wanted.min(left));
     }
@@ -183,9 +182,8 @@ impl Space {
         bytes
     }
 
-    /// Whether all that was promised of metadata could still be had with these devices, and what the next to
-    /// open it needs.
-    pub(super) fn keeps_promises(&self, devices: &Devices) -> bool {
+    /// Whether these devices still have space for all reservations of metadata, and for the next mount's needs.
+    pub(super) fn keeps_reservations(&self, devices: &Devices) -> bool {
         let usage = self.usage(SpaceKind::Metadata);
         let needed = usage.spoken_for() + usage.global_reserve + self.headroom(devices);
         needed <= usage.total + self.obtainable_metadata(devices)

@@ -221,7 +221,7 @@ impl Files {
     pub fn step(&mut self, manager: &TransactionManager, directory: &Directory) -> Result<()> {
         let removes = !self.names.is_empty() && self.random.below(3) == 0;
         let priority = if removes { Priority::Deleting } else { Priority::Normal };
-        let handle = manager.join(8, priority)?;
+        let handle = manager.start(8, priority)?;
         if removes {
             let index = self.random.below(self.names.len() as u64) as usize;
             directory.remove(&handle, &self.names.swap_remove(index))?;
@@ -247,7 +247,7 @@ pub fn touch(
     let last = items.at_or_before(Key::new(u64::MAX - 256, ItemType(0), 0))?;
     let inodes = last.map_or(1, |(key, _)| key.objectid - FIRST_FREE + 1);
     for _ in 0..count {
-        let handle = manager.join(1, Priority::Normal)?;
+        let handle = manager.start(1, Priority::Normal)?;
         let wanted = Key::new(FIRST_FREE + random.below(inodes), ItemType::INODE_ITEM, 0);
         let found = items.at_or_after(wanted)?.filter(|(key, _)| {
             key.item_type == ItemType::INODE_ITEM && key.objectid < u64::MAX - 256

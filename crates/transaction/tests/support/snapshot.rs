@@ -25,7 +25,7 @@ pub struct Snapshot {
 pub fn take(manager: &TransactionManager, source: u64, random: &mut Random) -> Snapshot {
     let room = manager.space().insertion_bytes(8);
     let room = manager.reserve(SpaceKind::Metadata, room, Priority::Normal).unwrap();
-    let exclusive = manager.close();
+    let exclusive = manager.quiesce();
     let root_tree = TreeItems::new(manager.root_tree().clone());
     let last = Key::new(u64::MAX - 256, ItemType::ROOT_ITEM, u64::MAX);
     let (last, _) = root_tree.at_or_before(last).unwrap().unwrap();
@@ -100,7 +100,7 @@ fn grow(manager: &TransactionManager, by: i64) {
 
 /// Unlinks a snapshot; what is left of it is an orphan.
 pub fn unlink(manager: &TransactionManager, snapshot: &Snapshot) {
-    let handle = manager.join(8, Priority::Deleting).unwrap();
+    let handle = manager.start(8, Priority::Deleting).unwrap();
     let mut top = TreeItems::new(manager.tree(TOP).unwrap().unwrap());
     top.remove(entry_key(snapshot)).unwrap();
     top.remove(Key::new(ROOT_DIRECTORY, ItemType::DIR_INDEX, snapshot.index)).unwrap();
@@ -127,7 +127,7 @@ fn orphan_key(snapshot: &Snapshot) -> Key {
 }
 
 pub fn clear_orphan(manager: &TransactionManager, snapshot: &Snapshot) {
-    let handle = manager.join(1, Priority::Deleting).unwrap();
+    let handle = manager.start(1, Priority::Deleting).unwrap();
     TreeItems::new(manager.root_tree().clone()).remove(orphan_key(snapshot)).unwrap();
     handle.end().unwrap();
 }

@@ -22,7 +22,7 @@ impl Writer {
     /// Puts what is queued now into the trees, in the running transaction, with several threads if it is much.
     pub(in crate::write) fn flush_delayed(&self) -> Changed<()> {
         parallel::in_stretches(&self.delayed.all(), |node| {
-            let handle = self.manager.attach()?;
+            let handle = self.manager.join()?;
             apply(&handle, || node.flush_delayed())?;
             handle.end()
         })

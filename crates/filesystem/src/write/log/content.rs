@@ -62,7 +62,7 @@ impl Coverage {
         let of_one = |changes: &Changes| changes.removed.len() + changes.put.len();
         let count: usize = changes.values().map(of_one).sum();
         // As many again for checksums.
-        if count > MOST_CHANGES || !logs.promise(2 * count as u64)? {
+        if count > MOST_CHANGES || !logs.reserve(2 * count as u64)? {
             return Ok(false);
         }
         for (subvolume, changes) in &changes {

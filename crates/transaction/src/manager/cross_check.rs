@@ -1,11 +1,11 @@
-//! What is held against each other when a file system is opened for writing.
+//! The comparison of chunks with the trees that name them, when a file system is opened for writing.
 //!
 //! # Invariants
 //! - Each chunk has its device extents, each device extent its chunk, and none overlaps another.
 //! - No extent and no block group lies outside of all chunks.
 //!
-//! The kernel refuses to mount what breaks one of these: an allocation by it could be of what
-//! is in use.
+//! The kernel refuses to mount a file system that breaks one of these: an allocation could return space that is
+//! in use.
 
 use std::sync::Arc;
 
@@ -14,11 +14,10 @@ use larder_format::item::DevExtent;
 use larder_format::{FormatError, ItemType, Key, read_exact_item};
 use larder_volume::{Chunk, ChunkMap};
 
-use super::load::SystemTrees;
+use super::system_trees::SystemTrees;
 use crate::error::{Error, Result};
 
-/// Holds the device tree, the extent tree and the block group tree, as they were committed, against
-/// the chunks.
+/// Compares the device tree, the extent tree and the block group tree, as they were committed, with the chunks.
 pub(super) fn check(cache: &Arc<BlockCache>, trees: &SystemTrees, chunks: &ChunkMap) -> Result<()> {
     let committed = |root: TreeRoot| Tree::new(cache.clone(), root);
     check_device_extents(&committed(trees.dev.root()), chunks)?;

@@ -1,0 +1,70 @@
+//! The errors of devices, kept in DEV_STATS items of the device tree.
+//!
+//! # Invariants
+//! - An item has the counters as they were at its commit. A device without errors needs none.
+//! - Errors alone cause no commit in the background. The next commit writes them, and so does the last.
+
+use std::sync::Arc;
+
+use larder_btree::LiveTree;
+use larder_format::item::DevStatsItem;
+use larder_format::objectid::DEV_STATS;
+use larder_format::{ItemType, Key};
+use larder_volume::{DeviceErrors, Volume, VolumeDevice};
+use parking_lot::Mutex;
+use zerocopy::IntoBytes;
+
+use crate::error::Result;
+use crate::items::Items;
+use crate::tree_items::TreeItems;
+
+/// The errors of devices.
+#[derive(Debug)]
+pub(super) struct DeviceStats {
+    volume: Arc<Volume>,
+    dev_tree: Arc<LiveTree>,
+    /// What the items say, in the order of devices.
+    written: Mutex<Vec<DeviceErrors>>,
+}
+
+impl DeviceStats {
+    /// Reads the items, and tells each device of `volume` what its item says.
+    pub(super) fn load(volume: Arc<Volume>, dev_tree: Arc<LiveTree>) -> Result<Self> {
+        let tree = TreeItems::new(dev_tree.clone());
+        let load_one = |device: &VolumeDevice| {
+            let data = tree.get(key_of(device.devid()))?.unwrap_or_default();
+            let errors = DeviceErrors::of_item(&data);
+            device.set_earlier_errors(errors);
+            Ok(errors)
+        };
+        let written = volume.devices().iter().map(load_one).collect::<Result<_>>()?;
+        Ok(Self { volume, dev_tree, written: Mutex::new(written) })
+    }
+
+    /// Whether the counters differ from the items.
+    pub(super) fn is_dirty(&self) -> bool {
+        *self.written.lock() != self.current()
+    }
+
+    /// Brings the items up to date. Part of a commit.
+    pub(super) fn write(&self) -> Result<()> {
+        let mut written = self.written.lock();
+        let current = self.current();
+        for (at, device) in self.volume.devices().iter().enumerate() {
+            if written[at] != current[at] {
+                let item = DevStatsItem::from(current[at]);
+                self.dev_tree.put(key_of(device.devid()), item.as_bytes())?;
+            }
+        }
+        *written = current;
+        Ok(())
+    }
+
+    fn current(&self) -> Vec<DeviceErrors> {
+        self.volume.devices().iter().map(VolumeDevice::errors).collect()
+    }
+}
+
+fn key_of(devid: u64) -> Key {
+    Key::new(DEV_STATS, ItemType::PERSISTENT_ITEM, devid)
+}
