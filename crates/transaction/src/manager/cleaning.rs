@@ -10,8 +10,6 @@ use std::thread::ThreadId;
 
 use parking_lot::{Condvar, Mutex};
 
-use super::TransactionManager;
-
 /// The deletions in progress.
 #[derive(Debug, Default)]
 pub(super) struct Cleanings {
@@ -35,17 +33,6 @@ pub struct Cleaning<'m> {
     number: u64,
 }
 
-impl TransactionManager {
-    /// Begins to delete something that takes more than one step: a subvolume, or a file without a name. Threads that
-    /// find no space from now on wait for it. So the caller reserves with [`Priority::Cleaning`] only, and waits
-    /// for nothing that a thread may hold while it reserves.
-    ///
-    /// [`Priority::Cleaning`]: crate::space::Priority::Cleaning
-    pub fn begin_cleaning(&self) -> Cleaning<'_> {
-        Cleaning { cleanings: &self.cleanings, number: self.cleanings.begin() }
-    }
-}
-
 impl Cleaning<'_> {
     /// Notes one step: some of it was given up.
     pub fn stepped(&self) {
@@ -62,12 +49,12 @@ impl Drop for Cleaning<'_> {
 }
 
 impl Cleanings {
-    fn begin(&self) -> u64 {
+    pub(super) fn begin(&self) -> Cleaning<'_> {
         let mut state = self.state.lock();
         let number = state.begun;
         state.begun += 1;
         state.running.insert(number, std::thread::current().id());
-        number
+        Cleaning { cleanings: self, number }
     }
 
     /// The number of deletions that have begun so far.
@@ -95,10 +82,6 @@ impl Cleanings {
 mod tests {
     use super::*;
 
-    fn begin(cleanings: &Cleanings) -> Cleaning<'_> {
-        Cleaning { cleanings, number: cleanings.begin() }
-    }
-
     #[test]
     fn a_thread_does_not_wait_for_deletions_that_began_later() {
         let cleanings = Cleanings::default();
@@ -109,7 +92,7 @@ mod tests {
             scope.spawn({
                 let cleanings = &cleanings;
                 move || {
-                    let _cleaning = begin(cleanings);
+                    let _cleaning = cleanings.begin();
                     begun.send(()).unwrap();
                     wait_for_end.recv().unwrap();
                 }
@@ -129,7 +112,7 @@ mod tests {
             scope.spawn({
                 let cleanings = &cleanings;
                 move || {
-                    let cleaning = begin(cleanings);
+                    let cleaning = cleanings.begin();
                     begun.send(()).unwrap();
                     cleaning.stepped();
                     wait_to_go_on.recv().unwrap();

@@ -39,6 +39,7 @@ mod snapshot;
 mod space_flush;
 mod superblock;
 mod system_trees;
+mod tickets;
 mod transaction_manager;
 mod tree_space;
 mod trees;

@@ -10,9 +10,7 @@
 //! - A deletion waits for commits and for tickets of other deletions, never for the end of a deletion.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-
-use parking_lot::{Mutex, MutexGuard};
+use std::sync::atomic::Ordering::Relaxed;
 
 use super::TransactionManager;
 use super::handle::Handle;
@@ -23,48 +21,6 @@ use crate::space::{Priority, Reservation, SpaceKind};
 /// A caller waits for at most as many steps of deletions before a commit frees their space. It begins with one
 /// step, and doubles.
 const MOST_STEPS: u64 = 64;
-
-/// The callers that wait for space, by kind and priority.
-#[derive(Debug, Default)]
-pub(super) struct TicketQueues {
-    queues: [[TicketQueue; Priority::ALL.len()]; SpaceKind::ALL.len()],
-}
-
-#[derive(Debug, Default)]
-struct TicketQueue {
-    waiting: AtomicUsize,
-    first: Mutex<()>,
-}
-
-/// The ticket of the first in a queue.
-struct Ticket<'q> {
-    queue: &'q TicketQueue,
-    _first: MutexGuard<'q, ()>,
-}
-
-impl TicketQueues {
-    fn of(&self, kind: SpaceKind, priority: Priority) -> &TicketQueue {
-        &self.queues[kind as usize][priority as usize]
-    }
-}
-
-impl TicketQueue {
-    fn is_empty(&self) -> bool {
-        self.waiting.load(Relaxed) == 0
-    }
-
-    /// Waits until the caller is the first.
-    fn wait(&self) -> Ticket<'_> {
-        self.waiting.fetch_add(1, Relaxed);
-        Ticket { queue: self, _first: self.first.lock() }
-    }
-}
-
-impl Drop for Ticket<'_> {
-    fn drop(&mut self) {
-        self.queue.waiting.fetch_sub(1, Relaxed);
-    }
-}
 
 /// The steps that free space, the cheapest first.
 #[derive(Clone, Copy)]

@@ -11,16 +11,16 @@ use parking_lot::{Mutex, MutexGuard, RwLock};
 
 use super::abort::{Abort, Aborted};
 use super::bookkeeping::Bookkeeping;
-use super::cleaning::Cleanings;
+use super::cleaning::{Cleaning, Cleanings};
 use super::commit_timer::CommitTimer;
 use super::device_stats::DeviceStats;
 use super::durable::DurableState;
 use super::hook::TransactionHook;
 use super::join_gate::JoinGate;
 use super::roots::Roots;
-use super::space_flush::TicketQueues;
 use super::superblock::NextSuperblock;
 use super::system_trees::SystemTrees;
+use super::tickets::TicketQueues;
 use super::tree_space::TreeSpace;
 use crate::error::{Error, Result};
 use crate::extent::{ChecksumItems, ExtentItems};
@@ -125,6 +125,15 @@ impl TransactionManager {
     /// Adds a hook after those that were added before.
     pub fn add_hook(&self, hook: Arc<dyn TransactionHook>) {
         self.hooks.write().push(hook);
+    }
+
+    /// Begins to delete something that takes more than one step: a subvolume, or a file without a name. Threads that
+    /// find no space from now on wait for it. So the caller reserves with [`Priority::Cleaning`] only, and waits
+    /// for nothing that a thread may hold while it reserves.
+    ///
+    /// [`Priority::Cleaning`]: crate::space::Priority::Cleaning
+    pub fn begin_cleaning(&self) -> Cleaning<'_> {
+        self.cleanings.begin()
     }
 
     /// Gives the running transaction up: the file system is read-only from now on, and the last durable state is

@@ -84,11 +84,7 @@ impl Quotas {
     ///
     /// # Errors
     /// [`Error::QuotaExceeded`] if its group, or one above it, would pass a limit.
-    pub fn reserve(
-        self: &Arc<Self>,
-        subvolume: u64,
-        len_bytes: u64,
-    ) -> Result<QuotaReservation> {
+    pub fn reserve(self: &Arc<Self>, subvolume: u64, len_bytes: u64) -> Result<QuotaReservation> {
         let mut groups = self.groups.lock();
         let passed = concerned(&groups, subvolume)
             .find_map(|id| groups.get(&id).and_then(|group| group.passed_with(id, len_bytes)));
