@@ -21,10 +21,10 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// There is no room, and everything that could make some was tried (`ENOSPC`).
+    /// There is not enough space, and no flush state freed enough (`ENOSPC`).
     #[error("no space left for {len_bytes} bytes of {kind}")]
     NoSpace {
-        /// What there is no room for.
+        /// The kind of space that is missing.
         kind: SpaceKind,
         /// Bytes that were asked for.
         len_bytes: u64,

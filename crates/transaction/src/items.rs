@@ -14,8 +14,8 @@ pub type Look<'a> = dyn FnMut(Key, Option<(Key, &[u8])>) + 'a;
 
 /// A tree whose items are looked up and changed, one or several at a time.
 ///
-/// Whoever reads an item in order to change it is the only one to change items of that objectid
-/// meanwhile; see the lock order.
+/// While a thread reads an item and then changes it, no other thread changes items of that objectid; see the lock
+/// order.
 pub trait Items {
     /// Id of the tree, for messages.
     fn tree(&self) -> u64;

@@ -1,4 +1,4 @@
-//! The manager itself: hooks, the ladder, new trees, commits in the background, degraded devices.
+//! The manager itself: hooks, space flushing, new trees, commits in the background, degraded devices.
 
 mod support;
 
@@ -155,9 +155,9 @@ fn commits_happen_in_the_background() {
     image.check("commits in the background");
 }
 
-/// Who has nothing to commit sleeps, however short the interval is.
+/// A thread with nothing to commit sleeps, however short the interval is.
 #[test]
-fn nothing_wakes_who_has_nothing_to_commit() {
+fn the_thread_that_commits_sleeps_while_there_is_nothing_to_commit() {
     let image = Blank::new("", &[256 * MIB]);
     let manager = Arc::new(open(&image.devices));
     let interval = Duration::from_micros(100);
@@ -169,7 +169,7 @@ fn nothing_wakes_who_has_nothing_to_commit() {
         while manager.durable_generation() == before {
             std::thread::yield_now();
         }
-        // Nobody changes anything from here on.
+        // No thread changes anything from here on.
         manager.commit().unwrap();
         let wakes = commits.wakes();
         std::thread::sleep(Duration::from_millis(50));
@@ -179,7 +179,7 @@ fn nothing_wakes_who_has_nothing_to_commit() {
 }
 
 #[test]
-fn what_piles_up_is_committed_before_its_time() {
+fn many_changed_blocks_are_committed_before_the_interval_ends() {
     let image = Blank::new("", &[256 * MIB]);
     let manager = Arc::new(open(&image.devices));
     let before = manager.durable_generation();

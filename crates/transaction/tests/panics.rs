@@ -1,5 +1,4 @@
-//! A panic in the middle of a change: the file system is read-only from then on, and nobody waits
-//! for ever.
+//! A panic in the middle of a change: the file system is read-only from then on, and no thread waits for ever.
 
 mod support;
 
@@ -47,7 +46,7 @@ fn a_panic_in_a_change_makes_the_file_system_read_only() {
 }
 
 #[test]
-fn a_panic_with_the_door_closed_makes_it_read_only_and_opens_the_door() {
+fn a_panic_while_the_gate_is_quiesced_makes_it_read_only_and_lets_threads_join() {
     panics(|manager| {
         let _exclusive = manager.quiesce();
         panic!("the test wants it");

@@ -1,4 +1,4 @@
-//! The extent tree: which extents there are, and who refers to each.
+//! The extent tree: which extents there are, and where the references to each come from.
 
 mod apply;
 mod checksums;

@@ -21,7 +21,7 @@ pub(crate) struct Record {
 }
 
 impl Record {
-    /// An extent that nobody refers to yet.
+    /// An extent without references.
     pub(crate) fn new(generation: u64, flags: u64, tree_block_info: Option<TreeBlockInfo>) -> Self {
         Self { refs: 0, generation, flags, tree_block_info, inline: Vec::new() }
     }
@@ -59,7 +59,7 @@ impl Record {
         size_of::<ExtentItem>() + info + inline
     }
 
-    /// Whether the item has room for one more inline reference. Items stay small beside a leaf.
+    /// Whether the item can take one more inline reference. Items stay small beside a leaf.
     pub(crate) fn has_room_for(&self, referrer: Referrer, nodesize: usize) -> bool {
         let limit = leaf_data_size(nodesize) / 16 - ITEM_HEADER_SIZE;
         self.len_bytes() + referrer.back_ref(1).inline_len_bytes() < limit

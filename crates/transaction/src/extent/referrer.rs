@@ -1,8 +1,8 @@
-//! Who refers to an extent: a back reference without its count.
+//! Where a reference to an extent comes from: a back reference without its count.
 
 use larder_format::item::BackRef;
 
-/// Who refers to an extent. Several references of one referrer are one back reference with a count.
+/// Where a reference to an extent comes from. Several from one referrer are one back reference with a count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Referrer {
     /// A tree refers to a tree block of its own: a *TREE_BLOCK_REF*.
@@ -44,7 +44,7 @@ impl Referrer {
         }
     }
 
-    /// Who a back reference is of; none for an owner reference, which counts nothing.
+    /// The referrer of a back reference; none for an owner reference, which counts nothing.
     pub fn of(back_ref: &BackRef) -> Option<Self> {
         Some(match *back_ref {
             BackRef::TreeBlock { root } => Self::Tree { root },

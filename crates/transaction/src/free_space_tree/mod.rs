@@ -4,7 +4,7 @@
 //! - The items of a group say exactly what no extent of the extent tree covers in it. Superblock
 //!   copies are no extents: where they lie is free to this tree.
 //! - Ranges do not touch: what touches is one range. The group's info item counts ranges.
-//! - A group is kept in bitmaps once its ranges would take more room as items of their own, and in
+//! - A group is kept in bitmaps once its ranges would take more space as items of their own, and in
 //!   ranges again once they are clearly fewer. The thresholds are the kernel's.
 
 mod bitmaps;
@@ -102,7 +102,7 @@ impl GroupFreeSpace {
         tree.replace(self.info_key(), info.as_bytes())
     }
 
-    /// The most ranges that are kept as such: as many as take no more room than bitmaps.
+    /// The most ranges that are kept as items: as many as take no more space than bitmaps.
     fn most_extents(&self) -> u64 {
         let bitmaps = (self.group.end - self.group.start).div_ceil(self.bitmap_covers());
         bitmaps * (ITEM_HEADER_SIZE + FREE_SPACE_BITMAP_BYTES) as u64 / ITEM_HEADER_SIZE as u64

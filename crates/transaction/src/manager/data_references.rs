@@ -25,7 +25,7 @@ impl From<DataExtent> for ExtentRef {
     }
 }
 
-/// What a file extent says about who refers to data.
+/// The file that refers to data, as a file extent item names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DataOwner {
     /// Id of the subvolume.
@@ -73,7 +73,7 @@ impl TreeSpace {
             let _ = self.refs.change(data, file.into(), count);
             return;
         };
-        // Two who drop the last two references must not both find the other's.
+        // Locked: of two threads that drop the last two references, one must see that it drops the last.
         let head = self.refs.lock_head(data.logical);
         let before = self.data_references_of(data, file.root, &head);
         let _ = self.refs.change(data, file.into(), count);

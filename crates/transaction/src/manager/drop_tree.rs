@@ -28,7 +28,7 @@ const ITEMS_PER_STEP: u64 = 2;
 /// A block on the way from the root, of which this tree has the only reference.
 struct Step {
     block: Block,
-    /// Who refers to the block.
+    /// Where the reference to the block comes from.
     referrer: Referrer,
     /// Whether the block's children count its address.
     is_full: bool,
@@ -49,9 +49,8 @@ struct Walk<'m> {
 }
 
 impl TransactionManager {
-    /// Gives up up to about `blocks` blocks of a tree that is being deleted: nobody uses it, nothing
-    /// leads to it, and the reference count in its root item is 0. Returns whether all of it is gone;
-    /// then its root item is too.
+    /// Frees about `blocks` blocks of a tree that is being deleted: no thread uses it, nothing leads to it, and the
+    /// reference count in its root item is 0. Returns whether all of it is gone; then its root item is gone too.
     pub fn drop_tree(&self, id: u64, blocks: u64) -> Result<bool> {
         let tree = self.tree(id)?;
         let (Some(tree), Some((key, item))) = (tree, self.root_item(id)) else {
@@ -123,7 +122,7 @@ impl Walk<'_> {
             step.slot += 1;
             self.give_up_child(slot)?;
             if self.path.len() == depth {
-                // Its path was this tree's alone when the last step ended, and nobody adds to it.
+                // Only this tree had its path when the last step ended, and no thread adds references to it.
                 let logical = self.path[depth - 1].block.logical();
                 return Err(Error::extent(logical, "a tree that is being deleted was shared"));
             }
@@ -142,7 +141,7 @@ impl Walk<'_> {
         debug_assert!(noted.is_some(), "a tree that is walked is open");
     }
 
-    /// The child of the last block at `slot`, and who refers to it.
+    /// The child of the last block at `slot`, and where the reference to it comes from.
     fn child(&mut self, slot: usize) -> Result<(Block, Referrer)> {
         let step = self.path.last().expect("a child has a parent");
         let expected = Expected::child(self.tree.id(), step.block.node(), slot);

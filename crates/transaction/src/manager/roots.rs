@@ -82,8 +82,8 @@ impl Roots {
 
     /// Points items to where their trees begin now. Subvolumes note when.
     ///
-    /// A snapshot that changed in the transaction that made it is refused: whoever deletes it takes
-    /// all blocks of that transaction for those of others.
+    /// A snapshot that changed in the transaction that made it is refused: a thread that deletes it takes all blocks
+    /// of that transaction for blocks of other trees.
     pub(super) fn moved(&mut self, root: TreeRoot, now: Timespec) -> Result<()> {
         let is_newborn = |(key, item): (Key, &RootItem)| {
             key.offset == root.generation && item.bytenr() != root.logical
@@ -110,8 +110,8 @@ impl Roots {
         moved.ok_or(Error::MissingItem { tree: ROOT_TREE, key })
     }
 
-    /// Notes that a tree has so many bytes of blocks more, or less. The kernel goes by what all trees of
-    /// bookkeeping have when it keeps room for itself: what is far off leaves no room for anybody.
+    /// Notes that a tree has so many bytes of blocks more, or less. The kernel sizes its global reserve by the sizes of
+    /// the trees of bookkeeping: a wrong size could leave no space for other uses.
     pub(super) fn grown(&mut self, tree: u64, by_bytes: i64) {
         self.change(tree, |item| {
             item.bytes_used = item.bytes_used.get().saturating_add_signed(by_bytes).into();

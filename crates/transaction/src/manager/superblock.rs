@@ -117,8 +117,8 @@ impl Committed<'_> {
     }
 }
 
-/// The system chunks in `new`, those that are in `old` too as they are there: whoever made them may
-/// have given them other hints about alignment, and the chunk tree still has these.
+/// The system chunks in `new`. Those that are in `old` too stay as they are there: their maker may have given them
+/// other hints about alignment, which the chunk tree still has.
 fn keep_entries(old: &[u8], new: &[u8]) -> Vec<u8> {
     let key_of = |entry: &[u8]| entry[..size_of::<DiskKey>()].to_vec();
     let kept = |entry: &[u8]| {

@@ -56,7 +56,7 @@ impl Quotas {
         Ok(Some(Self { nodesize: nodesize.into(), groups: Mutex::new(groups) }))
     }
 
-    /// Writes what groups count now, and that it is not to be relied on. The door is closed.
+    /// Writes the groups' counts, marked as inconsistent. Part of a commit.
     pub(crate) fn write(&self, tree: &mut dyn Items, generation: u64) -> Result<()> {
         mark_inconsistent(tree)?;
         for (id, counted) in self.take_changed() {

@@ -53,7 +53,7 @@ pub struct Counted {
 #[derive(Debug, Default)]
 struct Group {
     counted: Counted,
-    /// Promised, and not counted yet.
+    /// Reserved, and not counted yet.
     reserved_bytes: u64,
     max_referenced_bytes: Option<u64>,
     max_exclusive_bytes: Option<u64>,
@@ -80,7 +80,7 @@ impl Quotas {
         self.groups.lock().get(&group).map(|group| group.counted)
     }
 
-    /// Promises that a subvolume may come to refer to `len_bytes` more. One without a group may have anything.
+    /// Reserves `len_bytes` that a subvolume may come to refer to. A subvolume without a group has no limit.
     ///
     /// # Errors
     /// [`Error::QuotaExceeded`] if its group, or one above it, would pass a limit.

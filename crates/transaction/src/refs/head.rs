@@ -29,7 +29,7 @@ pub struct Head {
     pub kind: ExtentKind,
     /// The extent was allocated and is not in the extent tree yet.
     pub is_new: bool,
-    /// Those who refer to it disagree about what it is: its changes cannot be run.
+    /// Its references disagree about what it is: its changes cannot be run.
     pub is_contradictory: bool,
     /// Children of the tree block count its address from now on, and not its owner.
     pub sets_full_backref: bool,
@@ -51,7 +51,7 @@ impl Head {
         }
     }
 
-    /// Notes that somebody takes it for an extent of `len_bytes` and of `kind`.
+    /// Notes a reference that takes it for an extent of `len_bytes` and of `kind`.
     pub(crate) fn compare(&mut self, len_bytes: u64, kind: ExtentKind) {
         let is_same_kind = match (self.kind, kind) {
             (ExtentKind::Data, ExtentKind::Data) => true,

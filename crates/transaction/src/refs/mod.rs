@@ -31,7 +31,7 @@ const MOST_AT_ONCE: usize = 64;
 pub struct DelayedRefs {
     queue: Mutex<Queue>,
     released: Condvar,
-    /// Heads in the queue, for those who ask often.
+    /// The number of heads in the queue, readable without the lock.
     len: AtomicUsize,
 }
 
@@ -60,7 +60,7 @@ pub struct ExtentRef {
 pub enum Queued {
     /// It will be run.
     Pending,
-    /// The extent was a new tree block and nobody refers to it any more. It never was in the extent
+    /// The extent was a new tree block and has no references any more. It never was in the extent
     /// tree, and nothing is queued.
     Dissolved,
 }

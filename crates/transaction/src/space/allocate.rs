@@ -51,7 +51,7 @@ fn slot_of_this_thread() -> usize {
 }
 
 impl Space {
-    /// Takes one tree block. A chunk is made when no block group has room.
+    /// Takes one tree block. Makes a chunk if no block group has enough space.
     pub fn allocate_block(&self, kind: SpaceKind) -> Result<Logical> {
         let len_bytes = u64::from(self.volume.nodesize());
         self.allocate(kind, len_bytes, len_bytes)
@@ -133,9 +133,9 @@ impl Space {
     }
 
     /// Makes a block group for `kind`, in memory only; its items follow with the transaction. `seen`
-    /// is how many groups there were when no room was found: if there are more now, another thread
-    /// was faster. If metadata has too little for its reservations, it is for metadata. `None` if the
-    /// devices have no room.
+    /// is how many groups there were when the caller found no space: if there are more now, another thread was
+    /// faster. If metadata has too little for its reservations, the group is for metadata. `None` if the devices have
+    /// no space.
     pub(super) fn create_chunk(&self, kind: SpaceKind, seen: usize) -> Result<Option<()>> {
         if kind != SpaceKind::System && !self.make_system_room()? {
             return Ok(None);
@@ -159,7 +159,7 @@ impl Space {
         let mut after = devices.clone();
         after.take(&chunk);
         if kind == SpaceKind::Data && !self.is_mixed && !self.keeps_reservations(&after) {
-            // Metadata first; then there may be room for data as well.
+            // Metadata first; then there may be space for data as well.
             drop(devices);
             return self.create_chunk(SpaceKind::Metadata, seen);
         }
@@ -173,7 +173,7 @@ impl Space {
         let chunk = self.volume.chunk_at(chunk.logical()).expect("it was just added");
         let free = chunk.logical().0..chunk.end().0;
         let group = Arc::new(Group::new(chunk, 0, &[free])?);
-        // Nobody finds it who could not see that it has no items yet.
+        // A thread can find the group only after it can see that the group has no items yet.
         let mut changes = self.changes.lock();
         changes.dirty.insert(group.start().0);
         changes.created.push(group.clone());

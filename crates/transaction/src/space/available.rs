@@ -1,8 +1,8 @@
 //! How much data still fits.
 //!
 //! # Invariants
-//! - What is said to be available can be reserved at once, all of it, if nobody else asks meanwhile, and there is room
-//!   for what the trees are to say about it: chunks are imagined as reservations would make them, those for trees among them.
+//! - A caller can reserve all that is said to be available at once, if no other thread reserves meanwhile, and the trees
+//!   have space for the items about it. Chunks are imagined as reservations would make them, also chunks for trees.
 
 use larder_volume::Chunk;
 
@@ -13,7 +13,7 @@ use crate::chunk::{DeviceSpace, Devices, Limits, plan};
 const OPERATION_ITEMS: u64 = 64;
 /// Chunks that are imagined at most.
 const MOST_IMAGINED_CHUNKS: usize = 1024;
-/// Where there is room for many more chunks than these, several are imagined as one.
+/// Where many more chunks than these would fit, several are imagined as one.
 const SINGLE_CHUNKS: u64 = 16;
 
 impl Space {

@@ -5,9 +5,9 @@
 //!   durable state needs them.
 //! - [`Reservation`]s and the global reserve together never exceed the space that is free or could be allocated as
 //!   new chunks. A data chunk never takes space that metadata has reserved.
-//! - Nothing here reads or changes a tree. What the trees are to learn waits in `Changes`.
-//! - A group that has no items yet is among the created before anyone can find it, and while one is, nobody
-//!   gets the list of groups whose items are to be brought up to date.
+//! - Nothing here reads or changes a tree. Changes that the trees are to record wait in `Changes`.
+//! - A group that has no items yet is among the created groups before any thread can find it. While there is one, no
+//!   thread gets the list of groups whose items are out of date.
 
 mod account;
 mod allocate;
@@ -370,7 +370,7 @@ impl Space {
         self.pinned.lock().chunks.push(group.chunk().clone());
     }
 
-    /// Says on the devices that a chunk's space is unused, though nobody may take it yet.
+    /// Marks a chunk's space on the devices as unused, while no thread may take it yet.
     pub fn retire(&self, chunk: &Chunk) {
         self.devices.lock().retire(chunk);
     }

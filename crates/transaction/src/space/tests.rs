@@ -31,18 +31,18 @@ fn create(space: &Space, kind: SpaceKind) {
     space.create_chunk(kind, seen).unwrap().expect("the device has room");
 }
 
-/// Who finds a group uses it, and then its item is to be brought up to date.
+/// A thread that finds a group uses it, and then its item is to be brought up to date.
 #[test]
 fn a_group_is_among_the_created_before_it_can_be_found() {
     let space = space();
-    // Whoever enters a group waits for this.
+    // A thread that enters a group waits for this.
     let groups = space.groups.read();
     std::thread::scope(|scope| {
         scope.spawn(|| create(&space, SpaceKind::Data));
         while space.groups.try_read().is_some() {
             std::thread::yield_now();
         }
-        // Either it was added, or nobody can look before it is.
+        // Either it was added, or no thread can look before it is.
         let is_known = space.changes.try_lock().is_none_or(|changes| !changes.created.is_empty());
         drop(groups);
         assert!(is_known, "a group can be found that nobody knows to have no items");
