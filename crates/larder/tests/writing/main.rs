@@ -22,6 +22,7 @@ mod mapping;
 mod meanwhile;
 mod model;
 mod namespace;
+mod nested;
 mod on_memory;
 mod regained;
 mod room;
