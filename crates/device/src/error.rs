@@ -107,7 +107,7 @@ pub enum DeviceError {
 
 impl DeviceError {
     /// An [`Io`](Self::Io) error of `device`.
-    pub(crate) fn io(
+    pub fn io(
         device: &dyn Device,
         operation: Operation,
         offset: u64,
@@ -119,9 +119,12 @@ impl DeviceError {
     }
 }
 
-/// Checks that a call may go ahead: the range lies within the device, and the device may be changed
-/// if the call changes it.
-pub(crate) fn check_call(
+/// Checks a call of `device` before it has any effect: the range lies within the device, and the device is writable
+/// if the call changes it. For implementations of [`Device`].
+///
+/// # Errors
+/// [`DeviceError::ReadOnly`] and [`DeviceError::PastEnd`].
+pub fn check_call(
     device: &dyn Device,
     operation: Operation,
     offset: u64,

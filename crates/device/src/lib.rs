@@ -6,8 +6,6 @@
 //! - [`FileDevice`]: a regular file or a block device. Opened for writing, it is the only writer.
 //! - [`MemoryDevice`]: sparse memory with cheap snapshots.
 //! - [`PrefetchingDevice`]: readahead where the system has none.
-//! - Wrappers that watch or disturb: [`CountingDevice`], [`FaultDevice`], [`RecordingDevice`] with its
-//!   [`Recording`], and [`SpinningDisk`].
 //! - [`in_use`]: who else uses what a path leads to.
 //! - [`StandIn`]: a block device for a mount that needs one as its source.
 //! - [`now`]: the clock, for what is kept there.
@@ -28,19 +26,15 @@ mod file;
 mod ioctl;
 mod lock;
 mod memory;
+mod prefetching;
 mod stand_in;
 mod usage;
-mod wrappers;
 
 pub use clock::now;
 pub use device::Device;
-pub use error::{DeviceError, Operation};
+pub use error::{DeviceError, Operation, check_call};
 pub use file::{Access, FileDevice};
 pub use memory::MemoryDevice;
+pub use prefetching::PrefetchingDevice;
 pub use stand_in::StandIn;
 pub use usage::{InUse, Link, in_use};
-pub use wrappers::counting::{CountingDevice, Counts};
-pub use wrappers::fault::{Fault, FaultDevice};
-pub use wrappers::prefetching::PrefetchingDevice;
-pub use wrappers::recording::{Entry, Event, Recording, RecordingDevice, Replay, Survival};
-pub use wrappers::spinning::{Geometry, SpinningDisk};

@@ -15,10 +15,10 @@ use std::thread;
 
 use larder::device::{Device, MemoryDevice};
 use larder::{Directory, FileType, Filesystem};
-use larder_device::{Event, Recording};
 use larder_fuse::{Mount, MountOptions, Server, ServerOptions, unmount};
 use larder_mkfs::{MkfsOptions, mkfs_on};
 use larder_power_cuts::{assert_sound, store, survival};
+use larder_test_devices::{Event, Recording};
 use larder_testkit::{KernelMount, Scratch, oracle};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};

@@ -9,10 +9,11 @@ use std::thread;
 
 use larder::device::{Device, MemoryDevice};
 use larder::{Filesystem, OpenOptions};
-use larder_device::{Fault, FaultDevice, Operation};
+use larder_device::Operation;
 use larder_fuse::usage::MountTable;
 use larder_fuse::{Mount, MountOptions, Server, ServerOptions};
 use larder_mkfs::{MkfsOptions, mkfs_on};
+use larder_test_devices::{Fault, FaultDevice};
 use larder_testkit::{RingsOffered, Scratch};
 use rustix::fs::syncfs;
 use rustix::io::Errno;

@@ -10,9 +10,10 @@ use std::sync::Arc;
 
 use larder::device::{Device, MemoryDevice};
 use larder::{Filesystem, OpenOptions, WritePolicy};
-use larder_device::{Fault, FaultDevice, Operation, Recording};
+use larder_device::Operation;
 use larder_format::{BlockGroupFlags, Profile};
 use larder_power_cuts::{assert_sound, load, store, survival};
+use larder_test_devices::{Fault, FaultDevice, Recording};
 use larder_testkit::{
     Content, ImageSpec, KernelImage, KernelMount, Manifest, Scratch, assert_same, oracle,
 };

@@ -5,11 +5,10 @@ mod common;
 use std::sync::Arc;
 
 use common::{MIB, Source, options};
-use larder_device::{
-    CountingDevice, Device, Event, Fault, FaultDevice, MemoryDevice, Operation, Recording,
-};
+use larder_device::{Device, MemoryDevice, Operation};
 use larder_format::superblock::{MAGIC, OFFSETS};
 use larder_mkfs::{MkfsOptions, mkfs_on};
+use larder_test_devices::{CountingDevice, Event, Fault, FaultDevice, Recording};
 
 /// Whether a superblock lies at any of its places.
 fn has_superblock(device: &dyn Device) -> bool {

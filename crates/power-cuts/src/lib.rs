@@ -1,6 +1,6 @@
 //! Power cuts in tests: what a cut may leave of a file system, and what it must.
 //!
-//! A test loads an image into memory, works on a [`Recording`](larder_device::Recording) of it, and notes in a
+//! A test loads an image into memory, works on a [`Recording`](larder_test_devices::Recording) of it, and notes in a
 //! [`History`] what was done and promised. It replays the recording, cuts the power where it likes, of which something
 //! has [`survival`], and holds what is left to the history, to both checkers, and after [`store`] to the kernel.
 //!

@@ -1,7 +1,7 @@
 //! What cuts do to copies of the superblock.
 
-use larder_device::{Entry, Event, Survival};
 use larder_format::superblock::OFFSETS;
+use larder_test_devices::{Entry, Event, Survival};
 
 /// A change that arrives only in its first `sectors` sectors of 512 bytes; not at all, if it is a superblock.
 pub(crate) fn torn(change: &Entry, sectors: u64) -> Survival {

@@ -1,6 +1,6 @@
 //! What becomes of what was not flushed.
 
-use larder_device::{Entry, Survival};
+use larder_test_devices::{Entry, Survival};
 
 use crate::superblock::torn;
 
@@ -33,7 +33,7 @@ impl Random {
 mod tests {
     use std::sync::Arc;
 
-    use larder_device::Event;
+    use larder_test_devices::Event;
 
     use super::*;
 

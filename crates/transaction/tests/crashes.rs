@@ -4,10 +4,9 @@ mod support;
 
 use std::sync::Arc;
 
-use larder_device::{
-    Device, Event, Fault, FaultDevice, MemoryDevice, Operation, Recording, Survival,
-};
+use larder_device::{Device, MemoryDevice, Operation};
 use larder_power_cuts::{assert_sound, assert_sound_to_btrfs, load, survival};
+use larder_test_devices::{Event, Fault, FaultDevice, Recording, Survival};
 use larder_testkit::{Content, ImageSpec, KernelImage, Profile};
 use larder_transaction::space::Priority;
 use larder_transaction::{Error, TransactionManager};

@@ -7,9 +7,10 @@ mod support;
 use std::slice::from_ref;
 use std::sync::Arc;
 
-use larder_device::{Access, Device, Event as DeviceEvent, FileDevice, MemoryDevice, Recording};
+use larder_device::{Access, Device, FileDevice, MemoryDevice};
 use larder_format::superblock::{OFFSETS, SUPERBLOCK_SIZE, SYS_CHUNK_ARRAY_SIZE, Superblock};
 use larder_format::{Logical, Physical, Profile};
+use larder_test_devices::{Event as DeviceEvent, Recording};
 use larder_testkit::{Content, Event, ImageSpec, KernelImage, damage, oracle};
 use larder_volume::{OpenError, OpenOptions, Volume, VolumeDevice, scan, scan_copy};
 use support::{Everything, MIB, devices, image, open, try_open};

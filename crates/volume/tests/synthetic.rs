@@ -3,13 +3,14 @@
 use std::sync::Arc;
 use std::thread;
 
-use larder_device::{Device, Fault, FaultDevice, MemoryDevice, Operation};
+use larder_device::{Device, MemoryDevice, Operation};
 use larder_format::item::{ChunkHeader, DevItem, Stripe};
 use larder_format::node::{HEADER_SIZE, Header, ItemHeader, KeyPointer};
 use larder_format::superblock::{MAGIC, OFFSETS, Superblock};
 use larder_format::{
     BlockGroupFlags, ChecksumType, ItemType, Key, Logical, Physical, Profile, Uuid, objectid,
 };
+use larder_test_devices::{Fault, FaultDevice};
 use larder_volume::{
     BlockExpectation, Chunk, ChunkMap, ChunkStripe, OpenError, OpenOptions, ReadError, Volume,
     VolumeDevice,

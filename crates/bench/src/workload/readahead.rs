@@ -9,12 +9,11 @@ use std::time::{Duration, Instant};
 use anyhow::{bail, ensure};
 use clap::Args;
 use larder_btree::Readahead as Mode;
-use larder_device::{
-    Access, Device, DeviceError, FileDevice, Geometry, PrefetchingDevice, SpinningDisk,
-};
+use larder_device::{Access, Device, DeviceError, FileDevice, PrefetchingDevice};
 use larder_filesystem::{Filesystem, Subvolume};
 use larder_format::objectid;
 use larder_stream::SendOptions;
+use larder_test_devices::{Geometry, SpinningDisk};
 use larder_testkit::KernelMount;
 use larder_volume::{OpenOptions, Volume};
 

@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use larder::device::{Device, MemoryDevice};
 use larder::{Filesystem, OpenOptions};
-use larder_device::{Recording, Survival};
 use larder_power_cuts::{assert_sound, load, store};
+use larder_test_devices::{Recording, Survival};
 use larder_testkit::{ImageSpec, KernelImage, Manifest, oracle};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};

@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use larder::{AllocateMode, Directory, FileType, Inode, RenameMode, Subvolume, XattrMode};
-use larder_device::Event;
 use larder_power_cuts::{History, survival};
+use larder_test_devices::Event;
 use larder_testkit::Feature;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};

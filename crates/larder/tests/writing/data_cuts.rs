@@ -9,8 +9,8 @@ use larder::{
     AllocateMode, CompressionAlgorithm, File, Filesystem, InodeFlags, SetAttributes, Subvolume,
     WriteCompression,
 };
-use larder_device::Recording;
 use larder_power_cuts::{assert_sound, load, survival};
+use larder_test_devices::Recording;
 use larder_testkit::{ImageSpec, KernelImage};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};

@@ -9,8 +9,8 @@ use larder::{
     Directory, ErrorKind, Filesystem, OpenOptions, Queue, Reserve, SetAttributes, SnapshotKind,
     Subvolume, Timestamp, Tuning,
 };
-use larder_device::{Event, Fault, FaultDevice, Recording};
 use larder_power_cuts::{assert_sound, load, survival};
+use larder_test_devices::{Event, Fault, FaultDevice, Recording};
 use larder_testkit::{Content, ImageSpec, KernelImage, Manifest, Profile};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};

@@ -12,8 +12,8 @@ use larder::{
     AllocateMode, CompressionAlgorithm, ErrorKind, File, Filesystem, InodeFlags, OpenOptions,
     SetAttributes, WriteCompression, XattrMode,
 };
-use larder_device::{Fault, FaultDevice};
 use larder_power_cuts::{assert_sound, load};
+use larder_test_devices::{Fault, FaultDevice};
 use larder_testkit::{Content, ImageSpec, KernelImage, Scale};
 use parking_lot::{Condvar, Mutex};
 use rand::rngs::StdRng;

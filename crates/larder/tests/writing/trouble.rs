@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use larder::device::{Device, MemoryDevice, Operation};
 use larder::{AllocateMode, File, Filesystem, OpenOptions};
-use larder_device::{Event, Fault, FaultDevice, Recording};
 use larder_power_cuts::{assert_sound, load, survival};
+use larder_test_devices::{Event, Fault, FaultDevice, Recording};
 use larder_testkit::{Content, ImageSpec, KernelImage};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 
 use larder::{ErrorKind, Filesystem, OpenOptions, Subvolume};
-use larder_device::Recording;
+use larder_test_devices::Recording;
 use larder_testkit::{ImageSpec, Profile};
 
 use super::{Work, explore};

@@ -16,8 +16,8 @@ use std::sync::Arc;
 
 use larder::device::{Device, MemoryDevice};
 use larder::{ErrorKind, Filesystem, OpenOptions, Subvolume};
-use larder_device::{Entry, Event, Recording};
 use larder_power_cuts::{assert_sound, assert_sound_to_btrfs, load, store, survival};
+use larder_test_devices::{Entry, Event, Recording};
 use larder_testkit::{ImageSpec, KernelImage, KernelMount, Scratch};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};

@@ -5,7 +5,7 @@ use std::time::Duration;
 use larder::{
     CompressionAlgorithm, Filesystem, OpenOptions, SnapshotKind, Subvolume, WriteCompression,
 };
-use larder_device::Recording;
+use larder_test_devices::Recording;
 use larder_testkit::{Feature, ImageSpec, Profile};
 
 use super::super::model::Player;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use larder::{Filesystem, OpenOptions, RenameMode, Subvolume};
-use larder_device::Recording;
+use larder_test_devices::Recording;
 use larder_testkit::ImageSpec;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};

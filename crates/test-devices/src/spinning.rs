@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use crate::device::total_len;
-use crate::{Device, DeviceError};
+use crate::bytes::total_len;
+use larder_device::{Device, DeviceError};
 
 /// Readahead requests waiting or read and not yet used: beyond this the oldest in disk order goes.
 const MAX_TRACKED: usize = 4096;
@@ -232,7 +232,7 @@ impl Device for SpinningDisk {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::MemoryDevice;
+    use larder_device::MemoryDevice;
 
     const BLOCK: u64 = 16 * 1024;
 

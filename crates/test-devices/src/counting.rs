@@ -4,8 +4,8 @@ use std::io::IoSlice;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::device::total_len;
-use crate::{Device, DeviceError};
+use crate::bytes::total_len;
+use larder_device::{Device, DeviceError};
 
 /// Counts calls, successful or not, on their way to another device.
 #[derive(Debug)]

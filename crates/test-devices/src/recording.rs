@@ -13,9 +13,8 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::device::{concatenated, total_len};
-use crate::error::check_call;
-use crate::{Device, DeviceError, MemoryDevice, Operation};
+use crate::bytes::{concatenated, total_len};
+use larder_device::{Device, DeviceError, MemoryDevice, Operation, check_call};
 
 /// The unit that a device writes whole or not at all.
 const SECTOR_BYTES: u64 = 512;
@@ -180,7 +179,8 @@ impl Event {
 /// A walk along a [`Recording`] that knows at each position what a power cut there may leave.
 ///
 /// ```
-/// # use larder_device::{Device, MemoryDevice, Recording, Survival};
+/// # use larder_device::{Device, MemoryDevice};
+/// # use larder_test_devices::{Recording, Survival};
 /// let recording = Recording::new();
 /// let device = recording.attach(&MemoryDevice::new("disk", 1 << 20));
 /// device.write_at(b"flushed", 0)?;

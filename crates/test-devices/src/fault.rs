@@ -7,9 +7,8 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use rustix::io::Errno;
 
-use crate::device::{concatenated, total_len};
-use crate::error::check_call;
-use crate::{Device, DeviceError, Operation};
+use crate::bytes::{concatenated, total_len};
+use larder_device::{Device, DeviceError, Operation, check_call};
 
 /// The unit in which a torn write is torn.
 const SECTOR_BYTES: u64 = 512;
@@ -17,7 +16,8 @@ const SECTOR_BYTES: u64 = 512;
 /// One way to go wrong: which calls it strikes, and how.
 ///
 /// ```
-/// # use larder_device::{Fault, Operation};
+/// # use larder_device::Operation;
+/// # use larder_test_devices::Fault;
 /// let third_write_fails = Fault::fail(Operation::Write).after(2).times(1);
 /// let bad_sector = Fault::fail(Operation::Read).within(65536..66048);
 /// ```
@@ -240,7 +240,7 @@ impl Device for FaultDevice {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::MemoryDevice;
+    use larder_device::MemoryDevice;
 
     fn device() -> FaultDevice {
         FaultDevice::new(Arc::new(MemoryDevice::new("memory", 1 << 20)))
