@@ -21,6 +21,10 @@ macro_rules! over_rings {
 }
 
 over_rings! {
+    cached::any_number_of_calls_finds_data_in_mappings,
+    cached::any_number_of_calls_finds_data_that_is_kept,
+    cached::any_number_of_subvolumes_is_made_beside_directories,
+    cached::any_number_of_calls_of_all_kinds_is_answered,
     cached::what_is_written_around_the_cache_is_seen_through_it,
     cached::a_listing_ends_though_renames_go_on,
     cached::attributes_follow_at_once,

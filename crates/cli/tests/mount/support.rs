@@ -27,6 +27,11 @@ pub(crate) fn over_rings(test: impl FnOnce()) {
     test();
 }
 
+/// Whether what this thread mounts is served through rings.
+pub(crate) fn is_over_rings() -> bool {
+    OVER_RINGS.get()
+}
+
 /// What is so until it is dropped.
 struct OverRings(#[allow(dead_code, reason = "it is held")] RingsOffered);
 
@@ -38,7 +43,7 @@ impl Drop for OverRings {
 
 /// The mount options that say which way requests go.
 fn transport() -> [&'static str; 2] {
-    ["-o", if OVER_RINGS.get() { "io_uring" } else { "no_io_uring" }]
+    ["-o", if is_over_rings() { "io_uring" } else { "no_io_uring" }]
 }
 
 /// The program.

@@ -6,10 +6,12 @@
 //! - A reply never grows beyond the room that the kernel left for it.
 
 pub(crate) mod abi;
+mod notice;
 mod operation;
 mod reply;
 mod request;
 
+pub(crate) use notice::Notice;
 pub(crate) use operation::Operation;
 pub(crate) use reply::{Answer, Reply};
 pub(crate) use request::Request;

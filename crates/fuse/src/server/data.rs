@@ -3,16 +3,15 @@
 use larder::{AllocateMode, Metadata, SetAttributes};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
-use zerocopy::IntoBytes;
 
 use super::init::tells_of_direct_writes;
 use super::nodes::Node;
 use super::{Call, Outcome, Server, failed};
-use crate::protocol::Reply;
 use crate::protocol::abi::{
-    CopyFileRangeIn, FallocateIn, LseekIn, LseekOut, NOTIFY_INVAL_INODE, NotifyInvalInodeOut,
-    ReadIn, WRITE_CACHE, WRITE_KILL_SUIDGID, WriteIn, WriteOut,
+    CopyFileRangeIn, FallocateIn, LseekIn, LseekOut, ReadIn, WRITE_CACHE, WRITE_KILL_SUIDGID,
+    WriteIn, WriteOut,
 };
+use crate::protocol::{Notice, Reply};
 
 const SEEK_DATA: u32 = 3;
 const SEEK_HOLE: u32 = 4;
@@ -58,9 +57,7 @@ impl Server {
         // between had the old data kept.
         let is_direct = to.flags & OFlags::DIRECT.bits() != 0 && !is_from_cache;
         if is_direct && tells_of_direct_writes(call) {
-            let (off, len) = (to.offset as i64, data.len() as i64);
-            let written = NotifyInvalInodeOut { ino: call.id, off, len };
-            call.tell(NOTIFY_INVAL_INODE, written.as_bytes())?;
+            call.kernel.now_or_soon(Notice::content(call.id, to.offset, data.len() as u64));
         }
         reply.put(&WriteOut { size: data.len() as u32, padding: 0 })
     }
@@ -70,9 +67,10 @@ impl Server {
         let file = node.file()?;
         // The kernel may have data that is not here yet, and asks without giving it. Told to forget what it
         // has from there on, it does.
-        if self.may_miss_data(&node) {
-            let from = NotifyInvalInodeOut { ino: call.id, off: seek.offset as i64, len: 0 };
-            call.tell(NOTIFY_INVAL_INODE, from.as_bytes())?;
+        let brings_data = || call.kernel.now(&Notice::content(call.id, seek.offset, 0));
+        if self.may_miss_data(&node) && brings_data().is_err() {
+            let offset = self.seek_without_knowing(&node, seek)?;
+            return reply.put(&LseekOut { offset });
         }
         let found = match seek.whence {
             SEEK_DATA => file.seek_data(seek.offset),
@@ -80,6 +78,21 @@ impl Server {
             _ => return Err(Errno::INVAL),
         };
         reply.put(&LseekOut { offset: found.map_err(failed)? })
+    }
+
+    /// What is true of a file whatever data of it the kernel has: all may be data, up to the hole at its end.
+    ///
+    /// # Errors
+    /// `EAGAIN` if only the kernel knows where the file ends.
+    fn seek_without_knowing(&self, node: &Node, seek: &LseekIn) -> Result<u64, Errno> {
+        let size = node.inode.metadata().size_bytes;
+        match seek.whence {
+            SEEK_DATA if seek.offset < size => Ok(seek.offset),
+            SEEK_DATA | SEEK_HOLE if self.options.writeback_cache => Err(Errno::AGAIN),
+            SEEK_HOLE if seek.offset < size => Ok(size),
+            SEEK_DATA | SEEK_HOLE => Err(Errno::NXIO),
+            _ => Err(Errno::INVAL),
+        }
     }
 
     pub(super) fn fallocate(&self, call: &Call<'_>, range: &FallocateIn) -> Outcome {

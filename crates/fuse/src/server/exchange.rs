@@ -18,15 +18,13 @@ use std::time::Duration;
 use larder::OpenOptions;
 use parking_lot::{Mutex, RwLock};
 use rustix::io::Errno;
-use zerocopy::IntoBytes;
 
 use super::channel::{Channel, Refusal};
 use super::nodes::Nodes;
 use super::pruning::Pruning;
 use super::{Server, ServerOptions};
-use crate::protocol::abi::{NOTIFY_INC_EPOCH, NOTIFY_INVAL_INODE, NotifyInvalInodeOut};
-use crate::protocol::{Answer, Reply, Request};
-use crate::transport::{Handler, Notify};
+use crate::protocol::{Answer, Notice, Reply, Request};
+use crate::transport::{Handler, Notify, Tell};
 
 /// How long an exchange waits for a moment without requests.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -154,14 +152,13 @@ impl Exchange {
     /// Has the kernel forget all that it was shown: a log was replayed, or somebody else wrote meanwhile.
     fn forget_all(&self, kernel: &dyn Notify) {
         // Older kernels keep the names that are in use.
-        let _ = kernel.notify(NOTIFY_INC_EPOCH, &[]);
+        let _ = kernel.notify(&Notice::all_names());
         let current = self.server.read_recursive();
         let known = current.server.as_ref().map(|server| server.nodes.places()).unwrap_or_default();
         // The kernel may wait for requests meanwhile.
         drop(current);
         for place in known {
-            let all = NotifyInvalInodeOut { ino: place.id, off: 0, len: 0 };
-            let _ = kernel.notify(NOTIFY_INVAL_INODE, all.as_bytes());
+            let _ = kernel.notify(&Notice::content(place.id, 0, 0));
         }
     }
 }
@@ -200,7 +197,7 @@ fn not_open() -> Refusal {
 }
 
 impl Handler for Exchange {
-    fn handle(&self, request: &Request<'_>, reply: &mut Reply<'_>, kernel: &dyn Notify) -> Answer {
+    fn handle(&self, request: &Request<'_>, reply: &mut Reply<'_>, kernel: &dyn Tell) -> Answer {
         match &self.server.read_recursive().server {
             Some(server) => server.handle(request, reply, kernel),
             None => Answer::Error(Errno::IO),

@@ -1,6 +1,5 @@
 //! Requests that no kernel makes.
 
-use std::io;
 use std::sync::Arc;
 
 use larder::device::{Device, MemoryDevice};
@@ -12,16 +11,18 @@ use zerocopy::{FromZeros, IntoBytes};
 
 use super::{Server, ServerOptions};
 use crate::protocol::abi::{InHeader, IoctlIn, IoctlOut, opcode};
-use crate::protocol::{Answer, Reply, Request};
-use crate::transport::{Handler, Notify};
+use crate::protocol::{Answer, Notice, Reply, Request};
+use crate::transport::{Handler, MustNotWait, Tell};
 
 /// A kernel that hears nothing.
 struct Deaf;
 
-impl Notify for Deaf {
-    fn notify(&self, _code: i32, _body: &[u8]) -> io::Result<()> {
+impl Tell for Deaf {
+    fn now(&self, _notice: &Notice) -> Result<(), MustNotWait> {
         Ok(())
     }
+
+    fn soon(&self, _notice: Notice) {}
 }
 
 /// An empty file system in memory.

@@ -74,8 +74,8 @@ pub(super) fn agree(
 }
 
 /// Whether the kernel is told to forget what a write around its cache replaced, which it does not do itself after an
-/// asynchronous one. Over rings nobody tells it, and such writes are synchronous: a queue may have no entry left for
-/// what the kernel asks before it forgets.
+/// asynchronous one. Over rings such writes are synchronous, since the thread that serves one may have to answer
+/// before the kernel was told.
 pub(super) fn tells_of_direct_writes(call: &Call<'_>) -> bool {
     !call.kernel.features().contains(InitFlags::OVER_IO_URING)
 }

@@ -28,7 +28,6 @@ mod pruning;
 mod statfs;
 mod xattr;
 
-use std::io;
 use std::sync::Arc;
 
 use larder::{Filesystem, Subvolume};
@@ -39,7 +38,7 @@ use self::interrupt::Interrupts;
 use self::nodes::{Node, Nodes, Place};
 use self::pruning::Pruning;
 use crate::protocol::{Answer, Operation, Reply, Request};
-use crate::transport::{Handler, Notify};
+use crate::transport::{Handler, Tell};
 
 pub use self::atime::AccessTimes;
 pub(crate) use self::exchange::Exchange;
@@ -114,21 +113,7 @@ struct Call<'c> {
     gid: u32,
     /// The thread.
     pid: u32,
-    kernel: &'c dyn Notify,
-}
-
-impl Call<'_> {
-    /// Tells the kernel something that it may have to write data back for.
-    ///
-    /// # Errors
-    /// `EAGAIN` if no thread can be had that serves what it writes. That it knows nothing of the inode or of the name
-    /// is none.
-    fn tell(&self, code: i32, body: &[u8]) -> Outcome {
-        match self.kernel.notify(code, body) {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Err(Errno::AGAIN),
-            _ => Ok(()),
-        }
-    }
+    kernel: &'c dyn Tell,
 }
 
 impl Server {
@@ -236,7 +221,7 @@ impl Server {
 }
 
 impl Handler for Server {
-    fn handle(&self, request: &Request<'_>, reply: &mut Reply<'_>, kernel: &dyn Notify) -> Answer {
+    fn handle(&self, request: &Request<'_>, reply: &mut Reply<'_>, kernel: &dyn Tell) -> Answer {
         let header = request.header();
         let (uid, gid, pid) = (header.uid, header.gid, header.pid);
         let call = Call { id: header.nodeid, unique: header.unique, uid, gid, pid, kernel };

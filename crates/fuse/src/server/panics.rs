@@ -14,13 +14,13 @@ use super::{Server, ServerOptions};
 use crate::MountOptions;
 use crate::protocol::abi::opcode;
 use crate::protocol::{Answer, Reply, Request};
-use crate::transport::{self, DevFuse, Handler, Notify, Transport};
+use crate::transport::{self, DevFuse, Handler, Tell, Transport};
 
 /// A server that panics when it is asked for the name `panic`.
 struct Fragile(Server);
 
 impl Handler for Fragile {
-    fn handle(&self, request: &Request<'_>, reply: &mut Reply<'_>, kernel: &dyn Notify) -> Answer {
+    fn handle(&self, request: &Request<'_>, reply: &mut Reply<'_>, kernel: &dyn Tell) -> Answer {
         let is_asked_for = request.opcode() == opcode::LOOKUP && request.payload() == b"panic\0";
         assert!(!is_asked_for, "a panic that the test wants");
         self.0.handle(request, reply, kernel)

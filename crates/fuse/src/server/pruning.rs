@@ -21,11 +21,10 @@ use std::thread;
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
-use zerocopy::{FromZeros, IntoBytes};
 
 use super::exchange::Exchange;
 use super::nodes::Nodes;
-use crate::protocol::abi::{NOTIFY_PRUNE, NotifyPruneOut};
+use crate::protocol::Notice;
 use crate::transport::Notify;
 
 /// The time between the first two rounds.
@@ -187,9 +186,7 @@ fn node_count(exchange: &Exchange) -> usize {
 /// Asks the kernel to forget nodes that no program uses.
 fn ask_to_forget(ids: &[u64], kernel: &dyn Notify) -> io::Result<()> {
     for batch in ids.chunks(BATCH) {
-        let count = batch.len() as u32;
-        let header = NotifyPruneOut { count, ..NotifyPruneOut::new_zeroed() };
-        kernel.notify(NOTIFY_PRUNE, &[header.as_bytes(), batch.as_bytes()].concat())?;
+        kernel.notify(&Notice::unused(batch))?;
     }
     Ok(())
 }

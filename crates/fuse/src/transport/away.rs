@@ -1,34 +1,55 @@
 //! Telling the kernel something from a thread that serves requests.
 //!
 //! # Invariants
-//! - The kernel may wait, in the thread that tells it, for requests to be served. Such a thread is away from its pool
-//!   meanwhile: another serves in its place, so that any number of them can wait.
+//! - The kernel may wait, in the thread that tells it, for requests to be served. Only a thread that has
+//!   [left](Place) its place among those who serve tells it: enough others are there then to serve any request.
 
-use std::io;
-
-use super::Notify;
-use super::pool::Pool;
+use super::soon::Soon;
+use super::{MustNotWait, Notify, Tell};
+use crate::protocol::Notice;
 use crate::protocol::abi::InitFlags;
 
-/// The way to the kernel of a thread of `pool`.
-pub(super) struct FromPool<'p> {
-    pub(super) kernel: &'p dyn Notify,
-    pub(super) pool: &'p Pool,
-    /// Starts another thread of the pool.
-    pub(super) start: &'p (dyn Fn() -> io::Result<()> + Sync),
+/// The place of a thread among those who serve.
+pub(super) trait Place {
+    /// This thread is to wait for the kernel. Returns whether it may: enough others are there to serve.
+    fn leave(&self) -> bool;
+
+    /// This thread, which had left, goes on with its request.
+    fn come_back(&self);
 }
 
-impl Notify for FromPool<'_> {
-    fn notify(&self, code: i32, body: &[u8]) -> io::Result<()> {
-        if self.pool.goes_away()
-            && let Err(error) = (self.start)()
-        {
-            self.pool.comes_back();
-            return Err(io::Error::new(io::ErrorKind::WouldBlock, error));
-        }
-        let told = self.kernel.notify(code, body);
-        self.pool.comes_back();
-        told
+/// A thread has left its place until this is dropped.
+struct Away<'p>(&'p dyn Place);
+
+impl<'p> Away<'p> {
+    fn from(place: &'p dyn Place) -> Result<Self, MustNotWait> {
+        if place.leave() { Ok(Self(place)) } else { Err(MustNotWait) }
+    }
+}
+
+impl Drop for Away<'_> {
+    fn drop(&mut self) {
+        self.0.come_back();
+    }
+}
+
+/// The way to the kernel of a thread that has a place among those who serve.
+pub(super) struct FromPlace<'p> {
+    pub(super) kernel: &'p dyn Notify,
+    pub(super) soon: &'p Soon,
+    pub(super) place: &'p dyn Place,
+}
+
+impl Tell for FromPlace<'_> {
+    fn now(&self, notice: &Notice) -> Result<(), MustNotWait> {
+        let _away = Away::from(self.place)?;
+        // It fails where the kernel knows nothing that it could forget.
+        let _ = self.kernel.notify(notice);
+        Ok(())
+    }
+
+    fn soon(&self, notice: Notice) {
+        self.soon.post(notice);
     }
 
     fn features(&self) -> InitFlags {

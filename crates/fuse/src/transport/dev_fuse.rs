@@ -22,16 +22,18 @@ use rustix::io::{Errno, read, retry_on_intr, write};
 use rustix::ioctl::{Opcode, Updater, ioctl, opcode};
 use zerocopy::{FromBytes, IntoBytes};
 
-use super::away::FromPool;
+use super::away::{FromPlace, Place};
 use super::io_uring::Queues;
 use super::lookout::Lookout;
 use super::pool::Pool;
 use super::readahead::read_ahead;
+use super::soon::Soon;
 use super::{
-    HEADROOM_BYTES, Handler, MAX_IO_BYTES, MOST_THREADS, Notify, Served, Serving, Transport, serve,
+    HEADROOM_BYTES, Handler, MAX_IO_BYTES, MOST_THREADS, Notify, Served, Serving, Tell, Transport,
+    serve,
 };
 use crate::protocol::abi::{self, InHeader, InitFlags, InitOut, OutHeader};
-use crate::protocol::{Reply, Request};
+use crate::protocol::{Notice, Reply, Request};
 
 /// Threads that wait for requests at most; more end.
 const MOST_IDLE_THREADS: usize = 4;
@@ -49,6 +51,7 @@ pub(crate) struct DevFuse {
     /// The rings have threads that wait for INIT to be answered.
     can_use_rings: AtomicBool,
     spare: Spare,
+    soon: Soon,
 }
 
 /// The buffers of threads that ended.
@@ -67,7 +70,8 @@ impl DevFuse {
     /// through rings where the kernel offers them.
     pub(crate) fn new(device: OwnedFd, io_uring: bool) -> Self {
         let queues = if io_uring { Queues::offered() } else { None };
-        Self { device, queues, can_use_rings: AtomicBool::new(false), spare: Spare::default() }
+        let can_use_rings = AtomicBool::new(false);
+        Self { device, queues, can_use_rings, spare: Spare::default(), soon: Soon::default() }
     }
 
     /// A further descriptor of the connection. Where the device cannot be opened again, which is so for
@@ -99,11 +103,13 @@ impl DevFuse {
                 // Without one more thread things are slower, and go on.
                 let _ = self.start(serving, pool);
             }
+            let start = || self.start(serving, pool);
+            let place = &InPool { pool, start: &start };
+            let Serving { kernel, soon, .. } = serving;
+            let kernel = FromPlace { kernel, soon, place };
             if buffers.has(abi::opcode::INIT, len) {
-                self.agree(&mut buffers, device, len, serving);
+                self.agree(&mut buffers, device, len, serving, &kernel);
             } else {
-                let start = || self.start(serving, pool);
-                let kernel = FromPool { kernel: serving.kernel, pool, start: &start };
                 buffers.answer(device, len, serving.handler, &kernel);
             }
             if !pool.waits(MOST_IDLE_THREADS) {
@@ -140,13 +146,14 @@ impl DevFuse {
         device: &OwnedFd,
         len: usize,
         serving: Serving<'s, '_>,
+        kernel: &dyn Tell,
     ) {
         if let Some(queues) = &self.queues {
             self.can_use_rings.store(queues.prepare(serving).is_ok(), SeqCst);
         }
         // Without, reading is slower.
         let _ = read_ahead(device);
-        let body = buffers.answer(device, len, serving.handler, serving.kernel);
+        let body = buffers.answer(device, len, serving.handler, kernel);
         let flags = InitOut::read_from_prefix(body).map_or(0, |(agreed, _)| agreed.flags2);
         if let Some(queues) = &self.queues {
             queues.agreed(u64::from(flags) << 32 & InitFlags::OVER_IO_URING.bits() != 0);
@@ -157,24 +164,47 @@ impl DevFuse {
 impl Transport for DevFuse {
     fn serve(&self, handler: &dyn Handler) -> io::Result<()> {
         let pool = Pool::new(MOST_THREADS);
-        thread::scope(|scope| {
-            let serving = Serving { scope, device: &self.device, handler, kernel: self };
-            self.start(serving, &pool)
-        })
+        let serve = || {
+            thread::scope(|scope| {
+                let (device, soon) = (&self.device, &self.soon);
+                self.start(Serving { scope, device, handler, kernel: self, soon }, &pool)
+            })
+        };
+        self.soon.during(self, serve)
     }
 }
 
 impl Notify for DevFuse {
-    fn notify(&self, code: i32, body: &[u8]) -> io::Result<()> {
-        let len = size_of::<OutHeader>() + body.len();
-        let header = OutHeader { len: len as u32, error: code, unique: 0 };
-        write(&self.device, &[header.as_bytes(), body].concat())?;
+    fn notify(&self, notice: &Notice) -> io::Result<()> {
+        write(&self.device, notice.as_bytes())?;
         Ok(())
     }
 
     fn features(&self) -> InitFlags {
         let can_use_rings = self.can_use_rings.load(SeqCst);
         if can_use_rings { InitFlags::OVER_IO_URING } else { InitFlags::empty() }
+    }
+}
+
+/// The place of a thread of `pool`. Another serves in its place while it waits for the kernel, so that any number of
+/// them can wait.
+struct InPool<'p> {
+    pool: &'p Pool,
+    /// Starts another thread of the pool.
+    start: &'p dyn Fn() -> io::Result<()>,
+}
+
+impl Place for InPool<'_> {
+    fn leave(&self) -> bool {
+        let may_leave = !self.pool.goes_away() || (self.start)().is_ok();
+        if !may_leave {
+            self.pool.comes_back();
+        }
+        may_leave
+    }
+
+    fn come_back(&self) {
+        self.pool.comes_back();
     }
 }
 
@@ -230,7 +260,7 @@ impl Buffers {
         device: impl AsFd,
         len: usize,
         handler: &dyn Handler,
-        kernel: &dyn Notify,
+        kernel: &dyn Tell,
     ) -> &[u8] {
         let message = &self.request[..len];
         let Ok((InHeader { unique, .. }, _)) = InHeader::read_from_prefix(message) else {

@@ -10,6 +10,7 @@ mod mount;
 mod pool;
 mod readahead;
 mod remount;
+mod soon;
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -22,8 +23,9 @@ pub use mount::{end, unmount};
 pub use remount::remount;
 use rustix::io::Errno;
 
+use self::soon::Soon;
 use crate::protocol::abi::{InHeader, InitFlags, opcode};
-use crate::protocol::{Answer, Reply, Request};
+use crate::protocol::{Answer, Notice, Reply, Request};
 
 /// The most bytes that one WRITE brings or one READ asks for.
 pub(crate) const MAX_IO_BYTES: usize = 1 << 20;
@@ -35,25 +37,53 @@ const MOST_THREADS: usize = 128;
 /// Serves requests, many threads at once.
 pub(crate) trait Handler: Sync {
     /// Does what `request` asks for, and writes the body of what comes of it to `reply`.
-    fn handle(&self, request: &Request<'_>, reply: &mut Reply<'_>, kernel: &dyn Notify) -> Answer;
+    fn handle(&self, request: &Request<'_>, reply: &mut Reply<'_>, kernel: &dyn Tell) -> Answer;
 }
 
-/// The way to the kernel, for what it does not ask for.
+/// The way to the kernel of a thread that serves no requests.
 pub(crate) trait Notify: Sync {
-    /// Sends a notification: `code` is one of `enum fuse_notify_code`, `body` what goes with it. The kernel may
-    /// ask for something before it returns from taking it: data that it forgets it has written back first, and
-    /// before it forgets a name it waits until the directory is not being changed.
+    /// Tells the kernel, and returns when it has done what the notice says. The kernel may wait for requests to be
+    /// served meanwhile: data that it forgets it writes back first, and before it forgets a name it waits until
+    /// nobody changes the directory.
     ///
     /// # Errors
-    /// `WouldBlock` if nobody could be found who serves the kernel meanwhile; the kernel was told nothing. Others are the
-    /// kernel's.
-    fn notify(&self, code: i32, body: &[u8]) -> io::Result<()>;
+    /// The kernel's: it does not know the notice, or nothing that it could forget.
+    fn notify(&self, notice: &Notice) -> io::Result<()>;
 
     /// What this way can do besides carrying requests, if the kernel wants it.
     fn features(&self) -> InitFlags {
         InitFlags::empty()
     }
 }
+
+/// The way to the kernel of a thread that serves a request.
+pub(crate) trait Tell {
+    /// Tells the kernel, and returns when it has done what the notice says, if it could.
+    ///
+    /// # Errors
+    /// This thread must not wait, since too few would be left to serve what the kernel may wait for. The
+    /// kernel was told nothing.
+    fn now(&self, notice: &Notice) -> Result<(), MustNotWait>;
+
+    /// Makes a thread that serves nothing tell the kernel, and returns at once.
+    fn soon(&self, notice: Notice);
+
+    /// Tells the kernel now; soon, if this thread must not wait.
+    fn now_or_soon(&self, notice: Notice) {
+        if let Err(MustNotWait) = self.now(&notice) {
+            self.soon(notice);
+        }
+    }
+
+    /// What this way can do besides carrying requests, if the kernel wants it.
+    fn features(&self) -> InitFlags {
+        InitFlags::empty()
+    }
+}
+
+/// A thread that serves requests must not wait for the kernel now.
+#[derive(Debug)]
+pub(crate) struct MustNotWait;
 
 /// A connection to the kernel.
 pub(crate) trait Transport: Sync {
@@ -68,6 +98,7 @@ struct Serving<'s, 'e> {
     device: &'s OwnedFd,
     handler: &'s dyn Handler,
     kernel: &'s dyn Notify,
+    soon: &'s Soon,
 }
 
 /// What came of a request, besides the body of the reply.
@@ -86,7 +117,7 @@ fn serve(
     request: Result<Request<'_>, Errno>,
     reply: &mut Reply<'_>,
     handler: &dyn Handler,
-    kernel: &dyn Notify,
+    kernel: &dyn Tell,
 ) -> Option<Served> {
     let answer = match request {
         Ok(request) => {

@@ -16,7 +16,7 @@ use parking_lot::RwLock;
 
 use super::refusal::Refusal;
 use crate::server::Server;
-use crate::server::ioctl::tell_of_name;
+use crate::server::ioctl::notices_of_name;
 use crate::transport::Notify;
 
 /// Progress is told in steps of at least so many bytes.
@@ -61,7 +61,10 @@ impl Drop for Hiding<'_> {
             at.inspect(|at| drop(hidden.swap_remove(*at)));
         }
         let id = self.server.nodes.id_of(self.directory);
-        self.names.iter().for_each(|name| tell_of_name(self.kernel, id, name));
+        for notice in self.names.iter().flat_map(|name| notices_of_name(id, name)) {
+            // It fails where the kernel knows nothing that it could forget.
+            let _ = self.kernel.notify(&notice);
+        }
     }
 }
 

@@ -4,8 +4,8 @@ use larder_ioctl::abi::FsXattr;
 use rustix::io::Errno;
 use zerocopy::FromZeros;
 
-use super::subvolume::tell_of_attributes;
 use super::{Ioctl, Outcome, Server, failed};
+use crate::protocol::Notice;
 use crate::server::Call;
 
 /// `FS_XFLAG_*` and the flags of `FS_IOC_GETFLAGS` that say the same.
@@ -21,7 +21,7 @@ impl Server {
     pub(super) fn set_flags(&self, call: &Call<'_>, io: &mut Ioctl<'_>) -> Outcome {
         let flags: u32 = io.input()?;
         self.node(call)?.inode.set_ioctl_flags(flags).map_err(failed)?;
-        tell_of_attributes(call.kernel, call.id);
+        call.kernel.now_or_soon(Notice::attributes(call.id));
         Ok(())
     }
 
@@ -44,7 +44,7 @@ impl Server {
             if xflags & xflag != 0 { flags | flag } else { flags & !flag }
         });
         node.inode.set_ioctl_flags(flags).map_err(failed)?;
-        tell_of_attributes(call.kernel, call.id);
+        call.kernel.now_or_soon(Notice::attributes(call.id));
         Ok(())
     }
 

@@ -24,7 +24,7 @@ use super::{Call, Outcome, Server, failed};
 use crate::protocol::Reply;
 use crate::protocol::abi::{IoctlIn, IoctlOut};
 
-pub(super) use subvolume::tell_of_name;
+pub(super) use subvolume::notices_of_name;
 
 /// An ioctl that is being served: what it was given, and what comes of it.
 struct Ioctl<'i> {

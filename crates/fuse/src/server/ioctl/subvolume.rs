@@ -8,16 +8,12 @@ use larder_ioctl::abi::{
     ReceivedArgs, SUBVOL_RDONLY, SUBVOL_SPEC_BY_ID, Timespec, VolArgs, VolArgsV2,
 };
 use rustix::io::Errno;
-use zerocopy::IntoBytes;
 
 use super::{Ioctl, Outcome, Server, failed, text};
-use crate::protocol::abi::{
-    NOTIFY_INVAL_ENTRY, NOTIFY_INVAL_INODE, NotifyInvalEntryOut, NotifyInvalInodeOut,
-};
+use crate::protocol::Notice;
 use crate::server::Call;
 use crate::server::access::{EXECUTE, WRITE};
 use crate::server::nodes::number_of;
-use crate::transport::Notify;
 
 /// Type and permissions of a subvolume's root, before the umask, which a server is not told.
 const ROOT_MODE: u32 = 0o040_755;
@@ -42,7 +38,7 @@ impl Server {
         self.check_access(call, &directory, WRITE | EXECUTE)?;
         let root = call.new_inode(ROOT_MODE, 0, 0);
         directory.create_child_subvolume(name, &root).map_err(failed)?;
-        tell_of_name(call.kernel, call.id, name);
+        call.tell_of_name(call.id, name);
         Ok(())
     }
 
@@ -61,7 +57,7 @@ impl Server {
         self.check_owner(call, &root)?;
         self.check_access(call, &directory, WRITE | EXECUTE)?;
         directory.snapshot_child(name, &source, kind).map_err(failed)?;
-        tell_of_name(call.kernel, call.id, name);
+        call.tell_of_name(call.id, name);
         Ok(())
     }
 
@@ -103,7 +99,7 @@ impl Server {
         let id = child.subvolume_id();
         drop(child);
         directory.delete_child_subvolume(name).map_err(failed)?;
-        tell_of_name(call.kernel, node, name);
+        call.tell_of_name(node, name);
         self.pruning.note_deleted(id);
         Ok(())
     }
@@ -164,20 +160,17 @@ fn name(bytes: &[u8]) -> Result<&OsStr, Errno> {
     }
 }
 
-/// Has the kernel forget what it knows about `name` in the directory that it knows as `node`, and what it
-/// knows about the directory.
-pub(in crate::server) fn tell_of_name(kernel: &dyn Notify, node: u64, name: &OsStr) {
-    let name = name.as_bytes();
-    let entry = NotifyInvalEntryOut { parent: node, namelen: name.len() as u32, flags: 0 };
-    // They fail where the kernel knows nothing that it could forget.
-    let _ = kernel.notify(NOTIFY_INVAL_ENTRY, &[entry.as_bytes(), name, b"\0"].concat());
-    let inode = NotifyInvalInodeOut { ino: node, off: 0, len: 0 };
-    let _ = kernel.notify(NOTIFY_INVAL_INODE, inode.as_bytes());
+impl Call<'_> {
+    /// Something else is called `name` now in the directory that the kernel knows as `node`, or nothing.
+    fn tell_of_name(&self, node: u64, name: &OsStr) {
+        for notice in notices_of_name(node, name) {
+            self.kernel.now_or_soon(notice);
+        }
+    }
 }
 
-/// Has the kernel forget the attributes of the inode that it knows as `node`, and nothing of its content.
-pub(super) fn tell_of_attributes(kernel: &dyn Notify, node: u64) {
-    let inode = NotifyInvalInodeOut { ino: node, off: -1, len: 0 };
-    // It fails where the kernel knows nothing that it could forget.
-    let _ = kernel.notify(NOTIFY_INVAL_INODE, inode.as_bytes());
+/// The kernel forgets what it knows about `name` in the directory that it knows as `node`, and what it knows about
+/// the directory.
+pub(in crate::server) fn notices_of_name(node: u64, name: &OsStr) -> [Notice; 2] {
+    [Notice::name(node, name), Notice::content(node, 0, 0)]
 }

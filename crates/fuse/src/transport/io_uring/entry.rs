@@ -1,8 +1,9 @@
 //! An entry of a queue: what the kernel puts one request into, and takes the reply from.
 //!
 //! # Invariants
-//! - Between [`Idle::wait`] and the request that it returns the kernel owns the memory of the entry, and
-//!   nothing here refers to it; at all other times the kernel does not touch it.
+//! - As long as an entry is [`Given`] the kernel owns its header and payload, and nothing here refers to them; at all
+//!   other times the kernel does not touch them.
+//! - An entry that was never used takes no memory: its pages are first touched by its first request.
 //! - If it cannot be known whether the kernel is done with the memory, it is never given back.
 
 use std::mem;
@@ -13,7 +14,7 @@ use rustix::io::Errno;
 use rustix::io_uring::iovec;
 use zerocopy::{FromZeros, IntoBytes};
 
-use super::super::{Handler, MAX_IO_BYTES, Notify, Served, serve};
+use super::super::{Handler, MAX_IO_BYTES, Served, Tell, serve};
 use super::ring::{Command, Mapping, Ring};
 use crate::protocol::abi::{
     OutHeader, URING_CMD_COMMIT_AND_FETCH, URING_CMD_REGISTER, UringCmdReq, UringReqHeader, opcode,
@@ -22,6 +23,8 @@ use crate::protocol::{Reply, Request};
 
 /// Where the payload begins: on a page of its own, behind the header.
 const PAYLOAD_AT: usize = 4096;
+/// Where the kernel's part ends.
+const BESIDE_AT: usize = PAYLOAD_AT + MAX_IO_BYTES;
 /// The most that a request has besides its fixed parts if it is no WRITE: the value of an attribute, and
 /// names.
 const MOST_BESIDE_BYTES: usize = (64 << 10) + 4096;
@@ -29,10 +32,9 @@ const MOST_BESIDE_BYTES: usize = (64 << 10) + 4096;
 /// An entry that has no request.
 #[derive(Debug)]
 pub(super) struct Idle {
-    /// The header and the payload.
+    /// The header, the payload, and room for what cannot stay in the payload, where request and reply share one
+    /// place.
     memory: Mapping,
-    /// Room for what cannot stay in the payload, where request and reply share one place.
-    beside: Vec<u8>,
     ring: Ring,
     next: Next,
 }
@@ -45,6 +47,10 @@ enum Next {
     Commit(u64),
 }
 
+/// An entry that the kernel has, or has given a request.
+#[derive(Debug)]
+pub(super) struct Given(Idle);
+
 /// An entry that has a request.
 #[derive(Debug)]
 pub(super) struct Taken(Idle);
@@ -53,8 +59,8 @@ impl Idle {
     /// An entry that no queue has. [`enable`](Self::enable) comes next.
     pub(super) fn new() -> Result<Self, Errno> {
         let ring = Ring::new()?;
-        let memory = Mapping::anonymous(PAYLOAD_AT + MAX_IO_BYTES)?;
-        Ok(Self { memory, beside: vec![0; MOST_BESIDE_BYTES], ring, next: Next::Register })
+        let memory = Mapping::anonymous(BESIDE_AT + MOST_BESIDE_BYTES)?;
+        Ok(Self { memory, ring, next: Next::Register })
     }
 
     /// Makes this thread the one that uses the entry.
@@ -62,12 +68,16 @@ impl Idle {
         self.ring.enable()
     }
 
-    /// Gives the entry to `queue` of the connection `device`, with the reply if there is one, and waits
-    /// for a request.
+    /// Gives the entry to `queue` of the connection `device`: at once if no queue has had it, otherwise with the
+    /// reply, when this thread [waits](Given::wait).
     ///
     /// # Errors
-    /// `ENOTCONN` or `ECONNABORTED` once the connection is at its end.
-    pub(super) fn wait(mut self, device: BorrowedFd<'_>, queue: u16) -> Result<Taken, Errno> {
+    /// What keeps the kernel from taking it.
+    pub(super) fn give(mut self, device: BorrowedFd<'_>, queue: u16) -> Result<Given, Errno> {
+        let command = |cmd_op, parts, commit_id| {
+            let request = UringCmdReq { commit_id, qid: queue, ..UringCmdReq::new_zeroed() };
+            Command::new(device.as_fd().as_raw_fd(), cmd_op, parts, request)
+        };
         let start = self.memory.start();
         // SAFETY: the payload lies in the mapping.
         let payload = unsafe { start.byte_add(PAYLOAD_AT) };
@@ -75,18 +85,24 @@ impl Idle {
             iovec { iov_base: start.as_ptr().cast(), iov_len: size_of::<UringReqHeader>() },
             iovec { iov_base: payload.as_ptr().cast(), iov_len: MAX_IO_BYTES },
         ];
-        let (cmd_op, parts, commit_id) = match self.next {
-            Next::Register => (URING_CMD_REGISTER, (parts.as_ptr() as u64, parts.len() as u32), 0),
-            Next::Commit(id) => (URING_CMD_COMMIT_AND_FETCH, (0, 0), id),
+        // SAFETY: the kernel reads the parts before it returns from taking the first command, and until a command is
+        // completed it reads and writes the memory that they name, which is this entry's and referred to by
+        // nobody: a `Given` refers to none of it.
+        let taken = unsafe {
+            match self.next {
+                Next::Register => {
+                    let parts = (parts.as_ptr() as u64, parts.len() as u32);
+                    self.ring.put(command(URING_CMD_REGISTER, parts, 0));
+                    self.ring.submit()
+                }
+                Next::Commit(id) => {
+                    self.ring.put(command(URING_CMD_COMMIT_AND_FETCH, (0, 0), id));
+                    Ok(())
+                }
+            }
         };
-        let request = UringCmdReq { commit_id, qid: queue, ..UringCmdReq::new_zeroed() };
-        let command = Command::new(device.as_fd().as_raw_fd(), cmd_op, parts, request);
-        // SAFETY: the kernel reads the parts before it returns from taking the command, and until the
-        // command is completed it reads and writes the memory that they name, which is this entry's and
-        // referred to by nobody: who has a `Taken` has no `Idle`.
-        match unsafe { self.ring.run(command) } {
-            Ok(Ok(())) => Ok(Taken(self)),
-            Ok(Err(errno)) => Err(errno),
+        match taken {
+            Ok(()) => Ok(Given(self)),
             Err(errno) => {
                 mem::forget(self.memory);
                 Err(errno)
@@ -94,33 +110,56 @@ impl Idle {
         }
     }
 
-    fn memory(&mut self) -> (&mut UringReqHeader, &mut [u8]) {
+    fn memory(&mut self) -> (&mut UringReqHeader, &mut [u8], &mut [u8]) {
         let start = self.memory.start();
         // SAFETY: the mapping has as much, at page boundaries, of bytes that are always initialized and
-        // valid as what they are taken for; both parts are borrowed with the entry, which the kernel
-        // does not have while it can be borrowed.
+        // valid as what they are taken for; the parts do not overlap and are borrowed with the entry, which the
+        // kernel does not have while it can be borrowed.
         unsafe {
             let header = start.cast::<UringReqHeader>().as_mut();
             let payload = start.byte_add(PAYLOAD_AT).as_ptr();
-            (header, slice::from_raw_parts_mut(payload, MAX_IO_BYTES))
+            let beside = start.byte_add(BESIDE_AT).as_ptr();
+            let payload = slice::from_raw_parts_mut(payload, MAX_IO_BYTES);
+            (header, payload, slice::from_raw_parts_mut(beside, MOST_BESIDE_BYTES))
+        }
+    }
+}
+
+impl Given {
+    /// Gives the kernel the reply, if there is one, and returns whether the entry then waits: nothing waits in its
+    /// queue. If it says no, something may or may not.
+    pub(super) fn is_waiting(&mut self) -> bool {
+        self.0.ring.submit().is_ok() && !self.0.ring.is_completed()
+    }
+
+    /// Waits for a request.
+    ///
+    /// # Errors
+    /// `ENOTCONN` or `ECONNABORTED` once the connection is at its end.
+    pub(super) fn wait(mut self) -> Result<Taken, Errno> {
+        match self.0.ring.wait() {
+            Ok(Ok(())) => Ok(Taken(self.0)),
+            Ok(Err(errno)) => Err(errno),
+            Err(errno) => {
+                mem::forget(self.0.memory);
+                Err(errno)
+            }
         }
     }
 }
 
 impl Taken {
     /// Has the request served, and leaves the reply where the kernel takes it from with the next
-    /// [`wait`](Idle::wait).
-    pub(super) fn answer(mut self, handler: &dyn Handler, kernel: &dyn Notify) -> Idle {
-        let mut beside = mem::take(&mut self.0.beside);
-        let (parts, payload) = self.0.memory();
+    /// [`give`](Idle::give).
+    pub(super) fn answer(mut self, handler: &dyn Handler, kernel: &dyn Tell) -> Idle {
+        let (parts, payload, beside) = self.0.memory();
         let unique = parts.in_header().unique;
-        let Served { error, body_len } = answer(parts, payload, &mut beside, handler, kernel);
+        let Served { error, body_len } = answer(parts, payload, beside, handler, kernel);
         let len = (size_of::<OutHeader>() + body_len) as u32;
         let header = OutHeader { len, error, unique };
         parts.in_out[..size_of::<OutHeader>()].copy_from_slice(header.as_bytes());
         parts.ring_ent_in_out.payload_sz = body_len as u32;
         self.0.next = Next::Commit(parts.ring_ent_in_out.commit_id);
-        self.0.beside = beside;
         self.0
     }
 }
@@ -134,7 +173,7 @@ fn answer(
     payload: &mut [u8],
     beside: &mut [u8],
     handler: &dyn Handler,
-    kernel: &dyn Notify,
+    kernel: &dyn Tell,
 ) -> Served {
     let header = parts.in_header();
     let len = parts.ring_ent_in_out.payload_sz as usize;
@@ -160,26 +199,27 @@ fn answer(
 
 #[cfg(test)]
 mod tests {
-    use std::io;
-
+    use super::super::super::MustNotWait;
     use super::*;
-    use crate::protocol::Answer;
     use crate::protocol::abi::InHeader;
+    use crate::protocol::{Answer, Notice};
 
     /// Replies with what it is asked with, twice.
     struct Echo;
 
     impl Handler for Echo {
-        fn handle(&self, request: &Request<'_>, reply: &mut Reply<'_>, _: &dyn Notify) -> Answer {
+        fn handle(&self, request: &Request<'_>, reply: &mut Reply<'_>, _: &dyn Tell) -> Answer {
             let put = (0..2).try_for_each(|_| reply.put_bytes(request.payload()));
             put.map_or_else(Answer::Error, |()| Answer::Reply)
         }
     }
 
-    impl Notify for Echo {
-        fn notify(&self, _: i32, _: &[u8]) -> io::Result<()> {
+    impl Tell for Echo {
+        fn now(&self, _: &Notice) -> Result<(), MustNotWait> {
             Ok(())
         }
+
+        fn soon(&self, _: Notice) {}
     }
 
     /// What comes of a request of the kind `opcode` with `payload`, which says that it has `len` bytes.

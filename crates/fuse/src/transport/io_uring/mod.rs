@@ -9,23 +9,29 @@
 //! - A thread has one entry of one queue, so that the kernel gives a request only to who waits for one; of
 //!   those it takes who was done last.
 //! - As long as a queue may have more threads, one of its threads waits whatever the others do.
-//! - An entry is `MAX_IO_BYTES` and a little more, in memory as far as it was used; there are
-//!   `MOST_THREADS` of them, or two for each processor that may ever be there, whatever is more, and as many as
-//!   threads were ever away at a time.
+//! - Of each queue one [seasoned](seasoned) entry at least waits for a request, or serves one without waiting for the
+//!   kernel: so whatever waits in a queue is served.
+//! - There are at most [`MOST_THREADS`] entries in all queues together, or two for each processor that may ever be
+//!   there, whatever is more. An entry is [`MAX_IO_BYTES`] and a little more, and takes memory as far as it was
+//!   used.
 
 mod entry;
 mod ring;
+mod seasoned;
 
 use std::fs;
 use std::io;
+use std::iter;
 use std::os::fd::AsFd;
-use std::sync::OnceLock;
+use std::sync::{Barrier, OnceLock};
 use std::thread;
 
+use rustix::io::Errno;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-use self::entry::Idle;
-use super::away::FromPool;
+use self::entry::{Given, Idle};
+use self::seasoned::{Season, Seasoned};
+use super::away::FromPlace;
 use super::pool::Pool;
 use super::{MOST_THREADS, Serving};
 
@@ -33,6 +39,8 @@ use super::{MOST_THREADS, Serving};
 const ENABLED: &str = "/sys/module/fuse/parameters/enable_uring";
 /// The processors that may ever be there, as ranges.
 const POSSIBLE_PROCESSORS: &str = "/sys/devices/system/cpu/possible";
+/// Entries that a queue begins with, if it may have as many: all but one of them can wait for the kernel.
+const FIRST_ENTRIES: usize = 4;
 
 /// The queues of a connection.
 #[derive(Debug)]
@@ -47,6 +55,11 @@ pub(super) struct Queues {
 struct Queue {
     processor: u16,
     pool: Pool,
+    /// How many entries it begins with.
+    first: usize,
+    /// These are registered.
+    registered: Barrier,
+    seasoned: Seasoned,
 }
 
 impl Queues {
@@ -56,17 +69,18 @@ impl Queues {
         let processors = fs::read_to_string(POSSIBLE_PROCESSORS).ok();
         let processors = count_of(processors.filter(|_| is_enabled)?.trim())?;
         let most = (MOST_THREADS / usize::from(processors)).max(2);
-        let queue = |processor| Queue { processor, pool: Pool::new(most) };
-        Some(Self { queues: (0..processors).map(queue).collect(), agreed: OnceLock::new() })
+        let queues = (0..processors).map(|processor| Queue::new(processor, most)).collect();
+        Some(Self { queues, agreed: OnceLock::new() })
     }
 
-    /// Starts a thread for each queue. They wait until it is known what was [agreed](Self::agreed) on, also
+    /// Starts the first threads of each queue. They wait until it is known what was [agreed](Self::agreed) on, also
     /// those that were started when an error is returned.
     pub(super) fn prepare<'s>(&'s self, serving: Serving<'s, '_>) -> io::Result<()> {
-        self.queues.iter().try_for_each(|queue| {
+        let first = self.queues.iter().flat_map(|queue| iter::repeat_n(queue, queue.first));
+        first.into_iter().try_for_each(|queue| {
             queue.start(serving, move |entry| {
                 if *self.agreed.wait() {
-                    queue.serve(entry, serving);
+                    queue.serve_first(entry, serving);
                 }
             })
         })
@@ -85,6 +99,13 @@ impl Queues {
 }
 
 impl Queue {
+    /// The queue of `processor`, which has no threads and may have `most`.
+    fn new(processor: u16, most: usize) -> Self {
+        let first = most.min(FIRST_ENTRIES);
+        let (pool, seasoned) = (Pool::new(most), Seasoned::default());
+        Self { processor, pool, first, registered: Barrier::new(first), seasoned }
+    }
+
     /// Starts a thread that does `work` with an entry of its own.
     fn start<'s>(
         &'s self,
@@ -102,22 +123,48 @@ impl Queue {
         started.map(|_| ()).inspect_err(|_| self.pool.ends())
     }
 
-    /// Serves one request after another until the connection ends.
-    fn serve<'s>(&'s self, mut entry: Idle, serving: Serving<'s, '_>) {
+    /// Serves with one of the first entries.
+    fn serve_first<'s>(&'s self, entry: Idle, serving: Serving<'s, '_>) {
+        let given = self.register(entry, serving);
+        let opens = self.registered.wait().is_leader();
+        let season = if opens { Season::Opens(self.first) } else { Season::Opened };
+        self.serve(given, season, serving);
+    }
+
+    /// Serves with an entry that comes when requests do already.
+    fn serve_later<'s>(&'s self, entry: Idle, serving: Serving<'s, '_>) {
+        let given = self.register(entry, serving);
+        self.serve(given, Season::Joins, serving);
+    }
+
+    /// Gives this queue an entry, which is this thread's from now on.
+    fn register(&self, entry: Idle, serving: Serving<'_, '_>) -> Result<Given, Errno> {
         pin(usize::from(self.processor));
-        if entry.enable().is_err() {
-            return;
-        }
-        while let Ok(taken) = entry.wait(serving.device.as_fd(), self.processor) {
+        entry.enable()?;
+        entry.give(serving.device.as_fd(), self.processor)
+    }
+
+    /// Serves one request after another until the connection ends.
+    fn serve<'s>(
+        &'s self,
+        mut given: Result<Given, Errno>,
+        mut season: Season,
+        serving: Serving<'s, '_>,
+    ) {
+        let Serving { device, handler, kernel, soon, .. } = serving;
+        while let Ok(mut entry) = given {
+            self.seasoned.given(&mut season, || entry.is_waiting());
+            let Ok(taken) = entry.wait() else { break };
+            self.seasoned.taken(&mut season);
             if self.pool.takes() {
                 // Without one more thread things are slower, and go on.
-                let _ = self.start(serving, move |entry| self.serve(entry, serving));
+                let _ = self.start(serving, move |entry| self.serve_later(entry, serving));
             }
-            let start = || self.start(serving, move |entry| self.serve(entry, serving));
-            let kernel = FromPool { kernel: serving.kernel, pool: &self.pool, start: &start };
-            entry = taken.answer(serving.handler, &kernel);
+            let kernel = FromPlace { kernel, soon, place: &self.seasoned };
+            given = taken.answer(handler, &kernel).give(device.as_fd(), self.processor);
             self.pool.waits(usize::MAX);
         }
+        self.seasoned.ends();
     }
 }
 

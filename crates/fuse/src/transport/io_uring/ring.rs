@@ -1,9 +1,8 @@
 //! A ring of io_uring that carries one command at a time.
 //!
 //! # Invariants
-//! - There is room for one submission: a command is in the kernel, or none is.
-//! - Whoever runs a command waits until it is completed, so that what its addresses refer to is in
-//!   nobody's hands between two commands.
+//! - There is room for one submission: a command is in the kernel, or none is. Whoever submits one waits until it is
+//!   completed before the next.
 //! - The thread that enables a ring is the only one that uses it, and the kernel's part of completing a
 //!   command is done by that thread while it waits.
 
@@ -142,30 +141,40 @@ impl Ring {
         unsafe { io_uring_register(&self.fd, operation, ptr::null(), 0) }.map(|_| ())
     }
 
-    /// Gives `command` to the kernel, waits until it is completed, and returns with what result.
-    ///
-    /// # Errors
-    /// What keeps this thread from waiting. The kernel may have the command then for as long as the
-    /// process lives.
+    /// Leaves `command` where the kernel takes it when it is next asked to.
     ///
     /// # Safety
     /// What the kernel does on this command, until it is completed, with memory that the command or one
     /// before it names may be done to that memory.
-    pub(super) unsafe fn run(&mut self, command: Command) -> Result<Result<(), Errno>, Errno> {
-        // SAFETY: the ring has room for one command, which the kernel has taken when it was submitted:
-        // it is not looking.
+    pub(super) unsafe fn put(&mut self, command: Command) {
+        // SAFETY: the ring has room for one command, and the one before is completed: the kernel is not looking.
         unsafe { self.commands.start.cast::<Command>().write(command) };
         let tail = self.word(self.offsets.submitted);
-        let submitted = tail.load(Relaxed).wrapping_add(1);
-        tail.store(submitted, Release);
+        tail.store(tail.load(Relaxed).wrapping_add(1), Release);
+    }
+
+    /// Makes the kernel take the command if it has not, and do what there is to do for it by now.
+    ///
+    /// # Errors
+    /// What keeps the kernel from taking it.
+    pub(super) fn submit(&mut self) -> Result<(), Errno> {
         loop {
-            let taken = self.word(self.offsets.taken).load(Acquire);
-            let left = submitted.wrapping_sub(taken);
-            // SAFETY: the caller answers for what the command refers to.
-            match unsafe { io_uring_enter(&self.fd, left, 1, IoringEnterFlags::GETEVENTS) } {
-                Ok(_) | Err(Errno::INTR | Errno::AGAIN | Errno::BUSY) => {}
-                Err(errno) => return Err(errno),
+            self.enter(0)?;
+            if self.left() == 0 {
+                return Ok(());
             }
+        }
+    }
+
+    /// Makes the kernel take the command if it has not, waits until it is completed, and returns with what
+    /// result.
+    ///
+    /// # Errors
+    /// What keeps this thread from waiting. The kernel may have the command then for as long as the
+    /// process lives.
+    pub(super) fn wait(&mut self) -> Result<Result<(), Errno>, Errno> {
+        loop {
+            self.enter(1)?;
             if let Some(result) = self.completed() {
                 return Ok(if result < 0 {
                     Err(Errno::from_raw_os_error(-result))
@@ -176,13 +185,36 @@ impl Ring {
         }
     }
 
+    /// Makes the kernel take what is left, and waits until `completions` are there, or not as long.
+    fn enter(&self, completions: u32) -> Result<(), Errno> {
+        // SAFETY: whoever put the command answers for what it refers to.
+        match unsafe {
+            io_uring_enter(&self.fd, self.left(), completions, IoringEnterFlags::GETEVENTS)
+        } {
+            Ok(_) | Err(Errno::INTR | Errno::AGAIN | Errno::BUSY) => Ok(()),
+            Err(errno) => Err(errno),
+        }
+    }
+
+    /// How many commands the kernel has not taken.
+    fn left(&self) -> u32 {
+        let submitted = self.word(self.offsets.submitted).load(Relaxed);
+        submitted.wrapping_sub(self.word(self.offsets.taken).load(Acquire))
+    }
+
+    /// Whether the command is completed.
+    pub(super) fn is_completed(&self) -> bool {
+        let Offsets { completed, seen, .. } = self.offsets;
+        self.word(seen).load(Relaxed) != self.word(completed).load(Acquire)
+    }
+
     /// The result of the command, if it is completed.
     fn completed(&mut self) -> Option<i32> {
-        let Offsets { completed, seen, completions_mask, completions, .. } = self.offsets;
-        let at = self.word(seen).load(Relaxed);
-        if at == self.word(completed).load(Acquire) {
+        if !self.is_completed() {
             return None;
         }
+        let Offsets { seen, completions_mask, completions, .. } = self.offsets;
+        let at = self.word(seen).load(Relaxed);
         let number = at & self.word(completions_mask).load(Relaxed);
         let offset = completions as usize + number as usize * size_of::<io_uring_cqe>();
         // SAFETY: the entry lies in the mapping, whose length was made of the number of entries, and the
