@@ -7,7 +7,9 @@ use larder_format::objectid::{TREE_LOG, TREE_RELOC, is_subvolume};
 use larder_format::{Header, Key, Logical, Node, tree_check};
 use zerocopy::FromBytes;
 
-use crate::{BlockStore, Problem, TreeError};
+use crate::error::{Problem, TreeError};
+use crate::expected::Expected;
+use crate::store::BlockStore;
 
 /// A verified tree block. Cloning it is cheap; its bytes never change while it can be seen.
 #[derive(Clone)]
@@ -76,6 +78,13 @@ impl Block {
     pub fn generation(&self) -> u64 {
         self.header().generation.get()
     }
+
+    /// The first key after those of the child at `slot`, where `upper` is that of this node;
+    /// `None` at the right edge of the tree.
+    pub(crate) fn child_upper(&self, slot: usize, upper: Option<Key>) -> Option<Key> {
+        let node = self.node();
+        if slot + 1 < node.nritems() { Some(node.key(slot + 1)) } else { upper }
+    }
 }
 
 impl fmt::Debug for Block {
@@ -90,37 +99,7 @@ impl fmt::Debug for Block {
     }
 }
 
-/// What a pointer says about the block that it points to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Expected {
-    /// The tree through which the block was reached.
-    pub tree: u64,
-    /// Where the block is.
-    pub logical: Logical,
-    /// The transaction that wrote it.
-    pub generation: u64,
-    /// Distance from the leaves.
-    pub level: u8,
-    /// Its first key; `None` for a root, which may be empty.
-    pub first_key: Option<Key>,
-}
-
 impl Expected {
-    /// What `parent` says about its child at `slot`.
-    ///
-    /// # Panics
-    /// When there are not so many, or `parent` is a leaf.
-    pub fn child(tree: u64, parent: Node<'_>, slot: usize) -> Self {
-        let pointer = &parent.key_pointers()[slot];
-        Self {
-            tree,
-            logical: pointer.blockptr(),
-            generation: pointer.generation.get(),
-            level: parent.level() - 1,
-            first_key: Some(pointer.key.get()),
-        }
-    }
-
     /// Checks the header and first key of a block.
     pub(crate) fn check(&self, node: Node<'_>) -> Result<(), Problem> {
         let header = node.header();
@@ -141,6 +120,16 @@ impl Expected {
         match self.first_key {
             Some(expected) if node.first_key() != Some(expected) => {
                 Err(Problem::FirstKey { expected, found: node.first_key() })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Checks that the keys of a block end below `upper`.
+    pub(crate) fn check_upper(&self, block: &Block, upper: Option<Key>) -> Result<(), TreeError> {
+        match (block.node().last_key(), upper) {
+            (Some(last), Some(bound)) if last >= bound => {
+                Err(TreeError::new(self, Problem::OutOfRange { last, bound }).with_upper(upper))
             }
             _ => Ok(()),
         }

@@ -12,7 +12,7 @@ use crate::block::Block;
 use crate::error::TreeError;
 use crate::item_ref::ItemRef;
 use crate::readahead::{Asked, Readahead, Window};
-use crate::tree::{Tree, child_upper};
+use crate::tree::Tree;
 
 /// A place in a committed tree, at an item, or before or behind all items.
 ///
@@ -62,12 +62,15 @@ enum Aim {
     Last,
 }
 
-impl Cursor {
-    pub(crate) fn new(tree: Tree, readahead: Readahead) -> Self {
-        let window = Window::new(readahead);
-        Self { tree, window, path: Vec::new(), position: Position::Nowhere }
+impl Tree {
+    /// A cursor that stands nowhere yet.
+    pub fn cursor(&self, readahead: Readahead) -> Cursor {
+        let (tree, window) = (self.clone(), Window::new(readahead));
+        Cursor { tree, window, path: Vec::new(), position: Position::Nowhere }
     }
+}
 
+impl Cursor {
     /// Moves to the first item whose key is `key` or greater.
     pub fn seek(&mut self, key: Key) -> Result<bool, TreeError> {
         self.ascend_to(key);
@@ -238,7 +241,7 @@ impl Cursor {
             if child.was_read {
                 Window::after_read(cache, *slot, *asked);
             }
-            let upper = child_upper(block, *slot, *upper);
+            let upper = block.child_upper(*slot, *upper);
             self.push(child.block, upper, aim);
         }
         self.position = Position::At;

@@ -5,7 +5,8 @@ use std::fmt;
 use larder_format::tree_check::TreeCheckError;
 use larder_format::{FormatError, Key, Logical};
 
-use crate::{Expected, StoreError};
+use crate::expected::Expected;
+use crate::store::StoreError;
 
 /// A tree block that cannot be used, and where it hangs.
 #[derive(Debug)]

@@ -29,22 +29,25 @@ pub mod block;
 mod cache;
 mod cursor;
 mod error;
+mod expected;
 mod item_ref;
 mod live;
 mod lock;
 mod memory;
 mod range;
 mod readahead;
+mod root;
 mod stats;
 mod store;
 mod tree;
 mod view;
 mod volume_store;
 
-pub use block::{Block, Expected};
+pub use block::Block;
 pub use cache::{BlockCache, Fetched};
 pub use cursor::Cursor;
 pub use error::{Problem, TreeError};
+pub use expected::Expected;
 pub use item_ref::ItemRef;
 pub use live::{
     BlockIdentity, BlockRequest, BlockSpace, ChangeError, Copied, Forest, Keep, LiveCursor,
@@ -54,7 +57,8 @@ pub use lock::Waiting;
 pub use memory::MemoryStore;
 pub use range::Range;
 pub use readahead::Readahead;
+pub use root::TreeRoot;
 pub use stats::{ChangeStats, LockStats, Stats};
 pub use store::{BlockStore, StoreError};
-pub use tree::{Tree, TreeRoot};
+pub use tree::Tree;
 pub use view::{TreeView, ViewCursor};

@@ -2,7 +2,7 @@
 
 use larder_format::{Logical, tree_check};
 
-use crate::Expected;
+use crate::expected::Expected;
 
 /// Why a store could not deliver a block.
 pub type StoreError = Box<dyn std::error::Error + Send + Sync>;

@@ -1,6 +1,5 @@
 //! Reading a tree, whether it changes or not.
 
-use std::ops::RangeBounds;
 use std::sync::Arc;
 
 use larder_format::Key;
@@ -9,7 +8,6 @@ use crate::cursor::Cursor;
 use crate::error::TreeError;
 use crate::item_ref::ItemRef;
 use crate::live::{LiveCursor, LiveTree};
-use crate::range::Range;
 use crate::readahead::Readahead;
 use crate::tree::Tree;
 
@@ -50,11 +48,6 @@ impl TreeView {
             Self::Committed(tree) => ViewCursor::Committed(tree.cursor(readahead)),
             Self::Live(tree) => ViewCursor::Live(tree.cursor(readahead)),
         }
-    }
-
-    /// The items whose keys lie in `range`, in order.
-    pub fn range(&self, range: impl RangeBounds<Key>, readahead: Readahead) -> Range {
-        Range::new(self.cursor(readahead), range)
     }
 }
 

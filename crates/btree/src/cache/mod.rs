@@ -18,8 +18,9 @@ use larder_format::Logical;
 
 use self::shard::{Lookup, Shard};
 pub(crate) use self::spread::SpreadAddresses;
-use crate::block::{Block, Expected};
+use crate::block::Block;
 use crate::error::TreeError;
+use crate::expected::Expected;
 use crate::stats::{Counters, Stats};
 use crate::store::BlockStore;
 

@@ -11,7 +11,7 @@ use super::node::NodeMut;
 use super::path::{Held, Path};
 use super::search::Search;
 use super::tree::LiveTree;
-use crate::tree::TreeRoot;
+use crate::root::TreeRoot;
 
 impl LiveTree {
     /// Removes the item with this key; whether there was one.

@@ -28,9 +28,9 @@ use super::intent::Intent;
 use super::path::{Held, Path};
 use super::reach::{end_slot, run_length, search_behind_first};
 use super::search::Search;
-use crate::block::{Block, Expected};
+use crate::block::Block;
+use crate::expected::Expected;
 use crate::lock::Version;
-use crate::tree::{check_upper, child_upper};
 
 /// Lanes of a tree. Threads beyond this share them.
 const LANES: usize = 16;
@@ -137,7 +137,7 @@ impl<'t> Search<'t> {
         let finger = lane.fingers.iter().flatten().find(fits)?;
         let slot = finger.node.node().child_slot(self.key);
         let expected = Expected::child(self.tree.id(), finger.node.node(), slot);
-        let upper = child_upper(&finger.node, slot, finger.upper);
+        let upper = finger.node.child_upper(slot, finger.upper);
         let leaf = self.hold_leaf(&expected, upper)?;
         if !finger.is_current() {
             return None;
@@ -154,7 +154,7 @@ impl<'t> Search<'t> {
         let key = expected.first_key.unwrap_or(Key::MIN);
         match self.tree.shared.in_memory(expected)? {
             InMemory::Clean(block) if self.intent == Intent::Read => {
-                check_upper(expected, &block, upper).is_ok().then_some(Held::Clean(block))
+                expected.check_upper(&block, upper).is_ok().then_some(Held::Clean(block))
             }
             InMemory::Live(live) if self.intent == Intent::Read => {
                 Some(Held::Read(live.read(tree, key, counters)))

@@ -22,11 +22,12 @@ use super::error::ChangeError;
 use super::space::{BlockRequest, BlockSpace};
 use super::tree::LiveTree;
 use super::write_out::WriteSet;
-use crate::block::{Block, Expected};
+use crate::block::Block;
 use crate::cache::BlockCache;
+use crate::expected::Expected;
 use crate::lock::{LockContext, Waiting};
+use crate::root::TreeRoot;
 use crate::stats::{ChangeCounters, ChangeStats};
-use crate::tree::TreeRoot;
 
 /// How descents take their locks: what the ablations switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

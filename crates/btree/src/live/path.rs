@@ -7,7 +7,7 @@ use super::leaf::LeafMut;
 use super::node::{self, NodeMut, pointer};
 use crate::block::Block;
 use crate::lock::{ReadGuard, WriteGuard};
-use crate::tree::TreeRoot;
+use crate::root::TreeRoot;
 
 /// What a descent has come to, and how it holds it.
 pub(super) enum Held<'t> {

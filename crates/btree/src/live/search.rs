@@ -19,11 +19,12 @@ use super::intent::Intent;
 use super::node::NodeMut;
 use super::path::{Held, Path, ROOT_POINTER_LEVEL};
 use super::tree::LiveTree;
-use crate::block::{Block, Expected};
+use crate::block::Block;
 use crate::error::TreeError;
+use crate::expected::Expected;
 use crate::lock::WriteGuard;
 use crate::readahead::LiveWindow;
-use crate::tree::{TreeRoot, check_upper, child_upper};
+use crate::root::TreeRoot;
 
 /// Why a descent ended above the leaf, or without what it needs.
 pub(super) enum Stop {
@@ -190,7 +191,7 @@ impl<'t> Search<'t> {
             }
             let at = path.bottom();
             let (parent, slot) = (path.block(at), path.steps[at].slot);
-            let upper = child_upper(parent, slot, path.upper);
+            let upper = parent.child_upper(slot, path.upper);
             let expected = Expected::child(self.tree.id(), parent.node(), slot);
             child = self.find(expected, upper, Some((parent, slot)))?;
             path.upper = upper;
@@ -225,7 +226,7 @@ impl<'t> Search<'t> {
             return Err(Stop::Read(Wanted { expected, upper, parent }));
         };
         if let InMemory::Clean(block) = &block {
-            check_upper(&expected, block, upper)?;
+            expected.check_upper(block, upper)?;
         }
         Ok(Child { block, expected })
     }

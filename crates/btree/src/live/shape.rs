@@ -5,8 +5,9 @@ use larder_format::{Key, Node};
 use super::forest::InMemory;
 use super::leaf::used_bytes;
 use super::tree::LiveTree;
-use crate::block::{Block, Expected, verify};
+use crate::block::{Block, verify};
 use crate::error::{Problem, TreeError};
+use crate::expected::Expected;
 
 /// What a tree consists of.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

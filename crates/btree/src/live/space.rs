@@ -3,7 +3,7 @@
 use larder_format::{Header, Key, Logical};
 
 use crate::block::Block;
-use crate::tree::TreeRoot;
+use crate::root::TreeRoot;
 
 /// Why a block could not be had.
 pub type SpaceError = Box<dyn std::error::Error + Send + Sync>;

@@ -15,7 +15,7 @@ use super::node::{NodeMut, has_room, pointer};
 use super::path::{Held, Path, Step};
 use super::search::{Search, Stop};
 use super::tree::LiveTree;
-use crate::tree::TreeRoot;
+use crate::root::TreeRoot;
 
 /// What a leaf will hold, item by item in order of keys.
 #[derive(Clone)]

@@ -14,9 +14,11 @@ use super::finger::Fingers;
 use super::forest::{InMemory, Shared};
 use super::path::ROOT_POINTER_LEVEL;
 use super::space::{BlockRequest, Copied};
-use crate::block::{Block, Expected};
+use crate::block::Block;
+use crate::expected::Expected;
 use crate::lock::{Place, ReadGuard, TreeLock, WriteGuard};
-use crate::tree::{Tree, TreeRoot};
+use crate::root::TreeRoot;
+use crate::tree::Tree;
 
 /// A tree that many threads read and change at once. Every function takes and releases the locks that
 /// it needs; none is held between calls.

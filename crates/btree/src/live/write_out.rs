@@ -11,8 +11,9 @@ use zerocopy::FromBytes;
 use super::block::LiveBlock;
 use super::forest::Shared;
 use super::{leaf, node};
-use crate::block::{Block, Expected, verify};
+use crate::block::{Block, verify};
 use crate::error::TreeError;
+use crate::expected::Expected;
 
 /// Blocks that are to be written, in order of address.
 ///
