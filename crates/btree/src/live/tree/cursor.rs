@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use larder_format::Key;
 
-use super::search::Search;
-use super::tree::LiveTree;
+use super::live_tree::LiveTree;
 use crate::block::Block;
 use crate::error::TreeError;
 use crate::item_ref::ItemRef;
+use crate::live::search::search::Search;
 use crate::readahead::{LiveWindow, Readahead};
 
 /// A place in a tree that changes, at an item, or before or behind all items.
@@ -224,7 +224,7 @@ impl LiveCursor {
 
     /// The leaf of `key` as it is now, and where the key is or would be.
     fn enter(&mut self, key: Key, direction: Direction) -> Result<Place, TreeError> {
-        match Search::reading(&self.tree, key, &mut self.window).run_read() {
+        match Search::reading(&self.tree.state, key, &mut self.window).run_read() {
             Ok(path) => {
                 Ok(Place { leaf: path.leaf().clone(), slot: path.slot(), upper: path.upper })
             }

@@ -2,12 +2,12 @@
 
 use larder_format::{Key, Node};
 
-use super::error::ChangeError;
-use super::intent::Intent;
-use super::leaf::{Keep, weight};
-use super::path::Path;
-use super::search::Search;
-use super::tree::LiveTree;
+use super::live_tree::LiveTree;
+use crate::live::bytes::leaf::{Keep, weight};
+use crate::live::error::ChangeError;
+use crate::live::path::path::Path;
+use crate::live::search::search::Search;
+use crate::live::search::target::Intent;
 
 impl LiveTree {
     /// Changes the data of an item in place and returns what `change` returns. The leaf is locked
@@ -78,7 +78,7 @@ impl LiveTree {
     /// When the item is shorter.
     pub fn split_item(&self, key: Key, len: usize, new_key: Key) -> Result<(), ChangeError> {
         let mut path = self.find_item(key, Intent::Grow { bytes: weight(0) })?;
-        self.check_follows(&path, new_key)?;
+        check_follows(&path, new_key)?;
         let slot = path.slot();
         path.leaf_mut().split_item(slot, new_key, len);
         Ok(())
@@ -87,7 +87,7 @@ impl LiveTree {
     /// Inserts a copy of an item under `new_key`, which must come next.
     pub fn duplicate_item(&self, key: Key, new_key: Key) -> Result<(), ChangeError> {
         let mut path = self.find_item(key, Intent::Duplicate)?;
-        self.check_follows(&path, new_key)?;
+        check_follows(&path, new_key)?;
         let slot = path.slot();
         let data = path.leaf().node().item_data(slot).to_vec();
         let mut leaf = path.leaf_mut();
@@ -100,12 +100,12 @@ impl LiveTree {
     pub fn set_key(&self, key: Key, new_key: Key) -> Result<(), ChangeError> {
         let mut path = self.find_item(key, Intent::SetKey)?;
         let slot = path.slot();
-        self.check_precedes_next(&path, new_key)?;
+        check_precedes_next(&path, new_key)?;
         if slot > 0 && path.leaf().node().key(slot - 1) >= new_key {
             return Err(ChangeError::OutOfOrder { tree: self.id(), key: new_key });
         }
         if slot == 0 && new_key < key {
-            // The key's place may be in the leaf before, which is not held.
+            // The place of the new key may be in the leaf before, which this thread does not hold.
             let data = path.leaf().node().item_data(slot).to_vec();
             drop(path);
             self.insert(new_key, &data)?;
@@ -119,27 +119,28 @@ impl LiveTree {
         Ok(())
     }
 
-    fn find_item(&self, key: Key, intent: Intent) -> Result<Path<'_>, ChangeError> {
-        let path = Search::new(self, key, intent).run()?;
+    fn find_item<'t>(&'t self, key: Key, intent: Intent<'t>) -> Result<Path<'t>, ChangeError> {
+        let path = Search::new(&self.state, key, intent).run()?;
         if path.found { Ok(path) } else { Err(ChangeError::NotFound { tree: self.id(), key }) }
     }
+}
 
-    fn check_follows(&self, path: &Path<'_>, new_key: Key) -> Result<(), ChangeError> {
-        if path.leaf().node().key(path.slot()) >= new_key {
-            return Err(ChangeError::OutOfOrder { tree: self.id(), key: new_key });
-        }
-        self.check_precedes_next(path, new_key)
+/// Whether `key` may stand right after the item under the path.
+fn check_follows(path: &Path<'_>, key: Key) -> Result<(), ChangeError> {
+    if path.leaf().node().key(path.slot()) >= key {
+        return Err(ChangeError::OutOfOrder { tree: path.tree.id, key });
     }
+    check_precedes_next(path, key)
+}
 
-    /// Whether `key` may stand where the path is, as far as the next item is concerned.
-    fn check_precedes_next(&self, path: &Path<'_>, key: Key) -> Result<(), ChangeError> {
-        let (leaf, next) = (path.leaf().node(), path.slot() + 1);
-        let bound = if next < leaf.nritems() { Some(leaf.key(next)) } else { path.upper };
-        if bound.is_some_and(|bound| key >= bound) {
-            return Err(ChangeError::OutOfOrder { tree: self.id(), key });
-        }
-        Ok(())
+/// Whether `key` is less than the key after the item under the path.
+fn check_precedes_next(path: &Path<'_>, key: Key) -> Result<(), ChangeError> {
+    let (leaf, next) = (path.leaf().node(), path.slot() + 1);
+    let bound = if next < leaf.nritems() { Some(leaf.key(next)) } else { path.upper };
+    if bound.is_some_and(|bound| key >= bound) {
+        return Err(ChangeError::OutOfOrder { tree: path.tree.id, key });
     }
+    Ok(())
 }
 
 /// The slots of items, of which the first is at `slot`, with their new data: up to the first that the leaf

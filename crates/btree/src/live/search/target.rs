@@ -1,13 +1,20 @@
-//! What changes ask of their leaf.
+//! What a search looks for, and why.
 
-use larder_format::Key;
+use larder_format::{Key, Node};
 
-use super::leaf::weight;
-use super::path::Path;
+use crate::live::bytes::leaf::weight;
+use crate::live::path::path::Path;
 
-/// What a leaf is wanted for.
+/// A key, and what the caller is going to do at its place in the leaf.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Target<'k> {
+    pub(crate) key: Key,
+    pub(crate) intent: Intent<'k>,
+}
+
+/// What the caller is going to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Intent {
+pub(crate) enum Intent<'k> {
     /// Reading.
     Read,
     /// Changing an item without making it longer.
@@ -24,17 +31,18 @@ pub(super) enum Intent {
     Duplicate,
     /// Removing items from the key to this one.
     Delete { last: Key },
-    /// Removing the items of the search's keys that follow each other without a gap.
-    DeleteRun,
+    /// Removing the items of these keys that follow each other without a gap. The keys ascend, and
+    /// the first is the one searched for.
+    DeleteRun { keys: &'k [Key] },
     /// Giving the item another key.
     SetKey,
     /// Merging the leaf with a neighbour if it has become small.
     Merge,
 }
 
-impl Intent {
+impl Intent<'_> {
     /// Bytes that the leaf may have to take in, whatever is there.
-    pub(super) fn most_bytes(self) -> usize {
+    pub(crate) fn most_bytes(self) -> usize {
         match self {
             Self::Insert { bytes } | Self::Grow { bytes } => bytes,
             Self::Put { len } => weight(len),
@@ -46,7 +54,7 @@ impl Intent {
     }
 
     /// Bytes that the leaf has to take in, given what is there; `None` if the change cannot be made.
-    pub(super) fn bytes_at(self, path: &Path<'_>) -> Option<usize> {
+    pub(crate) fn bytes_at(self, path: &Path<'_>) -> Option<usize> {
         let old_len = path.found.then(|| path.leaf().node().item_data(path.slot()).len());
         match (self, old_len) {
             (Self::Insert { bytes }, None) | (Self::Grow { bytes }, Some(_)) => Some(bytes),
@@ -58,8 +66,28 @@ impl Intent {
         }
     }
 
-    /// Whether more than room and the first key decide what the change does above the leaf.
-    pub(super) fn may_reach_up(self) -> bool {
-        matches!(self, Self::Delete { .. } | Self::DeleteRun | Self::SetKey | Self::Merge)
+    /// How many items a removal takes from the path's place in the leaf on.
+    pub(crate) fn removals_at(self, path: &Path<'_>) -> usize {
+        let (leaf, slot) = (path.leaf().node(), path.slot());
+        match self {
+            Self::Delete { last } => end_slot(leaf, last).saturating_sub(slot),
+            Self::DeleteRun { keys } => run_length(leaf, slot, keys),
+            _ => 0,
+        }
     }
+
+    /// Whether more than room and the first key decide what the change does above the leaf.
+    pub(crate) fn may_reach_up(self) -> bool {
+        matches!(self, Self::Delete { .. } | Self::DeleteRun { .. } | Self::SetKey | Self::Merge)
+    }
+}
+
+/// How many of `keys` are the keys of a leaf's items from `slot` on.
+fn run_length(leaf: Node<'_>, slot: usize, keys: &[Key]) -> usize {
+    leaf.items()[slot..].iter().zip(keys).take_while(|(item, key)| item.key.get() == **key).count()
+}
+
+/// The first slot of a leaf whose key is greater than `last`.
+fn end_slot(leaf: Node<'_>, last: Key) -> usize {
+    leaf.items().partition_point(|item| item.key.get() <= last)
 }

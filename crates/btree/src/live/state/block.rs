@@ -15,16 +15,16 @@ use crate::lock::{LockContext, Place, ReadGuard, TreeLock, Version, WriteGuard};
 /// A block that is not on any device yet, behind its lock.
 #[derive(Clone)]
 pub(crate) struct LiveBlock {
-    pub(super) tree: u64,
-    pub(super) logical: Logical,
-    pub(super) level: u8,
-    pub(super) generation: u64,
+    pub(crate) tree: u64,
+    pub(crate) logical: Logical,
+    pub(crate) level: u8,
+    pub(crate) generation: u64,
     lock: TreeLock<Block>,
 }
 
 impl LiveBlock {
     /// `block`, which was made for `tree`.
-    pub(super) fn new(tree: u64, block: Block) -> Self {
+    pub(crate) fn new(tree: u64, block: Block) -> Self {
         let (logical, level, generation) = (block.logical(), block.level(), block.generation());
         // Only nodes above leaves are remembered by fingers.
         let lock = if level == 1 { TreeLock::with_version(block) } else { TreeLock::new(block) };
@@ -32,7 +32,7 @@ impl LiveBlock {
     }
 
     /// The version of the block's lock, if the block is right above the leaves.
-    pub(super) fn version(&self) -> Option<&Arc<Version>> {
+    pub(crate) fn version(&self) -> Option<&Arc<Version>> {
         self.lock.version()
     }
 
@@ -44,7 +44,7 @@ impl LiveBlock {
     }
 
     #[track_caller]
-    pub(super) fn read<'c>(
+    pub(crate) fn read<'c>(
         &self,
         tree: u64,
         key: Key,
@@ -54,7 +54,7 @@ impl LiveBlock {
     }
 
     #[track_caller]
-    pub(super) fn write<'c>(
+    pub(crate) fn write<'c>(
         &self,
         tree: u64,
         key: Key,
@@ -64,7 +64,7 @@ impl LiveBlock {
     }
 
     #[track_caller]
-    pub(super) fn try_write<'c>(
+    pub(crate) fn try_write<'c>(
         &self,
         tree: u64,
         key: Key,
@@ -75,7 +75,7 @@ impl LiveBlock {
 }
 
 /// Whether a block has its final content: it is on a device, or on its way there.
-pub(super) fn is_written(block: &Block) -> bool {
+pub(crate) fn is_written(block: &Block) -> bool {
     block.header().flags() & HEADER_FLAG_WRITTEN != 0
 }
 
@@ -85,7 +85,7 @@ const SHARDS: usize = 64;
 ///
 /// Those of trees that are written while their generation runs are noted, too, as they are made: a log has
 /// a few blocks among tens of thousands.
-pub(super) struct LiveBlocks {
+pub(crate) struct LiveBlocks {
     /// Sharded against contention of descents on one lock word; the hasher spreads within a shard.
     shards: [Shard; SHARDS],
     nodesize_shift: u32,
@@ -100,7 +100,7 @@ pub(super) struct LiveBlocks {
 struct Shard(RwLock<HashMap<Logical, LiveBlock, SpreadAddresses>>);
 
 impl LiveBlocks {
-    pub(super) fn new(nodesize: usize) -> Self {
+    pub(crate) fn new(nodesize: usize) -> Self {
         let shard = || Shard(RwLock::new(HashMap::with_hasher(SpreadAddresses::new())));
         Self {
             shards: std::array::from_fn(|_| shard()),
@@ -114,31 +114,31 @@ impl LiveBlocks {
         &self.shards[(logical.0 >> self.nodesize_shift) as usize % SHARDS]
     }
 
-    pub(super) fn get(&self, logical: Logical) -> Option<LiveBlock> {
+    pub(crate) fn get(&self, logical: Logical) -> Option<LiveBlock> {
         self.shard(logical).0.read().get(&logical).cloned()
     }
 
     /// Has the blocks of trees of this id noted from now on, in place of any other's.
-    pub(super) fn note_tree(&self, tree: u64) {
+    pub(crate) fn note_tree(&self, tree: u64) {
         if self.noted_tree.swap(tree, Relaxed) != tree {
             self.forget_noted();
         }
     }
 
     /// Forgets what was noted.
-    pub(super) fn forget_noted(&self) {
+    pub(crate) fn forget_noted(&self) {
         self.noted.lock().clear();
     }
 
     /// Takes the blocks of the noted trees, in order of address.
-    pub(super) fn take_noted(&self) -> Vec<LiveBlock> {
+    pub(crate) fn take_noted(&self) -> Vec<LiveBlock> {
         let mut blocks = std::mem::take(&mut *self.noted.lock());
         blocks.retain(|block| self.has(block));
         blocks.sort_unstable_by_key(|block| block.logical);
         blocks
     }
 
-    pub(super) fn insert(&self, block: LiveBlock) {
+    pub(crate) fn insert(&self, block: LiveBlock) {
         if block.tree == self.noted_tree.load(Relaxed) {
             self.noted.lock().push(block.clone());
         }
@@ -146,7 +146,7 @@ impl LiveBlocks {
     }
 
     /// Removes what is at an address, if it is of this generation.
-    pub(super) fn remove(&self, logical: Logical, generation: u64) {
+    pub(crate) fn remove(&self, logical: Logical, generation: u64) {
         let mut shard = self.shard(logical).0.write();
         if shard.get(&logical).is_some_and(|block| block.generation == generation) {
             shard.remove(&logical);
@@ -154,7 +154,7 @@ impl LiveBlocks {
     }
 
     /// Removes a block that was written, unless it was forgotten and its address used anew meanwhile.
-    pub(super) fn remove_written(&self, block: &LiveBlock) {
+    pub(crate) fn remove_written(&self, block: &LiveBlock) {
         let mut shard = self.shard(block.logical).0.write();
         if shard.get(&block.logical).is_some_and(|there| there.lock.is_same(&block.lock)) {
             shard.remove(&block.logical);
@@ -162,17 +162,17 @@ impl LiveBlocks {
     }
 
     /// Whether it is still this block that is at its address.
-    pub(super) fn has(&self, block: &LiveBlock) -> bool {
+    pub(crate) fn has(&self, block: &LiveBlock) -> bool {
         let shard = self.shard(block.logical).0.read();
         shard.get(&block.logical).is_some_and(|there| there.lock.is_same(&block.lock))
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.shards.iter().map(|shard| shard.0.read().len()).sum()
     }
 
     /// Those that `wanted` picks, in order of address.
-    pub(super) fn collect(&self, wanted: impl Fn(&LiveBlock) -> bool) -> Vec<LiveBlock> {
+    pub(crate) fn collect(&self, wanted: impl Fn(&LiveBlock) -> bool) -> Vec<LiveBlock> {
         let mut blocks = Vec::new();
         for shard in &self.shards {
             blocks.extend(shard.0.read().values().filter(|block| wanted(block)).cloned());

@@ -8,9 +8,9 @@ use larder_format::node::{BACKREF_REV_SHIFT, HEADER_FLAG_WRITTEN};
 use larder_format::{ChecksumType, Header, Key, Logical};
 use zerocopy::FromBytes;
 
-use super::block::LiveBlock;
-use super::forest::Shared;
-use super::{leaf, node};
+use super::bytes::{leaf, node};
+use super::state::block::LiveBlock;
+use super::state::forest::ForestState;
 use crate::block::{Block, verify};
 use crate::error::TreeError;
 use crate::expected::Expected;
@@ -20,7 +20,7 @@ use crate::expected::Expected;
 /// Each is sealed, which gives it its final content, and written by the caller. Once all are on
 /// their devices, [`finish`](Self::finish) lets the cache have them.
 pub struct WriteSet {
-    shared: Arc<Shared>,
+    forest: Arc<ForestState>,
     /// The generation that ends with this set.
     ended: Option<u64>,
     /// Found when they are first asked for, which is after others may go on.
@@ -29,20 +29,20 @@ pub struct WriteSet {
 
 impl WriteSet {
     /// The blocks of all generations up to `ended`, of which there will be no more.
-    pub(super) fn of_generation(shared: Arc<Shared>, ended: u64) -> Self {
-        Self { shared, ended: Some(ended), blocks: OnceLock::new() }
+    pub(crate) fn of_generation(forest: Arc<ForestState>, ended: u64) -> Self {
+        Self { forest, ended: Some(ended), blocks: OnceLock::new() }
     }
 
     /// The blocks that unlisted trees have now and had not when they were last asked for.
-    pub(super) fn of_unlisted(shared: Arc<Shared>) -> Self {
-        let blocks = shared.live.take_noted().into();
-        Self { shared, ended: None, blocks }
+    pub(crate) fn of_unlisted(forest: Arc<ForestState>) -> Self {
+        let blocks = forest.live.take_noted().into();
+        Self { forest, ended: None, blocks }
     }
 
     fn blocks(&self) -> &[LiveBlock] {
         self.blocks.get_or_init(|| {
             let ended = self.ended.unwrap_or(0);
-            self.shared.live.collect(|block| block.generation <= ended)
+            self.forest.live.collect(|block| block.generation <= ended)
         })
     }
 
@@ -70,7 +70,7 @@ impl WriteSet {
     pub fn seal(&self, index: usize, checksum: ChecksumType) -> Result<Block, TreeError> {
         let live = &self.blocks()[index];
         // No other lock of the tree is held here, so that any place in the order will do.
-        let mut guard = live.write(live.tree, Key::MIN, &self.shared.locks);
+        let mut guard = live.write(live.tree, Key::MIN, &self.forest.locks);
         let bytes = guard.bytes_mut();
         if live.level == 0 {
             leaf::clear_free_space(bytes);
@@ -95,22 +95,22 @@ impl WriteSet {
             level: live.level,
             first_key: None,
         };
-        let context = self.shared.cache.store().tree_check();
+        let context = self.forest.cache.store().tree_check();
         verify(&expected, block.bytes(), context.as_ref())
             .map_err(|problem| TreeError::new(&expected, problem))
     }
 
     /// Called when all blocks are where the store finds them: the cache takes them over.
     pub fn finish(self) {
-        for live in self.blocks().iter().filter(|live| self.shared.live.has(live)) {
-            let block = live.read(live.tree, Key::MIN, &self.shared.locks).clone();
-            self.shared.cache.insert(block);
+        for live in self.blocks().iter().filter(|live| self.forest.live.has(live)) {
+            let block = live.read(live.tree, Key::MIN, &self.forest.locks).clone();
+            self.forest.cache.insert(block);
         }
         if let Some(generation) = self.ended {
-            self.shared.set_durable(generation);
+            self.forest.set_durable(generation);
         }
         for live in self.blocks() {
-            self.shared.live.remove_written(live);
+            self.forest.live.remove_written(live);
         }
     }
 }

@@ -2,12 +2,12 @@
 
 use larder_format::{Key, Node};
 
-use super::forest::InMemory;
-use super::leaf::used_bytes;
-use super::tree::LiveTree;
+use super::live_tree::LiveTree;
 use crate::block::{Block, verify};
 use crate::error::{Problem, TreeError};
 use crate::expected::Expected;
+use crate::live::bytes::leaf::used_bytes;
+use crate::live::state::forest::InMemory;
 
 /// What a tree consists of.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -38,7 +38,7 @@ impl LiveTree {
     ) -> Result<(), TreeError> {
         let block = self.look(expected)?;
         let wrong = |problem: Problem| TreeError::new(expected, problem);
-        let context = self.shared.cache.store().tree_check();
+        let context = self.state.forest.cache.store().tree_check();
         verify(expected, block.bytes(), context.as_ref()).map_err(wrong)?;
         let node = block.node();
         if let (Some(last), Some(bound)) = (node.last_key(), upper)
@@ -67,12 +67,10 @@ impl LiveTree {
     /// The block that a pointer of this tree leads to, as it is now, wherever it is. For walks that
     /// go by blocks, of trees that nobody changes meanwhile.
     pub fn look(&self, expected: &Expected) -> Result<Block, TreeError> {
-        Ok(match self.shared.in_memory(expected) {
-            Some(InMemory::Live(live)) => {
-                live.read(self.id(), Key::MIN, &self.shared.locks).clone()
-            }
+        Ok(match self.state.forest.in_memory(expected) {
+            Some(InMemory::Live(live)) => self.state.read_block(&live, Key::MIN).clone(),
             Some(InMemory::Clean(block)) => block,
-            None => self.shared.cache.read(expected)?.block,
+            None => self.state.forest.cache.read(expected)?.block,
         })
     }
 }

@@ -3,12 +3,12 @@
 use larder_format::Key;
 use larder_format::node::leaf_data_size;
 
-use super::error::ChangeError;
-use super::intent::Intent;
-use super::leaf::weight;
-use super::path::Path;
-use super::search::Search;
-use super::tree::LiveTree;
+use super::live_tree::LiveTree;
+use crate::live::bytes::leaf::weight;
+use crate::live::error::ChangeError;
+use crate::live::path::path::Path;
+use crate::live::search::search::Search;
+use crate::live::search::target::Intent;
 
 impl LiveTree {
     /// Inserts an item. Fails with [`ChangeError::Exists`] if there is one with this key.
@@ -29,12 +29,12 @@ impl LiveTree {
 
     /// Inserts the item, or puts `data` in place of what the item with this key has.
     pub fn put(&self, key: Key, data: &[u8]) -> Result<(), ChangeError> {
-        self.check_len(key, data.len())?;
-        let mut path = Search::new(self, key, Intent::Put { len: data.len() }).run()?;
+        self.state.check_len(key, data.len())?;
+        let mut path = Search::new(&self.state, key, Intent::Put { len: data.len() }).run()?;
         if path.found {
             path.replace_item(data);
         } else {
-            Self::place(&mut path, &[(key, data)]);
+            place(&mut path, &[(key, data)]);
         }
         Ok(())
     }
@@ -46,9 +46,9 @@ impl LiveTree {
         // entries of a directory do. Others may belong anywhere.
         let is_neighbour = |other: &Key| Key { offset: key.offset, ..*other } == key;
         let neighbours = items.iter().take_while(|(other, _)| is_neighbour(other)).count();
-        let capacity = leaf_data_size(self.shared.nodesize());
+        let capacity = leaf_data_size(self.state.forest.nodesize());
         let (_, bytes) = prefix_that_fits(&items[..neighbours], capacity, Key::MAX);
-        let mut path = Search::new(self, key, Intent::Insert { bytes }).run()?;
+        let mut path = Search::new(&self.state, key, Intent::Insert { bytes }).run()?;
         if path.found {
             return Err(ChangeError::Exists { tree: self.id(), key });
         }
@@ -57,21 +57,8 @@ impl LiveTree {
         let next = if slot < leaf.nritems() { Some(leaf.key(slot)) } else { path.upper };
         let last = next.and_then(Key::predecessor).unwrap_or(Key::MAX);
         let (count, _) = prefix_that_fits(items, leaf.leaf_free_space(), last);
-        Self::place(&mut path, &items[..count]);
+        place(&mut path, &items[..count]);
         Ok(count)
-    }
-
-    /// Puts items at the path's place in the leaf, where there is room for them.
-    fn place(path: &mut Path<'_>, items: &[(Key, &[u8])]) {
-        let slot = path.slot();
-        let mut leaf = path.leaf_mut();
-        leaf.insert(slot, items.iter().map(|(key, data)| (*key, data.len())));
-        for (at, (_, data)) in items.iter().enumerate() {
-            leaf.data(slot + at).copy_from_slice(data);
-        }
-        if slot == 0 {
-            path.fix_first_keys(path.bottom());
-        }
     }
 
     /// Whether keys ascend and items are not too large.
@@ -79,14 +66,20 @@ impl LiveTree {
         if let Some(pair) = items.windows(2).find(|pair| pair[0].0 >= pair[1].0) {
             return Err(ChangeError::OutOfOrder { tree: self.id(), key: pair[1].0 });
         }
-        items.iter().try_for_each(|(key, data)| self.check_len(*key, data.len()))
+        items.iter().try_for_each(|(key, data)| self.state.check_len(*key, data.len()))
     }
+}
 
-    pub(super) fn check_len(&self, key: Key, len_bytes: usize) -> Result<(), ChangeError> {
-        if weight(len_bytes) > leaf_data_size(self.shared.nodesize()) {
-            return Err(ChangeError::TooLarge { tree: self.id(), key, len_bytes });
-        }
-        Ok(())
+/// Puts items at the path's place in the leaf, where there is room for them.
+fn place(path: &mut Path<'_>, items: &[(Key, &[u8])]) {
+    let slot = path.slot();
+    let mut leaf = path.leaf_mut();
+    leaf.insert(slot, items.iter().map(|(key, data)| (*key, data.len())));
+    for (at, (_, data)) in items.iter().enumerate() {
+        leaf.data(slot + at).copy_from_slice(data);
+    }
+    if slot == 0 {
+        path.fix_first_keys(path.bottom());
     }
 }
 
