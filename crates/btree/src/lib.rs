@@ -49,10 +49,13 @@ pub use cursor::Cursor;
 pub use error::{Problem, TreeError};
 pub use expected::Expected;
 pub use item_ref::ItemRef;
+#[cfg(feature = "ablation")]
+pub use live::LockPolicy;
 pub use live::{
     BlockIdentity, BlockRequest, BlockSpace, ChangeError, Copied, Forest, Keep, LiveCursor,
-    LiveTree, LockPolicy, Shape, SpaceError, WriteSet,
+    LiveTree, Shape, SpaceError, WriteSet,
 };
+#[cfg(feature = "ablation")]
 pub use lock::Waiting;
 pub use memory::MemoryStore;
 pub use range::Range;

@@ -29,10 +29,25 @@ impl Forest {
         cache: Arc<BlockCache>,
         space: Arc<dyn BlockSpace>,
         identity: BlockIdentity,
-        policy: LockPolicy,
         generation: u64,
     ) -> Self {
-        let state = ForestState::new(cache, space, identity, policy, generation);
+        Self::of(ForestState::new(cache, space, identity, LockPolicy::default(), generation))
+    }
+
+    /// As [`new`](Self::new), with another way to take locks, for benchmarks that measure what it is
+    /// worth.
+    #[cfg(feature = "ablation")]
+    pub fn with_policy(
+        cache: Arc<BlockCache>,
+        space: Arc<dyn BlockSpace>,
+        identity: BlockIdentity,
+        generation: u64,
+        policy: LockPolicy,
+    ) -> Self {
+        Self::of(ForestState::new(cache, space, identity, policy, generation))
+    }
+
+    fn of(state: ForestState) -> Self {
         Self { state: Arc::new(state), trees: RwLock::default() }
     }
 

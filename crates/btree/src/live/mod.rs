@@ -31,6 +31,7 @@ pub use error::ChangeError;
 pub use forest::Forest;
 pub use space::{BlockRequest, BlockSpace, Copied, SpaceError};
 pub use state::forest::BlockIdentity;
+#[cfg(feature = "ablation")]
 pub use state::policy::LockPolicy;
 pub use tree::cursor::LiveCursor;
 pub use tree::live_tree::LiveTree;

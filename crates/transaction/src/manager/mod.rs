@@ -29,7 +29,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
-use larder_btree::{BlockCache, BlockIdentity, Forest, LiveTree, LockPolicy, Tree, TreeRoot};
+use larder_btree::{BlockCache, BlockIdentity, Forest, LiveTree, Tree, TreeRoot};
 use larder_format::feature::IncompatFlags;
 use larder_format::item::RootItem;
 use larder_format::objectid::{
@@ -181,8 +181,7 @@ impl TransactionManager {
 
         let space = Arc::new(Space::new(volume.clone()));
         let accounting = Arc::new(Accounting::new(space.clone(), volume.nodesize(), skinny));
-        let policy = LockPolicy::default();
-        let forest = Forest::new(cache, accounting.clone(), identity, policy, generation);
+        let forest = Forest::new(cache, accounting.clone(), identity, generation);
         let trees = open_system_trees(&forest, &roots);
         sound::check(forest.cache(), &trees, &volume.chunks())?;
         accounting.set_extent_tree(&trees.extent);

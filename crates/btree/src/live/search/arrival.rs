@@ -32,7 +32,7 @@ impl Arrival<'_, '_> {
         let becomes_first = first.is_none_or(|first| key < first);
         let has_room = free >= intent.most_bytes();
         let stays_below = has_room && !intent.may_reach_up() && !becomes_first;
-        if stays_below && path.holds_parent() && forest.policy.early_release {
+        if stays_below && path.holds_parent() && forest.policy.releases_early() {
             forest.counters.early_releases.add(1);
             path.release_above_leaf();
         }

@@ -54,7 +54,7 @@ struct Child {
 
 impl<'t> Search<'t> {
     pub(crate) fn new(tree: &'t TreeState, key: Key, intent: Intent<'t>) -> Self {
-        let first = tree.forest.policy.first_write_level;
+        let first = tree.forest.policy.first_write_level();
         let write_below = match intent {
             Intent::Read => 0,
             Intent::Insert { .. } | Intent::Put { .. } | Intent::Replace { .. } => 1 + first,
@@ -122,7 +122,7 @@ impl<'t> Search<'t> {
 
     /// A cursor searches another leaf each time, so that fingers gain it nothing.
     fn uses_fingers(&self) -> bool {
-        self.tree.forest.policy.fingers && self.window.is_none()
+        self.tree.forest.policy.uses_fingers() && self.window.is_none()
     }
 
     /// Reads a block, with no lock held. A failure is an error when a descent wants the block again.

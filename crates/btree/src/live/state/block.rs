@@ -10,7 +10,7 @@ use parking_lot::{Mutex, RwLock};
 
 use crate::block::Block;
 use crate::cache::SpreadAddresses;
-use crate::lock::{LockContext, Place, ReadGuard, TreeLock, Version, WriteGuard};
+use crate::lock::{LockContext, LockPlace, ReadGuard, TreeLock, Version, WriteGuard};
 
 /// A block that is not on any device yet, behind its lock.
 #[derive(Clone)]
@@ -39,8 +39,8 @@ impl LiveBlock {
     /// Where the lock stands for somebody who reached the block through `tree`, under a pointer with
     /// this key. That is not always the tree that the block was made for: in the transaction that
     /// takes a snapshot, two trees lead to it.
-    fn place(&self, tree: u64, key: Key) -> Place {
-        Place { tree, level: self.level, key }
+    fn place(&self, tree: u64, key: Key) -> LockPlace {
+        LockPlace { tree, level: self.level, key }
     }
 
     #[track_caller]

@@ -76,7 +76,7 @@ impl ForestState {
             policy,
             live,
             counters: ChangeCounters::default(),
-            locks: LockContext { waiting: policy.waiting, ..LockContext::default() },
+            locks: policy.lock_context(),
             running: AtomicU64::new(generation),
             durable: AtomicU64::new(generation.saturating_sub(1)),
         }

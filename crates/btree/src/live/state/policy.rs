@@ -1,28 +1,31 @@
 //! How descents take their locks.
 
-use crate::lock::Waiting;
+use crate::lock::LockContext;
 
-/// How descents take their locks: what the ablations switch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LockPolicy {
+/// How descents take their locks: always in the way that measured best. The feature `ablation` puts a
+/// type of the same name in place of this one, whose fields a benchmark can set.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct LockPolicy;
+
+impl LockPolicy {
     /// Whether an insert releases everything above the leaf before it searches the leaf.
-    pub early_release: bool,
+    pub(crate) fn releases_early(self) -> bool {
+        true
+    }
+
     /// The highest level that an insert write-locks at first: 0 is the leaf alone. It begins again
     /// with more where it turns out to need more.
-    pub first_write_level: u8,
-    /// Whether threads remember nodes above leaves, and pass by what is above them.
-    pub fingers: bool,
-    /// How threads wait for locks.
-    pub waiting: Waiting,
-}
+    pub(crate) fn first_write_level(self) -> u8 {
+        0
+    }
 
-impl Default for LockPolicy {
-    fn default() -> Self {
-        Self {
-            early_release: true,
-            first_write_level: 0,
-            fingers: true,
-            waiting: Waiting::Adaptive,
-        }
+    /// Whether threads remember nodes above leaves, and pass by the blocks above those.
+    pub(crate) fn uses_fingers(self) -> bool {
+        true
+    }
+
+    /// What the locks of a forest share.
+    pub(crate) fn lock_context(self) -> LockContext {
+        LockContext::default()
     }
 }

@@ -18,7 +18,7 @@ use crate::expected::Expected;
 use crate::live::bytes::leaf::weight;
 use crate::live::error::ChangeError;
 use crate::live::space::BlockRequest;
-use crate::lock::{Place, ReadGuard, TreeLock, WriteGuard};
+use crate::lock::{LockPlace, ReadGuard, TreeLock, WriteGuard};
 use crate::root::TreeRoot;
 
 /// The level of root pointers in the lock order: above all blocks.
@@ -70,8 +70,8 @@ impl TreeState {
         Ok(())
     }
 
-    fn root_place(&self) -> Place {
-        Place { tree: self.id, level: ROOT_POINTER_LEVEL, key: Key::MIN }
+    fn root_place(&self) -> LockPlace {
+        LockPlace { tree: self.id, level: ROOT_POINTER_LEVEL, key: Key::MIN }
     }
 
     #[track_caller]
