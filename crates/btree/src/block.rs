@@ -11,14 +11,15 @@ use crate::error::{Problem, TreeError};
 use crate::expected::Expected;
 use crate::store::BlockStore;
 
-/// A verified tree block. Cloning it is cheap; its bytes never change while it can be seen.
+/// A verified tree block. A clone is another handle on the same bytes, which never change while
+/// any caller can see them.
 #[derive(Clone)]
 pub struct Block {
     bytes: Arc<[u8]>,
 }
 
 impl Block {
-    /// Reads a block from `store` and checks that it is what is expected.
+    /// Reads a block from `store` and checks it against `expected`.
     pub(crate) fn read_from(
         store: &dyn BlockStore,
         expected: &Expected,
@@ -33,18 +34,17 @@ impl Block {
         Ok(Self { bytes })
     }
 
-    /// A block that was made here rather than read.
+    /// A block that no store has yet.
     pub(crate) fn new(bytes: Arc<[u8]>) -> Self {
         Self { bytes }
     }
 
-    /// The bytes, to be changed by the one who holds the block's lock. Whoever was given the block
-    /// before keeps it as it was.
+    /// The bytes, for the thread that has the write lock. Other handles keep the block as it was.
     pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
         Arc::make_mut(&mut self.bytes)
     }
 
-    /// Whether these are handles of one block in memory.
+    /// Whether both are handles on one block in memory.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.bytes, &other.bytes)
     }
@@ -136,8 +136,8 @@ impl Expected {
     }
 }
 
-/// Whether a block first owned by `owner` may hang in `tree`: subvolumes share blocks among each
-/// other, the other trees share none. Log and relocation trees go by more than one owner.
+/// Whether a block whose first owner is `owner` may hang in `tree`. Subvolumes share blocks among
+/// each other, and other trees share none. Log and relocation trees have blocks of several owners.
 fn owner_fits(tree: u64, owner: u64) -> bool {
     match tree {
         TREE_LOG | TREE_RELOC => true,
@@ -146,8 +146,8 @@ fn owner_fits(tree: u64, owner: u64) -> bool {
     }
 }
 
-/// Checks a whole tree block, once, before anybody sees it: structure, key order and item bounds,
-/// then what its parent says about it, then (with a `context`) whether its items can be.
+/// Checks a whole tree block: first structure, key order and item bounds, then the expectation of
+/// its parent, then (with a `context`) whether such items can exist.
 pub fn verify(
     expected: &Expected,
     bytes: &[u8],

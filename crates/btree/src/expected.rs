@@ -2,7 +2,7 @@
 
 use larder_format::{Key, Logical, Node};
 
-/// What a pointer says about the block that it points to.
+/// The block that a pointer leads to, as the pointer describes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Expected {
     /// The tree through which the block was reached.
@@ -18,10 +18,10 @@ pub struct Expected {
 }
 
 impl Expected {
-    /// What `parent` says about its child at `slot`.
+    /// The child at `slot` as `parent` describes it.
     ///
     /// # Panics
-    /// When there are not so many, or `parent` is a leaf.
+    /// When `parent` has no such slot, or is a leaf.
     pub fn child(tree: u64, parent: Node<'_>, slot: usize) -> Self {
         let pointer = &parent.key_pointers()[slot];
         Self {

@@ -12,7 +12,7 @@ use crate::view::{TreeView, ViewCursor};
 
 /// An iterator over the items of a range of keys.
 ///
-/// After an error it goes on behind the subtree that cannot be read.
+/// After an error it goes on after the subtree that cannot be read.
 #[derive(Debug)]
 pub struct Range {
     cursor: ViewCursor,
@@ -62,7 +62,7 @@ impl Range {
         Self { cursor, state, last }
     }
 
-    /// The next item, borrowed: no handle on its leaf is made for each item.
+    /// The next item, borrowed from its leaf.
     pub fn next_item(&mut self) -> Result<Option<(Key, &[u8])>, TreeError> {
         Ok(if self.advance()? { self.cursor.item() } else { None })
     }

@@ -11,7 +11,7 @@ use crate::expected::Expected;
 use crate::item_ref::ItemRef;
 use crate::root::TreeRoot;
 
-/// A committed tree, walked by any number of threads without locks.
+/// A committed tree. Any number of threads read it without locks.
 #[derive(Clone, Debug)]
 pub struct Tree {
     cache: Arc<BlockCache>,
@@ -39,7 +39,8 @@ impl Tree {
         Ok(self.cache.read(&self.root.into())?.block)
     }
 
-    /// The child at `slot` of `parent`. `upper` bounds `parent`'s keys as *its* parent has it.
+    /// The child at `slot` of `parent`. `upper` bounds the keys of `parent`, as *its* parent has
+    /// it.
     ///
     /// # Panics
     /// When `parent` has no such child.

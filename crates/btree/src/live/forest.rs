@@ -24,7 +24,8 @@ pub struct Forest {
 }
 
 impl Forest {
-    /// A forest without trees whose running transaction is `generation`; all before it is on disk.
+    /// A forest without trees, whose running transaction is `generation`. All before it is on
+    /// disk.
     pub fn new(
         cache: Arc<BlockCache>,
         space: Arc<dyn BlockSpace>,
@@ -34,7 +35,7 @@ impl Forest {
         Self::of(ForestState::new(cache, space, identity, LockPolicy::default(), generation))
     }
 
-    /// As [`new`](Self::new), with another way to take locks, for benchmarks that measure what it is
+    /// As [`new`](Self::new), with another way to take locks, for benchmarks that measure its
     /// worth.
     #[cfg(feature = "ablation")]
     pub fn with_policy(
@@ -73,8 +74,8 @@ impl Forest {
         trees
     }
 
-    /// The tree of this id, entered with this root unless it is there already. `last_snapshot` is
-    /// the generation of the last snapshot taken of it.
+    /// The tree of this id, listed with this root unless the forest has it already.
+    /// `last_snapshot` is the generation of the last snapshot of it.
     pub fn open_tree(&self, root: TreeRoot, last_snapshot: u64) -> Arc<LiveTree> {
         let new = || Arc::new(LiveTree::new(self.state.clone(), root, last_snapshot));
         self.trees.write().entry(root.tree).or_insert_with(new).clone()
@@ -87,10 +88,10 @@ impl Forest {
         Ok(tree)
     }
 
-    /// A new and empty tree that is in no forest's list, to be written with
-    /// [`write_unlisted`](Self::write_unlisted). All of a forest's that are in use share one id.
+    /// A new and empty tree that the forest does not list, to be written with
+    /// [`write_unlisted`](Self::write_unlisted). All unlisted trees that are in use share one id.
     pub fn create_unlisted_tree(&self, id: u64) -> Result<Arc<LiveTree>, ChangeError> {
-        self.state.live.note_tree(id);
+        self.state.live.set_unlisted_tree(id);
         self.new_tree(id)
     }
 
@@ -100,8 +101,8 @@ impl Forest {
         Ok(Arc::new(LiveTree::new(self.state.clone(), block.root(), 0)))
     }
 
-    /// A new tree `id` that has all that `source` has, listed under its id. Only the root block is
-    /// copied; from now on both trees copy what they change.
+    /// A new tree `id` with all items of `source`, listed under its id. Only the root block is
+    /// copied at once. From now on both trees copy a block before they change it.
     pub fn snapshot_tree(&self, source: &LiveTree, id: u64) -> Result<Arc<LiveTree>, ChangeError> {
         let tree = Arc::new(source.snapshot(id)?);
         self.trees.write().insert(id, tree.clone());
@@ -113,28 +114,28 @@ impl Forest {
         self.trees.write().remove(&id)
     }
 
-    /// Ends the running generation and begins the next: from now on everything is copied before it
-    /// changes. Returns what is to be written for the ended one.
+    /// Ends the running generation and begins the next: from now on every thread copies a block
+    /// before it changes it. Returns the blocks to write for the ended generation.
     ///
-    /// The caller sees to it that nothing is being changed meanwhile, and that the set of the
-    /// generation before has been finished.
+    /// The caller makes sure that no thread changes a tree meanwhile, and that the set of the
+    /// generation before is finished.
     pub fn freeze(&self) -> WriteSet {
         let ended = self.state.end_generation();
-        // What they remember is of no use any more, and would stay in memory.
+        // Fingers of the ended generation are useless, and would keep blocks in memory.
         self.trees.read().values().for_each(|tree| tree.state.fingers.clear());
-        self.state.live.forget_noted();
+        self.state.live.clear_unlisted();
         WriteSet::of_generation(self.state.clone(), ended)
     }
 
-    /// The blocks of unlisted trees that came since they were last asked for, to be written while the
-    /// transaction runs, as log trees are. Changing them afterwards copies them. The caller sees to it that
-    /// nothing of these trees is being changed until the set has been sealed, and finishes it or gives the
-    /// trees up.
+    /// The blocks of unlisted trees that are new since the last call, to be written while the
+    /// transaction runs, as blocks of log trees are. A later change copies them. The caller makes
+    /// sure that no thread changes these trees until the set is sealed, and then finishes the set
+    /// or gives the trees up.
     pub fn write_unlisted(&self) -> WriteSet {
         WriteSet::of_unlisted(self.state.clone())
     }
 
-    /// What has happened so far.
+    /// The counts so far.
     pub fn stats(&self) -> ChangeStats {
         let finger_hits = self.trees.read().values().map(|tree| tree.state.fingers.hits()).sum();
         let state = &self.state;

@@ -1,19 +1,20 @@
 //! Trees that change.
 //!
-//! Blocks that are on a device never change and need no lock: a block is copied before its first
-//! change in a transaction, and from then on is *live*, behind a reader-writer lock, until it is
+//! A block on a device never changes and needs no lock. A thread copies such a block before its
+//! first change in a transaction. The copy is *live*: it has a reader-writer lock until it is
 //! written.
 //!
 //! Each layer uses those before it only:
 //!
-//! - [`space`], [`error`]: what trees ask of the manager of space, and why a change does not happen.
+//! - [`space`], [`error`]: the interface to the manager of space, and why a change does not
+//!   happen.
 //! - [`bytes`]: changing the bytes of one block.
-//! - [`state`]: what trees share, blocks and their locks, the state of one tree.
+//! - [`state`]: blocks and their locks, the state of all trees and of one.
 //! - [`path`]: the blocks that a thread holds on its way to a leaf.
 //! - [`structure`]: splits, merges, a new root.
 //! - [`search`]: the way down and its locks.
 //! - [`tree`]: the operations that callers see.
-//! - [`write_set`]: what a commit writes. [`forest`]: all trees.
+//! - [`write_set`]: the blocks that a commit writes. [`forest`]: all trees.
 
 mod bytes;
 mod error;

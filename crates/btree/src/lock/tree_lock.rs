@@ -22,19 +22,20 @@ type Raw = parking_lot::RawRwLock;
 #[cfg(feature = "shuttle")]
 type Raw = super::shuttle_raw::RawLock;
 
-/// A value that many threads read or one changes. Cloning makes another handle on the same lock.
+/// A value that many threads read or one thread changes. A clone is another handle on the same
+/// lock.
 pub(crate) struct TreeLock<T> {
     cell: Arc<RwLock<Raw, T>>,
     version: Option<Arc<Version>>,
 }
 
-/// Tells whether a lock was write-locked since it was looked at last: odd while it is.
+/// Tells whether a writer took the lock since a thread last looked: odd while a writer has it.
 #[derive(Default)]
 pub(crate) struct Version(AtomicU64);
 
 impl Version {
-    /// Pairs with the changes that a writer makes between two calls of `step`: who sees any of them
-    /// through another lock sees another version here.
+    /// Pairs with the changes that a writer makes between two calls of `step`: a thread that sees
+    /// any of them through another lock sees another version here.
     pub(crate) fn get(&self) -> u64 {
         self.0.load(Ordering::Acquire)
     }
@@ -55,7 +56,7 @@ impl<T> TreeLock<T> {
         Self { cell: Arc::new(RwLock::new(value)), version: None }
     }
 
-    /// A lock that tells when it was write-locked.
+    /// A lock with a version.
     pub(crate) fn with_version(value: T) -> Self {
         Self { version: Some(Arc::default()), ..Self::new(value) }
     }
@@ -99,7 +100,7 @@ impl<T> TreeLock<T> {
         self.guard(guard, record, place, context)
     }
 
-    /// The right to change, if nobody has any right now.
+    /// The right to change, if no thread has any right now.
     #[track_caller]
     pub(crate) fn try_write<'c>(
         &self,
@@ -155,7 +156,7 @@ pub(crate) struct WriteGuard<'c, T> {
     _wakeup: Wakeup,
     _record: LockRecord,
     version: Option<Arc<Version>>,
-    /// Since when it is held, of internal nodes: the time that everybody below them may wait.
+    /// When the thread took it, for internal nodes: all threads below may wait until it ends.
     since: Option<Instant>,
     context: &'c LockContext,
 }
@@ -176,7 +177,7 @@ impl<T> DerefMut for WriteGuard<'_, T> {
 
 impl<T> Drop for WriteGuard<'_, T> {
     fn drop(&mut self) {
-        // The lock itself is released after this.
+        // The guard releases the lock itself after this.
         if let Some(version) = &self.version {
             version.step();
         }

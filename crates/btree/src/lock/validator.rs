@@ -1,8 +1,8 @@
 //! Holds every thread to the lock order, in debug builds.
 //!
-//! A thread that waits for a lock while it holds one that comes later in the order panics and names
-//! both places in the code, whether or not the two threads of a deadlock ever met. In release builds
-//! all of this is empty.
+//! A thread that waits for a lock while it holds one that comes later in the order panics, even if
+//! no other thread waits. The message names the two places in the code. In release builds all of
+//! this is empty.
 
 use std::panic::Location;
 
@@ -16,11 +16,11 @@ pub(crate) struct LockPlace {
     pub(crate) tree: u64,
     /// The level of the block; one more than any for the root pointer.
     pub(crate) level: u8,
-    /// The first key of the block as its parent has it: blocks of a level are ordered by it.
+    /// The first key of the block as its parent has it. It orders the blocks of a level.
     pub(crate) key: Key,
 }
 
-/// How a lock is taken.
+/// How a thread takes a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(not(debug_assertions), allow(dead_code, reason = "only the validator asks"))]
 pub(super) enum Attempt {
@@ -106,8 +106,8 @@ mod checked {
         first.level > second.level || (first.level == second.level && first.key < second.key)
     }
 
-    /// Trees in their fixed order: one who copies a block of any tree may have to look up in the
-    /// extent tree whether it is shared. No other two trees are ever locked together.
+    /// Trees in their fixed order. A thread that copies a block of any tree may have to look up in
+    /// the extent tree whether the block is shared. No thread locks any other two trees together.
     fn rank(tree: u64) -> u8 {
         u8::from(tree == EXTENT_TREE)
     }

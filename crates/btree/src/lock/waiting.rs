@@ -6,6 +6,7 @@
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Waiting;
 
+#[expect(clippy::unused_self, reason = "the type that a benchmark sets has a choice")]
 impl Waiting {
     /// Waits for a lock. `acquire` is how the lock itself waits.
     pub(super) fn wait<G>(

@@ -1,8 +1,8 @@
 //! Changing the bytes of a leaf.
 //!
-//! Item headers grow from the front and item data from the back; the data of neighbouring items is
-//! adjacent, so that every change is at most one move of headers and one of data. Callers have made
-//! sure of room; the bytes between headers and data mean nothing.
+//! Item headers grow from the front and item data from the back. The data of neighbouring items is
+//! adjacent, so that every change is at most one move of headers and one of data. Callers make
+//! sure of room first. The bytes between headers and data mean nothing.
 
 use std::ops::Range;
 
@@ -15,7 +15,7 @@ pub(crate) struct LeafMut<'a> {
     bytes: &'a mut [u8],
 }
 
-/// Which part of an item stays when it is made shorter.
+/// The part of an item that stays when the item gets shorter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keep {
     /// Its beginning.
@@ -24,7 +24,7 @@ pub enum Keep {
     Back,
 }
 
-/// What an item takes in a leaf: header and data.
+/// The bytes that an item takes in a leaf: header and data.
 pub(crate) const fn weight(data_len: usize) -> usize {
     ITEM_HEADER_SIZE + data_len
 }
@@ -34,7 +34,7 @@ pub(crate) fn used_bytes(leaf: Node<'_>) -> usize {
     leaf_data_size(leaf.bytes().len()) - leaf.leaf_free_space()
 }
 
-/// What each item of a leaf takes.
+/// The bytes that each item of a leaf takes.
 pub(crate) fn weights(leaf: Node<'_>) -> impl Iterator<Item = usize> + use<'_> {
     leaf.items().iter().map(|item| weight(item.size.get() as usize))
 }
@@ -67,12 +67,13 @@ impl<'a> LeafMut<'a> {
         }
     }
 
-    /// Moves data between two places that are given from the end of the header.
+    /// Moves data. Both places count from the end of the header.
     fn move_data(&mut self, from: Range<usize>, to: usize) {
         self.bytes.copy_within(HEADER_SIZE + from.start..HEADER_SIZE + from.end, HEADER_SIZE + to);
     }
 
-    /// Makes room for items of these keys and lengths before `slot`. Their data is still to be set.
+    /// Makes room for items of these keys and lengths before `slot`. The caller then sets their
+    /// data.
     pub(crate) fn insert(
         &mut self,
         slot: usize,
@@ -120,8 +121,8 @@ impl<'a> LeafMut<'a> {
         self.header().nritems -= slots.len() as u32;
     }
 
-    /// Puts new data in place of what the items at these slots have, which ascend. There is room for
-    /// what each of them grows by before those behind it shrink.
+    /// Puts new data in place of the data of the items at these slots, which ascend. The leaf has
+    /// room for the growth of each item even before the items after it shrink.
     pub(crate) fn replace(&mut self, items: &[(usize, &[u8])]) {
         let mut items = items;
         while let Some(((slot, data), rest)) = items.split_first()
@@ -133,9 +134,10 @@ impl<'a> LeafMut<'a> {
         self.lay_out(items);
     }
 
-    /// As [`replace`](Self::replace), where lengths change: all data from the first of the items on moves
-    /// aside, to just behind the headers, and is laid out anew from there, together with the new data. What
-    /// is laid out never reaches what is still aside, since each item has its room.
+    /// As [`replace`](Self::replace), where lengths change. All data from the first of the items
+    /// on moves aside, to right after the headers. Then it moves back piece by piece, together
+    /// with the new data. Nothing that moves back reaches the data that is still aside, since each
+    /// item has its room.
     fn lay_out(&mut self, items: &[(usize, &[u8])]) {
         let Some((first, _)) = items.first() else { return };
         let count = self.count();
@@ -195,8 +197,8 @@ impl<'a> LeafMut<'a> {
         self.items(slot + 1)[slot].key = DiskKey::from(key);
     }
 
-    /// Splits the data of the item at `slot`: what follows the first `len` bytes becomes an item of
-    /// its own behind it. Takes one more item header and no data.
+    /// Splits the data of the item at `slot`: the bytes after the first `len` become an item of
+    /// their own after it. Takes one more item header and no data.
     pub(crate) fn split_item(&mut self, slot: usize, key: Key, len: usize) {
         // Data lies in reverse order of items: the two parts change places.
         let data = self.data(slot);
@@ -227,7 +229,7 @@ pub(crate) fn copy_items(from: Node<'_>, slots: Range<usize>, to: &mut LeafMut<'
         .copy_from_slice(&from.bytes()[HEADER_SIZE + start..HEADER_SIZE + end]);
 }
 
-/// Zeros what lies between headers and data, so that nothing removed reaches a device.
+/// Zeros the bytes between headers and data, so that nothing removed reaches a device.
 pub(crate) fn clear_free_space(bytes: &mut [u8]) {
     let mut leaf = LeafMut::new(bytes);
     let count = leaf.count();

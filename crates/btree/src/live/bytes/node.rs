@@ -51,7 +51,7 @@ impl<'a> NodeMut<'a> {
         self.header().nritems -= slots.len() as u32;
     }
 
-    /// Lets the pointer at `slot` lead to another block with the same first key.
+    /// Makes the pointer at `slot` lead to another block with the same first key.
     pub(crate) fn set_block(&mut self, slot: usize, logical: Logical, generation: u64) {
         let pointer = &mut self.pointers(slot + 1)[slot];
         pointer.blockptr = logical.0.into();
@@ -69,7 +69,7 @@ pub(crate) fn has_room(node: Node<'_>, more: usize) -> bool {
     node.nritems() + more <= larder_format::node::max_key_pointers(node.bytes().len())
 }
 
-/// Zeros what lies behind the pointers.
+/// Zeros the bytes after the pointers.
 pub(crate) fn clear_free_space(bytes: &mut [u8]) {
     let count = NodeMut::new(bytes).count();
     bytes[HEADER_SIZE + count * KEY_POINTER_SIZE..].fill(0);

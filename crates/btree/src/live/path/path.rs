@@ -50,13 +50,13 @@ pub(crate) struct Step<'t> {
 pub(crate) struct Path<'t> {
     pub(crate) tree: &'t TreeState,
     pub(crate) steps: Vec<Step<'t>>,
-    /// Whether the item at the leaf's slot has the wanted key.
+    /// Whether the item at the leaf's slot has the key of the search.
     pub(crate) found: bool,
     /// How many items, from the leaf's slot on, a deletion removes.
     pub(crate) count: usize,
     /// The first key after the leaf. It can only have grown since.
     pub(crate) upper: Option<Key>,
-    /// What the descent saw on its way.
+    /// The internal nodes that the descent passed.
     pub(crate) trace: Trace,
 }
 
@@ -163,9 +163,8 @@ impl<'t> Path<'t> {
         }
     }
 
-    /// The child at `slot` of step `at`, a node, write-locked: if there is such a child in memory,
-    /// a writer may change it in place, and its lock is free. Callers use it for what is good and
-    /// never needed.
+    /// The child at `slot` of step `at`, a node, write-locked: if the child is in memory, a writer
+    /// may change it in place, and its lock is free. For changes that are useful but never needed.
     pub(crate) fn try_own_child(&self, at: usize, slot: usize) -> Option<WriteGuard<'t, Block>> {
         let (tree, parent) = (self.tree, self.node(at));
         if slot >= parent.nritems() {

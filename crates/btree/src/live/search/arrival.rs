@@ -1,4 +1,4 @@
-//! At the leaf: what a change needs of the blocks above, and what the thread can release.
+//! At the leaf: which blocks above a change needs, and which ones the thread can release.
 //!
 //! *Early release*: an insert that finds room in its leaf, and whose key is greater than the leaf's
 //! first, can change nothing above the leaf. The thread releases the blocks above before it searches
@@ -17,14 +17,14 @@ use crate::live::structure::split::make_room;
 /// A search that has reached its leaf.
 pub(super) struct Arrival<'s, 'k> {
     pub(super) target: &'s Target<'k>,
-    /// Whether the nodes on the way have room for what a split of the leaf adds.
+    /// Whether the nodes on the way have room for the pointers that a split of the leaf adds.
     pub(super) may_split: bool,
 }
 
 impl Arrival<'_, '_> {
     /// Decides what the thread may release, finds the place, and makes room where the change needs
     /// it. `exact` says that the key is the leaf's first.
-    pub(super) fn settle<'t>(&self, mut path: Path<'t>, exact: bool) -> Result<Path<'t>, Stop> {
+    pub(super) fn finish<'t>(&self, mut path: Path<'t>, exact: bool) -> Result<Path<'t>, Stop> {
         let (forest, Target { key, intent }) = (&path.tree.forest, *self.target);
         let leaf = path.leaf().node();
         let free = leaf.leaf_free_space();
@@ -52,8 +52,8 @@ impl Arrival<'_, '_> {
         self.reach_up(path, free, becomes_first)
     }
 
-    /// Sees to what a change needs above its leaf: all blocks whose first key changes, room for what
-    /// splits, or what loses a pointer.
+    /// Makes sure that the path holds all blocks that the change needs above the leaf: those whose
+    /// first key changes, those that must have room for a split, or those that lose a pointer.
     fn reach_up<'t>(
         &self,
         mut path: Path<'t>,

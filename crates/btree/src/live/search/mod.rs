@@ -1,8 +1,8 @@
 //! Finding the leaf for a change, with as few locks as the change needs.
 //!
-//! - [`target`]: the key and what is to be done there. [`stop`]: why a descent ends early.
-//! - [`search`]: the way down. [`shortcut`]: the way past the upper levels.
-//! - [`arrival`]: at the leaf, what the change needs of the blocks above.
+//! - [`target`]: the key and the purpose. `stop`: why a descent ends early.
+//! - [`search`]: the way down. `shortcut`: the way past the upper levels.
+//! - `arrival`: at the leaf, the needs of the change in the blocks above.
 
 mod arrival;
 #[allow(clippy::module_inception, reason = "the folder is named after its type")]

@@ -154,7 +154,7 @@ impl<'t> Search<'t> {
             let node = path.node(at);
             if node.is_leaf() {
                 let arrival = Arrival { target: &self.target, may_split: self.splits_nodes };
-                return arrival.settle(path, exact);
+                return arrival.finish(path, exact);
             }
             let found = if exact { Ok(0) } else { node.search(self.target.key) };
             exact = found.is_ok();

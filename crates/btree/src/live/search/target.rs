@@ -1,18 +1,18 @@
-//! What a search looks for, and why.
+//! The key that a search looks for, and the purpose of the search.
 
 use larder_format::{Key, Node};
 
 use crate::live::bytes::leaf::weight;
 use crate::live::path::path::Path;
 
-/// A key, and what the caller is going to do at its place in the leaf.
+/// A key, and the purpose of a search for it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Target<'k> {
     pub(crate) key: Key,
     pub(crate) intent: Intent<'k>,
 }
 
-/// What the caller is going to do.
+/// The purpose of a search: the use that the caller will make of the leaf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Intent<'k> {
     /// Reading.
@@ -41,19 +41,20 @@ pub(crate) enum Intent<'k> {
 }
 
 impl Intent<'_> {
-    /// Bytes that the leaf may have to take in, whatever is there.
+    /// The most bytes that the leaf may have to take in, in any case.
     pub(crate) fn most_bytes(self) -> usize {
         match self {
             Self::Insert { bytes } | Self::Grow { bytes } => bytes,
             Self::Put { len } => weight(len),
             Self::Replace { len } => len,
-            // An item's length is known only once it is found.
+            // The search does not know an item's length before it finds the item.
             Self::Duplicate => usize::MAX,
             _ => 0,
         }
     }
 
-    /// Bytes that the leaf has to take in, given what is there; `None` if the change cannot be made.
+    /// Bytes that the leaf has to take in, given the item that it has there; `None` if the change
+    /// cannot happen.
     pub(crate) fn bytes_at(self, path: &Path<'_>) -> Option<usize> {
         let old_len = path.found.then(|| path.leaf().node().item_data(path.slot()).len());
         match (self, old_len) {
@@ -76,7 +77,8 @@ impl Intent<'_> {
         }
     }
 
-    /// Whether more than room and the first key decide what the change does above the leaf.
+    /// Whether the change may need blocks above the leaf even if the leaf has room and keeps its
+    /// first key.
     pub(crate) fn may_reach_up(self) -> bool {
         matches!(self, Self::Delete { .. } | Self::DeleteRun { .. } | Self::SetKey | Self::Merge)
     }

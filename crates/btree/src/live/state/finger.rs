@@ -1,21 +1,22 @@
 //! Fingers: shortcuts past the upper levels of a tree.
 //!
-//! Threads that change one tree all pass its root, and even a read lock there is a write to a cache
+//! Threads that change one tree all pass its root. Even a read lock there is a write to a cache
 //! line that every core wants. So a search keeps, for its thread, the node above the leaf that it
-//! found: a copy of the node's content (blocks are copied on write, so the copy is a handle) and the
-//! version of the node's lock then. A later search whose key that node covers goes straight to the
-//! leaf, locks it, and looks at the version again: if it is the same, the node still says so, and
-//! nothing above the leaf was touched.
+//! found: a handle on the node's content, which later writers copy before they change it, and the
+//! version of the node's lock. A later search for a key that the node covers goes straight to the
+//! leaf, locks it, and looks at the version again. If the version is the same, the node still
+//! leads there, and the search touches nothing above the leaf.
 //!
 //! # Invariants
-//! - The keys that a leaf covers change only under the write lock of the node above it, and a node's
-//!   own range shrinks only when its content changes: the version of one lock vouches for all.
-//! - A version is odd while a writer holds the lock and differs after it: a finger made before is
-//!   never current again.
-//! - A node that may not be changed in place is replaced without being locked: its fingers are of no
-//!   use.
-//! - What needs more than the leaf is left to a search from the root.
-//! - A lane is only tried, never waited for: it stands outside the lock order.
+//! - The keys that a leaf covers change only under the write lock of the node above it. A node's
+//!   own range shrinks only when its content changes. So the version of one lock vouches for both.
+//! - A version is odd while a writer holds the lock, and differs after that: a finger made before
+//!   is never current again.
+//! - A writer replaces a node that it may not change in place, without the node's lock. So a
+//!   search uses fingers only of nodes that writers may change in place.
+//! - A change that needs more than the leaf searches from the root.
+//! - A thread only tries the lock of a lane and never waits for it: that lock is outside the lock
+//!   order.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -28,17 +29,17 @@ use crate::lock::{ReadGuard, Version};
 
 /// Lanes of a tree. Threads beyond this share them.
 const LANES: usize = 16;
-/// Places in a tree that one thread works at by turns: creating a file adds an inode at the end, and
-/// two entries to its directory.
+/// Places in a tree where one thread works by turns: a thread that creates a file adds an inode at
+/// the end, and two entries to the file's directory.
 const FINGERS: usize = 4;
 
-/// The fingers of all threads on one tree. Costs nothing until one is kept.
+/// The fingers of all threads on one tree. They take no memory until a thread keeps one.
 #[derive(Default)]
 pub(crate) struct Fingers {
     lanes: OnceLock<Box<[Mutex<Lane>; LANES]>>,
 }
 
-/// The fingers of one thread. On cache lines of its own: no other thread shall write there.
+/// The fingers of one thread, on cache lines of their own: no other thread writes there.
 #[derive(Default)]
 #[repr(align(128))]
 pub(crate) struct Lane {
@@ -48,7 +49,7 @@ pub(crate) struct Lane {
     hits: u64,
 }
 
-/// A node above leaves, as it was.
+/// A node above leaves, as a search found it.
 pub(crate) struct Finger {
     pub(crate) node: Block,
     /// The first key after the node.
@@ -68,7 +69,7 @@ impl Finger {
         Self { node: Block::clone(node), upper, version, seen }
     }
 
-    /// Whether the node is still as it was.
+    /// Whether the node is still the same.
     pub(crate) fn is_current(&self) -> bool {
         self.version.get() == self.seen
     }

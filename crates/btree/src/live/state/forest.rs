@@ -23,7 +23,7 @@ use crate::lock::LockContext;
 use crate::root::TreeRoot;
 use crate::stats::ChangeCounters;
 
-/// What is the same in every tree block of a file system.
+/// The fields that are the same in every tree block of a file system.
 #[derive(Clone, Copy, Debug)]
 pub struct BlockIdentity {
     /// The metadata uuid.
@@ -32,7 +32,7 @@ pub struct BlockIdentity {
     pub chunk_tree_uuid: Uuid,
 }
 
-/// What the trees of a forest share.
+/// The state that the trees of a forest share.
 pub(crate) struct ForestState {
     pub(crate) cache: Arc<BlockCache>,
     pub(crate) space: Arc<dyn BlockSpace>,
@@ -49,7 +49,7 @@ pub(crate) struct ForestState {
 pub(crate) enum InMemory {
     /// On a device too: it never changes, so that it needs no lock.
     Clean(Block),
-    /// Only here, behind its lock.
+    /// Only in memory, with a lock.
     Live(LiveBlock),
 }
 
@@ -96,7 +96,7 @@ impl ForestState {
         self.running.fetch_add(1, Ordering::AcqRel)
     }
 
-    /// All generations up to this one are on disk.
+    /// Says that all generations up to this one are on disk.
     pub(crate) fn set_durable(&self, generation: u64) {
         self.durable.store(generation, Ordering::Release);
     }
@@ -126,8 +126,8 @@ impl ForestState {
         Ok(self.enter(request, Block::new(bytes)))
     }
 
-    /// A copy of a block for `tree`, of whose blocks those up to `last_snapshot` may be shared.
-    /// `is_replaced` says whether the tree gives the old block up for the copy.
+    /// A copy of a block for `tree`, which may share blocks of generations up to `last_snapshot`.
+    /// `is_replaced` says whether the tree gives up the old block for the copy.
     pub(crate) fn copy(
         &self,
         tree: u64,
@@ -156,7 +156,7 @@ impl ForestState {
         Ok(self.enter(&request, block))
     }
 
-    /// Makes a header that of a block of `tree` that is born now.
+    /// Fills in the fields of a header that say where, when and for which tree a block is born.
     fn set_birth(&self, header: &mut Header, tree: u64, logical: Logical) {
         header.bytenr = logical.0.into();
         header.flags = (BACKREF_REV_MIXED << BACKREF_REV_SHIFT).into();

@@ -1,4 +1,4 @@
-//! What the trees of a forest have in common, and what the operations on one tree have in common.
+//! The state of trees that change: of all trees together, and of one.
 //!
 //! - [`policy`]: how descents take their locks; in its place `ablation.rs`, with other ways, for
 //!   benchmarks.

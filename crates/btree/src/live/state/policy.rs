@@ -5,8 +5,9 @@ use crate::lock::LockContext;
 /// How descents take their locks: always in the way that measured best. The feature `ablation` puts a
 /// type of the same name in place of this one, whose fields a benchmark can set.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct LockPolicy;
+pub(crate) struct LockPolicy {}
 
+#[expect(clippy::unused_self, reason = "the type that a benchmark sets has fields")]
 impl LockPolicy {
     /// Whether an insert releases everything above the leaf before it searches the leaf.
     pub(crate) fn releases_early(self) -> bool {

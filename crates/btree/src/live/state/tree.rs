@@ -24,14 +24,14 @@ use crate::root::TreeRoot;
 /// The level of root pointers in the lock order: above all blocks.
 pub(crate) const ROOT_POINTER_LEVEL: u8 = MAX_LEVELS as u8;
 
-/// What all operations on one tree share.
+/// The state that all operations on one tree share.
 pub(crate) struct TreeState {
     pub(crate) forest: Arc<ForestState>,
     pub(crate) id: u64,
     pub(crate) fingers: Fingers,
     root: TreeLock<TreeRoot>,
     last_snapshot: AtomicU64,
-    /// How many blocks the tree has more than when somebody last asked.
+    /// How many blocks the tree has more than at the last question.
     growth: AtomicI64,
 }
 
@@ -62,7 +62,7 @@ impl TreeState {
         self.is_own(block.generation()) && !is_written(block)
     }
 
-    /// Whether an item of this length fits an empty leaf.
+    /// Fails if an item of this length does not fit an empty leaf.
     pub(crate) fn check_len(&self, key: Key, len_bytes: usize) -> Result<(), ChangeError> {
         if weight(len_bytes) > leaf_data_size(self.forest.nodesize()) {
             return Err(ChangeError::TooLarge { tree: self.id, key, len_bytes });

@@ -1,6 +1,6 @@
 //! Merging blocks that have become small with a neighbour.
 //!
-//! No change needs a merge: it is good for what comes after. So a thread merges only where it may
+//! No change needs a merge: it only helps later changes. So a thread merges only where it may
 //! change the neighbour in place and the neighbour's lock is free.
 
 use larder_format::Node;

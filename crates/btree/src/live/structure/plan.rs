@@ -1,8 +1,7 @@
-//! What a leaf will hold once a change is made.
+//! The content that a leaf will have after a change.
 //!
-//! A plan counts what comes in as if it were there already: the leaf's items with the new one among
-//! them (or the grown one at its new size), in order of keys. A *cut* says how many of these go to
-//! the left.
+//! A plan counts a new item as if the leaf had it already, and a growing item at its new size. A
+//! *cut* says how many of the items, in order of keys, go to the left.
 
 use std::ops::RangeInclusive;
 
@@ -10,7 +9,7 @@ use larder_format::{Key, Node};
 
 use crate::live::bytes::leaf;
 
-/// What a leaf will hold, item by item in order of keys.
+/// The items that a leaf will have, in order of keys.
 #[derive(Clone)]
 pub(crate) struct Plan {
     /// Bytes of each item with its header.
@@ -73,7 +72,7 @@ impl Plan {
         self.key
     }
 
-    /// The cut among `cuts` that leaves the sides most alike, of those where both fit.
+    /// The cut among `cuts` after which both sides fit, and are most alike in size.
     pub(crate) fn best_cut(&self, cuts: RangeInclusive<usize>, capacity: usize) -> Option<usize> {
         let total = self.total();
         let mut left: usize = self.weights[..*cuts.start()].iter().sum();

@@ -1,9 +1,9 @@
 //! Moving items to a neighbour instead of splitting.
 //!
 //! Items go only to a neighbour under the same parent that a writer may change in place already: a
-//! copy of the neighbour would cost what the push is to save. The thread only tries the neighbour's
-//! lock, so that it violates no order. A push must leave room to spare, or the next insert would push
-//! again.
+//! copy of the neighbour would cost as much as the push saves. The thread only tries the
+//! neighbour's lock, so that it violates no order. A push must leave room to spare, or the next
+//! insert would push again.
 
 use std::ops::RangeInclusive;
 

@@ -1,11 +1,11 @@
-//! What a removal leaves: blocks that are empty or small, and a root with one child.
+//! After a removal: blocks that are empty or small, and a root with one child.
 
 use super::merge::{merge_leaf, merge_node};
 use super::root::{lower_root, make_root};
 use crate::live::bytes::node::NodeMut;
 use crate::live::path::path::{Held, Path};
 
-/// Merges the leaf with a neighbour, where that is easy, and then what becomes small by that.
+/// Merges the leaf with a neighbour, if that is easy, and then the nodes above that become small.
 pub(crate) fn merge_small_leaf(path: &mut Path<'_>) {
     let at = path.bottom();
     if at > 0 && path.steps[at - 1].held.block().is_some() && merge_leaf(path) {

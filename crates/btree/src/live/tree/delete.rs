@@ -19,7 +19,7 @@ impl LiveTree {
     }
 
     /// Removes all items whose keys lie in `range`, leaf by leaf, and returns how many there were.
-    /// After an error those before some key are gone.
+    /// After an error, the items up to some key are gone.
     pub fn delete_range(&self, range: RangeInclusive<Key>) -> Result<u64, ChangeError> {
         let (mut first, last) = range.into_inner();
         let mut removed = 0;
@@ -36,8 +36,9 @@ impl LiveTree {
         Ok(removed)
     }
 
-    /// Removes the items with these keys, which ascend, and returns how many there were. Items that
-    /// follow each other in a leaf go in one descent. After an error those before some key are gone.
+    /// Removes the items with these keys, which ascend, and returns how many there were. One
+    /// descent removes items that follow each other in a leaf. After an error, the items up to
+    /// some key are gone.
     pub fn delete_batch(&self, keys: &[Key]) -> Result<u64, ChangeError> {
         if let Some(pair) = keys.windows(2).find(|pair| pair[0] >= pair[1]) {
             return Err(ChangeError::OutOfOrder { tree: self.id(), key: pair[1] });
@@ -47,14 +48,15 @@ impl LiveTree {
         while let Some(&first) = rest.first() {
             let path = Search::new(&self.state, first, Intent::DeleteRun { keys: rest }).run()?;
             removed += path.count as u64;
-            // A key that is not there is passed over alone.
+            // A descent that finds no item passes over one key.
             rest = &rest[path.count.max(1)..];
             self.remove_items(path, first);
         }
         Ok(removed)
     }
 
-    /// Removes the path's items, of which `first` is the first key, and tidies up after it.
+    /// Removes the path's items, the first of which has the key `first`, and then merges or
+    /// removes the leaf if it must.
     fn remove_items(&self, mut path: Path<'_>, first: Key) {
         if path.count == 0 {
             return;

@@ -10,7 +10,7 @@ use crate::live::search::search::Search;
 use crate::live::search::target::Intent;
 
 impl LiveTree {
-    /// Changes the data of an item in place and returns what `change` returns. The leaf is locked
+    /// Changes the data of an item in place and returns the result of `change`. The leaf is locked
     /// meanwhile: `change` may not use any tree.
     pub fn modify<T>(
         &self,
@@ -22,14 +22,15 @@ impl LiveTree {
         Ok(change(path.leaf_mut().data(slot)))
     }
 
-    /// Puts `data` in place of what an item has.
+    /// Puts `data` in place of an item's data.
     pub fn replace(&self, key: Key, data: &[u8]) -> Result<(), ChangeError> {
         self.replace_batch(&[(key, data)])
     }
 
-    /// Puts new data in place of what items have, whose keys ascend. Those that lie in one leaf change in one
-    /// descent, up to the first that the leaf has no room for: a descent of its own makes room for that one,
-    /// and goes on from there. After an error those before the one that it names have their new data.
+    /// Puts new data in place of the data of items whose keys ascend. One descent changes the
+    /// items of one leaf, up to the first that the leaf has no room for. The next descent makes
+    /// room for that item, and goes on from there. After an error, the items before the one in the
+    /// error have their new data.
     pub fn replace_batch(&self, items: &[(Key, &[u8])]) -> Result<(), ChangeError> {
         self.check_batch(items)?;
         let mut rest = items;
@@ -39,7 +40,8 @@ impl LiveTree {
         Ok(())
     }
 
-    /// Replaces as many of `items` as one leaf has and has room for, at least one, and returns how many.
+    /// Replaces as many of `items` as one leaf has, and has room for: at least one. Returns how
+    /// many.
     fn replace_some(&self, items: &[(Key, &[u8])]) -> Result<usize, ChangeError> {
         let (key, data) = items[0];
         let mut path = self.find_item(key, Intent::Replace { len: data.len() })?;
@@ -60,7 +62,7 @@ impl LiveTree {
         Ok(())
     }
 
-    /// Makes an item shorter, to `len` bytes; a shorter one stays as it is.
+    /// Cuts an item to `len` bytes. A shorter item stays as it is.
     pub fn truncate(&self, key: Key, len: usize, keep: Keep) -> Result<(), ChangeError> {
         let mut path = self.find_item(key, Intent::Modify)?;
         let slot = path.slot();
@@ -72,7 +74,7 @@ impl LiveTree {
         Ok(())
     }
 
-    /// Splits an item: what follows its first `len` bytes gets `new_key`, which must come next.
+    /// Splits an item: the bytes after its first `len` get `new_key`, which must come next.
     ///
     /// # Panics
     /// When the item is shorter.
@@ -143,8 +145,8 @@ fn check_precedes_next(path: &Path<'_>, key: Key) -> Result<(), ChangeError> {
     Ok(())
 }
 
-/// The slots of items, of which the first is at `slot`, with their new data: up to the first that the leaf
-/// does not have, or would have no room for.
+/// The slots of `items`, the first of which is at `slot`, with their new data: up to the first
+/// item that the leaf does not have, or has no room for.
 fn replacements_that_fit<'d>(
     leaf: Node<'_>,
     slot: usize,

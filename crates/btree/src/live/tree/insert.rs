@@ -16,8 +16,8 @@ impl LiveTree {
         self.insert_batch(&[(key, data)])
     }
 
-    /// Inserts items whose keys ascend. Those that lie next to each other go into their leaf in one
-    /// descent. After an error those before the one that it names are in the tree.
+    /// Inserts items whose keys ascend. Neighbours go into their leaf in one descent. After an
+    /// error, the items before the one in the error are in the tree.
     pub fn insert_batch(&self, items: &[(Key, &[u8])]) -> Result<(), ChangeError> {
         self.check_batch(items)?;
         let mut rest = items;
@@ -27,7 +27,7 @@ impl LiveTree {
         Ok(())
     }
 
-    /// Inserts the item, or puts `data` in place of what the item with this key has.
+    /// Inserts the item, or puts `data` in place of the data of the item with this key.
     pub fn put(&self, key: Key, data: &[u8]) -> Result<(), ChangeError> {
         self.state.check_len(key, data.len())?;
         let mut path = Search::new(&self.state, key, Intent::Put { len: data.len() }).run()?;
@@ -42,8 +42,9 @@ impl LiveTree {
     /// Inserts as many of `items` as go into one leaf, at least one, and returns how many.
     fn insert_some(&self, items: &[(Key, &[u8])]) -> Result<usize, ChangeError> {
         let key = items[0].0;
-        // A leaf is split for what surely goes there: those that only the offset tells apart follow one another, as
-        // entries of a directory do. Others may belong anywhere.
+        // The search splits a leaf only for items that surely go there: keys that differ only in
+        // their offset follow one another, as entries of a directory do. Other items may belong
+        // anywhere.
         let is_neighbour = |other: &Key| Key { offset: key.offset, ..*other } == key;
         let neighbours = items.iter().take_while(|(other, _)| is_neighbour(other)).count();
         let capacity = leaf_data_size(self.state.forest.nodesize());
@@ -53,7 +54,7 @@ impl LiveTree {
             return Err(ChangeError::Exists { tree: self.id(), key });
         }
         let (leaf, slot) = (path.leaf().node(), path.slot());
-        // Behind the next item, or the next leaf's first, is no place for what comes next.
+        // Items whose keys come after the next item, or in the next leaf, do not go here.
         let next = if slot < leaf.nritems() { Some(leaf.key(slot)) } else { path.upper };
         let last = next.and_then(Key::predecessor).unwrap_or(Key::MAX);
         let (count, _) = prefix_that_fits(items, leaf.leaf_free_space(), last);
@@ -61,7 +62,7 @@ impl LiveTree {
         Ok(count)
     }
 
-    /// Whether keys ascend and items are not too large.
+    /// Fails unless the keys ascend and each item fits a leaf.
     pub(super) fn check_batch(&self, items: &[(Key, &[u8])]) -> Result<(), ChangeError> {
         if let Some(pair) = items.windows(2).find(|pair| pair[0].0 >= pair[1].0) {
             return Err(ChangeError::OutOfOrder { tree: self.id(), key: pair[1].0 });
@@ -70,7 +71,7 @@ impl LiveTree {
     }
 }
 
-/// Puts items at the path's place in the leaf, where there is room for them.
+/// Puts items at the path's place in the leaf, which has room for them.
 fn place(path: &mut Path<'_>, items: &[(Key, &[u8])]) {
     let slot = path.slot();
     let mut leaf = path.leaf_mut();
@@ -83,8 +84,8 @@ fn place(path: &mut Path<'_>, items: &[(Key, &[u8])]) {
     }
 }
 
-/// How many items from the first on, which counts in any case, have keys up to `last` and fit into
-/// `free` bytes together; and how many bytes they take.
+/// How many items, counted from the first, have keys up to `last` and fit into `free` bytes
+/// together, and how many bytes they take. The first item counts in any case.
 fn prefix_that_fits(items: &[(Key, &[u8])], free: usize, last: Key) -> (usize, usize) {
     let mut bytes = 0;
     let mut count = 0;

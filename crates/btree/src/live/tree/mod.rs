@@ -1,7 +1,7 @@
 //! One tree, as its callers see it.
 //!
-//! - [`live_tree`]: what there is to say about it.
-//! - [`read`], [`cursor`]: reading. [`insert`], [`edit`], [`delete`]: changing.
+//! - [`live_tree`]: the tree, its root and its snapshots.
+//! - `read`, [`cursor`]: reading. `insert`, `edit`, `delete`: changing.
 //! - [`shape`]: whether the tree is sound.
 
 pub(crate) mod cursor;
