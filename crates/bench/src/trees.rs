@@ -46,7 +46,8 @@ impl TreeRun {
     pub fn measure(policy: LockPolicy, files: u64, threads: u64) -> anyhow::Result<Self> {
         let cache = Arc::new(BlockCache::new(Arc::new(MemoryStore::new(NODESIZE)), 0));
         let identity = BlockIdentity { fsid: Uuid::nil(), chunk_tree_uuid: Uuid::nil() };
-        let forest = Forest::new(cache, Arc::new(Addresses::default()), identity, policy, 1);
+        let forest =
+            Forest::with_policy(cache, Arc::new(Addresses::default()), identity, 1, policy);
         let tree = forest.create_tree(FS_TREE)?;
         let next_inode = AtomicU64::new(FIRST_FREE + threads);
         let each = files / threads;

@@ -7,16 +7,19 @@ use larder_format::objectid::{TREE_LOG, TREE_RELOC, is_subvolume};
 use larder_format::{Header, Key, Logical, Node, tree_check};
 use zerocopy::FromBytes;
 
-use crate::{BlockStore, Problem, TreeError};
+use crate::error::{Problem, TreeError};
+use crate::expected::Expected;
+use crate::store::BlockStore;
 
-/// A verified tree block. Cloning it is cheap; its bytes never change while it can be seen.
+/// A verified tree block. A clone is another handle on the same bytes, which never change while
+/// any caller can see them.
 #[derive(Clone)]
 pub struct Block {
     bytes: Arc<[u8]>,
 }
 
 impl Block {
-    /// Reads a block from `store` and checks that it is what is expected.
+    /// Reads a block from `store` and checks it against `expected`.
     pub(crate) fn read_from(
         store: &dyn BlockStore,
         expected: &Expected,
@@ -31,18 +34,17 @@ impl Block {
         Ok(Self { bytes })
     }
 
-    /// A block that was made here rather than read.
+    /// A block that no store has yet.
     pub(crate) fn new(bytes: Arc<[u8]>) -> Self {
         Self { bytes }
     }
 
-    /// The bytes, to be changed by the one who holds the block's lock. Whoever was given the block
-    /// before keeps it as it was.
+    /// The bytes, for the thread that has the write lock. Other handles keep the block as it was.
     pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
         Arc::make_mut(&mut self.bytes)
     }
 
-    /// Whether these are handles of one block in memory.
+    /// Whether both are handles on one block in memory.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.bytes, &other.bytes)
     }
@@ -76,6 +78,13 @@ impl Block {
     pub fn generation(&self) -> u64 {
         self.header().generation.get()
     }
+
+    /// The first key after those of the child at `slot`, where `upper` is that of this node;
+    /// `None` at the right edge of the tree.
+    pub(crate) fn child_upper(&self, slot: usize, upper: Option<Key>) -> Option<Key> {
+        let node = self.node();
+        if slot + 1 < node.nritems() { Some(node.key(slot + 1)) } else { upper }
+    }
 }
 
 impl fmt::Debug for Block {
@@ -90,37 +99,7 @@ impl fmt::Debug for Block {
     }
 }
 
-/// What a pointer says about the block that it points to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Expected {
-    /// The tree through which the block was reached.
-    pub tree: u64,
-    /// Where the block is.
-    pub logical: Logical,
-    /// The transaction that wrote it.
-    pub generation: u64,
-    /// Distance from the leaves.
-    pub level: u8,
-    /// Its first key; `None` for a root, which may be empty.
-    pub first_key: Option<Key>,
-}
-
 impl Expected {
-    /// What `parent` says about its child at `slot`.
-    ///
-    /// # Panics
-    /// When there are not so many, or `parent` is a leaf.
-    pub fn child(tree: u64, parent: Node<'_>, slot: usize) -> Self {
-        let pointer = &parent.key_pointers()[slot];
-        Self {
-            tree,
-            logical: pointer.blockptr(),
-            generation: pointer.generation.get(),
-            level: parent.level() - 1,
-            first_key: Some(pointer.key.get()),
-        }
-    }
-
     /// Checks the header and first key of a block.
     pub(crate) fn check(&self, node: Node<'_>) -> Result<(), Problem> {
         let header = node.header();
@@ -145,10 +124,20 @@ impl Expected {
             _ => Ok(()),
         }
     }
+
+    /// Checks that the keys of a block end below `upper`.
+    pub(crate) fn check_upper(&self, block: &Block, upper: Option<Key>) -> Result<(), TreeError> {
+        match (block.node().last_key(), upper) {
+            (Some(last), Some(bound)) if last >= bound => {
+                Err(TreeError::new(self, Problem::OutOfRange { last, bound }).with_upper(upper))
+            }
+            _ => Ok(()),
+        }
+    }
 }
 
-/// Whether a block first owned by `owner` may hang in `tree`: subvolumes share blocks among each
-/// other, the other trees share none. Log and relocation trees go by more than one owner.
+/// Whether a block whose first owner is `owner` may hang in `tree`. Subvolumes share blocks among
+/// each other, and other trees share none. Log and relocation trees have blocks of several owners.
 fn owner_fits(tree: u64, owner: u64) -> bool {
     match tree {
         TREE_LOG | TREE_RELOC => true,
@@ -157,8 +146,8 @@ fn owner_fits(tree: u64, owner: u64) -> bool {
     }
 }
 
-/// Checks a whole tree block, once, before anybody sees it: structure, key order and item bounds,
-/// then what its parent says about it, then (with a `context`) whether its items can be.
+/// Checks a whole tree block: first structure, key order and item bounds, then the expectation of
+/// its parent, then (with a `context`) whether such items can exist.
 pub fn verify(
     expected: &Expected,
     bytes: &[u8],

@@ -2,9 +2,9 @@
 //!
 //! # Invariants
 //! - Each step of the path is the child that the step before points at with its slot.
-//! - `At`, and only then, the path ends in a leaf and its slot is an item.
-//! - `Damaged`: the path ends in the node whose child could not be read (or is empty, for the root),
-//!   so that the walk can go on behind that child.
+//! - In the position `At`, and only then, the path ends in a leaf and its slot is an item.
+//! - `Damaged`: the path ends in the node whose child cannot be read (or is empty, for the root),
+//!   so that the walk can go on after that child.
 
 use larder_format::Key;
 
@@ -12,13 +12,14 @@ use crate::block::Block;
 use crate::error::TreeError;
 use crate::item_ref::ItemRef;
 use crate::readahead::{Asked, Readahead, Window};
-use crate::tree::{Tree, child_upper};
+use crate::tree::Tree;
 
-/// A place in a committed tree, at an item, or before or behind all items.
+/// A place in a committed tree: at an item, before all items, or after all items.
 ///
-/// Moves return whether the cursor now stands at an item. A move that meets a block which cannot be
-/// read returns an error and leaves the cursor at the gap: [`skip_subtree`](Self::skip_subtree) goes
-/// on behind it, and moving on in the same direction tries it again.
+/// Moves return whether the cursor now stands at an item. A move that meets a block which it
+/// cannot read returns an error and leaves the cursor at the gap. From there,
+/// [`skip_subtree`](Self::skip_subtree) goes on after the gap, and a move in the same direction
+/// tries the block again.
 #[derive(Debug)]
 pub struct Cursor {
     tree: Tree,
@@ -31,7 +32,7 @@ pub struct Cursor {
 struct Step {
     block: Block,
     slot: usize,
-    /// The first key behind the block, as the path above has it.
+    /// The first key after the block, as the path above has it.
     upper: Option<Key>,
     asked: Asked,
 }
@@ -41,7 +42,7 @@ enum Position {
     Nowhere,
     BeforeAll,
     At,
-    BehindAll,
+    AfterAll,
     Damaged(Direction),
 }
 
@@ -62,12 +63,15 @@ enum Aim {
     Last,
 }
 
-impl Cursor {
-    pub(crate) fn new(tree: Tree, readahead: Readahead) -> Self {
-        let window = Window::new(readahead);
-        Self { tree, window, path: Vec::new(), position: Position::Nowhere }
+impl Tree {
+    /// A cursor that stands nowhere yet.
+    pub fn cursor(&self, readahead: Readahead) -> Cursor {
+        let (tree, window) = (self.clone(), Window::new(readahead));
+        Cursor { tree, window, path: Vec::new(), position: Position::Nowhere }
     }
+}
 
+impl Cursor {
     /// Moves to the first item whose key is `key` or greater.
     pub fn seek(&mut self, key: Key) -> Result<bool, TreeError> {
         self.ascend_to(key);
@@ -109,8 +113,8 @@ impl Cursor {
         }
     }
 
-    /// After an error: moves past the subtree that cannot be read, in the direction of the move that
-    /// failed. Elsewhere it does nothing.
+    /// After an error: moves past the subtree that cannot be read, in the direction of the move
+    /// that failed. In any other position it does nothing.
     pub fn skip_subtree(&mut self) -> Result<bool, TreeError> {
         match self.position {
             Position::Damaged(direction) => self.advance(direction),
@@ -150,7 +154,8 @@ impl Cursor {
         (self.position == Position::At).then(|| self.path.last()).flatten()
     }
 
-    /// Shortens the path to the deepest block that covers `key`: near seeks start near.
+    /// Shortens the path to the deepest block that covers `key`, so that a near search starts
+    /// near.
     fn ascend_to(&mut self, key: Key) {
         while self.path.len() > 1 && !self.path.last().is_some_and(|step| step.covers(key)) {
             self.path.pop();
@@ -171,10 +176,10 @@ impl Cursor {
                 Some(()) => Ok(true),
                 None => self.advance(direction),
             },
-            (Position::BeforeAll, Direction::Back) | (Position::BehindAll, Direction::Forward) => {
+            (Position::BeforeAll, Direction::Back) | (Position::AfterAll, Direction::Forward) => {
                 Ok(false)
             }
-            (Position::BeforeAll | Position::BehindAll, _) => self.come_back(direction),
+            (Position::BeforeAll | Position::AfterAll, _) => self.come_back(direction),
             (Position::Damaged(failed), _) if failed == direction => {
                 self.enter(direction.aim(), direction)
             }
@@ -182,7 +187,7 @@ impl Cursor {
         }
     }
 
-    /// From before or behind all items to the outermost one, which the path still leads to.
+    /// From before or after all items to the outermost one, which the path still leads to.
     fn come_back(&mut self, direction: Direction) -> Result<bool, TreeError> {
         match self.path.last() {
             Some(step) if step.block.node().is_leaf() && step.block.node().nritems() > 0 => {
@@ -193,8 +198,8 @@ impl Cursor {
         }
     }
 
-    /// Moves to the nearest item in the block after (or before) the last one of the path that has
-    /// not been entered: the next leaf, or what follows a damaged child.
+    /// Moves to the nearest item in the next (or previous) block that the path has not entered:
+    /// the next leaf, or the one after a damaged child.
     fn advance(&mut self, direction: Direction) -> Result<bool, TreeError> {
         let is_node = |step: &Step| step.block.level() > 0;
         let depth = self
@@ -209,10 +214,11 @@ impl Cursor {
         self.enter(direction.aim(), direction)
     }
 
-    /// Stands behind or before all items, with the outermost one as the way back.
+    /// Stands after or before all items. The path still leads to the outermost one, as the way
+    /// back.
     fn leave(&mut self, direction: Direction) {
         let (position, outermost) = match direction {
-            Direction::Forward => (Position::BehindAll, Aim::Last),
+            Direction::Forward => (Position::AfterAll, Aim::Last),
             Direction::Back => (Position::BeforeAll, Aim::First),
         };
         self.position = position;
@@ -221,7 +227,7 @@ impl Cursor {
         }
     }
 
-    /// Goes down from where the path ends to a leaf, then to the item that the aim asks for.
+    /// Goes down from the end of the path to a leaf, then to the item that the aim asks for.
     fn enter(&mut self, aim: Aim, direction: Direction) -> Result<bool, TreeError> {
         self.position = Position::Damaged(direction);
         if self.path.is_empty() {
@@ -238,15 +244,15 @@ impl Cursor {
             if child.was_read {
                 Window::after_read(cache, *slot, *asked);
             }
-            let upper = child_upper(block, *slot, *upper);
+            let upper = block.child_upper(*slot, *upper);
             self.push(child.block, upper, aim);
         }
         self.position = Position::At;
-        self.settle(aim)
+        self.find_item(aim)
     }
 
     /// Moves on to the neighbouring leaf where this one has no item that the aim asks for.
-    fn settle(&mut self, aim: Aim) -> Result<bool, TreeError> {
+    fn find_item(&mut self, aim: Aim) -> Result<bool, TreeError> {
         let Some(leaf) = self.path.last() else { return Ok(false) };
         let node = leaf.block.node();
         if leaf.slot >= node.nritems() {
@@ -289,7 +295,7 @@ impl Direction {
     }
 }
 
-/// In a node the child to enter; in a leaf the item, or one past the last where none fits.
+/// In a node: the child to enter. In a leaf: the item, or one past the last if no item fits.
 fn slot_towards(block: &Block, aim: Aim) -> usize {
     let node = block.node();
     match aim {

@@ -5,7 +5,8 @@ use std::fmt;
 use larder_format::tree_check::TreeCheckError;
 use larder_format::{FormatError, Key, Logical};
 
-use crate::{Expected, StoreError};
+use crate::expected::Expected;
+use crate::store::StoreError;
 
 /// A tree block that cannot be used, and where it hangs.
 #[derive(Debug)]
@@ -18,8 +19,8 @@ pub struct TreeError {
     pub level: u8,
     /// The first key of the block as the parent has it; `None` for a root.
     pub key: Option<Key>,
-    /// The first key behind the block and all below it, as far as its parents know: keys from `key`
-    /// to before this one are out of reach. `None` at the right edge of the tree.
+    /// The first key after the block and all below it, as far as its parents know: keys from `key`
+    /// up to this one are out of reach. `None` at the right edge of the tree.
     pub upper: Option<Key>,
     /// What is wrong.
     pub problem: Box<Problem>,
@@ -31,20 +32,20 @@ pub enum Problem {
     /// The store has no sound copy.
     #[error("{0}")]
     Read(StoreError),
-    /// The bytes are no tree block.
+    /// The bytes are not a tree block.
     #[error("{0}")]
     Format(#[from] FormatError),
-    /// Something in the block cannot be.
+    /// The block has an item or pointer that cannot exist.
     #[error("{0}")]
     Contents(#[source] Box<TreeCheckError>),
-    /// A header field is not what the parent says.
+    /// A header field differs from the one that the parent expects.
     #[error("{field} is {found} where {expected} was expected")]
     Mismatch {
         /// The field's name.
         field: &'static str,
-        /// What the parent says.
+        /// The value that the parent expects.
         expected: u64,
-        /// What the block says.
+        /// The value in the block.
         found: u64,
     },
     /// The first key is not the parent's key for this block.

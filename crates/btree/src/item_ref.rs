@@ -6,7 +6,7 @@ use larder_format::Key;
 
 use crate::Block;
 
-/// An item of a leaf, for as long as the caller wants it. Derefs to the item's data.
+/// An item of a leaf, for as long as the caller keeps it. Dereferences to the item's data.
 #[derive(Clone, Debug)]
 pub struct ItemRef {
     leaf: Block,

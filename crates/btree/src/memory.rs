@@ -1,4 +1,4 @@
-//! Tree blocks in memory, for tests and for trees that never see a device.
+//! Tree blocks in memory, for tests and for trees without a device.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use zerocopy::FromBytes;
 
 use crate::{BlockStore, Expected, StoreError};
 
-/// A [`BlockStore`] without a device. It checks nothing, as the cache does.
+/// A [`BlockStore`] without a device. It checks nothing, since the cache does.
 #[derive(Debug)]
 pub struct MemoryStore {
     nodesize: usize,
@@ -24,7 +24,7 @@ impl MemoryStore {
     /// Stores a block under the address in its header.
     ///
     /// # Panics
-    /// When it has not the store's block size.
+    /// When the block has another size than the store's.
     pub fn write(&self, bytes: impl Into<Box<[u8]>>) {
         let bytes = bytes.into();
         assert_eq!(bytes.len(), self.nodesize);

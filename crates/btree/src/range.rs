@@ -6,11 +6,13 @@ use larder_format::Key;
 
 use crate::error::TreeError;
 use crate::item_ref::ItemRef;
-use crate::view::ViewCursor;
+use crate::readahead::Readahead;
+use crate::tree::Tree;
+use crate::view::{TreeView, ViewCursor};
 
 /// An iterator over the items of a range of keys.
 ///
-/// After an error it goes on behind the subtree that cannot be read.
+/// After an error it goes on after the subtree that cannot be read.
 #[derive(Debug)]
 pub struct Range {
     cursor: ViewCursor,
@@ -27,8 +29,22 @@ enum State {
     Done,
 }
 
+impl Tree {
+    /// The items whose keys lie in `range`, in order.
+    pub fn range(&self, range: impl RangeBounds<Key>, readahead: Readahead) -> Range {
+        Range::new(ViewCursor::Committed(self.cursor(readahead)), range)
+    }
+}
+
+impl TreeView {
+    /// The items whose keys lie in `range`, in order.
+    pub fn range(&self, range: impl RangeBounds<Key>, readahead: Readahead) -> Range {
+        Range::new(self.cursor(readahead), range)
+    }
+}
+
 impl Range {
-    pub(crate) fn new(cursor: ViewCursor, range: impl RangeBounds<Key>) -> Self {
+    fn new(cursor: ViewCursor, range: impl RangeBounds<Key>) -> Self {
         let first = match range.start_bound() {
             Bound::Included(&key) => Some(key),
             Bound::Excluded(key) => key.successor(),
@@ -46,7 +62,7 @@ impl Range {
         Self { cursor, state, last }
     }
 
-    /// The next item, borrowed: no handle on its leaf is made for each item.
+    /// The next item, borrowed from its leaf.
     pub fn next_item(&mut self) -> Result<Option<(Key, &[u8])>, TreeError> {
         Ok(if self.advance()? { self.cursor.item() } else { None })
     }

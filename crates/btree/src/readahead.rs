@@ -1,8 +1,8 @@
-//! Readahead that knows who is walking.
+//! Readahead that knows which way a cursor walks.
 //!
-//! A cursor that is about to visit a child tells the store which of the child's siblings come next.
-//! The store passes that on as a hint to the devices, so nothing waits, and blocks enter the cache
-//! only when they are wanted. Adjacent siblings become one request.
+//! A cursor that is about to visit a child tells the store which of the child's siblings come
+//! next. The store passes that on to the devices as a hint, so that no thread waits. A block
+//! enters the cache only when a cursor wants it. Adjacent siblings become one request.
 
 use larder_format::Logical;
 use larder_format::node::KeyPointer;
@@ -27,7 +27,7 @@ pub enum Readahead {
 
 /// Leaves are read ahead up to this many bytes.
 const LEAF_WINDOW_BYTES: usize = 512 * 1024;
-/// Windows begin with so many blocks, since a range may end soon, and double from there.
+/// A window begins with so many blocks, since a range may end soon, and doubles from there.
 const FIRST_WINDOW_BLOCKS: usize = 4;
 /// Internal nodes are far fewer than leaves: the next two are enough to hide their latency.
 const NODE_WINDOW_BLOCKS: usize = 2;
@@ -39,7 +39,7 @@ pub(crate) struct Window {
     leaf_blocks: usize,
 }
 
-/// The slots of one internal node that were asked for already.
+/// The slots of one internal node that a cursor has asked for already.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Asked {
     start: usize,
@@ -51,7 +51,7 @@ impl Window {
         Self { mode, leaf_blocks: FIRST_WINDOW_BLOCKS }
     }
 
-    /// Called before the child at `slot` of `parent` is fetched.
+    /// Reads ahead before the cursor fetches the child at `slot` of `parent`.
     pub(crate) fn before_fetch(
         &mut self,
         cache: &BlockCache,
@@ -77,7 +77,7 @@ impl Window {
         }
     }
 
-    /// Called after the child at `slot` had to be read from the store.
+    /// Counts readahead that was of use, after the child at `slot` came from the store.
     pub(crate) fn after_read(cache: &BlockCache, slot: usize, asked: Asked) {
         if (asked.start..asked.end).contains(&slot) {
             cache.counters.readahead_used.add(1);
@@ -93,11 +93,11 @@ impl Window {
     }
 }
 
-/// Reading ahead for a cursor that finds its leaf anew each time.
+/// Readahead for a cursor that searches its leaf anew each time.
 #[derive(Debug)]
 pub(crate) struct LiveWindow {
     window: Window,
-    /// The parent that was asked for last, and which of its children.
+    /// The parent whose children it asked for last, and which of these.
     parent: Logical,
     asked: Asked,
 }
@@ -107,7 +107,7 @@ impl LiveWindow {
         Self { window: Window::new(mode), parent: Logical(0), asked: Asked::default() }
     }
 
-    /// Called when the child at `slot` of `parent` has to be read.
+    /// Reads ahead before the cursor reads the child at `slot` of `parent` from the store.
     pub(crate) fn before_read(&mut self, cache: &BlockCache, parent: &Block, slot: usize) {
         if self.parent != parent.logical() {
             (self.parent, self.asked) = (parent.logical(), Asked::default());

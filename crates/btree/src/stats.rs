@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-/// What the trees of one file system have done since it was opened.
+/// Counts of cache and readahead since the file system was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
     /// Blocks found in the cache.
@@ -20,7 +20,7 @@ pub struct Stats {
     pub readahead_requests: u64,
     /// Blocks in those requests.
     pub readahead_blocks: u64,
-    /// Of these, blocks that the cursor which asked came to visit.
+    /// Of these, blocks that the cursor then visited.
     pub readahead_used: u64,
 }
 
@@ -47,7 +47,7 @@ impl Counter {
     }
 }
 
-/// What waiting for the locks of changing trees has cost.
+/// How long threads waited for the locks of changing trees, and how long they held them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LockStats {
     /// Acquisitions that had to wait.
@@ -56,7 +56,7 @@ pub struct LockStats {
     pub wait_nanos: u64,
     /// Times that an internal node, or a root pointer, was write-locked.
     pub internal_write_locks: u64,
-    /// Nanoseconds that these were held: the time that everybody below may have to wait.
+    /// Nanoseconds that threads held these, while all threads below may have to wait.
     pub internal_write_held_nanos: u64,
 }
 
@@ -90,7 +90,7 @@ impl LockCounters {
     }
 }
 
-/// What was done to the trees of one file system.
+/// Counts of changes to the trees of one file system.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ChangeStats {
     /// Waiting and holding.
@@ -99,7 +99,7 @@ pub struct ChangeStats {
     pub copies: u64,
     /// Descents that began again because they needed more write locks.
     pub restarts: u64,
-    /// Descents that began again because a block had to be read from the store.
+    /// Descents that began again because they had to read a block.
     pub read_restarts: u64,
     /// Searches that a finger led past everything above their leaf, in the trees that are listed.
     pub finger_hits: u64,

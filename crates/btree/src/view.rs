@@ -1,6 +1,5 @@
 //! Reading a tree, whether it changes or not.
 
-use std::ops::RangeBounds;
 use std::sync::Arc;
 
 use larder_format::Key;
@@ -9,16 +8,15 @@ use crate::cursor::Cursor;
 use crate::error::TreeError;
 use crate::item_ref::ItemRef;
 use crate::live::{LiveCursor, LiveTree};
-use crate::range::Range;
 use crate::readahead::Readahead;
 use crate::tree::Tree;
 
 /// A tree to read from.
 #[derive(Clone, Debug)]
 pub enum TreeView {
-    /// One that stays as it was committed.
+    /// A tree that stays as it was committed.
     Committed(Tree),
-    /// One that may change meanwhile.
+    /// A tree that other threads may change.
     Live(Arc<LiveTree>),
 }
 
@@ -31,8 +29,8 @@ impl TreeView {
         }
     }
 
-    /// What `look` makes of the item with exactly this key. The leaf may be locked meanwhile: `look` may
-    /// not use any tree.
+    /// The result of `look` for the item with exactly this key. The leaf may be locked meanwhile:
+    /// `look` may not use any tree.
     pub fn get_with<T>(
         &self,
         key: Key,
@@ -51,19 +49,14 @@ impl TreeView {
             Self::Live(tree) => ViewCursor::Live(tree.cursor(readahead)),
         }
     }
-
-    /// The items whose keys lie in `range`, in order.
-    pub fn range(&self, range: impl RangeBounds<Key>, readahead: Readahead) -> Range {
-        Range::new(self.cursor(readahead), range)
-    }
 }
 
-/// A place in a tree. Its functions are those of [`Cursor`] and [`LiveCursor`].
+/// A place in a tree, with the functions of [`Cursor`] and [`LiveCursor`].
 #[derive(Debug)]
 pub enum ViewCursor {
     /// In a tree that stays as it was committed.
     Committed(Cursor),
-    /// In one that may change meanwhile.
+    /// In a tree that other threads may change.
     Live(LiveCursor),
 }
 
@@ -94,7 +87,7 @@ impl ViewCursor {
         next_leaf();
         /// Moves to the last item of the previous leaf.
         prev_leaf();
-        /// After an error: moves past what cannot be read.
+        /// After an error: moves past the keys that cannot be read.
         skip_subtree();
     }
 

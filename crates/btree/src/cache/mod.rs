@@ -1,11 +1,11 @@
 //! The cache of tree blocks that all threads and trees of one file system share.
 //!
 //! # Invariants
-//! - A block enters verified against what its parent says, and a hit is checked against what *this*
-//!   parent says: two pointers that disagree about a block cannot both have it.
-//! - Threads that miss the same block at once cause one read; the others wait for it, holding
-//!   nothing but that wait.
-//! - Evicting drops the cache's handle only: whoever holds a [`Block`] keeps it.
+//! - A block enters after it passed the checks of its parent. A hit is checked against *this*
+//!   parent: two pointers that disagree about a block cannot both have it.
+//! - Threads that miss the same block at once cause one read. One thread reads, and the others
+//!   wait for it without a lock.
+//! - Eviction drops only the cache's own handle: a caller that has a [`Block`] keeps it.
 
 mod shard;
 mod spread;
@@ -18,13 +18,14 @@ use larder_format::Logical;
 
 use self::shard::{Lookup, Shard};
 pub(crate) use self::spread::SpreadAddresses;
-use crate::block::{Block, Expected};
+use crate::block::Block;
 use crate::error::TreeError;
+use crate::expected::Expected;
 use crate::stats::{Counters, Stats};
 use crate::store::BlockStore;
 
-/// Sharding removes the contention of lookups on one lock word; more shards than this gain nothing
-/// that the root block's own shard would not lose again.
+/// Shards remove the contention of lookups on one lock word. More shards than this would gain
+/// nothing, since the root block has only one shard.
 const MOST_SHARDS: usize = 64;
 /// Below this many blocks for each shard, uneven spreading would waste the limit.
 const LEAST_BLOCKS_PER_SHARD: usize = 32;
@@ -43,7 +44,7 @@ pub struct BlockCache {
 pub struct Fetched {
     /// The block.
     pub block: Block,
-    /// Whether it had to be read from the store.
+    /// Whether this call read it from the store.
     pub was_read: bool,
 }
 
@@ -76,20 +77,20 @@ impl BlockCache {
                 Lookup::Present(block) if expected.check(block.node()).is_ok() => {
                     return Ok(Fetched { block, was_read: false });
                 }
-                // Another pointer's idea of this address, or what was there before the address was
-                // used anew: only the store can tell.
+                // The cache has a block that another pointer expects, or one from before the
+                // address was used anew. Only the store can tell.
                 Lookup::Present(_) => {
                     let block = self.read_from_store(expected)?;
                     shard.insert(expected.logical, block.clone());
                     return Ok(Fetched { block, was_read: true });
                 }
-                Lookup::Reading(reading) => {
+                Lookup::PendingRead(read) => {
                     self.counters.read_waits.add(1);
-                    reading.wait();
+                    read.wait();
                 }
-                Lookup::Absent(turn) => {
+                Lookup::Absent(claim) => {
                     let block = self.read_from_store(expected)?;
-                    turn.finish(block.clone());
+                    claim.finish(block.clone());
                     return Ok(Fetched { block, was_read: true });
                 }
             }
@@ -102,23 +103,24 @@ impl BlockCache {
         expected.check(block.node()).is_ok().then_some(block)
     }
 
-    /// Takes in a block that was written just now.
+    /// Adds a block that a commit has just written.
     pub(crate) fn insert(&self, block: Block) {
         let logical = block.logical();
         self.shard(logical).insert(logical, block);
     }
 
-    /// Forgets a block, if it is still this one.
+    /// Forgets a block, if the cache still has this one.
     pub(crate) fn forget(&self, block: &Block) {
         self.shard(block.logical()).forget(block);
     }
 
-    /// Whether the address is in memory or on its way there. Counts as no use of it.
+    /// Whether the block at this address is in memory, or a thread is reading it. Does not count
+    /// as a use.
     pub fn contains(&self, logical: Logical) -> bool {
         self.shard(logical).contains(logical)
     }
 
-    /// What has happened so far.
+    /// The counts so far.
     pub fn stats(&self) -> Stats {
         let mut stats = Stats {
             read_waits: self.counters.read_waits.get(),

@@ -3,9 +3,10 @@
 //! # Invariants
 //! - Every present block is in the ring once under its current ticket; a ring entry with another
 //!   ticket is stale and skipped.
-//! - Every `Reading` entry belongs to one live [`Turn`], whose drop removes it and wakes all who wait.
-//! - New blocks have no second chance until they are used again, so that one long walk cannot drive
-//!   out what is used often. Internal nodes earn more chances than leaves.
+//! - Every `PendingRead` entry belongs to one live [`ReadClaim`], whose drop removes the entry and
+//!   wakes all waiting threads.
+//! - A new block has no second chance until a thread uses it again, so that one long walk does not
+//!   evict blocks in frequent use. Internal nodes earn more chances than leaves.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -18,7 +19,8 @@ use super::spread::SpreadAddresses;
 use crate::block::Block;
 use crate::stats::{Counter, Stats};
 
-/// A line of its own for each shard: counting hits in one must not slow lookups in its neighbour.
+/// Each shard has cache lines of its own: counting hits in one must not slow lookups in its
+/// neighbour.
 #[repr(align(128))]
 pub(super) struct Shard {
     limit_blocks: usize,
@@ -36,26 +38,26 @@ struct State {
 }
 
 enum Entry {
-    Reading(Arc<Reading>),
+    PendingRead(Arc<PendingRead>),
     Present { block: Block, chances: AtomicU8, ticket: u64 },
 }
 
-/// What is known about an address.
+/// The state of an address.
 pub(super) enum Lookup<'a> {
     Present(Block),
-    Reading(Arc<Reading>),
-    Absent(Turn<'a>),
+    PendingRead(Arc<PendingRead>),
+    Absent(ReadClaim<'a>),
 }
 
 /// A read by another thread, to wait for.
 #[derive(Default)]
-pub(super) struct Reading {
+pub(super) struct PendingRead {
     done: Mutex<bool>,
     wake: Condvar,
 }
 
-impl Reading {
-    /// Returns when the read has ended, well or not.
+impl PendingRead {
+    /// Returns when the read has ended, with or without a block.
     pub(super) fn wait(&self) {
         let mut done = self.done.lock();
         while !*done {
@@ -69,25 +71,25 @@ impl Reading {
     }
 }
 
-/// The right and duty to read one block.
-pub(super) struct Turn<'a> {
+/// The right and the duty of one thread to read a block.
+pub(super) struct ReadClaim<'a> {
     shard: &'a Shard,
     logical: Logical,
-    reading: Arc<Reading>,
+    reading: Arc<PendingRead>,
 }
 
-impl Turn<'_> {
-    /// Publishes what was read.
+impl ReadClaim<'_> {
+    /// Puts the block into the cache.
     pub(super) fn finish(self, block: Block) {
         self.shard.insert(self.logical, block);
     }
 }
 
-impl Drop for Turn<'_> {
+impl Drop for ReadClaim<'_> {
     fn drop(&mut self) {
         let mut state = self.shard.state.write();
         let mine =
-            |entry: &Entry| matches!(entry, Entry::Reading(r) if Arc::ptr_eq(r, &self.reading));
+            |entry: &Entry| matches!(entry, Entry::PendingRead(r) if Arc::ptr_eq(r, &self.reading));
         if state.entries.get(&self.logical).is_some_and(mine) {
             state.entries.remove(&self.logical);
         }
@@ -113,7 +115,7 @@ impl Shard {
         }
     }
 
-    /// The block at `logical`, or whose turn it is to read it.
+    /// The block at `logical`, or the read by another thread, or the right to read it.
     pub(super) fn lookup(&self, logical: Logical) -> Lookup<'_> {
         if let Some(found) = self.find(self.state.read().entries.get(&logical)) {
             return found;
@@ -122,15 +124,15 @@ impl Shard {
         if let Some(found) = self.find(state.entries.get(&logical)) {
             return found;
         }
-        let reading = Arc::new(Reading::default());
-        state.entries.insert(logical, Entry::Reading(reading.clone()));
+        let reading = Arc::new(PendingRead::default());
+        state.entries.insert(logical, Entry::PendingRead(reading.clone()));
         self.misses.add(1);
-        Lookup::Absent(Turn { shard: self, logical, reading })
+        Lookup::Absent(ReadClaim { shard: self, logical, reading })
     }
 
     fn find(&self, entry: Option<&Entry>) -> Option<Lookup<'_>> {
         match entry? {
-            Entry::Reading(reading) => Some(Lookup::Reading(reading.clone())),
+            Entry::PendingRead(reading) => Some(Lookup::PendingRead(reading.clone())),
             Entry::Present { block, chances, .. } => {
                 let earned = 1 + block.level();
                 if chances.load(Relaxed) != earned {
@@ -154,7 +156,7 @@ impl Shard {
         self.state.read().entries.contains_key(&logical)
     }
 
-    /// Makes `block` what is at `logical`, evicting another where the limit asks for it.
+    /// Puts `block` at `logical`, and evicts others where the limit asks for it.
     pub(super) fn insert(&self, logical: Logical, block: Block) {
         let mut state = self.state.write();
         let ticket = state.next_ticket;
@@ -170,7 +172,7 @@ impl Shard {
         state.compact_ring();
     }
 
-    /// Forgets a block, if it is still this one that is at its address.
+    /// Forgets a block, if its address still has this one.
     pub(super) fn forget(&self, block: &Block) {
         let mut state = self.state.write();
         let is_there = |entry: &Entry| matches!(entry, Entry::Present { block: there, .. } if there.is_same(block));
@@ -190,7 +192,7 @@ impl Shard {
 }
 
 impl State {
-    /// Gives the block under the hand a chance less, or evicts it. Returns how many it evicted.
+    /// Takes a chance from the block under the hand, or evicts it. Returns how many it evicted.
     fn advance_hand(&mut self) -> u64 {
         let Some((logical, ticket)) = self.ring.pop_front() else { return 0 };
         let Some(Entry::Present { chances, ticket: current, .. }) = self.entries.get_mut(&logical)

@@ -5,19 +5,19 @@ use larder_format::Key;
 use super::space::SpaceError;
 use crate::error::TreeError;
 
-/// Why a change did not happen. The tree is sound after any of them, and unchanged but for what the
-/// function says.
+/// Why a change did not happen. The tree is sound after any of these errors, and unchanged except
+/// where the function says otherwise.
 #[derive(Debug, thiserror::Error)]
 pub enum ChangeError {
     /// A block cannot be read.
     #[error(transparent)]
     Tree(#[from] TreeError),
-    /// No block could be allocated, or its references not be accounted for.
+    /// The manager of space has no block, or cannot account for its references.
     #[error("tree {tree}: {error}")]
     Space {
-        /// The tree that was to change.
+        /// The tree that the caller wanted to change.
         tree: u64,
-        /// What the manager of space says.
+        /// The manager's error.
         error: SpaceError,
     },
     /// An item with this key is there already.
@@ -36,7 +36,7 @@ pub enum ChangeError {
         /// The key.
         key: Key,
     },
-    /// An item would not fit an empty leaf.
+    /// An item does not fit even an empty leaf.
     #[error("tree {tree}: item {key} of {len_bytes} bytes fits no leaf")]
     TooLarge {
         /// The tree.

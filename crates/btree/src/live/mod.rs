@@ -1,44 +1,40 @@
 //! Trees that change.
 //!
-//! Blocks that are on a device never change and need no lock: a block is copied before its first
-//! change in a transaction, and from then on is *live*, behind a reader-writer lock, until it is
-//! written. Where to find what:
+//! A block on a device never changes and needs no lock. A thread copies such a block before its
+//! first change in a transaction. The copy is *live*: it has a reader-writer lock until it is
+//! written.
 //!
-//! - [`forest`], [`tree`]: all trees, one tree; copying, snapshots. [`space`]: what they ask for.
-//! - [`search`]: the way down and its locks. [`intent`], [`reach`]: what a change asks of its leaf and
-//!   needs above it. [`finger`]: the way past the root. [`path`]: what is held meanwhile.
-//! - [`insert`], [`edit`], [`delete`], [`read`], [`cursor`]: what callers do.
-//! - [`split`], [`push`], [`merge`]: room, and what becomes small. [`leaf`], [`node`]: bytes.
-//! - [`write_out`]: what a commit writes. [`shape`]: whether a tree is sound.
+//! Each layer uses those before it only:
+//!
+//! - [`space`], [`error`]: the interface to the manager of space, and why a change does not
+//!   happen.
+//! - [`bytes`]: changing the bytes of one block.
+//! - [`state`]: blocks and their locks, the state of all trees and of one.
+//! - [`path`]: the blocks that a thread holds on its way to a leaf.
+//! - [`structure`]: splits, merges, a new root.
+//! - [`search`]: the way down and its locks.
+//! - [`tree`]: the operations that callers see.
+//! - [`write_set`]: the blocks that a commit writes. [`forest`]: all trees.
 
-mod block;
-mod cursor;
-mod delete;
-mod edit;
+mod bytes;
 mod error;
-mod finger;
 mod forest;
-mod insert;
-mod intent;
-mod leaf;
-mod merge;
-mod node;
 mod path;
-mod push;
-mod reach;
-mod read;
 mod search;
-mod shape;
 mod space;
-mod split;
+mod state;
+mod structure;
 mod tree;
-mod write_out;
+mod write_set;
 
-pub use cursor::LiveCursor;
+pub use bytes::leaf::Keep;
 pub use error::ChangeError;
-pub use forest::{BlockIdentity, Forest, LockPolicy};
-pub use leaf::Keep;
-pub use shape::Shape;
+pub use forest::Forest;
 pub use space::{BlockRequest, BlockSpace, Copied, SpaceError};
-pub use tree::LiveTree;
-pub use write_out::WriteSet;
+pub use state::forest::BlockIdentity;
+#[cfg(feature = "ablation")]
+pub use state::policy::LockPolicy;
+pub use tree::cursor::LiveCursor;
+pub use tree::live_tree::LiveTree;
+pub use tree::shape::Shape;
+pub use write_set::WriteSet;

@@ -1,188 +1,22 @@
-//! The lock of a tree block that can change.
+//! The locks of tree blocks, and their order.
 //!
-//! A reader-writer lock that spins while its owner runs and then sleeps, from `parking_lot`, with
-//! guards that own their lock, so that a path can hold them. Every acquisition passes the
-//! [`validator`] in debug builds and is counted when it has to wait.
+//! - `tree_lock`: the lock itself. `context`: what the locks of a forest share.
+//! - `waiting`: how a thread waits; in its place `ablation.rs`, with other ways, for benchmarks.
+//! - `validator`: holds every thread to the order, in debug builds.
 //!
 //! Order: the root pointer of a tree before its blocks; parent before child; left before right. A
-//! lock that is only tried may be taken in any order, since trying never waits.
+//! thread may try locks in any order, since trying never waits.
 
+mod context;
 #[cfg(feature = "shuttle")]
 mod shuttle_raw;
+mod tree_lock;
 mod validator;
+#[cfg_attr(feature = "ablation", path = "ablation.rs")]
 mod waiting;
 
-use std::marker::PhantomData;
-use std::ops::{Deref, DerefMut};
-use std::panic::Location;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
-
-use parking_lot::lock_api::{ArcRwLockReadGuard, ArcRwLockWriteGuard, RwLock};
-
-pub(crate) use self::validator::Place;
-use self::validator::{Attempt, Held};
-use self::waiting::Alarm;
-pub(crate) use self::waiting::LockContext;
+pub(crate) use self::context::LockContext;
+pub(crate) use self::tree_lock::{ReadGuard, TreeLock, Version, WriteGuard};
+pub(crate) use self::validator::LockPlace;
+#[cfg(feature = "ablation")]
 pub use self::waiting::Waiting;
-
-#[cfg(not(feature = "shuttle"))]
-type Raw = parking_lot::RawRwLock;
-#[cfg(feature = "shuttle")]
-type Raw = shuttle_raw::RawLock;
-
-/// A value that many threads read or one changes. Cloning makes another handle on the same lock.
-pub(crate) struct TreeLock<T> {
-    cell: Arc<RwLock<Raw, T>>,
-    version: Option<Arc<Version>>,
-}
-
-/// Tells whether a lock was write-locked since it was looked at last: odd while it is.
-#[derive(Default)]
-pub(crate) struct Version(AtomicU64);
-
-impl Version {
-    /// Pairs with the changes that a writer makes between two calls of `step`: who sees any of them
-    /// through another lock sees another version here.
-    pub(crate) fn get(&self) -> u64 {
-        self.0.load(Ordering::Acquire)
-    }
-
-    fn step(&self) {
-        self.0.fetch_add(1, Ordering::AcqRel);
-    }
-}
-
-impl<T> Clone for TreeLock<T> {
-    fn clone(&self) -> Self {
-        Self { cell: self.cell.clone(), version: self.version.clone() }
-    }
-}
-
-impl<T> TreeLock<T> {
-    pub(crate) fn new(value: T) -> Self {
-        Self { cell: Arc::new(RwLock::new(value)), version: None }
-    }
-
-    /// A lock that tells when it was write-locked.
-    pub(crate) fn with_version(value: T) -> Self {
-        Self { version: Some(Arc::default()), ..Self::new(value) }
-    }
-
-    /// Whether both are handles on one lock.
-    pub(crate) fn is_same(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.cell, &other.cell)
-    }
-
-    /// The lock's version, if it has one.
-    pub(crate) fn version(&self) -> Option<&Arc<Version>> {
-        self.version.as_ref()
-    }
-
-    /// Waits for the right to read.
-    #[track_caller]
-    pub(crate) fn read<'c>(&self, place: Place, context: &'c LockContext) -> ReadGuard<'c, T> {
-        let held = Held::new(place, Attempt::Wait, Location::caller());
-        let attempt = || self.cell.try_read_arc();
-        let guard = attempt()
-            .unwrap_or_else(|| context.wait(self.address(), attempt, || self.cell.read_arc()));
-        ReadGuard { guard, _alarm: context.alarm(self.address()), _held: held, _tree: PhantomData }
-    }
-
-    /// Waits for the right to change.
-    #[track_caller]
-    pub(crate) fn write<'c>(&self, place: Place, context: &'c LockContext) -> WriteGuard<'c, T> {
-        let held = Held::new(place, Attempt::Wait, Location::caller());
-        let attempt = || self.cell.try_write_arc();
-        let guard = attempt()
-            .unwrap_or_else(|| context.wait(self.address(), attempt, || self.cell.write_arc()));
-        self.guard(guard, held, place, context)
-    }
-
-    /// The right to change, if nobody has any right now.
-    #[track_caller]
-    pub(crate) fn try_write<'c>(
-        &self,
-        place: Place,
-        context: &'c LockContext,
-    ) -> Option<WriteGuard<'c, T>> {
-        let guard = self.cell.try_write_arc()?;
-        let held = Held::new(place, Attempt::Try, Location::caller());
-        Some(self.guard(guard, held, place, context))
-    }
-
-    fn address(&self) -> usize {
-        Arc::as_ptr(&self.cell).addr()
-    }
-
-    fn guard<'c>(
-        &self,
-        guard: ArcRwLockWriteGuard<Raw, T>,
-        held: Held,
-        place: Place,
-        context: &'c LockContext,
-    ) -> WriteGuard<'c, T> {
-        let version = self.version.clone();
-        if let Some(version) = &version {
-            version.step();
-        }
-        let since = (place.level > 0).then(Instant::now);
-        let alarm = context.alarm(self.address());
-        WriteGuard { guard, _alarm: alarm, _held: held, version, since, context }
-    }
-}
-
-/// The right to read.
-pub(crate) struct ReadGuard<'c, T> {
-    guard: ArcRwLockReadGuard<Raw, T>,
-    _alarm: Alarm,
-    _held: Held,
-    /// Guards live no longer than the tree that they belong to.
-    _tree: PhantomData<&'c LockContext>,
-}
-
-impl<T> Deref for ReadGuard<'_, T> {
-    type Target = T;
-
-    fn deref(&self) -> &T {
-        &self.guard
-    }
-}
-
-/// The right to change.
-pub(crate) struct WriteGuard<'c, T> {
-    guard: ArcRwLockWriteGuard<Raw, T>,
-    _alarm: Alarm,
-    _held: Held,
-    version: Option<Arc<Version>>,
-    /// Since when it is held, of internal nodes: the time that everybody below them may wait.
-    since: Option<Instant>,
-    context: &'c LockContext,
-}
-
-impl<T> Deref for WriteGuard<'_, T> {
-    type Target = T;
-
-    fn deref(&self) -> &T {
-        &self.guard
-    }
-}
-
-impl<T> DerefMut for WriteGuard<'_, T> {
-    fn deref_mut(&mut self) -> &mut T {
-        &mut self.guard
-    }
-}
-
-impl<T> Drop for WriteGuard<'_, T> {
-    fn drop(&mut self) {
-        // The lock itself is released after this.
-        if let Some(version) = &self.version {
-            version.step();
-        }
-        if let Some(since) = self.since {
-            self.context.counters.internal_node_held(since.elapsed());
-        }
-    }
-}

@@ -1,8 +1,8 @@
 //! Holds every thread to the lock order, in debug builds.
 //!
-//! A thread that waits for a lock while it holds one that comes later in the order panics and names
-//! both places in the code, whether or not the two threads of a deadlock ever met. In release builds
-//! all of this is empty.
+//! A thread that waits for a lock while it holds one that comes later in the order panics, even if
+//! no other thread waits. The message names the two places in the code. In release builds all of
+//! this is empty.
 
 use std::panic::Location;
 
@@ -11,16 +11,16 @@ use larder_format::Key;
 /// Where a lock stands in the order.
 #[derive(Clone, Copy, Debug)]
 #[cfg_attr(not(debug_assertions), allow(dead_code, reason = "only the validator asks"))]
-pub(crate) struct Place {
+pub(crate) struct LockPlace {
     /// The tree.
     pub(crate) tree: u64,
     /// The level of the block; one more than any for the root pointer.
     pub(crate) level: u8,
-    /// The first key of the block as its parent has it: blocks of a level are ordered by it.
+    /// The first key of the block as its parent has it. It orders the blocks of a level.
     pub(crate) key: Key,
 }
 
-/// How a lock is taken.
+/// How a thread takes a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(not(debug_assertions), allow(dead_code, reason = "only the validator asks"))]
 pub(super) enum Attempt {
@@ -31,14 +31,14 @@ pub(super) enum Attempt {
 }
 
 /// A lock that the thread holds, or waits for.
-pub(super) struct Held {
+pub(super) struct LockRecord {
     #[cfg(debug_assertions)]
     id: u64,
 }
 
 #[cfg(not(debug_assertions))]
-impl Held {
-    pub(super) fn new(_: Place, _: Attempt, _: &'static Location<'static>) -> Self {
+impl LockRecord {
+    pub(super) fn new(_: LockPlace, _: Attempt, _: &'static Location<'static>) -> Self {
         Self {}
     }
 }
@@ -49,11 +49,11 @@ mod checked {
 
     use larder_format::objectid::EXTENT_TREE;
 
-    use super::{Attempt, Held, Location, Place};
+    use crate::lock::validator::{Attempt, Location, LockPlace, LockRecord};
 
     struct Entry {
         id: u64,
-        place: Place,
+        place: LockPlace,
         site: &'static Location<'static>,
     }
 
@@ -68,9 +68,9 @@ mod checked {
         static NEXT_ID: Cell<u64> = const { Cell::new(0) };
     }
 
-    impl Held {
+    impl LockRecord {
         pub(in crate::lock) fn new(
-            place: Place,
+            place: LockPlace,
             attempt: Attempt,
             site: &'static Location<'static>,
         ) -> Self {
@@ -91,7 +91,7 @@ mod checked {
         }
     }
 
-    impl Drop for Held {
+    impl Drop for LockRecord {
         fn drop(&mut self) {
             // A thread that ends may have lost its list before its last guard.
             let _ = HELD.try_with(|held| held.borrow_mut().retain(|entry| entry.id != self.id));
@@ -99,15 +99,15 @@ mod checked {
     }
 
     /// Whether `second` may be waited for while `first` is held.
-    fn precedes(first: Place, second: Place) -> bool {
+    fn precedes(first: LockPlace, second: LockPlace) -> bool {
         if first.tree != second.tree {
             return rank(first.tree) < rank(second.tree);
         }
         first.level > second.level || (first.level == second.level && first.key < second.key)
     }
 
-    /// Trees in their fixed order: one who copies a block of any tree may have to look up in the
-    /// extent tree whether it is shared. No other two trees are ever locked together.
+    /// Trees in their fixed order. A thread that copies a block of any tree may have to look up in
+    /// the extent tree whether the block is shared. No thread locks any other two trees together.
     fn rank(tree: u64) -> u8 {
         u8::from(tree == EXTENT_TREE)
     }
@@ -120,15 +120,15 @@ mod tests {
 
     use super::*;
 
-    fn place(tree: u64, level: u8, key: u64) -> Place {
-        Place { tree, level, key: Key::new(key, ItemType(0), 0) }
+    fn place(tree: u64, level: u8, key: u64) -> LockPlace {
+        LockPlace { tree, level, key: Key::new(key, ItemType(0), 0) }
     }
 
-    fn take(place: Place) -> Held {
-        Held::new(place, Attempt::Wait, Location::caller())
+    fn take(place: LockPlace) -> LockRecord {
+        LockRecord::new(place, Attempt::Wait, Location::caller())
     }
 
-    fn violates(first: Place, second: Place) -> bool {
+    fn violates(first: LockPlace, second: LockPlace) -> bool {
         let _first = take(first);
         std::panic::catch_unwind(|| take(second)).is_err()
     }
@@ -161,7 +161,7 @@ mod tests {
     fn what_was_released_or_only_tried_is_no_violation() {
         drop(take(place(5, 0, 1)));
         let _leaf = take(place(5, 0, 5));
-        let _tried = Held::new(place(5, 0, 1), Attempt::Try, Location::caller());
+        let _tried = LockRecord::new(place(5, 0, 1), Attempt::Try, Location::caller());
         let _right = take(place(5, 0, 7));
     }
 }

@@ -99,7 +99,7 @@ pub(crate) fn forest_over(
     space.next.store(1 << 40, Ordering::SeqCst);
     let cache = Arc::new(BlockCache::new(store, cache_bytes));
     let identity = BlockIdentity { fsid: Uuid::nil(), chunk_tree_uuid: Uuid::nil() };
-    Forest::new(cache, space, identity, LockPolicy::default(), generation)
+    Forest::new(cache, space, identity, generation)
 }
 
 pub(crate) struct World {
@@ -128,7 +128,7 @@ impl World {
         let space = Arc::new(TestSpace::new(nodesize));
         let cache = Arc::new(BlockCache::new(wrap(store.clone()), cache_bytes));
         let identity = BlockIdentity { fsid: Uuid::nil(), chunk_tree_uuid: Uuid::nil() };
-        let forest = Forest::new(cache, space.clone(), identity, policy, 10);
+        let forest = Forest::with_policy(cache, space.clone(), identity, 10, policy);
         Self { store, space, forest }
     }
 

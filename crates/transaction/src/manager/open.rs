@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use larder_btree::{BlockCache, BlockIdentity, Forest, LockPolicy, Tree, TreeRoot};
+use larder_btree::{BlockCache, BlockIdentity, Forest, Tree, TreeRoot};
 use larder_format::feature::IncompatFlags;
 use larder_format::{Superblock, Uuid};
 use larder_volume::Volume;
@@ -60,8 +60,7 @@ impl TransactionManager {
         let space = Arc::new(Space::new(volume.clone()));
         let tree_space = Arc::new(TreeSpace::new(space.clone(), volume.nodesize(), skinny));
         let generation = superblock.generation.get() + 1;
-        let forest =
-            Forest::new(cache, tree_space.clone(), identity, LockPolicy::default(), generation);
+        let forest = Forest::new(cache, tree_space.clone(), identity, generation);
         let trees =
             Arc::new(SystemTrees::open(&forest, &roots, &superblock, identity.chunk_tree_uuid));
         cross_check::check(forest.cache(), &trees, &volume.chunks())?;

@@ -4,18 +4,19 @@ use std::sync::Arc;
 
 use larder_format::Key;
 
-use super::search::Search;
-use super::tree::LiveTree;
+use super::live_tree::LiveTree;
 use crate::block::Block;
 use crate::error::TreeError;
 use crate::item_ref::ItemRef;
+use crate::live::search::search::Search;
 use crate::readahead::{LiveWindow, Readahead};
 
-/// A place in a tree that changes, at an item, or before or behind all items.
+/// A place in a tree that changes: at an item, before all items, or after all items.
 ///
-/// It holds no lock. The items of a leaf are seen as they were when the cursor entered the leaf;
-/// moving to another leaf searches from the root again. Moves return whether the cursor now stands
-/// at an item; one that fails leaves it at the gap, as with a [`Cursor`](crate::Cursor).
+/// The cursor holds no lock. It sees the items of a leaf as they were when it entered the leaf,
+/// and searches from the root again when it moves to another leaf. Moves return whether the cursor
+/// now stands at an item. A move that fails leaves it at the gap, as with a
+/// [`Cursor`](crate::Cursor).
 #[derive(Debug)]
 pub struct LiveCursor {
     tree: Arc<LiveTree>,
@@ -27,9 +28,9 @@ pub struct LiveCursor {
 enum Position {
     Nowhere,
     BeforeAll,
-    At(Place),
-    BehindAll,
-    /// At keys that cannot be reached, with the bounds that the error gave.
+    At(LeafPlace),
+    AfterAll,
+    /// At keys out of reach, with the bounds that the error gave.
     Damaged {
         direction: Direction,
         first: Option<Key>,
@@ -38,10 +39,10 @@ enum Position {
 }
 
 #[derive(Debug)]
-struct Place {
+struct LeafPlace {
     leaf: Block,
     slot: usize,
-    /// The first key behind the leaf.
+    /// The first key after the leaf.
     upper: Option<Key>,
 }
 
@@ -70,15 +71,15 @@ impl LiveCursor {
                 self.position = Position::At(place);
                 return Ok(true);
             }
-            // A bound that is not behind the key would make this loop.
+            // Without this filter, a bound that is not after the key would make this loop endless.
             from = place.upper.filter(|upper| *upper > key);
         }
-        self.position = Position::BehindAll;
+        self.position = Position::AfterAll;
         Ok(false)
     }
 
-    /// As [`seek`](Self::seek), if the leaf that the cursor is in had that item when it was entered; whether
-    /// it had. Else the cursor stays.
+    /// As [`seek`](Self::seek), if the cursor's leaf had that item when the cursor entered the
+    /// leaf; whether it had. If not, the cursor stays.
     pub fn seek_here(&mut self, key: Key) -> bool {
         let Position::At(place) = &mut self.position else { return false };
         let items = place.leaf.node().items();
@@ -94,7 +95,7 @@ impl LiveCursor {
     pub fn seek_last(&mut self, key: Key) -> Result<bool, TreeError> {
         let mut place = match self.enter(key, Direction::Back) {
             Ok(place) => place,
-            // The leftmost block, which is where smaller keys lead too: it has none of them.
+            // The tree leads smaller keys to its leftmost block, which has none of them.
             Err(error) if error.key.is_some_and(|first| first > key) => {
                 self.position = Position::BeforeAll;
                 return Ok(false);
@@ -137,12 +138,12 @@ impl LiveCursor {
         }
     }
 
-    /// Moves to the first item behind the leaf.
+    /// Moves to the first item after the leaf.
     pub fn next_leaf(&mut self) -> Result<bool, TreeError> {
         let first = match &self.position {
             Position::Nowhere | Position::BeforeAll => Some(Key::MIN),
             Position::At(place) => place.upper,
-            Position::BehindAll => None,
+            Position::AfterAll => None,
             Position::Damaged { direction: Direction::Forward, first, .. } => {
                 Some(first.unwrap_or(Key::MIN))
             }
@@ -154,7 +155,7 @@ impl LiveCursor {
     /// Moves to the last item before the leaf.
     pub fn prev_leaf(&mut self) -> Result<bool, TreeError> {
         let last = match &self.position {
-            Position::Nowhere | Position::BehindAll => Some(Key::MAX),
+            Position::Nowhere | Position::AfterAll => Some(Key::MAX),
             Position::At(place) => place.leaf.node().first_key().and_then(Key::predecessor),
             Position::BeforeAll => None,
             Position::Damaged { direction: Direction::Back, upper, .. } => {
@@ -165,8 +166,8 @@ impl LiveCursor {
         self.seek_last_or_end(last)
     }
 
-    /// After an error: moves past the keys that cannot be reached, in the direction of the move that
-    /// failed. Elsewhere it does nothing.
+    /// After an error: moves past the keys out of reach, in the direction of the move that failed.
+    /// In any other position it does nothing.
     pub fn skip_subtree(&mut self) -> Result<bool, TreeError> {
         match &self.position {
             Position::Damaged { direction: Direction::Forward, upper, .. } => {
@@ -199,7 +200,7 @@ impl LiveCursor {
         self.at().map(|place| ItemRef::new(place.leaf.clone(), place.slot))
     }
 
-    fn at(&self) -> Option<&Place> {
+    fn at(&self) -> Option<&LeafPlace> {
         match &self.position {
             Position::At(place) => Some(place),
             _ => None,
@@ -210,7 +211,7 @@ impl LiveCursor {
         if let Some(first) = first {
             return self.seek(first);
         }
-        self.position = Position::BehindAll;
+        self.position = Position::AfterAll;
         Ok(false)
     }
 
@@ -222,11 +223,11 @@ impl LiveCursor {
         Ok(false)
     }
 
-    /// The leaf of `key` as it is now, and where the key is or would be.
-    fn enter(&mut self, key: Key, direction: Direction) -> Result<Place, TreeError> {
-        match Search::reading(&self.tree, key, &mut self.window).run_read() {
+    /// The leaf of `key` as it is now, and the place of the key in it.
+    fn enter(&mut self, key: Key, direction: Direction) -> Result<LeafPlace, TreeError> {
+        match Search::reading(&self.tree.state, key, &mut self.window).run_read() {
             Ok(path) => {
-                Ok(Place { leaf: path.leaf().clone(), slot: path.slot(), upper: path.upper })
+                Ok(LeafPlace { leaf: path.leaf().clone(), slot: path.slot(), upper: path.upper })
             }
             Err(error) => {
                 let (first, upper) = (error.key, error.upper);

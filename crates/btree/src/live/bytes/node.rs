@@ -7,17 +7,17 @@ use larder_format::{Key, Logical, Node};
 use zerocopy::FromBytes;
 
 /// An internal node whose bytes may change.
-pub(super) struct NodeMut<'a> {
+pub(crate) struct NodeMut<'a> {
     bytes: &'a mut [u8],
 }
 
 /// A pointer to a child.
-pub(super) fn pointer(key: Key, logical: Logical, generation: u64) -> KeyPointer {
+pub(crate) fn pointer(key: Key, logical: Logical, generation: u64) -> KeyPointer {
     KeyPointer { key: key.into(), blockptr: logical.0.into(), generation: generation.into() }
 }
 
 impl<'a> NodeMut<'a> {
-    pub(super) fn new(bytes: &'a mut [u8]) -> Self {
+    pub(crate) fn new(bytes: &'a mut [u8]) -> Self {
         Self { bytes }
     }
 
@@ -36,7 +36,7 @@ impl<'a> NodeMut<'a> {
     }
 
     /// Puts `new` before the pointer at `slot`.
-    pub(super) fn insert(&mut self, slot: usize, new: &[KeyPointer]) {
+    pub(crate) fn insert(&mut self, slot: usize, new: &[KeyPointer]) {
         let count = self.count();
         let pointers = self.pointers(count + new.len());
         pointers.copy_within(slot..count, slot + new.len());
@@ -45,32 +45,32 @@ impl<'a> NodeMut<'a> {
     }
 
     /// Removes these pointers.
-    pub(super) fn remove(&mut self, slots: Range<usize>) {
+    pub(crate) fn remove(&mut self, slots: Range<usize>) {
         let count = self.count();
         self.pointers(count).copy_within(slots.end.., slots.start);
         self.header().nritems -= slots.len() as u32;
     }
 
-    /// Lets the pointer at `slot` lead to another block with the same first key.
-    pub(super) fn set_block(&mut self, slot: usize, logical: Logical, generation: u64) {
+    /// Makes the pointer at `slot` lead to another block with the same first key.
+    pub(crate) fn set_block(&mut self, slot: usize, logical: Logical, generation: u64) {
         let pointer = &mut self.pointers(slot + 1)[slot];
         pointer.blockptr = logical.0.into();
         pointer.generation = generation.into();
     }
 
     /// Changes the key of the pointer at `slot`.
-    pub(super) fn set_key(&mut self, slot: usize, key: Key) {
+    pub(crate) fn set_key(&mut self, slot: usize, key: Key) {
         self.pointers(slot + 1)[slot].key = key.into();
     }
 }
 
 /// Whether `more` pointers fit.
-pub(super) fn has_room(node: Node<'_>, more: usize) -> bool {
+pub(crate) fn has_room(node: Node<'_>, more: usize) -> bool {
     node.nritems() + more <= larder_format::node::max_key_pointers(node.bytes().len())
 }
 
-/// Zeros what lies behind the pointers.
-pub(super) fn clear_free_space(bytes: &mut [u8]) {
+/// Zeros the bytes after the pointers.
+pub(crate) fn clear_free_space(bytes: &mut [u8]) {
     let count = NodeMut::new(bytes).count();
     bytes[HEADER_SIZE + count * KEY_POINTER_SIZE..].fill(0);
 }

@@ -2,13 +2,14 @@
 
 use larder_format::{Key, Node};
 
-use super::forest::InMemory;
-use super::leaf::used_bytes;
-use super::tree::LiveTree;
-use crate::block::{Block, Expected, verify};
+use super::live_tree::LiveTree;
+use crate::block::{Block, verify};
 use crate::error::{Problem, TreeError};
+use crate::expected::Expected;
+use crate::live::bytes::leaf::used_bytes;
+use crate::live::state::forest::InMemory;
 
-/// What a tree consists of.
+/// The blocks and items of a tree.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Shape {
     /// Blocks by level, from the leaves up.
@@ -21,7 +22,7 @@ pub struct Shape {
 
 impl LiveTree {
     /// Walks the whole tree and checks every block as if it came from a device: structure, levels,
-    /// keys against the parent's, generations. Nobody may change the tree meanwhile.
+    /// keys and generations against the parent's. No other thread may change the tree meanwhile.
     pub fn shape(&self) -> Result<Shape, TreeError> {
         let root = self.root();
         let mut shape = Shape { blocks: vec![0; usize::from(root.level) + 1], ..Shape::default() };
@@ -37,7 +38,7 @@ impl LiveTree {
     ) -> Result<(), TreeError> {
         let block = self.look(expected)?;
         let wrong = |problem: Problem| TreeError::new(expected, problem);
-        let context = self.shared.cache.store().tree_check();
+        let context = self.state.forest.cache.store().tree_check();
         verify(expected, block.bytes(), context.as_ref()).map_err(wrong)?;
         let node = block.node();
         if let (Some(last), Some(bound)) = (node.last_key(), upper)
@@ -63,15 +64,13 @@ impl LiveTree {
         Ok(())
     }
 
-    /// The block that a pointer of this tree leads to, as it is now, wherever it is. For walks that
-    /// go by blocks, of trees that nobody changes meanwhile.
+    /// The block that a pointer of this tree leads to, as it is now, in memory or on a device. For
+    /// walks over the blocks of a tree that no other thread changes meanwhile.
     pub fn look(&self, expected: &Expected) -> Result<Block, TreeError> {
-        Ok(match self.shared.in_memory(expected) {
-            Some(InMemory::Live(live)) => {
-                live.read(self.id(), Key::MIN, &self.shared.locks).clone()
-            }
+        Ok(match self.state.forest.in_memory(expected) {
+            Some(InMemory::Live(live)) => self.state.read_block(&live, Key::MIN).clone(),
             Some(InMemory::Clean(block)) => block,
-            None => self.shared.cache.read(expected)?.block,
+            None => self.state.forest.cache.read(expected)?.block,
         })
     }
 }

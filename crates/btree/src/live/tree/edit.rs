@@ -2,15 +2,15 @@
 
 use larder_format::{Key, Node};
 
-use super::error::ChangeError;
-use super::intent::Intent;
-use super::leaf::{Keep, weight};
-use super::path::Path;
-use super::search::Search;
-use super::tree::LiveTree;
+use super::live_tree::LiveTree;
+use crate::live::bytes::leaf::{Keep, weight};
+use crate::live::error::ChangeError;
+use crate::live::path::path::Path;
+use crate::live::search::search::Search;
+use crate::live::search::target::Intent;
 
 impl LiveTree {
-    /// Changes the data of an item in place and returns what `change` returns. The leaf is locked
+    /// Changes the data of an item in place and returns the result of `change`. The leaf is locked
     /// meanwhile: `change` may not use any tree.
     pub fn modify<T>(
         &self,
@@ -22,14 +22,15 @@ impl LiveTree {
         Ok(change(path.leaf_mut().data(slot)))
     }
 
-    /// Puts `data` in place of what an item has.
+    /// Puts `data` in place of an item's data.
     pub fn replace(&self, key: Key, data: &[u8]) -> Result<(), ChangeError> {
         self.replace_batch(&[(key, data)])
     }
 
-    /// Puts new data in place of what items have, whose keys ascend. Those that lie in one leaf change in one
-    /// descent, up to the first that the leaf has no room for: a descent of its own makes room for that one,
-    /// and goes on from there. After an error those before the one that it names have their new data.
+    /// Puts new data in place of the data of items whose keys ascend. One descent changes the
+    /// items of one leaf, up to the first that the leaf has no room for. The next descent makes
+    /// room for that item, and goes on from there. After an error, the items before the one in the
+    /// error have their new data.
     pub fn replace_batch(&self, items: &[(Key, &[u8])]) -> Result<(), ChangeError> {
         self.check_batch(items)?;
         let mut rest = items;
@@ -39,7 +40,8 @@ impl LiveTree {
         Ok(())
     }
 
-    /// Replaces as many of `items` as one leaf has and has room for, at least one, and returns how many.
+    /// Replaces as many of `items` as one leaf has, and has room for: at least one. Returns how
+    /// many.
     fn replace_some(&self, items: &[(Key, &[u8])]) -> Result<usize, ChangeError> {
         let (key, data) = items[0];
         let mut path = self.find_item(key, Intent::Replace { len: data.len() })?;
@@ -60,7 +62,7 @@ impl LiveTree {
         Ok(())
     }
 
-    /// Makes an item shorter, to `len` bytes; a shorter one stays as it is.
+    /// Cuts an item to `len` bytes. A shorter item stays as it is.
     pub fn truncate(&self, key: Key, len: usize, keep: Keep) -> Result<(), ChangeError> {
         let mut path = self.find_item(key, Intent::Modify)?;
         let slot = path.slot();
@@ -72,13 +74,13 @@ impl LiveTree {
         Ok(())
     }
 
-    /// Splits an item: what follows its first `len` bytes gets `new_key`, which must come next.
+    /// Splits an item: the bytes after its first `len` get `new_key`, which must come next.
     ///
     /// # Panics
     /// When the item is shorter.
     pub fn split_item(&self, key: Key, len: usize, new_key: Key) -> Result<(), ChangeError> {
         let mut path = self.find_item(key, Intent::Grow { bytes: weight(0) })?;
-        self.check_follows(&path, new_key)?;
+        check_follows(&path, new_key)?;
         let slot = path.slot();
         path.leaf_mut().split_item(slot, new_key, len);
         Ok(())
@@ -87,7 +89,7 @@ impl LiveTree {
     /// Inserts a copy of an item under `new_key`, which must come next.
     pub fn duplicate_item(&self, key: Key, new_key: Key) -> Result<(), ChangeError> {
         let mut path = self.find_item(key, Intent::Duplicate)?;
-        self.check_follows(&path, new_key)?;
+        check_follows(&path, new_key)?;
         let slot = path.slot();
         let data = path.leaf().node().item_data(slot).to_vec();
         let mut leaf = path.leaf_mut();
@@ -100,12 +102,12 @@ impl LiveTree {
     pub fn set_key(&self, key: Key, new_key: Key) -> Result<(), ChangeError> {
         let mut path = self.find_item(key, Intent::SetKey)?;
         let slot = path.slot();
-        self.check_precedes_next(&path, new_key)?;
+        check_precedes_next(&path, new_key)?;
         if slot > 0 && path.leaf().node().key(slot - 1) >= new_key {
             return Err(ChangeError::OutOfOrder { tree: self.id(), key: new_key });
         }
         if slot == 0 && new_key < key {
-            // The key's place may be in the leaf before, which is not held.
+            // The place of the new key may be in the leaf before, which this thread does not hold.
             let data = path.leaf().node().item_data(slot).to_vec();
             drop(path);
             self.insert(new_key, &data)?;
@@ -119,31 +121,32 @@ impl LiveTree {
         Ok(())
     }
 
-    fn find_item(&self, key: Key, intent: Intent) -> Result<Path<'_>, ChangeError> {
-        let path = Search::new(self, key, intent).run()?;
+    fn find_item<'t>(&'t self, key: Key, intent: Intent<'t>) -> Result<Path<'t>, ChangeError> {
+        let path = Search::new(&self.state, key, intent).run()?;
         if path.found { Ok(path) } else { Err(ChangeError::NotFound { tree: self.id(), key }) }
-    }
-
-    fn check_follows(&self, path: &Path<'_>, new_key: Key) -> Result<(), ChangeError> {
-        if path.leaf().node().key(path.slot()) >= new_key {
-            return Err(ChangeError::OutOfOrder { tree: self.id(), key: new_key });
-        }
-        self.check_precedes_next(path, new_key)
-    }
-
-    /// Whether `key` may stand where the path is, as far as the next item is concerned.
-    fn check_precedes_next(&self, path: &Path<'_>, key: Key) -> Result<(), ChangeError> {
-        let (leaf, next) = (path.leaf().node(), path.slot() + 1);
-        let bound = if next < leaf.nritems() { Some(leaf.key(next)) } else { path.upper };
-        if bound.is_some_and(|bound| key >= bound) {
-            return Err(ChangeError::OutOfOrder { tree: self.id(), key });
-        }
-        Ok(())
     }
 }
 
-/// The slots of items, of which the first is at `slot`, with their new data: up to the first that the leaf
-/// does not have, or would have no room for.
+/// Whether `key` may stand right after the item under the path.
+fn check_follows(path: &Path<'_>, key: Key) -> Result<(), ChangeError> {
+    if path.leaf().node().key(path.slot()) >= key {
+        return Err(ChangeError::OutOfOrder { tree: path.tree.id, key });
+    }
+    check_precedes_next(path, key)
+}
+
+/// Whether `key` is less than the key after the item under the path.
+fn check_precedes_next(path: &Path<'_>, key: Key) -> Result<(), ChangeError> {
+    let (leaf, next) = (path.leaf().node(), path.slot() + 1);
+    let bound = if next < leaf.nritems() { Some(leaf.key(next)) } else { path.upper };
+    if bound.is_some_and(|bound| key >= bound) {
+        return Err(ChangeError::OutOfOrder { tree: path.tree.id, key });
+    }
+    Ok(())
+}
+
+/// The slots of `items`, the first of which is at `slot`, with their new data: up to the first
+/// item that the leaf does not have, or has no room for.
 fn replacements_that_fit<'d>(
     leaf: Node<'_>,
     slot: usize,

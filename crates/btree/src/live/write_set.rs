@@ -8,40 +8,41 @@ use larder_format::node::{BACKREF_REV_SHIFT, HEADER_FLAG_WRITTEN};
 use larder_format::{ChecksumType, Header, Key, Logical};
 use zerocopy::FromBytes;
 
-use super::block::LiveBlock;
-use super::forest::Shared;
-use super::{leaf, node};
-use crate::block::{Block, Expected, verify};
+use super::bytes::{leaf, node};
+use super::state::block::LiveBlock;
+use super::state::forest::ForestState;
+use crate::block::{Block, verify};
 use crate::error::TreeError;
+use crate::expected::Expected;
 
-/// Blocks that are to be written, in order of address.
+/// The blocks that a commit, or a log, has to write, in order of address.
 ///
-/// Each is sealed, which gives it its final content, and written by the caller. Once all are on
-/// their devices, [`finish`](Self::finish) lets the cache have them.
+/// The caller seals each block, which gives it its final content, and writes it. Once all blocks
+/// are on their devices, [`finish`](Self::finish) hands them to the cache.
 pub struct WriteSet {
-    shared: Arc<Shared>,
+    forest: Arc<ForestState>,
     /// The generation that ends with this set.
     ended: Option<u64>,
-    /// Found when they are first asked for, which is after others may go on.
+    /// Filled at the first question, when other threads may go on already.
     blocks: OnceLock<Vec<LiveBlock>>,
 }
 
 impl WriteSet {
-    /// The blocks of all generations up to `ended`, of which there will be no more.
-    pub(super) fn of_generation(shared: Arc<Shared>, ended: u64) -> Self {
-        Self { shared, ended: Some(ended), blocks: OnceLock::new() }
+    /// The blocks of all generations up to `ended`, which gets no more blocks.
+    pub(crate) fn of_generation(forest: Arc<ForestState>, ended: u64) -> Self {
+        Self { forest, ended: Some(ended), blocks: OnceLock::new() }
     }
 
-    /// The blocks that unlisted trees have now and had not when they were last asked for.
-    pub(super) fn of_unlisted(shared: Arc<Shared>) -> Self {
-        let blocks = shared.live.take_noted().into();
-        Self { shared, ended: None, blocks }
+    /// The blocks of unlisted trees that are new since the last such set.
+    pub(crate) fn of_unlisted(forest: Arc<ForestState>) -> Self {
+        let blocks = forest.live.take_unlisted().into();
+        Self { forest, ended: None, blocks }
     }
 
     fn blocks(&self) -> &[LiveBlock] {
         self.blocks.get_or_init(|| {
             let ended = self.ended.unwrap_or(0);
-            self.shared.live.collect(|block| block.generation <= ended)
+            self.forest.live.collect(|block| block.generation <= ended)
         })
     }
 
@@ -62,14 +63,15 @@ impl WriteSet {
 
     /// The final content of the block at `index`, with its checksum. Sealing it again gives the same.
     ///
-    /// The block is checked as it will be when it is read: what fails that must not be written.
+    /// The block passes the checks that it will pass when a reader reads it. The caller must not
+    /// write a block that fails them.
     ///
     /// # Panics
-    /// When there are not so many.
+    /// When there are fewer blocks.
     pub fn seal(&self, index: usize, checksum: ChecksumType) -> Result<Block, TreeError> {
         let live = &self.blocks()[index];
-        // No other lock of the tree is held here, so that any place in the order will do.
-        let mut guard = live.write(live.tree, Key::MIN, &self.shared.locks);
+        // This thread holds no other lock of the tree, so that any place in the order will do.
+        let mut guard = live.write(live.tree, Key::MIN, &self.forest.locks);
         let bytes = guard.bytes_mut();
         if live.level == 0 {
             leaf::clear_free_space(bytes);
@@ -94,22 +96,22 @@ impl WriteSet {
             level: live.level,
             first_key: None,
         };
-        let context = self.shared.cache.store().tree_check();
+        let context = self.forest.cache.store().tree_check();
         verify(&expected, block.bytes(), context.as_ref())
             .map_err(|problem| TreeError::new(&expected, problem))
     }
 
-    /// Called when all blocks are where the store finds them: the cache takes them over.
+    /// Hands all blocks to the cache. The caller has written them where the store finds them.
     pub fn finish(self) {
-        for live in self.blocks().iter().filter(|live| self.shared.live.has(live)) {
-            let block = live.read(live.tree, Key::MIN, &self.shared.locks).clone();
-            self.shared.cache.insert(block);
+        for live in self.blocks().iter().filter(|live| self.forest.live.has(live)) {
+            let block = live.read(live.tree, Key::MIN, &self.forest.locks).clone();
+            self.forest.cache.insert(block);
         }
         if let Some(generation) = self.ended {
-            self.shared.set_durable(generation);
+            self.forest.set_durable(generation);
         }
         for live in self.blocks() {
-            self.shared.live.remove_written(live);
+            self.forest.live.remove_written(live);
         }
     }
 }

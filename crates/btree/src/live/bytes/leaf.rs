@@ -1,8 +1,8 @@
 //! Changing the bytes of a leaf.
 //!
-//! Item headers grow from the front and item data from the back; the data of neighbouring items is
-//! adjacent, so that every change is at most one move of headers and one of data. Callers have made
-//! sure of room; the bytes between headers and data mean nothing.
+//! Item headers grow from the front and item data from the back. The data of neighbouring items is
+//! adjacent, so that every change is at most one move of headers and one of data. Callers make
+//! sure of room first. The bytes between headers and data mean nothing.
 
 use std::ops::Range;
 
@@ -11,11 +11,11 @@ use larder_format::{DiskKey, Key, Node};
 use zerocopy::FromBytes;
 
 /// A leaf whose bytes may change.
-pub(super) struct LeafMut<'a> {
+pub(crate) struct LeafMut<'a> {
     bytes: &'a mut [u8],
 }
 
-/// Which part of an item stays when it is made shorter.
+/// The part of an item that stays when the item gets shorter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keep {
     /// Its beginning.
@@ -24,23 +24,23 @@ pub enum Keep {
     Back,
 }
 
-/// What an item takes in a leaf: header and data.
-pub(super) const fn weight(data_len: usize) -> usize {
+/// The bytes that an item takes in a leaf: header and data.
+pub(crate) const fn weight(data_len: usize) -> usize {
     ITEM_HEADER_SIZE + data_len
 }
 
 /// Bytes of headers and data in a leaf.
-pub(super) fn used_bytes(leaf: Node<'_>) -> usize {
+pub(crate) fn used_bytes(leaf: Node<'_>) -> usize {
     leaf_data_size(leaf.bytes().len()) - leaf.leaf_free_space()
 }
 
-/// What each item of a leaf takes.
-pub(super) fn weights(leaf: Node<'_>) -> impl Iterator<Item = usize> + use<'_> {
+/// The bytes that each item of a leaf takes.
+pub(crate) fn weights(leaf: Node<'_>) -> impl Iterator<Item = usize> + use<'_> {
     leaf.items().iter().map(|item| weight(item.size.get() as usize))
 }
 
 impl<'a> LeafMut<'a> {
-    pub(super) fn new(bytes: &'a mut [u8]) -> Self {
+    pub(crate) fn new(bytes: &'a mut [u8]) -> Self {
         Self { bytes }
     }
 
@@ -67,13 +67,14 @@ impl<'a> LeafMut<'a> {
         }
     }
 
-    /// Moves data between two places that are given from the end of the header.
+    /// Moves data. Both places count from the end of the header.
     fn move_data(&mut self, from: Range<usize>, to: usize) {
         self.bytes.copy_within(HEADER_SIZE + from.start..HEADER_SIZE + from.end, HEADER_SIZE + to);
     }
 
-    /// Makes room for items of these keys and lengths before `slot`. Their data is still to be set.
-    pub(super) fn insert(
+    /// Makes room for items of these keys and lengths before `slot`. The caller then sets their
+    /// data.
+    pub(crate) fn insert(
         &mut self,
         slot: usize,
         items: impl Iterator<Item = (Key, usize)> + Clone,
@@ -99,14 +100,14 @@ impl<'a> LeafMut<'a> {
     }
 
     /// The data of the item at `slot`.
-    pub(super) fn data(&mut self, slot: usize) -> &mut [u8] {
+    pub(crate) fn data(&mut self, slot: usize) -> &mut [u8] {
         let end = HEADER_SIZE + self.data_end(slot);
         let start = HEADER_SIZE + self.data_end(slot + 1);
         &mut self.bytes[start..end]
     }
 
     /// Removes these items.
-    pub(super) fn remove(&mut self, slots: Range<usize>) {
+    pub(crate) fn remove(&mut self, slots: Range<usize>) {
         let count = self.count();
         let (start, hole) =
             (self.data_end(count), self.data_end(slots.end)..self.data_end(slots.start));
@@ -120,9 +121,9 @@ impl<'a> LeafMut<'a> {
         self.header().nritems -= slots.len() as u32;
     }
 
-    /// Puts new data in place of what the items at these slots have, which ascend. There is room for
-    /// what each of them grows by before those behind it shrink.
-    pub(super) fn replace(&mut self, items: &[(usize, &[u8])]) {
+    /// Puts new data in place of the data of the items at these slots, which ascend. The leaf has
+    /// room for the growth of each item even before the items after it shrink.
+    pub(crate) fn replace(&mut self, items: &[(usize, &[u8])]) {
         let mut items = items;
         while let Some(((slot, data), rest)) = items.split_first()
             && self.data(*slot).len() == data.len()
@@ -133,9 +134,10 @@ impl<'a> LeafMut<'a> {
         self.lay_out(items);
     }
 
-    /// As [`replace`](Self::replace), where lengths change: all data from the first of the items on moves
-    /// aside, to just behind the headers, and is laid out anew from there, together with the new data. What
-    /// is laid out never reaches what is still aside, since each item has its room.
+    /// As [`replace`](Self::replace), where lengths change. All data from the first of the items
+    /// on moves aside, to right after the headers. Then it moves back piece by piece, together
+    /// with the new data. Nothing that moves back reaches the data that is still aside, since each
+    /// item has its room.
     fn lay_out(&mut self, items: &[(usize, &[u8])]) {
         let Some((first, _)) = items.first() else { return };
         let count = self.count();
@@ -160,7 +162,7 @@ impl<'a> LeafMut<'a> {
     }
 
     /// Appends `len` zeros to the item at `slot`.
-    pub(super) fn extend(&mut self, slot: usize, len: usize) {
+    pub(crate) fn extend(&mut self, slot: usize, len: usize) {
         let count = self.count();
         let (start, end) = (self.data_end(count), self.data_end(slot));
         self.move_data(start..end, start - len);
@@ -173,7 +175,7 @@ impl<'a> LeafMut<'a> {
     }
 
     /// Makes the item at `slot` shorter, to `len` bytes.
-    pub(super) fn truncate(&mut self, slot: usize, len: usize, keep: Keep) {
+    pub(crate) fn truncate(&mut self, slot: usize, len: usize, keep: Keep) {
         let count = self.count();
         let item = self.data_end(slot + 1)..self.data_end(slot);
         let cut = item.len() - len;
@@ -191,13 +193,13 @@ impl<'a> LeafMut<'a> {
     }
 
     /// Gives the item at `slot` another key.
-    pub(super) fn set_key(&mut self, slot: usize, key: Key) {
+    pub(crate) fn set_key(&mut self, slot: usize, key: Key) {
         self.items(slot + 1)[slot].key = DiskKey::from(key);
     }
 
-    /// Splits the data of the item at `slot`: what follows the first `len` bytes becomes an item of
-    /// its own behind it. Takes one more item header and no data.
-    pub(super) fn split_item(&mut self, slot: usize, key: Key, len: usize) {
+    /// Splits the data of the item at `slot`: the bytes after the first `len` become an item of
+    /// their own after it. Takes one more item header and no data.
+    pub(crate) fn split_item(&mut self, slot: usize, key: Key, len: usize) {
         // Data lies in reverse order of items: the two parts change places.
         let data = self.data(slot);
         let whole = data.len();
@@ -215,7 +217,7 @@ impl<'a> LeafMut<'a> {
 }
 
 /// Copies the items `slots` of `from` to `to`, before its item `at`.
-pub(super) fn copy_items(from: Node<'_>, slots: Range<usize>, to: &mut LeafMut<'_>, at: usize) {
+pub(crate) fn copy_items(from: Node<'_>, slots: Range<usize>, to: &mut LeafMut<'_>, at: usize) {
     let Some(last) = slots.end.checked_sub(1).filter(|_| !slots.is_empty()) else { return };
     let items = &from.items()[slots.clone()];
     to.insert(at, items.iter().map(|item| (item.key.get(), item.size.get() as usize)));
@@ -227,8 +229,8 @@ pub(super) fn copy_items(from: Node<'_>, slots: Range<usize>, to: &mut LeafMut<'
         .copy_from_slice(&from.bytes()[HEADER_SIZE + start..HEADER_SIZE + end]);
 }
 
-/// Zeros what lies between headers and data, so that nothing removed reaches a device.
-pub(super) fn clear_free_space(bytes: &mut [u8]) {
+/// Zeros the bytes between headers and data, so that nothing removed reaches a device.
+pub(crate) fn clear_free_space(bytes: &mut [u8]) {
     let mut leaf = LeafMut::new(bytes);
     let count = leaf.count();
     let end = leaf.data_end(count);
