@@ -59,6 +59,8 @@ pub struct MountOptions {
     pub noexec: bool,
     /// Requests come through rings of io_uring where the kernel offers that and this process may.
     pub io_uring: bool,
+    /// Processors stay awake while requests keep coming.
+    pub awake: bool,
 }
 
 impl Default for MountOptions {
@@ -71,6 +73,7 @@ impl Default for MountOptions {
             nodev: false,
             noexec: false,
             io_uring: true,
+            awake: true,
         }
     }
 }
@@ -88,7 +91,7 @@ impl Mount {
     /// Mounts at the directory `mountpoint`.
     pub fn new(mountpoint: &Path, server: Server, options: &MountOptions) -> io::Result<Self> {
         let Mounted { device, sync } = transport::mount(mountpoint, options, server.options())?;
-        let transport = DevFuse::new(device, options.io_uring);
+        let transport = DevFuse::new(device, options.io_uring, options.awake);
         let server = Exchange::new(server, options.read_only);
         Ok(Self { server, mountpoint: mountpoint.to_owned(), transport, sync })
     }

@@ -22,6 +22,7 @@ use rustix::io::{Errno, read, retry_on_intr, write};
 use rustix::ioctl::{Opcode, Updater, ioctl, opcode};
 use zerocopy::{FromBytes, IntoBytes};
 
+use super::awake::Awake;
 use super::away::{FromPlace, Place};
 use super::io_uring::Queues;
 use super::lookout::Lookout;
@@ -52,6 +53,7 @@ pub(crate) struct DevFuse {
     can_use_rings: AtomicBool,
     spare: Spare,
     soon: Soon,
+    awake: Awake,
 }
 
 /// The buffers of threads that ended.
@@ -67,11 +69,12 @@ struct Buffers {
 
 impl DevFuse {
     /// The connection that `device`, an open `/dev/fuse`, was mounted with. With `io_uring` requests come
-    /// through rings where the kernel offers them.
-    pub(crate) fn new(device: OwnedFd, io_uring: bool) -> Self {
+    /// through rings where the kernel offers them. With `awake` processors stay awake while requests keep coming.
+    pub(crate) fn new(device: OwnedFd, io_uring: bool, awake: bool) -> Self {
         let queues = if io_uring { Queues::offered() } else { None };
         let can_use_rings = AtomicBool::new(false);
-        Self { device, queues, can_use_rings, spare: Spare::default(), soon: Soon::default() }
+        let (spare, soon, awake) = (Spare::default(), Soon::default(), Awake::new(awake));
+        Self { device, queues, can_use_rings, spare, soon, awake }
     }
 
     /// A further descriptor of the connection. Where the device cannot be opened again, which is so for
@@ -99,6 +102,7 @@ impl DevFuse {
         let mut buffers = self.spare.take();
         let mut lookout = Lookout::new(Instant::now());
         while let Some(len) = self.wait(&mut lookout, &mut buffers, device) {
+            self.awake.count_request();
             if pool.takes() {
                 // Without one more thread things are slower, and go on.
                 let _ = self.start(serving, pool);
@@ -166,11 +170,11 @@ impl Transport for DevFuse {
         let pool = Pool::new(MOST_THREADS);
         let serve = || {
             thread::scope(|scope| {
-                let (device, soon) = (&self.device, &self.soon);
-                self.start(Serving { scope, device, handler, kernel: self, soon }, &pool)
+                let Self { device, soon, awake, .. } = self;
+                self.start(Serving { scope, device, handler, kernel: self, soon, awake }, &pool)
             })
         };
-        self.soon.during(self, serve)
+        self.soon.during(self, || self.awake.during(serve))
     }
 }
 

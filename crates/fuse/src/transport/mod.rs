@@ -1,6 +1,7 @@
 //! How requests come from the kernel and replies go back: through [`/dev/fuse`](dev_fuse), and where the
 //! kernel offers it most of them through [rings of io_uring](io_uring).
 
+mod awake;
 mod away;
 pub(crate) mod block;
 mod dev_fuse;
@@ -23,6 +24,7 @@ pub use mount::{end, unmount};
 pub use remount::remount;
 use rustix::io::Errno;
 
+use self::awake::Awake;
 use self::soon::Soon;
 use crate::protocol::abi::{InHeader, InitFlags, opcode};
 use crate::protocol::{Answer, Notice, Reply, Request};
@@ -99,6 +101,7 @@ struct Serving<'s, 'e> {
     handler: &'s dyn Handler,
     kernel: &'s dyn Notify,
     soon: &'s Soon,
+    awake: &'s Awake,
 }
 
 /// What came of a request, besides the body of the reply.

@@ -62,6 +62,10 @@ pub use helper::run_as_helper;
 ///                         users may delete subvolumes that are theirs
 ///   no_io_uring           take requests through /dev/fuse, also where the kernel offers io_uring
 ///                         (see /sys/module/fuse/parameters/enable_uring)
+///   noawake               let processors sleep while programs use the mount. By default they stay awake while
+///                         requests keep coming, since waking one takes longer than serving a request:
+///                         root's mounts through /dev/cpu_dma_latency, others by threads of the lowest
+///                         priority. That takes power, and no time from other programs
 ///   rescue=nologreplay    with ro, which never replays a log: say so
 /// Others that only say what is so anyway are accepted (flushoncommit, ssd, space_cache=v2, …); what
 /// cannot be obeyed is refused with the reason. With `remount` what is mounted goes on with the other

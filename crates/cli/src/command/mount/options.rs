@@ -171,6 +171,8 @@ impl Options {
             ("noexec", None) => self.mount.noexec = true,
             ("io_uring", None) => self.mount.io_uring = true,
             ("no_io_uring", None) => self.mount.io_uring = false,
+            ("awake", None) => self.mount.awake = true,
+            ("noawake", None) => self.mount.awake = false,
             // What a user may mount for others to see is this much.
             ("user" | "users" | "owner" | "group", None) => {
                 (self.mount.nosuid, self.mount.nodev) = (true, true);

@@ -151,10 +151,11 @@ impl Queue {
         mut season: Season,
         serving: Serving<'s, '_>,
     ) {
-        let Serving { device, handler, kernel, soon, .. } = serving;
+        let Serving { device, handler, kernel, soon, awake, .. } = serving;
         while let Ok(mut entry) = given {
             self.seasoned.given(&mut season, || entry.is_waiting());
             let Ok(taken) = entry.wait() else { break };
+            awake.count_request();
             self.seasoned.taken(&mut season);
             if self.pool.takes() {
                 // Without one more thread things are slower, and go on.
