@@ -148,7 +148,7 @@ fn readahead_asks_for_each_sibling_once_and_for_adjacent_ones_together() {
 fn live_cursors_read_ahead_too() {
     for mode in [Readahead::Forward, Readahead::Back, Readahead::None] {
         let store = Arc::new(Watched::new(build(4096, 50, &items(20000, 0))));
-        // With room for all: what is read ahead is not driven out before it is used.
+        // With room for all: no block that was read ahead is evicted before a reader uses it.
         let room = 1 << 24;
         let forest = support::space::forest_over(store.clone(), support::GENERATION + 1, room);
         let mut cursor = forest.open_tree(store.built.root, 0).cursor(mode);

@@ -27,8 +27,8 @@ impl Numbers {
     }
 }
 
-/// What one thread has in the tree: keys with its own remainder, so that models do not meet while
-/// leaves do.
+/// The items of one thread in the tree: keys with its own remainder, so that models do not meet
+/// while leaves do.
 struct Worker<'w> {
     tree: &'w Arc<LiveTree>,
     numbers: Numbers,
@@ -105,7 +105,8 @@ impl Worker<'_> {
         }
     }
 
-    /// Walks on from a key: what is this thread's must be there, in order, and nothing else of it.
+    /// Walks on from a key: all items of this thread must be there, in order, and no other item of
+    /// it.
     fn look_around(&self, at: Key) {
         let mut cursor = self.tree.cursor(Readahead::Forward);
         let mut before = None;
@@ -222,7 +223,7 @@ fn assert_committed(world: &World, root: TreeRoot, items: &Model) {
     assert!(found.map(|i| (i.key(), i.data().to_vec())).eq(items.clone()));
 }
 
-/// What the ablations compare with.
+/// The way to take locks that the ablations compare with.
 fn from_level_1(early_release: bool) -> LockPolicy {
     LockPolicy { early_release, first_write_level: 1, fingers: false, ..LockPolicy::default() }
 }
@@ -355,8 +356,8 @@ fn what_was_written_early_is_not_changed_in_place() {
     assert_eq!(log.shape().unwrap().items, 500);
 }
 
-/// What a thread remembers of a tree is of no use once the node may not be changed in place: its
-/// copy takes over without a lock on it.
+/// A finger is of no use once no thread may change its node in place: the node's copy takes over
+/// without a lock on the node.
 #[test]
 fn what_is_remembered_does_not_hide_a_copy() {
     let world = World::new(4096);
@@ -388,8 +389,8 @@ fn what_is_remembered_does_not_hide_a_copy() {
     check(&snapshot, 8);
 }
 
-/// A tree that is given up as a whole in the transaction that made it leaves nothing to be written,
-/// and whoever gets its addresses next keeps them.
+/// A tree that is given up as a whole in the transaction that made it leaves nothing to write, and
+/// the next tree that gets its addresses keeps them.
 #[test]
 fn forgotten_blocks_are_not_written() {
     let world = World::new(4096);

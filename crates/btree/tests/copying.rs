@@ -1,5 +1,5 @@
-//! Leaves that are copied before they change: the copy takes the place of the old one in memory, and whoever has the
-//! old one, or comes to it from a committed root, has what it was.
+//! Leaves that are copied before they change: the copy takes the place of the old one in memory,
+//! and a reader that has the old one, or comes to it from a committed root, sees it unchanged.
 
 mod support;
 

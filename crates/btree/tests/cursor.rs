@@ -35,7 +35,7 @@ fn any_move() -> impl Strategy<Value = Move> {
     ]
 }
 
-/// Where a cursor stands between `items`: behind all is `items.len()`, before all is `None`.
+/// Where a cursor stands between `items`: after all is `items.len()`, before all is `None`.
 fn check_moves(tree: &TreeView, items: &[Item], moves: &[Move]) {
     let mut cursor = tree.cursor(Readahead::Forward);
     let mut at: Option<usize> = None;
@@ -128,7 +128,7 @@ fn leaves_can_be_stepped_over_both_ways() {
     assert_eq!(lasts, expected);
 }
 
-/// What a walk in one direction finds, and how many errors it meets.
+/// The items that a walk in one direction finds, and how many errors it meets.
 fn rescue(view: &TreeView, forward: bool) -> (Vec<Key>, usize) {
     let mut cursor = view.cursor(Readahead::ForwardAlways);
     let (mut found, mut errors) = (Vec::new(), 0);

@@ -289,7 +289,7 @@ fn batches(most_bytes: usize) -> impl Strategy<Value = Vec<Vec<Op>>> {
     prop::collection::vec(prop::collection::vec(any_op(most_bytes), 1..60), 1..12)
 }
 
-/// What the ablations compare with.
+/// The way to take locks that the ablations compare with.
 fn from_level_1(early_release: bool) -> LockPolicy {
     LockPolicy { early_release, first_write_level: 1, fingers: false, ..LockPolicy::default() }
 }
@@ -386,7 +386,8 @@ fn a_large_item_between_small_ones_gets_a_leaf_of_its_own() {
     world.check_alone(&tree);
 }
 
-/// Items that all grow, in leaves that are full: each leaf is split on the way, and the batch goes on behind.
+/// Items that all grow, in leaves that are full: each leaf splits on the way, and the batch goes
+/// on after it.
 #[test]
 fn a_batch_outgrows_the_leaves_that_it_is_in() {
     let world = World::new(4096);
@@ -406,7 +407,7 @@ fn a_batch_outgrows_the_leaves_that_it_is_in() {
         let expected = if n % 3 > 0 { data(n, 42) } else { vec![n as u8; 33] };
         assert_eq!(tree.get(key(n)).unwrap(), Some(expected), "{n}");
     }
-    // What comes first of two errors is the one that is named; those before it are done.
+    // The error names the first of two bad items. The items before it are done.
     let wrong = [(key(3), &[1_u8; 50][..]), (key(4000), &[2; 3]), (key(4001), &[2; 3])];
     let error = tree.replace_batch(&wrong).unwrap_err();
     assert!(matches!(error, ChangeError::NotFound { key: named, .. } if named == key(4000)));

@@ -11,7 +11,7 @@ use shuttle::thread;
 use support::key;
 use support::space::World;
 
-/// What one thread of a model does.
+/// The work of one thread of a model.
 type Work = Box<dyn FnOnce(&Arc<LiveTree>) + Send>;
 
 /// Three such items fill a leaf of 4 KiB.

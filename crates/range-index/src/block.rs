@@ -30,7 +30,7 @@ pub(crate) struct Header<V> {
     values: PhantomData<V>,
 }
 
-/// What belongs to a key: where its range ends, and its value.
+/// The end of a key's range, and its value.
 pub(crate) struct Slot<V> {
     pub(crate) end: u64,
     pub(crate) value: V,
@@ -226,7 +226,7 @@ pub(crate) fn length(range: &Range<u64>) -> u64 {
     range.end - range.start
 }
 
-/// A finished block that nobody else can see yet.
+/// A finished block that no other thread can see yet.
 pub(crate) struct OwnedBlock<V> {
     header: NonNull<Header<V>>,
 }
@@ -256,7 +256,7 @@ impl<V> Drop for OwnedBlock<V> {
 /// block itself, which has long left the cache, is not touched.
 ///
 /// # Safety
-/// `header` came from [`OwnedBlock::into_raw`], is freed once, and nobody can read it any more.
+/// `header` came from [`OwnedBlock::into_raw`], is freed once, and no thread can read it any more.
 pub(crate) unsafe fn free<V>(header: *mut Header<V>, len: usize) {
     // SAFETY: the caller's promise: the block is complete and ours.
     unsafe {
@@ -349,10 +349,10 @@ impl<V: Clone> Builder<V> {
         self.finish_with(largest)
     }
 
-    /// [`Builder::finish`] for who knows the length of the largest hole.
+    /// [`Builder::finish`] for a caller that knows the length of the largest hole.
     pub(crate) fn finish_with(self, largest: u64) -> OwnedBlock<V> {
         assert_eq!(self.len, self.capacity, "a block is finished when it is full");
-        // SAFETY: the header was written when the block was allocated, and nobody else sees it yet.
+        // SAFETY: the header was written when the block was allocated, and no other thread sees it yet.
         unsafe { (*self.header.as_ptr()).largest = largest };
         let block = OwnedBlock { header: self.header };
         std::mem::forget(self);

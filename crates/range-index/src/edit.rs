@@ -20,11 +20,11 @@ use crate::search::{Path, Spot, locate_near};
 use crate::sync::Wait;
 use crate::{RangeIndex, Value};
 
-/// The entries that a splice puts in place of others. Three are what splitting an entry around a
-/// new one needs.
+/// The entries that a splice puts in place of others. Three suffice to split an entry around a new
+/// one.
 pub(crate) type Pieces<V> = SmallVec<[Piece<V>; 3]>;
 
-/// What an edit wants to do to the block it was shown. It may be asked again.
+/// The change that an edit plans for the block that it sees. The index may ask for it again.
 pub(crate) enum Plan<V, R> {
     /// Nothing changes.
     Keep(R),
@@ -62,7 +62,7 @@ fn moves_low<V>(block: BlockRef<'_, V>, replace: &Range<usize>, with: &Pieces<V>
     !is_first_tile && replace.start == 0 && start != Some(block.low())
 }
 
-/// What a splice changes besides the entries: sums, and holes that got larger.
+/// The effects of a splice besides the entries: on sums, and on holes that get larger.
 struct Effect {
     entries: i64,
     covered: i64,
@@ -173,7 +173,7 @@ impl<V: Value, const KEYS: usize> RangeIndex<V, KEYS> {
         true
     }
 
-    /// Does what follows a published splice.
+    /// Updates sums and bounds after a published splice.
     fn settle<'g>(
         &self,
         node: NodeRef<'g, V>,
@@ -243,7 +243,7 @@ impl<V: Value, const KEYS: usize> RangeIndex<V, KEYS> {
         }
     }
 
-    /// Waits until nobody holds the block lock of `node`.
+    /// Waits until no thread holds the block lock of `node`.
     pub(crate) fn wait_for_unlock(&self, node: NodeRef<'_, V>) {
         let mut wait = Wait::new();
         self.stats.blocked();

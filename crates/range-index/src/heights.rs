@@ -10,24 +10,23 @@
 //! - One or two, by lot: else a list that is filled in order would have towers at regular distances,
 //!   and removals at regular distances could take them all. As it is, nothing that goes
 //!   by address takes more of the high nodes than of the others.
-//! - Nodes never grow, so removals can leave runs that are too long. What comes into such a run
+//! - Nodes never grow, so removals can leave runs that are too long. A new node in such a run
 //!   rises above it.
-//! - A height is a guess about a list that changes: what others link meanwhile may be missed. Nothing
-//!   but the length of searches depends on it.
+//! - A height is a guess about a list that changes: a node may miss links that other threads add
+//!   meanwhile. Only the length of searches depends on it.
 
 use crossbeam_epoch::Guard;
 
-use crate::node::{MAX_HEIGHT, NodeRef};
-use crate::{RangeIndex, Value};
+use crate::node::NodeRef;
+use crate::search::Path;
+use crate::slabs::MAX_HEIGHT;
 
-impl<V: Value, const KEYS: usize> RangeIndex<V, KEYS> {
-    /// How high a new node is to be whose tile begins at `low` and is part of another one yet.
-    pub(crate) fn height_for(&self, low: u64, guard: &Guard) -> usize {
-        let path = self.path(low, guard);
-        let lots = lots(low);
-        let rises = |level: usize| run_has(path.at(level), level, 1 + (lots >> level & 1), guard);
-        (1..MAX_HEIGHT).find(|&level| !rises(level)).unwrap_or(MAX_HEIGHT)
-    }
+/// The height of a new node whose tile will begin at `low`. `path` leads to the node whose tile holds
+/// `low` now.
+pub(crate) fn height_for<V>(path: &Path<'_, V>, low: u64, guard: &Guard) -> usize {
+    let lots = lots(low);
+    let rises = |level: usize| run_has(path.at(level), level, 1 + (lots >> level & 1), guard);
+    (1..MAX_HEIGHT).find(|&level| !rises(level)).unwrap_or(MAX_HEIGHT)
 }
 
 /// Whether at least `count` nodes that end below `level` follow `node`, which has a link there.
@@ -56,6 +55,7 @@ mod tests {
     use crossbeam_epoch as epoch;
 
     use super::*;
+    use crate::RangeIndex;
 
     type Index = RangeIndex<u64, 4>;
 

@@ -1,16 +1,16 @@
-//! Holes: what each link promises about the space it skips, and the search that trusts it.
+//! Holes: the promise of each link about the space that it skips, and the search that trusts it.
 //!
 //! Invariants
-//! - A hole lies in exactly one tile: every tile but the first begins with an entry. So one block
-//!   shows the whole hole, and claiming it is one exchange of that block.
+//! - A hole lies in exactly one tile, since every tile except the first begins with an entry. So
+//!   one block shows the whole hole, and one exchange of that block claims it.
 //! - The bound of a link is at least the length of every hole in the span of the link, from its
 //!   node up to its next, once the operation that made the hole has returned.
 //! - Bounds are raised from level 0 upwards, *after* the block with the larger hole is published
 //!   and, when a hole moves to another node, *before* it disappears from the old one.
-//! - Bounds are lowered under the tower lock, in three steps: mark the bound, read what lies
-//!   below, replace the bound if it is still marked. A raiser takes the mark away. Publishing
-//!   and marking are each followed by reading what the other writes, all sequentially consistent,
-//!   so one of the two always sees the other.
+//! - A thread lowers a bound under the tower lock, in three steps: it marks the bound, reads the
+//!   bounds or holes below, and replaces the bound if it is still marked. A thread that raises the
+//!   bound takes the mark away. After it publishes or marks, each thread reads what the other one
+//!   writes. All of this is sequentially consistent, so that one of the two always sees the other.
 //! - A new or lengthened link promises nothing: its bound is "unknown", larger than any hole.
 
 use std::ops::Range;
@@ -22,49 +22,8 @@ use crate::edit::Pieces;
 use crate::node::{NO_KEY, NodeRef, Tower, Word};
 use crate::reclaim;
 use crate::search::{Path, Spot, locate_near};
-use crate::sync::{AtomicU64, Ordering, Wait};
+use crate::sync::Wait;
 use crate::{RangeIndex, Value};
-
-/// An upper bound of a length. The lowest bit says that somebody is about to lower the bound, and
-/// counts as set in the bound itself.
-pub(crate) struct Bound(AtomicU64);
-
-const MARK: u64 = 1;
-
-impl Bound {
-    pub(crate) fn unknown() -> Self {
-        Bound(AtomicU64::new(!MARK))
-    }
-
-    /// The bound, which may be one more than what was asked for.
-    pub(crate) fn get(&self) -> u64 {
-        self.0.load(Ordering::SeqCst) | MARK
-    }
-
-    pub(crate) fn set_unknown(&self) {
-        self.0.store(!MARK, Ordering::SeqCst);
-    }
-
-    /// Makes the bound at least `len`, and foils a lowering that is under way.
-    fn raise(&self, len: u64) {
-        let mut old = self.0.load(Ordering::SeqCst);
-        while old & MARK != 0 || old | MARK < len {
-            let new = old.max(len) & !MARK;
-            match self.0.compare_exchange(old, new, Ordering::SeqCst, Ordering::SeqCst) {
-                Ok(_) => return,
-                Err(now) => old = now,
-            }
-        }
-    }
-
-    /// Makes the bound the result of `measure`, unless it is raised meanwhile. One caller at a
-    /// time.
-    fn lower(&self, measure: impl FnOnce() -> u64) {
-        let marked = self.0.fetch_or(MARK, Ordering::SeqCst) | MARK;
-        let new = measure().min(marked) & !MARK;
-        let _ = self.0.compare_exchange(marked, new, Ordering::SeqCst, Ordering::SeqCst);
-    }
-}
 
 /// Which of the holes that are large enough to claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -237,7 +196,8 @@ impl<V: Value, const KEYS: usize> RangeIndex<V, KEYS> {
                 }
             };
             let mut level = node.height();
-            // The top is read anew at each level: who adds a level reads the bounds below it.
+            // The thread reads the top anew at each level: a thread that adds a level reads the
+            // bounds below it.
             while level <= self.top() {
                 self.raise_level(path.at(level), level, point, len, guard);
                 level += 1;
@@ -280,8 +240,8 @@ impl<V: Value, const KEYS: usize> RangeIndex<V, KEYS> {
     }
 }
 
-/// Lowers the bound of the link of `node` at `level`, above 0, to what lies below it, unless the
-/// tower is in use.
+/// Lowers the bound of the link of `node` at `level`, above 0, to the largest bound below it,
+/// unless the tower is in use.
 fn refresh_bound<V>(node: NodeRef<'_, V>, level: usize, guard: &Guard) {
     if node.try_lock_tower() {
         node.link(level).bound.lower(|| largest_bound_below(node, level, guard));
@@ -294,7 +254,7 @@ fn refresh_bound<V>(node: NodeRef<'_, V>, level: usize, guard: &Guard) {
 /// there is to read.
 fn lower_to<V>(node: NodeRef<'_, V>, word: Word<V>, block: BlockRef<'_, V>) {
     let (bound, largest) = (&node.link(0).bound, block.largest());
-    if bound.get() > largest | MARK && node.try_lock_tower() {
+    if bound.exceeds(largest) && node.try_lock_tower() {
         bound.lower(|| if node.word() == word { largest } else { u64::MAX });
         node.unlock_tower();
     }
@@ -368,8 +328,8 @@ impl<'g, V: Value, const KEYS: usize> Search<'_, 'g, V, KEYS> {
                     match level {
                         0 => self.node_upwards(node, from),
                         _ => {
-                            // Only who looks at all that a link skips knows that its bound is
-                            // too high.
+                            // Only a search that looks at all that a link skips knows that its
+                            // bound is too high.
                             let start = came_over.map_or(0, |(_, _, key)| key);
                             let whole = self.within.start <= start && key <= self.within.end;
                             let found = self.upwards(node, level - 1, key, from, came_over);
@@ -451,7 +411,8 @@ impl<'g, V: Value, const KEYS: usize> Search<'_, 'g, V, KEYS> {
             }
             let link = node.link(level);
             let found = if self.is_hopeless(link.bound.get()) {
-                // What was split off after the link was read has not been looked at.
+                // A node that was split off after the thread read the link still has to be
+                // searched.
                 if link.key() != span.end || span.end < *until {
                     return Scan::Lost;
                 }

@@ -1,4 +1,4 @@
-//! Inserting: where nothing is, in place of what is there, or between the halves of it.
+//! Inserting: into a hole, in place of other entries, or between the halves of one.
 
 use std::ops::Range;
 
@@ -22,7 +22,7 @@ pub(crate) fn assert_not_empty(range: &Range<u64>) {
     assert!(range.start < range.end, "a range has at least one address");
 }
 
-/// What is left of `entry` outside `hole`, with values as `keep` says.
+/// The parts of `entry` outside `hole`, with values as `keep` says.
 pub(crate) fn remainders<V: Value>(
     entry: &Entry<'_, V>,
     hole: &Range<u64>,
@@ -76,8 +76,8 @@ impl<V: Value, const KEYS: usize> RangeIndex<V, KEYS> {
         })
     }
 
-    /// Inserts an entry in place of all entries that it overlaps, which are removed as a whole and
-    /// returned. One atomic step; takes time in proportion to what it replaces.
+    /// Inserts an entry in place of all entries that it overlaps, which it removes as a whole and
+    /// returns. One atomic step; takes time in proportion to the entries that it removes.
     ///
     /// # Panics
     /// When `range` is empty.
@@ -98,10 +98,10 @@ impl<V: Value, const KEYS: usize> RangeIndex<V, KEYS> {
         })
     }
 
-    /// Inserts an entry and cuts away what it overlaps. An entry that is cut keeps what is outside
-    /// `range`, with the value that `keep` gives for an entry and the part that is left of it. One
-    /// atomic step; takes time in proportion to what it replaces. `keep` may be called more often
-    /// than there are parts.
+    /// Inserts an entry and cuts away the parts of other entries that it overlaps. An entry that
+    /// it cuts keeps the parts outside `range`, with the value that `keep` gives for the entry and
+    /// the part. One atomic step; takes time in proportion to the entries that it cuts. The index
+    /// may call `keep` more often than there are parts.
     ///
     /// # Panics
     /// When `range` is empty.

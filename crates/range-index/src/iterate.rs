@@ -46,9 +46,9 @@ impl<V: Clone> Entry<'_, V> {
     }
 }
 
-/// Reads entries in place. What it has read stays in memory until it is dropped, and so does what
-/// others retire meanwhile: keep it for as long as a batch of reads takes, no longer. Not for
-/// sending to other threads.
+/// Reads entries in place. Until a reader is dropped, all that it has read stays in memory, and so
+/// does all that other threads retire meanwhile. So keep it for one batch of reads and no longer.
+/// It cannot go to another thread.
 pub struct Reader<'a, V, const KEYS: usize> {
     index: &'a RangeIndex<V, KEYS>,
     guard: Guard,
@@ -113,7 +113,7 @@ impl<V: Value, const KEYS: usize> Reader<'_, V, KEYS> {
 
     /// The entry that covers `point`, or the next one before it.
     pub fn last_at_or_before(&self, point: u64) -> Option<Entry<'_, V>> {
-        // Every tile but the first begins with an entry, so the answer is never further left.
+        // Every tile except the first begins with an entry, so the answer is never further left.
         let block = self.index.locate(point.min(u64::MAX - 1), &self.guard).block;
         let index = block.count_at_or_before(point).checked_sub(1)?;
         Some(Entry::at(block, index))

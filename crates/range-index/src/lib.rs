@@ -1,6 +1,6 @@
-//! A concurrent index of ranges: non-overlapping ranges of `u64` mapped to values, where readers
-//! never wait, writers in different places do not meet, and a hole of a given size is found
-//! without walking what is full.
+//! A concurrent index of ranges: non-overlapping ranges of `u64` mapped to values. Readers never
+//! wait, writers in different places do not meet, and the search for a hole of a given size skips
+//! full space.
 //!
 //! ```
 //! use larder_range_index::{RangeIndex, Request};
@@ -59,11 +59,11 @@
 //!   their block pointers. Links above level 0 are changed one at a time under the *tower lock* of
 //!   the node that they come from.
 //! - Order: block locks before tower locks; block locks from left to right; tower locks from right
-//!   to left, and never a block lock while holding a tower lock. The lock of the slabs comes last
-//!   and is held for a few instructions by whoever makes a node.
+//!   to left, and never a block lock while holding a tower lock. The lock of the slabs comes last.
+//!   A thread that makes a node holds it for a few instructions.
 //!
-//! - *Memory*: who has retired much that a preempted thread holds back lets others run, once
-//!   for each 64 blocks more (`reclaim.rs`).
+//! - *Memory*: a thread that has retired many blocks which a preempted thread holds back lets
+//!   others run, once for each 64 blocks more (`reclaim.rs`).
 //!
 //! # Why values are cloned
 //! A reader holds `&V` into a block that an edit of a neighbour replaces. Copying values bit by bit
@@ -106,7 +106,7 @@
 //! });
 //! ```
 //!
-//! Nor does an index of what stays on one thread:
+//! Nor does an index of values that stay on one thread:
 //!
 //! ```compile_fail,E0277
 //! # use larder_range_index::RangeIndex;
@@ -127,8 +127,8 @@
 //! });
 //! ```
 //!
-//! What all threads shall share and change in place goes in an `Arc<Mutex<_>>`; that takes no edit
-//! of the index:
+//! A value that all threads share and change in place goes in an `Arc<Mutex<_>>`; that takes no
+//! edit of the index:
 //!
 //! ```
 //! # use larder_range_index::RangeIndex;
@@ -141,9 +141,11 @@
 //! ```
 
 mod block;
+mod bound;
 mod edit;
 mod heights;
 mod holes;
+mod index;
 mod insert;
 mod iterate;
 mod node;
@@ -157,123 +159,9 @@ mod stats;
 mod structure;
 mod sync;
 
-use std::marker::PhantomData;
-use std::sync::Arc;
-
-use crossbeam_epoch::Guard;
-
-use crate::block::Builder;
-use crate::node::{MAX_HEIGHT, Node, NodeRef};
-use crate::slabs::Slabs;
-use crate::stats::Counters;
-use crate::sync::{AtomicUsize, Ordering};
-
 pub use crate::holes::{Order, Request};
+pub use crate::index::{KEYS_PER_NODE, RangeIndex, Value};
 pub use crate::insert::Overlap;
 pub use crate::iterate::{Ascending, Descending, Entry, Reader};
 pub use crate::reshape::ResizeError;
 pub use crate::stats::Stats;
-
-/// What can be a value: anything that clones and may be dropped on any thread.
-pub trait Value: Clone + Send + 'static {}
-
-impl<T: Clone + Send + 'static> Value for T {}
-
-/// How many entries a node holds at most, unless the index says otherwise; chosen by measurement.
-pub const KEYS_PER_NODE: usize = 64;
-
-/// A concurrent map from non-overlapping, non-empty ranges of `u64` to values.
-///
-/// Addresses are below `u64::MAX`. `KEYS` is how many entries a node holds before it is split, at
-/// least 4.
-pub struct RangeIndex<V, const KEYS: usize = KEYS_PER_NODE> {
-    head: *mut Node<V>,
-    /// The memory of all nodes.
-    slabs: Arc<Slabs>,
-    /// The highest level with a link, or more.
-    top: AtomicUsize,
-    stats: Counters,
-    values: PhantomData<V>,
-}
-
-// SAFETY: the index owns its nodes and values. When it moves, only retired blocks stay behind. No value
-// is in two blocks, so what those hold is not in the index any more. They are reached by readers, which
-// borrow the index and so keep it from moving, and in the end by whoever drops them, after the
-// last reader and on any thread, which `Send` allows.
-unsafe impl<V: Send, const KEYS: usize> Send for RangeIndex<V, KEYS> {}
-// SAFETY: through `&self` threads put in and take out values, which takes `Send`, and look at and clone
-// the same value at once, which takes `Sync`; they never get a `&mut` to one. All other shared state
-// is atomic.
-unsafe impl<V: Send + Sync, const KEYS: usize> Sync for RangeIndex<V, KEYS> {}
-
-impl<V: Value> RangeIndex<V> {
-    /// An empty index.
-    pub fn new() -> Self {
-        Self::with_node_size()
-    }
-}
-
-impl<V: Value, const KEYS: usize> RangeIndex<V, KEYS> {
-    /// An empty index with `KEYS` entries to a node.
-    pub fn with_node_size() -> Self {
-        const { assert!(KEYS >= 4, "a node has room for 4 entries at least") };
-        let slabs = Arc::new(Slabs::new());
-        RangeIndex {
-            head: node::allocate(&slabs, MAX_HEIGHT, Builder::new(0..u64::MAX, 0).finish()),
-            slabs,
-            top: AtomicUsize::new(0),
-            stats: Counters::default(),
-            values: PhantomData,
-        }
-    }
-
-    /// How many entries there are; exact when no edit is in progress.
-    pub fn len(&self) -> usize {
-        self.stats.entries() as usize
-    }
-
-    /// Whether there is no entry; exact when no edit is in progress.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// How many addresses the entries cover; exact when no edit is in progress.
-    pub fn covered(&self) -> u64 {
-        self.stats.covered()
-    }
-
-    /// What writers had to wait for so far.
-    pub fn stats(&self) -> Stats {
-        self.stats.snapshot()
-    }
-
-    fn head<'g>(&self, _: &'g Guard) -> NodeRef<'g, V> {
-        // SAFETY: the head is freed with the index only, which outlives every use of a node.
-        unsafe { NodeRef::from_raw(self.head) }.expect("an index has a head")
-    }
-
-    /// The highest level with a link, or more.
-    fn top(&self) -> usize {
-        self.top.load(Ordering::SeqCst)
-    }
-}
-
-impl<V: Value> Default for RangeIndex<V> {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl<V, const KEYS: usize> Drop for RangeIndex<V, KEYS> {
-    fn drop(&mut self) {
-        // SAFETY: `&mut self`: nobody else uses the index, and what was retired is out of the list.
-        unsafe {
-            let guard = crossbeam_epoch::unprotected();
-            let mut next = NodeRef::from_raw(self.head);
-            while let Some(node) = next {
-                next = node.link(0).next(guard);
-                node::free(&self.slabs, node.as_ptr());
-            }
-        }
-    }
-}

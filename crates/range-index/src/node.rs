@@ -7,8 +7,8 @@
 //! - `links[0]` and the `prev` of the node it leads to are written only by the holder of this
 //!   node's block lock. Links above level 0 are written only by the holder of this node's tower
 //!   lock. A tower lock is closed for good before its node is unlinked.
-//! - Locks are taken in this order: blocks before towers, blocks from left to right, towers from
-//!   right to left. Nobody who holds a tower lock waits for a block lock.
+//! - Threads take locks in this order: blocks before towers, blocks from left to right, towers
+//!   from right to left. No thread that holds a tower lock waits for a block lock.
 //! - A link's `key` is where the tile of `next` begins, `NO_KEY` where there is no next. It is what
 //!   a search compares, so that a node that is not entered is not touched. Between two stores it
 //!   may disagree with `next`; the block that a search ends in says which tile it really has.
@@ -20,13 +20,9 @@ use std::ptr::{self, NonNull};
 use crossbeam_epoch::Guard;
 
 use crate::block::{self, BlockRef, Header, OwnedBlock};
-use crate::holes::Bound;
-use crate::slabs::Slabs;
+use crate::bound::Bound;
+use crate::slabs::{MAX_HEIGHT, Slabs};
 use crate::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering, Wait};
-
-/// The highest tower. A level has less than half as many links as the one below, so it serves more
-/// nodes than memory holds.
-pub(crate) const MAX_HEIGHT: usize = 26;
 
 /// The key of a link that leads nowhere: no tile begins here.
 pub(crate) const NO_KEY: u64 = u64::MAX;
@@ -74,8 +70,8 @@ impl<V> Link<V> {
         }
     }
 
-    /// Puts a new node behind this link. The node comes before the key, so that a search that
-    /// meets the change halfway falls short of its target and never overshoots it.
+    /// Puts a new node after this link. The thread stores the node before the key, so that a
+    /// search that meets the change halfway falls short of its target and never overshoots it.
     pub(crate) fn insert(&self, node: NodeRef<'_, V>, key: u64) {
         self.next.store(node.as_ptr(), Ordering::SeqCst);
         self.key.store(key, Ordering::SeqCst);
@@ -98,7 +94,7 @@ pub(crate) struct Node<V> {
     height: u32,
 }
 
-/// What a node's block pointer was at one moment.
+/// A node's block pointer at one moment.
 pub(crate) struct Word<V>(*mut Header<V>);
 
 impl<V> Clone for Word<V> {
@@ -217,7 +213,8 @@ pub(crate) fn allocate<V>(slabs: &Slabs, height: usize, block: OwnedBlock<V>) ->
 /// Frees a node and the block it still has.
 ///
 /// # Safety
-/// `node` came from [`allocate`] with the same slabs, is freed once, and nobody can reach it any more.
+/// `node` came from [`allocate`] with the same slabs, is freed once, and no thread can reach it
+/// any more.
 pub(crate) unsafe fn free<V>(slabs: &Slabs, node: *mut Node<V>) {
     // SAFETY: the caller's promise. A dead node's block has been retired on its own.
     unsafe {

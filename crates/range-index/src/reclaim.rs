@@ -1,9 +1,10 @@
-//! Reclamation: what was replaced or unlinked is freed when no thread can see it any more.
+//! Reclamation: replaced blocks and unlinked nodes are freed when no thread can see them any more.
 //!
-//! An epoch ends when every thread that looked at the index in it has looked away. A thread that is
-//! preempted while it looks keeps all that the others retire meanwhile: with more threads than
-//! processors, hundreds of megabytes in a moment. So whoever has retired much that is not freed
-//! yet gives its processor away now and then, which is what the one that is held up lacks.
+//! An epoch ends when every thread that looked at the index in it has looked away. A thread that
+//! is preempted while it looks keeps all that the others retire meanwhile: with more threads than
+//! processors, hundreds of megabytes in a moment. So a thread that has retired many blocks which
+//! are not freed yet gives its processor away now and then: the thread that is held up lacks just
+//! that.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -17,13 +18,13 @@ use crate::node::{self, NodeRef};
 use crate::slabs::Slabs;
 use crate::sync::thread;
 
-/// Blocks of a batch: what a thread retires before it looks how many of its batches are freed.
+/// Blocks of a batch: a thread retires so many before it looks how many of its batches are freed.
 const BATCH: usize = 64;
 /// How many of them may wait before it lets others run. Few: what waits for long has left the cache
 /// by the time it is used again.
 const MOST_WAITING: usize = 2;
 
-/// What a thread has retired.
+/// The blocks that a thread has retired.
 #[derive(Default)]
 struct Account {
     in_batch: Cell<usize>,
@@ -36,27 +37,27 @@ thread_local! {
     static ACCOUNT: Account = Account::default();
 }
 
-/// Frees a block that was replaced, once nobody reads it any more.
+/// Frees a block that was replaced, once no thread reads it any more.
 pub(crate) fn retire_block<V: Value>(block: BlockRef<'_, V>, guard: &Guard) {
     let (raw, len) = (block.as_ptr(), block.len());
-    // SAFETY: the block has been replaced, once and by us, so who pins from now on cannot find it;
-    // values may be dropped on any thread since they are `Send`.
+    // SAFETY: this thread, and no other, has replaced the block, so a thread that pins from now on
+    // cannot find it. Any thread may drop its values, since they are `Send`.
     unsafe { guard.defer_unchecked(move || block::free(raw, len)) }
     let count = |account: &Account| account.count(guard);
     // A thread that is ending keeps no account.
     let _ = ACCOUNT.try_with(count);
 }
 
-/// Frees a node that was unlinked, once nobody can come across it any more.
+/// Frees a node that was unlinked, once no thread can come across it any more.
 pub(crate) fn retire_node<V: Value>(node: NodeRef<'_, V>, slabs: Arc<Slabs>, guard: &Guard) {
     let raw = node.as_ptr();
-    // SAFETY: no link and no live back link leads to the node, so who pins from now on cannot find
-    // it; the rest as for blocks.
+    // SAFETY: no link and no live back link leads to the node, so a thread that pins from now on
+    // cannot find it; the rest as for blocks.
     unsafe { guard.defer_unchecked(move || node::free(&slabs, raw)) }
 }
 
-/// To be called after an edit, not pinned any more: moves the epoch on, and lets others run if one of
-/// them holds it back.
+/// Moves the epoch on, and lets other threads run if one of them holds it back. Callers do this
+/// after an edit, when they are not pinned any more.
 pub(crate) fn relieve() {
     let asked = |ask: fn(&Account) -> bool| ACCOUNT.try_with(ask).unwrap_or(false);
     if asked(Account::has_new_batch) && asked(Account::is_overdue) {

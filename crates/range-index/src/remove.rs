@@ -20,9 +20,9 @@ impl<V: Value, const KEYS: usize> RangeIndex<V, KEYS> {
         })
     }
 
-    /// Removes whatever lies in `range` and returns how many addresses were covered. An entry that
-    /// is cut keeps what is outside, with the value that `keep` gives for an entry and the part
-    /// that is left of it; `keep` may be called more often than there are parts.
+    /// Removes all that lies in `range` and returns how many addresses were covered. An entry that
+    /// is cut keeps the parts outside, with the value that `keep` gives for the entry and the
+    /// part. The index may call `keep` more often than there are parts.
     ///
     /// Goes from tile to tile: each step is atomic, the whole is not.
     ///
@@ -44,7 +44,7 @@ impl<V: Value, const KEYS: usize> RangeIndex<V, KEYS> {
         removed
     }
 
-    /// Removes what lies in `range` and in the tile that holds its start. Returns how many
+    /// Removes the parts of entries in `range` that lie in the tile of its start. Returns how many
     /// addresses were covered, and up to where the range is clear.
     fn remove_in_tile(
         &self,

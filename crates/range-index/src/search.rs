@@ -9,7 +9,8 @@
 use crossbeam_epoch::Guard;
 
 use crate::block::BlockRef;
-use crate::node::{MAX_HEIGHT, NodeRef, Word};
+use crate::node::{NodeRef, Word};
+use crate::slabs::MAX_HEIGHT;
 use crate::{RangeIndex, Value};
 
 /// The node whose tile held an address, and the block it had at that moment.

@@ -5,20 +5,23 @@
 //! what no search looks at.
 //!
 //! Invariants
-//! - What a tower leaves behind becomes the next tower of the same height, and nothing else for as
-//!   long as the slabs exist. They exist as long as the index and every tower that is not freed yet.
-//! - Only who holds `fresh` takes from a list of freed towers, so the first of a list cannot leave it and
-//!   come back while somebody takes it. Giving back takes no lock: it may be a reader who moves
-//!   the epoch on.
+//! - The memory of a freed tower becomes the next tower of the same height, and nothing else for
+//!   as long as the slabs exist. They exist as long as the index and every tower that is not freed
+//!   yet.
+//! - Only a thread that holds `fresh` takes from a list of freed towers, so the first of a list
+//!   cannot leave it and come back while another thread takes it. Giving back takes no lock, since
+//!   the thread may be a reader that moves the epoch on.
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::ptr::{self, NonNull};
-// Not what a scheduler may stop at: towers are also freed when none runs any more.
+// No scheduler may stop at these: towers are also freed when none runs any more.
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 use parking_lot::Mutex;
 
-use crate::node::MAX_HEIGHT;
+/// The highest tower. A level has less than half as many links as the one below, so it serves more
+/// nodes than memory holds.
+pub(crate) const MAX_HEIGHT: usize = 26;
 
 /// The smallest slab: the head of the list and a few nodes.
 const LEAST_BYTES: usize = 1024;
@@ -30,7 +33,7 @@ struct Freed {
     next: *mut Freed,
 }
 
-/// What has not been a tower yet.
+/// Memory that has not been a tower yet.
 struct Fresh {
     /// The rest of the last slab.
     rest: *mut u8,
@@ -46,8 +49,8 @@ pub(crate) struct Slabs {
     fresh: Mutex<Fresh>,
 }
 
-// SAFETY: the slabs own their memory and know nothing of what is in it. All that threads share is
-// behind the lock, or atomic and owned by whoever takes it out of its list.
+// SAFETY: the slabs own their memory and know nothing of its content. All that threads share is
+// under the lock, or atomic and owned by the thread that takes it out of its list.
 unsafe impl Send for Slabs {}
 // SAFETY: as above.
 unsafe impl Sync for Slabs {}
@@ -68,7 +71,7 @@ impl Slabs {
     /// Memory for a tower of `height` links, whose layout this is; always the same for one height.
     pub(crate) fn allocate(&self, height: usize, layout: Layout) -> NonNull<u8> {
         if cfg!(miri) {
-            // So that an interpreter sees every use of what was freed.
+            // With this an interpreter sees every use of freed memory.
             return allocate(layout);
         }
         let mut fresh = self.fresh.lock();
@@ -81,7 +84,8 @@ impl Slabs {
         let list = &self.freed[height - 1];
         loop {
             let first = NonNull::new(list.load(Ordering::Acquire))?;
-            // SAFETY: `free` wrote it, which the load makes visible, and nobody else takes it out.
+            // SAFETY: `free` wrote it, which the load makes visible, and no other thread takes it
+            // out.
             let next = unsafe { first.as_ref() }.next;
             let taken =
                 list.compare_exchange(first.as_ptr(), next, Ordering::Acquire, Ordering::Relaxed);
@@ -92,8 +96,8 @@ impl Slabs {
     }
 
     /// # Safety
-    /// `memory` came from `allocate` of these slabs for this height and layout, is freed once, and nobody
-    /// uses it any more.
+    /// `memory` came from `allocate` of these slabs for this height and layout, is freed once, and
+    /// no thread uses it any more.
     pub(crate) unsafe fn free(&self, memory: NonNull<u8>, height: usize, layout: Layout) {
         if cfg!(miri) {
             // SAFETY: the caller's promise.

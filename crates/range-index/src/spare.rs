@@ -1,11 +1,13 @@
-//! Spare memory: what a block leaves behind becomes the next block of the thread that freed it.
+//! Spare memory: the memory of a freed block becomes the next block of the thread that freed it.
 //!
-//! Every edit makes a block and retires one, and whichever thread moves the epoch on frees what all
-//! have retired. An allocator made for memory that goes back to where it came from then takes locks
-//! of other threads, and writers in different places meet after all.
+//! Every edit makes a block and retires one. The thread that moves the epoch on frees the blocks
+//! that all threads have retired. A usual allocator gives such memory back to the thread that it
+//! came from, and takes that thread's locks for it: writers in different places would meet after
+//! all.
 //!
 //! Invariants
-//! - What is kept is memory that nobody refers to, of exactly the layout it is kept under.
+//! - A thread keeps only memory that nothing refers to, of exactly the layout that it is kept
+//!   under.
 //! - A thread keeps at most [`LIMIT_BYTES`], and nothing when it ends.
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
@@ -92,7 +94,8 @@ pub(crate) fn allocate(layout: Layout) -> NonNull<u8> {
 }
 
 /// # Safety
-/// `memory` came from [`allocate`] with this layout, is freed once, and nobody uses it any more.
+/// `memory` came from [`allocate`] with this layout, is freed once, and no thread uses it any
+/// more.
 pub(crate) unsafe fn free(memory: NonNull<u8>, layout: Layout) {
     let keep = |spare: &RefCell<Spare>| spare.borrow_mut().keep(memory, layout.size());
     if !is_kept(layout) || SPARE.try_with(keep).is_err() {

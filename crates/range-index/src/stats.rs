@@ -18,7 +18,7 @@ struct Stripe {
     held_ns: AtomicU64,
 }
 
-/// What the writers of an index had to wait for, since it was made.
+/// How often the writers of an index had to wait, since it was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
     /// Edits that were planned again because another writer changed the same block first.

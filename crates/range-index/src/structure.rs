@@ -17,6 +17,7 @@ use crossbeam_epoch::Guard;
 use smallvec::SmallVec;
 
 use crate::block::{BlockRef, Builder};
+use crate::heights::height_for;
 use crate::node::{self, BlockLock, NodeRef};
 use crate::reclaim::{retire_block, retire_node};
 use crate::stats::Held;
@@ -44,9 +45,8 @@ impl<V: Value, const KEYS: usize> RangeIndex<V, KEYS> {
         }
     }
 
-    /// Moves the upper part of a locked node to a new node behind it. If the new node has links
-    /// above level 0, they are to be put in place by `link_tower`, and its tower is locked until
-    /// then.
+    /// Moves the upper part of a locked node to a new node after it. If the new node has links
+    /// above level 0, its tower stays locked until `link_tower` puts them in place.
     fn split_off<'g>(&self, lock: &BlockLock<'g, V>, guard: &'g Guard) -> NodeRef<'g, V> {
         let (node, block) = (lock.node(), lock.block(guard));
         let len = block.len();
@@ -63,7 +63,7 @@ impl<V: Value, const KEYS: usize> RangeIndex<V, KEYS> {
         let mut lower = Builder::new(block.low()..middle, keep);
         lower.extend(block, 0..keep);
 
-        let height = self.height_for(middle, guard);
+        let height = height_for(&self.path(middle, guard), middle, guard);
         self.top.fetch_max(height - 1, Ordering::SeqCst);
         let raw = node::allocate(&self.slabs, height, upper.finish());
         // SAFETY: just allocated, and retired like any node from the moment it is linked.
@@ -166,7 +166,8 @@ impl<V: Value, const KEYS: usize> RangeIndex<V, KEYS> {
         left.publish(grown.finish());
         let hole = given.largest_hole(1..count + 1);
         if hole > 0 {
-            // Links still say that the moved entries are to the right: go by what was here before.
+            // Links still say that the moved entries are to the right, so the search starts from
+            // the node that had them before.
             self.raise_bounds(left.node(), None, block.high() - 1, hole, guard);
         }
         if all {

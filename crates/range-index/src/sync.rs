@@ -15,8 +15,8 @@ pub(crate) use shuttle::{
     thread,
 };
 
-/// Waiting for another writer: spins briefly, since what it waits for is a few hundred
-/// instructions long, then gives the processor away, since the owner may not be running.
+/// Waiting for another writer: the thread spins briefly, since the writer needs only a few hundred
+/// instructions, and then gives its processor away, since the writer may not be running.
 pub(crate) struct Wait {
     rounds: u32,
 }

@@ -1,12 +1,10 @@
-//! Errors of a device since they were last set to zero: what DEV_STATS items keep.
+//! Errors of a device since they were last set to zero, as DEV_STATS items keep them.
 
 use larder_format::item::DevStatsItem;
 use parking_lot::Mutex;
 use zerocopy::{FromZeros, IntoBytes};
 
-use crate::member::VolumeDevice;
-
-/// How often a device failed, or held what it should not.
+/// How often a device failed, or held wrong content.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeviceErrors {
     /// Writes that failed.
@@ -21,45 +19,35 @@ pub struct DeviceErrors {
     pub generations: u64,
 }
 
-/// What is added to the counters of an open volume: what was counted before it was opened, without
-/// what was counted before zero was set. The sum wraps.
+/// A term that makes the counters of an open volume the errors of its device: it adds the errors from
+/// before the volume was opened, and takes away those from before the last reset. The sum wraps.
 #[derive(Debug, Default)]
 pub(crate) struct Baseline(Mutex<DeviceErrors>);
 
-impl VolumeDevice {
-    /// The errors so far.
-    pub fn errors(&self) -> DeviceErrors {
-        self.baseline.0.lock().plus(self.errors_since_opened())
+impl Baseline {
+    /// The errors so far. `since_opened` tells those of the open volume, while no other thread resets
+    /// them.
+    pub(crate) fn total(&self, since_opened: impl FnOnce() -> DeviceErrors) -> DeviceErrors {
+        self.0.lock().plus(since_opened())
     }
 
-    /// Says what errors there were before the volume was opened.
-    pub fn set_earlier_errors(&self, earlier: DeviceErrors) {
-        *self.baseline.0.lock() = earlier;
+    /// Sets the errors from before the volume was opened.
+    pub(crate) fn set_earlier(&self, earlier: DeviceErrors) {
+        *self.0.lock() = earlier;
     }
 
-    /// Counts from zero again. Returns the errors so far.
-    pub fn reset_errors(&self) -> DeviceErrors {
-        let mut baseline = self.baseline.0.lock();
-        let since_opened = self.errors_since_opened();
+    /// Counts from zero again. Returns the errors so far, as [`total`](Self::total) does.
+    pub(crate) fn reset(&self, since_opened: impl FnOnce() -> DeviceErrors) -> DeviceErrors {
+        let mut baseline = self.0.lock();
+        let since_opened = since_opened();
         let errors = baseline.plus(since_opened);
         *baseline = since_opened.negative();
         errors
     }
-
-    fn errors_since_opened(&self) -> DeviceErrors {
-        let counters = &self.counters;
-        DeviceErrors {
-            writes: counters.write_errors.get(),
-            reads: counters.read_errors.get(),
-            flushes: counters.flush_errors.get(),
-            corruptions: counters.corruption_errors.get(),
-            generations: counters.generation_errors.get(),
-        }
-    }
 }
 
 impl DeviceErrors {
-    /// What a DEV_STATS item says. A shorter one has fewer counters, as for the kernel.
+    /// The counters in a DEV_STATS item. A shorter item has fewer counters, as for the kernel.
     pub fn of_item(data: &[u8]) -> Self {
         let mut item = DevStatsItem::new_zeroed();
         let len = data.len().min(size_of::<DevStatsItem>());
@@ -107,27 +95,5 @@ impl From<DeviceErrors> for DevStatsItem {
             corruption_errs: errors.corruptions.into(),
             generation_errs: errors.generations.into(),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use larder_format::item::DevItem;
-    use zerocopy::FromZeros;
-
-    use super::*;
-
-    #[test]
-    fn errors_add_up_until_they_are_reset() {
-        let device = VolumeDevice::missing(DevItem::new_zeroed());
-        device.set_earlier_errors(DeviceErrors { reads: 3, ..DeviceErrors::default() });
-        device.counters.read_errors.add(2);
-        device.counters.write_errors.add(1);
-        let both = DeviceErrors { reads: 5, writes: 1, ..DeviceErrors::default() };
-        assert_eq!(device.errors(), both);
-        assert_eq!(device.reset_errors(), both);
-        assert_eq!(device.errors(), DeviceErrors::default());
-        device.counters.read_errors.add(1);
-        assert_eq!(device.errors().reads, 1);
     }
 }

@@ -12,12 +12,14 @@
 //!
 //! # Invariants
 //! - No two chunks overlap; every stripe of every chunk lies within a device of the file system.
-//! - The superblock of the highest generation is the truth; what a device with an older one may have
-//!   missed is read only where no other copy is good and a checksum tells that it is right.
+//! - The superblock of the highest generation is the truth. A device with an older one may have
+//!   missed commits: the volume reads content that it may have missed only where no other copy is
+//!   good, and only if a checksum proves it right.
 //! - A device gets a newer superblock only when it has all that it leads to.
-//! - What was verified once is what the caller gets; what is known to be bad is never returned.
+//! - The caller gets exactly the bytes that were verified, and never bytes that are known to be
+//!   bad.
 //! - Without `write` no byte of any device changes; a seed's bytes never change.
-//! - No lock is held across device I/O but that of one row of a chunk with parity.
+//! - No thread holds a lock across device I/O, except the lock of one row of a chunk with parity.
 #![forbid(unsafe_code)]
 
 pub mod chunk;
@@ -26,6 +28,7 @@ mod member;
 mod open;
 mod outdated;
 mod parity;
+mod problem;
 mod read;
 mod report;
 mod scan;
@@ -37,8 +40,9 @@ pub use chunk::{Chunk, ChunkError, ChunkMap, ChunkStripe};
 pub use errors::DeviceErrors;
 pub use member::VolumeDevice;
 pub use open::{MissingDevice, OpenError, OpenOptions, UsedSeparately};
-pub use read::{BlockExpectation, BlockRead, CopyProblem, DataRead, FailedCopy, ReadError};
+pub use problem::{CopyProblem, FailedCopy, ReadError, Unmapped};
+pub use read::{BlockExpectation, BlockRead, DataRead};
 pub use scan::{ScanError, ScannedDevice, SuperblockCopy, SuperblockProblem, scan, scan_copy};
 pub use stats::{DeviceStats, VolumeStats};
-pub use volume::{MappedRange, ReadPolicy, Unmapped, Volume};
+pub use volume::{MappedRange, ReadPolicy, Volume};
 pub use write::WriteError;

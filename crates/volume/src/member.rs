@@ -8,7 +8,7 @@ use larder_device::{Device, DeviceError};
 use larder_format::item::DevItem;
 use larder_format::{Physical, Uuid};
 
-use crate::errors::Baseline;
+use crate::errors::{Baseline, DeviceErrors};
 use crate::report::ReportLimit;
 use crate::stats::DeviceCounters;
 
@@ -89,7 +89,7 @@ impl VolumeDevice {
         self.device.as_ref()
     }
 
-    /// What messages call the device: its own name, or that it is missing.
+    /// The device's name in messages: its own name, or that it is missing.
     pub fn name(&self) -> String {
         match &self.device {
             Some(device) => device.name().to_owned(),
@@ -149,5 +149,59 @@ impl VolumeDevice {
             self.counters.flush_errors.add(1);
             self.report_failure(error);
         })
+    }
+
+    /// Reports that the device failed to do something.
+    pub(crate) fn report_failure(&self, error: &DeviceError) {
+        let devid = self.devid();
+        self.reports.report(|left_out| tracing::error!("device {devid}: {error}{left_out}"));
+    }
+
+    /// The errors so far.
+    pub fn errors(&self) -> DeviceErrors {
+        self.baseline.total(|| self.errors_since_opened())
+    }
+
+    /// Sets the errors from before the volume was opened.
+    pub fn set_earlier_errors(&self, earlier: DeviceErrors) {
+        self.baseline.set_earlier(earlier);
+    }
+
+    /// Counts from zero again. Returns the errors so far.
+    pub fn reset_errors(&self) -> DeviceErrors {
+        self.baseline.reset(|| self.errors_since_opened())
+    }
+
+    fn errors_since_opened(&self) -> DeviceErrors {
+        let counters = &self.counters;
+        DeviceErrors {
+            writes: counters.write_errors.get(),
+            reads: counters.read_errors.get(),
+            flushes: counters.flush_errors.get(),
+            corruptions: counters.corruption_errors.get(),
+            generations: counters.generation_errors.get(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use larder_format::item::DevItem;
+    use zerocopy::FromZeros;
+
+    use super::*;
+
+    #[test]
+    fn errors_add_up_until_they_are_reset() {
+        let device = VolumeDevice::missing(DevItem::new_zeroed());
+        device.set_earlier_errors(DeviceErrors { reads: 3, ..DeviceErrors::default() });
+        device.counters.read_errors.add(2);
+        device.counters.write_errors.add(1);
+        let both = DeviceErrors { reads: 5, writes: 1, ..DeviceErrors::default() };
+        assert_eq!(device.errors(), both);
+        assert_eq!(device.reset_errors(), both);
+        assert_eq!(device.errors(), DeviceErrors::default());
+        device.counters.read_errors.add(1);
+        assert_eq!(device.errors().reads, 1);
     }
 }

@@ -6,7 +6,7 @@ use larder_device::{Device, DeviceError};
 use larder_format::superblock::{OFFSETS, SUPERBLOCK_SIZE};
 use larder_format::{FormatError, Physical, Superblock};
 
-/// What the superblock copies of a device say.
+/// The superblock copies of a device.
 #[derive(Debug)]
 pub struct ScannedDevice {
     /// The superblock that counts.

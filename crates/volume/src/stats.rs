@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// What a volume did since it was opened.
+/// Counts of a volume since it was opened.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct VolumeStats {
     /// Bad copies that were overwritten with good content: tree blocks, and sectors of data.
@@ -13,7 +13,7 @@ pub struct VolumeStats {
     pub devices: Vec<DeviceStats>,
 }
 
-/// What was done to one device.
+/// Counts of one device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeviceStats {
     /// Id of the device.

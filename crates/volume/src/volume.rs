@@ -7,7 +7,7 @@ use parking_lot::{Mutex, RwLock};
 
 use crate::chunk::{Chunk, ChunkError, ChunkMap, Content, Place};
 use crate::member::VolumeDevice;
-use crate::read::ReadError;
+use crate::problem::{ReadError, Unmapped};
 use crate::report::ReportLimit;
 use crate::stats::{Counters, VolumeStats};
 
@@ -54,17 +54,6 @@ pub struct MappedRange {
     pub mirrors: Vec<Place>,
     /// The places of its parity: P, then Q.
     pub parities: Vec<Place>,
-}
-
-/// No chunk holds the whole of a range.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no chunk maps {len_bytes} bytes at logical address {logical}")]
-pub struct Unmapped {
-    /// The first address that no chunk holds, or where a tree block starts that passes its chunk's
-    /// end.
-    pub logical: Logical,
-    /// Bytes from there.
-    pub len_bytes: u64,
 }
 
 impl Volume {

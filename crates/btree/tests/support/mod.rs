@@ -28,7 +28,7 @@ pub(crate) fn items(count: u64, most_bytes: usize) -> Vec<Item> {
     (0..count).map(|n| (key(2 * n), data(n))).collect()
 }
 
-/// A tree in a store of its own, with what its blocks are.
+/// A tree in a store of its own, with its blocks.
 pub(crate) struct Built {
     pub(crate) store: Arc<MemoryStore>,
     pub(crate) root: TreeRoot,

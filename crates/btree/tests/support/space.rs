@@ -117,7 +117,7 @@ impl World {
         Self::over(nodesize, policy, cache_bytes, |store| store)
     }
 
-    /// A world whose blocks are read through what `wrap` makes of the store.
+    /// A world that reads its blocks through the store that `wrap` returns.
     pub(crate) fn over(
         nodesize: usize,
         policy: LockPolicy,

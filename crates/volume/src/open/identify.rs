@@ -12,7 +12,7 @@ use super::separate::{UsedSeparately, is_earlier_commit, is_same_commit};
 use super::{MissingDevice, OpenError};
 use crate::chunk::ChunkMap;
 use crate::member::VolumeDevice;
-use crate::read::ReadError;
+use crate::problem::ReadError;
 use crate::scan::{scan, scan_copy};
 
 /// The devices that were given, and the superblock that is believed.

@@ -20,7 +20,7 @@ use larder_format::{FormatError, Logical, Superblock, Uuid};
 
 use crate::chunk::{Chunk, ChunkError, ChunkMap};
 use crate::member::VolumeDevice;
-use crate::read::ReadError;
+use crate::problem::ReadError;
 use crate::scan::ScanError;
 use crate::volume::{ReadPolicy, Volume};
 use chunk_tree::ChunkTree;

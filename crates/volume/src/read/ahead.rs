@@ -6,7 +6,8 @@ use larder_format::Logical;
 
 use crate::chunk::Chunk;
 use crate::member::VolumeDevice;
-use crate::volume::{Unmapped, Volume};
+use crate::problem::Unmapped;
+use crate::volume::Volume;
 
 /// The most of a range that is announced.
 const MAX_BYTES: u64 = 32 << 20;

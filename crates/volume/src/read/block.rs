@@ -4,10 +4,11 @@ use larder_format::checksum::CHECKSUM_SIZE;
 use larder_format::objectid::is_subvolume;
 use larder_format::{Checksum, Key, Logical, Node};
 
-use super::{CopyProblem, FailedCopy, Outdated, ReadError};
+use super::copy::Outdated;
+use crate::problem::{CopyProblem, FailedCopy, ReadError};
 use crate::volume::Volume;
 
-/// What is known about a tree block before it is read. What is `None` is not checked.
+/// The expectations of a tree block. A field that is `None` is not checked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BlockExpectation {
     /// Its generation, from the pointer to it.
@@ -35,8 +36,8 @@ pub struct BlockRead {
 impl Volume {
     /// Reads a tree block into `buf`, which must be `nodesize` bytes.
     ///
-    /// What comes back has the right checksum, address and file system, is as expected, and
-    /// [`Node::parse`] accepts it. A copy that is not is overwritten if the volume is writable.
+    /// The block in `buf` has the right checksum, address and file system, is as expected, and
+    /// [`Node::parse`] accepts it. If the volume is writable, the good copy overwrites a bad one.
     ///
     /// # Panics
     /// When `buf` has another length than `nodesize`.

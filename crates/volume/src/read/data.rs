@@ -4,8 +4,9 @@ use std::ops::Range;
 
 use larder_format::{Checksum, Logical};
 
-use super::{CopyProblem, FailedCopy, Outdated, ReadError};
+use super::copy::Outdated;
 use crate::chunk::{Chunk, Segment};
+use crate::problem::{CopyProblem, FailedCopy, ReadError};
 use crate::volume::Volume;
 
 /// How data was read.

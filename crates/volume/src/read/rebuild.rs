@@ -4,10 +4,11 @@
 //! believed: with RAID6 each of the other columns in turn, so that the one that silently changed
 //! is found by the checksum of what comes out.
 
-use super::{CopyProblem, Outdated};
+use super::copy::Outdated;
 use crate::chunk::{Chunk, Segment};
 use crate::member::VolumeDevice;
 use crate::parity::Parity;
+use crate::problem::CopyProblem;
 use crate::volume::Volume;
 
 /// The columns of a row to be rebuilt without.

@@ -17,8 +17,8 @@ use larder_format::Logical;
 
 use crate::chunk::Chunk;
 use crate::member::VolumeDevice;
-use crate::read::CopyProblem;
-use crate::volume::{Unmapped, Volume};
+use crate::problem::{CopyProblem, Unmapped};
+use crate::volume::Volume;
 
 /// Why a write failed. After an error any part of the range may have changed.
 #[derive(Debug, thiserror::Error)]

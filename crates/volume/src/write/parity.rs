@@ -1,8 +1,8 @@
 //! Writing to chunks with parity, a full stripe (row) at a time.
 //!
 //! # Invariants
-//! - Whoever changes a row, or rebuilds from it, holds its lock, so that parity fits the data
-//!   whenever nobody holds it.
+//! - A thread that changes a row, or rebuilds from it, holds its lock, so that parity fits the
+//!   data whenever no thread holds it.
 //! - All that a row's new parity needs is read before any of the row is written.
 //!
 //! A row that is written in part is completed with what its other columns hold; the volume knows no

@@ -1,0 +1,125 @@
+//! Reading one copy, and the order in which copies are tried.
+
+use std::cmp::Reverse;
+
+use larder_format::Logical;
+
+use crate::chunk::{Chunk, Place, Segment};
+use crate::member::VolumeDevice;
+use crate::problem::{CopyProblem, FailedCopy, ReadError};
+use crate::volume::{ReadPolicy, Volume};
+
+/// Bytes of address space that [`ReadPolicy::Spread`] gives to one mirror.
+const REGION_BYTES: u64 = 1 << 20;
+/// The most copies that any profile has, RAID1C4.
+const MAX_MIRRORS: usize = 4;
+
+/// What to do with a copy on a device that missed commits, where it may be out of date.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outdated {
+    /// It is lost: nothing tells whether it is right.
+    Lost,
+    /// It is used where all else fails: a checksum tells.
+    LastResort,
+}
+
+impl Volume {
+    /// Reads one copy of a range as it is, unverified. The copies are the mirrors, then the ways to
+    /// rebuild from parity ([`Chunk::copies`]).
+    pub fn read_copy(
+        &self,
+        logical: Logical,
+        copy: usize,
+        mut buf: &mut [u8],
+    ) -> Result<(), ReadError> {
+        self.for_each_chunk(logical, buf.len() as u64, |chunk, at, part_bytes| {
+            let part = buf.split_off_mut(..part_bytes as usize).expect("parts make up the range");
+            if copy >= chunk.copies() {
+                return Err(ReadError::NoSuchCopy { logical: at, copy });
+            }
+            self.read_copy_in(chunk, at, copy, Outdated::LastResort, part).map_err(|problem| {
+                ReadError::Data {
+                    logical: at,
+                    len_bytes: part_bytes,
+                    failures: vec![self.failed_copy(chunk, at, part_bytes, copy, problem)],
+                }
+            })
+        })
+    }
+
+    /// Reads one copy of a range of one chunk.
+    pub(super) fn read_copy_in(
+        &self,
+        chunk: &Chunk,
+        logical: Logical,
+        copy: usize,
+        outdated: Outdated,
+        mut buf: &mut [u8],
+    ) -> Result<(), CopyProblem> {
+        for segment in chunk.segments(logical, buf.len() as u64) {
+            let part = buf.split_off_mut(..segment.len_bytes as usize).expect("parts of the range");
+            match copy.checked_sub(chunk.mirrors()) {
+                None if outdated == Outdated::Lost
+                    && self.is_copy_outdated(chunk, &segment, copy) =>
+                {
+                    return Err(CopyProblem::OutOfDate);
+                }
+                None => self.read_place(chunk.place(&segment, copy), part)?,
+                Some(attempt) => self.rebuild(chunk, &segment, attempt, outdated, part)?,
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn read_place(&self, place: Place, buf: &mut [u8]) -> Result<(), CopyProblem> {
+        let read = self.device(place.devid).and_then(|device| device.read(buf, place.physical));
+        Ok(read.ok_or(CopyProblem::Missing)??)
+    }
+
+    /// The copies of a segment in the order in which they are tried: mirrors, as the read policy
+    /// says, those that are missing last; then parity; then mirrors that are out of date.
+    pub(crate) fn copy_order(
+        &self,
+        chunk: &Chunk,
+        segment: &Segment,
+    ) -> impl Iterator<Item = usize> + use<> {
+        let (mirrors, copies) = (chunk.mirrors(), chunk.copies());
+        let favourite = (segment.logical.0 / REGION_BYTES) as usize % mirrors;
+        let mut order: [usize; MAX_MIRRORS] = std::array::from_fn(|copy| copy);
+        order[..mirrors].sort_by_key(|&copy| {
+            let devid = chunk.place(segment, copy).devid;
+            let device = self.device(devid);
+            let is_missing = device.is_none_or(VolumeDevice::is_missing);
+            let is_outdated = self.is_outdated(chunk, devid);
+            let is_preferred = self.read_policy == ReadPolicy::Prefer(devid);
+            let distance = (copy + mirrors - favourite) % mirrors;
+            (is_outdated, is_missing, Reverse(is_preferred), distance)
+        });
+        let outdated = (0..mirrors).filter(|&copy| self.is_copy_outdated(chunk, segment, copy));
+        let current = mirrors - outdated.count();
+        let outdated = order.into_iter().skip(current).take(mirrors - current);
+        order.into_iter().take(current).chain(mirrors..copies).chain(outdated)
+    }
+
+    pub(super) fn failed_copy(
+        &self,
+        chunk: &Chunk,
+        logical: Logical,
+        len_bytes: u64,
+        copy: usize,
+        problem: CopyProblem,
+    ) -> FailedCopy {
+        let segment = chunk.segment(logical, len_bytes);
+        let place = (copy < chunk.mirrors()).then(|| chunk.place(&segment, copy));
+        let device = place.and_then(|place| self.device(place.devid));
+        if let Some(device) = device {
+            match problem {
+                CopyProblem::Generation { .. } => device.counters.generation_errors.add(1),
+                CopyProblem::Missing | CopyProblem::OutOfDate | CopyProblem::Device(_) => {}
+                _ => device.counters.corruption_errors.add(1),
+            }
+        }
+        let device = device.map_or_else(String::new, VolumeDevice::name);
+        FailedCopy { copy, logical, len_bytes, place, device, problem }
+    }
+}
