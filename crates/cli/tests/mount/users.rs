@@ -2,11 +2,11 @@
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use larder_testkit::{KernelMount, Scratch};
 
-use crate::support::{Mounted, as_nobody, larder, succeed};
+use crate::support::{Mounted, as_nobody, larder, succeed, wait_until};
 
 /// The uid of nobody.
 const NOBODY: u32 = 65_534;
@@ -186,4 +186,47 @@ fn users_have_the_rights_to_subvolumes_that_btrfs_gives_them() {
         assert!(!can("subvolume delete roots"));
         mounted.finish();
     }
+}
+
+/// A user with hardly any threads mounts, or is told why not: nobody waits for a server that has too few of them.
+#[test]
+fn few_threads_serve_or_the_server_says_why_not() {
+    /// Whose threads are counted: no other test's.
+    const FRUGAL: &str = "games";
+    let scratch = Scratch::new();
+    let at = |name: &str| scratch.path().join(name);
+    fs::copy(env!("CARGO_BIN_EXE_larder"), at("larder")).unwrap();
+    fs::set_permissions(scratch.path(), Permissions::from_mode(0o777)).unwrap();
+    fs::set_permissions("/dev/fuse", Permissions::from_mode(0o666)).unwrap();
+    let as_frugal = |threads: &str, line: &str| {
+        let mut command = Command::new("prlimit");
+        command.arg(format!("--nproc={threads}")).arg("setpriv");
+        command.args(["--reuid", FRUGAL, "--regid", FRUGAL, "--clear-groups"]);
+        command.args(["timeout", "20", "bash", "-euc", line]);
+        command.current_dir(scratch.path()).stdin(Stdio::null()).stderr(Stdio::null());
+        command
+    };
+    let succeeds = |line: &str| as_frugal("1000", line).status().unwrap().success();
+    let mut served = Vec::new();
+    for threads in 1..16 {
+        assert!(succeeds("rm -rf mnt disk.img; mkdir mnt"));
+        let line = "exec ./larder mount -f --create 1G disk.img mnt";
+        let mut server = as_frugal(&threads.to_string(), line).spawn().unwrap();
+        let mut ended = None;
+        wait_until("it serves or has ended", || {
+            ended = server.try_wait().unwrap();
+            ended.is_some()
+                || succeeds("mountpoint -q mnt; echo bread > mnt/f; grep -q bread mnt/f")
+        });
+        served.push(ended.is_none());
+        match ended {
+            Some(status) => assert!(!status.success()),
+            None => {
+                assert!(succeeds("./larder umount mnt"));
+                assert!(server.wait().unwrap().success());
+            }
+        }
+        let _ = rustix::mount::unmount(at("mnt"), rustix::mount::UnmountFlags::DETACH);
+    }
+    assert!(!served[0] && served[14], "{served:?}");
 }

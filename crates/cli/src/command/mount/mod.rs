@@ -18,7 +18,7 @@ use larder::Filesystem;
 use larder_fuse::Server;
 use larder_mkfs::{MkfsOptions, mkfs};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use signal_hook::iterator::Signals;
+use signal_hook::iterator::{Handle, Signals};
 
 use self::memory::Memory;
 use self::options::{Options, Subvolume};
@@ -228,14 +228,23 @@ fn serve(
     if let Some(error) = mount.sync_error() {
         tracing::debug!("sync(2) does not reach this mount, only fsync does: {error}");
     }
-    let handle = signals.handle();
+    let closing = Closing(signals.handle());
     thread::scope(|scope| {
-        scope.spawn(|| unmount_on_signals(signals, mount, mountpoint));
-        let served = mount.serve();
-        handle.close();
-        served
+        let _closing = closing;
+        let unmount = || unmount_on_signals(signals, mount, mountpoint);
+        thread::Builder::new().name("larder-signals".into()).spawn_scoped(scope, unmount)?;
+        mount.serve()
     })?;
     Ok(())
+}
+
+/// Nobody waits for signals any more when this is dropped, also while a panic unwinds.
+struct Closing(Handle);
+
+impl Drop for Closing {
+    fn drop(&mut self) {
+        self.0.close();
+    }
 }
 
 /// Unmounts with each signal: who still uses the file system goes on doing so, and serving ends when the

@@ -77,7 +77,8 @@ impl Exchange {
         let listener = UnixListener::bind_addr(&SocketAddr::from_abstract_name(name)?)?;
         thread::scope(|scope| {
             let _ending = Ending { channel: &self.channel, listener: &listener };
-            scope.spawn(|| self.accept(&listener, kernel, scope));
+            let accept = || self.accept(&listener, kernel, scope);
+            thread::Builder::new().name("larder-channel".into()).spawn_scoped(scope, accept)?;
             serve()
         })
     }
@@ -95,7 +96,7 @@ impl Exchange {
             let uid = peer.map(|peer| peer.uid.as_raw());
             let is_known = uid.is_ok_and(|uid| uid == 0 || uid == self.owner);
             if is_known && self.channel.enter(number, &socket) {
-                scope.spawn(move || {
+                let serve = move || {
                     // What fails here is at its end, and so is what panics, which was reported.
                     let serve = || self.serve_connection(&socket, kernel);
                     let served = catch_unwind(AssertUnwindSafe(serve));
@@ -103,7 +104,11 @@ impl Exchange {
                     if let Ok(Ok(Next::Ending)) = served {
                         self.channel.watch(socket);
                     }
-                });
+                };
+                // Without a thread the connection is closed unheard.
+                if thread::Builder::new().spawn_scoped(scope, serve).is_err() {
+                    self.channel.connections.lock().open.remove(&number);
+                }
             }
         }
     }
