@@ -8,7 +8,7 @@
 //! - [`PrefetchingDevice`]: readahead where the system has none.
 //! - Wrappers that watch or disturb: [`CountingDevice`], [`FaultDevice`], [`RecordingDevice`] with its
 //!   [`Recording`], and [`SpinningDisk`].
-//! - [`in_use`]: who else uses what a path leads to.
+//! - [`in_use`]: who else uses what a path leads to; [`has_writer`]: whether one of them writes to it.
 //! - [`StandIn`]: a block device for a mount that needs one as its source.
 //! - [`now`]: the clock, for what is kept there.
 //!
@@ -38,7 +38,7 @@ pub use error::{DeviceError, Operation};
 pub use file::{Access, FileDevice};
 pub use memory::MemoryDevice;
 pub use stand_in::StandIn;
-pub use usage::{InUse, Link, in_use};
+pub use usage::{InUse, Link, has_writer, in_use};
 pub use wrappers::counting::{CountingDevice, Counts};
 pub use wrappers::fault::{Fault, FaultDevice};
 pub use wrappers::prefetching::PrefetchingDevice;

@@ -10,6 +10,9 @@ mod mount;
 mod pool;
 mod readahead;
 mod remount;
+mod superblock;
+mod tree;
+mod version;
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -17,10 +20,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread::Scope;
 
 pub(crate) use dev_fuse::DevFuse;
-pub(crate) use mount::{Mounted, SyncCalls, TYPE, mount, unmount_own};
+pub(crate) use mount::{Mounted, SyncCalls, TYPE, mount, mount_in_no_place, unmount_own};
 pub use mount::{end, unmount};
 pub use remount::remount;
 use rustix::io::Errno;
+pub(crate) use superblock::{Superblock, attributes};
+pub use tree::{Tree, can_mount_parts};
 
 use crate::protocol::abi::{InHeader, InitFlags, opcode};
 use crate::protocol::{Answer, Reply, Request};
