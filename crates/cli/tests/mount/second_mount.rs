@@ -202,7 +202,8 @@ fn subvolumes_beside_the_first_are_reached() {
     let said = third.mount("subvol=none", &mounted.image()).unwrap_err();
     assert!(said.contains("subvol=none") && !third.is_mounted(), "{said}");
     second.unmount();
-    mounted.finish();
+    mounted.unmount();
+    mounted.check();
 }
 
 /// Options that contradict what is so for all mounts are refused or told, each by name.

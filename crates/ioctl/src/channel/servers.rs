@@ -4,6 +4,7 @@ use std::fs;
 use std::io;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixStream};
+use std::time::Duration;
 
 use rustix::net::sockopt::socket_peercred;
 
@@ -20,8 +21,8 @@ fn prefix(pid: u32) -> String {
 
 impl Channel {
     /// Connects to a server that runs in the process `pid`; `None` if none listens there, or not where this process
-    /// could hear it.
-    pub fn of_process(pid: u32) -> io::Result<Option<Self>> {
+    /// could hear it. What takes the server longer than `patience` fails.
+    pub fn of_process(pid: u32, patience: Duration) -> io::Result<Option<Self>> {
         // A row for each socket; the name comes last, and begins with an @ if it is abstract.
         let table = fs::read("/proc/net/unix")?;
         let rows = table.split(|byte| *byte == b'\n');
@@ -37,6 +38,7 @@ impl Channel {
             // Anybody can take a name.
             let peer = socket_peercred(&socket)?;
             if peer.pid.as_raw_pid().unsigned_abs() == pid {
+                socket.set_read_timeout(Some(patience))?;
                 return Ok(Some(Self { socket, name: name.to_vec() }));
             }
         }
@@ -60,9 +62,12 @@ mod tests {
         };
         let listener = listen(this);
         let false_one = listen(other);
-        let found = Channel::of_process(this).unwrap().expect("it listens");
+        let found = Channel::of_process(this, Duration::from_secs(60)).unwrap().expect("it listens");
         assert_eq!(found.name, name_for(this, u64::from(this)).into_bytes());
-        assert!(Channel::of_process(other).unwrap().is_none(), "it listens under another's name");
+        assert!(
+            Channel::of_process(other, Duration::from_secs(60)).unwrap().is_none(),
+            "it listens under another's name"
+        );
         drop((listener, false_one));
         drop(found);
     }

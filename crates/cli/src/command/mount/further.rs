@@ -15,7 +15,9 @@ use super::options::Options;
 use super::shown;
 use crate::ending::{Wait, mount_of, server_of};
 
-/// How long the server of a mount may take to answer.
+/// How long a server may take to answer before it is asked again. One that is stopped never does.
+const ANSWER: Duration = Duration::from_secs(1);
+/// How long it is asked while a mount shows that it neither begins nor ends.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// What became of an attempt to join a server.
@@ -59,9 +61,11 @@ fn place(device: &Path, server: Process) -> String {
 }
 
 fn attempt(server: Process, mountpoint: &Path, words: String) -> anyhow::Result<Attempt> {
-    let Some(mut channel) = Channel::of_process(server.pid)? else { return Ok(Attempt::NotHeard) };
+    let Some(mut channel) = Channel::of_process(server.pid, ANSWER)? else {
+        return Ok(Attempt::NotHeard);
+    };
     let (reply, tree) = match channel.mount(words) {
-        Err(error) if is_ending(&error) => return Ok(Attempt::NotHeard),
+        Err(error) if is_unheard(&error) => return Ok(Attempt::NotHeard),
         answer => answer?,
     };
     let tree = Tree::received(tree).part(reply.subvolume, &reply.path);
@@ -78,9 +82,10 @@ fn attempt(server: Process, mountpoint: &Path, words: String) -> anyhow::Result<
     Ok(Attempt::Joined)
 }
 
-/// Whether a server that answers so has no mount any more.
-fn is_ending(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::UnexpectedEof | io::ErrorKind::NotConnected)
+/// Whether this is no answer, or that of a server that has no mount any more.
+fn is_unheard(error: &io::Error) -> bool {
+    use io::ErrorKind::{NotConnected, TimedOut, UnexpectedEof, WouldBlock};
+    matches!(error.kind(), UnexpectedEof | NotConnected | TimedOut | WouldBlock)
 }
 
 /// For the server: what `words` ask for, where a file system is mounted as the lists `said` say.

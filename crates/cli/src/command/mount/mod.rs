@@ -79,6 +79,13 @@ const PAUSE: Duration = Duration::from_millis(30);
 /// options: ro, rw, and all that can change then. Only root can change ro and rw, and nobody what
 /// is shown, to whom, and which times of last access are kept.
 ///
+/// What is mounted already root mounts in further places: the same file system, or another subvolume
+/// of it, by the server that runs. Each mount has its own ro, nodev, nosuid, noexec, subvol and
+/// subvolid. The other options are those of the first mount for all: allow_other and times of last
+/// access are refused if they differ, and what else differs is said and not obeyed. A mount for
+/// writing is refused while the file system is mounted for reading: remount it first. What users
+/// mounted, 'mount --bind' shows in another place, as root.
+///
 /// fsync makes a file durable on every mount. sync(2) and syncfs(2) make everything durable on mounts
 /// for writing that root makes in the machine's first mount namespace, with Linux 6.18 or newer; the
 /// table of mounts shows them as fuseblk, with a loop device that is attached to the image or device.
