@@ -35,7 +35,8 @@ pub struct Umount {
     /// Unmount at once for all who do not use it, and for the others when they are done
     #[arg(short, long)]
     lazy: bool,
-    /// End the connection to the server first: for one that is gone, or does not answer
+    /// End the connection to the server first, for all mounts of the file system: for a server that is gone, or
+    /// does not answer
     #[arg(short, long)]
     force: bool,
     /// Directories that something is mounted at

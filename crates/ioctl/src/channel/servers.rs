@@ -62,7 +62,8 @@ mod tests {
         };
         let listener = listen(this);
         let false_one = listen(other);
-        let found = Channel::of_process(this, Duration::from_secs(60)).unwrap().expect("it listens");
+        let found =
+            Channel::of_process(this, Duration::from_secs(60)).unwrap().expect("it listens");
         assert_eq!(found.name, name_for(this, u64::from(this)).into_bytes());
         assert!(
             Channel::of_process(other, Duration::from_secs(60)).unwrap().is_none(),

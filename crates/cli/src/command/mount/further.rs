@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail, ensure};
 use larder::Filesystem;
-use larder_fuse::usage::Process;
+use larder_fuse::usage::{MountTable, Process};
 use larder_fuse::{FurtherMount, Tree};
 use larder_ioctl::channel::Channel;
 
@@ -33,6 +33,12 @@ pub fn join(devices: &[PathBuf], mountpoint: &Path, lists: &[String]) -> anyhow:
     for device in devices {
         let mut wait = Wait::new(device);
         while let Some(server) = server_of(device) {
+            // As for the kernel, nothing lies on itself.
+            let this = Process { pid: std::process::id() };
+            let table = MountTable::of_this_process()?;
+            if table.ours_at(mountpoint).is_some_and(|mount| server.serves(mount, this)) {
+                bail!("{}: mounted at {} already", device.display(), mountpoint.display());
+            }
             match attempt(server, mountpoint, lists.join(",")) {
                 Ok(Attempt::Joined) => return Ok(true),
                 Ok(Attempt::NotHeard) => ensure!(

@@ -172,6 +172,7 @@ impl Mount {
         let (mountpoint, devices) = self.paths.split_last().context("no mountpoint was given")?;
         let mountpoint =
             mountpoint.canonicalize().with_context(|| mountpoint.display().to_string())?;
+        ensure!(mountpoint.is_dir(), "{}: not a directory", mountpoint.display());
         let devices: Vec<PathBuf> =
             devices.iter().cloned().chain(options.devices.iter().map(PathBuf::from)).collect();
         if let Some(size) = self.create {
