@@ -9,27 +9,19 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use larder_device::InUse;
-use larder_fuse::usage::{Process, namespaces, processes};
+use larder_fuse::usage::{MountEntry, Process, namespaces, processes};
 
 /// How long a wait may go on before it is told.
 const SILENCE: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(30);
 
-/// Waits until no server whose mount has ended has one of `paths` open for writing, and says so if that takes
+/// Waits until no server whose mounts have ended has one of `paths` open for writing, and says so if that takes
 /// long. A signal ends the program as ever.
 pub fn wait_for_ending_servers(paths: &[impl AsRef<Path>]) {
     for path in paths.iter().map(AsRef::as_ref) {
-        let start = Instant::now();
-        let mut is_told = false;
+        let mut wait = Wait::new(path);
         while let Some(server) = ending_server(path) {
-            if !is_told && start.elapsed() >= SILENCE {
-                is_told = true;
-                eprintln!(
-                    "{}: {server} still writes what was mounted from it; waiting, interrupt to give up",
-                    path.display()
-                );
-            }
-            thread::sleep(PAUSE);
+            wait.goes_on(server);
         }
     }
 }
@@ -40,9 +32,51 @@ fn ending_server(path: &Path) -> Option<Process> {
         return None;
     }
     let server = processes().find(|process| is_server(*process) && process.has_locked(path))?;
-    let is_mounted =
-        namespaces().any(|(process, table)| !process.mounts_of(&table, path).is_empty());
-    (!is_mounted).then_some(server)
+    mount_of(server).is_none().then_some(server)
+}
+
+/// A wait for a server that ends, or begins.
+pub struct Wait<'p> {
+    path: &'p Path,
+    start: Instant,
+    is_told: bool,
+}
+
+impl<'p> Wait<'p> {
+    /// One that begins now, for whoever has `path` open.
+    pub fn new(path: &'p Path) -> Self {
+        Self { path, start: Instant::now(), is_told: false }
+    }
+
+    /// Lets a moment pass, and says after a while that it is `server` that has to end.
+    pub fn goes_on(&mut self, server: Process) {
+        if !self.is_told && self.start.elapsed() >= SILENCE {
+            self.is_told = true;
+            eprintln!(
+                "{}: {server} still writes what was mounted from it; waiting, interrupt to give up",
+                self.path.display()
+            );
+        }
+        thread::sleep(PAUSE);
+    }
+
+    /// How long it takes already.
+    pub fn elapsed(&self) -> Duration {
+        self.start.elapsed()
+    }
+}
+
+/// The process that serves a mount of what is at `path`, or begins or ends doing so.
+pub fn server_of(path: &Path) -> Option<Process> {
+    processes().find(|process| is_server(*process) && process.has_open(path))
+}
+
+/// A mount that `server` serves, with the process that can reach it: this one, if it can reach any.
+pub fn mount_of(server: Process) -> Option<(Process, MountEntry)> {
+    namespaces().find_map(|(seer, table)| {
+        let mount = table.ours().find(|mount| server.serves(mount, seer))?;
+        Some((seer, mount.clone()))
+    })
 }
 
 /// Whether `process` is `larder mount`, however far the word was abbreviated.

@@ -6,7 +6,7 @@
 //! - [`FileDevice`]: a regular file or a block device. Opened for writing, it is the only writer.
 //! - [`MemoryDevice`]: sparse memory with cheap snapshots.
 //! - [`PrefetchingDevice`]: readahead where the system has none.
-//! - [`in_use`]: who else uses what a path leads to.
+//! - [`in_use`]: who else uses what a path leads to; [`has_writer`]: whether one of them writes to it.
 //! - [`StandIn`]: a block device for a mount that needs one as its source.
 //! - [`now`]: the clock, for what is kept there.
 //!
@@ -37,4 +37,4 @@ pub use file::{Access, FileDevice};
 pub use memory::MemoryDevice;
 pub use prefetching::PrefetchingDevice;
 pub use stand_in::StandIn;
-pub use usage::{InUse, Link, in_use};
+pub use usage::{InUse, Link, has_writer, in_use};

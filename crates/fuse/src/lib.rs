@@ -33,10 +33,12 @@ pub mod usage;
 
 use std::ffi::OsString;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-pub use server::{AccessTimes, ReadOptions, Server, ServerOptions, Settings};
-pub use transport::{end, remount, unmount};
+pub use server::{
+    AccessTimes, FurtherMount, ReadFurther, ReadOptions, Server, ServerOptions, Settings,
+};
+pub use transport::{Tree, can_mount_parts, end, remount, unmount};
 
 use server::Exchange;
 use transport::{DevFuse, Mounted, SyncCalls, Transport};
@@ -82,18 +84,31 @@ impl Default for MountOptions {
 #[derive(Debug)]
 pub struct Mount {
     server: Exchange,
-    mountpoint: PathBuf,
     transport: DevFuse,
     sync: SyncCalls,
+    /// Of the file system, as `st_dev` has it.
+    number: u64,
 }
 
 impl Mount {
     /// Mounts at the directory `mountpoint`.
     pub fn new(mountpoint: &Path, server: Server, options: &MountOptions) -> io::Result<Self> {
-        let Mounted { device, sync } = transport::mount(mountpoint, options, server.options())?;
+        let mounted = transport::mount(mountpoint, options, server.options())?;
+        Ok(Self::of(mounted, server, options))
+    }
+
+    /// Mounts at no place yet, which only root can. The file system is unmounted when the tree is dropped, or when
+    /// it was attached and is unmounted there.
+    pub fn in_no_place(server: Server, options: &MountOptions) -> io::Result<(Self, Tree)> {
+        let (mounted, tree) = transport::mount_in_no_place(options, server.options())?;
+        Ok((Self::of(mounted, server, options), tree))
+    }
+
+    fn of(mounted: Mounted, server: Server, options: &MountOptions) -> Self {
+        let Mounted { device, superblock, sync, number } = mounted;
         let transport = DevFuse::new(device, options.io_uring, options.awake);
-        let server = Exchange::new(server, options.read_only);
-        Ok(Self { server, mountpoint: mountpoint.to_owned(), transport, sync })
+        let server = Exchange::new(server, options.read_only, superblock);
+        Self { server, transport, sync, number }
     }
 
     /// Why sync(2) and syncfs(2) do not make everything durable, though this is a mount of root's that they could
@@ -105,21 +120,32 @@ impl Mount {
         }
     }
 
-    /// Unmounts while [`serve`](Self::serve) goes on: that ends when nobody uses the file system any more. If
-    /// `lazily`, it is unmounted at once for everybody who does not use it yet.
+    /// Unmounts all mounts that this process sees, while [`serve`](Self::serve) goes on: that ends when nobody uses the
+    /// file system any more. If `lazily`, it is unmounted at once for everybody who does not use it yet.
     pub fn unmount(&self, lazily: bool) -> io::Result<()> {
-        transport::unmount_own(&self.mountpoint, lazily, &self.sync)
+        transport::unmount_own(self.number, lazily, &self.sync)
     }
 
     /// Serves requests until the file system is unmounted.
     pub fn serve(&self) -> io::Result<()> {
-        self.server.beside(&self.transport, || self.transport.serve(&self.server))
+        self.serve_and(|| ())
     }
 
-    /// Lets root, and the user who serves, change mount options while it is mounted: `read` is called with all lists of
-    /// options, `said` and those of each remount.
-    pub fn remount_with(&self, said: Vec<String>, read: Box<ReadOptions>) {
-        self.server.configure(said, read);
+    /// As [`serve`](Self::serve), and calls `begun` once there is a thread that serves.
+    pub fn serve_and(&self, begun: impl FnOnce()) -> io::Result<()> {
+        self.server.beside(&self.transport, || self.transport.serve(&self.server, begun))
+    }
+
+    /// Lets root, and the user who serves, change mount options while it is mounted, and root mount it in further
+    /// places. `read` is called with all lists of options, `said` and those of each remount, and so is
+    /// `read_further`.
+    pub fn configure(
+        &self,
+        said: Vec<String>,
+        read: Box<ReadOptions>,
+        read_further: Box<ReadFurther>,
+    ) {
+        self.server.configure(said, read, read_further);
     }
 
     /// Makes durable what was done.

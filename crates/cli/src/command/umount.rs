@@ -35,7 +35,8 @@ pub struct Umount {
     /// Unmount at once for all who do not use it, and for the others when they are done
     #[arg(short, long)]
     lazy: bool,
-    /// End the connection to the server first: for one that is gone, or does not answer
+    /// End the connection to the server first, for all mounts of the file system: for a server that is gone, or
+    /// does not answer
     #[arg(short, long)]
     force: bool,
     /// Directories that something is mounted at
@@ -136,16 +137,17 @@ fn wait_for_server(mount: &MountEntry, users: &[Process], source: &File) -> anyh
     let start = Instant::now();
     let (mut is_told, mut next_look) = (false, start);
     loop {
-        match flock(source, FlockOperation::NonBlockingLockShared) {
-            Err(Errno::WOULDBLOCK) => {}
-            locked => return Ok(locked.map(|()| true)?),
-        }
+        // A server for reading has no lock that would tell that it goes on.
         if Instant::now() >= next_look {
             if let Some(holder) = holder_of(mount, users) {
                 eprintln!("{}: unmounted here; {holder}", mount.source.display());
                 return Ok(false);
             }
             next_look = Instant::now() + LOOK;
+        }
+        match flock(source, FlockOperation::NonBlockingLockShared) {
+            Err(Errno::WOULDBLOCK) => {}
+            locked => return Ok(locked.map(|()| true)?),
         }
         if !is_told && start.elapsed() >= SILENCE {
             is_told = true;

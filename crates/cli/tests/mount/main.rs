@@ -22,6 +22,7 @@ mod remount;
 mod reports;
 mod rings;
 mod same_as_btrfs;
+mod second_mount;
 mod send;
 mod subvolumes;
 mod support;

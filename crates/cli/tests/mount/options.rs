@@ -35,7 +35,8 @@ fn what_is_wrong_is_said_before_it_returns() {
     assert!(failure(larder().arg("umount").arg(&point)).contains("nothing here"));
     mounted.mount(&[]);
     let twice = mount(&[], &image, &point);
-    assert!(twice.contains("disk.img"), "{twice}");
+    assert!(twice.contains("disk.img") && twice.contains("already"), "{twice}");
+    assert!(mount(&[], &image, &image).contains("not a directory"));
     mounted.finish();
 }
 

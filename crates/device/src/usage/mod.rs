@@ -141,6 +141,17 @@ pub fn in_use(path: impl AsRef<Path>) -> io::Result<Option<InUse>> {
     Ok(lock::lock_backing_files(identity).err())
 }
 
+/// Whether a program has the file or block device at `path` open as its only writer, or what a loop device is attached
+/// to.
+pub fn has_writer(path: impl AsRef<Path>) -> io::Result<bool> {
+    let file = File::open(path)?;
+    if lock::is_locked(&file)? {
+        return Ok(true);
+    }
+    let identity = Identity::of(&file.metadata()?);
+    Ok(identity.is_some_and(|identity| lock::lock_backing_files(identity).is_err()))
+}
+
 /// What tells two paths to the same thing from paths to different things.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Identity {

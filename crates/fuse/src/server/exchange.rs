@@ -20,11 +20,12 @@ use parking_lot::{Mutex, RwLock};
 use rustix::io::Errno;
 
 use super::channel::{Channel, Refusal};
+use super::further::ReadFurther;
 use super::nodes::Nodes;
 use super::pruning::Pruning;
 use super::{Server, ServerOptions};
 use crate::protocol::{Answer, Notice, Reply, Request};
-use crate::transport::{Handler, Notify, Tell};
+use crate::transport::{Handler, Notify, Superblock, Tell};
 
 /// How long an exchange waits for a moment without requests.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -46,10 +47,11 @@ pub struct Settings {
 pub type ReadOptions = dyn Fn(&[String]) -> Result<Settings, String> + Send + Sync;
 
 /// Where a remount begins.
-struct Configuration {
+pub(super) struct Configuration {
     read: Box<ReadOptions>,
+    pub(super) read_further: Box<ReadFurther>,
     /// All that was said so far.
-    said: Vec<String>,
+    pub(super) said: Vec<String>,
 }
 
 /// The server that serves now.
@@ -58,7 +60,10 @@ pub(crate) struct Exchange {
     pub(super) channel: Arc<Channel>,
     pruning: Arc<Pruning>,
     pub(super) owner: u32,
-    configuration: Mutex<Option<Configuration>>,
+    /// What further mounts are made of, if this process can make any.
+    pub(super) superblock: Option<Superblock>,
+    /// Locked while a remount or a further mount is made.
+    pub(super) configuration: Mutex<Option<Configuration>>,
 }
 
 struct Current {
@@ -68,11 +73,12 @@ struct Current {
 }
 
 impl Exchange {
-    pub(crate) fn new(server: Server, read_only: bool) -> Self {
+    pub(crate) fn new(server: Server, read_only: bool, superblock: Option<Superblock>) -> Self {
         let (channel, pruning) = (server.channel.clone(), server.pruning.clone());
         let owner = server.owner;
         let server = RwLock::new(Current { server: Some(server), read_only });
-        Self { server, channel, pruning, owner, configuration: Mutex::new(None) }
+        let configuration = Mutex::new(None);
+        Self { server, channel, pruning, owner, superblock, configuration }
     }
 
     /// Does what goes on beside requests while `serve` runs.
@@ -101,8 +107,18 @@ impl Exchange {
     }
 
     /// Has what is asked for from now on begin where `said` left it.
-    pub(crate) fn configure(&self, said: Vec<String>, read: Box<ReadOptions>) {
-        *self.configuration.lock() = Some(Configuration { read, said });
+    pub(crate) fn configure(
+        &self,
+        said: Vec<String>,
+        read: Box<ReadOptions>,
+        read_further: Box<ReadFurther>,
+    ) {
+        *self.configuration.lock() = Some(Configuration { read, read_further, said });
+    }
+
+    /// Whether nothing can be changed now.
+    pub(super) fn is_read_only(&self) -> bool {
+        self.server.read_recursive().read_only
     }
 
     /// Makes durable what was done.
@@ -128,7 +144,7 @@ impl Exchange {
     pub(super) fn remount(&self, words: &str, kernel: &dyn Notify) -> Result<(), Refusal> {
         let refusal = |errno, message: &str| Refusal { errno, message: message.to_owned() };
         let mut configuration = self.configuration.lock();
-        let Some(Configuration { read, said }) = &mut *configuration else {
+        let Some(Configuration { read, said, .. }) = &mut *configuration else {
             return Err(refusal(Errno::OPNOTSUPP, "this mount cannot be remounted"));
         };
         let said_now = [&**said, &[words.to_owned()]].concat();

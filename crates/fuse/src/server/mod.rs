@@ -14,6 +14,7 @@ mod channel;
 mod data;
 mod directory;
 mod exchange;
+mod further;
 #[cfg(test)]
 mod hostile;
 mod init;
@@ -43,6 +44,7 @@ use crate::transport::{Handler, Tell};
 pub use self::atime::AccessTimes;
 pub(crate) use self::exchange::Exchange;
 pub use self::exchange::{ReadOptions, Settings};
+pub use self::further::{FurtherMount, ReadFurther};
 
 /// Serves a subvolume, and those nested in it, as a mounted file system.
 #[derive(Debug)]

@@ -26,7 +26,7 @@ const S_ISGID: u32 = 0o2000;
 /// Locks that nodes are spread over.
 const SHARDS: usize = 64;
 /// The top level, whose inodes keep their own numbers.
-const TOP_LEVEL: u64 = 5;
+pub(super) const TOP_LEVEL: u64 = 5;
 /// Bits of a number that an inode has for itself; those above are its subvolume's.
 const INODE_BITS: u32 = 40;
 /// Bits for a subvolume: with those of an inode they leave the two highest to the numbers below.

@@ -45,7 +45,7 @@ fn panics_cost_one_request_each(io_uring: bool) {
     let mounted = transport::mount(scratch.path(), &options, ServerOptions::default()).unwrap();
     let connection = DevFuse::new(mounted.device, io_uring, false);
     thread::scope(|scope| {
-        let serving = scope.spawn(|| connection.serve(&server));
+        let serving = scope.spawn(|| connection.serve(&server, || ()));
         let mounted = Mounted(scratch.path());
         // More than there are threads, or entries of rings.
         for number in 0..300 {

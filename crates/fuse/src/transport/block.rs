@@ -1,7 +1,7 @@
 //! Mounts whose source is a block device, which sync(2) and syncfs(2) reach.
 //!
 //! The kernel passes these on (SYNCFS) to servers of type `fuseblk` only, and demands a block device
-//! of such a mount, which it claims for itself. A [`StandIn`] is that device.
+//! of such a mount, which it claims for itself. A [`StandIn`](larder_device::StandIn) is that device.
 //!
 //! # Invariants
 //! - umount(2) sends DESTROY to the server of such a mount and waits for the reply, which nothing
@@ -11,18 +11,14 @@
 //!   that has let go of its connection: the process waits for itself. Hence such mounts are made only
 //!   in the first mount namespace, which never ends.
 
-use std::ffi::CString;
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::Command;
 
-use larder_device::StandIn;
-use rustix::mount::MountFlags;
-use rustix::param::page_size;
-
 use super::mount::run;
+use super::version;
 
 /// What the kernel shows as the type of such a file system.
 pub(crate) const TYPE: &str = "fuseblk.larder";
@@ -34,24 +30,7 @@ const FIRST_NAMESPACE: u64 = 0xEFFF_FFF8;
 /// Whether root can make such mounts here without danger, and the kernel passes sync(2) on to them.
 pub(super) fn is_offered() -> bool {
     let namespace = fs::metadata("/proc/self/ns/mnt").map(|namespace| namespace.ino());
-    let release = rustix::system::uname();
-    let version = release.release().to_str().ok().and_then(version);
-    version.is_some_and(|version| version >= FIRST_LINUX)
-        && namespace.is_ok_and(|inode| inode == FIRST_NAMESPACE)
-}
-
-/// Mounts a stand-in for `source` at `mountpoint`, with `data` as for every mount.
-pub(super) fn mount(
-    source: &Path,
-    mountpoint: &Path,
-    flags: MountFlags,
-    data: &str,
-) -> io::Result<()> {
-    let stand_in = StandIn::attach(source)?;
-    let data = format!("{data},blksize={}", page_size());
-    let data = CString::new(data)?;
-    // The kernel has it open from then on, and it is detached when that unmounts.
-    Ok(rustix::mount::mount(stand_in.path(), mountpoint, TYPE, flags, Some(&*data))?)
+    version::is_at_least(FIRST_LINUX) && namespace.is_ok_and(|inode| inode == FIRST_NAMESPACE)
 }
 
 /// Has umount(8) unmount `mountpoint`, if `lazily`, when nobody uses it any more.
@@ -59,23 +38,4 @@ pub(super) fn unmount(mountpoint: &Path, lazily: bool) -> io::Result<()> {
     // Without helpers, which might be this very program.
     let mut command = Command::new("umount");
     run(command.arg("-i").args(lazily.then_some("-l")).arg(mountpoint))
-}
-
-/// The first two numbers of a release of Linux.
-fn version(release: &str) -> Option<(u32, u32)> {
-    let mut numbers = release.split(|letter: char| !letter.is_ascii_digit());
-    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::version;
-
-    #[test]
-    fn releases_are_compared() {
-        assert_eq!(version("6.18.44-fc-v669"), Some((6, 18)));
-        assert_eq!(version("7.0-rc1"), Some((7, 0)));
-        assert_eq!(version("10.2+"), Some((10, 2)));
-        assert_eq!(version("next"), None);
-    }
 }

@@ -166,12 +166,14 @@ impl DevFuse {
 }
 
 impl Transport for DevFuse {
-    fn serve(&self, handler: &dyn Handler) -> io::Result<()> {
+    fn serve(&self, handler: &dyn Handler, begun: impl FnOnce()) -> io::Result<()> {
         let pool = Pool::new(MOST_THREADS);
         let serve = || {
             thread::scope(|scope| {
                 let Self { device, soon, awake, .. } = self;
-                self.start(Serving { scope, device, handler, kernel: self, soon, awake }, &pool)
+                self.start(Serving { scope, device, handler, kernel: self, soon, awake }, &pool)?;
+                begun();
+                Ok(())
             })
         };
         self.soon.during(self, || self.awake.during(serve))

@@ -12,6 +12,9 @@ mod pool;
 mod readahead;
 mod remount;
 mod soon;
+mod superblock;
+mod tree;
+mod version;
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -19,10 +22,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread::Scope;
 
 pub(crate) use dev_fuse::DevFuse;
-pub(crate) use mount::{Mounted, SyncCalls, TYPE, mount, unmount_own};
+pub(crate) use mount::{Mounted, SyncCalls, TYPE, mount, mount_in_no_place, unmount_own};
 pub use mount::{end, unmount};
 pub use remount::remount;
 use rustix::io::Errno;
+pub(crate) use superblock::{Superblock, attributes};
+pub use tree::{Tree, can_mount_parts};
 
 use self::awake::Awake;
 use self::soon::Soon;
@@ -89,8 +94,8 @@ pub(crate) struct MustNotWait;
 
 /// A connection to the kernel.
 pub(crate) trait Transport: Sync {
-    /// Has `handler` serve requests until the file system is unmounted.
-    fn serve(&self, handler: &dyn Handler) -> io::Result<()>;
+    /// Makes `handler` serve requests until the file system is unmounted. Calls `begun` once a thread serves.
+    fn serve(&self, handler: &dyn Handler, begun: impl FnOnce()) -> io::Result<()>;
 }
 
 /// What all threads that serve a connection share.

@@ -1,23 +1,27 @@
 //! Mounting and unmounting: root asks the kernel, others ask `fusermount3`.
 
-use std::ffi::{CString, OsString};
-use std::io::{self, IoSliceMut};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use rustix::fs::{Mode, OFlags, open};
-use rustix::mount::{MountFlags, UnmountFlags};
-use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketFlags, SocketType,
-    recvmsg, socketpair,
-};
-use rustix::process::{getegid, geteuid};
+use larder_ioctl::channel::descriptor;
+use rustix::fs::{AtFlags, CWD, StatxFlags, makedev, statx};
+use rustix::mount::UnmountFlags;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use rustix::path;
+use rustix::process::geteuid;
 
 use super::block;
+use super::superblock::{Superblock, attributes};
+use super::tree::Tree;
+use crate::usage::MountTable;
 use crate::{AccessTimes, MountOptions, ServerOptions};
 
+/// What programs see of the type of the file system behind what the kernel knows it by.
+pub(super) const SUBTYPE: &str = "larder";
 /// What the kernel shows as the type of the file system where it is not [`block::TYPE`].
 pub(crate) const TYPE: &str = "fuse.larder";
 /// The program that lets those mount who are not root.
@@ -27,7 +31,11 @@ const FUSERMOUNT: &str = "fusermount3";
 pub(crate) struct Mounted {
     /// The open `/dev/fuse` of the connection.
     pub(crate) device: OwnedFd,
+    /// What further mounts are made of. Others than root cannot make any.
+    pub(crate) superblock: Option<Superblock>,
     pub(crate) sync: SyncCalls,
+    /// Of the file system, as `st_dev` has it.
+    pub(crate) number: u64,
 }
 
 /// Whether sync(2) and syncfs(2) reach the server.
@@ -48,11 +56,51 @@ pub(crate) fn mount(
     server: ServerOptions,
 ) -> io::Result<Mounted> {
     if geteuid().is_root() {
-        mount_as_root(mountpoint, options, server)
+        let (mounted, tree) = mount_in_no_place(options, server)?;
+        tree.attach(mountpoint)?;
+        Ok(mounted)
     } else {
         let device = mount_as_user(mountpoint, options, server)?;
-        Ok(Mounted { device, sync: SyncCalls::DoNotReach })
+        let number = number_of(CWD, mountpoint)?;
+        Ok(Mounted { device, superblock: None, sync: SyncCalls::DoNotReach, number })
     }
+}
+
+/// The same for root, at no place yet. What is returned first is of no use after what is returned second has ended.
+pub(crate) fn mount_in_no_place(
+    options: &MountOptions,
+    server: ServerOptions,
+) -> io::Result<(Mounted, Tree)> {
+    // Where nothing is written nothing has to be synced.
+    let sync = if options.read_only || !block::is_offered() {
+        SyncCalls::DoNotReach
+    } else {
+        let mounted = Superblock::block(options)
+            .and_then(|superblock| mount_first(superblock, options, server, SyncCalls::Reach));
+        match mounted {
+            Ok(mounted) => return Ok(mounted),
+            Err(error) => SyncCalls::Failed(error),
+        }
+    };
+    mount_first(Superblock::named(options)?, options, server, sync)
+}
+
+fn mount_first(
+    superblock: Superblock,
+    options: &MountOptions,
+    server: ServerOptions,
+    sync: SyncCalls,
+) -> io::Result<(Mounted, Tree)> {
+    let tree = superblock.tree(options.read_only, attributes(options, server))?;
+    let (device, number) = (superblock.device()?, number_of(&tree, "")?);
+    Ok((Mounted { device, superblock: Some(superblock), sync, number }, tree))
+}
+
+/// The number of the file system that is mounted at `path`. No request goes to its server for that.
+fn number_of(directory: impl AsFd, path: impl path::Arg) -> io::Result<u64> {
+    let flags = AtFlags::STATX_DONT_SYNC | AtFlags::EMPTY_PATH;
+    let found = statx(directory, path, flags, StatxFlags::empty())?;
+    Ok(makedev(found.stx_dev_major, found.stx_dev_minor))
 }
 
 /// Unmounts what is mounted at `mountpoint`; if `lazily`, at once for everybody who does not use it
@@ -68,12 +116,18 @@ pub fn unmount(mountpoint: &Path, lazily: bool) -> io::Result<()> {
     run(&mut command)
 }
 
-/// Unmounts what this process serves, and goes on serving meanwhile.
-pub(crate) fn unmount_own(mountpoint: &Path, lazily: bool, sync: &SyncCalls) -> io::Result<()> {
-    match sync {
-        SyncCalls::Reach => block::unmount(mountpoint, lazily),
-        SyncCalls::DoNotReach | SyncCalls::Failed(_) => unmount(mountpoint, lazily),
+/// Unmounts the file system with this number, which this process serves, from all places that it sees. It goes on
+/// serving meanwhile.
+pub(crate) fn unmount_own(number: u64, lazily: bool, sync: &SyncCalls) -> io::Result<()> {
+    let table = MountTable::of_this_process()?;
+    // What was mounted last may lie on the others.
+    for mount in table.of_device(number).collect::<Vec<_>>().into_iter().rev() {
+        match sync {
+            SyncCalls::Reach => block::unmount(&mount.path, lazily),
+            SyncCalls::DoNotReach | SyncCalls::Failed(_) => unmount(&mount.path, lazily),
+        }?;
     }
+    Ok(())
 }
 
 /// Ends the connection of what is mounted at `mountpoint`, and unmounts it unless somebody still uses it: whoever waits
@@ -84,43 +138,6 @@ pub(crate) fn unmount_own(mountpoint: &Path, lazily: bool, sync: &SyncCalls) -> 
 /// `EBUSY` if it is still mounted, `EPERM` for all but root.
 pub fn end(mountpoint: &Path) -> io::Result<()> {
     Ok(rustix::mount::unmount(mountpoint, UnmountFlags::FORCE)?)
-}
-
-fn mount_as_root(
-    mountpoint: &Path,
-    options: &MountOptions,
-    server: ServerOptions,
-) -> io::Result<Mounted> {
-    let device = open("/dev/fuse", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
-    let (fd, uid, gid) = (device.as_raw_fd(), geteuid().as_raw(), getegid().as_raw());
-    let mut data =
-        format!("fd={fd},rootmode=40000,user_id={uid},group_id={gid},default_permissions");
-    if options.allow_other {
-        data.push_str(",allow_other");
-    }
-    let mut flags = MountFlags::empty();
-    flags.set(MountFlags::RDONLY, options.read_only);
-    flags.set(MountFlags::NOSUID, options.nosuid);
-    flags.set(MountFlags::NODEV, options.nodev);
-    flags.set(MountFlags::NOEXEC, options.noexec);
-    flags.set(MountFlags::NODIRATIME, server.nodiratime);
-    flags |= match server.access_times {
-        AccessTimes::Never => MountFlags::NOATIME,
-        AccessTimes::Relative => MountFlags::RELATIME,
-        AccessTimes::Always => MountFlags::STRICTATIME,
-    };
-    // Where nothing is written nothing has to be synced.
-    let sync = if options.read_only || !block::is_offered() {
-        SyncCalls::DoNotReach
-    } else {
-        match block::mount(Path::new(&options.source), mountpoint, flags, &data) {
-            Ok(()) => return Ok(Mounted { device, sync: SyncCalls::Reach }),
-            Err(error) => SyncCalls::Failed(error),
-        }
-    };
-    let data = CString::new(data)?;
-    rustix::mount::mount(&*options.source, mountpoint, TYPE, flags, Some(&*data))?;
-    Ok(Mounted { device, sync })
 }
 
 fn mount_as_user(
@@ -152,7 +169,8 @@ fn mount_as_user(
     run(&mut command)?;
     // What it was given goes with it: if it sent nothing, that is the end of the stream.
     drop(command);
-    receive_descriptor(&ours)
+    let device = descriptor::receive(&ours)?;
+    device.ok_or_else(|| io::Error::other(format!("{FUSERMOUNT} sent no descriptor")))
 }
 
 /// Runs a program, of which what it says is the error.
@@ -166,16 +184,4 @@ pub(super) fn run(command: &mut Command) -> io::Result<()> {
         return Ok(());
     }
     Err(io::Error::other(String::from_utf8_lossy(&output.stderr).trim().to_owned()))
-}
-
-fn receive_descriptor(socket: &OwnedFd) -> io::Result<OwnedFd> {
-    let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
-    let mut byte = [0];
-    recvmsg(socket, &mut [IoSliceMut::new(&mut byte)], &mut ancillary, RecvFlags::CMSG_CLOEXEC)?;
-    let received = ancillary.drain().find_map(|message| match message {
-        RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
-        _ => None,
-    });
-    received.ok_or_else(|| io::Error::other(format!("{FUSERMOUNT} sent no descriptor")))
 }

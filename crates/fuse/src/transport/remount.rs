@@ -16,15 +16,14 @@ const WORDS: [(&str, &str, MountFlags); 6] = [
     ("nodiratime", "diratime", MountFlags::NODIRATIME),
 ];
 
-/// Has the kernel go on with `mount` as `words` say, and otherwise as before. With `ro` or `rw` this is so for the file
-/// system, wherever it is mounted: what programs wrote goes to the server before it is read-only.
+/// Has the kernel go on with `mount` as `words` say, and otherwise as before. If `ro` or `rw` changes what the
+/// file system is, it changes for all mounts of it: what programs wrote goes to the server before it is read-only.
 ///
 /// # Errors
 /// `EBUSY` if a file is open for writing that could not be written any more, `EPERM` for all but root.
 pub fn remount(mount: &MountEntry, words: &str) -> io::Result<()> {
     let mut flags = MountFlags::empty();
-    let before = mount.options.split(',').chain(mount.is_read_only().then_some("ro"));
-    for word in before.chain(words.split(',')) {
+    for word in mount.options.split(',').chain(words.split(',')) {
         for (set, cleared, flag) in WORDS {
             if word == set {
                 flags |= flag;
@@ -32,6 +31,11 @@ pub fn remount(mount: &MountEntry, words: &str) -> io::Result<()> {
                 flags -= flag;
             }
         }
+    }
+    let said = words.split(',').rfind(|word| ["ro", "rw"].contains(word));
+    if said.is_none_or(|word| (word == "ro") == mount.has_read_only_superblock()) {
+        // This mount alone.
+        flags |= MountFlags::BIND;
     }
     Ok(mount_remount(&mount.path, flags, "")?)
 }

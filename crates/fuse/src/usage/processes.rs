@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, StatxFlags, makedev, statx};
+use rustix::fs::{AtFlags, CWD, FileType, StatxFlags, makedev, statx};
 
 use super::table::parse_device;
 use super::{MountEntry, MountTable};
@@ -96,26 +96,29 @@ impl Process {
         u32::from_str_radix(flags.trim(), 8).ok()
     }
 
+    /// Whether it has the file or block device at `path` open.
+    pub fn has_open(self, path: &Path) -> bool {
+        let Ok(wanted) = path.metadata() else { return false };
+        self.open_files().any(|file| identity(&file).is_some_and(|found| found.is(&wanted)))
+    }
+
     /// Whether it holds a lock of the whole file or block device at `path`.
     pub fn has_locked(self, path: &Path) -> bool {
         let Ok(wanted) = path.metadata() else { return false };
         self.open_files().any(|file| {
-            let is_it = file.metadata().is_ok_and(|found| is_same(&found, &wanted));
+            let is_it = identity(&file).is_some_and(|found| found.is(&wanted));
             let number = file.file_name().and_then(|number| number.to_str()).unwrap_or_default();
             let info = || fs::read_to_string(self.entry(&format!("fdinfo/{number}")));
             is_it && info().is_ok_and(|info| info.contains("FLOCK  ADVISORY  WRITE"))
         })
     }
 
-    /// The mounts that it can reach of what `path`, a file or block device as this process sees it, has.
-    pub fn mounts_of(self, table: &MountTable, path: &Path) -> Vec<MountEntry> {
-        let Ok(wanted) = path.metadata() else { return Vec::new() };
-        let is_it = |mount: &&MountEntry| {
-            let source = mount.source.strip_prefix("/").ok();
-            let found = source.and_then(|it| self.entry("root").join(it).metadata().ok());
-            found.is_some_and(|found| is_same(&found, &wanted) || is_on_top_of(&found, &wanted))
-        };
-        table.ours().filter(is_it).cloned().collect()
+    /// Whether it has open what `mount`, one that the process `seer` can reach, was mounted from.
+    pub fn serves(self, mount: &MountEntry, seer: Self) -> bool {
+        let Ok(source) = mount.source.strip_prefix("/") else { return false };
+        let source = seer.entry("root").join(source);
+        let file = backing_file(&source).unwrap_or_else(|| source.clone());
+        mount.is_ours && (self.has_open(&source) || self.has_open(&file))
     }
 
     fn open_files(self) -> impl Iterator<Item = PathBuf> {
@@ -131,19 +134,40 @@ impl fmt::Display for Process {
     }
 }
 
-/// Whether both are one file, or one block device.
-fn is_same(one: &Metadata, other: &Metadata) -> bool {
-    let is_device = one.file_type().is_block_device() && other.file_type().is_block_device();
-    (one.dev(), one.ino()) == (other.dev(), other.ino()) || is_device && one.rdev() == other.rdev()
+/// What tells a file or block device from others.
+struct Identity {
+    device: u64,
+    inode: u64,
+    /// The number of a block device.
+    number: Option<u64>,
 }
 
-/// Whether `device` is a loop device that is attached to `file`.
-fn is_on_top_of(device: &Metadata, file: &Metadata) -> bool {
-    let (major, minor) = (rustix::fs::major(device.rdev()), rustix::fs::minor(device.rdev()));
-    let backing = format!("/sys/dev/block/{major}:{minor}/loop/backing_file");
-    let backing = fs::read(backing).ok().filter(|_| device.file_type().is_block_device());
-    let path = backing.map(|path| OsString::from_vec(path.trim_ascii_end().to_vec()));
-    path.and_then(|path| fs::metadata(path).ok()).is_some_and(|found| is_same(&found, file))
+impl Identity {
+    fn is(&self, other: &Metadata) -> bool {
+        let number = other.file_type().is_block_device().then(|| other.rdev());
+        (self.device, self.inode) == (other.dev(), other.ino())
+            || self.number.is_some() && self.number == number
+    }
+}
+
+/// What `path` leads to. No server is waited for, as `path` may lead to what one serves.
+fn identity(path: &Path) -> Option<Identity> {
+    let mask = StatxFlags::TYPE | StatxFlags::INO;
+    let found = statx(CWD, path, AtFlags::STATX_DONT_SYNC, mask).ok()?;
+    let is_block = FileType::from_raw_mode(found.stx_mode.into()) == FileType::BlockDevice;
+    Some(Identity {
+        device: makedev(found.stx_dev_major, found.stx_dev_minor),
+        inode: found.stx_ino,
+        number: is_block.then(|| makedev(found.stx_rdev_major, found.stx_rdev_minor)),
+    })
+}
+
+/// What the loop device `device` is attached to, if it is one.
+fn backing_file(device: &Path) -> Option<PathBuf> {
+    let number = device.metadata().ok().filter(|found| found.file_type().is_block_device())?.rdev();
+    let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));
+    let path = fs::read(format!("/sys/dev/block/{major}:{minor}/loop/backing_file")).ok()?;
+    Some(OsString::from_vec(path.trim_ascii_end().to_vec()).into())
 }
 
 /// The number of the file system that `path` leads into. To ask for nothing else needs no right to look into it,

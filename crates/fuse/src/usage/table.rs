@@ -76,10 +76,9 @@ impl MountTable {
 }
 
 impl MountEntry {
-    /// Whether nothing can be changed through it.
-    pub fn is_read_only(&self) -> bool {
-        let mut options = self.options.split(',').chain(self.superblock_options.split(','));
-        options.any(|word| word == "ro")
+    /// Whether nothing can be changed through any mount of the file system.
+    pub fn has_read_only_superblock(&self) -> bool {
+        self.superblock_options.split(',').any(|word| word == "ro")
     }
 
     fn parse(line: &[u8]) -> Option<Self> {

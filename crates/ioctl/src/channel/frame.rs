@@ -20,6 +20,8 @@ pub enum Kind {
     Ending = 3,
     /// [`Request::Remount`](super::Request::Remount).
     Remount = 4,
+    /// [`Request::Mount`](super::Request::Mount).
+    Mount = 5,
     /// Either way: a piece of what the request is about.
     Data = 0x100,
     /// From the client: there is no more data.
@@ -34,11 +36,12 @@ pub enum Kind {
     Failed = 0x201,
 }
 
-const KINDS: [Kind; 10] = [
+const KINDS: [Kind; 11] = [
     Kind::Send,
     Kind::Receive,
     Kind::Ending,
     Kind::Remount,
+    Kind::Mount,
     Kind::Data,
     Kind::End,
     Kind::Stop,

@@ -4,17 +4,22 @@
 //! [`CHANNEL`], an ioctl that FUSE does pass on, says under which abstract name the server of a mount listens,
 //! and which inode it was called of. Over the socket go [frames](frame): a [`Request`] from the client, any
 //! number of frames that belong to it, and a reply, which comes last; then the next request. The server
-//! talks to root and to the user who runs it, and closes all other connections.
+//! talks to root and to the user who runs it, and closes all other connections. The name begins with the number of
+//! the process that serves, so that a server is found too whose mounts cannot be reached.
 //!
 //! # Invariants
 //! - A frame is at most [`MOST_FRAME_BYTES`](frame::MOST_BYTES) long, whatever its header says.
 //! - Inodes are named by subvolume and number, as the mount itself told them to the client: no descriptor goes
-//!   to the server, which would wait for itself if it used one.
+//!   to the server, which would wait for itself if it used one. For the same reason a client walks through a mount
+//!   that the server hands out.
 
+pub mod descriptor;
 mod ending;
 pub mod frame;
+mod mount;
 mod receive;
 mod request;
+mod servers;
 
 use std::io;
 use std::os::fd::AsFd;
@@ -26,8 +31,10 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 pub use ending::Ending;
 pub use frame::Kind;
+pub use mount::MountReply;
 pub use receive::{ReceiveNews, ReceiveReply, ReceiveRequest};
 pub use request::{Request, SendRequest};
+pub use servers::name_for;
 
 use crate::abi::CHANNEL;
 use crate::{call, invalid};
@@ -121,6 +128,11 @@ impl Channel {
             }
         }
     }
+}
+
+/// Which inode this is of a mount of Larder's; `None` if it is of something else.
+pub fn node_of(inode: impl AsFd) -> io::Result<Option<NodeId>> {
+    Ok(find(inode)?.map(|(_, node)| node))
 }
 
 /// Where the server of a mount listens, and which inode this is.

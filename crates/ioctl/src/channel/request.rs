@@ -27,6 +27,9 @@ pub enum Request {
     Ending,
     /// To go on with other mount options, words with commas between them. The reply is empty.
     Remount(String),
+    /// To mount in another place too, with these options, words with commas between them. The reply is a
+    /// [`MountReply`](super::MountReply); a byte comes after it, and with that the descriptor of a mount.
+    Mount(String),
 }
 
 /// A snapshot to be sent, and how.
@@ -58,6 +61,7 @@ impl Request {
             Self::Receive(_) => Kind::Receive,
             Self::Ending => Kind::Ending,
             Self::Remount(_) => Kind::Remount,
+            Self::Mount(_) => Kind::Mount,
         }
     }
 
@@ -67,15 +71,16 @@ impl Request {
             Self::Send(request) => request.body(),
             Self::Receive(request) => request.body(),
             Self::Ending => Vec::new(),
-            Self::Remount(words) => words.clone().into_bytes(),
+            Self::Remount(words) | Self::Mount(words) => words.clone().into_bytes(),
         }
     }
 
     /// The request in a frame.
     pub fn parse(kind: Kind, body: &[u8]) -> io::Result<Self> {
-        if kind == Kind::Remount {
+        if matches!(kind, Kind::Remount | Kind::Mount) {
             let words = String::from_utf8(body.to_vec());
-            return words.map(Self::Remount).map_err(|_| invalid("options that are no text"));
+            let words = words.map_err(|_| invalid("options that are no text"))?;
+            return Ok(if kind == Kind::Mount { Self::Mount(words) } else { Self::Remount(words) });
         }
         let (words, rest) = body.as_chunks::<8>();
         if !rest.is_empty() {
@@ -157,6 +162,7 @@ mod tests {
             Request::Receive(receive),
             Request::Ending,
             Request::Remount("ro,commit=5".to_owned()),
+            Request::Mount("ro,subvol=a b".to_owned()),
             Request::Receive(ReceiveRequest { stop_at_end: false, max_errors: 0, ..receive }),
         ] {
             let read = Request::parse(request.kind(), &request.body());
@@ -178,6 +184,7 @@ mod tests {
         assert!(parse(Kind::Ending, &[1]).is_err());
         assert!(parse(Kind::Data, &[]).is_err());
         assert!(Request::parse(Kind::Remount, b"\xff").is_err());
+        assert!(Request::parse(Kind::Mount, b"\xff").is_err());
         assert!(Request::parse(Kind::Receive, &[0; 33]).is_err());
     }
 }

@@ -1,20 +1,25 @@
 //! `larder mount`.
 
 mod background;
+mod further;
 mod helper;
 mod memory;
 mod options;
+mod part;
 mod remount;
 
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::mpsc;
 use std::thread;
+use std::time::Duration;
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, anyhow, bail, ensure};
 use clap::Args;
 use larder::Filesystem;
+use larder_device::InUse;
 use larder_fuse::Server;
 use larder_mkfs::{MkfsOptions, mkfs};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -22,14 +27,21 @@ use signal_hook::iterator::{Handle, Signals};
 
 use self::memory::Memory;
 use self::options::{Options, Subvolume};
+use self::part::Part;
 use super::Outcome;
 use super::mkfs::caller;
-use crate::ending::wait_for_ending_servers;
+use crate::ending::server_of;
 use crate::message;
 use crate::report::{self, LogLevel, Reporter};
 use crate::units::parse_size;
 
 pub use helper::run_as_helper;
+
+/// The subvolume that holds all others.
+const TOP_LEVEL: u64 = 5;
+/// How often what somebody writes to is looked at again: commands are done in a moment.
+const MOST_ATTEMPTS: u32 = 20;
+const PAUSE: Duration = Duration::from_millis(30);
 
 /// Mount a file system through FUSE
 ///
@@ -72,6 +84,13 @@ pub use helper::run_as_helper;
 /// options: ro, rw, and all that can change then. Only root can change ro and rw, and nobody what
 /// is shown, to whom, and which times of last access are kept.
 ///
+/// What is mounted already root mounts in further places: the same file system, or another subvolume
+/// of it, by the server that runs. Each mount has its own ro, nodev, nosuid, noexec, subvol and
+/// subvolid. The other options are those of the first mount for all: allow_other and times of last
+/// access are refused if they differ, and what else differs is said and not obeyed. A mount for
+/// writing is refused while the file system is mounted for reading: remount it first. What users
+/// mounted, 'mount --bind' shows in another place, as root.
+///
 /// fsync makes a file durable on every mount. sync(2) and syncfs(2) make everything durable on mounts
 /// for writing that root makes in the machine's first mount namespace, with Linux 6.18 or newer; the
 /// table of mounts shows them as fuseblk, with a loop device that is attached to the image or device.
@@ -104,6 +123,9 @@ pub struct Mount {
     /// Serve for the process that started this one
     #[arg(long, hide = true, conflicts_with = "foreground")]
     served: bool,
+    /// Attach the subvolume with this id for the server that started this process
+    #[arg(long, hide = true, value_name = "ID")]
+    part: Option<u64>,
     /// Image files or block devices, then the directory to mount at
     #[arg(required = true, num_args = 1.., value_names = ["DEVICE", "MOUNTPOINT"])]
     paths: Vec<PathBuf>,
@@ -118,6 +140,9 @@ impl Mount {
             return remount::remount(mountpoint, &self.options);
         }
         ensure!(self.paths.len() > 1, "give what to mount, and the directory to mount it at");
+        if let Some(subvolume) = self.part {
+            return part::attach_for_server(subvolume, &self.paths);
+        }
         if !self.foreground && !self.served {
             return background::start(self.arguments());
         }
@@ -145,12 +170,14 @@ impl Mount {
         arguments.chain(paths).collect::<Vec<_>>().into_iter()
     }
 
-    /// Mounts, and serves until it is unmounted.
+    /// Mounts, and serves until it is unmounted. What another server has open already that one mounts in a further
+    /// place: then there is nothing to serve.
     fn serve(self, reporter: &Reporter) -> Outcome {
         let mut options = Options::parse(self.options.iter().map(String::as_str))?;
         let (mountpoint, devices) = self.paths.split_last().context("no mountpoint was given")?;
         let mountpoint =
             mountpoint.canonicalize().with_context(|| mountpoint.display().to_string())?;
+        ensure!(mountpoint.is_dir(), "{}: not a directory", mountpoint.display());
         let devices: Vec<PathBuf> =
             devices.iter().cloned().chain(options.devices.iter().map(PathBuf::from)).collect();
         if let Some(size) = self.create {
@@ -160,28 +187,39 @@ impl Mount {
         let absolute =
             |device: &PathBuf| device.canonicalize().with_context(|| device.display().to_string());
         let devices: Vec<PathBuf> = devices.iter().map(absolute).collect::<anyhow::Result<_>>()?;
-        wait_for_ending_servers(&devices);
         let memory = self.memory.unwrap_or_else(Memory::of_this_machine);
         options.server = memory.serve(options.server);
-        let filesystem = memory.open(options.open_options()).open(&devices)?;
+        let ready = || if self.served { background::say_ready(reporter) } else { Ok(()) };
+        let opened = open(&devices, &options, memory, |devices| {
+            further::join(devices, &mountpoint, &self.options)
+        })?;
+        let Some(filesystem) = opened else {
+            ready()?;
+            return Ok(ExitCode::SUCCESS);
+        };
         if filesystem.needs_log_replay() {
             tracing::warn!(
                 "a crash left a log; what was synced since the last commit is not shown"
             );
         }
         let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP])?;
-        let mount = mount(&filesystem, &devices[0], &mountpoint, &options)?;
+        let (mount, part) = mount(&filesystem, &devices[0], &mountpoint, &options)?;
         // The server has it now: a remount closes it.
         drop(filesystem);
-        mount.remount_with(self.options.clone(), {
-            Box::new(move |said| {
-                let now = Options::parse(said.iter().map(String::as_str));
-                let settings = now.and_then(|now| now.settings(&options, &devices));
-                settings.map(|settings| memory.limit(settings)).map_err(|error| message(&error))
-            })
-        });
-        let ready = || if self.served { background::say_ready(reporter) } else { Ok(()) };
-        let served = serve(&mount, &mountpoint, &mut signals, ready);
+        let remounted = move |said: &[String]| {
+            let now = Options::parse(said.iter().map(String::as_str));
+            let settings = now.and_then(|now| now.settings(&options, &devices));
+            settings.map(|settings| memory.limit(settings)).map_err(|error| message(&error))
+        };
+        let further = |filesystem: &Filesystem, said: &[String], words: &str| {
+            further::read(filesystem, said, words).map_err(|error| message(&error))
+        };
+        mount.configure(self.options.clone(), Box::new(remounted), Box::new(further));
+        let begin = || {
+            part.map_or(Ok(()), |part| part.attach(&mountpoint))?;
+            Ok(ready()?)
+        };
+        let served = serve(&mount, &mountpoint, &mut signals, begin);
         // Whatever ended it: what was done is kept.
         let synced = mount.sync().with_context(|| {
             let generation = mount.generation().unwrap_or_default();
@@ -195,6 +233,48 @@ impl Mount {
     }
 }
 
+/// Opens what is to be served; `None` if `join` finds that another server does already.
+///
+/// A server for writing that begins meanwhile has the devices locked, so that this one fails to lock them, or finds the
+/// lock after it has opened them for reading. It joins the other then.
+fn open(
+    devices: &[PathBuf],
+    options: &Options,
+    memory: Memory,
+    join: impl Fn(&[PathBuf]) -> anyhow::Result<bool>,
+) -> anyhow::Result<Option<Filesystem>> {
+    for attempt in 1.. {
+        if join(devices)? {
+            break;
+        }
+        let has_server = || devices.iter().any(|device| server_of(device).is_some());
+        match memory.open(options.open_options()).open(devices) {
+            Ok(filesystem) => match writer_beside(devices, options)? {
+                None => return Ok(Some(filesystem)),
+                Some(device) if attempt > MOST_ATTEMPTS && !has_server() => {
+                    let usage = larder_device::in_use(device)?.unwrap_or(InUse::Locked);
+                    bail!("{}: {usage}", device.display());
+                }
+                Some(_) => {}
+            },
+            Err(error) if !has_server() => return Err(error.into()),
+            Err(_) => {}
+        }
+        thread::sleep(PAUSE);
+    }
+    Ok(None)
+}
+
+/// Which of `devices` another program writes to, where they are only read here: what it changes would not be seen.
+fn writer_beside<'d>(devices: &'d [PathBuf], options: &Options) -> io::Result<Option<&'d PathBuf>> {
+    for device in devices.iter().filter(|_| options.mount.read_only) {
+        if larder_device::has_writer(device)? {
+            return Ok(Some(device));
+        }
+    }
+    Ok(None)
+}
+
 /// The subvolume to show.
 fn shown(filesystem: &Filesystem, options: &Options) -> larder::Result<larder::Subvolume> {
     match &options.subvolume {
@@ -204,38 +284,64 @@ fn shown(filesystem: &Filesystem, options: &Options) -> larder::Result<larder::S
     }
 }
 
+/// Mounts. What is returned besides is to be attached once the mount is served.
 fn mount(
     filesystem: &Filesystem,
     device: &Path,
     mountpoint: &Path,
     options: &Options,
-) -> anyhow::Result<larder_fuse::Mount> {
-    let server = Server::new(filesystem, &shown(filesystem, options)?, options.server)?;
+) -> anyhow::Result<(larder_fuse::Mount, Option<Part>)> {
+    let shown = shown(filesystem, options)?;
     let mount_options =
         larder_fuse::MountOptions { source: device.into(), ..options.mount.clone() };
-    larder_fuse::Mount::new(mountpoint, server, &mount_options)
-        .with_context(|| mountpoint.display().to_string())
+    if shown.id() == TOP_LEVEL || !larder_fuse::can_mount_parts() {
+        let server = Server::new(filesystem, &shown, options.server)?;
+        let mount = larder_fuse::Mount::new(mountpoint, server, &mount_options)
+            .with_context(|| mountpoint.display().to_string())?;
+        return Ok((mount, None));
+    }
+    // So that other subvolumes can be mounted too.
+    let top_level = filesystem.subvolume_by_id(TOP_LEVEL)?;
+    let server = Server::new(filesystem, &top_level, options.server)?;
+    let (mount, tree) = larder_fuse::Mount::in_no_place(server, &mount_options)
+        .with_context(|| mountpoint.display().to_string())?;
+    Ok((mount, Some(Part::new(tree, shown.id(), shown.path()?))))
 }
 
-/// Serves requests until what is mounted at `mountpoint` is unmounted.
+/// Serves requests until all that is mounted is unmounted. Meanwhile this thread calls `begin`, and then waits for signals.
 fn serve(
     mount: &larder_fuse::Mount,
     mountpoint: &Path,
     signals: &mut Signals,
-    ready: impl FnOnce() -> io::Result<()>,
+    begin: impl FnOnce() -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
-    ready()?;
     if let Some(error) = mount.sync_error() {
         tracing::debug!("sync(2) does not reach this mount, only fsync does: {error}");
     }
     let closing = Closing(signals.handle());
     thread::scope(|scope| {
-        let _closing = closing;
-        let unmount = || unmount_on_signals(signals, mount, mountpoint);
-        thread::Builder::new().name("larder-signals".into()).spawn_scoped(scope, unmount)?;
-        mount.serve()
-    })?;
-    Ok(())
+        let (begun, has_begun) = mpsc::channel();
+        let serve = || {
+            let _closing = closing;
+            mount.serve_and(move || {
+                // Nothing else can be done about it here.
+                let _ = begun.send(());
+            })
+        };
+        let serving =
+            thread::Builder::new().name("larder-serve".into()).spawn_scoped(scope, serve)?;
+        let mut outcome = Ok(());
+        if has_begun.recv().is_ok() {
+            outcome = begin();
+        }
+        if outcome.is_err() {
+            // The caller is told that it failed.
+            let _ = mount.unmount(true);
+        }
+        unmount_on_signals(signals, mount, mountpoint);
+        serving.join().map_err(|_| anyhow!("the thread that serves panicked"))??;
+        outcome
+    })
 }
 
 /// Nobody waits for signals any more when this is dropped, also while a panic unwinds.

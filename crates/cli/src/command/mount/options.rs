@@ -1,5 +1,6 @@
 //! The words behind `-o`.
 
+use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -38,6 +39,15 @@ pub struct Options {
 pub enum Subvolume {
     Path(String),
     Id(u64),
+}
+
+impl fmt::Display for Subvolume {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Path(path) => write!(f, "subvol={path}"),
+            Self::Id(id) => write!(f, "subvolid={id}"),
+        }
+    }
 }
 
 /// Words that say what is so anyway, or that are for others who read the same table.
@@ -138,6 +148,25 @@ impl Options {
             devices: devices.to_vec(),
             server: self.server,
         })
+    }
+
+    /// Whether a mount with these options shows a file system to those to whom one with `other` shows it, and keeps
+    /// the same times of last access.
+    pub fn shows_likewise(&self, other: &Self) -> bool {
+        let shows =
+            |it: &Self| (it.mount.allow_other, it.server.access_times, it.server.nodiratime);
+        shows(self) == shows(other)
+    }
+
+    /// Whether a server obeys `other` if it obeys these, whatever each mount has for itself.
+    pub fn serves_likewise(&self, other: &Self) -> bool {
+        let served = |it: &Self| {
+            let Self { server, compression, write_policy, discard, .. } = *it;
+            let tuned = (compression, write_policy, discard, it.commit_interval, it.degraded);
+            let ServerOptions { user_subvol_rm_allowed, notreelog, writeback_cache, .. } = server;
+            (tuned, user_subvol_rm_allowed, notreelog, writeback_cache, it.mount.io_uring)
+        };
+        served(self) == served(other)
     }
 
     /// How to open the devices.

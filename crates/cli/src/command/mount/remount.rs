@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, anyhow, bail};
-use larder_fuse::usage::{MountEntry, MountTable, processes};
+use larder_fuse::usage::{MountTable, processes};
 use larder_ioctl::channel::{Channel, Request};
 use rustix::process::geteuid;
 
@@ -14,7 +14,8 @@ use super::Outcome;
 
 /// Has what is mounted at `mountpoint` go on with the options in `lists`, besides those that it has.
 ///
-/// The kernel writes nothing while its superblock is read-only: it becomes so before the server closes what is open
+/// With `ro` and `rw` this is so for the file system, wherever it is mounted; another mount for reading stays one. The
+/// kernel writes nothing while its superblock is read-only: it becomes so before the server closes what is open
 /// for writing, and ceases to be so after the server has opened it.
 pub fn remount(mountpoint: &Path, lists: &[String]) -> Outcome {
     let named = || mountpoint.display().to_string();
@@ -25,7 +26,7 @@ pub fn remount(mountpoint: &Path, lists: &[String]) -> Outcome {
     };
     let words = lists.join(",");
     let said = |word| words.split(',').rfind(|said| ["ro", "rw"].contains(said)) == Some(word);
-    let before = mount.is_read_only();
+    let before = mount.has_read_only_superblock();
     let becomes = said("ro") || before && !said("rw");
     if becomes != before && !geteuid().is_root() {
         bail!(
@@ -34,14 +35,14 @@ pub fn remount(mountpoint: &Path, lists: &[String]) -> Outcome {
         );
     }
     if becomes {
-        tell_kernel(mount, &words)?;
+        tell_kernel(&mountpoint, &words)?;
     }
     let told = tell_server(&mountpoint, words.clone()).with_context(named);
     match told {
-        Ok(()) if !becomes => tell_kernel(mount, &words)?,
+        Ok(()) if !becomes => tell_kernel(&mountpoint, &words)?,
         Err(error) => {
             if becomes && !before {
-                tell_kernel(mount, "rw")?;
+                tell_kernel(&mountpoint, "rw")?;
             }
             return Err(error);
         }
@@ -60,10 +61,12 @@ fn tell_server(mountpoint: &Path, words: String) -> anyhow::Result<()> {
 }
 
 /// Has the kernel go on as `words` say, if it would for this user.
-fn tell_kernel(mount: &MountEntry, words: &str) -> anyhow::Result<()> {
+fn tell_kernel(mountpoint: &Path, words: &str) -> anyhow::Result<()> {
     if !geteuid().is_root() {
         return Ok(());
     }
+    let table = MountTable::of_this_process()?;
+    let mount = table.ours_at(mountpoint).context("nothing is mounted any more")?;
     match larder_fuse::remount(mount, words) {
         Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
             let writers = processes().filter_map(|process| {

@@ -17,11 +17,12 @@ use std::io;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process;
 use std::sync::OnceLock;
 use std::thread::{self, Scope};
 
 use larder::Uuid;
-use larder_ioctl::channel::{ChannelInfo, Kind, NodeId, Request, frame};
+use larder_ioctl::channel::{ChannelInfo, Kind, NodeId, Request, descriptor, frame, name_for};
 use parking_lot::Mutex;
 use rustix::io::Errno;
 use rustix::net::sockopt::socket_peercred;
@@ -73,7 +74,8 @@ impl Exchange {
         kernel: &dyn Notify,
         serve: impl FnOnce() -> io::Result<()>,
     ) -> io::Result<()> {
-        let name = self.channel.name.get_or_init(|| format!("larder-{}", Uuid::new_v4()));
+        let unique = || Uuid::new_v4().as_u64_pair().0;
+        let name = self.channel.name.get_or_init(|| name_for(process::id(), unique()));
         let listener = UnixListener::bind_addr(&SocketAddr::from_abstract_name(name)?)?;
         thread::scope(|scope| {
             let _ending = Ending { channel: &self.channel, listener: &listener };
@@ -124,17 +126,37 @@ impl Exchange {
                     self.with_server(|server| server.receive(&request, socket, kernel))
                 }
                 Request::Remount(words) => self.remount(&words, kernel).map(|()| Vec::new()),
+                Request::Mount(words) => {
+                    self.mount_for(&words, socket)?;
+                    continue;
+                }
                 Request::Ending => return Ok(Next::Ending),
             };
-            match served {
-                Ok(body) => frame::write(socket, Kind::Done, &body)?,
-                Err(Refusal { errno, message }) => {
-                    let body = frame::failed(errno.raw_os_error(), &message);
-                    frame::write(socket, Kind::Failed, &body)?;
-                }
-            }
+            answer(socket, served)?;
         }
         Ok(Next::Nothing)
+    }
+
+    /// Hands out a mount with the options `words`.
+    fn mount_for(&self, words: &str, socket: &UnixStream) -> io::Result<()> {
+        match self.mount(words) {
+            Ok((reply, tree)) => {
+                answer(socket, Ok(reply.body()))?;
+                descriptor::send(socket, tree)
+            }
+            Err(refusal) => answer(socket, Err(refusal)),
+        }
+    }
+}
+
+/// Ends a request.
+fn answer(socket: &UnixStream, served: Result<Vec<u8>, Refusal>) -> io::Result<()> {
+    match served {
+        Ok(body) => frame::write(socket, Kind::Done, &body),
+        Err(Refusal { errno, message }) => {
+            let body = frame::failed(errno.raw_os_error(), &message);
+            frame::write(socket, Kind::Failed, &body)
+        }
     }
 }
 

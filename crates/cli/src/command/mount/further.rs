@@ -1,0 +1,119 @@
+//! Further mounts of an image that is mounted already: its server has the kernel make one, and this process
+//! puts that in its place.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, anyhow, bail, ensure};
+use larder::Filesystem;
+use larder_fuse::usage::{MountTable, Process};
+use larder_fuse::{FurtherMount, Tree};
+use larder_ioctl::channel::Channel;
+
+use super::options::Options;
+use super::shown;
+use crate::ending::{Wait, mount_of, server_of};
+
+/// How long a server may take to answer before it is asked again. One that is stopped never does.
+const ANSWER: Duration = Duration::from_secs(1);
+/// How long it is asked while a mount shows that it neither begins nor ends.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// What became of an attempt to join a server.
+enum Attempt {
+    Joined,
+    /// It does not hear, or does not any more: it begins or ends.
+    NotHeard,
+}
+
+/// Shows at `mountpoint` what a server has open already that was mounted from one of `devices`, with the options in
+/// `lists`. Returns whether there is such a server. One that begins or ends is waited for.
+pub fn join(devices: &[PathBuf], mountpoint: &Path, lists: &[String]) -> anyhow::Result<bool> {
+    for device in devices {
+        let mut wait = Wait::new(device);
+        while let Some(server) = server_of(device) {
+            // As for the kernel, nothing lies on itself.
+            let this = Process { pid: std::process::id() };
+            let table = MountTable::of_this_process()?;
+            if table.ours_at(mountpoint).is_some_and(|mount| server.serves(mount, this)) {
+                bail!("{}: mounted at {} already", device.display(), mountpoint.display());
+            }
+            match attempt(server, mountpoint, lists.join(",")) {
+                Ok(Attempt::Joined) => return Ok(true),
+                Ok(Attempt::NotHeard) => ensure!(
+                    wait.elapsed() < PATIENCE || mount_of(server).is_none(),
+                    "{}: {} serves it, and does not answer here: show it in another place with 'mount --bind'",
+                    device.display(),
+                    server
+                ),
+                Err(error) => return Err(error.context(place(device, server))),
+            }
+            wait.goes_on(server);
+        }
+    }
+    Ok(false)
+}
+
+/// Who has `device` mounted, and where.
+fn place(device: &Path, server: Process) -> String {
+    let device = device.display();
+    match mount_of(server) {
+        Some((_, mount)) => {
+            format!("{device}: mounted at {} already, by {server}", mount.path.display())
+        }
+        None => format!("{device}: {server} serves it already"),
+    }
+}
+
+fn attempt(server: Process, mountpoint: &Path, words: String) -> anyhow::Result<Attempt> {
+    let Some(mut channel) = Channel::of_process(server.pid, ANSWER)? else {
+        return Ok(Attempt::NotHeard);
+    };
+    let (reply, tree) = match channel.mount(words) {
+        Err(error) if is_unheard(&error) => return Ok(Attempt::NotHeard),
+        answer => answer?,
+    };
+    let tree = Tree::received(tree).part(reply.subvolume, &reply.path);
+    tree.and_then(|tree| tree.attach(mountpoint))
+        .with_context(|| mountpoint.display().to_string())?;
+    if !reply.ignored.is_empty() {
+        tracing::warn!(
+            "{}: not obeyed, since it is mounted with other options already: {}; all its mounts have those, \
+             and '-o remount' changes them",
+            mountpoint.display(),
+            reply.ignored
+        );
+    }
+    Ok(Attempt::Joined)
+}
+
+/// Whether this is no answer, or that of a server that has no mount any more.
+fn is_unheard(error: &io::Error) -> bool {
+    use io::ErrorKind::{NotConnected, TimedOut, UnexpectedEof, WouldBlock};
+    matches!(error.kind(), UnexpectedEof | NotConnected | TimedOut | WouldBlock)
+}
+
+/// For the server: what `words` ask for, where a file system is mounted as the lists `said` say.
+pub fn read(filesystem: &Filesystem, said: &[String], words: &str) -> anyhow::Result<FurtherMount> {
+    let wanted = Options::parse([words])?;
+    let before = Options::parse(said.iter().map(String::as_str))?;
+    let mut ignored = Vec::new();
+    for word in words.split(',') {
+        // What cannot be said of it any more would have to be said first, too.
+        let with = Options::parse(said.iter().map(String::as_str).chain([word]));
+        if let Ok(with) = &with
+            && !with.shows_likewise(&before)
+        {
+            bail!("'{word}': it is mounted otherwise, and all its mounts have that in common");
+        }
+        if !with.is_ok_and(|with| with.serves_likewise(&before)) {
+            ignored.push(word.to_owned());
+        }
+    }
+    let subvolume = shown(filesystem, &wanted).map_err(|error| match &wanted.subvolume {
+        Some(named) => anyhow!(error).context(format!("{named}")),
+        None => error.into(),
+    })?;
+    Ok(FurtherMount { subvolume, options: wanted.mount, server: before.server, ignored })
+}

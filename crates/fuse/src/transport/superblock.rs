@@ -1,0 +1,121 @@
+//! What root mounts: a superblock of the kernel's, of which there may be any number of mounts.
+//!
+//! # Invariants
+//! - The kernel makes the superblock when it is told of a connection for the first time. Who tells it the same
+//!   again gets another mount of that superblock, as long as one is there.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::Path;
+
+use larder_device::StandIn;
+use rustix::fs::{Mode, OFlags, open};
+use rustix::io::Errno;
+use rustix::mount::{
+    FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsconfig_set_flag,
+    fsconfig_set_string, fsmount, fsopen,
+};
+use rustix::param::page_size;
+use rustix::process::{getegid, geteuid};
+
+use super::mount::SUBTYPE;
+use super::tree::Tree;
+use crate::{AccessTimes, MountOptions, ServerOptions};
+
+/// What the kernel is told of a superblock.
+#[derive(Debug)]
+pub(crate) struct Superblock {
+    /// The open `/dev/fuse` of the connection.
+    device: OwnedFd,
+    source: Source,
+    allow_other: bool,
+}
+
+#[derive(Debug)]
+enum Source {
+    /// The kernel shows this name, and that is all.
+    Name(OsString),
+    /// See [`block`](super::block). It stays attached as long as the server is there: no other device gets its name.
+    Block(StandIn),
+}
+
+impl Superblock {
+    /// One that sync(2) does not reach.
+    pub(super) fn named(options: &MountOptions) -> io::Result<Self> {
+        Self::new(Source::Name(options.source.clone()), options)
+    }
+
+    /// One that sync(2) reaches.
+    pub(super) fn block(options: &MountOptions) -> io::Result<Self> {
+        Self::new(Source::Block(StandIn::attach(Path::new(&options.source))?), options)
+    }
+
+    fn new(source: Source, options: &MountOptions) -> io::Result<Self> {
+        let device = open("/dev/fuse", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
+        Ok(Self { device, source, allow_other: options.allow_other })
+    }
+
+    /// The connection.
+    pub(super) fn device(&self) -> io::Result<OwnedFd> {
+        self.device.try_clone()
+    }
+
+    /// Another mount of it. `is_read_only` says whether the superblock is; `attributes` are the mount's own.
+    ///
+    /// # Errors
+    /// There are others than the system's if the last mount ends meanwhile: the connection has ended then, too.
+    pub(crate) fn tree(&self, is_read_only: bool, attributes: MountAttrFlags) -> io::Result<Tree> {
+        match self.ask(is_read_only, attributes) {
+            // A remount tells the kernel and the server one after the other.
+            Err(Errno::BUSY) => Ok(self.ask(!is_read_only, attributes)?),
+            asked => Ok(asked?),
+        }
+    }
+
+    fn ask(&self, is_read_only: bool, attributes: MountAttrFlags) -> rustix::io::Result<Tree> {
+        let (kind, source) = match &self.source {
+            Source::Name(name) => ("fuse", Path::new(name)),
+            Source::Block(device) => ("fuseblk", device.path()),
+        };
+        let asked = fsopen(kind, FsOpenFlags::FSOPEN_CLOEXEC)?;
+        fsconfig_set_string(&asked, "source", source)?;
+        for (name, value) in [
+            ("subtype", SUBTYPE.to_owned()),
+            ("fd", self.device.as_raw_fd().to_string()),
+            ("rootmode", "40000".to_owned()),
+            ("user_id", geteuid().as_raw().to_string()),
+            ("group_id", getegid().as_raw().to_string()),
+        ] {
+            fsconfig_set_string(&asked, name, value)?;
+        }
+        if let Source::Block(_) = self.source {
+            fsconfig_set_string(&asked, "blksize", page_size().to_string())?;
+        }
+        let flags = [
+            ("default_permissions", true),
+            ("allow_other", self.allow_other),
+            ("ro", is_read_only),
+        ];
+        for (name, _) in flags.iter().filter(|(_, is_set)| *is_set) {
+            fsconfig_set_flag(&asked, *name)?;
+        }
+        fsconfig_create(&asked)?;
+        fsmount(&asked, FsMountFlags::FSMOUNT_CLOEXEC, attributes).map(Tree::received)
+    }
+}
+
+/// What is said of a mount, and not of its superblock.
+pub(crate) fn attributes(options: &MountOptions, server: ServerOptions) -> MountAttrFlags {
+    let mut attributes = match server.access_times {
+        AccessTimes::Never => MountAttrFlags::MOUNT_ATTR_NOATIME,
+        AccessTimes::Relative => MountAttrFlags::MOUNT_ATTR_RELATIME,
+        AccessTimes::Always => MountAttrFlags::MOUNT_ATTR_STRICTATIME,
+    };
+    attributes.set(MountAttrFlags::MOUNT_ATTR_RDONLY, options.read_only);
+    attributes.set(MountAttrFlags::MOUNT_ATTR_NOSUID, options.nosuid);
+    attributes.set(MountAttrFlags::MOUNT_ATTR_NODEV, options.nodev);
+    attributes.set(MountAttrFlags::MOUNT_ATTR_NOEXEC, options.noexec);
+    attributes.set(MountAttrFlags::MOUNT_ATTR_NODIRATIME, server.nodiratime);
+    attributes
+}
