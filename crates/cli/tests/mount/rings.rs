@@ -57,6 +57,7 @@ over_rings! {
     privileges::changing_a_file_takes_what_it_takes_on_the_kernels,
     refusals::what_is_protected_is_refused_when_it_is_opened,
     refusals::what_can_only_grow_loses_nothing,
+    refusals::what_can_only_grow_is_not_overwritten,
     refusals::what_was_mapped_before_is_written,
     options::times_of_last_access_are_kept_as_on_the_kernels,
     programs::fs_mark,
