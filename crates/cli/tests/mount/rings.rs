@@ -46,6 +46,7 @@ over_rings! {
     posix::a_listing_survives_changes,
     posix::flags_are_set_and_hold,
     posix::attributes_are_made_and_replaced_as_on_the_kernels,
+    posix::times_follow_what_changes_nothing_as_on_the_kernels,
     posix::nothing_is_older_than_its_birth,
     handles::handles_lead_to_what_the_kernel_has_forgotten,
     open_files::what_is_synced_before_it_has_a_name_is_there_when_it_has_one,
