@@ -11,6 +11,10 @@ use crate::error::{Error, Result};
 use crate::inode::Inode;
 use crate::subvolume::Subvolume;
 
+/// How names of attributes begin that an inode can have.
+const KNOWN_PREFIXES: [&[u8]; 5] =
+    [b"user.", b"trusted.", b"security.", b"btrfs.", b"system.posix_acl_"];
+
 /// An extended attribute.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Xattr {
@@ -40,19 +44,34 @@ impl Inode {
     }
 
     /// The value of the extended attribute `name`.
+    ///
+    /// # Errors
+    /// `ENODATA` if there is none of this name, `EOPNOTSUPP` and `EINVAL` if there cannot be.
     pub fn xattr(&self, name: &[u8]) -> Result<Vec<u8>> {
         if name.len() > XATTR_NAME_MAX {
             return Err(Error::NoSuchAttribute);
         }
         let key = self.key(ItemType::XATTR_ITEM, name_hash::dir_name(name));
-        let item = self.subvolume().view().get(key)?.ok_or(Error::NoSuchAttribute)?;
+        let item = self.subvolume().view().get(key)?.ok_or_else(|| missing(name))?;
         for entry in DirEntries::new(&item) {
             let entry = entry.map_err(|problem| self.subvolume().bad_item(key, problem))?;
             if entry.name == name {
                 return Ok(entry.data.to_vec());
             }
         }
-        Err(Error::NoSuchAttribute)
+        Err(missing(name))
+    }
+}
+
+/// How it is said that there is no attribute `name`.
+fn missing(name: &[u8]) -> Error {
+    let is_known = KNOWN_PREFIXES.iter().any(|prefix| name.starts_with(prefix));
+    match name {
+        b"user." | b"trusted." | b"security." | b"btrfs." => {
+            Error::Invalid("a name of an extended attribute")
+        }
+        _ if is_known => Error::NoSuchAttribute,
+        _ => Error::NoSuchNamespace,
     }
 }
 

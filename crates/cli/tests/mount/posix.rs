@@ -7,6 +7,7 @@ use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
+use std::process::Command;
 
 use larder_testkit::{Content, ImageSpec, KernelImage, KernelMount};
 use rustix::fs::{
@@ -507,12 +508,51 @@ pub(crate) fn attributes_are_made_and_replaced_as_on_the_kernels() {
         for name in ["btrfs.unknown", "btrfs.", "user.", "trusted.", "foo.a", "system.a"] {
             let set = setxattr(&path, name, b"1", XattrFlags::empty());
             outcomes.push((name, 0, false, set, removexattr(&path, name).map(|()| 0), [0; 8]));
+            let mut value = [0; 8];
+            outcomes.push((name, 0, false, set, getxattr(&path, name, &mut value), value));
         }
         outcomes
     };
     let mounted = Mounted::new();
     let image = KernelImage::build(&ImageSpec::new("attributes"), &Content::new(74));
     assert_eq!(outcomes(&mounted.path()), outcomes(image.mount("").path()));
+    mounted.finish();
+}
+
+/// What changes nothing sets times in some ways to call it, and in others it does not.
+#[test]
+pub(crate) fn times_follow_what_changes_nothing_as_on_the_kernels() {
+    let script = r"
+import os, time
+os.mkdir('d')
+file = os.open('f', os.O_CREAT | os.O_RDWR)
+os.write(file, b'bread')
+open('empty', 'w').close()
+calls = {
+    'truncate': lambda: os.truncate('f', 5),
+    'ftruncate': lambda: os.ftruncate(file, 5),
+    'open to truncate': lambda: os.close(os.open('empty', os.O_WRONLY | os.O_TRUNC)),
+    'chmod': lambda: os.chmod('f', os.stat('f').st_mode & 0o7777),
+    'chown': lambda: os.chown('f', -1, -1),
+    'chown of a directory': lambda: os.chown('d', -1, -1),
+    'write nothing': lambda: os.write(file, b''),
+    'rename': lambda: os.rename('f', 'f'),
+}
+for name, call in calls.items():
+    paths = ['f', 'empty', 'd']
+    before = [os.stat(path) for path in paths]
+    time.sleep(0.05)
+    call()
+    after = [os.stat(path) for path in paths]
+    print(name, [(old.st_mtime_ns != new.st_mtime_ns, old.st_ctime_ns != new.st_ctime_ns)
+                 for old, new in zip(before, after)])
+";
+    let moved = |place: &Path| {
+        succeed(Command::new("/usr/bin/python3").args(["-c", script]).current_dir(place))
+    };
+    let mounted = Mounted::new();
+    let image = KernelImage::empty(&ImageSpec::new("times"));
+    assert_eq!(moved(&mounted.path()), moved(image.mount("").path()));
     mounted.finish();
 }
 

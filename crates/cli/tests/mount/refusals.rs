@@ -163,6 +163,47 @@ pub(crate) fn what_can_only_grow_loses_nothing() {
     mounted.finish();
 }
 
+/// What is there stays, also if the program that opened the file to append then says that it does not, or maps it.
+#[test]
+pub(crate) fn what_can_only_grow_is_not_overwritten() {
+    let script = r"
+import fcntl, mmap, os
+open('log', 'w').write('0123456789')
+before = os.open('log', os.O_RDWR)
+if os.system('chattr +a log'):
+    raise SystemExit('chattr')
+both, append = [os.open('log', mode | os.O_APPEND) for mode in (os.O_RDWR, os.O_WRONLY)]
+for file in (both, append):
+    os.write(file, b'appended')
+    try:
+        fcntl.fcntl(file, fcntl.F_SETFL, 0)
+        os.pwrite(file, b'forged', 0)
+        print('overwritten')
+    except PermissionError:
+        fcntl.fcntl(file, fcntl.F_SETFL, os.O_APPEND)
+    try:
+        mmap.mmap(file, 10)[0:1] = b'm'
+        print('mapped')
+    except OSError:
+        pass
+print(mmap.mmap(both, 10, mmap.MAP_PRIVATE)[0:10], os.pread(both, 100, 5))
+os.pwrite(before, b'before', 0)
+print(open('log').read())
+if os.system('chattr -a log'):
+    raise SystemExit('chattr')
+fcntl.fcntl(append, fcntl.F_SETFL, 0)
+os.pwrite(append, b'after', 3)
+print(open('log').read(), os.read(both, 100))
+";
+    let left = |place: &Path| {
+        succeed(Command::new("/usr/bin/python3").args(["-c", script]).current_dir(place))
+    };
+    let mounted = Mounted::new();
+    let image = KernelImage::empty(&ImageSpec::new("append"));
+    assert_eq!(left(&mounted.path()), left(image.mount("").path()));
+    mounted.finish();
+}
+
 /// A file that a program has mapped keeps what the program writes there, before and after it is protected.
 #[test]
 pub(crate) fn what_was_mapped_before_is_written() {

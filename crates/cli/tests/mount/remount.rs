@@ -63,6 +63,19 @@ pub(crate) fn from_writing_to_reading_and_back() {
     mounted.finish();
 }
 
+/// What is told of a mount goes back to when it was mounted.
+#[test]
+fn what_is_told_of_a_mount_survives() {
+    let mounted = Mounted::new();
+    mounted.shell("echo bread > f");
+    for words in ["ro", "rw"] {
+        remount(&mounted, words).unwrap();
+        let health = succeed(larder().arg("health").arg(mounted.path()));
+        assert!(!health.contains("before it was mounted"), "{health}");
+    }
+    mounted.finish();
+}
+
 /// What was mounted for reading was never open for writing, and then is.
 #[test]
 fn from_reading_to_writing() {

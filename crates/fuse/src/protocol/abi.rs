@@ -108,6 +108,8 @@ pub(crate) const WRITE_CACHE: u32 = 1 << 0;
 pub(crate) const WRITE_KILL_SUIDGID: u32 = 1 << 2;
 /// `FUSE_SETXATTR_ACL_KILL_SGID`.
 pub(crate) const SETXATTR_ACL_KILL_SGID: u32 = 1 << 0;
+/// `FOPEN_DIRECT_IO`: the kernel reads and writes past what it keeps of a file, and maps none of it to be shared.
+pub(crate) const FOPEN_DIRECT_IO: u32 = 1 << 0;
 /// `FOPEN_KEEP_CACHE`: what the kernel keeps of a file is still so.
 pub(crate) const FOPEN_KEEP_CACHE: u32 = 1 << 1;
 /// `FOPEN_CACHE_DIR`: the kernel may keep a listing.

@@ -69,9 +69,13 @@ impl Server {
         let given = SetAttrValid::from_bits_truncate(new.valid);
         let valid = given - SetAttrValid::FH;
         let before = node.inode.metadata();
-        // So the kernel asks for what gives who runs the file rights of others to go, and for nothing else.
-        if valid.is_empty() && node.inode.file_type() != FileType::Directory {
-            call.drop_privileges(&node.inode)?;
+        // So the kernel asks for what gives who runs the file rights of others to go, and passes on a chown(2) that
+        // names neither owner nor group, which is a change all the same.
+        if valid.is_empty() {
+            if node.inode.file_type() != FileType::Directory {
+                call.drop_privileges(&node.inode)?;
+            }
+            node.inode.set_attributes(&SetAttributes::default()).map_err(failed)?;
         }
         if let Some((of_access, of_content)) = touches(valid) {
             node.inode.touch(of_access, of_content).map_err(failed)?;
@@ -90,7 +94,7 @@ impl Server {
                 call.drop_privileges(&node.inode)?;
             }
         }
-        let changes = changes(&before, new, valid);
+        let changes = changes(&before, new, given);
         if changes != SetAttributes::default() {
             node.inode.set_attributes(&changes).map_err(failed)?;
         }
@@ -170,8 +174,10 @@ fn changes(before: &Metadata, new: &SetattrIn, valid: SetAttrValid) -> SetAttrib
     let now = |flag| valid.contains(flag).then(Timestamp::now);
     let atime = time(SetAttrValid::ATIME, new.atime, new.atimensec);
     let mtime = time(SetAttrValid::MTIME, new.mtime, new.mtimensec);
-    // Cutting a file to the length that it has is a change of its content all the same.
-    let is_cut = valid.contains(SetAttrValid::SIZE) && before.size_bytes == new.size;
+    // Cutting a file to the length that it has is a change of its content if it is done through an open file, or by
+    // opening it, but not by its path.
+    let is_opened = valid.contains(SetAttrValid::FH) || new.size == 0;
+    let is_cut = valid.contains(SetAttrValid::SIZE) && before.size_bytes == new.size && is_opened;
     SetAttributes {
         permissions: given(SetAttrValid::MODE, new.mode).map(|mode| mode & PERMISSIONS),
         uid: given(SetAttrValid::UID, new.uid),

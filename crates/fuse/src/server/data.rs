@@ -5,7 +5,7 @@ use rustix::fs::OFlags;
 use rustix::io::Errno;
 
 use super::init::tells_of_direct_writes;
-use super::nodes::Node;
+use super::nodes::{Node, Opening};
 use super::{Call, Outcome, Server, failed};
 use crate::protocol::abi::{
     CopyFileRangeIn, FallocateIn, LseekIn, LseekOut, ReadIn, WRITE_CACHE, WRITE_KILL_SUIDGID,
@@ -41,12 +41,17 @@ impl Server {
     ) -> Outcome {
         let node = self.node(call)?;
         let file = node.open_file()?;
+        let is_from_cache = to.write_flags & WRITE_CACHE != 0;
+        let opening = if is_from_cache { None } else { Opening::of_handle(to.fh) };
+        let appends = to.flags & OFlags::APPEND.bits() != 0;
+        if opening.is_some_and(|it| it.only_appends) && !appends && node.is_append_only() {
+            return Err(Errno::PERM);
+        }
         if to.write_flags & WRITE_KILL_SUIDGID != 0 && node.gives_rights_by_mode()
             || node.may_have_capability()?
         {
             call.drop_privileges(&node.inode)?;
         }
-        let is_from_cache = to.write_flags & WRITE_CACHE != 0;
         let written = if is_from_cache && self.options.writeback_cache {
             file.write_keeping_times(data, to.offset)
         } else {
@@ -55,7 +60,8 @@ impl Server {
         written.map_err(failed)?;
         // The kernel forgets what it keeps when such a write begins, and not always when it ends: who read in
         // between had the old data kept.
-        let is_direct = to.flags & OFlags::DIRECT.bits() != 0 && !is_from_cache;
+        let is_direct =
+            opening.is_some_and(|it| it.is_direct() || to.flags & OFlags::DIRECT.bits() != 0);
         if is_direct && tells_of_direct_writes(call) {
             call.kernel.now_or_soon(Notice::content(call.id, to.offset, data.len() as u64));
         }

@@ -192,10 +192,12 @@ impl Current {
             server.options = settings.server;
             return Ok(false);
         }
-        let heritage = server.heritage();
         if settings.read_only {
             // What is only open until now is deleted with the next mount.
             server.filesystem.sync()?;
+        }
+        let heritage = server.heritage();
+        if settings.read_only {
             self.server = None;
         }
         let filesystem = settings.open.mounted(true).open(&settings.devices)?;

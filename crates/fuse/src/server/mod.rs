@@ -31,7 +31,7 @@ mod xattr;
 
 use std::sync::Arc;
 
-use larder::{Filesystem, Subvolume};
+use larder::{Filesystem, Health, Subvolume};
 use rustix::io::Errno;
 
 use self::channel::{Channel, Hidden};
@@ -58,6 +58,8 @@ pub struct Server {
     owner: u32,
     options: ServerOptions,
     interrupts: Interrupts,
+    /// How the file system was when this server took the place of another.
+    earlier: Option<Health>,
 }
 
 /// How a server serves.
@@ -100,6 +102,7 @@ struct Heritage {
     next_stand_in: u64,
     pruning: Arc<Pruning>,
     channel: Arc<Channel>,
+    health: Health,
 }
 
 /// What an operation comes to.
@@ -129,9 +132,19 @@ impl Server {
         let owner = rustix::process::geteuid().as_raw();
         let (filesystem, nodes) = (filesystem.clone(), Nodes::new(root));
         let (channel, hidden) = (Arc::default(), Hidden::default());
-        let interrupts = Interrupts::default();
+        let (interrupts, earlier) = Default::default();
         let pruning = Arc::new(Pruning::new(options.most_nodes));
-        Ok(Self { filesystem, nodes, pruning, channel, hidden, owner, options, interrupts })
+        Ok(Self {
+            filesystem,
+            nodes,
+            pruning,
+            channel,
+            hidden,
+            owner,
+            options,
+            interrupts,
+            earlier,
+        })
     }
 
     /// What a server has that is to take the place of this one.
@@ -142,6 +155,7 @@ impl Server {
             next_stand_in: self.nodes.next_stand_in(),
             pruning: self.pruning.clone(),
             channel: self.channel.clone(),
+            health: self.health(),
         }
     }
 
@@ -153,9 +167,20 @@ impl Server {
     ) -> larder::Result<Self> {
         let root = filesystem.subvolume_by_id(heritage.root)?;
         let (pruning, channel) = (heritage.pruning.clone(), heritage.channel.clone());
-        let server = Self { pruning, channel, ..Self::new(filesystem, &root, options)? };
+        let earlier = Some(heritage.health.clone());
+        let server = Self { pruning, channel, earlier, ..Self::new(filesystem, &root, options)? };
         server.nodes.inherit(filesystem, &heritage.places, heritage.next_stand_in);
         Ok(server)
+    }
+
+    /// How the file system is and was since it was mounted, by this server and by those that it took the place of.
+    fn health(&self) -> Health {
+        let mut health = self.filesystem.health();
+        if let Some(earlier) = &self.earlier {
+            health.committed_at = health.committed_at.or(earlier.committed_at);
+            health.healed_copies += earlier.healed_copies;
+        }
+        health
     }
 
     /// How it serves.

@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
-use larder::{Directory, ErrorKind, File, Filesystem, Inode, Metadata, OpenFile};
+use larder::{Directory, ErrorKind, File, Filesystem, Inode, InodeFlags, Metadata, OpenFile};
 use parking_lot::Mutex;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
@@ -47,7 +47,7 @@ pub(super) struct Node {
     listing_end: AtomicU64,
 }
 
-/// What an opening is for. The kernel is given its number as the handle.
+/// What an opening is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
 pub(super) enum Access {
@@ -55,6 +55,14 @@ pub(super) enum Access {
     Write,
     /// Reading and writing, by which a file can be mapped to be written to.
     ReadAndWrite,
+}
+
+/// An opening of a file. The kernel is given it as the handle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Opening {
+    pub(super) access: Access,
+    /// The file was append-only: the opening allows no other writes as long as the file is.
+    pub(super) only_appends: bool,
 }
 
 /// The opens of a file for writing.
@@ -121,16 +129,18 @@ impl Node {
     }
 
     /// Opens it, unless it may not be written to and that is what it is opened for.
-    pub(super) fn open(&self, access: Access, appends: bool) -> Result<(), Errno> {
+    pub(super) fn open(&self, flags: u32) -> Result<Opening, Errno> {
+        let access = Access::of_flags(flags);
         if access == Access::Read {
-            return Ok(());
+            return Ok(Opening { access, only_appends: false });
         }
+        let appends = flags & OFlags::APPEND.bits() != 0;
         let file = self.file()?.open_for_writing(appends).map_err(failed)?;
         let mut writers = self.writers.lock();
         writers.count += 1;
         writers.can_map += u32::from(access == Access::ReadAndWrite);
         writers.file = Some(file);
-        Ok(())
+        Ok(Opening { access, only_appends: self.is_append_only() })
     }
 
     /// Closes what was opened for `access`.
@@ -160,6 +170,11 @@ impl Node {
         let end_index = end_index().map_err(failed)?;
         self.listing_end.store(end_index, Relaxed);
         Ok(end_index)
+    }
+
+    /// Whether nothing that is in the file may change.
+    pub(super) fn is_append_only(&self) -> bool {
+        self.inode.metadata().flags.contains(InodeFlags::APPEND)
     }
 
     /// The file as it is open for writing.
@@ -233,7 +248,7 @@ impl Node {
 
 impl Access {
     /// What the flags of open(2) ask for.
-    pub(super) fn of_flags(flags: u32) -> Self {
+    fn of_flags(flags: u32) -> Self {
         let flags = OFlags::from_bits_retain(flags) & OFlags::ACCMODE;
         match flags {
             OFlags::RDONLY => Self::Read,
@@ -241,15 +256,27 @@ impl Access {
             _ => Self::ReadAndWrite,
         }
     }
+}
+
+impl Opening {
+    /// The bit of a handle beside the number of what the opening is for.
+    const ONLY_APPENDS: u64 = 1 << 2;
 
     pub(super) fn of_handle(handle: u64) -> Option<Self> {
-        [Self::Read, Self::Write, Self::ReadAndWrite]
+        [Access::Read, Access::Write, Access::ReadAndWrite]
             .into_iter()
-            .find(|access| access.handle() == handle)
+            .flat_map(|access| [false, true].map(|only_appends| Self { access, only_appends }))
+            .find(|opening| opening.handle() == handle)
     }
 
     pub(super) fn handle(self) -> u64 {
-        self as u64
+        self.access as u64 | if self.only_appends { Self::ONLY_APPENDS } else { 0 }
+    }
+
+    /// Whether all reads and writes go past what the kernel keeps of the file, so that no program maps it to be
+    /// shared: through a mapping it could change what is there.
+    pub(super) fn is_direct(self) -> bool {
+        self.only_appends && self.access == Access::ReadAndWrite
     }
 }
 

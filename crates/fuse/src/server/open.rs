@@ -4,17 +4,18 @@
 //! - Opening decides whether a file may be written to: what the server refuses, it refuses there.
 //! - A node has its file open for writing as long as the kernel may bring writes to it. A shared mapping holds the
 //!   file that it was made of open.
+//! - What was append-only when it was opened, and still is, only grows: whatever the program does to the flags of
+//!   its opening, and through no mapping.
 
 use std::ffi::OsStr;
 
-use rustix::fs::OFlags;
 use rustix::io::Errno;
 
-use super::nodes::{Access, Node};
+use super::nodes::{Node, Opening};
 use super::{AccessTimes, Call, Outcome, Server};
 use crate::protocol::Reply;
 use crate::protocol::abi::{
-    CreateIn, FOPEN_CACHE_DIR, FOPEN_KEEP_CACHE, OpenIn, OpenOut, ReleaseIn,
+    CreateIn, FOPEN_CACHE_DIR, FOPEN_DIRECT_IO, FOPEN_KEEP_CACHE, OpenIn, OpenOut, ReleaseIn,
 };
 
 impl Server {
@@ -53,8 +54,8 @@ impl Server {
     }
 
     pub(super) fn release(&self, call: &Call<'_>, release: &ReleaseIn) -> Outcome {
-        let access = Access::of_handle(release.fh).ok_or(Errno::BADF)?;
-        self.node(call)?.close(access);
+        let opening = Opening::of_handle(release.fh).ok_or(Errno::BADF)?;
+        self.node(call)?.close(opening.access);
         Ok(())
     }
 
@@ -68,12 +69,12 @@ impl Server {
     }
 
     fn put_open(&self, node: &Node, flags: u32, reply: &mut Reply<'_>) -> Outcome {
-        let access = Access::of_flags(flags);
-        node.open(access, flags & OFlags::APPEND.bits() != 0)?;
-        let open_flags = self.open_flags(node);
+        let opening = node.open(flags)?;
+        let direct = if opening.is_direct() { FOPEN_DIRECT_IO } else { 0 };
+        let open_flags = self.open_flags(node) | direct;
         reply
-            .put(&OpenOut { fh: access.handle(), open_flags, padding: 0 })
-            .inspect_err(|_| node.close(access))
+            .put(&OpenOut { fh: opening.handle(), open_flags, padding: 0 })
+            .inspect_err(|_| node.close(opening.access))
     }
 
     /// What the kernel has of the content is still so, unless the next read is to be seen.

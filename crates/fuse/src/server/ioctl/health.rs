@@ -31,8 +31,8 @@ impl Server {
         io.output(&DevStatsArgs { nr_items: count, values, ..asked })
     }
 
-    pub(super) fn health(&self, io: &mut Ioctl<'_>) -> Outcome {
-        let health = self.filesystem.health();
+    pub(super) fn put_health(&self, io: &mut Ioctl<'_>) -> Outcome {
+        let health = self.health();
         let made_read_only = health.made_read_only;
         let since = made_read_only.as_ref().map(|made| made.since);
         let reason = made_read_only.map(|made| made.reason).unwrap_or_default();

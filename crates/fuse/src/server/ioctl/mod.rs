@@ -80,7 +80,7 @@ impl Server {
             abi::DEV_INFO => self.device_info(io),
             abi::GET_FEATURES => self.features(io),
             abi::GET_DEV_STATS => self.device_errors(call, io),
-            abi::HEALTH => self.health(io),
+            abi::HEALTH => self.put_health(io),
             abi::IN_ENVELOPE => self.serve_envelope(call, io),
             abi::CHANNEL => self.channel(call, io),
             _ => Err(Errno::NOTTY),
