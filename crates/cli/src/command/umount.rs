@@ -85,7 +85,7 @@ impl Umount {
             if uses.is_empty() {
                 return Err(error.into());
             }
-            return Err(anyhow!("{}", uses.join(", ")).context("it is in use"));
+            return Err(anyhow!("{}", uses.join(", ")).context("Device or resource busy"));
         }
         let is_over = !self.lazy && wait_for_server(mount, &users, &source?)?;
         ending.filter(|_| is_over).map_or(Ok(()), Ending::wait).map_err(|error| {
