@@ -9,6 +9,7 @@ use clap::{Args, ValueEnum};
 use larder_check::{Options, Progress as CheckProgress, Report, check};
 
 use super::open_volume;
+use crate::output::stdout;
 use crate::progress::Progress;
 use crate::source::warn_if_in_use;
 use crate::{is_broken_pipe, message};
@@ -103,7 +104,7 @@ impl Check {
     }
 
     fn write(&self, report: &Report) -> anyhow::Result<()> {
-        let mut out = io::BufWriter::new(io::stdout().lock());
+        let mut out = io::BufWriter::new(stdout());
         match self.format {
             Format::Text => write!(out, "{report}")?,
             Format::Json => {

@@ -1,6 +1,6 @@
 //! `larder filesystem df`.
 
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -8,6 +8,7 @@ use clap::Args;
 
 use super::{kind_name, profile_name};
 use crate::command::Outcome;
+use crate::output::stdout;
 use crate::source::Source;
 use crate::units::Units;
 
@@ -33,7 +34,7 @@ pub struct Df {
 
 impl Df {
     pub fn run(self) -> Outcome {
-        let mut out = io::stdout().lock();
+        let mut out = stdout();
         for space in self.source.overview(self.image.as_os_str())?.space()? {
             writeln!(
                 out,

@@ -17,7 +17,6 @@ use clap::Args;
 use larder::Filesystem;
 use larder_fuse::Server;
 use larder_mkfs::{MkfsOptions, mkfs};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use self::memory::Memory;
@@ -25,6 +24,7 @@ use self::options::{Options, Subvolume};
 use super::Outcome;
 use super::mkfs::caller;
 use crate::ending::wait_for_ending_servers;
+use crate::interrupt::{self, HalfMade};
 use crate::message;
 use crate::report::{self, LogLevel, Reporter};
 use crate::units::parse_size;
@@ -149,9 +149,10 @@ impl Mount {
             mountpoint.canonicalize().with_context(|| mountpoint.display().to_string())?;
         let devices: Vec<PathBuf> =
             devices.iter().cloned().chain(options.devices.iter().map(PathBuf::from)).collect();
-        if let Some(size) = self.create {
-            create_image(&devices, size)?;
-        }
+        let made = match self.create {
+            Some(size) => Some(create_image(&devices, size)?),
+            None => None,
+        };
         // Others are told where the devices are.
         let absolute =
             |device: &PathBuf| device.canonicalize().with_context(|| device.display().to_string());
@@ -165,8 +166,11 @@ impl Mount {
                 "a crash left a log; what was synced since the last commit is not shown"
             );
         }
-        let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP])?;
+        let mut signals = Signals::new(interrupt::heeded())?;
         let mount = mount(&filesystem, &devices[0], &mountpoint, &options)?;
+        if let Some(made) = made {
+            made.keep();
+        }
         // The server has it now: a remount closes it.
         drop(filesystem);
         mount.remount_with(self.options.clone(), {
@@ -245,13 +249,21 @@ fn unmount_on_signals(signals: &mut Signals, mount: &larder_fuse::Mount, mountpo
     }
 }
 
-/// Makes a file of `size` bytes with an empty file system.
-fn create_image(devices: &[PathBuf], size: u64) -> anyhow::Result<()> {
+/// Makes a file of `size` bytes with an empty file system. It goes again unless it comes to be mounted.
+fn create_image(devices: &[PathBuf], size: u64) -> anyhow::Result<HalfMade> {
     let [image] = devices else { bail!("--create makes one image") };
     if image.try_exists()? {
         bail!("{}: it is there already; without --create it is mounted", image.display());
     }
     let owner = Some(caller());
-    mkfs(devices, &MkfsOptions { byte_count: Some(size), owner, ..MkfsOptions::default() })?;
-    Ok(())
+    let made = HalfMade::of(devices)?;
+    let options = MkfsOptions { byte_count: Some(size), owner, ..MkfsOptions::default() };
+    match mkfs(devices, &options) {
+        Ok(_) => Ok(made),
+        Err(error) => {
+            // It has undone what it did.
+            made.keep();
+            Err(error.into())
+        }
+    }
 }
