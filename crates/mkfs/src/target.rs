@@ -100,11 +100,11 @@ pub(crate) fn refuse_twice(targets: &[PathBuf]) -> Result<(), MkfsError> {
     for (index, identity) in identities.iter().enumerate() {
         if let Some(earlier) = identities[..index].iter().position(|it| it == identity) {
             let (first, second) = (targets[earlier].display(), targets[index].display());
-            let problem = match targets[earlier] == targets[index] {
-                true => format!("{first}: given twice"),
-                false => format!("{first} and {second}: the same device"),
-            };
-            return Err(MkfsError::InvalidOptions(problem));
+            return Err(MkfsError::InvalidOptions(if targets[earlier] == targets[index] {
+                format!("{first}: given twice")
+            } else {
+                format!("{first} and {second}: the same device")
+            }));
         }
     }
     Ok(())
