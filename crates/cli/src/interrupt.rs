@@ -93,7 +93,10 @@ impl HalfMade {
                 let mut files = lock(&files);
                 let interrupted = Interrupted(signal);
                 let removed = files.remove();
-                eprintln!("ERROR: {interrupted}{removed}");
+                eprintln!("ERROR: {interrupted}");
+                for path in removed {
+                    eprintln!("{} was removed", path.display());
+                }
                 interrupted.end_process();
             }
         });
@@ -118,9 +121,8 @@ fn lock(files: &Mutex<Files>) -> MutexGuard<'_, Files> {
 }
 
 impl Files {
-    /// Removes those that are there; says which, as the end of a sentence.
-    fn remove(&mut self) -> String {
-        let removed = self.0.drain(..).filter(|path| fs::remove_file(path).is_ok());
-        removed.map(|path| format!("; {} was removed", path.display())).collect()
+    /// Removes those that are there; returns which.
+    fn remove(&mut self) -> Vec<PathBuf> {
+        self.0.drain(..).filter(|path| fs::remove_file(path).is_ok()).collect()
     }
 }

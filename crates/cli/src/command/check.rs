@@ -40,7 +40,7 @@ pub struct Check {
     /// Show progress (always so on a terminal)
     #[arg(short, long, overrides_with = "quiet")]
     progress: bool,
-    /// How to write what was found
+    /// How to write the findings
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
     /// Show no progress

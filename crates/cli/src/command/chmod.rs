@@ -24,7 +24,7 @@ use crate::tree::{Each, walk};
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub struct Chmod {
-    /// Also what is in directories
+    /// Directories with everything in them
     #[arg(short = 'R', long)]
     recursive: bool,
     #[command(flatten)]

@@ -22,7 +22,7 @@ use crate::tree::{Each, Node, walk};
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment, disable_help_flag = true)]
 pub struct Chown {
-    /// Also what is in directories; symbolic links are not followed
+    /// Directories with everything in them; symbolic links are not followed
     #[arg(short = 'R', long)]
     recursive: bool,
     /// Change symbolic links and not what they lead to

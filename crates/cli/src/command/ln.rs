@@ -20,7 +20,7 @@ pub struct Ln {
     /// Make a symbolic link, which points to TARGET as it stands
     #[arg(short, long)]
     symbolic: bool,
-    /// In the place of what has the new name, unless that is a directory
+    /// Replace a file that has the new name; a directory stays
     #[arg(short, long)]
     force: bool,
     #[command(flatten)]

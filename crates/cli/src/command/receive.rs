@@ -52,11 +52,11 @@ pub struct Receive {
     /// Stop where the first stream ends; otherwise everything is received up to the end of the input
     #[arg(short = 'e')]
     stop_at_end: bool,
-    /// Give up after N commands that cannot be applied, or never with 0. What is received with errors
-    /// stays unfinished
+    /// Give up after N commands that cannot be applied, or never with 0. A subvolume that is received
+    /// with errors stays unfinished
     #[arg(long, short = 'E', value_name = "N", default_value_t = 1, value_parser = parse_number)]
     max_errors: u64,
-    /// Say nothing but what goes wrong
+    /// Print errors only
     #[arg(short, long)]
     quiet: bool,
     #[command(flatten)]

@@ -21,7 +21,7 @@ pub struct Rm {
     /// Directories and subvolumes too, with all that is in them
     #[arg(short, short_alias = 'R', long)]
     recursive: bool,
-    /// What is not there is no error
+    /// Pass over paths that do not exist
     #[arg(short, long)]
     force: bool,
     #[command(flatten)]

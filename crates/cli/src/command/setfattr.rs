@@ -34,7 +34,7 @@ pub struct Setfattr {
     no_dereference: bool,
     #[command(flatten)]
     source: PathSource,
-    /// What has it, or shall have it
+    /// The files
     #[arg(required = true, value_name = "IMAGE:/PATH")]
     paths: Vec<OsString>,
     /// Print help

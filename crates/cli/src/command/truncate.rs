@@ -12,7 +12,7 @@ use crate::units::parse_size;
 
 /// Make files of a file system that is not mounted shorter or longer
 ///
-/// What is cut off is gone, what is added is a hole. A missing file is made.
+/// Data that is cut off is lost; a file grows by a hole. A missing file is made.
 ///
 /// Examples:
 ///   larder truncate -s 0 disk.img:/var/log/messages

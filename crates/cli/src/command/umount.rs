@@ -32,7 +32,7 @@ use super::Outcome;
 /// Example: larder umount ~/mnt
 #[derive(Debug, Args)]
 pub struct Umount {
-    /// Unmount at once for all who do not use it, and for the others when they are done
+    /// Unmount at once for all processes that do not use it, and for the others when they are done
     #[arg(short, long)]
     lazy: bool,
     /// End the connection to the server first: for one that is gone, or does not answer

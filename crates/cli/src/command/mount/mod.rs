@@ -36,7 +36,7 @@ pub use helper::run_as_helper;
 /// Every program can use it then, without kernel btrfs; mounting needs no root where fusermount3 is
 /// installed. Errors are reported before this returns. End it with `larder umount`.
 ///
-/// What goes wrong is reported: on the terminal with -f, otherwise to journald or syslog. In the
+/// Problems are reported: on the terminal with -f, otherwise to journald or syslog. In the
 /// foreground the exit code is 1 if the last commit did not reach the devices; see `larder health`.
 ///
 /// Options are those of mount and of btrfs:
