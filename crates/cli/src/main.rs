@@ -106,7 +106,21 @@ fn ignore_file_size_signal() -> io::Result<()> {
 ///
 /// A text that ends with a colon is an [image](source::on_image): a path in it follows at once.
 fn message(error: &anyhow::Error) -> String {
-    error.chain().map(|cause| in_words(&cause.to_string())).fold(String::new(), joined)
+    let text = error.chain().map(|cause| in_words(&cause.to_string())).fold(String::new(), joined);
+    on_one_line(&text)
+}
+
+/// A name in a message may hold anything: what would move the cursor or begin a line is escaped.
+fn on_one_line(text: &str) -> String {
+    let mut line = String::new();
+    for letter in text.chars() {
+        if letter.is_control() {
+            line.extend(letter.escape_debug());
+        } else {
+            line.push(letter);
+        }
+    }
+    line
 }
 
 fn joined(said: String, cause: String) -> String {
@@ -132,6 +146,12 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_in_messages_stay_on_their_line() {
+        let error = anyhow::anyhow!("a\nb\u{1b}[2J: No such file or directory");
+        assert_eq!(message(&error), "a\\nb\\u{1b}[2J: No such file or directory");
+    }
 
     #[test]
     fn an_image_and_a_path_in_it_are_said_once() {

@@ -346,6 +346,16 @@ fn output_that_cannot_be_written_is_an_error() {
 }
 
 #[test]
+fn a_name_with_a_newline_stays_on_one_line() {
+    let scratch = folder();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_larder"));
+    let output = command.args(["ls", "ok.img:/a\nb\x1b[2J"]).current_dir(scratch.path()).output();
+    let said = output.expect("larder starts").stderr;
+    let expected = "ERROR: ok.img:/a\\nb\\u{1b}[2J: No such file or directory\n";
+    assert_eq!(String::from_utf8_lossy(&said), expected);
+}
+
+#[test]
 fn missing_permission_is_named() {
     let scratch = folder();
     let folder = scratch.path();

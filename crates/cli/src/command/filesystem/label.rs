@@ -13,6 +13,7 @@ use clap::Args;
 use crate::command::Outcome;
 use crate::output::stdout;
 use crate::source::Source;
+use crate::target::Target;
 
 /// Show the label of a file system, or change it
 ///
@@ -26,7 +27,7 @@ pub struct Label {
     #[command(flatten)]
     source: Source,
     /// The image file or block device, or a directory of a file system that is mounted
-    #[arg(value_name = "IMAGE or PATH")]
+    #[arg(value_name = "IMAGE[:/PATH] or PATH")]
     image: PathBuf,
     /// The new label: one line of at most 255 bytes, or nothing
     #[arg(value_name = "NEWLABEL")]
@@ -43,7 +44,8 @@ impl Label {
                 set.with_context(|| path.display().to_string())?;
             }
             (Some(label), None) => {
-                let filesystem = self.source.open_for_writing(&self.image)?;
+                let filesystem =
+                    self.source.open_for_writing(&Target::parse(self.image.as_os_str()).image)?;
                 let set = filesystem.set_label(label);
                 set.with_context(|| self.image.display().to_string())?;
             }

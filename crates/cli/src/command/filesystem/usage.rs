@@ -30,7 +30,7 @@ pub struct Usage {
     #[command(flatten)]
     source: Source,
     /// The image file or block device, or a directory of a file system that is mounted
-    #[arg(value_name = "IMAGE or PATH")]
+    #[arg(value_name = "IMAGE[:/PATH] or PATH")]
     image: PathBuf,
 }
 
