@@ -10,13 +10,14 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use larder::{FileType, Inode, Metadata, Timestamp};
 use rustix::fs::{
     AtFlags, CWD, FileType as NodeType, Gid, Mode, OFlags, Timespec, Timestamps, Uid, XattrFlags,
 };
 use rustix::io::Errno;
 
+use crate::interrupt;
 use crate::progress::Progress;
 use crate::tree::{Node, Visitor};
 
@@ -81,7 +82,7 @@ impl Extract {
 
     fn file(&mut self, path: &Path, inode: &Inode) -> anyhow::Result<()> {
         let (directory, name) = self.place(path);
-        remove(directory, name)?;
+        make_way(directory, name)?;
         let created = rustix::fs::openat(directory, name, CREATE_FILE, Mode::from(0o600))?;
         let mut file = File::from(created);
         if let Err(error) = self.content(&mut file, inode) {
@@ -99,6 +100,7 @@ impl Extract {
         for range in file.data_ranges()? {
             let mut offset = range.start;
             while offset < range.end {
+                interrupt::check()?;
                 let want = (range.end - offset).min(BUFFER_BYTES as u64) as usize;
                 let len = file.read_at(&mut self.buffer[..want], offset)?;
                 if len == 0 {
@@ -214,7 +216,19 @@ impl Visitor for Extract {
     }
 }
 
-/// Removes what is in the way of a new file.
+/// Removes what is in the way of a new file. A device or a pipe is more than a name: it stays, and the copy fails.
+fn make_way(directory: BorrowedFd<'_>, name: &OsStr) -> anyhow::Result<()> {
+    if let Ok(there) = rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
+        let kind = NodeType::from_raw_mode(there.st_mode);
+        ensure!(
+            matches!(kind, NodeType::RegularFile | NodeType::Symlink | NodeType::Directory),
+            "a device, pipe or socket is in the way, and stays; to write to it: larder cat IMAGE:/PATH > IT"
+        );
+    }
+    remove(directory, name)
+}
+
+/// Removes what is in the way.
 fn remove(directory: BorrowedFd<'_>, name: &OsStr) -> anyhow::Result<()> {
     match rustix::fs::unlinkat(directory, name, AtFlags::empty()) {
         Ok(()) | Err(Errno::NOENT) => Ok(()),

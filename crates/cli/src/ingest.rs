@@ -13,6 +13,7 @@ use rustix::fs::SeekFrom;
 use rustix::io::Errno;
 
 use crate::extract::{Keep, umask};
+use crate::interrupt;
 use crate::message;
 use crate::progress::Progress;
 use crate::source::new_inode;
@@ -47,13 +48,16 @@ impl<'a> Ingest<'a> {
     }
 
     /// Copies what is at `source`, and below it, to `target`. What fails is reported on standard
-    /// error and passed over; returns how often that was.
-    pub fn copy(&mut self, source: &Path, target: &Path) -> usize {
+    /// error and passed over; returns how often that was. A signal that is
+    /// [watched](interrupt::watch) for ends it.
+    pub fn copy(&mut self, source: &Path, target: &Path) -> anyhow::Result<usize> {
         // Directories are finished last, since what is made in them changes their times.
         let mut directories = Vec::new();
         let mut waiting = vec![(source.to_owned(), target.to_owned())];
         while let Some((source, target)) = waiting.pop() {
+            interrupt::check()?;
             let copied = self.one(&source, &target, &mut waiting, &mut directories);
+            interrupt::check()?;
             self.note(&source, copied);
         }
         for (source, target, metadata) in directories.into_iter().rev() {
@@ -64,7 +68,7 @@ impl<'a> Ingest<'a> {
                 .and_then(|inode| attributes(&source, &metadata, &inode));
             self.note(&source, finished);
         }
-        self.failures
+        Ok(self.failures)
     }
 
     fn note(&mut self, source: &Path, result: anyhow::Result<()>) {
@@ -155,6 +159,7 @@ impl<'a> Ingest<'a> {
             let end = seek(from, SeekFrom::Hole(start))?.unwrap_or(len_bytes);
             offset = start;
             while offset < end {
+                interrupt::check()?;
                 let want = (end - offset).min(BUFFER_BYTES as u64) as usize;
                 let len = from.read_at(&mut self.buffer[..want], offset)?;
                 if len == 0 {

@@ -19,8 +19,11 @@ mod command;
 mod ending;
 mod extract;
 mod ingest;
+mod interrupt;
 mod mode;
 mod mode_change;
+mod operand;
+mod output;
 mod pipeline;
 mod print;
 mod progress;
@@ -38,13 +41,15 @@ mod xattr_text;
 
 use std::env;
 use std::ffi::OsString;
-use std::io;
+use std::io::{self, Write};
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::Parser;
-use signal_hook::consts::SIGXFSZ;
+use signal_hook::consts::{SIGPIPE, SIGXFSZ};
 
+use self::interrupt::Interrupted;
+use self::output::stdout;
 use self::reason::in_words;
 
 /// That of the system keeps what many threads have freed, several times as much as is in use.
@@ -58,16 +63,38 @@ fn main() -> ExitCode {
     }
     let arguments: Vec<OsString> = env::args_os().collect();
     let arguments = command::run_as_helper(&arguments).unwrap_or(arguments);
-    let command = command::Larder::parse_from(arguments);
-    match command.run() {
+    let command = match command::Larder::try_parse_from(arguments) {
+        Ok(command) => command,
+        Err(usage) => return explain(&usage),
+    };
+    match command.run().and_then(|code| Ok(stdout().flush().map(|()| code)?)) {
         Ok(code) => code,
-        // Whoever reads our output has seen enough.
-        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) if is_broken_pipe(&error) => end_by_broken_pipe(),
         Err(error) => {
             eprintln!("ERROR: {}", message(&error));
+            if let Some(interrupted) = Interrupted::behind(&error) {
+                interrupted.end_process();
+            }
             ExitCode::FAILURE
         }
     }
+}
+
+/// Shows the help that was asked for, or says what is wrong with the command line.
+fn explain(usage: &clap::Error) -> ExitCode {
+    match usage.print() {
+        Err(error) if !usage.use_stderr() => {
+            eprintln!("ERROR: standard output: {}", in_words(&error.to_string()));
+            ExitCode::FAILURE
+        }
+        _ => ExitCode::from(usage.exit_code() as u8),
+    }
+}
+
+/// Ends as a program does that the system stops when the reader of its output has seen enough.
+fn end_by_broken_pipe() -> ExitCode {
+    let _ = signal_hook::low_level::emulate_default_handler(SIGPIPE);
+    ExitCode::FAILURE
 }
 
 /// Has a write beyond the limit on the size of files end with an error, and not this process.
@@ -75,15 +102,38 @@ fn ignore_file_size_signal() -> io::Result<()> {
     signal_hook::flag::register(SIGXFSZ, Arc::default()).map(drop)
 }
 
-/// An error and its causes, in words. A cause that the text before it already ends with is left out.
+/// An error and its causes, in words. What the text before a cause already says is left out.
+///
+/// A text that ends with a colon is an [image](source::on_image): a path in it follows at once.
 fn message(error: &anyhow::Error) -> String {
-    error.chain().map(|cause| in_words(&cause.to_string())).fold(String::new(), |text, cause| {
-        match text.as_str() {
-            "" => cause,
-            said if said.ends_with(&cause) => text,
-            said => format!("{said}: {cause}"),
+    let text = error.chain().map(|cause| in_words(&cause.to_string())).fold(String::new(), joined);
+    on_one_line(&text)
+}
+
+/// A name in a message may hold anything: what would move the cursor or begin a line is escaped.
+fn on_one_line(text: &str) -> String {
+    let mut line = String::new();
+    for letter in text.chars() {
+        if letter.is_control() {
+            line.extend(letter.escape_debug());
+        } else {
+            line.push(letter);
         }
-    })
+    }
+    line
+}
+
+fn joined(said: String, cause: String) -> String {
+    let is_image = said.ends_with(':');
+    let path = cause.split_once(": ").filter(|(path, _)| path.starts_with('/'));
+    match path {
+        _ if said.is_empty() || (is_image && cause.starts_with(&said)) => cause,
+        _ if said.ends_with(&cause) => said,
+        _ if is_image && cause.starts_with('/') => said + &cause,
+        _ if is_image => format!("{said} {cause}"),
+        Some((path, rest)) if said.ends_with(path) => format!("{said}: {rest}"),
+        _ => format!("{said}: {cause}"),
+    }
 }
 
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
@@ -91,4 +141,28 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
         .chain()
         .filter_map(|cause| cause.downcast_ref::<io::Error>())
         .any(|error| error.kind() == io::ErrorKind::BrokenPipe)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_in_messages_stay_on_their_line() {
+        let error = anyhow::anyhow!("a\nb\u{1b}[2J: No such file or directory");
+        assert_eq!(message(&error), "a\\nb\\u{1b}[2J: No such file or directory");
+    }
+
+    #[test]
+    fn an_image_and_a_path_in_it_are_said_once() {
+        let said = |texts: &[&str]| {
+            let texts = texts.iter().map(|text| (*text).to_owned());
+            texts.fold(String::new(), joined)
+        };
+        assert_eq!(said(&["a.img:", "/f: File exists"]), "a.img:/f: File exists");
+        assert_eq!(said(&["a.img:", "a.img:/f", "/f: File exists"]), "a.img:/f: File exists");
+        assert_eq!(said(&["a.img:", "No space left"]), "a.img: No space left");
+        assert_eq!(said(&["a.img:", "a.img: read failed"]), "a.img: read failed");
+        assert_eq!(said(&["f", "x: no", "no"]), "f: x: no");
+    }
 }

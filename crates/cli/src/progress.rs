@@ -9,6 +9,7 @@ const QUIET: Duration = Duration::from_secs(2);
 
 const BYTES: &str = "{spinner} {bytes} ({bytes_per_sec})";
 const BYTES_AND_LEFT: &str = "{spinner} {bytes} ({bytes_per_sec}, {eta} left)";
+const FILES: &str = "{spinner} {pos} files";
 const STEPS: &str = "{msg} {pos}/{len} ({eta} left)";
 
 /// A line on standard error, if that is a terminal, which appears once the work has taken two seconds.
@@ -21,6 +22,11 @@ impl Progress {
     /// Of bytes of which nobody knows how many there will be.
     pub fn of_bytes() -> Self {
         Self::new(None, BYTES)
+    }
+
+    /// Of files of which nobody knows how many there will be.
+    pub fn of_files() -> Self {
+        Self::new(None, FILES)
     }
 
     /// Of a known number of steps.
@@ -51,6 +57,11 @@ impl Progress {
             self.shown = true;
         }
         self.bar.set_position(position);
+    }
+
+    /// Says that so much more is done.
+    pub fn add(&mut self, done: u64) {
+        self.set(self.bar.position() + done);
     }
 
     /// Says how many bytes there will be, as far as one can tell so far.

@@ -1,66 +1,55 @@
-//! What the operating system answers, in words.
-
-use std::io;
+//! What the operating system answers, in the words that people and scripts search for.
 
 use rustix::io::Errno;
 
-/// What stands before the number in the text of an [`io::Error`], and what behind it.
+/// What stands before the number in the text of a [`std::io::Error`], and what after it.
 const BEFORE_NUMBER: &str = " (os error ";
-const BEHIND_NUMBER: char = ')';
+const AFTER_NUMBER: char = ')';
 
-/// The text of an error, with reasons in place of the numbers of the operating system.
+/// Said of a path that is neither an image nor in a mounted file system that understands btrfs's requests.
+const NO_BTRFS: &str = "neither the kernel's btrfs nor a mount of larder";
+
+/// The text of an error without numbers of the operating system: the words of strerror(3) stay as they
+/// are, and a way out follows where there is one.
 pub fn in_words(text: &str) -> String {
     let mut words = String::new();
     let mut rest = text;
     while let Some((before, number)) = rest.split_once(BEFORE_NUMBER) {
-        let Some((number, behind)) = number.split_once(BEHIND_NUMBER) else { break };
-        let number = number.parse().unwrap_or_default();
-        let known = io::Error::from_raw_os_error(number).to_string();
-        let known = known.split(BEFORE_NUMBER).next().unwrap_or_default();
-        match before.strip_suffix(known) {
-            Some(before) => words.extend([before, &reason(number, known)]),
-            None => words.push_str(before),
+        let Some((number, after)) = number.split_once(AFTER_NUMBER) else { break };
+        words.push_str(before);
+        if let Some(advice) = number.parse().ok().and_then(advice) {
+            words.extend([": ", advice]);
         }
-        rest = behind;
+        rest = after;
     }
     words.push_str(rest);
     words
 }
 
-/// What the number of an error means to a user of file systems; `known` is what the C library calls it.
-fn reason(number: i32, known: &str) -> String {
+/// What the words for this number leave open.
+fn advice(number: i32) -> Option<&'static str> {
     match Errno::from_raw_os_error(number) {
-        Errno::NOENT => "there is no such file or directory".into(),
-        Errno::EXIST => "there is something of that name already".into(),
-        Errno::NOTDIR => "a directory is needed, and it is none".into(),
-        Errno::ISDIR => "it is a directory".into(),
-        Errno::NOTEMPTY => "it has something in it".into(),
-        Errno::ACCESS => "permission to use it is missing".into(),
-        Errno::PERM => "this user may not do that; root may".into(),
-        Errno::ROFS => "it is read-only".into(),
-        Errno::BUSY => "it is in use".into(),
-        Errno::NOSPC => "the device is full".into(),
-        Errno::XDEV => "they are not in one file system".into(),
-        Errno::INVAL => "the file system refuses that for a file of this kind".into(),
-        Errno::NOTTY => NO_BTRFS.into(),
-        Errno::OPNOTSUPP => "the file system cannot do that".into(),
-        _ => known.to_lowercase(),
+        Errno::NOTTY => Some(NO_BTRFS),
+        Errno::UCLEAN => Some("something on the disk is damaged; larder check says what"),
+        Errno::NOTCONN => Some("the server of this mount is gone; larder umount -f ends the mount"),
+        _ => None,
     }
 }
 
-/// Of what is neither an image nor in a mounted file system that understands btrfs's requests.
-pub const NO_BTRFS: &str = "neither a btrfs of the kernel's nor a mount of larder's";
-
 #[cfg(test)]
 mod tests {
+    use std::io;
+
     use super::*;
 
     #[test]
-    fn numbers_become_reasons() {
+    fn numbers_are_left_out_and_the_usual_words_stay() {
         let text = |number| format!("a: {}", io::Error::from_raw_os_error(number));
-        assert_eq!(in_words(&text(2)), "a: there is no such file or directory");
-        assert_eq!(in_words(&text(22)), "a: the file system refuses that for a file of this kind");
-        assert_eq!(in_words(&text(5)), "a: input/output error");
+        assert_eq!(in_words(&text(2)), "a: No such file or directory");
+        assert_eq!(in_words(&text(13)), "a: Permission denied");
+        let no_btrfs =
+            "a: Inappropriate ioctl for device: neither the kernel's btrfs nor a mount of larder";
+        assert_eq!(in_words(&text(25)), no_btrfs);
         assert_eq!(in_words("b: strange (os error 7)"), "b: strange");
         assert_eq!(in_words(&format!("{}; {}", text(1), text(21))).matches("a: ").count(), 2);
         assert_eq!(in_words("no number (os error"), "no number (os error");

@@ -8,8 +8,10 @@ use anyhow::{Context, bail, ensure};
 use clap::Args;
 use larder::{Filesystem, Inode, MountedFilesystem, NewInode, OpenOptions, Overview, Subvolume};
 
+use crate::command::Outcome;
 use crate::ending::wait_for_ending_servers;
 use crate::extract::umask;
+use crate::operand::parse_number;
 use crate::report::{self, LogLevel};
 use crate::target::{Target, mounted_path};
 
@@ -38,7 +40,7 @@ pub struct PathSource {
     source: Source,
     /// Start paths at the subvolume with this id; 5 is the top level. As with mount, the default
     /// subvolume unless given
-    #[arg(long, value_name = "ID")]
+    #[arg(long, value_name = "ID", value_parser = parse_number)]
     subvolid: Option<u64>,
 }
 
@@ -117,7 +119,7 @@ impl Source {
     pub fn overview(&self, text: &OsStr) -> anyhow::Result<Box<dyn Overview>> {
         Ok(match self.mounted_directory(text)? {
             Some(path) => Box::new(MountedFilesystem::open(path)?),
-            None => Box::new(self.open(Path::new(text))?),
+            None => Box::new(self.open_at(text)?.0),
         })
     }
 
@@ -129,10 +131,17 @@ impl Source {
             let id = mounted.subvolume_id()?;
             return Ok((Box::new(mounted), id));
         }
+        let (filesystem, id) = self.open_at(text)?;
+        Ok((Box::new(filesystem), id))
+    }
+
+    /// Opens the file system that `text`, an `IMAGE:/path`, is in; with the id of the subvolume there.
+    fn open_at(&self, text: &OsStr) -> anyhow::Result<(Filesystem, u64)> {
         let target = Target::parse(text);
         let filesystem = self.open(&target.image)?;
-        let id = filesystem.subvolume("/")?.resolve(target.path_os())?.subvolume_id();
-        Ok((Box::new(filesystem), id))
+        let found = filesystem.subvolume("/")?.resolve(target.path_os());
+        let id = found.with_context(|| on_image(&target.image))?.subvolume_id();
+        Ok((filesystem, id))
     }
 }
 
@@ -166,6 +175,19 @@ impl PathSource {
         self.source.write(text, |filesystem| self.start(filesystem))
     }
 
+    /// Opens for writing the file system that `text`, an `IMAGE:/path`, is in, and makes durable what `change`
+    /// does to it. `change` returns how much of it failed; its errors are said to be about the image.
+    pub fn change(
+        &self,
+        text: &OsStr,
+        change: impl FnOnce(&Writing) -> anyhow::Result<usize>,
+    ) -> Outcome {
+        let writing = self.write(text)?;
+        let named = || on_image(&writing.image);
+        let failures = change(&writing).with_context(named)?;
+        writing.end(failures)
+    }
+
     /// Finds what `text`, an `IMAGE:/path`, means. A symbolic link at its end is followed on demand.
     pub fn find(&self, text: &OsStr, follow: bool) -> anyhow::Result<Inode> {
         let target = Target::parse(text);
@@ -173,7 +195,7 @@ impl PathSource {
         let subvolume = self.start(&filesystem)?;
         let path = OsString::from(target.path_os());
         let found = if follow { subvolume.resolve(&path) } else { subvolume.lookup(&path) };
-        found.with_context(|| target.image.display().to_string())
+        found.with_context(|| on_image(&target.image))
     }
 }
 
@@ -210,7 +232,8 @@ impl Writing {
     pub fn path(&self, text: &OsStr) -> anyhow::Result<OsString> {
         let target = Target::parse(text);
         if target.image != self.image {
-            bail!("{}: not in the file system on {}", text.display(), self.image.display());
+            let image = self.image.display();
+            bail!("{}: not in the file system on {image}; {image}:/PATH is", text.display());
         }
         Ok(target.path_os().to_owned())
     }
@@ -226,12 +249,17 @@ impl Writing {
     }
 
     /// Makes what was done durable. Returns the exit code of a command of which so much failed.
-    pub fn end(self, failures: usize) -> anyhow::Result<ExitCode> {
+    pub fn end(self, failures: usize) -> Outcome {
         // A subvolume may have been removed while something of it was still open here.
         self.filesystem.delete_unlinked();
         self.filesystem.sync()?;
         Ok(if failures == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
+}
+
+/// What an error about something on `image` begins with.
+pub fn on_image(image: &Path) -> String {
+    format!("{}:", image.display())
 }
 
 /// An error that says what is needed instead, if `path` is something in a mounted file system.

@@ -8,6 +8,7 @@ use larder::{ErrorKind, File, FileType, Inode, NewInode, SetAttributes, Subvolum
 
 use crate::extract::{Keep, umask};
 use crate::ingest::drop_inherited_acls;
+use crate::interrupt;
 use crate::progress::Progress;
 use crate::source::new_inode;
 use crate::tree::{Node, Visitor};
@@ -101,6 +102,7 @@ impl<'a> Transplant<'a> {
         for range in original.data_ranges()? {
             let mut offset = range.start;
             while offset < range.end {
+                interrupt::check()?;
                 let want = (range.end - offset).min(BUFFER_BYTES as u64) as usize;
                 let len = original.read_at(&mut self.buffer[..want], offset)?;
                 if len == 0 {

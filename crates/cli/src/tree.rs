@@ -12,6 +12,8 @@ use std::vec;
 use anyhow::{Context, bail};
 use larder::{Directory, Entry, FileType, Inode};
 
+use crate::interrupt::{self, Interrupted};
+use crate::progress::Progress;
 use crate::{is_broken_pipe, message};
 
 /// An inode in the tree and its place.
@@ -34,16 +36,26 @@ pub trait Visitor {
     fn leave(&mut self, node: &Node<'_>) -> anyhow::Result<()>;
 }
 
-/// Does one thing with everything, with a directory before what is in it.
-pub struct Each<F>(pub F);
+/// Does one thing with everything, with a directory before what is in it, and shows how much is done.
+pub struct Each<F> {
+    act: F,
+    progress: Progress,
+}
+
+impl<F: FnMut(&Node<'_>) -> anyhow::Result<()>> Each<F> {
+    pub fn new(act: F) -> Self {
+        Self { act, progress: Progress::of_files() }
+    }
+}
 
 impl<F: FnMut(&Node<'_>) -> anyhow::Result<()>> Visitor for Each<F> {
     fn enter(&mut self, node: &Node<'_>) -> anyhow::Result<bool> {
-        self.0(node).map(|()| true)
+        self.visit(node).map(|()| true)
     }
 
     fn visit(&mut self, node: &Node<'_>) -> anyhow::Result<()> {
-        self.0(node)
+        self.progress.add(1);
+        (self.act)(node)
     }
 
     fn leave(&mut self, _: &Node<'_>) -> anyhow::Result<()> {
@@ -75,14 +87,18 @@ struct Walk<'v, V> {
 /// Walks what is at `start` and below it, the entries of a directory in the order of their names.
 ///
 /// What fails is reported on standard error and passed over. Returns how often that was. Writing to
-/// a pipe that nobody reads ends the walk.
+/// a pipe that nobody reads ends the walk, and so does a signal that is [watched](interrupt::watch) for.
 pub fn walk(start: &Inode, visitor: &mut impl Visitor) -> anyhow::Result<usize> {
     let mut walk =
         Walk { visitor, frames: Vec::new(), ancestors: HashSet::new(), met: HashMap::new() };
     walk.node(PathBuf::new(), start.clone())?;
     let mut failures = 0;
     while !walk.frames.is_empty() {
+        interrupt::check()?;
         if let Err(error) = walk.step() {
+            if let Some(interrupted) = Interrupted::behind(&error) {
+                return Err(interrupted.clone().into());
+            }
             if is_broken_pipe(&error) {
                 return Err(error);
             }

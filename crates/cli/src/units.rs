@@ -1,5 +1,7 @@
 //! Sizes in the units that the user asks for, as btrfs-progs reads the options and writes the sizes.
 
+use std::num::{IntErrorKind, ParseIntError};
+
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, Error, FromArgMatches};
 
 /// The units of sizes. As an argument of a command: all options that choose units, `-h` among them,
@@ -171,9 +173,12 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
             1 + powers.iter().position(|power| *power == letter).ok_or_else(no_size)?
         }
     };
-    let number: u64 = digits.parse().map_err(|_| no_size())?;
-    let bytes = number.checked_mul(1024_u64.pow(power as u32));
-    bytes.ok_or_else(|| format!("{text} is more than any device holds"))
+    let too_much = || format!("{text} is more than any device holds");
+    let number: u64 = digits.parse().map_err(|error: ParseIntError| match error.kind() {
+        IntErrorKind::PosOverflow => too_much(),
+        _ => no_size(),
+    })?;
+    number.checked_mul(1024_u64.pow(power as u32)).ok_or_else(too_much)
 }
 
 const BINARY: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];

@@ -15,6 +15,7 @@ use tar::EntryType;
 
 use crate::extract::{Keep, umask};
 use crate::ingest::drop_inherited_acls;
+use crate::interrupt;
 use crate::message;
 use crate::progress::Progress;
 use crate::sparse::{Ranges, read_map};
@@ -85,7 +86,9 @@ impl<'a> Untar<'a> {
     pub fn unpack(mut self, archive: impl Read) -> anyhow::Result<usize> {
         let mut archive = TarReader::new(archive);
         while let Some(member) = archive.next_member().context("cannot read the archive")? {
+            interrupt::check()?;
             let unpacked = self.member(&member, &mut archive);
+            interrupt::check()?;
             self.note(&member.name.escape_ascii().to_string(), unpacked);
         }
         for (path, attributes) in std::mem::take(&mut self.directories).into_iter().rev() {

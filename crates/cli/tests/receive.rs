@@ -117,7 +117,7 @@ fn snapshots_are_received_from_files_and_pipes() {
 
     let output = larder(["receive", "-f"]).arg(&second).arg(images.target()).output();
     let output = output.expect("larder starts");
-    assert!(errors(&output).ends_with("there is something of that name already\n"));
+    assert!(errors(&output).ends_with("File exists\n"));
     assert_eq!(output.status.code(), Some(1));
 }
 
@@ -241,7 +241,7 @@ fn what_cannot_be_applied_is_skipped_on_demand_and_never_finished() {
     let output = receive("1");
     assert_eq!(output.status.code(), Some(1));
     let said = errors(&output);
-    assert!(said.contains("ERROR: unlink nothing: no such file or directory"), "{said}");
+    assert!(said.contains("ERROR: unlink nothing: No such file or directory"), "{said}");
     assert!(!said.contains("outside"), "{said}");
     succeed(larder(["subvolume", "delete"]).arg(format!("{}odd", images.target())));
     let output = receive("0");

@@ -63,13 +63,13 @@ pub enum ErrorKind {
 #[non_exhaustive]
 pub enum Error {
     /// There is no entry of that name, or no inode of that number.
-    #[error("no such file or directory")]
+    #[error("No such file or directory")]
     NotFound,
     /// A path leads through, or a call needs, a directory that is none.
-    #[error("not a directory")]
+    #[error("Not a directory")]
     NotADirectory,
     /// A call for files was given a directory.
-    #[error("is a directory")]
+    #[error("Is a directory")]
     IsADirectory,
     /// A call for regular files was given something else.
     #[error("not a regular file")]
@@ -81,10 +81,10 @@ pub enum Error {
     #[error("not a subvolume")]
     NotASubvolume,
     /// A path leads through too many symbolic links.
-    #[error("too many symbolic links")]
+    #[error("Too many levels of symbolic links")]
     TooManySymlinks,
     /// A name is longer than 255 bytes.
-    #[error("name is longer than 255 bytes")]
+    #[error("File name too long: at most 255 bytes")]
     NameTooLong,
     /// There is no extended attribute of that name.
     #[error("no such extended attribute")]
@@ -93,40 +93,40 @@ pub enum Error {
     #[error("no such position in the file")]
     NoSuchPosition,
     /// There is something of that name already.
-    #[error("there is something of that name already")]
+    #[error("File exists")]
     AlreadyExists,
     /// A directory that has entries cannot be removed.
-    #[error("directory is not empty")]
+    #[error("Directory not empty")]
     DirectoryNotEmpty,
     /// An inode has at most 65,535 names, and fewer where extended references are not allowed.
-    #[error("too many names of one inode")]
+    #[error("Too many links")]
     TooManyLinks,
     /// The item that names of one hash share is full.
     #[error("too many names with one hash")]
     NameHashFull,
     /// The file system is open for reading.
-    #[error("the file system is open for reading")]
+    #[error("Read-only file system: it is open for reading")]
     NotWritable,
     /// The subvolume is read-only.
-    #[error("the subvolume is read-only")]
+    #[error("Read-only file system: the subvolume is read-only")]
     ReadOnlySubvolume,
     /// The subvolume can change, and what was asked for needs one that cannot.
     #[error("subvolume {0} is not read-only: a read-only snapshot of it would do")]
     NotReadOnly(u64),
     /// A name and what it is to lead to lie in different subvolumes.
-    #[error("not in the same subvolume")]
+    #[error("Invalid cross-device link: not in the same subvolume")]
     CrossSubvolume,
     /// Files lie in different file systems.
-    #[error("not in the same file system")]
+    #[error("Invalid cross-device link: not in the same file system")]
     CrossFilesystem,
     /// What is to be changed is protected by a flag, or is the root of a subvolume.
-    #[error("not permitted: {0}")]
+    #[error("Operation not permitted: {0}")]
     NotPermitted(&'static str),
     /// A call got what makes no sense.
-    #[error("invalid: {0}")]
+    #[error("Invalid argument: {0}")]
     Invalid(&'static str),
     /// A file would be longer than any can be.
-    #[error("file is too large")]
+    #[error("File too large")]
     FileTooLarge,
     /// An extended attribute does not fit where all of its hash are kept.
     #[error("extended attribute is too large")]

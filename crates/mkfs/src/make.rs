@@ -29,9 +29,11 @@ use crate::{Features, MkfsError, MkfsOptions, target};
 /// A file is made if it does not exist and its length is known: from `byte_count`, or because there
 /// is a root directory. Without `byte_count` a file that is too short for the root directory is
 /// made longer. Files are cut only once the file system is there; when none comes of it, files that
-/// were made are removed, and those that were made longer get their length back. Everything is refused that a kernel or another program uses, and without `force`
-/// what holds a known file system or partition table.
+/// were made are removed, and those that were made longer get their length back. Everything is
+/// refused that a kernel or another program uses or that is given twice, and without `force` what
+/// holds a known file system or partition table.
 pub fn mkfs(targets: &[PathBuf], options: &MkfsOptions) -> Result<Summary, MkfsError> {
+    target::refuse_twice(targets)?;
     let settings = Settings::resolve(options, targets.len())?;
     let source = read_source(options, targets)?;
     let appetite = appetite(&source, &settings);

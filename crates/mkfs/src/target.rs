@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::io;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -73,6 +74,40 @@ impl Drop for Undo {
             let _ = fs::remove_file(path);
         }
     }
+}
+
+/// What two paths share that lead to the same file or device.
+#[derive(PartialEq)]
+enum Identity {
+    Device { rdev: u64 },
+    File { dev: u64, inode: u64 },
+    New(PathBuf),
+}
+
+impl Identity {
+    fn of(path: &Path) -> Self {
+        match fs::metadata(path) {
+            Ok(there) if there.file_type().is_block_device() => Self::Device { rdev: there.rdev() },
+            Ok(there) => Self::File { dev: there.dev(), inode: there.ino() },
+            Err(_) => Self::New(std::path::absolute(path).unwrap_or_else(|_| path.to_owned())),
+        }
+    }
+}
+
+/// Fails if two of the paths lead to the same file or device.
+pub(crate) fn refuse_twice(targets: &[PathBuf]) -> Result<(), MkfsError> {
+    let identities: Vec<Identity> = targets.iter().map(|path| Identity::of(path)).collect();
+    for (index, identity) in identities.iter().enumerate() {
+        if let Some(earlier) = identities[..index].iter().position(|it| it == identity) {
+            let (first, second) = (targets[earlier].display(), targets[index].display());
+            return Err(MkfsError::InvalidOptions(if targets[earlier] == targets[index] {
+                format!("{first}: given twice")
+            } else {
+                format!("{first} and {second}: the same device")
+            }));
+        }
+    }
+    Ok(())
 }
 
 /// Fails if the device holds something that is known.

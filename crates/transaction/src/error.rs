@@ -22,7 +22,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[non_exhaustive]
 pub enum Error {
     /// There is not enough space, and no flush state freed enough (`ENOSPC`).
-    #[error("no space left for {len_bytes} bytes of {kind}")]
+    #[error("No space left on device: {len_bytes} more bytes of {kind} do not fit")]
     NoSpace {
         /// The kind of space that is missing.
         kind: SpaceKind,
@@ -31,7 +31,7 @@ pub enum Error {
     },
     /// A subvolume would pass a limit of its quota group, or of one above it (`EDQUOT`).
     #[error(
-        "quota exceeded: subvolume {subvolume} would pass the limit of {limit}; \
+        "Disk quota exceeded: subvolume {subvolume} would pass the limit of {limit}; \
          delete something or have the limit raised"
     )]
     QuotaExceeded {

@@ -1,13 +1,14 @@
 //! `larder cat`.
 
 use std::ffi::OsString;
-use std::io::{self, Write};
+use std::io::Write;
 use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::Args;
 
 use super::Outcome;
+use crate::output::stdout;
 use crate::source::{PathSource, warn_of_bad_copies};
 
 /// Bytes that are read at a time.
@@ -27,7 +28,7 @@ pub struct Cat {
 
 impl Cat {
     pub fn run(self) -> Outcome {
-        let mut out = io::stdout().lock();
+        let mut out = stdout();
         let mut buffer = vec![0; BUFFER_BYTES];
         for path in &self.paths {
             let named = || path.display().to_string();

@@ -9,6 +9,7 @@ use clap::{Args, ValueEnum};
 use larder_check::{Options, Progress as CheckProgress, Report, check};
 
 use super::open_volume;
+use crate::output::stdout;
 use crate::progress::Progress;
 use crate::source::warn_if_in_use;
 use crate::{is_broken_pipe, message};
@@ -39,7 +40,7 @@ pub struct Check {
     /// Show progress (always so on a terminal)
     #[arg(short, long, overrides_with = "quiet")]
     progress: bool,
-    /// How to write what was found
+    /// How to write the findings
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
     /// Show no progress
@@ -103,7 +104,7 @@ impl Check {
     }
 
     fn write(&self, report: &Report) -> anyhow::Result<()> {
-        let mut out = io::BufWriter::new(io::stdout().lock());
+        let mut out = io::BufWriter::new(stdout());
         match self.format {
             Format::Text => write!(out, "{report}")?,
             Format::Json => {

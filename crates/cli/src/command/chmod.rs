@@ -2,13 +2,15 @@
 
 use std::ffi::OsString;
 
+use anyhow::Context;
 use clap::Args;
 use larder::{FileType, Inode, SetAttributes};
 
 use super::Outcome;
 use crate::extract::umask;
+use crate::interrupt;
 use crate::mode_change::ModeChange;
-use crate::source::PathSource;
+use crate::source::{PathSource, Writing};
 use crate::tree::{Each, walk};
 
 /// Change permissions in a file system that is not mounted
@@ -22,7 +24,7 @@ use crate::tree::{Each, walk};
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub struct Chmod {
-    /// Also what is in directories
+    /// Directories with everything in them
     #[arg(short = 'R', long)]
     recursive: bool,
     #[command(flatten)]
@@ -37,19 +39,23 @@ pub struct Chmod {
 
 impl Chmod {
     pub fn run(self) -> Outcome {
-        let writing = self.source.write(&self.paths[0])?;
+        self.source.change(&self.paths[0], |writing| self.apply(writing))
+    }
+
+    fn apply(&self, writing: &Writing) -> anyhow::Result<usize> {
+        interrupt::watch()?;
         let umask = umask();
         let mut failures = 0;
         for text in &self.paths {
             let inode = writing.start.resolve(writing.path(text)?)?;
             if self.recursive {
                 let change = |node: &crate::tree::Node<'_>| self.change(node.inode, umask);
-                failures += walk(&inode, &mut Each(change))?;
+                failures += walk(&inode, &mut Each::new(change))?;
             } else {
-                self.change(&inode, umask)?;
+                self.change(&inode, umask).with_context(|| text.display().to_string())?;
             }
         }
-        writing.end(failures)
+        Ok(failures)
     }
 
     fn change(&self, inode: &Inode, umask: u32) -> anyhow::Result<()> {

@@ -2,12 +2,13 @@
 
 use std::ffi::OsString;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use clap::Args;
 use larder::{Inode, SetAttributes};
 
 use super::Outcome;
-use crate::source::PathSource;
+use crate::interrupt;
+use crate::source::{PathSource, Writing};
 use crate::tree::{Each, Node, walk};
 
 /// Change owners and groups in a file system that is not mounted
@@ -21,7 +22,7 @@ use crate::tree::{Each, Node, walk};
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment, disable_help_flag = true)]
 pub struct Chown {
-    /// Also what is in directories; symbolic links are not followed
+    /// Directories with everything in them; symbolic links are not followed
     #[arg(short = 'R', long)]
     recursive: bool,
     /// Change symbolic links and not what they lead to
@@ -46,12 +47,18 @@ struct Owners {
     gid: Option<u32>,
 }
 
+/// Stands for no user and no group.
+const NO_ID: u32 = u32::MAX;
+
 impl Owners {
     fn parse(text: &str) -> anyhow::Result<Self> {
         let (owner, group) = text.split_once(':').unwrap_or((text, ""));
         let number = |text: &str| match text {
             "" => Ok(None),
-            _ => text.parse().map(Some).with_context(|| format!("'{text}' is not a number")),
+            _ => match text.parse() {
+                Ok(id) if id != NO_ID => Ok(Some(id)),
+                _ => bail!("'{text}' is not an id; ids are numbers from 0 to {}", NO_ID - 1),
+            },
         };
         Ok(Self { uid: number(owner)?, gid: number(group)? })
     }
@@ -59,7 +66,11 @@ impl Owners {
 
 impl Chown {
     pub fn run(self) -> Outcome {
-        let writing = self.source.write(&self.paths[0])?;
+        self.source.change(&self.paths[0], |writing| self.apply(writing))
+    }
+
+    fn apply(&self, writing: &Writing) -> anyhow::Result<usize> {
+        interrupt::watch()?;
         let mut failures = 0;
         for text in &self.paths {
             let path = writing.path(text)?;
@@ -69,12 +80,12 @@ impl Chown {
             let inode = found?;
             if self.recursive {
                 let change = |node: &Node<'_>| self.change(node.inode);
-                failures += walk(&inode, &mut Each(change))?;
+                failures += walk(&inode, &mut Each::new(change))?;
             } else {
-                self.change(&inode)?;
+                self.change(&inode).with_context(|| text.display().to_string())?;
             }
         }
-        writing.end(failures)
+        Ok(failures)
     }
 
     fn change(&self, inode: &Inode) -> anyhow::Result<()> {

@@ -13,6 +13,7 @@ use larder::{FileType, Inode};
 use super::Outcome;
 use crate::extract::{Extract, Keep};
 use crate::ingest::Ingest;
+use crate::interrupt;
 use crate::source::{PathSource, Writing, warn_of_bad_copies};
 use crate::target::Target;
 use crate::transplant::Transplant;
@@ -55,6 +56,7 @@ pub struct Cp {
 
 impl Cp {
     pub fn run(self) -> Outcome {
+        interrupt::watch()?;
         if self.destination.as_os_str().as_bytes().windows(2).any(|pair| pair == b":/") {
             return self.copy_in();
         }
@@ -72,7 +74,9 @@ impl Cp {
             let (parent, name) = self.place(source, &inode, into)?;
             let mut extract = Extract::new(&parent, name, keep)
                 .with_context(|| format!("cannot copy to {}", self.destination.display()))?;
-            failures += walk(&inode, &mut extract)?;
+            let copied = walk(&inode, &mut extract);
+            failures +=
+                copied.with_context(|| format!("cannot copy to {}", self.destination.display()))?;
             warn_of_bad_copies(&inode.subvolume().filesystem());
         }
         Ok(if failures == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -83,12 +87,15 @@ impl Cp {
     }
 
     fn copy_in(&self) -> Outcome {
-        let writing = self.source.write(self.destination.as_os_str())?;
+        self.source.change(self.destination.as_os_str(), |writing| self.copy_into(writing))
+    }
+
+    fn copy_into(&self, writing: &Writing) -> anyhow::Result<usize> {
         let destination = PathBuf::from(writing.path(self.destination.as_os_str())?);
         if self.sources == ["-"] {
             let unpacked = Untar::new(&writing.start, destination, self.keep())?;
             let failures = unpacked.unpack(io::stdin().lock())?;
-            return writing.end(failures);
+            return Ok(failures);
         }
         let into = writing.start.open_directory(&destination).is_ok();
         let shown = self.destination.display();
@@ -99,7 +106,7 @@ impl Cp {
             let path = Path::new(source);
             let names_image = source.as_bytes().windows(2).any(|pair| pair == b":/");
             if names_image && path.symlink_metadata().is_err() {
-                between += self.copy_between(source, &writing, &destination, into)?;
+                between += self.copy_between(source, writing, &destination, into)?;
                 continue;
             }
             if path.is_dir() && !self.recursive && !self.archive {
@@ -109,9 +116,9 @@ impl Cp {
                 Some(name) if into => destination.join(name),
                 _ => destination.clone(),
             };
-            failures = ingest.copy(path, &target);
+            failures = ingest.copy(path, &target)?;
         }
-        writing.end(failures + between)
+        Ok(failures + between)
     }
 
     /// Copies from an image into the one that is open. Returns how many failed.

@@ -11,6 +11,7 @@ use larder::{Inode, Xattr};
 use regex_lite::Regex;
 
 use super::Outcome;
+use crate::output::stdout;
 use crate::source::PathSource;
 use crate::target::Target;
 use crate::xattr_text::Encoding;
@@ -53,7 +54,7 @@ pub struct Getfattr {
 
 impl Getfattr {
     pub fn run(self) -> Outcome {
-        let mut out = io::BufWriter::new(io::stdout().lock());
+        let mut out = io::BufWriter::new(stdout());
         for text in &self.paths {
             let inode = self.source.find(text, !self.no_dereference)?;
             let xattrs = self.selected(&inode).with_context(|| text.display().to_string())?;

@@ -14,6 +14,7 @@ use clap::Args;
 use larder_ioctl::{DeviceErrors, Health as State};
 
 use super::Outcome;
+use crate::output::stdout;
 use crate::print::local_time;
 
 /// Show how a mount of larder's is: last commit, errors, read-only since when and why
@@ -36,7 +37,7 @@ impl Health {
         let Some(state) = larder_ioctl::health(&directory).with_context(named)? else {
             bail!("{}: larder has mounted nothing here", named());
         };
-        let mut out = io::stdout().lock();
+        let mut out = stdout();
         write_state(&mut out, &state)?;
         write_devices(&mut out, &directory).with_context(named)?;
         let is_well = state.made_read_only.is_none();

@@ -2,11 +2,12 @@
 
 use std::ffi::OsString;
 
+use anyhow::ensure;
 use clap::Args;
 use larder::ErrorKind;
 
 use super::Outcome;
-use crate::source::PathSource;
+use crate::source::{PathSource, Writing};
 
 /// Give a file of a file system that is not mounted a further name, or make a symbolic link
 ///
@@ -19,7 +20,7 @@ pub struct Ln {
     /// Make a symbolic link, which points to TARGET as it stands
     #[arg(short, long)]
     symbolic: bool,
-    /// In the place of what has the new name, unless that is a directory
+    /// Replace a file that has the new name; a directory stays
     #[arg(short, long)]
     force: bool,
     #[command(flatten)]
@@ -34,7 +35,11 @@ pub struct Ln {
 
 impl Ln {
     pub fn run(self) -> Outcome {
-        let writing = self.source.write(&self.link)?;
+        self.source.change(&self.link, |writing| self.link(writing).map(|()| 0))
+    }
+
+    fn link(&self, writing: &Writing) -> anyhow::Result<()> {
+        ensure!(!self.target.is_empty(), "{}: a link to nothing", self.link.display());
         let link = writing.path(&self.link)?;
         let original = (!self.symbolic).then(|| writing.path(&self.target)).transpose()?;
         if let Some(original) = &original
@@ -42,7 +47,7 @@ impl Ln {
             && let Ok(there) = writing.start.lookup(&link)
             && writing.start.lookup(original)? == there
         {
-            return writing.end(0);
+            return Ok(());
         }
         if self.force {
             match writing.start.remove_file(&link) {
@@ -54,6 +59,6 @@ impl Ln {
             None => drop(writing.start.symlink(&self.target, &link)?),
             Some(original) => writing.start.hard_link(original, &link)?,
         }
-        writing.end(0)
+        Ok(())
     }
 }

@@ -11,6 +11,7 @@ use larder::{Directory, Entry, FileType, Inode, Metadata};
 
 use super::Outcome;
 use crate::mode;
+use crate::output::{Stdout, stdout};
 use crate::print::local_time;
 use crate::reason::in_words;
 use crate::source::{PathSource, warn_of_bad_copies};
@@ -56,7 +57,7 @@ pub struct Ls {
 impl Ls {
     pub fn run(self) -> Outcome {
         let mut listing = Listing {
-            out: io::BufWriter::new(io::stdout().lock()),
+            out: io::BufWriter::new(stdout()),
             long: self.long,
             inode: self.inode,
             units: self.human_readable.then(Units::default),
@@ -139,7 +140,7 @@ fn is_hidden(entry: &larder::Result<Entry>) -> bool {
 
 /// Writes lists.
 struct Listing {
-    out: io::BufWriter<io::StdoutLock<'static>>,
+    out: io::BufWriter<Stdout>,
     long: bool,
     inode: bool,
     /// Units of sizes; bytes if not given.

@@ -44,7 +44,10 @@ const OF_PARENTS: u32 = 0o300;
 
 impl Mkdir {
     pub fn run(self) -> Outcome {
-        let writing = self.source.write(&self.paths[0])?;
+        self.source.change(&self.paths[0], |writing| self.make(writing).map(|()| 0))
+    }
+
+    fn make(&self, writing: &Writing) -> anyhow::Result<()> {
         let umask = umask();
         let wanted = self.mode.as_ref().map(|change| change.apply_noting(PERMISSIONS, true, umask));
         for text in &self.paths {
@@ -52,16 +55,16 @@ impl Mkdir {
             let path = Path::new(&path);
             if self.parents {
                 for parent in parents(path) {
-                    unless_there(&writing, parent, make(&writing, parent, umask & !OF_PARENTS))?;
+                    unless_there(writing, parent, make(writing, parent, umask & !OF_PARENTS))?;
                 }
             }
             let made = match wanted {
-                None => make(&writing, path, umask),
-                Some((permissions, decided)) => make_just_so(&writing, path, permissions, decided),
+                None => make(writing, path, umask),
+                Some((permissions, decided)) => make_just_so(writing, path, permissions, decided),
             };
-            if self.parents { unless_there(&writing, path, made) } else { made }?;
+            if self.parents { unless_there(writing, path, made) } else { made }?;
         }
-        writing.end(0)
+        Ok(())
     }
 }
 

@@ -1,11 +1,12 @@
 //! `larder mkfs`.
 
 use std::env;
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::{Mutex, PoisonError};
 
-use anyhow::{Context, anyhow, bail};
+use anyhow::{Context, anyhow, ensure};
 use clap::Args;
 use larder_format::compression::Compression;
 use larder_format::{ChecksumType, Profile, Uuid};
@@ -17,6 +18,9 @@ use rustix::process::{getegid, geteuid};
 
 use super::Outcome;
 use crate::ending::wait_for_ending_servers;
+use crate::interrupt::HalfMade;
+use crate::operand::parse_uuid;
+use crate::output::stdout;
 use crate::units::parse_size;
 
 /// Make a file system, empty or filled from a directory
@@ -61,10 +65,10 @@ pub struct Mkfs {
     #[arg(short = 'L', long, value_name = "LABEL", default_value = "", hide_default_value = true)]
     label: String,
     /// Uuid of the file system; random unless given
-    #[arg(short = 'U', long, value_name = "UUID")]
+    #[arg(short = 'U', long, value_name = "UUID", value_parser = parse_uuid)]
     uuid: Option<Uuid>,
     /// Uuid of the first device; random unless given
-    #[arg(long, value_name = "UUID")]
+    #[arg(long, value_name = "UUID", value_parser = parse_uuid)]
     device_uuid: Option<Uuid>,
     /// Bytes of each device; files are made this long
     #[arg(short = 'b', long, value_name = "SIZE", value_parser = parse_size)]
@@ -95,7 +99,7 @@ pub struct Mkfs {
     #[arg(short, long)]
     quiet: bool,
     /// Image files or block devices
-    #[arg(value_name = "DEVICE")]
+    #[arg(value_name = "DEVICE", required_unless_present_any = ["features", "runtime_features"])]
     devices: Vec<PathBuf>,
 }
 
@@ -103,12 +107,10 @@ impl Mkfs {
     pub fn run(self) -> Outcome {
         let lists = || self.features.iter().chain(&self.runtime_features);
         if lists().any(|list| list == "list-all") {
-            print!("{}", FeatureChoice::list_all());
+            write!(stdout(), "{}", FeatureChoice::list_all())?;
             return Ok(ExitCode::SUCCESS);
         }
-        if self.devices.is_empty() {
-            bail!("no device was given");
-        }
+        ensure!(!self.devices.is_empty(), "no device was given");
         let features = feature_choice(lists())?;
         let owner = self.owner.or_else(|| self.rootdir.is_none().then(caller));
         let size = |bytes: u64| u32::try_from(bytes).context("a size of over 4 GiB");
@@ -136,7 +138,11 @@ impl Mkfs {
             progress: (!self.quiet).then(progress),
         };
         wait_for_ending_servers(&self.devices);
-        let summary = mkfs(&self.devices, &options).map_err(|error| match error {
+        let half_made = HalfMade::of(&self.devices)?;
+        let made = mkfs(&self.devices, &options);
+        // If it failed, it has undone what it did.
+        half_made.keep();
+        let summary = made.map_err(|error| match error {
             MkfsError::Occupied { .. } => anyhow!("{error}; with -f it is overwritten"),
             MkfsError::NoLength { .. } => anyhow!("{error}; -b 8G would make it that long"),
             error => error.into(),
@@ -144,7 +150,7 @@ impl Mkfs {
         // The line of progress goes away before the summary comes.
         drop(options);
         if !self.quiet {
-            print!("{summary}");
+            write!(stdout(), "{summary}")?;
         }
         Ok(ExitCode::SUCCESS)
     }

@@ -2,13 +2,12 @@
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 use anyhow::{Context, ensure};
 use clap::Args;
 
 use super::Outcome;
-use crate::source::PathSource;
+use crate::source::{PathSource, Writing};
 
 /// Move or rename files in a file system that is not mounted
 ///
@@ -27,7 +26,10 @@ pub struct Mv {
 
 impl Mv {
     pub fn run(self) -> Outcome {
-        let writing = self.source.write(&self.destination)?;
+        self.source.change(&self.destination, |writing| self.rename(writing).map(|()| 0))
+    }
+
+    fn rename(&self, writing: &Writing) -> anyhow::Result<()> {
         let destination = PathBuf::from(writing.path(&self.destination)?);
         let into = writing.start.open_directory(&destination).is_ok();
         let destination_text = self.destination.display();
@@ -37,6 +39,8 @@ impl Mv {
         );
         for text in &self.sources {
             let path = writing.path(text)?;
+            let is_root = Path::new(&path) == Path::new("/");
+            ensure!(!is_root, "{}: the root directory cannot be moved", text.display());
             let target = if into {
                 let name = Path::new(&path).file_name();
                 destination.join(name.with_context(|| format!("{}: has no name", text.display()))?)
@@ -45,7 +49,6 @@ impl Mv {
             };
             writing.start.rename(&path, &target)?;
         }
-        writing.filesystem.sync()?;
-        Ok(ExitCode::SUCCESS)
+        Ok(())
     }
 }

@@ -13,12 +13,15 @@ use anyhow::{Context, bail};
 use clap::Args;
 use jiff::tz::TimeZone;
 use larder::{ReceiveError, ReceiveEvent, ReceiveOptions, Received};
-use signal_hook::consts::{SIGINT, SIGTERM};
 
 use super::Outcome;
+use crate::interrupt;
+use crate::operand::parse_number;
+use crate::output::stdout;
 use crate::progress::Progress;
 use crate::reason::in_words;
-use crate::source::PathSource;
+use crate::source::{PathSource, on_image};
+use crate::target::Target;
 
 /// What is read from the input at once.
 const INPUT_BYTES: usize = 1 << 20;
@@ -49,11 +52,11 @@ pub struct Receive {
     /// Stop where the first stream ends; otherwise everything is received up to the end of the input
     #[arg(short = 'e')]
     stop_at_end: bool,
-    /// Give up after N commands that cannot be applied, or never with 0. What is received with errors
-    /// stays unfinished
-    #[arg(long, short = 'E', value_name = "N", default_value_t = 1)]
+    /// Give up after N commands that cannot be applied, or never with 0. A subvolume that is received
+    /// with errors stays unfinished
+    #[arg(long, short = 'E', value_name = "N", default_value_t = 1, value_parser = parse_number)]
     max_errors: u64,
-    /// Say nothing but what goes wrong
+    /// Print errors only
     #[arg(short, long)]
     quiet: bool,
     #[command(flatten)]
@@ -77,7 +80,7 @@ impl Receive {
         match &self.target {
             Some(target) if !self.dump => self.receive(input, len_bytes, target),
             _ => {
-                let out = io::BufWriter::new(io::stdout().lock());
+                let out = io::BufWriter::new(stdout());
                 larder_stream::dump(input, out, &TimeZone::system())?;
                 Ok(ExitCode::SUCCESS)
             }
@@ -102,7 +105,8 @@ impl Receive {
             return Ok(report(outcome, &delete));
         }
         let writing = self.source.write(target)?;
-        let directory = writing.start.open_directory(writing.path(target)?)?;
+        let directory = writing.start.open_directory(writing.path(target)?);
+        let directory = directory.with_context(|| on_image(&Target::parse(target).image))?;
         let outcome = directory.receive(input, &options, &mut observe);
         drop(watch);
         if outcome.is_err() {
@@ -145,7 +149,7 @@ struct Watch {
 impl Watch {
     fn new(is_quiet: bool, len_bytes: Option<u64>) -> io::Result<Self> {
         let interrupted = Arc::new(AtomicBool::new(false));
-        for signal in [SIGINT, SIGTERM] {
+        for signal in interrupt::heeded() {
             // The second time it does what it always does: the input may never come.
             signal_hook::flag::register_conditional_default(signal, interrupted.clone())?;
             signal_hook::flag::register(signal, interrupted.clone())?;

@@ -11,7 +11,7 @@ use clap::Args;
 use larder::ErrorKind;
 
 use super::Outcome;
-use crate::source::PathSource;
+use crate::source::{PathSource, Writing};
 
 /// Make a copy of a file that shares its data with the original
 ///
@@ -48,8 +48,11 @@ impl Reflink {
         }
     }
 
-    fn copy_in_image(self) -> Outcome {
-        let writing = self.source.write(&self.copy)?;
+    fn copy_in_image(&self) -> Outcome {
+        self.source.change(&self.copy, |writing| self.copy_within(writing).map(|()| 0))
+    }
+
+    fn copy_within(&self, writing: &Writing) -> anyhow::Result<()> {
         let (original, copy) = (writing.path(&self.original)?, writing.path(&self.copy)?);
         let original = writing.start.open_file(original)?;
         let permissions = original.metadata().mode & 0o777;
@@ -63,7 +66,7 @@ impl Reflink {
             created => created?,
         };
         file.clone_range(&original, 0, original.len_bytes(), 0)?;
-        writing.end(0)
+        Ok(())
     }
 }
 

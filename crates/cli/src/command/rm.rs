@@ -8,7 +8,9 @@ use clap::Args;
 use larder::{ErrorKind, FileType, Subvolume};
 
 use super::Outcome;
-use crate::source::PathSource;
+use crate::interrupt;
+use crate::progress::Progress;
+use crate::source::{PathSource, Writing};
 use crate::tree::{Node, Visitor, walk};
 
 /// Remove files from a file system that is not mounted
@@ -19,7 +21,7 @@ pub struct Rm {
     /// Directories and subvolumes too, with all that is in them
     #[arg(short, short_alias = 'R', long)]
     recursive: bool,
-    /// What is not there is no error
+    /// Pass over paths that do not exist
     #[arg(short, long)]
     force: bool,
     #[command(flatten)]
@@ -31,7 +33,11 @@ pub struct Rm {
 
 impl Rm {
     pub fn run(self) -> Outcome {
-        let writing = self.source.write(&self.paths[0])?;
+        self.source.change(&self.paths[0], |writing| self.remove(writing))
+    }
+
+    fn remove(&self, writing: &Writing) -> anyhow::Result<usize> {
+        interrupt::watch()?;
         let mut failures = 0;
         for text in &self.paths {
             let path = writing.path(text)?;
@@ -45,10 +51,11 @@ impl Rm {
             if inode.is_subvolume_root() && inode.subvolume_id() == writing.start.id() {
                 bail!("{}: the root directory cannot be removed", text.display());
             }
-            let mut removal = Removal { start: &writing.start, root: PathBuf::from(path) };
+            let (root, progress) = (PathBuf::from(path), Progress::of_files());
+            let mut removal = Removal { start: &writing.start, root, progress };
             failures += walk(&inode, &mut removal)?;
         }
-        writing.end(failures)
+        Ok(failures)
     }
 }
 
@@ -56,6 +63,7 @@ impl Rm {
 struct Removal<'a> {
     start: &'a Subvolume,
     root: PathBuf,
+    progress: Progress,
 }
 
 impl Removal<'_> {
@@ -70,10 +78,12 @@ impl Visitor for Removal<'_> {
     }
 
     fn visit(&mut self, node: &Node<'_>) -> anyhow::Result<()> {
+        self.progress.add(1);
         Ok(self.start.remove_file(self.path(node.path))?)
     }
 
     fn leave(&mut self, node: &Node<'_>) -> anyhow::Result<()> {
+        self.progress.add(1);
         Ok(self.start.remove_directory(self.path(node.path))?)
     }
 }

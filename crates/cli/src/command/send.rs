@@ -14,8 +14,10 @@ use larder::{
 };
 
 use super::Outcome;
+use crate::interrupt::HalfMade;
+use crate::output::stdout;
 use crate::progress::Progress;
-use crate::source::{Source, warn_of_bad_copies};
+use crate::source::{Source, on_image, warn_of_bad_copies};
 use crate::target::Target;
 
 /// Millionths of the whole from which on it is worth telling how long the rest takes.
@@ -77,7 +79,7 @@ fn parse_version(text: &str) -> Result<Proto, String> {
         Ok(number) => StreamVersion::from_number(number)
             .map(Proto::Version)
             .ok_or_else(|| format!("there are versions 1 to {}", StreamVersion::NEWEST.number())),
-        Err(_) => Err("not a number".into()),
+        Err(_) => Err(format!("'{text}' is not a number")),
     }
 }
 
@@ -146,6 +148,8 @@ impl Send {
         };
         let needs_two = self.compressed_data && version == StreamVersion::V1;
         ensure!(!needs_two, "--compressed-data needs --proto 2 or higher");
+        let file: Vec<PathBuf> = self.file.iter().cloned().collect();
+        let half_made = HalfMade::of(&file)?;
         let mut out = Output::new(self.file.as_deref())?;
         let last = snapshots.len() - 1;
         for (number, snapshot) in snapshots.iter().enumerate() {
@@ -174,7 +178,9 @@ impl Send {
                 sent => sent.with_context(|| name.to_string())?,
             }
         }
-        Ok(out.flush()?)
+        out.flush()?;
+        half_made.keep();
+        Ok(())
     }
 }
 
@@ -183,7 +189,7 @@ fn find(filesystem: &Filesystem, image: &Path, text: &OsStr) -> anyhow::Result<S
     if target.image != *image {
         bail!("{}: not of the same file system as {}", text.display(), image.display());
     }
-    Ok(filesystem.subvolume(target.path_os())?)
+    filesystem.subvolume(target.path_os()).with_context(|| on_image(image))
 }
 
 fn open_mounted(text: &OsStr) -> anyhow::Result<MountedSnapshot> {
@@ -218,7 +224,7 @@ impl Output {
             None if io::stdout().is_terminal() => {
                 bail!("a stream is not for a terminal: redirect it, or give a file with -f")
             }
-            None => Box::new(io::stdout().lock()),
+            None => Box::new(stdout()),
         };
         let line = Progress::of_bytes();
         Ok(Self { inner, written_bytes: 0, line, progress: Arc::default() })

@@ -3,11 +3,12 @@
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 
+use anyhow::Context;
 use clap::Args;
 use larder::XattrMode;
 
 use super::Outcome;
-use crate::source::PathSource;
+use crate::source::{PathSource, Writing};
 use crate::xattr_text::decode;
 
 /// Set or remove an extended attribute in a file system that is not mounted
@@ -33,7 +34,7 @@ pub struct Setfattr {
     no_dereference: bool,
     #[command(flatten)]
     source: PathSource,
-    /// What has it, or shall have it
+    /// The files
     #[arg(required = true, value_name = "IMAGE:/PATH")]
     paths: Vec<OsString>,
     /// Print help
@@ -43,8 +44,12 @@ pub struct Setfattr {
 
 impl Setfattr {
     pub fn run(self) -> Outcome {
-        let value = decode(self.value.as_deref().unwrap_or_default().as_bytes())?;
-        let writing = self.source.write(&self.paths[0])?;
+        let text = self.value.as_deref().unwrap_or_default();
+        let value = decode(text.as_bytes()).with_context(|| format!("'{}'", text.display()))?;
+        self.source.change(&self.paths[0], |writing| self.set(writing, &value).map(|()| 0))
+    }
+
+    fn set(&self, writing: &Writing, value: &[u8]) -> anyhow::Result<()> {
         for text in &self.paths {
             let path = writing.path(text)?;
             let found = if self.no_dereference {
@@ -53,11 +58,15 @@ impl Setfattr {
                 writing.start.resolve(path)
             };
             match (&self.name, &self.remove) {
-                (Some(name), _) => found?.set_xattr(name, &value, XattrMode::Any)?,
-                (_, Some(name)) => found?.remove_xattr(name)?,
+                (Some(name), _) => found?.set_xattr(name, value, XattrMode::Any),
+                (_, Some(name)) => found?.remove_xattr(name),
                 _ => unreachable!("one of them is required"),
             }
+            .with_context(|| {
+                let name = self.name.as_ref().or(self.remove.as_ref()).expect("one is given");
+                format!("{}: {}", text.display(), name.display())
+            })?;
         }
-        writing.end(0)
+        Ok(())
     }
 }

@@ -1,7 +1,7 @@
 //! `larder stat`.
 
 use std::ffi::OsString;
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -10,6 +10,7 @@ use larder::{FileType, Inode, Timestamp};
 
 use super::Outcome;
 use crate::mode;
+use crate::output::stdout;
 use crate::print::local_time;
 use crate::source::PathSource;
 
@@ -30,7 +31,7 @@ pub struct Stat {
 
 impl Stat {
     pub fn run(self) -> Outcome {
-        let mut out = io::stdout().lock();
+        let mut out = stdout();
         for path in &self.paths {
             let inode = self.source.find(path, self.dereference)?;
             write!(out, "  File: {}", path.display())?;

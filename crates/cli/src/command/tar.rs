@@ -13,6 +13,7 @@ use larder::{File, FileType, Inode, Timestamp};
 use tar::{Builder, EntryType, Header};
 
 use super::Outcome;
+use crate::output::stdout;
 use crate::progress::Progress;
 use crate::source::{PathSource, warn_of_bad_copies};
 use crate::tree::{Node, Visitor, walk};
@@ -35,7 +36,7 @@ pub struct Tar {
 impl Tar {
     pub fn run(self) -> Outcome {
         let inode = self.source.find(&self.path, false)?;
-        let out = io::BufWriter::with_capacity(1 << 20, io::stdout().lock());
+        let out = io::BufWriter::with_capacity(1 << 20, stdout());
         let mut archive = Archive {
             builder: Builder::new(out),
             progress: Progress::of_bytes(),

@@ -59,8 +59,11 @@ struct Times {
 
 impl Touch {
     pub fn run(self) -> Outcome {
-        let writing = self.source.write(&self.paths[0])?;
-        let times = self.times(&writing)?;
+        self.source.change(&self.paths[0], |writing| self.touch(writing).map(|()| 0))
+    }
+
+    fn touch(&self, writing: &Writing) -> anyhow::Result<()> {
+        let times = self.times(writing)?;
         let is_all = self.access == self.modification;
         let attributes = SetAttributes {
             atime: (is_all || self.access).then_some(times.atime),
@@ -68,11 +71,12 @@ impl Touch {
             ..Default::default()
         };
         for text in &self.paths {
-            if let Some(inode) = self.find(&writing, text)? {
-                inode.set_attributes(&attributes)?;
+            if let Some(inode) = self.find(writing, text)? {
+                let touched = inode.set_attributes(&attributes);
+                touched.with_context(|| text.display().to_string())?;
             }
         }
-        writing.end(0)
+        Ok(())
     }
 
     fn find(&self, writing: &Writing, text: &OsStr) -> anyhow::Result<Option<Inode>> {

@@ -7,12 +7,12 @@ use clap::Args;
 use larder::ErrorKind;
 
 use super::Outcome;
-use crate::source::PathSource;
+use crate::source::{PathSource, Writing};
 use crate::units::parse_size;
 
 /// Make files of a file system that is not mounted shorter or longer
 ///
-/// What is cut off is gone, what is added is a hole. A missing file is made.
+/// Data that is cut off is lost; a file grows by a hole. A missing file is made.
 ///
 /// Examples:
 ///   larder truncate -s 0 disk.img:/var/log/messages
@@ -92,7 +92,10 @@ impl Size {
 
 impl Truncate {
     pub fn run(self) -> Outcome {
-        let writing = self.source.write(&self.paths[0])?;
+        self.source.change(&self.paths[0], |writing| self.set_sizes(writing).map(|()| 0))
+    }
+
+    fn set_sizes(&self, writing: &Writing) -> anyhow::Result<()> {
         for text in &self.paths {
             let path = writing.path(text)?;
             let file = match writing.start.open_file(&path) {
@@ -104,9 +107,10 @@ impl Truncate {
                 }
                 opened => opened?,
             };
-            let len_bytes = self.size.apply(file.len_bytes()).context("no file is that long")?;
-            file.set_len(len_bytes)?;
+            let named = || text.display().to_string();
+            let len_bytes = self.size.apply(file.len_bytes()).context("File too large");
+            file.set_len(len_bytes.with_context(named)?).with_context(named)?;
         }
-        writing.end(0)
+        Ok(())
     }
 }

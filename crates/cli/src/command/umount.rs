@@ -32,7 +32,7 @@ use super::Outcome;
 /// Example: larder umount ~/mnt
 #[derive(Debug, Args)]
 pub struct Umount {
-    /// Unmount at once for all who do not use it, and for the others when they are done
+    /// Unmount at once for all processes that do not use it, and for the others when they are done
     #[arg(short, long)]
     lazy: bool,
     /// End the connection to the server first, for all mounts of the file system: for a server that is gone, or
@@ -86,7 +86,7 @@ impl Umount {
             if uses.is_empty() {
                 return Err(error.into());
             }
-            return Err(anyhow!("{}", uses.join(", ")).context("it is in use"));
+            return Err(anyhow!("{}", uses.join(", ")).context("Device or resource busy"));
         }
         let is_over = !self.lazy && wait_for_server(mount, &users, &source?)?;
         ending.filter(|_| is_over).map_or(Ok(()), Ending::wait).map_err(|error| {

@@ -2,14 +2,14 @@
 
 use std::ffi::OsString;
 use std::io::{self, Read};
-use std::process::ExitCode;
 
+use anyhow::Context;
 use clap::Args;
 use larder::ErrorKind;
 
 use super::Outcome;
 use crate::progress::Progress;
-use crate::source::PathSource;
+use crate::source::{PathSource, Writing};
 
 /// Bytes that are written at a time.
 const BUFFER_BYTES: usize = 1 << 20;
@@ -32,7 +32,10 @@ pub struct Write {
 
 impl Write {
     pub fn run(self) -> Outcome {
-        let writing = self.source.write(&self.path)?;
+        self.source.change(&self.path, |writing| self.write(writing).map(|()| 0))
+    }
+
+    fn write(&self, writing: &Writing) -> anyhow::Result<()> {
         let path = writing.path(&self.path)?;
         let file = match writing.create_file(&path, PERMISSIONS) {
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {
@@ -48,15 +51,16 @@ impl Write {
         let mut offset = 0;
         loop {
             buffer.clear();
-            input.by_ref().take(BUFFER_BYTES as u64).read_to_end(&mut buffer)?;
+            let read = input.by_ref().take(BUFFER_BYTES as u64).read_to_end(&mut buffer);
+            read.context("standard input")?;
             if buffer.is_empty() {
                 break;
             }
-            file.write_at(&buffer, offset)?;
+            let written = file.write_at(&buffer, offset);
+            written.with_context(|| self.path.display().to_string())?;
             offset += buffer.len() as u64;
             progress.set(offset);
         }
-        writing.filesystem.sync()?;
-        Ok(ExitCode::SUCCESS)
+        Ok(())
     }
 }

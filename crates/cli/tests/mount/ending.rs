@@ -195,7 +195,7 @@ fn busy_names_those_who_use_a_mount() {
         wait_until("it is named", || {
             let (succeeds, said) = umount(&mounted.path());
             assert!(!succeeds);
-            said.contains(&expected) && said.contains("in use")
+            said.contains(&expected) && said.contains("Device or resource busy")
         });
         user.kill().unwrap();
         user.wait().unwrap();

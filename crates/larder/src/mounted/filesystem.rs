@@ -198,7 +198,7 @@ impl Error {
         let error = match error.raw_os_error().map(rustix::io::Errno::from_raw_os_error) {
             Some(rustix::io::Errno::NOTTY | rustix::io::Errno::NOSYS) => io::Error::new(
                 io::ErrorKind::Unsupported,
-                "neither a btrfs of the kernel's nor a mount of larder's",
+                "neither the kernel's btrfs nor a mount of larder",
             ),
             _ => error,
         };

@@ -13,6 +13,7 @@ use larder_ioctl::{DeviceErrors, DeviceInfo};
 use rustix::io::Errno;
 
 use crate::command::Outcome;
+use crate::output::stdout;
 
 /// Show how often each device of a mounted file system failed
 ///
@@ -43,12 +44,12 @@ impl Stats {
         let directory = File::open(&self.path).with_context(named)?;
         let devices = match larder_ioctl::devices(&directory) {
             Err(error) if Errno::from_io_error(&error) == Some(Errno::NOTTY) => {
-                bail!("{}: neither a btrfs of the kernel's nor a mount of larder's", named());
+                bail!("{}: neither the kernel's btrfs nor a mount of larder", named());
             }
             devices => devices.with_context(named)?,
         };
         let mut has_errors = false;
-        let mut out = io::stdout().lock();
+        let mut out = stdout();
         for device in devices {
             let errors = larder_ioctl::device_errors(&directory, device.id, self.reset);
             let errors = errors.with_context(|| format!("{}: device {}", named(), device.id))?;

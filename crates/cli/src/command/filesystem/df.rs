@@ -1,6 +1,6 @@
 //! `larder filesystem df`.
 
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -8,6 +8,7 @@ use clap::Args;
 
 use super::{kind_name, profile_name};
 use crate::command::Outcome;
+use crate::output::stdout;
 use crate::source::Source;
 use crate::units::Units;
 
@@ -27,13 +28,13 @@ pub struct Df {
     #[command(flatten)]
     source: Source,
     /// The image file or block device, or a directory of a file system that is mounted
-    #[arg(value_name = "IMAGE or PATH")]
+    #[arg(value_name = "IMAGE[:/PATH] or PATH")]
     image: PathBuf,
 }
 
 impl Df {
     pub fn run(self) -> Outcome {
-        let mut out = io::stdout().lock();
+        let mut out = stdout();
         for space in self.source.overview(self.image.as_os_str())?.space()? {
             writeln!(
                 out,

@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -11,7 +11,9 @@ use anyhow::Context;
 use clap::Args;
 
 use crate::command::Outcome;
+use crate::output::stdout;
 use crate::source::Source;
+use crate::target::Target;
 
 /// Show the label of a file system, or change it
 ///
@@ -25,7 +27,7 @@ pub struct Label {
     #[command(flatten)]
     source: Source,
     /// The image file or block device, or a directory of a file system that is mounted
-    #[arg(value_name = "IMAGE or PATH")]
+    #[arg(value_name = "IMAGE[:/PATH] or PATH")]
     image: PathBuf,
     /// The new label: one line of at most 255 bytes, or nothing
     #[arg(value_name = "NEWLABEL")]
@@ -41,10 +43,15 @@ impl Label {
                 let set = larder_ioctl::set_label(directory, label.as_bytes());
                 set.with_context(|| path.display().to_string())?;
             }
-            (Some(label), None) => self.source.open_for_writing(&self.image)?.set_label(label)?,
+            (Some(label), None) => {
+                let filesystem =
+                    self.source.open_for_writing(&Target::parse(self.image.as_os_str()).image)?;
+                let set = filesystem.set_label(label);
+                set.with_context(|| self.image.display().to_string())?;
+            }
             (None, _) => {
                 let label = self.source.overview(self.image.as_os_str())?.label()?;
-                let mut out = io::stdout().lock();
+                let mut out = stdout();
                 out.write_all(label.as_bytes())?;
                 writeln!(out)?;
             }

@@ -1,6 +1,6 @@
 //! `larder filesystem show`.
 
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -8,6 +8,7 @@ use anyhow::ensure;
 use clap::Args;
 
 use crate::command::Outcome;
+use crate::output::stdout;
 use crate::source::Source;
 use crate::units::LongUnits;
 
@@ -42,7 +43,7 @@ impl Show {
         ensure!(is_mounted || !self.mounted, "{shown}: no directory of a mounted file system");
         ensure!(!is_mounted || !self.all_devices, "{shown}: neither an image file nor a device");
         let filesystem = self.source.overview(self.image.as_os_str())?;
-        let mut out = io::stdout().lock();
+        let mut out = stdout();
         let label = filesystem.label()?;
         let label = if label.is_empty() { "none".into() } else { format!("'{}'", label.display()) };
         let devices = filesystem.devices()?;

@@ -4,16 +4,15 @@ use std::fs::File;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use clap::Args;
-use rustix::io::Errno;
 
 use crate::command::Outcome;
-use crate::reason::NO_BTRFS;
 
 /// Make all that was done in a file system that is mounted durable
 ///
-/// sync(1) has it reach who serves a mount of larder's; this has it on the devices when it returns.
+/// When this returns, everything is on the devices. sync(1) does the same on root's mounts (Linux
+/// 6.18 or newer); on others it only hands what was written to the server of the mount.
 ///
 /// Example: larder filesystem sync ~/mnt
 #[derive(Debug, Args)]
@@ -27,12 +26,7 @@ impl Sync {
     pub fn run(self) -> Outcome {
         let named = || self.path.display().to_string();
         let directory = File::open(&self.path).with_context(named)?;
-        match larder_ioctl::sync(directory) {
-            Err(error) if Errno::from_io_error(&error) == Some(Errno::NOTTY) => {
-                bail!("{}: {NO_BTRFS}", named());
-            }
-            synced => synced.with_context(named)?,
-        }
+        larder_ioctl::sync(directory).with_context(named)?;
         Ok(ExitCode::SUCCESS)
     }
 }

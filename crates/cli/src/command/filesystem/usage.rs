@@ -10,6 +10,7 @@ use larder::{DeviceInfo, Space, SpaceKind};
 
 use super::{kind_name, profile_name};
 use crate::command::Outcome;
+use crate::output::stdout;
 use crate::source::Source;
 use crate::units::Units;
 
@@ -29,7 +30,7 @@ pub struct Usage {
     #[command(flatten)]
     source: Source,
     /// The image file or block device, or a directory of a file system that is mounted
-    #[arg(value_name = "IMAGE or PATH")]
+    #[arg(value_name = "IMAGE[:/PATH] or PATH")]
     image: PathBuf,
 }
 
@@ -40,7 +41,7 @@ impl Usage {
         let devices = filesystem.devices()?;
         let places_known = |space: &Space| space.raw_bytes > 0 || space.total_bytes == 0;
         ensure!(spaces.iter().all(places_known), "only root may know where block groups lie");
-        let mut out = io::stdout().lock();
+        let mut out = stdout();
         self.overall(&mut out, &spaces, &devices)?;
         for kind in
             [SpaceKind::Data, SpaceKind::DataAndMetadata, SpaceKind::Metadata, SpaceKind::System]

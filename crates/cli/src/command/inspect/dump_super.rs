@@ -1,6 +1,6 @@
 //! `larder inspect dump-super`.
 
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -11,6 +11,8 @@ use zerocopy::FromBytes;
 
 use crate::command::Outcome;
 use crate::ending::wait_for_ending_servers;
+use crate::operand::parse_number;
+use crate::output::stdout;
 use crate::print::superblock::put_superblock;
 
 /// Show the superblock of a device
@@ -25,13 +27,13 @@ pub struct DumpSuper {
     #[arg(short, long, conflicts_with_all = ["copy", "bytenr"])]
     all: bool,
     /// Show this copy: 0, 1 or 2. A greater number is taken for --bytenr
-    #[arg(short = 's', short_alias = 'i', long = "super", value_name = "COPY")]
+    #[arg(short = 's', short_alias = 'i', long = "super", value_name = "COPY", value_parser = parse_number)]
     copy: Option<u64>,
     /// Show it even when its magic is wrong
     #[arg(short = 'F', long)]
     force: bool,
     /// Show what lies at this byte offset
-    #[arg(long, value_name = "OFFSET", conflicts_with = "copy")]
+    #[arg(long, value_name = "OFFSET", conflicts_with = "copy", value_parser = parse_number)]
     bytenr: Option<u64>,
     /// Image files or block devices
     #[arg(required = true, value_name = "DEVICE")]
@@ -40,7 +42,7 @@ pub struct DumpSuper {
 
 impl DumpSuper {
     pub fn run(self) -> Outcome {
-        let mut out = io::stdout().lock();
+        let mut out = stdout();
         let mut code = ExitCode::SUCCESS;
         wait_for_ending_servers(&self.devices);
         for path in &self.devices {

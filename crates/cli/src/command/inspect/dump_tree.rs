@@ -12,6 +12,8 @@ use larder_format::{ItemType, Key, Logical, objectid};
 use super::tree_name;
 use super::tree_walk::{BlockPointer, Order, TreeWalk};
 use crate::command::{Outcome, open_volume};
+use crate::operand::parse_number;
+use crate::output::stdout;
 use crate::print::{NodeStyle, OUTPUT_VERSION, key_text};
 
 /// Show trees, every item in words
@@ -37,7 +39,7 @@ pub struct DumpTree {
     #[arg(short, long)]
     uuid: bool,
     /// Only this tree block; may be given several times
-    #[arg(short, long, value_name = "ADDRESS")]
+    #[arg(short, long, value_name = "ADDRESS", value_parser = parse_number)]
     block: Vec<u64>,
     /// Only this tree, by number or name (root, extent, chunk, device, fs, csum, quota, uuid,
     /// free-space, block-group, data-reloc, ...)
@@ -103,7 +105,7 @@ impl DumpTree {
         let mut dump = Dump {
             walk: TreeWalk::new(&volume, style, order),
             superblock: volume.superblock(),
-            out: io::BufWriter::with_capacity(1 << 20, io::stdout().lock()),
+            out: io::BufWriter::with_capacity(1 << 20, stdout()),
         };
         writeln!(dump.out, "{OUTPUT_VERSION}")?;
         self.show(&mut dump)?;

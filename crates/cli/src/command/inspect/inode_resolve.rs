@@ -1,6 +1,7 @@
 //! `larder inspect inode-resolve`.
 
 use std::ffi::OsString;
+use std::io::Write;
 use std::process::ExitCode;
 
 use anyhow::Context;
@@ -8,6 +9,8 @@ use clap::Args;
 
 use super::below;
 use crate::command::Outcome;
+use crate::operand::parse_number;
+use crate::output::stdout;
 use crate::source::Source;
 
 /// Show the paths of an inode
@@ -21,6 +24,7 @@ use crate::source::Source;
 #[command(verbatim_doc_comment)]
 pub struct InodeResolve {
     /// Number of the inode
+    #[arg(value_parser = parse_number)]
     inode: u64,
     #[command(flatten)]
     source: Source,
@@ -35,7 +39,7 @@ impl InodeResolve {
         let paths = filesystem.inode_paths(id, self.inode);
         let named = || format!("{}: inode {}", self.path.display(), self.inode);
         for path in paths.with_context(named)? {
-            println!("{}", below(&self.path, &path).display());
+            writeln!(stdout(), "{}", below(&self.path, &path).display())?;
         }
         Ok(ExitCode::SUCCESS)
     }

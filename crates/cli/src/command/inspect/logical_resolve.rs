@@ -1,6 +1,7 @@
 //! `larder inspect logical-resolve`.
 
 use std::ffi::OsString;
+use std::io::Write;
 use std::process::ExitCode;
 
 use anyhow::Context;
@@ -9,6 +10,8 @@ use larder::FilePlace;
 
 use super::below;
 use crate::command::Outcome;
+use crate::operand::parse_number;
+use crate::output::stdout;
 use crate::source::Source;
 
 /// Show the files that data at a logical address is seen in
@@ -28,6 +31,7 @@ pub struct LogicalResolve {
     #[arg(short = 'o')]
     of_whole_extent: bool,
     /// The logical address, in bytes
+    #[arg(value_parser = parse_number)]
     logical: u64,
     #[command(flatten)]
     source: Source,
@@ -44,12 +48,12 @@ impl LogicalResolve {
         for place in places.with_context(named)? {
             if self.numbers {
                 let FilePlace { subvolume, inode, offset } = place;
-                println!("inode {inode} offset {offset} root {subvolume}");
+                writeln!(stdout(), "inode {inode} offset {offset} root {subvolume}")?;
                 continue;
             }
             let subvolume = below(&self.path, &filesystem.subvolume_path(place.subvolume)?);
             for path in filesystem.inode_paths(place.subvolume, place.inode)? {
-                println!("{}", below(subvolume.as_os_str(), &path).display());
+                writeln!(stdout(), "{}", below(subvolume.as_os_str(), &path).display())?;
             }
         }
         Ok(ExitCode::SUCCESS)

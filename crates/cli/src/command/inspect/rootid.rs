@@ -1,11 +1,13 @@
 //! `larder inspect rootid`.
 
 use std::ffi::OsString;
+use std::io::Write;
 use std::process::ExitCode;
 
 use clap::Args;
 
 use crate::command::Outcome;
+use crate::output::stdout;
 use crate::source::Source;
 
 /// Show the id of the subvolume that something lies in
@@ -26,7 +28,7 @@ pub struct Rootid {
 impl Rootid {
     pub fn run(self) -> Outcome {
         let (_, id) = self.source.overview_at(&self.path)?;
-        println!("{id}");
+        writeln!(stdout(), "{id}")?;
         Ok(ExitCode::SUCCESS)
     }
 }

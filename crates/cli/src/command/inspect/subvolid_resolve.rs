@@ -1,11 +1,14 @@
 //! `larder inspect subvolid-resolve`.
 
 use std::ffi::OsString;
+use std::io::Write;
 use std::process::ExitCode;
 
 use clap::Args;
 
 use crate::command::Outcome;
+use crate::operand::parse_number;
+use crate::output::stdout;
 use crate::source::Source;
 
 /// Show the path of a subvolume from the top level
@@ -17,6 +20,7 @@ use crate::source::Source;
 #[command(verbatim_doc_comment)]
 pub struct SubvolidResolve {
     /// Id of the subvolume
+    #[arg(value_parser = parse_number)]
     id: u64,
     #[command(flatten)]
     source: Source,
@@ -28,7 +32,7 @@ pub struct SubvolidResolve {
 impl SubvolidResolve {
     pub fn run(self) -> Outcome {
         let (filesystem, _) = self.source.overview_at(&self.path)?;
-        println!("{}", filesystem.subvolume_path(self.id)?.display());
+        writeln!(stdout(), "{}", filesystem.subvolume_path(self.id)?.display())?;
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -22,7 +22,6 @@ use larder::Filesystem;
 use larder_device::InUse;
 use larder_fuse::Server;
 use larder_mkfs::{MkfsOptions, mkfs};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::{Handle, Signals};
 
 use self::memory::Memory;
@@ -31,6 +30,7 @@ use self::part::Part;
 use super::Outcome;
 use super::mkfs::caller;
 use crate::ending::server_of;
+use crate::interrupt::{self, HalfMade};
 use crate::message;
 use crate::report::{self, LogLevel, Reporter};
 use crate::units::parse_size;
@@ -48,7 +48,7 @@ const PAUSE: Duration = Duration::from_millis(30);
 /// Every program can use it then, without kernel btrfs; mounting needs no root where fusermount3 is
 /// installed. Errors are reported before this returns. End it with `larder umount`.
 ///
-/// What goes wrong is reported: on the terminal with -f, otherwise to journald or syslog. In the
+/// Problems are reported: on the terminal with -f, otherwise to journald or syslog. In the
 /// foreground the exit code is 1 if the last commit did not reach the devices; see `larder health`.
 ///
 /// Options are those of mount and of btrfs:
@@ -180,9 +180,10 @@ impl Mount {
         ensure!(mountpoint.is_dir(), "{}: not a directory", mountpoint.display());
         let devices: Vec<PathBuf> =
             devices.iter().cloned().chain(options.devices.iter().map(PathBuf::from)).collect();
-        if let Some(size) = self.create {
-            create_image(&devices, size)?;
-        }
+        let made = match self.create {
+            Some(size) => Some(create_image(&devices, size)?),
+            None => None,
+        };
         // Others are told where the devices are.
         let absolute =
             |device: &PathBuf| device.canonicalize().with_context(|| device.display().to_string());
@@ -194,6 +195,8 @@ impl Mount {
             further::join(devices, &mountpoint, &self.options)
         })?;
         let Some(filesystem) = opened else {
+            // Another server has the new image.
+            made.into_iter().for_each(HalfMade::keep);
             ready()?;
             return Ok(ExitCode::SUCCESS);
         };
@@ -202,8 +205,9 @@ impl Mount {
                 "a crash left a log; what was synced since the last commit is not shown"
             );
         }
-        let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP])?;
+        let mut signals = Signals::new(interrupt::heeded())?;
         let (mount, part) = mount(&filesystem, &devices[0], &mountpoint, &options)?;
+        made.into_iter().for_each(HalfMade::keep);
         // The server has it now: a remount closes it.
         drop(filesystem);
         let remounted = move |said: &[String]| {
@@ -364,13 +368,21 @@ fn unmount_on_signals(signals: &mut Signals, mount: &larder_fuse::Mount, mountpo
     }
 }
 
-/// Makes a file of `size` bytes with an empty file system.
-fn create_image(devices: &[PathBuf], size: u64) -> anyhow::Result<()> {
+/// Makes a file of `size` bytes with an empty file system. It goes again unless it comes to be mounted.
+fn create_image(devices: &[PathBuf], size: u64) -> anyhow::Result<HalfMade> {
     let [image] = devices else { bail!("--create makes one image") };
     if image.try_exists()? {
         bail!("{}: it is there already; without --create it is mounted", image.display());
     }
     let owner = Some(caller());
-    mkfs(devices, &MkfsOptions { byte_count: Some(size), owner, ..MkfsOptions::default() })?;
-    Ok(())
+    let made = HalfMade::of(devices)?;
+    let options = MkfsOptions { byte_count: Some(size), owner, ..MkfsOptions::default() };
+    match mkfs(devices, &options) {
+        Ok(_) => Ok(made),
+        Err(error) => {
+            // It has undone what it did.
+            made.keep();
+            Err(error.into())
+        }
+    }
 }

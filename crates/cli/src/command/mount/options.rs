@@ -8,6 +8,7 @@ use anyhow::{Context, anyhow, bail, ensure};
 use larder::{OpenOptions, WriteCompression, WritePolicy};
 use larder_fuse::{AccessTimes, MountOptions, ServerOptions, Settings};
 
+use crate::operand::parse_number;
 use crate::units::parse_size;
 
 /// What the words behind `-o` say.
@@ -242,12 +243,12 @@ impl Options {
             ("device", Some(path)) => self.devices.push(path.to_owned()),
             ("subvol", Some(path)) => self.subvolume = Some(Subvolume::Path(path.to_owned())),
             ("subvolid", Some(id)) => {
-                let id = id.parse().with_context(|| format!("'{word}': not an id"))?;
+                let id = number(word, id)?;
                 // As for the kernel, 0 is the top level.
                 self.subvolume = Some(Subvolume::Id(if id == 0 { 5 } else { id }));
             }
             ("commit", Some(seconds)) => {
-                let seconds: u64 = seconds.parse().with_context(|| format!("'{word}'"))?;
+                let seconds = number(word, seconds)?;
                 if seconds > 0 {
                     self.commit_interval = Some(Duration::from_secs(seconds));
                 }
@@ -275,6 +276,11 @@ impl Options {
         }
         Ok(())
     }
+}
+
+/// The number in a word.
+fn number(word: &str, text: &str) -> anyhow::Result<u64> {
+    parse_number(text).map_err(anyhow::Error::msg).with_context(|| format!("mount option '{word}'"))
 }
 
 /// Why a word cannot be obeyed.

@@ -1,14 +1,16 @@
 //! `larder property get`.
 
 use std::ffi::OsString;
-use std::io::{self, Write};
+use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::process::ExitCode;
 
+use anyhow::Context;
 use clap::Args;
 
 use super::{Known, Object, find};
 use crate::command::Outcome;
+use crate::output::stdout;
 use crate::source::PathSource;
 
 /// Show a property, or all that are set
@@ -37,9 +39,10 @@ impl Get {
         let bearer = find(&self.source, &self.path)?;
         let wanted = self.name.as_deref().map(Known::find).transpose()?;
         if let Some(wanted) = wanted {
-            wanted.expect_of(&*bearer, self.object)?;
+            let expected = wanted.expect_of(&*bearer, self.object);
+            expected.with_context(|| self.path.display().to_string())?;
         }
-        let mut out = io::stdout().lock();
+        let mut out = stdout();
         for known in Known::ALL {
             let is_wanted = wanted.is_none_or(|wanted| wanted == known);
             if !is_wanted || !known.is_of(&*bearer, self.object) {

@@ -1,13 +1,14 @@
 //! `larder property list`.
 
 use std::ffi::OsString;
-use std::io::{self, Write};
+use std::io::Write;
 use std::process::ExitCode;
 
 use clap::Args;
 
 use super::{Known, Object, find};
 use crate::command::Outcome;
+use crate::output::stdout;
 use crate::source::PathSource;
 
 /// List the properties that something can have
@@ -31,7 +32,7 @@ pub struct List {
 impl List {
     pub fn run(self) -> Outcome {
         let bearer = find(&self.source, &self.path)?;
-        let mut out = io::stdout().lock();
+        let mut out = stdout();
         for known in Known::ALL.iter().filter(|known| known.is_of(&*bearer, self.object)) {
             writeln!(out, "{:<20}{}", known.name(), known.description())?;
         }

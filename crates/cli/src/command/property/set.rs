@@ -43,19 +43,21 @@ pub struct Set {
 impl Set {
     pub fn run(self) -> Outcome {
         let property = Known::find(&self.name)?;
-        let named = || format!("{} of {}", self.name, self.path.display());
+        let named = || format!("{}: {}", self.path.display(), self.name);
         if let Some(path) = self.source.mounted_path(&self.path)? {
             let bearer = Mounted::open(path)?;
-            property.expect_of(&bearer, self.object)?;
+            let shown = || self.path.display().to_string();
+            property.expect_of(&bearer, self.object).with_context(shown)?;
             let set = property.set(&bearer, &self.value, self.force);
             set.with_context(named)?;
             return Ok(ExitCode::SUCCESS);
         }
-        let writing = self.source.write(&self.path)?;
-        let inode = writing.start.resolve(writing.path(&self.path)?)?;
-        property.expect_of(&inode, self.object)?;
-        let set = property.set(&inode, &self.value, self.force);
-        set.with_context(named)?;
-        writing.end(0)
+        self.source.change(&self.path, |writing| {
+            let inode = writing.start.resolve(writing.path(&self.path)?)?;
+            let shown = || self.path.display().to_string();
+            property.expect_of(&inode, self.object).with_context(shown)?;
+            let set = property.set(&inode, &self.value, self.force);
+            set.with_context(|| format!("{}: {}", shown(), self.name)).map(|()| 0)
+        })
     }
 }

@@ -1,6 +1,7 @@
 //! `larder subvolume create`.
 
 use std::ffi::OsString;
+use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -10,7 +11,8 @@ use clap::Args;
 use super::mounted::Place;
 use crate::command::Outcome;
 use crate::extract::umask;
-use crate::source::{PathSource, new_inode};
+use crate::output::stdout;
+use crate::source::{PathSource, Writing, new_inode};
 use crate::target::parent_of;
 
 /// Make empty subvolumes
@@ -34,11 +36,14 @@ impl Create {
             for path in &self.paths {
                 let place = Place::of(path.as_ref())?;
                 place.create().with_context(|| path.display().to_string())?;
-                println!("Create subvolume '{place}'");
+                writeln!(stdout(), "Create subvolume '{place}'")?;
             }
             return Ok(ExitCode::SUCCESS);
         }
-        let writing = self.source.write(&self.paths[0])?;
+        self.source.change(&self.paths[0], |writing| self.create_in_image(writing).map(|()| 0))
+    }
+
+    fn create_in_image(&self, writing: &Writing) -> anyhow::Result<()> {
         // A default ACL takes from what the umask left, and not in its place.
         let root = new_inode(0o040_777 & !umask(), 0);
         for text in &self.paths {
@@ -49,8 +54,8 @@ impl Create {
             let directory = writing.start.open_directory(parent_of(Path::new(&path)))?;
             let made = directory.create_child_subvolume(name, &root);
             made.with_context(|| text.display().to_string())?;
-            println!("Create subvolume '{}'", text.display());
+            writeln!(stdout(), "Create subvolume '{}'", text.display())?;
         }
-        Ok(ExitCode::SUCCESS)
+        Ok(())
     }
 }

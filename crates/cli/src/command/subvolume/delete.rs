@@ -2,6 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
+use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -12,6 +13,8 @@ use larder::Filesystem;
 use super::mounted::{Place, expect_subvolume};
 use crate::command::Outcome;
 use crate::message;
+use crate::operand::parse_number;
+use crate::output::stdout;
 use crate::source::Source;
 
 /// Delete subvolumes and snapshots with all that is in them
@@ -34,7 +37,7 @@ pub struct Delete {
     #[arg(short = 'C', long)]
     commit_each: bool,
     /// Delete the subvolume with this id; the one path then only says in which file system
-    #[arg(short = 'i', long, value_name = "ID")]
+    #[arg(short = 'i', long, value_name = "ID", value_parser = parse_number)]
     subvolid: Option<u64>,
     #[command(flatten)]
     source: Source,
@@ -102,7 +105,7 @@ impl Delete {
         if self.commit_each {
             larder_ioctl::sync(&directory)?;
         }
-        announce(waits, &what);
+        announce(waits, &what)?;
         Ok(directory)
     }
 
@@ -112,28 +115,34 @@ impl Delete {
             let deleted = writing.filesystem.delete_subvolume_by_id(id);
             deleted.with_context(|| self.paths[0].display().to_string())?;
             writing.filesystem.sync()?;
-            announce(true, &format!("subvolid={id}"));
+            announce(true, &format!("subvolid={id}"))?;
             return Ok(0);
         }
         let mut failures = 0;
         let delete = |text: &OsStr| -> anyhow::Result<()> {
-            writing.start.delete_subvolume(writing.path(text)?)?;
-            announce(true, &format!("'{}'", text.display()));
-            Ok(())
+            let path = writing.path(text)?;
+            let is_root = Path::new(&path) == Path::new("/");
+            ensure!(!is_root, "the subvolume in which paths start cannot be deleted by its path");
+            Ok(writing.start.delete_subvolume(path)?)
         };
+        let mut deleted = Vec::new();
         for text in &self.paths {
-            if let Err(error) = delete(text).with_context(|| text.display().to_string()) {
-                failures += tell(&error);
+            match delete(text).with_context(|| text.display().to_string()) {
+                Ok(()) => deleted.push(text),
+                Err(error) => failures += tell(&error),
             }
         }
         writing.filesystem.sync()?;
+        for text in deleted {
+            announce(true, &format!("'{}'", text.display()))?;
+        }
         Ok(failures)
     }
 }
 
 /// Says what was deleted, and whether the command waits for a commit of that.
-fn announce(waits: bool, what: &str) {
-    println!("Delete subvolume ({}): {what}", if waits { "commit" } else { "no-commit" });
+fn announce(waits: bool, what: &str) -> io::Result<()> {
+    writeln!(stdout(), "Delete subvolume ({}): {what}", if waits { "commit" } else { "no-commit" })
 }
 
 /// Says what failed, which counts as one.

@@ -1,11 +1,13 @@
 //! `larder subvolume get-default`.
 
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
 
 use crate::command::Outcome;
+use crate::output::stdout;
 use crate::source::Source;
 
 /// Show the subvolume that a mount shows unless told otherwise
@@ -19,7 +21,7 @@ pub struct GetDefault {
     #[command(flatten)]
     source: Source,
     /// The image file or block device, or a directory of a file system that is mounted
-    #[arg(value_name = "IMAGE or PATH")]
+    #[arg(value_name = "IMAGE[:/PATH] or PATH")]
     image: PathBuf,
 }
 
@@ -28,16 +30,17 @@ impl GetDefault {
         let filesystem = self.source.overview(self.image.as_os_str())?;
         let info = filesystem.subvolume_info(filesystem.default_subvolume_id()?)?;
         match &info.name {
-            None => println!("ID {} (FS_TREE)", info.id),
+            None => writeln!(stdout(), "ID {} (FS_TREE)", info.id)?,
             Some(name) => {
                 let path = filesystem.subvolume_path(info.id)?;
-                println!(
+                writeln!(
+                    stdout(),
                     "ID {} gen {} top level {} path {}",
                     info.id,
                     info.generation,
                     name.parent,
                     path.display()
-                );
+                )?;
             }
         }
         Ok(ExitCode::SUCCESS)

@@ -14,6 +14,8 @@ use larder::{Overview, SubvolumeInfo};
 use super::uuid_or_dash;
 use crate::command::Outcome;
 use crate::message;
+use crate::operand::parse_number;
+use crate::output::stdout;
 use crate::print::local_time;
 use crate::source::Source;
 
@@ -120,7 +122,7 @@ impl Bound {
 }
 
 impl FromStr for Bound {
-    type Err = std::num::ParseIntError;
+    type Err = String;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let (side, digits) = match text.as_bytes().first() {
@@ -128,7 +130,7 @@ impl FromStr for Bound {
             Some(b'-') => (Some(Ordering::Less), &text[1..]),
             _ => (None, text),
         };
-        Ok(Self { value: digits.parse()?, side })
+        Ok(Self { value: parse_number(digits)?, side })
     }
 }
 
@@ -239,7 +241,7 @@ impl List {
     }
 
     fn write(&self, listed: &[Listed]) -> io::Result<()> {
-        let mut out = io::BufWriter::new(io::stdout().lock());
+        let mut out = io::BufWriter::new(stdout());
         let columns = self.columns();
         if self.table {
             let titles = columns.iter().map(|column| column.title).chain(["path"]);

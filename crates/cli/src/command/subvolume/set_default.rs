@@ -9,7 +9,8 @@ use clap::Args;
 
 use super::mounted;
 use crate::command::Outcome;
-use crate::source::PathSource;
+use crate::operand::parse_number;
+use crate::source::{PathSource, Writing};
 
 /// Choose the subvolume that a mount shows unless told otherwise
 ///
@@ -43,7 +44,10 @@ impl SetDefault {
             set.with_context(|| format!("{}: subvolume {id}", path.display()))?;
             return Ok(ExitCode::SUCCESS);
         }
-        let writing = self.source.write(place)?;
+        self.source.change(place, |writing| self.set_in_image(writing).map(|()| 0))
+    }
+
+    fn set_in_image(&self, writing: &Writing) -> anyhow::Result<()> {
         let id = match &self.image {
             Some(_) => self.id()?,
             None => {
@@ -52,13 +56,12 @@ impl SetDefault {
             }
         };
         writing.filesystem.subvolume_by_id(id)?;
-        writing.filesystem.set_default_subvolume(id)?;
-        Ok(ExitCode::SUCCESS)
+        Ok(writing.filesystem.set_default_subvolume(id)?)
     }
 
     /// The id that stands in place of a path.
     fn id(&self) -> anyhow::Result<u64> {
-        let id = self.subvolume.to_str().and_then(|text| text.parse().ok());
-        id.with_context(|| format!("{}: is not the id of a subvolume", self.subvolume.display()))
+        let id = parse_number(&self.subvolume.to_string_lossy()).map_err(anyhow::Error::msg);
+        id.context("no id of a subvolume")
     }
 }

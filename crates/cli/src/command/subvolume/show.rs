@@ -12,8 +12,11 @@ use larder::{MountedFilesystem, Overview, QuotaGroup, SubvolumeInfo, Timestamp, 
 use super::mounted::subvolume_at;
 use super::uuid_or_dash;
 use crate::command::Outcome;
+use crate::operand::parse_number;
+use crate::operand::parse_uuid;
+use crate::output::stdout;
 use crate::print::local_time_with_zone;
-use crate::source::Source;
+use crate::source::{Source, on_image};
 use crate::target::Target;
 use crate::units::Units;
 
@@ -26,10 +29,10 @@ use crate::units::Units;
 #[command(verbatim_doc_comment)]
 pub struct Show {
     /// Show the subvolume with this id, whatever its path
-    #[arg(short, long, value_name = "ID", conflicts_with = "uuid")]
+    #[arg(short, long, value_name = "ID", conflicts_with = "uuid", value_parser = parse_number)]
     rootid: Option<u64>,
     /// Show the subvolume with this uuid, whatever its path
-    #[arg(short, long, value_name = "UUID")]
+    #[arg(short, long, value_name = "UUID", value_parser = parse_uuid)]
     uuid: Option<Uuid>,
     #[command(flatten)]
     units: Units,
@@ -46,7 +49,7 @@ impl Show {
         let filesystem = &*filesystem;
         let info = filesystem.subvolume_info(id)?;
         let path = filesystem.subvolume_path(info.id)?;
-        let mut out = io::stdout().lock();
+        let mut out = stdout();
         out.write_all(if path.as_os_str().is_empty() {
             b"/"
         } else {
@@ -89,7 +92,8 @@ impl Show {
         }
         let target = Target::parse(&self.target);
         let filesystem = self.source.open(&target.image)?;
-        let id = filesystem.subvolume(target.path_os())?.id();
+        let subvolume = filesystem.subvolume(target.path_os());
+        let id = subvolume.with_context(|| on_image(&target.image))?.id();
         Ok((Box::new(filesystem), id))
     }
 

@@ -1,6 +1,7 @@
 //! `larder subvolume snapshot`.
 
 use std::ffi::OsString;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -10,7 +11,9 @@ use larder::SnapshotKind;
 
 use super::mounted::Place;
 use crate::command::Outcome;
-use crate::source::PathSource;
+use crate::output::stdout;
+use crate::source::{PathSource, on_image};
+use crate::target::Target;
 
 /// Take a snapshot of a subvolume
 ///
@@ -40,7 +43,12 @@ impl Snapshot {
             None => self.take_in_image()?,
         };
         let what = if self.read_only { "readonly snapshot" } else { "snapshot" };
-        println!("Create a {what} of '{}' in '{}'", self.subvolume.display(), taken.display());
+        writeln!(
+            stdout(),
+            "Create a {what} of '{}' in '{}'",
+            self.subvolume.display(),
+            taken.display()
+        )?;
         Ok(ExitCode::SUCCESS)
     }
 
@@ -61,7 +69,8 @@ impl Snapshot {
     fn take_in_image(&self) -> anyhow::Result<PathBuf> {
         let writing = self.source.write(&self.subvolume)?;
         let source = writing.path(&self.subvolume)?;
-        let subvolume = writing.start.lookup(&source)?.into_subvolume();
+        let named = || on_image(&Target::parse(&self.subvolume).image);
+        let subvolume = writing.start.lookup(&source).with_context(named)?.into_subvolume();
         let subvolume = subvolume.with_context(|| self.subvolume.display().to_string())?;
         let mut destination = PathBuf::from(writing.path(&self.destination)?);
         if writing.start.open_directory(&destination).is_ok() {
@@ -69,7 +78,8 @@ impl Snapshot {
             destination.push(name.with_context(|| self.nameless())?);
         }
         let kind = if self.read_only { SnapshotKind::ReadOnly } else { SnapshotKind::Writable };
-        subvolume.snapshot_to(&writing.start, &destination, kind)?;
+        let taken = subvolume.snapshot_to(&writing.start, &destination, kind);
+        taken.with_context(named)?;
         Ok(writing.shown(&destination))
     }
 

@@ -1,0 +1,128 @@
+//! Signals that ask this process to end while something is half-made.
+//!
+//! - A signal that was ignored when this process was started stays ignored.
+//! - Work that is interrupted says so, and the process ends by the signal, as others do.
+
+use std::error::Error;
+use std::fmt;
+use std::fs;
+use std::io;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::{Handle, Signals};
+
+/// The signal that came first, or zero.
+static ARRIVED: LazyLock<Arc<AtomicUsize>> = LazyLock::new(Arc::default);
+
+/// The signals that ask this process to end, without those that it was started to ignore.
+pub fn heeded() -> Vec<i32> {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+    let all = [SIGINT, SIGTERM, SIGHUP];
+    all.into_iter().filter(|signal| ignored & (1 << (signal - 1)) == 0).collect()
+}
+
+/// From now on signals only make [`check`] fail. The second one ends the process at once: what the work waits
+/// for may never come.
+pub fn watch() -> io::Result<()> {
+    let again = Arc::new(AtomicBool::new(false));
+    for signal in heeded() {
+        signal_hook::flag::register_conditional_default(signal, again.clone())?;
+        signal_hook::flag::register(signal, again.clone())?;
+        signal_hook::flag::register_usize(signal, ARRIVED.clone(), signal as usize)?;
+    }
+    Ok(())
+}
+
+/// Fails once a signal has come.
+pub fn check() -> Result<(), Interrupted> {
+    match ARRIVED.load(Ordering::Relaxed) {
+        0 => Ok(()),
+        signal => Err(Interrupted(signal as i32)),
+    }
+}
+
+/// Work ended before it was done, because of this signal.
+#[derive(Clone, Debug)]
+pub struct Interrupted(i32);
+
+impl Interrupted {
+    /// The interruption that `error` is about, if it is about one.
+    pub fn behind(error: &anyhow::Error) -> Option<&Self> {
+        error.chain().find_map(|cause| cause.downcast_ref())
+    }
+
+    /// Ends this process by the signal.
+    pub fn end_process(&self) {
+        let _ = signal_hook::low_level::emulate_default_handler(self.0);
+    }
+}
+
+impl fmt::Display for Interrupted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("interrupted; part of the work may be done")
+    }
+}
+
+impl Error for Interrupted {}
+
+/// Files that are made now. Unless they are [kept](Self::keep), they are removed: also when a signal ends the
+/// process meanwhile, after which nothing is kept any more.
+pub struct HalfMade {
+    files: Arc<Mutex<Files>>,
+    signals: Handle,
+}
+
+struct Files(Vec<PathBuf>);
+
+impl HalfMade {
+    /// Those of `paths` that are not there yet.
+    pub fn of(paths: &[PathBuf]) -> io::Result<Self> {
+        let made = paths.iter().filter(|path| path.symlink_metadata().is_err()).cloned();
+        let files = Arc::new(Mutex::new(Files(made.collect())));
+        let mut signals = Signals::new(heeded())?;
+        let half_made = Self { files: files.clone(), signals: signals.handle() };
+        thread::spawn(move || {
+            if let Some(signal) = signals.forever().next() {
+                // Locked until the process ends.
+                let mut files = lock(&files);
+                let interrupted = Interrupted(signal);
+                let removed = files.remove();
+                eprintln!("ERROR: {interrupted}");
+                for path in removed {
+                    eprintln!("{} was removed", path.display());
+                }
+                interrupted.end_process();
+            }
+        });
+        Ok(half_made)
+    }
+
+    /// They are complete, and stay.
+    pub fn keep(self) {
+        lock(&self.files).0.clear();
+    }
+}
+
+impl Drop for HalfMade {
+    fn drop(&mut self) {
+        lock(&self.files).remove();
+        self.signals.close();
+    }
+}
+
+fn lock(files: &Mutex<Files>) -> MutexGuard<'_, Files> {
+    files.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Files {
+    /// Removes those that are there; returns which.
+    fn remove(&mut self) -> Vec<PathBuf> {
+        self.0.drain(..).filter(|path| fs::remove_file(path).is_ok()).collect()
+    }
+}

@@ -1,0 +1,18 @@
+//! Ids, addresses and uuids as operands: what cannot be read is named in the message.
+
+use std::num::{IntErrorKind, ParseIntError};
+
+use larder::Uuid;
+
+/// Reads a number without a sign.
+pub fn parse_number(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|error: ParseIntError| match error.kind() {
+        IntErrorKind::PosOverflow => format!("'{text}' is more than {}", u64::MAX),
+        _ => format!("'{text}' is not a number"),
+    })
+}
+
+/// Reads a uuid as `larder subvolume show` prints it.
+pub fn parse_uuid(text: &str) -> Result<Uuid, String> {
+    text.parse().map_err(|_| format!("'{text}' is not a uuid"))
+}

@@ -1,0 +1,136 @@
+//! Commands that a signal ends: they say so, end by the signal, and leave nothing half-made. A signal that was
+//! ignored from the start stays ignored.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use larder_testkit::Scratch;
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::process::{Pid, Signal, kill_process};
+
+const LARDER: &str = env!("CARGO_BIN_EXE_larder");
+
+/// What a command that must succeed prints.
+#[track_caller]
+fn succeed(folder: &Path, words: &str) -> Vec<u8> {
+    let mut command = Command::new(LARDER);
+    let output = command.args(words.split(' ')).current_dir(folder).output().expect("it starts");
+    assert!(output.status.success(), "{words}: {}", String::from_utf8_lossy(&output.stderr));
+    output.stdout
+}
+
+/// A folder with an image of which `/r` is a read-only snapshot with a file.
+fn folder() -> Scratch {
+    let scratch = Scratch::new();
+    let folder = scratch.path();
+    fs::write(folder.join("file"), vec![7; 4 << 20]).unwrap();
+    succeed(folder, "mkfs -q -b 300M ok.img");
+    succeed(folder, "subvolume create ok.img:/s");
+    succeed(folder, "cp file ok.img:/s");
+    succeed(folder, "subvolume snapshot -r ok.img:/s ok.img:/r");
+    scratch
+}
+
+fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+    for _ in 0..6000 {
+        if is_so() {
+            return;
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+    panic!("not in a minute: {what}");
+}
+
+fn interrupt(child: &Child) {
+    kill_process(Pid::from_child(child), Signal::INT).expect("it is there");
+}
+
+/// The signals in a line of a process's status.
+fn signals(child: &Child, line: &str) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap_or_default();
+    let mask = status.lines().find_map(|it| it.strip_prefix(line)).unwrap_or("0");
+    u64::from_str_radix(mask.trim(), 16).unwrap_or(0)
+}
+
+const INT: u64 = 1 << 1;
+
+#[test]
+fn a_stream_that_is_not_whole_is_removed() {
+    let scratch = folder();
+    let folder = scratch.path();
+    // The command cannot say what it sends, and so it waits once the file is there.
+    let (mut reader, mut writer) = std::io::pipe().unwrap();
+    let flags = fcntl_getfl(&writer).unwrap();
+    fcntl_setfl(&writer, flags | OFlags::NONBLOCK).unwrap();
+    while writer.write(&[b' '; 4096]).is_ok() {}
+    while writer.write(b" ").is_ok() {}
+    fcntl_setfl(&writer, flags).unwrap();
+    let mut command = Command::new(LARDER);
+    command.args(["send", "-f", "half", "ok.img:/r"]).current_dir(folder).stderr(writer);
+    let mut child = command.spawn().expect("it starts");
+    drop(command);
+    let half = folder.join("half");
+    wait_until("the file is there", || half.exists());
+    interrupt(&child);
+    wait_until("the file is gone", || !half.exists());
+    let mut said = String::new();
+    reader.read_to_string(&mut said).unwrap();
+    let status = child.wait().unwrap();
+    assert_eq!(status.signal(), Some(Signal::INT.as_raw()), "{said}");
+    assert!(said.contains("ERROR: interrupted; part of the work may be done\nhalf was removed\n"));
+    assert!(!half.exists());
+}
+
+#[test]
+fn a_stream_that_finds_no_room_is_removed() {
+    let scratch = folder();
+    let script = format!("ulimit -f 1000; exec {LARDER} send -f half ok.img:/r");
+    let mut command = Command::new("bash");
+    let output = command.args(["-c", &script]).current_dir(scratch.path()).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("File too large"), "{said}");
+    assert!(!scratch.path().join("half").exists());
+}
+
+/// Unpacks an archive into an image, with a signal before it comes.
+fn unpack_with_a_signal(folder: &Path, script: &str, line: &str) -> Output {
+    let archive = succeed(folder, "tar ok.img:/s");
+    let mut command = Command::new("bash");
+    command.args(["-c", script]).current_dir(folder).stdin(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("it starts");
+    wait_until("its signals are set", || {
+        signals(&child, line) & INT != 0
+            && fs::read_to_string(format!("/proc/{}/comm", child.id())).unwrap() == "larder\n"
+    });
+    interrupt(&child);
+    // What comes too late for the command is refused.
+    let _ = child.stdin.take().unwrap().write_all(&archive);
+    child.wait_with_output().unwrap()
+}
+
+#[test]
+fn a_copy_that_is_interrupted_says_so() {
+    let scratch = folder();
+    let script = format!("exec {LARDER} cp - ok.img:/");
+    let output = unpack_with_a_signal(scratch.path(), &script, "SigCgt:");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.signal(), Some(Signal::INT.as_raw()), "{said}");
+    assert_eq!(said, "ERROR: ok.img: interrupted; part of the work may be done\n");
+    assert_eq!(succeed(scratch.path(), "ls ok.img"), b"r\ns\n");
+}
+
+#[test]
+fn a_signal_that_was_ignored_stays_ignored() {
+    let scratch = folder();
+    let script = format!("trap '' INT; exec {LARDER} cp - ok.img:/");
+    let output = unpack_with_a_signal(scratch.path(), &script, "SigIgn:");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{}: {said}", output.status);
+    assert_eq!(succeed(scratch.path(), "ls ok.img"), b"file\nr\ns\n");
+}
