@@ -88,7 +88,7 @@ impl Mount {
     /// Mounts at the directory `mountpoint`.
     pub fn new(mountpoint: &Path, server: Server, options: &MountOptions) -> io::Result<Self> {
         let Mounted { device, sync } = transport::mount(mountpoint, options, server.options())?;
-        let transport = DevFuse::new(device, options.io_uring);
+        let transport = DevFuse::new(device, options.io_uring, server.options().limits());
         let server = Exchange::new(server, options.read_only);
         Ok(Self { server, mountpoint: mountpoint.to_owned(), transport, sync })
     }

@@ -43,7 +43,7 @@ fn panics_cost_one_request_each(io_uring: bool) {
     let server = Fragile(Server::new(&filesystem, &top, ServerOptions::default()).unwrap());
     let options = MountOptions::default();
     let mounted = transport::mount(scratch.path(), &options, ServerOptions::default()).unwrap();
-    let connection = DevFuse::new(mounted.device, io_uring);
+    let connection = DevFuse::new(mounted.device, io_uring, ServerOptions::default().limits());
     thread::scope(|scope| {
         let serving = scope.spawn(|| connection.serve(&server));
         let mounted = Mounted(scratch.path());

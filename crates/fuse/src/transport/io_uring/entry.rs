@@ -13,8 +13,9 @@ use rustix::io::Errno;
 use rustix::io_uring::iovec;
 use zerocopy::{FromZeros, IntoBytes};
 
-use super::super::{Handler, MAX_IO_BYTES, Notify, Served, serve};
-use super::ring::{Command, Mapping, Ring};
+use super::super::mapping::Mapping;
+use super::super::{Handler, Notify, Served, serve};
+use super::ring::{Command, Ring};
 use crate::protocol::abi::{
     OutHeader, URING_CMD_COMMIT_AND_FETCH, URING_CMD_REGISTER, UringCmdReq, UringReqHeader, opcode,
 };
@@ -31,6 +32,7 @@ const MOST_BESIDE_BYTES: usize = (64 << 10) + 4096;
 pub(super) struct Idle {
     /// The header and the payload.
     memory: Mapping,
+    payload_len: usize,
     /// Room for what cannot stay in the payload, where request and reply share one place.
     beside: Vec<u8>,
     ring: Ring,
@@ -50,11 +52,12 @@ enum Next {
 pub(super) struct Taken(Idle);
 
 impl Idle {
-    /// An entry that no queue has. [`enable`](Self::enable) comes next.
-    pub(super) fn new() -> Result<Self, Errno> {
+    /// An entry that no queue has, with so much room for what a request brings and a reply. [`enable`](Self::enable) comes next.
+    pub(super) fn new(payload_len: usize) -> Result<Self, Errno> {
         let ring = Ring::new()?;
-        let memory = Mapping::anonymous(PAYLOAD_AT + MAX_IO_BYTES)?;
-        Ok(Self { memory, beside: vec![0; MOST_BESIDE_BYTES], ring, next: Next::Register })
+        let memory = Mapping::anonymous(PAYLOAD_AT + payload_len)?;
+        let beside = vec![0; MOST_BESIDE_BYTES];
+        Ok(Self { memory, payload_len, beside, ring, next: Next::Register })
     }
 
     /// Makes this thread the one that uses the entry.
@@ -73,7 +76,7 @@ impl Idle {
         let payload = unsafe { start.byte_add(PAYLOAD_AT) };
         let parts = [
             iovec { iov_base: start.as_ptr().cast(), iov_len: size_of::<UringReqHeader>() },
-            iovec { iov_base: payload.as_ptr().cast(), iov_len: MAX_IO_BYTES },
+            iovec { iov_base: payload.as_ptr().cast(), iov_len: self.payload_len },
         ];
         let (cmd_op, parts, commit_id) = match self.next {
             Next::Register => (URING_CMD_REGISTER, (parts.as_ptr() as u64, parts.len() as u32), 0),
@@ -102,7 +105,7 @@ impl Idle {
         unsafe {
             let header = start.cast::<UringReqHeader>().as_mut();
             let payload = start.byte_add(PAYLOAD_AT).as_ptr();
-            (header, slice::from_raw_parts_mut(payload, MAX_IO_BYTES))
+            (header, slice::from_raw_parts_mut(payload, self.payload_len))
         }
     }
 }
@@ -165,6 +168,8 @@ mod tests {
     use super::*;
     use crate::protocol::Answer;
     use crate::protocol::abi::InHeader;
+
+    const MAX_IO_BYTES: usize = 1 << 20;
 
     /// Replies with what it is asked with, twice.
     struct Echo;

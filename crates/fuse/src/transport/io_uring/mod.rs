@@ -9,8 +9,8 @@
 //! - A thread has one entry of one queue, so that the kernel gives a request only to who waits for one; of
 //!   those it takes who was done last.
 //! - As long as a queue may have more threads, one of its threads waits whatever the others do.
-//! - An entry is `MAX_IO_BYTES` and a little more, in memory as far as it was used; there are
-//!   `MOST_THREADS` of them, or two for each processor that may ever be there, whatever is more, and as many as
+//! - An entry is what one request may bring and a little more, in memory as far as it was used; there are
+//!   as many of them as there may be threads, or two for each processor that may ever be there, whatever is more, and as many as
 //!   threads were ever away at a time.
 
 mod entry;
@@ -27,7 +27,7 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use self::entry::Idle;
 use super::away::FromPool;
 use super::pool::Pool;
-use super::{MOST_THREADS, Serving};
+use super::{Limits, Serving};
 
 /// Whether this kernel's FUSE offers rings.
 const ENABLED: &str = "/sys/module/fuse/parameters/enable_uring";
@@ -46,17 +46,19 @@ pub(super) struct Queues {
 #[derive(Debug)]
 struct Queue {
     processor: u16,
+    io_bytes: usize,
     pool: Pool,
 }
 
 impl Queues {
     /// Queues for all processors, if the kernel offers them.
-    pub(super) fn offered() -> Option<Self> {
+    pub(super) fn offered(limits: Limits) -> Option<Self> {
         let is_enabled = fs::read_to_string(ENABLED).is_ok_and(|answer| answer.trim() == "Y");
         let processors = fs::read_to_string(POSSIBLE_PROCESSORS).ok();
         let processors = count_of(processors.filter(|_| is_enabled)?.trim())?;
-        let most = (MOST_THREADS / usize::from(processors)).max(2);
-        let queue = |processor| Queue { processor, pool: Pool::new(most) };
+        let most = (limits.threads / usize::from(processors)).max(2);
+        let io_bytes = limits.io_bytes;
+        let queue = |processor| Queue { processor, io_bytes, pool: Pool::new(most) };
         Some(Self { queues: (0..processors).map(queue).collect(), agreed: OnceLock::new() })
     }
 
@@ -91,7 +93,7 @@ impl Queue {
         serving: Serving<'s, '_>,
         work: impl FnOnce(Idle) + Send + 's,
     ) -> io::Result<()> {
-        let entry = Idle::new()?;
+        let entry = Idle::new(self.io_bytes)?;
         self.pool.begins();
         let serve = move || {
             work(entry);
