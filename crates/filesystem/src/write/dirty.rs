@@ -2,7 +2,8 @@
 //!
 //! # Invariants
 //! - It consists of runs of whole sectors that do not overlap.
-//! - No run is longer than [`MOST_RUN_BYTES`], and what a run has room for is at most twice its length.
+//! - No run is longer than [`MOST_RUN_BYTES`]. A short one has room for at most twice its length, a longer one has all
+//!   the room that it can need: what it did not use is in no memory, and it never moves.
 
 use std::collections::BTreeMap;
 use std::ops::Bound::{Excluded, Unbounded};
@@ -12,6 +13,8 @@ use super::stretch::Stretch;
 
 /// No run is longer. It is a multiple of what is compressed at once.
 const MOST_RUN_BYTES: usize = 1 << 20;
+/// Runs up to this length are short. What an allocator has in sizes between these two it keeps for each thread.
+const SHORT_RUN_BYTES: usize = 64 << 10;
 
 /// Data that is not written back yet, by file offset.
 #[derive(Debug, Default)]
@@ -84,8 +87,8 @@ impl DirtyData {
                     len
                 }
                 _ => {
-                    let run = data[..gap_len].to_vec();
-                    self.room_bytes += run.capacity() as u64;
+                    let mut run = Vec::new();
+                    self.room_bytes += append(&mut run, &data[..gap_len]);
                     self.len_bytes += gap_len as u64;
                     self.runs.insert(at, run);
                     gap_len
@@ -130,11 +133,13 @@ impl DirtyData {
     pub(super) fn truncate(&mut self, end: u64) {
         let behind = self.runs.split_off(&end);
         self.len_bytes -= behind.values().map(|run| run.len() as u64).sum::<u64>();
-        self.room_bytes -= behind.values().map(|run| run.capacity() as u64).sum::<u64>();
+        self.room_bytes -= behind.values().map(room_of).sum::<u64>();
         if let Some((start, run)) = self.runs.iter_mut().next_back() {
             let len = run.len().min((end - start) as usize);
             self.len_bytes -= (run.len() - len) as u64;
+            self.room_bytes -= room_of(run);
             run.truncate(len);
+            self.room_bytes += room_of(run);
         }
     }
 
@@ -168,13 +173,19 @@ impl DirtyData {
 
 /// Appends to a run, and returns how many bytes more it takes.
 fn append(run: &mut Vec<u8>, data: &[u8]) -> u64 {
-    let (before, len) = (run.capacity(), run.len() + data.len());
-    if before < len {
-        // Room for more of the kind, but for none that the run will not have.
-        run.reserve_exact((2 * run.len()).clamp(len, MOST_RUN_BYTES.max(len)) - run.len());
+    let (before, len) = (room_of(run), run.len() + data.len());
+    if run.capacity() < len {
+        let room = if len > SHORT_RUN_BYTES { MOST_RUN_BYTES } else { len.max(2 * run.len()) };
+        run.reserve_exact(room - run.len());
     }
     run.extend_from_slice(data);
-    (run.capacity() - before) as u64
+    room_of(run) - before
+}
+
+/// Bytes of memory that a run takes.
+fn room_of(run: &Vec<u8>) -> u64 {
+    let is_short = run.capacity() <= 2 * SHORT_RUN_BYTES;
+    if is_short { run.capacity() as u64 } else { run.len() as u64 }
 }
 
 #[cfg(test)]
@@ -208,8 +219,8 @@ mod tests {
                 prop_assert_eq!(seen, expected);
                 let count = model.iter().flatten().count() as u64;
                 prop_assert_eq!(dirty.len_bytes(), count);
-                let room: usize = dirty.runs.values().map(Vec::capacity).sum();
-                prop_assert_eq!(dirty.room_bytes(), room as u64);
+                let room: u64 = dirty.runs.values().map(room_of).sum();
+                prop_assert_eq!(dirty.room_bytes(), room);
                 let first_gap = model.iter().position(Option::is_none).unwrap_or(1024) as u64;
                 prop_assert!(dirty.covers(0, first_gap));
                 prop_assert!(!dirty.covers(0, first_gap + 1));
