@@ -63,7 +63,7 @@ impl Default for Workshop {
 
 impl Workshop {
     /// How many pieces are compressed before they are written.
-    pub(super) fn batch_len(&self) -> usize {
+    pub(super) fn batch_len() -> usize {
         PIECES_PER_THREAD * parallel::available()
     }
 

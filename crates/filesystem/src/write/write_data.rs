@@ -10,6 +10,7 @@ use super::Changed;
 use super::compress::{Outcome, Plan, pieces};
 use super::extents::FileExtents;
 use super::stretch::Stretch;
+use super::workshop::Workshop;
 use super::writeback::Taken;
 use crate::error::Result;
 use crate::filesystem::Filesystem;
@@ -157,7 +158,7 @@ impl Writing<'_> {
         let pieces = pieces(data, start, self.taken.size_bytes);
         // Pieces that stay as they are go together.
         let mut left_from = 0;
-        for batch in pieces.chunks(workshop.batch_len()) {
+        for batch in pieces.chunks(Workshop::batch_len()) {
             let _turn = workshop.begin(batch);
             let outcomes = plan.compress(batch, sectorsize, workshop);
             self.data.gives_up |= plan.gives_up(&outcomes);
