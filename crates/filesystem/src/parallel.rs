@@ -63,7 +63,8 @@ fn at_next<'a, T>(pieces: &'a [T], next: &AtomicUsize) -> Option<(usize, &'a T)>
     pieces.get(at).map(|piece| (at, piece))
 }
 
-fn available() -> usize {
+/// How many threads work at once at most.
+pub(crate) fn available() -> usize {
     static AVAILABLE: OnceLock<usize> = OnceLock::new();
     let count = || thread::available_parallelism().map_or(1, NonZero::get).min(MOST_THREADS);
     *AVAILABLE.get_or_init(count)

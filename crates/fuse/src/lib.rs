@@ -106,7 +106,7 @@ impl Mount {
 
     fn of(mounted: Mounted, server: Server, options: &MountOptions) -> Self {
         let Mounted { device, superblock, sync, number } = mounted;
-        let transport = DevFuse::new(device, options.io_uring, options.awake);
+        let transport = DevFuse::new(device, options, server.options().limits());
         let server = Exchange::new(server, options.read_only, superblock);
         Self { server, transport, sync, number }
     }

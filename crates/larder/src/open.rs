@@ -14,6 +14,8 @@ use crate::{Filesystem, Result};
 const CACHE_BYTES: usize = 128 << 20;
 /// However small the cache is, as many bytes of changed tree blocks wait for the next commit unless told otherwise.
 const LEAST_COMMIT_BYTES: usize = 128 << 20;
+/// Data that waits to be written back takes at most as much unless told otherwise.
+const DIRTY_BYTES: usize = 64 << 20;
 /// As the kernel.
 const COMMIT_INTERVAL: Duration = Duration::from_secs(30);
 
@@ -26,6 +28,7 @@ pub struct OpenOptions {
     cache_bytes: usize,
     commit_interval: Option<Duration>,
     commit_bytes: Option<usize>,
+    dirty_bytes: usize,
     discard: bool,
     tuning: Tuning,
     compression: Option<WriteCompression>,
@@ -42,6 +45,7 @@ impl OpenOptions {
             cache_bytes: CACHE_BYTES,
             commit_interval: Some(COMMIT_INTERVAL),
             commit_bytes: None,
+            dirty_bytes: DIRTY_BYTES,
             discard: false,
             tuning: Tuning::default(),
             compression: None,
@@ -99,6 +103,14 @@ impl OpenOptions {
     #[must_use]
     pub fn commit_bytes(mut self, commit_bytes: usize) -> Self {
         self.commit_bytes = Some(commit_bytes);
+        self
+    }
+
+    /// The most bytes of data that wait in memory to be written back: 64 MiB unless set. Who writes more waits
+    /// until as much was written. Less makes fewer names and changes of inodes wait, too.
+    #[must_use]
+    pub fn dirty_bytes(mut self, dirty_bytes: usize) -> Self {
+        self.dirty_bytes = dirty_bytes;
         self
     }
 
@@ -164,6 +176,7 @@ impl OpenOptions {
                 cache_bytes,
                 commit_interval: self.commit_interval,
                 commit_bytes: self.commit_bytes.unwrap_or_else(most_bytes),
+                dirty_bytes: self.dirty_bytes,
                 tuning: self.tuning,
             };
             let filesystem = larder_filesystem::Filesystem::open_writable(volume, &options)?;

@@ -14,7 +14,7 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 use larder_range_index::RangeIndex;
 use parking_lot::Mutex;
@@ -37,7 +37,8 @@ pub(crate) struct KnownExtent {
 /// Extents of one file.
 pub(crate) struct ExtentMap {
     all: Arc<ExtentMaps>,
-    entries: RangeIndex<KnownExtent>,
+    /// Made when there is something to put in: it takes several times as much as an inode.
+    entries: OnceLock<RangeIndex<KnownExtent>>,
     /// Held while entries are put in or taken out: how many `all` counts.
     counted: Mutex<usize>,
 }
@@ -55,12 +56,12 @@ pub(crate) struct ExtentMaps {
 impl ExtentMap {
     /// One with nothing in it.
     pub(crate) fn new(all: Arc<ExtentMaps>) -> Arc<Self> {
-        Arc::new(Self { all, entries: RangeIndex::new(), counted: Mutex::default() })
+        Arc::new(Self { all, entries: OnceLock::new(), counted: Mutex::default() })
     }
 
     /// What is known of the extent at `offset`, and up to where that holds.
     pub(super) fn get(&self, offset: u64) -> Option<(KnownExtent, u64)> {
-        let (range, known) = self.entries.get(offset)?;
+        let (range, known) = self.entries.get()?.get(offset)?;
         Some((known, range.end))
     }
 
@@ -84,7 +85,8 @@ impl ExtentMap {
 
     /// Forgets what was known of a range.
     pub(crate) fn forget(&self, range: Range<u64>) {
-        if !range.is_empty() && !self.entries.is_empty() {
+        let has_any = self.entries.get().is_some_and(|entries| !entries.is_empty());
+        if !range.is_empty() && has_any {
             self.edit(|entries| entries.remove_range(range, |entry, _| entry.value.clone()));
         }
     }
@@ -92,8 +94,9 @@ impl ExtentMap {
     /// Changes what is there. Returns whether it was empty before.
     fn edit<T>(&self, change: impl FnOnce(&RangeIndex<KnownExtent>) -> T) -> bool {
         let mut counted = self.counted.lock();
-        change(&self.entries);
-        let before = std::mem::replace(&mut *counted, self.entries.len());
+        let entries = self.entries.get_or_init(RangeIndex::new);
+        change(entries);
+        let before = std::mem::replace(&mut *counted, entries.len());
         self.all.entries.fetch_add(*counted, Relaxed);
         self.all.entries.fetch_sub(before, Relaxed);
         before == 0

@@ -143,7 +143,7 @@ impl Inode {
         state.item.flags = flags.bits().into();
         state.touch(handle.generation(), true);
         drop(alone);
-        writer.dirty.insert(node, state.unwritten_bytes());
+        writer.dirty.insert(node, &state);
         filesystem.write_back(&handle, node, &mut state)?;
         drop(state);
         handle.end()?;
@@ -179,7 +179,7 @@ impl Inode {
         state.absorb(promised);
         self.grow_locked(&mut state, size_bytes)?;
         state.touch(handle.generation(), true);
-        writer.dirty.insert(node, state.unwritten_bytes());
+        writer.dirty.insert(node, &state);
         filesystem.write_back(&handle, node, &mut state)?;
         drop(state);
         Ok(handle.end()?)

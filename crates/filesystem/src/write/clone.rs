@@ -276,7 +276,7 @@ impl Share<'_> {
         if !self.if_equal {
             state.touch(handle.generation(), true);
         }
-        writer.dirty.insert(target, state.unwritten_bytes());
+        writer.dirty.insert(target, &state);
         filesystem.write_back(&handle, target, &mut state)?;
         drop(state);
         handle.end()?;

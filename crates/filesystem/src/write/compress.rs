@@ -4,16 +4,16 @@
 //! - Data that is overwritten in place, or has no checksums, is not compressed.
 //! - A compressed extent takes at least one sector less than its data, an inline one at least a byte.
 
-use std::cell::RefCell;
-
 use larder_format::compression::{
-    Algorithm, Compression, Compressor, ExtentKind, MAX_UNCOMPRESSED_BYTES, is_worth_trying,
+    Algorithm, Compression, ExtentKind, MAX_UNCOMPRESSED_BYTES, is_worth_trying,
 };
 use larder_format::item::{DirEntries, InodeFlags};
 use larder_format::{ItemType, Key, name_hash};
 
 use super::node::{Node, NodeState};
 use super::property::{COMPRESSION, USUAL_COMPRESSION, can_compress};
+use super::stretch::Stretch;
+use super::workshop::Workshop;
 use crate::error::{Error, Result};
 use crate::filesystem::Filesystem;
 use crate::parallel;
@@ -43,7 +43,7 @@ pub(super) struct Piece<'a> {
     /// Where in the file it starts.
     pub(super) start: u64,
     /// In whole sectors.
-    pub(super) data: &'a [u8],
+    pub(super) data: Stretch<'a>,
     /// How many bytes of it the file has.
     pub(super) len: usize,
 }
@@ -102,18 +102,24 @@ impl Plan {
     }
 
     /// Compresses pieces, by several threads.
-    pub(super) fn compress(&self, pieces: &[Piece<'_>], sectorsize: u32) -> Vec<Outcome> {
-        parallel::map(pieces, |piece| self.compress_piece(piece, sectorsize))
+    pub(super) fn compress(
+        &self,
+        pieces: &[Piece<'_>],
+        sectorsize: u32,
+        workshop: &Workshop,
+    ) -> Vec<Outcome> {
+        parallel::map(pieces, |piece| self.compress_piece(piece, sectorsize, workshop))
     }
 
-    fn compress_piece(&self, piece: &Piece<'_>, sectorsize: u32) -> Outcome {
-        let input = &piece.data[..piece.len];
+    fn compress_piece(&self, piece: &Piece<'_>, sectorsize: u32, workshop: &Workshop) -> Outcome {
+        let data = piece.data.joined();
+        let input = &data[..piece.len];
         // One sector cannot become fewer.
         let is_tried = piece.len > sectorsize as usize && (self.force || is_worth_trying(input));
         if !is_tried {
             return Outcome::Left;
         }
-        match self.stream(input, sectorsize, ExtentKind::Regular) {
+        match self.stream(input, sectorsize, ExtentKind::Regular, workshop) {
             Some(mut stream) => {
                 stream.resize(stream.len().next_multiple_of(sectorsize as usize), 0);
                 Outcome::Compressed(stream)
@@ -123,37 +129,41 @@ impl Plan {
     }
 
     /// Compresses all data of a short file, to be kept in the tree, if it becomes shorter.
-    pub(super) fn compress_inline(&self, data: &[u8], sectorsize: u32) -> Option<Vec<u8>> {
+    pub(super) fn compress_inline(
+        &self,
+        data: &[u8],
+        sectorsize: u32,
+        workshop: &Workshop,
+    ) -> Option<Vec<u8>> {
         let is_tried = self.force || is_worth_trying(data);
-        is_tried.then(|| self.stream(data, sectorsize, ExtentKind::Inline)).flatten()
+        is_tried.then(|| self.stream(data, sectorsize, ExtentKind::Inline, workshop)).flatten()
     }
 
-    fn stream(&self, input: &[u8], sectorsize: u32, kind: ExtentKind) -> Option<Vec<u8>> {
-        thread_local! {
-            /// A thread's state for compressing, which is costly to set up.
-            static COMPRESSOR: RefCell<Option<Compressor>> = const { RefCell::new(None) };
-        }
-        COMPRESSOR.with_borrow_mut(|compressor| {
-            if compressor.as_ref().is_none_or(|known| known.compression() != self.compression) {
-                *compressor = Some(Compressor::new(self.compression));
-            }
-            let compressor = compressor.as_mut().expect("it was just made");
-            let mut output = vec![0; input.len()];
-            let len = compressor.compress(input, &mut output, sectorsize, kind);
-            let len = len.expect("the input is no longer than an extent")?;
-            output.truncate(len);
-            Some(output)
-        })
+    fn stream(
+        &self,
+        input: &[u8],
+        sectorsize: u32,
+        kind: ExtentKind,
+        workshop: &Workshop,
+    ) -> Option<Vec<u8>> {
+        let mut output = vec![0; input.len()];
+        let len = workshop.with_compressor(self.compression, |compressor| {
+            compressor.compress(input, &mut output, sectorsize, kind)
+        });
+        output.truncate(len.expect("the input is no longer than an extent")?);
+        output.shrink_to_fit();
+        Some(output)
     }
 }
 
 /// The pieces of `data`, which is at `start` in a file of `size_bytes`.
-pub(super) fn pieces(data: &[u8], start: u64, size_bytes: u64) -> Vec<Piece<'_>> {
-    let starts = (start..).step_by(MAX_UNCOMPRESSED_BYTES);
-    starts
-        .zip(data.chunks(MAX_UNCOMPRESSED_BYTES))
-        .map(|(start, data)| {
-            let within = size_bytes.saturating_sub(start).min(data.len() as u64) as usize;
+pub(super) fn pieces<'a>(data: &Stretch<'a>, start: u64, size_bytes: u64) -> Vec<Piece<'a>> {
+    let piece_bytes = MAX_UNCOMPRESSED_BYTES as u64;
+    (0..data.len_bytes())
+        .step_by(MAX_UNCOMPRESSED_BYTES)
+        .map(|at| {
+            let (start, data) = (start + at, data.part(at, piece_bytes));
+            let within = size_bytes.saturating_sub(start).min(data.len_bytes()) as usize;
             Piece { start, data, len: within }
         })
         .collect()

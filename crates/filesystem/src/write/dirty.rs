@@ -2,19 +2,26 @@
 //!
 //! # Invariants
 //! - It consists of runs of whole sectors that do not overlap.
+//! - No run is longer than [`MOST_RUN_BYTES`]. A short one has room for at most twice its length, a longer one has all
+//!   the room that it can need: what it did not use is in no memory, and it never moves.
 
 use std::collections::BTreeMap;
 use std::ops::Bound::{Excluded, Unbounded};
 use std::ops::Range;
 
-/// No run grows beyond this by appending.
-const MOST_RUN_BYTES: usize = 4 << 20;
+use super::stretch::Stretch;
+
+/// No run is longer. It is a multiple of what is compressed at once.
+const MOST_RUN_BYTES: usize = 1 << 20;
+/// Runs up to this length are short. What an allocator has in sizes between these two it keeps for each thread.
+const SHORT_RUN_BYTES: usize = 64 << 10;
 
 /// Data that is not written back yet, by file offset.
 #[derive(Debug, Default)]
 pub(super) struct DirtyData {
     runs: BTreeMap<u64, Vec<u8>>,
     len_bytes: u64,
+    room_bytes: u64,
 }
 
 impl DirtyData {
@@ -25,6 +32,11 @@ impl DirtyData {
     /// Bytes of data.
     pub(super) fn len_bytes(&self) -> u64 {
         self.len_bytes
+    }
+
+    /// Bytes of memory that the data takes.
+    pub(super) fn room_bytes(&self) -> u64 {
+        self.room_bytes
     }
 
     /// How many runs there are, some of which may adjoin.
@@ -58,26 +70,28 @@ impl DirtyData {
     pub(super) fn write(&mut self, start: u64, mut data: &[u8]) {
         let mut at = start;
         while !data.is_empty() {
+            let gap_len = self.gap_at(at, data.len()).min(MOST_RUN_BYTES);
             let last = self.runs.range_mut(..=at).next_back();
-            let last = last.map(|(start, run)| (*start + run.len() as u64, *start, run));
+            let last = last.map(|(start, run)| (*start + run.len() as u64, run));
             let len = match last {
-                Some((end, start, run)) if at < end => {
+                Some((end, run)) if at < end => {
                     let len = data.len().min((end - at) as usize);
-                    run[(at - start) as usize..][..len].copy_from_slice(&data[..len]);
+                    let within = run.len() - (end - at) as usize;
+                    run[within..][..len].copy_from_slice(&data[..len]);
                     len
                 }
-                last => {
-                    let end_of_last = last.map(|(end, _, run)| (end, run.len()));
-                    let len = self.gap_at(at, data.len());
-                    let appends = end_of_last
-                        .is_some_and(|(end, have)| end == at && have + len <= MOST_RUN_BYTES);
-                    if appends && let Some((_, run)) = self.runs.range_mut(..=at).next_back() {
-                        run.extend_from_slice(&data[..len]);
-                    } else {
-                        self.runs.insert(at, data[..len].to_vec());
-                    }
+                Some((end, run)) if at == end && run.len() < MOST_RUN_BYTES => {
+                    let len = gap_len.min(MOST_RUN_BYTES - run.len());
+                    self.room_bytes += append(run, &data[..len]);
                     self.len_bytes += len as u64;
                     len
+                }
+                _ => {
+                    let mut run = Vec::new();
+                    self.room_bytes += append(&mut run, &data[..gap_len]);
+                    self.len_bytes += gap_len as u64;
+                    self.runs.insert(at, run);
+                    gap_len
                 }
             };
             at += len as u64;
@@ -119,10 +133,13 @@ impl DirtyData {
     pub(super) fn truncate(&mut self, end: u64) {
         let behind = self.runs.split_off(&end);
         self.len_bytes -= behind.values().map(|run| run.len() as u64).sum::<u64>();
+        self.room_bytes -= behind.values().map(room_of).sum::<u64>();
         if let Some((start, run)) = self.runs.iter_mut().next_back() {
             let len = run.len().min((end - start) as usize);
             self.len_bytes -= (run.len() - len) as u64;
+            self.room_bytes -= room_of(run);
             run.truncate(len);
+            self.room_bytes += room_of(run);
         }
     }
 
@@ -139,19 +156,36 @@ impl DirtyData {
         self.runs.iter().map(|(start, run)| *start..start + run.len() as u64).collect()
     }
 
-    /// The data as contiguous ranges: where each starts, and its pieces.
-    pub(super) fn ranges(&self) -> Vec<(u64, Vec<&[u8]>)> {
-        let mut ranges: Vec<(u64, Vec<&[u8]>)> = Vec::new();
+    /// The data as contiguous ranges: where each starts, and what it has.
+    pub(super) fn ranges(&self) -> Vec<(u64, Stretch<'_>)> {
+        let mut ranges: Vec<(u64, Stretch<'_>)> = Vec::new();
         let mut end = None;
         for (start, run) in &self.runs {
             match ranges.last_mut() {
-                Some((_, pieces)) if end == Some(*start) => pieces.push(run),
-                _ => ranges.push((*start, vec![run])),
+                Some((_, stretch)) if end == Some(*start) => stretch.push(run),
+                _ => ranges.push((*start, Stretch::from(&run[..]))),
             }
             end = Some(start + run.len() as u64);
         }
         ranges
     }
+}
+
+/// Appends to a run, and returns how many bytes more it takes.
+fn append(run: &mut Vec<u8>, data: &[u8]) -> u64 {
+    let (before, len) = (room_of(run), run.len() + data.len());
+    if run.capacity() < len {
+        let room = if len > SHORT_RUN_BYTES { MOST_RUN_BYTES } else { len.max(2 * run.len()) };
+        run.reserve_exact(room - run.len());
+    }
+    run.extend_from_slice(data);
+    room_of(run) - before
+}
+
+/// Bytes of memory that a run takes.
+fn room_of(run: &Vec<u8>) -> u64 {
+    let is_short = run.capacity() <= 2 * SHORT_RUN_BYTES;
+    if is_short { run.capacity() as u64 } else { run.len() as u64 }
 }
 
 #[cfg(test)]
@@ -185,6 +219,8 @@ mod tests {
                 prop_assert_eq!(seen, expected);
                 let count = model.iter().flatten().count() as u64;
                 prop_assert_eq!(dirty.len_bytes(), count);
+                let room: u64 = dirty.runs.values().map(room_of).sum();
+                prop_assert_eq!(dirty.room_bytes(), room);
                 let first_gap = model.iter().position(Option::is_none).unwrap_or(1024) as u64;
                 prop_assert!(dirty.covers(0, first_gap));
                 prop_assert!(!dirty.covers(0, first_gap + 1));
@@ -198,16 +234,30 @@ mod tests {
                 prop_assert_eq!(seen, expected);
                 newer.write(0, &vec![0; 64 * SECTOR as usize]);
                 for (start, pieces) in newer.ranges() {
-                    dirty.write(start, &pieces.concat());
+                    pieces.pieces().iter().fold(start, |at, piece| {
+                        dirty.write(at, piece);
+                        at + piece.len() as u64
+                    });
                 }
                 dirty = DirtyData::default();
                 for (at, byte) in model.iter().enumerate() {
                     byte.inspect(|byte| dirty.write(at as u64, &[*byte]));
                 }
                 let ranges = dirty.ranges();
-                let total: usize = ranges.iter().flat_map(|(_, pieces)| pieces).map(|p| p.len()).sum();
-                prop_assert_eq!(total as u64, count);
+                let total: u64 = ranges.iter().map(|(_, stretch)| stretch.len_bytes()).sum();
+                prop_assert_eq!(total, count);
             }
         }
+    }
+
+    #[test]
+    fn what_is_appended_takes_little_more_than_its_length() {
+        let mut dirty = DirtyData::default();
+        for at in (0..5 * MOST_RUN_BYTES as u64).step_by(12 << 10) {
+            dirty.write(at, &[7; 12 << 10]);
+            let most = dirty.len_bytes() + dirty.len_bytes().min(MOST_RUN_BYTES as u64);
+            assert!(dirty.room_bytes() <= most, "{} {}", dirty.room_bytes(), dirty.len_bytes());
+        }
+        assert!(dirty.runs.values().all(|run| run.len() <= MOST_RUN_BYTES));
     }
 }

@@ -144,7 +144,7 @@ impl Inode {
             self.load(state, &[Need::IfInline])?;
         }
         // What lies before it first.
-        writer.dirty.insert(node, state.unwritten_bytes());
+        writer.dirty.insert(node, state);
         filesystem.write_back(handle, node, state)?;
         let _alone = node.exclude_readers(state);
         writer.note_compression(encoded.algorithm.name().as_bytes());

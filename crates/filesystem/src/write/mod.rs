@@ -29,6 +29,7 @@ mod create;
 mod delayed;
 mod deleted;
 mod dirty;
+mod dirty_room;
 mod encoded;
 mod extents;
 mod flags;
@@ -53,6 +54,7 @@ mod read_live;
 mod received;
 mod rename;
 mod snapshot;
+mod stretch;
 mod subvolume;
 mod truncate;
 mod tuning;
@@ -60,6 +62,7 @@ mod unlink;
 mod unlogged;
 mod unnamed;
 mod whole;
+mod workshop;
 mod write_at;
 mod write_data;
 mod writeback;
@@ -84,6 +87,7 @@ use self::log::{Members, Syncs};
 use self::node::Nodes;
 use self::orphans::Orphans;
 use self::snapshot::PendingSnapshots;
+use self::workshop::Workshop;
 use self::writeback::DirtyNodes;
 use crate::error::{Error, Result};
 use crate::file::ExtentMaps;
@@ -129,6 +133,7 @@ pub(crate) struct Writer {
     syncs: Syncs,
     /// How data is compressed that does not say so itself.
     compression: RwLock<Option<WriteCompression>>,
+    workshop: Workshop,
     policy: RwLock<WritePolicy>,
     /// Held by the one who moves a directory: who is below whom does not change meanwhile.
     renames: Mutex<()>,
@@ -156,7 +161,8 @@ impl Filesystem {
     /// # Errors
     /// [`ErrorKind::ReadOnly`](crate::ErrorKind::ReadOnly) where a sound file system can only be read.
     pub fn open_writable(volume: Arc<Volume>, options: &WriteOptions) -> Result<Self> {
-        let WriteOptions { cache_bytes, commit_interval, commit_bytes, tuning } = *options;
+        let WriteOptions { cache_bytes, commit_interval, commit_bytes, dirty_bytes, tuning } =
+            *options;
         let cache = Arc::new(BlockCache::new(volume.clone(), cache_bytes));
         let manager = Arc::new(TransactionManager::open_replaying(
             volume.clone(),
@@ -165,14 +171,14 @@ impl Filesystem {
         )?);
         let orphans = Arc::new(Orphans::new(manager.clone()));
         let space = manager.space().clone();
-        let delayed = Arc::new(DelayedNodes::new(space, volume.nodesize(), tuning));
+        let delayed = Arc::new(DelayedNodes::new(space, volume.nodesize(), tuning, dirty_bytes));
         let extent_maps = ExtentMaps::new(tuning.extents == FindExtents::InMemory);
         let writer = Writer {
             manager: manager.clone(),
             nodes: Nodes::new(orphans.clone(), delayed.clone(), extent_maps.clone()),
             delayed,
             extent_maps,
-            dirty: DirtyNodes::default(),
+            dirty: DirtyNodes::new(dirty_bytes),
             orphans,
             snapshots: PendingSnapshots::default(),
             deleted: DeletedSubvolumes::default(),
@@ -181,6 +187,7 @@ impl Filesystem {
             members: Arc::default(),
             syncs: Syncs::default(),
             compression: RwLock::default(),
+            workshop: Workshop::default(),
             policy: RwLock::default(),
             renames: Mutex::default(),
             subvolumes: Mutex::default(),

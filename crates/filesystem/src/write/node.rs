@@ -309,6 +309,11 @@ impl NodeState {
         self.dirty.len_bytes() + self.writing.as_ref().map_or(0, |writing| writing.len_bytes())
     }
 
+    /// Bytes of memory that this data takes.
+    pub(super) fn unwritten_room_bytes(&self) -> u64 {
+        self.dirty.room_bytes() + self.writing.as_ref().map_or(0, |writing| writing.room_bytes())
+    }
+
     pub(super) fn check_mutable(&self) -> Result<()> {
         if self.item.flags().contains(InodeFlags::IMMUTABLE) {
             return Err(Error::NotPermitted("it is immutable"));

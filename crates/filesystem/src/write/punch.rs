@@ -81,7 +81,7 @@ impl Inode {
             self.zero(&mut state, part);
         }
         state.touch(handle.generation(), true);
-        writer.dirty.insert(node, state.unwritten_bytes());
+        writer.dirty.insert(node, &state);
         filesystem.write_back(&handle, node, &mut state)?;
         drop(state);
         Ok(handle.end()?)

@@ -61,7 +61,7 @@ impl Inode {
             } else {
                 self.grow_locked(&mut state, size_bytes)?;
             }
-            writer.dirty.insert(node, state.unwritten_bytes());
+            writer.dirty.insert(node, &state);
             filesystem.write_back(&handle, node, &mut state)?;
         } else {
             let end = last[EXTENTS_PER_STEP - 1].0;
@@ -75,7 +75,7 @@ impl Inode {
                 item.size = item.size.get().min(end).into();
                 node.put_item(&state)
             })?;
-            writer.dirty.insert(node, state.unwritten_bytes());
+            writer.dirty.insert(node, &state);
         }
         drop(state);
         handle.end()?;

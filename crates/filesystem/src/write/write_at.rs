@@ -15,13 +15,13 @@ use crate::inode::{FileType, Inode};
 /// No file is longer.
 pub(super) const MOST_BYTES: u64 = i64::MAX as u64 - (1 << 20);
 /// What is written at once at most; longer writes are several.
-const PIECE_BYTES: usize = 4 << 20;
-/// Dirty data of one file beyond which its writer writes it back.
+const PIECE_BYTES: usize = 1 << 20;
+/// Dirty data of one file beyond which its writer writes it back, unless there is less room.
 const MOST_DIRTY_BYTES: u64 = 16 << 20;
 /// Runs of dirty data of one file beyond which its writer writes them back.
 const MOST_DIRTY_RUNS: usize = 64;
-/// Dirty data of all files together beyond which a writer writes all of it back.
-const MOST_DIRTY_BYTES_IN_ALL: u64 = 64 << 20;
+/// The part of all room for dirty data that one file may have.
+const PART_OF_ONE_FILE: u64 = 4;
 /// Items that writing a file back takes besides its extents: the inode, and what is cut.
 const ITEMS: u64 = 4;
 /// Tree blocks that writing a file back adds to its subvolume.
@@ -83,6 +83,8 @@ impl Inode {
         let first = offset - offset % sectorsize;
         let behind = end.next_multiple_of(sectorsize);
         let promised = self.promise_for(writer, first..behind)?;
+        let room = writer.dirty.room();
+        let entrance = room.enter(behind - first, || filesystem.flush_all())?;
         let changing = node.changing.lock();
         let handle = writer.manager.join()?;
         let mut state = node.write();
@@ -108,18 +110,15 @@ impl Inode {
             state.item.ctime = state.item.mtime;
         }
         state.shrink_promise(writer);
+        let most_bytes = MOST_DIRTY_BYTES.min(room.most_bytes() / PART_OF_ONE_FILE);
         let is_much =
-            state.dirty.len_bytes() > MOST_DIRTY_BYTES || state.dirty.run_count() > MOST_DIRTY_RUNS;
-        writer.dirty.insert(node, state.unwritten_bytes());
+            state.dirty.len_bytes() > most_bytes || state.dirty.run_count() > MOST_DIRTY_RUNS;
+        writer.dirty.insert(node, &state);
+        drop(entrance);
         drop(state);
         handle.end()?;
         drop(changing);
-        if is_much {
-            filesystem.flush(node)?;
-        } else if writer.dirty.len_bytes() > MOST_DIRTY_BYTES_IN_ALL {
-            filesystem.flush_all()?;
-        }
-        Ok(())
+        if is_much { filesystem.flush(node) } else { Ok(()) }
     }
 
     /// Promises room for writing `range`, whole sectors. The sectors that the file begins and ends with

@@ -1,8 +1,6 @@
 //! Putting data on the devices: new extents are allocated, compressed or as it is, or room is used that the
 //! file has.
 
-use std::borrow::Cow;
-
 use larder_format::Logical;
 use larder_format::compression::Algorithm;
 use larder_format::item::{FileExtentItem, FileExtentKind, InodeFlags, MAX_EXTENT_BYTES};
@@ -11,6 +9,8 @@ use larder_transaction::{DataExtent, Error as EngineError};
 use super::Changed;
 use super::compress::{Outcome, Plan, pieces};
 use super::extents::FileExtents;
+use super::stretch::Stretch;
+use super::workshop::Workshop;
 use super::writeback::Taken;
 use crate::error::Result;
 use crate::filesystem::Filesystem;
@@ -63,11 +63,7 @@ impl Filesystem {
     ) -> Result<WrittenData> {
         let data = WrittenData::default();
         let mut writing = Writing { filesystem: self, extents, taken, plan, data };
-        for (start, pieces) in taken.dirty.ranges() {
-            let data = match pieces[..] {
-                [piece] => Cow::Borrowed(piece),
-                _ => Cow::Owned(pieces.concat()),
-            };
+        for (start, data) in taken.dirty.ranges() {
             if let Err(error) = writing.write_range(start, &data) {
                 for written in &writing.data.written {
                     written.abandon(self)?;
@@ -105,8 +101,13 @@ impl Filesystem {
 
     /// The checksums of whole sectors.
     pub(super) fn sums_of(&self, data: &[u8]) -> Vec<u8> {
+        self.sums_of_pieces(&[data])
+    }
+
+    /// The checksums of pieces of whole sectors.
+    fn sums_of_pieces(&self, data: &[&[u8]]) -> Vec<u8> {
         let (algorithm, sectorsize) = (self.volume().checksum_type(), self.sectorsize() as usize);
-        let pieces: Vec<&[u8]> = data.chunks(SUMMED_BYTES).collect();
+        let pieces: Vec<&[u8]> = data.iter().flat_map(|data| data.chunks(SUMMED_BYTES)).collect();
         let sums = parallel::map(&pieces, |piece| {
             let mut sums = Vec::with_capacity(piece.len() / sectorsize * algorithm.size());
             for sector in piece.chunks(sectorsize) {
@@ -120,54 +121,62 @@ impl Filesystem {
 
 impl Writing<'_> {
     /// Writes `data`, which the file has at `start`.
-    fn write_range(&mut self, start: u64, data: &[u8]) -> Result<()> {
-        let range = start..start + data.len() as u64;
+    fn write_range(&mut self, start: u64, data: &Stretch<'_>) -> Result<()> {
+        let range = start..start + data.len_bytes();
         for target in self.extents.targets(self.taken.cut, self.taken.flags, range)? {
             let (from, to) = (target.range.start, target.range.end);
-            let data = &data[(from - start) as usize..(to - start) as usize];
+            let data = data.part(from - start, to - from);
             match (target.place, self.plan) {
                 (Some(logical), _) => {
-                    let place = Place::InPlace { logical, len_bytes: data.len() as u64 };
-                    self.put(logical, data, from, place)?;
+                    let place = Place::InPlace { logical, len_bytes: data.len_bytes() };
+                    self.put(logical, &data, from, place)?;
                 }
-                (None, Some(plan)) => self.write_compressed(plan, from, data)?,
-                (None, None) => self.write_plain(from, data)?,
+                (None, Some(plan)) => self.write_compressed(plan, from, &data)?,
+                (None, None) => self.write_plain(from, &data)?,
             }
         }
         Ok(())
     }
 
     /// Writes data to new extents, as it is.
-    fn write_plain(&mut self, start: u64, mut data: &[u8]) -> Result<()> {
-        let mut at = start;
-        while !data.is_empty() {
-            let extent = self.filesystem.allocate_data(data.len() as u64)?;
-            let part = data.split_off(..extent.len_bytes as usize).expect("no more than asked");
-            self.put_new(extent, part, at, extent.len_bytes, None)?;
-            at += extent.len_bytes;
+    fn write_plain(&mut self, start: u64, data: &Stretch<'_>) -> Result<()> {
+        let (mut done, len_bytes) = (0, data.len_bytes());
+        while done < len_bytes {
+            let extent = self.filesystem.allocate_data(len_bytes - done)?;
+            let part = data.part(done, extent.len_bytes);
+            self.put_new(extent, &part, start + done, extent.len_bytes, None)?;
+            done += extent.len_bytes;
         }
         Ok(())
     }
 
     /// Writes data to new extents, those pieces compressed that become smaller.
-    fn write_compressed(&mut self, plan: &Plan, start: u64, data: &[u8]) -> Result<()> {
+    fn write_compressed(&mut self, plan: &Plan, start: u64, data: &Stretch<'_>) -> Result<()> {
+        let filesystem = self.filesystem;
+        let sectorsize = filesystem.volume().sectorsize();
+        let workshop = &filesystem.writer()?.workshop;
         let pieces = pieces(data, start, self.taken.size_bytes);
-        let outcomes = plan.compress(&pieces, self.filesystem.volume().sectorsize());
-        self.data.gives_up |= plan.gives_up(&outcomes);
         // Pieces that stay as they are go together.
         let mut left_from = 0;
-        for (piece, outcome) in pieces.iter().zip(outcomes) {
-            let Outcome::Compressed(stream) = outcome else { continue };
-            let within = (piece.start - start) as usize;
-            self.write_plain(start + left_from as u64, &data[left_from..within])?;
-            left_from = within;
-            if let Some(extent) = self.filesystem.allocate_whole(stream.len() as u64)? {
-                let (len, algorithm) = (piece.data.len(), Some(plan.algorithm()));
-                self.put_new(extent, &stream, piece.start, len as u64, algorithm)?;
-                left_from += len;
+        for batch in pieces.chunks(Workshop::batch_len()) {
+            let _turn = workshop.begin(batch);
+            let outcomes = plan.compress(batch, sectorsize, workshop);
+            self.data.gives_up |= plan.gives_up(&outcomes);
+            for (piece, outcome) in batch.iter().zip(outcomes) {
+                let Outcome::Compressed(stream) = outcome else { continue };
+                let within = piece.start - start;
+                let left = data.part(left_from, within - left_from);
+                self.write_plain(start + left_from, &left)?;
+                left_from = within;
+                if let Some(extent) = filesystem.allocate_whole(stream.len() as u64)? {
+                    let (len, algorithm) = (piece.data.len_bytes(), Some(plan.algorithm()));
+                    let stream = Stretch::from(&stream[..]);
+                    self.put_new(extent, &stream, piece.start, len, algorithm)?;
+                    left_from += len;
+                }
             }
         }
-        self.write_plain(start + left_from as u64, &data[left_from..])
+        self.write_plain(start + left_from, &data.part(left_from, u64::MAX))
     }
 
     /// Writes what is to be on disk to an extent that was just allocated and holds `ram_bytes` of the
@@ -175,7 +184,7 @@ impl Writing<'_> {
     fn put_new(
         &mut self,
         extent: DataExtent,
-        stored: &[u8],
+        stored: &Stretch<'_>,
         start: u64,
         ram_bytes: u64,
         compression: Option<Algorithm>,
@@ -184,12 +193,23 @@ impl Writing<'_> {
         self.put(extent.logical, stored, start, Place::New(item))
     }
 
-    fn put(&mut self, logical: Logical, stored: &[u8], start: u64, place: Place) -> Result<()> {
+    fn put(
+        &mut self,
+        logical: Logical,
+        stored: &Stretch<'_>,
+        start: u64,
+        place: Place,
+    ) -> Result<()> {
         let has_checksums = !self.taken.flags.contains(InodeFlags::NODATASUM);
-        let checksums = if has_checksums { self.filesystem.sums_of(stored) } else { Vec::new() };
+        let sums = || self.filesystem.sums_of_pieces(stored.pieces());
+        let checksums = if has_checksums { sums() } else { Vec::new() };
         // Before it is written: what is noted here is given back after an error.
         self.data.written.push(Written { start, place, checksums });
-        self.filesystem.volume().write(logical, stored).map_err(EngineError::from)?;
+        let mut at = logical;
+        for piece in stored.pieces() {
+            self.filesystem.volume().write(at, piece).map_err(EngineError::from)?;
+            at.0 += piece.len() as u64;
+        }
         Ok(())
     }
 }

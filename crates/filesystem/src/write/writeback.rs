@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use larder_format::compression::Algorithm;
 use larder_format::feature::IncompatFlags;
@@ -12,6 +11,7 @@ use parking_lot::Mutex;
 
 use super::compress::Plan;
 use super::dirty::DirtyData;
+use super::dirty_room::DirtyRoom;
 use super::extents::FileExtents;
 use super::node::{Node, NodeId, NodeState, Promised, StateGuard};
 use super::write_data::WrittenData;
@@ -21,32 +21,36 @@ use crate::filesystem::Filesystem;
 use crate::parallel;
 
 /// Inodes with data that is not written back.
-#[derive(Default)]
 pub(super) struct DirtyNodes {
     nodes: Mutex<BTreeMap<NodeId, (Arc<Node>, u64)>>,
-    len_bytes: AtomicU64,
+    room: DirtyRoom,
 }
 
 impl DirtyNodes {
-    /// Enters a node, whose state is locked, with so much dirty data.
-    pub(super) fn insert(&self, node: &Arc<Node>, dirty_bytes: u64) {
-        let before = self.nodes.lock().insert(node.id(), (node.clone(), dirty_bytes));
-        self.len_bytes.fetch_add(dirty_bytes, Relaxed);
-        self.len_bytes.fetch_sub(before.map_or(0, |(_, bytes)| bytes), Relaxed);
+    /// None yet. Data of all of them is to take `most_bytes` at most.
+    pub(super) fn new(most_bytes: usize) -> Self {
+        Self { nodes: Mutex::default(), room: DirtyRoom::new(most_bytes as u64) }
+    }
+
+    /// The room that data of all of them has.
+    pub(super) fn room(&self) -> &DirtyRoom {
+        &self.room
+    }
+
+    /// Enters a node, whose state is locked, with its dirty data.
+    pub(super) fn insert(&self, node: &Arc<Node>, state: &NodeState) {
+        let bytes = state.unwritten_room_bytes();
+        let before = self.nodes.lock().insert(node.id(), (node.clone(), bytes));
+        self.room.changed(before.map_or(0, |(_, bytes)| bytes), bytes);
     }
 
     /// Notes how much dirty data a node has now that some was written back; its state is locked.
     fn update(&self, node: &Arc<Node>, state: &NodeState) {
         if !state.is_clean() {
-            return self.insert(node, state.unwritten_bytes());
+            return self.insert(node, state);
         }
         let before = self.nodes.lock().remove(&node.id());
-        self.len_bytes.fetch_sub(before.map_or(0, |(_, bytes)| bytes), Relaxed);
-    }
-
-    /// Dirty data of all of them, in bytes.
-    pub(super) fn len_bytes(&self) -> u64 {
-        self.len_bytes.load(Relaxed)
+        self.room.changed(before.map_or(0, |(_, bytes)| bytes), 0);
     }
 
     /// Whether there are none.
@@ -233,7 +237,8 @@ impl Filesystem {
         let mut data = vec![0; size_bytes as usize];
         state.dirty.overlay(0, &mut data);
         let sector = self.volume().sectorsize();
-        let stream = plan.and_then(|plan| plan.compress_inline(&data, sector));
+        let workshop = &self.writer()?.workshop;
+        let stream = plan.and_then(|plan| plan.compress_inline(&data, sector, workshop));
         if let Some((plan, stored)) = plan.zip(stream)
             && stored.len() as u64 <= self.write_policy().max_inline_bytes
         {

@@ -9,7 +9,6 @@ use crate::protocol::Reply;
 use crate::protocol::abi::{
     InitFlags, InitIn, InitOut, MINOR_VERSION, OLDEST_MINOR_VERSION, VERSION,
 };
-use crate::transport::MAX_IO_BYTES;
 
 /// What is used of what the kernel can do.
 const WANTED: InitFlags = InitFlags::ASYNC_READ
@@ -58,17 +57,18 @@ pub(super) fn agree(
     if !tells_of_direct_writes(call) {
         wanted -= InitFlags::ASYNC_DIO;
     }
+    let most_io_bytes = options.most_io_bytes;
     let flags = InitFlags::from_bits_retain(offered) & (wanted | call.kernel.features());
     reply.put(&InitOut {
         // The kernel takes the least of this and what the mount is set to.
-        max_readahead: MAX_IO_BYTES as u32,
+        max_readahead: most_io_bytes as u32,
         flags: flags.bits() as u32,
         flags2: (flags.bits() >> 32) as u32,
         max_background: MOST_BACKGROUND,
         congestion_threshold: MOST_BACKGROUND / 4 * 3,
-        max_write: MAX_IO_BYTES as u32,
+        max_write: most_io_bytes as u32,
         time_gran: 1,
-        max_pages: (MAX_IO_BYTES / page_size()) as u16,
+        max_pages: (most_io_bytes / page_size()) as u16,
         ..answer
     })
 }

@@ -39,7 +39,7 @@ use self::interrupt::Interrupts;
 use self::nodes::{Node, Nodes, Place};
 use self::pruning::Pruning;
 use crate::protocol::{Answer, Operation, Reply, Request};
-use crate::transport::{Handler, Tell};
+use crate::transport::{Handler, Limits, Tell};
 
 pub use self::atime::AccessTimes;
 pub(crate) use self::exchange::Exchange;
@@ -79,6 +79,12 @@ pub struct ServerOptions {
     /// How many inodes the server remembers for the kernel: above that it asks the kernel to drop
     /// those that nobody uses, which Linux 6.18 and newer do.
     pub most_nodes: usize,
+    /// The most bytes that one request brings or asks for: a power of two, from 64 KiB to 1 MiB. Each thread has memory
+    /// for two of them.
+    pub most_io_bytes: usize,
+    /// The most threads that serve requests at a time, besides those that wait for the kernel to do what it was told.
+    /// Over rings there are two for each processor at least.
+    pub most_threads: usize,
 }
 
 impl Default for ServerOptions {
@@ -90,7 +96,16 @@ impl Default for ServerOptions {
             notreelog: false,
             writeback_cache: false,
             most_nodes: 1 << 17,
+            most_io_bytes: 1 << 20,
+            most_threads: 128,
         }
+    }
+}
+
+impl ServerOptions {
+    /// What serving may take.
+    pub(crate) fn limits(&self) -> Limits {
+        Limits { io_bytes: self.most_io_bytes, threads: self.most_threads }
     }
 }
 

@@ -43,7 +43,9 @@ fn panics_cost_one_request_each(io_uring: bool) {
     let server = Fragile(Server::new(&filesystem, &top, ServerOptions::default()).unwrap());
     let options = MountOptions::default();
     let mounted = transport::mount(scratch.path(), &options, ServerOptions::default()).unwrap();
-    let connection = DevFuse::new(mounted.device, io_uring, false);
+    let limits = ServerOptions::default().limits();
+    let options = MountOptions { io_uring, awake: false, ..options };
+    let connection = DevFuse::new(mounted.device, &options, limits);
     thread::scope(|scope| {
         let serving = scope.spawn(|| connection.serve(&server, || ()));
         let mounted = Mounted(scratch.path());

@@ -26,13 +26,12 @@ use super::awake::Awake;
 use super::away::{FromPlace, Place};
 use super::io_uring::Queues;
 use super::lookout::Lookout;
+use super::mapping::Buffer;
 use super::pool::Pool;
 use super::readahead::read_ahead;
 use super::soon::Soon;
-use super::{
-    HEADROOM_BYTES, Handler, MAX_IO_BYTES, MOST_THREADS, Notify, Served, Serving, Tell, Transport,
-    serve,
-};
+use super::{HEADROOM_BYTES, Handler, Limits, Notify, Served, Serving, Tell, Transport, serve};
+use crate::MountOptions;
 use crate::protocol::abi::{self, InHeader, InitFlags, InitOut, OutHeader};
 use crate::protocol::{Notice, Reply, Request};
 
@@ -47,6 +46,7 @@ const FUSE_DEV_IOC_CLONE: Opcode = opcode::read::<u32>(229, 0);
 #[derive(Debug)]
 pub(crate) struct DevFuse {
     device: OwnedFd,
+    limits: Limits,
     /// The rings that most requests may come through.
     queues: Option<Queues>,
     /// The rings have threads that wait for INIT to be answered.
@@ -63,18 +63,18 @@ struct Spare(Mutex<Vec<Buffers>>);
 /// What a thread reads into and writes from.
 #[derive(Debug)]
 struct Buffers {
-    request: Vec<u8>,
-    reply: Vec<u8>,
+    request: Buffer,
+    reply: Buffer,
 }
 
 impl DevFuse {
     /// The connection that `device`, an open `/dev/fuse`, was mounted with. With `io_uring` requests come
     /// through rings where the kernel offers them. With `awake` processors stay awake while requests keep coming.
-    pub(crate) fn new(device: OwnedFd, io_uring: bool, awake: bool) -> Self {
-        let queues = if io_uring { Queues::offered() } else { None };
+    pub(crate) fn new(device: OwnedFd, options: &MountOptions, limits: Limits) -> Self {
+        let queues = if options.io_uring { Queues::offered(limits) } else { None };
         let can_use_rings = AtomicBool::new(false);
-        let (spare, soon, awake) = (Spare::default(), Soon::default(), Awake::new(awake));
-        Self { device, queues, can_use_rings, spare, soon, awake }
+        let (spare, soon, awake) = (Spare::default(), Soon::default(), Awake::new(options.awake));
+        Self { device, limits, queues, can_use_rings, spare, soon, awake }
     }
 
     /// A further descriptor of the connection. Where the device cannot be opened again, which is so for
@@ -90,16 +90,22 @@ impl DevFuse {
 
     fn start<'s>(&'s self, serving: Serving<'s, '_>, pool: &'s Pool) -> io::Result<()> {
         let device = self.another()?;
+        let buffers = self.spare.take(self.limits)?;
         pool.begins();
-        let serve = move || self.serve_one_by_one(&device, serving, pool);
+        let serve = move || self.serve_one_by_one(&device, buffers, serving, pool);
         let started =
             thread::Builder::new().name("larder-fuse".into()).spawn_scoped(serving.scope, serve);
         started.map(|_| ()).inspect_err(|_| pool.ends())
     }
 
     /// Serves one request after another until the connection ends, or until there are threads enough.
-    fn serve_one_by_one<'s>(&'s self, device: &OwnedFd, serving: Serving<'s, '_>, pool: &'s Pool) {
-        let mut buffers = self.spare.take();
+    fn serve_one_by_one<'s>(
+        &'s self,
+        device: &OwnedFd,
+        mut buffers: Buffers,
+        serving: Serving<'s, '_>,
+        pool: &'s Pool,
+    ) {
         let mut lookout = Lookout::new(Instant::now());
         while let Some(len) = self.wait(&mut lookout, &mut buffers, device) {
             self.awake.count_request();
@@ -156,7 +162,7 @@ impl DevFuse {
             self.can_use_rings.store(queues.prepare(serving).is_ok(), SeqCst);
         }
         // Without, reading is slower.
-        let _ = read_ahead(device);
+        let _ = read_ahead(device, self.limits.io_bytes);
         let body = buffers.answer(device, len, serving.handler, kernel);
         let flags = InitOut::read_from_prefix(body).map_or(0, |(agreed, _)| agreed.flags2);
         if let Some(queues) = &self.queues {
@@ -167,7 +173,7 @@ impl DevFuse {
 
 impl Transport for DevFuse {
     fn serve(&self, handler: &dyn Handler, begun: impl FnOnce()) -> io::Result<()> {
-        let pool = Pool::new(MOST_THREADS);
+        let pool = Pool::new(self.limits.threads);
         let serve = || {
             thread::scope(|scope| {
                 let Self { device, soon, awake, .. } = self;
@@ -223,9 +229,9 @@ fn is_readable(device: impl AsFd) -> bool {
 
 impl Spare {
     /// Buffers for a thread that begins, those that were left last if there are any.
-    fn take(&self) -> Buffers {
+    fn take(&self, limits: Limits) -> Result<Buffers, Errno> {
         let left = self.0.lock().pop();
-        left.unwrap_or_else(Buffers::new)
+        left.map_or_else(|| Buffers::new(limits), Ok)
     }
 
     /// Keeps what a thread had that ends, if not enough is kept already.
@@ -238,15 +244,15 @@ impl Spare {
 }
 
 impl Buffers {
-    fn new() -> Self {
-        let len = MAX_IO_BYTES + HEADROOM_BYTES;
-        Self { request: vec![0; len], reply: vec![0; len] }
+    fn new(limits: Limits) -> Result<Self, Errno> {
+        let len = limits.io_bytes + HEADROOM_BYTES;
+        Ok(Self { request: Buffer::new(len)?, reply: Buffer::new(len)? })
     }
 
     /// Waits for a request and returns its length; `None` once the connection is at its end.
     fn receive(&mut self, device: impl AsFd) -> Option<usize> {
         loop {
-            match retry_on_intr(|| read(&device, &mut *self.request)) {
+            match retry_on_intr(|| read(&device, self.request.bytes_mut())) {
                 Ok(len) => return Some(len),
                 // Whoever asked was interrupted before this could be read.
                 Err(Errno::NOENT | Errno::AGAIN) => {}
@@ -257,7 +263,8 @@ impl Buffers {
 
     /// Whether the request of `len` bytes is of the kind `opcode`.
     fn has(&self, opcode: u32, len: usize) -> bool {
-        InHeader::read_from_prefix(&self.request[..len]).is_ok_and(|(it, _)| it.opcode == opcode)
+        InHeader::read_from_prefix(&self.request.bytes()[..len])
+            .is_ok_and(|(it, _)| it.opcode == opcode)
     }
 
     /// Serves the request of `len` bytes, and returns the body of the reply.
@@ -268,11 +275,11 @@ impl Buffers {
         handler: &dyn Handler,
         kernel: &dyn Tell,
     ) -> &[u8] {
-        let message = &self.request[..len];
+        let message = &self.request.bytes()[..len];
         let Ok((InHeader { unique, .. }, _)) = InHeader::read_from_prefix(message) else {
             return &[];
         };
-        let (header, room) = self.reply.split_at_mut(size_of::<OutHeader>());
+        let (header, room) = self.reply.bytes_mut().split_at_mut(size_of::<OutHeader>());
         let mut reply = Reply::new(room);
         let served = serve(Request::parse(message), &mut reply, handler, kernel);
         let Some(served) = served else { return &[] };
@@ -280,8 +287,8 @@ impl Buffers {
         let len = header.len() + body_len;
         header.copy_from_slice(OutHeader { len: len as u32, error, unique }.as_bytes());
         // It fails when whoever asked was interrupted or the connection ended: nobody waits then.
-        let _ = retry_on_intr(|| write(&device, &self.reply[..len]));
-        &self.reply[size_of::<OutHeader>()..len]
+        let _ = retry_on_intr(|| write(&device, &self.reply.bytes()[..len]));
+        &self.reply.bytes()[size_of::<OutHeader>()..len]
     }
 }
 
@@ -292,9 +299,11 @@ mod tests {
     #[test]
     fn who_begins_takes_what_was_left() {
         let spare = Spare::default();
-        let take = || (0..=MOST_SPARE_BUFFERS).map(|_| spare.take()).collect::<Vec<_>>();
+        let limits = Limits { io_bytes: 1 << 16, threads: 1 };
+        let take =
+            || (0..=MOST_SPARE_BUFFERS).map(|_| spare.take(limits).unwrap()).collect::<Vec<_>>();
         let places = |buffers: &[Buffers]| {
-            let place = |it: &Buffers| (it.request.as_ptr(), it.reply.as_ptr());
+            let place = |it: &Buffers| (it.request.bytes().as_ptr(), it.reply.bytes().as_ptr());
             buffers.iter().map(place).collect::<Vec<_>>()
         };
         let mut taken = take();
@@ -305,7 +314,11 @@ mod tests {
         assert_eq!(spare.0.lock().len(), MOST_SPARE_BUFFERS);
         let again = take();
         assert_eq!(places(&again)[..MOST_SPARE_BUFFERS], first[..MOST_SPARE_BUFFERS]);
-        let len = MAX_IO_BYTES + HEADROOM_BYTES;
-        assert!(again.iter().all(|it| it.request.len() == len && it.reply.len() == len));
+        let len = limits.io_bytes + HEADROOM_BYTES;
+        assert!(
+            again
+                .iter()
+                .all(|it| [&it.request, &it.reply].iter().all(|it| it.bytes().len() == len))
+        );
     }
 }

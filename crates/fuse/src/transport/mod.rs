@@ -7,6 +7,7 @@ pub(crate) mod block;
 mod dev_fuse;
 mod io_uring;
 mod lookout;
+mod mapping;
 mod mount;
 mod pool;
 mod readahead;
@@ -34,12 +35,17 @@ use self::soon::Soon;
 use crate::protocol::abi::{InHeader, InitFlags, opcode};
 use crate::protocol::{Answer, Notice, Reply, Request};
 
-/// The most bytes that one WRITE brings or one READ asks for.
-pub(crate) const MAX_IO_BYTES: usize = 1 << 20;
 /// Room that a request takes besides its data, and a reply besides its own.
 const HEADROOM_BYTES: usize = 4096;
-/// Threads at most: so many slow operations can be on the way, and one more has to wait.
-const MOST_THREADS: usize = 128;
+
+/// How much serving may take.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    /// The most bytes that one WRITE brings or one READ asks for.
+    pub(crate) io_bytes: usize,
+    /// Threads at most: so many slow operations can be on the way, and one more has to wait.
+    pub(crate) threads: usize,
+}
 
 /// Serves requests, many threads at once.
 pub(crate) trait Handler: Sync {

@@ -4,8 +4,6 @@ use std::fs;
 use std::io;
 use std::os::fd::AsRawFd;
 
-use super::MAX_IO_BYTES;
-
 /// `MINORBITS` of linux/kdev_t.h.
 const MINOR_BITS: u32 = 20;
 
@@ -15,11 +13,11 @@ const MINOR_BITS: u32 = 20;
 ///
 /// # Errors
 /// Only root may. Kernels that do not say which connection a `/dev/fuse` has are left as they are.
-pub(super) fn read_ahead(device: &impl AsRawFd) -> io::Result<()> {
+pub(super) fn read_ahead(device: &impl AsRawFd, io_bytes: usize) -> io::Result<()> {
     let about = fs::read_to_string(format!("/proc/self/fdinfo/{}", device.as_raw_fd()))?;
     let name = name(&about).ok_or(io::ErrorKind::Unsupported)?;
     let setting = format!("/sys/class/bdi/{name}/read_ahead_kb");
-    fs::write(setting, (MAX_IO_BYTES >> 10).to_string())
+    fs::write(setting, (io_bytes >> 10).to_string())
 }
 
 /// The name under which the kernel shows how it reads ahead of the mount whose connection `about` tells.

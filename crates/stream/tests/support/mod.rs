@@ -123,6 +123,7 @@ pub(crate) fn open_writable(devices: &[PathBuf]) -> Filesystem {
         cache_bytes: 32 << 20,
         commit_interval: None,
         commit_bytes: 128 << 20,
+        dirty_bytes: 64 << 20,
         tuning: Tuning::default(),
     };
     Filesystem::open_writable(Arc::new(volume), &options).expect("its trees are there")

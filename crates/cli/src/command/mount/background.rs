@@ -5,6 +5,7 @@
 //! goes to the standard error that both have.
 
 use std::env;
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::Path;
@@ -19,11 +20,15 @@ use crate::report::Reporter;
 /// What the second process is told besides what the first was.
 pub const SERVED: &str = "--served";
 
-/// Runs this program again to serve, and waits until it does or has failed.
-pub fn start(arguments: impl IntoIterator<Item = std::ffi::OsString>) -> anyhow::Result<ExitCode> {
+/// Runs this program again to serve, with `environment` besides its own, and waits until it does or has failed.
+pub fn start(
+    arguments: impl IntoIterator<Item = OsString>,
+    environment: impl IntoIterator<Item = (&'static str, &'static str)>,
+) -> anyhow::Result<ExitCode> {
     let program = env::current_exe().context("this program cannot find itself")?;
     let mut command = Command::new(program);
-    command.arg("mount").arg(SERVED).args(arguments).stdin(Stdio::null()).stdout(Stdio::piped());
+    command.arg("mount").arg(SERVED).args(arguments).envs(environment);
+    command.stdin(Stdio::null()).stdout(Stdio::piped());
     let mut child = command.spawn().context("the process that serves")?;
     let mut line = String::new();
     child.stdout.take().context("its output")?.read_to_string(&mut line)?;

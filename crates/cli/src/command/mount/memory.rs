@@ -1,21 +1,39 @@
 //! How much memory a server may take, and what for.
+//!
+//! # Invariants
+//! - This is the one place that divides the size. Each part has a bound of its own that its user keeps: a thread that finds
+//!   no room waits, or writes back first.
+//! - The parts together are nine tenths of the size. The last tenth is what the allocator keeps.
+
+use std::env;
+use std::ops::RangeInclusive;
 
 use larder::OpenOptions;
 use larder_fuse::{ServerOptions, Settings};
 
 use crate::units::parse_size;
 
-/// What has a bound of its own: data that waits to be written, and the program itself.
-const FIXED_BYTES: usize = 80 << 20;
+/// The program, and what it has when nothing happens.
+const PROGRAM_BYTES: usize = 20 << 20;
 /// The least that a server works with.
 const LEAST_BYTES: usize = 128 << 20;
 /// The most that a server takes unless told otherwise.
 const MOST_BYTES_UNASKED: usize = 1 << 30;
+/// More data than this does not wait to be written back.
+const MOST_DIRTY_BYTES: usize = 64 << 20;
 /// What the server has in memory for an inode that the kernel knows, and what the library has for it.
 const NODE_BYTES: usize = 2048;
+/// The bounds of what one request brings.
+const IO_BYTES: RangeInclusive<usize> = 128 << 10..=1 << 20;
+/// The bounds of how many threads serve.
+const THREADS: RangeInclusive<usize> = 32..=128;
+/// What a thread has besides what requests bring: its stack, and its part of the allocator.
+const THREAD_BYTES: usize = 128 << 10;
+/// How the allocator keeps what was freed for the shortest time, and takes no large pages of which little is used. It
+/// reads this when a program begins.
+const THRIFT: [(&str, &str); 2] = [("MIMALLOC_PURGE_DELAY", "10"), ("MIMALLOC_ALLOW_THP", "0")];
 
-/// A bound on the memory of a server: data that waits to be written, blocks of trees, those that a
-/// commit will write, and inodes that the kernel knows have their parts in it.
+/// A bound on the memory of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Memory {
     bytes: usize,
@@ -45,14 +63,27 @@ impl Memory {
         self.bytes
     }
 
-    /// Gives trees their parts.
+    /// What the environment of a server has to say for the allocator to be thrifty, if it is to be and
+    /// nobody has said otherwise.
+    pub fn environment(self) -> impl Iterator<Item = (&'static str, &'static str)> {
+        let is_small = self.bytes < MOST_BYTES_UNASKED;
+        THRIFT.into_iter().filter(move |(name, _)| is_small && env::var_os(name).is_none())
+    }
+
+    /// Gives data that waits to be written, and trees, their parts.
     pub fn open(self, options: OpenOptions) -> OpenOptions {
+        let options = options.dirty_bytes(self.dirty_bytes());
         options.cache_bytes(self.part()).commit_bytes(self.part())
     }
 
-    /// Gives inodes their part.
+    /// Gives threads and inodes their parts.
     pub fn serve(self, options: ServerOptions) -> ServerOptions {
-        ServerOptions { most_nodes: self.part() / NODE_BYTES, ..options }
+        ServerOptions {
+            most_nodes: self.part() / NODE_BYTES,
+            most_io_bytes: self.io_bytes(),
+            most_threads: self.threads(),
+            ..options
+        }
     }
 
     /// Gives both their parts.
@@ -61,9 +92,25 @@ impl Memory {
         Settings { open, server, ..settings }
     }
 
-    /// A quarter of what has no bound of its own; the last is what the allocator needs besides.
+    fn dirty_bytes(self) -> usize {
+        (self.bytes / 6).min(MOST_DIRTY_BYTES)
+    }
+
+    fn io_bytes(self) -> usize {
+        let bytes = self.bytes / 1024;
+        (1 << bytes.ilog2()).clamp(*IO_BYTES.start(), *IO_BYTES.end())
+    }
+
+    fn threads(self) -> usize {
+        (self.bytes / (4 << 20)).clamp(*THREADS.start(), *THREADS.end())
+    }
+
+    /// A quarter of what nothing else has. Tree blocks in the cache have one, inodes that the kernel knows another, and
+    /// changed tree blocks two: while a commit writes as many as begin one, as many again may change.
     fn part(self) -> usize {
-        (self.bytes - FIXED_BYTES) / 4
+        let of_threads = self.threads() * (2 * self.io_bytes() + THREAD_BYTES);
+        let others = PROGRAM_BYTES + self.dirty_bytes() + of_threads;
+        (self.bytes / 10 * 9 - others) / 4
     }
 }
 
@@ -75,7 +122,18 @@ mod tests {
     fn what_is_too_little_is_refused() {
         assert!(Memory::parse("64M").unwrap_err().contains("128M"));
         assert!(Memory::parse("much").is_err());
-        assert_eq!(Memory::parse("128M").unwrap().part(), 12 << 20);
         assert!(Memory::of_this_machine().bytes() <= MOST_BYTES_UNASKED);
+    }
+
+    #[test]
+    fn the_parts_are_no_more_than_the_whole() {
+        for mib in (128..4096).step_by(32) {
+            let memory = Memory { bytes: mib << 20 };
+            let of_threads = memory.threads() * (2 * memory.io_bytes() + THREAD_BYTES);
+            let others = PROGRAM_BYTES + memory.dirty_bytes() + of_threads;
+            assert!(others + 4 * memory.part() <= memory.bytes / 10 * 9);
+            assert!(memory.part() >= 8 << 20, "{mib} {}", memory.part());
+            assert!(memory.io_bytes().is_power_of_two());
+        }
     }
 }

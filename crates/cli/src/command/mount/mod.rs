@@ -8,10 +8,12 @@ mod options;
 mod part;
 mod remount;
 
+use std::env;
 use std::ffi::OsString;
 use std::io;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
@@ -113,8 +115,9 @@ pub struct Mount {
     /// Make a file of this size with an empty file system first
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     create: Option<u64>,
-    /// About how much memory the server is to work with, at least 128M; unless told otherwise an eighth of
-    /// the machine's, but at most 1G. What is under way comes on top: twice the size has been seen
+    /// The most memory that the server has resident, at least 128M; unless told otherwise an eighth of the
+    /// machine's, but at most 1G. Where it is reached things get slower. What programs have open is not
+    /// bounded: each inode takes up to 2K
     #[arg(long, value_name = "SIZE", value_parser = Memory::parse)]
     memory: Option<Memory>,
     /// How much the server reports: to the terminal in the foreground, otherwise to journald or syslog
@@ -143,8 +146,12 @@ impl Mount {
         if let Some(subvolume) = self.part {
             return part::attach_for_server(subvolume, &self.paths);
         }
+        let memory = self.memory.unwrap_or_else(Memory::of_this_machine);
         if !self.foreground && !self.served {
-            return background::start(self.arguments());
+            return background::start(self.arguments(), memory.environment());
+        }
+        if self.foreground && memory.environment().next().is_some() {
+            return Err(self.begin_again(memory));
         }
         let reporter = if self.served {
             background::end_with_starter()?;
@@ -157,6 +164,17 @@ impl Mount {
             tracing::error!("{}", message(&error));
             ExitCode::FAILURE
         }))
+    }
+
+    /// Runs this program anew in this process, with what the allocator reads when it begins. Returns why it cannot.
+    fn begin_again(&self, memory: Memory) -> anyhow::Error {
+        let program = match env::current_exe().context("this program cannot find itself") {
+            Ok(program) => program,
+            Err(error) => return error,
+        };
+        let mut command = Command::new(program);
+        command.args(["mount", "-f"]).args(self.arguments()).envs(memory.environment());
+        anyhow::Error::new(command.exec()).context("this program cannot begin again")
     }
 
     fn arguments(&self) -> impl Iterator<Item = OsString> {

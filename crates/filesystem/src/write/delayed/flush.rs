@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use larder_transaction::Exclusive;
 
 use super::super::{Changed, Writer, apply};
-use super::{DelayedNodes, MOST_ITEMS};
+use super::DelayedNodes;
 use crate::error::Result;
 use crate::filesystem::Filesystem;
 use crate::parallel;
@@ -49,7 +49,7 @@ impl Writer {
 impl DelayedNodes {
     fn begin_flushing(&self) -> Option<Flushing<'_>> {
         let is_mine =
-            self.items.load(Relaxed) >= MOST_ITEMS && !self.is_flushing.swap(true, Acquire);
+            self.items.load(Relaxed) >= self.most_items && !self.is_flushing.swap(true, Acquire);
         is_mine.then_some(Flushing { delayed: self })
     }
 }

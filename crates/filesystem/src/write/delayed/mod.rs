@@ -53,11 +53,14 @@ const MOST_INSERTIONS: usize = 1024;
 const MOST_DELETIONS: usize = 256;
 /// Items of all nodes together beyond which they are put into the trees.
 const MOST_ITEMS: u64 = 32_768;
+/// With less room for what waits there are fewer: each may keep an inode in memory.
+const ITEM_BYTES: u64 = 2048;
 
 /// The nodes that have something queued.
 pub(super) struct DelayedNodes {
     tuning: Tuning,
     leaf_bytes: usize,
+    most_items: u64,
     promises: Promises,
     nodes: Mutex<BTreeMap<NodeId, Arc<Node>>>,
     /// Items of all of them.
@@ -69,10 +72,11 @@ pub(super) struct DelayedNodes {
 }
 
 impl DelayedNodes {
-    pub(super) fn new(space: Arc<Space>, nodesize: u32, tuning: Tuning) -> Self {
+    pub(super) fn new(space: Arc<Space>, nodesize: u32, tuning: Tuning, room_bytes: usize) -> Self {
         Self {
             tuning,
             leaf_bytes: leaf_data_size(nodesize as usize),
+            most_items: (room_bytes as u64 / ITEM_BYTES).min(MOST_ITEMS),
             promises: Promises::new(space),
             nodes: Mutex::default(),
             items: AtomicU64::new(0),

@@ -14,8 +14,9 @@ use rustix::io::Errno;
 use rustix::io_uring::iovec;
 use zerocopy::{FromZeros, IntoBytes};
 
-use super::super::{Handler, MAX_IO_BYTES, Served, Tell, serve};
-use super::ring::{Command, Mapping, Ring};
+use super::super::mapping::Mapping;
+use super::super::{Handler, Served, Tell, serve};
+use super::ring::{Command, Ring};
 use crate::protocol::abi::{
     OutHeader, URING_CMD_COMMIT_AND_FETCH, URING_CMD_REGISTER, UringCmdReq, UringReqHeader, opcode,
 };
@@ -23,8 +24,6 @@ use crate::protocol::{Reply, Request};
 
 /// Where the payload begins: on a page of its own, behind the header.
 const PAYLOAD_AT: usize = 4096;
-/// Where the kernel's part ends.
-const BESIDE_AT: usize = PAYLOAD_AT + MAX_IO_BYTES;
 /// The most that a request has besides its fixed parts if it is no WRITE: the value of an attribute, and
 /// names.
 const MOST_BESIDE_BYTES: usize = (64 << 10) + 4096;
@@ -35,6 +34,7 @@ pub(super) struct Idle {
     /// The header, the payload, and room for what cannot stay in the payload, where request and reply share one
     /// place.
     memory: Mapping,
+    payload_len: usize,
     ring: Ring,
     next: Next,
 }
@@ -56,11 +56,11 @@ pub(super) struct Given(Idle);
 pub(super) struct Taken(Idle);
 
 impl Idle {
-    /// An entry that no queue has. [`enable`](Self::enable) comes next.
-    pub(super) fn new() -> Result<Self, Errno> {
+    /// An entry that no queue has, with so much room for what a request brings and a reply. [`enable`](Self::enable) comes next.
+    pub(super) fn new(payload_len: usize) -> Result<Self, Errno> {
         let ring = Ring::new()?;
-        let memory = Mapping::anonymous(BESIDE_AT + MOST_BESIDE_BYTES)?;
-        Ok(Self { memory, ring, next: Next::Register })
+        let memory = Mapping::anonymous(PAYLOAD_AT + payload_len + MOST_BESIDE_BYTES)?;
+        Ok(Self { memory, payload_len, ring, next: Next::Register })
     }
 
     /// Makes this thread the one that uses the entry.
@@ -83,7 +83,7 @@ impl Idle {
         let payload = unsafe { start.byte_add(PAYLOAD_AT) };
         let parts = [
             iovec { iov_base: start.as_ptr().cast(), iov_len: size_of::<UringReqHeader>() },
-            iovec { iov_base: payload.as_ptr().cast(), iov_len: MAX_IO_BYTES },
+            iovec { iov_base: payload.as_ptr().cast(), iov_len: self.payload_len },
         ];
         // SAFETY: the kernel reads the parts before it returns from taking the first command, and until a command is
         // completed it reads and writes the memory that they name, which is this entry's and referred to by
@@ -118,8 +118,8 @@ impl Idle {
         unsafe {
             let header = start.cast::<UringReqHeader>().as_mut();
             let payload = start.byte_add(PAYLOAD_AT).as_ptr();
-            let beside = start.byte_add(BESIDE_AT).as_ptr();
-            let payload = slice::from_raw_parts_mut(payload, MAX_IO_BYTES);
+            let beside = start.byte_add(PAYLOAD_AT + self.payload_len).as_ptr();
+            let payload = slice::from_raw_parts_mut(payload, self.payload_len);
             (header, payload, slice::from_raw_parts_mut(beside, MOST_BESIDE_BYTES))
         }
     }
@@ -203,6 +203,8 @@ mod tests {
     use super::*;
     use crate::protocol::abi::InHeader;
     use crate::protocol::{Answer, Notice};
+
+    const MAX_IO_BYTES: usize = 1 << 20;
 
     /// Replies with what it is asked with, twice.
     struct Echo;

@@ -11,9 +11,9 @@
 //! - As long as a queue may have more threads, one of its threads waits whatever the others do.
 //! - Of each queue one [seasoned](seasoned) entry at least waits for a request, or serves one without waiting for the
 //!   kernel: so whatever waits in a queue is served.
-//! - There are at most [`MOST_THREADS`] entries in all queues together, or two for each processor that may ever be
-//!   there, whatever is more. An entry is [`MAX_IO_BYTES`] and a little more, and takes memory as far as it was
-//!   used.
+//! - There are at most as many entries in all queues together as there may be threads, or two for each processor that
+//!   may ever be there, whatever is more. An entry holds what one request may bring and a little more, and takes
+//!   memory as far as it was used.
 
 mod entry;
 mod ring;
@@ -33,7 +33,7 @@ use self::entry::{Given, Idle};
 use self::seasoned::{Season, Seasoned};
 use super::away::FromPlace;
 use super::pool::Pool;
-use super::{MOST_THREADS, Serving};
+use super::{Limits, Serving};
 
 /// Whether this kernel's FUSE offers rings.
 const ENABLED: &str = "/sys/module/fuse/parameters/enable_uring";
@@ -54,6 +54,7 @@ pub(super) struct Queues {
 #[derive(Debug)]
 struct Queue {
     processor: u16,
+    io_bytes: usize,
     pool: Pool,
     /// How many entries it begins with.
     first: usize,
@@ -64,13 +65,13 @@ struct Queue {
 
 impl Queues {
     /// Queues for all processors, if the kernel offers them.
-    pub(super) fn offered() -> Option<Self> {
+    pub(super) fn offered(limits: Limits) -> Option<Self> {
         let is_enabled = fs::read_to_string(ENABLED).is_ok_and(|answer| answer.trim() == "Y");
         let processors = fs::read_to_string(POSSIBLE_PROCESSORS).ok();
         let processors = count_of(processors.filter(|_| is_enabled)?.trim())?;
-        let most = (MOST_THREADS / usize::from(processors)).max(2);
-        let queues = (0..processors).map(|processor| Queue::new(processor, most)).collect();
-        Some(Self { queues, agreed: OnceLock::new() })
+        let most = (limits.threads / usize::from(processors)).max(2);
+        let new = |processor| Queue::new(processor, most, limits.io_bytes);
+        Some(Self { queues: (0..processors).map(new).collect(), agreed: OnceLock::new() })
     }
 
     /// Starts the first threads of each queue. They wait until it is known what was [agreed](Self::agreed) on, also
@@ -100,10 +101,10 @@ impl Queues {
 
 impl Queue {
     /// The queue of `processor`, which has no threads and may have `most`.
-    fn new(processor: u16, most: usize) -> Self {
+    fn new(processor: u16, most: usize, io_bytes: usize) -> Self {
         let first = most.min(FIRST_ENTRIES);
         let (pool, seasoned) = (Pool::new(most), Seasoned::default());
-        Self { processor, pool, first, registered: Barrier::new(first), seasoned }
+        Self { processor, io_bytes, pool, first, registered: Barrier::new(first), seasoned }
     }
 
     /// Starts a thread that does `work` with an entry of its own.
@@ -112,7 +113,7 @@ impl Queue {
         serving: Serving<'s, '_>,
         work: impl FnOnce(Idle) + Send + 's,
     ) -> io::Result<()> {
-        let entry = Idle::new()?;
+        let entry = Idle::new(self.io_bytes)?;
         self.pool.begins();
         let serve = move || {
             work(entry);

@@ -6,8 +6,8 @@
 //! - The thread that enables a ring is the only one that uses it, and the kernel's part of completing a
 //!   command is done by that thread while it waits.
 
-use std::os::fd::{AsFd, OwnedFd};
-use std::ptr::{self, NonNull};
+use std::os::fd::OwnedFd;
+use std::ptr;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
@@ -17,9 +17,9 @@ use rustix::io_uring::{
     IoringRegisterOp, IoringSetupFlags, io_uring_cqe, io_uring_enter, io_uring_params,
     io_uring_register, io_uring_setup,
 };
-use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use zerocopy::{Immutable, IntoBytes};
 
+use super::super::mapping::Mapping;
 use crate::protocol::abi::UringCmdReq;
 
 /// How rings are: commands of 128 bytes, one thread, completed by it while it waits, nothing to reorder.
@@ -94,16 +94,6 @@ struct Offsets {
     completions: u32,
 }
 
-/// Memory that is shared with the kernel, or only meant to be.
-#[derive(Debug)]
-pub(super) struct Mapping {
-    start: NonNull<u8>,
-    len: usize,
-}
-
-// SAFETY: it is memory, which no thread has a part in; what it is used for takes care of who uses it when.
-unsafe impl Send for Mapping {}
-
 impl Ring {
     /// A ring that the thread which is to use it has yet to enable.
     ///
@@ -148,7 +138,7 @@ impl Ring {
     /// before it names may be done to that memory.
     pub(super) unsafe fn put(&mut self, command: Command) {
         // SAFETY: the ring has room for one command, and the one before is completed: the kernel is not looking.
-        unsafe { self.commands.start.cast::<Command>().write(command) };
+        unsafe { self.commands.start().cast::<Command>().write(command) };
         let tail = self.word(self.offsets.submitted);
         tail.store(tail.load(Relaxed).wrapping_add(1), Release);
     }
@@ -220,7 +210,7 @@ impl Ring {
         // SAFETY: the entry lies in the mapping, whose length was made of the number of entries, and the
         // kernel does not write to it before it was seen.
         let result = unsafe {
-            let entry = self.rings.start.byte_add(offset).cast::<io_uring_cqe>().as_ptr();
+            let entry = self.rings.start().byte_add(offset).cast::<io_uring_cqe>().as_ptr();
             (&raw const (*entry).res).read()
         };
         self.word(seen).store(at.wrapping_add(1), Release);
@@ -229,43 +219,9 @@ impl Ring {
 
     /// A word of the rings that is shared with the kernel.
     fn word(&self, offset: u32) -> &AtomicU32 {
-        debug_assert!(offset as usize + size_of::<u32>() <= self.rings.len);
+        debug_assert!(offset as usize + size_of::<u32>() <= self.rings.len());
         // SAFETY: the kernel gave the offset, of an aligned word in the mapping, which lives as long as
         // this ring, and both sides use the word atomically.
-        unsafe { AtomicU32::from_ptr(self.rings.start.byte_add(offset as usize).cast().as_ptr()) }
-    }
-}
-
-impl Mapping {
-    fn of_ring(fd: impl AsFd, offset: u64, len: usize) -> Result<Self, Errno> {
-        let (access, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED);
-        // SAFETY: the kernel chooses the address.
-        let start = unsafe { mmap(ptr::null_mut(), len, access, flags, fd, offset) }?;
-        Self::new(start.cast(), len)
-    }
-
-    /// `len` bytes of zeros, which take memory as they are used.
-    pub(super) fn anonymous(len: usize) -> Result<Self, Errno> {
-        let (access, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
-        // SAFETY: the kernel chooses the address.
-        let start = unsafe { rustix::mm::mmap_anonymous(ptr::null_mut(), len, access, flags) }?;
-        Self::new(start.cast(), len)
-    }
-
-    fn new(start: *mut u8, len: usize) -> Result<Self, Errno> {
-        Ok(Self { start: NonNull::new(start).ok_or(Errno::NOMEM)?, len })
-    }
-
-    /// Where it lies.
-    pub(super) fn start(&self) -> NonNull<u8> {
-        self.start
-    }
-}
-
-impl Drop for Mapping {
-    fn drop(&mut self) {
-        // SAFETY: it was mapped with this address and length, and nobody refers to it any more.
-        // It cannot fail: the kernel said where it is.
-        let _ = unsafe { munmap(self.start.as_ptr().cast(), self.len) };
+        unsafe { AtomicU32::from_ptr(self.rings.start().byte_add(offset as usize).cast().as_ptr()) }
     }
 }
