@@ -22,7 +22,7 @@
 //! - The kernel is the one who checks permissions (`default_permissions`), and may remember what it was
 //!   told for ever: all changes pass through it, and of the few that it does not make itself (subvolumes
 //!   made and deleted by ioctl) it is told.
-//! - Only `transport` has `unsafe`: for an ioctl, and for the memory of rings.
+//! - Only `transport` has `unsafe`: for an ioctl, and for memory that comes from the kernel.
 #![deny(unsafe_code)]
 
 mod protocol;
