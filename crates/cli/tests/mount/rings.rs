@@ -137,7 +137,7 @@ impl Drop for NoRingsForUsers {
 }
 
 /// Ends with its test.
-struct Server(Child);
+pub(crate) struct Server(pub(crate) Child);
 
 impl Drop for Server {
     fn drop(&mut self) {

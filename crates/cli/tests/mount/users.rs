@@ -6,6 +6,7 @@ use std::process::{Command, Stdio};
 
 use larder_testkit::{KernelMount, Scratch};
 
+use crate::rings::Server;
 use crate::support::{Mounted, as_nobody, larder, succeed, wait_until};
 
 /// The uid of nobody.
@@ -198,23 +199,26 @@ fn few_threads_serve_or_the_server_says_why_not() {
     fs::copy(env!("CARGO_BIN_EXE_larder"), at("larder")).unwrap();
     fs::set_permissions(scratch.path(), Permissions::from_mode(0o777)).unwrap();
     fs::set_permissions("/dev/fuse", Permissions::from_mode(0o666)).unwrap();
-    let as_frugal = |threads: &str, line: &str| {
+    let as_frugal = |threads: &str| {
         let mut command = Command::new("prlimit");
         command.arg(format!("--nproc={threads}")).arg("setpriv");
         command.args(["--reuid", FRUGAL, "--regid", FRUGAL, "--clear-groups"]);
-        command.args(["timeout", "20", "bash", "-euc", line]);
         command.current_dir(scratch.path()).stdin(Stdio::null()).stderr(Stdio::null());
         command
     };
-    let succeeds = |line: &str| as_frugal("1000", line).status().unwrap().success();
+    let succeeds = |line: &str| {
+        let mut command = as_frugal("1000");
+        command.args(["timeout", "20", "bash", "-euc", line]).status().unwrap().success()
+    };
     let mut served = Vec::new();
     for threads in 1..16 {
         assert!(succeeds("rm -rf mnt disk.img; mkdir mnt"));
-        let line = "exec ./larder mount -f --create 1G disk.img mnt";
-        let mut server = as_frugal(&threads.to_string(), line).spawn().unwrap();
+        let mut server = as_frugal(&threads.to_string());
+        server.args(["./larder", "mount", "-f", "--create", "1G", "disk.img", "mnt"]);
+        let mut server = Server(server.spawn().unwrap());
         let mut ended = None;
         wait_until("it serves or has ended", || {
-            ended = server.try_wait().unwrap();
+            ended = server.0.try_wait().unwrap();
             ended.is_some()
                 || succeeds("mountpoint -q mnt; echo bread > mnt/f; grep -q bread mnt/f")
         });
@@ -223,7 +227,7 @@ fn few_threads_serve_or_the_server_says_why_not() {
             Some(status) => assert!(!status.success()),
             None => {
                 assert!(succeeds("./larder umount mnt"));
-                assert!(server.wait().unwrap().success());
+                assert!(server.0.wait().unwrap().success());
             }
         }
         let _ = rustix::mount::unmount(at("mnt"), rustix::mount::UnmountFlags::DETACH);
