@@ -133,7 +133,7 @@ fn a_commit_that_fails_is_told_by_the_server_and_by_who_asks() {
     let complaint = text(&umount.stderr);
     assert_eq!(umount.status.code(), Some(1), "{complaint}");
     assert!(complaint.contains("did not reach the devices"), "{complaint}");
-    assert!(complaint.contains("file too large"), "{complaint}");
+    assert!(complaint.contains("File too large"), "{complaint}");
     assert_eq!(server.end().code(), Some(1));
     let said = server.said();
     assert!(said.contains("ERROR: the file system is read-only from now on: "), "{said}");
