@@ -68,7 +68,6 @@ impl Server {
         let node = self.node(call)?;
         let given = SetAttrValid::from_bits_truncate(new.valid);
         let valid = given - SetAttrValid::FH;
-        let before = node.inode.metadata();
         // So the kernel asks for what gives who runs the file rights of others to go, and for nothing else.
         if valid.is_empty() && node.inode.file_type() != FileType::Directory {
             call.drop_privileges(&node.inode)?;
@@ -78,19 +77,18 @@ impl Server {
             return self.put_attributes(&node, reply);
         }
         if valid.contains(SetAttrValid::SIZE) {
-            if before.size_bytes != new.size {
-                let set = if given.contains(SetAttrValid::FH) {
-                    node.open_file()?.set_len(new.size)
-                } else {
-                    node.file()?.set_len(new.size)
-                };
-                set.map_err(failed)?;
-            }
+            // Also to the size that it has: its times change, and space past its end goes.
+            let set = if given.contains(SetAttrValid::FH) {
+                node.open_file()?.set_len(new.size)
+            } else {
+                node.file()?.set_len(new.size)
+            };
+            set.map_err(failed)?;
             if valid.contains(SetAttrValid::KILL_SUIDGID) {
                 call.drop_privileges(&node.inode)?;
             }
         }
-        let changes = changes(&before, new, valid);
+        let changes = changes(new, valid);
         if changes != SetAttributes::default() {
             node.inode.set_attributes(&changes).map_err(failed)?;
         }
@@ -161,7 +159,7 @@ fn touches(valid: SetAttrValid) -> Option<(bool, bool)> {
     (is_all && !valid.is_empty()).then_some(touched)
 }
 
-fn changes(before: &Metadata, new: &SetattrIn, valid: SetAttrValid) -> SetAttributes {
+fn changes(new: &SetattrIn, valid: SetAttrValid) -> SetAttributes {
     let given = |flag, value: u32| valid.contains(flag).then_some(value);
     let time = |flag, seconds: u64, nanoseconds| {
         let seconds = seconds as i64;
@@ -170,14 +168,12 @@ fn changes(before: &Metadata, new: &SetattrIn, valid: SetAttrValid) -> SetAttrib
     let now = |flag| valid.contains(flag).then(Timestamp::now);
     let atime = time(SetAttrValid::ATIME, new.atime, new.atimensec);
     let mtime = time(SetAttrValid::MTIME, new.mtime, new.mtimensec);
-    // Cutting a file to the length that it has is a change of its content all the same.
-    let is_cut = valid.contains(SetAttrValid::SIZE) && before.size_bytes == new.size;
     SetAttributes {
         permissions: given(SetAttrValid::MODE, new.mode).map(|mode| mode & PERMISSIONS),
         uid: given(SetAttrValid::UID, new.uid),
         gid: given(SetAttrValid::GID, new.gid),
         atime: now(SetAttrValid::ATIME_NOW).or(atime),
-        mtime: now(SetAttrValid::MTIME_NOW).or(mtime).or(is_cut.then(Timestamp::now)),
+        mtime: now(SetAttrValid::MTIME_NOW).or(mtime),
         ctime: time(SetAttrValid::CTIME, new.ctime, new.ctimensec),
         ..SetAttributes::default()
     }
