@@ -68,8 +68,12 @@ impl Server {
         let node = self.node(call)?;
         let given = SetAttrValid::from_bits_truncate(new.valid);
         let valid = given - SetAttrValid::FH;
-        // So the kernel asks for what gives who runs the file rights of others to go, and for nothing else.
+        // So the kernel asks for what gives who runs the file rights of others to go, and for nothing else: before it
+        // changes content through a descriptor, and for a chown(2) that names nobody, which is for the owner.
         if valid.is_empty() && node.inode.file_type() != FileType::Directory {
+            if call.takes_rights_by_mode(&node.inode) && !node.is_open_for_writing() {
+                self.check_owner(call, &node.inode)?;
+            }
             call.drop_privileges(&node.inode)?;
         }
         if let Some((of_access, of_content)) = touches(valid) {
@@ -90,7 +94,15 @@ impl Server {
         }
         let changes = changes(new, valid);
         if changes != SetAttributes::default() {
+            // By the group that the file has now.
+            let drops_setgid = valid.intersects(SetAttrValid::UID | SetAttrValid::GID)
+                && !valid.contains(SetAttrValid::MODE)
+                && node.inode.file_type() != FileType::Directory
+                && !call.is_in_group_of(&node.inode);
             node.inode.set_attributes(&changes).map_err(failed)?;
+            if drops_setgid {
+                node.inode.drop_privileges(false).map_err(failed)?;
+            }
         }
         self.put_attributes(&node, reply)
     }
