@@ -300,8 +300,8 @@ impl OpenFile {
         Ok(self.inner.truncate(len_bytes)?)
     }
 
-    /// Copies from `source` as [`File::copy_range`] does, also if the file became append-only or its subvolume read-only:
-    /// then nothing is shared.
+    /// Copies from `source` as [`File::copy_range`] does, also if the file became append-only or
+    /// its subvolume read-only: then nothing is shared.
     pub fn copy_range(
         &self,
         source: &File,

@@ -1,5 +1,5 @@
-# Writes all pages of a file at once, asynchronously and around the kernel's cache, while two processes read them through
-# it; and once more reads each when its write has ended.
+# Writes all pages of a file at once, asynchronously and around the kernel's cache, while two
+# processes read them through it; and once more reads each when its write has ended.
 import ctypes, mmap, os, signal, struct
 
 PAGE, PAGES, ROUNDS = 4096, 16, 600

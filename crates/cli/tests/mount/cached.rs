@@ -107,8 +107,9 @@ assert all(os.stat(str(number)).st_nlink == 1 for number in range(COUNT))
     mounted.finish();
 }
 
-/// As soon as a write around the cache has ended a reader through the cache sees it, though others read the same pages
-/// while it was on its way. Without the server's word to the kernel each thirtieth round finds a stale page.
+/// As soon as a write around the cache has ended a reader through the cache sees it, though others
+/// read the same pages while it was on its way. Without the server's word to the kernel each
+/// thirtieth round finds a stale page.
 #[test]
 pub(crate) fn what_is_written_around_the_cache_is_seen_through_it() {
     let mounted = Mounted::new();

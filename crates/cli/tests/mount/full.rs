@@ -135,8 +135,9 @@ fn empty(folder: &Path, least_bytes: u64) -> u64 {
     available_in(folder)
 }
 
-/// On devices of these sizes: what write(2) accepts survives, is within two percent of what the kernel accepts, and is as
-/// much when all was deleted; and all that statfs(2) says is available one file can have.
+/// On devices of these sizes: what write(2) accepts survives, is within two percent of what the
+/// kernel accepts, and is as much when all was deleted; and all that statfs(2) says is available
+/// one file can have.
 fn fills_as_on_the_kernels(profile: &str, metadata: &str, sizes_mib: &[u64]) {
     let mut mounted = Mounted::unmounted();
     let made = |name: &str| -> Vec<PathBuf> {

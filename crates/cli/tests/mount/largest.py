@@ -1,5 +1,6 @@
-# Calls near the largest offset that a file can have, each with what it came to and what the file is then: how many
-# bytes less than the largest size it has, its blocks, and where data begins and ends. Offsets are counted from there too.
+# Calls near the largest offset that a file can have, each with what it came to and what the file is
+# then: how many bytes less than the largest size it has, its blocks, and where data begins and
+# ends. Offsets are counted from there too.
 import ctypes, errno, mmap, os, resource, signal
 
 MOST = 2**63 - 1
@@ -17,8 +18,8 @@ def fallocate(mode, offset, length):
 
 
 def seek(offset, whence):
-    # Where data fills the last sector of all, the kernel counts one too far and answers with less than 0: it means the
-    # end of the file.
+    # Where data fills the last sector of all, the kernel counts one too far and answers with less
+    # than 0: it means the end of the file.
     found = c.lseek(fd, ctypes.c_long(offset), whence)
     if found == -1:
         raise OSError(ctypes.get_errno(), 'lseek')

@@ -1,5 +1,5 @@
-//! Files as long as a file can be, 2^63 - 1 bytes: what each call near that comes to, and that nothing else stumbles
-//! over them; beside the kernel's.
+//! Files as long as a file can be, 2^63 - 1 bytes: what each call near that comes to, and that
+//! nothing else stumbles over them; beside the kernel's.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -35,7 +35,8 @@ fn assert_is_longest(path: &Path) {
     assert_eq!(&end, b"\0end");
 }
 
-/// As a snapshot and as what changed since another, from larder's mount to the kernel's and on to an image.
+/// As a snapshot and as what changed since another, from larder's mount to the kernel's and on to
+/// an image.
 #[test]
 fn the_longest_files_are_sent_and_received() {
     let mounted = Mounted::new();

@@ -1,5 +1,6 @@
-# What is open for writing when its subvolume becomes read-only (s), or it becomes immutable (i) or append-only (a): what
-# each call through the descriptors comes to, and what the file is then. Arguments: the command that makes @ read-only.
+# What is open for writing when its subvolume becomes read-only (s), or it becomes immutable (i) or
+# append-only (a): what each call through the descriptors comes to, and what the file is then.
+# Arguments: the command that makes @ read-only.
 import ctypes, errno, fcntl, hashlib, mmap, os, subprocess, sys
 
 c = ctypes.CDLL(None, use_errno=True)

@@ -107,7 +107,8 @@ pub(crate) fn changing_a_file_takes_what_it_takes_on_the_kernels() {
     ours.finish();
 }
 
-/// Owners, members of groups and strangers: what each may change, and what is inherited by what they make.
+/// Owners, members of groups and strangers: what each may change, and what is inherited by what
+/// they make.
 #[test]
 fn users_may_do_what_they_may_on_the_kernels() {
     let mut ours = Mounted::unmounted();

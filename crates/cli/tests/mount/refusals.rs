@@ -145,7 +145,8 @@ pub(crate) fn what_is_protected_is_refused_when_it_is_opened() {
     mounted.finish();
 }
 
-/// The kernel asks nobody before a program maps a file, or writes to what it has mapped: that is not compared.
+/// The kernel asks nobody before a program maps a file, or writes to what it has mapped: that is
+/// not compared.
 #[test]
 pub(crate) fn programs_with_a_file_open_may_do_what_they_may_on_the_kernels() {
     let mounted = Mounted::new();

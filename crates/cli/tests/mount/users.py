@@ -1,5 +1,6 @@
-# Users who own a file, are in its group, or are strangers, change what they may and may not, and make files in directories
-# of all kinds: what each call came to, and the mode, owner, group and attributes then.
+# Users who own a file, are in its group, or are strangers, change what they may and may not, and
+# make files in directories of all kinds: what each call came to, and the mode, owner, group and
+# attributes then.
 import errno, fcntl, os, struct, subprocess
 
 ACL = ((1, 7, 0xffffffff), (2, 6, 3000), (4, 4, 0xffffffff), (16, 6, 0xffffffff), (32, 0, 0xffffffff))

@@ -150,7 +150,8 @@ impl Inode {
             match self.clone_range(source, from, tail - head_bytes, to) {
                 // One of them has no checksums, or another size by now.
                 Err(Error::Invalid(_)) => copy(head_bytes, tail)?,
-                // It was opened before that was so: it shares nothing any more, and can be written to.
+                // It was opened before that was so: it shares nothing any more, and can be written
+                // to.
                 Err(Error::ReadOnlySubvolume | Error::NotPermitted(_)) if how.is_open => {
                     copy(head_bytes, tail)?;
                 }

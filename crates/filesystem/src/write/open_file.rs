@@ -52,12 +52,12 @@ impl OpenFile {
         self.inode.truncate_as(size_bytes, InodeFlags::APPEND)
     }
 
-    /// Copies as [`Inode::copy_range`] does. Where the file can share nothing any more, because it became append-only or
-    /// its subvolume read-only, the bytes are copied.
+    /// Copies as [`Inode::copy_range`] does. Where the file can share nothing any more, because it
+    /// became append-only or its subvolume read-only, the bytes are copied.
     ///
     /// # Errors
-    /// As [`write_at`](Self::write_at), `EINVAL` for a range that overlaps itself, and `EPERM` if the file became
-    /// immutable.
+    /// As [`write_at`](Self::write_at), `EINVAL` for a range that overlaps itself, and `EPERM` if
+    /// the file became immutable.
     pub fn copy_range(
         &self,
         source: &Inode,

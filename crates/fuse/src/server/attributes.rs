@@ -68,8 +68,9 @@ impl Server {
         let node = self.node(call)?;
         let given = SetAttrValid::from_bits_truncate(new.valid);
         let valid = given - SetAttrValid::FH;
-        // So the kernel asks for what gives who runs the file rights of others to go, and for nothing else: before it
-        // changes content through a descriptor, and for a chown(2) that names nobody, which is for the owner.
+        // So the kernel asks for what gives who runs the file rights of others to go, and for
+        // nothing else: before it changes content through a descriptor, and for a chown(2) that
+        // names nobody, which is for the owner.
         if valid.is_empty() && node.inode.file_type() != FileType::Directory {
             if call.takes_rights_by_mode(&node.inode) && !node.is_open_for_writing() {
                 self.check_owner(call, &node.inode)?;
