@@ -300,6 +300,18 @@ impl OpenFile {
         Ok(self.inner.truncate(len_bytes)?)
     }
 
+    /// Copies from `source` as [`File::copy_range`] does, also if the file became append-only or
+    /// its subvolume read-only: then nothing is shared.
+    pub fn copy_range(
+        &self,
+        source: &File,
+        source_offset: u64,
+        len_bytes: u64,
+        offset: u64,
+    ) -> Result<u64> {
+        Ok(self.inner.copy_range(source.inner(), source_offset, len_bytes, offset)?)
+    }
+
     /// As [`write_at`](Self::write_at), but the times of the file stay as they are: for a caller who keeps
     /// track of them, and sets them later.
     pub fn write_keeping_times(&self, data: &[u8], offset: u64) -> Result<()> {

@@ -9,6 +9,7 @@ mod ending;
 mod full;
 mod handles;
 mod killed;
+mod largest;
 mod limits;
 mod memory;
 mod open_files;

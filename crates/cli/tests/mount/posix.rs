@@ -163,24 +163,6 @@ pub(crate) fn data_is_where_it_was_written() {
 }
 
 #[test]
-pub(crate) fn files_are_sparse_to_the_largest_offset() {
-    let mounted = Mounted::new();
-    let file = File::create_new(mounted.join("f")).unwrap();
-    let most = i64::MAX as u64 - (1 << 20);
-    file.write_all_at(b"end", most - 3).unwrap();
-    assert_eq!(file.metadata().unwrap().len(), most);
-    let mut end = [0; 4];
-    file.read_exact_at(&mut end, most - 4).unwrap();
-    assert_eq!(&end, b"\0end");
-    file.sync_all().unwrap();
-    assert!(file.metadata().unwrap().blocks() <= 8);
-    assert_eq!(errno(file.set_len(i64::MAX as u64)), Some(Errno::FBIG));
-    file.set_len(0).unwrap();
-    drop(file);
-    mounted.finish();
-}
-
-#[test]
 pub(crate) fn appending_truncating_and_replacing() {
     let mounted = Mounted::new();
     let path = mounted.join("log");

@@ -8,7 +8,7 @@ use std::process::Command;
 
 use larder_testkit::{ImageSpec, KernelImage};
 
-use crate::support::{Mounted, as_nobody, succeed};
+use crate::support::{Mounted, as_nobody, assert_same_lines, python, succeed};
 
 /// Changes files of all modes in all ways, and prints which mode each has then: as it is open, and by its name.
 const CHANGE_ALL: &str = r"
@@ -104,5 +104,21 @@ pub(crate) fn changing_a_file_takes_what_it_takes_on_the_kernels() {
         let mode = fs::metadata(ours.join(name)).unwrap().permissions().mode();
         assert!(modes.ends_with(&format!("0o{mode:o}")), "{line}");
     }
+    ours.finish();
+}
+
+/// Owners, members of groups and strangers: what each may change, and what is inherited by what
+/// they make.
+#[test]
+fn users_may_do_what_they_may_on_the_kernels() {
+    let mut ours = Mounted::unmounted();
+    fs::set_permissions(ours.folder(), Permissions::from_mode(0o755)).unwrap();
+    ours.mount(&["-o", "allow_other", "--create", "1G"]);
+    let kernel = KernelImage::empty(&ImageSpec::new("users"));
+    let script = include_str!("users.py");
+    let expected = python(kernel.mount("").path(), script, &[]);
+    let seen = python(&ours.path(), script, &[]);
+    assert_same_lines(&seen, &expected);
+    assert!(seen.lines().count() > 3000);
     ours.finish();
 }

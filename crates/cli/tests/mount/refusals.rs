@@ -11,7 +11,7 @@ use larder_testkit::{ImageSpec, KernelImage};
 use rustix::fs::{FallocateFlags, Mode, OFlags, Timespec, Timestamps, UTIME_NOW};
 use rustix::io::Errno;
 
-use crate::support::{Mounted, larder, shell, succeed};
+use crate::support::{Mounted, assert_same_lines, larder, python, shell, succeed};
 
 /// What each call came to, by what it was.
 type Outcomes = Vec<(String, Option<Errno>)>;
@@ -142,6 +142,24 @@ pub(crate) fn what_is_protected_is_refused_when_it_is_opened() {
         assert_eq!(ours, theirs);
     }
     assert!(ours == theirs);
+    mounted.finish();
+}
+
+/// The kernel asks nobody before a program maps a file, or writes to what it has mapped: that is
+/// not compared.
+#[test]
+pub(crate) fn programs_with_a_file_open_may_do_what_they_may_on_the_kernels() {
+    let mounted = Mounted::new();
+    succeed(larder().args(["subvolume", "create"]).arg(mounted.join("s")));
+    let image = KernelImage::empty(&ImageSpec::new("opened-before"));
+    let kernel = image.mount("");
+    shell(kernel.path(), "btrfs subvolume create s");
+    let script = include_str!("opened_before.py");
+    let history = |place: &Path, program: &str| {
+        python(place, script, &[program, "property", "set", "-t", "subvol", "@", "ro", "true"])
+    };
+    let seen = history(&mounted.path(), env!("CARGO_BIN_EXE_larder"));
+    assert_same_lines(&seen, &history(kernel.path(), "btrfs"));
     mounted.finish();
 }
 

@@ -66,6 +66,22 @@ pub(crate) fn shell(directory: &Path, line: &str) -> String {
     succeed(Command::new("bash").args(["-euo", "pipefail", "-c", line]).current_dir(directory))
 }
 
+/// What a script of Python prints that runs in `folder`; it must succeed.
+#[track_caller]
+pub(crate) fn python(folder: &Path, script: &str, arguments: &[&str]) -> String {
+    let mut python = Command::new("/usr/bin/python3");
+    succeed(python.args(["-c", script]).args(arguments).current_dir(folder))
+}
+
+/// What was printed here must be what was printed on the kernel's, line by line.
+#[track_caller]
+pub(crate) fn assert_same_lines(seen: &str, expected: &str) {
+    for (seen, expected) in seen.lines().zip(expected.lines()) {
+        assert_eq!(seen, expected);
+    }
+    assert_eq!(seen.lines().count(), expected.lines().count());
+}
+
 /// A new file system that larder has mounted; unmounted when dropped.
 pub(crate) struct Mounted {
     scratch: Scratch,

@@ -16,7 +16,7 @@ use super::extents::{FileExtents, Stored};
 use super::node::{Node, NodeState, Still};
 use super::punch::EXTENTS_PER_STEP;
 use super::read_live::Need;
-use super::write_at::MOST_BYTES;
+use super::write_at::{MOST_BYTES, WriteAs};
 use super::{Writer, apply};
 use crate::error::{Error, Result};
 use crate::inode::Inode;
@@ -27,6 +27,8 @@ const SHARED_PER_STEP: usize = 16;
 const COMPARED_BYTES: u64 = 1 << 20;
 /// What cannot be shared is copied in pieces of this size.
 const COPIED_BYTES: u64 = 1 << 20;
+/// How a caller writes that did not open the file for that.
+const UNOPENED: WriteAs = WriteAs { is_open: false, sets_times: true };
 
 /// A range of a file that is to be that of another, or of the same.
 #[derive(Clone, Copy)]
@@ -112,6 +114,17 @@ impl Inode {
         len_bytes: u64,
         offset: u64,
     ) -> Result<u64> {
+        self.copy_as(source, source_offset, len_bytes, offset, UNOPENED)
+    }
+
+    pub(super) fn copy_as(
+        &self,
+        source: &Self,
+        source_offset: u64,
+        len_bytes: u64,
+        offset: u64,
+        how: WriteAs,
+    ) -> Result<u64> {
         let sectorsize = self.subvolume().filesystem().sectorsize();
         let len_bytes = len_bytes.min(source.size_bytes().saturating_sub(source_offset));
         let end = offset.checked_add(len_bytes).filter(|end| *end <= MOST_BYTES);
@@ -122,7 +135,7 @@ impl Inode {
         }
         let head_bytes = (offset.next_multiple_of(sectorsize) - offset).min(len_bytes);
         let copy = |from: u64, to: u64| {
-            self.copy_bytes(source, source_offset + from, to - from, offset + from)
+            self.copy_bytes(source, source_offset + from, to - from, offset + from, how)
         };
         if source_offset % sectorsize != offset % sectorsize {
             copy(0, len_bytes)?;
@@ -137,6 +150,11 @@ impl Inode {
             match self.clone_range(source, from, tail - head_bytes, to) {
                 // One of them has no checksums, or another size by now.
                 Err(Error::Invalid(_)) => copy(head_bytes, tail)?,
+                // It was opened before that was so: it shares nothing any more, and can be written
+                // to.
+                Err(Error::ReadOnlySubvolume | Error::NotPermitted(_)) if how.is_open => {
+                    copy(head_bytes, tail)?;
+                }
                 cloned => cloned?,
             }
         }
@@ -144,7 +162,14 @@ impl Inode {
         Ok(len_bytes)
     }
 
-    fn copy_bytes(&self, source: &Self, from: u64, len_bytes: u64, to: u64) -> Result<()> {
+    fn copy_bytes(
+        &self,
+        source: &Self,
+        from: u64,
+        len_bytes: u64,
+        to: u64,
+        how: WriteAs,
+    ) -> Result<()> {
         let mut data = vec![0; len_bytes.min(COPIED_BYTES) as usize];
         let mut done_bytes = 0;
         while done_bytes < len_bytes {
@@ -153,7 +178,7 @@ impl Inode {
             if len == 0 {
                 break;
             }
-            self.write_at(&data[..len], to + done_bytes)?;
+            self.write_as(&data[..len], to + done_bytes, how)?;
             done_bytes += len as u64;
         }
         Ok(())

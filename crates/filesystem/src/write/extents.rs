@@ -258,8 +258,8 @@ impl FileExtents<'_> {
         let extent = FileExtent::parse(data).map_err(|problem| self.bad(key, problem))?;
         let overflows = || FormatError::invalid("file extent", "it passes the end of all offsets");
         let len_bytes = extent.num_bytes();
-        // Leaves room for rounding up to whole sectors.
-        let end = key.offset.checked_add(len_bytes).filter(|end| *end < i64::MAX as u64);
+        // Up to the end of the sector that the longest file ends in.
+        let end = key.offset.checked_add(len_bytes).filter(|end| *end <= 1 << 63);
         end.ok_or_else(|| self.bad(key, overflows()))?;
         Ok(match FileExtentItem::read_from_bytes(data) {
             Ok(item) if matches!(extent, FileExtent::Regular { .. }) => Stored::Regular(item),

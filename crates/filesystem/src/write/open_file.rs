@@ -52,6 +52,24 @@ impl OpenFile {
         self.inode.truncate_as(size_bytes, InodeFlags::APPEND)
     }
 
+    /// Copies as [`Inode::copy_range`] does. Where the file can share nothing any more, because it
+    /// became append-only or its subvolume read-only, the bytes are copied.
+    ///
+    /// # Errors
+    /// As [`write_at`](Self::write_at), `EINVAL` for a range that overlaps itself, and `EPERM` if
+    /// the file became immutable.
+    pub fn copy_range(
+        &self,
+        source: &Inode,
+        source_offset: u64,
+        len_bytes: u64,
+        offset: u64,
+    ) -> Result<u64> {
+        self.inode.node()?.read().check_mutable()?;
+        let how = WriteAs { is_open: true, sets_times: true };
+        self.inode.copy_as(source, source_offset, len_bytes, offset, how)
+    }
+
     /// As [`write_at`](Self::write_at), but times and capabilities stay as they are: for a caller who keeps
     /// track of them and sets them later.
     ///

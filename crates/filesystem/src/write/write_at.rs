@@ -12,8 +12,10 @@ use super::read_live::Need;
 use crate::error::{Error, ErrorKind, Result};
 use crate::inode::{FileType, Inode};
 
-/// No file is longer.
-pub(super) const MOST_BYTES: u64 = i64::MAX as u64 - (1 << 20);
+/// No file is longer: it is the largest offset that a program can name. The last byte that a file
+/// of this size has shares its sector with the byte that none can have, and the end of that sector
+/// is no `i64`.
+pub(super) const MOST_BYTES: u64 = i64::MAX as u64;
 /// What is written at once at most; longer writes are several.
 const PIECE_BYTES: usize = 1 << 20;
 /// Dirty data of one file beyond which its writer writes it back, unless there is less room.

@@ -14,6 +14,9 @@ pub(super) const WRITE: u32 = 2;
 pub(super) const EXECUTE: u32 = 1;
 
 const STICKY: u32 = 0o1000;
+const SET_UID: u32 = 0o4000;
+const SET_GID: u32 = 0o2000;
+const RUN_BY_GROUP: u32 = 0o0010;
 const ACCESS_ACL: &str = "system.posix_acl_access";
 /// Bytes of the version in front of an ACL, and of each of its entries.
 const ACL_HEADER_BYTES: usize = 4;
@@ -82,8 +85,18 @@ impl Server {
 impl Call<'_> {
     /// Takes from a file what gives those who run it rights of others, now that the caller changes it.
     pub(super) fn drop_privileges(&self, inode: &Inode) -> Outcome {
-        let is_in_group = self.uid == 0 || Asking::of(self).groups.contains(&inode.metadata().gid);
-        inode.drop_privileges(is_in_group).map_err(failed)
+        inode.drop_privileges(self.is_in_group_of(inode)).map_err(failed)
+    }
+
+    /// Whether a file loses a bit of its mode when the caller changes it.
+    pub(super) fn takes_rights_by_mode(&self, inode: &Inode) -> bool {
+        let has = |bits| inode.metadata().mode & bits == bits;
+        has(SET_UID) || has(SET_GID) && (has(RUN_BY_GROUP) || !self.is_in_group_of(inode))
+    }
+
+    /// Whether the caller is in the group of a file, or root.
+    pub(super) fn is_in_group_of(&self, inode: &Inode) -> bool {
+        self.uid == 0 || Asking::of(self).groups.contains(&inode.metadata().gid)
     }
 }
 

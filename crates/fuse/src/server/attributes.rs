@@ -68,11 +68,14 @@ impl Server {
         let node = self.node(call)?;
         let given = SetAttrValid::from_bits_truncate(new.valid);
         let valid = given - SetAttrValid::FH;
-        let before = node.inode.metadata();
-        // So the kernel asks for what gives who runs the file rights of others to go, and passes on a chown(2) that
-        // names neither owner nor group, which is a change all the same.
+        // The kernel asks for this before it changes content through a descriptor, so that the file no longer gives
+        // those who run it rights of others. It also passes on a chown(2) that names neither owner nor group, which
+        // is for the owner, and a change all the same.
         if valid.is_empty() {
             if node.inode.file_type() != FileType::Directory {
+                if call.takes_rights_by_mode(&node.inode) && !node.is_open_for_writing() {
+                    self.check_owner(call, &node.inode)?;
+                }
                 call.drop_privileges(&node.inode)?;
             }
             node.inode.set_attributes(&SetAttributes::default()).map_err(failed)?;
@@ -82,21 +85,37 @@ impl Server {
             return self.put_attributes(&node, reply);
         }
         if valid.contains(SetAttrValid::SIZE) {
-            if before.size_bytes != new.size {
-                let set = if given.contains(SetAttrValid::FH) {
-                    node.open_file()?.set_len(new.size)
-                } else {
-                    node.file()?.set_len(new.size)
-                };
-                set.map_err(failed)?;
+            let before = node.inode.metadata();
+            // Also to the size that it has: space past its end goes.
+            let set = if given.contains(SetAttrValid::FH) {
+                node.open_file()?.set_len(new.size)
+            } else {
+                node.file()?.set_len(new.size)
+            };
+            set.map_err(failed)?;
+            // Times change if a file that is open, or that is being opened, is cut to the size that it has, but not if
+            // truncate(2) does that by a path.
+            let is_opened = given.contains(SetAttrValid::FH) || new.size == 0;
+            if before.size_bytes == new.size && !is_opened {
+                let (mtime, ctime) = (Some(before.mtime), Some(before.ctime));
+                let unchanged = SetAttributes { mtime, ctime, ..SetAttributes::default() };
+                node.inode.set_attributes(&unchanged).map_err(failed)?;
             }
             if valid.contains(SetAttrValid::KILL_SUIDGID) {
                 call.drop_privileges(&node.inode)?;
             }
         }
-        let changes = changes(&before, new, given);
+        let changes = changes(new, valid);
         if changes != SetAttributes::default() {
+            // By the group that the file has now.
+            let drops_setgid = valid.intersects(SetAttrValid::UID | SetAttrValid::GID)
+                && !valid.contains(SetAttrValid::MODE)
+                && node.inode.file_type() != FileType::Directory
+                && !call.is_in_group_of(&node.inode);
             node.inode.set_attributes(&changes).map_err(failed)?;
+            if drops_setgid {
+                node.inode.drop_privileges(false).map_err(failed)?;
+            }
         }
         self.put_attributes(&node, reply)
     }
@@ -165,7 +184,7 @@ fn touches(valid: SetAttrValid) -> Option<(bool, bool)> {
     (is_all && !valid.is_empty()).then_some(touched)
 }
 
-fn changes(before: &Metadata, new: &SetattrIn, valid: SetAttrValid) -> SetAttributes {
+fn changes(new: &SetattrIn, valid: SetAttrValid) -> SetAttributes {
     let given = |flag, value: u32| valid.contains(flag).then_some(value);
     let time = |flag, seconds: u64, nanoseconds| {
         let seconds = seconds as i64;
@@ -174,16 +193,12 @@ fn changes(before: &Metadata, new: &SetattrIn, valid: SetAttrValid) -> SetAttrib
     let now = |flag| valid.contains(flag).then(Timestamp::now);
     let atime = time(SetAttrValid::ATIME, new.atime, new.atimensec);
     let mtime = time(SetAttrValid::MTIME, new.mtime, new.mtimensec);
-    // Cutting a file to the length that it has is a change of its content if it is done through an open file, or by
-    // opening it, but not by its path.
-    let is_opened = valid.contains(SetAttrValid::FH) || new.size == 0;
-    let is_cut = valid.contains(SetAttrValid::SIZE) && before.size_bytes == new.size && is_opened;
     SetAttributes {
         permissions: given(SetAttrValid::MODE, new.mode).map(|mode| mode & PERMISSIONS),
         uid: given(SetAttrValid::UID, new.uid),
         gid: given(SetAttrValid::GID, new.gid),
         atime: now(SetAttrValid::ATIME_NOW).or(atime),
-        mtime: now(SetAttrValid::MTIME_NOW).or(mtime).or(is_cut.then(Timestamp::now)),
+        mtime: now(SetAttrValid::MTIME_NOW).or(mtime),
         ctime: time(SetAttrValid::CTIME, new.ctime, new.ctimensec),
         ..SetAttributes::default()
     }

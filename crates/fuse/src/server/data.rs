@@ -127,7 +127,7 @@ impl Server {
     ) -> Outcome {
         let source = self.node(call)?.file()?;
         let node = self.nodes.get(copy.nodeid_out)?;
-        let file = node.file()?;
+        let file = node.open_file()?;
         let len_bytes = copy.len.min(MOST_COPIED_BYTES);
         let watch = self.interrupts.watch(call.unique);
         let copied = self.with_times(&node, || {

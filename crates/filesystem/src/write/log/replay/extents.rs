@@ -65,7 +65,7 @@ impl Replay<'_> {
             FileExtent::Regular { .. } => Some(extent.num_bytes()),
         };
         let end = len_bytes.and_then(|len_bytes| key.offset.checked_add(len_bytes));
-        let end = end.filter(|end| (key.offset + 1..=i64::MAX as u64).contains(end));
+        let end = end.filter(|end| (key.offset + 1..=1 << 63).contains(end));
         end.ok_or_else(|| wrong(key, "no extent can be so long"))
     }
 
