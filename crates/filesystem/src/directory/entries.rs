@@ -6,9 +6,9 @@ use larder_btree::{Range, Readahead};
 use larder_format::item::DirEntries;
 use larder_format::{FormatError, ItemType};
 
-use super::DirEntry;
+use crate::directory::entry::DirEntry;
 use crate::error::{Error, Result};
-use crate::inode::Inode;
+use crate::inode::handle::Inode;
 
 /// Iterates over the entries of a directory in the order of their indexes, which is that of their
 /// making. After an error it goes on behind what cannot be read.

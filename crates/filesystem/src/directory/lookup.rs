@@ -3,9 +3,11 @@
 use larder_format::item::{DirEntries, NAME_MAX};
 use larder_format::{FormatError, ItemType, name_hash, objectid};
 
-use super::{DirEntry, Target};
+use crate::directory::entry::{DirEntry, Target};
 use crate::error::{Error, Result};
-use crate::inode::{FileType, Inode, Link};
+use crate::inode::handle::Inode;
+use crate::inode::links::Link;
+use crate::inode::metadata::FileType;
 
 impl Inode {
     /// What the directory has under `name`, which is neither `.` nor `..` nor a path.

@@ -5,7 +5,7 @@ use larder_format::item::csum_count;
 use larder_format::{ItemType, Key, Logical, objectid};
 
 use crate::error::{DataError, Error, Result};
-use crate::filesystem::Filesystem;
+use crate::filesystem::handle::Filesystem;
 
 impl Filesystem {
     /// The checksums of the sectors from `start` to `end`, one after the other, found in one walk.

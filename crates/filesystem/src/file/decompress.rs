@@ -16,10 +16,10 @@ use larder_format::Logical;
 use larder_format::compression::{Algorithm, ExtentKind, decompress};
 use parking_lot::Mutex;
 
-use super::extent::DiskExtent;
-use super::read::Verify;
 use crate::error::DataError;
-use crate::filesystem::Filesystem;
+use crate::file::extent::DiskExtent;
+use crate::file::read::Verify;
+use crate::filesystem::handle::Filesystem;
 
 /// At 128 KiB each these are 8 MiB.
 const KEPT_EXTENTS: usize = 64;

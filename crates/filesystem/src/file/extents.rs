@@ -11,10 +11,11 @@ use std::ops::Range;
 use larder_btree::{ItemRef, Readahead, ViewCursor};
 use larder_format::{FileOffset, FormatError, ItemType, Key};
 
-use super::extent::{Extent, ExtentContent};
 use crate::error::{Error, Result};
-use crate::inode::{FileType, Inode};
-use crate::subvolume::Subvolume;
+use crate::file::extent::{Extent, ExtentContent};
+use crate::inode::handle::Inode;
+use crate::inode::metadata::FileType;
+use crate::subvolume::handle::Subvolume;
 
 /// Iterates over the extents of a file. What it gives has no gaps: where there is no item, there is
 /// a hole. Ends after an error.

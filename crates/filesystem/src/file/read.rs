@@ -8,11 +8,12 @@ use larder_format::compression::{ExtentKind, decompress};
 use larder_format::item::InodeFlags;
 use larder_format::{FileOffset, Logical};
 
-use super::extent::{DiskExtent, Extent, ExtentContent, InlineExtent};
-use super::extent_map::{ExtentMap, KnownExtent};
 use crate::error::{DataError, Error, Result};
-use crate::filesystem::Filesystem;
-use crate::inode::{FileType, Inode};
+use crate::file::extent::{DiskExtent, Extent, ExtentContent, InlineExtent};
+use crate::file::extent_map::{ExtentMap, KnownExtent};
+use crate::filesystem::handle::Filesystem;
+use crate::inode::handle::Inode;
+use crate::inode::metadata::FileType;
 
 /// Data is read and verified in pieces of this size: what was just read is verified while it is in
 /// the processor's cache.

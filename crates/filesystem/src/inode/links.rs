@@ -4,10 +4,10 @@ use larder_btree::Readahead;
 use larder_format::item::{InodeExtrefs, InodeRefs};
 use larder_format::{FormatError, ItemType, Key};
 
-use super::Inode;
 use crate::error::{Error, Result};
-use crate::scan::DirectoryPaths;
-use crate::subvolume::Subvolume;
+use crate::inode::handle::Inode;
+use crate::scan::paths::DirectoryPaths;
+use crate::subvolume::handle::Subvolume;
 
 /// A name of an inode (`INODE_REF`, `INODE_EXTREF`).
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,9 +5,9 @@ use std::time::{Duration, SystemTime};
 use larder_format::Key;
 use larder_format::item::{self, InodeFlags, InodeItem, Timespec};
 
-use super::{Inode, parse_item};
 use crate::error::Result;
-use crate::subvolume::Subvolume;
+use crate::inode::handle::{Inode, parse_item};
+use crate::subvolume::handle::Subvolume;
 
 /// What an inode is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

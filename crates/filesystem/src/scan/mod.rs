@@ -5,14 +5,15 @@
 //! several threads, each with a part of the inode numbers.
 
 mod parts;
-mod paths;
+pub(crate) mod paths;
 
 use larder_btree::{Readahead, ViewCursor};
 use larder_format::{ItemType, Key, objectid};
 
 use crate::error::Result;
-use crate::inode::{Link, Metadata, links_of_item};
-use crate::subvolume::Subvolume;
+use crate::inode::links::{Link, links_of_item};
+use crate::inode::metadata::Metadata;
+use crate::subvolume::handle::Subvolume;
 
 pub use paths::DirectoryPaths;
 

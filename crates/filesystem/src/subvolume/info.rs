@@ -4,10 +4,10 @@ use larder_btree::Readahead;
 use larder_format::item::{RootItem, RootRef};
 use larder_format::{FormatError, ItemType, Key, Uuid, objectid};
 
-use super::Subvolume;
 use crate::error::{Error, Result};
-use crate::filesystem::Filesystem;
-use crate::inode::Timestamp;
+use crate::filesystem::handle::Filesystem;
+use crate::inode::metadata::Timestamp;
+use crate::subvolume::handle::Subvolume;
 
 /// A subvolume as its root item describes it (`struct btrfs_root_item`).
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,0 +1,247 @@
+//! Making inodes.
+
+use larder_btree::LiveTree;
+use larder_format::item::{FileExtentHeader, FileExtentKind, InodeItem, InodeRef};
+use larder_format::node::{ITEM_HEADER_SIZE, leaf_data_size};
+use larder_format::{ItemType, Key, item};
+use larder_transaction::now;
+use zerocopy::{FromZeros, IntoBytes};
+
+use crate::core::writer::{Changed, apply, node_of};
+use crate::directory::names::{Names, NewEntry, check_name};
+use crate::error::{Error, Result};
+use crate::inode::handle::Inode;
+use crate::inode::inheritance::attribute_item;
+use crate::inode::live::{Locked, NodeState};
+use crate::inode::metadata::FileType;
+use crate::inode::open::OpenNode;
+use crate::subvolume::handle::Subvolume;
+
+/// Items that a new inode and its name take: inode and reference, three attributes, extent, entry and
+/// index, and the directory's inode.
+const ITEMS: u64 = 9;
+/// Linux counts device numbers as 12 bits of major and 20 bits of minor.
+const MINOR_BITS: u32 = 20;
+/// The longest target of a symbolic link (`PATH_MAX` without its end).
+const MOST_TARGET_BYTES: usize = 4095;
+
+/// What a new inode is to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NewInode {
+    /// Type and permissions, as `st_mode`.
+    pub mode: u32,
+    /// Owner.
+    pub uid: u32,
+    /// Group; in a directory with its setgid bit set, the directory's is taken. Whether who makes it may
+    /// set its setgid bit is for the caller to know.
+    pub gid: u32,
+    /// Permissions that are taken from those in `mode`, unless the directory has a default ACL.
+    pub umask: u32,
+    /// Major and minor number of a device node, zeros for anything else.
+    pub device: (u32, u32),
+}
+
+impl Inode {
+    /// Makes an inode named `name` in this directory: a file, a directory, a device node, a pipe or a
+    /// socket. It takes over flags, the property about compression and the default ACL of the directory.
+    ///
+    /// # Errors
+    /// `EEXIST`, `ENAMETOOLONG`, `EOVERFLOW` for too many names of one hash, `EPERM`, `EROFS`, `ENOSPC`, `EDQUOT`.
+    pub fn create(&self, name: &[u8], new: &NewInode) -> Result<Self> {
+        if new.file_type()? == FileType::Symlink {
+            return Err(Error::Invalid("a symbolic link has a target"));
+        }
+        self.make(name, new, None)
+    }
+
+    /// Makes a symbolic link named `name` in this directory; the type in the mode is not looked at.
+    pub fn symlink(&self, name: &[u8], target: &[u8], new: &NewInode) -> Result<Self> {
+        self.check_target(target)?;
+        let new = NewInode { mode: 0o120_777, device: (0, 0), ..*new };
+        self.make(name, &new, Some(target))
+    }
+
+    /// Refuses what no symbolic link can point to.
+    pub(crate) fn check_target(&self, target: &[u8]) -> Result<()> {
+        let nodesize = self.subvolume().filesystem().volume().nodesize() as usize;
+        let most = leaf_data_size(nodesize) - ITEM_HEADER_SIZE - size_of::<FileExtentHeader>();
+        if target.is_empty() {
+            return Err(Error::NotFound);
+        }
+        let sector = self.subvolume().filesystem().sectorsize() as usize;
+        if target.len() > MOST_TARGET_BYTES.min(most).min(sector - 1) {
+            return Err(Error::NameTooLong);
+        }
+        Ok(())
+    }
+
+    fn make(&self, name: &[u8], new: &NewInode, target: Option<&[u8]>) -> Result<Self> {
+        self.make_drafted(name, ITEMS, |state, generation| {
+            self.draft(new, state, generation, target)
+        })
+    }
+
+    /// Makes what `draft` says it will be, given the state of this directory and the running
+    /// transaction, and named `name`; that takes `items` items at most.
+    pub(crate) fn make_drafted(
+        &self,
+        name: &[u8],
+        items: u64,
+        draft: impl FnOnce(&mut NodeState, u64) -> Result<Draft>,
+    ) -> Result<Self> {
+        let (writer, directory) = (self.writer()?, self.node()?);
+        self.expect_directory()?;
+        check_name(name)?;
+        let handle = writer.join_growing(self.subvolume(), items)?;
+        let mut locked = Locked::new([directory]);
+        let state = locked.of(directory);
+        self.check_not_removed()?;
+        state.check_may_name()?;
+        let mut names = self.names();
+        names.check_free(self.number(), name)?;
+        let draft = draft(state, handle.generation())?;
+        apply(&handle, || {
+            let index = directory.next_index(state)?;
+            self.insert_named(&mut names, &draft, name, index, handle.generation())?;
+            state.names_grew(handle.generation(), name.len() as i64);
+            directory.put_item(state)
+        })?;
+        let node = draft.into_node(self.subvolume())?;
+        drop(locked);
+        handle.end()?;
+        Ok(Self::of_node(self.subvolume().clone(), node))
+    }
+
+    /// What a new inode in this directory, whose state is `state`, will be.
+    pub(crate) fn draft(
+        &self,
+        new: &NewInode,
+        state: &mut NodeState,
+        generation: u64,
+        target: Option<&[u8]>,
+    ) -> Result<Draft> {
+        let file_type = new.file_type()?;
+        let inherited = self.inherited(state)?;
+        let number = self.subvolume().live()?.inode_numbers.next()?;
+        let mut item = new_item(new, generation, target);
+        let attributes = inherited.pass_on(new, file_type, &state.item, &mut item);
+        let policy = self.subvolume().filesystem().write_policy();
+        item.flags = (item.flags() | policy.flags_of(new)).bits().into();
+        let mut items: Vec<NewItem> = attributes
+            .iter()
+            .map(|(name, value)| attribute_item(number, generation, name, value))
+            .collect();
+        items.extend(target.map(|target| inline_item(number, generation, target)));
+        Ok(Draft { number, file_type, item, items })
+    }
+
+    /// Enters a new inode and its name in this directory.
+    pub(crate) fn insert_named(
+        &self,
+        names: &mut Names,
+        draft: &Draft,
+        name: &[u8],
+        index: u64,
+        generation: u64,
+    ) -> Changed<()> {
+        let mut reference = Vec::new();
+        InodeRef { index, name }.write(&mut reference);
+        let reference = (Key::new(draft.number, ItemType::INODE_REF, self.number()), reference);
+        draft.insert(names.tree(), Some(&reference))?;
+        names.insert(&NewEntry {
+            directory: node_of(self),
+            name,
+            index,
+            location: Key::new(draft.number, ItemType::INODE_ITEM, 0),
+            file_type: entry_type(draft.file_type),
+            generation,
+        })
+    }
+}
+
+/// An inode that is not in its tree yet.
+pub(crate) struct Draft {
+    pub(crate) number: u64,
+    pub(crate) file_type: FileType,
+    pub(crate) item: InodeItem,
+    /// What it has besides its item and names.
+    pub(crate) items: Vec<NewItem>,
+}
+
+impl Draft {
+    /// Enters it into its tree, with the reference to its name if it has one.
+    pub(crate) fn insert(&self, tree: &LiveTree, reference: Option<&NewItem>) -> Changed<()> {
+        let location = Key::new(self.number, ItemType::INODE_ITEM, 0);
+        let mut items = vec![(location, self.item.as_bytes())];
+        let others = reference.into_iter().chain(&self.items);
+        items.extend(others.map(|(key, data)| (*key, &**data)));
+        items.sort_unstable_by_key(|(key, _)| *key);
+        Ok(tree.insert_batch(&items)?)
+    }
+
+    /// The node of an inode that was entered into its tree.
+    pub(crate) fn into_node(self, subvolume: &Subvolume) -> Result<OpenNode> {
+        let writer = subvolume.filesystem().writer()?;
+        let node = writer.nodes().create(subvolume, self.number, self.file_type, self.item)?;
+        let is_xattr = |(key, _): &NewItem| key.item_type == ItemType::XATTR_ITEM;
+        node.write().has_no_capability = !self.items.iter().any(is_xattr);
+        Ok(node)
+    }
+}
+
+/// An item to be inserted.
+pub(crate) type NewItem = (Key, Vec<u8>);
+
+impl NewInode {
+    pub(crate) fn file_type(&self) -> Result<FileType> {
+        FileType::from_mode(self.mode).ok_or(Error::Invalid("the mode has no type"))
+    }
+
+    /// The device number as inode items have it.
+    pub(crate) fn rdev(&self) -> u64 {
+        u64::from(self.device.0) << MINOR_BITS | u64::from(self.device.1)
+    }
+}
+
+/// The type of what a directory entry leads to.
+pub(crate) fn entry_type(file_type: FileType) -> item::FileType {
+    match file_type {
+        FileType::Regular => item::FileType::Regular,
+        FileType::Directory => item::FileType::Directory,
+        FileType::Symlink => item::FileType::Symlink,
+        FileType::BlockDevice => item::FileType::BlockDevice,
+        FileType::CharDevice => item::FileType::CharDevice,
+        FileType::Fifo => item::FileType::Fifo,
+        FileType::Socket => item::FileType::Socket,
+    }
+}
+
+/// The item of a new inode that takes nothing over from its directory.
+pub(crate) fn new_item(new: &NewInode, generation: u64, target: Option<&[u8]>) -> InodeItem {
+    let mut item = InodeItem::new_zeroed();
+    item.generation = generation.into();
+    item.transid = generation.into();
+    item.nlink = 1.into();
+    item.mode = new.mode.into();
+    item.uid = new.uid.into();
+    item.gid = new.gid.into();
+    item.rdev = new.rdev().into();
+    let len_bytes = target.map_or(0, <[u8]>::len) as u64;
+    (item.size, item.nbytes) = (len_bytes.into(), len_bytes.into());
+    let now = now();
+    (item.atime, item.ctime, item.mtime, item.otime) = (now, now, now, now);
+    item
+}
+
+/// The only extent of an inode, whose data is in the item.
+pub(crate) fn inline_item(number: u64, generation: u64, data: &[u8]) -> NewItem {
+    let header = FileExtentHeader {
+        generation: generation.into(),
+        ram_bytes: (data.len() as u64).into(),
+        compression: 0,
+        encryption: 0,
+        other_encoding: 0.into(),
+        kind: FileExtentKind::Inline as u8,
+    };
+    (Key::new(number, ItemType::EXTENT_DATA, 0), [header.as_bytes(), data].concat())
+}

@@ -1,0 +1,47 @@
+//! Files without a name (`O_TMPFILE`): listed as orphans from the start, so that a crash deletes them.
+
+use larder_transaction::{Items, TreeItems};
+
+use crate::core::writer::apply;
+use crate::directory::create::NewInode;
+use crate::error::{Error, Result};
+use crate::inode::handle::Inode;
+use crate::inode::live::Locked;
+use crate::inode::metadata::FileType;
+use crate::inode::orphans::orphan_key;
+
+/// Inode, three attributes, orphan.
+const ITEMS: u64 = 5;
+
+impl Inode {
+    /// Makes a regular file that has no name, and takes over from this directory what a file made in it
+    /// does. [`link`](Self::link) gives it a name; without one it is deleted once nobody has it open.
+    ///
+    /// # Errors
+    /// `ENOTDIR`, `EINVAL` for what is no regular file, `ENOENT` in a directory that was removed, `EPERM`,
+    /// `EROFS`, `ENOSPC`, `EDQUOT`.
+    pub fn create_unnamed(&self, new: &NewInode) -> Result<Self> {
+        let (writer, directory) = (self.writer()?, self.node()?);
+        self.expect_directory()?;
+        if FileType::from_mode(new.mode) != Some(FileType::Regular) {
+            return Err(Error::NotAFile);
+        }
+        let handle = writer.join_growing(self.subvolume(), ITEMS)?;
+        let mut locked = Locked::new([directory]);
+        let state = locked.of(directory);
+        state.check_may_name()?;
+        let mut draft = self.draft(new, state, handle.generation(), None)?;
+        drop(locked);
+        draft.item.nlink = 0.into();
+        let tree = self.subvolume().live()?.tree();
+        apply(&handle, || {
+            draft.insert(tree, None)?;
+            TreeItems::new(tree.clone()).insert(orphan_key(draft.number), &[])
+        })?;
+        let node = draft.into_node(self.subvolume())?;
+        node.write().is_unnamed = true;
+        node.opens.unlink();
+        handle.end()?;
+        Ok(Self::of_node(self.subvolume().clone(), node))
+    }
+}

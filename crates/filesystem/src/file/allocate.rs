@@ -1,0 +1,268 @@
+//! Preallocation: space that a file has, and that reads as zeros until it is written to.
+
+use std::ops::Range;
+
+use larder_format::item::{FileExtentKind, InodeFlags, MAX_EXTENT_BYTES};
+use larder_transaction::space::{Priority, Reservation, SpaceKind};
+use larder_transaction::{DataExtent, Handle, QuotaReservation};
+
+use crate::core::writer::{Changed, Writer, apply};
+use crate::error::{Error, Result};
+use crate::file::extent_items::FileExtents;
+use crate::file::read_live::Need;
+use crate::file::write::{LIMITED_NODES, MOST_BYTES};
+use crate::filesystem::handle::Filesystem;
+use crate::inode::handle::Inode;
+use crate::inode::live::{StateGuard, Still};
+
+/// New extents in one transaction.
+const EXTENTS_PER_STEP: usize = 16;
+/// Extents that are looked at in one transaction.
+const EXTENTS_LOOKED_AT: usize = 256;
+
+/// What becomes of the size of a file that is allocated behind its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AllocateMode {
+    /// It grows to the end of what was asked for.
+    Grow,
+    /// It stays as it is.
+    KeepSize,
+}
+
+/// Room for data that is to be allocated.
+struct Room {
+    data: Reservation,
+    /// Within the limits of quota groups.
+    limits: Option<QuotaReservation>,
+}
+
+impl Inode {
+    /// Sees to it that the regular file has room for `len_bytes` from `offset` on: writing there needs no
+    /// new space, as long as nobody shares it. What the file has stays as it is; the rest reads as zeros.
+    ///
+    /// # Errors
+    /// As [`write_at`](Self::write_at), and `EINVAL` if `len_bytes` is 0. After `ENOSPC` a part may have
+    /// been allocated.
+    pub fn allocate(&self, offset: u64, len_bytes: u64, mode: AllocateMode) -> Result<()> {
+        let writer = self.writer_of_file()?;
+        let end = checked_end(offset, len_bytes)?;
+        self.drop_capability()?;
+        let node = self.node()?;
+        let filesystem = self.subvolume().filesystem();
+        let sectorsize = filesystem.sectorsize();
+        filesystem.flush(node)?;
+        let range = offset - offset % sectorsize..end.next_multiple_of(sectorsize);
+        // All of it at once, so that no space left is said before anything is taken.
+        let mut room = self.data_room(writer, self.hole_bytes(writer, range.clone())?)?;
+        let mut at = range.start;
+        while at < range.end {
+            if room.data.len_bytes() == 0 {
+                room = self.data_room(writer, (range.end - at).min(MAX_EXTENT_BYTES))?;
+            }
+            at = self.allocate_some(writer, &mut room, at..range.end)?;
+        }
+        match mode {
+            AllocateMode::Grow => self.grow(writer, end),
+            AllocateMode::KeepSize => Ok(()),
+        }
+    }
+
+    /// Makes `len_bytes` of the regular file from `offset` on zeros, and has space allocated for them as
+    /// [`allocate`](Self::allocate) does.
+    ///
+    /// # Errors
+    /// As [`allocate`](Self::allocate).
+    pub fn zero_range(&self, offset: u64, len_bytes: u64, mode: AllocateMode) -> Result<()> {
+        let end = checked_end(offset, len_bytes)?;
+        self.clear_data(offset..end)?;
+        self.allocate(offset, len_bytes, mode)
+    }
+
+    /// Promises room for data that is to be allocated.
+    fn data_room(&self, writer: &Writer, len_bytes: u64) -> Result<Room> {
+        let limits = self.subvolume().within_limits(len_bytes, LIMITED_NODES)?;
+        let data = writer.manager.reserve(SpaceKind::Data, len_bytes, Priority::Normal)?;
+        Ok(Room { data, limits })
+    }
+
+    /// How much of `range` is holes, in bytes.
+    fn hole_bytes(&self, writer: &Writer, range: Range<u64>) -> Result<u64> {
+        let handle = writer.manager.join()?;
+        let state = self.node()?.read();
+        let extents = self.extents_in(&handle)?;
+        let (mut at, mut hole_bytes) = (range.start, 0);
+        while at < range.end {
+            let (holes, until) = extents.holes(at, range.end, EXTENTS_LOOKED_AT)?;
+            hole_bytes += holes.iter().map(|hole| hole.end - hole.start).sum::<u64>();
+            at = until;
+        }
+        drop(state);
+        Ok(hole_bytes)
+    }
+
+    /// Allocates space for the first holes in `range`, as much as `room` has. Returns where the rest
+    /// of the range begins.
+    fn allocate_some(&self, writer: &Writer, room: &mut Room, range: Range<u64>) -> Result<u64> {
+        let (node, filesystem) = (self.node()?, self.subvolume().filesystem());
+        let sectorsize = filesystem.sectorsize();
+        // What is kept in the tree gets a sector.
+        let is_short = |size_bytes| (1..=sectorsize).contains(&size_bytes);
+        let was_short = is_short(self.size_bytes());
+        let data_bytes = if was_short { sectorsize } else { 0 };
+        let promised = writer.promise(data_bytes, EXTENTS_PER_STEP as u64)?;
+        let _still = Still::new([node]);
+        let handle = writer.manager.join()?;
+        self.subvolume().live()?.check_writable()?;
+        let mut state = node.write();
+        state.check_mutable()?;
+        if is_short(state.size_bytes) && !was_short {
+            // It became so meanwhile.
+            return Ok(range.start);
+        }
+        state.absorb(promised);
+        if range.end > sectorsize {
+            self.load(&mut state, &[Need::IfInline])?;
+        }
+        let alone = node.exclude_readers(&mut state);
+        let extents = self.extents_in(&handle)?;
+        let (holes, until) = extents.holes(range.start, range.end, EXTENTS_LOOKED_AT)?;
+        let (taken, until) = filesystem.take_room(&mut room.data, holes, until)?;
+        apply(&handle, || {
+            for (start, data) in &taken {
+                let hole = start + data.len_bytes;
+                // Where holes have items, these go.
+                extents.drop_range(*start, hole)?;
+                let item = extents.item(FileExtentKind::Prealloc, *data, data.len_bytes, None);
+                extents.insert_new(*start, &item)?;
+            }
+            Ok(())
+        })?;
+        let taken_bytes: u64 = taken.iter().map(|(_, data)| data.len_bytes).sum();
+        state.item.nbytes = (state.item.nbytes.get() + taken_bytes).into();
+        let flags = state.item.flags() | InodeFlags::PREALLOC;
+        state.item.flags = flags.bits().into();
+        state.touch(handle.generation(), true);
+        drop(alone);
+        writer.dirty.insert(node, state.unwritten_bytes());
+        filesystem.write_back(&handle, node, &mut state)?;
+        drop(state);
+        handle.end()?;
+        // What was taken is counted now.
+        if let Some(limits) = &mut room.limits {
+            let nodesize = u64::from(filesystem.volume().nodesize());
+            limits.shrink_to(room.data.len_bytes() + LIMITED_NODES * nodesize);
+        }
+        Ok(until)
+    }
+
+    /// Makes the file at least `size_bytes` long.
+    pub(crate) fn grow(&self, writer: &Writer, size_bytes: u64) -> Result<()> {
+        if size_bytes <= self.size_bytes() {
+            return Ok(());
+        }
+        let (node, filesystem) = (self.node()?, self.subvolume().filesystem());
+        // The sector that the file ends in, where that is not a sector's end.
+        let has_part = |size_bytes: u64| !size_bytes.is_multiple_of(filesystem.sectorsize());
+        let had_part = has_part(self.size_bytes());
+        let data_bytes = if had_part { filesystem.sectorsize() } else { 0 };
+        let promised = writer.promise(data_bytes, 2)?;
+        let still = Still::new([node]);
+        let handle = writer.manager.join()?;
+        self.subvolume().live()?.check_writable()?;
+        let mut state = node.write();
+        if has_part(state.size_bytes) && !had_part {
+            // It became so meanwhile.
+            drop(state);
+            drop((handle, still));
+            return self.grow(writer, size_bytes);
+        }
+        state.absorb(promised);
+        self.grow_locked(&mut state, size_bytes)?;
+        state.touch(handle.generation(), true);
+        writer.dirty.insert(node, state.unwritten_bytes());
+        filesystem.write_back(&handle, node, &mut state)?;
+        drop(state);
+        Ok(handle.end()?)
+    }
+
+    /// Makes the file, whose state this is, at least `size_bytes` long.
+    pub(crate) fn grow_locked(&self, state: &mut StateGuard<'_>, size_bytes: u64) -> Result<()> {
+        if size_bytes > state.size_bytes {
+            let old = state.size_bytes;
+            let mut needs = vec![Need::IfInline];
+            needs.extend(self.need_of_end(old));
+            self.load(state, &needs)?;
+            self.zero_behind(state, old);
+            state.size_bytes = size_bytes;
+        }
+        Ok(())
+    }
+
+    /// The extents of the file, to be changed with a handle.
+    pub(crate) fn extents_in<'a>(&'a self, handle: &'a Handle<'a>) -> Result<FileExtents<'a>> {
+        let (node, sectorsize) = (self.node()?, self.subvolume().filesystem().sectorsize());
+        Ok(node.file_extents(handle, sectorsize))
+    }
+}
+
+impl Filesystem {
+    /// Takes space for the first `holes`, as far as it was promised. Returns what each part was given,
+    /// and up to where: `until` if that is all.
+    fn take_room(
+        &self,
+        room: &mut Reservation,
+        holes: Vec<Range<u64>>,
+        until: u64,
+    ) -> Result<(Vec<(u64, DataExtent)>, u64)> {
+        let mut taken = Vec::new();
+        for hole in holes {
+            let mut at = hole.start;
+            while at < hole.end {
+                let wanted_bytes = (hole.end - at).min(room.len_bytes());
+                if wanted_bytes == 0 || taken.len() == EXTENTS_PER_STEP {
+                    return Ok((taken, at));
+                }
+                let data = match self.allocate_data(wanted_bytes) {
+                    Ok(data) => data,
+                    Err(error) => {
+                        for (_, data) in taken {
+                            self.give_up(data)?;
+                        }
+                        return Err(error.into());
+                    }
+                };
+                room.shrink_to(room.len_bytes() - data.len_bytes);
+                taken.push((at, data));
+                at += data.len_bytes;
+            }
+        }
+        Ok((taken, until))
+    }
+}
+
+impl FileExtents<'_> {
+    /// The holes among the first `most` extents in `start..end`, and up to where these are all.
+    fn holes(&self, start: u64, end: u64, most: usize) -> Changed<(Vec<Range<u64>>, u64)> {
+        let stretch = self.stretch(start, end, most)?;
+        let (mut at, mut holes) = (start, Vec::new());
+        for (from, stored) in stretch.extents.iter().filter(|(_, stored)| !stored.is_hole()) {
+            if *from > at {
+                holes.push(at..*from);
+            }
+            at = at.max(from + self.covered_bytes(stored));
+        }
+        if at < stretch.until {
+            holes.push(at..stretch.until);
+        }
+        Ok((holes, stretch.until))
+    }
+}
+
+/// The end of a range of a file, if it can be one.
+pub(crate) fn checked_end(offset: u64, len_bytes: u64) -> Result<u64> {
+    if len_bytes == 0 {
+        return Err(Error::Invalid("a range of no length"));
+    }
+    let end = offset.checked_add(len_bytes).filter(|end| *end <= MOST_BYTES);
+    end.ok_or(Error::FileTooLarge)
+}

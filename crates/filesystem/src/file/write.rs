@@ -1,0 +1,257 @@
+//! Writing to a file: data waits in memory, in whole sectors, until it is written back.
+
+use std::ops::Range;
+
+use larder_format::item::InodeFlags;
+use larder_transaction::now;
+use larder_transaction::space::{Priority, SpaceKind};
+
+use crate::core::writer::Writer;
+use crate::error::{Error, ErrorKind, Result};
+use crate::file::read_live::Need;
+use crate::inode::handle::Inode;
+use crate::inode::live::{NodeState, Promised};
+use crate::inode::metadata::FileType;
+
+/// No file is longer.
+pub(crate) const MOST_BYTES: u64 = i64::MAX as u64 - (1 << 20);
+/// What is written at once at most; longer writes are several.
+const PIECE_BYTES: usize = 4 << 20;
+/// Dirty data of one file beyond which its writer writes it back.
+const MOST_DIRTY_BYTES: u64 = 16 << 20;
+/// Runs of dirty data of one file beyond which its writer writes them back.
+const MOST_DIRTY_RUNS: usize = 64;
+/// Dirty data of all files together beyond which a writer writes all of it back.
+const MOST_DIRTY_BYTES_IN_ALL: u64 = 64 << 20;
+/// Items that writing a file back takes besides its extents: the inode, and what is cut.
+const ITEMS: u64 = 4;
+/// Tree blocks that writing a file back adds to its subvolume.
+pub(crate) const LIMITED_NODES: u64 = 1;
+/// Items that a run of dirty data takes: extent, checksums.
+const ITEMS_PER_RUN: u64 = 2;
+
+/// What a write may rest on, and what it changes besides data.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WriteAs {
+    /// The file was opened for writing: that decided whether it may be written to.
+    pub(crate) is_open: bool,
+    /// The times of the last change become now, and capabilities go.
+    pub(crate) sets_times: bool,
+}
+
+impl Inode {
+    /// Writes `data` to the regular file at `offset`, all of it. It is read back at once, and durable
+    /// after a sync. A program loses its capabilities by that, as by each change of its content.
+    ///
+    /// # Errors
+    /// `EISDIR`, `EINVAL` for what is no file, `EFBIG`, `EPERM`, `EROFS`, `ENOSPC`, `EDQUOT`, and `EIO` if what shares
+    /// a sector with it cannot be read. After an error a first part of `data` may have been written.
+    pub fn write_at(&self, data: &[u8], offset: u64) -> Result<()> {
+        self.write_as(data, offset, WriteAs { is_open: false, sets_times: true })
+    }
+
+    pub(crate) fn write_as(&self, data: &[u8], offset: u64, how: WriteAs) -> Result<()> {
+        let writer = self.writer_of_file()?;
+        let end = offset.checked_add(data.len() as u64).filter(|end| *end <= MOST_BYTES);
+        let mut at = offset;
+        end.ok_or(Error::FileTooLarge)?;
+        if how.sets_times && !data.is_empty() {
+            self.drop_capability()?;
+        }
+        for piece in data.chunks(PIECE_BYTES) {
+            self.write_piece(writer, piece, at, how)?;
+            at += piece.len() as u64;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn writer_of_file(&self) -> Result<&Writer> {
+        match self.file_type() {
+            FileType::Regular => self.writer(),
+            FileType::Directory => Err(Error::IsADirectory),
+            _ => Err(Error::NotAFile),
+        }
+    }
+
+    fn write_piece(&self, writer: &Writer, data: &[u8], offset: u64, how: WriteAs) -> Result<()> {
+        if data.is_empty() {
+            return Ok(());
+        }
+        let node = self.node()?;
+        let filesystem = self.subvolume().filesystem();
+        let sectorsize = filesystem.sectorsize();
+        let end = offset + data.len() as u64;
+        let first = offset - offset % sectorsize;
+        let behind = end.next_multiple_of(sectorsize);
+        let promised = self.promise_for(writer, first..behind)?;
+        let changing = node.changing.lock();
+        let handle = writer.manager.join()?;
+        let mut state = node.write();
+        if !how.is_open {
+            self.subvolume().live()?.check_writable()?;
+            state.check_may_write(offset)?;
+        }
+        state.absorb(promised);
+        let old = state.size_bytes;
+        let is_in_part = |at: u64| !at.is_multiple_of(sectorsize);
+        let mut needs = vec![Need::IfInline];
+        needs.extend(is_in_part(offset).then_some(Need::Sector(first)));
+        needs.extend(is_in_part(end).then(|| Need::Sector(behind - sectorsize)));
+        needs.extend(if offset > old { self.need_of_end(old) } else { None });
+        self.load(&mut state, &needs)?;
+        if offset > old {
+            self.zero_behind(&mut state, old);
+        }
+        state.dirty.write_bytes(offset, data, sectorsize);
+        state.size_bytes = state.size_bytes.max(end);
+        if how.sets_times {
+            state.item.mtime = now();
+            state.item.ctime = state.item.mtime;
+        }
+        state.shrink_promise(writer);
+        let is_much =
+            state.dirty.len_bytes() > MOST_DIRTY_BYTES || state.dirty.run_count() > MOST_DIRTY_RUNS;
+        writer.dirty.insert(node, state.unwritten_bytes());
+        drop(state);
+        handle.end()?;
+        drop(changing);
+        if is_much {
+            filesystem.flush(node)?;
+        } else if writer.dirty.len_bytes() > MOST_DIRTY_BYTES_IN_ALL {
+            filesystem.flush_all()?;
+        }
+        Ok(())
+    }
+
+    /// Promises room for writing `range`, whole sectors. The sectors that the file begins and ends with
+    /// now may become dirty too.
+    fn promise_for(&self, writer: &Writer, range: Range<u64>) -> Result<Promised> {
+        let sectorsize = self.subvolume().filesystem().sectorsize();
+        let is_full =
+            |error: &Error| matches!(error.kind(), ErrorKind::NoSpace | ErrorKind::QuotaExceeded);
+        match self.promise_within_limits(writer, range.end - range.start + 2 * sectorsize, 3) {
+            Err(error) if is_full(&error) && self.has_room(writer, range)? => writer.promise(0, 3),
+            promised => promised,
+        }
+    }
+
+    /// Promises room as [`Writer::promise`] does, within the limits of the subvolume.
+    pub(crate) fn promise_within_limits(
+        &self,
+        writer: &Writer,
+        data_bytes: u64,
+        runs: u64,
+    ) -> Result<Promised> {
+        let limits = self.subvolume().within_limits(data_bytes, LIMITED_NODES)?;
+        Ok(Promised { limits, ..writer.promise(data_bytes, runs)? })
+    }
+
+    /// Whether writing `range`, whole sectors, needs no new space: the file has it, for that and for
+    /// what else becomes dirty by it.
+    fn has_room(&self, writer: &Writer, range: Range<u64>) -> Result<bool> {
+        let handle = writer.manager.join()?;
+        let state = self.node()?.read();
+        let extents = self.extents_in(&handle)?;
+        let sectorsize = self.subvolume().filesystem().sectorsize();
+        let last_sector = state.size_bytes - state.size_bytes % sectorsize;
+        let mut needed = vec![range.clone()];
+        if state.size_bytes < range.start && last_sector < state.size_bytes {
+            needed.push(last_sector..last_sector + sectorsize);
+        }
+        if state.size_bytes > 0 && state.size_bytes <= sectorsize {
+            needed.push(0..sectorsize);
+        }
+        for range in needed {
+            let targets = extents.targets(state.cut, state.item.flags(), range)?;
+            if targets.iter().any(|target| target.place.is_none()) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Writes back what the file has in memory only.
+    pub(crate) fn flush(&self) -> Result<()> {
+        match self.try_node() {
+            Some(node) => self.subvolume().filesystem().flush(node),
+            None => Ok(()),
+        }
+    }
+}
+
+impl NodeState {
+    pub(crate) fn check_may_write(&self, offset: u64) -> Result<()> {
+        if self.item.flags().contains(InodeFlags::APPEND) && offset < self.size_bytes {
+            return Err(Error::NotPermitted("it can only grow"));
+        }
+        self.check_mutable()
+    }
+
+    pub(crate) fn check_may_cut(&self) -> Result<()> {
+        self.check_none_of(InodeFlags::APPEND | InodeFlags::IMMUTABLE)
+    }
+
+    pub(crate) fn check_none_of(&self, refused: InodeFlags) -> Result<()> {
+        if self.item.flags().intersects(refused) {
+            return Err(Error::NotPermitted("it is immutable or can only grow"));
+        }
+        Ok(())
+    }
+
+    /// Whether the file, whose data this is about, can be opened for writing.
+    pub(crate) fn check_may_open(&self, appends: bool) -> Result<()> {
+        if self.item.flags().contains(InodeFlags::APPEND) && !appends {
+            return Err(Error::NotPermitted("it can only grow, and was not opened to append"));
+        }
+        self.check_mutable()
+    }
+
+    pub(crate) fn absorb(&mut self, more: Promised) {
+        match &mut self.promised {
+            Some(promised) => {
+                promised.data.absorb(more.data);
+                promised.metadata.absorb(more.metadata);
+                match &mut promised.limits {
+                    Some(limits) => more.limits.into_iter().for_each(|more| limits.absorb(more)),
+                    None => promised.limits = more.limits,
+                }
+            }
+            None => self.promised = Some(more),
+        }
+    }
+
+    /// Gives back what was promised beyond what writing back takes.
+    fn shrink_promise(&mut self, writer: &Writer) {
+        let items = ITEMS + ITEMS_PER_RUN * self.dirty.run_count() as u64;
+        let metadata_bytes = writer.manager.space().insertion_bytes(items);
+        if let Some(promised) = &mut self.promised {
+            promised.data.shrink_to(self.dirty.len_bytes());
+            promised.metadata.shrink_to(metadata_bytes);
+            if let Some(limits) = &mut promised.limits {
+                let nodesize = u64::from(writer.manager.volume().nodesize());
+                limits.shrink_to(self.dirty.len_bytes() + LIMITED_NODES * nodesize);
+            }
+        }
+    }
+}
+
+impl Writer {
+    /// Promises room for `data_bytes` more of dirty data in `runs` more runs.
+    pub(crate) fn promise(&self, data_bytes: u64, runs: u64) -> Result<Promised> {
+        self.promise_with(Priority::Normal, data_bytes, runs)
+    }
+
+    /// As [`promise`](Self::promise), for what takes more away than it adds.
+    pub(crate) fn promise_to_delete(&self, data_bytes: u64, runs: u64) -> Result<Promised> {
+        self.promise_with(Priority::Deleting, data_bytes, runs)
+    }
+
+    fn promise_with(&self, priority: Priority, data_bytes: u64, runs: u64) -> Result<Promised> {
+        self.relieve()?;
+        let items = ITEMS + ITEMS_PER_RUN * runs;
+        let metadata_bytes = self.manager.space().insertion_bytes(items);
+        let reserve = |kind, len_bytes| self.manager.reserve(kind, len_bytes, priority);
+        let metadata = reserve(SpaceKind::Metadata, metadata_bytes)?;
+        Ok(Promised { data: reserve(SpaceKind::Data, data_bytes)?, metadata, limits: None })
+    }
+}

@@ -1,0 +1,7 @@
+//! Data that is in memory only, and its way to the devices and into the trees.
+
+pub(crate) mod compress;
+pub(crate) mod dirty;
+pub(crate) mod flush;
+pub(crate) mod nocow;
+pub(crate) mod write_data;

@@ -1,0 +1,183 @@
+//! The handle of an inode.
+
+use std::sync::Arc;
+
+use larder_format::item::InodeItem;
+use larder_format::{FormatError, ItemType, Key, objectid, read_exact_item};
+use zerocopy::FromZeros;
+
+use crate::error::{Error, Result};
+use crate::inode::live::Node;
+use crate::inode::metadata::FileType;
+use crate::inode::open::OpenNode;
+use crate::subvolume::handle::Subvolume;
+
+/// The number that the kernel gives to the directory which stands for a subvolume that is not there.
+const EMPTY_SUBVOLUME: u64 = 2;
+
+/// An inode with its attributes at hand: as committed, or, in a file system that is open for writing, as
+/// they are now. Cloning it is cheap.
+#[derive(Clone, Debug)]
+pub struct Inode {
+    pub(super) subvolume: Subvolume,
+    pub(super) number: u64,
+    attributes: Attributes,
+    pub(super) file_type: FileType,
+    /// For what stands for a subvolume that is not there: the directory that has the entry.
+    stands_in: Option<u64>,
+}
+
+/// Where an inode's attributes are.
+#[derive(Clone, Debug)]
+enum Attributes {
+    /// Here, and they never change.
+    Committed(InodeItem),
+    /// In what all who have the inode open share.
+    Live(OpenNode),
+}
+
+impl Subvolume {
+    /// The inode `number`.
+    pub fn inode(&self, number: u64) -> Result<Inode> {
+        if let Some(writer) = self.filesystem().try_writer()
+            && self.try_live().is_some()
+        {
+            let node = writer.nodes().open(self, number)?;
+            return Ok(Inode::of_node(self.clone(), node));
+        }
+        let key = Key::new(number, ItemType::INODE_ITEM, 0);
+        let bytes = self.view().get(key)?.ok_or(Error::NotFound)?;
+        let (item, file_type) =
+            parse_item(&bytes).map_err(|problem| self.bad_item(key, problem))?;
+        let attributes = Attributes::Committed(*item);
+        Ok(Inode { subvolume: self.clone(), number, attributes, file_type, stands_in: None })
+    }
+}
+
+/// Reads an inode item that fills `bytes`.
+pub(crate) fn parse_item(bytes: &[u8]) -> Result<(&InodeItem, FileType), FormatError> {
+    let item: &InodeItem = read_exact_item(bytes)?;
+    let mode = item.mode.get();
+    let file_type = FileType::from_mode(mode)
+        .ok_or_else(|| FormatError::invalid("inode", format!("mode {mode:o} has no file type")))?;
+    Ok((item, file_type))
+}
+
+impl Inode {
+    /// An inode of a file system that is open for writing.
+    pub(crate) fn of_node(subvolume: Subvolume, node: OpenNode) -> Self {
+        let (number, file_type) = (node.number(), node.file_type());
+        Self { subvolume, number, attributes: Attributes::Live(node), file_type, stands_in: None }
+    }
+
+    /// What those who have the inode open share; none if it cannot be changed.
+    pub(crate) fn try_node(&self) -> Option<&Arc<Node>> {
+        match &self.attributes {
+            Attributes::Live(node) => Some(node),
+            Attributes::Committed(_) => None,
+        }
+    }
+
+    /// The empty directory that stands where `directory` has an entry for a subvolume that is not
+    /// there: the subvolume was nested in the origin of a snapshot.
+    pub(crate) fn empty_subvolume(directory: &Self) -> Self {
+        let mut item = InodeItem::new_zeroed();
+        item.mode = 0o040_755.into();
+        item.nlink = 1.into();
+        Self {
+            subvolume: directory.subvolume.clone(),
+            number: EMPTY_SUBVOLUME,
+            attributes: Attributes::Committed(item),
+            file_type: FileType::Directory,
+            stands_in: Some(directory.number),
+        }
+    }
+
+    /// Has what stands for a subvolume belong to whom its directory, which nobody holds, belongs to.
+    pub(crate) fn owned_as(mut self, directory: &Self) -> Self {
+        if self.is_empty_subvolume()
+            && let Attributes::Committed(item) = &mut self.attributes
+        {
+            let owner = directory.item();
+            (item.uid, item.gid) = (owner.uid, owner.gid);
+        }
+        self
+    }
+
+    /// The subvolume that it belongs to.
+    pub fn subvolume(&self) -> &Subvolume {
+        &self.subvolume
+    }
+
+    /// Its number, unique within the subvolume.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// What it is.
+    pub fn file_type(&self) -> FileType {
+        self.file_type
+    }
+
+    /// Its inode item.
+    pub fn item(&self) -> InodeItem {
+        match &self.attributes {
+            Attributes::Committed(item) => *item,
+            Attributes::Live(node) => node.item(),
+        }
+    }
+
+    pub(super) fn dirty_bytes(&self) -> u64 {
+        self.try_node().map_or(0, |node| node.dirty_bytes())
+    }
+
+    /// Whether it is a directory that stands for a subvolume which is not there.
+    pub fn is_empty_subvolume(&self) -> bool {
+        self.stands_in.is_some()
+    }
+
+    /// Whether it is the root of a subvolume.
+    pub fn is_subvolume_root(&self) -> bool {
+        self.number == objectid::FIRST_FREE
+    }
+
+    /// Size in bytes.
+    pub fn size_bytes(&self) -> u64 {
+        self.item().size.get()
+    }
+
+    /// The directory that holds this directory: for the root of a subvolume that where the subvolume
+    /// is named, for the root of the top level itself.
+    pub fn parent(&self) -> Result<Self> {
+        self.expect_directory()?;
+        if let Some(directory) = self.stands_in {
+            return self.subvolume.inode(directory);
+        }
+        if !self.is_subvolume_root() {
+            let (_, link) = self.subvolume.directory_link(self.number)?;
+            return self.subvolume.inode(link.parent);
+        }
+        match self.subvolume.name()? {
+            Some(name) => self.subvolume.filesystem().subvolume(name.parent)?.inode(name.directory),
+            None => Ok(self.clone()),
+        }
+    }
+
+    pub(crate) fn expect_directory(&self) -> Result<()> {
+        if self.file_type == FileType::Directory { Ok(()) } else { Err(Error::NotADirectory) }
+    }
+
+    pub(crate) fn key(&self, item_type: ItemType, offset: u64) -> Key {
+        Key::new(self.number, item_type, offset)
+    }
+}
+
+impl PartialEq for Inode {
+    /// Whether both are the same inode of the same subvolume.
+    fn eq(&self, other: &Self) -> bool {
+        (self.number, self.stands_in) == (other.number, other.stands_in)
+            && self.subvolume == other.subvolume
+    }
+}
+
+impl Eq for Inode {}

@@ -1,0 +1,3 @@
+//! What an operation takes before it changes anything.
+
+pub(crate) mod limits;

@@ -1,0 +1,46 @@
+//! Capabilities of programs: who changes what a program does takes them, whoever that is, as the kernel does.
+//!
+//! # Invariants
+//! - An inode that is known to have no capabilities has none in its tree. It is known with the state locked, and not
+//!   any more before an attribute is set.
+
+use larder_transaction::space::Priority;
+
+use crate::core::writer::apply;
+use crate::error::{Error, Result};
+use crate::inode::attributes::CAPABILITY;
+use crate::inode::handle::Inode;
+
+/// The inode and the attribute.
+const ITEMS: u64 = 2;
+
+impl Inode {
+    /// Takes capabilities from a regular file whose content is to change. They are looked for once.
+    pub(crate) fn drop_capability(&self) -> Result<()> {
+        let node = self.node()?;
+        if node.read().has_no_capability {
+            return Ok(());
+        }
+        let mut state = node.write();
+        match self.xattr(CAPABILITY) {
+            Err(Error::NoSuchAttribute) => {
+                state.has_no_capability = true;
+                return Ok(());
+            }
+            found => drop(found?),
+        }
+        drop(state);
+        let handle = self.writer()?.join(self.subvolume(), ITEMS, Priority::Deleting)?;
+        let mut state = node.write();
+        state.check_mutable()?;
+        let capability = self.plan_xattr(CAPABILITY, None, handle.generation())?;
+        state.touch(handle.generation(), false);
+        apply(&handle, || {
+            capability.apply(node)?;
+            node.put_item(&state)
+        })?;
+        state.has_no_capability = true;
+        drop(state);
+        Ok(handle.end()?)
+    }
+}
