@@ -72,6 +72,6 @@ pub use scan::{DirectoryPaths, Scan, ScannedInode};
 pub use subvolume::handle::Subvolume;
 pub use subvolume::info::{SubvolumeInfo, SubvolumeName};
 pub use subvolume::list::{SubvolumeItems, Subvolumes};
-pub use subvolume::send_guard::HeldSubvolume;
+pub use subvolume::send_guard::SendGuard;
 pub use xattr::get::{Xattr, Xattrs};
 pub use xattr::set::XattrMode;

@@ -3,13 +3,13 @@
 //! # Invariants
 //! - Whoever changes a tree has a handle of the running transaction. What can be refused is refused
 //!   before the first change; an error after it gives the transaction up.
-//! - Lock order: `renames`, nodes' `changing` and then `flushing` (each by subvolume and number), the
-//!   transaction's door, a node's `reading`, nodes' states (by subvolume and number), a node's delayed
-//!   items, the table of nodes, tree blocks, the sets of dirty and delayed nodes. Space is promised with
+//! - Lock order: `renames`, inodes' `changing` and then `flushing` (each by subvolume and number), the
+//!   transaction's door, a inode's `reading`, inodes' states (by subvolume and number), a inode's delayed
+//!   items, the table of inodes, tree blocks, the sets of dirty and delayed inodes. Space is promised with
 //!   none of these held but `renames` and `flushing`, since making room may take a commit; a commit takes
 //!   no `renames`, and no `flushing` whose holder waits for room.
-//! - A node's item is what its tree has or, in `delayed`, is to have, but for times and size while data is
-//!   dirty. Nobody has a node in memory that differs from another's: one inode, one [`Node`].
+//! - A inode's item is what its tree has or, in `delayed`, is to have, but for times and size while data is
+//!   dirty. Nobody has a inode in memory that differs from another's: one inode, one [`LiveInode`].
 //! - A tree has no inode without a name but those that an ORPHAN_ITEM lists.
 //! - Data is on the devices before any item refers to it.
 //! - No state is locked while a device works for data. Who changes the extents of a file has its `flushing`,
@@ -34,22 +34,22 @@ use crate::core::tuning::FindExtents;
 use crate::error::{Error, Result};
 use crate::file::extent_map::ExtentMaps;
 use crate::file::writeback::compress::WriteCompression;
-use crate::file::writeback::flush::DirtyNodes;
+use crate::file::writeback::flush::DirtyInodes;
 use crate::filesystem::commit::Hook;
 use crate::filesystem::handle::Filesystem;
 use crate::filesystem::options::WriteOptions;
 use crate::filesystem::stats::{DelayedStats, ExtentMapStats};
-use crate::inode::delayed::DelayedNodes;
+use crate::inode::delayed::DelayedInodes;
 use crate::inode::handle::Inode;
-use crate::inode::live::Node;
-use crate::inode::live::Nodes;
+use crate::inode::live::InodeTable;
+use crate::inode::live::LiveInode;
 use crate::inode::orphans::Orphans;
-use crate::log::logged_inodes::Members;
+use crate::log::logged_inodes::LoggedInodes;
 use crate::log::replay;
 use crate::log::sync::Syncs;
 use crate::subvolume::delete::DeletedSubvolumes;
 use crate::subvolume::handle::Subvolume;
-use crate::subvolume::send_guard::Holds;
+use crate::subvolume::send_guard::SendGuards;
 use crate::subvolume::snapshot::PendingSnapshots;
 
 /// What the engine's calls return: an error in the middle of a change is one of these.
@@ -58,18 +58,18 @@ pub(crate) type Changed<T> = larder_transaction::Result<T>;
 /// What a file system that is open for writing has besides its trees.
 pub(crate) struct Writer {
     pub(crate) manager: Arc<TransactionManager>,
-    pub(crate) nodes: Nodes,
-    pub(crate) delayed: Arc<DelayedNodes>,
+    pub(crate) inodes: InodeTable,
+    pub(crate) delayed: Arc<DelayedInodes>,
     pub(crate) extent_maps: Arc<ExtentMaps>,
-    pub(crate) dirty: DirtyNodes,
+    pub(crate) dirty: DirtyInodes,
     pub(crate) orphans: Arc<Orphans>,
     pub(crate) snapshots: PendingSnapshots,
     pub(crate) deleted: DeletedSubvolumes,
     pub(crate) ids: Ids,
     /// Subvolumes that are to stay as they are.
-    pub(crate) holds: Holds,
+    pub(crate) send_guards: SendGuards,
     /// The inodes that logs have.
-    pub(crate) members: Arc<Members>,
+    pub(crate) logged_inodes: Arc<LoggedInodes>,
     pub(crate) syncs: Syncs,
     /// How data is compressed that does not say so itself.
     pub(crate) compression: RwLock<Option<WriteCompression>>,
@@ -109,20 +109,20 @@ impl Filesystem {
         )?);
         let orphans = Arc::new(Orphans::new(manager.clone()));
         let space = manager.space().clone();
-        let delayed = Arc::new(DelayedNodes::new(space, volume.nodesize(), tuning));
+        let delayed = Arc::new(DelayedInodes::new(space, volume.nodesize(), tuning));
         let extent_maps = ExtentMaps::new(tuning.extents == FindExtents::InMemory);
         let writer = Writer {
             manager: manager.clone(),
-            nodes: Nodes::new(orphans.clone(), delayed.clone(), extent_maps.clone()),
+            inodes: InodeTable::new(orphans.clone(), delayed.clone(), extent_maps.clone()),
             delayed,
             extent_maps,
-            dirty: DirtyNodes::default(),
+            dirty: DirtyInodes::default(),
             orphans,
             snapshots: PendingSnapshots::default(),
             deleted: DeletedSubvolumes::default(),
             ids: Ids::default(),
-            holds: Holds::default(),
-            members: Arc::default(),
+            send_guards: SendGuards::default(),
+            logged_inodes: Arc::default(),
             syncs: Syncs::default(),
             compression: RwLock::default(),
             policy: RwLock::default(),
@@ -168,8 +168,8 @@ impl Writer {
         self.extent_maps.stats()
     }
 
-    pub(crate) fn nodes(&self) -> &Nodes {
-        &self.nodes
+    pub(crate) fn inodes(&self) -> &InodeTable {
+        &self.inodes
     }
 
     /// A tree that is not that of a subvolume.
@@ -248,9 +248,9 @@ impl Subvolume {
 
 impl Inode {
     /// What those who have the inode open share.
-    pub(crate) fn node(&self) -> Result<&Arc<Node>> {
-        match self.try_node() {
-            Some(node) => Ok(node),
+    pub(crate) fn live_inode(&self) -> Result<&Arc<LiveInode>> {
+        match self.try_live_inode() {
+            Some(live) => Ok(live),
             None if self.is_empty_subvolume() => {
                 Err(Error::NotPermitted("it stands for a subvolume that is not there"))
             }
@@ -271,9 +271,9 @@ impl Inode {
     }
 }
 
-/// The node of an inode that was checked to have one.
-pub(crate) fn node_of(inode: &Inode) -> &Arc<Node> {
-    inode.try_node().expect("it can be changed")
+/// The inode of an inode that was checked to have one.
+pub(crate) fn live_inode_of(inode: &Inode) -> &Arc<LiveInode> {
+    inode.try_live_inode().expect("it can be changed")
 }
 
 /// Runs changes of which an error leaves something half done.

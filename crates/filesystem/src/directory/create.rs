@@ -7,14 +7,14 @@ use larder_format::{ItemType, Key, item};
 use larder_transaction::now;
 use zerocopy::{FromZeros, IntoBytes};
 
-use crate::core::writer::{Changed, apply, node_of};
+use crate::core::writer::{Changed, apply, live_inode_of};
 use crate::directory::names::{Names, NewEntry, check_name};
 use crate::error::{Error, Result};
 use crate::inode::handle::Inode;
 use crate::inode::inheritance::attribute_item;
-use crate::inode::live::{Locked, NodeState};
+use crate::inode::live::{InodeState, Locked};
 use crate::inode::metadata::FileType;
-use crate::inode::open::OpenNode;
+use crate::inode::open::OpenInode;
 use crate::subvolume::handle::Subvolume;
 
 /// Items that a new inode and its name take: inode and reference, three attributes, extent, entry and
@@ -87,9 +87,9 @@ impl Inode {
         &self,
         name: &[u8],
         items: u64,
-        draft: impl FnOnce(&mut NodeState, u64) -> Result<Draft>,
+        draft: impl FnOnce(&mut InodeState, u64) -> Result<Draft>,
     ) -> Result<Self> {
-        let (writer, directory) = (self.writer()?, self.node()?);
+        let (writer, directory) = (self.writer()?, self.live_inode()?);
         self.expect_directory()?;
         check_name(name)?;
         let handle = writer.join_growing(self.subvolume(), items)?;
@@ -106,17 +106,17 @@ impl Inode {
             state.names_grew(handle.generation(), name.len() as i64);
             directory.put_item(state)
         })?;
-        let node = draft.into_node(self.subvolume())?;
+        let live = draft.into_live_inode(self.subvolume())?;
         drop(locked);
         handle.end()?;
-        Ok(Self::of_node(self.subvolume().clone(), node))
+        Ok(Self::of_live_inode(self.subvolume().clone(), live))
     }
 
     /// What a new inode in this directory, whose state is `state`, will be.
     pub(crate) fn draft(
         &self,
         new: &NewInode,
-        state: &mut NodeState,
+        state: &mut InodeState,
         generation: u64,
         target: Option<&[u8]>,
     ) -> Result<Draft> {
@@ -149,7 +149,7 @@ impl Inode {
         let reference = (Key::new(draft.number, ItemType::INODE_REF, self.number()), reference);
         draft.insert(names.tree(), Some(&reference))?;
         names.insert(&NewEntry {
-            directory: node_of(self),
+            directory: live_inode_of(self),
             name,
             index,
             location: Key::new(draft.number, ItemType::INODE_ITEM, 0),
@@ -179,13 +179,13 @@ impl Draft {
         Ok(tree.insert_batch(&items)?)
     }
 
-    /// The node of an inode that was entered into its tree.
-    pub(crate) fn into_node(self, subvolume: &Subvolume) -> Result<OpenNode> {
+    /// The inode of an inode that was entered into its tree.
+    pub(crate) fn into_live_inode(self, subvolume: &Subvolume) -> Result<OpenInode> {
         let writer = subvolume.filesystem().writer()?;
-        let node = writer.nodes().create(subvolume, self.number, self.file_type, self.item)?;
+        let live = writer.inodes().create(subvolume, self.number, self.file_type, self.item)?;
         let is_xattr = |(key, _): &NewItem| key.item_type == ItemType::XATTR_ITEM;
-        node.write().has_no_capability = !self.items.iter().any(is_xattr);
-        Ok(node)
+        live.write().has_no_capability = !self.items.iter().any(is_xattr);
+        Ok(live)
     }
 }
 

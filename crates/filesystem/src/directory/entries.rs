@@ -34,7 +34,7 @@ impl Inode {
     pub fn entries_from(&self, index: u64) -> Result<Entries> {
         self.expect_directory()?;
         self.check_not_removed()?;
-        let source = if self.try_node().is_some() {
+        let source = if self.try_live_inode().is_some() {
             Source::Live { seen: VecDeque::new(), next: Some(index) }
         } else {
             // What stands for a subvolume has no items: its number is that of no inode.
@@ -50,7 +50,7 @@ impl Inode {
         self.entries_from(0)
     }
 
-    /// The index of the entry `name` of this directory, whose node's state the caller holds.
+    /// The index of the entry `name` of this directory, whose inode's state the caller holds.
     pub(crate) fn index_of(&self, name: &[u8]) -> Result<u64> {
         let (mut next, mut found) = (Some(0), None);
         while let Some(from) = next
@@ -67,9 +67,9 @@ impl Inode {
     }
 
     /// Calls `visit` with some entries from the index `from` on, as they are at one moment if the caller
-    /// holds the state of the directory's node. Returns where they go on.
+    /// holds the state of the directory's inode. Returns where they go on.
     fn visit_entries(&self, from: u64, mut visit: impl FnMut(Result<DirEntry>)) -> Option<u64> {
-        self.try_node()?.visit_index(from, |item| {
+        self.try_live_inode()?.visit_index(from, |item| {
             let entry = item.map_err(Error::from);
             visit(entry.and_then(|(index, bytes)| self.parse_entry(index, bytes)));
         })

@@ -26,7 +26,7 @@ impl Inode {
     /// `EEXIST`, `EXDEV`, `EPERM` for a directory, `EMLINK` beyond 65,535 names, `EOVERFLOW`, `EROFS`,
     /// `ENOSPC`, `EDQUOT`.
     pub fn link(&self, name: &[u8], inode: &Self) -> Result<()> {
-        let (writer, directory, linked) = (self.writer()?, self.node()?, inode.node()?);
+        let (writer, directory, linked) = (self.writer()?, self.live_inode()?, inode.live_inode()?);
         self.expect_directory()?;
         check_name(name)?;
         if self.subvolume() != inode.subvolume() {
@@ -81,10 +81,10 @@ impl Inode {
     /// The names in the tree of this inode, which is one that changes.
     pub(crate) fn names(&self) -> Names {
         let subvolume = self.subvolume();
-        let tree = subvolume.try_live().expect("it has a node").tree();
+        let tree = subvolume.try_live().expect("it has a live").tree();
         let volume = subvolume.filesystem().volume();
         let has_extended_refs = volume.superblock().has_incompat(IncompatFlags::EXTENDED_IREF);
-        let members = self.writer().expect("it is being changed").members.clone();
-        Names::new(tree, volume.nodesize(), has_extended_refs, members)
+        let logged_inodes = self.writer().expect("it is being changed").logged_inodes.clone();
+        Names::new(tree, volume.nodesize(), has_extended_refs, logged_inodes)
     }
 }

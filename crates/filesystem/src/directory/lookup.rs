@@ -27,7 +27,7 @@ impl Inode {
     pub fn open_entry(&self, entry: &DirEntry) -> Result<Self> {
         let opened = self.while_unchanged(|| {
             // What was listed may have been renamed or removed since.
-            if self.try_node().is_some() && self.find(&entry.name)? != Some(entry.target) {
+            if self.try_live_inode().is_some() && self.find(&entry.name)? != Some(entry.target) {
                 return Err(Error::NotFound);
             }
             self.open_target(entry.target, &entry.name, Some(entry.index))
@@ -37,8 +37,8 @@ impl Inode {
 
     /// Looks at names while nobody changes any of this directory.
     pub(super) fn while_unchanged<T>(&self, look: impl FnOnce() -> T) -> T {
-        match self.try_node() {
-            Some(node) => node.hold(look),
+        match self.try_live_inode() {
+            Some(live) => live.while_locked(look),
             None => look(),
         }
     }
@@ -72,13 +72,13 @@ impl Inode {
             (link.parent, &*link.name) == (parent, name)
                 && index.is_none_or(|index| index == link.index)
         };
-        if self.try_node().is_some_and(|node| node.is_named(is_its)) {
+        if self.try_live_inode().is_some_and(|live| live.is_named(is_its)) {
             return Ok(());
         }
         let (key, link) = self.subvolume().directory_link(self.number())?;
         if self.number() != objectid::FIRST_FREE && is_its(&link) {
-            if let Some(node) = self.try_node() {
-                node.set_name(Some(link));
+            if let Some(live) = self.try_live_inode() {
+                live.set_name(Some(link));
             }
             return Ok(());
         }

@@ -16,8 +16,8 @@ use larder_transaction::{Items, TreeItems};
 
 use crate::core::writer::Changed;
 use crate::error::{Error, Result};
-use crate::inode::live::{Node, NodeId};
-use crate::log::logged_inodes::Members;
+use crate::inode::live::{InodeId, LiveInode};
+use crate::log::logged_inodes::LoggedInodes;
 
 /// Refuses what can be no name.
 pub(crate) fn check_name(name: &[u8]) -> Result<()> {
@@ -41,14 +41,14 @@ pub(crate) struct Names {
     nodesize: usize,
     has_extended_refs: bool,
     /// Is told of inodes whose names change.
-    members: Arc<Members>,
+    logged_inodes: Arc<LoggedInodes>,
 }
 
 /// An entry of a directory to be.
 #[derive(Clone, Copy)]
 pub(crate) struct NewEntry<'a> {
     /// The directory.
-    pub(crate) directory: &'a Arc<Node>,
+    pub(crate) directory: &'a Arc<LiveInode>,
     pub(crate) name: &'a [u8],
     /// Its index in the directory.
     pub(crate) index: u64,
@@ -64,11 +64,11 @@ impl Names {
         tree: &Arc<LiveTree>,
         nodesize: u32,
         has_extended_refs: bool,
-        members: Arc<Members>,
+        logged_inodes: Arc<LoggedInodes>,
     ) -> Self {
         let items = TreeItems::new(tree.clone());
         let nodesize = nodesize as usize;
-        Self { tree: tree.clone(), items, nodesize, has_extended_refs, members }
+        Self { tree: tree.clone(), items, nodesize, has_extended_refs, logged_inodes }
     }
 
     pub(crate) fn tree(&self) -> &LiveTree {
@@ -168,7 +168,12 @@ impl Names {
     }
 
     /// Takes a name from a directory.
-    pub(crate) fn remove(&mut self, directory: &Arc<Node>, name: &[u8], index: u64) -> Changed<()> {
+    pub(crate) fn remove(
+        &mut self,
+        directory: &Arc<LiveInode>,
+        name: &[u8],
+        index: u64,
+    ) -> Changed<()> {
         self.remove_hashed(directory.number(), name)?;
         directory.remove_index(index)
     }
@@ -270,7 +275,7 @@ impl Names {
     }
 
     fn note_change(&self, inode: u64) {
-        self.members.names_changed(NodeId { subvolume: self.tree.id(), number: inode });
+        self.logged_inodes.names_changed(InodeId { subvolume: self.tree.id(), number: inode });
     }
 
     fn put_or_remove(&mut self, key: Key, rest: &[u8]) -> Changed<()> {

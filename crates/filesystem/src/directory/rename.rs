@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use larder_format::{FormatError, ItemType, Key, objectid};
 
-use crate::core::writer::{Changed, apply, node_of};
+use crate::core::writer::{Changed, apply, live_inode_of};
 use crate::directory::create::{Draft, NewInode, entry_type};
 use crate::directory::entry::Target;
 use crate::directory::names::{NewEntry, check_name};
 use crate::error::{Error, Result};
 use crate::inode::handle::Inode;
-use crate::inode::live::{Locked, Node};
+use crate::inode::live::{LiveInode, Locked};
 use crate::inode::metadata::FileType;
 
 /// Items that are changed: two entries and indexes, two references or four of subvolumes, an orphan, four
@@ -84,9 +84,9 @@ impl<'a> Place<'a> {
         Ok(Self { directory, name, inode, target, index })
     }
 
-    /// The node; what stands for a subvolume that is not there has none.
-    fn node(&self) -> Option<&Arc<Node>> {
-        (!self.inode.is_empty_subvolume()).then(|| node_of(&self.inode))
+    /// The inode; what stands for a subvolume that is not there has none.
+    fn live_inode(&self) -> Option<&Arc<LiveInode>> {
+        (!self.inode.is_empty_subvolume()).then(|| live_inode_of(&self.inode))
     }
 
     fn is_directory(&self) -> bool {
@@ -124,7 +124,7 @@ impl Inode {
         new_name: &[u8],
         mode: RenameMode,
     ) -> Result<bool> {
-        let (from_node, to_node) = (self.node()?, to.node()?);
+        let (from_live, to_live) = (self.live_inode()?, to.live_inode()?);
         let old = Place::find(self, name)?;
         let there = match Place::find(to, new_name) {
             Ok(there) => Some(there),
@@ -138,19 +138,19 @@ impl Inode {
         let writer = self.writer()?;
         let handle = writer.join_growing(to.subvolume(), ITEMS)?;
         self.subvolume().live()?.check_writable()?;
-        let mut nodes = vec![from_node, to_node, old.inode.node()?];
-        nodes.extend(there.as_ref().and_then(Place::node));
-        let mut locked = Locked::new(nodes);
+        let mut inodes = vec![from_live, to_live, old.inode.live_inode()?];
+        inodes.extend(there.as_ref().and_then(Place::live_inode));
+        let mut locked = Locked::new(inodes);
         let is_unchanged = self.find(name)? == Some(old.target)
             && to.find(new_name)? == there.as_ref().map(|there| there.target);
         if !is_unchanged {
             return Ok(false);
         }
-        check_nodes(&mut locked, &old, to, there.as_ref(), mode)?;
+        check_inodes(&mut locked, &old, to, there.as_ref(), mode)?;
         check_room(&old, to, new_name, there.as_ref(), mode)?;
         let generation = handle.generation();
         let whiteout = mode.whiteout().map(|new| {
-            let draft = self.draft(&new, locked.of(from_node), generation, None);
+            let draft = self.draft(&new, locked.of(from_live), generation, None);
             draft.map(|draft| (draft, name))
         });
         let whiteout = whiteout.transpose()?;
@@ -237,33 +237,34 @@ fn check_replaceable(old: &Place<'_>, there: &Place<'_>) -> Result<()> {
 }
 
 /// Refuses what flags protect, directories with names in them, and moving what is read-only.
-fn check_nodes(
+fn check_inodes(
     locked: &mut Locked<'_>,
     old: &Place<'_>,
     to: &Inode,
     there: Option<&Place<'_>>,
     mode: RenameMode,
 ) -> Result<()> {
-    let (from_node, to_node) = (node_of(old.directory), node_of(to));
+    let (from_live, to_live) = (live_inode_of(old.directory), live_inode_of(to));
     old.directory.check_not_removed()?;
     to.check_not_removed()?;
     if old.inode.is_subvolume_root() {
         to.subvolume().live()?.check_not_deleted()?;
     }
-    locked.of(from_node).check_may_unname()?;
-    locked.of(to_node).check_may_name()?;
+    locked.of(from_live).check_may_unname()?;
+    locked.of(to_live).check_may_name()?;
     for place in [Some(old), there].into_iter().flatten() {
-        let Some(node) = place.node() else { continue };
-        locked.of(node).check_may_unname()?;
+        let Some(live) = place.live_inode() else { continue };
+        locked.of(live).check_may_unname()?;
         // The root of a subvolume would have another parent, though it does not say so.
         if place.inode.is_subvolume_root() && old.directory != to {
             place.inode.subvolume().live()?.check_writable()?;
         }
     }
     if let Some(there) = there {
-        locked.of(to_node).check_may_unname()?;
-        let has_names = |node: &Arc<Node>| there.is_directory() && locked.of(node).size_bytes > 0;
-        if mode != RenameMode::Exchange && there.node().is_some_and(has_names) {
+        locked.of(to_live).check_may_unname()?;
+        let has_names =
+            |live: &Arc<LiveInode>| there.is_directory() && locked.of(live).size_bytes > 0;
+        if mode != RenameMode::Exchange && there.live_inode().is_some_and(has_names) {
             return Err(Error::DirectoryNotEmpty);
         }
     }
@@ -313,9 +314,9 @@ impl Change<'_, '_> {
         if let Some(there) = there {
             self.take(there)?;
             if mode != RenameMode::Exchange
-                && let Some(node) = there.node()
+                && let Some(live) = there.live_inode()
             {
-                node.lose_name(self.locked.of(node), self.generation)?;
+                live.lose_name(self.locked.of(live), self.generation)?;
             }
         }
         self.give(&old.inode, to, new_name)?;
@@ -332,23 +333,23 @@ impl Change<'_, '_> {
     fn take(&mut self, place: &Place<'_>) -> Changed<()> {
         let directory = place.directory;
         if let Some(index) = place.index {
-            directory.names().remove(node_of(directory), place.name, index)?;
+            directory.names().remove(live_inode_of(directory), place.name, index)?;
         } else if place.inode.is_subvolume_root() {
             let index = directory.leave_subvolume(place.inode.subvolume().id())?;
-            directory.names().remove(node_of(directory), place.name, index)?;
+            directory.names().remove(live_inode_of(directory), place.name, index)?;
         } else {
-            node_of(&place.inode).set_name(None);
+            live_inode_of(&place.inode).set_name(None);
             let mut names = directory.names();
             let index = names.remove_ref(place.inode.number(), directory.number(), place.name)?;
-            names.remove(node_of(directory), place.name, index)?;
+            names.remove(live_inode_of(directory), place.name, index)?;
         }
         self.directory_grew(directory, -(place.name.len() as i64))
     }
 
     /// Gives an inode a name.
     fn give(&mut self, inode: &Inode, directory: &Inode, name: &[u8]) -> Changed<()> {
-        let node = node_of(directory);
-        let index = node.next_index(self.locked.of(node))?;
+        let live = live_inode_of(directory);
+        let index = live.next_index(self.locked.of(live))?;
         if inode.is_subvolume_root() {
             directory.enter_subvolume(inode.subvolume().id(), name, index, self.generation)?;
             return self.directory_grew(directory, name.len() as i64);
@@ -356,7 +357,7 @@ impl Change<'_, '_> {
         let mut names = directory.names();
         names.insert_ref(inode.number(), directory.number(), name, index)?;
         names.insert(&NewEntry {
-            directory: node,
+            directory: live,
             name,
             index,
             location: Key::new(inode.number(), ItemType::INODE_ITEM, 0),
@@ -364,25 +365,25 @@ impl Change<'_, '_> {
             generation: self.generation,
         })?;
         self.directory_grew(directory, name.len() as i64)?;
-        let node = node_of(inode);
-        let state = self.locked.of(node);
+        let live = live_inode_of(inode);
+        let state = self.locked.of(live);
         state.touch(self.generation, false);
-        node.put_item(state)
+        live.put_item(state)
     }
 
     /// Gives a name that was taken from a directory to a whiteout.
     fn white_out(&mut self, directory: &Inode, draft: &Draft, name: &[u8]) -> Changed<()> {
-        let node = node_of(directory);
-        let index = node.next_index(self.locked.of(node))?;
+        let live = live_inode_of(directory);
+        let index = live.next_index(self.locked.of(live))?;
         let mut names = directory.names();
         directory.insert_named(&mut names, draft, name, index, self.generation)?;
         self.directory_grew(directory, name.len() as i64)
     }
 
     fn directory_grew(&mut self, directory: &Inode, bytes: i64) -> Changed<()> {
-        let node = node_of(directory);
-        let state = self.locked.of(node);
+        let live = live_inode_of(directory);
+        let state = self.locked.of(live);
         state.names_grew(self.generation, bytes);
-        node.put_item(state)
+        live.put_item(state)
     }
 }

@@ -21,7 +21,7 @@ impl Inode {
     /// `ENOTDIR`, `EINVAL` for what is no regular file, `ENOENT` in a directory that was removed, `EPERM`,
     /// `EROFS`, `ENOSPC`, `EDQUOT`.
     pub fn create_unnamed(&self, new: &NewInode) -> Result<Self> {
-        let (writer, directory) = (self.writer()?, self.node()?);
+        let (writer, directory) = (self.writer()?, self.live_inode()?);
         self.expect_directory()?;
         if FileType::from_mode(new.mode) != Some(FileType::Regular) {
             return Err(Error::NotAFile);
@@ -38,10 +38,10 @@ impl Inode {
             draft.insert(tree, None)?;
             TreeItems::new(tree.clone()).insert(orphan_key(draft.number), &[])
         })?;
-        let node = draft.into_node(self.subvolume())?;
-        node.write().is_unnamed = true;
-        node.opens.unlink();
+        let live = draft.into_live_inode(self.subvolume())?;
+        live.write().is_unnamed = true;
+        live.opens.unlink();
         handle.end()?;
-        Ok(Self::of_node(self.subvolume().clone(), node))
+        Ok(Self::of_live_inode(self.subvolume().clone(), live))
     }
 }

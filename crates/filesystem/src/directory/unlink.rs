@@ -9,7 +9,7 @@ use crate::core::writer::{Changed, Writer, apply};
 use crate::directory::entry::Target;
 use crate::error::{Error, Result};
 use crate::inode::handle::Inode;
-use crate::inode::live::{Locked, Node, NodeState};
+use crate::inode::live::{InodeState, LiveInode, Locked};
 use crate::inode::metadata::FileType;
 use crate::inode::orphans::{Orphan, orphan_key};
 use crate::subvolume::delete::Content;
@@ -39,7 +39,7 @@ impl Inode {
     }
 
     fn take_name(&self, name: &[u8], check: impl Fn(&Self) -> Result<()>) -> Result<()> {
-        let (writer, directory) = (self.writer()?, self.node()?);
+        let (writer, directory) = (self.writer()?, self.live_inode()?);
         let is_taken = loop {
             let found = self.lookup(name)?;
             check(&found)?;
@@ -54,16 +54,16 @@ impl Inode {
                     done => return done,
                 }
             }
-            let node = found.node()?;
+            let live = found.live_inode()?;
             let handle = writer.join(self.subvolume(), ITEMS, Priority::Deleting)?;
-            let mut locked = Locked::new([directory, node]);
+            let mut locked = Locked::new([directory, live]);
             if self.find(name)? != Some(Target::Inode(found.number())) {
                 // Somebody was faster.
                 continue;
             }
             self.check_not_removed()?;
             locked.of(directory).check_may_unname()?;
-            let state = locked.of(node);
+            let state = locked.of(live);
             state.check_may_unname()?;
             if found.file_type() == FileType::Directory && state.size_bytes > 0 {
                 return Err(Error::DirectoryNotEmpty);
@@ -73,9 +73,9 @@ impl Inode {
                 let mut names = self.names();
                 let index = names.index_of(found.number(), self.number(), name)?;
                 names.remove(directory, name, index)?;
-                if !node.delete_now(writer, &handle, locked.of(node))? {
+                if !live.delete_now(writer, &handle, locked.of(live))? {
                     names.remove_ref(found.number(), self.number(), name)?;
-                    node.lose_name(locked.of(node), generation)?;
+                    live.lose_name(locked.of(live), generation)?;
                 }
                 let state = locked.of(directory);
                 state.names_grew(generation, -(name.len() as i64));
@@ -92,7 +92,7 @@ impl Inode {
 
     /// Removes the entry that stands for a subvolume which is not there: nothing refers back to it.
     fn take_empty_subvolume(&self, name: &[u8]) -> Result<bool> {
-        let (writer, directory) = (self.writer()?, self.node()?);
+        let (writer, directory) = (self.writer()?, self.live_inode()?);
         let handle = writer.join(self.subvolume(), ITEMS, Priority::Deleting)?;
         let mut locked = Locked::new([directory]);
         let state = locked.of(directory);
@@ -110,20 +110,20 @@ impl Inode {
     }
 }
 
-impl Node {
+impl LiveInode {
     /// Deletes a file that loses its only name, if only the caller has it open and one step is enough: then
     /// it never becomes an orphan. Returns whether it is gone.
     fn delete_now(
         self: &Arc<Self>,
         writer: &Writer,
         handle: &Handle<'_>,
-        state: &NodeState,
+        state: &InodeState,
     ) -> Changed<bool> {
         let is_last_name = self.file_type() != FileType::Directory && state.item.nlink.get() == 1;
         if !is_last_name || !state.is_clean() {
             return Ok(false);
         }
-        writer.members.names_changed(self.id());
+        writer.logged_inodes.names_changed(self.id());
         // From here on nobody else opens it.
         let open_count = self.opens.unlink();
         self.forget_delayed();
@@ -141,7 +141,7 @@ impl Node {
     /// Notes that a name is gone. With the last one the inode becomes an orphan.
     pub(crate) fn lose_name(
         self: &Arc<Self>,
-        state: &mut NodeState,
+        state: &mut InodeState,
         generation: u64,
     ) -> Changed<()> {
         let left = match self.file_type() {
@@ -155,6 +155,6 @@ impl Node {
         }
         self.opens.unlink();
         TreeItems::new(self.tree().clone()).insert(orphan_key(self.number()), &[])?;
-        self.settle(state)
+        self.write_items(state)
     }
 }

@@ -61,27 +61,27 @@ impl Inode {
     /// # Errors
     /// As [`write_at`](Self::write_at). After an error its content and times are what they were.
     pub fn rewrite(&self, content: &[u8], times: &SetAttributes) -> Result<bool> {
-        let (writer, node, filesystem) =
-            (self.writer_of_file()?, self.node()?, self.subvolume().filesystem());
+        let (writer, live, filesystem) =
+            (self.writer_of_file()?, self.live_inode()?, self.subvolume().filesystem());
         times.check_times()?;
         let len_bytes = content.len() as u64;
         if content.is_empty() || len_bytes > filesystem.most_inline_bytes() || !times.are_times() {
             return Ok(false);
         }
         self.drop_capability()?;
-        let _promised = self.promise_within_limits(writer, 0, 1)?;
-        let _still = Still::new([node]);
+        let _reservation = self.reserve_within_quota(writer, 0, 1)?;
+        let _still = Still::new([live]);
         let handle = writer.manager.join()?;
         self.subvolume().live()?.check_writable()?;
-        let mut state = node.write();
-        let _alone = node.exclude_readers(&mut state);
+        let mut state = live.write();
+        let _alone = live.exclude_readers(&mut state);
         state.check_may_cut()?;
         let extents = self.extents_in(&handle)?;
         let sectorsize = filesystem.sectorsize();
         if !state.is_clean()
             || state.size_bytes > sectorsize
             || state.item.flags().contains(InodeFlags::NODATACOW)
-            || filesystem.compression_plan(node, &state)?.is_some()
+            || filesystem.compression_plan(live, &state)?.is_some()
             || extents.has_any_from(sectorsize)?
         {
             return Ok(false);
@@ -94,7 +94,7 @@ impl Inode {
             let nbytes = state.item.nbytes.get().saturating_sub(dropped_bytes) + len_bytes;
             (state.item.size, state.item.nbytes) = (len_bytes.into(), nbytes.into());
             times.put(&mut state.item);
-            node.settle(&state)
+            live.write_items(&state)
         })?;
         drop(state);
         handle.end()?;

@@ -10,7 +10,7 @@ use crate::core::writer::{Changed, Writer, apply};
 use crate::error::{Error, Result};
 use crate::file::extent_items::FileExtents;
 use crate::file::read_live::Need;
-use crate::file::write::{LIMITED_NODES, MOST_BYTES};
+use crate::file::write::{MOST_BYTES, QUOTA_BLOCKS};
 use crate::filesystem::handle::Filesystem;
 use crate::inode::handle::Inode;
 use crate::inode::live::{StateGuard, Still};
@@ -30,10 +30,10 @@ pub enum AllocateMode {
 }
 
 /// Room for data that is to be allocated.
-struct Room {
+struct Reserved {
     data: Reservation,
-    /// Within the limits of quota groups.
-    limits: Option<QuotaReservation>,
+    /// Within the quota of quota groups.
+    quota: Option<QuotaReservation>,
 }
 
 impl Inode {
@@ -47,19 +47,19 @@ impl Inode {
         let writer = self.writer_of_file()?;
         let end = checked_end(offset, len_bytes)?;
         self.drop_capability()?;
-        let node = self.node()?;
+        let live = self.live_inode()?;
         let filesystem = self.subvolume().filesystem();
         let sectorsize = filesystem.sectorsize();
-        filesystem.flush(node)?;
+        filesystem.flush(live)?;
         let range = offset - offset % sectorsize..end.next_multiple_of(sectorsize);
         // All of it at once, so that no space left is said before anything is taken.
-        let mut room = self.data_room(writer, self.hole_bytes(writer, range.clone())?)?;
+        let mut reserved = self.reserve_extents(writer, self.hole_bytes(writer, range.clone())?)?;
         let mut at = range.start;
         while at < range.end {
-            if room.data.len_bytes() == 0 {
-                room = self.data_room(writer, (range.end - at).min(MAX_EXTENT_BYTES))?;
+            if reserved.data.len_bytes() == 0 {
+                reserved = self.reserve_extents(writer, (range.end - at).min(MAX_EXTENT_BYTES))?;
             }
-            at = self.allocate_some(writer, &mut room, at..range.end)?;
+            at = self.allocate_some(writer, &mut reserved, at..range.end)?;
         }
         match mode {
             AllocateMode::Grow => self.grow(writer, end),
@@ -79,16 +79,16 @@ impl Inode {
     }
 
     /// Promises room for data that is to be allocated.
-    fn data_room(&self, writer: &Writer, len_bytes: u64) -> Result<Room> {
-        let limits = self.subvolume().within_limits(len_bytes, LIMITED_NODES)?;
+    fn reserve_extents(&self, writer: &Writer, len_bytes: u64) -> Result<Reserved> {
+        let quota = self.subvolume().reserve_quota(len_bytes, QUOTA_BLOCKS)?;
         let data = writer.manager.reserve(SpaceKind::Data, len_bytes, Priority::Normal)?;
-        Ok(Room { data, limits })
+        Ok(Reserved { data, quota })
     }
 
     /// How much of `range` is holes, in bytes.
     fn hole_bytes(&self, writer: &Writer, range: Range<u64>) -> Result<u64> {
         let handle = writer.manager.join()?;
-        let state = self.node()?.read();
+        let state = self.live_inode()?.read();
         let extents = self.extents_in(&handle)?;
         let (mut at, mut hole_bytes) = (range.start, 0);
         while at < range.end {
@@ -102,31 +102,36 @@ impl Inode {
 
     /// Allocates space for the first holes in `range`, as much as `room` has. Returns where the rest
     /// of the range begins.
-    fn allocate_some(&self, writer: &Writer, room: &mut Room, range: Range<u64>) -> Result<u64> {
-        let (node, filesystem) = (self.node()?, self.subvolume().filesystem());
+    fn allocate_some(
+        &self,
+        writer: &Writer,
+        reserved: &mut Reserved,
+        range: Range<u64>,
+    ) -> Result<u64> {
+        let (live, filesystem) = (self.live_inode()?, self.subvolume().filesystem());
         let sectorsize = filesystem.sectorsize();
         // What is kept in the tree gets a sector.
         let is_short = |size_bytes| (1..=sectorsize).contains(&size_bytes);
         let was_short = is_short(self.size_bytes());
         let data_bytes = if was_short { sectorsize } else { 0 };
-        let promised = writer.promise(data_bytes, EXTENTS_PER_STEP as u64)?;
-        let _still = Still::new([node]);
+        let reservation = writer.reserve_data(data_bytes, EXTENTS_PER_STEP as u64)?;
+        let _still = Still::new([live]);
         let handle = writer.manager.join()?;
         self.subvolume().live()?.check_writable()?;
-        let mut state = node.write();
+        let mut state = live.write();
         state.check_mutable()?;
         if is_short(state.size_bytes) && !was_short {
             // It became so meanwhile.
             return Ok(range.start);
         }
-        state.absorb(promised);
+        state.absorb(reservation);
         if range.end > sectorsize {
             self.load(&mut state, &[Need::IfInline])?;
         }
-        let alone = node.exclude_readers(&mut state);
+        let alone = live.exclude_readers(&mut state);
         let extents = self.extents_in(&handle)?;
         let (holes, until) = extents.holes(range.start, range.end, EXTENTS_LOOKED_AT)?;
-        let (taken, until) = filesystem.take_room(&mut room.data, holes, until)?;
+        let (taken, until) = filesystem.take_space(&mut reserved.data, holes, until)?;
         apply(&handle, || {
             for (start, data) in &taken {
                 let hole = start + data.len_bytes;
@@ -143,14 +148,14 @@ impl Inode {
         state.item.flags = flags.bits().into();
         state.touch(handle.generation(), true);
         drop(alone);
-        writer.dirty.insert(node, state.unwritten_bytes());
-        filesystem.write_back(&handle, node, &mut state)?;
+        writer.dirty.insert(live, state.unwritten_bytes());
+        filesystem.write_back(&handle, live, &mut state)?;
         drop(state);
         handle.end()?;
         // What was taken is counted now.
-        if let Some(limits) = &mut room.limits {
+        if let Some(quota) = &mut reserved.quota {
             let nodesize = u64::from(filesystem.volume().nodesize());
-            limits.shrink_to(room.data.len_bytes() + LIMITED_NODES * nodesize);
+            quota.shrink_to(reserved.data.len_bytes() + QUOTA_BLOCKS * nodesize);
         }
         Ok(until)
     }
@@ -160,27 +165,27 @@ impl Inode {
         if size_bytes <= self.size_bytes() {
             return Ok(());
         }
-        let (node, filesystem) = (self.node()?, self.subvolume().filesystem());
+        let (live, filesystem) = (self.live_inode()?, self.subvolume().filesystem());
         // The sector that the file ends in, where that is not a sector's end.
         let has_part = |size_bytes: u64| !size_bytes.is_multiple_of(filesystem.sectorsize());
         let had_part = has_part(self.size_bytes());
         let data_bytes = if had_part { filesystem.sectorsize() } else { 0 };
-        let promised = writer.promise(data_bytes, 2)?;
-        let still = Still::new([node]);
+        let reservation = writer.reserve_data(data_bytes, 2)?;
+        let still = Still::new([live]);
         let handle = writer.manager.join()?;
         self.subvolume().live()?.check_writable()?;
-        let mut state = node.write();
+        let mut state = live.write();
         if has_part(state.size_bytes) && !had_part {
             // It became so meanwhile.
             drop(state);
             drop((handle, still));
             return self.grow(writer, size_bytes);
         }
-        state.absorb(promised);
+        state.absorb(reservation);
         self.grow_locked(&mut state, size_bytes)?;
         state.touch(handle.generation(), true);
-        writer.dirty.insert(node, state.unwritten_bytes());
-        filesystem.write_back(&handle, node, &mut state)?;
+        writer.dirty.insert(live, state.unwritten_bytes());
+        filesystem.write_back(&handle, live, &mut state)?;
         drop(state);
         Ok(handle.end()?)
     }
@@ -200,17 +205,17 @@ impl Inode {
 
     /// The extents of the file, to be changed with a handle.
     pub(crate) fn extents_in<'a>(&'a self, handle: &'a Handle<'a>) -> Result<FileExtents<'a>> {
-        let (node, sectorsize) = (self.node()?, self.subvolume().filesystem().sectorsize());
-        Ok(node.file_extents(handle, sectorsize))
+        let (live, sectorsize) = (self.live_inode()?, self.subvolume().filesystem().sectorsize());
+        Ok(live.file_extents(handle, sectorsize))
     }
 }
 
 impl Filesystem {
     /// Takes space for the first `holes`, as far as it was promised. Returns what each part was given,
     /// and up to where: `until` if that is all.
-    fn take_room(
+    fn take_space(
         &self,
-        room: &mut Reservation,
+        reserved: &mut Reservation,
         holes: Vec<Range<u64>>,
         until: u64,
     ) -> Result<(Vec<(u64, DataExtent)>, u64)> {
@@ -218,7 +223,7 @@ impl Filesystem {
         for hole in holes {
             let mut at = hole.start;
             while at < hole.end {
-                let wanted_bytes = (hole.end - at).min(room.len_bytes());
+                let wanted_bytes = (hole.end - at).min(reserved.len_bytes());
                 if wanted_bytes == 0 || taken.len() == EXTENTS_PER_STEP {
                     return Ok((taken, at));
                 }
@@ -231,7 +236,7 @@ impl Filesystem {
                         return Err(error.into());
                     }
                 };
-                room.shrink_to(room.len_bytes() - data.len_bytes);
+                reserved.shrink_to(reserved.len_bytes() - data.len_bytes);
                 taken.push((at, data));
                 at += data.len_bytes;
             }

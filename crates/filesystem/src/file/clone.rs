@@ -19,7 +19,7 @@ use crate::file::punch::EXTENTS_PER_STEP;
 use crate::file::read_live::Need;
 use crate::file::write::MOST_BYTES;
 use crate::inode::handle::Inode;
-use crate::inode::live::{Node, NodeState, Still};
+use crate::inode::live::{InodeState, LiveInode, Still};
 
 /// Extents that are shared in one transaction.
 const SHARED_PER_STEP: usize = 16;
@@ -236,19 +236,19 @@ impl Share<'_> {
 
     /// Shares a first part. Returns its length, in whole sectors; none if it is not equal and has to be.
     fn step(&self, writer: &Writer) -> Result<Option<u64>> {
-        let (source, target) = (self.source.node()?, self.target.node()?);
+        let (source, target) = (self.source.live_inode()?, self.target.live_inode()?);
         let filesystem = self.target.subvolume().filesystem();
         let sectorsize = filesystem.sectorsize();
-        let promised =
-            self.target.promise_within_limits(writer, 3 * sectorsize, SHARED_PER_STEP as u64)?;
+        let reservation =
+            self.target.reserve_within_quota(writer, 3 * sectorsize, SHARED_PER_STEP as u64)?;
         let _still = Still::new([source, target]);
         let handle = writer.manager.join()?;
         self.target.subvolume().live()?.check_writable()?;
         self.check(source, target)?;
-        for node in [source, target] {
-            let mut state = node.write();
+        for live in [source, target] {
+            let mut state = live.write();
             if !state.is_clean() {
-                filesystem.write_back(&handle, node, &mut state)?;
+                filesystem.write_back(&handle, live, &mut state)?;
             }
         }
         if self.if_equal && !self.is_equal(source, target)? {
@@ -260,7 +260,7 @@ impl Share<'_> {
             return Ok(Some(part.len_bytes));
         }
         let mut state = target.write();
-        state.absorb(promised);
+        state.absorb(reservation);
         self.target.grow_locked(&mut state, self.target_offset)?;
         if self.target_offset > 0 {
             self.target.load(&mut state, &[Need::IfInline])?;
@@ -284,7 +284,7 @@ impl Share<'_> {
     }
 
     /// Whether one may share what the other has.
-    fn check(&self, source: &Node, target: &Node) -> Result<()> {
+    fn check(&self, source: &LiveInode, target: &LiveInode) -> Result<()> {
         let sectorsize = self.target.subvolume().filesystem().sectorsize();
         let source = source.item();
         let state = target.read();
@@ -303,7 +303,7 @@ impl Share<'_> {
     }
 
     /// Whether both have the same bytes in what is compared at once. Nothing of them is dirty.
-    fn is_equal(&self, source: &Node, target: &Node) -> Result<bool> {
+    fn is_equal(&self, source: &LiveInode, target: &LiveInode) -> Result<bool> {
         let len = self.len_bytes.min(COMPARED_BYTES) as usize;
         let (mut its, mut ours) = (vec![0; len], vec![0; len]);
         let has_checksums = !source.item().flags().contains(InodeFlags::NODATASUM);
@@ -344,7 +344,7 @@ impl Share<'_> {
     }
 
     /// Puts the part in the place of what the target, whose state this is, has there.
-    fn enter(&self, handle: &Handle<'_>, state: &mut NodeState, part: &Part) -> Result<()> {
+    fn enter(&self, handle: &Handle<'_>, state: &mut InodeState, part: &Part) -> Result<()> {
         let extents: FileExtents<'_> = self.target.extents_in(handle)?;
         let (start, end) = (self.target_offset, self.target_offset + part.len_bytes);
         let superblock = self.target.subvolume().filesystem().volume().superblock();

@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::file::read_live::Need;
 use crate::file::write::MOST_BYTES;
 use crate::inode::handle::Inode;
-use crate::inode::live::{NodeState, StateGuard, Still};
+use crate::inode::live::{InodeState, StateGuard, Still};
 
 /// Compressed data of a file: which part of it the file has, and what it is part of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +36,7 @@ impl Inode {
     pub fn write_encoded(&self, data: &[u8], encoded: &Encoded, offset: u64) -> Result<()> {
         let writer = self.writer_of_file()?;
         let filesystem = self.subvolume().filesystem();
-        let (node, sectorsize) = (self.node()?, filesystem.sectorsize());
+        let (live, sectorsize) = (self.live_inode()?, filesystem.sectorsize());
         let end = offset.checked_add(encoded.len_bytes).filter(|end| *end <= MOST_BYTES);
         let end = end.ok_or(Error::FileTooLarge)?;
         if !offset.is_multiple_of(sectorsize) {
@@ -52,11 +52,11 @@ impl Inode {
         };
         let plain = encoded.decompress(data, kind, filesystem.volume().sectorsize())?;
         let room_bytes = (data.len() as u64).next_multiple_of(sectorsize);
-        let promised = self.promise_within_limits(writer, room_bytes + 2 * sectorsize, 3)?;
-        let still = Still::new([node]);
+        let reservation = self.reserve_within_quota(writer, room_bytes + 2 * sectorsize, 3)?;
+        let still = Still::new([live]);
         let handle = writer.manager.join()?;
         self.subvolume().live()?.check_writable()?;
-        let mut state = node.write();
+        let mut state = live.write();
         state.check_may_write(offset)?;
         if state.item.flags().contains(InodeFlags::NODATASUM) {
             return Err(Error::Invalid("the file has no checksums"));
@@ -65,7 +65,7 @@ impl Inode {
             return Err(Error::Invalid("a range that does not end with a sector"));
         }
         if !state.is_clean() {
-            filesystem.write_back(&handle, node, &mut state)?;
+            filesystem.write_back(&handle, live, &mut state)?;
         }
         let entered = match kind {
             ExtentKind::Inline => self.enter_inline(&handle, &mut state, data, encoded)?,
@@ -84,7 +84,7 @@ impl Inode {
         };
         drop(state);
         handle.end()?;
-        drop((still, promised));
+        drop((still, reservation));
         if entered {
             return Ok(());
         }
@@ -101,8 +101,8 @@ impl Inode {
         data: &[u8],
         encoded: &Encoded,
     ) -> Result<bool> {
-        let (writer, node) = (self.writer()?, self.node()?);
-        let _alone = node.exclude_readers(state);
+        let (writer, live) = (self.writer()?, self.live_inode()?);
+        let _alone = live.exclude_readers(state);
         let extents = self.extents_in(handle)?;
         let sectorsize = extents.sectorsize;
         if state.size_bytes > encoded.len_bytes || extents.has_any_from(sectorsize)? {
@@ -114,7 +114,7 @@ impl Inode {
             extents.insert_inline(data, encoded.len_bytes, Some(encoded.algorithm))?;
             state.added(dropped_bytes, encoded.len_bytes, encoded.len_bytes);
             state.touch(handle.generation(), true);
-            node.put_item(state)
+            live.put_item(state)
         })?;
         Ok(true)
     }
@@ -130,7 +130,7 @@ impl Inode {
         extent: DataExtent,
         offset: u64,
     ) -> Result<()> {
-        let (writer, node) = (self.writer()?, self.node()?);
+        let (writer, live) = (self.writer()?, self.live_inode()?);
         let filesystem = self.subvolume().filesystem();
         let sectorsize = filesystem.sectorsize();
         let mut stored = data.to_vec();
@@ -144,9 +144,9 @@ impl Inode {
             self.load(state, &[Need::IfInline])?;
         }
         // What lies before it first.
-        writer.dirty.insert(node, state.unwritten_bytes());
-        filesystem.write_back(handle, node, state)?;
-        let _alone = node.exclude_readers(state);
+        writer.dirty.insert(live, state.unwritten_bytes());
+        filesystem.write_back(handle, live, state)?;
+        let _alone = live.exclude_readers(state);
         writer.note_compression(encoded.algorithm.name().as_bytes());
         let ram_bytes = encoded.unencoded_bytes.next_multiple_of(sectorsize);
         let covered_bytes = encoded.len_bytes.next_multiple_of(sectorsize);
@@ -161,13 +161,13 @@ impl Inode {
             handle.insert_checksums(extent.logical, &checksums)?;
             state.added(dropped_bytes, covered_bytes, offset + encoded.len_bytes);
             state.touch(handle.generation(), true);
-            node.put_item(state)
+            live.put_item(state)
         })?;
         Ok(())
     }
 }
 
-impl NodeState {
+impl InodeState {
     /// Bytes took the place of others in the file, which reaches up to `end` at least.
     fn added(&mut self, dropped_bytes: u64, added_bytes: u64, end: u64) {
         let nbytes = self.item.nbytes.get().saturating_sub(dropped_bytes) + added_bytes;
@@ -188,7 +188,7 @@ impl Encoded {
         let stored_bytes = data.len() as u64;
         let longest = self.unencoded_bytes.max(stored_bytes);
         if stored_bytes == 0 || longest > MAX_COMPRESSED_EXTENT_BYTES {
-            return Err(Error::Invalid("no data, or more than a compressed extent holds"));
+            return Err(Error::Invalid("no data, or more than a compressed extent send_guards"));
         }
         if stored_bytes >= self.unencoded_bytes {
             return Err(Error::Invalid("compressed data that is not shorter"));

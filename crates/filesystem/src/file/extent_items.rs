@@ -21,14 +21,14 @@ use larder_transaction::{DataExtent, DataOwner, Handle};
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::core::writer::Changed;
-use crate::inode::live::{Node, NodeId};
+use crate::inode::live::{InodeId, LiveInode};
 
 /// The file extents of one inode.
 pub(crate) struct FileExtents<'a> {
     pub(crate) tree: &'a Arc<LiveTree>,
-    pub(crate) id: NodeId,
+    pub(crate) id: InodeId,
     /// The inode in memory, if there is one.
-    pub(crate) node: Option<&'a Node>,
+    pub(crate) live: Option<&'a LiveInode>,
     pub(crate) handle: &'a Handle<'a>,
     /// Bytes in a sector.
     pub(crate) sectorsize: u64,
@@ -69,7 +69,7 @@ impl Stored {
     }
 
     /// Whether it is preallocated.
-    pub(crate) fn is_room(&self) -> bool {
+    pub(crate) fn is_preallocated(&self) -> bool {
         matches!(self, Self::Regular(item) if item.header.kind == FileExtentKind::Prealloc as u8)
     }
 
@@ -333,15 +333,15 @@ impl FileExtents<'_> {
 
     /// Has readers search again for what is in a range.
     pub(crate) fn forget(&self, range: Range<u64>) {
-        if let Some(node) = self.node {
-            node.extents().forget(range);
+        if let Some(live) = self.live {
+            live.extents().forget(range);
         }
     }
 
     /// Has the log look at the items that have a range.
     pub(crate) fn note(&self, range: Range<u64>) {
-        if let Some(node) = self.node {
-            node.unlogged.lock().add(range);
+        if let Some(live) = self.live {
+            live.modified_extents.lock().add(range);
         }
     }
 

@@ -62,7 +62,7 @@ impl Inode {
     pub fn extents_from(&self, offset: FileOffset) -> Result<Extents> {
         match self.file_type() {
             FileType::Regular => {
-                let waiting = self.try_node().map(|node| node.waiting()).unwrap_or_default();
+                let waiting = self.try_live_inode().map(|live| live.waiting()).unwrap_or_default();
                 let mut extents = self.extents_between(offset.0, u64::MAX, self.size_bytes());
                 extents.stop = waiting.cut.unwrap_or(u64::MAX);
                 extents.waiting = waiting;
@@ -76,7 +76,7 @@ impl Inode {
     /// Bytes of data that waits to be written back where the file has no space yet, in whole sectors.
     pub fn unplaced_bytes(&self) -> Result<u64> {
         let sectorsize = self.subvolume().filesystem().sectorsize();
-        let waiting = self.try_node().map(|node| node.waiting()).unwrap_or_default();
+        let waiting = self.try_live_inode().map(|live| live.waiting()).unwrap_or_default();
         let mut unplaced_bytes = 0;
         for data in waiting.data {
             let mut at = data.start;

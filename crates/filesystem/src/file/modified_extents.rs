@@ -13,21 +13,21 @@ const MOST_RANGES: usize = 64;
 
 /// Where the extents of a file changed.
 #[derive(Debug)]
-pub(crate) struct Unlogged {
+pub(crate) struct ModifiedExtents {
     /// Starts and ends.
     ranges: BTreeMap<u64, u64>,
     /// The end of the file when it was last logged.
     end_of_file: u64,
 }
 
-impl Default for Unlogged {
+impl Default for ModifiedExtents {
     /// Of a file of which nobody knows.
     fn default() -> Self {
         Self { ranges: BTreeMap::from([(0, u64::MAX)]), end_of_file: 0 }
     }
 }
 
-impl Unlogged {
+impl ModifiedExtents {
     /// Of a file that was just logged.
     pub(crate) fn nothing(end_of_file: u64) -> Self {
         Self { ranges: BTreeMap::new(), end_of_file }
@@ -66,24 +66,28 @@ impl Unlogged {
 mod tests {
     use super::*;
 
-    fn take(unlogged: &mut Unlogged, end_of_file: u64) -> Vec<(u64, u64)> {
-        unlogged.take(end_of_file).into_iter().map(|range| (range.start, range.end)).collect()
+    fn take(modified_extents: &mut ModifiedExtents, end_of_file: u64) -> Vec<(u64, u64)> {
+        modified_extents
+            .take(end_of_file)
+            .into_iter()
+            .map(|range| (range.start, range.end))
+            .collect()
     }
 
     #[test]
     fn ranges_are_merged_and_too_many_are_everything() {
-        let mut unlogged = Unlogged::default();
-        assert_eq!(take(&mut unlogged, 100), [(0, u64::MAX)]);
+        let mut modified_extents = ModifiedExtents::default();
+        assert_eq!(take(&mut modified_extents, 100), [(0, u64::MAX)]);
         for (start, end) in [(50, 60), (10, 20), (20, 30), (5, 5), (58, 70), (0, 2), (25, 51)] {
-            unlogged.add(start..end);
+            modified_extents.add(start..end);
         }
-        assert_eq!(take(&mut unlogged, 100), [(0, 2), (10, 70)]);
-        assert!(take(&mut unlogged, 100).is_empty());
-        assert_eq!(take(&mut unlogged, 40), [(40, u64::MAX)]);
-        assert_eq!(take(&mut unlogged, 90), [(40, u64::MAX)]);
+        assert_eq!(take(&mut modified_extents, 100), [(0, 2), (10, 70)]);
+        assert!(take(&mut modified_extents, 100).is_empty());
+        assert_eq!(take(&mut modified_extents, 40), [(40, u64::MAX)]);
+        assert_eq!(take(&mut modified_extents, 90), [(40, u64::MAX)]);
         let mut add = |count: usize| {
-            (0..count as u64).for_each(|number| unlogged.add(10 * number..10 * number + 1));
-            take(&mut unlogged, 90)
+            (0..count as u64).for_each(|number| modified_extents.add(10 * number..10 * number + 1));
+            take(&mut modified_extents, 90)
         };
         assert_eq!(add(MOST_RANGES).len(), MOST_RANGES);
         assert_eq!(add(MOST_RANGES + 1), [(0, u64::MAX)]);

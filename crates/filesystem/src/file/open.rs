@@ -28,7 +28,7 @@ impl Inode {
         let writer = self.writer_of_file()?;
         let handle = writer.manager.join()?;
         self.subvolume().live()?.check_writable()?;
-        self.node()?.read().check_may_open(appends)?;
+        self.live_inode()?.read().check_may_open(appends)?;
         handle.end()?;
         Ok(OpenFile { inode: self.clone() })
     }

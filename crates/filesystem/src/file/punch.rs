@@ -62,16 +62,16 @@ impl Inode {
     /// Makes parts of sectors zeros, and writes back what is dirty. What lies behind the end of the
     /// file is zeros already.
     fn clear_edges(&self, writer: &Writer, edges: &[Range<u64>]) -> Result<()> {
-        let (node, filesystem) = (self.node()?, self.subvolume().filesystem());
+        let (live, filesystem) = (self.live_inode()?, self.subvolume().filesystem());
         let sectorsize = filesystem.sectorsize();
         let sectors = edges.iter().filter(|edge| !edge.is_empty()).count() as u64;
-        let promised = writer.promise_to_delete(sectors * sectorsize, 4)?;
-        let _still = Still::new([node]);
+        let reservation = writer.reserve_to_delete(sectors * sectorsize, 4)?;
+        let _still = Still::new([live]);
         let handle = writer.manager.join()?;
         self.subvolume().live()?.check_writable()?;
-        let mut state = node.write();
+        let mut state = live.write();
         state.check_may_cut()?;
-        state.absorb(promised);
+        state.absorb(reservation);
         let size_bytes = state.size_bytes;
         let parts = edges.iter().map(|edge| edge.start..edge.end.min(size_bytes));
         let parts: Vec<_> = parts.filter(|part| !part.is_empty()).collect();
@@ -81,8 +81,8 @@ impl Inode {
             self.zero(&mut state, part);
         }
         state.touch(handle.generation(), true);
-        writer.dirty.insert(node, state.unwritten_bytes());
-        filesystem.write_back(&handle, node, &mut state)?;
+        writer.dirty.insert(live, state.unwritten_bytes());
+        filesystem.write_back(&handle, live, &mut state)?;
         drop(state);
         Ok(handle.end()?)
     }
@@ -90,14 +90,14 @@ impl Inode {
     /// Takes the first extents in `range`, whole sectors, out of the file. Returns where the rest of
     /// the range begins.
     fn clear_some(&self, writer: &Writer, range: Range<u64>, what: What) -> Result<u64> {
-        let (node, filesystem) = (self.node()?, self.subvolume().filesystem());
-        let _promised = writer.promise_to_delete(0, 4)?;
-        let _still = Still::new([node]);
+        let (live, filesystem) = (self.live_inode()?, self.subvolume().filesystem());
+        let _reservation = writer.reserve_to_delete(0, 4)?;
+        let _still = Still::new([live]);
         let handle = writer.manager.join()?;
         self.subvolume().live()?.check_writable()?;
-        let mut state = node.write();
+        let mut state = live.write();
         state.check_may_cut()?;
-        let _alone = node.exclude_readers(&mut state);
+        let _alone = live.exclude_readers(&mut state);
         let extents = self.extents_in(&handle)?;
         let has_hole_items =
             !filesystem.volume().superblock().has_incompat(IncompatFlags::NO_HOLES);
@@ -112,7 +112,7 @@ impl Inode {
             }
             state.item.nbytes = state.item.nbytes.get().saturating_sub(counted_bytes).into();
             state.touch(handle.generation(), true);
-            node.put_item(&state)?;
+            live.put_item(&state)?;
             Ok(until)
         })?;
         drop(state);
@@ -127,7 +127,7 @@ impl FileExtents<'_> {
         let Stretch { extents, until } = self.stretch(start, end, most)?;
         let mut counted_bytes = 0;
         for (from, stored) in extents {
-            if !stored.is_room() {
+            if !stored.is_preallocated() {
                 let to = from + self.covered_bytes(&stored);
                 counted_bytes += self.drop_range(from.max(start), to.min(until))?;
             }

@@ -47,8 +47,8 @@ impl Inode {
             FileType::Directory => return Err(Error::IsADirectory),
             _ => return Err(Error::NotAFile),
         }
-        if let Some(node) = self.try_node() {
-            return self.read_live(node, buf, offset);
+        if let Some(live) = self.try_live_inode() {
+            return self.read_live(live, buf, offset);
         }
         let len = self.size_bytes().saturating_sub(offset).min(buf.len() as u64) as usize;
         self.read_range(&mut buf[..len], offset)?;

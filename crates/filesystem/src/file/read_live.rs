@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::file::extent::ExtentContent;
 use crate::file::extents::Waiting;
 use crate::inode::handle::Inode;
-use crate::inode::live::{Node, NodeState, StateGuard};
+use crate::inode::live::{InodeState, LiveInode, StateGuard};
 
 /// A sector that is to be dirty, under some condition.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -34,9 +34,9 @@ impl Need {
 impl Inode {
     /// Reads a file of which some data may not be written back. Its state is locked before and after the
     /// devices work, not meanwhile.
-    pub(crate) fn read_live(&self, node: &Node, buf: &mut [u8], offset: u64) -> Result<usize> {
+    pub(crate) fn read_live(&self, live: &LiveInode, buf: &mut [u8], offset: u64) -> Result<usize> {
         {
-            let state = node.read();
+            let state = live.read();
             let len = state.len_at(offset, buf.len());
             if state.has_in_memory(offset, offset + len as u64) {
                 state.overlay(offset, &mut buf[..len]);
@@ -44,15 +44,15 @@ impl Inode {
             }
         }
         // From here on the extents stay.
-        let _reading = node.reading.read();
+        let _reading = live.reading.read();
         let (len, cut, has_checksums) = {
-            let state = node.read();
+            let state = live.read();
             let has_checksums = !state.item.flags().contains(InodeFlags::NODATASUM);
             (state.len_at(offset, buf.len()), state.cut.unwrap_or(u64::MAX), has_checksums)
         };
         let there = cut.saturating_sub(offset).min(len as u64) as usize;
-        self.read_tree(node, &mut buf[..there], offset, has_checksums)?;
-        let state = node.read();
+        self.read_tree(live, &mut buf[..there], offset, has_checksums)?;
+        let state = live.read();
         // What came since is in memory, all of it, or was cut off.
         let now = state.len_at(offset, buf.len());
         let uncut = state.cut.unwrap_or(u64::MAX).saturating_sub(offset).min(there as u64) as usize;
@@ -65,20 +65,20 @@ impl Inode {
     /// `flushing`.
     pub(crate) fn read_tree(
         &self,
-        node: &Node,
+        live: &LiveInode,
         buf: &mut [u8],
         offset: u64,
         has_checksums: bool,
     ) -> Result<()> {
-        let learned = self.read_known_range(node.extents(), buf, offset, has_checksums)?;
-        node.extents().learn(learned);
+        let learned = self.read_known_range(live.extents(), buf, offset, has_checksums)?;
+        live.extents().learn(learned);
         Ok(())
     }
 
     /// Makes sectors dirty, with what the file has there. The state is not locked while a device works; when
     /// this returns it has been since all of them are. The caller has `changing`.
     pub(crate) fn load(&self, state: &mut StateGuard<'_>, needs: &[Need]) -> Result<()> {
-        let node = self.node()?;
+        let live = self.live_inode()?;
         let sectorsize = self.subvolume().filesystem().sectorsize();
         // Nobody else makes data of what is none.
         let mut absent: Vec<Need> = Vec::new();
@@ -96,7 +96,7 @@ impl Inode {
                 return Ok(());
             }
             for need in missing {
-                match StateGuard::unlocked(state, || self.wanted_sector(node, need))? {
+                match StateGuard::unlocked(state, || self.wanted_sector(live, need))? {
                     Some(sector)
                         if !state.dirty.covers(need.start(), need.start() + sectorsize) =>
                     {
@@ -110,27 +110,27 @@ impl Inode {
     }
 
     /// What the file has in a sector; none if that is not what is needed.
-    fn wanted_sector(&self, node: &Node, need: Need) -> Result<Option<Vec<u8>>> {
+    fn wanted_sector(&self, live: &LiveInode, need: Need) -> Result<Option<Vec<u8>>> {
         let sectorsize = self.subvolume().filesystem().sectorsize();
         let start = need.start();
         let is_wanted = match need {
             Need::Sector(_) => true,
-            Need::IfData(_) => self.has_data(node, start..start + sectorsize)?,
-            Need::IfInline => self.is_inline(node)?,
+            Need::IfData(_) => self.has_data(live, start..start + sectorsize)?,
+            Need::IfInline => self.is_inline(live)?,
         };
         if !is_wanted {
             return Ok(None);
         }
         let mut sector = vec![0; sectorsize as usize];
-        self.read_live(node, &mut sector, start)?;
+        self.read_live(live, &mut sector, start)?;
         Ok(Some(sector))
     }
 
     /// Whether there is data in a sector.
-    fn has_data(&self, node: &Node, sector: Range<u64>) -> Result<bool> {
-        let _reading = node.reading.read();
+    fn has_data(&self, live: &LiveInode, sector: Range<u64>) -> Result<bool> {
+        let _reading = live.reading.read();
         {
-            let state = node.read();
+            let state = live.read();
             if state.has_in_memory(sector.start, sector.end) {
                 return Ok(true);
             }
@@ -143,19 +143,19 @@ impl Inode {
     }
 
     /// Whether the tree has the data of the file inline.
-    fn is_inline(&self, node: &Node) -> Result<bool> {
+    fn is_inline(&self, live: &LiveInode) -> Result<bool> {
         let sectorsize = self.subvolume().filesystem().sectorsize();
-        let size_bytes = node.read().size_bytes;
+        let size_bytes = live.read().size_bytes;
         if size_bytes == 0 || size_bytes > sectorsize {
             return Ok(false);
         }
-        let _reading = node.reading.read();
+        let _reading = live.reading.read();
         let extent = self.extents_within(0, sectorsize).next().transpose()?;
         Ok(extent.is_some_and(|extent| matches!(extent.content, ExtentContent::Inline(_))))
     }
 
     /// Makes a range within one sector zeros if the sector is dirty: what is no data has been left alone.
-    pub(crate) fn zero(&self, state: &mut NodeState, range: Range<u64>) {
+    pub(crate) fn zero(&self, state: &mut InodeState, range: Range<u64>) {
         let sectorsize = self.subvolume().filesystem().sectorsize();
         let start = range.start - range.start % sectorsize;
         if !range.is_empty() && state.dirty.covers(start, start + sectorsize) {
@@ -171,13 +171,13 @@ impl Inode {
     }
 
     /// Makes what lies behind `end` in its sector zeros; see [`need_of_end`](Self::need_of_end).
-    pub(crate) fn zero_behind(&self, state: &mut NodeState, end: u64) {
+    pub(crate) fn zero_behind(&self, state: &mut InodeState, end: u64) {
         let sectorsize = self.subvolume().filesystem().sectorsize();
         self.zero(state, end..end.next_multiple_of(sectorsize));
     }
 }
 
-impl Node {
+impl LiveInode {
     /// What is in memory only.
     pub(crate) fn waiting(&self) -> Waiting {
         let state = self.read();
@@ -195,7 +195,7 @@ impl Node {
     }
 }
 
-impl NodeState {
+impl InodeState {
     /// How many of `most` bytes from `offset` on the file has.
     fn len_at(&self, offset: u64, most: usize) -> usize {
         self.size_bytes.saturating_sub(offset).min(most as u64) as usize

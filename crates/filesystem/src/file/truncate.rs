@@ -33,23 +33,23 @@ impl Inode {
 
     /// Comes nearer to the size, if not all the way. Returns whether it is reached.
     fn truncate_step(&self, writer: &Writer, size_bytes: u64, refuses: InodeFlags) -> Result<bool> {
-        let (node, filesystem) = (self.node()?, self.subvolume().filesystem());
+        let (live, filesystem) = (self.live_inode()?, self.subvolume().filesystem());
         let sectorsize = filesystem.sectorsize();
         let shrinks = size_bytes <= self.size_bytes();
-        let promised = match (shrinks, size_bytes.is_multiple_of(sectorsize)) {
-            (true, true) => writer.promise_to_delete(0, 2),
-            (true, false) => writer.promise_to_delete(sectorsize, 2),
-            (false, _) => writer.promise(2 * sectorsize, 2),
+        let reservation = match (shrinks, size_bytes.is_multiple_of(sectorsize)) {
+            (true, true) => writer.reserve_to_delete(0, 2),
+            (true, false) => writer.reserve_to_delete(sectorsize, 2),
+            (false, _) => writer.reserve_data(2 * sectorsize, 2),
         }?;
-        let _still = Still::new([node]);
+        let _still = Still::new([live]);
         let handle = writer.manager.join()?;
         self.subvolume().live()?.check_writable()?;
-        let mut state = node.write();
+        let mut state = live.write();
         state.check_none_of(refuses)?;
         if shrinks != (size_bytes <= state.size_bytes) {
             return Ok(false);
         }
-        state.absorb(promised);
+        state.absorb(reservation);
         state.touch(handle.generation(), true);
         let cut = size_bytes.next_multiple_of(sectorsize);
         let extents = self.extents_in(&handle)?;
@@ -61,11 +61,11 @@ impl Inode {
             } else {
                 self.grow_locked(&mut state, size_bytes)?;
             }
-            writer.dirty.insert(node, state.unwritten_bytes());
-            filesystem.write_back(&handle, node, &mut state)?;
+            writer.dirty.insert(live, state.unwritten_bytes());
+            filesystem.write_back(&handle, live, &mut state)?;
         } else {
             let end = last[EXTENTS_PER_STEP - 1].0;
-            let _alone = node.exclude_readers(&mut state);
+            let _alone = live.exclude_readers(&mut state);
             state.size_bytes = state.size_bytes.min(end);
             state.dirty.truncate(end);
             apply(&handle, || {
@@ -73,9 +73,9 @@ impl Inode {
                 let item = &mut state.item;
                 item.nbytes = item.nbytes.get().saturating_sub(dropped_bytes).into();
                 item.size = item.size.get().min(end).into();
-                node.put_item(&state)
+                live.put_item(&state)
             })?;
-            writer.dirty.insert(node, state.unwritten_bytes());
+            writer.dirty.insert(live, state.unwritten_bytes());
         }
         drop(state);
         handle.end()?;

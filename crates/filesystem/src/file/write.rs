@@ -10,7 +10,7 @@ use crate::core::writer::Writer;
 use crate::error::{Error, ErrorKind, Result};
 use crate::file::read_live::Need;
 use crate::inode::handle::Inode;
-use crate::inode::live::{NodeState, Promised};
+use crate::inode::live::{DataReservation, InodeState};
 use crate::inode::metadata::FileType;
 
 /// No file is longer.
@@ -26,7 +26,7 @@ const MOST_DIRTY_BYTES_IN_ALL: u64 = 64 << 20;
 /// Items that writing a file back takes besides its extents: the inode, and what is cut.
 const ITEMS: u64 = 4;
 /// Tree blocks that writing a file back adds to its subvolume.
-pub(crate) const LIMITED_NODES: u64 = 1;
+pub(crate) const QUOTA_BLOCKS: u64 = 1;
 /// Items that a run of dirty data takes: extent, checksums.
 const ITEMS_PER_RUN: u64 = 2;
 
@@ -77,21 +77,21 @@ impl Inode {
         if data.is_empty() {
             return Ok(());
         }
-        let node = self.node()?;
+        let live = self.live_inode()?;
         let filesystem = self.subvolume().filesystem();
         let sectorsize = filesystem.sectorsize();
         let end = offset + data.len() as u64;
         let first = offset - offset % sectorsize;
         let behind = end.next_multiple_of(sectorsize);
-        let promised = self.promise_for(writer, first..behind)?;
-        let changing = node.changing.lock();
+        let reservation = self.reserve_for_write(writer, first..behind)?;
+        let changing = live.changing.lock();
         let handle = writer.manager.join()?;
-        let mut state = node.write();
+        let mut state = live.write();
         if !how.is_open {
             self.subvolume().live()?.check_writable()?;
             state.check_may_write(offset)?;
         }
-        state.absorb(promised);
+        state.absorb(reservation);
         let old = state.size_bytes;
         let is_in_part = |at: u64| !at.is_multiple_of(sectorsize);
         let mut needs = vec![Need::IfInline];
@@ -108,15 +108,15 @@ impl Inode {
             state.item.mtime = now();
             state.item.ctime = state.item.mtime;
         }
-        state.shrink_promise(writer);
+        state.shrink_reservation(writer);
         let is_much =
             state.dirty.len_bytes() > MOST_DIRTY_BYTES || state.dirty.run_count() > MOST_DIRTY_RUNS;
-        writer.dirty.insert(node, state.unwritten_bytes());
+        writer.dirty.insert(live, state.unwritten_bytes());
         drop(state);
         handle.end()?;
         drop(changing);
         if is_much {
-            filesystem.flush(node)?;
+            filesystem.flush(live)?;
         } else if writer.dirty.len_bytes() > MOST_DIRTY_BYTES_IN_ALL {
             filesystem.flush_all()?;
         }
@@ -125,32 +125,34 @@ impl Inode {
 
     /// Promises room for writing `range`, whole sectors. The sectors that the file begins and ends with
     /// now may become dirty too.
-    fn promise_for(&self, writer: &Writer, range: Range<u64>) -> Result<Promised> {
+    fn reserve_for_write(&self, writer: &Writer, range: Range<u64>) -> Result<DataReservation> {
         let sectorsize = self.subvolume().filesystem().sectorsize();
         let is_full =
             |error: &Error| matches!(error.kind(), ErrorKind::NoSpace | ErrorKind::QuotaExceeded);
-        match self.promise_within_limits(writer, range.end - range.start + 2 * sectorsize, 3) {
-            Err(error) if is_full(&error) && self.has_room(writer, range)? => writer.promise(0, 3),
-            promised => promised,
+        match self.reserve_within_quota(writer, range.end - range.start + 2 * sectorsize, 3) {
+            Err(error) if is_full(&error) && self.has_room(writer, range)? => {
+                writer.reserve_data(0, 3)
+            }
+            reservation => reservation,
         }
     }
 
-    /// Promises room as [`Writer::promise`] does, within the limits of the subvolume.
-    pub(crate) fn promise_within_limits(
+    /// Promises room as [`Writer::reserve_data`] does, within the quota of the subvolume.
+    pub(crate) fn reserve_within_quota(
         &self,
         writer: &Writer,
         data_bytes: u64,
         runs: u64,
-    ) -> Result<Promised> {
-        let limits = self.subvolume().within_limits(data_bytes, LIMITED_NODES)?;
-        Ok(Promised { limits, ..writer.promise(data_bytes, runs)? })
+    ) -> Result<DataReservation> {
+        let quota = self.subvolume().reserve_quota(data_bytes, QUOTA_BLOCKS)?;
+        Ok(DataReservation { quota, ..writer.reserve_data(data_bytes, runs)? })
     }
 
     /// Whether writing `range`, whole sectors, needs no new space: the file has it, for that and for
     /// what else becomes dirty by it.
     fn has_room(&self, writer: &Writer, range: Range<u64>) -> Result<bool> {
         let handle = writer.manager.join()?;
-        let state = self.node()?.read();
+        let state = self.live_inode()?.read();
         let extents = self.extents_in(&handle)?;
         let sectorsize = self.subvolume().filesystem().sectorsize();
         let last_sector = state.size_bytes - state.size_bytes % sectorsize;
@@ -172,14 +174,14 @@ impl Inode {
 
     /// Writes back what the file has in memory only.
     pub(crate) fn flush(&self) -> Result<()> {
-        match self.try_node() {
-            Some(node) => self.subvolume().filesystem().flush(node),
+        match self.try_live_inode() {
+            Some(live) => self.subvolume().filesystem().flush(live),
             None => Ok(()),
         }
     }
 }
 
-impl NodeState {
+impl InodeState {
     pub(crate) fn check_may_write(&self, offset: u64) -> Result<()> {
         if self.item.flags().contains(InodeFlags::APPEND) && offset < self.size_bytes {
             return Err(Error::NotPermitted("it can only grow"));
@@ -206,30 +208,30 @@ impl NodeState {
         self.check_mutable()
     }
 
-    pub(crate) fn absorb(&mut self, more: Promised) {
-        match &mut self.promised {
-            Some(promised) => {
-                promised.data.absorb(more.data);
-                promised.metadata.absorb(more.metadata);
-                match &mut promised.limits {
-                    Some(limits) => more.limits.into_iter().for_each(|more| limits.absorb(more)),
-                    None => promised.limits = more.limits,
+    pub(crate) fn absorb(&mut self, more: DataReservation) {
+        match &mut self.reservation {
+            Some(reservation) => {
+                reservation.data.absorb(more.data);
+                reservation.metadata.absorb(more.metadata);
+                match &mut reservation.quota {
+                    Some(quota) => more.quota.into_iter().for_each(|more| quota.absorb(more)),
+                    None => reservation.quota = more.quota,
                 }
             }
-            None => self.promised = Some(more),
+            None => self.reservation = Some(more),
         }
     }
 
     /// Gives back what was promised beyond what writing back takes.
-    fn shrink_promise(&mut self, writer: &Writer) {
+    fn shrink_reservation(&mut self, writer: &Writer) {
         let items = ITEMS + ITEMS_PER_RUN * self.dirty.run_count() as u64;
         let metadata_bytes = writer.manager.space().insertion_bytes(items);
-        if let Some(promised) = &mut self.promised {
-            promised.data.shrink_to(self.dirty.len_bytes());
-            promised.metadata.shrink_to(metadata_bytes);
-            if let Some(limits) = &mut promised.limits {
+        if let Some(reservation) = &mut self.reservation {
+            reservation.data.shrink_to(self.dirty.len_bytes());
+            reservation.metadata.shrink_to(metadata_bytes);
+            if let Some(quota) = &mut reservation.quota {
                 let nodesize = u64::from(writer.manager.volume().nodesize());
-                limits.shrink_to(self.dirty.len_bytes() + LIMITED_NODES * nodesize);
+                quota.shrink_to(self.dirty.len_bytes() + QUOTA_BLOCKS * nodesize);
             }
         }
     }
@@ -237,21 +239,26 @@ impl NodeState {
 
 impl Writer {
     /// Promises room for `data_bytes` more of dirty data in `runs` more runs.
-    pub(crate) fn promise(&self, data_bytes: u64, runs: u64) -> Result<Promised> {
-        self.promise_with(Priority::Normal, data_bytes, runs)
+    pub(crate) fn reserve_data(&self, data_bytes: u64, runs: u64) -> Result<DataReservation> {
+        self.reserve_with(Priority::Normal, data_bytes, runs)
     }
 
-    /// As [`promise`](Self::promise), for what takes more away than it adds.
-    pub(crate) fn promise_to_delete(&self, data_bytes: u64, runs: u64) -> Result<Promised> {
-        self.promise_with(Priority::Deleting, data_bytes, runs)
+    /// As [`reserve_data`](Self::reserve_data), for what takes more away than it adds.
+    pub(crate) fn reserve_to_delete(&self, data_bytes: u64, runs: u64) -> Result<DataReservation> {
+        self.reserve_with(Priority::Deleting, data_bytes, runs)
     }
 
-    fn promise_with(&self, priority: Priority, data_bytes: u64, runs: u64) -> Result<Promised> {
+    fn reserve_with(
+        &self,
+        priority: Priority,
+        data_bytes: u64,
+        runs: u64,
+    ) -> Result<DataReservation> {
         self.relieve()?;
         let items = ITEMS + ITEMS_PER_RUN * runs;
         let metadata_bytes = self.manager.space().insertion_bytes(items);
         let reserve = |kind, len_bytes| self.manager.reserve(kind, len_bytes, priority);
         let metadata = reserve(SpaceKind::Metadata, metadata_bytes)?;
-        Ok(Promised { data: reserve(SpaceKind::Data, data_bytes)?, metadata, limits: None })
+        Ok(DataReservation { data: reserve(SpaceKind::Data, data_bytes)?, metadata, quota: None })
     }
 }

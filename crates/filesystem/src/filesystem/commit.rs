@@ -35,7 +35,7 @@ impl TransactionHook for Hook {
         let Some(filesystem) = self.filesystem() else { return Ok(()) };
         filesystem.take_snapshots(exclusive)?;
         // The commit makes all logs void.
-        filesystem.try_writer().inspect(|writer| writer.members.clear());
+        filesystem.try_writer().inspect(|writer| writer.logged_inodes.clear());
         Ok(())
     }
 

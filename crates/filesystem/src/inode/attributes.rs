@@ -108,15 +108,15 @@ impl Inode {
 
     /// Changes attributes, unless the inode has one of the flags `refuses`.
     fn change_attributes(&self, new: &SetAttributes, refuses: InodeFlags) -> Result<()> {
-        let (writer, node) = (self.writer()?, self.node()?);
+        let (writer, live) = (self.writer()?, self.live_inode()?);
         new.check_times()?;
         if new.permissions.is_some() && self.file_type() == FileType::Symlink {
             return Err(Error::NoPermissions);
         }
         let handle = writer.join(self.subvolume(), ITEMS, Priority::Normal)?;
         let generation = handle.generation();
-        let mut locked = Locked::new([node]);
-        let state = locked.of(node);
+        let mut locked = Locked::new([live]);
+        let state = locked.of(live);
         state.check_none_of(refuses)?;
         let mut item = InodeItem { size: state.size_bytes.into(), ..state.item };
         let mut xattrs = Vec::new();
@@ -134,8 +134,8 @@ impl Inode {
         state.touch(generation, false);
         new.put(&mut state.item);
         apply(&handle, || {
-            xattrs.iter().try_for_each(|change| change.apply(node))?;
-            node.put_item(state)
+            xattrs.iter().try_for_each(|change| change.apply(live))?;
+            live.put_item(state)
         })?;
         drop(locked);
         Ok(handle.end()?)
@@ -151,18 +151,18 @@ impl Inode {
     /// # Errors
     /// As [`set_attributes`](Self::set_attributes).
     pub fn drop_privileges(&self, is_in_group: bool) -> Result<()> {
-        let (writer, node) = (self.writer()?, self.node()?);
+        let (writer, live) = (self.writer()?, self.live_inode()?);
         let handle = writer.join(self.subvolume(), ITEMS, Priority::Normal)?;
-        let mut locked = Locked::new([node]);
-        let state = locked.of(node);
+        let mut locked = Locked::new([live]);
+        let state = locked.of(live);
         let mut item = state.item;
         let capability = self.without_privileges(&mut item, is_in_group, handle.generation())?;
         if item.mode != state.item.mode || !capability.changes_nothing() {
             state.item = item;
             state.touch(handle.generation(), false);
             apply(&handle, || {
-                capability.apply(node)?;
-                node.put_item(state)
+                capability.apply(live)?;
+                live.put_item(state)
             })?;
         }
         drop(locked);

@@ -7,9 +7,9 @@ use larder_format::{FormatError, ItemType, Key, objectid, read_exact_item};
 use zerocopy::FromZeros;
 
 use crate::error::{Error, Result};
-use crate::inode::live::Node;
+use crate::inode::live::LiveInode;
 use crate::inode::metadata::FileType;
-use crate::inode::open::OpenNode;
+use crate::inode::open::OpenInode;
 use crate::subvolume::handle::Subvolume;
 
 /// The number that the kernel gives to the directory which stands for a subvolume that is not there.
@@ -33,7 +33,7 @@ enum Attributes {
     /// Here, and they never change.
     Committed(InodeItem),
     /// In what all who have the inode open share.
-    Live(OpenNode),
+    Live(OpenInode),
 }
 
 impl Subvolume {
@@ -42,8 +42,8 @@ impl Subvolume {
         if let Some(writer) = self.filesystem().try_writer()
             && self.try_live().is_some()
         {
-            let node = writer.nodes().open(self, number)?;
-            return Ok(Inode::of_node(self.clone(), node));
+            let live = writer.inodes().open(self, number)?;
+            return Ok(Inode::of_live_inode(self.clone(), live));
         }
         let key = Key::new(number, ItemType::INODE_ITEM, 0);
         let bytes = self.view().get(key)?.ok_or(Error::NotFound)?;
@@ -65,15 +65,15 @@ pub(crate) fn parse_item(bytes: &[u8]) -> Result<(&InodeItem, FileType), FormatE
 
 impl Inode {
     /// An inode of a file system that is open for writing.
-    pub(crate) fn of_node(subvolume: Subvolume, node: OpenNode) -> Self {
-        let (number, file_type) = (node.number(), node.file_type());
-        Self { subvolume, number, attributes: Attributes::Live(node), file_type, stands_in: None }
+    pub(crate) fn of_live_inode(subvolume: Subvolume, live: OpenInode) -> Self {
+        let (number, file_type) = (live.number(), live.file_type());
+        Self { subvolume, number, attributes: Attributes::Live(live), file_type, stands_in: None }
     }
 
     /// What those who have the inode open share; none if it cannot be changed.
-    pub(crate) fn try_node(&self) -> Option<&Arc<Node>> {
+    pub(crate) fn try_live_inode(&self) -> Option<&Arc<LiveInode>> {
         match &self.attributes {
-            Attributes::Live(node) => Some(node),
+            Attributes::Live(live) => Some(live),
             Attributes::Committed(_) => None,
         }
     }
@@ -123,12 +123,12 @@ impl Inode {
     pub fn item(&self) -> InodeItem {
         match &self.attributes {
             Attributes::Committed(item) => *item,
-            Attributes::Live(node) => node.item(),
+            Attributes::Live(live) => live.item(),
         }
     }
 
     pub(super) fn dirty_bytes(&self) -> u64 {
-        self.try_node().map_or(0, |node| node.dirty_bytes())
+        self.try_live_inode().map_or(0, |live| live.dirty_bytes())
     }
 
     /// Whether it is a directory that stands for a subvolume which is not there.

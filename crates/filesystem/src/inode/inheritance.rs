@@ -15,7 +15,7 @@ use larder_format::{FormatError, ItemType, Key, name_hash};
 use crate::directory::create::NewInode;
 use crate::error::{Error, Result};
 use crate::inode::handle::Inode;
-use crate::inode::live::NodeState;
+use crate::inode::live::InodeState;
 use crate::inode::metadata::FileType;
 use crate::xattr::acl;
 use crate::xattr::acl::Acl;
@@ -36,7 +36,7 @@ pub(crate) struct Inherited {
 impl Inode {
     /// What this directory, whose state is `state`, passes on. It is looked up once, and again after
     /// its extended attributes have changed.
-    pub(crate) fn inherited(&self, state: &mut NodeState) -> Result<Arc<Inherited>> {
+    pub(crate) fn inherited(&self, state: &mut InodeState) -> Result<Arc<Inherited>> {
         if let Some(known) = &state.inherited {
             return Ok(known.clone());
         }
@@ -106,7 +106,7 @@ impl Inode {
     /// of the root of the subvolume around it.
     pub(crate) fn inherited_by_subvolume(
         &self,
-        state: &mut NodeState,
+        state: &mut InodeState,
         permissions: u32,
     ) -> Result<(u32, Option<&'static [u8]>)> {
         let inherited = self.inherited(state)?;

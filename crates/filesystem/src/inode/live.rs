@@ -15,33 +15,33 @@ use crate::core::writer::Changed;
 use crate::error::{Error, Result};
 use crate::file::extent_items::FileExtents;
 use crate::file::extent_map::{ExtentMap, ExtentMaps};
-use crate::file::modified_extents::Unlogged;
+use crate::file::modified_extents::ModifiedExtents;
 use crate::file::writeback::dirty::DirtyData;
-use crate::inode::delayed::DelayedNodes;
-use crate::inode::delayed::items::DelayedNode;
+use crate::inode::delayed::DelayedInodes;
+use crate::inode::delayed::items::DelayedItems;
 use crate::inode::handle::parse_item;
 use crate::inode::inheritance::Inherited;
 use crate::inode::links::Link;
 use crate::inode::metadata::FileType;
-use crate::inode::open::{OpenNode, Opens};
+use crate::inode::open::{OpenInode, Opens};
 use crate::inode::orphans::{Orphan, Orphans};
 use crate::subvolume::handle::Subvolume;
 
 /// Locks that inodes are spread over.
 const SHARDS: usize = 16;
 
-/// An inode in memory: one for all who have it open, who have it as an [`OpenNode`].
-pub(crate) struct Node {
-    id: NodeId,
+/// An inode in memory: one for all who have it open, who have it as an [`OpenInode`].
+pub(crate) struct LiveInode {
+    id: InodeId,
     file_type: FileType,
     tree: Arc<LiveTree>,
     orphans: Arc<Orphans>,
-    delayed_nodes: Arc<DelayedNodes>,
-    pub(crate) delayed: DelayedNode,
+    delayed_inodes: Arc<DelayedInodes>,
+    pub(crate) delayed: DelayedItems,
     /// What readers found out about its extents.
     extents: Arc<ExtentMap>,
     /// What the log does not have of its extents.
-    pub(crate) unlogged: Mutex<Unlogged>,
+    pub(crate) modified_extents: Mutex<ModifiedExtents>,
     /// Held by the one who changes its data or size, but for the one who writes back.
     pub(crate) changing: Mutex<()>,
     /// Held by the one who writes its data back, or changes its extents in another way.
@@ -55,18 +55,18 @@ pub(crate) struct Node {
     is_deleted: AtomicBool,
     /// The name that its reference was seen to have, of a directory.
     name: Mutex<Option<Link>>,
-    state: RwLock<NodeState>,
+    state: RwLock<InodeState>,
 }
 
-/// Which inode: subvolume and number, the order in which nodes are locked.
+/// Which inode: subvolume and number, the order in which inodes are locked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct NodeId {
+pub(crate) struct InodeId {
     pub(crate) subvolume: u64,
     pub(crate) number: u64,
 }
 
 /// What changes about an inode.
-pub(crate) struct NodeState {
+pub(crate) struct InodeState {
     /// The item as it is in the tree or queued, but for times that are newer here while data is dirty.
     pub(crate) item: InodeItem,
     /// Size in bytes as everybody sees it; that of the item follows when data is written back.
@@ -80,7 +80,7 @@ pub(crate) struct NodeState {
     /// The sequence number of the item when the inode was last synced.
     pub(crate) synced: Option<u64>,
     /// Room for writing the dirty data back: for the data, and for what says where it is.
-    pub(crate) promised: Option<Promised>,
+    pub(crate) reservation: Option<DataReservation>,
     /// For a directory, the index of the next name, once somebody asked.
     pub(crate) next_index: Option<u64>,
     /// For a directory, what it passes on, once somebody asked.
@@ -92,34 +92,34 @@ pub(crate) struct NodeState {
 }
 
 /// The state of an inode, locked to be changed.
-pub(crate) type StateGuard<'a> = RwLockWriteGuard<'a, NodeState>;
+pub(crate) type StateGuard<'a> = RwLockWriteGuard<'a, InodeState>;
 
 /// Room for writing data back.
-pub(crate) struct Promised {
+pub(crate) struct DataReservation {
     pub(crate) data: Reservation,
     pub(crate) metadata: Reservation,
-    /// Within the limits of quota groups.
-    pub(crate) limits: Option<QuotaReservation>,
+    /// Within the quota of quota groups.
+    pub(crate) quota: Option<QuotaReservation>,
 }
 
-impl Node {
+impl LiveInode {
     pub(crate) fn new(
-        id: NodeId,
+        id: InodeId,
         file_type: FileType,
         item: InodeItem,
         tree: Arc<LiveTree>,
         orphans: Arc<Orphans>,
-        delayed_nodes: Arc<DelayedNodes>,
+        delayed_inodes: Arc<DelayedInodes>,
         extents: Arc<ExtentMap>,
     ) -> Self {
-        let state = NodeState {
+        let state = InodeState {
             item,
             size_bytes: item.size.get(),
             dirty: DirtyData::default(),
             writing: None,
             cut: None,
             synced: None,
-            promised: None,
+            reservation: None,
             next_index: None,
             inherited: None,
             has_no_capability: false,
@@ -130,10 +130,10 @@ impl Node {
             file_type,
             tree,
             orphans,
-            delayed_nodes,
-            delayed: DelayedNode::default(),
+            delayed_inodes,
+            delayed: DelayedItems::default(),
             extents,
-            unlogged: Mutex::default(),
+            modified_extents: Mutex::default(),
             changing: Mutex::default(),
             flushing: Mutex::default(),
             reading: RwLock::default(),
@@ -159,7 +159,7 @@ impl Node {
         self.write().synced = Some(sequence);
     }
 
-    pub(crate) fn id(&self) -> NodeId {
+    pub(crate) fn id(&self) -> InodeId {
         self.id
     }
 
@@ -179,8 +179,8 @@ impl Node {
         &self.extents
     }
 
-    pub(crate) fn delayed_nodes(&self) -> &DelayedNodes {
-        &self.delayed_nodes
+    pub(crate) fn delayed_inodes(&self) -> &DelayedInodes {
+        &self.delayed_inodes
     }
 
     /// Its file extents, to be changed with a handle.
@@ -189,7 +189,7 @@ impl Node {
         handle: &'a Handle<'a>,
         sectorsize: u64,
     ) -> FileExtents<'a> {
-        FileExtents { tree: &self.tree, id: self.id, node: Some(self), handle, sectorsize }
+        FileExtents { tree: &self.tree, id: self.id, live: Some(self), handle, sectorsize }
     }
 
     /// The item with the size that everybody sees.
@@ -223,7 +223,7 @@ impl Node {
         *self.name.lock() = name;
     }
 
-    pub(crate) fn read(&self) -> RwLockReadGuard<'_, NodeState> {
+    pub(crate) fn read(&self) -> RwLockReadGuard<'_, InodeState> {
         self.state.read()
     }
 
@@ -237,8 +237,8 @@ impl Node {
         StateGuard::unlocked(state, || self.reading.write())
     }
 
-    /// Holds the inode as it is while `look` looks, which may not ask it for its attributes.
-    pub(crate) fn hold<T>(&self, look: impl FnOnce() -> T) -> T {
+    /// Runs `look` while nobody changes the inode. `look` may not ask the inode for its attributes.
+    pub(crate) fn while_locked<T>(&self, look: impl FnOnce() -> T) -> T {
         let _state = self.read();
         look()
     }
@@ -248,14 +248,14 @@ impl Node {
     }
 
     /// The index of the next name in this directory, whose state is `state`. It is given out once.
-    pub(crate) fn next_index(&self, state: &mut NodeState) -> Changed<u64> {
+    pub(crate) fn next_index(&self, state: &mut InodeState) -> Changed<u64> {
         let index = self.end_index(state)?;
         state.next_index = Some(index + 1);
         Ok(index)
     }
 
     /// The index that the next name in this directory will have, whose state is `state`.
-    pub(crate) fn end_index(&self, state: &mut NodeState) -> Changed<u64> {
+    pub(crate) fn end_index(&self, state: &mut InodeState) -> Changed<u64> {
         /// Indexes below stand for `.` and `..`.
         const FIRST_INDEX: u64 = 2;
         let index = if let Some(index) = state.next_index {
@@ -272,7 +272,7 @@ impl Node {
     }
 }
 
-impl NodeState {
+impl InodeState {
     /// Notes a change in a transaction: of the inode itself, and of its content if `of_content`.
     pub(crate) fn touch(&mut self, generation: u64, of_content: bool) {
         self.item.transid = generation.into();
@@ -320,7 +320,7 @@ impl NodeState {
     }
 }
 
-impl Drop for Node {
+impl Drop for LiveInode {
     fn drop(&mut self) {
         if self.is_unlinked() && !*self.is_deleted.get_mut() {
             self.orphans.push(Orphan { tree: self.tree.clone(), number: self.id.number });
@@ -328,24 +328,24 @@ impl Drop for Node {
     }
 }
 
-impl std::fmt::Debug for Node {
+impl std::fmt::Debug for LiveInode {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Node").field("id", &self.id).finish_non_exhaustive()
+        f.debug_struct("LiveInode").field("id", &self.id).finish_non_exhaustive()
     }
 }
 
 /// The inodes in memory.
-pub(crate) struct Nodes {
-    shards: [Mutex<HashMap<NodeId, Weak<Node>>>; SHARDS],
+pub(crate) struct InodeTable {
+    shards: [Mutex<HashMap<InodeId, Weak<LiveInode>>>; SHARDS],
     orphans: Arc<Orphans>,
-    delayed: Arc<DelayedNodes>,
+    delayed: Arc<DelayedInodes>,
     extent_maps: Arc<ExtentMaps>,
 }
 
-impl Nodes {
+impl InodeTable {
     pub(crate) fn new(
         orphans: Arc<Orphans>,
-        delayed: Arc<DelayedNodes>,
+        delayed: Arc<DelayedInodes>,
         extent_maps: Arc<ExtentMaps>,
     ) -> Self {
         Self { shards: std::array::from_fn(|_| Mutex::default()), orphans, delayed, extent_maps }
@@ -353,28 +353,28 @@ impl Nodes {
 
     /// The inode `number`, read if nobody has it. One without a name is not found: only who had it
     /// open before it lost the last can have it.
-    pub(crate) fn open(&self, subvolume: &Subvolume, number: u64) -> Result<OpenNode> {
-        let id = NodeId { subvolume: subvolume.id(), number };
+    pub(crate) fn open(&self, subvolume: &Subvolume, number: u64) -> Result<OpenInode> {
+        let id = InodeId { subvolume: subvolume.id(), number };
         let mut shard = self.shard(id).lock();
         let known = shard.get(&id).and_then(Weak::upgrade);
-        let node = if let Some(node) = known {
-            node
+        let live = if let Some(live) = known {
+            live
         } else {
-            // Under the lock: who has the node meanwhile could change the item and be gone.
-            let node = Arc::new(self.read(subvolume, id)?);
-            remember(&mut shard, &node);
-            node
+            // Under the lock: who has the inode meanwhile could change the item and be gone.
+            let live = Arc::new(self.read(subvolume, id)?);
+            remember(&mut shard, &live);
+            live
         };
         drop(shard);
-        OpenNode::open(node).ok_or(Error::NotFound)
+        OpenInode::open(live).ok_or(Error::NotFound)
     }
 
     /// An inode that is in memory, for a look: this does not keep it open.
-    pub(crate) fn known(&self, id: NodeId) -> Option<Arc<Node>> {
+    pub(crate) fn known(&self, id: InodeId) -> Option<Arc<LiveInode>> {
         self.shard(id).lock().get(&id).and_then(Weak::upgrade)
     }
 
-    fn read(&self, subvolume: &Subvolume, id: NodeId) -> Result<Node> {
+    fn read(&self, subvolume: &Subvolume, id: InodeId) -> Result<LiveInode> {
         let tree = subvolume.live()?.tree();
         let key = Key::new(id.number, ItemType::INODE_ITEM, 0);
         let bytes = tree.get(key)?.ok_or(Error::NotFound)?;
@@ -383,7 +383,7 @@ impl Nodes {
         if item.nlink.get() == 0 {
             return Err(Error::NotFound);
         }
-        Ok(self.new_node(id, file_type, *item, tree.clone()))
+        Ok(self.new_inode(id, file_type, *item, tree.clone()))
     }
 
     /// Enters an inode that was just made.
@@ -393,35 +393,43 @@ impl Nodes {
         number: u64,
         file_type: FileType,
         item: InodeItem,
-    ) -> Result<OpenNode> {
-        let id = NodeId { subvolume: subvolume.id(), number };
+    ) -> Result<OpenInode> {
+        let id = InodeId { subvolume: subvolume.id(), number };
         let tree = subvolume.live()?.tree().clone();
-        let node = Arc::new(self.new_node(id, file_type, item, tree));
-        remember(&mut self.shard(id).lock(), &node);
-        OpenNode::open(node).ok_or(Error::NotFound)
+        let live = Arc::new(self.new_inode(id, file_type, item, tree));
+        remember(&mut self.shard(id).lock(), &live);
+        OpenInode::open(live).ok_or(Error::NotFound)
     }
 
-    fn new_node(
+    fn new_inode(
         &self,
-        id: NodeId,
+        id: InodeId,
         file_type: FileType,
         item: InodeItem,
         tree: Arc<LiveTree>,
-    ) -> Node {
+    ) -> LiveInode {
         let extents = ExtentMap::new(self.extent_maps.clone());
-        Node::new(id, file_type, item, tree, self.orphans.clone(), self.delayed.clone(), extents)
+        LiveInode::new(
+            id,
+            file_type,
+            item,
+            tree,
+            self.orphans.clone(),
+            self.delayed.clone(),
+            extents,
+        )
     }
 
-    fn shard(&self, id: NodeId) -> &Mutex<HashMap<NodeId, Weak<Node>>> {
+    fn shard(&self, id: InodeId) -> &Mutex<HashMap<InodeId, Weak<LiveInode>>> {
         &self.shards[(id.number ^ id.subvolume) as usize % SHARDS]
     }
 }
 
-fn remember(shard: &mut HashMap<NodeId, Weak<Node>>, node: &Arc<Node>) {
+fn remember(shard: &mut HashMap<InodeId, Weak<LiveInode>>, live: &Arc<LiveInode>) {
     if shard.len() == shard.capacity() {
-        shard.retain(|_, node| node.strong_count() > 0);
+        shard.retain(|_, live| live.strong_count() > 0);
     }
-    shard.insert(node.id(), Arc::downgrade(node));
+    shard.insert(live.id(), Arc::downgrade(live));
 }
 
 /// Files that nobody else changes or writes back: their extents stay, and their data and sizes.
@@ -430,37 +438,37 @@ pub(crate) struct Still<'a> {
 }
 
 impl<'a> Still<'a> {
-    /// Keeps nodes, of which some may be given twice. The caller is not inside the door.
-    pub(crate) fn new(nodes: impl IntoIterator<Item = &'a Arc<Node>>) -> Self {
-        let mut nodes: Vec<&Arc<Node>> = nodes.into_iter().collect();
-        nodes.sort_unstable_by_key(|node| node.id());
-        nodes.dedup_by_key(|node| node.id());
-        let changing = nodes.iter().map(|node| node.changing.lock()).collect();
-        let flushing = nodes.iter().map(|node| node.flushing.lock()).collect();
+    /// Keeps inodes, of which some may be given twice. The caller is not inside the door.
+    pub(crate) fn new(inodes: impl IntoIterator<Item = &'a Arc<LiveInode>>) -> Self {
+        let mut inodes: Vec<&Arc<LiveInode>> = inodes.into_iter().collect();
+        inodes.sort_unstable_by_key(|live| live.id());
+        inodes.dedup_by_key(|live| live.id());
+        let changing = inodes.iter().map(|live| live.changing.lock()).collect();
+        let flushing = inodes.iter().map(|live| live.flushing.lock()).collect();
         Self { _guards: [changing, flushing] }
     }
 }
 
 /// The states of several inodes, locked in order.
 pub(crate) struct Locked<'a> {
-    guards: Vec<(NodeId, RwLockWriteGuard<'a, NodeState>)>,
+    guards: Vec<(InodeId, RwLockWriteGuard<'a, InodeState>)>,
 }
 
 impl<'a> Locked<'a> {
-    /// Locks nodes, some of which may be given twice.
-    pub(crate) fn new(nodes: impl IntoIterator<Item = &'a Arc<Node>>) -> Self {
-        let mut nodes: Vec<&Arc<Node>> = nodes.into_iter().collect();
-        nodes.sort_unstable_by_key(|node| node.id());
-        nodes.dedup_by_key(|node| node.id());
-        Self { guards: nodes.into_iter().map(|node| (node.id(), node.write())).collect() }
+    /// Locks inodes, some of which may be given twice.
+    pub(crate) fn new(inodes: impl IntoIterator<Item = &'a Arc<LiveInode>>) -> Self {
+        let mut inodes: Vec<&Arc<LiveInode>> = inodes.into_iter().collect();
+        inodes.sort_unstable_by_key(|live| live.id());
+        inodes.dedup_by_key(|live| live.id());
+        Self { guards: inodes.into_iter().map(|live| (live.id(), live.write())).collect() }
     }
 
     /// The state of one of them.
     ///
     /// # Panics
     /// When it is not locked.
-    pub(crate) fn of(&mut self, node: &Node) -> &mut NodeState {
-        let found = self.guards.iter_mut().find(|(id, _)| *id == node.id());
+    pub(crate) fn of(&mut self, live: &LiveInode) -> &mut InodeState {
+        let found = self.guards.iter_mut().find(|(id, _)| *id == live.id());
         &mut found.expect("it is among those that were locked").1
     }
 }

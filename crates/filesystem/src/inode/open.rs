@@ -1,9 +1,9 @@
 //! Open inodes: the handles that keep what is written to an inode.
 //!
 //! # Invariants
-//! - A caller of the library has an inode through an [`OpenNode`] and in no other way. The sets of
-//!   dirty and delayed nodes, and the threads that write them back, only refer to the [`Node`].
-//! - The number of [`OpenNode`]s and whether the inode has a name are one word. An inode that has
+//! - A caller of the library has an inode through an [`OpenInode`] and in no other way. The sets of
+//!   dirty and delayed inodes, and the threads that write them back, only refer to the [`LiveInode`].
+//! - The number of [`OpenInode`]s and whether the inode has a name are one word. An inode that has
 //!   no name and is not open stays so: nobody can open it, and nobody can give it a name. Only then
 //!   may its data be thrown away.
 
@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 
-use crate::inode::live::Node;
+use crate::inode::live::LiveInode;
 
 /// The bit of an inode without a name; those below it count.
 const UNLINKED: u64 = 1 << 63;
@@ -20,35 +20,35 @@ const UNLINKED: u64 = 1 << 63;
 /// A handle of an inode: as long as there is one of these, what is written to the inode is kept,
 /// whether it has a name or not.
 #[derive(Debug)]
-pub(crate) struct OpenNode {
-    node: Arc<Node>,
+pub(crate) struct OpenInode {
+    live: Arc<LiveInode>,
 }
 
-impl OpenNode {
+impl OpenInode {
     /// Opens an inode, unless it has no name.
-    pub(crate) fn open(node: Arc<Node>) -> Option<Self> {
-        node.opens.enter().then_some(Self { node })
+    pub(crate) fn open(live: Arc<LiveInode>) -> Option<Self> {
+        live.opens.enter().then_some(Self { live })
     }
 }
 
-impl Deref for OpenNode {
-    type Target = Arc<Node>;
+impl Deref for OpenInode {
+    type Target = Arc<LiveInode>;
 
-    fn deref(&self) -> &Arc<Node> {
-        &self.node
+    fn deref(&self) -> &Arc<LiveInode> {
+        &self.live
     }
 }
 
-impl Clone for OpenNode {
+impl Clone for OpenInode {
     fn clone(&self) -> Self {
-        self.node.opens.enter_again();
-        Self { node: self.node.clone() }
+        self.live.opens.enter_again();
+        Self { live: self.live.clone() }
     }
 }
 
-impl Drop for OpenNode {
+impl Drop for OpenInode {
     fn drop(&mut self) {
-        self.node.opens.leave();
+        self.live.opens.leave();
     }
 }
 

@@ -79,7 +79,7 @@ impl Writer {
         let is_gone = |id| self.manager.root_item(id).is_none_or(|(_, item)| item.refs.get() == 0);
         loop {
             let handle = self.manager.start(ITEMS, Priority::Cleaning)?;
-            if is_gone(orphan.tree.id()) || self.holds.has(orphan.tree.id()) {
+            if is_gone(orphan.tree.id()) || self.send_guards.has(orphan.tree.id()) {
                 return Ok(());
             }
             let is_done = apply(&handle, || orphan.delete_step(&handle))?;
@@ -224,7 +224,7 @@ impl Writer {
             return Ok(self.delete_inode(&self.manager.begin_cleaning(), orphan)?);
         }
         let handle = self.manager.start(ITEMS, Priority::Cleaning)?;
-        if self.holds.has(orphan.tree.id()) {
+        if self.send_guards.has(orphan.tree.id()) {
             return Ok(handle.end()?);
         }
         let mut items = TreeItems::new(orphan.tree.clone());

@@ -20,9 +20,9 @@ use zerocopy::{FromBytes, IntoBytes};
 use crate::core::writer::Changed;
 use crate::filesystem::handle::Filesystem;
 use crate::inode::links::links_of_item;
-use crate::inode::live::NodeId;
+use crate::inode::live::InodeId;
 use crate::log::extents::FileLog;
-use crate::log::plan::{Coverage, NameChanges, bad};
+use crate::log::plan::{LogPlan, NameChanges, bad};
 
 /// Items that are changed beyond which a commit is cheaper.
 const MOST_CHANGES: usize = 4096;
@@ -39,7 +39,7 @@ struct Changes {
     put: Contents,
 }
 
-impl Coverage {
+impl LogPlan {
     /// Brings the logs to what they are to hold. Returns whether there is room for that.
     pub(crate) fn enter(
         &self,
@@ -81,7 +81,7 @@ impl Coverage {
             }
         }
         let writer = filesystem.try_writer().expect("it is being changed");
-        writer.members.logged(self.inodes.keys().copied(), self.gone.iter().copied());
+        writer.logged_inodes.logged(self.inodes.keys().copied(), self.gone.iter().copied());
         Ok(true)
     }
 
@@ -90,7 +90,7 @@ impl Coverage {
         &self,
         filesystem: &Filesystem,
         logs: &LogWriter<'_, '_>,
-        id: NodeId,
+        id: InodeId,
         names: Option<&NameChanges>,
         changes: &mut Changes,
     ) -> Changed<bool> {
@@ -183,7 +183,7 @@ impl Changes {
     fn forget_entries(
         &mut self,
         log: Option<&Arc<LiveTree>>,
-        id: NodeId,
+        id: InodeId,
         contents: &Contents,
     ) -> Changed<()> {
         let Some(log) = log else { return Ok(()) };
@@ -211,7 +211,7 @@ impl Changes {
 }
 
 /// The keys of an inode's items of these types.
-fn keys(id: NodeId, first: ItemType, last: ItemType) -> RangeInclusive<Key> {
+fn keys(id: InodeId, first: ItemType, last: ItemType) -> RangeInclusive<Key> {
     Key::new(id.number, first, 0)..=Key::new(id.number, last, u64::MAX)
 }
 
@@ -227,7 +227,7 @@ fn items(tree: &TreeView, keys: &RangeInclusive<Key>) -> Changed<Contents> {
 
 impl NameChanges {
     /// The entries that came, and ranges of those that went.
-    fn contents(&self, id: NodeId) -> Contents {
+    fn contents(&self, id: InodeId) -> Contents {
         let mut contents = Contents::new();
         for (index, entry) in &self.came {
             contents.insert(Key::new(id.number, ItemType::DIR_INDEX, *index), entry.clone());

@@ -18,16 +18,16 @@ use larder_transaction::{Items, TreeItems};
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::core::writer::Changed;
-use crate::file::modified_extents::Unlogged;
+use crate::file::modified_extents::ModifiedExtents;
 use crate::filesystem::handle::Filesystem;
-use crate::inode::live::NodeId;
+use crate::inode::live::InodeId;
 use crate::log::content::Contents;
 use crate::log::plan::{Trees, bad};
 use crate::log::tree_difference::{Difference, differences};
 
 /// A file that is to be logged.
 pub(crate) struct FileLog<'a> {
-    pub(crate) id: NodeId,
+    pub(crate) id: InodeId,
     pub(crate) trees: &'a Trees,
     pub(crate) log: Option<&'a Arc<LiveTree>>,
     /// Bytes in a sector.
@@ -39,16 +39,16 @@ impl FileLog<'_> {
     pub(crate) fn changed(&self, filesystem: &Filesystem) -> Changed<Vec<Range<u64>>> {
         let writer = filesystem.try_writer().expect("it is being changed");
         let end = self.end()?;
-        let mut ranges = match writer.nodes.known(self.id) {
-            Some(node) => node.unlogged.lock().take(end),
-            None => Unlogged::default().take(end),
+        let mut ranges = match writer.inodes.known(self.id) {
+            Some(live) => live.modified_extents.lock().take(end),
+            None => ModifiedExtents::default().take(end),
         };
         let item = Key::new(self.id.number, ItemType::INODE_ITEM, 0);
         let is_logged = self.log.map(|log| log.get(item)).transpose()?.flatten().is_some();
         if !is_logged && end < u64::MAX {
             ranges.push(end..u64::MAX);
         }
-        let mut wide = Unlogged::nothing(end);
+        let mut wide = ModifiedExtents::nothing(end);
         for range in ranges {
             wide.add(self.widened(range)?);
         }
@@ -150,7 +150,7 @@ impl FileLog<'_> {
 /// Where a range of a file has no extent now.
 fn holes_in(
     items: &TreeItems,
-    id: NodeId,
+    id: InodeId,
     range: Range<u64>,
     sectorsize: u64,
 ) -> Changed<Vec<Range<u64>>> {
@@ -177,7 +177,7 @@ fn holes_in(
 }
 
 /// What a file extent covers of its file.
-fn covered(id: NodeId, key: Key, data: &[u8], sectorsize: u64) -> Changed<Range<u64>> {
+fn covered(id: InodeId, key: Key, data: &[u8], sectorsize: u64) -> Changed<Range<u64>> {
     let extent = FileExtent::parse(data).map_err(|problem| bad(id, key, problem))?;
     let end = key.offset.saturating_add(extent.num_bytes()).checked_next_multiple_of(sectorsize);
     // At least a sector, so that whoever walks gets on.

@@ -5,12 +5,12 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use parking_lot::Mutex;
 
-use crate::inode::live::NodeId;
+use crate::inode::live::InodeId;
 
 /// The inodes that logs have, and those of them whose names have changed since: what a log says of names
 /// must be true of all its inodes at one time, or two of them could claim one name.
 #[derive(Default)]
-pub(crate) struct Members {
+pub(crate) struct LoggedInodes {
     /// Nobody asks for a lock while there are none.
     are_there: AtomicBool,
     inner: Mutex<Inner>,
@@ -18,13 +18,13 @@ pub(crate) struct Members {
 
 #[derive(Default)]
 struct Inner {
-    logged: HashSet<NodeId>,
-    renamed: BTreeSet<NodeId>,
+    logged: HashSet<InodeId>,
+    renamed: BTreeSet<InodeId>,
 }
 
-impl Members {
+impl LoggedInodes {
     /// Notes that an inode gained or lost a name. The caller is inside the door.
-    pub(crate) fn names_changed(&self, id: NodeId) {
+    pub(crate) fn names_changed(&self, id: InodeId) {
         if !self.are_there.load(Relaxed) {
             return;
         }
@@ -35,15 +35,15 @@ impl Members {
     }
 
     /// Those whose names have changed. The door is closed.
-    pub(crate) fn renamed(&self) -> Vec<NodeId> {
+    pub(crate) fn renamed(&self) -> Vec<InodeId> {
         self.inner.lock().renamed.iter().copied().collect()
     }
 
     /// Notes that the logs have these as they are now, and not those. The door is closed.
     pub(crate) fn logged(
         &self,
-        there: impl IntoIterator<Item = NodeId>,
-        gone: impl IntoIterator<Item = NodeId>,
+        there: impl IntoIterator<Item = InodeId>,
+        gone: impl IntoIterator<Item = InodeId>,
     ) {
         let mut inner = self.inner.lock();
         inner.renamed.clear();

@@ -27,18 +27,18 @@ use larder_transaction::LogWriter;
 
 use crate::core::writer::{Changed, Writer};
 use crate::inode::links::links_of_item;
-use crate::inode::live::NodeId;
+use crate::inode::live::InodeId;
 use crate::log::tree_difference::{Difference, differences};
 
 /// Names that came to and went from directories beyond which a commit is cheaper.
 const MOST_NAMES: usize = 256;
 
 /// What is to be logged.
-pub(crate) struct Coverage {
+pub(crate) struct LogPlan {
     /// Inodes that are there, and the names of those that are directories to be logged with theirs.
-    pub(crate) inodes: BTreeMap<NodeId, Option<NameChanges>>,
+    pub(crate) inodes: BTreeMap<InodeId, Option<NameChanges>>,
     /// Inodes of logs that are no more.
-    pub(crate) gone: BTreeSet<NodeId>,
+    pub(crate) gone: BTreeSet<InodeId>,
     pub(crate) trees: BTreeMap<u64, Trees>,
 }
 
@@ -64,28 +64,27 @@ type Name = (u64, u64, Vec<u8>);
 struct Search<'a, 'm, 'l> {
     writer: &'a Writer,
     logs: &'a LogWriter<'m, 'l>,
-    coverage: Coverage,
+    plan: LogPlan,
     /// To be looked at, and whether with its names.
-    pending: Vec<(NodeId, bool)>,
+    pending: Vec<(InodeId, bool)>,
 }
 
-impl Coverage {
+impl LogPlan {
     /// What is to be logged for these inodes, with their names or without. `None` if that takes a commit.
     pub(crate) fn of(
         writer: &Writer,
         logs: &LogWriter<'_, '_>,
-        wanted: BTreeMap<NodeId, bool>,
+        wanted: BTreeMap<InodeId, bool>,
     ) -> Changed<Option<Self>> {
-        let coverage =
-            Self { inodes: BTreeMap::new(), gone: BTreeSet::new(), trees: BTreeMap::new() };
-        let mut search = Search { writer, logs, coverage, pending: Vec::new() };
+        let plan = Self { inodes: BTreeMap::new(), gone: BTreeSet::new(), trees: BTreeMap::new() };
+        let mut search = Search { writer, logs, plan, pending: Vec::new() };
         search.pending.extend(wanted);
         while let Some((id, with_names)) = search.pending.pop() {
             if !search.visit(id, with_names, false)? {
                 return Ok(None);
             }
         }
-        for id in writer.members.renamed() {
+        for id in writer.logged_inodes.renamed() {
             if !search.visit(id, false, true)? {
                 return Ok(None);
             }
@@ -95,15 +94,15 @@ impl Coverage {
                 }
             }
         }
-        Ok(Some(search.coverage))
+        Ok(Some(search.plan))
     }
 }
 
 impl Search<'_, '_, '_> {
     /// Looks at an inode; whether it can be logged. `is_member` says that a log has it.
-    fn visit(&mut self, id: NodeId, with_names: bool, is_member: bool) -> Changed<bool> {
+    fn visit(&mut self, id: InodeId, with_names: bool, is_member: bool) -> Changed<bool> {
         let is_done = |names: &Option<NameChanges>| !with_names || names.is_some();
-        if self.coverage.inodes.get(&id).is_some_and(is_done) {
+        if self.plan.inodes.get(&id).is_some_and(is_done) {
             return Ok(true);
         }
         if !self.open(id.subvolume)? {
@@ -112,14 +111,14 @@ impl Search<'_, '_, '_> {
         let (now, then) = (self.inode_now(id)?, self.inode_then(id)?);
         if now.is_none() {
             // Nothing was promised of what has no name, unless it is in a log with one.
-            self.coverage.gone.insert(id);
+            self.plan.gone.insert(id);
             let logged = self.logged_names(id)?;
             return Ok((!is_member || then.is_none()) && self.visit_heirs(id, &logged)?);
         }
         if then.is_some_and(|(item, _)| item.nlink.get() == 0) {
             return Ok(false);
         }
-        let trees = &self.coverage.trees[&id.subvolume];
+        let trees = &self.plan.trees[&id.subvolume];
         let names_now = names(&TreeView::Live(trees.live.clone()), id.number)?;
         let names_then = names(&TreeView::Committed(trees.committed.clone()), id.number)?;
         if !names_then.keys().all(|key| names_now.contains_key(key)) {
@@ -128,7 +127,7 @@ impl Search<'_, '_, '_> {
         let changes =
             if with_names { self.name_changes(id)? } else { Some(NameChanges::default()) };
         let Some(changes) = changes else { return Ok(false) };
-        self.coverage.inodes.insert(id, with_names.then_some(changes));
+        self.plan.inodes.insert(id, with_names.then_some(changes));
         let is_held = |old: &&Name| {
             names_now.values().flatten().any(|name| (name.0, &name.2) == (old.0, &old.2))
         };
@@ -147,24 +146,24 @@ impl Search<'_, '_, '_> {
     }
 
     /// Looks at a name that an inode got since the last commit.
-    fn visit_name(&mut self, id: NodeId, (directory, _, name): &Name) -> Changed<bool> {
-        let parent = NodeId { number: *directory, ..id };
+    fn visit_name(&mut self, id: InodeId, (directory, _, name): &Name) -> Changed<bool> {
+        let parent = InodeId { number: *directory, ..id };
         if parent.number != id.number && self.inode_then(parent)?.is_none() {
             self.pending.push((parent, false));
             return Ok(true);
         }
-        let committed = self.coverage.trees[&id.subvolume].committed.clone();
+        let committed = self.plan.trees[&id.subvolume].committed.clone();
         match entry(&TreeView::Committed(committed), parent, name)? {
             Some(location) if location.item_type != ItemType::INODE_ITEM => Ok(false),
             Some(location) if location.objectid != id.number => {
-                self.visit_displaced(NodeId { number: location.objectid, ..id })
+                self.visit_displaced(InodeId { number: location.objectid, ..id })
             }
             _ => Ok(true),
         }
     }
 
     /// The names that an inode has in a log.
-    fn logged_names(&self, id: NodeId) -> Changed<Vec<Name>> {
+    fn logged_names(&self, id: InodeId) -> Changed<Vec<Name>> {
         let Some(log) = self.logs.log(id.subvolume) else { return Ok(Vec::new()) };
         let names = names(&TreeView::Live(log.clone()), id.number)?;
         Ok(names.into_values().flatten().collect())
@@ -173,15 +172,15 @@ impl Search<'_, '_, '_> {
     /// Looks at who has names now that an inode loses by what is logged: they were never free.
     fn visit_heirs<'n>(
         &mut self,
-        id: NodeId,
+        id: InodeId,
         lost: impl IntoIterator<Item = &'n Name>,
     ) -> Changed<bool> {
         for (directory, _, name) in lost {
-            let live = TreeView::Live(self.coverage.trees[&id.subvolume].live.clone());
-            match entry(&live, NodeId { number: *directory, ..id }, name)? {
+            let live = TreeView::Live(self.plan.trees[&id.subvolume].live.clone());
+            match entry(&live, InodeId { number: *directory, ..id }, name)? {
                 Some(location) if location.item_type != ItemType::INODE_ITEM => return Ok(false),
                 Some(location) => {
-                    self.pending.push((NodeId { number: location.objectid, ..id }, false));
+                    self.pending.push((InodeId { number: location.objectid, ..id }, false));
                 }
                 None => {}
             }
@@ -190,7 +189,7 @@ impl Search<'_, '_, '_> {
     }
 
     /// Looks at an inode that loses a name of the last commit by what is logged.
-    fn visit_displaced(&mut self, id: NodeId) -> Changed<bool> {
+    fn visit_displaced(&mut self, id: InodeId) -> Changed<bool> {
         if self.inode_now(id)?.is_some() {
             self.pending.push((id, false));
             return Ok(true);
@@ -202,8 +201,8 @@ impl Search<'_, '_, '_> {
     }
 
     /// What became of the names in a directory. `None` if they cannot be logged.
-    fn name_changes(&mut self, id: NodeId) -> Changed<Option<NameChanges>> {
-        let trees = &self.coverage.trees[&id.subvolume];
+    fn name_changes(&mut self, id: InodeId) -> Changed<Option<NameChanges>> {
+        let trees = &self.plan.trees[&id.subvolume];
         let mut changes = NameChanges::default();
         let mut inodes = Vec::new();
         let mut is_plain = true;
@@ -232,7 +231,7 @@ impl Search<'_, '_, '_> {
             return Ok(None);
         }
         for (number, is_now) in inodes {
-            let inode = NodeId { number, ..id };
+            let inode = InodeId { number, ..id };
             if is_now {
                 self.pending.push((inode, false));
             } else if !self.visit_displaced(inode)? {
@@ -244,7 +243,7 @@ impl Search<'_, '_, '_> {
 
     /// Finds the trees of a subvolume. It has none if it is being deleted.
     fn open(&mut self, subvolume: u64) -> Changed<bool> {
-        if self.coverage.trees.contains_key(&subvolume) {
+        if self.plan.trees.contains_key(&subvolume) {
             return Ok(true);
         }
         let live = self.writer.manager.tree(subvolume)?;
@@ -254,34 +253,34 @@ impl Search<'_, '_, '_> {
         if item.is_none_or(|(_, item)| item.refs.get() == 0) {
             return Ok(false);
         }
-        self.coverage.trees.insert(subvolume, Trees { live, committed });
+        self.plan.trees.insert(subvolume, Trees { live, committed });
         Ok(true)
     }
 
     /// An inode as it is now, if it has a name. What is queued of it is in the tree then.
-    fn inode_now(&self, id: NodeId) -> Changed<Option<(InodeItem, FileType)>> {
-        if let Some(node) = self.writer.nodes.known(id) {
+    fn inode_now(&self, id: InodeId) -> Changed<Option<(InodeItem, FileType)>> {
+        if let Some(live) = self.writer.inodes.known(id) {
             // Half of it could be in the tree.
             let abort =
                 |error: &larder_transaction::Error| self.writer.manager.abort(error.clone());
-            node.flush_delayed().inspect_err(abort)?;
+            live.flush_delayed().inspect_err(abort)?;
         }
-        let live = &self.coverage.trees[&id.subvolume].live;
+        let live = &self.plan.trees[&id.subvolume].live;
         let key = Key::new(id.number, ItemType::INODE_ITEM, 0);
         let found = live.get(key)?.map(|data| parse(id, key, &data)).transpose()?;
         Ok(found.filter(|(item, _)| item.nlink.get() > 0))
     }
 
     /// An inode as the last commit has it.
-    fn inode_then(&self, id: NodeId) -> Changed<Option<(InodeItem, FileType)>> {
-        let committed = &self.coverage.trees[&id.subvolume].committed;
+    fn inode_then(&self, id: InodeId) -> Changed<Option<(InodeItem, FileType)>> {
+        let committed = &self.plan.trees[&id.subvolume].committed;
         let key = Key::new(id.number, ItemType::INODE_ITEM, 0);
         committed.get(key)?.map(|data| parse(id, key, &data)).transpose()
     }
 }
 
 /// Where a name leads.
-fn entry(tree: &TreeView, directory: NodeId, name: &[u8]) -> Changed<Option<Key>> {
+fn entry(tree: &TreeView, directory: InodeId, name: &[u8]) -> Changed<Option<Key>> {
     let key = Key::new(directory.number, ItemType::DIR_ITEM, name_hash::dir_name(name));
     let Some(data) = tree.get(key)? else { return Ok(None) };
     for entry in DirEntries::new(&data) {
@@ -307,20 +306,20 @@ fn names(tree: &TreeView, number: u64) -> Changed<BTreeMap<Key, Vec<Name>>> {
         links_of_item(key, data, |directory, index, name| {
             found.push((directory, index, name.to_vec()));
         })
-        .map_err(|problem| bad(NodeId { subvolume: 0, number }, key, problem))?;
+        .map_err(|problem| bad(InodeId { subvolume: 0, number }, key, problem))?;
         names.insert(key, found);
     }
     Ok(names)
 }
 
-fn parse(id: NodeId, key: Key, data: &[u8]) -> Changed<(InodeItem, FileType)> {
+fn parse(id: InodeId, key: Key, data: &[u8]) -> Changed<(InodeItem, FileType)> {
     let item: &InodeItem = read_exact_item(data).map_err(|problem| bad(id, key, problem))?;
     let file_type = FileType::from_mode(item.mode.get()).unwrap_or(FileType::Unknown);
     Ok((*item, file_type))
 }
 
 pub(crate) fn bad(
-    id: NodeId,
+    id: InodeId,
     key: Key,
     problem: larder_format::FormatError,
 ) -> larder_transaction::Error {

@@ -17,9 +17,9 @@ use crate::core::writer::{Changed, Writer};
 use crate::error::Result;
 use crate::filesystem::handle::Filesystem;
 use crate::inode::handle::Inode;
-use crate::inode::live::NodeId;
+use crate::inode::live::InodeId;
 use crate::inode::metadata::FileType;
-use crate::log::plan::Coverage;
+use crate::log::plan::LogPlan;
 
 /// Those who wait for what they did to be durable.
 #[derive(Default)]
@@ -79,7 +79,7 @@ impl Drop for Turn<'_> {
 }
 
 struct Request {
-    id: NodeId,
+    id: InodeId,
     is_directory: bool,
     outcome: OnceLock<Changed<()>>,
 }
@@ -92,21 +92,21 @@ impl Inode {
     /// # Errors
     /// As [`Filesystem::sync`].
     pub fn sync(&self) -> Result<()> {
-        let Some(node) = self.try_node() else { return Ok(()) };
+        let Some(live) = self.try_live_inode() else { return Ok(()) };
         if self.file_type() == FileType::Regular {
             self.flush()?;
         }
         let durable_generation = self.writer()?.manager.durable_generation();
-        let Some(sequence) = node.unsynced(durable_generation) else { return Ok(()) };
+        let Some(sequence) = live.unsynced(durable_generation) else { return Ok(()) };
         let is_directory = self.file_type() == FileType::Directory;
-        self.subvolume().filesystem().sync_node(node.id(), is_directory)?;
-        node.synced(sequence);
+        self.subvolume().filesystem().sync_inode(live.id(), is_directory)?;
+        live.synced(sequence);
         Ok(())
     }
 }
 
 impl Filesystem {
-    fn sync_node(&self, id: NodeId, is_directory: bool) -> Changed<()> {
+    fn sync_inode(&self, id: InodeId, is_directory: bool) -> Changed<()> {
         let Some(writer) = self.try_writer() else { return Ok(()) };
         let request = Arc::new(Request { id, is_directory, outcome: OnceLock::new() });
         writer.syncs.queue.lock().waiting.push(request.clone());
@@ -117,7 +117,7 @@ impl Filesystem {
     }
 
     fn make_durable(&self, writer: &Writer, requests: &[Arc<Request>]) -> Changed<()> {
-        let mut wanted: BTreeMap<NodeId, bool> = BTreeMap::new();
+        let mut wanted: BTreeMap<InodeId, bool> = BTreeMap::new();
         for request in requests {
             *wanted.entry(request.id).or_default() |= request.is_directory;
         }
@@ -133,10 +133,10 @@ impl Filesystem {
     fn fill_logs(
         &self,
         logs: &mut LogWriter<'_, '_>,
-        wanted: BTreeMap<NodeId, bool>,
+        wanted: BTreeMap<InodeId, bool>,
     ) -> Changed<bool> {
         let writer = self.try_writer().expect("it is being changed");
-        let Some(coverage) = Coverage::of(writer, logs, wanted)? else { return Ok(false) };
-        coverage.enter(self, logs)
+        let Some(plan) = LogPlan::of(writer, logs, wanted)? else { return Ok(false) };
+        plan.enter(self, logs)
     }
 }

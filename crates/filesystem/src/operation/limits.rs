@@ -24,7 +24,7 @@ impl Subvolume {
     ///
     /// # Errors
     /// `EDQUOT`.
-    pub(crate) fn within_limits(
+    pub(crate) fn reserve_quota(
         &self,
         data_bytes: u64,
         nodes: u64,
@@ -33,15 +33,15 @@ impl Subvolume {
         let Some(quotas) = filesystem.writer()?.manager.quotas() else { return Ok(None) };
         let nodesize = u64::from(filesystem.volume().nodesize());
         let len_bytes = data_bytes.saturating_add(nodes * nodesize);
-        let promised = match quotas.reserve(self.id(), len_bytes) {
+        let reservation = match quotas.reserve(self.id(), len_bytes) {
             Err(EngineError::QuotaExceeded { .. }) => {
                 // What fails here is told to whoever syncs that file.
                 let _ = filesystem.flush_all();
                 quotas.reserve(self.id(), len_bytes)
             }
-            promised => promised,
+            reservation => reservation,
         };
-        Ok(Some(promised?))
+        Ok(Some(reservation?))
     }
 }
 
@@ -51,9 +51,9 @@ impl Writer {
     /// # Errors
     /// `EDQUOT`, besides.
     pub(crate) fn join_growing(&self, subvolume: &Subvolume, items: u64) -> Result<Handle<'_>> {
-        let promised = subvolume.within_limits(0, items)?;
+        let reservation = subvolume.reserve_quota(0, items)?;
         let mut handle = self.join(subvolume, items, Priority::Normal)?;
-        handle.keep_quota(promised);
+        handle.keep_quota(reservation);
         Ok(handle)
     }
 }

@@ -17,7 +17,7 @@ use larder_transaction::space::{Priority, SpaceKind};
 use larder_transaction::{Error as ChangeError, Handle, Items, TreeItems, now};
 use zerocopy::{FromZeros, IntoBytes};
 
-use crate::core::writer::{Changed, Writer, apply, node_of};
+use crate::core::writer::{Changed, Writer, apply, live_inode_of};
 use crate::directory::create::NewInode;
 use crate::directory::names::{NewEntry, check_name};
 use crate::error::{Error, Result};
@@ -43,13 +43,13 @@ impl Inode {
     /// # Errors
     /// As [`create`](Self::create).
     pub fn create_subvolume(&self, name: &[u8], root: &NewInode) -> Result<Subvolume> {
-        let (writer, directory) = (self.writer()?, self.node()?);
+        let (writer, directory) = (self.writer()?, self.live_inode()?);
         self.expect_directory()?;
         check_name(name)?;
         let _subvolumes = writer.subvolumes.lock();
-        let within_limits = self.subvolume().within_limits(0, NAME_ITEMS)?;
+        let reserve_quota = self.subvolume().reserve_quota(0, NAME_ITEMS)?;
         let mut handle = writer.join(self.subvolume(), ITEMS, Priority::Normal)?;
-        handle.keep_quota(within_limits);
+        handle.keep_quota(reserve_quota);
         let mut locked = Locked::new([directory]);
         let state = locked.of(directory);
         self.subvolume().live()?.check_not_deleted()?;
@@ -86,7 +86,7 @@ impl Inode {
         generation: u64,
     ) -> Changed<()> {
         self.names().insert(&NewEntry {
-            directory: node_of(self),
+            directory: live_inode_of(self),
             name,
             index,
             location: Key::new(id, ItemType::ROOT_ITEM, u64::MAX),
@@ -120,24 +120,25 @@ impl Inode {
 
 impl Subvolume {
     /// Makes the subvolume read-only, or not. It is durable when this returns. One that is
-    /// [held](Self::hold) stays read-only (`EPERM`).
+    /// [being sent](Self::guard_for_send) stays read-only (`EPERM`).
     pub fn set_read_only(&self, is_read_only: bool) -> Result<()> {
         let filesystem = self.filesystem();
         let (writer, live) = (filesystem.writer()?, self.live()?);
         let _subvolumes = writer.subvolumes.lock();
         filesystem.sync()?;
-        let room = writer.manager.space().insertion_bytes(1);
-        let room = writer.manager.reserve(SpaceKind::Metadata, room, Priority::Normal)?;
+        let reservation = writer.manager.space().insertion_bytes(1);
+        let reservation =
+            writer.manager.reserve(SpaceKind::Metadata, reservation, Priority::Normal)?;
         let exclusive = writer.manager.quiesce();
         if !is_read_only {
-            writer.holds.check_free(self.id())?;
+            writer.send_guards.check_free(self.id())?;
         }
         live.is_read_only.store(is_read_only, Relaxed);
         exclusive.change_root_item(self.id(), |item| {
             let flags = item.flags.get() & !ROOT_SUBVOL_RDONLY;
             item.flags = (flags | if is_read_only { ROOT_SUBVOL_RDONLY } else { 0 }).into();
         });
-        drop((exclusive, room));
+        drop((exclusive, reservation));
         filesystem.sync()
     }
 }

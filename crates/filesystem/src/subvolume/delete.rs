@@ -70,7 +70,7 @@ impl Inode {
     ///
     /// # Errors
     /// `ENOENT`, `EINVAL` for what is no subvolume, `ENOTEMPTY` if subvolumes are nested in it,
-    /// `EPERM` for the default subvolume and for one that is [held](crate::Subvolume::hold),
+    /// `EPERM` for the default subvolume and for one that is [being sent](crate::Subvolume::guard_for_send),
     /// `EROFS`.
     pub fn delete_subvolume(&self, name: &[u8]) -> Result<()> {
         self.remove_subvolume(name, Content::Any)
@@ -81,8 +81,9 @@ impl Inode {
         let (writer, filesystem) = (self.writer()?, self.subvolume().filesystem());
         self.expect_directory()?;
         let subvolumes = writer.subvolumes.lock();
-        let room = writer.manager.space().insertion_bytes(ITEMS);
-        let room = writer.manager.reserve(SpaceKind::Metadata, room, Priority::Deleting)?;
+        let reservation = writer.manager.space().insertion_bytes(ITEMS);
+        let reservation =
+            writer.manager.reserve(SpaceKind::Metadata, reservation, Priority::Deleting)?;
         let root = self.lookup(name)?;
         if !root.is_subvolume_root() {
             return Err(Error::NotASubvolume);
@@ -92,12 +93,12 @@ impl Inode {
         let cleaning = writer.manager.begin_cleaning();
         let exclusive = writer.manager.quiesce();
         self.subvolume().live()?.check_writable()?;
-        writer.holds.check_free(id)?;
+        writer.send_guards.check_free(id)?;
         if content == Content::None && root.size_bytes() > 0 {
             return Err(Error::DirectoryNotEmpty);
         }
         self.unname_subvolume(&exclusive, &root, name)?;
-        drop((exclusive, room));
+        drop((exclusive, reservation));
         filesystem.sync()?;
         drop(subvolumes);
         // Unless something else of it is open it is unused from here on.
@@ -108,7 +109,7 @@ impl Inode {
     /// Takes the name of a subvolume away and lists it as an orphan.
     fn unname_subvolume(&self, exclusive: &Exclusive<'_>, root: &Self, name: &[u8]) -> Result<()> {
         let subvolume = root.subvolume();
-        let (writer, directory, id) = (self.writer()?, self.node()?, subvolume.id());
+        let (writer, directory, id) = (self.writer()?, self.live_inode()?, subvolume.id());
         let mut locked = Locked::new([directory]);
         let state = locked.of(directory);
         self.check_not_removed()?;
@@ -192,7 +193,7 @@ impl Writer {
 
     fn drop_unused(&self, cleaning: &Cleaning<'_>) -> Changed<()> {
         while let Some(id) = self.deleted.pop() {
-            let dropped = self.settle_unused(id).and_then(|()| self.drop_subvolume(cleaning, id));
+            let dropped = self.commit_unused(id).and_then(|()| self.drop_subvolume(cleaning, id));
             dropped.inspect_err(|_| self.deleted.push(id))?;
         }
         Ok(())
@@ -200,7 +201,7 @@ impl Writer {
 
     /// Has the tree of a subvolume of which nothing is open be as the last commit has it, but
     /// for what is not worth writing any more.
-    fn settle_unused(&self, id: u64) -> Changed<()> {
+    fn commit_unused(&self, id: u64) -> Changed<()> {
         self.dirty.discard(id);
         self.delayed.discard(id);
         let changed_in = self.manager.tree(id)?.map_or(0, |tree| tree.root().generation);

@@ -54,8 +54,9 @@ impl Subvolume {
         let _subvolumes = writer.subvolumes.lock();
         // What cannot be written back is not said to be received. One commit has all of it then, and that.
         filesystem.flush_all()?;
-        let room = writer.manager.space().insertion_bytes(ITEMS);
-        let room = writer.manager.reserve(SpaceKind::Metadata, room, Priority::Normal)?;
+        let reservation = writer.manager.space().insertion_bytes(ITEMS);
+        let reservation =
+            writer.manager.reserve(SpaceKind::Metadata, reservation, Priority::Normal)?;
         let exclusive = writer.manager.quiesce();
         live.check_writable()?;
         let before = self.root_item().received_uuid();
@@ -74,7 +75,7 @@ impl Subvolume {
             (item.stime, item.rtime) = (sent, received.1);
             item.flags = (item.flags.get() | flags).into();
         });
-        drop((exclusive, room));
+        drop((exclusive, reservation));
         filesystem.sync()?;
         Ok(received)
     }

@@ -47,9 +47,10 @@ impl Subvolume {
         check_name(name)?;
         let _subvolumes = writer.subvolumes.lock();
         self.live()?.check_not_deleted()?;
-        let _within_limits = directory.subvolume().within_limits(0, NAME_ITEMS)?;
-        let room = writer.manager.space().insertion_bytes(ITEMS);
-        let _room = writer.manager.reserve(SpaceKind::Metadata, room, Priority::Normal)?;
+        let _quota = directory.subvolume().reserve_quota(0, NAME_ITEMS)?;
+        let reservation = writer.manager.space().insertion_bytes(ITEMS);
+        let _reservation =
+            writer.manager.reserve(SpaceKind::Metadata, reservation, Priority::Normal)?;
         let pending = Arc::new(Pending {
             source: self.id(),
             id: writer.next_subvolume()?,
@@ -103,11 +104,11 @@ impl Filesystem {
 
 impl Pending {
     fn check(&self) -> Result<()> {
-        let node = self.directory.node()?;
-        let live = self.directory.subvolume().live()?;
-        live.check_writable()?;
-        live.check_not_deleted()?;
-        node.read().check_may_name()?;
+        let directory = self.directory.live_inode()?;
+        let subvolume = self.directory.subvolume().live()?;
+        subvolume.check_writable()?;
+        subvolume.check_not_deleted()?;
+        directory.read().check_may_name()?;
         self.directory.names().check_free(self.directory.number(), &self.name)
     }
 
@@ -116,13 +117,13 @@ impl Pending {
         let uuid = Uuid::new_v4();
         let snapshot = NewSnapshot { source: self.source, id: self.id };
         exclusive.snapshot(snapshot, |item| self.configure(item, uuid, generation))?;
-        let node = self.directory.try_node().expect("it was checked");
-        let mut locked = Locked::new([node]);
-        let state = locked.of(node);
-        let index = node.next_index(state)?;
+        let live = self.directory.try_live_inode().expect("it was checked");
+        let mut locked = Locked::new([live]);
+        let state = locked.of(live);
+        let index = live.next_index(state)?;
         self.directory.enter_subvolume(self.id, &self.name, index, generation)?;
         state.names_grew(generation, self.name.len() as i64);
-        node.put_item(state)?;
+        live.put_item(state)?;
         let writer = self.directory.subvolume().filesystem().try_writer();
         let writer = writer.expect("it is being changed");
         writer.enter_uuid(uuid, self.id)?;

@@ -17,11 +17,11 @@ const ITEMS: u64 = 2;
 impl Inode {
     /// Takes capabilities from a regular file whose content is to change. They are looked for once.
     pub(crate) fn drop_capability(&self) -> Result<()> {
-        let node = self.node()?;
-        if node.read().has_no_capability {
+        let live = self.live_inode()?;
+        if live.read().has_no_capability {
             return Ok(());
         }
-        let mut state = node.write();
+        let mut state = live.write();
         match self.xattr(CAPABILITY) {
             Err(Error::NoSuchAttribute) => {
                 state.has_no_capability = true;
@@ -31,13 +31,13 @@ impl Inode {
         }
         drop(state);
         let handle = self.writer()?.join(self.subvolume(), ITEMS, Priority::Deleting)?;
-        let mut state = node.write();
+        let mut state = live.write();
         state.check_mutable()?;
         let capability = self.plan_xattr(CAPABILITY, None, handle.generation())?;
         state.touch(handle.generation(), false);
         apply(&handle, || {
-            capability.apply(node)?;
-            node.put_item(&state)
+            capability.apply(live)?;
+            live.put_item(&state)
         })?;
         state.has_no_capability = true;
         drop(state);

@@ -11,7 +11,7 @@ use larder_transaction::{Items, TreeItems};
 use crate::core::writer::{Changed, apply};
 use crate::error::{Error, Result};
 use crate::inode::handle::Inode;
-use crate::inode::live::{Locked, Node, NodeState};
+use crate::inode::live::{InodeState, LiveInode, Locked};
 use crate::inode::metadata::FileType;
 use crate::xattr::acl;
 use crate::xattr::acl::Acl;
@@ -131,15 +131,15 @@ impl Inode {
         name: &[u8],
         value: Option<&[u8]>,
         mode: XattrMode,
-        change: impl FnOnce(&mut NodeState) -> Result<()>,
+        change: impl FnOnce(&mut InodeState) -> Result<()>,
     ) -> Result<()> {
-        let (writer, node) = (self.writer()?, self.node()?);
+        let (writer, live) = (self.writer()?, self.live_inode()?);
         let handle = match value {
             Some(_) => writer.join_growing(self.subvolume(), ITEMS),
             None => writer.join(self.subvolume(), ITEMS, Priority::Normal),
         }?;
-        let mut locked = Locked::new([node]);
-        let state = locked.of(node);
+        let mut locked = Locked::new([live]);
+        let state = locked.of(live);
         state.check_may_unname()?;
         state.has_no_capability = false;
         let planned = self.plan_xattr(name, value, handle.generation())?;
@@ -152,8 +152,8 @@ impl Inode {
         state.inherited = None;
         state.touch(handle.generation(), false);
         apply(&handle, || {
-            planned.apply(node)?;
-            node.put_item(state)
+            planned.apply(live)?;
+            live.put_item(state)
         })?;
         drop(locked);
         Ok(handle.end()?)
@@ -218,9 +218,9 @@ pub(crate) struct XattrChange {
 }
 
 impl XattrChange {
-    /// Makes the change, to the inode of `node` that it was planned for and that was locked since.
-    pub(crate) fn apply(&self, node: &Node) -> Changed<()> {
-        let mut items = TreeItems::new(node.tree().clone());
+    /// Makes the change, to the inode of `inode` that it was planned for and that was locked since.
+    pub(crate) fn apply(&self, live: &LiveInode) -> Changed<()> {
+        let mut items = TreeItems::new(live.tree().clone());
         match (self.has_item, self.data.is_empty()) {
             (true, true) => items.remove(self.key),
             (true, false) => items.replace(self.key, &self.data),

@@ -14,7 +14,7 @@ use larder_format::{ItemType, Key, name_hash};
 
 use crate::error::{Error, Result};
 use crate::filesystem::handle::Filesystem;
-use crate::inode::live::{Node, NodeState};
+use crate::inode::live::{InodeState, LiveInode};
 use crate::parallel;
 use crate::xattr::property::{COMPRESSION, USUAL_COMPRESSION, can_compress};
 
@@ -67,7 +67,11 @@ impl Filesystem {
     }
 
     /// How the data of a file, whose state is locked, is compressed, if it is.
-    pub(crate) fn compression_plan(&self, node: &Node, state: &NodeState) -> Result<Option<Plan>> {
+    pub(crate) fn compression_plan(
+        &self,
+        live: &LiveInode,
+        state: &InodeState,
+    ) -> Result<Option<Plan>> {
         let flags = state.item.flags();
         let general = *self.writer()?.compression.read();
         let force = general.is_some_and(|general| general.force);
@@ -77,7 +81,7 @@ impl Filesystem {
         if !can_compress(flags) || !is_wanted || is_refused {
             return Ok(None);
         }
-        let own = if asks { own_algorithm(node)? } else { None };
+        let own = if asks { own_algorithm(live)? } else { None };
         let compression = match (own, general) {
             (Some(own), Some(general)) if general.compression.algorithm() == own => {
                 general.compression
@@ -160,11 +164,11 @@ pub(crate) fn pieces(data: &[u8], start: u64, size_bytes: u64) -> Vec<Piece<'_>>
 }
 
 /// The algorithm that a file's property names.
-fn own_algorithm(node: &Node) -> Result<Option<Algorithm>> {
-    let key = Key::new(node.number(), ItemType::XATTR_ITEM, name_hash::dir_name(COMPRESSION));
-    let item = node.tree().get(key)?.unwrap_or_default();
+fn own_algorithm(live: &LiveInode) -> Result<Option<Algorithm>> {
+    let key = Key::new(live.number(), ItemType::XATTR_ITEM, name_hash::dir_name(COMPRESSION));
+    let item = live.tree().get(key)?.unwrap_or_default();
     for entry in DirEntries::new(&item) {
-        let entry = entry.map_err(|problem| Error::item(node.tree().id(), key, problem))?;
+        let entry = entry.map_err(|problem| Error::item(live.tree().id(), key, problem))?;
         let is_named = |algorithm: &Algorithm| {
             entry.name == COMPRESSION && entry.data.starts_with(algorithm.name().as_bytes())
         };

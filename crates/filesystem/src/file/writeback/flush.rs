@@ -17,30 +17,30 @@ use crate::file::writeback::compress::Plan;
 use crate::file::writeback::dirty::DirtyData;
 use crate::file::writeback::write_data::WrittenData;
 use crate::filesystem::handle::Filesystem;
-use crate::inode::live::{Node, NodeId, NodeState, Promised, StateGuard};
+use crate::inode::live::{DataReservation, InodeId, InodeState, LiveInode, StateGuard};
 use crate::parallel;
 
 /// Inodes with data that is not written back.
 #[derive(Default)]
-pub(crate) struct DirtyNodes {
-    nodes: Mutex<BTreeMap<NodeId, (Arc<Node>, u64)>>,
+pub(crate) struct DirtyInodes {
+    inodes: Mutex<BTreeMap<InodeId, (Arc<LiveInode>, u64)>>,
     len_bytes: AtomicU64,
 }
 
-impl DirtyNodes {
-    /// Enters a node, whose state is locked, with so much dirty data.
-    pub(crate) fn insert(&self, node: &Arc<Node>, dirty_bytes: u64) {
-        let before = self.nodes.lock().insert(node.id(), (node.clone(), dirty_bytes));
+impl DirtyInodes {
+    /// Enters a inode, whose state is locked, with so much dirty data.
+    pub(crate) fn insert(&self, live: &Arc<LiveInode>, dirty_bytes: u64) {
+        let before = self.inodes.lock().insert(live.id(), (live.clone(), dirty_bytes));
         self.len_bytes.fetch_add(dirty_bytes, Relaxed);
         self.len_bytes.fetch_sub(before.map_or(0, |(_, bytes)| bytes), Relaxed);
     }
 
-    /// Notes how much dirty data a node has now that some was written back; its state is locked.
-    fn update(&self, node: &Arc<Node>, state: &NodeState) {
+    /// Notes how much dirty data a inode has now that some was written back; its state is locked.
+    fn update(&self, live: &Arc<LiveInode>, state: &InodeState) {
         if !state.is_clean() {
-            return self.insert(node, state.unwritten_bytes());
+            return self.insert(live, state.unwritten_bytes());
         }
-        let before = self.nodes.lock().remove(&node.id());
+        let before = self.inodes.lock().remove(&live.id());
         self.len_bytes.fetch_sub(before.map_or(0, |(_, bytes)| bytes), Relaxed);
     }
 
@@ -51,23 +51,23 @@ impl DirtyNodes {
 
     /// Whether there are none.
     pub(crate) fn is_empty(&self) -> bool {
-        self.nodes.lock().is_empty()
+        self.inodes.lock().is_empty()
     }
 
     /// Forgets what is dirty in a subvolume of which nothing is open.
     pub(crate) fn discard(&self, subvolume: u64) {
-        let nodes = self.all().into_iter().filter(|node| node.id().subvolume == subvolume);
-        for node in nodes {
+        let inodes = self.all().into_iter().filter(|live| live.id().subvolume == subvolume);
+        for live in inodes {
             // Another thread may be about to write it back.
-            let _flushing = node.flushing.lock();
-            let mut state = node.write();
+            let _flushing = live.flushing.lock();
+            let mut state = live.write();
             state.clean();
-            self.update(&node, &state);
+            self.update(&live, &state);
         }
     }
 
-    fn all(&self) -> Vec<Arc<Node>> {
-        self.nodes.lock().values().map(|(node, _)| node.clone()).collect()
+    fn all(&self) -> Vec<Arc<LiveInode>> {
+        self.inodes.lock().values().map(|(live, _)| live.clone()).collect()
     }
 }
 
@@ -78,7 +78,7 @@ pub(crate) struct Taken {
     /// What the tree has from there on is cut off.
     pub(crate) cut: Option<u64>,
     pub(crate) flags: InodeFlags,
-    promised: Option<Promised>,
+    reservation: Option<DataReservation>,
 }
 
 /// All data of a file, as it is kept in the tree.
@@ -91,65 +91,65 @@ impl Filesystem {
     /// Writes back what all files have in memory only, with several threads if they are many. Goes on after an error, and
     /// returns the first.
     pub(crate) fn flush_all(&self) -> Result<()> {
-        parallel::in_stretches(&self.writer()?.dirty.all(), |node| self.flush(node))
+        parallel::in_stretches(&self.writer()?.dirty.all(), |live| self.flush(live))
     }
 
     /// Writes back what a file has in memory only; what was written before this call is in the
     /// running transaction then.
-    pub(crate) fn flush(&self, node: &Arc<Node>) -> Result<()> {
+    pub(crate) fn flush(&self, live: &Arc<LiveInode>) -> Result<()> {
         let writer = self.writer()?;
-        let _flushing = node.flushing.lock();
+        let _flushing = live.flushing.lock();
         // The room was promised when data became dirty: a commit that needs it must not wait for room.
         let handle = writer.manager.join()?;
-        let mut state = node.write();
+        let mut state = live.write();
         if state.is_clean() {
             return Ok(());
         }
-        if node.opens.is_abandoned() {
+        if live.opens.is_abandoned() {
             state.clean();
-            writer.dirty.update(node, &state);
+            writer.dirty.update(live, &state);
             return Ok(());
         }
-        self.write_back(&handle, node, &mut state)?;
+        self.write_back(&handle, live, &mut state)?;
         drop(state);
         Ok(handle.end()?)
     }
 
-    /// Writes back the data of a node whose `flushing` the caller has. Its state is not locked while devices
+    /// Writes back the data of a inode whose `flushing` the caller has. Its state is not locked while devices
     /// work: unless the caller has `changing`, too, there may be dirty data again when this returns. After
     /// an error nothing has changed.
     pub(crate) fn write_back(
         &self,
         handle: &Handle<'_>,
-        node: &Arc<Node>,
+        live: &Arc<LiveInode>,
         state: &mut StateGuard<'_>,
     ) -> Result<()> {
-        let plan = self.compression_plan(node, state)?;
+        let plan = self.compression_plan(live, state)?;
         if let Some(plan) = &plan {
             self.writer()?.note_compression(plan.algorithm().name().as_bytes());
         }
         if self.is_short(state) {
-            let _alone = node.exclude_readers(state);
-            let extents = node.file_extents(handle, self.sectorsize());
+            let _alone = live.exclude_readers(state);
+            let extents = live.file_extents(handle, self.sectorsize());
             if let Some(inline) = self.inline_data(&extents, state, plan.as_ref())? {
-                return self.enter_inline(&extents, node, state, &inline);
+                return self.enter_inline(&extents, live, state, &inline);
             }
         }
-        self.write_back_extents(handle, node, state, plan.as_ref())
+        self.write_back_extents(handle, live, state, plan.as_ref())
     }
 
     fn write_back_extents(
         &self,
         handle: &Handle<'_>,
-        node: &Arc<Node>,
+        live: &Arc<LiveInode>,
         state: &mut StateGuard<'_>,
         plan: Option<&Plan>,
     ) -> Result<()> {
-        let extents = node.file_extents(handle, self.sectorsize());
+        let extents = live.file_extents(handle, self.sectorsize());
         let taken = state.take();
         let (outcome, _alone) = StateGuard::unlocked(state, || {
             let outcome = self.write_data(&extents, &taken, plan);
-            (outcome, node.reading.write())
+            (outcome, live.reading.write())
         });
         let WrittenData { written, gives_up } = match outcome {
             Ok(data) => data,
@@ -172,9 +172,9 @@ impl Filesystem {
             }
             self.fill_holes(&extents, state.item.size.get(), taken.size_bytes)?;
             state.written_back(handle.generation(), nbytes, taken.size_bytes);
-            node.put_item(state)
+            live.put_item(state)
         })?;
-        self.writer()?.dirty.update(node, state);
+        self.writer()?.dirty.update(live, state);
         Ok(())
     }
 
@@ -182,8 +182,8 @@ impl Filesystem {
     fn enter_inline(
         &self,
         extents: &FileExtents<'_>,
-        node: &Arc<Node>,
-        state: &mut NodeState,
+        live: &Arc<LiveInode>,
+        state: &mut InodeState,
         Inline { stored, compression }: &Inline,
     ) -> Result<()> {
         let (handle, size_bytes) = (extents.handle, state.size_bytes);
@@ -195,10 +195,10 @@ impl Filesystem {
             extents.insert_inline(stored, size_bytes, *compression)?;
             let nbytes = state.item.nbytes.get().saturating_sub(dropped_bytes) + size_bytes;
             state.written_back(handle.generation(), nbytes, size_bytes);
-            node.put_item(state)
+            live.put_item(state)
         })?;
         state.clean();
-        self.writer()?.dirty.update(node, state);
+        self.writer()?.dirty.update(live, state);
         Ok(())
     }
 
@@ -209,7 +209,7 @@ impl Filesystem {
 
     /// Whether all of the file's data is in one sector that is dirty, and has no place of its own: what is
     /// overwritten in place has one, as in the kernel.
-    fn is_short(&self, state: &NodeState) -> bool {
+    fn is_short(&self, state: &InodeState) -> bool {
         let is_short = state.size_bytes > 0 && state.size_bytes <= self.sectorsize();
         let is_in_place = state.item.flags().contains(InodeFlags::NODATACOW);
         is_short && !is_in_place && state.dirty.covers(0, self.sectorsize())
@@ -219,7 +219,7 @@ impl Filesystem {
     fn inline_data(
         &self,
         extents: &FileExtents<'_>,
-        state: &NodeState,
+        state: &InodeState,
         plan: Option<&Plan>,
     ) -> Result<Option<Inline>> {
         let (size_bytes, sectorsize) = (state.size_bytes, self.sectorsize());
@@ -259,7 +259,7 @@ impl Filesystem {
     }
 }
 
-impl NodeState {
+impl InodeState {
     pub(crate) fn is_clean(&self) -> bool {
         self.dirty.is_empty() && self.writing.is_none() && self.cut.is_none()
     }
@@ -274,7 +274,7 @@ impl NodeState {
             size_bytes: self.size_bytes,
             cut: self.cut,
             flags: self.item.flags(),
-            promised: self.promised.take(),
+            reservation: self.reservation.take(),
         }
     }
 
@@ -283,8 +283,8 @@ impl NodeState {
         self.writing = None;
         let older = Arc::into_inner(taken.dirty).expect("it is shared with the state only");
         self.dirty.add_older(older);
-        if let Some(promised) = taken.promised {
-            self.absorb(promised);
+        if let Some(reservation) = taken.reservation {
+            self.absorb(reservation);
         }
     }
 
@@ -302,6 +302,6 @@ impl NodeState {
     fn clean(&mut self) {
         self.dirty = DirtyData::default();
         self.cut = None;
-        self.promised = None;
+        self.reservation = None;
     }
 }

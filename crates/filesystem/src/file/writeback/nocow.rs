@@ -41,7 +41,7 @@ impl FileExtents<'_> {
         if may_have_room && at < end {
             for (from, stored) in self.stretch(at, end, usize::MAX)?.extents {
                 let Stored::Regular(item) = stored else { continue };
-                if !self.is_room(flags, from, &item)? {
+                if !self.is_preallocated(flags, from, &item)? {
                     continue;
                 }
                 let start = from.max(at);
@@ -61,7 +61,12 @@ impl FileExtents<'_> {
     }
 
     /// Whether data may be written to an extent of the file that starts at `from`.
-    fn is_room(&self, flags: InodeFlags, from: u64, item: &FileExtentItem) -> Changed<bool> {
+    fn is_preallocated(
+        &self,
+        flags: InodeFlags,
+        from: u64,
+        item: &FileExtentItem,
+    ) -> Changed<bool> {
         let is_written = item.header.kind != FileExtentKind::Prealloc as u8;
         let Some((data, owner)) = self.reference(from, item) else { return Ok(false) };
         if is_written && !flags.contains(InodeFlags::NODATACOW) {

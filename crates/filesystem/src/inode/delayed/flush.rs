@@ -7,7 +7,7 @@ use larder_transaction::Exclusive;
 use crate::core::writer::{Changed, Writer, apply};
 use crate::error::Result;
 use crate::filesystem::handle::Filesystem;
-use crate::inode::delayed::{DelayedNodes, MOST_ITEMS};
+use crate::inode::delayed::{DelayedInodes, MOST_ITEMS};
 use crate::parallel;
 
 impl Filesystem {
@@ -21,19 +21,19 @@ impl Filesystem {
 impl Writer {
     /// Puts what is queued now into the trees, in the running transaction, with several threads if it is much.
     pub(crate) fn flush_delayed(&self) -> Changed<()> {
-        parallel::in_stretches(&self.delayed.all(), |node| {
+        parallel::in_stretches(&self.delayed.all(), |live| {
             let handle = self.manager.join()?;
-            apply(&handle, || node.flush_delayed())?;
+            apply(&handle, || live.flush_delayed())?;
             handle.end()
         })
     }
 
     /// Puts all that is queued into the trees: nobody can queue more meanwhile.
     pub(crate) fn flush_delayed_in(&self, _exclusive: &Exclusive<'_>) -> Changed<()> {
-        for node in self.delayed.all() {
-            node.flush_delayed()?;
+        for live in self.delayed.all() {
+            live.flush_delayed()?;
         }
-        debug_assert!(self.delayed.nodes.lock().is_empty());
+        debug_assert!(self.delayed.inodes.lock().is_empty());
         Ok(())
     }
 
@@ -46,7 +46,7 @@ impl Writer {
     }
 }
 
-impl DelayedNodes {
+impl DelayedInodes {
     fn begin_flushing(&self) -> Option<Flushing<'_>> {
         let is_mine =
             self.items.load(Relaxed) >= MOST_ITEMS && !self.is_flushing.swap(true, Acquire);
@@ -56,7 +56,7 @@ impl DelayedNodes {
 
 /// The turn of the one who empties the queues.
 struct Flushing<'d> {
-    delayed: &'d DelayedNodes,
+    delayed: &'d DelayedInodes,
 }
 
 impl Drop for Flushing<'_> {

@@ -1,4 +1,4 @@
-//! What a node queues, and what it takes back.
+//! What a inode queues, and what it takes back.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -13,17 +13,17 @@ use zerocopy::IntoBytes;
 use crate::core::tuning::Queue;
 use crate::core::writer::Changed;
 use crate::inode::delayed::{
-    DelayedNodes, IndexQueue, MOST_DELETIONS, MOST_INSERTIONS, Queued, Room,
+    DelayedInodes, IndexQueue, MOST_DELETIONS, MOST_INSERTIONS, Queued, ReservedItems,
 };
-use crate::inode::live::{Node, NodeState};
+use crate::inode::live::{InodeState, LiveInode};
 
-/// What is queued of a node, if anything is.
+/// What is queued of a inode, if anything is.
 #[derive(Default)]
-pub(crate) struct DelayedNode {
+pub(crate) struct DelayedItems {
     queued: Mutex<Option<Box<Queued>>>,
 }
 
-impl DelayedNode {
+impl DelayedItems {
     pub(crate) fn lock(&self) -> MutexGuard<'_, Option<Box<Queued>>> {
         self.queued.lock()
     }
@@ -33,16 +33,16 @@ impl DelayedNode {
     }
 }
 
-impl Node {
-    /// Notes that the item of `state`, which is this node's, is what its tree is to have.
-    pub(crate) fn put_item(self: &Arc<Self>, state: &NodeState) -> Changed<()> {
+impl LiveInode {
+    /// Notes that the item of `state`, which is this inode's, is what its tree is to have.
+    pub(crate) fn put_item(self: &Arc<Self>, state: &InodeState) -> Changed<()> {
         let mut slot = self.delayed.lock();
-        let needs_unit = |queued: &Queued| queued.item.is_none();
+        let needs_reservation = |queued: &Queued| queued.item.is_none();
         if self.is_unlinked() {
             debug_assert!(slot.is_none());
-        } else if let Some(queued) = self.queue(&mut slot, needs_unit, Priority::Normal) {
+        } else if let Some(queued) = self.queue(&mut slot, needs_reservation, Priority::Normal) {
             if queued.item.replace(state.item).is_none() {
-                self.delayed_nodes().items.fetch_add(1, Relaxed);
+                self.delayed_inodes().items.fetch_add(1, Relaxed);
             }
             return Ok(());
         }
@@ -52,12 +52,12 @@ impl Node {
     /// Gives this directory an index item behind all that it has.
     pub(crate) fn insert_index(self: &Arc<Self>, index: u64, item: Vec<u8>) -> Changed<()> {
         let mut slot = self.delayed.lock();
-        let needs_unit = |queued: &Queued| queued.index.needs_unit(item.len());
-        let Some(queued) = self.queue(&mut slot, needs_unit, Priority::Normal) else {
+        let needs_reservation = |queued: &Queued| queued.index.needs_reservation(item.len());
+        let Some(queued) = self.queue(&mut slot, needs_reservation, Priority::Normal) else {
             return Ok(self.tree().insert(self.index_key(index), &item)?);
         };
         queued.index.insert(index, item.into());
-        self.delayed_nodes().items.fetch_add(1, Relaxed);
+        self.delayed_inodes().items.fetch_add(1, Relaxed);
         if queued.index.len() >= MOST_INSERTIONS { self.flush_slot(&mut slot) } else { Ok(()) }
     }
 
@@ -67,7 +67,7 @@ impl Node {
         if let Some(queued) = slot.as_deref_mut()
             && queued.index.cancel(index)
         {
-            self.delayed_nodes().items.fetch_sub(1, Relaxed);
+            self.delayed_inodes().items.fetch_sub(1, Relaxed);
             self.tidy(&mut slot);
             return Ok(());
         }
@@ -75,15 +75,15 @@ impl Node {
             return TreeItems::new(self.tree().clone()).remove(self.index_key(index));
         };
         queued.index.delete(index);
-        self.delayed_nodes().items.fetch_add(1, Relaxed);
+        self.delayed_inodes().items.fetch_add(1, Relaxed);
         if queued.index.deletion_count() >= MOST_DELETIONS {
             return self.flush_slot(&mut slot);
         }
         Ok(())
     }
 
-    /// Puts the item of `state`, which is this node's, and all that is queued into the tree.
-    pub(crate) fn settle(&self, state: &NodeState) -> Changed<()> {
+    /// Puts the item of `state`, which is this inode's, and all that is queued into the tree.
+    pub(crate) fn write_items(&self, state: &InodeState) -> Changed<()> {
         let mut slot = self.delayed.lock();
         if let Some(queued) = slot.as_deref_mut()
             && let Some(item) = &mut queued.item
@@ -101,21 +101,21 @@ impl Node {
         if let Some(queued) = slot.as_deref_mut()
             && queued.item.take().is_some()
         {
-            self.delayed_nodes().items.fetch_sub(1, Relaxed);
+            self.delayed_inodes().items.fetch_sub(1, Relaxed);
         }
         self.tidy(&mut slot);
     }
 
-    /// Forgets all that is queued of this node: its tree is about to go.
+    /// Forgets all that is queued of this inode: its tree is about to go.
     pub(crate) fn discard_delayed(&self) {
         let mut slot = self.delayed.lock();
-        let (shared, Some(mut queued)) = (self.delayed_nodes(), slot.take()) else { return };
+        let (shared, Some(mut queued)) = (self.delayed_inodes(), slot.take()) else { return };
         shared.items.fetch_sub(queued.len(), Relaxed);
-        queued.room.shrink_to(0, &shared.promises);
-        shared.nodes.lock().remove(&self.id());
+        queued.reserved.shrink_to(0, &shared.reservations);
+        shared.inodes.lock().remove(&self.id());
     }
 
-    /// Puts all that is queued of this node into its tree.
+    /// Puts all that is queued of this inode into its tree.
     pub(crate) fn flush_delayed(&self) -> Changed<()> {
         self.flush_slot(&mut self.delayed.lock())
     }
@@ -124,28 +124,29 @@ impl Node {
     fn queue<'q>(
         self: &Arc<Self>,
         slot: &'q mut Option<Box<Queued>>,
-        needs_unit: impl FnOnce(&Queued) -> bool,
+        needs_reservation: impl FnOnce(&Queued) -> bool,
         priority: Priority,
     ) -> Option<&'q mut Queued> {
-        let shared = self.delayed_nodes();
+        let shared = self.delayed_inodes();
         if shared.tuning.queue == Queue::Direct {
             return None;
         }
-        let needs_unit = slot.as_deref().is_none_or(needs_unit);
-        let unit = if needs_unit { Some(shared.promises.unit(priority)?) } else { None };
+        let needs_reservation = slot.as_deref().is_none_or(needs_reservation);
+        let reservation =
+            if needs_reservation { Some(shared.reservations.reservation(priority)?) } else { None };
         let queued = slot.get_or_insert_with(|| {
-            shared.nodes.lock().insert(self.id(), self.clone());
+            shared.inodes.lock().insert(self.id(), self.clone());
             Box::new(Queued::new(shared))
         });
-        if let Some(unit) = unit {
-            queued.room.add(unit);
+        if let Some(reservation) = reservation {
+            queued.reserved.add(reservation);
         }
         Some(queued)
     }
 
     fn flush_slot(&self, slot: &mut Option<Box<Queued>>) -> Changed<()> {
         let Some(queued) = slot.as_deref_mut() else { return Ok(()) };
-        let (shared, before) = (self.delayed_nodes(), queued.len());
+        let (shared, before) = (self.delayed_inodes(), queued.len());
         if let Some(item) = queued.item {
             self.write_item(&item)?;
             queued.item = None;
@@ -169,7 +170,7 @@ impl Node {
     }
 
     /// Each batch fills a leaf.
-    fn insert_indexes(&self, queued: &mut Queued, shared: &DelayedNodes) -> Changed<()> {
+    fn insert_indexes(&self, queued: &mut Queued, shared: &DelayedInodes) -> Changed<()> {
         loop {
             let batch = queued.index.batch();
             let count = batch.len();
@@ -180,17 +181,17 @@ impl Node {
                 batch.into_iter().map(|(index, item)| (self.index_key(index), item)).collect();
             self.tree().insert_batch(&items)?;
             queued.index.inserted(count);
-            queued.room.shrink_to(queued.units(), &shared.promises);
+            queued.reserved.shrink_to(queued.reservations(), &shared.reservations);
         }
     }
 
-    /// Gives back room that is not needed, and leaves the delayed nodes once nothing is queued.
+    /// Gives back room that is not needed, and leaves the delayed inodes once nothing is queued.
     fn tidy(&self, slot: &mut Option<Box<Queued>>) {
-        let (shared, Some(queued)) = (self.delayed_nodes(), slot.as_deref_mut()) else { return };
-        queued.room.shrink_to(queued.units(), &shared.promises);
+        let (shared, Some(queued)) = (self.delayed_inodes(), slot.as_deref_mut()) else { return };
+        queued.reserved.shrink_to(queued.reservations(), &shared.reservations);
         if queued.is_empty() {
             *slot = None;
-            shared.nodes.lock().remove(&self.id());
+            shared.inodes.lock().remove(&self.id());
         }
     }
 
@@ -208,8 +209,8 @@ impl Node {
 }
 
 impl Queued {
-    fn new(shared: &DelayedNodes) -> Self {
+    fn new(shared: &DelayedInodes) -> Self {
         let index = IndexQueue::new(shared.leaf_bytes, shared.tuning.reserve);
-        Self { item: None, index, room: Room::default() }
+        Self { item: None, index, reserved: ReservedItems::default() }
     }
 }

@@ -6,7 +6,7 @@ use larder_format::Key;
 use crate::error::Error;
 use crate::inode::delayed::Queued;
 use crate::inode::handle::Inode;
-use crate::inode::live::Node;
+use crate::inode::live::LiveInode;
 
 /// Items of the tree that are listed at once, while the directory cannot change.
 const ITEMS_AT_ONCE: usize = 128;
@@ -15,16 +15,16 @@ impl Inode {
     /// The index that the next name in this directory will have: what is listed up to there was there before.
     pub fn end_index(&self) -> Result<u64, Error> {
         self.expect_directory()?;
-        let Some(node) = self.try_node() else { return Ok(u64::MAX) };
-        Ok(node.end_index(&mut node.write())?)
+        let Some(live) = self.try_live_inode() else { return Ok(u64::MAX) };
+        Ok(live.end_index(&mut live.write())?)
     }
 }
 
-impl Node {
+impl LiveInode {
     /// Calls `visit` with some index items of this directory from the index `from` on, in order, and with
     /// what of the tree cannot be read. Returns from where there may be more.
     ///
-    /// The items are those of one moment; whoever holds the node's state keeps it from changing names in
+    /// The items are those of one moment; whoever holds the inode's state keeps it from changing names in
     /// between.
     pub(crate) fn visit_index(
         &self,

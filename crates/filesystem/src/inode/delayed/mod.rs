@@ -7,7 +7,7 @@
 //! inode that changes again and again is written once.
 //!
 //! # Invariants
-//! - A node is among the [`DelayedNodes`] if and only if something of it is queued. It stays in memory
+//! - A inode is among the [`DelayedInodes`] if and only if something of it is queued. It stays in memory
 //!   meanwhile, so that nobody reads an item from the tree that is newer here.
 //! - An index is to be inserted and not in the tree, or in the tree, or in the tree and to be deleted. Who
 //!   lists a directory holds its queue while it reads the tree, so that it sees each name once.
@@ -21,8 +21,8 @@
 //!   be deleted.
 //! - The queues are bounded, each and all together; who finds them full empties them. They are the
 //!   first step of the flushing ladder.
-//! - Lock order: the transaction's door, a node's state, its queue, tree blocks and the table of delayed
-//!   nodes. Who puts what is queued into a tree is inside the door.
+//! - Lock order: the transaction's door, a inode's state, its queue, tree blocks and the table of delayed
+//!   inodes. Who puts what is queued into a tree is inside the door.
 
 pub(crate) mod flush;
 pub(crate) mod items;
@@ -42,22 +42,22 @@ use parking_lot::Mutex;
 use crate::core::tuning::Tuning;
 use crate::filesystem::stats::DelayedStats;
 use crate::inode::delayed::queue::IndexQueue;
-use crate::inode::delayed::reservation::{Promises, Room};
-use crate::inode::live::{Node, NodeId};
+use crate::inode::delayed::reservation::{ItemReservations, ReservedItems};
+use crate::inode::live::{InodeId, LiveInode};
 
 /// Index items of one directory beyond which they are put into the tree: some leaves full.
 const MOST_INSERTIONS: usize = 1024;
 /// Each of these keeps room of its own.
 const MOST_DELETIONS: usize = 256;
-/// Items of all nodes together beyond which they are put into the trees.
+/// Items of all inodes together beyond which they are put into the trees.
 const MOST_ITEMS: u64 = 32_768;
 
-/// The nodes that have something queued.
-pub(crate) struct DelayedNodes {
+/// The inodes that have something queued.
+pub(crate) struct DelayedInodes {
     tuning: Tuning,
     leaf_bytes: usize,
-    promises: Promises,
-    nodes: Mutex<BTreeMap<NodeId, Arc<Node>>>,
+    reservations: ItemReservations,
+    inodes: Mutex<BTreeMap<InodeId, Arc<LiveInode>>>,
     /// Items of all of them.
     items: AtomicU64,
     /// Somebody is at it to put all of them into the trees.
@@ -66,13 +66,13 @@ pub(crate) struct DelayedNodes {
     flushes: AtomicU64,
 }
 
-impl DelayedNodes {
+impl DelayedInodes {
     pub(crate) fn new(space: Arc<Space>, nodesize: u32, tuning: Tuning) -> Self {
         Self {
             tuning,
             leaf_bytes: leaf_data_size(nodesize as usize),
-            promises: Promises::new(space),
-            nodes: Mutex::default(),
+            reservations: ItemReservations::new(space),
+            inodes: Mutex::default(),
             items: AtomicU64::new(0),
             is_flushing: AtomicBool::new(false),
             flushed_items: AtomicU64::new(0),
@@ -82,44 +82,44 @@ impl DelayedNodes {
 
     /// Whether nothing is queued.
     pub(crate) fn is_empty(&self) -> bool {
-        self.nodes.lock().is_empty()
+        self.inodes.lock().is_empty()
     }
 
-    fn all(&self) -> Vec<Arc<Node>> {
-        self.nodes.lock().values().cloned().collect()
+    fn all(&self) -> Vec<Arc<LiveInode>> {
+        self.inodes.lock().values().cloned().collect()
     }
 
-    /// Forgets everything that is queued. Nodes and this lead to each other.
+    /// Forgets everything that is queued. Inodes and this lead to each other.
     pub(crate) fn clear(&self) {
-        let nodes = std::mem::take(&mut *self.nodes.lock());
-        for node in nodes.values() {
-            node.delayed.clear();
+        let inodes = std::mem::take(&mut *self.inodes.lock());
+        for live in inodes.values() {
+            live.delayed.clear();
         }
     }
 
     /// Forgets what is queued in a subvolume of which nothing is open.
     pub(crate) fn discard(&self, subvolume: u64) {
-        for node in self.all().iter().filter(|node| node.id().subvolume == subvolume) {
-            node.discard_delayed();
+        for live in self.all().iter().filter(|live| live.id().subvolume == subvolume) {
+            live.discard_delayed();
         }
     }
 
     pub(crate) fn stats(&self) -> DelayedStats {
         DelayedStats {
             queued_items: self.items.load(Relaxed),
-            reserved_bytes: self.promises.bytes(),
-            peak_reserved_bytes: self.promises.peak_bytes(),
+            reserved_bytes: self.reservations.bytes(),
+            peak_reserved_bytes: self.reservations.peak_bytes(),
             flushed_items: self.flushed_items.load(Relaxed),
             flushes: self.flushes.load(Relaxed),
         }
     }
 }
 
-/// What is queued of one node; there is something.
+/// What is queued of one inode; there is something.
 pub(crate) struct Queued {
     item: Option<InodeItem>,
     index: IndexQueue,
-    room: Room,
+    reserved: ReservedItems,
 }
 
 impl Queued {
@@ -131,7 +131,7 @@ impl Queued {
         self.index.len() as u64 + u64::from(self.item.is_some())
     }
 
-    fn units(&self) -> u64 {
-        self.index.units() + u64::from(self.item.is_some())
+    fn reservations(&self) -> u64 {
+        self.index.reservations() + u64::from(self.item.is_some())
     }
 }

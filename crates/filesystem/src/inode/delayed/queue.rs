@@ -22,7 +22,7 @@ struct Leaves {
     /// Bytes of items and their headers that a leaf takes.
     capacity_bytes: usize,
     /// Units that are kept.
-    units: u64,
+    reservations: u64,
     /// What the last leaf has so far.
     batch_bytes: usize,
 }
@@ -32,7 +32,7 @@ impl IndexQueue {
         Self {
             insertions: BTreeMap::new(),
             deletions: BTreeSet::new(),
-            leaves: Leaves { reserve, capacity_bytes, units: 0, batch_bytes: 0 },
+            leaves: Leaves { reserve, capacity_bytes, reservations: 0, batch_bytes: 0 },
         }
     }
 
@@ -46,13 +46,13 @@ impl IndexQueue {
     }
 
     /// Units of room that what is queued keeps.
-    pub(crate) fn units(&self) -> u64 {
-        self.leaves.units + self.deletions.len() as u64
+    pub(crate) fn reservations(&self) -> u64 {
+        self.leaves.reservations + self.deletions.len() as u64
     }
 
     /// Whether inserting an item of so many bytes keeps a unit of its own.
-    pub(crate) fn needs_unit(&self, item_bytes: usize) -> bool {
-        self.leaves.needs_unit(weight(item_bytes))
+    pub(crate) fn needs_reservation(&self, item_bytes: usize) -> bool {
+        self.leaves.needs_reservation(weight(item_bytes))
     }
 
     /// Queues an item behind those that are there.
@@ -124,27 +124,27 @@ impl IndexQueue {
 }
 
 impl Leaves {
-    fn needs_unit(&self, bytes: usize) -> bool {
+    fn needs_reservation(&self, bytes: usize) -> bool {
         self.reserve == Reserve::PerItem || self.overflows(bytes)
     }
 
     /// Whether an item begins a leaf.
     fn overflows(&self, bytes: usize) -> bool {
-        self.units == 0 || self.batch_bytes + bytes > self.capacity_bytes
+        self.reservations == 0 || self.batch_bytes + bytes > self.capacity_bytes
     }
 
     fn add(&mut self, bytes: usize) {
-        let needs_unit = self.needs_unit(bytes);
+        let needs_reservation = self.needs_reservation(bytes);
         self.batch_bytes = if self.overflows(bytes) { bytes } else { self.batch_bytes + bytes };
-        self.units += u64::from(needs_unit);
+        self.reservations += u64::from(needs_reservation);
     }
 
     /// With one leaf it is known that the item was in it. With more, nobody remembers in which.
     fn cancel(&mut self, bytes: usize, is_empty: bool) {
         match self.reserve {
             _ if is_empty => self.clear(),
-            Reserve::PerItem => self.units -= 1,
-            Reserve::PerLeaf if self.units == 1 => self.batch_bytes -= bytes,
+            Reserve::PerItem => self.reservations -= 1,
+            Reserve::PerLeaf if self.reservations == 1 => self.batch_bytes -= bytes,
             Reserve::PerLeaf => {}
         }
     }
@@ -152,13 +152,13 @@ impl Leaves {
     fn flushed(&mut self, items: u64, is_empty: bool) {
         match self.reserve {
             _ if is_empty => self.clear(),
-            Reserve::PerItem => self.units -= items,
-            Reserve::PerLeaf => self.units -= 1,
+            Reserve::PerItem => self.reservations -= items,
+            Reserve::PerLeaf => self.reservations -= 1,
         }
     }
 
     fn clear(&mut self) {
-        (self.units, self.batch_bytes) = (0, 0);
+        (self.reservations, self.batch_bytes) = (0, 0);
     }
 }
 
@@ -206,9 +206,10 @@ mod tests {
         fn step(&mut self, step: &Step) {
             match step {
                 Step::Insert(len) => {
-                    let (needs_unit, before) = (self.queue.needs_unit(*len), self.queue.units());
+                    let (needs_reservation, before) =
+                        (self.queue.needs_reservation(*len), self.queue.reservations());
                     self.queue.insert(self.next, vec![0; *len].into());
-                    assert_eq!(self.queue.units(), before + u64::from(needs_unit));
+                    assert_eq!(self.queue.reservations(), before + u64::from(needs_reservation));
                     self.model.insert(self.next);
                     self.next += 1;
                 }
@@ -231,7 +232,7 @@ mod tests {
                     }
                     self.queue.deleted();
                     assert!(self.queue.is_empty());
-                    assert_eq!(self.queue.units(), 0);
+                    assert_eq!(self.queue.reservations(), 0);
                     assert_eq!(self.tree, self.model);
                 }
             }
@@ -277,10 +278,10 @@ mod tests {
                 }
                 prop_assert_eq!(&seen, &directory.model);
                 let deletions = queue.deletions().count() as u64;
-                let insertions = queue.units() - deletions;
+                let insertions = queue.reservations() - deletions;
                 prop_assert!(insertions >= directory.leaves());
                 if per_item {
-                    prop_assert_eq!(queue.units(), queue.len() as u64);
+                    prop_assert_eq!(queue.reservations(), queue.len() as u64);
                 }
             }
         }
@@ -292,17 +293,17 @@ mod tests {
         for index in 2..10 {
             // Each weighs 100 bytes: four fill a leaf.
             queue.insert(index, vec![0; 100 - ITEM_HEADER_SIZE].into());
-            assert_eq!(queue.units(), (index - 2) / 4 + 1);
+            assert_eq!(queue.reservations(), (index - 2) / 4 + 1);
         }
         // In which leaf it was is not known, so that there is no room for another.
         assert!(queue.cancel(3));
-        assert!(queue.needs_unit(100 - ITEM_HEADER_SIZE));
+        assert!(queue.needs_reservation(100 - ITEM_HEADER_SIZE));
         assert_eq!(queue.batch().len(), 4);
         queue.inserted(4);
-        assert_eq!(queue.units(), 1);
+        assert_eq!(queue.reservations(), 1);
         assert!(queue.cancel(8));
-        assert!(!queue.needs_unit(100 - ITEM_HEADER_SIZE));
+        assert!(!queue.needs_reservation(100 - ITEM_HEADER_SIZE));
         assert!(queue.cancel(9) && queue.cancel(7) && !queue.cancel(7));
-        assert_eq!(queue.units(), 0);
+        assert_eq!(queue.reservations(), 0);
     }
 }

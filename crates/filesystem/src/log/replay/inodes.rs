@@ -8,7 +8,7 @@ use larder_format::{ItemType, Key, read_exact_item};
 use crate::core::writer::Changed;
 use crate::file::extent_items::FileExtents;
 use crate::inode::links::links_of_item;
-use crate::inode::live::NodeId;
+use crate::inode::live::InodeId;
 use crate::log::replay::{Replay, bad, parse_inode, wrong};
 
 impl Replay<'_> {
@@ -85,9 +85,9 @@ impl Replay<'_> {
     }
 
     pub(super) fn file_extents(&self, number: u64) -> FileExtents<'_> {
-        let id = NodeId { subvolume: self.subvolume, number };
+        let id = InodeId { subvolume: self.subvolume, number };
         let (handle, sectorsize) = (self.recovery.handle(), self.sectorsize);
-        FileExtents { tree: &self.tree, id, node: None, handle, sectorsize }
+        FileExtents { tree: &self.tree, id, live: None, handle, sectorsize }
     }
 
     /// Removes the attributes of an inode that the log, which has all of them, does not have.

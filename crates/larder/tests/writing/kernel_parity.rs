@@ -270,8 +270,8 @@ fn compare(spec: &ImageSpec, seed: u64) {
 
 #[test]
 fn calls_do_what_they_do_in_the_kernel() {
-    compare(&ImageSpec::new("alike"), 1);
-    compare(&ImageSpec::new("alike-holes").without(Feature::NoHoles), 2);
+    compare(&ImageSpec::new("parity"), 1);
+    compare(&ImageSpec::new("parity-holes").without(Feature::NoHoles), 2);
 }
 
 /// The kernel does not look for holes in a file of which as much is allocated as it is long, unless it made

@@ -5,15 +5,15 @@
 //! `LARDER_EFFORT` multiplies the number of rounds, and `LARDER_SEED` makes others.
 
 mod forgotten;
-mod mischief;
 mod names;
+mod operations;
 
 use larder::{CompressionAlgorithm, OpenOptions, WriteCompression};
 use larder_testkit::manifest::Body;
 use larder_testkit::{
     Content, Feature, ImageSpec, KernelImage, Manifest, Profile, Scale, assert_same, oracle,
 };
-use mischief::{Deed, Mischief, OPERATIONS};
+use operations::{OPERATIONS, Outcome, RandomOperations};
 
 use super::actors::{Kernel, Larder};
 use super::{check, support};
@@ -42,7 +42,7 @@ fn round_trips(spec: &ImageSpec, compresses: bool, seed: u64) {
     let compression = compresses
         .then(|| WriteCompression { compression: CompressionAlgorithm::Zstd.into(), force: true });
     let open = OpenOptions::new().write(true).compression(compression);
-    let (mut on_twin, mut on_image) = (Mischief::default(), Mischief::default());
+    let (mut on_twin, mut on_image) = (RandomOperations::default(), RandomOperations::default());
     let mut done = 0;
     let rounds = 2 * larder_testkit::effort();
     for round in 0..rounds {
@@ -74,7 +74,7 @@ fn round_trips(spec: &ImageSpec, compresses: bool, seed: u64) {
 }
 
 /// Each operation is done or refused, whoever does it. Returns how many were done.
-fn compare(seen: &[Deed], expected: &[Deed], by: &str) -> usize {
+fn compare(seen: &[Outcome], expected: &[Outcome], by: &str) -> usize {
     for ((what, seen), (expected_what, expected)) in seen.iter().zip(expected) {
         // Shown if this fails.
         println!("by {by}: {what}: {seen:?}");

@@ -39,7 +39,7 @@ fn fill_again(file: &File, len_bytes: u64, what: &str) {
 /// A file that nobody can find any more gives its room back when it is closed.
 #[test]
 fn files_without_a_name() {
-    let image = KernelImage::empty(&ImageSpec::new("regained-files").devices(&[128 << 20]));
+    let image = KernelImage::empty(&ImageSpec::new("enospc-files").devices(&[128 << 20]));
     let fs = open(&image);
     let root = fs.subvolume("/").unwrap();
     let filler = root.create("filler", 0o644).unwrap();
@@ -88,7 +88,7 @@ fn fill_by_sectors(root: &Subvolume, path: &str) -> u64 {
 /// deleting it, four threads take nearly all that it had.
 #[test]
 fn subvolumes_that_are_being_deleted() {
-    let spec = ImageSpec::new("regained-subvolumes").devices(&[160 << 20]).node_size(4096);
+    let spec = ImageSpec::new("enospc-subvolumes").devices(&[160 << 20]).node_size(4096);
     let image = KernelImage::empty(&spec.profiles(Profile::Single, Profile::Single));
     let fs = open(&image);
     let root = fs.subvolume("/").unwrap();
@@ -147,7 +147,7 @@ fn fill_metadata(root: &Subvolume, folder: &str, most: u64) -> u64 {
 /// empty.
 #[test]
 fn space_of_the_other_kind() {
-    let spec = ImageSpec::new("regained-kinds").devices(&[300 << 20]);
+    let spec = ImageSpec::new("enospc-kinds").devices(&[300 << 20]);
     let image = KernelImage::empty(&spec.profiles(Profile::Single, Profile::Single));
     let fs = open(&image);
     let root = fs.subvolume("/").unwrap();
@@ -166,7 +166,7 @@ fn space_of_the_other_kind() {
 #[test]
 fn metadata_from_many_threads() {
     const DELETERS: usize = 16;
-    let spec = ImageSpec::new("regained-metadata").devices(&[128 << 20]);
+    let spec = ImageSpec::new("enospc-metadata").devices(&[128 << 20]);
     let image = KernelImage::empty(&spec.profiles(Profile::Single, Profile::Dup));
     let fs = open(&image);
     let root = fs.subvolume("/").unwrap();

@@ -31,16 +31,16 @@ const MOST_NAMES: usize = 200;
 const WILD: usize = 15;
 
 /// What was done, in words, and what came of it.
-pub(super) type Deed = (String, Done);
+pub(super) type Outcome = (String, Done);
 
 /// Does random things, and knows the names that came of them.
 #[derive(Default)]
-pub(super) struct Mischief {
+pub(super) struct RandomOperations {
     names: Names,
 }
 
-impl Mischief {
-    pub(super) fn do_by(&mut self, by: &dyn Actor, seed: u64) -> Vec<Deed> {
+impl RandomOperations {
+    pub(super) fn do_by(&mut self, by: &dyn Actor, seed: u64) -> Vec<Outcome> {
         let random = StdRng::seed_from_u64(seed);
         let mut hand = Hand { names: &mut self.names, random, by, seed };
         let mut done = Vec::new();
@@ -64,7 +64,7 @@ struct Hand<'a> {
 }
 
 impl Hand<'_> {
-    fn prepare(&mut self, folder: &str, kind: Kind) -> Deed {
+    fn prepare(&mut self, folder: &str, kind: Kind) -> Outcome {
         let done = if kind == Kind::Subvolume {
             self.by.subvolume(folder)
         } else {
@@ -74,7 +74,7 @@ impl Hand<'_> {
         (format!("prepare {folder}"), done)
     }
 
-    fn step(&mut self, number: usize) -> Deed {
+    fn step(&mut self, number: usize) -> Outcome {
         let mode = self.below(0o10_000) as u32;
         let subvolumes = self.names.select(|_, kind| kind.is_subvolume()).len();
         let is_crowded = self.names.select(|_, _| true).len() > MOST_NAMES && self.below(2) == 0;

@@ -18,7 +18,7 @@ const THREADS: u64 = 16;
 #[test]
 fn sixteen_threads_do_everything() {
     // With room for all that comes together when it goes on for long.
-    let spec = ImageSpec::new("crowd").devices(&[8 << 30]);
+    let spec = ImageSpec::new("stress").devices(&[8 << 30]);
     let image = KernelImage::build(&spec, &Content::new(71).scale(Scale::Small));
     let options = OpenOptions::new().write(true).commit_interval(Some(Duration::from_millis(200)));
     let fs = options.open(image.devices()).unwrap();
