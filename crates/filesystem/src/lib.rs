@@ -46,7 +46,6 @@ mod xattr;
 pub use crate::core::policy::WritePolicy;
 #[doc(hidden)]
 pub use crate::core::tuning::{FindExtents, Queue, Reserve, Tuning};
-pub use directory::create::NewInode;
 pub use directory::entries::Entries;
 pub use directory::entry::{DirEntry, Target};
 pub use directory::rename::RenameMode;
@@ -68,6 +67,7 @@ pub use inode::attributes::SetAttributes;
 pub use inode::handle::Inode;
 pub use inode::links::Link;
 pub use inode::metadata::{FileType, Metadata, Timestamp};
+pub use inode::new::NewInode;
 pub use scan::{DirectoryPaths, Scan, ScannedInode};
 pub use subvolume::handle::Subvolume;
 pub use subvolume::info::{SubvolumeInfo, SubvolumeName};

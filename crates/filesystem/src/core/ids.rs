@@ -13,7 +13,7 @@ use larder_format::{ItemType, Key, objectid};
 use larder_transaction::{Items, TreeItems};
 use parking_lot::Mutex;
 
-use crate::core::writer::{Changed, Writer};
+use crate::core::changed::Changed;
 use crate::error::{Error, Result};
 
 /// What was given out.
@@ -41,6 +41,16 @@ impl Ids {
         Ok(self.of_subvolumes.lock().entry(tree.id()).or_insert(numbers).clone())
     }
 
+    /// An id that no subvolume has, nor had since the file system was opened. The caller holds
+    /// `subvolumes`.
+    pub(crate) fn next_subvolume(&self, root_tree: &Arc<LiveTree>) -> Result<u64> {
+        let last_there = last_objectid(root_tree)?;
+        let last = last_there.max(objectid::FIRST_FREE - 1).max(self.last_subvolume.load(Relaxed));
+        let id = checked(last + 1)?;
+        self.last_subvolume.store(id, Relaxed);
+        Ok(id)
+    }
+
     /// A subvolume is gone.
     pub(crate) fn forget(&self, subvolume: u64) {
         self.of_subvolumes.lock().remove(&subvolume);
@@ -51,19 +61,6 @@ impl InodeNumbers {
     /// A number that was never given out.
     pub(crate) fn next(&self) -> Result<u64> {
         checked(self.0.fetch_add(1, Relaxed))
-    }
-}
-
-impl Writer {
-    /// An id that no subvolume has, nor had since the file system was opened. The caller holds
-    /// `subvolumes`.
-    pub(crate) fn next_subvolume(&self) -> Result<u64> {
-        let last_there = last_objectid(self.manager.root_tree())?;
-        let last =
-            last_there.max(objectid::FIRST_FREE - 1).max(self.ids.last_subvolume.load(Relaxed));
-        let id = checked(last + 1)?;
-        self.ids.last_subvolume.store(id, Relaxed);
-        Ok(id)
     }
 }
 

@@ -2,9 +2,6 @@
 
 use larder_format::item::InodeFlags;
 
-use crate::directory::create::NewInode;
-use crate::error::Result;
-use crate::filesystem::handle::Filesystem;
 use crate::inode::metadata::FileType;
 
 /// How new files are written: the kernel's mount options of these names.
@@ -25,24 +22,11 @@ impl Default for WritePolicy {
     }
 }
 
-impl Filesystem {
-    /// Changes how files are written from now on. Flags of files that are there stay.
-    pub fn set_write_policy(&self, policy: WritePolicy) -> Result<()> {
-        *self.writer()?.policy.write() = policy;
-        Ok(())
-    }
-
-    /// How files are written that do not say so themselves.
-    pub(crate) fn write_policy(&self) -> WritePolicy {
-        self.try_writer().map_or_else(WritePolicy::default, |writer| *writer.policy.read())
-    }
-}
-
 impl WritePolicy {
     /// The flags that a new inode has by this, besides those of its directory.
-    pub(crate) fn flags_of(self, new: &NewInode) -> InodeFlags {
+    pub(crate) fn flags_of(self, file_type: FileType) -> InodeFlags {
         let mut flags = InodeFlags::empty();
-        if FileType::from_mode(new.mode) == Some(FileType::Regular) {
+        if file_type == FileType::Regular {
             flags.set(InodeFlags::NODATACOW, !self.datacow);
             flags.set(InodeFlags::NODATASUM, !self.datacow || !self.datasum);
         }

@@ -19,41 +19,34 @@
 //! - Data that is being written back is in memory until the trees have it: readers take it from there.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
-use larder_btree::{BlockCache, LiveTree, TreeView};
+use larder_btree::{LiveTree, TreeView};
+use larder_format::feature::IncompatFlags;
 use larder_format::{ItemType, Key, objectid};
-use larder_transaction::space::Priority;
-use larder_transaction::{BackgroundCommits, Handle, TransactionManager};
-use larder_volume::Volume;
+use larder_transaction::TransactionManager;
 use parking_lot::{Mutex, RwLock};
 
-use crate::core::ids::{Ids, InodeNumbers};
+use crate::core::ids::Ids;
+use crate::core::live_subvolume::LiveSubvolume;
 use crate::core::policy::WritePolicy;
-use crate::core::tuning::FindExtents;
+use crate::core::tuning::{FindExtents, Tuning};
+use crate::directory::names::Names;
 use crate::error::{Error, Result};
 use crate::file::extent_map::ExtentMaps;
 use crate::file::writeback::compress::WriteCompression;
-use crate::file::writeback::flush::DirtyInodes;
-use crate::filesystem::commit::Hook;
-use crate::filesystem::handle::Filesystem;
-use crate::filesystem::options::WriteOptions;
+use crate::file::writeback::dirty_inodes::DirtyInodes;
 use crate::filesystem::stats::{DelayedStats, ExtentMapStats};
-use crate::inode::delayed::DelayedInodes;
-use crate::inode::handle::Inode;
-use crate::inode::live::InodeTable;
+use crate::inode::delayed::table::DelayedInodes;
 use crate::inode::live::LiveInode;
 use crate::inode::orphans::Orphans;
+use crate::inode::table::InodeTable;
 use crate::log::logged_inodes::LoggedInodes;
-use crate::log::replay;
-use crate::log::sync::Syncs;
-use crate::subvolume::delete::DeletedSubvolumes;
-use crate::subvolume::handle::Subvolume;
-use crate::subvolume::send_guard::SendGuards;
-use crate::subvolume::snapshot::PendingSnapshots;
-
-/// What the engine's calls return: an error in the middle of a change is one of these.
-pub(crate) type Changed<T> = larder_transaction::Result<T>;
+use crate::log::sync_queue::Syncs;
+use crate::subvolume::deleted::DeletedSubvolumes;
+use crate::subvolume::pending_snapshots::PendingSnapshots;
+use crate::subvolume::send_guards::SendGuards;
+use crate::xattr::property::inheritable;
 
 /// What a file system that is open for writing has besides its trees.
 pub(crate) struct Writer {
@@ -80,39 +73,14 @@ pub(crate) struct Writer {
     pub(crate) subvolumes: Mutex<()>,
 }
 
-/// What a subvolume has that can be changed.
-pub(crate) struct LiveSubvolume {
-    pub(crate) tree: Arc<LiveTree>,
-    pub(crate) inode_numbers: InodeNumbers,
-    /// Changed with the door closed only.
-    pub(crate) is_read_only: AtomicBool,
-    /// It was deleted, and is there for what is open of it. Changed with the door closed only.
-    pub(crate) is_deleted: AtomicBool,
-}
-
-impl Filesystem {
-    /// Opens the file system on `volume`, which is open for writing, for reading and writing.
-    ///
-    /// What is done is durable after [`sync`](Self::sync). Dropping the last handle without it leaves what
-    /// the last commit made durable. Logs that a crash left are replayed first, and deletions that were
-    /// interrupted are completed.
-    ///
-    /// # Errors
-    /// [`ErrorKind::ReadOnly`](crate::ErrorKind::ReadOnly) where a sound file system can only be read.
-    pub fn open_writable(volume: Arc<Volume>, options: &WriteOptions) -> Result<Self> {
-        let WriteOptions { cache_bytes, commit_interval, commit_bytes, tuning } = *options;
-        let cache = Arc::new(BlockCache::new(volume.clone(), cache_bytes));
-        let manager = Arc::new(TransactionManager::open_replaying(
-            volume.clone(),
-            cache.clone(),
-            replay::replay,
-        )?);
+impl Writer {
+    pub(crate) fn new(manager: Arc<TransactionManager>, tuning: Tuning) -> Self {
         let orphans = Arc::new(Orphans::new(manager.clone()));
         let space = manager.space().clone();
-        let delayed = Arc::new(DelayedInodes::new(space, volume.nodesize(), tuning));
+        let delayed = Arc::new(DelayedInodes::new(space, manager.volume().nodesize(), tuning));
         let extent_maps = ExtentMaps::new(tuning.extents == FindExtents::InMemory);
-        let writer = Writer {
-            manager: manager.clone(),
+        Self {
+            manager,
             inodes: InodeTable::new(orphans.clone(), delayed.clone(), extent_maps.clone()),
             delayed,
             extent_maps,
@@ -128,34 +96,9 @@ impl Filesystem {
             policy: RwLock::default(),
             renames: Mutex::default(),
             subvolumes: Mutex::default(),
-        };
-        let filesystem = Self::with_writer(volume, cache, writer)?;
-        let hook = Arc::new(Hook::new(&filesystem));
-        manager.add_hook(hook);
-        filesystem.resume_deletions()?;
-        Ok(match commit_interval {
-            Some(interval) => {
-                let shared = Arc::downgrade(filesystem.shared());
-                // Whoever let go of an unlinked inode last may not have been one who deletes them.
-                let tidy = move || {
-                    if let Some(shared) = shared.upgrade() {
-                        Self::from(shared).delete_unlinked();
-                    }
-                };
-                let commits = BackgroundCommits::start(manager, interval, commit_bytes, tidy);
-                filesystem.committing(commits)
-            }
-            None => filesystem,
-        })
+        }
     }
 
-    /// What changes the file system.
-    pub(crate) fn writer(&self) -> Result<&Writer> {
-        self.try_writer().ok_or(Error::NotWritable)
-    }
-}
-
-impl Writer {
     pub(crate) fn manager(&self) -> &TransactionManager {
         &self.manager
     }
@@ -164,8 +107,43 @@ impl Writer {
         self.delayed.stats()
     }
 
+    /// Notes that nothing of a deleted subvolume is open any more. Its tree goes when deletions are
+    /// next completed.
+    pub(crate) fn subvolume_is_unused(&self, id: u64) {
+        self.deleted.push(id);
+        self.manager.note_work();
+    }
+
+    /// The names in the tree of an inode.
+    pub(crate) fn names_of(&self, live: &LiveInode) -> Names {
+        let volume = self.manager.volume();
+        let has_extended_refs = volume.superblock().has_incompat(IncompatFlags::EXTENDED_IREF);
+        Names::new(live.tree(), volume.nodesize(), has_extended_refs, self.logged_inodes.clone())
+    }
+
+    /// Says in the superblock that data may be compressed as `value` says.
+    pub(crate) fn note_compression(&self, value: &[u8]) {
+        let feature = match inheritable(value) {
+            Some(b"lzo") => IncompatFlags::COMPRESS_LZO,
+            Some(b"zstd") => IncompatFlags::COMPRESS_ZSTD,
+            _ => return,
+        };
+        if !self.manager.superblock().has_incompat(feature) {
+            self.manager.change_superblock(|superblock| {
+                let flags = superblock.incompat_flags.get() | feature.bits();
+                superblock.incompat_flags = flags.into();
+            });
+        }
+    }
+
     pub(crate) fn extent_map_stats(&self) -> ExtentMapStats {
         self.extent_maps.stats()
+    }
+
+    /// Whether anything waits to be written back, or to be deleted.
+    pub(crate) fn has_more(&self) -> bool {
+        let has_deleted = !self.orphans.is_empty() || !self.deleted.is_empty();
+        has_deleted || !self.dirty.is_empty() || !self.delayed.is_empty()
     }
 
     pub(crate) fn inodes(&self) -> &InodeTable {
@@ -195,88 +173,10 @@ impl Writer {
             is_deleted: AtomicBool::new(false),
         })
     }
-
-    /// Joins the running transaction to change `subvolume`, with room for inserting `items` items.
-    pub(crate) fn join(
-        &self,
-        subvolume: &Subvolume,
-        items: u64,
-        priority: Priority,
-    ) -> Result<Handle<'_>> {
-        self.relieve()?;
-        let handle = self.manager.start(items, priority)?;
-        subvolume.live()?.check_writable()?;
-        Ok(handle)
-    }
 }
 
 impl Drop for Writer {
     fn drop(&mut self) {
         self.delayed.clear();
     }
-}
-
-impl LiveSubvolume {
-    pub(crate) fn tree(&self) -> &Arc<LiveTree> {
-        &self.tree
-    }
-
-    /// Whether it was deleted. What it says holds while the caller has a handle.
-    pub(crate) fn is_deleted(&self) -> bool {
-        self.is_deleted.load(Ordering::Relaxed)
-    }
-
-    /// Refuses what a subvolume has to be named for. What it says holds while the caller has a handle.
-    pub(crate) fn check_not_deleted(&self) -> Result<()> {
-        if self.is_deleted() { Err(Error::NoSuchSubvolume(self.tree.id())) } else { Ok(()) }
-    }
-
-    /// Refuses changes. What it says holds while the caller has a handle.
-    pub(crate) fn check_writable(&self) -> Result<()> {
-        if self.is_read_only.load(Ordering::Relaxed) {
-            return Err(Error::ReadOnlySubvolume);
-        }
-        Ok(())
-    }
-}
-
-impl Subvolume {
-    pub(crate) fn live(&self) -> Result<&LiveSubvolume> {
-        self.try_live().ok_or(Error::NotWritable)
-    }
-}
-
-impl Inode {
-    /// What those who have the inode open share.
-    pub(crate) fn live_inode(&self) -> Result<&Arc<LiveInode>> {
-        match self.try_live_inode() {
-            Some(live) => Ok(live),
-            None if self.is_empty_subvolume() => {
-                Err(Error::NotPermitted("it stands for a subvolume that is not there"))
-            }
-            None => Err(Error::NotWritable),
-        }
-    }
-
-    pub(crate) fn writer(&self) -> Result<&Writer> {
-        self.subvolume().filesystem().writer()
-    }
-
-    /// Refuses to list or change names in a directory that was removed, as the root of a deleted subvolume was. To
-    /// change something the caller has a handle.
-    pub(crate) fn check_not_removed(&self) -> Result<()> {
-        let is_deleted = self.subvolume().try_live().is_some_and(LiveSubvolume::is_deleted);
-        let is_removed = is_deleted && self.is_subvolume_root();
-        if is_removed { Err(Error::NotFound) } else { Ok(()) }
-    }
-}
-
-/// The inode of an inode that was checked to have one.
-pub(crate) fn live_inode_of(inode: &Inode) -> &Arc<LiveInode> {
-    inode.try_live_inode().expect("it can be changed")
-}
-
-/// Runs changes of which an error leaves something half done.
-pub(crate) fn apply<T>(handle: &Handle<'_>, change: impl FnOnce() -> Changed<T>) -> Changed<T> {
-    change().inspect_err(|error| handle.abort(error.clone()))
 }

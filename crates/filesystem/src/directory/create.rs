@@ -1,45 +1,29 @@
 //! Making inodes.
 
 use larder_btree::LiveTree;
-use larder_format::item::{FileExtentHeader, FileExtentKind, InodeItem, InodeRef};
+use larder_format::item::{FileExtentHeader, InodeItem, InodeRef};
 use larder_format::node::{ITEM_HEADER_SIZE, leaf_data_size};
-use larder_format::{ItemType, Key, item};
-use larder_transaction::now;
-use zerocopy::{FromZeros, IntoBytes};
+use larder_format::{ItemType, Key};
+use zerocopy::IntoBytes;
 
-use crate::core::writer::{Changed, apply, live_inode_of};
+use crate::core::changed::{Changed, apply};
 use crate::directory::names::{Names, NewEntry, check_name};
 use crate::error::{Error, Result};
-use crate::inode::handle::Inode;
-use crate::inode::inheritance::attribute_item;
-use crate::inode::live::{InodeState, Locked};
+use crate::inode::handle::{Inode, live_inode_of};
+use crate::inode::live::InodeState;
 use crate::inode::metadata::FileType;
+use crate::inode::new::{NewInode, NewItem, entry_type, inline_item, new_item};
 use crate::inode::open::OpenInode;
+use crate::operation::limits::join_growing;
+use crate::operation::locks::Locked;
 use crate::subvolume::handle::Subvolume;
+use crate::xattr::item::attribute_item;
 
 /// Items that a new inode and its name take: inode and reference, three attributes, extent, entry and
 /// index, and the directory's inode.
 const ITEMS: u64 = 9;
-/// Linux counts device numbers as 12 bits of major and 20 bits of minor.
-const MINOR_BITS: u32 = 20;
 /// The longest target of a symbolic link (`PATH_MAX` without its end).
 const MOST_TARGET_BYTES: usize = 4095;
-
-/// What a new inode is to be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NewInode {
-    /// Type and permissions, as `st_mode`.
-    pub mode: u32,
-    /// Owner.
-    pub uid: u32,
-    /// Group; in a directory with its setgid bit set, the directory's is taken. Whether who makes it may
-    /// set its setgid bit is for the caller to know.
-    pub gid: u32,
-    /// Permissions that are taken from those in `mode`, unless the directory has a default ACL.
-    pub umask: u32,
-    /// Major and minor number of a device node, zeros for anything else.
-    pub device: (u32, u32),
-}
 
 impl Inode {
     /// Makes an inode named `name` in this directory: a file, a directory, a device node, a pipe or a
@@ -63,12 +47,12 @@ impl Inode {
 
     /// Refuses what no symbolic link can point to.
     pub(crate) fn check_target(&self, target: &[u8]) -> Result<()> {
-        let nodesize = self.subvolume().filesystem().volume().nodesize() as usize;
+        let nodesize = self.core().volume().nodesize() as usize;
         let most = leaf_data_size(nodesize) - ITEM_HEADER_SIZE - size_of::<FileExtentHeader>();
         if target.is_empty() {
             return Err(Error::NotFound);
         }
-        let sector = self.subvolume().filesystem().sectorsize() as usize;
+        let sector = self.core().sectorsize() as usize;
         if target.len() > MOST_TARGET_BYTES.min(most).min(sector - 1) {
             return Err(Error::NameTooLong);
         }
@@ -89,10 +73,10 @@ impl Inode {
         items: u64,
         draft: impl FnOnce(&mut InodeState, u64) -> Result<Draft>,
     ) -> Result<Self> {
-        let (writer, directory) = (self.writer()?, self.live_inode()?);
+        let directory = self.live_inode()?;
         self.expect_directory()?;
         check_name(name)?;
-        let handle = writer.join_growing(self.subvolume(), items)?;
+        let handle = join_growing(self.core(), self.subvolume().live()?, items)?;
         let mut locked = Locked::new([directory]);
         let state = locked.of(directory);
         self.check_not_removed()?;
@@ -125,8 +109,8 @@ impl Inode {
         let number = self.subvolume().live()?.inode_numbers.next()?;
         let mut item = new_item(new, generation, target);
         let attributes = inherited.pass_on(new, file_type, &state.item, &mut item);
-        let policy = self.subvolume().filesystem().write_policy();
-        item.flags = (item.flags() | policy.flags_of(new)).bits().into();
+        let policy = self.core().write_policy();
+        item.flags = (item.flags() | policy.flags_of(file_type)).bits().into();
         let mut items: Vec<NewItem> = attributes
             .iter()
             .map(|(name, value)| attribute_item(number, generation, name, value))
@@ -182,66 +166,10 @@ impl Draft {
     /// The inode of an inode that was entered into its tree.
     pub(crate) fn into_live_inode(self, subvolume: &Subvolume) -> Result<OpenInode> {
         let writer = subvolume.filesystem().writer()?;
-        let live = writer.inodes().create(subvolume, self.number, self.file_type, self.item)?;
+        let live =
+            writer.inodes().create(subvolume.live()?, self.number, self.file_type, self.item)?;
         let is_xattr = |(key, _): &NewItem| key.item_type == ItemType::XATTR_ITEM;
         live.write().has_no_capability = !self.items.iter().any(is_xattr);
         Ok(live)
     }
-}
-
-/// An item to be inserted.
-pub(crate) type NewItem = (Key, Vec<u8>);
-
-impl NewInode {
-    pub(crate) fn file_type(&self) -> Result<FileType> {
-        FileType::from_mode(self.mode).ok_or(Error::Invalid("the mode has no type"))
-    }
-
-    /// The device number as inode items have it.
-    pub(crate) fn rdev(&self) -> u64 {
-        u64::from(self.device.0) << MINOR_BITS | u64::from(self.device.1)
-    }
-}
-
-/// The type of what a directory entry leads to.
-pub(crate) fn entry_type(file_type: FileType) -> item::FileType {
-    match file_type {
-        FileType::Regular => item::FileType::Regular,
-        FileType::Directory => item::FileType::Directory,
-        FileType::Symlink => item::FileType::Symlink,
-        FileType::BlockDevice => item::FileType::BlockDevice,
-        FileType::CharDevice => item::FileType::CharDevice,
-        FileType::Fifo => item::FileType::Fifo,
-        FileType::Socket => item::FileType::Socket,
-    }
-}
-
-/// The item of a new inode that takes nothing over from its directory.
-pub(crate) fn new_item(new: &NewInode, generation: u64, target: Option<&[u8]>) -> InodeItem {
-    let mut item = InodeItem::new_zeroed();
-    item.generation = generation.into();
-    item.transid = generation.into();
-    item.nlink = 1.into();
-    item.mode = new.mode.into();
-    item.uid = new.uid.into();
-    item.gid = new.gid.into();
-    item.rdev = new.rdev().into();
-    let len_bytes = target.map_or(0, <[u8]>::len) as u64;
-    (item.size, item.nbytes) = (len_bytes.into(), len_bytes.into());
-    let now = now();
-    (item.atime, item.ctime, item.mtime, item.otime) = (now, now, now, now);
-    item
-}
-
-/// The only extent of an inode, whose data is in the item.
-pub(crate) fn inline_item(number: u64, generation: u64, data: &[u8]) -> NewItem {
-    let header = FileExtentHeader {
-        generation: generation.into(),
-        ram_bytes: (data.len() as u64).into(),
-        compression: 0,
-        encryption: 0,
-        other_encoding: 0.into(),
-        kind: FileExtentKind::Inline as u8,
-    };
-    (Key::new(number, ItemType::EXTENT_DATA, 0), [header.as_bytes(), data].concat())
 }

@@ -45,6 +45,13 @@ impl Inode {
         Ok(Entries { directory: self.clone(), source })
     }
 
+    /// The index that the next name in this directory will have: what is listed up to there was there before.
+    pub fn end_index(&self) -> Result<u64> {
+        self.expect_directory()?;
+        let Some(live) = self.try_live_inode() else { return Ok(u64::MAX) };
+        Ok(live.end_index(&mut live.write())?)
+    }
+
     /// All entries of the directory.
     pub fn entries(&self) -> Result<Entries> {
         self.entries_from(0)

@@ -1,17 +1,17 @@
 //! Further names for inodes.
 
-use larder_format::feature::IncompatFlags;
 use larder_format::{ItemType, Key};
 use larder_transaction::Items;
 
-use crate::core::writer::apply;
-use crate::directory::create::entry_type;
+use crate::core::changed::apply;
 use crate::directory::names::{Names, NewEntry, check_name};
 use crate::error::{Error, Result};
-use crate::inode::handle::Inode;
-use crate::inode::live::Locked;
+use crate::inode::handle::{Inode, live_inode_of};
 use crate::inode::metadata::FileType;
+use crate::inode::new::entry_type;
 use crate::inode::orphans::orphan_key;
+use crate::operation::limits::join_growing;
+use crate::operation::locks::Locked;
 
 /// Items that a name takes: entry, index, reference, orphan, and both inodes.
 const ITEMS: u64 = 6;
@@ -26,7 +26,7 @@ impl Inode {
     /// `EEXIST`, `EXDEV`, `EPERM` for a directory, `EMLINK` beyond 65,535 names, `EOVERFLOW`, `EROFS`,
     /// `ENOSPC`, `EDQUOT`.
     pub fn link(&self, name: &[u8], inode: &Self) -> Result<()> {
-        let (writer, directory, linked) = (self.writer()?, self.live_inode()?, inode.live_inode()?);
+        let (directory, linked) = (self.live_inode()?, inode.live_inode()?);
         self.expect_directory()?;
         check_name(name)?;
         if self.subvolume() != inode.subvolume() {
@@ -35,7 +35,7 @@ impl Inode {
         if inode.file_type() == FileType::Directory {
             return Err(Error::NotPermitted("a directory has one name"));
         }
-        let handle = writer.join_growing(self.subvolume(), ITEMS)?;
+        let handle = join_growing(self.core(), self.subvolume().live()?, ITEMS)?;
         let mut locked = Locked::new([directory, linked]);
         self.check_not_removed()?;
         locked.of(directory).check_may_name()?;
@@ -80,11 +80,7 @@ impl Inode {
 
     /// The names in the tree of this inode, which is one that changes.
     pub(crate) fn names(&self) -> Names {
-        let subvolume = self.subvolume();
-        let tree = subvolume.try_live().expect("it has a live").tree();
-        let volume = subvolume.filesystem().volume();
-        let has_extended_refs = volume.superblock().has_incompat(IncompatFlags::EXTENDED_IREF);
-        let logged_inodes = self.writer().expect("it is being changed").logged_inodes.clone();
-        Names::new(tree, volume.nodesize(), has_extended_refs, logged_inodes)
+        let writer = self.writer().expect("it is being changed");
+        writer.names_of(live_inode_of(self))
     }
 }

@@ -8,6 +8,8 @@ use crate::error::{Error, Result};
 use crate::inode::handle::Inode;
 use crate::inode::links::Link;
 use crate::inode::metadata::FileType;
+use crate::subvolume::handle::Subvolume;
+use crate::subvolume::info::SubvolumeName;
 
 impl Inode {
     /// What the directory has under `name`, which is neither `.` nor `..` nor a path.
@@ -60,7 +62,7 @@ impl Inode {
                 Ok(inode)
             }
             Target::Subvolume(id) => {
-                let root = self.subvolume().nested(id, self.number(), name, index)?;
+                let root = nested(self.subvolume(), id, self.number(), name, index)?;
                 Ok(root.unwrap_or_else(|| Self::empty_subvolume(self)))
             }
         }
@@ -99,4 +101,30 @@ fn find_in(item: &[u8], name: &[u8]) -> Result<Option<Target>, FormatError> {
         }
     }
     Ok(None)
+}
+
+/// The root directory of the subvolume `id` as the entry `name` of `directory` shows it, at
+/// `index` if that is known: `None` if that subvolume is not named there, which is so in
+/// snapshots of what holds it, or is no more.
+fn nested(
+    subvolume: &Subvolume,
+    id: u64,
+    directory: u64,
+    name: &[u8],
+    index: Option<u64>,
+) -> Result<Option<Inode>> {
+    let is_its = |its: SubvolumeName| {
+        (its.parent, its.directory, &*its.name) == (subvolume.id(), directory, name)
+            && index.is_none_or(|index| index == its.index)
+    };
+    let is_named_here = id != objectid::FS_TREE
+        && subvolume.filesystem().core().subvolume_name(id)?.is_some_and(is_its);
+    if !is_named_here {
+        return Ok(None);
+    }
+    match subvolume.filesystem().subvolume(id) {
+        Ok(subvolume) => subvolume.root().map(Some),
+        Err(Error::NoSuchSubvolume(_)) => Ok(None),
+        Err(error) => Err(error),
+    }
 }

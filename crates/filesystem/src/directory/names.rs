@@ -14,9 +14,10 @@ use larder_format::node::{ITEM_HEADER_SIZE, leaf_data_size};
 use larder_format::{FormatError, ItemType, Key, name_hash};
 use larder_transaction::{Items, TreeItems};
 
-use crate::core::writer::Changed;
+use crate::core::changed::Changed;
 use crate::error::{Error, Result};
-use crate::inode::live::{InodeId, LiveInode};
+use crate::inode::id::InodeId;
+use crate::inode::live::LiveInode;
 use crate::log::logged_inodes::LoggedInodes;
 
 /// Refuses what can be no name.

@@ -5,14 +5,19 @@ use std::sync::Arc;
 
 use larder_format::{FormatError, ItemType, Key, objectid};
 
-use crate::core::writer::{Changed, apply, live_inode_of};
-use crate::directory::create::{Draft, NewInode, entry_type};
+use crate::core::changed::{Changed, apply};
+use crate::directory::create::Draft;
 use crate::directory::entry::Target;
 use crate::directory::names::{NewEntry, check_name};
 use crate::error::{Error, Result};
-use crate::inode::handle::Inode;
-use crate::inode::live::{LiveInode, Locked};
+use crate::inode::handle::{Inode, live_inode_of};
+use crate::inode::live::LiveInode;
 use crate::inode::metadata::FileType;
+use crate::inode::new::{NewInode, entry_type};
+use crate::inode::orphan_deletion::delete_orphans;
+use crate::operation::limits::join_growing;
+use crate::operation::locks::Locked;
+use crate::subvolume::references::{enter_subvolume, leave_subvolume};
 
 /// Items that are changed: two entries and indexes, two references or four of subvolumes, an orphan, four
 /// inodes; and a whiteout with its entry, index, reference and access ACL.
@@ -112,7 +117,7 @@ impl Inode {
         let renaming = writer.renames.lock();
         while !self.try_rename(name, to, new_name, mode)? {}
         drop(renaming);
-        writer.delete_orphans();
+        delete_orphans(writer);
         Ok(())
     }
 
@@ -135,8 +140,7 @@ impl Inode {
         if there.as_ref().is_some_and(|there| there.inode == old.inode) {
             return Ok(true);
         }
-        let writer = self.writer()?;
-        let handle = writer.join_growing(to.subvolume(), ITEMS)?;
+        let handle = join_growing(to.core(), to.subvolume().live()?, ITEMS)?;
         self.subvolume().live()?.check_writable()?;
         let mut inodes = vec![from_live, to_live, old.inode.live_inode()?];
         inodes.extend(there.as_ref().and_then(Place::live_inode));
@@ -335,7 +339,11 @@ impl Change<'_, '_> {
         if let Some(index) = place.index {
             directory.names().remove(live_inode_of(directory), place.name, index)?;
         } else if place.inode.is_subvolume_root() {
-            let index = directory.leave_subvolume(place.inode.subvolume().id())?;
+            let index = leave_subvolume(
+                directory.writer_of_change(),
+                live_inode_of(directory),
+                place.inode.subvolume().id(),
+            )?;
             directory.names().remove(live_inode_of(directory), place.name, index)?;
         } else {
             live_inode_of(&place.inode).set_name(None);
@@ -351,7 +359,14 @@ impl Change<'_, '_> {
         let live = live_inode_of(directory);
         let index = live.next_index(self.locked.of(live))?;
         if inode.is_subvolume_root() {
-            directory.enter_subvolume(inode.subvolume().id(), name, index, self.generation)?;
+            enter_subvolume(
+                directory.writer_of_change(),
+                live,
+                inode.subvolume().id(),
+                name,
+                index,
+                self.generation,
+            )?;
             return self.directory_grew(directory, name.len() as i64);
         }
         let mut names = directory.names();

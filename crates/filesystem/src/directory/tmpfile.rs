@@ -2,13 +2,14 @@
 
 use larder_transaction::{Items, TreeItems};
 
-use crate::core::writer::apply;
-use crate::directory::create::NewInode;
+use crate::core::changed::apply;
 use crate::error::{Error, Result};
 use crate::inode::handle::Inode;
-use crate::inode::live::Locked;
 use crate::inode::metadata::FileType;
+use crate::inode::new::NewInode;
 use crate::inode::orphans::orphan_key;
+use crate::operation::limits::join_growing;
+use crate::operation::locks::Locked;
 
 /// Inode, three attributes, orphan.
 const ITEMS: u64 = 5;
@@ -21,12 +22,12 @@ impl Inode {
     /// `ENOTDIR`, `EINVAL` for what is no regular file, `ENOENT` in a directory that was removed, `EPERM`,
     /// `EROFS`, `ENOSPC`, `EDQUOT`.
     pub fn create_unnamed(&self, new: &NewInode) -> Result<Self> {
-        let (writer, directory) = (self.writer()?, self.live_inode()?);
+        let directory = self.live_inode()?;
         self.expect_directory()?;
         if FileType::from_mode(new.mode) != Some(FileType::Regular) {
             return Err(Error::NotAFile);
         }
-        let handle = writer.join_growing(self.subvolume(), ITEMS)?;
+        let handle = join_growing(self.core(), self.subvolume().live()?, ITEMS)?;
         let mut locked = Locked::new([directory]);
         let state = locked.of(directory);
         state.check_may_name()?;

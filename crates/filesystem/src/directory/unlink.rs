@@ -5,13 +5,17 @@ use std::sync::Arc;
 use larder_transaction::space::Priority;
 use larder_transaction::{Handle, Items, TreeItems};
 
-use crate::core::writer::{Changed, Writer, apply};
+use crate::core::changed::{Changed, apply};
+use crate::core::writer::Writer;
 use crate::directory::entry::Target;
 use crate::error::{Error, Result};
 use crate::inode::handle::Inode;
-use crate::inode::live::{InodeState, LiveInode, Locked};
+use crate::inode::live::{InodeState, LiveInode};
 use crate::inode::metadata::FileType;
+use crate::inode::orphan_deletion::delete_orphans;
 use crate::inode::orphans::{Orphan, orphan_key};
+use crate::operation::limits::join;
+use crate::operation::locks::Locked;
 use crate::subvolume::delete::Content;
 
 /// Items that are changed: entry, index, reference, orphan, and both inodes.
@@ -55,7 +59,7 @@ impl Inode {
                 }
             }
             let live = found.live_inode()?;
-            let handle = writer.join(self.subvolume(), ITEMS, Priority::Deleting)?;
+            let handle = join(writer, self.subvolume().live()?, ITEMS, Priority::Deleting)?;
             let mut locked = Locked::new([directory, live]);
             if self.find(name)? != Some(Target::Inode(found.number())) {
                 // Somebody was faster.
@@ -86,14 +90,14 @@ impl Inode {
             break true;
         };
         debug_assert!(is_taken);
-        writer.delete_orphans();
+        delete_orphans(writer);
         Ok(())
     }
 
     /// Removes the entry that stands for a subvolume which is not there: nothing refers back to it.
     fn take_empty_subvolume(&self, name: &[u8]) -> Result<bool> {
         let (writer, directory) = (self.writer()?, self.live_inode()?);
-        let handle = writer.join(self.subvolume(), ITEMS, Priority::Deleting)?;
+        let handle = join(writer, self.subvolume().live()?, ITEMS, Priority::Deleting)?;
         let mut locked = Locked::new([directory]);
         let state = locked.of(directory);
         self.check_not_removed()?;

@@ -5,14 +5,17 @@ use larder_format::item::{InodeFlags, InodeItem};
 use larder_format::node::{ITEM_HEADER_SIZE, leaf_data_size};
 use larder_format::{ItemType, Key, name_hash};
 
-use crate::core::writer::apply;
-use crate::directory::create::{Draft, NewInode, NewItem, inline_item, new_item};
+use crate::core::changed::apply;
+use crate::directory::create::Draft;
 use crate::error::{Error, Result};
+use crate::file::writeback::compression::compression_plan;
 use crate::inode::attributes::SetAttributes;
 use crate::inode::handle::Inode;
-use crate::inode::live::Still;
 use crate::inode::metadata::FileType;
-use crate::xattr::set::{attribute, check_plain_xattr};
+use crate::inode::new::{NewInode, NewItem, inline_item, new_item};
+use crate::operation::locks::Still;
+use crate::xattr::item::attribute;
+use crate::xattr::set::check_plain_xattr;
 
 /// Items that a new inode and its name take besides its extended attributes: inode and reference,
 /// extent, entry and index, and the directory's inode.
@@ -61,11 +64,10 @@ impl Inode {
     /// # Errors
     /// As [`write_at`](Self::write_at). After an error its content and times are what they were.
     pub fn rewrite(&self, content: &[u8], times: &SetAttributes) -> Result<bool> {
-        let (writer, live, filesystem) =
-            (self.writer_of_file()?, self.live_inode()?, self.subvolume().filesystem());
+        let (writer, live, core) = (self.writer_of_file()?, self.live_inode()?, self.core());
         times.check_times()?;
         let len_bytes = content.len() as u64;
-        if content.is_empty() || len_bytes > filesystem.most_inline_bytes() || !times.are_times() {
+        if content.is_empty() || len_bytes > core.most_inline_bytes() || !times.are_times() {
             return Ok(false);
         }
         self.drop_capability()?;
@@ -77,11 +79,11 @@ impl Inode {
         let _alone = live.exclude_readers(&mut state);
         state.check_may_cut()?;
         let extents = self.extents_in(&handle)?;
-        let sectorsize = filesystem.sectorsize();
+        let sectorsize = core.sectorsize();
         if !state.is_clean()
             || state.size_bytes > sectorsize
             || state.item.flags().contains(InodeFlags::NODATACOW)
-            || filesystem.compression_plan(live, &state)?.is_some()
+            || compression_plan(core, live, &state)?.is_some()
             || extents.has_any_from(sectorsize)?
         {
             return Ok(false);
@@ -103,7 +105,7 @@ impl Inode {
 
     fn check_whole(&self, file_type: FileType, whole: &WholeInode<'_>) -> Result<()> {
         let len_bytes = whole.content.len() as u64;
-        let most_inline_bytes = self.subvolume().filesystem().most_inline_bytes();
+        let most_inline_bytes = self.core().most_inline_bytes();
         match file_type {
             FileType::Symlink => self.check_target(whole.content)?,
             FileType::Regular if len_bytes > most_inline_bytes => {
@@ -127,7 +129,7 @@ impl Inode {
         generation: u64,
         xattrs: &[(Vec<u8>, Vec<u8>)],
     ) -> Result<Vec<NewItem>> {
-        let nodesize = self.subvolume().filesystem().volume().nodesize() as usize;
+        let nodesize = self.core().volume().nodesize() as usize;
         let most = leaf_data_size(nodesize) - ITEM_HEADER_SIZE;
         let mut items: Vec<NewItem> = Vec::new();
         for (name, value) in xattrs {

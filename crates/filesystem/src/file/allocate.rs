@@ -6,14 +6,18 @@ use larder_format::item::{FileExtentKind, InodeFlags, MAX_EXTENT_BYTES};
 use larder_transaction::space::{Priority, Reservation, SpaceKind};
 use larder_transaction::{DataExtent, Handle, QuotaReservation};
 
-use crate::core::writer::{Changed, Writer, apply};
+use crate::core::changed::{Changed, apply};
+use crate::core::shared::Core;
+use crate::core::writer::Writer;
 use crate::error::{Error, Result};
 use crate::file::extent_items::FileExtents;
 use crate::file::read_live::Need;
 use crate::file::write::{MOST_BYTES, QUOTA_BLOCKS};
-use crate::filesystem::handle::Filesystem;
+use crate::file::writeback::flush::flush;
 use crate::inode::handle::Inode;
-use crate::inode::live::{StateGuard, Still};
+use crate::inode::live::StateGuard;
+use crate::operation::limits::reserve_quota;
+use crate::operation::locks::Still;
 
 /// New extents in one transaction.
 const EXTENTS_PER_STEP: usize = 16;
@@ -48,9 +52,9 @@ impl Inode {
         let end = checked_end(offset, len_bytes)?;
         self.drop_capability()?;
         let live = self.live_inode()?;
-        let filesystem = self.subvolume().filesystem();
-        let sectorsize = filesystem.sectorsize();
-        filesystem.flush(live)?;
+        let core = self.core();
+        let sectorsize = core.sectorsize();
+        flush(core, live)?;
         let range = offset - offset % sectorsize..end.next_multiple_of(sectorsize);
         // All of it at once, so that no space left is said before anything is taken.
         let mut reserved = self.reserve_extents(writer, self.hole_bytes(writer, range.clone())?)?;
@@ -80,7 +84,7 @@ impl Inode {
 
     /// Promises room for data that is to be allocated.
     fn reserve_extents(&self, writer: &Writer, len_bytes: u64) -> Result<Reserved> {
-        let quota = self.subvolume().reserve_quota(len_bytes, QUOTA_BLOCKS)?;
+        let quota = reserve_quota(self.core(), self.subvolume().id(), len_bytes, QUOTA_BLOCKS)?;
         let data = writer.manager.reserve(SpaceKind::Data, len_bytes, Priority::Normal)?;
         Ok(Reserved { data, quota })
     }
@@ -108,8 +112,8 @@ impl Inode {
         reserved: &mut Reserved,
         range: Range<u64>,
     ) -> Result<u64> {
-        let (live, filesystem) = (self.live_inode()?, self.subvolume().filesystem());
-        let sectorsize = filesystem.sectorsize();
+        let (live, core) = (self.live_inode()?, self.core());
+        let sectorsize = core.sectorsize();
         // What is kept in the tree gets a sector.
         let is_short = |size_bytes| (1..=sectorsize).contains(&size_bytes);
         let was_short = is_short(self.size_bytes());
@@ -131,7 +135,7 @@ impl Inode {
         let alone = live.exclude_readers(&mut state);
         let extents = self.extents_in(&handle)?;
         let (holes, until) = extents.holes(range.start, range.end, EXTENTS_LOOKED_AT)?;
-        let (taken, until) = filesystem.take_space(&mut reserved.data, holes, until)?;
+        let (taken, until) = take_space(core, &mut reserved.data, holes, until)?;
         apply(&handle, || {
             for (start, data) in &taken {
                 let hole = start + data.len_bytes;
@@ -149,12 +153,12 @@ impl Inode {
         state.touch(handle.generation(), true);
         drop(alone);
         writer.dirty.insert(live, state.unwritten_bytes());
-        filesystem.write_back(&handle, live, &mut state)?;
+        core.write_back(&handle, live, &mut state)?;
         drop(state);
         handle.end()?;
         // What was taken is counted now.
         if let Some(quota) = &mut reserved.quota {
-            let nodesize = u64::from(filesystem.volume().nodesize());
+            let nodesize = u64::from(core.volume().nodesize());
             quota.shrink_to(reserved.data.len_bytes() + QUOTA_BLOCKS * nodesize);
         }
         Ok(until)
@@ -165,11 +169,11 @@ impl Inode {
         if size_bytes <= self.size_bytes() {
             return Ok(());
         }
-        let (live, filesystem) = (self.live_inode()?, self.subvolume().filesystem());
+        let (live, core) = (self.live_inode()?, self.core());
         // The sector that the file ends in, where that is not a sector's end.
-        let has_part = |size_bytes: u64| !size_bytes.is_multiple_of(filesystem.sectorsize());
+        let has_part = |size_bytes: u64| !size_bytes.is_multiple_of(core.sectorsize());
         let had_part = has_part(self.size_bytes());
-        let data_bytes = if had_part { filesystem.sectorsize() } else { 0 };
+        let data_bytes = if had_part { core.sectorsize() } else { 0 };
         let reservation = writer.reserve_data(data_bytes, 2)?;
         let still = Still::new([live]);
         let handle = writer.manager.join()?;
@@ -185,7 +189,7 @@ impl Inode {
         self.grow_locked(&mut state, size_bytes)?;
         state.touch(handle.generation(), true);
         writer.dirty.insert(live, state.unwritten_bytes());
-        filesystem.write_back(&handle, live, &mut state)?;
+        core.write_back(&handle, live, &mut state)?;
         drop(state);
         Ok(handle.end()?)
     }
@@ -205,44 +209,42 @@ impl Inode {
 
     /// The extents of the file, to be changed with a handle.
     pub(crate) fn extents_in<'a>(&'a self, handle: &'a Handle<'a>) -> Result<FileExtents<'a>> {
-        let (live, sectorsize) = (self.live_inode()?, self.subvolume().filesystem().sectorsize());
-        Ok(live.file_extents(handle, sectorsize))
+        let (live, sectorsize) = (self.live_inode()?, self.core().sectorsize());
+        Ok(FileExtents::of(live, handle, sectorsize))
     }
 }
 
-impl Filesystem {
-    /// Takes space for the first `holes`, as far as it was promised. Returns what each part was given,
-    /// and up to where: `until` if that is all.
-    fn take_space(
-        &self,
-        reserved: &mut Reservation,
-        holes: Vec<Range<u64>>,
-        until: u64,
-    ) -> Result<(Vec<(u64, DataExtent)>, u64)> {
-        let mut taken = Vec::new();
-        for hole in holes {
-            let mut at = hole.start;
-            while at < hole.end {
-                let wanted_bytes = (hole.end - at).min(reserved.len_bytes());
-                if wanted_bytes == 0 || taken.len() == EXTENTS_PER_STEP {
-                    return Ok((taken, at));
-                }
-                let data = match self.allocate_data(wanted_bytes) {
-                    Ok(data) => data,
-                    Err(error) => {
-                        for (_, data) in taken {
-                            self.give_up(data)?;
-                        }
-                        return Err(error.into());
-                    }
-                };
-                reserved.shrink_to(reserved.len_bytes() - data.len_bytes);
-                taken.push((at, data));
-                at += data.len_bytes;
+/// Takes space for the first `holes`, as far as it was promised. Returns what each part was given,
+/// and up to where: `until` if that is all.
+fn take_space(
+    core: &Core,
+    reserved: &mut Reservation,
+    holes: Vec<Range<u64>>,
+    until: u64,
+) -> Result<(Vec<(u64, DataExtent)>, u64)> {
+    let mut taken = Vec::new();
+    for hole in holes {
+        let mut at = hole.start;
+        while at < hole.end {
+            let wanted_bytes = (hole.end - at).min(reserved.len_bytes());
+            if wanted_bytes == 0 || taken.len() == EXTENTS_PER_STEP {
+                return Ok((taken, at));
             }
+            let data = match core.allocate_data(wanted_bytes) {
+                Ok(data) => data,
+                Err(error) => {
+                    for (_, data) in taken {
+                        core.give_up(data)?;
+                    }
+                    return Err(error.into());
+                }
+            };
+            reserved.shrink_to(reserved.len_bytes() - data.len_bytes);
+            taken.push((at, data));
+            at += data.len_bytes;
         }
-        Ok((taken, until))
     }
+    Ok((taken, until))
 }
 
 impl FileExtents<'_> {

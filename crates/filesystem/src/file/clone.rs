@@ -12,14 +12,16 @@ use larder_format::feature::IncompatFlags;
 use larder_format::item::{FileExtentItem, InodeFlags};
 use larder_transaction::Handle;
 
-use crate::core::writer::{Writer, apply};
+use crate::core::changed::apply;
+use crate::core::writer::Writer;
 use crate::error::{Error, Result};
 use crate::file::extent_items::{FileExtents, Stored};
 use crate::file::punch::EXTENTS_PER_STEP;
 use crate::file::read_live::Need;
 use crate::file::write::MOST_BYTES;
 use crate::inode::handle::Inode;
-use crate::inode::live::{InodeState, LiveInode, Still};
+use crate::inode::live::{InodeState, LiveInode};
+use crate::operation::locks::Still;
 
 /// Extents that are shared in one transaction.
 const SHARED_PER_STEP: usize = 16;
@@ -112,7 +114,7 @@ impl Inode {
         len_bytes: u64,
         offset: u64,
     ) -> Result<u64> {
-        let sectorsize = self.subvolume().filesystem().sectorsize();
+        let sectorsize = self.core().sectorsize();
         let len_bytes = len_bytes.min(source.size_bytes().saturating_sub(source_offset));
         let end = offset.checked_add(len_bytes).filter(|end| *end <= MOST_BYTES);
         let end = end.ok_or(Error::FileTooLarge)?;
@@ -166,7 +168,7 @@ impl Share<'_> {
         let writer = self.target.writer_of_file()?;
         self.source.writer_of_file()?;
         let (target, source) = (self.target.subvolume(), self.source.subvolume());
-        if !Arc::ptr_eq(target.filesystem().shared(), source.filesystem().shared()) {
+        if !Arc::ptr_eq(target.filesystem().core(), source.filesystem().core()) {
             return Err(Error::CrossFilesystem);
         }
         if self.if_equal && self.len_bytes == 0 {
@@ -200,7 +202,7 @@ impl Share<'_> {
 
     /// The length that can be shared, in bytes. It is what the kernel's rules make of it.
     fn checked_len(&self) -> Result<u64> {
-        let sectorsize = self.target.subvolume().filesystem().sectorsize();
+        let sectorsize = self.target.core().sectorsize();
         let (source_size, target_size) = (self.source.size_bytes(), self.target.size_bytes());
         let is_aligned = |offset: u64| offset.is_multiple_of(sectorsize);
         if !is_aligned(self.source_offset) || !is_aligned(self.target_offset) {
@@ -237,8 +239,8 @@ impl Share<'_> {
     /// Shares a first part. Returns its length, in whole sectors; none if it is not equal and has to be.
     fn step(&self, writer: &Writer) -> Result<Option<u64>> {
         let (source, target) = (self.source.live_inode()?, self.target.live_inode()?);
-        let filesystem = self.target.subvolume().filesystem();
-        let sectorsize = filesystem.sectorsize();
+        let core = self.target.core();
+        let sectorsize = core.sectorsize();
         let reservation =
             self.target.reserve_within_quota(writer, 3 * sectorsize, SHARED_PER_STEP as u64)?;
         let _still = Still::new([source, target]);
@@ -248,7 +250,7 @@ impl Share<'_> {
         for live in [source, target] {
             let mut state = live.write();
             if !state.is_clean() {
-                filesystem.write_back(&handle, live, &mut state)?;
+                core.write_back(&handle, live, &mut state)?;
             }
         }
         if self.if_equal && !self.is_equal(source, target)? {
@@ -277,7 +279,7 @@ impl Share<'_> {
             state.touch(handle.generation(), true);
         }
         writer.dirty.insert(target, state.unwritten_bytes());
-        filesystem.write_back(&handle, target, &mut state)?;
+        core.write_back(&handle, target, &mut state)?;
         drop(state);
         handle.end()?;
         Ok(Some(part.len_bytes))
@@ -285,7 +287,7 @@ impl Share<'_> {
 
     /// Whether one may share what the other has.
     fn check(&self, source: &LiveInode, target: &LiveInode) -> Result<()> {
-        let sectorsize = self.target.subvolume().filesystem().sectorsize();
+        let sectorsize = self.target.core().sectorsize();
         let source = source.item();
         let state = target.read();
         check_alike(source.flags(), state.item.flags())?;
@@ -347,7 +349,7 @@ impl Share<'_> {
     fn enter(&self, handle: &Handle<'_>, state: &mut InodeState, part: &Part) -> Result<()> {
         let extents: FileExtents<'_> = self.target.extents_in(handle)?;
         let (start, end) = (self.target_offset, self.target_offset + part.len_bytes);
-        let superblock = self.target.subvolume().filesystem().volume().superblock();
+        let superblock = self.target.core().volume().superblock();
         let has_hole_items = !superblock.has_incompat(IncompatFlags::NO_HOLES);
         let shared = part.extents.iter().map(|(_, item)| item.extent.num_bytes.get());
         let shared_bytes: u64 = shared.sum();

@@ -4,12 +4,13 @@ use larder_format::compression::{Algorithm, ExtentKind, decompress};
 use larder_format::item::{FileExtentKind, InodeFlags, MAX_COMPRESSED_EXTENT_BYTES};
 use larder_transaction::{DataExtent, Error as EngineError, Handle};
 
-use crate::core::writer::apply;
+use crate::core::changed::apply;
 use crate::error::{Error, Result};
 use crate::file::read_live::Need;
 use crate::file::write::MOST_BYTES;
 use crate::inode::handle::Inode;
-use crate::inode::live::{InodeState, StateGuard, Still};
+use crate::inode::live::{InodeState, StateGuard};
+use crate::operation::locks::Still;
 
 /// Compressed data of a file: which part of it the file has, and what it is part of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,8 +36,8 @@ impl Inode {
     /// without checksums.
     pub fn write_encoded(&self, data: &[u8], encoded: &Encoded, offset: u64) -> Result<()> {
         let writer = self.writer_of_file()?;
-        let filesystem = self.subvolume().filesystem();
-        let (live, sectorsize) = (self.live_inode()?, filesystem.sectorsize());
+        let core = self.core();
+        let (live, sectorsize) = (self.live_inode()?, core.sectorsize());
         let end = offset.checked_add(encoded.len_bytes).filter(|end| *end <= MOST_BYTES);
         let end = end.ok_or(Error::FileTooLarge)?;
         if !offset.is_multiple_of(sectorsize) {
@@ -45,12 +46,12 @@ impl Inode {
         encoded.check(data, sectorsize)?;
         self.drop_capability()?;
         let is_short = offset == 0 && encoded.is_whole() && encoded.len_bytes <= sectorsize;
-        let kind = if is_short && data.len() as u64 <= filesystem.write_policy().max_inline_bytes {
+        let kind = if is_short && data.len() as u64 <= core.write_policy().max_inline_bytes {
             ExtentKind::Inline
         } else {
             ExtentKind::Regular
         };
-        let plain = encoded.decompress(data, kind, filesystem.volume().sectorsize())?;
+        let plain = encoded.decompress(data, kind, core.volume().sectorsize())?;
         let room_bytes = (data.len() as u64).next_multiple_of(sectorsize);
         let reservation = self.reserve_within_quota(writer, room_bytes + 2 * sectorsize, 3)?;
         let still = Still::new([live]);
@@ -65,16 +66,16 @@ impl Inode {
             return Err(Error::Invalid("a range that does not end with a sector"));
         }
         if !state.is_clean() {
-            filesystem.write_back(&handle, live, &mut state)?;
+            core.write_back(&handle, live, &mut state)?;
         }
         let entered = match kind {
             ExtentKind::Inline => self.enter_inline(&handle, &mut state, data, encoded)?,
-            ExtentKind::Regular => match filesystem.allocate_whole(room_bytes)? {
+            ExtentKind::Regular => match core.allocate_whole(room_bytes)? {
                 Some(extent) => {
                     let entered =
                         self.enter_extent(&handle, &mut state, data, encoded, extent, offset);
                     if entered.is_err() {
-                        filesystem.give_up(extent)?;
+                        core.give_up(extent)?;
                     }
                     entered?;
                     true
@@ -131,13 +132,13 @@ impl Inode {
         offset: u64,
     ) -> Result<()> {
         let (writer, live) = (self.writer()?, self.live_inode()?);
-        let filesystem = self.subvolume().filesystem();
-        let sectorsize = filesystem.sectorsize();
+        let core = self.core();
+        let sectorsize = core.sectorsize();
         let mut stored = data.to_vec();
         stored.resize(extent.len_bytes as usize, 0);
         let checksums = StateGuard::unlocked(state, || {
-            let written = filesystem.volume().write(extent.logical, &stored);
-            written.map(|()| filesystem.sums_of(&stored)).map_err(EngineError::from)
+            let written = core.volume().write(extent.logical, &stored);
+            written.map(|()| core.sums_of(&stored)).map_err(EngineError::from)
         })?;
         self.grow_locked(state, offset)?;
         if offset > 0 {
@@ -145,7 +146,7 @@ impl Inode {
         }
         // What lies before it first.
         writer.dirty.insert(live, state.unwritten_bytes());
-        filesystem.write_back(handle, live, state)?;
+        core.write_back(handle, live, state)?;
         let _alone = live.exclude_readers(state);
         writer.note_compression(encoded.algorithm.name().as_bytes());
         let ram_bytes = encoded.unencoded_bytes.next_multiple_of(sectorsize);

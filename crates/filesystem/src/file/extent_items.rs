@@ -20,8 +20,9 @@ use larder_format::{FormatError, ItemType, Key, Logical};
 use larder_transaction::{DataExtent, DataOwner, Handle};
 use zerocopy::{FromBytes, IntoBytes};
 
-use crate::core::writer::Changed;
-use crate::inode::live::{InodeId, LiveInode};
+use crate::core::changed::Changed;
+use crate::inode::id::InodeId;
+use crate::inode::live::LiveInode;
 
 /// The file extents of one inode.
 pub(crate) struct FileExtents<'a> {
@@ -80,6 +81,13 @@ impl Stored {
             Self::Regular(_) if self.is_hole() => 0,
             Self::Regular(_) => len_bytes,
         }
+    }
+}
+
+impl<'a> FileExtents<'a> {
+    /// The file extents of an inode in memory, to be changed with a handle.
+    pub(crate) fn of(live: &'a LiveInode, handle: &'a Handle<'a>, sectorsize: u64) -> Self {
+        FileExtents { tree: live.tree(), id: live.id(), live: Some(live), handle, sectorsize }
     }
 }
 

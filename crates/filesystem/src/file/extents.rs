@@ -75,7 +75,7 @@ impl Inode {
 
     /// Bytes of data that waits to be written back where the file has no space yet, in whole sectors.
     pub fn unplaced_bytes(&self) -> Result<u64> {
-        let sectorsize = self.subvolume().filesystem().sectorsize();
+        let sectorsize = self.core().sectorsize();
         let waiting = self.try_live_inode().map(|live| live.waiting()).unwrap_or_default();
         let mut unplaced_bytes = 0;
         for data in waiting.data {
@@ -178,7 +178,7 @@ impl Extents {
 
     /// The extent of the item under the cursor.
     fn extent(&self) -> Result<Option<Extent>> {
-        let sectorsize = self.subvolume.filesystem().sectorsize();
+        let sectorsize = self.subvolume.filesystem().core().sectorsize();
         let parse = |item: ItemRef| {
             let key = item.key();
             Extent::from_item(item, sectorsize)
@@ -190,7 +190,7 @@ impl Extents {
     /// Takes apart what has no data in the tree but in memory, into those parts that were asked for.
     fn take_apart(&mut self, extent: &Extent) {
         let whole = extent.start.0..extent.end().min(self.waiting.cut.unwrap_or(u64::MAX));
-        let sectorsize = self.subvolume.filesystem().sectorsize();
+        let sectorsize = self.subvolume.filesystem().core().sectorsize();
         // A hole at the end of the file may end within a sector.
         let end = whole.end.next_multiple_of(sectorsize);
         let mut at = whole.start;

@@ -4,6 +4,7 @@ pub(crate) mod allocate;
 pub(crate) mod checksums;
 pub(crate) mod clone;
 pub(crate) mod decompress;
+pub(crate) mod decompressed;
 pub(crate) mod encoded;
 pub(crate) mod extent;
 pub(crate) mod extent_items;

@@ -4,13 +4,14 @@ use std::ops::Range;
 
 use larder_format::feature::IncompatFlags;
 
-use crate::core::writer::{Changed, Writer, apply};
+use crate::core::changed::{Changed, apply};
+use crate::core::writer::Writer;
 use crate::error::{Error, Result};
 use crate::file::allocate::checked_end;
 use crate::file::extent_items::{Dropped, FileExtents, Stretch};
 use crate::file::read_live::Need;
 use crate::inode::handle::Inode;
-use crate::inode::live::Still;
+use crate::operation::locks::Still;
 
 /// Extents that go in one transaction.
 pub(crate) const EXTENTS_PER_STEP: usize = 128;
@@ -46,7 +47,7 @@ impl Inode {
     fn clear(&self, range: Range<u64>, what: What) -> Result<()> {
         let writer = self.writer_of_file()?;
         self.drop_capability()?;
-        let sectorsize = self.subvolume().filesystem().sectorsize();
+        let sectorsize = self.core().sectorsize();
         let Range { start: offset, end } = range;
         let start = offset.checked_next_multiple_of(sectorsize).unwrap_or(end);
         let whole = start..end - end % sectorsize;
@@ -62,8 +63,8 @@ impl Inode {
     /// Makes parts of sectors zeros, and writes back what is dirty. What lies behind the end of the
     /// file is zeros already.
     fn clear_edges(&self, writer: &Writer, edges: &[Range<u64>]) -> Result<()> {
-        let (live, filesystem) = (self.live_inode()?, self.subvolume().filesystem());
-        let sectorsize = filesystem.sectorsize();
+        let (live, core) = (self.live_inode()?, self.core());
+        let sectorsize = core.sectorsize();
         let sectors = edges.iter().filter(|edge| !edge.is_empty()).count() as u64;
         let reservation = writer.reserve_to_delete(sectors * sectorsize, 4)?;
         let _still = Still::new([live]);
@@ -82,7 +83,7 @@ impl Inode {
         }
         state.touch(handle.generation(), true);
         writer.dirty.insert(live, state.unwritten_bytes());
-        filesystem.write_back(&handle, live, &mut state)?;
+        core.write_back(&handle, live, &mut state)?;
         drop(state);
         Ok(handle.end()?)
     }
@@ -90,7 +91,7 @@ impl Inode {
     /// Takes the first extents in `range`, whole sectors, out of the file. Returns where the rest of
     /// the range begins.
     fn clear_some(&self, writer: &Writer, range: Range<u64>, what: What) -> Result<u64> {
-        let (live, filesystem) = (self.live_inode()?, self.subvolume().filesystem());
+        let (live, core) = (self.live_inode()?, self.core());
         let _reservation = writer.reserve_to_delete(0, 4)?;
         let _still = Still::new([live]);
         let handle = writer.manager.join()?;
@@ -99,9 +100,8 @@ impl Inode {
         state.check_may_cut()?;
         let _alone = live.exclude_readers(&mut state);
         let extents = self.extents_in(&handle)?;
-        let has_hole_items =
-            !filesystem.volume().superblock().has_incompat(IncompatFlags::NO_HOLES);
-        let end_of_file = state.item.size.get().next_multiple_of(filesystem.sectorsize());
+        let has_hole_items = !core.volume().superblock().has_incompat(IncompatFlags::NO_HOLES);
+        let end_of_file = state.item.size.get().next_multiple_of(core.sectorsize());
         let until = apply(&handle, || {
             let Dropped { counted_bytes, until } = match what {
                 What::Everything => extents.drop_some(range.start, range.end, EXTENTS_PER_STEP)?,

@@ -79,7 +79,7 @@ impl Inode {
     /// this returns it has been since all of them are. The caller has `changing`.
     pub(crate) fn load(&self, state: &mut StateGuard<'_>, needs: &[Need]) -> Result<()> {
         let live = self.live_inode()?;
-        let sectorsize = self.subvolume().filesystem().sectorsize();
+        let sectorsize = self.core().sectorsize();
         // Nobody else makes data of what is none.
         let mut absent: Vec<Need> = Vec::new();
         loop {
@@ -111,7 +111,7 @@ impl Inode {
 
     /// What the file has in a sector; none if that is not what is needed.
     fn wanted_sector(&self, live: &LiveInode, need: Need) -> Result<Option<Vec<u8>>> {
-        let sectorsize = self.subvolume().filesystem().sectorsize();
+        let sectorsize = self.core().sectorsize();
         let start = need.start();
         let is_wanted = match need {
             Need::Sector(_) => true,
@@ -144,7 +144,7 @@ impl Inode {
 
     /// Whether the tree has the data of the file inline.
     fn is_inline(&self, live: &LiveInode) -> Result<bool> {
-        let sectorsize = self.subvolume().filesystem().sectorsize();
+        let sectorsize = self.core().sectorsize();
         let size_bytes = live.read().size_bytes;
         if size_bytes == 0 || size_bytes > sectorsize {
             return Ok(false);
@@ -156,7 +156,7 @@ impl Inode {
 
     /// Makes a range within one sector zeros if the sector is dirty: what is no data has been left alone.
     pub(crate) fn zero(&self, state: &mut InodeState, range: Range<u64>) {
-        let sectorsize = self.subvolume().filesystem().sectorsize();
+        let sectorsize = self.core().sectorsize();
         let start = range.start - range.start % sectorsize;
         if !range.is_empty() && state.dirty.covers(start, start + sectorsize) {
             let zeros = vec![0; (range.end - range.start) as usize];
@@ -166,13 +166,13 @@ impl Inode {
 
     /// What has to be dirty before what lies behind `end` in its sector is made zeros.
     pub(crate) fn need_of_end(&self, end: u64) -> Option<Need> {
-        let sectorsize = self.subvolume().filesystem().sectorsize();
+        let sectorsize = self.core().sectorsize();
         (!end.is_multiple_of(sectorsize)).then(|| Need::IfData(end - end % sectorsize))
     }
 
     /// Makes what lies behind `end` in its sector zeros; see [`need_of_end`](Self::need_of_end).
     pub(crate) fn zero_behind(&self, state: &mut InodeState, end: u64) {
-        let sectorsize = self.subvolume().filesystem().sectorsize();
+        let sectorsize = self.core().sectorsize();
         self.zero(state, end..end.next_multiple_of(sectorsize));
     }
 }

@@ -3,12 +3,14 @@
 
 use larder_format::item::InodeFlags;
 
-use crate::core::writer::{Writer, apply};
+use crate::core::changed::apply;
+use crate::core::writer::Writer;
 use crate::error::{Error, Result};
 use crate::file::punch::EXTENTS_PER_STEP;
 use crate::file::write::MOST_BYTES;
 use crate::inode::handle::Inode;
-use crate::inode::live::{StateGuard, Still};
+use crate::inode::live::StateGuard;
+use crate::operation::locks::Still;
 
 impl Inode {
     /// Makes the regular file `size_bytes` long. What is cut off is gone; what is added reads as zeros.
@@ -33,8 +35,8 @@ impl Inode {
 
     /// Comes nearer to the size, if not all the way. Returns whether it is reached.
     fn truncate_step(&self, writer: &Writer, size_bytes: u64, refuses: InodeFlags) -> Result<bool> {
-        let (live, filesystem) = (self.live_inode()?, self.subvolume().filesystem());
-        let sectorsize = filesystem.sectorsize();
+        let (live, core) = (self.live_inode()?, self.core());
+        let sectorsize = core.sectorsize();
         let shrinks = size_bytes <= self.size_bytes();
         let reservation = match (shrinks, size_bytes.is_multiple_of(sectorsize)) {
             (true, true) => writer.reserve_to_delete(0, 2),
@@ -62,7 +64,7 @@ impl Inode {
                 self.grow_locked(&mut state, size_bytes)?;
             }
             writer.dirty.insert(live, state.unwritten_bytes());
-            filesystem.write_back(&handle, live, &mut state)?;
+            core.write_back(&handle, live, &mut state)?;
         } else {
             let end = last[EXTENTS_PER_STEP - 1].0;
             let _alone = live.exclude_readers(&mut state);
@@ -85,7 +87,7 @@ impl Inode {
     /// Makes the file, whose state this is, as short as `size_bytes`. Its extents follow when it is
     /// written back.
     fn cut_off(&self, state: &mut StateGuard<'_>, size_bytes: u64) -> Result<()> {
-        let sectorsize = self.subvolume().filesystem().sectorsize();
+        let sectorsize = self.core().sectorsize();
         let cut = size_bytes.next_multiple_of(sectorsize);
         if size_bytes < state.size_bytes {
             let needs: Vec<_> = self.need_of_end(size_bytes).into_iter().collect();

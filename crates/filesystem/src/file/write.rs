@@ -9,9 +9,13 @@ use larder_transaction::space::{Priority, SpaceKind};
 use crate::core::writer::Writer;
 use crate::error::{Error, ErrorKind, Result};
 use crate::file::read_live::Need;
+use crate::file::writeback::flush::{flush, flush_all};
+use crate::file::writeback::reservation::DataReservation;
+use crate::inode::delayed::flush::relieve;
 use crate::inode::handle::Inode;
-use crate::inode::live::{DataReservation, InodeState};
+use crate::inode::live::InodeState;
 use crate::inode::metadata::FileType;
+use crate::operation::limits::reserve_quota;
 
 /// No file is longer.
 pub(crate) const MOST_BYTES: u64 = i64::MAX as u64 - (1 << 20);
@@ -78,8 +82,8 @@ impl Inode {
             return Ok(());
         }
         let live = self.live_inode()?;
-        let filesystem = self.subvolume().filesystem();
-        let sectorsize = filesystem.sectorsize();
+        let core = self.core();
+        let sectorsize = core.sectorsize();
         let end = offset + data.len() as u64;
         let first = offset - offset % sectorsize;
         let behind = end.next_multiple_of(sectorsize);
@@ -116,9 +120,9 @@ impl Inode {
         handle.end()?;
         drop(changing);
         if is_much {
-            filesystem.flush(live)?;
+            flush(core, live)?;
         } else if writer.dirty.len_bytes() > MOST_DIRTY_BYTES_IN_ALL {
-            filesystem.flush_all()?;
+            flush_all(core)?;
         }
         Ok(())
     }
@@ -126,7 +130,7 @@ impl Inode {
     /// Promises room for writing `range`, whole sectors. The sectors that the file begins and ends with
     /// now may become dirty too.
     fn reserve_for_write(&self, writer: &Writer, range: Range<u64>) -> Result<DataReservation> {
-        let sectorsize = self.subvolume().filesystem().sectorsize();
+        let sectorsize = self.core().sectorsize();
         let is_full =
             |error: &Error| matches!(error.kind(), ErrorKind::NoSpace | ErrorKind::QuotaExceeded);
         match self.reserve_within_quota(writer, range.end - range.start + 2 * sectorsize, 3) {
@@ -144,7 +148,7 @@ impl Inode {
         data_bytes: u64,
         runs: u64,
     ) -> Result<DataReservation> {
-        let quota = self.subvolume().reserve_quota(data_bytes, QUOTA_BLOCKS)?;
+        let quota = reserve_quota(self.core(), self.subvolume().id(), data_bytes, QUOTA_BLOCKS)?;
         Ok(DataReservation { quota, ..writer.reserve_data(data_bytes, runs)? })
     }
 
@@ -154,7 +158,7 @@ impl Inode {
         let handle = writer.manager.join()?;
         let state = self.live_inode()?.read();
         let extents = self.extents_in(&handle)?;
-        let sectorsize = self.subvolume().filesystem().sectorsize();
+        let sectorsize = self.core().sectorsize();
         let last_sector = state.size_bytes - state.size_bytes % sectorsize;
         let mut needed = vec![range.clone()];
         if state.size_bytes < range.start && last_sector < state.size_bytes {
@@ -175,7 +179,7 @@ impl Inode {
     /// Writes back what the file has in memory only.
     pub(crate) fn flush(&self) -> Result<()> {
         match self.try_live_inode() {
-            Some(live) => self.subvolume().filesystem().flush(live),
+            Some(live) => flush(self.core(), live),
             None => Ok(()),
         }
     }
@@ -254,7 +258,7 @@ impl Writer {
         data_bytes: u64,
         runs: u64,
     ) -> Result<DataReservation> {
-        self.relieve()?;
+        relieve(self)?;
         let items = ITEMS + ITEMS_PER_RUN * runs;
         let metadata_bytes = self.manager.space().insertion_bytes(items);
         let reserve = |kind, len_bytes| self.manager.reserve(kind, len_bytes, priority);

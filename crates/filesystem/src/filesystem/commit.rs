@@ -4,78 +4,88 @@ use std::sync::{Arc, Weak};
 
 use larder_transaction::{Exclusive, TransactionHook, TransactionManager};
 
-use crate::core::writer::{Changed, Writer};
+use crate::core::changed::Changed;
+use crate::core::shared::Core;
+use crate::core::writer::Writer;
 use crate::error::{Error, Result};
-use crate::filesystem::handle::{Filesystem, Shared};
+use crate::file::writeback::flush::flush_all;
+use crate::filesystem::cleaning::delete_unlinked;
+use crate::filesystem::handle::Filesystem;
+use crate::inode::delayed::flush::flush_delayed;
+use crate::inode::orphan_deletion::delete_orphans;
+use crate::subvolume::take_snapshots::take_snapshots;
 
 /// Before a commit it writes data back and puts delayed items into their trees. In the commit it takes snapshots
 /// and puts later delayed items into the trees. It frees space by delayed items and by deletions.
 pub(crate) struct Hook {
-    filesystem: Weak<Shared>,
+    core: Weak<Core>,
 }
 
 impl Hook {
-    pub(crate) fn new(filesystem: &Filesystem) -> Self {
-        Self { filesystem: Arc::downgrade(filesystem.shared()) }
+    pub(crate) fn new(core: &Arc<Core>) -> Self {
+        Self { core: Arc::downgrade(core) }
     }
 
-    fn filesystem(&self) -> Option<Filesystem> {
-        self.filesystem.upgrade().map(Filesystem::from)
+    /// Does something with the file system, while there is one.
+    fn with_core(&self, act: impl FnOnce(&Core, &Writer) -> Changed<()>) -> Changed<()> {
+        let Some(core) = self.core.upgrade() else { return Ok(()) };
+        core.try_writer().map_or(Ok(()), |writer| act(&core, writer))
     }
 }
 
 impl TransactionHook for Hook {
     fn before_commit(&self, _manager: &TransactionManager) -> Changed<()> {
-        let Some(filesystem) = self.filesystem() else { return Ok(()) };
-        write_back(&filesystem)?;
-        filesystem.try_writer().map_or(Ok(()), Writer::flush_delayed)
+        self.with_core(|core, writer| {
+            write_back(core)?;
+            flush_delayed(writer)
+        })
     }
 
     fn in_commit(&self, exclusive: &Exclusive<'_>) -> Changed<()> {
-        let Some(filesystem) = self.filesystem() else { return Ok(()) };
-        filesystem.take_snapshots(exclusive)?;
-        // The commit makes all logs void.
-        filesystem.try_writer().inspect(|writer| writer.logged_inodes.clear());
-        Ok(())
+        self.with_core(|_, writer| {
+            take_snapshots(writer, exclusive)?;
+            // The commit makes all logs void.
+            writer.logged_inodes.clear();
+            Ok(())
+        })
     }
 
     fn has_more(&self) -> bool {
-        let Some(filesystem) = self.filesystem() else { return false };
-        filesystem.try_writer().is_some_and(Writer::has_more)
+        let Some(core) = self.core.upgrade() else { return false };
+        core.try_writer().is_some_and(Writer::has_more)
     }
 
     fn flush_queued(&self, _manager: &TransactionManager) -> Changed<()> {
-        let Some(filesystem) = self.filesystem() else { return Ok(()) };
-        filesystem.try_writer().map_or(Ok(()), Writer::flush_delayed)
+        self.with_core(|_, writer| flush_delayed(writer))
     }
 
     fn clean_deleted(&self, _manager: &TransactionManager) -> Changed<()> {
-        let Some(filesystem) = self.filesystem() else { return Ok(()) };
-        // An inode with data that is not written back is not let go of before that.
-        write_back(&filesystem)?;
-        filesystem.delete_unlinked();
-        Ok(())
+        self.with_core(|core, _| {
+            // An inode with data that is not written back is not let go of before that.
+            write_back(core)?;
+            delete_unlinked(core);
+            Ok(())
+        })
     }
 }
 
 /// Writes back what all files have in memory only.
-fn write_back(filesystem: &Filesystem) -> Changed<()> {
-    filesystem.flush_all().map_err(|error| match error {
+fn write_back(core: &Core) -> Changed<()> {
+    flush_all(core).map_err(|error| match error {
         Error::Engine(error) => error,
         Error::Tree(error) => (*error).into(),
         _ => larder_transaction::Error::ReadOnly("data could not be written back"),
     })
 }
 
-impl Writer {
-    /// Whether anything waits to be written back, or to be deleted.
-    fn has_more(&self) -> bool {
-        let has_deleted = !self.orphans.is_empty() || !self.deleted.is_empty();
-        has_deleted || !self.dirty.is_empty() || !self.delayed.is_empty()
-    }
-}
-
 impl Filesystem {
+    /// Deletes inodes without a name, and deleted subvolumes, that are not open any more. Removing a name does
+    /// so too; callers that drop handles later call this. What fails is deleted when the file system is opened
+    /// for writing again.
+    pub fn delete_unlinked(&self) {
+        delete_unlinked(self.core());
+    }
+
     /// Makes everything that was done before this call durable, by a commit. Nothing happens in a file
     /// system that is open for reading.
     ///
@@ -84,9 +94,15 @@ impl Filesystem {
     /// commit is intact then.
     pub fn sync(&self) -> Result<()> {
         let Some(writer) = self.try_writer() else { return Ok(()) };
-        self.flush_all()?;
-        writer.delete_orphans();
+        flush_all(self.core())?;
+        delete_orphans(writer);
         writer.manager.commit()?;
         Ok(())
+    }
+
+    /// Puts what is queued now into the trees, for readers that do not look at live inodes. Nothing happens in a
+    /// file system that is open for reading.
+    pub(crate) fn flush_delayed(&self) -> Result<()> {
+        Ok(self.try_writer().map_or(Ok(()), flush_delayed)?)
     }
 }

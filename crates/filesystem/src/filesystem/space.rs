@@ -3,7 +3,6 @@
 use larder_format::feature::CompatRoFlags;
 use larder_format::item::BlockGroupItem;
 use larder_format::{BlockGroupFlags, ItemType, Key, Logical, Profile, objectid, read_exact_item};
-
 use larder_transaction::space::Group;
 use larder_volume::VolumeDevice;
 

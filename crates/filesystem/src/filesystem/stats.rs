@@ -2,9 +2,6 @@
 
 use larder_volume::VolumeStats;
 
-use crate::Filesystem;
-use crate::core::writer::Writer;
-
 /// Counters since the file system was opened.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -49,19 +46,4 @@ pub struct ExtentMapStats {
     pub entries: u64,
     /// Extents that were searched for in the trees and remembered.
     pub learned: u64,
-}
-
-impl Filesystem {
-    /// What was done so far.
-    pub fn stats(&self) -> Stats {
-        Stats {
-            trees: self.cache().stats(),
-            changes: self.try_writer().map(|w| w.manager().forest().stats()).unwrap_or_default(),
-            volume: self.volume().stats(),
-            decompressed_hits: self.decompressed().hits(),
-            decompressions: self.decompressed().decompressions(),
-            extents: self.try_writer().map(Writer::extent_map_stats).unwrap_or_default(),
-            delayed: self.try_writer().map(Writer::delayed_stats).unwrap_or_default(),
-        }
-    }
 }

@@ -3,11 +3,12 @@
 use larder_format::item::{InodeFlags, InodeItem, Timespec};
 use larder_transaction::space::Priority;
 
-use crate::core::writer::apply;
+use crate::core::changed::apply;
 use crate::error::{Error, Result};
 use crate::inode::handle::Inode;
-use crate::inode::live::Locked;
 use crate::inode::metadata::{FileType, Timestamp};
+use crate::operation::limits::join;
+use crate::operation::locks::Locked;
 use crate::xattr::acl;
 use crate::xattr::acl::Acl;
 use crate::xattr::set::XattrChange;
@@ -113,7 +114,7 @@ impl Inode {
         if new.permissions.is_some() && self.file_type() == FileType::Symlink {
             return Err(Error::NoPermissions);
         }
-        let handle = writer.join(self.subvolume(), ITEMS, Priority::Normal)?;
+        let handle = join(writer, self.subvolume().live()?, ITEMS, Priority::Normal)?;
         let generation = handle.generation();
         let mut locked = Locked::new([live]);
         let state = locked.of(live);
@@ -152,7 +153,7 @@ impl Inode {
     /// As [`set_attributes`](Self::set_attributes).
     pub fn drop_privileges(&self, is_in_group: bool) -> Result<()> {
         let (writer, live) = (self.writer()?, self.live_inode()?);
-        let handle = writer.join(self.subvolume(), ITEMS, Priority::Normal)?;
+        let handle = join(writer, self.subvolume().live()?, ITEMS, Priority::Normal)?;
         let mut locked = Locked::new([live]);
         let state = locked.of(live);
         let mut item = state.item;

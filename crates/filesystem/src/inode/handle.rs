@@ -2,14 +2,20 @@
 
 use std::sync::Arc;
 
+use larder_btree::Readahead;
 use larder_format::item::InodeItem;
-use larder_format::{FormatError, ItemType, Key, objectid, read_exact_item};
+use larder_format::{ItemType, Key, objectid};
 use zerocopy::FromZeros;
 
+use crate::core::live_subvolume::LiveSubvolume;
+use crate::core::shared::Core;
+use crate::core::writer::Writer;
 use crate::error::{Error, Result};
+use crate::inode::links::{Link, links_of_item};
 use crate::inode::live::LiveInode;
-use crate::inode::metadata::FileType;
+use crate::inode::metadata::{FileType, Metadata, parse_item};
 use crate::inode::open::OpenInode;
+use crate::scan::paths::DirectoryPaths;
 use crate::subvolume::handle::Subvolume;
 
 /// The number that the kernel gives to the directory which stands for a subvolume that is not there.
@@ -40,9 +46,9 @@ impl Subvolume {
     /// The inode `number`.
     pub fn inode(&self, number: u64) -> Result<Inode> {
         if let Some(writer) = self.filesystem().try_writer()
-            && self.try_live().is_some()
+            && let Some(subvolume) = self.try_live()
         {
-            let live = writer.inodes().open(self, number)?;
+            let live = writer.inodes().open(subvolume, number)?;
             return Ok(Inode::of_live_inode(self.clone(), live));
         }
         let key = Key::new(number, ItemType::INODE_ITEM, 0);
@@ -52,15 +58,11 @@ impl Subvolume {
         let attributes = Attributes::Committed(*item);
         Ok(Inode { subvolume: self.clone(), number, attributes, file_type, stands_in: None })
     }
-}
 
-/// Reads an inode item that fills `bytes`.
-pub(crate) fn parse_item(bytes: &[u8]) -> Result<(&InodeItem, FileType), FormatError> {
-    let item: &InodeItem = read_exact_item(bytes)?;
-    let mode = item.mode.get();
-    let file_type = FileType::from_mode(mode)
-        .ok_or_else(|| FormatError::invalid("inode", format!("mode {mode:o} has no file type")))?;
-    Ok((item, file_type))
+    /// Its root directory.
+    pub fn root(&self) -> Result<Inode> {
+        self.inode(objectid::FIRST_FREE)
+    }
 }
 
 impl Inode {
@@ -76,6 +78,43 @@ impl Inode {
             Attributes::Live(live) => Some(live),
             Attributes::Committed(_) => None,
         }
+    }
+
+    /// What those who have the inode open share.
+    pub(crate) fn live_inode(&self) -> Result<&Arc<LiveInode>> {
+        if let Some(live) = self.try_live_inode() {
+            return Ok(live);
+        }
+        self.writer()?;
+        if self.is_empty_subvolume() {
+            return Err(Error::NotPermitted("it stands for a subvolume that is not there"));
+        }
+        Err(Error::NotWritable)
+    }
+
+    pub(crate) fn writer(&self) -> Result<&Writer> {
+        self.subvolume().filesystem().writer()
+    }
+
+    /// Refuses to list or change names in a directory that was removed, as the root of a deleted subvolume was. To
+    /// change something the caller has a handle.
+    pub(crate) fn check_not_removed(&self) -> Result<()> {
+        let is_deleted = self.subvolume().try_live().is_some_and(LiveSubvolume::is_deleted);
+        let is_removed = is_deleted && self.is_subvolume_root();
+        if is_removed { Err(Error::NotFound) } else { Ok(()) }
+    }
+
+    /// A handle of what those who have the inode open share.
+    pub(crate) fn open_inode(&self) -> Result<&OpenInode> {
+        match &self.attributes {
+            Attributes::Live(live) => Ok(live),
+            Attributes::Committed(_) => self.live_inode().and(Err(Error::NotWritable)),
+        }
+    }
+
+    /// What changes the file system of an inode that is being changed.
+    pub(crate) fn writer_of_change(&self) -> &Writer {
+        self.writer().expect("it is being changed")
     }
 
     /// The empty directory that stands where `directory` has an entry for a subvolume that is not
@@ -109,6 +148,11 @@ impl Inode {
         &self.subvolume
     }
 
+    /// The file system below its handles.
+    pub(crate) fn core(&self) -> &Core {
+        self.subvolume.filesystem().core()
+    }
+
     /// Its number, unique within the subvolume.
     pub fn number(&self) -> u64 {
         self.number
@@ -129,6 +173,37 @@ impl Inode {
 
     pub(super) fn dirty_bytes(&self) -> u64 {
         self.try_live_inode().map_or(0, |live| live.dirty_bytes())
+    }
+
+    /// The attributes.
+    pub fn metadata(&self) -> Metadata {
+        let sectorsize = self.subvolume.filesystem().core().sectorsize();
+        let (id, dirty_bytes) = (self.subvolume.id(), self.dirty_bytes());
+        let metadata = Metadata::new(id, self.number, self.file_type, &self.item(), sectorsize);
+        Metadata { dirty_bytes, ..metadata }
+    }
+
+    /// All its names: those in one directory together, except when there are very many.
+    pub fn links(&self) -> Result<Vec<Link>> {
+        let range = self.key(ItemType::INODE_REF, 0)..=self.key(ItemType::INODE_EXTREF, u64::MAX);
+        let mut items = self.subvolume.view().range(range, Readahead::Forward);
+        let mut links = Vec::new();
+        while let Some((key, bytes)) = items.next_item()? {
+            links_of_item(key, bytes, |parent, index, name| {
+                links.push(Link { parent, index, name: name.to_vec() });
+            })
+            .map_err(|problem| self.subvolume.bad_item(key, problem))?;
+        }
+        Ok(links)
+    }
+
+    /// Every path of the inode from the root of its subvolume, without a slash at either end.
+    pub fn paths(&self) -> Result<Vec<Vec<u8>>> {
+        if self.is_subvolume_root() {
+            return Ok(vec![Vec::new()]);
+        }
+        let mut paths = DirectoryPaths::new(self.subvolume.clone());
+        self.links()?.iter().map(|link| paths.link(link)).collect()
     }
 
     /// Whether it is a directory that stands for a subvolume which is not there.
@@ -181,3 +256,8 @@ impl PartialEq for Inode {
 }
 
 impl Eq for Inode {}
+
+/// The inode of an inode that was checked to have one.
+pub(crate) fn live_inode_of(inode: &Inode) -> &Arc<LiveInode> {
+    inode.try_live_inode().expect("it can be changed")
+}

@@ -1,34 +1,28 @@
 //! Inodes in memory, of a file system that is open for writing.
 
-use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Weak};
 
 use larder_btree::LiveTree;
 use larder_format::item::{InodeFlags, InodeItem};
 use larder_format::{ItemType, Key};
-use larder_transaction::space::Reservation;
-use larder_transaction::{Handle, Items, QuotaReservation, TreeItems, now};
-use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use larder_transaction::{Items, TreeItems, now};
+use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use crate::core::writer::Changed;
+use crate::core::changed::Changed;
 use crate::error::{Error, Result};
-use crate::file::extent_items::FileExtents;
-use crate::file::extent_map::{ExtentMap, ExtentMaps};
+use crate::file::extent_map::ExtentMap;
 use crate::file::modified_extents::ModifiedExtents;
 use crate::file::writeback::dirty::DirtyData;
-use crate::inode::delayed::DelayedInodes;
-use crate::inode::delayed::items::DelayedItems;
-use crate::inode::handle::parse_item;
-use crate::inode::inheritance::Inherited;
+use crate::file::writeback::reservation::DataReservation;
+use crate::inode::delayed::queued::DelayedItems;
+use crate::inode::delayed::table::DelayedInodes;
+use crate::inode::id::InodeId;
+use crate::inode::inherited::Inherited;
 use crate::inode::links::Link;
 use crate::inode::metadata::FileType;
-use crate::inode::open::{OpenInode, Opens};
+use crate::inode::opens::Opens;
 use crate::inode::orphans::{Orphan, Orphans};
-use crate::subvolume::handle::Subvolume;
-
-/// Locks that inodes are spread over.
-const SHARDS: usize = 16;
 
 /// An inode in memory: one for all who have it open, who have it as an [`OpenInode`].
 pub(crate) struct LiveInode {
@@ -56,13 +50,6 @@ pub(crate) struct LiveInode {
     /// The name that its reference was seen to have, of a directory.
     name: Mutex<Option<Link>>,
     state: RwLock<InodeState>,
-}
-
-/// Which inode: subvolume and number, the order in which inodes are locked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct InodeId {
-    pub(crate) subvolume: u64,
-    pub(crate) number: u64,
 }
 
 /// What changes about an inode.
@@ -93,14 +80,6 @@ pub(crate) struct InodeState {
 
 /// The state of an inode, locked to be changed.
 pub(crate) type StateGuard<'a> = RwLockWriteGuard<'a, InodeState>;
-
-/// Room for writing data back.
-pub(crate) struct DataReservation {
-    pub(crate) data: Reservation,
-    pub(crate) metadata: Reservation,
-    /// Within the quota of quota groups.
-    pub(crate) quota: Option<QuotaReservation>,
-}
 
 impl LiveInode {
     pub(crate) fn new(
@@ -181,15 +160,6 @@ impl LiveInode {
 
     pub(crate) fn delayed_inodes(&self) -> &DelayedInodes {
         &self.delayed_inodes
-    }
-
-    /// Its file extents, to be changed with a handle.
-    pub(crate) fn file_extents<'a>(
-        &'a self,
-        handle: &'a Handle<'a>,
-        sectorsize: u64,
-    ) -> FileExtents<'a> {
-        FileExtents { tree: &self.tree, id: self.id, live: Some(self), handle, sectorsize }
     }
 
     /// The item with the size that everybody sees.
@@ -331,144 +301,5 @@ impl Drop for LiveInode {
 impl std::fmt::Debug for LiveInode {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("LiveInode").field("id", &self.id).finish_non_exhaustive()
-    }
-}
-
-/// The inodes in memory.
-pub(crate) struct InodeTable {
-    shards: [Mutex<HashMap<InodeId, Weak<LiveInode>>>; SHARDS],
-    orphans: Arc<Orphans>,
-    delayed: Arc<DelayedInodes>,
-    extent_maps: Arc<ExtentMaps>,
-}
-
-impl InodeTable {
-    pub(crate) fn new(
-        orphans: Arc<Orphans>,
-        delayed: Arc<DelayedInodes>,
-        extent_maps: Arc<ExtentMaps>,
-    ) -> Self {
-        Self { shards: std::array::from_fn(|_| Mutex::default()), orphans, delayed, extent_maps }
-    }
-
-    /// The inode `number`, read if nobody has it. One without a name is not found: only who had it
-    /// open before it lost the last can have it.
-    pub(crate) fn open(&self, subvolume: &Subvolume, number: u64) -> Result<OpenInode> {
-        let id = InodeId { subvolume: subvolume.id(), number };
-        let mut shard = self.shard(id).lock();
-        let known = shard.get(&id).and_then(Weak::upgrade);
-        let live = if let Some(live) = known {
-            live
-        } else {
-            // Under the lock: who has the inode meanwhile could change the item and be gone.
-            let live = Arc::new(self.read(subvolume, id)?);
-            remember(&mut shard, &live);
-            live
-        };
-        drop(shard);
-        OpenInode::open(live).ok_or(Error::NotFound)
-    }
-
-    /// An inode that is in memory, for a look: this does not keep it open.
-    pub(crate) fn known(&self, id: InodeId) -> Option<Arc<LiveInode>> {
-        self.shard(id).lock().get(&id).and_then(Weak::upgrade)
-    }
-
-    fn read(&self, subvolume: &Subvolume, id: InodeId) -> Result<LiveInode> {
-        let tree = subvolume.live()?.tree();
-        let key = Key::new(id.number, ItemType::INODE_ITEM, 0);
-        let bytes = tree.get(key)?.ok_or(Error::NotFound)?;
-        let (item, file_type) =
-            parse_item(&bytes).map_err(|problem| Error::item(tree.id(), key, problem))?;
-        if item.nlink.get() == 0 {
-            return Err(Error::NotFound);
-        }
-        Ok(self.new_inode(id, file_type, *item, tree.clone()))
-    }
-
-    /// Enters an inode that was just made.
-    pub(crate) fn create(
-        &self,
-        subvolume: &Subvolume,
-        number: u64,
-        file_type: FileType,
-        item: InodeItem,
-    ) -> Result<OpenInode> {
-        let id = InodeId { subvolume: subvolume.id(), number };
-        let tree = subvolume.live()?.tree().clone();
-        let live = Arc::new(self.new_inode(id, file_type, item, tree));
-        remember(&mut self.shard(id).lock(), &live);
-        OpenInode::open(live).ok_or(Error::NotFound)
-    }
-
-    fn new_inode(
-        &self,
-        id: InodeId,
-        file_type: FileType,
-        item: InodeItem,
-        tree: Arc<LiveTree>,
-    ) -> LiveInode {
-        let extents = ExtentMap::new(self.extent_maps.clone());
-        LiveInode::new(
-            id,
-            file_type,
-            item,
-            tree,
-            self.orphans.clone(),
-            self.delayed.clone(),
-            extents,
-        )
-    }
-
-    fn shard(&self, id: InodeId) -> &Mutex<HashMap<InodeId, Weak<LiveInode>>> {
-        &self.shards[(id.number ^ id.subvolume) as usize % SHARDS]
-    }
-}
-
-fn remember(shard: &mut HashMap<InodeId, Weak<LiveInode>>, live: &Arc<LiveInode>) {
-    if shard.len() == shard.capacity() {
-        shard.retain(|_, live| live.strong_count() > 0);
-    }
-    shard.insert(live.id(), Arc::downgrade(live));
-}
-
-/// Files that nobody else changes or writes back: their extents stay, and their data and sizes.
-pub(crate) struct Still<'a> {
-    _guards: [Vec<MutexGuard<'a, ()>>; 2],
-}
-
-impl<'a> Still<'a> {
-    /// Keeps inodes, of which some may be given twice. The caller is not inside the door.
-    pub(crate) fn new(inodes: impl IntoIterator<Item = &'a Arc<LiveInode>>) -> Self {
-        let mut inodes: Vec<&Arc<LiveInode>> = inodes.into_iter().collect();
-        inodes.sort_unstable_by_key(|live| live.id());
-        inodes.dedup_by_key(|live| live.id());
-        let changing = inodes.iter().map(|live| live.changing.lock()).collect();
-        let flushing = inodes.iter().map(|live| live.flushing.lock()).collect();
-        Self { _guards: [changing, flushing] }
-    }
-}
-
-/// The states of several inodes, locked in order.
-pub(crate) struct Locked<'a> {
-    guards: Vec<(InodeId, RwLockWriteGuard<'a, InodeState>)>,
-}
-
-impl<'a> Locked<'a> {
-    /// Locks inodes, some of which may be given twice.
-    pub(crate) fn new(inodes: impl IntoIterator<Item = &'a Arc<LiveInode>>) -> Self {
-        let mut inodes: Vec<&Arc<LiveInode>> = inodes.into_iter().collect();
-        inodes.sort_unstable_by_key(|live| live.id());
-        inodes.dedup_by_key(|live| live.id());
-        Self { guards: inodes.into_iter().map(|live| (live.id(), live.write())).collect() }
-    }
-
-    /// The state of one of them.
-    ///
-    /// # Panics
-    /// When it is not locked.
-    pub(crate) fn of(&mut self, live: &LiveInode) -> &mut InodeState {
-        let found = self.guards.iter_mut().find(|(id, _)| *id == live.id());
-        &mut found.expect("it is among those that were locked").1
     }
 }

@@ -6,21 +6,14 @@ use std::sync::Arc;
 use larder_btree::LiveTree;
 use larder_format::item::{FileExtent, InodeItem};
 use larder_format::{FormatError, ItemType, Key, objectid};
-use larder_transaction::space::Priority;
-use larder_transaction::{
-    Cleaning, DataExtent, DataOwner, Handle, Items, TransactionManager, TreeItems,
-};
+use larder_transaction::{DataExtent, DataOwner, Handle, Items, TransactionManager, TreeItems};
 use parking_lot::Mutex;
 use zerocopy::FromBytes;
 
-use crate::core::writer::{Changed, Writer, apply};
-use crate::error::Result;
-use crate::filesystem::handle::Filesystem;
+use crate::core::changed::Changed;
 
 /// Extents of a file that are deleted in one step.
 const EXTENTS_PER_STEP: usize = 128;
-/// Items that a step may insert at worst: none, but leaves are copied.
-const ITEMS: u64 = 4;
 
 /// Inodes that nobody has open any more.
 pub(crate) struct Orphans {
@@ -49,7 +42,7 @@ impl Orphans {
         self.queue.lock().is_empty()
     }
 
-    fn pop(&self) -> Option<Orphan> {
+    pub(crate) fn pop(&self) -> Option<Orphan> {
         self.queue.lock().pop()
     }
 }
@@ -57,39 +50,6 @@ impl Orphans {
 /// The key of the item that lists an inode without a name.
 pub(crate) fn orphan_key(number: u64) -> Key {
     Key::new(objectid::ORPHAN, ItemType::ORPHAN_ITEM, number)
-}
-
-impl Writer {
-    /// Deletes inodes that nobody has open any more. What fails is tried again with the next call, and
-    /// with the next commit in the background, and stays listed in its tree for who opens the file system for writing again.
-    pub(crate) fn delete_orphans(&self) {
-        if self.orphans.is_empty() {
-            return;
-        }
-        let cleaning = self.manager.begin_cleaning();
-        while let Some(orphan) = self.orphans.pop() {
-            if self.delete_inode(&cleaning, &orphan).is_err() {
-                self.orphans.push(orphan);
-                break;
-            }
-        }
-    }
-
-    fn delete_inode(&self, cleaning: &Cleaning<'_>, orphan: &Orphan) -> Changed<()> {
-        let is_gone = |id| self.manager.root_item(id).is_none_or(|(_, item)| item.refs.get() == 0);
-        loop {
-            let handle = self.manager.start(ITEMS, Priority::Cleaning)?;
-            if is_gone(orphan.tree.id()) || self.send_guards.has(orphan.tree.id()) {
-                return Ok(());
-            }
-            let is_done = apply(&handle, || orphan.delete_step(&handle))?;
-            handle.end()?;
-            cleaning.stepped();
-            if is_done {
-                return Ok(());
-            }
-        }
-    }
 }
 
 impl Orphan {
@@ -109,7 +69,7 @@ impl Orphan {
     }
 
     /// Deletes some of the last extents, or all that is left. Returns whether nothing is.
-    fn delete_step(&self, handle: &Handle<'_>) -> Changed<bool> {
+    pub(crate) fn delete_step(&self, handle: &Handle<'_>) -> Changed<bool> {
         let extents = self.last_extents()?;
         let Some((first, _)) = extents.last() else {
             self.delete_rest()?;
@@ -170,65 +130,11 @@ impl Orphan {
         TreeItems::new(self.tree.clone()).remove(orphan_key(self.number))
     }
 
-    fn key(&self, item_type: ItemType, offset: u64) -> Key {
+    pub(crate) fn key(&self, item_type: ItemType, offset: u64) -> Key {
         Key::new(self.number, item_type, offset)
     }
 
     fn bad(&self, key: Key, problem: FormatError) -> larder_transaction::Error {
         larder_transaction::Error::Item { tree: self.tree.id(), key, problem }
-    }
-}
-
-impl Filesystem {
-    /// Deletes inodes without a name, and deleted subvolumes, that are not open any more. Removing a name does
-    /// so too; callers that drop handles later call this. What fails is deleted when the file system is opened
-    /// for writing again.
-    pub fn delete_unlinked(&self) {
-        if let Some(writer) = self.try_writer() {
-            writer.delete_orphans();
-            writer.drop_unused_subvolumes();
-        }
-    }
-
-    /// Completes deletions of inodes and subvolumes that a crash interrupted, in read-only subvolumes too:
-    /// what has no name is no part of what they promise to keep.
-    pub(crate) fn resume_deletions(&self) -> Result<()> {
-        let writer = self.writer()?;
-        for subvolume in self.subvolumes() {
-            let subvolume = subvolume?;
-            if !subvolume.is_being_deleted {
-                writer.resume_orphans(subvolume.id)?;
-            }
-        }
-        self.resume_subvolume_deletions()
-    }
-}
-
-impl Writer {
-    /// Deletes the inodes without a name of a subvolume that nobody has open.
-    pub(crate) fn resume_orphans(&self, subvolume: u64) -> Result<()> {
-        let tree = self.live_tree(subvolume)?;
-        let listed = orphan_key(0)..=orphan_key(u64::MAX);
-        for (key, _) in TreeItems::new(tree.clone()).range(listed)? {
-            self.resume_orphan(&Orphan { tree: tree.clone(), number: key.offset })?;
-        }
-        Ok(())
-    }
-
-    /// Deletes an inode that is listed as an orphan; one that has a name is only taken from the list.
-    fn resume_orphan(&self, orphan: &Orphan) -> Result<()> {
-        let key = orphan.key(ItemType::INODE_ITEM, 0);
-        let links =
-            |data: &[u8]| InodeItem::ref_from_prefix(data).map_or(0, |(item, _)| item.nlink.get());
-        if orphan.tree.get_with(key, links)? == Some(0) {
-            return Ok(self.delete_inode(&self.manager.begin_cleaning(), orphan)?);
-        }
-        let handle = self.manager.start(ITEMS, Priority::Cleaning)?;
-        if self.send_guards.has(orphan.tree.id()) {
-            return Ok(handle.end()?);
-        }
-        let mut items = TreeItems::new(orphan.tree.clone());
-        apply(&handle, || items.remove(orphan_key(orphan.number)))?;
-        Ok(handle.end()?)
     }
 }

@@ -17,10 +17,10 @@ use larder_format::{ItemType, Key, Logical};
 use larder_transaction::LogWriter;
 use zerocopy::{FromBytes, IntoBytes};
 
-use crate::core::writer::Changed;
-use crate::filesystem::handle::Filesystem;
+use crate::core::changed::Changed;
+use crate::core::shared::Core;
+use crate::inode::id::InodeId;
 use crate::inode::links::links_of_item;
-use crate::inode::live::InodeId;
 use crate::log::extents::FileLog;
 use crate::log::plan::{LogPlan, NameChanges, bad};
 
@@ -41,15 +41,11 @@ struct Changes {
 
 impl LogPlan {
     /// Brings the logs to what they are to hold. Returns whether there is room for that.
-    pub(crate) fn enter(
-        &self,
-        filesystem: &Filesystem,
-        logs: &mut LogWriter<'_, '_>,
-    ) -> Changed<bool> {
+    pub(crate) fn enter(&self, core: &Core, logs: &mut LogWriter<'_, '_>) -> Changed<bool> {
         let mut changes: BTreeMap<u64, Changes> = BTreeMap::new();
         for (id, names) in &self.inodes {
             let changes = changes.entry(id.subvolume).or_default();
-            if !self.compare(filesystem, logs, *id, names.as_ref(), changes)? {
+            if !self.compare(core, logs, *id, names.as_ref(), changes)? {
                 return Ok(false);
             }
         }
@@ -74,13 +70,13 @@ impl LogPlan {
             for (key, data) in &changes.put {
                 log.put(*key, data)?;
                 if key.item_type == ItemType::EXTENT_DATA
-                    && !self.enter_checksums(filesystem, logs, &log, *subvolume, *key, data)?
+                    && !self.enter_checksums(core, logs, &log, *subvolume, *key, data)?
                 {
                     return Ok(false);
                 }
             }
         }
-        let writer = filesystem.try_writer().expect("it is being changed");
+        let writer = core.try_writer().expect("it is being changed");
         writer.logged_inodes.logged(self.inodes.keys().copied(), self.gone.iter().copied());
         Ok(true)
     }
@@ -88,7 +84,7 @@ impl LogPlan {
     /// Finds out what is to change in the log about an inode; false if it is too much.
     fn compare(
         &self,
-        filesystem: &Filesystem,
+        core: &Core,
         logs: &LogWriter<'_, '_>,
         id: InodeId,
         names: Option<&NameChanges>,
@@ -103,9 +99,9 @@ impl LogPlan {
             let entries = keys(id, ItemType::DIR_LOG_ITEM, ItemType::DIR_INDEX);
             changes.bring(log, entries, &names.contents(id))?;
         }
-        let file = FileLog { id, trees, log, sectorsize: filesystem.sectorsize() };
+        let file = FileLog { id, trees, log, sectorsize: core.sectorsize() };
         let mut count = 0;
-        for range in file.changed(filesystem)? {
+        for range in file.changed(core)? {
             let extents = file.extents(&range)?;
             count += extents.len();
             if count > MOST_EXTENTS {
@@ -119,7 +115,7 @@ impl LogPlan {
     /// Enters the checksums of an extent, if its file has any; whether they are all there.
     fn enter_checksums(
         &self,
-        filesystem: &Filesystem,
+        core: &Core,
         logs: &LogWriter<'_, '_>,
         log: &Arc<LiveTree>,
         subvolume: u64,
@@ -135,7 +131,7 @@ impl LogPlan {
         if flags.is_some_and(|flags| flags.contains(InodeFlags::NODATASUM)) {
             return Ok(true);
         }
-        let Ok(sums) = filesystem.checksums(Logical(range.start), Logical(range.end)) else {
+        let Ok(sums) = core.checksums(Logical(range.start), Logical(range.end)) else {
             return Ok(false);
         };
         logs.insert_checksums(log, Logical(range.start), &sums)?;

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use parking_lot::Mutex;
 
-use crate::inode::live::InodeId;
+use crate::inode::id::InodeId;
 
 /// The inodes that logs have, and those of them whose names have changed since: what a log says of names
 /// must be true of all its inodes at one time, or two of them could claim one name.

@@ -25,9 +25,10 @@ use larder_format::objectid::FIRST_FREE;
 use larder_format::{ItemType, Key, name_hash, read_exact_item};
 use larder_transaction::LogWriter;
 
-use crate::core::writer::{Changed, Writer};
+use crate::core::changed::Changed;
+use crate::core::writer::Writer;
+use crate::inode::id::InodeId;
 use crate::inode::links::links_of_item;
-use crate::inode::live::InodeId;
 use crate::log::tree_difference::{Difference, differences};
 
 /// Names that came to and went from directories beyond which a commit is cheaper.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use larder_btree::{Cursor, LiveCursor, LiveTree, Readahead, Tree};
 use larder_format::Key;
 
-use crate::core::writer::Changed;
+use crate::core::changed::Changed;
 
 /// An item that only one of them has. One that was changed is in both.
 #[derive(Clone, Copy)]

@@ -11,49 +11,65 @@
 use larder_transaction::space::Priority;
 use larder_transaction::{Error as EngineError, Handle, QuotaReservation};
 
+use crate::core::live_subvolume::LiveSubvolume;
+use crate::core::shared::Core;
 use crate::core::writer::Writer;
 use crate::error::Result;
-use crate::subvolume::handle::Subvolume;
+use crate::file::writeback::flush::flush_all;
+use crate::inode::delayed::flush::relieve;
 
-impl Subvolume {
-    /// Promises that this subvolume may come to refer to `data_bytes` more of data and `nodes` tree blocks, as
-    /// many as items are inserted at most. None where quotas are off.
-    ///
-    /// The caller holds nothing but `renames`: data may be written back, which often takes less than was
-    /// promised for it.
-    ///
-    /// # Errors
-    /// `EDQUOT`.
-    pub(crate) fn reserve_quota(
-        &self,
-        data_bytes: u64,
-        nodes: u64,
-    ) -> Result<Option<QuotaReservation>> {
-        let filesystem = self.filesystem();
-        let Some(quotas) = filesystem.writer()?.manager.quotas() else { return Ok(None) };
-        let nodesize = u64::from(filesystem.volume().nodesize());
-        let len_bytes = data_bytes.saturating_add(nodes * nodesize);
-        let reservation = match quotas.reserve(self.id(), len_bytes) {
-            Err(EngineError::QuotaExceeded { .. }) => {
-                // What fails here is told to whoever syncs that file.
-                let _ = filesystem.flush_all();
-                quotas.reserve(self.id(), len_bytes)
-            }
-            reservation => reservation,
-        };
-        Ok(Some(reservation?))
-    }
+/// Promises that this subvolume may come to refer to `data_bytes` more of data and `nodes` tree blocks, as
+/// many as items are inserted at most. None where quotas are off.
+///
+/// The caller holds nothing but `renames`: data may be written back, which often takes less than was
+/// promised for it.
+///
+/// # Errors
+/// `EDQUOT`.
+pub(crate) fn reserve_quota(
+    core: &Core,
+    subvolume: u64,
+    data_bytes: u64,
+    nodes: u64,
+) -> Result<Option<QuotaReservation>> {
+    let Some(quotas) = core.writer()?.manager.quotas() else { return Ok(None) };
+    let nodesize = u64::from(core.volume().nodesize());
+    let len_bytes = data_bytes.saturating_add(nodes * nodesize);
+    let reservation = match quotas.reserve(subvolume, len_bytes) {
+        Err(EngineError::QuotaExceeded { .. }) => {
+            // What fails here is told to whoever syncs that file.
+            let _ = flush_all(core);
+            quotas.reserve(subvolume, len_bytes)
+        }
+        reservation => reservation,
+    };
+    Ok(Some(reservation?))
 }
 
-impl Writer {
-    /// As [`join`](Self::join), for what inserts up to `items` items in the tree of `subvolume`.
-    ///
-    /// # Errors
-    /// `EDQUOT`, besides.
-    pub(crate) fn join_growing(&self, subvolume: &Subvolume, items: u64) -> Result<Handle<'_>> {
-        let reservation = subvolume.reserve_quota(0, items)?;
-        let mut handle = self.join(subvolume, items, Priority::Normal)?;
-        handle.keep_quota(reservation);
-        Ok(handle)
-    }
+/// Joins the running transaction to change `subvolume`, with room for inserting `items` items.
+pub(crate) fn join<'w>(
+    writer: &'w Writer,
+    subvolume: &LiveSubvolume,
+    items: u64,
+    priority: Priority,
+) -> Result<Handle<'w>> {
+    relieve(writer)?;
+    let handle = writer.manager.start(items, priority)?;
+    subvolume.check_writable()?;
+    Ok(handle)
+}
+
+/// As [`join`], for what inserts up to `items` items in the tree of `subvolume`.
+///
+/// # Errors
+/// `EDQUOT`, besides.
+pub(crate) fn join_growing<'c>(
+    core: &'c Core,
+    subvolume: &LiveSubvolume,
+    items: u64,
+) -> Result<Handle<'c>> {
+    let quota = reserve_quota(core, subvolume.tree().id(), 0, items)?;
+    let mut handle = join(core.writer()?, subvolume, items, Priority::Normal)?;
+    handle.keep_quota(quota);
+    Ok(handle)
 }

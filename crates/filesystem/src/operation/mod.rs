@@ -1,3 +1,4 @@
 //! What an operation takes before it changes anything.
 
 pub(crate) mod limits;
+pub(crate) mod locks;

@@ -9,23 +9,26 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use larder_format::feature::IncompatFlags;
 use larder_format::item::{
-    DirEntries, DirEntry, DirItemHeader, FileType as EntryType, INODE_ROOT_ITEM_INIT, InodeItem,
-    InodeRef, ROOT_SUBVOL_RDONLY, RootItem, RootRef, uuid_key,
+    DirEntries, DirEntry, DirItemHeader, INODE_ROOT_ITEM_INIT, InodeItem, InodeRef,
+    ROOT_SUBVOL_RDONLY, RootItem,
 };
 use larder_format::{ItemType, Key, Uuid, name_hash, objectid};
 use larder_transaction::space::{Priority, SpaceKind};
-use larder_transaction::{Error as ChangeError, Handle, Items, TreeItems, now};
+use larder_transaction::{Handle, Items, TreeItems, now};
 use zerocopy::{FromZeros, IntoBytes};
 
-use crate::core::writer::{Changed, Writer, apply, live_inode_of};
-use crate::directory::create::NewInode;
-use crate::directory::names::{NewEntry, check_name};
+use crate::core::changed::{Changed, apply};
+use crate::directory::names::check_name;
 use crate::error::{Error, Result};
 use crate::filesystem::handle::Filesystem;
 use crate::inode::handle::Inode;
-use crate::inode::inheritance::attribute_item;
-use crate::inode::live::Locked;
+use crate::inode::new::NewInode;
+use crate::operation::limits::{join, reserve_quota};
+use crate::operation::locks::Locked;
 use crate::subvolume::handle::Subvolume;
+use crate::subvolume::references::enter_subvolume;
+use crate::subvolume::uuids::enter_uuid;
+use crate::xattr::item::attribute_item;
 use crate::xattr::property::{COMPRESSION, set_compression};
 
 /// Items that a subvolume takes: root, inode, reference and property, entry and index, the directory, two
@@ -47,9 +50,9 @@ impl Inode {
         self.expect_directory()?;
         check_name(name)?;
         let _subvolumes = writer.subvolumes.lock();
-        let reserve_quota = self.subvolume().reserve_quota(0, NAME_ITEMS)?;
-        let mut handle = writer.join(self.subvolume(), ITEMS, Priority::Normal)?;
-        handle.keep_quota(reserve_quota);
+        let quota = reserve_quota(self.core(), self.subvolume().id(), 0, NAME_ITEMS)?;
+        let mut handle = join(writer, self.subvolume().live()?, ITEMS, Priority::Normal)?;
+        handle.keep_quota(quota);
         let mut locked = Locked::new([directory]);
         let state = locked.of(directory);
         self.subvolume().live()?.check_not_deleted()?;
@@ -57,7 +60,7 @@ impl Inode {
         self.names().check_free(self.number(), name)?;
         let (mode, compression) = self.inherited_by_subvolume(state, root.mode & 0o7777)?;
         let root = NewInode { mode, ..*root };
-        let id = writer.next_subvolume()?;
+        let id = writer.ids.next_subvolume(writer.manager.root_tree())?;
         let uuid = Uuid::new_v4();
         apply(&handle, || {
             let nodesize = writer.manager.volume().nodesize();
@@ -65,56 +68,16 @@ impl Inode {
                 writer.manager.create_tree(&handle, id, new_root(&handle, uuid, nodesize))?;
             make_root_directory(&handle, &mut TreeItems::new(tree), &root, compression)?;
             let index = directory.next_index(state)?;
-            self.enter_subvolume(id, name, index, handle.generation())?;
+            enter_subvolume(writer, directory, id, name, index, handle.generation())?;
             state.names_grew(handle.generation(), name.len() as i64);
             directory.put_item(state)?;
-            writer.enter_uuid(uuid, id)
+            enter_uuid(writer, uuid, id)
         })?;
         drop(locked);
         handle.end()?;
         let filesystem = self.subvolume().filesystem();
         filesystem.sync()?;
         filesystem.subvolume(id)
-    }
-
-    /// Enters the name of a subvolume, and the references that go with it.
-    pub(crate) fn enter_subvolume(
-        &self,
-        id: u64,
-        name: &[u8],
-        index: u64,
-        generation: u64,
-    ) -> Changed<()> {
-        self.names().insert(&NewEntry {
-            directory: live_inode_of(self),
-            name,
-            index,
-            location: Key::new(id, ItemType::ROOT_ITEM, u64::MAX),
-            file_type: EntryType::Directory,
-            generation,
-        })?;
-        let mut reference = Vec::new();
-        RootRef { dirid: self.number(), sequence: index, name }.write(&mut reference);
-        let writer = self.writer().expect("it is being changed");
-        let mut root_tree = TreeItems::new(writer.manager.root_tree().clone());
-        for key in reference_keys(self.subvolume().id(), id) {
-            root_tree.insert(key, &reference)?;
-        }
-        Ok(())
-    }
-
-    /// Takes the references that go with the name of a subvolume in this directory away. Returns the index
-    /// of the name.
-    pub(crate) fn leave_subvolume(&self, id: u64) -> Changed<u64> {
-        let writer = self.writer().expect("it is being changed");
-        let mut root_tree = TreeItems::new(writer.manager.root_tree().clone());
-        let [reference, back] = reference_keys(self.subvolume().id(), id);
-        let missing = || ChangeError::MissingItem { tree: objectid::ROOT_TREE, key: back };
-        let data = root_tree.get(back)?.ok_or_else(missing)?;
-        let index = RootRef::parse(&data).map(|named| named.sequence);
-        root_tree.remove(reference)?;
-        root_tree.remove(back)?;
-        index.map_err(|problem| ChangeError::Item { tree: objectid::ROOT_TREE, key: back, problem })
     }
 }
 
@@ -172,33 +135,6 @@ impl Filesystem {
         handle.end()?;
         self.sync()
     }
-}
-
-impl Writer {
-    /// Enters a new uuid into the uuid tree, where there is one.
-    pub(crate) fn enter_uuid(&self, uuid: Uuid, id: u64) -> Changed<()> {
-        let Some(tree) = self.manager.tree(objectid::UUID_TREE)? else { return Ok(()) };
-        let key = uuid_key(uuid, ItemType::UUID_KEY_SUBVOL);
-        TreeItems::new(tree).insert(key, &id.to_le_bytes())
-    }
-
-    /// Takes a subvolume from those of a uuid. One that is not there was not entered by whoever made it.
-    pub(crate) fn forget_uuid(&self, uuid: Uuid, item_type: ItemType, id: u64) -> Changed<()> {
-        let Some(tree) = self.manager.tree(objectid::UUID_TREE)? else { return Ok(()) };
-        let (mut tree, key) = (TreeItems::new(tree), uuid_key(uuid, item_type));
-        let Some(ids) = tree.get(key)? else { return Ok(()) };
-        let is_other = |other: &&[u8]| *other != id.to_le_bytes();
-        let rest: Vec<u8> = ids.chunks(8).filter(is_other).flatten().copied().collect();
-        match rest.len() {
-            0 => tree.remove(key),
-            len if len < ids.len() => tree.replace(key, &rest),
-            _ => Ok(()),
-        }
-    }
-}
-
-fn reference_keys(parent: u64, id: u64) -> [Key; 2] {
-    [Key::new(parent, ItemType::ROOT_REF, id), Key::new(id, ItemType::ROOT_BACKREF, parent)]
 }
 
 fn new_root(handle: &Handle<'_>, uuid: Uuid, nodesize: u32) -> RootItem {

@@ -18,19 +18,18 @@ use std::sync::atomic::Ordering::Relaxed;
 use larder_format::item::ROOT_SUBVOL_DEAD;
 use larder_format::{ItemType, Key};
 use larder_transaction::space::{Priority, SpaceKind};
-use larder_transaction::{Cleaning, Exclusive, Items, TreeItems};
-use parking_lot::Mutex;
+use larder_transaction::{Exclusive, Items, TreeItems};
 
-use crate::core::writer::{Changed, Writer, apply};
+use crate::core::changed::Changed;
 use crate::error::{Error, Result};
 use crate::filesystem::handle::Filesystem;
 use crate::inode::handle::Inode;
-use crate::inode::live::Locked;
 use crate::inode::orphans::orphan_key;
+use crate::operation::locks::Locked;
 use crate::subvolume::create::ITEMS;
-
-/// Tree blocks that are given up in one step of a deletion.
-const BLOCKS_PER_STEP: u64 = 256;
+use crate::subvolume::drop_tree::drop_unused;
+use crate::subvolume::references::leave_subvolume;
+use crate::subvolume::uuids::forget_uuid;
 
 /// What a subvolume may have in it when it is deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,27 +38,6 @@ pub(crate) enum Content {
     Any,
     /// Nothing.
     None,
-}
-
-/// Deleted subvolumes of which nothing is open any more.
-#[derive(Default)]
-pub(crate) struct DeletedSubvolumes {
-    unused: Mutex<Vec<u64>>,
-}
-
-impl DeletedSubvolumes {
-    /// Whether there are none.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.unused.lock().is_empty()
-    }
-
-    fn pop(&self) -> Option<u64> {
-        self.unused.lock().pop()
-    }
-
-    fn push(&self, id: u64) {
-        self.unused.lock().push(id);
-    }
 }
 
 impl Inode {
@@ -103,7 +81,7 @@ impl Inode {
         drop(subvolumes);
         // Unless something else of it is open it is unused from here on.
         drop(root);
-        Ok(writer.drop_unused(&cleaning)?)
+        Ok(drop_unused(writer, &cleaning)?)
     }
 
     /// Takes the name of a subvolume away and lists it as an orphan.
@@ -125,9 +103,9 @@ impl Inode {
             self.names().remove(directory, name, its_name.index)?;
             state.names_grew(exclusive.manager().generation(), -(name.len() as i64));
             directory.put_item(state)?;
-            self.leave_subvolume(id)?;
-            writer.forget_uuid(item.uuid(), ItemType::UUID_KEY_SUBVOL, id)?;
-            writer.forget_uuid(item.received_uuid(), ItemType::UUID_KEY_RECEIVED_SUBVOL, id)?;
+            leave_subvolume(writer, directory, id)?;
+            forget_uuid(writer, item.uuid(), ItemType::UUID_KEY_SUBVOL, id)?;
+            forget_uuid(writer, item.received_uuid(), ItemType::UUID_KEY_RECEIVED_SUBVOL, id)?;
             let mut root_tree = TreeItems::new(writer.manager.root_tree().clone());
             root_tree.insert(orphan_key(id), &[])?;
             exclusive.change_root_item(id, |item| {
@@ -155,73 +133,5 @@ impl Filesystem {
             Key::new(id, ItemType::ROOT_REF, 0)..=Key::new(id, ItemType::ROOT_REF, u64::MAX);
         let root_tree = TreeItems::new(writer.manager.root_tree().clone());
         if root_tree.range(nested)?.is_empty() { Ok(()) } else { Err(Error::DirectoryNotEmpty) }
-    }
-
-    /// Completes deletions of subvolumes that were interrupted.
-    pub(crate) fn resume_subvolume_deletions(&self) -> Result<()> {
-        let writer = self.writer()?;
-        let root_tree = TreeItems::new(writer.manager.root_tree().clone());
-        for (key, _) in root_tree.range(orphan_key(0)..=orphan_key(u64::MAX))? {
-            let id = key.offset;
-            let item = writer.manager.tree(id)?.and_then(|_| writer.manager.root_item(id));
-            // One that is in use is listed for another reason, which is not known here.
-            if item.is_none_or(|(_, item)| item.refs.get() == 0) {
-                writer.drop_subvolume(&writer.manager.begin_cleaning(), id)?;
-            }
-        }
-        Ok(())
-    }
-}
-
-impl Writer {
-    /// Notes that nothing of a deleted subvolume is open any more. Its tree goes when deletions are
-    /// next completed.
-    pub(crate) fn subvolume_is_unused(&self, id: u64) {
-        self.deleted.push(id);
-        self.manager.note_work();
-    }
-
-    /// Gives up the trees of deleted subvolumes of which nothing is open. What fails is tried again
-    /// with the next call, and stays listed until the file system is opened for writing again.
-    pub(crate) fn drop_unused_subvolumes(&self) {
-        if !self.deleted.is_empty() {
-            // It fails where an error has made the file system read-only, or there is no room at
-            // the moment.
-            let _ = self.drop_unused(&self.manager.begin_cleaning());
-        }
-    }
-
-    fn drop_unused(&self, cleaning: &Cleaning<'_>) -> Changed<()> {
-        while let Some(id) = self.deleted.pop() {
-            let dropped = self.commit_unused(id).and_then(|()| self.drop_subvolume(cleaning, id));
-            dropped.inspect_err(|_| self.deleted.push(id))?;
-        }
-        Ok(())
-    }
-
-    /// Has the tree of a subvolume of which nothing is open be as the last commit has it, but
-    /// for what is not worth writing any more.
-    fn commit_unused(&self, id: u64) -> Changed<()> {
-        self.dirty.discard(id);
-        self.delayed.discard(id);
-        let changed_in = self.manager.tree(id)?.map_or(0, |tree| tree.root().generation);
-        if changed_in > self.manager.durable_generation() {
-            self.manager.commit()?;
-        }
-        Ok(())
-    }
-
-    /// Gives up the tree of a subvolume that was deleted, in steps, and takes it from the list.
-    fn drop_subvolume(&self, cleaning: &Cleaning<'_>, id: u64) -> Changed<()> {
-        if self.manager.tree(id)?.is_some() {
-            while !self.manager.drop_tree(id, BLOCKS_PER_STEP)? {
-                cleaning.stepped();
-            }
-        }
-        self.ids.forget(id);
-        let handle = self.manager.start(1, Priority::Cleaning)?;
-        let mut root_tree = TreeItems::new(self.manager.root_tree().clone());
-        apply(&handle, || root_tree.remove(orphan_key(id)))?;
-        handle.end()
     }
 }

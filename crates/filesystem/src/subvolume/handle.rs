@@ -3,15 +3,15 @@
 use std::fmt;
 use std::sync::Arc;
 
-use larder_btree::{Tree, TreeView};
-use larder_format::item::RootItem;
-use larder_format::{Key, objectid};
+use larder_btree::{Readahead, Tree, TreeView};
+use larder_format::item::{InodeRefs, RootItem};
+use larder_format::{FormatError, ItemType, Key};
 
-use crate::core::writer::LiveSubvolume;
+use crate::core::live_subvolume::LiveSubvolume;
 use crate::error::{Error, Result};
 use crate::filesystem::handle::Filesystem;
-use crate::inode::handle::Inode;
-use crate::subvolume::info::SubvolumeName;
+use crate::inode::links::Link;
+use crate::subvolume::info::{SubvolumeInfo, SubvolumeName};
 
 /// A subvolume or snapshot. Cloning it is cheap.
 #[derive(Clone)]
@@ -25,7 +25,7 @@ pub(crate) struct SubvolumeState {
     tree: Tree,
     view: TreeView,
     /// What is needed to change it, if the file system is open for writing.
-    live: Option<LiveSubvolume>,
+    live: Option<Arc<LiveSubvolume>>,
     item: Box<RootItem>,
     /// Offset of the root item's key: the transaction that took the snapshot, 0 for no snapshot.
     pub(super) snapshot_generation: u64,
@@ -35,7 +35,7 @@ impl SubvolumeState {
     pub(crate) fn new(
         filesystem: Filesystem,
         tree: Tree,
-        live: Option<LiveSubvolume>,
+        live: Option<Arc<LiveSubvolume>>,
         item: Box<RootItem>,
         snapshot_generation: u64,
     ) -> Self {
@@ -49,7 +49,7 @@ impl SubvolumeState {
 
 impl Drop for SubvolumeState {
     fn drop(&mut self) {
-        if self.live.as_ref().is_some_and(LiveSubvolume::is_deleted)
+        if self.live.as_ref().is_some_and(|live| live.is_deleted())
             && let Some(writer) = self.filesystem.try_writer()
         {
             writer.subvolume_is_unused(self.tree.root().tree);
@@ -85,9 +85,18 @@ impl Subvolume {
         &self.state.view
     }
 
+    /// What is needed to change it, to keep; none if the file system is open for reading.
+    pub(crate) fn shared_live(&self) -> Result<Arc<LiveSubvolume>> {
+        self.state.live.clone().ok_or(Error::NotWritable)
+    }
+
     /// What is needed to change it; none if the file system is open for reading.
     pub(crate) fn try_live(&self) -> Option<&LiveSubvolume> {
-        self.state.live.as_ref()
+        self.state.live.as_deref()
+    }
+
+    pub(crate) fn live(&self) -> Result<&LiveSubvolume> {
+        self.try_live().ok_or(Error::NotWritable)
     }
 
     /// The transaction that made it; 0 for the top level, which was always there.
@@ -97,38 +106,33 @@ impl Subvolume {
 
     /// Its root item.
     pub fn root_item(&self) -> RootItem {
-        self.filesystem().live_root_item(self.id()).unwrap_or(*self.state.item)
+        self.filesystem().core().live_root_item(self.id()).unwrap_or(*self.state.item)
     }
 
-    /// Its root directory.
-    pub fn root(&self) -> Result<Inode> {
-        self.inode(objectid::FIRST_FREE)
+    /// What its root item and its reference say.
+    pub fn info(&self) -> Result<SubvolumeInfo> {
+        let state = &self.state;
+        let name = self.name()?;
+        Ok(SubvolumeInfo::new(self.id(), &self.root_item(), state.snapshot_generation, name))
     }
 
-    /// The root directory of the subvolume `id` as the entry `name` of `directory` shows it, at
-    /// `index` if that is known: `None` if that subvolume is not named there, which is so in
-    /// snapshots of what holds it, or is no more.
-    pub(crate) fn nested(
-        &self,
-        id: u64,
-        directory: u64,
-        name: &[u8],
-        index: Option<u64>,
-    ) -> Result<Option<Inode>> {
-        let is_its = |its: SubvolumeName| {
-            (its.parent, its.directory, &*its.name) == (self.id(), directory, name)
-                && index.is_none_or(|index| index == its.index)
-        };
-        let is_named_here =
-            id != objectid::FS_TREE && self.filesystem().subvolume_name(id)?.is_some_and(is_its);
-        if !is_named_here {
-            return Ok(None);
-        }
-        match self.filesystem().subvolume(id) {
-            Ok(subvolume) => subvolume.root().map(Some),
-            Err(Error::NoSuchSubvolume(_)) => Ok(None),
-            Err(error) => Err(error),
-        }
+    /// Where it is named; `None` for the top level.
+    pub fn name(&self) -> Result<Option<SubvolumeName>> {
+        self.filesystem().core().subvolume_name(self.id())
+    }
+
+    /// The one name of a directory that is not the root, and the key of the reference.
+    pub(crate) fn directory_link(&self, inode: u64) -> Result<(Key, Link)> {
+        let key = |parent| Key::new(inode, ItemType::INODE_REF, parent);
+        let mut items = self.view().range(key(0)..=key(u64::MAX), Readahead::None);
+        let missing = Error::MissingItem { tree: self.id(), key: key(0) };
+        let (key, bytes) = items.next_item()?.ok_or(missing)?;
+        let link = InodeRefs::new(bytes)
+            .next()
+            .unwrap_or_else(|| Err(FormatError::invalid("inode reference", "it is empty")))
+            .map_err(|problem| self.bad_item(key, problem))?;
+        let (index, name) = (link.index, link.name.to_vec());
+        Ok((key, Link { parent: key.offset, index, name }))
     }
 
     /// An error about one of its items.

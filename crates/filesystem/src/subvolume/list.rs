@@ -77,7 +77,7 @@ impl Subvolumes {
     fn advance(&mut self) -> Result<Option<SubvolumeInfo>> {
         while let Some((key, bytes)) = self.items.next_item()? {
             // The root tree has what commits write.
-            let live = |id| self.filesystem.live_root_item(id);
+            let live = |id| self.filesystem.core().live_root_item(id);
             if let Some(info) = self.together.add(key, bytes, live)? {
                 return Ok(Some(info));
             }

@@ -2,10 +2,17 @@
 
 pub(crate) mod create;
 pub(crate) mod delete;
+pub(crate) mod deleted;
+pub(crate) mod drop_tree;
 pub(crate) mod handle;
 pub(crate) mod info;
 pub(crate) mod list;
 pub(crate) mod path;
+pub(crate) mod pending_snapshots;
 pub(crate) mod received;
+pub(crate) mod references;
 pub(crate) mod send_guard;
+pub(crate) mod send_guards;
 pub(crate) mod snapshot;
+pub(crate) mod take_snapshots;
+pub(crate) mod uuids;

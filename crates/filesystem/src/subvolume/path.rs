@@ -16,7 +16,7 @@ impl Filesystem {
         let mut seen = HashSet::new();
         let mut at = id;
         while at != objectid::FS_TREE {
-            let name = self.subvolume_name(at)?.ok_or(Error::NoSuchSubvolume(at))?;
+            let name = self.core().subvolume_name(at)?.ok_or(Error::NoSuchSubvolume(at))?;
             if !seen.insert(at) {
                 return Err(Error::NoSuchSubvolume(id));
             }

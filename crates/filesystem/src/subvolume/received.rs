@@ -3,17 +3,18 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use larder_format::item::{ROOT_SUBVOL_RDONLY, Timespec, uuid_items, uuid_key};
-use larder_format::node::{ITEM_HEADER_SIZE, leaf_data_size};
 use larder_format::{FormatError, ItemType, Uuid, objectid};
+use larder_transaction::now;
 use larder_transaction::space::{Priority, SpaceKind};
-use larder_transaction::{Items, TreeItems, now};
 use zerocopy::FromZeros;
 
-use crate::core::writer::{Changed, Writer};
+use crate::core::changed::Changed;
 use crate::error::{Error, Result};
+use crate::file::writeback::flush::flush_all;
 use crate::filesystem::handle::Filesystem;
 use crate::inode::metadata::Timestamp;
 use crate::subvolume::handle::Subvolume;
+use crate::subvolume::uuids::{enter_received_uuid, forget_uuid};
 
 /// Items that are changed: two entries in the uuid tree, the root.
 const ITEMS: u64 = 3;
@@ -53,7 +54,7 @@ impl Subvolume {
         let (writer, live) = (filesystem.writer()?, self.live()?);
         let _subvolumes = writer.subvolumes.lock();
         // What cannot be written back is not said to be received. One commit has all of it then, and that.
-        filesystem.flush_all()?;
+        flush_all(filesystem.core())?;
         let reservation = writer.manager.space().insertion_bytes(ITEMS);
         let reservation =
             writer.manager.reserve(SpaceKind::Metadata, reservation, Priority::Normal)?;
@@ -61,8 +62,8 @@ impl Subvolume {
         live.check_writable()?;
         let before = self.root_item().received_uuid();
         let enter = || -> Changed<()> {
-            writer.forget_uuid(before, ItemType::UUID_KEY_RECEIVED_SUBVOL, self.id())?;
-            writer.enter_received_uuid(uuid, self.id())
+            forget_uuid(writer, before, ItemType::UUID_KEY_RECEIVED_SUBVOL, self.id())?;
+            enter_received_uuid(writer, uuid, self.id())
         };
         enter().inspect_err(|error| writer.manager.abort(error.clone()))?;
         if flags & ROOT_SUBVOL_RDONLY != 0 {
@@ -120,24 +121,4 @@ impl Filesystem {
 fn has_uuid(subvolume: &Subvolume, uuid: Uuid) -> bool {
     let item = subvolume.root_item();
     item.uuid() == uuid || item.received_uuid() == uuid
-}
-
-impl Writer {
-    /// Adds a subvolume to those that were received from the one with the uuid `uuid`, where there is a
-    /// uuid tree, and room for one more of them.
-    pub(crate) fn enter_received_uuid(&self, uuid: Uuid, id: u64) -> Changed<()> {
-        let Some(tree) = self.manager.tree(objectid::UUID_TREE)? else { return Ok(()) };
-        if uuid.is_nil() {
-            return Ok(());
-        }
-        let key = uuid_key(uuid, ItemType::UUID_KEY_RECEIVED_SUBVOL);
-        let most = leaf_data_size(self.manager.volume().nodesize() as usize) - ITEM_HEADER_SIZE;
-        let mut items = TreeItems::new(tree);
-        match items.get(key)? {
-            Some(ids) if ids.len() + size_of::<u64>() > most => Ok(()),
-            Some(ids) if ids.chunks(8).any(|known| known == id.to_le_bytes()) => Ok(()),
-            Some(ids) => items.replace(key, &[&ids[..], &id.to_le_bytes()].concat()),
-            None => items.insert(key, &id.to_le_bytes()),
-        }
-    }
 }

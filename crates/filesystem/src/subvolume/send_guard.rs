@@ -6,23 +6,15 @@
 //! - A thread takes a guard while transactions are quiesced. Threads that were joined before have left then,
 //!   and a commit has made what they changed durable before the tree is walked.
 
-use std::collections::HashMap;
 use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use larder_btree::{Tree, TreeRoot};
-use parking_lot::Mutex;
 
 use crate::error::{Error, Result};
 use crate::filesystem::handle::Filesystem;
 use crate::subvolume::handle::{Subvolume, SubvolumeState};
-
-/// How many guards each subvolume has.
-#[derive(Default)]
-pub(crate) struct SendGuards {
-    count_of: Mutex<HashMap<u64, u32>>,
-}
 
 /// A read-only subvolume as it is committed. In a file system that is open for writing nothing can change
 /// or delete it as long as this is there, and it is read without locks.
@@ -61,8 +53,8 @@ impl Subvolume {
         let counted = CountedGuard::new(filesystem, id);
         drop(exclusive);
         filesystem.sync()?;
-        let (key, item) = filesystem.root_item(id)?.ok_or(Error::NoSuchSubvolume(id))?;
-        let tree = Tree::new(filesystem.cache().clone(), TreeRoot::of_item(id, &item));
+        let (key, item) = filesystem.core().root_item(id)?.ok_or(Error::NoSuchSubvolume(id))?;
+        let tree = Tree::new(filesystem.core().cache().clone(), TreeRoot::of_item(id, &item));
         let state = SubvolumeState::new(filesystem.clone(), tree, None, item, key.offset);
         Ok(SendGuard { committed: Arc::new(state).into(), _counted: Some(counted) })
     }
@@ -73,18 +65,6 @@ impl Deref for SendGuard {
 
     fn deref(&self) -> &Subvolume {
         &self.committed
-    }
-}
-
-impl SendGuards {
-    /// Whether the subvolume has a guard.
-    pub(crate) fn has(&self, id: u64) -> bool {
-        self.count_of.lock().contains_key(&id)
-    }
-
-    /// Refuses to change a subvolume that has a guard.
-    pub(crate) fn check_free(&self, id: u64) -> Result<()> {
-        if self.has(id) { Err(Error::NotPermitted("it is being sent")) } else { Ok(()) }
     }
 }
 

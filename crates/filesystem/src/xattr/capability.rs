@@ -6,10 +6,11 @@
 
 use larder_transaction::space::Priority;
 
-use crate::core::writer::apply;
+use crate::core::changed::apply;
 use crate::error::{Error, Result};
 use crate::inode::attributes::CAPABILITY;
 use crate::inode::handle::Inode;
+use crate::operation::limits::join;
 
 /// The inode and the attribute.
 const ITEMS: u64 = 2;
@@ -30,7 +31,7 @@ impl Inode {
             found => drop(found?),
         }
         drop(state);
-        let handle = self.writer()?.join(self.subvolume(), ITEMS, Priority::Deleting)?;
+        let handle = join(self.writer()?, self.subvolume().live()?, ITEMS, Priority::Deleting)?;
         let mut state = live.write();
         state.check_mutable()?;
         let capability = self.plan_xattr(CAPABILITY, None, handle.generation())?;

@@ -1,10 +1,7 @@
 //! The property about compression, `btrfs.compression`, and the flags of an inode that go with it.
 
 use larder_format::compression::Algorithm;
-use larder_format::feature::IncompatFlags;
 use larder_format::item::{InodeFlags, InodeItem};
-
-use crate::core::writer::Writer;
 
 /// The extended attribute that holds it.
 pub(crate) const COMPRESSION: &[u8] = b"btrfs.compression";
@@ -38,21 +35,4 @@ pub(crate) fn set_compression(item: &mut InodeItem, value: &[u8]) {
 /// Whether data can be compressed: not what is overwritten in place or has no checksums.
 pub(crate) fn can_compress(flags: InodeFlags) -> bool {
     !flags.intersects(InodeFlags::NODATACOW | InodeFlags::NODATASUM)
-}
-
-impl Writer {
-    /// Says in the superblock that data may be compressed as `value` says.
-    pub(crate) fn note_compression(&self, value: &[u8]) {
-        let feature = match inheritable(value) {
-            Some(b"lzo") => IncompatFlags::COMPRESS_LZO,
-            Some(b"zstd") => IncompatFlags::COMPRESS_ZSTD,
-            _ => return,
-        };
-        if !self.manager.superblock().has_incompat(feature) {
-            self.manager.change_superblock(|superblock| {
-                let flags = superblock.incompat_flags.get() | feature.bits();
-                superblock.incompat_flags = flags.into();
-            });
-        }
-    }
 }

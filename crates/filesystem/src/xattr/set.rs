@@ -1,20 +1,21 @@
 //! Changing extended attributes.
 
-use larder_format::item::{
-    DirEntries, DirEntry, DirItemHeader, FileType as EntryType, XATTR_NAME_MAX,
-};
+use larder_format::item::{DirEntries, DirEntry, XATTR_NAME_MAX};
 use larder_format::node::{ITEM_HEADER_SIZE, leaf_data_size};
 use larder_format::{ItemType, Key, name_hash};
 use larder_transaction::space::Priority;
 use larder_transaction::{Items, TreeItems};
 
-use crate::core::writer::{Changed, apply};
+use crate::core::changed::{Changed, apply};
 use crate::error::{Error, Result};
 use crate::inode::handle::Inode;
-use crate::inode::live::{InodeState, LiveInode, Locked};
+use crate::inode::live::{InodeState, LiveInode};
 use crate::inode::metadata::FileType;
+use crate::operation::limits::{join, join_growing};
+use crate::operation::locks::Locked;
 use crate::xattr::acl;
 use crate::xattr::acl::Acl;
+use crate::xattr::item::attribute;
 use crate::xattr::property::{COMPRESSION, can_compress, compression_flags, set_compression};
 
 /// The attribute and the inode.
@@ -135,8 +136,8 @@ impl Inode {
     ) -> Result<()> {
         let (writer, live) = (self.writer()?, self.live_inode()?);
         let handle = match value {
-            Some(_) => writer.join_growing(self.subvolume(), ITEMS),
-            None => writer.join(self.subvolume(), ITEMS, Priority::Normal),
+            Some(_) => join_growing(self.core(), self.subvolume().live()?, ITEMS),
+            None => join(writer, self.subvolume().live()?, ITEMS, Priority::Normal),
         }?;
         let mut locked = Locked::new([live]);
         let state = locked.of(live);
@@ -178,7 +179,7 @@ impl Inode {
             }
         }
         if let Some(value) = value {
-            let nodesize = self.subvolume().filesystem().volume().nodesize() as usize;
+            let nodesize = self.core().volume().nodesize() as usize;
             let most = leaf_data_size(nodesize) - ITEM_HEADER_SIZE;
             if data.len() + DirEntry::len_bytes(name.len(), value.len()) > most {
                 return Err(Error::AttributeTooLarge);
@@ -233,18 +234,4 @@ impl XattrChange {
     pub(crate) fn changes_nothing(&self) -> bool {
         !self.has_item && self.data.is_empty()
     }
-}
-
-/// An attribute as its item has it.
-pub(crate) fn attribute(generation: u64, name: &[u8], value: &[u8]) -> Vec<u8> {
-    let header = DirItemHeader {
-        location: Key::MIN.into(),
-        transid: generation.into(),
-        data_len: (value.len() as u16).into(),
-        name_len: (name.len() as u16).into(),
-        file_type: EntryType::Xattr as u8,
-    };
-    let mut bytes = Vec::new();
-    DirEntry { header: &header, name, data: value }.write(&mut bytes);
-    bytes
 }

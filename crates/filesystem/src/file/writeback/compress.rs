@@ -9,14 +9,8 @@ use std::cell::RefCell;
 use larder_format::compression::{
     Algorithm, Compression, Compressor, ExtentKind, MAX_UNCOMPRESSED_BYTES, is_worth_trying,
 };
-use larder_format::item::{DirEntries, InodeFlags};
-use larder_format::{ItemType, Key, name_hash};
 
-use crate::error::{Error, Result};
-use crate::filesystem::handle::Filesystem;
-use crate::inode::live::{InodeState, LiveInode};
 use crate::parallel;
-use crate::xattr::property::{COMPRESSION, USUAL_COMPRESSION, can_compress};
 
 /// How data is compressed when it is written back: the kernel's mount options `compress` and
 /// `compress-force`.
@@ -32,10 +26,10 @@ pub struct WriteCompression {
 /// How the data of one file is compressed.
 #[derive(Clone, Copy)]
 pub(crate) struct Plan {
-    compression: Compression,
-    force: bool,
+    pub(crate) compression: Compression,
+    pub(crate) force: bool,
     /// Data that does not become smaller says so about its file.
-    gives_up: bool,
+    pub(crate) gives_up: bool,
 }
 
 /// Up to 128 KiB of data.
@@ -56,42 +50,6 @@ pub(crate) enum Outcome {
     Left,
     /// It does not become shorter.
     Incompressible,
-}
-
-impl Filesystem {
-    /// Compresses data that is written back from now on, unless its file says otherwise; `None` compresses
-    /// that of files which ask for it.
-    pub fn set_compression(&self, compression: Option<WriteCompression>) -> Result<()> {
-        *self.writer()?.compression.write() = compression;
-        Ok(())
-    }
-
-    /// How the data of a file, whose state is locked, is compressed, if it is.
-    pub(crate) fn compression_plan(
-        &self,
-        live: &LiveInode,
-        state: &InodeState,
-    ) -> Result<Option<Plan>> {
-        let flags = state.item.flags();
-        let general = *self.writer()?.compression.read();
-        let force = general.is_some_and(|general| general.force);
-        let asks = flags.contains(InodeFlags::COMPRESS);
-        let is_wanted = general.is_some() || asks;
-        let is_refused = flags.contains(InodeFlags::NOCOMPRESS) && !force;
-        if !can_compress(flags) || !is_wanted || is_refused {
-            return Ok(None);
-        }
-        let own = if asks { own_algorithm(live)? } else { None };
-        let compression = match (own, general) {
-            (Some(own), Some(general)) if general.compression.algorithm() == own => {
-                general.compression
-            }
-            (Some(own), _) => own.into(),
-            (None, Some(general)) => general.compression,
-            (None, None) => USUAL_COMPRESSION.into(),
-        };
-        Ok(Some(Plan { compression, force, gives_up: !force && own.is_none() }))
-    }
 }
 
 impl Plan {
@@ -161,20 +119,4 @@ pub(crate) fn pieces(data: &[u8], start: u64, size_bytes: u64) -> Vec<Piece<'_>>
             Piece { start, data, len: within }
         })
         .collect()
-}
-
-/// The algorithm that a file's property names.
-fn own_algorithm(live: &LiveInode) -> Result<Option<Algorithm>> {
-    let key = Key::new(live.number(), ItemType::XATTR_ITEM, name_hash::dir_name(COMPRESSION));
-    let item = live.tree().get(key)?.unwrap_or_default();
-    for entry in DirEntries::new(&item) {
-        let entry = entry.map_err(|problem| Error::item(live.tree().id(), key, problem))?;
-        let is_named = |algorithm: &Algorithm| {
-            entry.name == COMPRESSION && entry.data.starts_with(algorithm.name().as_bytes())
-        };
-        if let Some(algorithm) = Algorithm::ALL.into_iter().find(is_named) {
-            return Ok(Some(algorithm));
-        }
-    }
-    Ok(None)
 }

@@ -1,75 +1,23 @@
 //! Writing data back: it is put on the devices, then the trees say where it is.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use larder_format::compression::Algorithm;
 use larder_format::feature::IncompatFlags;
 use larder_format::item::InodeFlags;
 use larder_transaction::Handle;
-use parking_lot::Mutex;
 
-use crate::core::writer::{Changed, apply};
+use crate::core::changed::{Changed, apply};
+use crate::core::shared::Core;
 use crate::error::Result;
 use crate::file::extent_items::FileExtents;
 use crate::file::writeback::compress::Plan;
+use crate::file::writeback::compression::compression_plan;
 use crate::file::writeback::dirty::DirtyData;
+use crate::file::writeback::reservation::DataReservation;
 use crate::file::writeback::write_data::WrittenData;
-use crate::filesystem::handle::Filesystem;
-use crate::inode::live::{DataReservation, InodeId, InodeState, LiveInode, StateGuard};
+use crate::inode::live::{InodeState, LiveInode, StateGuard};
 use crate::parallel;
-
-/// Inodes with data that is not written back.
-#[derive(Default)]
-pub(crate) struct DirtyInodes {
-    inodes: Mutex<BTreeMap<InodeId, (Arc<LiveInode>, u64)>>,
-    len_bytes: AtomicU64,
-}
-
-impl DirtyInodes {
-    /// Enters a inode, whose state is locked, with so much dirty data.
-    pub(crate) fn insert(&self, live: &Arc<LiveInode>, dirty_bytes: u64) {
-        let before = self.inodes.lock().insert(live.id(), (live.clone(), dirty_bytes));
-        self.len_bytes.fetch_add(dirty_bytes, Relaxed);
-        self.len_bytes.fetch_sub(before.map_or(0, |(_, bytes)| bytes), Relaxed);
-    }
-
-    /// Notes how much dirty data a inode has now that some was written back; its state is locked.
-    fn update(&self, live: &Arc<LiveInode>, state: &InodeState) {
-        if !state.is_clean() {
-            return self.insert(live, state.unwritten_bytes());
-        }
-        let before = self.inodes.lock().remove(&live.id());
-        self.len_bytes.fetch_sub(before.map_or(0, |(_, bytes)| bytes), Relaxed);
-    }
-
-    /// Dirty data of all of them, in bytes.
-    pub(crate) fn len_bytes(&self) -> u64 {
-        self.len_bytes.load(Relaxed)
-    }
-
-    /// Whether there are none.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.inodes.lock().is_empty()
-    }
-
-    /// Forgets what is dirty in a subvolume of which nothing is open.
-    pub(crate) fn discard(&self, subvolume: u64) {
-        let inodes = self.all().into_iter().filter(|live| live.id().subvolume == subvolume);
-        for live in inodes {
-            // Another thread may be about to write it back.
-            let _flushing = live.flushing.lock();
-            let mut state = live.write();
-            state.clean();
-            self.update(&live, &state);
-        }
-    }
-
-    fn all(&self) -> Vec<Arc<LiveInode>> {
-        self.inodes.lock().values().map(|(live, _)| live.clone()).collect()
-    }
-}
 
 /// Dirty data of a file on its way to the devices, and what the file was like when it set out.
 pub(crate) struct Taken {
@@ -87,34 +35,34 @@ struct Inline {
     compression: Option<Algorithm>,
 }
 
-impl Filesystem {
-    /// Writes back what all files have in memory only, with several threads if they are many. Goes on after an error, and
-    /// returns the first.
-    pub(crate) fn flush_all(&self) -> Result<()> {
-        parallel::in_stretches(&self.writer()?.dirty.all(), |live| self.flush(live))
-    }
+/// Writes back what all files have in memory only, with several threads if they are many. Goes on after an error, and
+/// returns the first.
+pub(crate) fn flush_all(core: &Core) -> Result<()> {
+    parallel::in_stretches(&core.writer()?.dirty.all(), |live| flush(core, live))
+}
 
-    /// Writes back what a file has in memory only; what was written before this call is in the
-    /// running transaction then.
-    pub(crate) fn flush(&self, live: &Arc<LiveInode>) -> Result<()> {
-        let writer = self.writer()?;
-        let _flushing = live.flushing.lock();
-        // The room was promised when data became dirty: a commit that needs it must not wait for room.
-        let handle = writer.manager.join()?;
-        let mut state = live.write();
-        if state.is_clean() {
-            return Ok(());
-        }
-        if live.opens.is_abandoned() {
-            state.clean();
-            writer.dirty.update(live, &state);
-            return Ok(());
-        }
-        self.write_back(&handle, live, &mut state)?;
-        drop(state);
-        Ok(handle.end()?)
+/// Writes back what a file has in memory only; what was written before this call is in the
+/// running transaction then.
+pub(crate) fn flush(core: &Core, live: &Arc<LiveInode>) -> Result<()> {
+    let writer = core.writer()?;
+    let _flushing = live.flushing.lock();
+    // The room was promised when data became dirty: a commit that needs it must not wait for room.
+    let handle = writer.manager.join()?;
+    let mut state = live.write();
+    if state.is_clean() {
+        return Ok(());
     }
+    if live.opens.is_abandoned() {
+        state.clean();
+        writer.dirty.update(live, &state);
+        return Ok(());
+    }
+    core.write_back(&handle, live, &mut state)?;
+    drop(state);
+    Ok(handle.end()?)
+}
 
+impl Core {
     /// Writes back the data of a inode whose `flushing` the caller has. Its state is not locked while devices
     /// work: unless the caller has `changing`, too, there may be dirty data again when this returns. After
     /// an error nothing has changed.
@@ -124,13 +72,13 @@ impl Filesystem {
         live: &Arc<LiveInode>,
         state: &mut StateGuard<'_>,
     ) -> Result<()> {
-        let plan = self.compression_plan(live, state)?;
+        let plan = compression_plan(self, live, state)?;
         if let Some(plan) = &plan {
             self.writer()?.note_compression(plan.algorithm().name().as_bytes());
         }
         if self.is_short(state) {
             let _alone = live.exclude_readers(state);
-            let extents = live.file_extents(handle, self.sectorsize());
+            let extents = FileExtents::of(live, handle, self.sectorsize());
             if let Some(inline) = self.inline_data(&extents, state, plan.as_ref())? {
                 return self.enter_inline(&extents, live, state, &inline);
             }
@@ -145,7 +93,7 @@ impl Filesystem {
         state: &mut StateGuard<'_>,
         plan: Option<&Plan>,
     ) -> Result<()> {
-        let extents = live.file_extents(handle, self.sectorsize());
+        let extents = FileExtents::of(live, handle, self.sectorsize());
         let taken = state.take();
         let (outcome, _alone) = StateGuard::unlocked(state, || {
             let outcome = self.write_data(&extents, &taken, plan);
@@ -200,11 +148,6 @@ impl Filesystem {
         state.clean();
         self.writer()?.dirty.update(live, state);
         Ok(())
-    }
-
-    /// Files up to this size, in bytes, are kept in the tree.
-    pub fn most_inline_bytes(&self) -> u64 {
-        self.write_policy().max_inline_bytes.min(self.sectorsize() - 1)
     }
 
     /// Whether all of the file's data is in one sector that is dirty, and has no place of its own: what is
@@ -299,7 +242,7 @@ impl InodeState {
     }
 
     /// Forgets what is not written back.
-    fn clean(&mut self) {
+    pub(crate) fn clean(&mut self) {
         self.dirty = DirtyData::default();
         self.cut = None;
         self.reservation = None;

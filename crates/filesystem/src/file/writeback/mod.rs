@@ -1,7 +1,10 @@
 //! Data that is in memory only, and its way to the devices and into the trees.
 
 pub(crate) mod compress;
+pub(crate) mod compression;
 pub(crate) mod dirty;
+pub(crate) mod dirty_inodes;
 pub(crate) mod flush;
 pub(crate) mod nocow;
+pub(crate) mod reservation;
 pub(crate) mod write_data;

@@ -13,7 +13,7 @@ use larder_format::Logical;
 use larder_format::item::{FileExtentItem, FileExtentKind, InodeFlags};
 use zerocopy::IntoBytes;
 
-use crate::core::writer::Changed;
+use crate::core::changed::Changed;
 use crate::file::extent_items::{FileExtents, Stored};
 
 /// A range of a file, and where its data goes.

@@ -8,12 +8,12 @@ use larder_format::compression::Algorithm;
 use larder_format::item::{FileExtentItem, FileExtentKind, InodeFlags, MAX_EXTENT_BYTES};
 use larder_transaction::{DataExtent, Error as EngineError};
 
-use crate::core::writer::Changed;
+use crate::core::changed::Changed;
+use crate::core::shared::Core;
 use crate::error::Result;
 use crate::file::extent_items::FileExtents;
 use crate::file::writeback::compress::{Outcome, Plan, pieces};
 use crate::file::writeback::flush::Taken;
-use crate::filesystem::handle::Filesystem;
 use crate::parallel;
 
 /// Checksums are computed in pieces of this size, which are whole sectors.
@@ -46,14 +46,14 @@ pub(crate) struct WrittenData {
 
 /// Data of one file on its way to the devices.
 struct Writing<'a> {
-    filesystem: &'a Filesystem,
+    core: &'a Core,
     extents: &'a FileExtents<'a>,
     taken: &'a Taken,
     plan: Option<&'a Plan>,
     data: WrittenData,
 }
 
-impl Filesystem {
+impl Core {
     /// Writes data that was taken from a file, whose `flushing` is held. After an error no new extent is left.
     pub(crate) fn write_data(
         &self,
@@ -62,7 +62,7 @@ impl Filesystem {
         plan: Option<&Plan>,
     ) -> Result<WrittenData> {
         let data = WrittenData::default();
-        let mut writing = Writing { filesystem: self, extents, taken, plan, data };
+        let mut writing = Writing { core: self, extents, taken, plan, data };
         for (start, pieces) in taken.dirty.ranges() {
             let data = match pieces[..] {
                 [piece] => Cow::Borrowed(piece),
@@ -141,7 +141,7 @@ impl Writing<'_> {
     fn write_plain(&mut self, start: u64, mut data: &[u8]) -> Result<()> {
         let mut at = start;
         while !data.is_empty() {
-            let extent = self.filesystem.allocate_data(data.len() as u64)?;
+            let extent = self.core.allocate_data(data.len() as u64)?;
             let part = data.split_off(..extent.len_bytes as usize).expect("no more than asked");
             self.put_new(extent, part, at, extent.len_bytes, None)?;
             at += extent.len_bytes;
@@ -152,7 +152,7 @@ impl Writing<'_> {
     /// Writes data to new extents, those pieces compressed that become smaller.
     fn write_compressed(&mut self, plan: &Plan, start: u64, data: &[u8]) -> Result<()> {
         let pieces = pieces(data, start, self.taken.size_bytes);
-        let outcomes = plan.compress(&pieces, self.filesystem.volume().sectorsize());
+        let outcomes = plan.compress(&pieces, self.core.volume().sectorsize());
         self.data.gives_up |= plan.gives_up(&outcomes);
         // Pieces that stay as they are go together.
         let mut left_from = 0;
@@ -161,7 +161,7 @@ impl Writing<'_> {
             let within = (piece.start - start) as usize;
             self.write_plain(start + left_from as u64, &data[left_from..within])?;
             left_from = within;
-            if let Some(extent) = self.filesystem.allocate_whole(stream.len() as u64)? {
+            if let Some(extent) = self.core.allocate_whole(stream.len() as u64)? {
                 let (len, algorithm) = (piece.data.len(), Some(plan.algorithm()));
                 self.put_new(extent, &stream, piece.start, len as u64, algorithm)?;
                 left_from += len;
@@ -186,10 +186,10 @@ impl Writing<'_> {
 
     fn put(&mut self, logical: Logical, stored: &[u8], start: u64, place: Place) -> Result<()> {
         let has_checksums = !self.taken.flags.contains(InodeFlags::NODATASUM);
-        let checksums = if has_checksums { self.filesystem.sums_of(stored) } else { Vec::new() };
+        let checksums = if has_checksums { self.core.sums_of(stored) } else { Vec::new() };
         // Before it is written: what is noted here is given back after an error.
         self.data.written.push(Written { start, place, checksums });
-        self.filesystem.volume().write(logical, stored).map_err(EngineError::from)?;
+        self.core.volume().write(logical, stored).map_err(EngineError::from)?;
         Ok(())
     }
 }
@@ -226,10 +226,10 @@ impl Written {
     }
 
     /// Gives a new extent back.
-    fn abandon(&self, filesystem: &Filesystem) -> Changed<()> {
+    fn abandon(&self, core: &Core) -> Changed<()> {
         let Place::New(item) = &self.place else { return Ok(()) };
         let len_bytes = item.extent.disk_num_bytes.get();
         let logical = Logical(item.extent.disk_bytenr.get());
-        filesystem.give_up(DataExtent { logical, len_bytes })
+        core.give_up(DataExtent { logical, len_bytes })
     }
 }

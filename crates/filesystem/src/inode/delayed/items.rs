@@ -7,31 +7,15 @@ use larder_format::item::InodeItem;
 use larder_format::{ItemType, Key};
 use larder_transaction::space::Priority;
 use larder_transaction::{Error, Items, TreeItems};
-use parking_lot::{Mutex, MutexGuard};
 use zerocopy::IntoBytes;
 
+use crate::core::changed::Changed;
 use crate::core::tuning::Queue;
-use crate::core::writer::Changed;
-use crate::inode::delayed::{
-    DelayedInodes, IndexQueue, MOST_DELETIONS, MOST_INSERTIONS, Queued, ReservedItems,
-};
+use crate::inode::delayed::queue::IndexQueue;
+use crate::inode::delayed::queued::Queued;
+use crate::inode::delayed::reservation::ReservedItems;
+use crate::inode::delayed::table::{DelayedInodes, MOST_DELETIONS, MOST_INSERTIONS};
 use crate::inode::live::{InodeState, LiveInode};
-
-/// What is queued of a inode, if anything is.
-#[derive(Default)]
-pub(crate) struct DelayedItems {
-    queued: Mutex<Option<Box<Queued>>>,
-}
-
-impl DelayedItems {
-    pub(crate) fn lock(&self) -> MutexGuard<'_, Option<Box<Queued>>> {
-        self.queued.lock()
-    }
-
-    pub(crate) fn clear(&self) {
-        *self.lock() = None;
-    }
-}
 
 impl LiveInode {
     /// Notes that the item of `state`, which is this inode's, is what its tree is to have.

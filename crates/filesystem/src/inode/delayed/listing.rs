@@ -3,22 +3,11 @@
 use larder_btree::{Range, Readahead, TreeError, TreeView};
 use larder_format::Key;
 
-use crate::error::Error;
-use crate::inode::delayed::Queued;
-use crate::inode::handle::Inode;
+use crate::inode::delayed::queued::Queued;
 use crate::inode::live::LiveInode;
 
 /// Items of the tree that are listed at once, while the directory cannot change.
 const ITEMS_AT_ONCE: usize = 128;
-
-impl Inode {
-    /// The index that the next name in this directory will have: what is listed up to there was there before.
-    pub fn end_index(&self) -> Result<u64, Error> {
-        self.expect_directory()?;
-        let Some(live) = self.try_live_inode() else { return Ok(u64::MAX) };
-        Ok(live.end_index(&mut live.write())?)
-    }
-}
 
 impl LiveInode {
     /// Calls `visit` with some index items of this directory from the index `from` on, in order, and with

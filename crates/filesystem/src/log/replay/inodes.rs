@@ -5,10 +5,10 @@ use larder_format::item::{DirEntries, DirLogItem, FileType, InodeItem};
 use larder_format::objectid::ORPHAN;
 use larder_format::{ItemType, Key, read_exact_item};
 
-use crate::core::writer::Changed;
+use crate::core::changed::Changed;
 use crate::file::extent_items::FileExtents;
+use crate::inode::id::InodeId;
 use crate::inode::links::links_of_item;
-use crate::inode::live::InodeId;
 use crate::log::replay::{Replay, bad, parse_inode, wrong};
 
 impl Replay<'_> {

@@ -23,7 +23,7 @@ use larder_format::objectid::{FIRST_FREE, LAST_FREE, TREE_LOG};
 use larder_format::{FormatError, ItemType, Key, read_exact_item};
 use larder_transaction::{Error, FoundLog, Recovery};
 
-use crate::core::writer::Changed;
+use crate::core::changed::Changed;
 use crate::directory::names::Names;
 
 /// Replays all logs, but those of subvolumes that are no more.

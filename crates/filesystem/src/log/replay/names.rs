@@ -4,7 +4,7 @@ use larder_format::item::{DirEntries, FileType, InodeExtref, InodeItem, InodeRef
 use larder_format::{FormatError, ItemType, Key, name_hash};
 use larder_transaction::Error;
 
-use crate::core::writer::Changed;
+use crate::core::changed::Changed;
 use crate::directory::names::check_name;
 use crate::inode::links::links_of_item;
 use crate::log::replay::{Replay, bad, wrong};
