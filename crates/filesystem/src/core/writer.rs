@@ -1,22 +1,13 @@
-//! Changing a file system.
+//! What changes a file system.
 //!
 //! # Invariants
-//! - Whoever changes a tree has a handle of the running transaction. What can be refused is refused
-//!   before the first change; an error after it gives the transaction up.
-//! - Lock order: `renames`, inodes' `changing` and then `flushing` (each by subvolume and number), the
-//!   transaction's door, a inode's `reading`, inodes' states (by subvolume and number), a inode's delayed
-//!   items, the table of inodes, tree blocks, the sets of dirty and delayed inodes. Space is promised with
-//!   none of these held but `renames` and `flushing`, since making room may take a commit; a commit takes
-//!   no `renames`, and no `flushing` whose holder waits for room.
-//! - A inode's item is what its tree has or, in `delayed`, is to have, but for times and size while data is
-//!   dirty. Nobody has a inode in memory that differs from another's: one inode, one [`LiveInode`].
-//! - A tree has no inode without a name but those that an ORPHAN_ITEM lists.
-//! - Data is on the devices before any item refers to it.
-//! - No state is locked while a device works for data. Who changes the extents of a file has its `flushing`,
-//!   `reading` alone and the state locked alone; who changes its data or size has `changing`, but for who
-//!   writes back. So extents stay for who has `flushing`, or `reading` in any way, and size and data for who
-//!   has `changing`.
-//! - Data that is being written back is in memory until the trees have it: readers take it from there.
+//! - A thread that changes a tree has a handle of the running transaction. What can be refused is refused before
+//!   the first change; an error after it gives the transaction up.
+//! - Space is reserved before the first lock of an inode is taken, since reserving may wait for a commit.
+//! - The item of a live inode is what its tree has or, in `delayed`, is to have, except for times and size while
+//!   data is dirty. All threads share one live inode.
+//! - A tree has no inode without a name except those that an ORPHAN_ITEM lists.
+//! - Data is on the devices before any item refers to it. Until the trees refer to it, readers find it in memory.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -59,17 +50,17 @@ pub(crate) struct Writer {
     pub(crate) snapshots: PendingSnapshots,
     pub(crate) deleted: DeletedSubvolumes,
     pub(crate) ids: Ids,
-    /// Subvolumes that are to stay as they are.
+    /// Subvolumes that stay as they are while they are sent.
     pub(crate) send_guards: SendGuards,
     /// The inodes that logs have.
     pub(crate) logged_inodes: Arc<LoggedInodes>,
     pub(crate) syncs: Syncs,
-    /// How data is compressed that does not say so itself.
+    /// How data of files without a property about compression is compressed.
     pub(crate) compression: RwLock<Option<WriteCompression>>,
     pub(crate) policy: RwLock<WritePolicy>,
-    /// Held by the one who moves a directory: who is below whom does not change meanwhile.
+    /// Held by the thread that moves a directory: meanwhile no directory comes to lie below another.
     pub(crate) renames: Mutex<()>,
-    /// Held by the one who makes or removes a subvolume.
+    /// Held by the thread that makes or removes a subvolume.
     pub(crate) subvolumes: Mutex<()>,
 }
 

@@ -14,8 +14,7 @@ use crate::inode::live::InodeState;
 use crate::inode::metadata::FileType;
 use crate::inode::new::{NewInode, NewItem, entry_type, inline_item, new_item};
 use crate::inode::open::OpenInode;
-use crate::operation::limits::join_growing;
-use crate::operation::locks::Locked;
+use crate::operation::inode_change::{InodeChange, ItemReservation};
 use crate::subvolume::handle::Subvolume;
 use crate::xattr::item::attribute_item;
 
@@ -76,23 +75,27 @@ impl Inode {
         let directory = self.live_inode()?;
         self.expect_directory()?;
         check_name(name)?;
-        let handle = join_growing(self.core(), self.subvolume().live()?, items)?;
-        let mut locked = Locked::new([directory]);
+        let mut change = InodeChange::start(
+            self.core(),
+            self.subvolume().live()?,
+            ItemReservation::adding(items),
+            [directory],
+        )?;
+        let (handle, locked) = change.parts();
         let state = locked.of(directory);
         self.check_not_removed()?;
         state.check_may_name()?;
         let mut names = self.names();
         names.check_free(self.number(), name)?;
         let draft = draft(state, handle.generation())?;
-        apply(&handle, || {
+        apply(handle, || {
             let index = directory.next_index(state)?;
             self.insert_named(&mut names, &draft, name, index, handle.generation())?;
             state.names_grew(handle.generation(), name.len() as i64);
             directory.put_item(state)
         })?;
         let live = draft.into_live_inode(self.subvolume())?;
-        drop(locked);
-        handle.end()?;
+        change.end()?;
         Ok(Self::of_live_inode(self.subvolume().clone(), live))
     }
 

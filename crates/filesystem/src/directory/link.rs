@@ -10,8 +10,7 @@ use crate::inode::handle::{Inode, live_inode_of};
 use crate::inode::metadata::FileType;
 use crate::inode::new::entry_type;
 use crate::inode::orphans::orphan_key;
-use crate::operation::limits::join_growing;
-use crate::operation::locks::Locked;
+use crate::operation::inode_change::{InodeChange, ItemReservation};
 
 /// Items that a name takes: entry, index, reference, orphan, and both inodes.
 const ITEMS: u64 = 6;
@@ -35,8 +34,13 @@ impl Inode {
         if inode.file_type() == FileType::Directory {
             return Err(Error::NotPermitted("a directory has one name"));
         }
-        let handle = join_growing(self.core(), self.subvolume().live()?, ITEMS)?;
-        let mut locked = Locked::new([directory, linked]);
+        let mut change = InodeChange::start(
+            self.core(),
+            self.subvolume().live()?,
+            ItemReservation::adding(ITEMS),
+            [directory, linked],
+        )?;
+        let (handle, locked) = change.parts();
         self.check_not_removed()?;
         locked.of(directory).check_may_name()?;
         let state = locked.of(linked);
@@ -50,7 +54,7 @@ impl Inode {
         }
         names.check_ref_room(inode.number(), self.number(), name)?;
         let generation = handle.generation();
-        apply(&handle, || {
+        apply(handle, || {
             let index = directory.next_index(locked.of(directory))?;
             names.insert_ref(inode.number(), self.number(), name, index)?;
             names.insert(&NewEntry {
@@ -74,8 +78,7 @@ impl Inode {
             state.names_grew(generation, name.len() as i64);
             directory.put_item(state)
         })?;
-        drop(locked);
-        Ok(handle.end()?)
+        change.end()
     }
 
     /// The names in the tree of this inode, which is one that changes.

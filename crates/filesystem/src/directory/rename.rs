@@ -15,8 +15,8 @@ use crate::inode::live::LiveInode;
 use crate::inode::metadata::FileType;
 use crate::inode::new::{NewInode, entry_type};
 use crate::inode::orphan_deletion::delete_orphans;
-use crate::operation::limits::join_growing;
-use crate::operation::locks::Locked;
+use crate::operation::inode_change::{InodeChange, ItemReservation};
+use crate::operation::locks::LockedInodes;
 use crate::subvolume::references::{enter_subvolume, leave_subvolume};
 
 /// Items that are changed: two entries and indexes, two references or four of subvolumes, an orphan, four
@@ -140,17 +140,19 @@ impl Inode {
         if there.as_ref().is_some_and(|there| there.inode == old.inode) {
             return Ok(true);
         }
-        let handle = join_growing(to.core(), to.subvolume().live()?, ITEMS)?;
-        self.subvolume().live()?.check_writable()?;
         let mut inodes = vec![from_live, to_live, old.inode.live_inode()?];
         inodes.extend(there.as_ref().and_then(Place::live_inode));
-        let mut locked = Locked::new(inodes);
+        let reservation = ItemReservation::adding(ITEMS);
+        let mut change =
+            InodeChange::start(to.core(), to.subvolume().live()?, reservation, inodes)?;
+        self.subvolume().live()?.check_writable()?;
+        let (handle, locked) = change.parts();
         let is_unchanged = self.find(name)? == Some(old.target)
             && to.find(new_name)? == there.as_ref().map(|there| there.target);
         if !is_unchanged {
             return Ok(false);
         }
-        check_inodes(&mut locked, &old, to, there.as_ref(), mode)?;
+        check_inodes(locked, &old, to, there.as_ref(), mode)?;
         check_room(&old, to, new_name, there.as_ref(), mode)?;
         let generation = handle.generation();
         let whiteout = mode.whiteout().map(|new| {
@@ -158,13 +160,12 @@ impl Inode {
             draft.map(|draft| (draft, name))
         });
         let whiteout = whiteout.transpose()?;
-        let mut change = Change { generation, locked: &mut locked };
-        apply(&handle, || {
-            change.run(&old, to, new_name, there.as_ref(), mode)?;
-            whiteout.iter().try_for_each(|(draft, name)| change.white_out(self, draft, name))
+        let mut moving = Change { generation, locked };
+        apply(handle, || {
+            moving.run(&old, to, new_name, there.as_ref(), mode)?;
+            whiteout.iter().try_for_each(|(draft, name)| moving.white_out(self, draft, name))
         })?;
-        drop(locked);
-        handle.end()?;
+        change.end()?;
         Ok(true)
     }
 
@@ -242,7 +243,7 @@ fn check_replaceable(old: &Place<'_>, there: &Place<'_>) -> Result<()> {
 
 /// Refuses what flags protect, directories with names in them, and moving what is read-only.
 fn check_inodes(
-    locked: &mut Locked<'_>,
+    locked: &mut LockedInodes<'_>,
     old: &Place<'_>,
     to: &Inode,
     there: Option<&Place<'_>>,
@@ -302,7 +303,7 @@ fn check_room(
 /// A move in progress.
 struct Change<'c, 'l> {
     generation: u64,
-    locked: &'c mut Locked<'l>,
+    locked: &'c mut LockedInodes<'l>,
 }
 
 impl Change<'_, '_> {

@@ -8,8 +8,7 @@ use crate::inode::handle::Inode;
 use crate::inode::metadata::FileType;
 use crate::inode::new::NewInode;
 use crate::inode::orphans::orphan_key;
-use crate::operation::limits::join_growing;
-use crate::operation::locks::Locked;
+use crate::operation::inode_change::{InodeChange, ItemReservation};
 
 /// Inode, three attributes, orphan.
 const ITEMS: u64 = 5;
@@ -27,22 +26,24 @@ impl Inode {
         if FileType::from_mode(new.mode) != Some(FileType::Regular) {
             return Err(Error::NotAFile);
         }
-        let handle = join_growing(self.core(), self.subvolume().live()?, ITEMS)?;
-        let mut locked = Locked::new([directory]);
+        let reservation = ItemReservation::adding(ITEMS);
+        let mut change =
+            InodeChange::start(self.core(), self.subvolume().live()?, reservation, [directory])?;
+        let (handle, locked) = change.parts();
         let state = locked.of(directory);
         state.check_may_name()?;
         let mut draft = self.draft(new, state, handle.generation(), None)?;
-        drop(locked);
+        locked.clear();
         draft.item.nlink = 0.into();
         let tree = self.subvolume().live()?.tree();
-        apply(&handle, || {
+        apply(handle, || {
             draft.insert(tree, None)?;
             TreeItems::new(tree.clone()).insert(orphan_key(draft.number), &[])
         })?;
         let live = draft.into_live_inode(self.subvolume())?;
         live.write().is_unnamed = true;
         live.opens.unlink();
-        handle.end()?;
+        change.end()?;
         Ok(Self::of_live_inode(self.subvolume().clone(), live))
     }
 }

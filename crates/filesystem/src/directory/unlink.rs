@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use larder_transaction::space::Priority;
 use larder_transaction::{Handle, Items, TreeItems};
 
 use crate::core::changed::{Changed, apply};
@@ -14,8 +13,7 @@ use crate::inode::live::{InodeState, LiveInode};
 use crate::inode::metadata::FileType;
 use crate::inode::orphan_deletion::delete_orphans;
 use crate::inode::orphans::{Orphan, orphan_key};
-use crate::operation::limits::join;
-use crate::operation::locks::Locked;
+use crate::operation::inode_change::{InodeChange, ItemReservation};
 use crate::subvolume::delete::Content;
 
 /// Items that are changed: entry, index, reference, orphan, and both inodes.
@@ -59,8 +57,13 @@ impl Inode {
                 }
             }
             let live = found.live_inode()?;
-            let handle = join(writer, self.subvolume().live()?, ITEMS, Priority::Deleting)?;
-            let mut locked = Locked::new([directory, live]);
+            let mut change = InodeChange::start(
+                self.core(),
+                self.subvolume().live()?,
+                ItemReservation::removing(ITEMS),
+                [directory, live],
+            )?;
+            let (handle, locked) = change.parts();
             if self.find(name)? != Some(Target::Inode(found.number())) {
                 // Somebody was faster.
                 continue;
@@ -73,11 +76,11 @@ impl Inode {
                 return Err(Error::DirectoryNotEmpty);
             }
             let generation = handle.generation();
-            apply(&handle, || {
+            apply(handle, || {
                 let mut names = self.names();
                 let index = names.index_of(found.number(), self.number(), name)?;
                 names.remove(directory, name, index)?;
-                if !live.delete_now(writer, &handle, locked.of(live))? {
+                if !live.delete_now(writer, handle, locked.of(live))? {
                     names.remove_ref(found.number(), self.number(), name)?;
                     live.lose_name(locked.of(live), generation)?;
                 }
@@ -85,8 +88,7 @@ impl Inode {
                 state.names_grew(generation, -(name.len() as i64));
                 directory.put_item(state)
             })?;
-            drop(locked);
-            handle.end()?;
+            change.end()?;
             break true;
         };
         debug_assert!(is_taken);
@@ -96,20 +98,24 @@ impl Inode {
 
     /// Removes the entry that stands for a subvolume which is not there: nothing refers back to it.
     fn take_empty_subvolume(&self, name: &[u8]) -> Result<bool> {
-        let (writer, directory) = (self.writer()?, self.live_inode()?);
-        let handle = join(writer, self.subvolume().live()?, ITEMS, Priority::Deleting)?;
-        let mut locked = Locked::new([directory]);
+        let directory = self.live_inode()?;
+        let mut change = InodeChange::start(
+            self.core(),
+            self.subvolume().live()?,
+            ItemReservation::removing(ITEMS),
+            [directory],
+        )?;
+        let (handle, locked) = change.parts();
         let state = locked.of(directory);
         self.check_not_removed()?;
         state.check_may_unname()?;
         let index = self.index_of(name)?;
-        apply(&handle, || {
+        apply(handle, || {
             self.names().remove(directory, name, index)?;
             state.names_grew(handle.generation(), -(name.len() as i64));
             directory.put_item(state)
         })?;
-        drop(locked);
-        handle.end()?;
+        change.end()?;
         Ok(true)
     }
 }

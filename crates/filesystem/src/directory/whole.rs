@@ -5,7 +5,6 @@ use larder_format::item::{InodeFlags, InodeItem};
 use larder_format::node::{ITEM_HEADER_SIZE, leaf_data_size};
 use larder_format::{ItemType, Key, name_hash};
 
-use crate::core::changed::apply;
 use crate::directory::create::Draft;
 use crate::error::{Error, Result};
 use crate::file::writeback::compression::compression_plan;
@@ -13,7 +12,8 @@ use crate::inode::attributes::SetAttributes;
 use crate::inode::handle::Inode;
 use crate::inode::metadata::FileType;
 use crate::inode::new::{NewInode, NewItem, inline_item, new_item};
-use crate::operation::locks::Still;
+use crate::operation::data_reservation::reserve_within_quota;
+use crate::operation::file_change::FileChange;
 use crate::xattr::item::attribute;
 use crate::xattr::set::check_plain_xattr;
 
@@ -64,42 +64,41 @@ impl Inode {
     /// # Errors
     /// As [`write_at`](Self::write_at). After an error its content and times are what they were.
     pub fn rewrite(&self, content: &[u8], times: &SetAttributes) -> Result<bool> {
-        let (writer, live, core) = (self.writer_of_file()?, self.live_inode()?, self.core());
+        self.writer_of_file()?;
+        let (live, core) = (self.live_inode()?, self.core());
         times.check_times()?;
         let len_bytes = content.len() as u64;
         if content.is_empty() || len_bytes > core.most_inline_bytes() || !times.are_times() {
             return Ok(false);
         }
         self.drop_capability()?;
-        let _reservation = self.reserve_within_quota(writer, 0, 1)?;
-        let _still = Still::new([live]);
-        let handle = writer.manager.join()?;
-        self.subvolume().live()?.check_writable()?;
-        let mut state = live.write();
-        let _alone = live.exclude_readers(&mut state);
-        state.check_may_cut()?;
-        let extents = self.extents_in(&handle)?;
+        let reservation = reserve_within_quota(self.core(), self.subvolume().id(), 0, 1)?;
+        let change = FileChange::start(self.core(), self.subvolume().live()?, [live], reservation)?;
+        let mut file = change.lock(live);
+        let _alone = file.exclude_readers();
+        file.check_may_cut()?;
+        let extents = file.extents();
         let sectorsize = core.sectorsize();
-        if !state.is_clean()
-            || state.size_bytes > sectorsize
-            || state.item.flags().contains(InodeFlags::NODATACOW)
-            || compression_plan(core, live, &state)?.is_some()
+        if !file.is_clean()
+            || file.size_bytes > sectorsize
+            || file.item.flags().contains(InodeFlags::NODATACOW)
+            || compression_plan(core, live, &file)?.is_some()
             || extents.has_any_from(sectorsize)?
         {
             return Ok(false);
         }
-        apply(&handle, || {
+        file.apply(|file| {
             let dropped_bytes = extents.drop_range(0, sectorsize)?;
             extents.insert_inline(content, len_bytes, None)?;
-            state.touch(handle.generation(), true);
-            state.size_bytes = len_bytes;
-            let nbytes = state.item.nbytes.get().saturating_sub(dropped_bytes) + len_bytes;
-            (state.item.size, state.item.nbytes) = (len_bytes.into(), nbytes.into());
-            times.put(&mut state.item);
-            live.write_items(&state)
+            file.touch(change.handle().generation(), true);
+            file.size_bytes = len_bytes;
+            let nbytes = file.item.nbytes.get().saturating_sub(dropped_bytes) + len_bytes;
+            (file.item.size, file.item.nbytes) = (len_bytes.into(), nbytes.into());
+            times.put(&mut file.item);
+            live.write_items(file)
         })?;
-        drop(state);
-        handle.end()?;
+        drop(file);
+        change.end()?;
         Ok(true)
     }
 

@@ -6,18 +6,18 @@ use larder_format::item::{FileExtentKind, InodeFlags, MAX_EXTENT_BYTES};
 use larder_transaction::space::{Priority, Reservation, SpaceKind};
 use larder_transaction::{DataExtent, Handle, QuotaReservation};
 
-use crate::core::changed::{Changed, apply};
+use crate::core::changed::Changed;
 use crate::core::shared::Core;
 use crate::core::writer::Writer;
 use crate::error::{Error, Result};
 use crate::file::extent_items::FileExtents;
 use crate::file::read_live::Need;
-use crate::file::write::{MOST_BYTES, QUOTA_BLOCKS};
-use crate::file::writeback::flush::flush;
+use crate::file::write::MOST_BYTES;
+use crate::file::writeback::flush::{flush, write_back};
 use crate::inode::handle::Inode;
-use crate::inode::live::StateGuard;
+use crate::operation::data_reservation::QUOTA_BLOCKS;
+use crate::operation::file_change::{FileChange, StillFile};
 use crate::operation::limits::reserve_quota;
-use crate::operation::locks::Still;
 
 /// New extents in one transaction.
 const EXTENTS_PER_STEP: usize = 16;
@@ -119,24 +119,22 @@ impl Inode {
         let was_short = is_short(self.size_bytes());
         let data_bytes = if was_short { sectorsize } else { 0 };
         let reservation = writer.reserve_data(data_bytes, EXTENTS_PER_STEP as u64)?;
-        let _still = Still::new([live]);
-        let handle = writer.manager.join()?;
-        self.subvolume().live()?.check_writable()?;
-        let mut state = live.write();
-        state.check_mutable()?;
-        if is_short(state.size_bytes) && !was_short {
+        let change = FileChange::start(self.core(), self.subvolume().live()?, [live], reservation)?;
+        let mut file = change.lock(live);
+        file.check_mutable()?;
+        if is_short(file.size_bytes) && !was_short {
             // It became so meanwhile.
             return Ok(range.start);
         }
-        state.absorb(reservation);
+        file.absorb_reservation();
         if range.end > sectorsize {
-            self.load(&mut state, &[Need::IfInline])?;
+            self.load(&mut file, &[Need::IfInline])?;
         }
-        let alone = live.exclude_readers(&mut state);
-        let extents = self.extents_in(&handle)?;
+        let alone = file.exclude_readers();
+        let extents = file.extents();
         let (holes, until) = extents.holes(range.start, range.end, EXTENTS_LOOKED_AT)?;
         let (taken, until) = take_space(core, &mut reserved.data, holes, until)?;
-        apply(&handle, || {
+        file.apply(|_| {
             for (start, data) in &taken {
                 let hole = start + data.len_bytes;
                 // Where holes have items, these go.
@@ -147,15 +145,15 @@ impl Inode {
             Ok(())
         })?;
         let taken_bytes: u64 = taken.iter().map(|(_, data)| data.len_bytes).sum();
-        state.item.nbytes = (state.item.nbytes.get() + taken_bytes).into();
-        let flags = state.item.flags() | InodeFlags::PREALLOC;
-        state.item.flags = flags.bits().into();
-        state.touch(handle.generation(), true);
+        file.item.nbytes = (file.item.nbytes.get() + taken_bytes).into();
+        let flags = file.item.flags() | InodeFlags::PREALLOC;
+        file.item.flags = flags.bits().into();
+        file.touch(change.handle().generation(), true);
         drop(alone);
-        writer.dirty.insert(live, state.unwritten_bytes());
-        core.write_back(&handle, live, &mut state)?;
-        drop(state);
-        handle.end()?;
+        file.note_dirty()?;
+        write_back(&mut file)?;
+        drop(file);
+        change.end()?;
         // What was taken is counted now.
         if let Some(quota) = &mut reserved.quota {
             let nodesize = u64::from(core.volume().nodesize());
@@ -175,34 +173,32 @@ impl Inode {
         let had_part = has_part(self.size_bytes());
         let data_bytes = if had_part { core.sectorsize() } else { 0 };
         let reservation = writer.reserve_data(data_bytes, 2)?;
-        let still = Still::new([live]);
-        let handle = writer.manager.join()?;
-        self.subvolume().live()?.check_writable()?;
-        let mut state = live.write();
-        if has_part(state.size_bytes) && !had_part {
+        let change = FileChange::start(self.core(), self.subvolume().live()?, [live], reservation)?;
+        let mut file = change.lock(live);
+        if has_part(file.size_bytes) && !had_part {
             // It became so meanwhile.
-            drop(state);
-            drop((handle, still));
+            drop(file);
+            drop(change);
             return self.grow(writer, size_bytes);
         }
-        state.absorb(reservation);
-        self.grow_locked(&mut state, size_bytes)?;
-        state.touch(handle.generation(), true);
-        writer.dirty.insert(live, state.unwritten_bytes());
-        core.write_back(&handle, live, &mut state)?;
-        drop(state);
-        Ok(handle.end()?)
+        file.absorb_reservation();
+        self.grow_locked(&mut file, size_bytes)?;
+        file.touch(change.handle().generation(), true);
+        file.note_dirty()?;
+        write_back(&mut file)?;
+        drop(file);
+        change.end()
     }
 
     /// Makes the file, whose state this is, at least `size_bytes` long.
-    pub(crate) fn grow_locked(&self, state: &mut StateGuard<'_>, size_bytes: u64) -> Result<()> {
-        if size_bytes > state.size_bytes {
-            let old = state.size_bytes;
+    pub(crate) fn grow_locked(&self, file: &mut StillFile<'_, '_>, size_bytes: u64) -> Result<()> {
+        if size_bytes > file.size_bytes {
+            let old = file.size_bytes;
             let mut needs = vec![Need::IfInline];
             needs.extend(self.need_of_end(old));
-            self.load(state, &needs)?;
-            self.zero_behind(state, old);
-            state.size_bytes = size_bytes;
+            self.load(file, &needs)?;
+            self.zero_behind(file, old);
+            file.size_bytes = size_bytes;
         }
         Ok(())
     }

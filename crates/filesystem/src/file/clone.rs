@@ -12,16 +12,16 @@ use larder_format::feature::IncompatFlags;
 use larder_format::item::{FileExtentItem, InodeFlags};
 use larder_transaction::Handle;
 
-use crate::core::changed::apply;
-use crate::core::writer::Writer;
 use crate::error::{Error, Result};
-use crate::file::extent_items::{FileExtents, Stored};
+use crate::file::extent_items::Stored;
 use crate::file::punch::EXTENTS_PER_STEP;
 use crate::file::read_live::Need;
 use crate::file::write::MOST_BYTES;
+use crate::file::writeback::flush::write_back;
 use crate::inode::handle::Inode;
-use crate::inode::live::{InodeState, LiveInode};
-use crate::operation::locks::Still;
+use crate::inode::live::LiveInode;
+use crate::operation::data_reservation::reserve_within_quota;
+use crate::operation::file_change::{FileChange, StillFile};
 
 /// Extents that are shared in one transaction.
 const SHARED_PER_STEP: usize = 16;
@@ -165,7 +165,7 @@ impl Inode {
 impl Share<'_> {
     /// Returns for how many bytes it was done; none if they are not equal and have to be.
     fn run(self) -> Result<Option<u64>> {
-        let writer = self.target.writer_of_file()?;
+        self.target.writer_of_file()?;
         self.source.writer_of_file()?;
         let (target, source) = (self.target.subvolume(), self.source.subvolume());
         if !Arc::ptr_eq(target.filesystem().core(), source.filesystem().core()) {
@@ -192,7 +192,7 @@ impl Share<'_> {
                 len_bytes: len_bytes - done_bytes,
                 ..self
             };
-            match rest.step(writer)? {
+            match rest.step()? {
                 Some(step_bytes) => done_bytes += step_bytes.min(rest.len_bytes),
                 None => return Ok(None),
             }
@@ -237,51 +237,58 @@ impl Share<'_> {
     }
 
     /// Shares a first part. Returns its length, in whole sectors; none if it is not equal and has to be.
-    fn step(&self, writer: &Writer) -> Result<Option<u64>> {
+    fn step(&self) -> Result<Option<u64>> {
         let (source, target) = (self.source.live_inode()?, self.target.live_inode()?);
         let core = self.target.core();
         let sectorsize = core.sectorsize();
-        let reservation =
-            self.target.reserve_within_quota(writer, 3 * sectorsize, SHARED_PER_STEP as u64)?;
-        let _still = Still::new([source, target]);
-        let handle = writer.manager.join()?;
-        self.target.subvolume().live()?.check_writable()?;
+        let reservation = reserve_within_quota(
+            self.target.core(),
+            self.target.subvolume().id(),
+            3 * sectorsize,
+            SHARED_PER_STEP as u64,
+        )?;
+        let change = FileChange::start(
+            self.target.core(),
+            self.target.subvolume().live()?,
+            [source, target],
+            reservation,
+        )?;
         self.check(source, target)?;
         for live in [source, target] {
-            let mut state = live.write();
-            if !state.is_clean() {
-                core.write_back(&handle, live, &mut state)?;
+            let mut file = change.lock(live);
+            if !file.is_clean() {
+                write_back(&mut file)?;
             }
         }
         if self.if_equal && !self.is_equal(source, target)? {
             return Ok(None);
         }
-        let part = self.part(&handle)?;
+        let part = self.part(change.handle())?;
         if self.if_equal && part.inline.is_some() {
             // There is nothing to be shared.
             return Ok(Some(part.len_bytes));
         }
-        let mut state = target.write();
-        state.absorb(reservation);
-        self.target.grow_locked(&mut state, self.target_offset)?;
+        let mut file = change.lock(target);
+        file.absorb_reservation();
+        self.target.grow_locked(&mut file, self.target_offset)?;
         if self.target_offset > 0 {
-            self.target.load(&mut state, &[Need::IfInline])?;
+            self.target.load(&mut file, &[Need::IfInline])?;
         }
-        let alone = target.exclude_readers(&mut state);
-        self.enter(&handle, &mut state, &part)?;
+        let alone = file.exclude_readers();
+        self.enter(&mut file, &part)?;
         drop(alone);
         if let Some((start, sector)) = &part.inline {
-            state.dirty.write(*start, sector);
+            file.dirty.write(*start, sector);
         }
         let end = self.target_offset + part.len_bytes.min(self.len_bytes);
-        state.size_bytes = state.size_bytes.max(end);
+        file.size_bytes = file.size_bytes.max(end);
         if !self.if_equal {
-            state.touch(handle.generation(), true);
+            file.touch(change.handle().generation(), true);
         }
-        writer.dirty.insert(target, state.unwritten_bytes());
-        core.write_back(&handle, target, &mut state)?;
-        drop(state);
-        handle.end()?;
+        file.note_dirty()?;
+        write_back(&mut file)?;
+        drop(file);
+        change.end()?;
         Ok(Some(part.len_bytes))
     }
 
@@ -289,19 +296,15 @@ impl Share<'_> {
     fn check(&self, source: &LiveInode, target: &LiveInode) -> Result<()> {
         let sectorsize = self.target.core().sectorsize();
         let source = source.item();
-        let state = target.read();
-        check_alike(source.flags(), state.item.flags())?;
+        let file = target.read();
+        check_alike(source.flags(), file.item.flags())?;
         let source_size = source.size.get();
         let is_end = source_size == self.source_offset + self.len_bytes
-            && state.size_bytes <= self.target_offset + self.len_bytes;
+            && file.size_bytes <= self.target_offset + self.len_bytes;
         if !self.len_bytes.is_multiple_of(sectorsize) && !is_end {
             return Err(Error::Invalid("a range that does not end with a sector"));
         }
-        if self.if_equal {
-            state.check_mutable()
-        } else {
-            state.check_may_write(self.target_offset)
-        }
+        if self.if_equal { file.check_mutable() } else { file.check_may_write(self.target_offset) }
     }
 
     /// Whether both have the same bytes in what is compared at once. Nothing of them is dirty.
@@ -345,15 +348,15 @@ impl Share<'_> {
         Ok(part)
     }
 
-    /// Puts the part in the place of what the target, whose state this is, has there.
-    fn enter(&self, handle: &Handle<'_>, state: &mut InodeState, part: &Part) -> Result<()> {
-        let extents: FileExtents<'_> = self.target.extents_in(handle)?;
+    /// Puts the part in the place of what the target has there.
+    fn enter(&self, target: &mut StillFile<'_, '_>, part: &Part) -> Result<()> {
+        let extents = target.extents();
         let (start, end) = (self.target_offset, self.target_offset + part.len_bytes);
         let superblock = self.target.core().volume().superblock();
         let has_hole_items = !superblock.has_incompat(IncompatFlags::NO_HOLES);
         let shared = part.extents.iter().map(|(_, item)| item.extent.num_bytes.get());
         let shared_bytes: u64 = shared.sum();
-        let dropped_bytes = apply(handle, || {
+        let dropped_bytes = target.apply(|_| {
             let dropped_bytes = extents.drop_range(start, end)?;
             for (at, item) in &part.extents {
                 extents.insert_shared(*at, item)?;
@@ -363,8 +366,8 @@ impl Share<'_> {
             }
             Ok(dropped_bytes)
         })?;
-        let kept_bytes = state.item.nbytes.get().saturating_sub(dropped_bytes);
-        state.item.nbytes = (kept_bytes + shared_bytes).into();
+        let kept_bytes = target.item.nbytes.get().saturating_sub(dropped_bytes);
+        target.item.nbytes = (kept_bytes + shared_bytes).into();
         Ok(())
     }
 }

@@ -2,15 +2,16 @@
 
 use larder_format::compression::{Algorithm, ExtentKind, decompress};
 use larder_format::item::{FileExtentKind, InodeFlags, MAX_COMPRESSED_EXTENT_BYTES};
-use larder_transaction::{DataExtent, Error as EngineError, Handle};
+use larder_transaction::{DataExtent, Error as EngineError};
 
-use crate::core::changed::apply;
 use crate::error::{Error, Result};
 use crate::file::read_live::Need;
 use crate::file::write::MOST_BYTES;
+use crate::file::writeback::flush::write_back;
 use crate::inode::handle::Inode;
-use crate::inode::live::{InodeState, StateGuard};
-use crate::operation::locks::Still;
+use crate::inode::live::InodeState;
+use crate::operation::data_reservation::reserve_within_quota;
+use crate::operation::file_change::{FileChange, StillFile};
 
 /// Compressed data of a file: which part of it the file has, and what it is part of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +36,7 @@ impl Inode {
     /// decompress to what it says, that is not shorter than that, or is longer than an extent; a file
     /// without checksums.
     pub fn write_encoded(&self, data: &[u8], encoded: &Encoded, offset: u64) -> Result<()> {
-        let writer = self.writer_of_file()?;
+        self.writer_of_file()?;
         let core = self.core();
         let (live, sectorsize) = (self.live_inode()?, core.sectorsize());
         let end = offset.checked_add(encoded.len_bytes).filter(|end| *end <= MOST_BYTES);
@@ -53,27 +54,29 @@ impl Inode {
         };
         let plain = encoded.decompress(data, kind, core.volume().sectorsize())?;
         let room_bytes = (data.len() as u64).next_multiple_of(sectorsize);
-        let reservation = self.reserve_within_quota(writer, room_bytes + 2 * sectorsize, 3)?;
-        let still = Still::new([live]);
-        let handle = writer.manager.join()?;
-        self.subvolume().live()?.check_writable()?;
-        let mut state = live.write();
-        state.check_may_write(offset)?;
-        if state.item.flags().contains(InodeFlags::NODATASUM) {
+        let reservation = reserve_within_quota(
+            self.core(),
+            self.subvolume().id(),
+            room_bytes + 2 * sectorsize,
+            3,
+        )?;
+        let change = FileChange::start(self.core(), self.subvolume().live()?, [live], reservation)?;
+        let mut file = change.lock(live);
+        file.check_may_write(offset)?;
+        if file.item.flags().contains(InodeFlags::NODATASUM) {
             return Err(Error::Invalid("the file has no checksums"));
         }
-        if end < state.size_bytes && !end.is_multiple_of(sectorsize) {
+        if end < file.size_bytes && !end.is_multiple_of(sectorsize) {
             return Err(Error::Invalid("a range that does not end with a sector"));
         }
-        if !state.is_clean() {
-            core.write_back(&handle, live, &mut state)?;
+        if !file.is_clean() {
+            write_back(&mut file)?;
         }
         let entered = match kind {
-            ExtentKind::Inline => self.enter_inline(&handle, &mut state, data, encoded)?,
+            ExtentKind::Inline => self.enter_inline(&mut file, data, encoded)?,
             ExtentKind::Regular => match core.allocate_whole(room_bytes)? {
                 Some(extent) => {
-                    let entered =
-                        self.enter_extent(&handle, &mut state, data, encoded, extent, offset);
+                    let entered = self.enter_extent(&mut file, data, encoded, extent, offset);
                     if entered.is_err() {
                         core.give_up(extent)?;
                     }
@@ -83,9 +86,8 @@ impl Inode {
                 None => false,
             },
         };
-        drop(state);
-        handle.end()?;
-        drop((still, reservation));
+        drop(file);
+        change.end()?;
         if entered {
             return Ok(());
         }
@@ -97,25 +99,24 @@ impl Inode {
     /// Puts all data of the file in the tree, unless there is more. Returns whether it did.
     fn enter_inline(
         &self,
-        handle: &Handle<'_>,
-        state: &mut StateGuard<'_>,
+        file: &mut StillFile<'_, '_>,
         data: &[u8],
         encoded: &Encoded,
     ) -> Result<bool> {
-        let (writer, live) = (self.writer()?, self.live_inode()?);
-        let _alone = live.exclude_readers(state);
-        let extents = self.extents_in(handle)?;
+        let (writer, live, handle) = (self.writer()?, file.live(), file.handle());
+        let _alone = file.exclude_readers();
+        let extents = file.extents();
         let sectorsize = extents.sectorsize;
-        if state.size_bytes > encoded.len_bytes || extents.has_any_from(sectorsize)? {
+        if file.size_bytes > encoded.len_bytes || extents.has_any_from(sectorsize)? {
             return Ok(false);
         }
         writer.note_compression(encoded.algorithm.name().as_bytes());
-        apply(handle, || {
+        file.apply(|file| {
             let dropped_bytes = extents.drop_range(0, sectorsize)?;
             extents.insert_inline(data, encoded.len_bytes, Some(encoded.algorithm))?;
-            state.added(dropped_bytes, encoded.len_bytes, encoded.len_bytes);
-            state.touch(handle.generation(), true);
-            live.put_item(state)
+            file.added(dropped_bytes, encoded.len_bytes, encoded.len_bytes);
+            file.touch(handle.generation(), true);
+            live.put_item(file)
         })?;
         Ok(true)
     }
@@ -124,45 +125,44 @@ impl Inode {
     /// file has at `offset`. An error comes before the trees are changed.
     fn enter_extent(
         &self,
-        handle: &Handle<'_>,
-        state: &mut StateGuard<'_>,
+        file: &mut StillFile<'_, '_>,
         data: &[u8],
         encoded: &Encoded,
         extent: DataExtent,
         offset: u64,
     ) -> Result<()> {
-        let (writer, live) = (self.writer()?, self.live_inode()?);
+        let (writer, live, handle) = (self.writer()?, file.live(), file.handle());
         let core = self.core();
         let sectorsize = core.sectorsize();
         let mut stored = data.to_vec();
         stored.resize(extent.len_bytes as usize, 0);
-        let checksums = StateGuard::unlocked(state, || {
+        let checksums = file.unlocked(|| {
             let written = core.volume().write(extent.logical, &stored);
             written.map(|()| core.sums_of(&stored)).map_err(EngineError::from)
         })?;
-        self.grow_locked(state, offset)?;
+        self.grow_locked(file, offset)?;
         if offset > 0 {
-            self.load(state, &[Need::IfInline])?;
+            self.load(file, &[Need::IfInline])?;
         }
         // What lies before it first.
-        writer.dirty.insert(live, state.unwritten_bytes());
-        core.write_back(handle, live, state)?;
-        let _alone = live.exclude_readers(state);
+        file.note_dirty()?;
+        write_back(file)?;
+        let _alone = file.exclude_readers();
         writer.note_compression(encoded.algorithm.name().as_bytes());
         let ram_bytes = encoded.unencoded_bytes.next_multiple_of(sectorsize);
         let covered_bytes = encoded.len_bytes.next_multiple_of(sectorsize);
-        let extents = self.extents_in(handle)?;
+        let extents = file.extents();
         let algorithm = Some(encoded.algorithm);
         let mut item = extents.item(FileExtentKind::Regular, extent, ram_bytes, algorithm);
         item.extent.offset = encoded.unencoded_offset.into();
         item.extent.num_bytes = covered_bytes.into();
-        apply(handle, || {
+        file.apply(|file| {
             let dropped_bytes = extents.drop_range(offset, offset + covered_bytes)?;
             extents.insert_new(offset, &item)?;
             handle.insert_checksums(extent.logical, &checksums)?;
-            state.added(dropped_bytes, covered_bytes, offset + encoded.len_bytes);
-            state.touch(handle.generation(), true);
-            live.put_item(state)
+            file.added(dropped_bytes, covered_bytes, offset + encoded.len_bytes);
+            file.touch(handle.generation(), true);
+            live.put_item(file)
         })?;
         Ok(())
     }

@@ -4,14 +4,15 @@ use std::ops::Range;
 
 use larder_format::feature::IncompatFlags;
 
-use crate::core::changed::{Changed, apply};
+use crate::core::changed::Changed;
 use crate::core::writer::Writer;
 use crate::error::{Error, Result};
 use crate::file::allocate::checked_end;
 use crate::file::extent_items::{Dropped, FileExtents, Stretch};
 use crate::file::read_live::Need;
+use crate::file::writeback::flush::write_back;
 use crate::inode::handle::Inode;
-use crate::operation::locks::Still;
+use crate::operation::file_change::FileChange;
 
 /// Extents that go in one transaction.
 pub(crate) const EXTENTS_PER_STEP: usize = 128;
@@ -67,42 +68,38 @@ impl Inode {
         let sectorsize = core.sectorsize();
         let sectors = edges.iter().filter(|edge| !edge.is_empty()).count() as u64;
         let reservation = writer.reserve_to_delete(sectors * sectorsize, 4)?;
-        let _still = Still::new([live]);
-        let handle = writer.manager.join()?;
-        self.subvolume().live()?.check_writable()?;
-        let mut state = live.write();
-        state.check_may_cut()?;
-        state.absorb(reservation);
-        let size_bytes = state.size_bytes;
+        let change = FileChange::start(self.core(), self.subvolume().live()?, [live], reservation)?;
+        let mut file = change.lock(live);
+        file.check_may_cut()?;
+        file.absorb_reservation();
+        let size_bytes = file.size_bytes;
         let parts = edges.iter().map(|edge| edge.start..edge.end.min(size_bytes));
         let parts: Vec<_> = parts.filter(|part| !part.is_empty()).collect();
         let need = |part: &Range<u64>| Need::IfData(part.start - part.start % sectorsize);
-        self.load(&mut state, &parts.iter().map(need).collect::<Vec<_>>())?;
+        self.load(&mut file, &parts.iter().map(need).collect::<Vec<_>>())?;
         for part in parts {
-            self.zero(&mut state, part);
+            self.zero(&mut file, part);
         }
-        state.touch(handle.generation(), true);
-        writer.dirty.insert(live, state.unwritten_bytes());
-        core.write_back(&handle, live, &mut state)?;
-        drop(state);
-        Ok(handle.end()?)
+        file.touch(change.handle().generation(), true);
+        file.note_dirty()?;
+        write_back(&mut file)?;
+        drop(file);
+        change.end()
     }
 
     /// Takes the first extents in `range`, whole sectors, out of the file. Returns where the rest of
     /// the range begins.
     fn clear_some(&self, writer: &Writer, range: Range<u64>, what: What) -> Result<u64> {
         let (live, core) = (self.live_inode()?, self.core());
-        let _reservation = writer.reserve_to_delete(0, 4)?;
-        let _still = Still::new([live]);
-        let handle = writer.manager.join()?;
-        self.subvolume().live()?.check_writable()?;
-        let mut state = live.write();
-        state.check_may_cut()?;
-        let _alone = live.exclude_readers(&mut state);
-        let extents = self.extents_in(&handle)?;
+        let reservation = writer.reserve_to_delete(0, 4)?;
+        let change = FileChange::start(self.core(), self.subvolume().live()?, [live], reservation)?;
+        let mut file = change.lock(live);
+        file.check_may_cut()?;
+        let _alone = file.exclude_readers();
+        let extents = file.extents();
         let has_hole_items = !core.volume().superblock().has_incompat(IncompatFlags::NO_HOLES);
-        let end_of_file = state.item.size.get().next_multiple_of(core.sectorsize());
-        let until = apply(&handle, || {
+        let end_of_file = file.item.size.get().next_multiple_of(core.sectorsize());
+        let until = file.apply(|file| {
             let Dropped { counted_bytes, until } = match what {
                 What::Everything => extents.drop_some(range.start, range.end, EXTENTS_PER_STEP)?,
                 What::Data => extents.drop_data(range.start, range.end, EXTENTS_PER_STEP)?,
@@ -110,13 +107,13 @@ impl Inode {
             if has_hole_items {
                 extents.fill_holes(range.start, until.min(end_of_file))?;
             }
-            state.item.nbytes = state.item.nbytes.get().saturating_sub(counted_bytes).into();
-            state.touch(handle.generation(), true);
-            live.put_item(&state)?;
+            file.item.nbytes = file.item.nbytes.get().saturating_sub(counted_bytes).into();
+            file.touch(change.handle().generation(), true);
+            live.put_item(file)?;
             Ok(until)
         })?;
-        drop(state);
-        handle.end()?;
+        drop(file);
+        change.end()?;
         Ok(until)
     }
 }

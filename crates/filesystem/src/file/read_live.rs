@@ -9,7 +9,9 @@ use crate::error::Result;
 use crate::file::extent::ExtentContent;
 use crate::file::extents::Waiting;
 use crate::inode::handle::Inode;
-use crate::inode::live::{InodeState, LiveInode, StateGuard};
+use crate::inode::live::{InodeState, LiveInode};
+use crate::operation::file_change::LockedFile;
+use crate::operation::locks::KeepsData;
 
 /// A sector that is to be dirty, under some condition.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -75,9 +77,13 @@ impl Inode {
         Ok(())
     }
 
-    /// Makes sectors dirty, with what the file has there. The state is not locked while a device works; when
-    /// this returns it has been since all of them are. The caller has `changing`.
-    pub(crate) fn load(&self, state: &mut StateGuard<'_>, needs: &[Need]) -> Result<()> {
+    /// Makes sectors dirty, with what the file has there. The state is not locked while a device works. Since the
+    /// last of them became dirty it was locked.
+    pub(crate) fn load<L: KeepsData>(
+        &self,
+        file: &mut LockedFile<'_, '_, L>,
+        needs: &[Need],
+    ) -> Result<()> {
         let live = self.live_inode()?;
         let sectorsize = self.core().sectorsize();
         // Nobody else makes data of what is none.
@@ -85,7 +91,7 @@ impl Inode {
         loop {
             let is_dirty = |need: &Need| {
                 let start = need.start();
-                state.dirty.covers(start, start + sectorsize)
+                file.dirty.covers(start, start + sectorsize)
             };
             let missing: Vec<Need> = needs
                 .iter()
@@ -96,11 +102,9 @@ impl Inode {
                 return Ok(());
             }
             for need in missing {
-                match StateGuard::unlocked(state, || self.wanted_sector(live, need))? {
-                    Some(sector)
-                        if !state.dirty.covers(need.start(), need.start() + sectorsize) =>
-                    {
-                        state.dirty.write(need.start(), &sector);
+                match file.unlocked(|| self.wanted_sector(live, need))? {
+                    Some(sector) if !file.dirty.covers(need.start(), need.start() + sectorsize) => {
+                        file.dirty.write(need.start(), &sector);
                     }
                     Some(_) => {}
                     None => absent.push(need),

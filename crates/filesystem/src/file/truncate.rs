@@ -3,14 +3,13 @@
 
 use larder_format::item::InodeFlags;
 
-use crate::core::changed::apply;
 use crate::core::writer::Writer;
 use crate::error::{Error, Result};
 use crate::file::punch::EXTENTS_PER_STEP;
 use crate::file::write::MOST_BYTES;
+use crate::file::writeback::flush::write_back;
 use crate::inode::handle::Inode;
-use crate::inode::live::StateGuard;
-use crate::operation::locks::Still;
+use crate::operation::file_change::{FileChange, StillFile};
 
 impl Inode {
     /// Makes the regular file `size_bytes` long. What is cut off is gone; what is added reads as zeros.
@@ -43,60 +42,58 @@ impl Inode {
             (true, false) => writer.reserve_to_delete(sectorsize, 2),
             (false, _) => writer.reserve_data(2 * sectorsize, 2),
         }?;
-        let _still = Still::new([live]);
-        let handle = writer.manager.join()?;
-        self.subvolume().live()?.check_writable()?;
-        let mut state = live.write();
-        state.check_none_of(refuses)?;
-        if shrinks != (size_bytes <= state.size_bytes) {
+        let change = FileChange::start(self.core(), self.subvolume().live()?, [live], reservation)?;
+        let mut file = change.lock(live);
+        file.check_none_of(refuses)?;
+        if shrinks != (size_bytes <= file.size_bytes) {
             return Ok(false);
         }
-        state.absorb(reservation);
-        state.touch(handle.generation(), true);
+        file.absorb_reservation();
+        file.touch(change.handle().generation(), true);
         let cut = size_bytes.next_multiple_of(sectorsize);
-        let extents = self.extents_in(&handle)?;
+        let extents = file.extents();
         let last = if shrinks { extents.last(cut, EXTENTS_PER_STEP + 1)? } else { Vec::new() };
         let is_last_step = last.len() <= EXTENTS_PER_STEP;
         if is_last_step {
             if shrinks {
-                self.cut_off(&mut state, size_bytes)?;
+                self.cut_off(&mut file, size_bytes)?;
             } else {
-                self.grow_locked(&mut state, size_bytes)?;
+                self.grow_locked(&mut file, size_bytes)?;
             }
-            writer.dirty.insert(live, state.unwritten_bytes());
-            core.write_back(&handle, live, &mut state)?;
+            file.note_dirty()?;
+            write_back(&mut file)?;
         } else {
             let end = last[EXTENTS_PER_STEP - 1].0;
-            let _alone = live.exclude_readers(&mut state);
-            state.size_bytes = state.size_bytes.min(end);
-            state.dirty.truncate(end);
-            apply(&handle, || {
+            let _alone = file.exclude_readers();
+            file.size_bytes = file.size_bytes.min(end);
+            file.dirty.truncate(end);
+            file.apply(|file| {
                 let dropped_bytes = extents.drop_range(end, u64::MAX)?;
-                let item = &mut state.item;
+                let item = &mut file.item;
                 item.nbytes = item.nbytes.get().saturating_sub(dropped_bytes).into();
                 item.size = item.size.get().min(end).into();
-                live.put_item(&state)
+                live.put_item(file)
             })?;
-            writer.dirty.insert(live, state.unwritten_bytes());
+            file.note_dirty()?;
         }
-        drop(state);
-        handle.end()?;
+        drop(file);
+        change.end()?;
         Ok(is_last_step)
     }
 
     /// Makes the file, whose state this is, as short as `size_bytes`. Its extents follow when it is
     /// written back.
-    fn cut_off(&self, state: &mut StateGuard<'_>, size_bytes: u64) -> Result<()> {
+    fn cut_off(&self, file: &mut StillFile<'_, '_>, size_bytes: u64) -> Result<()> {
         let sectorsize = self.core().sectorsize();
         let cut = size_bytes.next_multiple_of(sectorsize);
-        if size_bytes < state.size_bytes {
+        if size_bytes < file.size_bytes {
             let needs: Vec<_> = self.need_of_end(size_bytes).into_iter().collect();
-            self.load(state, &needs)?;
-            self.zero_behind(state, size_bytes);
+            self.load(file, &needs)?;
+            self.zero_behind(file, size_bytes);
         }
-        state.dirty.truncate(cut);
-        state.cut = Some(state.cut.map_or(cut, |earlier| earlier.min(cut)));
-        state.size_bytes = size_bytes;
+        file.dirty.truncate(cut);
+        file.cut = Some(file.cut.map_or(cut, |earlier| earlier.min(cut)));
+        file.size_bytes = size_bytes;
         Ok(())
     }
 }

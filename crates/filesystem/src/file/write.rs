@@ -4,18 +4,17 @@ use std::ops::Range;
 
 use larder_format::item::InodeFlags;
 use larder_transaction::now;
-use larder_transaction::space::{Priority, SpaceKind};
 
 use crate::core::writer::Writer;
 use crate::error::{Error, ErrorKind, Result};
 use crate::file::read_live::Need;
 use crate::file::writeback::flush::{flush, flush_all};
 use crate::file::writeback::reservation::DataReservation;
-use crate::inode::delayed::flush::relieve;
 use crate::inode::handle::Inode;
 use crate::inode::live::InodeState;
 use crate::inode::metadata::FileType;
-use crate::operation::limits::reserve_quota;
+use crate::operation::data_reservation::reserve_within_quota;
+use crate::operation::file_change::FileChange;
 
 /// No file is longer.
 pub(crate) const MOST_BYTES: u64 = i64::MAX as u64 - (1 << 20);
@@ -27,12 +26,6 @@ const MOST_DIRTY_BYTES: u64 = 16 << 20;
 const MOST_DIRTY_RUNS: usize = 64;
 /// Dirty data of all files together beyond which a writer writes all of it back.
 const MOST_DIRTY_BYTES_IN_ALL: u64 = 64 << 20;
-/// Items that writing a file back takes besides its extents: the inode, and what is cut.
-const ITEMS: u64 = 4;
-/// Tree blocks that writing a file back adds to its subvolume.
-pub(crate) const QUOTA_BLOCKS: u64 = 1;
-/// Items that a run of dirty data takes: extent, checksums.
-const ITEMS_PER_RUN: u64 = 2;
 
 /// What a write may rest on, and what it changes besides data.
 #[derive(Clone, Copy, Debug)]
@@ -88,37 +81,35 @@ impl Inode {
         let first = offset - offset % sectorsize;
         let behind = end.next_multiple_of(sectorsize);
         let reservation = self.reserve_for_write(writer, first..behind)?;
-        let changing = live.changing.lock();
-        let handle = writer.manager.join()?;
-        let mut state = live.write();
+        let change = FileChange::start_writing(core, live, reservation)?;
+        let mut file = change.lock(live);
         if !how.is_open {
             self.subvolume().live()?.check_writable()?;
-            state.check_may_write(offset)?;
+            file.check_may_write(offset)?;
         }
-        state.absorb(reservation);
-        let old = state.size_bytes;
+        file.absorb_reservation();
+        let old = file.size_bytes;
         let is_in_part = |at: u64| !at.is_multiple_of(sectorsize);
         let mut needs = vec![Need::IfInline];
         needs.extend(is_in_part(offset).then_some(Need::Sector(first)));
         needs.extend(is_in_part(end).then(|| Need::Sector(behind - sectorsize)));
         needs.extend(if offset > old { self.need_of_end(old) } else { None });
-        self.load(&mut state, &needs)?;
+        self.load(&mut file, &needs)?;
         if offset > old {
-            self.zero_behind(&mut state, old);
+            self.zero_behind(&mut file, old);
         }
-        state.dirty.write_bytes(offset, data, sectorsize);
-        state.size_bytes = state.size_bytes.max(end);
+        file.dirty.write_bytes(offset, data, sectorsize);
+        file.size_bytes = file.size_bytes.max(end);
         if how.sets_times {
-            state.item.mtime = now();
-            state.item.ctime = state.item.mtime;
+            file.item.mtime = now();
+            file.item.ctime = file.item.mtime;
         }
-        state.shrink_reservation(writer);
+        file.shrink_reservation(writer);
         let is_much =
-            state.dirty.len_bytes() > MOST_DIRTY_BYTES || state.dirty.run_count() > MOST_DIRTY_RUNS;
-        writer.dirty.insert(live, state.unwritten_bytes());
-        drop(state);
-        handle.end()?;
-        drop(changing);
+            file.dirty.len_bytes() > MOST_DIRTY_BYTES || file.dirty.run_count() > MOST_DIRTY_RUNS;
+        file.note_dirty()?;
+        drop(file);
+        change.end()?;
         if is_much {
             flush(core, live)?;
         } else if writer.dirty.len_bytes() > MOST_DIRTY_BYTES_IN_ALL {
@@ -133,23 +124,17 @@ impl Inode {
         let sectorsize = self.core().sectorsize();
         let is_full =
             |error: &Error| matches!(error.kind(), ErrorKind::NoSpace | ErrorKind::QuotaExceeded);
-        match self.reserve_within_quota(writer, range.end - range.start + 2 * sectorsize, 3) {
+        match reserve_within_quota(
+            self.core(),
+            self.subvolume().id(),
+            range.end - range.start + 2 * sectorsize,
+            3,
+        ) {
             Err(error) if is_full(&error) && self.has_room(writer, range)? => {
                 writer.reserve_data(0, 3)
             }
             reservation => reservation,
         }
-    }
-
-    /// Promises room as [`Writer::reserve_data`] does, within the quota of the subvolume.
-    pub(crate) fn reserve_within_quota(
-        &self,
-        writer: &Writer,
-        data_bytes: u64,
-        runs: u64,
-    ) -> Result<DataReservation> {
-        let quota = reserve_quota(self.core(), self.subvolume().id(), data_bytes, QUOTA_BLOCKS)?;
-        Ok(DataReservation { quota, ..writer.reserve_data(data_bytes, runs)? })
     }
 
     /// Whether writing `range`, whole sectors, needs no new space: the file has it, for that and for
@@ -210,59 +195,5 @@ impl InodeState {
             return Err(Error::NotPermitted("it can only grow, and was not opened to append"));
         }
         self.check_mutable()
-    }
-
-    pub(crate) fn absorb(&mut self, more: DataReservation) {
-        match &mut self.reservation {
-            Some(reservation) => {
-                reservation.data.absorb(more.data);
-                reservation.metadata.absorb(more.metadata);
-                match &mut reservation.quota {
-                    Some(quota) => more.quota.into_iter().for_each(|more| quota.absorb(more)),
-                    None => reservation.quota = more.quota,
-                }
-            }
-            None => self.reservation = Some(more),
-        }
-    }
-
-    /// Gives back what was promised beyond what writing back takes.
-    fn shrink_reservation(&mut self, writer: &Writer) {
-        let items = ITEMS + ITEMS_PER_RUN * self.dirty.run_count() as u64;
-        let metadata_bytes = writer.manager.space().insertion_bytes(items);
-        if let Some(reservation) = &mut self.reservation {
-            reservation.data.shrink_to(self.dirty.len_bytes());
-            reservation.metadata.shrink_to(metadata_bytes);
-            if let Some(quota) = &mut reservation.quota {
-                let nodesize = u64::from(writer.manager.volume().nodesize());
-                quota.shrink_to(self.dirty.len_bytes() + QUOTA_BLOCKS * nodesize);
-            }
-        }
-    }
-}
-
-impl Writer {
-    /// Promises room for `data_bytes` more of dirty data in `runs` more runs.
-    pub(crate) fn reserve_data(&self, data_bytes: u64, runs: u64) -> Result<DataReservation> {
-        self.reserve_with(Priority::Normal, data_bytes, runs)
-    }
-
-    /// As [`reserve_data`](Self::reserve_data), for what takes more away than it adds.
-    pub(crate) fn reserve_to_delete(&self, data_bytes: u64, runs: u64) -> Result<DataReservation> {
-        self.reserve_with(Priority::Deleting, data_bytes, runs)
-    }
-
-    fn reserve_with(
-        &self,
-        priority: Priority,
-        data_bytes: u64,
-        runs: u64,
-    ) -> Result<DataReservation> {
-        relieve(self)?;
-        let items = ITEMS + ITEMS_PER_RUN * runs;
-        let metadata_bytes = self.manager.space().insertion_bytes(items);
-        let reserve = |kind, len_bytes| self.manager.reserve(kind, len_bytes, priority);
-        let metadata = reserve(SpaceKind::Metadata, metadata_bytes)?;
-        Ok(DataReservation { data: reserve(SpaceKind::Data, data_bytes)?, metadata, quota: None })
     }
 }

@@ -1,14 +1,12 @@
 //! Changing attributes.
 
 use larder_format::item::{InodeFlags, InodeItem, Timespec};
-use larder_transaction::space::Priority;
 
 use crate::core::changed::apply;
 use crate::error::{Error, Result};
 use crate::inode::handle::Inode;
 use crate::inode::metadata::{FileType, Timestamp};
-use crate::operation::limits::join;
-use crate::operation::locks::Locked;
+use crate::operation::inode_change::{InodeChange, ItemReservation};
 use crate::xattr::acl;
 use crate::xattr::acl::Acl;
 use crate::xattr::set::XattrChange;
@@ -109,14 +107,19 @@ impl Inode {
 
     /// Changes attributes, unless the inode has one of the flags `refuses`.
     fn change_attributes(&self, new: &SetAttributes, refuses: InodeFlags) -> Result<()> {
-        let (writer, live) = (self.writer()?, self.live_inode()?);
+        let live = self.live_inode()?;
         new.check_times()?;
         if new.permissions.is_some() && self.file_type() == FileType::Symlink {
             return Err(Error::NoPermissions);
         }
-        let handle = join(writer, self.subvolume().live()?, ITEMS, Priority::Normal)?;
+        let mut change = InodeChange::start(
+            self.core(),
+            self.subvolume().live()?,
+            ItemReservation::changing(ITEMS),
+            [live],
+        )?;
+        let (handle, locked) = change.parts();
         let generation = handle.generation();
-        let mut locked = Locked::new([live]);
         let state = locked.of(live);
         state.check_none_of(refuses)?;
         let mut item = InodeItem { size: state.size_bytes.into(), ..state.item };
@@ -134,12 +137,11 @@ impl Inode {
         state.inherited = None;
         state.touch(generation, false);
         new.put(&mut state.item);
-        apply(&handle, || {
+        apply(handle, || {
             xattrs.iter().try_for_each(|change| change.apply(live))?;
             live.put_item(state)
         })?;
-        drop(locked);
-        Ok(handle.end()?)
+        change.end()
     }
 
     /// Takes away what would give whoever runs this file another's rights: the setuid bit, the setgid bit
@@ -152,22 +154,26 @@ impl Inode {
     /// # Errors
     /// As [`set_attributes`](Self::set_attributes).
     pub fn drop_privileges(&self, is_in_group: bool) -> Result<()> {
-        let (writer, live) = (self.writer()?, self.live_inode()?);
-        let handle = join(writer, self.subvolume().live()?, ITEMS, Priority::Normal)?;
-        let mut locked = Locked::new([live]);
+        let live = self.live_inode()?;
+        let mut change = InodeChange::start(
+            self.core(),
+            self.subvolume().live()?,
+            ItemReservation::changing(ITEMS),
+            [live],
+        )?;
+        let (handle, locked) = change.parts();
         let state = locked.of(live);
         let mut item = state.item;
         let capability = self.without_privileges(&mut item, is_in_group, handle.generation())?;
         if item.mode != state.item.mode || !capability.changes_nothing() {
             state.item = item;
             state.touch(handle.generation(), false);
-            apply(&handle, || {
+            apply(handle, || {
                 capability.apply(live)?;
                 live.put_item(state)
             })?;
         }
-        drop(locked);
-        Ok(handle.end()?)
+        change.end()
     }
 
     fn without_privileges(

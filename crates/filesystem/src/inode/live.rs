@@ -201,12 +201,6 @@ impl LiveInode {
         self.state.write()
     }
 
-    /// Waits until nobody reads its extents, and has nobody begin to, while its state is not locked: for
-    /// who is to change the extents.
-    pub(crate) fn exclude_readers(&self, state: &mut StateGuard<'_>) -> RwLockWriteGuard<'_, ()> {
-        StateGuard::unlocked(state, || self.reading.write())
-    }
-
     /// Runs `look` while nobody changes the inode. `look` may not ask the inode for its attributes.
     pub(crate) fn while_locked<T>(&self, look: impl FnOnce() -> T) -> T {
         let _state = self.read();

@@ -8,15 +8,11 @@
 //! - Sharing data with another subvolume asks for the room of what it adds to the tree only, as in the kernel:
 //!   by shared data, and by nothing else but delayed names, a limit can be passed.
 
-use larder_transaction::space::Priority;
-use larder_transaction::{Error as EngineError, Handle, QuotaReservation};
+use larder_transaction::{Error as EngineError, QuotaReservation};
 
-use crate::core::live_subvolume::LiveSubvolume;
 use crate::core::shared::Core;
-use crate::core::writer::Writer;
 use crate::error::Result;
 use crate::file::writeback::flush::flush_all;
-use crate::inode::delayed::flush::relieve;
 
 /// Promises that this subvolume may come to refer to `data_bytes` more of data and `nodes` tree blocks, as
 /// many as items are inserted at most. None where quotas are off.
@@ -44,32 +40,4 @@ pub(crate) fn reserve_quota(
         reservation => reservation,
     };
     Ok(Some(reservation?))
-}
-
-/// Joins the running transaction to change `subvolume`, with room for inserting `items` items.
-pub(crate) fn join<'w>(
-    writer: &'w Writer,
-    subvolume: &LiveSubvolume,
-    items: u64,
-    priority: Priority,
-) -> Result<Handle<'w>> {
-    relieve(writer)?;
-    let handle = writer.manager.start(items, priority)?;
-    subvolume.check_writable()?;
-    Ok(handle)
-}
-
-/// As [`join`], for what inserts up to `items` items in the tree of `subvolume`.
-///
-/// # Errors
-/// `EDQUOT`, besides.
-pub(crate) fn join_growing<'c>(
-    core: &'c Core,
-    subvolume: &LiveSubvolume,
-    items: u64,
-) -> Result<Handle<'c>> {
-    let quota = reserve_quota(core, subvolume.tree().id(), 0, items)?;
-    let mut handle = join(core.writer()?, subvolume, items, Priority::Normal)?;
-    handle.keep_quota(quota);
-    Ok(handle)
 }

@@ -23,8 +23,7 @@ use crate::error::{Error, Result};
 use crate::filesystem::handle::Filesystem;
 use crate::inode::handle::Inode;
 use crate::inode::new::NewInode;
-use crate::operation::limits::{join, reserve_quota};
-use crate::operation::locks::Locked;
+use crate::operation::inode_change::{InodeChange, ItemReservation};
 use crate::subvolume::handle::Subvolume;
 use crate::subvolume::references::enter_subvolume;
 use crate::subvolume::uuids::enter_uuid;
@@ -50,10 +49,10 @@ impl Inode {
         self.expect_directory()?;
         check_name(name)?;
         let _subvolumes = writer.subvolumes.lock();
-        let quota = reserve_quota(self.core(), self.subvolume().id(), 0, NAME_ITEMS)?;
-        let mut handle = join(writer, self.subvolume().live()?, ITEMS, Priority::Normal)?;
-        handle.keep_quota(quota);
-        let mut locked = Locked::new([directory]);
+        let reservation = ItemReservation::changing(ITEMS).growing_by(NAME_ITEMS);
+        let mut change =
+            InodeChange::start(self.core(), self.subvolume().live()?, reservation, [directory])?;
+        let (handle, locked) = change.parts();
         let state = locked.of(directory);
         self.subvolume().live()?.check_not_deleted()?;
         state.check_may_name()?;
@@ -62,19 +61,17 @@ impl Inode {
         let root = NewInode { mode, ..*root };
         let id = writer.ids.next_subvolume(writer.manager.root_tree())?;
         let uuid = Uuid::new_v4();
-        apply(&handle, || {
+        apply(handle, || {
             let nodesize = writer.manager.volume().nodesize();
-            let tree =
-                writer.manager.create_tree(&handle, id, new_root(&handle, uuid, nodesize))?;
-            make_root_directory(&handle, &mut TreeItems::new(tree), &root, compression)?;
+            let tree = writer.manager.create_tree(handle, id, new_root(handle, uuid, nodesize))?;
+            make_root_directory(handle, &mut TreeItems::new(tree), &root, compression)?;
             let index = directory.next_index(state)?;
             enter_subvolume(writer, directory, id, name, index, handle.generation())?;
             state.names_grew(handle.generation(), name.len() as i64);
             directory.put_item(state)?;
             enter_uuid(writer, uuid, id)
         })?;
-        drop(locked);
-        handle.end()?;
+        change.end()?;
         let filesystem = self.subvolume().filesystem();
         filesystem.sync()?;
         filesystem.subvolume(id)

@@ -25,7 +25,7 @@ use crate::error::{Error, Result};
 use crate::filesystem::handle::Filesystem;
 use crate::inode::handle::Inode;
 use crate::inode::orphans::orphan_key;
-use crate::operation::locks::Locked;
+use crate::operation::locks::LockedInodes;
 use crate::subvolume::create::ITEMS;
 use crate::subvolume::drop_tree::drop_unused;
 use crate::subvolume::references::leave_subvolume;
@@ -88,7 +88,7 @@ impl Inode {
     fn unname_subvolume(&self, exclusive: &Exclusive<'_>, root: &Self, name: &[u8]) -> Result<()> {
         let subvolume = root.subvolume();
         let (writer, directory, id) = (self.writer()?, self.live_inode()?, subvolume.id());
-        let mut locked = Locked::new([directory]);
+        let mut locked = LockedInodes::new([directory]);
         let state = locked.of(directory);
         self.check_not_removed()?;
         state.check_may_unname()?;

@@ -9,7 +9,7 @@ use crate::core::changed::Changed;
 use crate::core::writer::Writer;
 use crate::error::{Error, Result};
 use crate::inode::delayed::flush::flush_delayed_in;
-use crate::operation::locks::Locked;
+use crate::operation::locks::LockedInodes;
 use crate::subvolume::pending_snapshots::Pending;
 use crate::subvolume::references::enter_subvolume;
 use crate::subvolume::uuids::{enter_received_uuid, enter_uuid};
@@ -50,7 +50,7 @@ impl Pending {
         let snapshot = NewSnapshot { source: self.source, id: self.id };
         exclusive.snapshot(snapshot, |item| self.configure(item, uuid, generation))?;
         let live = &*self.directory;
-        let mut locked = Locked::new([live]);
+        let mut locked = LockedInodes::new([live]);
         let state = locked.of(live);
         let index = live.next_index(state)?;
         enter_subvolume(writer, live, self.id, &self.name, index, generation)?;

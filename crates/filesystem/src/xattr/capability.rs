@@ -4,13 +4,11 @@
 //! - An inode that is known to have no capabilities has none in its tree. It is known with the state locked, and not
 //!   any more before an attribute is set.
 
-use larder_transaction::space::Priority;
-
 use crate::core::changed::apply;
 use crate::error::{Error, Result};
 use crate::inode::attributes::CAPABILITY;
 use crate::inode::handle::Inode;
-use crate::operation::limits::join;
+use crate::operation::inode_change::{InodeChange, ItemReservation};
 
 /// The inode and the attribute.
 const ITEMS: u64 = 2;
@@ -31,17 +29,19 @@ impl Inode {
             found => drop(found?),
         }
         drop(state);
-        let handle = join(self.writer()?, self.subvolume().live()?, ITEMS, Priority::Deleting)?;
-        let mut state = live.write();
+        let reservation = ItemReservation::removing(ITEMS);
+        let mut change =
+            InodeChange::start(self.core(), self.subvolume().live()?, reservation, [live])?;
+        let (handle, locked) = change.parts();
+        let state = locked.of(live);
         state.check_mutable()?;
         let capability = self.plan_xattr(CAPABILITY, None, handle.generation())?;
         state.touch(handle.generation(), false);
-        apply(&handle, || {
+        apply(handle, || {
             capability.apply(live)?;
-            live.put_item(&state)
+            live.put_item(state)
         })?;
         state.has_no_capability = true;
-        drop(state);
-        Ok(handle.end()?)
+        change.end()
     }
 }

@@ -3,7 +3,6 @@
 use larder_format::item::{DirEntries, DirEntry, XATTR_NAME_MAX};
 use larder_format::node::{ITEM_HEADER_SIZE, leaf_data_size};
 use larder_format::{ItemType, Key, name_hash};
-use larder_transaction::space::Priority;
 use larder_transaction::{Items, TreeItems};
 
 use crate::core::changed::{Changed, apply};
@@ -11,8 +10,7 @@ use crate::error::{Error, Result};
 use crate::inode::handle::Inode;
 use crate::inode::live::{InodeState, LiveInode};
 use crate::inode::metadata::FileType;
-use crate::operation::limits::{join, join_growing};
-use crate::operation::locks::Locked;
+use crate::operation::inode_change::{InodeChange, ItemReservation};
 use crate::xattr::acl;
 use crate::xattr::acl::Acl;
 use crate::xattr::item::attribute;
@@ -126,20 +124,22 @@ impl Inode {
         Ok(())
     }
 
-    /// Changes an attribute, and with it what `change`, which changes nothing if it fails, does.
+    /// Changes an attribute, and with it what `and_also` changes, which changes nothing if it fails.
     fn change_xattr(
         &self,
         name: &[u8],
         value: Option<&[u8]>,
         mode: XattrMode,
-        change: impl FnOnce(&mut InodeState) -> Result<()>,
+        and_also: impl FnOnce(&mut InodeState) -> Result<()>,
     ) -> Result<()> {
-        let (writer, live) = (self.writer()?, self.live_inode()?);
-        let handle = match value {
-            Some(_) => join_growing(self.core(), self.subvolume().live()?, ITEMS),
-            None => join(writer, self.subvolume().live()?, ITEMS, Priority::Normal),
-        }?;
-        let mut locked = Locked::new([live]);
+        let live = self.live_inode()?;
+        let reservation = match value {
+            Some(_) => ItemReservation::adding(ITEMS),
+            None => ItemReservation::changing(ITEMS),
+        };
+        let mut change =
+            InodeChange::start(self.core(), self.subvolume().live()?, reservation, [live])?;
+        let (handle, locked) = change.parts();
         let state = locked.of(live);
         state.check_may_unname()?;
         state.has_no_capability = false;
@@ -149,15 +149,14 @@ impl Inode {
             (false, XattrMode::Replace) => return Err(Error::NoSuchAttribute),
             _ => {}
         }
-        change(state)?;
+        and_also(state)?;
         state.inherited = None;
         state.touch(handle.generation(), false);
-        apply(&handle, || {
+        apply(handle, || {
             planned.apply(live)?;
             live.put_item(state)
         })?;
-        drop(locked);
-        Ok(handle.end()?)
+        change.end()
     }
 
     /// How an attribute of this inode, which is locked, gets the value `value`, or goes.

@@ -7,4 +7,5 @@ pub(crate) mod dirty_inodes;
 pub(crate) mod flush;
 pub(crate) mod nocow;
 pub(crate) mod reservation;
+pub(crate) mod taken;
 pub(crate) mod write_data;

@@ -13,7 +13,7 @@ use crate::core::shared::Core;
 use crate::error::Result;
 use crate::file::extent_items::FileExtents;
 use crate::file::writeback::compress::{Outcome, Plan, pieces};
-use crate::file::writeback::flush::Taken;
+use crate::file::writeback::taken::Taken;
 use crate::parallel;
 
 /// Checksums are computed in pieces of this size, which are whole sectors.
