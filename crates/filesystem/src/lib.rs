@@ -30,38 +30,48 @@
 //!   is allocated in proportion to a field of an item that was not checked against what is there.
 #![forbid(unsafe_code)]
 
+mod core;
 mod directory;
 mod error;
 mod file;
 mod filesystem;
 mod inode;
+mod log;
+mod operation;
 pub mod parallel;
-mod path;
-mod quota;
-mod resolve;
 mod scan;
-mod space;
-mod stats;
 mod subvolume;
-mod symlink;
-mod write;
 mod xattr;
 
-pub use directory::{DirEntry, Entries, Target};
-pub use error::{DataError, Error, ErrorKind, Result};
-pub use file::{DiskExtent, Extent, ExtentContent, Extents, InlineExtent};
-pub use filesystem::{Filesystem, default_subvolume_in};
-pub use inode::{FileType, Inode, Link, Metadata, Timestamp};
-pub use quota::QuotaGroup;
-pub use resolve::FilePlace;
-pub use scan::{DirectoryPaths, Scan, ScannedInode};
-pub use space::{BlockGroup, Capacity};
-pub use stats::{DelayedStats, ExtentMapStats, Stats};
-pub use subvolume::{Subvolume, SubvolumeInfo, SubvolumeItems, SubvolumeName, Subvolumes};
-pub use write::{
-    AllocateMode, Encoded, HeldSubvolume, NewInode, OpenFile, RenameMode, SetAttributes,
-    WholeInode, WriteCompression, WriteOptions, WritePolicy, XattrMode,
-};
+pub use crate::core::policy::WritePolicy;
 #[doc(hidden)]
-pub use write::{FindExtents, Queue, Reserve, Tuning};
-pub use xattr::{Xattr, Xattrs};
+pub use crate::core::tuning::{FindExtents, Queue, Reserve, Tuning};
+pub use directory::entries::Entries;
+pub use directory::entry::{DirEntry, Target};
+pub use directory::rename::RenameMode;
+pub use directory::whole::WholeInode;
+pub use error::{DataError, Error, ErrorKind, Result};
+pub use file::allocate::AllocateMode;
+pub use file::encoded::Encoded;
+pub use file::extent::{DiskExtent, Extent, ExtentContent, InlineExtent};
+pub use file::extents::Extents;
+pub use file::open::OpenFile;
+pub use file::writeback::compress::WriteCompression;
+pub use filesystem::handle::{Filesystem, default_subvolume_in};
+pub use filesystem::options::WriteOptions;
+pub use filesystem::quota::QuotaGroup;
+pub use filesystem::resolve::FilePlace;
+pub use filesystem::space::{BlockGroup, Capacity};
+pub use filesystem::stats::{DelayedStats, ExtentMapStats, Stats};
+pub use inode::attributes::SetAttributes;
+pub use inode::handle::Inode;
+pub use inode::links::Link;
+pub use inode::metadata::{FileType, Metadata, Timestamp};
+pub use inode::new::NewInode;
+pub use scan::{DirectoryPaths, Scan, ScannedInode};
+pub use subvolume::handle::Subvolume;
+pub use subvolume::info::{SubvolumeInfo, SubvolumeName};
+pub use subvolume::list::{SubvolumeItems, Subvolumes};
+pub use subvolume::send_guard::SendGuard;
+pub use xattr::get::{Xattr, Xattrs};
+pub use xattr::set::XattrMode;

@@ -6,9 +6,9 @@ use larder_btree::{Range, Readahead};
 use larder_format::item::DirEntries;
 use larder_format::{FormatError, ItemType};
 
-use super::DirEntry;
+use crate::directory::entry::DirEntry;
 use crate::error::{Error, Result};
-use crate::inode::Inode;
+use crate::inode::handle::Inode;
 
 /// Iterates over the entries of a directory in the order of their indexes, which is that of their
 /// making. After an error it goes on behind what cannot be read.
@@ -34,7 +34,7 @@ impl Inode {
     pub fn entries_from(&self, index: u64) -> Result<Entries> {
         self.expect_directory()?;
         self.check_not_removed()?;
-        let source = if self.try_node().is_some() {
+        let source = if self.try_live_inode().is_some() {
             Source::Live { seen: VecDeque::new(), next: Some(index) }
         } else {
             // What stands for a subvolume has no items: its number is that of no inode.
@@ -45,12 +45,19 @@ impl Inode {
         Ok(Entries { directory: self.clone(), source })
     }
 
+    /// The index that the next name in this directory will have: what is listed up to there was there before.
+    pub fn end_index(&self) -> Result<u64> {
+        self.expect_directory()?;
+        let Some(live) = self.try_live_inode() else { return Ok(u64::MAX) };
+        Ok(live.end_index(&mut live.write())?)
+    }
+
     /// All entries of the directory.
     pub fn entries(&self) -> Result<Entries> {
         self.entries_from(0)
     }
 
-    /// The index of the entry `name` of this directory, whose node's state the caller holds.
+    /// The index of the entry `name` of this directory, whose inode's state the caller holds.
     pub(crate) fn index_of(&self, name: &[u8]) -> Result<u64> {
         let (mut next, mut found) = (Some(0), None);
         while let Some(from) = next
@@ -67,9 +74,9 @@ impl Inode {
     }
 
     /// Calls `visit` with some entries from the index `from` on, as they are at one moment if the caller
-    /// holds the state of the directory's node. Returns where they go on.
+    /// holds the state of the directory's inode. Returns where they go on.
     fn visit_entries(&self, from: u64, mut visit: impl FnMut(Result<DirEntry>)) -> Option<u64> {
-        self.try_node()?.visit_index(from, |item| {
+        self.try_live_inode()?.visit_index(from, |item| {
             let entry = item.map_err(Error::from);
             visit(entry.and_then(|(index, bytes)| self.parse_entry(index, bytes)));
         })

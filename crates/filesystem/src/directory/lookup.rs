@@ -3,9 +3,13 @@
 use larder_format::item::{DirEntries, NAME_MAX};
 use larder_format::{FormatError, ItemType, name_hash, objectid};
 
-use super::{DirEntry, Target};
+use crate::directory::entry::{DirEntry, Target};
 use crate::error::{Error, Result};
-use crate::inode::{FileType, Inode, Link};
+use crate::inode::handle::Inode;
+use crate::inode::links::Link;
+use crate::inode::metadata::FileType;
+use crate::subvolume::handle::Subvolume;
+use crate::subvolume::info::SubvolumeName;
 
 impl Inode {
     /// What the directory has under `name`, which is neither `.` nor `..` nor a path.
@@ -25,7 +29,7 @@ impl Inode {
     pub fn open_entry(&self, entry: &DirEntry) -> Result<Self> {
         let opened = self.while_unchanged(|| {
             // What was listed may have been renamed or removed since.
-            if self.try_node().is_some() && self.find(&entry.name)? != Some(entry.target) {
+            if self.try_live_inode().is_some() && self.find(&entry.name)? != Some(entry.target) {
                 return Err(Error::NotFound);
             }
             self.open_target(entry.target, &entry.name, Some(entry.index))
@@ -35,8 +39,8 @@ impl Inode {
 
     /// Looks at names while nobody changes any of this directory.
     pub(super) fn while_unchanged<T>(&self, look: impl FnOnce() -> T) -> T {
-        match self.try_node() {
-            Some(node) => node.hold(look),
+        match self.try_live_inode() {
+            Some(live) => live.while_locked(look),
             None => look(),
         }
     }
@@ -58,7 +62,7 @@ impl Inode {
                 Ok(inode)
             }
             Target::Subvolume(id) => {
-                let root = self.subvolume().nested(id, self.number(), name, index)?;
+                let root = nested(self.subvolume(), id, self.number(), name, index)?;
                 Ok(root.unwrap_or_else(|| Self::empty_subvolume(self)))
             }
         }
@@ -70,13 +74,13 @@ impl Inode {
             (link.parent, &*link.name) == (parent, name)
                 && index.is_none_or(|index| index == link.index)
         };
-        if self.try_node().is_some_and(|node| node.is_named(is_its)) {
+        if self.try_live_inode().is_some_and(|live| live.is_named(is_its)) {
             return Ok(());
         }
         let (key, link) = self.subvolume().directory_link(self.number())?;
         if self.number() != objectid::FIRST_FREE && is_its(&link) {
-            if let Some(node) = self.try_node() {
-                node.set_name(Some(link));
+            if let Some(live) = self.try_live_inode() {
+                live.set_name(Some(link));
             }
             return Ok(());
         }
@@ -97,4 +101,30 @@ fn find_in(item: &[u8], name: &[u8]) -> Result<Option<Target>, FormatError> {
         }
     }
     Ok(None)
+}
+
+/// The root directory of the subvolume `id` as the entry `name` of `directory` shows it, at
+/// `index` if that is known: `None` if that subvolume is not named there, which is so in
+/// snapshots of what holds it, or is no more.
+fn nested(
+    subvolume: &Subvolume,
+    id: u64,
+    directory: u64,
+    name: &[u8],
+    index: Option<u64>,
+) -> Result<Option<Inode>> {
+    let is_its = |its: SubvolumeName| {
+        (its.parent, its.directory, &*its.name) == (subvolume.id(), directory, name)
+            && index.is_none_or(|index| index == its.index)
+    };
+    let is_named_here = id != objectid::FS_TREE
+        && subvolume.filesystem().core().subvolume_name(id)?.is_some_and(is_its);
+    if !is_named_here {
+        return Ok(None);
+    }
+    match subvolume.filesystem().subvolume(id) {
+        Ok(subvolume) => subvolume.root().map(Some),
+        Err(Error::NoSuchSubvolume(_)) => Ok(None),
+        Err(error) => Err(error),
+    }
 }

@@ -4,10 +4,10 @@ use larder_btree::Readahead;
 use larder_format::item::csum_count;
 use larder_format::{ItemType, Key, Logical, objectid};
 
+use crate::core::shared::Core;
 use crate::error::{DataError, Error, Result};
-use crate::filesystem::Filesystem;
 
-impl Filesystem {
+impl Core {
     /// The checksums of the sectors from `start` to `end`, one after the other, found in one walk.
     pub(crate) fn checksums(&self, start: Logical, end: Logical) -> Result<Vec<u8>, DataError> {
         let unreadable = |error: Error| DataError::Checksums(error);

@@ -19,8 +19,8 @@ use std::sync::{Arc, OnceLock, Weak};
 use larder_range_index::RangeIndex;
 use parking_lot::Mutex;
 
-use super::extent::Extent;
-use crate::stats::ExtentMapStats;
+use crate::file::extent::Extent;
+use crate::filesystem::stats::ExtentMapStats;
 
 /// An entry takes some 150 bytes, and up to 256 for CRC-32C checksums: 10 to 40 MiB.
 const MOST_ENTRIES: usize = 100_000;
@@ -143,7 +143,7 @@ mod tests {
     use larder_format::{FileOffset, Logical};
 
     use super::*;
-    use crate::file::{DiskExtent, ExtentContent};
+    use crate::file::extent::{DiskExtent, ExtentContent};
 
     fn learn(map: &Arc<ExtentMap>, start: u64, len_bytes: u64) {
         let disk = DiskExtent {

@@ -11,10 +11,11 @@ use std::ops::Range;
 use larder_btree::{ItemRef, Readahead, ViewCursor};
 use larder_format::{FileOffset, FormatError, ItemType, Key};
 
-use super::extent::{Extent, ExtentContent};
 use crate::error::{Error, Result};
-use crate::inode::{FileType, Inode};
-use crate::subvolume::Subvolume;
+use crate::file::extent::{Extent, ExtentContent};
+use crate::inode::handle::Inode;
+use crate::inode::metadata::FileType;
+use crate::subvolume::handle::Subvolume;
 
 /// Iterates over the extents of a file. What it gives has no gaps: where there is no item, there is
 /// a hole. Ends after an error.
@@ -61,7 +62,7 @@ impl Inode {
     pub fn extents_from(&self, offset: FileOffset) -> Result<Extents> {
         match self.file_type() {
             FileType::Regular => {
-                let waiting = self.try_node().map(|node| node.waiting()).unwrap_or_default();
+                let waiting = self.try_live_inode().map(|live| live.waiting()).unwrap_or_default();
                 let mut extents = self.extents_between(offset.0, u64::MAX, self.size_bytes());
                 extents.stop = waiting.cut.unwrap_or(u64::MAX);
                 extents.waiting = waiting;
@@ -74,8 +75,8 @@ impl Inode {
 
     /// Bytes of data that waits to be written back where the file has no space yet, in whole sectors.
     pub fn unplaced_bytes(&self) -> Result<u64> {
-        let sectorsize = self.subvolume().filesystem().sectorsize();
-        let waiting = self.try_node().map(|node| node.waiting()).unwrap_or_default();
+        let sectorsize = self.core().sectorsize();
+        let waiting = self.try_live_inode().map(|live| live.waiting()).unwrap_or_default();
         let mut unplaced_bytes = 0;
         for data in waiting.data {
             let mut at = data.start;
@@ -177,7 +178,7 @@ impl Extents {
 
     /// The extent of the item under the cursor.
     fn extent(&self) -> Result<Option<Extent>> {
-        let sectorsize = self.subvolume.filesystem().sectorsize();
+        let sectorsize = self.subvolume.filesystem().core().sectorsize();
         let parse = |item: ItemRef| {
             let key = item.key();
             Extent::from_item(item, sectorsize)
@@ -189,7 +190,7 @@ impl Extents {
     /// Takes apart what has no data in the tree but in memory, into those parts that were asked for.
     fn take_apart(&mut self, extent: &Extent) {
         let whole = extent.start.0..extent.end().min(self.waiting.cut.unwrap_or(u64::MAX));
-        let sectorsize = self.subvolume.filesystem().sectorsize();
+        let sectorsize = self.subvolume.filesystem().core().sectorsize();
         // A hole at the end of the file may end within a sector.
         let end = whole.end.next_multiple_of(sectorsize);
         let mut at = whole.start;

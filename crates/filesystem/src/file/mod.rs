@@ -1,16 +1,22 @@
-//! A file's data: where it lies, and reading it.
+//! Regular files: where data lies, reading and writing it.
 
-mod checksums;
-mod decompress;
-mod extent;
-mod extent_map;
-mod extents;
-mod read;
-mod seek;
-mod shared;
-
-pub(crate) use decompress::DecompressedExtents;
-pub use extent::{DiskExtent, Extent, ExtentContent, InlineExtent};
-pub(crate) use extent_map::{ExtentMap, ExtentMaps};
-pub use extents::Extents;
-pub(crate) use extents::Waiting;
+pub(crate) mod allocate;
+pub(crate) mod checksums;
+pub(crate) mod clone;
+pub(crate) mod decompress;
+pub(crate) mod decompressed;
+pub(crate) mod encoded;
+pub(crate) mod extent;
+pub(crate) mod extent_items;
+pub(crate) mod extent_map;
+pub(crate) mod extents;
+pub(crate) mod modified_extents;
+pub(crate) mod open;
+pub(crate) mod punch;
+pub(crate) mod read;
+pub(crate) mod read_live;
+pub(crate) mod seek;
+pub(crate) mod shared;
+pub(crate) mod truncate;
+pub(crate) mod write;
+pub(crate) mod writeback;

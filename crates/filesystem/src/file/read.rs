@@ -8,11 +8,12 @@ use larder_format::compression::{ExtentKind, decompress};
 use larder_format::item::InodeFlags;
 use larder_format::{FileOffset, Logical};
 
-use super::extent::{DiskExtent, Extent, ExtentContent, InlineExtent};
-use super::extent_map::{ExtentMap, KnownExtent};
+use crate::core::shared::Core;
 use crate::error::{DataError, Error, Result};
-use crate::filesystem::Filesystem;
-use crate::inode::{FileType, Inode};
+use crate::file::extent::{DiskExtent, Extent, ExtentContent, InlineExtent};
+use crate::file::extent_map::{ExtentMap, KnownExtent};
+use crate::inode::handle::Inode;
+use crate::inode::metadata::FileType;
 
 /// Data is read and verified in pieces of this size: what was just read is verified while it is in
 /// the processor's cache.
@@ -46,8 +47,8 @@ impl Inode {
             FileType::Directory => return Err(Error::IsADirectory),
             _ => return Err(Error::NotAFile),
         }
-        if let Some(node) = self.try_node() {
-            return self.read_live(node, buf, offset);
+        if let Some(live) = self.try_live_inode() {
+            return self.read_live(live, buf, offset);
         }
         let len = self.size_bytes().saturating_sub(offset).min(buf.len() as u64) as usize;
         self.read_range(&mut buf[..len], offset)?;
@@ -59,15 +60,13 @@ impl Inode {
     pub fn read_stored(&self, extent: &DiskExtent, offset: u64) -> Result<Vec<u8>> {
         let has_checksums = !self.item().flags().contains(InodeFlags::NODATASUM);
         let mut stored = vec![0; extent.disk_bytes as usize];
-        let filesystem = self.subvolume().filesystem();
+        let core = self.core();
         let verify = Verify::searched_if(has_checksums);
-        filesystem.read_sectors(extent.logical, &mut stored, verify).map_err(|problem| {
-            Error::Data {
-                subvolume: self.subvolume().id(),
-                inode: self.number(),
-                offset: FileOffset(offset),
-                problem: Box::new(problem),
-            }
+        core.read_sectors(extent.logical, &mut stored, verify).map_err(|problem| Error::Data {
+            subvolume: self.subvolume().id(),
+            inode: self.number(),
+            offset: FileOffset(offset),
+            problem: Box::new(problem),
         })?;
         Ok(stored)
     }
@@ -119,7 +118,7 @@ impl Inode {
             return Ok(learned);
         }
         for extent in self.extents_within(at, end) {
-            let extent = extent?.in_whole_sectors(self.subvolume().filesystem().sectorsize());
+            let extent = extent?.in_whole_sectors(self.core().sectorsize());
             let (start, len) = part_of(&extent, at, end);
             let part = buf.split_off_mut(..len).expect("extents make up the range");
             let checksums = self.all_checksums(&extent, has_checksums);
@@ -134,11 +133,11 @@ impl Inode {
 
     /// The checksums of all that a file has of an extent, if they are few and all there.
     fn all_checksums(&self, extent: &Extent, has_checksums: bool) -> Option<Arc<[u8]>> {
-        let filesystem = self.subvolume().filesystem();
+        let core = self.core();
         let (start, end) = extent.plain_range()?;
-        let is_short = end.0 - start.0 <= REMEMBERED_CHECKSUMS * filesystem.sectorsize();
+        let is_short = end.0 - start.0 <= REMEMBERED_CHECKSUMS * core.sectorsize();
         (has_checksums && is_short)
-            .then(|| filesystem.checksums(start, end).ok())
+            .then(|| core.checksums(start, end).ok())
             .flatten()
             .map(Arc::from)
     }
@@ -151,7 +150,7 @@ impl Inode {
         verify: Verify<'_>,
         buf: &mut [u8],
     ) -> Result<()> {
-        let filesystem = self.subvolume().filesystem();
+        let core = self.core();
         let within = start - extent.start.0;
         let outcome = match &extent.content {
             // What is in memory only is laid over this.
@@ -159,15 +158,15 @@ impl Inode {
                 buf.fill(0);
                 Ok(())
             }
-            ExtentContent::Inline(inline) => inline.read(within as usize, filesystem, buf),
+            ExtentContent::Inline(inline) => inline.read(within as usize, core, buf),
             ExtentContent::Data(disk @ DiskExtent { compression: None, .. }) => {
                 let at = Logical(disk.logical.0 + disk.offset_bytes + within);
-                filesystem.read_bytes(at, buf, verify)
+                core.read_bytes(at, buf, verify)
             }
             ExtentContent::Data(disk @ DiskExtent { compression: Some(algorithm), .. }) => {
                 let within = disk.offset_bytes + within;
                 let has_checksums = !matches!(verify, Verify::Not);
-                filesystem.read_compressed(disk, *algorithm, within, has_checksums, buf)
+                core.read_compressed(disk, *algorithm, within, has_checksums, buf)
             }
         };
         outcome.map_err(|problem| Error::Data {
@@ -201,18 +200,13 @@ impl KnownExtent {
 }
 
 impl InlineExtent {
-    fn read(
-        &self,
-        within: usize,
-        filesystem: &Filesystem,
-        buf: &mut [u8],
-    ) -> Result<(), DataError> {
+    fn read(&self, within: usize, core: &Core, buf: &mut [u8]) -> Result<(), DataError> {
         let Some(algorithm) = self.compression else {
             copy_or_zero(self.stored(), within, buf);
             return Ok(());
         };
         let mut data = vec![0; self.len_bytes as usize];
-        let sectorsize = filesystem.volume().sectorsize();
+        let sectorsize = core.volume().sectorsize();
         decompress(algorithm, self.stored(), &mut data, sectorsize, ExtentKind::Inline)?;
         copy_or_zero(&data, within, buf);
         Ok(())
@@ -227,7 +221,7 @@ fn copy_or_zero(data: &[u8], within: usize, buf: &mut [u8]) {
     behind.fill(0);
 }
 
-impl Filesystem {
+impl Core {
     /// Reads data at any address. With checksums the sectors of which only a part is wanted go
     /// through a buffer of their own.
     fn read_bytes(&self, at: Logical, buf: &mut [u8], verify: Verify<'_>) -> Result<(), DataError> {

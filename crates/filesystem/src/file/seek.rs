@@ -4,7 +4,7 @@
 use larder_format::FileOffset;
 
 use crate::error::{Error, Result};
-use crate::inode::Inode;
+use crate::inode::handle::Inode;
 
 impl Inode {
     /// The first offset at or behind `offset` where the file has data.

@@ -1,8 +1,8 @@
 //! Whether others have the data of a file, too.
 
-use super::extent::{Extent, ExtentContent};
 use crate::error::{Error, Result};
-use crate::inode::Inode;
+use crate::file::extent::{Extent, ExtentContent};
+use crate::inode::handle::Inode;
 
 impl Inode {
     /// Whether the extent on disk that the file has at `offset` is another file's, too, or is in this one in

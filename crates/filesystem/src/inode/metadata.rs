@@ -2,12 +2,10 @@
 
 use std::time::{Duration, SystemTime};
 
-use larder_format::Key;
 use larder_format::item::{self, InodeFlags, InodeItem, Timespec};
+use larder_format::{FormatError, read_exact_item};
 
-use super::{Inode, parse_item};
 use crate::error::Result;
-use crate::subvolume::Subvolume;
 
 /// What an inode is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -165,27 +163,8 @@ pub(crate) fn flags_of_ioctl(bits: u32) -> Option<InodeFlags> {
 /// Linux counts device numbers as 12 bits of major and 20 bits of minor.
 const MINOR_BITS: u32 = 20;
 
-impl Inode {
-    /// The attributes.
-    pub fn metadata(&self) -> Metadata {
-        let sectorsize = self.subvolume.filesystem().sectorsize();
-        let (id, dirty_bytes) = (self.subvolume.id(), self.dirty_bytes());
-        let metadata = Metadata::new(id, self.number, self.file_type, &self.item(), sectorsize);
-        Metadata { dirty_bytes, ..metadata }
-    }
-}
-
-impl Subvolume {
-    /// The attributes in an inode item.
-    pub(crate) fn metadata_of_item(&self, key: Key, bytes: &[u8]) -> Result<Metadata> {
-        let (item, file_type) = parse_item(bytes).map_err(|problem| self.bad_item(key, problem))?;
-        let sectorsize = self.filesystem().sectorsize();
-        Ok(Metadata::new(self.id(), key.objectid, file_type, item, sectorsize))
-    }
-}
-
 impl Metadata {
-    fn new(
+    pub(crate) fn new(
         subvolume: u64,
         inode: u64,
         file_type: FileType,
@@ -215,4 +194,13 @@ impl Metadata {
             sequence: item.sequence.get(),
         }
     }
+}
+
+/// Reads an inode item that fills `bytes`.
+pub(crate) fn parse_item(bytes: &[u8]) -> Result<(&InodeItem, FileType), FormatError> {
+    let item: &InodeItem = read_exact_item(bytes)?;
+    let mode = item.mode.get();
+    let file_type = FileType::from_mode(mode)
+        .ok_or_else(|| FormatError::invalid("inode", format!("mode {mode:o} has no file type")))?;
+    Ok((item, file_type))
 }

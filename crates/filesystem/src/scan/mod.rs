@@ -5,14 +5,15 @@
 //! several threads, each with a part of the inode numbers.
 
 mod parts;
-mod paths;
+pub(crate) mod paths;
 
 use larder_btree::{Readahead, ViewCursor};
 use larder_format::{ItemType, Key, objectid};
 
 use crate::error::Result;
-use crate::inode::{Link, Metadata, links_of_item};
-use crate::subvolume::Subvolume;
+use crate::inode::links::{Link, links_of_item};
+use crate::inode::metadata::{Metadata, parse_item};
+use crate::subvolume::handle::Subvolume;
 
 pub use paths::DirectoryPaths;
 
@@ -93,7 +94,7 @@ impl Scan {
             && key.objectid <= self.last
         {
             if key.item_type == ItemType::INODE_ITEM {
-                return self.subvolume.metadata_of_item(key, bytes).map(Some);
+                return metadata_of_item(&self.subvolume, key, bytes).map(Some);
             }
             // What else an inode has may fill many leaves.
             self.cursor.seek(Key::new(key.objectid + 1, ItemType::INODE_ITEM, 0))?;
@@ -108,4 +109,12 @@ impl Iterator for Scan {
     fn next(&mut self) -> Option<Self::Item> {
         self.advance().transpose()
     }
+}
+
+/// The attributes in an inode item.
+pub(crate) fn metadata_of_item(subvolume: &Subvolume, key: Key, bytes: &[u8]) -> Result<Metadata> {
+    let (item, file_type) =
+        parse_item(bytes).map_err(|problem| subvolume.bad_item(key, problem))?;
+    let sectorsize = subvolume.filesystem().core().sectorsize();
+    Ok(Metadata::new(subvolume.id(), key.objectid, file_type, item, sectorsize))
 }

@@ -3,9 +3,9 @@
 use larder_btree::{Block, TreeView};
 use larder_format::objectid::{FIRST_FREE, LAST_FREE};
 
-use super::Scan;
 use crate::error::Result;
-use crate::subvolume::Subvolume;
+use crate::scan::Scan;
+use crate::subvolume::handle::Subvolume;
 
 /// Each part consists of so many subtrees at least, so that parts are of about equal size.
 const SUBTREES_PER_PART: usize = 4;

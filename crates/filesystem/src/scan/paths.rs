@@ -6,8 +6,8 @@ use std::collections::hash_map::Entry;
 use larder_format::{FormatError, Key, objectid};
 
 use crate::error::Result;
-use crate::inode::Link;
-use crate::subvolume::Subvolume;
+use crate::inode::links::Link;
+use crate::subvolume::handle::Subvolume;
 
 /// The most names that are remembered; then all are forgotten.
 const MOST_NAMES: usize = 1 << 16;

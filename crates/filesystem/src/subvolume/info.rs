@@ -1,13 +1,10 @@
 //! What root items and references say about a subvolume.
 
-use larder_btree::Readahead;
 use larder_format::item::{RootItem, RootRef};
-use larder_format::{FormatError, ItemType, Key, Uuid, objectid};
+use larder_format::{FormatError, Key, Uuid};
 
-use super::Subvolume;
-use crate::error::{Error, Result};
-use crate::filesystem::Filesystem;
-use crate::inode::Timestamp;
+use crate::error::Result;
+use crate::inode::metadata::Timestamp;
 
 /// A subvolume as its root item describes it (`struct btrfs_root_item`).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,36 +65,8 @@ pub struct SubvolumeName {
     pub name: Vec<u8>,
 }
 
-impl Subvolume {
-    /// What its root item and its reference say.
-    pub fn info(&self) -> Result<SubvolumeInfo> {
-        let state = &self.state;
-        let name = self.name()?;
-        Ok(SubvolumeInfo::new(self.id(), &self.root_item(), state.snapshot_generation, name))
-    }
-
-    /// Where it is named; `None` for the top level.
-    pub fn name(&self) -> Result<Option<SubvolumeName>> {
-        self.filesystem().subvolume_name(self.id())
-    }
-}
-
-impl Filesystem {
-    /// Where the subvolume `id` is named, by its `ROOT_BACKREF`.
-    pub(crate) fn subvolume_name(&self, id: u64) -> Result<Option<SubvolumeName>> {
-        let backref = |parent| Key::new(id, ItemType::ROOT_BACKREF, parent);
-        let mut range = self.root_tree().range(backref(0)..=backref(u64::MAX), Readahead::None);
-        match range.next_item()? {
-            Some((key, bytes)) => SubvolumeName::parse(key, bytes)
-                .map(Some)
-                .map_err(|problem| Error::item(objectid::ROOT_TREE, key, problem)),
-            None => Ok(None),
-        }
-    }
-}
-
 impl SubvolumeInfo {
-    pub(super) fn new(
+    pub(crate) fn new(
         id: u64,
         item: &RootItem,
         snapshot_generation: u64,
@@ -130,7 +99,7 @@ impl SubvolumeInfo {
 
 impl SubvolumeName {
     /// Reads a `ROOT_BACKREF`, whose key's offset is the parent.
-    pub(super) fn parse(key: Key, bytes: &[u8]) -> Result<Self, FormatError> {
+    pub(crate) fn parse(key: Key, bytes: &[u8]) -> Result<Self, FormatError> {
         let root_ref = RootRef::parse(bytes)?;
         Ok(Self {
             parent: key.offset,

@@ -4,9 +4,9 @@ use larder_btree::{Range, Readahead};
 use larder_format::item::RootItem;
 use larder_format::{FormatError, ItemType, Key, objectid};
 
-use super::{SubvolumeInfo, SubvolumeName};
 use crate::error::{Error, Result};
-use crate::filesystem::Filesystem;
+use crate::filesystem::handle::Filesystem;
+use crate::subvolume::info::{SubvolumeInfo, SubvolumeName};
 
 /// Iterates over the subvolumes in the order of their ids, the top level and those that are being
 /// deleted among them. After an error it goes on behind what cannot be read.
@@ -77,7 +77,7 @@ impl Subvolumes {
     fn advance(&mut self) -> Result<Option<SubvolumeInfo>> {
         while let Some((key, bytes)) = self.items.next_item()? {
             // The root tree has what commits write.
-            let live = |id| self.filesystem.live_root_item(id);
+            let live = |id| self.filesystem.core().live_root_item(id);
             if let Some(info) = self.together.add(key, bytes, live)? {
                 return Ok(Some(info));
             }

@@ -5,8 +5,8 @@ use std::collections::HashSet;
 use larder_format::objectid;
 
 use crate::error::{Error, Result};
-use crate::filesystem::Filesystem;
-use crate::scan::DirectoryPaths;
+use crate::filesystem::handle::Filesystem;
+use crate::scan::paths::DirectoryPaths;
 
 impl Filesystem {
     /// The path of the subvolume `id` from the top level, without a slash at either end: that of the
@@ -16,7 +16,7 @@ impl Filesystem {
         let mut seen = HashSet::new();
         let mut at = id;
         while at != objectid::FS_TREE {
-            let name = self.subvolume_name(at)?.ok_or(Error::NoSuchSubvolume(at))?;
+            let name = self.core().subvolume_name(at)?.ok_or(Error::NoSuchSubvolume(at))?;
             if !seen.insert(at) {
                 return Err(Error::NoSuchSubvolume(id));
             }

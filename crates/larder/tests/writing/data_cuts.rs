@@ -15,7 +15,7 @@ use larder_testkit::{ImageSpec, KernelImage};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
-use super::trouble::open;
+use super::faults::open;
 
 /// What a device writes whole or not at all.
 const BLOCK: usize = 512;

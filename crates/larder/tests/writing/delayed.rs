@@ -17,7 +17,7 @@ use rand::{RngExt, SeedableRng};
 
 use super::model::Player;
 use super::view::{assert_same, by_kernel, by_larder};
-use super::{check, support, trouble};
+use super::{check, faults, support};
 
 /// Without commits but those that are asked for, so that things stay queued.
 fn open_with(image: &KernelImage, tuning: Tuning) -> Filesystem {
@@ -319,7 +319,7 @@ fn power_cuts_leave_whole_directories() {
     let image = KernelImage::build(&ImageSpec::new("cuts").node_size(4096), &Content::new(47));
     let base = load(&image.devices()[0]);
     let recording = Recording::new();
-    let fs = trouble::open(recording.attach(&base)).unwrap();
+    let fs = faults::open(recording.attach(&base)).unwrap();
     let root = fs.subvolume("/").unwrap();
     let mut states = Vec::new();
     let mut sync = |root: &Subvolume| {
@@ -377,7 +377,7 @@ fn folders(root: &Subvolume) -> Vec<BTreeSet<String>> {
 
 fn judge(image: &MemoryDevice, states: &[(usize, Vec<BTreeSet<String>>)], position: usize) {
     assert_sound([image], &format!("cut at {position}"));
-    let fs = trouble::open(image.snapshot()).unwrap();
+    let fs = faults::open(image.snapshot()).unwrap();
     let seen = folders(&fs.subvolume("/").unwrap());
     let promised = states.iter().rposition(|(synced, _)| *synced <= position);
     let is_state = states[promised.unwrap_or(0)..].iter().any(|(_, state)| *state == seen);

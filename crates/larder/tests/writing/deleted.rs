@@ -5,8 +5,8 @@ use std::collections::HashSet;
 use larder::{ErrorKind, File, Filesystem, SnapshotKind, Subvolume};
 use larder_power_cuts::assert_sound;
 
+use super::faults;
 use super::on_memory::{assert_has, file_system};
-use super::trouble;
 
 const LEN_BYTES: usize = 3 << 20;
 
@@ -69,7 +69,7 @@ fn an_open_file_of_a_deleted_subvolume_works_until_it_is_closed() {
     assert!(fs.subvolumes().all(|info| info.unwrap().id != id));
     assert_sound([&memory.snapshot()], "it is gone");
     // What a power cut leaves of it goes when the file system is opened.
-    let fs = trouble::open(cut).unwrap();
+    let fs = faults::open(cut).unwrap();
     assert!(fs.subvolumes().all(|info| info.unwrap().id != id));
 }
 

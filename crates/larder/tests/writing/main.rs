@@ -3,10 +3,8 @@
 //! the kernel changing things in between.
 
 mod actors;
-mod alike;
 mod capabilities;
 mod compressed;
-mod crowd;
 mod cuts;
 mod data;
 mod data_cuts;
@@ -14,8 +12,11 @@ mod delayed;
 mod deleted;
 mod discard;
 mod edges;
+mod enospc;
 mod extents;
+mod faults;
 mod filling;
+mod kernel_parity;
 mod limits;
 mod live;
 mod mapping;
@@ -24,15 +25,14 @@ mod model;
 mod namespace;
 mod nested;
 mod on_memory;
-mod regained;
+mod random_operations;
 mod room;
-mod rounds;
 mod sending;
 mod sharing;
 mod sizes;
+mod stress;
 #[path = "../support/mod.rs"]
 mod support;
-mod trouble;
 mod unnamed;
 mod view;
 

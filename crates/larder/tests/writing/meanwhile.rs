@@ -19,7 +19,7 @@ use parking_lot::{Condvar, Mutex};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
-use super::{check, open, trouble};
+use super::{check, faults, open};
 
 const SECTOR: u64 = 4096;
 
@@ -164,7 +164,7 @@ fn a_file_is_read_and_written_while_its_data_is_on_its_way() {
     assert!(read(&file, 0, 4 * half) == expected);
     drop((root, file, fs));
     assert_sound([&*memory], "writing meanwhile");
-    let fs = trouble::open(memory.snapshot()).unwrap();
+    let fs = faults::open(memory.snapshot()).unwrap();
     assert!(read(&fs.subvolume("/").unwrap().open_file("file").unwrap(), 0, 4 * half) == expected);
 }
 
@@ -193,7 +193,7 @@ fn what_could_not_be_written_back_is_not_lost() {
     file.sync().unwrap();
     assert!(read(&file, 0, 20 * SECTOR) == expected);
     drop((root, file, fs));
-    let fs = trouble::open(memory.snapshot()).unwrap();
+    let fs = faults::open(memory.snapshot()).unwrap();
     let file = fs.subvolume("/").unwrap().open_file("file").unwrap();
     assert!(read(&file, 0, 20 * SECTOR) == expected);
 }

@@ -5,8 +5,8 @@ use larder::device::MemoryDevice;
 use larder::{AllocateMode, File, Filesystem};
 use larder_power_cuts::assert_sound;
 
+use super::faults;
 use super::on_memory::{assert_has, file_system};
-use super::trouble;
 
 /// More than one file may have in memory before it is written back.
 const MUCH_BYTES: usize = 20 << 20;
@@ -16,7 +16,7 @@ const MUCH_BYTES: usize = 20 << 20;
 fn assert_survives(memory: &MemoryDevice, path: &str, expected: &[u8]) {
     let image = memory.snapshot();
     assert_sound([&image], path);
-    let fs = trouble::open(image).unwrap();
+    let fs = faults::open(image).unwrap();
     assert_has(&fs.subvolume("/").unwrap().open_file(path).unwrap(), expected);
 }
 

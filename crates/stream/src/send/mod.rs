@@ -33,7 +33,7 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use larder_btree::Readahead;
-use larder_filesystem::{Error, HeldSubvolume, Subvolume};
+use larder_filesystem::{Error, SendGuard, Subvolume};
 use larder_format::Uuid;
 
 use self::changes::Changes;
@@ -136,8 +136,8 @@ pub fn send(
 }
 
 /// A subvolume as it will stay until the send is over.
-fn hold(subvolume: &Subvolume) -> Result<HeldSubvolume, SendError> {
-    subvolume.hold().map_err(|error| match error {
+fn hold(subvolume: &Subvolume) -> Result<SendGuard, SendError> {
+    subvolume.guard_for_send().map_err(|error| match error {
         Error::NotReadOnly(id) => SendError::NotReadOnly(id),
         error => error.into(),
     })

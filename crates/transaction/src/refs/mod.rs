@@ -139,7 +139,7 @@ impl DelayedRefs {
     fn release(&self, logicals: impl Iterator<Item = Logical>) {
         let mut queue = self.queue.lock();
         logicals.for_each(|logical| {
-            assert!(queue.locked.remove(&logical), "a ref head is unlocked once")
+            assert!(queue.locked.remove(&logical), "a ref head is unlocked once");
         });
         self.released.notify_all();
     }

@@ -1,0 +1,43 @@
+//! A subvolume that can change.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use larder_btree::LiveTree;
+
+use crate::core::ids::InodeNumbers;
+use crate::error::{Error, Result};
+
+/// What a subvolume has that can be changed.
+pub(crate) struct LiveSubvolume {
+    pub(crate) tree: Arc<LiveTree>,
+    pub(crate) inode_numbers: InodeNumbers,
+    /// Changed with the door closed only.
+    pub(crate) is_read_only: AtomicBool,
+    /// It was deleted, and is there for what is open of it. Changed with the door closed only.
+    pub(crate) is_deleted: AtomicBool,
+}
+
+impl LiveSubvolume {
+    pub(crate) fn tree(&self) -> &Arc<LiveTree> {
+        &self.tree
+    }
+
+    /// Whether it was deleted. What it says holds while the caller has a handle.
+    pub(crate) fn is_deleted(&self) -> bool {
+        self.is_deleted.load(Ordering::Relaxed)
+    }
+
+    /// Refuses what a subvolume has to be named for. What it says holds while the caller has a handle.
+    pub(crate) fn check_not_deleted(&self) -> Result<()> {
+        if self.is_deleted() { Err(Error::NoSuchSubvolume(self.tree.id())) } else { Ok(()) }
+    }
+
+    /// Refuses changes. What it says holds while the caller has a handle.
+    pub(crate) fn check_writable(&self) -> Result<()> {
+        if self.is_read_only.load(Ordering::Relaxed) {
+            return Err(Error::ReadOnlySubvolume);
+        }
+        Ok(())
+    }
+}

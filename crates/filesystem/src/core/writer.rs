@@ -1,0 +1,181 @@
+//! What changes a file system.
+//!
+//! # Invariants
+//! - A thread that changes a tree has a handle of the running transaction. What can be refused is refused before
+//!   the first change; an error after it gives the transaction up.
+//! - Space is reserved before the first lock of an inode is taken, since reserving may wait for a commit.
+//! - The item of a live inode is what its tree has or, in `delayed`, is to have, except for times and size while
+//!   data is dirty. All threads share one live inode.
+//! - A tree has no inode without a name except those that an ORPHAN_ITEM lists.
+//! - Data is on the devices before any item refers to it. Until the trees refer to it, readers find it in memory.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use larder_btree::{LiveTree, TreeView};
+use larder_format::feature::IncompatFlags;
+use larder_format::{ItemType, Key, objectid};
+use larder_transaction::TransactionManager;
+use parking_lot::{Mutex, RwLock};
+
+use crate::core::ids::Ids;
+use crate::core::live_subvolume::LiveSubvolume;
+use crate::core::policy::WritePolicy;
+use crate::core::tuning::{FindExtents, Tuning};
+use crate::directory::names::Names;
+use crate::error::{Error, Result};
+use crate::file::extent_map::ExtentMaps;
+use crate::file::writeback::compress::WriteCompression;
+use crate::file::writeback::compressors::Compressors;
+use crate::file::writeback::dirty_inodes::DirtyInodes;
+use crate::filesystem::stats::{DelayedStats, ExtentMapStats};
+use crate::inode::delayed::table::DelayedInodes;
+use crate::inode::live::LiveInode;
+use crate::inode::orphans::Orphans;
+use crate::inode::table::InodeTable;
+use crate::log::logged_inodes::LoggedInodes;
+use crate::log::sync_queue::Syncs;
+use crate::subvolume::deleted::DeletedSubvolumes;
+use crate::subvolume::pending_snapshots::PendingSnapshots;
+use crate::subvolume::send_guards::SendGuards;
+use crate::xattr::property::inheritable;
+
+/// What a file system that is open for writing has besides its trees.
+pub(crate) struct Writer {
+    pub(crate) manager: Arc<TransactionManager>,
+    pub(crate) inodes: InodeTable,
+    pub(crate) delayed: Arc<DelayedInodes>,
+    pub(crate) extent_maps: Arc<ExtentMaps>,
+    pub(crate) dirty: DirtyInodes,
+    pub(crate) orphans: Arc<Orphans>,
+    pub(crate) snapshots: PendingSnapshots,
+    pub(crate) deleted: DeletedSubvolumes,
+    pub(crate) ids: Ids,
+    /// Subvolumes that stay as they are while they are sent.
+    pub(crate) send_guards: SendGuards,
+    /// The inodes that logs have.
+    pub(crate) logged_inodes: Arc<LoggedInodes>,
+    pub(crate) syncs: Syncs,
+    /// How data of files without a property about compression is compressed.
+    pub(crate) compression: RwLock<Option<WriteCompression>>,
+    pub(crate) compressors: Compressors,
+    pub(crate) policy: RwLock<WritePolicy>,
+    /// Held by the thread that moves a directory: meanwhile no directory comes to lie below another.
+    pub(crate) renames: Mutex<()>,
+    /// Held by the thread that makes or removes a subvolume.
+    pub(crate) subvolumes: Mutex<()>,
+}
+
+impl Writer {
+    pub(crate) fn new(
+        manager: Arc<TransactionManager>,
+        dirty_bytes: usize,
+        tuning: Tuning,
+    ) -> Self {
+        let orphans = Arc::new(Orphans::new(manager.clone()));
+        let space = manager.space().clone();
+        let delayed =
+            Arc::new(DelayedInodes::new(space, manager.volume().nodesize(), tuning, dirty_bytes));
+        let extent_maps = ExtentMaps::new(tuning.extents == FindExtents::InMemory);
+        Self {
+            manager,
+            inodes: InodeTable::new(orphans.clone(), delayed.clone(), extent_maps.clone()),
+            delayed,
+            extent_maps,
+            dirty: DirtyInodes::new(dirty_bytes),
+            orphans,
+            snapshots: PendingSnapshots::default(),
+            deleted: DeletedSubvolumes::default(),
+            ids: Ids::default(),
+            send_guards: SendGuards::default(),
+            logged_inodes: Arc::default(),
+            syncs: Syncs::default(),
+            compression: RwLock::default(),
+            compressors: Compressors::default(),
+            policy: RwLock::default(),
+            renames: Mutex::default(),
+            subvolumes: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn manager(&self) -> &TransactionManager {
+        &self.manager
+    }
+
+    pub(crate) fn delayed_stats(&self) -> DelayedStats {
+        self.delayed.stats()
+    }
+
+    /// Notes that nothing of a deleted subvolume is open any more. Its tree goes when deletions are
+    /// next completed.
+    pub(crate) fn subvolume_is_unused(&self, id: u64) {
+        self.deleted.push(id);
+        self.manager.note_work();
+    }
+
+    /// The names in the tree of an inode.
+    pub(crate) fn names_of(&self, live: &LiveInode) -> Names {
+        let volume = self.manager.volume();
+        let has_extended_refs = volume.superblock().has_incompat(IncompatFlags::EXTENDED_IREF);
+        Names::new(live.tree(), volume.nodesize(), has_extended_refs, self.logged_inodes.clone())
+    }
+
+    /// Says in the superblock that data may be compressed as `value` says.
+    pub(crate) fn note_compression(&self, value: &[u8]) {
+        let feature = match inheritable(value) {
+            Some(b"lzo") => IncompatFlags::COMPRESS_LZO,
+            Some(b"zstd") => IncompatFlags::COMPRESS_ZSTD,
+            _ => return,
+        };
+        if !self.manager.superblock().has_incompat(feature) {
+            self.manager.change_superblock(|superblock| {
+                let flags = superblock.incompat_flags.get() | feature.bits();
+                superblock.incompat_flags = flags.into();
+            });
+        }
+    }
+
+    pub(crate) fn extent_map_stats(&self) -> ExtentMapStats {
+        self.extent_maps.stats()
+    }
+
+    /// Whether anything waits to be written back, or to be deleted.
+    pub(crate) fn has_more(&self) -> bool {
+        let has_deleted = !self.orphans.is_empty() || !self.deleted.is_empty();
+        has_deleted || !self.dirty.is_empty() || !self.delayed.is_empty()
+    }
+
+    pub(crate) fn inodes(&self) -> &InodeTable {
+        &self.inodes
+    }
+
+    /// A tree that is not that of a subvolume.
+    pub(crate) fn tree(&self, id: u64) -> Result<TreeView> {
+        Ok(TreeView::Live(self.live_tree(id)?))
+    }
+
+    pub(crate) fn live_tree(&self, id: u64) -> Result<Arc<LiveTree>> {
+        let key = Key::new(id, ItemType::ROOT_ITEM, 0);
+        let missing = Error::MissingItem { tree: objectid::ROOT_TREE, key };
+        self.manager.tree(id)?.ok_or(missing)
+    }
+
+    /// Opens a subvolume for changing it.
+    pub(crate) fn open_subvolume(&self, id: u64) -> Result<LiveSubvolume> {
+        let tree = self.manager.tree(id)?.ok_or(Error::NoSuchSubvolume(id))?;
+        let inode_numbers = self.ids.inode_numbers(&tree)?;
+        let item = self.manager.root_item(id);
+        Ok(LiveSubvolume {
+            tree,
+            inode_numbers,
+            is_read_only: AtomicBool::new(item.is_some_and(|(_, item)| item.is_read_only())),
+            is_deleted: AtomicBool::new(false),
+        })
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.delayed.clear();
+    }
+}

@@ -1,0 +1,178 @@
+//! Making inodes.
+
+use larder_btree::LiveTree;
+use larder_format::item::{FileExtentHeader, InodeItem, InodeRef};
+use larder_format::node::{ITEM_HEADER_SIZE, leaf_data_size};
+use larder_format::{ItemType, Key};
+use zerocopy::IntoBytes;
+
+use crate::core::changed::{Changed, apply};
+use crate::directory::names::{Names, NewEntry, check_name};
+use crate::error::{Error, Result};
+use crate::inode::handle::{Inode, live_inode_of};
+use crate::inode::live::InodeState;
+use crate::inode::metadata::FileType;
+use crate::inode::new::{NewInode, NewItem, entry_type, inline_item, new_item};
+use crate::inode::open::OpenInode;
+use crate::operation::inode_change::{InodeChange, ItemReservation};
+use crate::subvolume::handle::Subvolume;
+use crate::xattr::item::attribute_item;
+
+/// Items that a new inode and its name take: inode and reference, three attributes, extent, entry and
+/// index, and the directory's inode.
+const ITEMS: u64 = 9;
+/// The longest target of a symbolic link (`PATH_MAX` without its end).
+const MOST_TARGET_BYTES: usize = 4095;
+
+impl Inode {
+    /// Makes an inode named `name` in this directory: a file, a directory, a device node, a pipe or a
+    /// socket. It takes over flags, the property about compression and the default ACL of the directory.
+    ///
+    /// # Errors
+    /// `EEXIST`, `ENAMETOOLONG`, `EOVERFLOW` for too many names of one hash, `EPERM`, `EROFS`, `ENOSPC`, `EDQUOT`.
+    pub fn create(&self, name: &[u8], new: &NewInode) -> Result<Self> {
+        if new.file_type()? == FileType::Symlink {
+            return Err(Error::Invalid("a symbolic link has a target"));
+        }
+        self.make(name, new, None)
+    }
+
+    /// Makes a symbolic link named `name` in this directory; the type in the mode is not looked at.
+    pub fn symlink(&self, name: &[u8], target: &[u8], new: &NewInode) -> Result<Self> {
+        self.check_target(target)?;
+        let new = NewInode { mode: 0o120_777, device: (0, 0), ..*new };
+        self.make(name, &new, Some(target))
+    }
+
+    /// Refuses what no symbolic link can point to.
+    pub(crate) fn check_target(&self, target: &[u8]) -> Result<()> {
+        let nodesize = self.core().volume().nodesize() as usize;
+        let most = leaf_data_size(nodesize) - ITEM_HEADER_SIZE - size_of::<FileExtentHeader>();
+        if target.is_empty() {
+            return Err(Error::NotFound);
+        }
+        let sector = self.core().sectorsize() as usize;
+        if target.len() > MOST_TARGET_BYTES.min(most).min(sector - 1) {
+            return Err(Error::NameTooLong);
+        }
+        Ok(())
+    }
+
+    fn make(&self, name: &[u8], new: &NewInode, target: Option<&[u8]>) -> Result<Self> {
+        self.make_drafted(name, ITEMS, |state, generation| {
+            self.draft(new, state, generation, target)
+        })
+    }
+
+    /// Makes what `draft` says it will be, given the state of this directory and the running
+    /// transaction, and named `name`; that takes `items` items at most.
+    pub(crate) fn make_drafted(
+        &self,
+        name: &[u8],
+        items: u64,
+        draft: impl FnOnce(&mut InodeState, u64) -> Result<Draft>,
+    ) -> Result<Self> {
+        let directory = self.live_inode()?;
+        self.expect_directory()?;
+        check_name(name)?;
+        let mut change = InodeChange::start(
+            self.core(),
+            self.subvolume().live()?,
+            ItemReservation::adding(items),
+            [directory],
+        )?;
+        let (handle, locked) = change.parts();
+        let state = locked.of(directory);
+        self.check_not_removed()?;
+        state.check_may_name()?;
+        let mut names = self.names();
+        names.check_free(self.number(), name)?;
+        let draft = draft(state, handle.generation())?;
+        apply(handle, || {
+            let index = directory.next_index(state)?;
+            self.insert_named(&mut names, &draft, name, index, handle.generation())?;
+            state.names_grew(handle.generation(), name.len() as i64);
+            directory.put_item(state)
+        })?;
+        let live = draft.into_live_inode(self.subvolume())?;
+        change.end()?;
+        Ok(Self::of_live_inode(self.subvolume().clone(), live))
+    }
+
+    /// What a new inode in this directory, whose state is `state`, will be.
+    pub(crate) fn draft(
+        &self,
+        new: &NewInode,
+        state: &mut InodeState,
+        generation: u64,
+        target: Option<&[u8]>,
+    ) -> Result<Draft> {
+        let file_type = new.file_type()?;
+        let inherited = self.inherited(state)?;
+        let number = self.subvolume().live()?.inode_numbers.next()?;
+        let mut item = new_item(new, generation, target);
+        let attributes = inherited.pass_on(new, file_type, &state.item, &mut item);
+        let policy = self.core().write_policy();
+        item.flags = (item.flags() | policy.flags_of(file_type)).bits().into();
+        let mut items: Vec<NewItem> = attributes
+            .iter()
+            .map(|(name, value)| attribute_item(number, generation, name, value))
+            .collect();
+        items.extend(target.map(|target| inline_item(number, generation, target)));
+        Ok(Draft { number, file_type, item, items })
+    }
+
+    /// Enters a new inode and its name in this directory.
+    pub(crate) fn insert_named(
+        &self,
+        names: &mut Names,
+        draft: &Draft,
+        name: &[u8],
+        index: u64,
+        generation: u64,
+    ) -> Changed<()> {
+        let mut reference = Vec::new();
+        InodeRef { index, name }.write(&mut reference);
+        let reference = (Key::new(draft.number, ItemType::INODE_REF, self.number()), reference);
+        draft.insert(names.tree(), Some(&reference))?;
+        names.insert(&NewEntry {
+            directory: live_inode_of(self),
+            name,
+            index,
+            location: Key::new(draft.number, ItemType::INODE_ITEM, 0),
+            file_type: entry_type(draft.file_type),
+            generation,
+        })
+    }
+}
+
+/// An inode that is not in its tree yet.
+pub(crate) struct Draft {
+    pub(crate) number: u64,
+    pub(crate) file_type: FileType,
+    pub(crate) item: InodeItem,
+    /// What it has besides its item and names.
+    pub(crate) items: Vec<NewItem>,
+}
+
+impl Draft {
+    /// Enters it into its tree, with the reference to its name if it has one.
+    pub(crate) fn insert(&self, tree: &LiveTree, reference: Option<&NewItem>) -> Changed<()> {
+        let location = Key::new(self.number, ItemType::INODE_ITEM, 0);
+        let mut items = vec![(location, self.item.as_bytes())];
+        let others = reference.into_iter().chain(&self.items);
+        items.extend(others.map(|(key, data)| (*key, &**data)));
+        items.sort_unstable_by_key(|(key, _)| *key);
+        Ok(tree.insert_batch(&items)?)
+    }
+
+    /// The inode of an inode that was entered into its tree.
+    pub(crate) fn into_live_inode(self, subvolume: &Subvolume) -> Result<OpenInode> {
+        let writer = subvolume.filesystem().writer()?;
+        let live =
+            writer.inodes().create(subvolume.live()?, self.number, self.file_type, self.item)?;
+        let is_xattr = |(key, _): &NewItem| key.item_type == ItemType::XATTR_ITEM;
+        live.write().has_no_capability = !self.items.iter().any(is_xattr);
+        Ok(live)
+    }
+}

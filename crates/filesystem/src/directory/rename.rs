@@ -1,0 +1,405 @@
+//! Moving names.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use larder_format::{FormatError, ItemType, Key, objectid};
+
+use crate::core::changed::{Changed, apply};
+use crate::directory::create::Draft;
+use crate::directory::entry::Target;
+use crate::directory::names::{NewEntry, check_name};
+use crate::error::{Error, Result};
+use crate::inode::handle::{Inode, live_inode_of};
+use crate::inode::live::LiveInode;
+use crate::inode::metadata::FileType;
+use crate::inode::new::{NewInode, entry_type};
+use crate::inode::orphan_deletion::delete_orphans;
+use crate::operation::inode_change::{InodeChange, ItemReservation};
+use crate::operation::locks::LockedInodes;
+use crate::subvolume::references::{enter_subvolume, leave_subvolume};
+
+/// Items that are changed: two entries and indexes, two references or four of subvolumes, an orphan, four
+/// inodes; and a whiteout with its entry, index, reference and access ACL.
+const ITEMS: u64 = 18;
+/// What an overlay takes for a name that is removed: a character device 0:0 without permissions.
+const WHITEOUT_MODE: u32 = 0o020_000;
+
+/// What becomes of what has the new name already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RenameMode {
+    /// It loses the name.
+    Replace,
+    /// It keeps it: `EEXIST`.
+    NoReplace,
+    /// It gets the old name. It must be there.
+    Exchange,
+    /// It loses the name, and a whiteout of this owner and group gets the old one.
+    Whiteout {
+        /// Owner.
+        uid: u32,
+        /// Group.
+        gid: u32,
+    },
+    /// It keeps it: `EEXIST`. Without it, a whiteout of this owner and group gets the old name.
+    NoReplaceWhiteout {
+        /// Owner.
+        uid: u32,
+        /// Group.
+        gid: u32,
+    },
+}
+
+impl RenameMode {
+    /// What is made in the old place.
+    fn whiteout(self) -> Option<NewInode> {
+        match self {
+            Self::Whiteout { uid, gid } | Self::NoReplaceWhiteout { uid, gid } => {
+                Some(NewInode { mode: WHITEOUT_MODE, uid, gid, umask: 0, device: (0, 0) })
+            }
+            _ => None,
+        }
+    }
+}
+
+/// A name in a directory, and what it leads to.
+struct Place<'a> {
+    directory: &'a Inode,
+    name: &'a [u8],
+    inode: Inode,
+    target: Target,
+    /// The name's index if it leads to what stands for a subvolume that is not there, which no reference tells.
+    /// Such a name only ever goes, so that it stays true while the target does.
+    index: Option<u64>,
+}
+
+impl<'a> Place<'a> {
+    fn find(directory: &'a Inode, name: &'a [u8]) -> Result<Self> {
+        // Found first: whatever the name leads to later is not what was looked up.
+        let found = directory.find(name)?.ok_or(Error::NotFound)?;
+        let inode = directory.lookup(name)?;
+        let index = inode.is_empty_subvolume().then(|| directory.index_of(name)).transpose()?;
+        let target = if inode.is_empty_subvolume() {
+            found
+        } else if inode.is_subvolume_root() {
+            Target::Subvolume(inode.subvolume().id())
+        } else {
+            Target::Inode(inode.number())
+        };
+        Ok(Self { directory, name, inode, target, index })
+    }
+
+    /// The inode; what stands for a subvolume that is not there has none.
+    fn live_inode(&self) -> Option<&Arc<LiveInode>> {
+        (!self.inode.is_empty_subvolume()).then(|| live_inode_of(&self.inode))
+    }
+
+    fn is_directory(&self) -> bool {
+        self.inode.file_type() == FileType::Directory
+    }
+}
+
+impl Inode {
+    /// Moves the name `name` of this directory to `new_name` in `to`. Names of subvolumes move to any
+    /// subvolume, others within theirs.
+    ///
+    /// # Errors
+    /// `ENOENT`, `EEXIST`, `EISDIR`, `ENOTDIR`, `ENOTEMPTY` also for a subvolume that would be replaced,
+    /// `EXDEV`, `EINVAL` for a directory that would move below itself, `EMLINK`, `EOVERFLOW`, `EPERM`, `EROFS`
+    /// also for a read-only subvolume that would move to another directory, `ENOSPC`, `EDQUOT`.
+    pub fn rename(&self, name: &[u8], to: &Self, new_name: &[u8], mode: RenameMode) -> Result<()> {
+        let writer = self.writer()?;
+        self.expect_directory()?;
+        to.expect_directory()?;
+        check_name(name)?;
+        check_name(new_name)?;
+        // Who is below whom is looked up while nobody moves a directory.
+        let renaming = writer.renames.lock();
+        while !self.try_rename(name, to, new_name, mode)? {}
+        drop(renaming);
+        delete_orphans(writer);
+        Ok(())
+    }
+
+    /// Moves a name unless what was looked up has changed in between. Returns whether it did.
+    fn try_rename(
+        &self,
+        name: &[u8],
+        to: &Self,
+        new_name: &[u8],
+        mode: RenameMode,
+    ) -> Result<bool> {
+        let (from_live, to_live) = (self.live_inode()?, to.live_inode()?);
+        let old = Place::find(self, name)?;
+        let there = match Place::find(to, new_name) {
+            Ok(there) => Some(there),
+            Err(Error::NotFound) => None,
+            Err(error) => return Err(error),
+        };
+        check(&old, to, there.as_ref(), mode)?;
+        if there.as_ref().is_some_and(|there| there.inode == old.inode) {
+            return Ok(true);
+        }
+        let mut inodes = vec![from_live, to_live, old.inode.live_inode()?];
+        inodes.extend(there.as_ref().and_then(Place::live_inode));
+        let reservation = ItemReservation::adding(ITEMS);
+        let mut change =
+            InodeChange::start(to.core(), to.subvolume().live()?, reservation, inodes)?;
+        self.subvolume().live()?.check_writable()?;
+        let (handle, locked) = change.parts();
+        let is_unchanged = self.find(name)? == Some(old.target)
+            && to.find(new_name)? == there.as_ref().map(|there| there.target);
+        if !is_unchanged {
+            return Ok(false);
+        }
+        check_inodes(locked, &old, to, there.as_ref(), mode)?;
+        check_room(&old, to, new_name, there.as_ref(), mode)?;
+        let generation = handle.generation();
+        let whiteout = mode.whiteout().map(|new| {
+            let draft = self.draft(&new, locked.of(from_live), generation, None);
+            draft.map(|draft| (draft, name))
+        });
+        let whiteout = whiteout.transpose()?;
+        let mut moving = Change { generation, locked };
+        apply(handle, || {
+            moving.run(&old, to, new_name, there.as_ref(), mode)?;
+            whiteout.iter().try_for_each(|(draft, name)| moving.white_out(self, draft, name))
+        })?;
+        change.end()?;
+        Ok(true)
+    }
+
+    /// Whether this directory is `other` or lies below it, across subvolumes.
+    fn is_within(&self, other: &Self) -> Result<bool> {
+        let mut at = self.clone();
+        let mut passed = HashSet::new();
+        loop {
+            if at == *other {
+                return Ok(true);
+            }
+            let (subvolume, number) = (at.subvolume().id(), at.number());
+            // Nothing is above the top level, and nothing leads to a deleted subvolume any more.
+            let is_top = subvolume == objectid::FS_TREE || at.subvolume().live()?.is_deleted();
+            if at.is_subvolume_root() && is_top {
+                return Ok(false);
+            }
+            if !passed.insert((subvolume, number)) {
+                let problem = FormatError::invalid("inode reference", "it leads in a circle");
+                return Err(at.subvolume().bad_item(at.key(ItemType::INODE_REF, 0), problem));
+            }
+            at = at.parent()?;
+        }
+    }
+}
+
+/// Refuses what cannot be moved.
+fn check(old: &Place<'_>, to: &Inode, there: Option<&Place<'_>>, mode: RenameMode) -> Result<()> {
+    let is_one_subvolume = old.directory.subvolume() == to.subvolume();
+    if old.inode.is_empty_subvolume() {
+        return Err(Error::DirectoryNotEmpty);
+    }
+    if !is_one_subvolume && !old.inode.is_subvolume_root() {
+        return Err(Error::CrossSubvolume);
+    }
+    if old.is_directory() && to.is_within(&old.inode)? {
+        return Err(Error::Invalid("a directory would be below itself"));
+    }
+    match (mode, there) {
+        (RenameMode::NoReplace | RenameMode::NoReplaceWhiteout { .. }, Some(_)) => {
+            Err(Error::AlreadyExists)
+        }
+        (RenameMode::Exchange, None) => Err(Error::NotFound),
+        (RenameMode::Exchange, Some(there)) => {
+            if there.inode.is_empty_subvolume() {
+                return Err(Error::DirectoryNotEmpty);
+            }
+            if !is_one_subvolume && !there.inode.is_subvolume_root() {
+                return Err(Error::CrossSubvolume);
+            }
+            if there.is_directory() && old.directory.is_within(&there.inode)? {
+                return Err(Error::Invalid("a directory would be below itself"));
+            }
+            Ok(())
+        }
+        (RenameMode::Replace | RenameMode::Whiteout { .. }, Some(there)) => {
+            check_replaceable(old, there)
+        }
+        (_, None) => Ok(()),
+    }
+}
+
+fn check_replaceable(old: &Place<'_>, there: &Place<'_>) -> Result<()> {
+    if there.inode == old.inode {
+        return Ok(());
+    }
+    match (old.is_directory(), there.is_directory()) {
+        (true, false) => Err(Error::NotADirectory),
+        (false, true) if old.directory.is_within(&there.inode)? => Err(Error::DirectoryNotEmpty),
+        (false, true) => Err(Error::IsADirectory),
+        _ if there.inode.is_subvolume_root() => Err(Error::DirectoryNotEmpty),
+        _ => Ok(()),
+    }
+}
+
+/// Refuses what flags protect, directories with names in them, and moving what is read-only.
+fn check_inodes(
+    locked: &mut LockedInodes<'_>,
+    old: &Place<'_>,
+    to: &Inode,
+    there: Option<&Place<'_>>,
+    mode: RenameMode,
+) -> Result<()> {
+    let (from_live, to_live) = (live_inode_of(old.directory), live_inode_of(to));
+    old.directory.check_not_removed()?;
+    to.check_not_removed()?;
+    if old.inode.is_subvolume_root() {
+        to.subvolume().live()?.check_not_deleted()?;
+    }
+    locked.of(from_live).check_may_unname()?;
+    locked.of(to_live).check_may_name()?;
+    for place in [Some(old), there].into_iter().flatten() {
+        let Some(live) = place.live_inode() else { continue };
+        locked.of(live).check_may_unname()?;
+        // The root of a subvolume would have another parent, though it does not say so.
+        if place.inode.is_subvolume_root() && old.directory != to {
+            place.inode.subvolume().live()?.check_writable()?;
+        }
+    }
+    if let Some(there) = there {
+        locked.of(to_live).check_may_unname()?;
+        let has_names =
+            |live: &Arc<LiveInode>| there.is_directory() && locked.of(live).size_bytes > 0;
+        if mode != RenameMode::Exchange && there.live_inode().is_some_and(has_names) {
+            return Err(Error::DirectoryNotEmpty);
+        }
+    }
+    Ok(())
+}
+
+/// Refuses names and references that have no place.
+fn check_room(
+    old: &Place<'_>,
+    to: &Inode,
+    new_name: &[u8],
+    there: Option<&Place<'_>>,
+    mode: RenameMode,
+) -> Result<()> {
+    let check_ref = |inode: &Inode, directory: &Inode, name: &[u8]| {
+        if inode.is_subvolume_root() {
+            return Ok(());
+        }
+        inode.names().check_ref_room(inode.number(), directory.number(), name)
+    };
+    check_ref(&old.inode, to, new_name)?;
+    match there {
+        None => to.names().check_room(to.number(), new_name),
+        Some(there) if mode == RenameMode::Exchange => {
+            check_ref(&there.inode, old.directory, old.name)
+        }
+        Some(_) => Ok(()),
+    }
+}
+
+/// A move in progress.
+struct Change<'c, 'l> {
+    generation: u64,
+    locked: &'c mut LockedInodes<'l>,
+}
+
+impl Change<'_, '_> {
+    fn run(
+        &mut self,
+        old: &Place<'_>,
+        to: &Inode,
+        new_name: &[u8],
+        there: Option<&Place<'_>>,
+        mode: RenameMode,
+    ) -> Changed<()> {
+        self.take(old)?;
+        if let Some(there) = there {
+            self.take(there)?;
+            if mode != RenameMode::Exchange
+                && let Some(live) = there.live_inode()
+            {
+                live.lose_name(self.locked.of(live), self.generation)?;
+            }
+        }
+        self.give(&old.inode, to, new_name)?;
+        match there {
+            // Second, as the kernel does: listings show that order.
+            Some(there) if mode == RenameMode::Exchange => {
+                self.give(&there.inode, old.directory, old.name)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Takes a name away.
+    fn take(&mut self, place: &Place<'_>) -> Changed<()> {
+        let directory = place.directory;
+        if let Some(index) = place.index {
+            directory.names().remove(live_inode_of(directory), place.name, index)?;
+        } else if place.inode.is_subvolume_root() {
+            let index = leave_subvolume(
+                directory.writer_of_change(),
+                live_inode_of(directory),
+                place.inode.subvolume().id(),
+            )?;
+            directory.names().remove(live_inode_of(directory), place.name, index)?;
+        } else {
+            live_inode_of(&place.inode).set_name(None);
+            let mut names = directory.names();
+            let index = names.remove_ref(place.inode.number(), directory.number(), place.name)?;
+            names.remove(live_inode_of(directory), place.name, index)?;
+        }
+        self.directory_grew(directory, -(place.name.len() as i64))
+    }
+
+    /// Gives an inode a name.
+    fn give(&mut self, inode: &Inode, directory: &Inode, name: &[u8]) -> Changed<()> {
+        let live = live_inode_of(directory);
+        let index = live.next_index(self.locked.of(live))?;
+        if inode.is_subvolume_root() {
+            enter_subvolume(
+                directory.writer_of_change(),
+                live,
+                inode.subvolume().id(),
+                name,
+                index,
+                self.generation,
+            )?;
+            return self.directory_grew(directory, name.len() as i64);
+        }
+        let mut names = directory.names();
+        names.insert_ref(inode.number(), directory.number(), name, index)?;
+        names.insert(&NewEntry {
+            directory: live,
+            name,
+            index,
+            location: Key::new(inode.number(), ItemType::INODE_ITEM, 0),
+            file_type: entry_type(inode.file_type()),
+            generation: self.generation,
+        })?;
+        self.directory_grew(directory, name.len() as i64)?;
+        let live = live_inode_of(inode);
+        let state = self.locked.of(live);
+        state.touch(self.generation, false);
+        live.put_item(state)
+    }
+
+    /// Gives a name that was taken from a directory to a whiteout.
+    fn white_out(&mut self, directory: &Inode, draft: &Draft, name: &[u8]) -> Changed<()> {
+        let live = live_inode_of(directory);
+        let index = live.next_index(self.locked.of(live))?;
+        let mut names = directory.names();
+        directory.insert_named(&mut names, draft, name, index, self.generation)?;
+        self.directory_grew(directory, name.len() as i64)
+    }
+
+    fn directory_grew(&mut self, directory: &Inode, bytes: i64) -> Changed<()> {
+        let live = live_inode_of(directory);
+        let state = self.locked.of(live);
+        state.names_grew(self.generation, bytes);
+        live.put_item(state)
+    }
+}

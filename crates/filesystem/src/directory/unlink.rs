@@ -1,0 +1,170 @@
+//! Taking names away.
+
+use std::sync::Arc;
+
+use larder_transaction::{Handle, Items, TreeItems};
+
+use crate::core::changed::{Changed, apply};
+use crate::core::writer::Writer;
+use crate::directory::entry::Target;
+use crate::error::{Error, Result};
+use crate::inode::handle::Inode;
+use crate::inode::live::{InodeState, LiveInode};
+use crate::inode::metadata::FileType;
+use crate::inode::orphan_deletion::delete_orphans;
+use crate::inode::orphans::{Orphan, orphan_key};
+use crate::operation::inode_change::{InodeChange, ItemReservation};
+use crate::subvolume::delete::Content;
+
+/// Items that are changed: entry, index, reference, orphan, and both inodes.
+const ITEMS: u64 = 6;
+
+impl Inode {
+    /// Takes the name `name`, which is not that of a directory, from this directory. What loses its
+    /// last name is deleted once nobody has it open.
+    ///
+    /// # Errors
+    /// `ENOENT`, `EISDIR`, `EPERM`, `EROFS`.
+    pub fn unlink(&self, name: &[u8]) -> Result<()> {
+        self.take_name(name, |found| match found.file_type() {
+            FileType::Directory => Err(Error::IsADirectory),
+            _ => Ok(()),
+        })
+    }
+
+    /// Removes the empty directory `name`, which may be a subvolume, from this directory.
+    ///
+    /// # Errors
+    /// `ENOENT`, `ENOTDIR`, `ENOTEMPTY`, `EPERM` also for the default subvolume, `EROFS`.
+    pub fn rmdir(&self, name: &[u8]) -> Result<()> {
+        self.take_name(name, Self::expect_directory)
+    }
+
+    fn take_name(&self, name: &[u8], check: impl Fn(&Self) -> Result<()>) -> Result<()> {
+        let (writer, directory) = (self.writer()?, self.live_inode()?);
+        let is_taken = loop {
+            let found = self.lookup(name)?;
+            check(&found)?;
+            if found.is_empty_subvolume() {
+                break self.take_empty_subvolume(name)?;
+            }
+            if found.is_subvolume_root() {
+                drop(found);
+                match self.remove_subvolume(name, Content::None) {
+                    // Another thread was faster.
+                    Err(Error::NotASubvolume) => continue,
+                    done => return done,
+                }
+            }
+            let live = found.live_inode()?;
+            let mut change = InodeChange::start(
+                self.core(),
+                self.subvolume().live()?,
+                ItemReservation::removing(ITEMS),
+                [directory, live],
+            )?;
+            let (handle, locked) = change.parts();
+            if self.find(name)? != Some(Target::Inode(found.number())) {
+                // Somebody was faster.
+                continue;
+            }
+            self.check_not_removed()?;
+            locked.of(directory).check_may_unname()?;
+            let state = locked.of(live);
+            state.check_may_unname()?;
+            if found.file_type() == FileType::Directory && state.size_bytes > 0 {
+                return Err(Error::DirectoryNotEmpty);
+            }
+            let generation = handle.generation();
+            apply(handle, || {
+                let mut names = self.names();
+                let index = names.index_of(found.number(), self.number(), name)?;
+                names.remove(directory, name, index)?;
+                if !live.delete_now(writer, handle, locked.of(live))? {
+                    names.remove_ref(found.number(), self.number(), name)?;
+                    live.lose_name(locked.of(live), generation)?;
+                }
+                let state = locked.of(directory);
+                state.names_grew(generation, -(name.len() as i64));
+                directory.put_item(state)
+            })?;
+            change.end()?;
+            break true;
+        };
+        debug_assert!(is_taken);
+        delete_orphans(writer);
+        Ok(())
+    }
+
+    /// Removes the entry that stands for a subvolume which is not there: nothing refers back to it.
+    fn take_empty_subvolume(&self, name: &[u8]) -> Result<bool> {
+        let directory = self.live_inode()?;
+        let mut change = InodeChange::start(
+            self.core(),
+            self.subvolume().live()?,
+            ItemReservation::removing(ITEMS),
+            [directory],
+        )?;
+        let (handle, locked) = change.parts();
+        let state = locked.of(directory);
+        self.check_not_removed()?;
+        state.check_may_unname()?;
+        let index = self.index_of(name)?;
+        apply(handle, || {
+            self.names().remove(directory, name, index)?;
+            state.names_grew(handle.generation(), -(name.len() as i64));
+            directory.put_item(state)
+        })?;
+        change.end()?;
+        Ok(true)
+    }
+}
+
+impl LiveInode {
+    /// Deletes a file that loses its only name, if only the caller has it open and one step is enough: then
+    /// it never becomes an orphan. Returns whether it is gone.
+    fn delete_now(
+        self: &Arc<Self>,
+        writer: &Writer,
+        handle: &Handle<'_>,
+        state: &InodeState,
+    ) -> Changed<bool> {
+        let is_last_name = self.file_type() != FileType::Directory && state.item.nlink.get() == 1;
+        if !is_last_name || !state.is_clean() {
+            return Ok(false);
+        }
+        writer.logged_inodes.names_changed(self.id());
+        // From here on nobody else opens it.
+        let open_count = self.opens.unlink();
+        self.forget_delayed();
+        if open_count > 1 {
+            return Ok(false);
+        }
+        let orphan = Orphan { tree: self.tree().clone(), number: self.number() };
+        if !orphan.delete_whole(handle)? {
+            return Ok(false);
+        }
+        self.mark_deleted();
+        Ok(true)
+    }
+
+    /// Notes that a name is gone. With the last one the inode becomes an orphan.
+    pub(crate) fn lose_name(
+        self: &Arc<Self>,
+        state: &mut InodeState,
+        generation: u64,
+    ) -> Changed<()> {
+        let left = match self.file_type() {
+            FileType::Directory => 0,
+            _ => state.item.nlink.get().saturating_sub(1),
+        };
+        state.item.nlink = left.into();
+        state.touch(generation, false);
+        if left > 0 {
+            return self.put_item(state);
+        }
+        self.opens.unlink();
+        TreeItems::new(self.tree().clone()).insert(orphan_key(self.number()), &[])?;
+        self.write_items(state)
+    }
+}

@@ -1,0 +1,408 @@
+//! Reflinks: ranges of files that share extents, and copies that share what they can.
+//!
+//! # Invariants
+//! - Nobody else changes or writes back either file while a part is shared, so that what is shared is what
+//!   the source has.
+//! - A file without checksums shares with such files only.
+//! - An inline extent is never shared: its data is copied.
+
+use std::sync::Arc;
+
+use larder_format::feature::IncompatFlags;
+use larder_format::item::{FileExtentItem, InodeFlags};
+use larder_transaction::Handle;
+
+use crate::error::{Error, Result};
+use crate::file::extent_items::Stored;
+use crate::file::punch::EXTENTS_PER_STEP;
+use crate::file::read_live::Need;
+use crate::file::write::{MOST_BYTES, WriteAs};
+use crate::file::writeback::flush::write_back;
+use crate::inode::handle::Inode;
+use crate::inode::live::LiveInode;
+use crate::operation::data_reservation::reserve_within_quota;
+use crate::operation::file_change::{FileChange, StillFile};
+
+/// Extents that are shared in one transaction.
+const SHARED_PER_STEP: usize = 16;
+/// What is compared in one transaction.
+const COMPARED_BYTES: u64 = 1 << 20;
+/// What cannot be shared is copied in pieces of this size.
+const COPIED_BYTES: u64 = 1 << 20;
+/// How a caller writes that did not open the file for that.
+const UNOPENED: WriteAs = WriteAs { is_open: false, sets_times: true };
+
+/// A range of a file that is to be that of another, or of the same.
+#[derive(Clone, Copy)]
+struct Share<'a> {
+    source: &'a Inode,
+    target: &'a Inode,
+    source_offset: u64,
+    target_offset: u64,
+    len_bytes: u64,
+    /// Only where both have the same bytes already.
+    if_equal: bool,
+}
+
+/// A part of a range that is shared in one transaction.
+struct Part {
+    /// In whole sectors.
+    len_bytes: u64,
+    /// The source's extents, each with its place in the target. Between them are holes.
+    extents: Vec<(u64, FileExtentItem)>,
+    /// The source's first sector, if it is inline, and its place in the target.
+    inline: Option<(u64, Vec<u8>)>,
+}
+
+impl Inode {
+    /// Makes `len_bytes` of this regular file from `offset` on share the data that `source`, which may be
+    /// the same file or lie in another subvolume, has from `source_offset` on. With a `len_bytes` of 0
+    /// it is all up to the end of `source`. Offsets and length are whole sectors, but for a range that
+    /// ends with `source` and does not end within this file.
+    ///
+    /// # Errors
+    /// As [`write_at`](Self::write_at), `EXDEV` for another file system, and `EINVAL` for a range that is
+    /// not as above, that passes the end of `source`, that overlaps itself, or where only one file has
+    /// checksums. After `ENOSPC` or `EIO` a first part may be shared.
+    pub fn clone_range(
+        &self,
+        source: &Self,
+        source_offset: u64,
+        len_bytes: u64,
+        offset: u64,
+    ) -> Result<()> {
+        let share = Share {
+            source,
+            target: self,
+            source_offset,
+            target_offset: offset,
+            len_bytes,
+            if_equal: false,
+        };
+        share.run().map(drop)
+    }
+
+    /// As [`clone_range`](Self::clone_range), if both ranges have the same bytes. Both lie within their
+    /// files, and what is less than a sector at the end is left out unless both files end there. Returns
+    /// for how many bytes that was done: none if they differ. Times stay as they are.
+    pub fn dedupe_range(
+        &self,
+        source: &Self,
+        source_offset: u64,
+        len_bytes: u64,
+        offset: u64,
+    ) -> Result<Option<u64>> {
+        let share = Share {
+            source,
+            target: self,
+            source_offset,
+            target_offset: offset,
+            len_bytes,
+            if_equal: true,
+        };
+        share.run()
+    }
+
+    /// Copies up to `len_bytes` that `source` has from `source_offset` on to this regular file, at
+    /// `offset`. What can be shared is shared. Returns how many bytes were copied: fewer than asked for
+    /// only at the end of `source`.
+    ///
+    /// # Errors
+    /// As [`write_at`](Self::write_at), and `EINVAL` for a range that overlaps itself.
+    pub fn copy_range(
+        &self,
+        source: &Self,
+        source_offset: u64,
+        len_bytes: u64,
+        offset: u64,
+    ) -> Result<u64> {
+        self.copy_as(source, source_offset, len_bytes, offset, UNOPENED)
+    }
+
+    pub(crate) fn copy_as(
+        &self,
+        source: &Self,
+        source_offset: u64,
+        len_bytes: u64,
+        offset: u64,
+        how: WriteAs,
+    ) -> Result<u64> {
+        let sectorsize = self.core().sectorsize();
+        let len_bytes = len_bytes.min(source.size_bytes().saturating_sub(source_offset));
+        let end = offset.checked_add(len_bytes).filter(|end| *end <= MOST_BYTES);
+        let end = end.ok_or(Error::FileTooLarge)?;
+        let source_end = source_offset + len_bytes;
+        if self == source && offset < source_end && source_offset < end {
+            return Err(Error::Invalid("a range that overlaps itself"));
+        }
+        let head_bytes = (offset.next_multiple_of(sectorsize) - offset).min(len_bytes);
+        let copy = |from: u64, to: u64| {
+            self.copy_bytes(source, source_offset + from, to - from, offset + from, how)
+        };
+        if source_offset % sectorsize != offset % sectorsize {
+            copy(0, len_bytes)?;
+            return Ok(len_bytes);
+        }
+        let ends_both = source_end >= source.size_bytes() && end >= self.size_bytes();
+        let tail_bytes = if ends_both { 0 } else { (len_bytes - head_bytes) % sectorsize };
+        let tail = len_bytes - tail_bytes;
+        copy(0, head_bytes)?;
+        if head_bytes < tail {
+            let (from, to) = (source_offset + head_bytes, offset + head_bytes);
+            match self.clone_range(source, from, tail - head_bytes, to) {
+                // One of them has no checksums, or another size by now.
+                Err(Error::Invalid(_)) => copy(head_bytes, tail)?,
+                // It was opened before that was so: it shares nothing any more, and can be written
+                // to.
+                Err(Error::ReadOnlySubvolume | Error::NotPermitted(_)) if how.is_open => {
+                    copy(head_bytes, tail)?;
+                }
+                cloned => cloned?,
+            }
+        }
+        copy(tail, len_bytes)?;
+        Ok(len_bytes)
+    }
+
+    fn copy_bytes(
+        &self,
+        source: &Self,
+        from: u64,
+        len_bytes: u64,
+        to: u64,
+        how: WriteAs,
+    ) -> Result<()> {
+        let mut data = vec![0; len_bytes.min(COPIED_BYTES) as usize];
+        let mut done_bytes = 0;
+        while done_bytes < len_bytes {
+            let wanted = (len_bytes - done_bytes).min(COPIED_BYTES) as usize;
+            let len = source.read_at(&mut data[..wanted], from + done_bytes)?;
+            if len == 0 {
+                break;
+            }
+            self.write_as(&data[..len], to + done_bytes, how)?;
+            done_bytes += len as u64;
+        }
+        Ok(())
+    }
+}
+
+impl Share<'_> {
+    /// Returns for how many bytes it was done; none if they are not equal and have to be.
+    fn run(self) -> Result<Option<u64>> {
+        self.target.writer_of_file()?;
+        self.source.writer_of_file()?;
+        let (target, source) = (self.target.subvolume(), self.source.subvolume());
+        if !Arc::ptr_eq(target.filesystem().core(), source.filesystem().core()) {
+            return Err(Error::CrossFilesystem);
+        }
+        if self.if_equal && self.len_bytes == 0 {
+            let is_within = self.source_offset <= self.source.size_bytes();
+            return if is_within { Ok(Some(0)) } else { Err(PASSES_END) };
+        }
+        check_alike(self.source.item().flags(), self.target.item().flags())?;
+        if self.len_bytes == 0 && self.source_offset == self.source.size_bytes() {
+            // Nothing goes anywhere, whether it could begin there or not.
+            return Ok(Some(0));
+        }
+        let len_bytes = self.checked_len()?;
+        if !self.if_equal {
+            self.target.drop_capability()?;
+        }
+        let mut done_bytes = 0;
+        while done_bytes < len_bytes {
+            let rest = Share {
+                source_offset: self.source_offset + done_bytes,
+                target_offset: self.target_offset + done_bytes,
+                len_bytes: len_bytes - done_bytes,
+                ..self
+            };
+            match rest.step()? {
+                Some(step_bytes) => done_bytes += step_bytes.min(rest.len_bytes),
+                None => return Ok(None),
+            }
+        }
+        Ok(Some(len_bytes))
+    }
+
+    /// The length that can be shared, in bytes. It is what the kernel's rules make of it.
+    fn checked_len(&self) -> Result<u64> {
+        let sectorsize = self.target.core().sectorsize();
+        let (source_size, target_size) = (self.source.size_bytes(), self.target.size_bytes());
+        let is_aligned = |offset: u64| offset.is_multiple_of(sectorsize);
+        if !is_aligned(self.source_offset) || !is_aligned(self.target_offset) {
+            return Err(Error::Invalid("a range that does not begin with a sector"));
+        }
+        let mut len_bytes = match self.len_bytes {
+            0 => source_size.checked_sub(self.source_offset).ok_or(PASSES_END)?,
+            len_bytes => len_bytes,
+        };
+        let end = |offset: u64, size_bytes| {
+            offset.checked_add(len_bytes).filter(|end| *end <= size_bytes)
+        };
+        let source_end = end(self.source_offset, source_size).ok_or(PASSES_END)?;
+        let target_end = end(self.target_offset, MOST_BYTES).ok_or(Error::FileTooLarge)?;
+        if self.if_equal && target_end > target_size {
+            return Err(PASSES_END);
+        }
+        let ends_both = source_end == source_size
+            && if self.if_equal { target_end == target_size } else { target_end >= target_size };
+        if !is_aligned(len_bytes) && !ends_both {
+            if !self.if_equal {
+                return Err(Error::Invalid("a range that does not end with a sector"));
+            }
+            len_bytes -= len_bytes % sectorsize;
+        }
+        let covered_bytes = len_bytes.next_multiple_of(sectorsize);
+        let distance_bytes = self.source_offset.abs_diff(self.target_offset);
+        if self.source == self.target && distance_bytes < covered_bytes {
+            return Err(Error::Invalid("a range that overlaps itself"));
+        }
+        Ok(len_bytes)
+    }
+
+    /// Shares a first part. Returns its length, in whole sectors; none if it is not equal and has to be.
+    fn step(&self) -> Result<Option<u64>> {
+        let (source, target) = (self.source.live_inode()?, self.target.live_inode()?);
+        let core = self.target.core();
+        let sectorsize = core.sectorsize();
+        let reservation = reserve_within_quota(
+            self.target.core(),
+            self.target.subvolume().id(),
+            3 * sectorsize,
+            SHARED_PER_STEP as u64,
+        )?;
+        let change = FileChange::start(
+            self.target.core(),
+            self.target.subvolume().live()?,
+            [source, target],
+            reservation,
+        )?;
+        self.check(source, target)?;
+        for live in [source, target] {
+            let mut file = change.lock(live);
+            if !file.is_clean() {
+                write_back(&mut file)?;
+            }
+        }
+        if self.if_equal && !self.is_equal(source, target)? {
+            return Ok(None);
+        }
+        let part = self.part(change.handle())?;
+        if self.if_equal && part.inline.is_some() {
+            // There is nothing to be shared.
+            return Ok(Some(part.len_bytes));
+        }
+        let mut file = change.lock(target);
+        file.absorb_reservation();
+        self.target.grow_locked(&mut file, self.target_offset)?;
+        if self.target_offset > 0 {
+            self.target.load(&mut file, &[Need::IfInline])?;
+        }
+        let alone = file.exclude_readers();
+        self.enter(&mut file, &part)?;
+        drop(alone);
+        if let Some((start, sector)) = &part.inline {
+            file.dirty.write(*start, sector);
+        }
+        let end = self.target_offset + part.len_bytes.min(self.len_bytes);
+        file.size_bytes = file.size_bytes.max(end);
+        if !self.if_equal {
+            file.touch(change.handle().generation(), true);
+        }
+        file.note_dirty()?;
+        write_back(&mut file)?;
+        drop(file);
+        change.end()?;
+        Ok(Some(part.len_bytes))
+    }
+
+    /// Whether one may share what the other has.
+    fn check(&self, source: &LiveInode, target: &LiveInode) -> Result<()> {
+        let sectorsize = self.target.core().sectorsize();
+        let source = source.item();
+        let file = target.read();
+        check_alike(source.flags(), file.item.flags())?;
+        let source_size = source.size.get();
+        let is_end = source_size == self.source_offset + self.len_bytes
+            && file.size_bytes <= self.target_offset + self.len_bytes;
+        if !self.len_bytes.is_multiple_of(sectorsize) && !is_end {
+            return Err(Error::Invalid("a range that does not end with a sector"));
+        }
+        if self.if_equal { file.check_mutable() } else { file.check_may_write(self.target_offset) }
+    }
+
+    /// Whether both have the same bytes in what is compared at once. Nothing of them is dirty.
+    fn is_equal(&self, source: &LiveInode, target: &LiveInode) -> Result<bool> {
+        let len = self.len_bytes.min(COMPARED_BYTES) as usize;
+        let (mut its, mut ours) = (vec![0; len], vec![0; len]);
+        let has_checksums = !source.item().flags().contains(InodeFlags::NODATASUM);
+        self.source.read_tree(source, &mut its, self.source_offset, has_checksums)?;
+        self.target.read_tree(target, &mut ours, self.target_offset, has_checksums)?;
+        Ok(its == ours)
+    }
+
+    /// What is shared at once.
+    fn part(&self, handle: &Handle<'_>) -> Result<Part> {
+        let (theirs, ours) = (self.source.extents_in(handle)?, self.target.extents_in(handle)?);
+        let most_bytes = if self.if_equal { COMPARED_BYTES } else { u64::MAX };
+        let wanted_bytes = self.len_bytes.min(most_bytes).next_multiple_of(theirs.sectorsize);
+        let start = self.source_offset;
+        let stretch = theirs.stretch(start, start + wanted_bytes, SHARED_PER_STEP)?;
+        let to = self.target_offset;
+        let until = to + (stretch.until - start);
+        let end = start + (ours.stretch(to, until, EXTENTS_PER_STEP)?.until - to);
+        let mut part = Part { len_bytes: end - start, extents: Vec::new(), inline: None };
+        for (from, stored) in stretch.extents.into_iter().filter(|(from, _)| *from < end) {
+            match stored {
+                Stored::Inline { .. } => {
+                    let mut sector = vec![0; theirs.sectorsize as usize];
+                    self.source.read_stored_range(&mut sector, from, false)?;
+                    part.inline = Some((to, sector));
+                }
+                Stored::Regular(_) if stored.is_hole() => {}
+                Stored::Regular(mut item) => {
+                    let cut_bytes = start.saturating_sub(from);
+                    let (from, to_end) = (from + cut_bytes, from + item.extent.num_bytes.get());
+                    item.extent.offset = (item.extent.offset.get() + cut_bytes).into();
+                    item.extent.num_bytes = (to_end.min(end) - from).into();
+                    part.extents.push((to + (from - start), item));
+                }
+            }
+        }
+        Ok(part)
+    }
+
+    /// Puts the part in the place of what the target has there.
+    fn enter(&self, target: &mut StillFile<'_, '_>, part: &Part) -> Result<()> {
+        let extents = target.extents();
+        let (start, end) = (self.target_offset, self.target_offset + part.len_bytes);
+        let superblock = self.target.core().volume().superblock();
+        let has_hole_items = !superblock.has_incompat(IncompatFlags::NO_HOLES);
+        let shared = part.extents.iter().map(|(_, item)| item.extent.num_bytes.get());
+        let shared_bytes: u64 = shared.sum();
+        let dropped_bytes = target.apply(|_| {
+            let dropped_bytes = extents.drop_range(start, end)?;
+            for (at, item) in &part.extents {
+                extents.insert_shared(*at, item)?;
+            }
+            if has_hole_items {
+                extents.fill_holes(start, end)?;
+            }
+            Ok(dropped_bytes)
+        })?;
+        let kept_bytes = target.item.nbytes.get().saturating_sub(dropped_bytes);
+        target.item.nbytes = (kept_bytes + shared_bytes).into();
+        Ok(())
+    }
+}
+
+/// Whether files with these flags may share.
+fn check_alike(source: InodeFlags, target: InodeFlags) -> Result<()> {
+    if (source ^ target).contains(InodeFlags::NODATASUM) {
+        return Err(Error::Invalid("only one of the files has checksums"));
+    }
+    Ok(())
+}
+
+const PASSES_END: Error = Error::Invalid("a range that passes the end of the file");

@@ -1,0 +1,228 @@
+//! Reading a file of which some data may be in memory only, and bringing sectors into memory that are to be
+//! changed in part.
+
+use std::ops::Range;
+
+use larder_format::item::InodeFlags;
+
+use crate::error::Result;
+use crate::file::extent::ExtentContent;
+use crate::file::extents::Waiting;
+use crate::inode::handle::Inode;
+use crate::inode::live::{InodeState, LiveInode};
+use crate::operation::file_change::LockedFile;
+use crate::operation::locks::KeepsData;
+
+/// A sector that is to be dirty, under some condition.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Need {
+    /// The one at this offset.
+    Sector(u64),
+    /// The one at this offset if it has data: it is neither a hole nor preallocated.
+    IfData(u64),
+    /// The first if it is inline: an inline extent can be the only one alone.
+    IfInline,
+}
+
+impl Need {
+    fn start(self) -> u64 {
+        match self {
+            Self::Sector(start) | Self::IfData(start) => start,
+            Self::IfInline => 0,
+        }
+    }
+}
+
+impl Inode {
+    /// Reads a file of which some data may not be written back. Its state is locked before and after the
+    /// devices work, not meanwhile.
+    pub(crate) fn read_live(&self, live: &LiveInode, buf: &mut [u8], offset: u64) -> Result<usize> {
+        {
+            let state = live.read();
+            let len = state.len_at(offset, buf.len());
+            if state.has_in_memory(offset, offset + len as u64) {
+                state.overlay(offset, &mut buf[..len]);
+                return Ok(len);
+            }
+        }
+        // From here on the extents stay.
+        let _reading = live.reading.read();
+        let (len, cut, has_checksums) = {
+            let state = live.read();
+            let has_checksums = !state.item.flags().contains(InodeFlags::NODATASUM);
+            (state.len_at(offset, buf.len()), state.cut.unwrap_or(u64::MAX), has_checksums)
+        };
+        let there = cut.saturating_sub(offset).min(len as u64) as usize;
+        self.read_tree(live, &mut buf[..there], offset, has_checksums)?;
+        let state = live.read();
+        // What came since is in memory, all of it, or was cut off.
+        let now = state.len_at(offset, buf.len());
+        let uncut = state.cut.unwrap_or(u64::MAX).saturating_sub(offset).min(there as u64) as usize;
+        buf[uncut.min(now)..now].fill(0);
+        state.overlay(offset, &mut buf[..now]);
+        Ok(now)
+    }
+
+    /// Reads what the tree has of a file whose extents stay: the caller has `reading` in some way, or
+    /// `flushing`.
+    pub(crate) fn read_tree(
+        &self,
+        live: &LiveInode,
+        buf: &mut [u8],
+        offset: u64,
+        has_checksums: bool,
+    ) -> Result<()> {
+        let learned = self.read_known_range(live.extents(), buf, offset, has_checksums)?;
+        live.extents().learn(learned);
+        Ok(())
+    }
+
+    /// Makes sectors dirty, with what the file has there. The state is not locked while a device works. Since the
+    /// last of them became dirty it was locked.
+    pub(crate) fn load<L: KeepsData>(
+        &self,
+        file: &mut LockedFile<'_, '_, L>,
+        needs: &[Need],
+    ) -> Result<()> {
+        let live = self.live_inode()?;
+        let sectorsize = self.core().sectorsize();
+        // Nobody else makes data of what is none.
+        let mut absent: Vec<Need> = Vec::new();
+        loop {
+            let is_dirty = |need: &Need| {
+                let start = need.start();
+                file.dirty.covers(start, start + sectorsize)
+            };
+            let missing: Vec<Need> = needs
+                .iter()
+                .filter(|need| !is_dirty(need) && !absent.contains(need))
+                .copied()
+                .collect();
+            if missing.is_empty() {
+                return Ok(());
+            }
+            for need in missing {
+                match file.unlocked(|| self.wanted_sector(live, need))? {
+                    Some(sector) if !file.dirty.covers(need.start(), need.start() + sectorsize) => {
+                        file.dirty.write(need.start(), &sector);
+                    }
+                    Some(_) => {}
+                    None => absent.push(need),
+                }
+            }
+        }
+    }
+
+    /// What the file has in a sector; none if that is not what is needed.
+    fn wanted_sector(&self, live: &LiveInode, need: Need) -> Result<Option<Vec<u8>>> {
+        let sectorsize = self.core().sectorsize();
+        let start = need.start();
+        let is_wanted = match need {
+            Need::Sector(_) => true,
+            Need::IfData(_) => self.has_data(live, start..start + sectorsize)?,
+            Need::IfInline => self.is_inline(live)?,
+        };
+        if !is_wanted {
+            return Ok(None);
+        }
+        let mut sector = vec![0; sectorsize as usize];
+        self.read_live(live, &mut sector, start)?;
+        Ok(Some(sector))
+    }
+
+    /// Whether there is data in a sector.
+    fn has_data(&self, live: &LiveInode, sector: Range<u64>) -> Result<bool> {
+        let _reading = live.reading.read();
+        {
+            let state = live.read();
+            if state.has_in_memory(sector.start, sector.end) {
+                return Ok(true);
+            }
+            if state.cut.is_some_and(|cut| cut <= sector.start) {
+                return Ok(false);
+            }
+        }
+        let extent = self.extents_within(sector.start, sector.end).next().transpose()?;
+        Ok(extent.is_some_and(|extent| extent.is_data()))
+    }
+
+    /// Whether the tree has the data of the file inline.
+    fn is_inline(&self, live: &LiveInode) -> Result<bool> {
+        let sectorsize = self.core().sectorsize();
+        let size_bytes = live.read().size_bytes;
+        if size_bytes == 0 || size_bytes > sectorsize {
+            return Ok(false);
+        }
+        let _reading = live.reading.read();
+        let extent = self.extents_within(0, sectorsize).next().transpose()?;
+        Ok(extent.is_some_and(|extent| matches!(extent.content, ExtentContent::Inline(_))))
+    }
+
+    /// Makes a range within one sector zeros if the sector is dirty: what is no data has been left alone.
+    pub(crate) fn zero(&self, state: &mut InodeState, range: Range<u64>) {
+        let sectorsize = self.core().sectorsize();
+        let start = range.start - range.start % sectorsize;
+        if !range.is_empty() && state.dirty.covers(start, start + sectorsize) {
+            let zeros = vec![0; (range.end - range.start) as usize];
+            state.dirty.write_bytes(range.start, &zeros, sectorsize);
+        }
+    }
+
+    /// What has to be dirty before what lies behind `end` in its sector is made zeros.
+    pub(crate) fn need_of_end(&self, end: u64) -> Option<Need> {
+        let sectorsize = self.core().sectorsize();
+        (!end.is_multiple_of(sectorsize)).then(|| Need::IfData(end - end % sectorsize))
+    }
+
+    /// Makes what lies behind `end` in its sector zeros; see [`need_of_end`](Self::need_of_end).
+    pub(crate) fn zero_behind(&self, state: &mut InodeState, end: u64) {
+        let sectorsize = self.core().sectorsize();
+        self.zero(state, end..end.next_multiple_of(sectorsize));
+    }
+}
+
+impl LiveInode {
+    /// What is in memory only.
+    pub(crate) fn waiting(&self) -> Waiting {
+        let state = self.read();
+        let mut data = state.dirty.covered();
+        data.extend(state.writing.iter().flat_map(|writing| writing.covered()));
+        data.sort_unstable_by_key(|range| range.start);
+        let mut merged: Vec<Range<u64>> = Vec::new();
+        for range in data {
+            match merged.last_mut() {
+                Some(last) if last.end >= range.start => last.end = last.end.max(range.end),
+                _ => merged.push(range),
+            }
+        }
+        Waiting { data: merged, cut: state.cut }
+    }
+}
+
+impl InodeState {
+    /// How many of `most` bytes from `offset` on the file has.
+    fn len_at(&self, offset: u64, most: usize) -> usize {
+        self.size_bytes.saturating_sub(offset).min(most as u64) as usize
+    }
+
+    /// Whether all of `start..end` is dirty or being written back.
+    fn has_in_memory(&self, start: u64, end: u64) -> bool {
+        let Some(writing) = &self.writing else { return self.dirty.covers(start, end) };
+        let mut at = start;
+        while at < end {
+            match self.dirty.covered_until(at).max(writing.covered_until(at)) {
+                until if until > at => at = until,
+                _ => return false,
+            }
+        }
+        true
+    }
+
+    /// Copies what is in memory over `buf`, which has what lies at `offset` on the devices.
+    fn overlay(&self, offset: u64, buf: &mut [u8]) {
+        if let Some(writing) = &self.writing {
+            writing.overlay(offset, buf);
+        }
+        self.dirty.overlay(offset, buf);
+    }
+}

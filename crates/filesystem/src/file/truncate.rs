@@ -1,0 +1,99 @@
+//! Changing the size of a file. What is cut off goes from the back, in steps that each leave a shorter
+//! file: it may have any number of extents, and is sound whenever a crash comes.
+
+use larder_format::item::InodeFlags;
+
+use crate::core::writer::Writer;
+use crate::error::{Error, Result};
+use crate::file::punch::EXTENTS_PER_STEP;
+use crate::file::write::MOST_BYTES;
+use crate::file::writeback::flush::write_back;
+use crate::inode::handle::Inode;
+use crate::operation::file_change::{FileChange, StillFile};
+
+impl Inode {
+    /// Makes the regular file `size_bytes` long. What is cut off is gone; what is added reads as zeros.
+    /// Meanwhile others may see sizes between the old and the new one.
+    ///
+    /// # Errors
+    /// As [`write_at`](Self::write_at). After an error the file may be shorter than before.
+    pub fn truncate(&self, size_bytes: u64) -> Result<()> {
+        self.truncate_as(size_bytes, InodeFlags::APPEND | InodeFlags::IMMUTABLE)
+    }
+
+    /// Truncates, unless the file has one of the flags `refuses`.
+    pub(crate) fn truncate_as(&self, size_bytes: u64, refuses: InodeFlags) -> Result<()> {
+        let writer = self.writer_of_file()?;
+        if size_bytes > MOST_BYTES {
+            return Err(Error::FileTooLarge);
+        }
+        self.drop_capability()?;
+        while !self.truncate_step(writer, size_bytes, refuses)? {}
+        Ok(())
+    }
+
+    /// Comes nearer to the size, if not all the way. Returns whether it is reached.
+    fn truncate_step(&self, writer: &Writer, size_bytes: u64, refuses: InodeFlags) -> Result<bool> {
+        let (live, core) = (self.live_inode()?, self.core());
+        let sectorsize = core.sectorsize();
+        let shrinks = size_bytes <= self.size_bytes();
+        let reservation = match (shrinks, size_bytes.is_multiple_of(sectorsize)) {
+            (true, true) => writer.reserve_to_delete(0, 2),
+            (true, false) => writer.reserve_to_delete(sectorsize, 2),
+            (false, _) => writer.reserve_data(2 * sectorsize, 2),
+        }?;
+        let change = FileChange::start(self.core(), self.subvolume().live()?, [live], reservation)?;
+        let mut file = change.lock(live);
+        file.check_none_of(refuses)?;
+        if shrinks != (size_bytes <= file.size_bytes) {
+            return Ok(false);
+        }
+        file.absorb_reservation();
+        file.touch(change.handle().generation(), true);
+        let cut = size_bytes.next_multiple_of(sectorsize);
+        let extents = file.extents();
+        let last = if shrinks { extents.last(cut, EXTENTS_PER_STEP + 1)? } else { Vec::new() };
+        let is_last_step = last.len() <= EXTENTS_PER_STEP;
+        if is_last_step {
+            if shrinks {
+                self.cut_off(&mut file, size_bytes)?;
+            } else {
+                self.grow_locked(&mut file, size_bytes)?;
+            }
+            file.note_dirty()?;
+            write_back(&mut file)?;
+        } else {
+            let end = last[EXTENTS_PER_STEP - 1].0;
+            let _alone = file.exclude_readers();
+            file.size_bytes = file.size_bytes.min(end);
+            file.dirty.truncate(end);
+            file.apply(|file| {
+                let dropped_bytes = extents.drop_range(end, u64::MAX)?;
+                let item = &mut file.item;
+                item.nbytes = item.nbytes.get().saturating_sub(dropped_bytes).into();
+                item.size = item.size.get().min(end).into();
+                live.put_item(file)
+            })?;
+            file.note_dirty()?;
+        }
+        drop(file);
+        change.end()?;
+        Ok(is_last_step)
+    }
+
+    /// Makes the file, whose state this is, as short as `size_bytes`. Its extents follow when it is
+    /// written back.
+    fn cut_off(&self, file: &mut StillFile<'_, '_>, size_bytes: u64) -> Result<()> {
+        let sectorsize = self.core().sectorsize();
+        let cut = size_bytes.next_multiple_of(sectorsize);
+        if size_bytes < file.size_bytes {
+            let needs: Vec<_> = self.need_of_end(size_bytes).into_iter().collect();
+            self.load(file, &needs)?;
+            self.zero_behind(file, size_bytes);
+        }
+        file.dirty.truncate(cut);
+        file.cut = Some(file.cut.map_or(cut, |earlier| earlier.min(cut)));
+        file.size_bytes = size_bytes;
+        Ok(())
+    }
+}

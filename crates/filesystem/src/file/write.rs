@@ -1,0 +1,200 @@
+//! Writing to a file: data waits in memory, in whole sectors, until it is written back.
+
+use std::ops::Range;
+
+use larder_format::item::InodeFlags;
+use larder_transaction::now;
+
+use crate::core::writer::Writer;
+use crate::error::{Error, ErrorKind, Result};
+use crate::file::read_live::Need;
+use crate::file::writeback::flush::{flush, flush_all};
+use crate::file::writeback::reservation::DataReservation;
+use crate::inode::handle::Inode;
+use crate::inode::live::InodeState;
+use crate::inode::metadata::FileType;
+use crate::operation::data_reservation::reserve_within_quota;
+use crate::operation::file_change::FileChange;
+
+/// No file is longer: it is the largest offset that a program can name. The last byte that a file
+/// of this size has shares its sector with the byte that none can have, and the end of that sector
+/// is no `i64`.
+pub(crate) const MOST_BYTES: u64 = i64::MAX as u64;
+/// What is written at once at most; longer writes are several.
+const PIECE_BYTES: usize = 1 << 20;
+/// Dirty data of one file beyond which its writer writes it back, unless there is less room.
+const MOST_DIRTY_BYTES: u64 = 16 << 20;
+/// Runs of dirty data of one file beyond which its writer writes them back.
+const MOST_DIRTY_RUNS: usize = 64;
+/// The part of all space for dirty data that one file may have.
+const PART_OF_ONE_FILE: u64 = 4;
+
+/// What a write may rest on, and what it changes besides data.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WriteAs {
+    /// The file was opened for writing: that decided whether it may be written to.
+    pub(crate) is_open: bool,
+    /// The times of the last change become now, and capabilities go.
+    pub(crate) sets_times: bool,
+}
+
+impl Inode {
+    /// Writes `data` to the regular file at `offset`, all of it. It is read back at once, and durable
+    /// after a sync. A program loses its capabilities by that, as by each change of its content.
+    ///
+    /// # Errors
+    /// `EISDIR`, `EINVAL` for what is no file, `EFBIG`, `EPERM`, `EROFS`, `ENOSPC`, `EDQUOT`, and `EIO` if what shares
+    /// a sector with it cannot be read. After an error a first part of `data` may have been written.
+    pub fn write_at(&self, data: &[u8], offset: u64) -> Result<()> {
+        self.write_as(data, offset, WriteAs { is_open: false, sets_times: true })
+    }
+
+    pub(crate) fn write_as(&self, data: &[u8], offset: u64, how: WriteAs) -> Result<()> {
+        let writer = self.writer_of_file()?;
+        let end = offset.checked_add(data.len() as u64).filter(|end| *end <= MOST_BYTES);
+        let mut at = offset;
+        end.ok_or(Error::FileTooLarge)?;
+        if how.sets_times && !data.is_empty() {
+            self.drop_capability()?;
+        }
+        for piece in data.chunks(PIECE_BYTES) {
+            self.write_piece(writer, piece, at, how)?;
+            at += piece.len() as u64;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn writer_of_file(&self) -> Result<&Writer> {
+        match self.file_type() {
+            FileType::Regular => self.writer(),
+            FileType::Directory => Err(Error::IsADirectory),
+            _ => Err(Error::NotAFile),
+        }
+    }
+
+    fn write_piece(&self, writer: &Writer, data: &[u8], offset: u64, how: WriteAs) -> Result<()> {
+        if data.is_empty() {
+            return Ok(());
+        }
+        let live = self.live_inode()?;
+        let core = self.core();
+        let sectorsize = core.sectorsize();
+        let end = offset + data.len() as u64;
+        let first = offset - offset % sectorsize;
+        let behind = end.next_multiple_of(sectorsize);
+        let reservation = self.reserve_for_write(writer, first..behind)?;
+        let space = writer.dirty.space();
+        let entrance = space.enter(behind - first, || flush_all(core))?;
+        let change = FileChange::start_writing(core, live, reservation)?;
+        let mut file = change.lock(live);
+        if !how.is_open {
+            self.subvolume().live()?.check_writable()?;
+            file.check_may_write(offset)?;
+        }
+        file.absorb_reservation();
+        let old = file.size_bytes;
+        let is_in_part = |at: u64| !at.is_multiple_of(sectorsize);
+        let mut needs = vec![Need::IfInline];
+        needs.extend(is_in_part(offset).then_some(Need::Sector(first)));
+        needs.extend(is_in_part(end).then(|| Need::Sector(behind - sectorsize)));
+        needs.extend(if offset > old { self.need_of_end(old) } else { None });
+        self.load(&mut file, &needs)?;
+        if offset > old {
+            self.zero_behind(&mut file, old);
+        }
+        file.dirty.write_bytes(offset, data, sectorsize);
+        file.size_bytes = file.size_bytes.max(end);
+        if how.sets_times {
+            file.item.mtime = now();
+            file.item.ctime = file.item.mtime;
+        }
+        file.shrink_reservation(writer);
+        let most_bytes = MOST_DIRTY_BYTES.min(space.most_bytes() / PART_OF_ONE_FILE);
+        let is_much =
+            file.dirty.len_bytes() > most_bytes || file.dirty.run_count() > MOST_DIRTY_RUNS;
+        file.note_dirty()?;
+        drop(entrance);
+        drop(file);
+        change.end()?;
+        if is_much { flush(core, live) } else { Ok(()) }
+    }
+
+    /// Promises room for writing `range`, whole sectors. The sectors that the file begins and ends with
+    /// now may become dirty too.
+    fn reserve_for_write(&self, writer: &Writer, range: Range<u64>) -> Result<DataReservation> {
+        let sectorsize = self.core().sectorsize();
+        let is_full =
+            |error: &Error| matches!(error.kind(), ErrorKind::NoSpace | ErrorKind::QuotaExceeded);
+        match reserve_within_quota(
+            self.core(),
+            self.subvolume().id(),
+            range.end - range.start + 2 * sectorsize,
+            3,
+        ) {
+            Err(error) if is_full(&error) && self.has_room(writer, range)? => {
+                writer.reserve_data(0, 3)
+            }
+            reservation => reservation,
+        }
+    }
+
+    /// Whether writing `range`, whole sectors, needs no new space: the file has it, for that and for
+    /// what else becomes dirty by it.
+    fn has_room(&self, writer: &Writer, range: Range<u64>) -> Result<bool> {
+        let handle = writer.manager.join()?;
+        let state = self.live_inode()?.read();
+        let extents = self.extents_in(&handle)?;
+        let sectorsize = self.core().sectorsize();
+        let last_sector = state.size_bytes - state.size_bytes % sectorsize;
+        let mut needed = vec![range.clone()];
+        if state.size_bytes < range.start && last_sector < state.size_bytes {
+            needed.push(last_sector..last_sector + sectorsize);
+        }
+        if state.size_bytes > 0 && state.size_bytes <= sectorsize {
+            needed.push(0..sectorsize);
+        }
+        for range in needed {
+            let targets = extents.targets(state.cut, state.item.flags(), range)?;
+            if targets.iter().any(|target| target.place.is_none()) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Writes back what the file has in memory only.
+    pub(crate) fn flush(&self) -> Result<()> {
+        match self.try_live_inode() {
+            Some(live) => flush(self.core(), live),
+            None => Ok(()),
+        }
+    }
+}
+
+impl InodeState {
+    pub(crate) fn check_may_write(&self, offset: u64) -> Result<()> {
+        if self.item.flags().contains(InodeFlags::APPEND) && offset < self.size_bytes {
+            return Err(Error::NotPermitted("it can only grow"));
+        }
+        self.check_mutable()
+    }
+
+    pub(crate) fn check_may_cut(&self) -> Result<()> {
+        self.check_none_of(InodeFlags::APPEND | InodeFlags::IMMUTABLE)
+    }
+
+    pub(crate) fn check_none_of(&self, refused: InodeFlags) -> Result<()> {
+        if self.item.flags().intersects(refused) {
+            return Err(Error::NotPermitted("it is immutable or can only grow"));
+        }
+        Ok(())
+    }
+
+    /// Whether the file, whose data this is about, can be opened for writing.
+    pub(crate) fn check_may_open(&self, appends: bool) -> Result<()> {
+        if self.item.flags().contains(InodeFlags::APPEND) && !appends {
+            return Err(Error::NotPermitted("it can only grow, and was not opened to append"));
+        }
+        self.check_mutable()
+    }
+}

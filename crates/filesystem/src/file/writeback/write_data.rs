@@ -1,0 +1,255 @@
+//! Putting data on the devices: new extents are allocated, compressed or as it is, or room is used that the
+//! file has.
+
+use larder_format::Logical;
+use larder_format::compression::Algorithm;
+use larder_format::item::{FileExtentItem, FileExtentKind, InodeFlags, MAX_EXTENT_BYTES};
+use larder_transaction::{DataExtent, Error as EngineError};
+
+use crate::core::changed::Changed;
+use crate::core::shared::Core;
+use crate::error::Result;
+use crate::file::extent_items::FileExtents;
+use crate::file::writeback::compress::{Outcome, Plan, pieces};
+use crate::file::writeback::compressors::Compressors;
+use crate::file::writeback::slices::Slices;
+use crate::file::writeback::taken::Taken;
+use crate::parallel;
+
+/// Checksums are computed in pieces of this size, which are whole sectors.
+const SUMMED_BYTES: usize = 1 << 20;
+
+/// Data that was written and that no tree says anything about yet.
+pub(crate) struct Written {
+    /// Where in the file it starts.
+    start: u64,
+    place: Place,
+    /// Of what is on disk, where the file has any.
+    checksums: Vec<u8>,
+}
+
+/// Where data was written.
+enum Place {
+    /// In an extent of its own.
+    New(FileExtentItem),
+    /// Where the file had room for it.
+    InPlace { logical: Logical, len_bytes: u64 },
+}
+
+/// Data of a file that was written.
+#[derive(Default)]
+pub(crate) struct WrittenData {
+    pub(crate) written: Vec<Written>,
+    /// It did not become smaller: the file is not to be compressed any more.
+    pub(crate) gives_up: bool,
+}
+
+/// Data of one file on its way to the devices.
+struct Writing<'a> {
+    core: &'a Core,
+    extents: &'a FileExtents<'a>,
+    taken: &'a Taken,
+    plan: Option<&'a Plan>,
+    data: WrittenData,
+}
+
+impl Core {
+    /// Writes data that was taken from a file, whose `flushing` is held. After an error no new extent is left.
+    pub(crate) fn write_data(
+        &self,
+        extents: &FileExtents<'_>,
+        taken: &Taken,
+        plan: Option<&Plan>,
+    ) -> Result<WrittenData> {
+        let data = WrittenData::default();
+        let mut writing = Writing { core: self, extents, taken, plan, data };
+        for (start, data) in taken.dirty.ranges() {
+            if let Err(error) = writing.write_range(start, &data) {
+                for written in &writing.data.written {
+                    written.abandon(self)?;
+                }
+                return Err(error);
+            }
+        }
+        Ok(writing.data)
+    }
+
+    /// Takes space for an extent of `wanted_bytes`, whole sectors, or of fewer.
+    pub(crate) fn allocate_data(&self, wanted_bytes: u64) -> Changed<DataExtent> {
+        let wanted_bytes = wanted_bytes.min(MAX_EXTENT_BYTES);
+        let space = self.try_writer().expect("it is open for writing").manager().space();
+        let (logical, len_bytes) = space.allocate_data(wanted_bytes, self.sectorsize())?;
+        Ok(DataExtent { logical, len_bytes })
+    }
+
+    /// Takes space for an extent of exactly `len_bytes`, whole sectors; none where no free space is as
+    /// long.
+    pub(crate) fn allocate_whole(&self, len_bytes: u64) -> Changed<Option<DataExtent>> {
+        let space = self.try_writer().expect("it is open for writing").manager().space();
+        match space.allocate_data(len_bytes, len_bytes) {
+            Ok((logical, len_bytes)) => Ok(Some(DataExtent { logical, len_bytes })),
+            Err(EngineError::NoSpace { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Gives back space that was taken for data and that no tree says anything about.
+    pub(crate) fn give_up(&self, data: DataExtent) -> Changed<()> {
+        let space = self.try_writer().expect("it is open for writing").manager().space();
+        space.abandoned(&(data.logical.0..data.logical.0 + data.len_bytes))
+    }
+
+    /// The checksums of whole sectors.
+    pub(crate) fn sums_of(&self, data: &[u8]) -> Vec<u8> {
+        self.sums_of_pieces(&[data])
+    }
+
+    /// The checksums of pieces of whole sectors.
+    fn sums_of_pieces(&self, data: &[&[u8]]) -> Vec<u8> {
+        let (algorithm, sectorsize) = (self.volume().checksum_type(), self.sectorsize() as usize);
+        let pieces: Vec<&[u8]> = data.iter().flat_map(|data| data.chunks(SUMMED_BYTES)).collect();
+        let sums = parallel::map(&pieces, |piece| {
+            let mut sums = Vec::with_capacity(piece.len() / sectorsize * algorithm.size());
+            for sector in piece.chunks(sectorsize) {
+                sums.extend_from_slice(algorithm.compute(sector).as_bytes());
+            }
+            sums
+        });
+        sums.concat()
+    }
+}
+
+impl Writing<'_> {
+    /// Writes `data`, which the file has at `start`.
+    fn write_range(&mut self, start: u64, data: &Slices<'_>) -> Result<()> {
+        let range = start..start + data.len_bytes();
+        for target in self.extents.targets(self.taken.cut, self.taken.flags, range)? {
+            let (from, to) = (target.range.start, target.range.end);
+            let data = data.part(from - start, to - from);
+            match (target.place, self.plan) {
+                (Some(logical), _) => {
+                    let place = Place::InPlace { logical, len_bytes: data.len_bytes() };
+                    self.put(logical, &data, from, place)?;
+                }
+                (None, Some(plan)) => self.write_compressed(plan, from, &data)?,
+                (None, None) => self.write_plain(from, &data)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes data to new extents, as it is.
+    fn write_plain(&mut self, start: u64, data: &Slices<'_>) -> Result<()> {
+        let (mut done, len_bytes) = (0, data.len_bytes());
+        while done < len_bytes {
+            let extent = self.core.allocate_data(len_bytes - done)?;
+            let part = data.part(done, extent.len_bytes);
+            self.put_new(extent, &part, start + done, extent.len_bytes, None)?;
+            done += extent.len_bytes;
+        }
+        Ok(())
+    }
+
+    /// Writes data to new extents, those pieces compressed that become smaller.
+    fn write_compressed(&mut self, plan: &Plan, start: u64, data: &Slices<'_>) -> Result<()> {
+        let core = self.core;
+        let sectorsize = core.volume().sectorsize();
+        let compressors = &core.writer()?.compressors;
+        let pieces = pieces(data, start, self.taken.size_bytes);
+        // Pieces that stay as they are go together.
+        let mut left_from = 0;
+        for batch in pieces.chunks(Compressors::batch_len()) {
+            let _turn = compressors.begin(batch);
+            let outcomes = plan.compress(batch, sectorsize, compressors);
+            self.data.gives_up |= plan.gives_up(&outcomes);
+            for (piece, outcome) in batch.iter().zip(outcomes) {
+                let Outcome::Compressed(stream) = outcome else { continue };
+                let within = piece.start - start;
+                let left = data.part(left_from, within - left_from);
+                self.write_plain(start + left_from, &left)?;
+                left_from = within;
+                if let Some(extent) = core.allocate_whole(stream.len() as u64)? {
+                    let (len, algorithm) = (piece.data.len_bytes(), Some(plan.algorithm()));
+                    let stream = Slices::from(&stream[..]);
+                    self.put_new(extent, &stream, piece.start, len, algorithm)?;
+                    left_from += len;
+                }
+            }
+        }
+        self.write_plain(start + left_from, &data.part(left_from, u64::MAX))
+    }
+
+    /// Writes what is to be on disk to an extent that was just allocated and holds `ram_bytes` of the
+    /// file from `start` on.
+    fn put_new(
+        &mut self,
+        extent: DataExtent,
+        stored: &Slices<'_>,
+        start: u64,
+        ram_bytes: u64,
+        compression: Option<Algorithm>,
+    ) -> Result<()> {
+        let item = self.extents.item(FileExtentKind::Regular, extent, ram_bytes, compression);
+        self.put(extent.logical, stored, start, Place::New(item))
+    }
+
+    fn put(
+        &mut self,
+        logical: Logical,
+        stored: &Slices<'_>,
+        start: u64,
+        place: Place,
+    ) -> Result<()> {
+        let has_checksums = !self.taken.flags.contains(InodeFlags::NODATASUM);
+        let sums = || self.core.sums_of_pieces(stored.pieces());
+        let checksums = if has_checksums { sums() } else { Vec::new() };
+        // Before it is written: what is noted here is given back after an error.
+        self.data.written.push(Written { start, place, checksums });
+        let mut at = logical;
+        for piece in stored.pieces() {
+            self.core.volume().write(at, piece).map_err(EngineError::from)?;
+            at.0 += piece.len() as u64;
+        }
+        Ok(())
+    }
+}
+
+impl Written {
+    /// Says in the trees where the data is, in the place of what the file has there. Returns how many
+    /// bytes of that were allocated.
+    pub(crate) fn enter(&self, extents: &FileExtents<'_>) -> Changed<u64> {
+        let (logical, dropped_bytes) = match &self.place {
+            Place::New(item) => {
+                let end = self.start + item.extent.num_bytes.get();
+                let dropped_bytes = extents.drop_range(self.start, end)?;
+                extents.insert_new(self.start, item)?;
+                (Logical(item.extent.disk_bytenr.get()), dropped_bytes)
+            }
+            Place::InPlace { logical, len_bytes } => {
+                extents.mark_written(self.start, self.start + len_bytes)?;
+                (*logical, 0)
+            }
+        };
+        if !self.checksums.is_empty() {
+            extents.handle.insert_checksums(logical, &self.checksums)?;
+        }
+        Ok(dropped_bytes)
+    }
+
+    /// Bytes of the file that were not allocated before, but for those that [`enter`](Self::enter)
+    /// returns.
+    pub(crate) fn added_bytes(&self) -> u64 {
+        match &self.place {
+            Place::New(item) => item.extent.num_bytes.get(),
+            Place::InPlace { .. } => 0,
+        }
+    }
+
+    /// Gives a new extent back.
+    fn abandon(&self, core: &Core) -> Changed<()> {
+        let Place::New(item) = &self.place else { return Ok(()) };
+        let len_bytes = item.extent.disk_num_bytes.get();
+        let logical = Logical(item.extent.disk_bytenr.get());
+        core.give_up(DataExtent { logical, len_bytes })
+    }
+}

@@ -1,0 +1,28 @@
+//! Deleting what has no name any more.
+
+use crate::core::shared::Core;
+use crate::error::Result;
+use crate::filesystem::handle::Filesystem;
+use crate::inode::orphan_deletion::{delete_orphans, resume_orphans};
+use crate::subvolume::drop_tree::{drop_unused_subvolumes, resume_subvolume_deletions};
+
+/// Deletes inodes and subvolumes that have no name and are not open. What fails stays listed.
+pub(crate) fn delete_unlinked(core: &Core) {
+    if let Some(writer) = core.try_writer() {
+        delete_orphans(writer);
+        drop_unused_subvolumes(writer);
+    }
+}
+
+/// Completes deletions of inodes and subvolumes that a crash interrupted, in read-only subvolumes too:
+/// what has no name is no part of what they promise to keep.
+pub(crate) fn resume_deletions(filesystem: &Filesystem) -> Result<()> {
+    let writer = filesystem.writer()?;
+    for subvolume in filesystem.subvolumes() {
+        let subvolume = subvolume?;
+        if !subvolume.is_being_deleted {
+            resume_orphans(writer, subvolume.id)?;
+        }
+    }
+    resume_subvolume_deletions(writer)
+}

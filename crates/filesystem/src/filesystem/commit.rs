@@ -1,0 +1,108 @@
+//! Taking part in commits.
+
+use std::sync::{Arc, Weak};
+
+use larder_transaction::{Exclusive, TransactionHook, TransactionManager};
+
+use crate::core::changed::Changed;
+use crate::core::shared::Core;
+use crate::core::writer::Writer;
+use crate::error::{Error, Result};
+use crate::file::writeback::flush::flush_all;
+use crate::filesystem::cleaning::delete_unlinked;
+use crate::filesystem::handle::Filesystem;
+use crate::inode::delayed::flush::flush_delayed;
+use crate::inode::orphan_deletion::delete_orphans;
+use crate::subvolume::take_snapshots::take_snapshots;
+
+/// Before a commit it writes data back and puts delayed items into their trees. In the commit it takes snapshots
+/// and puts later delayed items into the trees. It frees space by delayed items and by deletions.
+pub(crate) struct Hook {
+    core: Weak<Core>,
+}
+
+impl Hook {
+    pub(crate) fn new(core: &Arc<Core>) -> Self {
+        Self { core: Arc::downgrade(core) }
+    }
+
+    /// Does something with the file system, while there is one.
+    fn with_core(&self, act: impl FnOnce(&Core, &Writer) -> Changed<()>) -> Changed<()> {
+        let Some(core) = self.core.upgrade() else { return Ok(()) };
+        core.try_writer().map_or(Ok(()), |writer| act(&core, writer))
+    }
+}
+
+impl TransactionHook for Hook {
+    fn before_commit(&self, _manager: &TransactionManager) -> Changed<()> {
+        self.with_core(|core, writer| {
+            write_back(core)?;
+            flush_delayed(writer)
+        })
+    }
+
+    fn in_commit(&self, exclusive: &Exclusive<'_>) -> Changed<()> {
+        self.with_core(|_, writer| {
+            take_snapshots(writer, exclusive)?;
+            // The commit makes all logs void.
+            writer.logged_inodes.clear();
+            Ok(())
+        })
+    }
+
+    fn has_more(&self) -> bool {
+        let Some(core) = self.core.upgrade() else { return false };
+        core.try_writer().is_some_and(Writer::has_more)
+    }
+
+    fn flush_queued(&self, _manager: &TransactionManager) -> Changed<()> {
+        self.with_core(|_, writer| flush_delayed(writer))
+    }
+
+    fn clean_deleted(&self, _manager: &TransactionManager) -> Changed<()> {
+        self.with_core(|core, _| {
+            // An inode with data that is not written back is not let go of before that.
+            write_back(core)?;
+            delete_unlinked(core);
+            Ok(())
+        })
+    }
+}
+
+/// Writes back what all files have in memory only.
+fn write_back(core: &Core) -> Changed<()> {
+    flush_all(core).map_err(|error| match error {
+        Error::Engine(error) => error,
+        Error::Tree(error) => (*error).into(),
+        _ => larder_transaction::Error::ReadOnly("data could not be written back"),
+    })
+}
+
+impl Filesystem {
+    /// Deletes inodes without a name, and deleted subvolumes, that are not open any more. Removing a name does
+    /// so too; callers that drop handles later call this. What fails is deleted when the file system is opened
+    /// for writing again.
+    pub fn delete_unlinked(&self) {
+        delete_unlinked(self.core());
+    }
+
+    /// Makes everything that was done before this call durable, by a commit. Nothing happens in a file
+    /// system that is open for reading.
+    ///
+    /// # Errors
+    /// `ENOSPC`, `EIO`, and `EROFS` once an error in a commit has made the file system read-only: the last
+    /// commit is intact then.
+    pub fn sync(&self) -> Result<()> {
+        let Some(writer) = self.try_writer() else { return Ok(()) };
+        flush_all(self.core())?;
+        delete_orphans(writer);
+        writer.manager.commit()?;
+        Ok(())
+    }
+
+    /// Puts what is queued now into the trees, for readers that do not look at live inodes. Nothing happens in a
+    /// file system that is open for reading.
+    pub(crate) fn flush_delayed(&self) -> Result<()> {
+        Ok(self.try_writer().map_or(Ok(()), flush_delayed)?)
+    }
+}

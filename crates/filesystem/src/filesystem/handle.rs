@@ -1,0 +1,228 @@
+//! The file system: a volume and the roots of its trees.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, SystemTime};
+
+use larder_btree::{BlockCache, Tree, TreeRoot, TreeView};
+use larder_format::item::DirEntries;
+use larder_format::{FormatError, ItemType, Key, Superblock, name_hash, objectid};
+use larder_transaction::{Aborted, BackgroundCommits};
+use larder_volume::Volume;
+use parking_lot::Mutex;
+
+use crate::core::live_subvolume::LiveSubvolume;
+use crate::core::shared::Core;
+use crate::core::writer::Writer;
+use crate::error::{Error, Result};
+use crate::filesystem::stats::Stats;
+use crate::subvolume::handle::{Subvolume, SubvolumeState};
+
+/// A file system: as its last commit left it, or, open for writing, as it is now. Cloning it is cheap,
+/// and all threads may use it.
+#[derive(Clone)]
+pub struct Filesystem {
+    core: Arc<Core>,
+    /// The subvolumes that callers have: one state for each, whichever handle opened it.
+    subvolumes: Arc<Mutex<HashMap<u64, Weak<SubvolumeState>>>>,
+    /// In the handles that callers have, not in those that a commit makes for itself: the thread ends
+    /// with the last of them.
+    background: Option<Arc<BackgroundCommits>>,
+}
+
+impl Filesystem {
+    /// Opens the file system on `volume` for reading, keeping at most `cache_bytes` of tree blocks in
+    /// memory.
+    pub fn open(volume: Arc<Volume>, cache_bytes: usize) -> Result<Self> {
+        let cache = Arc::new(BlockCache::new(volume.clone(), cache_bytes));
+        Ok(Core::committed(volume, cache).map(Arc::new)?.into())
+    }
+
+    /// The volume that it lies on.
+    pub fn volume(&self) -> &Arc<Volume> {
+        self.core.volume()
+    }
+
+    /// The superblock as it was when the file system was opened.
+    pub fn superblock(&self) -> &Superblock {
+        self.core.volume().superblock()
+    }
+
+    /// Whether a crash left log trees: what was synced file by file since the last commit is in them
+    /// only. They are replayed when opening for writing; when opening for reading they are not, and what
+    /// they hold is not seen.
+    pub fn needs_log_replay(&self) -> bool {
+        self.try_writer().is_none() && self.superblock().log_root.get() != 0
+    }
+
+    /// The transaction of the last commit.
+    pub fn generation(&self) -> u64 {
+        match self.try_writer() {
+            Some(writer) => writer.manager().durable_generation(),
+            None => self.superblock().generation.get(),
+        }
+    }
+
+    /// When the last commit was made, if it was since the file system was opened.
+    pub fn committed_at(&self) -> Option<SystemTime> {
+        self.try_writer()?.manager().committed_at()
+    }
+
+    /// Why and since when it is read-only, if an error made it so.
+    pub fn aborted(&self) -> Option<&Aborted> {
+        self.try_writer()?.manager().aborted()
+    }
+
+    /// The subvolume with this id. One that was deleted is not found, even while it is in use.
+    pub fn subvolume(&self, id: u64) -> Result<Subvolume> {
+        let missing = Error::NoSuchSubvolume(id);
+        let known = self.subvolumes.lock().get(&id).and_then(Weak::upgrade);
+        if let Some(state) = known {
+            let found = Subvolume::from(state);
+            let is_deleted = found.try_live().is_some_and(LiveSubvolume::is_deleted);
+            return if is_deleted { Err(missing) } else { Ok(found) };
+        }
+        if !objectid::is_subvolume(id) {
+            return Err(Error::NoSuchSubvolume(id));
+        }
+        let live = self.try_writer().map(|writer| writer.open_subvolume(id)).transpose()?;
+        let (key, item) = self
+            .core
+            .root_item(id)?
+            .filter(|(_, item)| item.refs.get() > 0)
+            .ok_or(Error::NoSuchSubvolume(id))?;
+        let tree = Tree::new(self.core.cache().clone(), TreeRoot::of_item(id, &item));
+        let state =
+            Arc::new(SubvolumeState::new(self.clone(), tree, live.map(Arc::new), item, key.offset));
+        let found = self.remember(id, state);
+        // Asked again, now that a thread that deletes it finds this state: it may be deleted since.
+        if let Some(writer) = self.try_writer()
+            && writer.manager().root_item(id).is_none_or(|(_, item)| item.refs.get() == 0)
+        {
+            return Err(missing);
+        }
+        Ok(found.into())
+    }
+
+    /// The one state of a subvolume: this, unless another thread was faster.
+    fn remember(&self, id: u64, state: Arc<SubvolumeState>) -> Arc<SubvolumeState> {
+        let mut open = self.subvolumes.lock();
+        if let Some(known) = open.get(&id).and_then(Weak::upgrade) {
+            return known;
+        }
+        if open.len() == open.capacity() {
+            open.retain(|_, state| state.strong_count() > 0);
+        }
+        open.insert(id, Arc::downgrade(&state));
+        state
+    }
+
+    /// The subvolume that is mounted when none is asked for.
+    pub fn default_subvolume(&self) -> Result<Subvolume> {
+        self.subvolume(self.default_subvolume_id()?)
+    }
+
+    /// Id of the default subvolume: what the "default" entry of the root tree's directory points to.
+    pub fn default_subvolume_id(&self) -> Result<u64> {
+        let directory = self.superblock().root_dir_objectid.get();
+        let key = Key::new(directory, ItemType::DIR_ITEM, name_hash::dir_name(b"default"));
+        let Some(item) = self.root_tree().get(key)? else { return Ok(objectid::FS_TREE) };
+        default_subvolume_in(&item)
+            .map_err(|problem| Error::item(objectid::ROOT_TREE, key, problem))
+    }
+
+    /// The label, up to 255 bytes; empty if there is none.
+    pub fn label(&self) -> Vec<u8> {
+        match self.try_writer() {
+            Some(writer) => writer.manager().superblock().label().to_vec(),
+            None => self.superblock().label().to_vec(),
+        }
+    }
+
+    /// What was done so far.
+    pub fn stats(&self) -> Stats {
+        Stats {
+            trees: self.core.cache().stats(),
+            changes: self.try_writer().map(|w| w.manager().forest().stats()).unwrap_or_default(),
+            volume: self.volume().stats(),
+            decompressed_hits: self.core.decompressed().hits(),
+            decompressions: self.core.decompressed().decompressions(),
+            extents: self.try_writer().map(Writer::extent_map_stats).unwrap_or_default(),
+            delayed: self.try_writer().map(Writer::delayed_stats).unwrap_or_default(),
+        }
+    }
+
+    /// The file system below its handles.
+    pub(crate) fn core(&self) -> &Arc<Core> {
+        &self.core
+    }
+
+    /// The tree of tree roots.
+    pub fn root_tree(&self) -> &TreeView {
+        self.core.root_tree()
+    }
+
+    /// The tree with this id, which is neither that of a subvolume nor the tree of tree roots.
+    pub fn tree(&self, id: u64) -> Result<TreeView> {
+        self.core.tree(id)
+    }
+
+    /// What changes the file system; none if it is open for reading.
+    pub(crate) fn try_writer(&self) -> Option<&Writer> {
+        self.core.try_writer()
+    }
+
+    /// What changes the file system.
+    pub(crate) fn writer(&self) -> Result<&Writer> {
+        self.core.writer()
+    }
+
+    /// Commits in the background as long as a caller has a handle.
+    pub(crate) fn committing(self, background: BackgroundCommits) -> Self {
+        Self { background: Some(Arc::new(background)), ..self }
+    }
+
+    /// Changes the interval of commits in the background, if there are any; it begins anew.
+    pub fn set_commit_interval(&self, interval: Duration) {
+        if let Some(background) = &self.background {
+            background.set_interval(interval);
+        }
+    }
+
+    /// Bytes that extents use on all block groups together.
+    pub fn used_bytes(&self) -> u64 {
+        match self.try_writer() {
+            Some(writer) => writer.manager().space().bytes_used(),
+            None => self.superblock().bytes_used.get(),
+        }
+    }
+}
+
+impl From<Arc<Core>> for Filesystem {
+    fn from(core: Arc<Core>) -> Self {
+        Self { core, subvolumes: Arc::default(), background: None }
+    }
+}
+
+impl fmt::Debug for Filesystem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let superblock = self.superblock();
+        f.debug_struct("Filesystem")
+            .field("fsid", &superblock.fsid())
+            .field("generation", &superblock.generation.get())
+            .finish_non_exhaustive()
+    }
+}
+
+/// The default subvolume by the item that names it, which may hold other entries of the same hash; the top
+/// level if it does not.
+pub fn default_subvolume_in(item: &[u8]) -> Result<u64, FormatError> {
+    for entry in DirEntries::new(item) {
+        let entry = entry?;
+        if entry.name == b"default" {
+            return Ok(entry.header.location.get().objectid);
+        }
+    }
+    Ok(objectid::FS_TREE)
+}

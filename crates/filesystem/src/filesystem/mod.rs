@@ -1,0 +1,12 @@
+//! The file system as a whole.
+
+pub(crate) mod cleaning;
+pub(crate) mod commit;
+pub(crate) mod handle;
+pub(crate) mod open;
+pub(crate) mod options;
+pub(crate) mod quota;
+pub(crate) mod resolve;
+pub(crate) mod settings;
+pub(crate) mod space;
+pub(crate) mod stats;

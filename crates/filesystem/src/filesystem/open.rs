@@ -1,0 +1,56 @@
+//! Opening a file system for writing.
+
+use std::sync::Arc;
+
+use larder_btree::BlockCache;
+use larder_transaction::{BackgroundCommits, TransactionManager};
+use larder_volume::Volume;
+
+use crate::core::shared::Core;
+use crate::core::writer::Writer;
+use crate::error::Result;
+use crate::filesystem::cleaning::{delete_unlinked, resume_deletions};
+use crate::filesystem::commit::Hook;
+use crate::filesystem::handle::Filesystem;
+use crate::filesystem::options::WriteOptions;
+use crate::log::replay;
+
+impl Filesystem {
+    /// Opens the file system on `volume`, which is open for writing, for reading and writing.
+    ///
+    /// What is done is durable after [`sync`](Self::sync). Dropping the last handle without it leaves what
+    /// the last commit made durable. Logs that a crash left are replayed first, and deletions that were
+    /// interrupted are completed.
+    ///
+    /// # Errors
+    /// [`ErrorKind::ReadOnly`](crate::ErrorKind::ReadOnly) where a sound file system can only be read.
+    pub fn open_writable(volume: Arc<Volume>, options: &WriteOptions) -> Result<Self> {
+        let WriteOptions { cache_bytes, commit_interval, commit_bytes, dirty_bytes, tuning } =
+            *options;
+        let cache = Arc::new(BlockCache::new(volume.clone(), cache_bytes));
+        let manager = Arc::new(TransactionManager::open_replaying(
+            volume.clone(),
+            cache.clone(),
+            replay::replay,
+        )?);
+        let writer = Writer::new(manager.clone(), dirty_bytes, tuning);
+        let core = Arc::new(Core::writable(volume, cache, writer)?);
+        manager.add_hook(Arc::new(Hook::new(&core)));
+        let filesystem = Self::from(core);
+        resume_deletions(&filesystem)?;
+        Ok(match commit_interval {
+            Some(interval) => {
+                let core = Arc::downgrade(filesystem.core());
+                // The thread that drops the last handle of an inode without a name need not delete it.
+                let tidy = move || {
+                    if let Some(core) = core.upgrade() {
+                        delete_unlinked(&core);
+                    }
+                };
+                let commits = BackgroundCommits::start(manager, interval, commit_bytes, tidy);
+                filesystem.committing(commits)
+            }
+            None => filesystem,
+        })
+    }
+}

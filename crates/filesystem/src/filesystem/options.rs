@@ -1,0 +1,23 @@
+//! How to open a file system for writing.
+
+use std::time::Duration;
+
+use crate::core::tuning::Tuning;
+
+/// How to open a file system for writing.
+#[derive(Clone, Copy, Debug)]
+pub struct WriteOptions {
+    /// Unchanged tree blocks are kept in memory up to this many bytes.
+    pub cache_bytes: usize,
+    /// How often to commit in the background; if none, there are commits when somebody asks and when room is
+    /// needed.
+    pub commit_interval: Option<Duration>,
+    /// Where there are commits in the background, one begins when changed tree blocks take this many bytes.
+    /// Each commit copies again what the next one changes, and goes on beside others' work.
+    pub commit_bytes: usize,
+    /// Data that waits to be written back takes at most this many bytes, and other things that wait for their trees
+    /// have a bound in proportion. Who writes more waits until there is room.
+    pub dirty_bytes: usize,
+    /// To have some things done in other ways, to compare them.
+    pub tuning: Tuning,
+}

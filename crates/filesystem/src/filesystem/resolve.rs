@@ -1,0 +1,211 @@
+//! From trees and addresses to files: items of any tree, and who refers to data.
+
+use std::collections::BTreeSet;
+use std::ops::RangeInclusive;
+
+use larder_btree::{Problem, Range, Readahead, TreeError};
+use larder_format::item::{BackRef, Extent as ExtentRecord, FileExtent};
+use larder_format::{FormatError, ItemType, Key, Logical, Node, objectid};
+use larder_volume::BlockExpectation;
+
+use crate::error::{Error, Result};
+use crate::filesystem::handle::Filesystem;
+use crate::subvolume::handle::Subvolume;
+
+/// A place in a file that data is seen at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct FilePlace {
+    /// The subvolume.
+    pub subvolume: u64,
+    /// The inode in it.
+    pub inode: u64,
+    /// Offset in the file, in bytes.
+    pub offset: u64,
+}
+
+/// File extents of one inode that may refer to an extent: those that begin in a range of the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Candidate {
+    inode: u64,
+    first: u64,
+    last: u64,
+}
+
+/// A data extent that is looked for.
+struct Wanted {
+    start: u64,
+    /// How far behind its start; `None` for any part of it.
+    at: Option<u64>,
+}
+
+impl Filesystem {
+    /// The items of a tree whose keys lie in `range`: all that was done so far is in them, but what commits
+    /// alone write.
+    pub fn items(&self, tree: u64, range: RangeInclusive<Key>) -> Result<Range> {
+        self.flush_delayed()?;
+        let view = match tree {
+            objectid::ROOT_TREE => self.root_tree().clone(),
+            _ if objectid::is_subvolume(tree) => self.subvolume(tree)?.view().clone(),
+            _ => self.tree(tree).map_err(|error| match error {
+                Error::MissingItem { tree: objectid::ROOT_TREE, .. } => Error::NotFound,
+                error => error,
+            })?,
+        };
+        Ok(view.range(range, Readahead::Forward))
+    }
+
+    /// Where in files the data at `logical` is seen, or any data of the extent that it lies in. In a file
+    /// system that is open for writing it is a commit first, since references are in trees only then.
+    ///
+    /// Who refers to an extent are leaves, that several subvolumes may share: each leaf says which inodes, and
+    /// each subvolume is asked for those.
+    pub fn places_of(&self, logical: Logical, of_whole_extent: bool) -> Result<Vec<FilePlace>> {
+        if self.try_writer().is_some() {
+            self.sync()?;
+        }
+        let (start, refs) = self.data_extent(logical)?;
+        let at = (!of_whole_extent).then(|| logical.0 - start);
+        let wanted = Wanted { start, at };
+        let mut candidates = BTreeSet::new();
+        for back_ref in refs {
+            match back_ref {
+                BackRef::Data { objectid, offset, .. } => {
+                    candidates.insert(Candidate::near(objectid, offset));
+                }
+                BackRef::SharedData { parent, .. } => {
+                    candidates.extend(self.candidates_in(Logical(parent), &wanted)?);
+                }
+                _ => {}
+            }
+        }
+        let mut places = BTreeSet::new();
+        for info in self.subvolumes() {
+            let info = info?;
+            if info.is_being_deleted {
+                continue;
+            }
+            let subvolume = self.subvolume(info.id)?;
+            for candidate in &candidates {
+                places.extend(subvolume.places_in(*candidate, &wanted)?);
+            }
+        }
+        Ok(places.into_iter().collect())
+    }
+
+    /// The data extent that `logical` lies in: where it begins, and its references.
+    fn data_extent(&self, logical: Logical) -> Result<(u64, Vec<BackRef>)> {
+        let tree = self.tree(objectid::EXTENT_TREE)?;
+        let mut cursor = tree.cursor(Readahead::None);
+        cursor.seek_last(Key::new(logical.0, ItemType::METADATA_ITEM, u64::MAX))?;
+        // Behind an extent come its references, and a block group may begin where it does.
+        while cursor.key().is_some_and(|key| !is_extent(key)) {
+            cursor.prev()?;
+        }
+        let Some((key, bytes)) = cursor.item() else { return Err(Error::NotFound) };
+        if key.item_type != ItemType::EXTENT_ITEM || logical.0 - key.objectid >= key.offset {
+            return Err(Error::NotFound);
+        }
+        let bad = |key, problem: FormatError| Error::item(objectid::EXTENT_TREE, key, problem);
+        let record = ExtentRecord::parse(key, bytes).map_err(|problem| bad(key, problem))?;
+        if record.is_tree_block() {
+            return Err(Error::Invalid("there is a tree block"));
+        }
+        let mut refs = Vec::new();
+        for back_ref in record.back_refs() {
+            refs.push(back_ref.map_err(|problem| bad(key, problem))?.back_ref);
+        }
+        let keyed = |item_type, offset| Key::new(key.objectid, item_type, offset);
+        let range =
+            keyed(ItemType::EXTENT_DATA_REF, 0)..=keyed(ItemType::SHARED_DATA_REF, u64::MAX);
+        let mut items = tree.range(range, Readahead::None);
+        while let Some((key, bytes)) = items.next_item()? {
+            if matches!(key.item_type, ItemType::EXTENT_DATA_REF | ItemType::SHARED_DATA_REF) {
+                refs.push(BackRef::parse_keyed(key, bytes).map_err(|problem| bad(key, problem))?);
+            }
+        }
+        Ok((key.objectid, refs))
+    }
+
+    /// The file extents in the leaf at `leaf` that refer to what is wanted.
+    fn candidates_in(&self, leaf: Logical, wanted: &Wanted) -> Result<Vec<Candidate>> {
+        let mut bytes = vec![0; self.volume().nodesize() as usize];
+        let expectation = BlockExpectation { level: Some(0), ..BlockExpectation::default() };
+        let unreadable = |error| TreeError {
+            tree: objectid::EXTENT_TREE,
+            logical: leaf,
+            level: 0,
+            key: None,
+            upper: None,
+            problem: Box::new(Problem::Read(Box::new(error))),
+        };
+        let read = self.volume().read_tree_block(leaf, &expectation, &mut bytes);
+        read.map_err(unreadable)?;
+        let bad = |problem| Error::item(objectid::EXTENT_TREE, Key::MIN, problem);
+        let node = Node::parse(&bytes).map_err(bad)?;
+        let mut candidates = Vec::new();
+        for slot in 0..node.nritems() {
+            let key = node.key(slot);
+            if key.item_type == ItemType::EXTENT_DATA
+                && wanted.offset_in(key, node.item_data(slot)).map_err(bad)?.is_some()
+            {
+                let (inode, offset) = (key.objectid, key.offset);
+                candidates.push(Candidate { inode, first: offset, last: offset });
+            }
+        }
+        Ok(candidates)
+    }
+}
+
+impl Subvolume {
+    /// Where the data is seen in the files of this subvolume, as far as a candidate goes.
+    fn places_in(&self, candidate: Candidate, wanted: &Wanted) -> Result<Vec<FilePlace>> {
+        let key = |offset| Key::new(candidate.inode, ItemType::EXTENT_DATA, offset);
+        let range = key(candidate.first)..=key(candidate.last);
+        let mut items = self.view().range(range, Readahead::Forward);
+        let mut places = Vec::new();
+        while let Some((key, bytes)) = items.next_item()? {
+            let offset =
+                wanted.offset_in(key, bytes).map_err(|problem| self.bad_item(key, problem))?;
+            if let Some(offset) = offset {
+                places.push(FilePlace { subvolume: self.id(), inode: key.objectid, offset });
+            }
+        }
+        Ok(places)
+    }
+}
+
+impl Candidate {
+    /// Those of which the offset in the file less that in the extent is `offset`, which wraps around.
+    fn near(inode: u64, offset: u64) -> Self {
+        let last = offset.checked_add(larder_format::item::MAX_EXTENT_BYTES);
+        match last {
+            Some(last) => Self { inode, first: offset, last },
+            None => Self { inode, first: 0, last: larder_format::item::MAX_EXTENT_BYTES },
+        }
+    }
+}
+
+impl Wanted {
+    /// The offset in the file at which a file extent shows what is wanted, if it does.
+    fn offset_in(&self, key: Key, bytes: &[u8]) -> Result<Option<u64>, FormatError> {
+        let FileExtent::Regular { header, extent, .. } = FileExtent::parse(bytes)? else {
+            return Ok(None);
+        };
+        if extent.disk_bytenr.get() != self.start {
+            return Ok(None);
+        }
+        let (first, len) = (extent.offset.get(), extent.num_bytes.get());
+        match self.at {
+            // In what is compressed no byte has an address of its own.
+            Some(at) if header.compression == 0 => {
+                let behind = at.checked_sub(first).filter(|behind| *behind < len);
+                Ok(behind.and_then(|behind| key.offset.checked_add(behind)))
+            }
+            _ => Ok(Some(key.offset)),
+        }
+    }
+}
+
+fn is_extent(key: Key) -> bool {
+    matches!(key.item_type, ItemType::EXTENT_ITEM | ItemType::METADATA_ITEM)
+}

@@ -1,0 +1,113 @@
+//! What space is used for.
+
+use larder_format::feature::CompatRoFlags;
+use larder_format::item::BlockGroupItem;
+use larder_format::{BlockGroupFlags, ItemType, Key, Logical, Profile, objectid, read_exact_item};
+use larder_transaction::space::Group;
+use larder_volume::VolumeDevice;
+
+use crate::error::{Error, Result};
+use crate::filesystem::handle::Filesystem;
+
+/// A block group: the use that is made of a chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockGroup {
+    /// Where it starts.
+    pub logical: Logical,
+    /// Length in bytes of logical address space.
+    pub len_bytes: u64,
+    /// Bytes that extents use.
+    pub used_bytes: u64,
+    /// Type and profile.
+    pub flags: BlockGroupFlags,
+    /// Bytes that it takes on all devices together.
+    pub raw_bytes: u64,
+}
+
+impl BlockGroup {
+    /// A block group as it is in the running transaction.
+    fn of_group(group: &Group) -> Self {
+        let chunk = group.chunk();
+        Self {
+            logical: group.start(),
+            len_bytes: group.len_bytes(),
+            used_bytes: group.used(),
+            flags: group.flags(),
+            raw_bytes: chunk.bytes_per_stripe() * chunk.stripes().len() as u64,
+        }
+    }
+}
+
+/// How much fits a file system, in bytes of data with the profile that new data gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Capacity {
+    /// All devices together.
+    pub total_bytes: u64,
+    /// What no extent uses, that which only trees can have among it.
+    pub free_bytes: u64,
+    /// What more data can have: what is free in block groups, and in those that can still be made. One file can
+    /// have all of it allocated.
+    pub available_bytes: u64,
+}
+
+impl Filesystem {
+    /// How much there is room for. Data that waits to be written back has its room already; what was
+    /// deleted since the last commit counts as free.
+    pub fn capacity(&self) -> Result<Capacity> {
+        let groups = self.block_groups()?;
+        let of_data = || groups.iter().filter(|group| group.flags.contains(BlockGroupFlags::DATA));
+        let copies = |group: &BlockGroup| group.flags.profile().map_or(1, Profile::copies);
+        let data_copies = of_data().map(copies).max().unwrap_or(1);
+        let used = |group: &BlockGroup| group.used_bytes.saturating_mul(copies(group));
+        let used_bytes = groups.iter().map(used).fold(0, u64::saturating_add);
+        let device_bytes = |device: &VolumeDevice| device.dev_item().total_bytes.get();
+        let raw_bytes = self.volume().devices().iter().map(device_bytes);
+        let raw_bytes = raw_bytes.fold(0, u64::saturating_add);
+        let free_bytes = raw_bytes.saturating_sub(used_bytes) / data_copies;
+        let available_bytes = match self.try_writer() {
+            Some(writer) => writer.manager().space().available_data(),
+            None => {
+                let taken = groups.iter().map(|group| group.raw_bytes).fold(0, u64::saturating_add);
+                let free = |group: &BlockGroup| group.len_bytes.saturating_sub(group.used_bytes);
+                let unallocated = raw_bytes.saturating_sub(taken) / data_copies;
+                of_data().map(free).fold(unallocated, u64::saturating_add)
+            }
+        };
+        Ok(Capacity {
+            total_bytes: raw_bytes / data_copies,
+            free_bytes,
+            available_bytes: available_bytes.min(free_bytes),
+        })
+    }
+
+    /// All block groups in the order of their addresses.
+    ///
+    /// Every chunk has one under a key that the chunk gives away, so that nothing else of the extent
+    /// tree is read.
+    pub fn block_groups(&self) -> Result<Vec<BlockGroup>> {
+        if let Some(writer) = self.try_writer() {
+            let groups = writer.manager().space().groups();
+            return Ok(groups.iter().map(|group| BlockGroup::of_group(group)).collect());
+        }
+        let has_own_tree =
+            self.superblock().compat_ro_flags().contains(CompatRoFlags::BLOCK_GROUP_TREE);
+        let id = if has_own_tree { objectid::BLOCK_GROUP_TREE } else { objectid::EXTENT_TREE };
+        let tree = self.tree(id)?;
+        let mut groups = Vec::new();
+        for chunk in self.volume().chunks().iter() {
+            let (logical, len_bytes) = (chunk.logical(), chunk.len_bytes());
+            let key = Key::new(logical.0, ItemType::BLOCK_GROUP_ITEM, len_bytes);
+            let item = tree.get(key)?.ok_or(Error::MissingItem { tree: id, key })?;
+            let item: &BlockGroupItem =
+                read_exact_item(&item).map_err(|problem| Error::item(id, key, problem))?;
+            groups.push(BlockGroup {
+                logical,
+                len_bytes,
+                used_bytes: item.used.get(),
+                flags: item.flags(),
+                raw_bytes: chunk.bytes_per_stripe() * chunk.stripes().len() as u64,
+            });
+        }
+        Ok(groups)
+    }
+}

@@ -1,0 +1,202 @@
+//! Changing attributes.
+
+use larder_format::item::{InodeFlags, InodeItem, Timespec};
+
+use crate::core::changed::apply;
+use crate::error::{Error, Result};
+use crate::inode::handle::Inode;
+use crate::inode::metadata::{FileType, Timestamp};
+use crate::operation::inode_change::{InodeChange, ItemReservation};
+use crate::xattr::acl;
+use crate::xattr::acl::Acl;
+use crate::xattr::set::XattrChange;
+
+/// The inode and three extended attributes: access ACL, capabilities, compression.
+const ITEMS: u64 = 4;
+/// The bits of a mode that are not its type.
+const PERMISSIONS: u32 = 0o7777;
+const S_ISUID: u32 = 0o4000;
+const S_ISGID: u32 = 0o2000;
+const S_IXGRP: u32 = 0o0010;
+/// The extended attribute that gives a program capabilities.
+pub(crate) const CAPABILITY: &[u8] = b"security.capability";
+
+/// Attributes to be changed; what is `None` stays.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SetAttributes {
+    /// Permissions with setuid, setgid and sticky. An access ACL follows them, its mask in the place of the
+    /// group.
+    pub permissions: Option<u32>,
+    /// Owner. Unless `permissions` are given too, a change of owner or group takes from everything but
+    /// directories what [`drop_privileges`](Inode::drop_privileges) does.
+    pub uid: Option<u32>,
+    /// Group.
+    pub gid: Option<u32>,
+    /// Last access.
+    pub atime: Option<Timestamp>,
+    /// Last change of content.
+    pub mtime: Option<Timestamp>,
+    /// Last change of the inode: now, if it is not set.
+    pub ctime: Option<Timestamp>,
+    /// Creation.
+    pub otime: Option<Timestamp>,
+    /// All of the flags that can be changed. What has no meaning for the type of inode is left out, and
+    /// so is a change of NODATACOW, which brings NODATASUM with it, of a file with data. COMPRESS sets
+    /// the property about compression to what all files are compressed with, or to zlib; without it the
+    /// property is removed.
+    pub flags: Option<InodeFlags>,
+}
+
+impl SetAttributes {
+    /// Refuses times that are none.
+    pub(crate) fn check_times(&self) -> Result<()> {
+        let times = [self.atime, self.mtime, self.ctime, self.otime];
+        let is_time = |time: &Timestamp| time.nanoseconds < 1_000_000_000;
+        if times.iter().flatten().all(is_time) {
+            return Ok(());
+        }
+        Err(Error::Invalid("a second has 1,000,000,000 nanoseconds"))
+    }
+
+    /// Whether nothing but times is set, if anything is.
+    pub(crate) fn are_times(&self) -> bool {
+        let Self { atime, mtime, ctime, otime, .. } = *self;
+        *self == Self { atime, mtime, ctime, otime, ..Self::default() }
+    }
+
+    /// Puts what is set into an inode item, but for flags.
+    pub(crate) fn put(&self, item: &mut InodeItem) {
+        if let Some(permissions) = self.permissions {
+            item.mode = (item.mode.get() & !PERMISSIONS | permissions & PERMISSIONS).into();
+        }
+        self.uid.inspect(|uid| item.uid = (*uid).into());
+        self.gid.inspect(|gid| item.gid = (*gid).into());
+        let places = [&mut item.atime, &mut item.mtime, &mut item.ctime, &mut item.otime];
+        let times = [self.atime, self.mtime, self.ctime, self.otime];
+        for (place, time) in places.into_iter().zip(times) {
+            if let Some(time) = time {
+                *place = Timespec::new(time.seconds, time.nanoseconds);
+            }
+        }
+    }
+}
+
+impl Inode {
+    /// Changes attributes. An inode that is immutable or append-only has only its flags changed.
+    ///
+    /// # Errors
+    /// `EINVAL` for times that are none and for flags that cannot be changed or exclude each other,
+    /// `EOPNOTSUPP` for permissions of a symbolic link, `EPERM`, `EROFS`, `ENOSPC`.
+    pub fn set_attributes(&self, new: &SetAttributes) -> Result<()> {
+        let only_flags = SetAttributes { flags: new.flags, ..SetAttributes::default() };
+        let refuses = InodeFlags::IMMUTABLE | InodeFlags::APPEND;
+        self.change_attributes(new, if *new == only_flags { InodeFlags::empty() } else { refuses })
+    }
+
+    /// Sets the times of last access and of the last change of content to now, each if it is asked for. What is
+    /// append-only allows that.
+    ///
+    /// # Errors
+    /// `EPERM` for what is immutable, `EROFS`, `ENOSPC`.
+    pub fn touch(&self, of_access: bool, of_content: bool) -> Result<()> {
+        let now = Timestamp::now();
+        let (atime, mtime) = (of_access.then_some(now), of_content.then_some(now));
+        let new = SetAttributes { atime, mtime, ..SetAttributes::default() };
+        self.change_attributes(&new, InodeFlags::IMMUTABLE)
+    }
+
+    /// Changes attributes, unless the inode has one of the flags `refuses`.
+    fn change_attributes(&self, new: &SetAttributes, refuses: InodeFlags) -> Result<()> {
+        let live = self.live_inode()?;
+        new.check_times()?;
+        if new.permissions.is_some() && self.file_type() == FileType::Symlink {
+            return Err(Error::NoPermissions);
+        }
+        let mut change = InodeChange::start(
+            self.core(),
+            self.subvolume().live()?,
+            ItemReservation::changing(ITEMS),
+            [live],
+        )?;
+        let (handle, locked) = change.parts();
+        let generation = handle.generation();
+        let state = locked.of(live);
+        state.check_none_of(refuses)?;
+        let mut item = InodeItem { size: state.size_bytes.into(), ..state.item };
+        let mut xattrs = Vec::new();
+        if let Some(flags) = new.flags {
+            xattrs.push(self.change_flags(&mut item, flags, generation)?);
+        }
+        if let Some(permissions) = new.permissions {
+            xattrs.extend(self.acl_after_chmod(permissions, generation)?);
+        } else if new.uid.or(new.gid).is_some() && self.file_type() != FileType::Directory {
+            xattrs.push(self.without_privileges(&mut item, true, generation)?);
+        }
+        // Its size follows when data is written back.
+        state.item = InodeItem { size: state.item.size, ..item };
+        state.inherited = None;
+        state.touch(generation, false);
+        new.put(&mut state.item);
+        apply(handle, || {
+            xattrs.iter().try_for_each(|change| change.apply(live))?;
+            live.put_item(state)
+        })?;
+        change.end()
+    }
+
+    /// Takes away what would give whoever runs this file another's rights: the setuid bit, the setgid bit
+    /// of what its group may run, and capabilities.
+    ///
+    /// POSIX has that follow each write by somebody without privileges. Who that is nobody knows here, so
+    /// that writing takes capabilities away and no more: a caller who serves others calls this. Of what its group may
+    /// not run the setgid bit goes as well, unless whoever writes `is_in_group`.
+    ///
+    /// # Errors
+    /// As [`set_attributes`](Self::set_attributes).
+    pub fn drop_privileges(&self, is_in_group: bool) -> Result<()> {
+        let live = self.live_inode()?;
+        let mut change = InodeChange::start(
+            self.core(),
+            self.subvolume().live()?,
+            ItemReservation::changing(ITEMS),
+            [live],
+        )?;
+        let (handle, locked) = change.parts();
+        let state = locked.of(live);
+        let mut item = state.item;
+        let capability = self.without_privileges(&mut item, is_in_group, handle.generation())?;
+        if item.mode != state.item.mode || !capability.changes_nothing() {
+            state.item = item;
+            state.touch(handle.generation(), false);
+            apply(handle, || {
+                capability.apply(live)?;
+                live.put_item(state)
+            })?;
+        }
+        change.end()
+    }
+
+    fn without_privileges(
+        &self,
+        item: &mut InodeItem,
+        is_in_group: bool,
+        generation: u64,
+    ) -> Result<XattrChange> {
+        let mode = item.mode.get();
+        let is_run_by_group = mode & S_IXGRP != 0;
+        let bits = S_ISUID | if is_run_by_group || !is_in_group { S_ISGID } else { 0 };
+        item.mode = (mode & !bits).into();
+        self.plan_xattr(CAPABILITY, None, generation)
+    }
+
+    /// How the access ACL changes with the mode, if there is one.
+    fn acl_after_chmod(&self, permissions: u32, generation: u64) -> Result<Option<XattrChange>> {
+        let value = match self.xattr(acl::ACCESS) {
+            Err(Error::NoSuchAttribute) => return Ok(None),
+            value => value?,
+        };
+        let Some(mut acl) = Acl::parse(&value)? else { return Ok(None) };
+        acl.set_permissions(permissions);
+        self.plan_xattr(acl::ACCESS, Some(&acl.to_bytes()), generation).map(Some)
+    }
+}

@@ -1,0 +1,33 @@
+//! Delayed items: what a directory's index and an inode's item are to become waits in memory, and goes
+//! into the trees many at a time.
+//!
+//! A name is in a DIR_ITEM, which is found by its hash, and in a DIR_INDEX, by which it is listed. The
+//! first goes into the tree at once: it says whether the name is there. The second is queued in its
+//! directory; indexes ascend, so that a whole queue goes into one leaf after another. The item of an
+//! inode that changes again and again is written once.
+//!
+//! # Invariants
+//! - A inode is among the [`DelayedInodes`] if and only if something of it is queued. It stays in memory
+//!   meanwhile, so that nobody reads an item from the tree that is newer here.
+//! - An index is to be inserted and not in the tree, or in the tree, or in the tree and to be deleted. Who
+//!   lists a directory holds its queue while it reads the tree, so that it sees each name once.
+//! - What is queued has room that was promised. There is a unit, which is what inserting one item takes
+//!   at worst, for every leaf that queued insertions will touch, for every deletion, and for an inode's
+//!   item. What finds no room is not queued: the handle of its maker has room for doing it at once.
+//!   Queueing therefore never fails.
+//! - Every commit puts all that is queued into the trees while the door is closed, and so does every
+//!   snapshot before it is taken. Most of it is put there before, while others go on.
+//! - An inode without a name has nothing queued: who has it open last leaves only the tree's items to
+//!   be deleted.
+//! - The queues are bounded, each and all together; who finds them full empties them. They are the
+//!   first step of the flushing ladder.
+//! - Lock order: the transaction's door, a inode's state, its queue, tree blocks and the table of delayed
+//!   inodes. Who puts what is queued into a tree is inside the door.
+
+pub(crate) mod flush;
+pub(crate) mod items;
+pub(crate) mod listing;
+pub(crate) mod queue;
+pub(crate) mod queued;
+pub(crate) mod reservation;
+pub(crate) mod table;

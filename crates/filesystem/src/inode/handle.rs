@@ -1,0 +1,263 @@
+//! The handle of an inode.
+
+use std::sync::Arc;
+
+use larder_btree::Readahead;
+use larder_format::item::InodeItem;
+use larder_format::{ItemType, Key, objectid};
+use zerocopy::FromZeros;
+
+use crate::core::live_subvolume::LiveSubvolume;
+use crate::core::shared::Core;
+use crate::core::writer::Writer;
+use crate::error::{Error, Result};
+use crate::inode::links::{Link, links_of_item};
+use crate::inode::live::LiveInode;
+use crate::inode::metadata::{FileType, Metadata, parse_item};
+use crate::inode::open::OpenInode;
+use crate::scan::paths::DirectoryPaths;
+use crate::subvolume::handle::Subvolume;
+
+/// The number that the kernel gives to the directory which stands for a subvolume that is not there.
+const EMPTY_SUBVOLUME: u64 = 2;
+
+/// An inode with its attributes at hand: as committed, or, in a file system that is open for writing, as
+/// they are now. Cloning it is cheap.
+#[derive(Clone, Debug)]
+pub struct Inode {
+    pub(super) subvolume: Subvolume,
+    pub(super) number: u64,
+    attributes: Attributes,
+    pub(super) file_type: FileType,
+    /// For what stands for a subvolume that is not there: the directory that has the entry.
+    stands_in: Option<u64>,
+}
+
+/// Where an inode's attributes are.
+#[derive(Clone, Debug)]
+enum Attributes {
+    /// Here, and they never change.
+    Committed(InodeItem),
+    /// In what all who have the inode open share.
+    Live(OpenInode),
+}
+
+impl Subvolume {
+    /// The inode `number`.
+    pub fn inode(&self, number: u64) -> Result<Inode> {
+        if let Some(writer) = self.filesystem().try_writer()
+            && let Some(subvolume) = self.try_live()
+        {
+            let live = writer.inodes().open(subvolume, number)?;
+            return Ok(Inode::of_live_inode(self.clone(), live));
+        }
+        let key = Key::new(number, ItemType::INODE_ITEM, 0);
+        let bytes = self.view().get(key)?.ok_or(Error::NotFound)?;
+        let (item, file_type) =
+            parse_item(&bytes).map_err(|problem| self.bad_item(key, problem))?;
+        let attributes = Attributes::Committed(*item);
+        Ok(Inode { subvolume: self.clone(), number, attributes, file_type, stands_in: None })
+    }
+
+    /// Its root directory.
+    pub fn root(&self) -> Result<Inode> {
+        self.inode(objectid::FIRST_FREE)
+    }
+}
+
+impl Inode {
+    /// An inode of a file system that is open for writing.
+    pub(crate) fn of_live_inode(subvolume: Subvolume, live: OpenInode) -> Self {
+        let (number, file_type) = (live.number(), live.file_type());
+        Self { subvolume, number, attributes: Attributes::Live(live), file_type, stands_in: None }
+    }
+
+    /// What those who have the inode open share; none if it cannot be changed.
+    pub(crate) fn try_live_inode(&self) -> Option<&Arc<LiveInode>> {
+        match &self.attributes {
+            Attributes::Live(live) => Some(live),
+            Attributes::Committed(_) => None,
+        }
+    }
+
+    /// What those who have the inode open share.
+    pub(crate) fn live_inode(&self) -> Result<&Arc<LiveInode>> {
+        if let Some(live) = self.try_live_inode() {
+            return Ok(live);
+        }
+        self.writer()?;
+        if self.is_empty_subvolume() {
+            return Err(Error::NotPermitted("it stands for a subvolume that is not there"));
+        }
+        Err(Error::NotWritable)
+    }
+
+    pub(crate) fn writer(&self) -> Result<&Writer> {
+        self.subvolume().filesystem().writer()
+    }
+
+    /// Refuses to list or change names in a directory that was removed, as the root of a deleted subvolume was. To
+    /// change something the caller has a handle.
+    pub(crate) fn check_not_removed(&self) -> Result<()> {
+        let is_deleted = self.subvolume().try_live().is_some_and(LiveSubvolume::is_deleted);
+        let is_removed = is_deleted && self.is_subvolume_root();
+        if is_removed { Err(Error::NotFound) } else { Ok(()) }
+    }
+
+    /// A handle of what those who have the inode open share.
+    pub(crate) fn open_inode(&self) -> Result<&OpenInode> {
+        match &self.attributes {
+            Attributes::Live(live) => Ok(live),
+            Attributes::Committed(_) => self.live_inode().and(Err(Error::NotWritable)),
+        }
+    }
+
+    /// What changes the file system of an inode that is being changed.
+    pub(crate) fn writer_of_change(&self) -> &Writer {
+        self.writer().expect("it is being changed")
+    }
+
+    /// The empty directory that stands where `directory` has an entry for a subvolume that is not
+    /// there: the subvolume was nested in the origin of a snapshot.
+    pub(crate) fn empty_subvolume(directory: &Self) -> Self {
+        let mut item = InodeItem::new_zeroed();
+        item.mode = 0o040_755.into();
+        item.nlink = 1.into();
+        Self {
+            subvolume: directory.subvolume.clone(),
+            number: EMPTY_SUBVOLUME,
+            attributes: Attributes::Committed(item),
+            file_type: FileType::Directory,
+            stands_in: Some(directory.number),
+        }
+    }
+
+    /// Has what stands for a subvolume belong to whom its directory, which nobody holds, belongs to.
+    pub(crate) fn owned_as(mut self, directory: &Self) -> Self {
+        if self.is_empty_subvolume()
+            && let Attributes::Committed(item) = &mut self.attributes
+        {
+            let owner = directory.item();
+            (item.uid, item.gid) = (owner.uid, owner.gid);
+        }
+        self
+    }
+
+    /// The subvolume that it belongs to.
+    pub fn subvolume(&self) -> &Subvolume {
+        &self.subvolume
+    }
+
+    /// The file system below its handles.
+    pub(crate) fn core(&self) -> &Core {
+        self.subvolume.filesystem().core()
+    }
+
+    /// Its number, unique within the subvolume.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// What it is.
+    pub fn file_type(&self) -> FileType {
+        self.file_type
+    }
+
+    /// Its inode item.
+    pub fn item(&self) -> InodeItem {
+        match &self.attributes {
+            Attributes::Committed(item) => *item,
+            Attributes::Live(live) => live.item(),
+        }
+    }
+
+    pub(super) fn dirty_bytes(&self) -> u64 {
+        self.try_live_inode().map_or(0, |live| live.dirty_bytes())
+    }
+
+    /// The attributes.
+    pub fn metadata(&self) -> Metadata {
+        let sectorsize = self.subvolume.filesystem().core().sectorsize();
+        let (id, dirty_bytes) = (self.subvolume.id(), self.dirty_bytes());
+        let metadata = Metadata::new(id, self.number, self.file_type, &self.item(), sectorsize);
+        Metadata { dirty_bytes, ..metadata }
+    }
+
+    /// All its names: those in one directory together, except when there are very many.
+    pub fn links(&self) -> Result<Vec<Link>> {
+        let range = self.key(ItemType::INODE_REF, 0)..=self.key(ItemType::INODE_EXTREF, u64::MAX);
+        let mut items = self.subvolume.view().range(range, Readahead::Forward);
+        let mut links = Vec::new();
+        while let Some((key, bytes)) = items.next_item()? {
+            links_of_item(key, bytes, |parent, index, name| {
+                links.push(Link { parent, index, name: name.to_vec() });
+            })
+            .map_err(|problem| self.subvolume.bad_item(key, problem))?;
+        }
+        Ok(links)
+    }
+
+    /// Every path of the inode from the root of its subvolume, without a slash at either end.
+    pub fn paths(&self) -> Result<Vec<Vec<u8>>> {
+        if self.is_subvolume_root() {
+            return Ok(vec![Vec::new()]);
+        }
+        let mut paths = DirectoryPaths::new(self.subvolume.clone());
+        self.links()?.iter().map(|link| paths.link(link)).collect()
+    }
+
+    /// Whether it is a directory that stands for a subvolume which is not there.
+    pub fn is_empty_subvolume(&self) -> bool {
+        self.stands_in.is_some()
+    }
+
+    /// Whether it is the root of a subvolume.
+    pub fn is_subvolume_root(&self) -> bool {
+        self.number == objectid::FIRST_FREE
+    }
+
+    /// Size in bytes.
+    pub fn size_bytes(&self) -> u64 {
+        self.item().size.get()
+    }
+
+    /// The directory that holds this directory: for the root of a subvolume that where the subvolume
+    /// is named, for the root of the top level itself.
+    pub fn parent(&self) -> Result<Self> {
+        self.expect_directory()?;
+        if let Some(directory) = self.stands_in {
+            return self.subvolume.inode(directory);
+        }
+        if !self.is_subvolume_root() {
+            let (_, link) = self.subvolume.directory_link(self.number)?;
+            return self.subvolume.inode(link.parent);
+        }
+        match self.subvolume.name()? {
+            Some(name) => self.subvolume.filesystem().subvolume(name.parent)?.inode(name.directory),
+            None => Ok(self.clone()),
+        }
+    }
+
+    pub(crate) fn expect_directory(&self) -> Result<()> {
+        if self.file_type == FileType::Directory { Ok(()) } else { Err(Error::NotADirectory) }
+    }
+
+    pub(crate) fn key(&self, item_type: ItemType, offset: u64) -> Key {
+        Key::new(self.number, item_type, offset)
+    }
+}
+
+impl PartialEq for Inode {
+    /// Whether both are the same inode of the same subvolume.
+    fn eq(&self, other: &Self) -> bool {
+        (self.number, self.stands_in) == (other.number, other.stands_in)
+            && self.subvolume == other.subvolume
+    }
+}
+
+impl Eq for Inode {}
+
+/// The inode of an inode that was checked to have one.
+pub(crate) fn live_inode_of(inode: &Inode) -> &Arc<LiveInode> {
+    inode.try_live_inode().expect("it can be changed")
+}

@@ -1,0 +1,305 @@
+//! Inodes in memory, of a file system that is open for writing.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use larder_btree::LiveTree;
+use larder_format::item::{InodeFlags, InodeItem};
+use larder_format::{ItemType, Key};
+use larder_transaction::{Items, TreeItems, now};
+use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use crate::core::changed::Changed;
+use crate::error::{Error, Result};
+use crate::file::extent_map::ExtentMap;
+use crate::file::modified_extents::ModifiedExtents;
+use crate::file::writeback::dirty::DirtyData;
+use crate::file::writeback::reservation::DataReservation;
+use crate::inode::delayed::queued::DelayedItems;
+use crate::inode::delayed::table::DelayedInodes;
+use crate::inode::id::InodeId;
+use crate::inode::inherited::Inherited;
+use crate::inode::links::Link;
+use crate::inode::metadata::FileType;
+use crate::inode::opens::Opens;
+use crate::inode::orphans::{Orphan, Orphans};
+
+/// An inode in memory: one for all who have it open, who have it as an [`OpenInode`].
+pub(crate) struct LiveInode {
+    id: InodeId,
+    file_type: FileType,
+    tree: Arc<LiveTree>,
+    orphans: Arc<Orphans>,
+    delayed_inodes: Arc<DelayedInodes>,
+    pub(crate) delayed: DelayedItems,
+    /// What readers found out about its extents.
+    extents: Arc<ExtentMap>,
+    /// What the log does not have of its extents.
+    pub(crate) modified_extents: Mutex<ModifiedExtents>,
+    /// Held by the one who changes its data or size, but for the one who writes back.
+    pub(crate) changing: Mutex<()>,
+    /// Held by the one who writes its data back, or changes its extents in another way.
+    pub(crate) flushing: Mutex<()>,
+    /// Held by those who read its extents and what is on the devices there; alone by who changes the
+    /// extents, for as long as that takes.
+    pub(crate) reading: RwLock<()>,
+    /// How often it is open, and whether it has a name. The latter changes under the state's lock.
+    pub(crate) opens: Opens,
+    /// Its tree has nothing of it any more. Set by who has it last.
+    is_deleted: AtomicBool,
+    /// The name that its reference was seen to have, of a directory.
+    name: Mutex<Option<Link>>,
+    state: RwLock<InodeState>,
+}
+
+/// What changes about an inode.
+pub(crate) struct InodeState {
+    /// The item as it is in the tree or queued, but for times that are newer here while data is dirty.
+    pub(crate) item: InodeItem,
+    /// Size in bytes as everybody sees it; that of the item follows when data is written back.
+    pub(crate) size_bytes: u64,
+    /// Data that is not written back.
+    pub(crate) dirty: DirtyData,
+    /// Data that is being written back. Where there is dirty data, too, that is newer.
+    pub(crate) writing: Option<Arc<DirtyData>>,
+    /// What the tree has from there on is cut off, and goes when data is written back.
+    pub(crate) cut: Option<u64>,
+    /// The sequence number of the item when the inode was last synced.
+    pub(crate) synced: Option<u64>,
+    /// Room for writing the dirty data back: for the data, and for what says where it is.
+    pub(crate) reservation: Option<DataReservation>,
+    /// For a directory, the index of the next name, once somebody asked.
+    pub(crate) next_index: Option<u64>,
+    /// For a directory, what it passes on, once somebody asked.
+    pub(crate) inherited: Option<Arc<Inherited>>,
+    /// It is known to have no capabilities.
+    pub(crate) has_no_capability: bool,
+    /// It never had a name, and can still get one.
+    pub(crate) is_unnamed: bool,
+}
+
+/// The state of an inode, locked to be changed.
+pub(crate) type StateGuard<'a> = RwLockWriteGuard<'a, InodeState>;
+
+impl LiveInode {
+    pub(crate) fn new(
+        id: InodeId,
+        file_type: FileType,
+        item: InodeItem,
+        tree: Arc<LiveTree>,
+        orphans: Arc<Orphans>,
+        delayed_inodes: Arc<DelayedInodes>,
+        extents: Arc<ExtentMap>,
+    ) -> Self {
+        let state = InodeState {
+            item,
+            size_bytes: item.size.get(),
+            dirty: DirtyData::default(),
+            writing: None,
+            cut: None,
+            synced: None,
+            reservation: None,
+            next_index: None,
+            inherited: None,
+            has_no_capability: false,
+            is_unnamed: false,
+        };
+        Self {
+            id,
+            file_type,
+            tree,
+            orphans,
+            delayed_inodes,
+            delayed: DelayedItems::default(),
+            extents,
+            modified_extents: Mutex::default(),
+            changing: Mutex::default(),
+            flushing: Mutex::default(),
+            reading: RwLock::default(),
+            opens: Opens::default(),
+            is_deleted: AtomicBool::new(false),
+            name: Mutex::default(),
+            state: RwLock::new(state),
+        }
+    }
+
+    /// How far the inode has changed, unless all of that is durable: in the commit of `durable_generation`,
+    /// or because it was synced. What it has in memory only has been written back.
+    pub(crate) fn unsynced(&self, durable_generation: u64) -> Option<u64> {
+        let state = self.read();
+        let sequence = state.item.sequence.get();
+        let is_committed = state.item.transid.get() <= durable_generation;
+        let is_durable = is_committed || state.synced == Some(sequence);
+        (!state.is_clean() || !is_durable).then_some(sequence)
+    }
+
+    /// Notes that what was done up to this sequence number is durable.
+    pub(crate) fn synced(&self, sequence: u64) {
+        self.write().synced = Some(sequence);
+    }
+
+    pub(crate) fn id(&self) -> InodeId {
+        self.id
+    }
+
+    pub(crate) fn number(&self) -> u64 {
+        self.id.number
+    }
+
+    pub(crate) fn file_type(&self) -> FileType {
+        self.file_type
+    }
+
+    pub(crate) fn tree(&self) -> &Arc<LiveTree> {
+        &self.tree
+    }
+
+    pub(crate) fn extents(&self) -> &Arc<ExtentMap> {
+        &self.extents
+    }
+
+    pub(crate) fn delayed_inodes(&self) -> &DelayedInodes {
+        &self.delayed_inodes
+    }
+
+    /// The item with the size that everybody sees.
+    pub(crate) fn item(&self) -> InodeItem {
+        let state = self.read();
+        InodeItem { size: state.size_bytes.into(), ..state.item }
+    }
+
+    /// Bytes of data that are not written back.
+    pub(crate) fn dirty_bytes(&self) -> u64 {
+        self.read().unwritten_bytes()
+    }
+
+    /// Notes that nothing is left of it in the tree.
+    pub(crate) fn mark_deleted(&self) {
+        self.is_deleted.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_unlinked(&self) -> bool {
+        self.opens.is_unlinked()
+    }
+
+    /// Whether its name is known, and is one of which `is_its` holds.
+    pub(crate) fn is_named(&self, is_its: impl FnOnce(&Link) -> bool) -> bool {
+        self.name.lock().as_ref().is_some_and(is_its)
+    }
+
+    /// Says what its reference is, or that it changes. The state of the directory that has the name is
+    /// locked.
+    pub(crate) fn set_name(&self, name: Option<Link>) {
+        *self.name.lock() = name;
+    }
+
+    pub(crate) fn read(&self) -> RwLockReadGuard<'_, InodeState> {
+        self.state.read()
+    }
+
+    pub(crate) fn write(&self) -> StateGuard<'_> {
+        self.state.write()
+    }
+
+    /// Runs `look` while nobody changes the inode. `look` may not ask the inode for its attributes.
+    pub(crate) fn while_locked<T>(&self, look: impl FnOnce() -> T) -> T {
+        let _state = self.read();
+        look()
+    }
+
+    pub(crate) fn key(&self, item_type: ItemType, offset: u64) -> Key {
+        Key::new(self.id.number, item_type, offset)
+    }
+
+    /// The index of the next name in this directory, whose state is `state`. It is given out once.
+    pub(crate) fn next_index(&self, state: &mut InodeState) -> Changed<u64> {
+        let index = self.end_index(state)?;
+        state.next_index = Some(index + 1);
+        Ok(index)
+    }
+
+    /// The index that the next name in this directory will have, whose state is `state`.
+    pub(crate) fn end_index(&self, state: &mut InodeState) -> Changed<u64> {
+        /// Indexes below stand for `.` and `..`.
+        const FIRST_INDEX: u64 = 2;
+        let index = if let Some(index) = state.next_index {
+            index
+        } else {
+            let last = self.key(ItemType::DIR_INDEX, u64::MAX);
+            let found = TreeItems::new(self.tree.clone()).at_or_before(last)?;
+            let is_own =
+                |key: &Key| (key.objectid, key.item_type) == (self.id.number, ItemType::DIR_INDEX);
+            found.filter(|(key, _)| is_own(key)).map_or(FIRST_INDEX, |(key, _)| key.offset + 1)
+        };
+        state.next_index = Some(index);
+        Ok(index)
+    }
+}
+
+impl InodeState {
+    /// Notes a change in a transaction: of the inode itself, and of its content if `of_content`.
+    pub(crate) fn touch(&mut self, generation: u64, of_content: bool) {
+        self.item.transid = generation.into();
+        self.item.sequence += 1;
+        self.item.ctime = now();
+        if of_content {
+            self.item.mtime = self.item.ctime;
+        }
+    }
+
+    /// A directory's names became longer by `bytes` together, or shorter if it is negative.
+    pub(crate) fn names_grew(&mut self, generation: u64, bytes: i64) {
+        // Each name is in two items.
+        self.size_bytes = self.size_bytes.saturating_add_signed(2 * bytes);
+        self.item.size = self.size_bytes.into();
+        self.touch(generation, true);
+    }
+
+    /// Whether names can be made in this directory.
+    pub(crate) fn check_may_name(&self) -> Result<()> {
+        if self.item.nlink.get() == 0 {
+            return Err(Error::NotFound);
+        }
+        self.check_mutable()
+    }
+
+    /// Whether names can be taken from this directory, or this inode can lose one.
+    pub(crate) fn check_may_unname(&self) -> Result<()> {
+        if self.item.flags().contains(InodeFlags::APPEND) {
+            return Err(Error::NotPermitted("it can only grow"));
+        }
+        self.check_mutable()
+    }
+
+    /// Bytes of data that the trees do not have.
+    pub(crate) fn unwritten_bytes(&self) -> u64 {
+        self.dirty.len_bytes() + self.writing.as_ref().map_or(0, |writing| writing.len_bytes())
+    }
+
+    /// Bytes of memory that this data takes.
+    pub(crate) fn unwritten_memory_bytes(&self) -> u64 {
+        let writing = self.writing.as_ref().map_or(0, |writing| writing.memory_bytes());
+        self.dirty.memory_bytes() + writing
+    }
+
+    pub(crate) fn check_mutable(&self) -> Result<()> {
+        if self.item.flags().contains(InodeFlags::IMMUTABLE) {
+            return Err(Error::NotPermitted("it is immutable"));
+        }
+        Ok(())
+    }
+}
+
+impl Drop for LiveInode {
+    fn drop(&mut self) {
+        if self.is_unlinked() && !*self.is_deleted.get_mut() {
+            self.orphans.push(Orphan { tree: self.tree.clone(), number: self.id.number });
+        }
+    }
+}
+
+impl std::fmt::Debug for LiveInode {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("LiveInode").field("id", &self.id).finish_non_exhaustive()
+    }
+}

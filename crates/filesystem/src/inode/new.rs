@@ -1,0 +1,85 @@
+//! What a new inode is to be.
+
+use larder_format::item::{FileExtentHeader, FileExtentKind, InodeItem};
+use larder_format::{ItemType, Key, item};
+use larder_transaction::now;
+use zerocopy::{FromZeros, IntoBytes};
+
+use crate::error::{Error, Result};
+use crate::inode::metadata::FileType;
+
+/// Linux counts device numbers as 12 bits of major and 20 bits of minor.
+const MINOR_BITS: u32 = 20;
+
+/// What a new inode is to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NewInode {
+    /// Type and permissions, as `st_mode`.
+    pub mode: u32,
+    /// Owner.
+    pub uid: u32,
+    /// Group; in a directory with its setgid bit set, the directory's is taken. Whether who makes it may
+    /// set its setgid bit is for the caller to know.
+    pub gid: u32,
+    /// Permissions that are taken from those in `mode`, unless the directory has a default ACL.
+    pub umask: u32,
+    /// Major and minor number of a device node, zeros for anything else.
+    pub device: (u32, u32),
+}
+
+/// An item to be inserted.
+pub(crate) type NewItem = (Key, Vec<u8>);
+
+impl NewInode {
+    pub(crate) fn file_type(&self) -> Result<FileType> {
+        FileType::from_mode(self.mode).ok_or(Error::Invalid("the mode has no type"))
+    }
+
+    /// The device number as inode items have it.
+    pub(crate) fn rdev(&self) -> u64 {
+        u64::from(self.device.0) << MINOR_BITS | u64::from(self.device.1)
+    }
+}
+
+/// The type of what a directory entry leads to.
+pub(crate) fn entry_type(file_type: FileType) -> item::FileType {
+    match file_type {
+        FileType::Regular => item::FileType::Regular,
+        FileType::Directory => item::FileType::Directory,
+        FileType::Symlink => item::FileType::Symlink,
+        FileType::BlockDevice => item::FileType::BlockDevice,
+        FileType::CharDevice => item::FileType::CharDevice,
+        FileType::Fifo => item::FileType::Fifo,
+        FileType::Socket => item::FileType::Socket,
+    }
+}
+
+/// The item of a new inode that takes nothing over from its directory.
+pub(crate) fn new_item(new: &NewInode, generation: u64, target: Option<&[u8]>) -> InodeItem {
+    let mut item = InodeItem::new_zeroed();
+    item.generation = generation.into();
+    item.transid = generation.into();
+    item.nlink = 1.into();
+    item.mode = new.mode.into();
+    item.uid = new.uid.into();
+    item.gid = new.gid.into();
+    item.rdev = new.rdev().into();
+    let len_bytes = target.map_or(0, <[u8]>::len) as u64;
+    (item.size, item.nbytes) = (len_bytes.into(), len_bytes.into());
+    let now = now();
+    (item.atime, item.ctime, item.mtime, item.otime) = (now, now, now, now);
+    item
+}
+
+/// The only extent of an inode, whose data is in the item.
+pub(crate) fn inline_item(number: u64, generation: u64, data: &[u8]) -> NewItem {
+    let header = FileExtentHeader {
+        generation: generation.into(),
+        ram_bytes: (data.len() as u64).into(),
+        compression: 0,
+        encryption: 0,
+        other_encoding: 0.into(),
+        kind: FileExtentKind::Inline as u8,
+    };
+    (Key::new(number, ItemType::EXTENT_DATA, 0), [header.as_bytes(), data].concat())
+}

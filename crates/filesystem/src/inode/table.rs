@@ -1,0 +1,120 @@
+//! The table of the inodes in memory.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Weak};
+
+use larder_btree::LiveTree;
+use larder_format::item::InodeItem;
+use larder_format::{ItemType, Key};
+use parking_lot::Mutex;
+
+use crate::core::live_subvolume::LiveSubvolume;
+use crate::error::{Error, Result};
+use crate::file::extent_map::{ExtentMap, ExtentMaps};
+use crate::inode::delayed::table::DelayedInodes;
+use crate::inode::id::InodeId;
+use crate::inode::live::LiveInode;
+use crate::inode::metadata::{FileType, parse_item};
+use crate::inode::open::OpenInode;
+use crate::inode::orphans::Orphans;
+
+/// Locks that inodes are spread over.
+const SHARDS: usize = 16;
+
+/// The inodes in memory.
+pub(crate) struct InodeTable {
+    shards: [Mutex<HashMap<InodeId, Weak<LiveInode>>>; SHARDS],
+    orphans: Arc<Orphans>,
+    delayed: Arc<DelayedInodes>,
+    extent_maps: Arc<ExtentMaps>,
+}
+
+impl InodeTable {
+    pub(crate) fn new(
+        orphans: Arc<Orphans>,
+        delayed: Arc<DelayedInodes>,
+        extent_maps: Arc<ExtentMaps>,
+    ) -> Self {
+        Self { shards: std::array::from_fn(|_| Mutex::default()), orphans, delayed, extent_maps }
+    }
+
+    /// The inode `number`, read if nobody has it. One without a name is not found: only who had it
+    /// open before it lost the last can have it.
+    pub(crate) fn open(&self, subvolume: &LiveSubvolume, number: u64) -> Result<OpenInode> {
+        let id = InodeId { subvolume: subvolume.tree().id(), number };
+        let mut shard = self.shard(id).lock();
+        let known = shard.get(&id).and_then(Weak::upgrade);
+        let live = if let Some(live) = known {
+            live
+        } else {
+            // Under the lock: who has the inode meanwhile could change the item and be gone.
+            let live = Arc::new(self.read(subvolume, id)?);
+            remember(&mut shard, &live);
+            live
+        };
+        drop(shard);
+        OpenInode::open(live).ok_or(Error::NotFound)
+    }
+
+    /// An inode that is in memory, for a look: this does not keep it open.
+    pub(crate) fn known(&self, id: InodeId) -> Option<Arc<LiveInode>> {
+        self.shard(id).lock().get(&id).and_then(Weak::upgrade)
+    }
+
+    fn read(&self, subvolume: &LiveSubvolume, id: InodeId) -> Result<LiveInode> {
+        let tree = subvolume.tree();
+        let key = Key::new(id.number, ItemType::INODE_ITEM, 0);
+        let bytes = tree.get(key)?.ok_or(Error::NotFound)?;
+        let (item, file_type) =
+            parse_item(&bytes).map_err(|problem| Error::item(tree.id(), key, problem))?;
+        if item.nlink.get() == 0 {
+            return Err(Error::NotFound);
+        }
+        Ok(self.new_inode(id, file_type, *item, tree.clone()))
+    }
+
+    /// Enters an inode that was just made.
+    pub(crate) fn create(
+        &self,
+        subvolume: &LiveSubvolume,
+        number: u64,
+        file_type: FileType,
+        item: InodeItem,
+    ) -> Result<OpenInode> {
+        let id = InodeId { subvolume: subvolume.tree().id(), number };
+        let tree = subvolume.tree().clone();
+        let live = Arc::new(self.new_inode(id, file_type, item, tree));
+        remember(&mut self.shard(id).lock(), &live);
+        OpenInode::open(live).ok_or(Error::NotFound)
+    }
+
+    fn new_inode(
+        &self,
+        id: InodeId,
+        file_type: FileType,
+        item: InodeItem,
+        tree: Arc<LiveTree>,
+    ) -> LiveInode {
+        let extents = ExtentMap::new(self.extent_maps.clone());
+        LiveInode::new(
+            id,
+            file_type,
+            item,
+            tree,
+            self.orphans.clone(),
+            self.delayed.clone(),
+            extents,
+        )
+    }
+
+    fn shard(&self, id: InodeId) -> &Mutex<HashMap<InodeId, Weak<LiveInode>>> {
+        &self.shards[(id.number ^ id.subvolume) as usize % SHARDS]
+    }
+}
+
+fn remember(shard: &mut HashMap<InodeId, Weak<LiveInode>>, live: &Arc<LiveInode>) {
+    if shard.len() == shard.capacity() {
+        shard.retain(|_, live| live.strong_count() > 0);
+    }
+    shard.insert(live.id(), Arc::downgrade(live));
+}

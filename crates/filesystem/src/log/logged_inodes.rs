@@ -1,0 +1,62 @@
+//! Which inodes the logs of the running transaction have.
+
+use std::collections::{BTreeSet, HashSet};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use parking_lot::Mutex;
+
+use crate::inode::id::InodeId;
+
+/// The inodes that logs have, and those of them whose names have changed since: what a log says of names
+/// must be true of all its inodes at one time, or two of them could claim one name.
+#[derive(Default)]
+pub(crate) struct LoggedInodes {
+    /// Nobody asks for a lock while there are none.
+    are_there: AtomicBool,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Default)]
+struct Inner {
+    logged: HashSet<InodeId>,
+    renamed: BTreeSet<InodeId>,
+}
+
+impl LoggedInodes {
+    /// Notes that an inode gained or lost a name. The caller is inside the door.
+    pub(crate) fn names_changed(&self, id: InodeId) {
+        if !self.are_there.load(Relaxed) {
+            return;
+        }
+        let mut inner = self.inner.lock();
+        if inner.logged.contains(&id) {
+            inner.renamed.insert(id);
+        }
+    }
+
+    /// Those whose names have changed. The door is closed.
+    pub(crate) fn renamed(&self) -> Vec<InodeId> {
+        self.inner.lock().renamed.iter().copied().collect()
+    }
+
+    /// Notes that the logs have these as they are now, and not those. The door is closed.
+    pub(crate) fn logged(
+        &self,
+        there: impl IntoIterator<Item = InodeId>,
+        gone: impl IntoIterator<Item = InodeId>,
+    ) {
+        let mut inner = self.inner.lock();
+        inner.renamed.clear();
+        inner.logged.extend(there);
+        for id in gone {
+            inner.logged.remove(&id);
+        }
+        self.are_there.store(!inner.logged.is_empty(), Relaxed);
+    }
+
+    /// Notes that there are no logs. The door is closed.
+    pub(crate) fn clear(&self) {
+        *self.inner.lock() = Inner::default();
+        self.are_there.store(false, Relaxed);
+    }
+}

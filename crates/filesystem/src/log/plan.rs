@@ -1,0 +1,328 @@
+//! What is to be logged along with an inode, so that a replay leaves what was promised.
+//!
+//! A replay starts from the last commit, and knows of other inodes only what is logged. It gives a name to
+//! who is logged to have it, takes it from whoever had it, and takes from an inode those names of a logged
+//! reference's key that are not logged. Hence:
+//!
+//! # Invariants
+//! - An inode is logged with all its names as they are now. So are its directories if the last commit does
+//!   not have them, and who had one of its names then and lives on under another.
+//! - Who has a name now that one of these loses is logged too: the name was never free.
+//! - Of an inode, all keys of references in the last commit are still there: a name that went with its key
+//!   would stay. Otherwise there is a commit.
+//! - Of a directory that is logged with its names, what was taken away and lives on is logged, too.
+//! - A directory that is gone took nothing with it that lives on: there is a commit unless it was empty in
+//!   the last one.
+//! - What a log has is made anew once its names have changed; what is gone leaves the log if the last
+//!   commit does not have it, and otherwise there is a commit.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use larder_btree::{LiveTree, Tree, TreeView};
+use larder_format::item::{DirEntries, FileType, InodeItem};
+use larder_format::objectid::FIRST_FREE;
+use larder_format::{ItemType, Key, name_hash, read_exact_item};
+use larder_transaction::LogWriter;
+
+use crate::core::changed::Changed;
+use crate::core::writer::Writer;
+use crate::inode::id::InodeId;
+use crate::inode::links::links_of_item;
+use crate::log::tree_difference::{Difference, differences};
+
+/// Names that came to and went from directories beyond which a commit is cheaper.
+const MOST_NAMES: usize = 256;
+
+/// What is to be logged.
+pub(crate) struct LogPlan {
+    /// Inodes that are there, and the names of those that are directories to be logged with theirs.
+    pub(crate) inodes: BTreeMap<InodeId, Option<NameChanges>>,
+    /// Inodes of logs that are no more.
+    pub(crate) gone: BTreeSet<InodeId>,
+    pub(crate) trees: BTreeMap<u64, Trees>,
+}
+
+/// A subvolume, now and in the last commit.
+pub(crate) struct Trees {
+    pub(crate) live: Arc<LiveTree>,
+    pub(crate) committed: Tree,
+}
+
+/// What became of the names in a directory since the last commit.
+#[derive(Default)]
+pub(crate) struct NameChanges {
+    /// Entries that came, by index.
+    pub(crate) came: Vec<(u64, Vec<u8>)>,
+    /// Indexes that went.
+    pub(crate) went: Vec<u64>,
+}
+
+/// A name as a reference has it.
+type Name = (u64, u64, Vec<u8>);
+
+/// Finds out what is to be logged.
+struct Search<'a, 'm, 'l> {
+    writer: &'a Writer,
+    logs: &'a LogWriter<'m, 'l>,
+    plan: LogPlan,
+    /// To be looked at, and whether with its names.
+    pending: Vec<(InodeId, bool)>,
+}
+
+impl LogPlan {
+    /// What is to be logged for these inodes, with their names or without. `None` if that takes a commit.
+    pub(crate) fn of(
+        writer: &Writer,
+        logs: &LogWriter<'_, '_>,
+        wanted: BTreeMap<InodeId, bool>,
+    ) -> Changed<Option<Self>> {
+        let plan = Self { inodes: BTreeMap::new(), gone: BTreeSet::new(), trees: BTreeMap::new() };
+        let mut search = Search { writer, logs, plan, pending: Vec::new() };
+        search.pending.extend(wanted);
+        while let Some((id, with_names)) = search.pending.pop() {
+            if !search.visit(id, with_names, false)? {
+                return Ok(None);
+            }
+        }
+        for id in writer.logged_inodes.renamed() {
+            if !search.visit(id, false, true)? {
+                return Ok(None);
+            }
+            while let Some((id, with_names)) = search.pending.pop() {
+                if !search.visit(id, with_names, false)? {
+                    return Ok(None);
+                }
+            }
+        }
+        Ok(Some(search.plan))
+    }
+}
+
+impl Search<'_, '_, '_> {
+    /// Looks at an inode; whether it can be logged. `is_member` says that a log has it.
+    fn visit(&mut self, id: InodeId, with_names: bool, is_member: bool) -> Changed<bool> {
+        let is_done = |names: &Option<NameChanges>| !with_names || names.is_some();
+        if self.plan.inodes.get(&id).is_some_and(is_done) {
+            return Ok(true);
+        }
+        if !self.open(id.subvolume)? {
+            return Ok(false);
+        }
+        let (now, then) = (self.inode_now(id)?, self.inode_then(id)?);
+        if now.is_none() {
+            // Nothing was promised of what has no name, unless it is in a log with one.
+            self.plan.gone.insert(id);
+            let logged = self.logged_names(id)?;
+            return Ok((!is_member || then.is_none()) && self.visit_heirs(id, &logged)?);
+        }
+        if then.is_some_and(|(item, _)| item.nlink.get() == 0) {
+            return Ok(false);
+        }
+        let trees = &self.plan.trees[&id.subvolume];
+        let names_now = names(&TreeView::Live(trees.live.clone()), id.number)?;
+        let names_then = names(&TreeView::Committed(trees.committed.clone()), id.number)?;
+        if !names_then.keys().all(|key| names_now.contains_key(key)) {
+            return Ok(false);
+        }
+        let changes =
+            if with_names { self.name_changes(id)? } else { Some(NameChanges::default()) };
+        let Some(changes) = changes else { return Ok(false) };
+        self.plan.inodes.insert(id, with_names.then_some(changes));
+        let is_held = |old: &&Name| {
+            names_now.values().flatten().any(|name| (name.0, &name.2) == (old.0, &old.2))
+        };
+        let logged = self.logged_names(id)?;
+        let lost = names_then.values().flatten().chain(&logged).filter(|old| !is_held(old));
+        if !self.visit_heirs(id, lost)? {
+            return Ok(false);
+        }
+        let known: BTreeSet<&Name> = names_then.values().flatten().collect();
+        for name in names_now.values().flatten().filter(|name| !known.contains(name)) {
+            if !self.visit_name(id, name)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Looks at a name that an inode got since the last commit.
+    fn visit_name(&mut self, id: InodeId, (directory, _, name): &Name) -> Changed<bool> {
+        let parent = InodeId { number: *directory, ..id };
+        if parent.number != id.number && self.inode_then(parent)?.is_none() {
+            self.pending.push((parent, false));
+            return Ok(true);
+        }
+        let committed = self.plan.trees[&id.subvolume].committed.clone();
+        match entry(&TreeView::Committed(committed), parent, name)? {
+            Some(location) if location.item_type != ItemType::INODE_ITEM => Ok(false),
+            Some(location) if location.objectid != id.number => {
+                self.visit_displaced(InodeId { number: location.objectid, ..id })
+            }
+            _ => Ok(true),
+        }
+    }
+
+    /// The names that an inode has in a log.
+    fn logged_names(&self, id: InodeId) -> Changed<Vec<Name>> {
+        let Some(log) = self.logs.log(id.subvolume) else { return Ok(Vec::new()) };
+        let names = names(&TreeView::Live(log.clone()), id.number)?;
+        Ok(names.into_values().flatten().collect())
+    }
+
+    /// Looks at who has names now that an inode loses by what is logged: they were never free.
+    fn visit_heirs<'n>(
+        &mut self,
+        id: InodeId,
+        lost: impl IntoIterator<Item = &'n Name>,
+    ) -> Changed<bool> {
+        for (directory, _, name) in lost {
+            let live = TreeView::Live(self.plan.trees[&id.subvolume].live.clone());
+            match entry(&live, InodeId { number: *directory, ..id }, name)? {
+                Some(location) if location.item_type != ItemType::INODE_ITEM => return Ok(false),
+                Some(location) => {
+                    self.pending.push((InodeId { number: location.objectid, ..id }, false));
+                }
+                None => {}
+            }
+        }
+        Ok(true)
+    }
+
+    /// Looks at an inode that loses a name of the last commit by what is logged.
+    fn visit_displaced(&mut self, id: InodeId) -> Changed<bool> {
+        if self.inode_now(id)?.is_some() {
+            self.pending.push((id, false));
+            return Ok(true);
+        }
+        let was_empty = |(item, file_type): (InodeItem, FileType)| {
+            file_type != FileType::Directory || item.size.get() == 0
+        };
+        Ok(self.inode_then(id)?.is_none_or(was_empty))
+    }
+
+    /// What became of the names in a directory. `None` if they cannot be logged.
+    fn name_changes(&mut self, id: InodeId) -> Changed<Option<NameChanges>> {
+        let trees = &self.plan.trees[&id.subvolume];
+        let mut changes = NameChanges::default();
+        let mut inodes = Vec::new();
+        let mut is_plain = true;
+        let key = |index| Key::new(id.number, ItemType::DIR_INDEX, index);
+        differences(&trees.live, &trees.committed, key(0)..=key(u64::MAX), |difference| {
+            let (key, data) = match difference {
+                Difference::Now(key, data) => {
+                    changes.came.push((key.offset, data.to_vec()));
+                    (key, data)
+                }
+                Difference::Then(key, data) => {
+                    changes.went.push(key.offset);
+                    (key, data)
+                }
+            };
+            let is_now = matches!(difference, Difference::Now(..));
+            for entry in DirEntries::new(data) {
+                let entry = entry.map_err(|problem| bad(id, key, problem))?;
+                let location = entry.header.location.get();
+                is_plain &= location.item_type == ItemType::INODE_ITEM;
+                inodes.push((location.objectid, is_now));
+            }
+            Ok(())
+        })?;
+        if !is_plain || inodes.len() > MOST_NAMES {
+            return Ok(None);
+        }
+        for (number, is_now) in inodes {
+            let inode = InodeId { number, ..id };
+            if is_now {
+                self.pending.push((inode, false));
+            } else if !self.visit_displaced(inode)? {
+                return Ok(None);
+            }
+        }
+        Ok(Some(changes))
+    }
+
+    /// Finds the trees of a subvolume. It has none if it is being deleted.
+    fn open(&mut self, subvolume: u64) -> Changed<bool> {
+        if self.plan.trees.contains_key(&subvolume) {
+            return Ok(true);
+        }
+        let live = self.writer.manager.tree(subvolume)?;
+        let item = self.writer.manager.root_item(subvolume);
+        let committed = self.logs.committed(subvolume)?;
+        let (Some(live), Some(committed)) = (live, committed) else { return Ok(false) };
+        if item.is_none_or(|(_, item)| item.refs.get() == 0) {
+            return Ok(false);
+        }
+        self.plan.trees.insert(subvolume, Trees { live, committed });
+        Ok(true)
+    }
+
+    /// An inode as it is now, if it has a name. What is queued of it is in the tree then.
+    fn inode_now(&self, id: InodeId) -> Changed<Option<(InodeItem, FileType)>> {
+        if let Some(live) = self.writer.inodes.known(id) {
+            // Half of it could be in the tree.
+            let abort =
+                |error: &larder_transaction::Error| self.writer.manager.abort(error.clone());
+            live.flush_delayed().inspect_err(abort)?;
+        }
+        let live = &self.plan.trees[&id.subvolume].live;
+        let key = Key::new(id.number, ItemType::INODE_ITEM, 0);
+        let found = live.get(key)?.map(|data| parse(id, key, &data)).transpose()?;
+        Ok(found.filter(|(item, _)| item.nlink.get() > 0))
+    }
+
+    /// An inode as the last commit has it.
+    fn inode_then(&self, id: InodeId) -> Changed<Option<(InodeItem, FileType)>> {
+        let committed = &self.plan.trees[&id.subvolume].committed;
+        let key = Key::new(id.number, ItemType::INODE_ITEM, 0);
+        committed.get(key)?.map(|data| parse(id, key, &data)).transpose()
+    }
+}
+
+/// Where a name leads.
+fn entry(tree: &TreeView, directory: InodeId, name: &[u8]) -> Changed<Option<Key>> {
+    let key = Key::new(directory.number, ItemType::DIR_ITEM, name_hash::dir_name(name));
+    let Some(data) = tree.get(key)? else { return Ok(None) };
+    for entry in DirEntries::new(&data) {
+        let entry = entry.map_err(|problem| bad(directory, key, problem))?;
+        if entry.name == name {
+            return Ok(Some(entry.header.location.get()));
+        }
+    }
+    Ok(None)
+}
+
+/// The names of an inode by the keys of the references that hold them. The root of a subvolume has none.
+fn names(tree: &TreeView, number: u64) -> Changed<BTreeMap<Key, Vec<Name>>> {
+    let mut names = BTreeMap::new();
+    if number == FIRST_FREE {
+        return Ok(names);
+    }
+    let first = Key::new(number, ItemType::INODE_REF, 0);
+    let last = Key::new(number, ItemType::INODE_EXTREF, u64::MAX);
+    let mut items = tree.range(first..=last, larder_btree::Readahead::None);
+    while let Some((key, data)) = items.next_item()? {
+        let mut found = Vec::new();
+        links_of_item(key, data, |directory, index, name| {
+            found.push((directory, index, name.to_vec()));
+        })
+        .map_err(|problem| bad(InodeId { subvolume: 0, number }, key, problem))?;
+        names.insert(key, found);
+    }
+    Ok(names)
+}
+
+fn parse(id: InodeId, key: Key, data: &[u8]) -> Changed<(InodeItem, FileType)> {
+    let item: &InodeItem = read_exact_item(data).map_err(|problem| bad(id, key, problem))?;
+    let file_type = FileType::from_mode(item.mode.get()).unwrap_or(FileType::Unknown);
+    Ok((*item, file_type))
+}
+
+pub(crate) fn bad(
+    id: InodeId,
+    key: Key,
+    problem: larder_format::FormatError,
+) -> larder_transaction::Error {
+    larder_transaction::Error::Item { tree: id.subvolume, key, problem }
+}

@@ -1,0 +1,78 @@
+//! Making single files and directories durable: through logs where they can take it, and else by a commit.
+//!
+//! # Invariants
+//! - Whoever asks has its data in the trees before it queues up. One thread at a time writes logs, for all
+//!   who have queued up by then; they return as soon as that is done, whoever writes next.
+//! - Each change of an inode raises its sequence number. What did not change since it was synced, or in the
+//!   running transaction, is durable.
+//! - Where it is not certain that a log says all that must survive, there is a commit.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock};
+
+use larder_transaction::LogWriter;
+
+use crate::core::changed::Changed;
+use crate::core::shared::Core;
+use crate::core::writer::Writer;
+use crate::error::Result;
+use crate::inode::handle::Inode;
+use crate::inode::id::InodeId;
+use crate::inode::metadata::FileType;
+use crate::log::plan::LogPlan;
+use crate::log::sync_queue::Request;
+
+impl Inode {
+    /// Makes what was done to this file or directory durable: of a file its data, attributes and names,
+    /// of a directory its attributes and what came and went in it. Nothing happens in a file system that
+    /// is open for reading.
+    ///
+    /// # Errors
+    /// As [`Filesystem::sync`].
+    pub fn sync(&self) -> Result<()> {
+        let Some(live) = self.try_live_inode() else { return Ok(()) };
+        if self.file_type() == FileType::Regular {
+            self.flush()?;
+        }
+        let durable_generation = self.writer()?.manager.durable_generation();
+        let Some(sequence) = live.unsynced(durable_generation) else { return Ok(()) };
+        let is_directory = self.file_type() == FileType::Directory;
+        sync_inode(self.core(), live.id(), is_directory)?;
+        live.synced(sequence);
+        Ok(())
+    }
+}
+
+fn sync_inode(core: &Core, id: InodeId, is_directory: bool) -> Changed<()> {
+    let Some(writer) = core.try_writer() else { return Ok(()) };
+    let request = Arc::new(Request { id, is_directory, outcome: OnceLock::new() });
+    writer.syncs.push(request.clone());
+    if let Some(turn) = writer.syncs.wait(&request) {
+        turn.answer(&make_durable(core, writer, &turn.requests));
+    }
+    request.outcome.get().expect("it was waited for").clone()
+}
+
+fn make_durable(core: &Core, writer: &Writer, requests: &[Arc<Request>]) -> Changed<()> {
+    let mut wanted: BTreeMap<InodeId, bool> = BTreeMap::new();
+    for request in requests {
+        *wanted.entry(request.id).or_default() |= request.is_directory;
+    }
+    let is_logged = writer.manager.write_log(|logs| fill_logs(core, logs, wanted));
+    // What cannot be logged, because something cannot be read for one, may still be committed.
+    if matches!(is_logged, Ok(true)) {
+        return Ok(());
+    }
+    writer.manager.commit().map(drop)
+}
+
+/// Puts what is wanted into the logs. Returns whether they can take it.
+fn fill_logs(
+    core: &Core,
+    logs: &mut LogWriter<'_, '_>,
+    wanted: BTreeMap<InodeId, bool>,
+) -> Changed<bool> {
+    let writer = core.try_writer().expect("it is being changed");
+    let Some(plan) = LogPlan::of(writer, logs, wanted)? else { return Ok(false) };
+    plan.enter(core, logs)
+}

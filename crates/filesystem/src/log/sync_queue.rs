@@ -1,0 +1,76 @@
+//! The threads that wait for what they did to be durable, and the one that writes logs for all of them.
+
+use std::sync::{Arc, OnceLock};
+
+use parking_lot::{Condvar, Mutex};
+
+use crate::core::changed::Changed;
+use crate::inode::id::InodeId;
+
+/// Those who wait for what they did to be durable.
+#[derive(Default)]
+pub(crate) struct Syncs {
+    queue: Mutex<Queue>,
+    /// Somebody has written logs.
+    written: Condvar,
+}
+
+#[derive(Default)]
+struct Queue {
+    /// Requests that nobody has taken up.
+    waiting: Vec<Arc<Request>>,
+    /// Somebody writes logs for those who waited before.
+    is_writing: bool,
+}
+
+/// The turn of the thread that writes logs. Every request in it gets an answer, also while a panic unwinds.
+pub(crate) struct Turn<'s> {
+    syncs: &'s Syncs,
+    pub(crate) requests: Vec<Arc<Request>>,
+}
+
+pub(crate) struct Request {
+    pub(crate) id: InodeId,
+    pub(crate) is_directory: bool,
+    pub(crate) outcome: OnceLock<Changed<()>>,
+}
+
+impl Syncs {
+    /// Queues a request.
+    pub(crate) fn push(&self, request: Arc<Request>) {
+        self.queue.lock().waiting.push(request);
+    }
+
+    /// Waits until `request`, which was queued, is done, or it is its turn to write logs for all who wait.
+    pub(crate) fn wait(&self, request: &Request) -> Option<Turn<'_>> {
+        let mut queue = self.queue.lock();
+        loop {
+            if request.outcome.get().is_some() {
+                return None;
+            }
+            if !queue.is_writing {
+                queue.is_writing = true;
+                let requests = std::mem::take(&mut queue.waiting);
+                return Some(Turn { syncs: self, requests });
+            }
+            self.written.wait(&mut queue);
+        }
+    }
+}
+
+impl Turn<'_> {
+    pub(crate) fn answer(&self, outcome: &Changed<()>) {
+        for request in &self.requests {
+            request.outcome.get_or_init(|| outcome.clone());
+        }
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        // Without an answer so far, this unwinds.
+        self.answer(&Err(larder_transaction::Error::Panicked));
+        self.syncs.queue.lock().is_writing = false;
+        self.syncs.written.notify_all();
+    }
+}

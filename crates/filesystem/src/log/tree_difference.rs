@@ -1,0 +1,69 @@
+//! What differs between a tree and the last commit's.
+
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+
+use larder_btree::{Cursor, LiveCursor, LiveTree, Readahead, Tree};
+use larder_format::Key;
+
+use crate::core::changed::Changed;
+
+/// An item that only one of them has. One that was changed is in both.
+#[derive(Clone, Copy)]
+pub(crate) enum Difference<'a> {
+    /// It is there now.
+    Now(Key, &'a [u8]),
+    /// It was there then.
+    Then(Key, &'a [u8]),
+}
+
+/// Shows the differences among the items with these keys to `visit` in order of keys, of one key what was
+/// there first. Leaves that both have are passed by.
+pub(crate) fn differences(
+    live: &Arc<LiveTree>,
+    committed: &Tree,
+    keys: RangeInclusive<Key>,
+    mut visit: impl FnMut(Difference<'_>) -> Changed<()>,
+) -> Changed<()> {
+    let first = *keys.start();
+    let is_its = |key: &Key| keys.contains(key);
+    let (mut now, mut then) = (live.cursor(Readahead::None), committed.cursor(Readahead::None));
+    now.seek(first)?;
+    then.seek(first)?;
+    loop {
+        let now_item = now.item().filter(|(key, _)| is_its(key));
+        let then_item = then.item().filter(|(key, _)| is_its(key));
+        match (now_item, then_item) {
+            (None, None) => return Ok(()),
+            (Some((now_key, now_data)), Some((then_key, then_data))) if now_key == then_key => {
+                if is_same_leaf(&now, &then) {
+                    now.next_leaf()?;
+                    then.next_leaf()?;
+                    continue;
+                }
+                if now_data != then_data {
+                    visit(Difference::Then(then_key, then_data))?;
+                    visit(Difference::Now(now_key, now_data))?;
+                }
+                now.next()?;
+                then.next()?;
+            }
+            (Some((key, data)), other) if other.is_none_or(|(then_key, _)| key < then_key) => {
+                visit(Difference::Now(key, data))?;
+                now.next()?;
+            }
+            (_, Some((key, data))) => {
+                visit(Difference::Then(key, data))?;
+                then.next()?;
+            }
+            (Some(_), None) => unreachable!("it was the lesser"),
+        }
+    }
+}
+
+fn is_same_leaf(now: &LiveCursor, then: &Cursor) -> bool {
+    match (now.item_ref(), then.item_ref()) {
+        (Some(now), Some(then)) => now.leaf().logical() == then.leaf().logical(),
+        _ => false,
+    }
+}

@@ -1,0 +1,87 @@
+//! Reserving space for data before a file is changed.
+
+use larder_transaction::space::{Priority, SpaceKind};
+
+use crate::core::shared::Core;
+use crate::core::writer::Writer;
+use crate::error::Result;
+use crate::file::writeback::reservation::DataReservation;
+use crate::inode::delayed::flush::relieve;
+use crate::inode::live::InodeState;
+use crate::operation::limits::reserve_quota;
+
+/// Items that writing a file back takes besides its extents: the inode, and what is cut.
+const ITEMS: u64 = 4;
+
+/// Tree blocks that writing a file back adds to its subvolume.
+pub(crate) const QUOTA_BLOCKS: u64 = 1;
+
+/// Items that a run of dirty data takes: extent, checksums.
+const ITEMS_PER_RUN: u64 = 2;
+
+impl Writer {
+    /// Promises room for `data_bytes` more of dirty data in `runs` more runs.
+    pub(crate) fn reserve_data(&self, data_bytes: u64, runs: u64) -> Result<DataReservation> {
+        self.reserve_with(Priority::Normal, data_bytes, runs)
+    }
+
+    /// As [`reserve_data`](Self::reserve_data), for what takes more away than it adds.
+    pub(crate) fn reserve_to_delete(&self, data_bytes: u64, runs: u64) -> Result<DataReservation> {
+        self.reserve_with(Priority::Deleting, data_bytes, runs)
+    }
+
+    fn reserve_with(
+        &self,
+        priority: Priority,
+        data_bytes: u64,
+        runs: u64,
+    ) -> Result<DataReservation> {
+        relieve(self)?;
+        let items = ITEMS + ITEMS_PER_RUN * runs;
+        let metadata_bytes = self.manager.space().insertion_bytes(items);
+        let reserve = |kind, len_bytes| self.manager.reserve(kind, len_bytes, priority);
+        let metadata = reserve(SpaceKind::Metadata, metadata_bytes)?;
+        Ok(DataReservation { data: reserve(SpaceKind::Data, data_bytes)?, metadata, quota: None })
+    }
+}
+
+/// Reserves space as [`Writer::reserve_data`] does, within the quota of a subvolume.
+pub(crate) fn reserve_within_quota(
+    core: &Core,
+    subvolume: u64,
+    data_bytes: u64,
+    runs: u64,
+) -> Result<DataReservation> {
+    let quota = reserve_quota(core, subvolume, data_bytes, QUOTA_BLOCKS)?;
+    Ok(DataReservation { quota, ..core.writer()?.reserve_data(data_bytes, runs)? })
+}
+
+impl InodeState {
+    pub(crate) fn absorb(&mut self, more: DataReservation) {
+        match &mut self.reservation {
+            Some(reservation) => {
+                reservation.data.absorb(more.data);
+                reservation.metadata.absorb(more.metadata);
+                match &mut reservation.quota {
+                    Some(quota) => more.quota.into_iter().for_each(|more| quota.absorb(more)),
+                    None => reservation.quota = more.quota,
+                }
+            }
+            None => self.reservation = Some(more),
+        }
+    }
+
+    /// Gives back what was promised beyond what writing back takes.
+    pub(crate) fn shrink_reservation(&mut self, writer: &Writer) {
+        let items = ITEMS + ITEMS_PER_RUN * self.dirty.run_count() as u64;
+        let metadata_bytes = writer.manager.space().insertion_bytes(items);
+        if let Some(reservation) = &mut self.reservation {
+            reservation.data.shrink_to(self.dirty.len_bytes());
+            reservation.metadata.shrink_to(metadata_bytes);
+            if let Some(quota) = &mut reservation.quota {
+                let nodesize = u64::from(writer.manager.volume().nodesize());
+                quota.shrink_to(self.dirty.len_bytes() + QUOTA_BLOCKS * nodesize);
+            }
+        }
+    }
+}

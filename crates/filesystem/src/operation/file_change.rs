@@ -1,0 +1,163 @@
+//! A change of the data of files.
+
+use std::cell::Cell;
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+
+use larder_transaction::Handle;
+use parking_lot::RwLockWriteGuard;
+
+use crate::core::changed::{Changed, apply};
+use crate::core::live_subvolume::LiveSubvolume;
+use crate::core::shared::Core;
+use crate::error::Result;
+use crate::file::extent_items::FileExtents;
+use crate::file::writeback::reservation::DataReservation;
+use crate::inode::live::{InodeState, LiveInode, StateGuard};
+use crate::operation::locks::{Changing, Flushing, Still};
+
+/// Files that are being changed in the running transaction. `L` says which locks keep others away.
+pub(crate) struct FileChange<'a, L> {
+    core: &'a Core,
+    handle: Handle<'a>,
+    locks: L,
+    /// Goes to the first file that takes it, and otherwise stays until the end.
+    reservation: Cell<Option<DataReservation>>,
+}
+
+/// One of the files of a change, with its state locked.
+pub(crate) struct LockedFile<'c, 'a, L> {
+    change: &'c FileChange<'a, L>,
+    live: &'a Arc<LiveInode>,
+    state: StateGuard<'a>,
+}
+
+/// One of the files of a change that keeps all others away.
+pub(crate) type StillFile<'c, 'a> = LockedFile<'c, 'a, Still<'a>>;
+
+impl<'a> FileChange<'a, Still<'a>> {
+    /// Begins to change files, some of which may be given twice: no other thread changes them or writes them back.
+    /// The changed one lies in `subvolume`. Space was reserved before, since reserving may wait for a commit.
+    ///
+    /// # Errors
+    /// `EROFS`.
+    pub(crate) fn start(
+        core: &'a Core,
+        subvolume: &LiveSubvolume,
+        files: impl IntoIterator<Item = &'a Arc<LiveInode>>,
+        reservation: DataReservation,
+    ) -> Result<Self> {
+        let change = Self::join(core, Still::new(files), Some(reservation))?;
+        subvolume.check_writable()?;
+        Ok(change)
+    }
+}
+
+impl<'a> FileChange<'a, Changing<'a>> {
+    /// Begins to write to a file, which others may write back meanwhile.
+    pub(crate) fn start_writing(
+        core: &'a Core,
+        file: &'a LiveInode,
+        reservation: DataReservation,
+    ) -> Result<Self> {
+        Self::join(core, Changing::new(file), Some(reservation))
+    }
+}
+
+impl<'a> FileChange<'a, Flushing<'a>> {
+    /// Begins to write a file back. Its space was reserved when its data became dirty: a commit that needs the data
+    /// in the trees must not wait for space.
+    pub(crate) fn start_flushing(core: &'a Core, file: &'a LiveInode) -> Result<Self> {
+        Self::join(core, Flushing::new(file), None)
+    }
+}
+
+impl<'a, L> FileChange<'a, L> {
+    fn join(core: &'a Core, locks: L, reservation: Option<DataReservation>) -> Result<Self> {
+        let handle = core.writer()?.manager.join()?;
+        Ok(Self { core, handle, locks, reservation: Cell::new(reservation) })
+    }
+
+    pub(crate) fn handle(&self) -> &Handle<'a> {
+        &self.handle
+    }
+
+    /// Locks the state of one of the files.
+    pub(crate) fn lock<'c>(&'c self, live: &'a Arc<LiveInode>) -> LockedFile<'c, 'a, L> {
+        LockedFile { change: self, live, state: live.write() }
+    }
+
+    /// Leaves the transaction, and then lets others change the files.
+    pub(crate) fn end(self) -> Result<()> {
+        let Self { handle, locks, .. } = self;
+        let ended = handle.end();
+        drop(locks);
+        Ok(ended?)
+    }
+}
+
+impl<'c, 'a, L> LockedFile<'c, 'a, L> {
+    pub(crate) fn core(&self) -> &'c Core {
+        self.change.core
+    }
+
+    pub(crate) fn handle(&self) -> &'c Handle<'a> {
+        &self.change.handle
+    }
+
+    pub(crate) fn live(&self) -> &'a Arc<LiveInode> {
+        self.live
+    }
+
+    /// The file extents, to be changed.
+    pub(crate) fn extents(&self) -> FileExtents<'c> {
+        FileExtents::of(self.live, self.handle(), self.core().sectorsize())
+    }
+
+    /// Adds the space that was reserved for the change to that for writing the file back.
+    pub(crate) fn absorb_reservation(&mut self) {
+        if let Some(reservation) = self.change.reservation.take() {
+            self.absorb(reservation);
+        }
+    }
+
+    /// Does something while the state is not locked.
+    pub(crate) fn unlocked<T>(&mut self, act: impl FnOnce() -> T) -> T {
+        StateGuard::unlocked(&mut self.state, act)
+    }
+
+    /// Waits until no thread reads the extents of the file, and makes others wait that want to.
+    pub(crate) fn exclude_readers(&mut self) -> RwLockWriteGuard<'a, ()> {
+        let live = self.live;
+        self.unlocked(|| live.reading.write())
+    }
+
+    /// Notes how much data of the file is to be written back.
+    pub(crate) fn note_dirty(&self) -> Result<()> {
+        self.core().writer()?.dirty.insert(self.live, &self.state);
+        Ok(())
+    }
+
+    /// Runs changes of the trees. An error leaves something half done, and gives the transaction up.
+    pub(crate) fn apply<T>(
+        &mut self,
+        change: impl FnOnce(&mut InodeState) -> Changed<T>,
+    ) -> Changed<T> {
+        let handle = self.handle();
+        apply(handle, || change(&mut self.state))
+    }
+}
+
+impl<L> Deref for LockedFile<'_, '_, L> {
+    type Target = InodeState;
+
+    fn deref(&self) -> &InodeState {
+        &self.state
+    }
+}
+
+impl<L> DerefMut for LockedFile<'_, '_, L> {
+    fn deref_mut(&mut self) -> &mut InodeState {
+        &mut self.state
+    }
+}

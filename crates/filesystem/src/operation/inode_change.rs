@@ -1,0 +1,89 @@
+//! A change of items of inodes: attributes, and names with the inodes that they lead to.
+
+use std::sync::Arc;
+
+use larder_transaction::Handle;
+use larder_transaction::space::Priority;
+
+use crate::core::live_subvolume::LiveSubvolume;
+use crate::core::shared::Core;
+use crate::error::Result;
+use crate::inode::delayed::flush::relieve;
+use crate::inode::live::LiveInode;
+use crate::operation::limits::reserve_quota;
+use crate::operation::locks::LockedInodes;
+
+/// What a change of items needs.
+#[derive(Clone, Copy)]
+pub(crate) struct ItemReservation {
+    /// Items that are inserted at most.
+    items: u64,
+    /// Items that make the subvolume larger; none of them if nothing is asked of its quota.
+    growing: Option<u64>,
+    priority: Priority,
+}
+
+/// Inodes of which items are being changed in the running transaction, with their states locked.
+pub(crate) struct InodeChange<'a> {
+    locked: LockedInodes<'a>,
+    handle: Handle<'a>,
+}
+
+impl ItemReservation {
+    /// For what makes its subvolume larger by up to `items` items.
+    pub(crate) fn adding(items: u64) -> Self {
+        Self { items, growing: Some(items), priority: Priority::Normal }
+    }
+
+    /// For what changes items.
+    pub(crate) fn changing(items: u64) -> Self {
+        Self { items, growing: None, priority: Priority::Normal }
+    }
+
+    /// For what takes more away than it adds.
+    pub(crate) fn removing(items: u64) -> Self {
+        Self { items, growing: None, priority: Priority::Deleting }
+    }
+
+    /// The same, of which only `items` make the subvolume larger.
+    pub(crate) fn growing_by(self, items: u64) -> Self {
+        Self { growing: Some(items), ..self }
+    }
+}
+
+impl<'a> InodeChange<'a> {
+    /// Reserves space, joins the running transaction to change `subvolume`, and locks the states of `inodes`, some
+    /// of which may be given twice.
+    ///
+    /// # Errors
+    /// `EROFS`, `ENOSPC`, `EDQUOT`.
+    pub(crate) fn start(
+        core: &'a Core,
+        subvolume: &LiveSubvolume,
+        reservation: ItemReservation,
+        inodes: impl IntoIterator<Item = &'a Arc<LiveInode>>,
+    ) -> Result<Self> {
+        let writer = core.writer()?;
+        let quota = match reservation.growing {
+            Some(items) => reserve_quota(core, subvolume.tree().id(), 0, items)?,
+            None => None,
+        };
+        relieve(writer)?;
+        let mut handle = writer.manager.start(reservation.items, reservation.priority)?;
+        subvolume.check_writable()?;
+        handle.keep_quota(quota);
+        Ok(Self { locked: LockedInodes::new(inodes), handle })
+    }
+
+    /// The handle, and the states.
+    pub(crate) fn parts(&mut self) -> (&Handle<'a>, &mut LockedInodes<'a>) {
+        (&self.handle, &mut self.locked)
+    }
+
+    /// Unlocks the states and leaves the transaction.
+    pub(crate) fn end(self) -> Result<()> {
+        let Self { locked, handle } = self;
+        drop(locked);
+        Ok(handle.end()?)
+    }
+}

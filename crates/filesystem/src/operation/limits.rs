@@ -1,0 +1,43 @@
+//! Keeping subvolumes within the limits of their quota groups.
+//!
+//! # Invariants
+//! - Whoever makes a subvolume larger was promised room within its limits before, and keeps the promise until
+//!   what it added is counted: a write until its data is written back, anything else for as long as it has a
+//!   handle. So a limit is hit by the call that would pass it, never by writing back.
+//! - What takes something away, what changes attributes, and growing a file by a hole ask for nothing.
+//! - Sharing data with another subvolume asks for the room of what it adds to the tree only, as in the kernel:
+//!   by shared data, and by nothing else but delayed names, a limit can be passed.
+
+use larder_transaction::{Error as EngineError, QuotaReservation};
+
+use crate::core::shared::Core;
+use crate::error::Result;
+use crate::file::writeback::flush::flush_all;
+
+/// Promises that this subvolume may come to refer to `data_bytes` more of data and `nodes` tree blocks, as
+/// many as items are inserted at most. None where quotas are off.
+///
+/// The caller holds nothing but `renames`: data may be written back, which often takes less than was
+/// promised for it.
+///
+/// # Errors
+/// `EDQUOT`.
+pub(crate) fn reserve_quota(
+    core: &Core,
+    subvolume: u64,
+    data_bytes: u64,
+    nodes: u64,
+) -> Result<Option<QuotaReservation>> {
+    let Some(quotas) = core.writer()?.manager.quotas() else { return Ok(None) };
+    let nodesize = u64::from(core.volume().nodesize());
+    let len_bytes = data_bytes.saturating_add(nodes * nodesize);
+    let reservation = match quotas.reserve(subvolume, len_bytes) {
+        Err(EngineError::QuotaExceeded { .. }) => {
+            // What fails here is told to whoever syncs that file.
+            let _ = flush_all(core);
+            quotas.reserve(subvolume, len_bytes)
+        }
+        reservation => reservation,
+    };
+    Ok(Some(reservation?))
+}

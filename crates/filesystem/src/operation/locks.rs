@@ -1,0 +1,98 @@
+//! The locks that operations take on inodes. They are those of `docs/locking.md`, in its order: `changing` and
+//! `flushing` of files before a thread joins the transaction, then `reading`, then states.
+//!
+//! # Invariants
+//! - Several locks of one kind are taken in the order of subvolume and number.
+//! - No state is locked while a device works for data.
+//! - Extents of a file stay for a thread that [keeps its extents](KeepsExtents), and for readers. Data and size of
+//!   a file stay, except for writeback, for a thread that [keeps its data](KeepsData).
+
+use std::sync::Arc;
+
+use parking_lot::MutexGuard;
+
+use crate::inode::id::InodeId;
+use crate::inode::live::{InodeState, LiveInode, StateGuard};
+
+/// Says that no other thread changes data or size of the file, except to write back.
+pub(crate) trait KeepsData {}
+
+/// Says that no other thread writes the file back, or changes its extents in another way.
+pub(crate) trait KeepsExtents {}
+
+/// The one that changes data of a file, which others may write back.
+pub(crate) struct Changing<'a> {
+    _guard: MutexGuard<'a, ()>,
+}
+
+/// The one that writes a file back, while others may write to it.
+pub(crate) struct Flushing<'a> {
+    _guard: MutexGuard<'a, ()>,
+}
+
+/// Files that no other thread changes or writes back.
+pub(crate) struct Still<'a> {
+    _guards: [Vec<MutexGuard<'a, ()>>; 2],
+}
+
+impl KeepsData for Changing<'_> {}
+impl KeepsData for Still<'_> {}
+impl KeepsExtents for Flushing<'_> {}
+impl KeepsExtents for Still<'_> {}
+
+impl<'a> Changing<'a> {
+    pub(crate) fn new(live: &'a LiveInode) -> Self {
+        Self { _guard: live.changing.lock() }
+    }
+}
+
+impl<'a> Flushing<'a> {
+    pub(crate) fn new(live: &'a LiveInode) -> Self {
+        Self { _guard: live.flushing.lock() }
+    }
+}
+
+impl<'a> Still<'a> {
+    /// Keeps files, some of which may be given twice.
+    pub(crate) fn new(inodes: impl IntoIterator<Item = &'a Arc<LiveInode>>) -> Self {
+        let inodes = in_order(inodes);
+        let changing = inodes.iter().map(|live| live.changing.lock()).collect();
+        let flushing = inodes.iter().map(|live| live.flushing.lock()).collect();
+        Self { _guards: [changing, flushing] }
+    }
+}
+
+/// The states of several inodes, locked in order.
+pub(crate) struct LockedInodes<'a> {
+    guards: Vec<(InodeId, StateGuard<'a>)>,
+}
+
+impl<'a> LockedInodes<'a> {
+    /// Locks inodes, some of which may be given twice.
+    pub(crate) fn new(inodes: impl IntoIterator<Item = &'a Arc<LiveInode>>) -> Self {
+        let guards = in_order(inodes).into_iter().map(|live| (live.id(), live.write())).collect();
+        Self { guards }
+    }
+
+    /// The state of one of them.
+    ///
+    /// # Panics
+    /// When it is not locked.
+    pub(crate) fn of(&mut self, live: &LiveInode) -> &mut InodeState {
+        let found = self.guards.iter_mut().find(|(id, _)| *id == live.id());
+        &mut found.expect("it is among those that were locked").1
+    }
+
+    /// Unlocks all of them.
+    pub(crate) fn clear(&mut self) {
+        self.guards.clear();
+    }
+}
+
+/// The inodes by subvolume and number, each once.
+fn in_order<'a>(inodes: impl IntoIterator<Item = &'a Arc<LiveInode>>) -> Vec<&'a Arc<LiveInode>> {
+    let mut inodes: Vec<&Arc<LiveInode>> = inodes.into_iter().collect();
+    inodes.sort_unstable_by_key(|live| live.id());
+    inodes.dedup_by_key(|live| live.id());
+    inodes
+}

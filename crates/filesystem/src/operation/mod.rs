@@ -1,0 +1,7 @@
+//! What an operation takes before it changes anything.
+
+pub(crate) mod data_reservation;
+pub(crate) mod file_change;
+pub(crate) mod inode_change;
+pub(crate) mod limits;
+pub(crate) mod locks;

@@ -1,0 +1,181 @@
+//! Making and marking subvolumes. Each of these is a commit of its own.
+//!
+//! # Invariants
+//! - Whoever makes, deletes or marks a subvolume holds `subvolumes`.
+//! - A subvolume is marked as deleted or read-only with the door closed: a thread inside has checked what
+//!   it is, and that stays so until the thread leaves.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use larder_format::feature::IncompatFlags;
+use larder_format::item::{
+    DirEntries, DirEntry, DirItemHeader, INODE_ROOT_ITEM_INIT, InodeItem, InodeRef,
+    ROOT_SUBVOL_RDONLY, RootItem,
+};
+use larder_format::{ItemType, Key, Uuid, name_hash, objectid};
+use larder_transaction::space::{Priority, SpaceKind};
+use larder_transaction::{Handle, Items, TreeItems, now};
+use zerocopy::{FromZeros, IntoBytes};
+
+use crate::core::changed::{Changed, apply};
+use crate::directory::names::check_name;
+use crate::error::{Error, Result};
+use crate::filesystem::handle::Filesystem;
+use crate::inode::handle::Inode;
+use crate::inode::new::NewInode;
+use crate::operation::inode_change::{InodeChange, ItemReservation};
+use crate::subvolume::handle::Subvolume;
+use crate::subvolume::references::enter_subvolume;
+use crate::subvolume::uuids::enter_uuid;
+use crate::xattr::item::attribute_item;
+use crate::xattr::property::{COMPRESSION, set_compression};
+
+/// Items that a subvolume takes: root, inode, reference and property, entry and index, the directory, two
+/// references, uuid, orphan; and as many to spare.
+pub(crate) const ITEMS: u64 = 20;
+/// Items of these in the tree that has its name: entry and index, the directory.
+pub(crate) const NAME_ITEMS: u64 = 3;
+/// `.` and `..`, as far as the reference of a subvolume's root is concerned.
+const PARENT: &[u8] = b"..";
+
+impl Inode {
+    /// Makes an empty subvolume named `name` in this directory, whose root has the owner and
+    /// permissions of `root`, as far as a default ACL of this directory allows. It is durable when this returns.
+    ///
+    /// # Errors
+    /// As [`create`](Self::create).
+    pub fn create_subvolume(&self, name: &[u8], root: &NewInode) -> Result<Subvolume> {
+        let (writer, directory) = (self.writer()?, self.live_inode()?);
+        self.expect_directory()?;
+        check_name(name)?;
+        let _subvolumes = writer.subvolumes.lock();
+        let reservation = ItemReservation::changing(ITEMS).growing_by(NAME_ITEMS);
+        let mut change =
+            InodeChange::start(self.core(), self.subvolume().live()?, reservation, [directory])?;
+        let (handle, locked) = change.parts();
+        let state = locked.of(directory);
+        self.subvolume().live()?.check_not_deleted()?;
+        state.check_may_name()?;
+        self.names().check_free(self.number(), name)?;
+        let (mode, compression) = self.inherited_by_subvolume(state, root.mode & 0o7777)?;
+        let root = NewInode { mode, ..*root };
+        let id = writer.ids.next_subvolume(writer.manager.root_tree())?;
+        let uuid = Uuid::new_v4();
+        apply(handle, || {
+            let nodesize = writer.manager.volume().nodesize();
+            let tree = writer.manager.create_tree(handle, id, new_root(handle, uuid, nodesize))?;
+            make_root_directory(handle, &mut TreeItems::new(tree), &root, compression)?;
+            let index = directory.next_index(state)?;
+            enter_subvolume(writer, directory, id, name, index, handle.generation())?;
+            state.names_grew(handle.generation(), name.len() as i64);
+            directory.put_item(state)?;
+            enter_uuid(writer, uuid, id)
+        })?;
+        change.end()?;
+        let filesystem = self.subvolume().filesystem();
+        filesystem.sync()?;
+        filesystem.subvolume(id)
+    }
+}
+
+impl Subvolume {
+    /// Makes the subvolume read-only, or not. It is durable when this returns. One that is
+    /// [being sent](Self::guard_for_send) stays read-only (`EPERM`).
+    pub fn set_read_only(&self, is_read_only: bool) -> Result<()> {
+        let filesystem = self.filesystem();
+        let (writer, live) = (filesystem.writer()?, self.live()?);
+        let _subvolumes = writer.subvolumes.lock();
+        filesystem.sync()?;
+        let reservation = writer.manager.space().insertion_bytes(1);
+        let reservation =
+            writer.manager.reserve(SpaceKind::Metadata, reservation, Priority::Normal)?;
+        let exclusive = writer.manager.quiesce();
+        if !is_read_only {
+            writer.send_guards.check_free(self.id())?;
+        }
+        live.is_read_only.store(is_read_only, Relaxed);
+        exclusive.change_root_item(self.id(), |item| {
+            let flags = item.flags.get() & !ROOT_SUBVOL_RDONLY;
+            item.flags = (flags | if is_read_only { ROOT_SUBVOL_RDONLY } else { 0 }).into();
+        });
+        drop((exclusive, reservation));
+        filesystem.sync()
+    }
+}
+
+impl Filesystem {
+    /// Makes the subvolume `id` the one that a mount shows unless it is told otherwise. It is durable
+    /// when this returns.
+    pub fn set_default_subvolume(&self, id: u64) -> Result<()> {
+        let writer = self.writer()?;
+        let _subvolumes = writer.subvolumes.lock();
+        self.subvolume(id)?;
+        let handle = writer.manager.start(1, Priority::Normal)?;
+        let directory = writer.manager.superblock().root_dir_objectid.get();
+        let key = Key::new(directory, ItemType::DIR_ITEM, name_hash::dir_name(b"default"));
+        let mut root_tree = TreeItems::new(writer.manager.root_tree().clone());
+        let missing = Error::MissingItem { tree: objectid::ROOT_TREE, key };
+        let stored = root_tree.get(key)?.ok_or(missing)?;
+        let mut data = Vec::new();
+        for entry in DirEntries::new(&stored) {
+            let entry = entry.map_err(|problem| Error::item(objectid::ROOT_TREE, key, problem))?;
+            let location = Key::new(id, ItemType::ROOT_ITEM, u64::MAX).into();
+            let header = DirItemHeader { location, ..*entry.header };
+            let header = if entry.name == b"default" { &header } else { entry.header };
+            DirEntry { header, ..entry }.write(&mut data);
+        }
+        apply(&handle, || root_tree.replace(key, &data))?;
+        writer.manager.change_superblock(|superblock| {
+            let flags = superblock.incompat_flags.get() | IncompatFlags::DEFAULT_SUBVOL.bits();
+            superblock.incompat_flags = flags.into();
+        });
+        handle.end()?;
+        self.sync()
+    }
+}
+
+fn new_root(handle: &Handle<'_>, uuid: Uuid, nodesize: u32) -> RootItem {
+    let mut item = RootItem::new_zeroed();
+    item.inode.generation = 1.into();
+    item.inode.size = 3.into();
+    item.inode.nlink = 1.into();
+    item.inode.nbytes = u64::from(nodesize).into();
+    item.inode.mode = 0o040_755.into();
+    item.inode.flags = INODE_ROOT_ITEM_INIT.into();
+    item.bytes_used = u64::from(nodesize).into();
+    item.root_dirid = objectid::FIRST_FREE.into();
+    item.refs = 1.into();
+    item.uuid = *uuid.as_bytes();
+    item.ctransid = handle.generation().into();
+    item.otransid = handle.generation().into();
+    item.ctime = now();
+    item.otime = item.ctime;
+    item
+}
+
+fn make_root_directory(
+    handle: &Handle<'_>,
+    tree: &mut TreeItems,
+    root: &NewInode,
+    compression: Option<&[u8]>,
+) -> Changed<()> {
+    let mut item = InodeItem::new_zeroed();
+    item.generation = handle.generation().into();
+    item.transid = handle.generation().into();
+    item.nlink = 1.into();
+    item.mode = (0o040_000 | root.mode & 0o7777).into();
+    item.uid = root.uid.into();
+    item.gid = root.gid.into();
+    let now = now();
+    (item.atime, item.ctime, item.mtime, item.otime) = (now, now, now, now);
+    let number = objectid::FIRST_FREE;
+    if let Some(compression) = compression {
+        set_compression(&mut item, compression);
+        let (key, data) = attribute_item(number, handle.generation(), COMPRESSION, compression);
+        tree.insert(key, &data)?;
+    }
+    tree.insert(Key::new(number, ItemType::INODE_ITEM, 0), item.as_bytes())?;
+    let mut reference = Vec::new();
+    InodeRef { index: 0, name: PARENT }.write(&mut reference);
+    tree.insert(Key::new(number, ItemType::INODE_REF, number), &reference)
+}

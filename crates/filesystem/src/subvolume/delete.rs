@@ -1,0 +1,137 @@
+//! Deleting subvolumes. The name goes first, by a commit; the tree goes when nothing of it is open.
+//!
+//! # Invariants
+//! - A deleted subvolume has no name. Its root item counts no reference, and an ORPHAN_ITEM of the
+//!   root tree lists it until its tree is gone, so that opening the file system for writing after a
+//!   crash completes the deletion.
+//! - All handles of a subvolume, and of inodes in it, share one [`SubvolumeState`]. That of a
+//!   deleted subvolume gets no handles but copies of those that there are, so that its end is the
+//!   end of all use. Until then everything goes on as before, but names in its root directory
+//!   neither come nor go, and nothing is nested in it.
+//! - When the first block of a tree is given up nothing of it is dirty, queued or newer than the
+//!   last commit, and that stays so.
+//!
+//! [`SubvolumeState`]: crate::subvolume::handle::SubvolumeState
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use larder_format::item::ROOT_SUBVOL_DEAD;
+use larder_format::{ItemType, Key};
+use larder_transaction::space::{Priority, SpaceKind};
+use larder_transaction::{Exclusive, Items, TreeItems};
+
+use crate::core::changed::Changed;
+use crate::error::{Error, Result};
+use crate::filesystem::handle::Filesystem;
+use crate::inode::handle::Inode;
+use crate::inode::orphans::orphan_key;
+use crate::operation::locks::LockedInodes;
+use crate::subvolume::create::ITEMS;
+use crate::subvolume::drop_tree::drop_unused;
+use crate::subvolume::references::leave_subvolume;
+use crate::subvolume::uuids::forget_uuid;
+
+/// What a subvolume may have in it when it is deleted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Content {
+    /// Anything but other subvolumes.
+    Any,
+    /// Nothing.
+    None,
+}
+
+impl Inode {
+    /// Deletes the subvolume named `name` in this directory with all that is in it. The name is
+    /// gone durably when this returns. The rest is gone too, unless something of the subvolume is
+    /// open: that works as before, and the rest goes with the last of it. If that is interrupted,
+    /// opening the file system for writing completes it.
+    ///
+    /// # Errors
+    /// `ENOENT`, `EINVAL` for what is no subvolume, `ENOTEMPTY` if subvolumes are nested in it,
+    /// `EPERM` for the default subvolume and for one that is [being sent](crate::Subvolume::guard_for_send),
+    /// `EROFS`.
+    pub fn delete_subvolume(&self, name: &[u8]) -> Result<()> {
+        self.remove_subvolume(name, Content::Any)
+    }
+
+    /// Deletes the subvolume named `name` in this directory if it has no more in it than that.
+    pub(crate) fn remove_subvolume(&self, name: &[u8], content: Content) -> Result<()> {
+        let (writer, filesystem) = (self.writer()?, self.subvolume().filesystem());
+        self.expect_directory()?;
+        let subvolumes = writer.subvolumes.lock();
+        let reservation = writer.manager.space().insertion_bytes(ITEMS);
+        let reservation =
+            writer.manager.reserve(SpaceKind::Metadata, reservation, Priority::Deleting)?;
+        let root = self.lookup(name)?;
+        if !root.is_subvolume_root() {
+            return Err(Error::NotASubvolume);
+        }
+        let id = root.subvolume().id();
+        filesystem.check_deletable(id)?;
+        let cleaning = writer.manager.begin_cleaning();
+        let exclusive = writer.manager.quiesce();
+        self.subvolume().live()?.check_writable()?;
+        writer.send_guards.check_free(id)?;
+        if content == Content::None && root.size_bytes() > 0 {
+            return Err(Error::DirectoryNotEmpty);
+        }
+        self.unname_subvolume(&exclusive, &root, name)?;
+        drop((exclusive, reservation));
+        filesystem.sync()?;
+        drop(subvolumes);
+        // Unless something else of it is open it is unused from here on.
+        drop(root);
+        Ok(drop_unused(writer, &cleaning)?)
+    }
+
+    /// Takes the name of a subvolume away and lists it as an orphan.
+    fn unname_subvolume(&self, exclusive: &Exclusive<'_>, root: &Self, name: &[u8]) -> Result<()> {
+        let subvolume = root.subvolume();
+        let (writer, directory, id) = (self.writer()?, self.live_inode()?, subvolume.id());
+        let mut locked = LockedInodes::new([directory]);
+        let state = locked.of(directory);
+        self.check_not_removed()?;
+        state.check_may_unname()?;
+        let its_name = subvolume.name()?.ok_or(Error::NotFound)?;
+        let is_its = (its_name.parent, its_name.directory, &*its_name.name)
+            == (self.subvolume().id(), self.number(), name);
+        if !is_its {
+            return Err(Error::NotFound);
+        }
+        let item = subvolume.root_item();
+        let mut change = || -> Changed<()> {
+            self.names().remove(directory, name, its_name.index)?;
+            state.names_grew(exclusive.manager().generation(), -(name.len() as i64));
+            directory.put_item(state)?;
+            leave_subvolume(writer, directory, id)?;
+            forget_uuid(writer, item.uuid(), ItemType::UUID_KEY_SUBVOL, id)?;
+            forget_uuid(writer, item.received_uuid(), ItemType::UUID_KEY_RECEIVED_SUBVOL, id)?;
+            let mut root_tree = TreeItems::new(writer.manager.root_tree().clone());
+            root_tree.insert(orphan_key(id), &[])?;
+            exclusive.change_root_item(id, |item| {
+                item.refs = 0.into();
+                item.flags = (item.flags.get() | ROOT_SUBVOL_DEAD).into();
+                item.drop_progress = Key::MIN.into();
+                item.drop_level = 0;
+            });
+            Ok(())
+        };
+        change().inspect_err(|error| writer.manager.abort(error.clone()))?;
+        subvolume.live()?.is_deleted.store(true, Relaxed);
+        Ok(())
+    }
+}
+
+impl Filesystem {
+    /// Refuses to delete what others depend on.
+    fn check_deletable(&self, id: u64) -> Result<()> {
+        if id == self.default_subvolume_id()? {
+            return Err(Error::NotPermitted("it is the default subvolume"));
+        }
+        let writer = self.writer()?;
+        let nested =
+            Key::new(id, ItemType::ROOT_REF, 0)..=Key::new(id, ItemType::ROOT_REF, u64::MAX);
+        let root_tree = TreeItems::new(writer.manager.root_tree().clone());
+        if root_tree.range(nested)?.is_empty() { Ok(()) } else { Err(Error::DirectoryNotEmpty) }
+    }
+}

@@ -1,0 +1,161 @@
+//! The handle of a subvolume.
+
+use std::fmt;
+use std::sync::Arc;
+
+use larder_btree::{Readahead, Tree, TreeView};
+use larder_format::item::{InodeRefs, RootItem};
+use larder_format::{FormatError, ItemType, Key};
+
+use crate::core::live_subvolume::LiveSubvolume;
+use crate::error::{Error, Result};
+use crate::filesystem::handle::Filesystem;
+use crate::inode::links::Link;
+use crate::subvolume::info::{SubvolumeInfo, SubvolumeName};
+
+/// A subvolume or snapshot. Cloning it is cheap.
+#[derive(Clone)]
+pub struct Subvolume {
+    pub(super) state: Arc<SubvolumeState>,
+}
+
+/// What all handles of one subvolume share.
+pub(crate) struct SubvolumeState {
+    filesystem: Filesystem,
+    tree: Tree,
+    view: TreeView,
+    /// What is needed to change it, if the file system is open for writing.
+    live: Option<Arc<LiveSubvolume>>,
+    item: Box<RootItem>,
+    /// Offset of the root item's key: the transaction that took the snapshot, 0 for no snapshot.
+    pub(super) snapshot_generation: u64,
+}
+
+impl SubvolumeState {
+    pub(crate) fn new(
+        filesystem: Filesystem,
+        tree: Tree,
+        live: Option<Arc<LiveSubvolume>>,
+        item: Box<RootItem>,
+        snapshot_generation: u64,
+    ) -> Self {
+        let view = match &live {
+            Some(live) => TreeView::Live(live.tree().clone()),
+            None => TreeView::Committed(tree.clone()),
+        };
+        Self { filesystem, tree, view, live, item, snapshot_generation }
+    }
+}
+
+impl Drop for SubvolumeState {
+    fn drop(&mut self) {
+        if self.live.as_ref().is_some_and(|live| live.is_deleted())
+            && let Some(writer) = self.filesystem.try_writer()
+        {
+            writer.subvolume_is_unused(self.tree.root().tree);
+        }
+    }
+}
+
+impl From<Arc<SubvolumeState>> for Subvolume {
+    fn from(state: Arc<SubvolumeState>) -> Self {
+        Self { state }
+    }
+}
+
+impl Subvolume {
+    /// Its id.
+    pub fn id(&self) -> u64 {
+        self.tree().root().tree
+    }
+
+    /// The file system that it belongs to.
+    pub fn filesystem(&self) -> &Filesystem {
+        &self.state.filesystem
+    }
+
+    /// Its tree as it was committed when the subvolume was opened. In a file system that is open for
+    /// writing it is that of a state gone by, unless the subvolume is read-only.
+    pub fn tree(&self) -> &Tree {
+        &self.state.tree
+    }
+
+    /// Its tree as it is now.
+    pub(crate) fn view(&self) -> &TreeView {
+        &self.state.view
+    }
+
+    /// What is needed to change it, to keep; none if the file system is open for reading.
+    pub(crate) fn shared_live(&self) -> Result<Arc<LiveSubvolume>> {
+        self.state.live.clone().ok_or(Error::NotWritable)
+    }
+
+    /// What is needed to change it; none if the file system is open for reading.
+    pub(crate) fn try_live(&self) -> Option<&LiveSubvolume> {
+        self.state.live.as_deref()
+    }
+
+    pub(crate) fn live(&self) -> Result<&LiveSubvolume> {
+        self.try_live().ok_or(Error::NotWritable)
+    }
+
+    /// The transaction that made it; 0 for the top level, which was always there.
+    pub fn creation_generation(&self) -> u64 {
+        self.state.item.otransid.get()
+    }
+
+    /// Its root item.
+    pub fn root_item(&self) -> RootItem {
+        self.filesystem().core().live_root_item(self.id()).unwrap_or(*self.state.item)
+    }
+
+    /// What its root item and its reference say.
+    pub fn info(&self) -> Result<SubvolumeInfo> {
+        let state = &self.state;
+        let name = self.name()?;
+        Ok(SubvolumeInfo::new(self.id(), &self.root_item(), state.snapshot_generation, name))
+    }
+
+    /// Where it is named; `None` for the top level.
+    pub fn name(&self) -> Result<Option<SubvolumeName>> {
+        self.filesystem().core().subvolume_name(self.id())
+    }
+
+    /// The one name of a directory that is not the root, and the key of the reference.
+    pub(crate) fn directory_link(&self, inode: u64) -> Result<(Key, Link)> {
+        let key = |parent| Key::new(inode, ItemType::INODE_REF, parent);
+        let mut items = self.view().range(key(0)..=key(u64::MAX), Readahead::None);
+        let missing = Error::MissingItem { tree: self.id(), key: key(0) };
+        let (key, bytes) = items.next_item()?.ok_or(missing)?;
+        let link = InodeRefs::new(bytes)
+            .next()
+            .unwrap_or_else(|| Err(FormatError::invalid("inode reference", "it is empty")))
+            .map_err(|problem| self.bad_item(key, problem))?;
+        let (index, name) = (link.index, link.name.to_vec());
+        Ok((key, Link { parent: key.offset, index, name }))
+    }
+
+    /// An error about one of its items.
+    pub(crate) fn bad_item(
+        &self,
+        key: Key,
+        problem: impl Into<larder_format::FormatError>,
+    ) -> Error {
+        Error::item(self.id(), key, problem)
+    }
+}
+
+impl PartialEq for Subvolume {
+    /// Whether both are the same subvolume of the same file system.
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.state, &other.state)
+    }
+}
+
+impl Eq for Subvolume {}
+
+impl fmt::Debug for Subvolume {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Subvolume").field("id", &self.id()).finish_non_exhaustive()
+    }
+}

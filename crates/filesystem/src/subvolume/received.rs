@@ -1,0 +1,124 @@
+//! Subvolumes that come from elsewhere.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use larder_format::item::{ROOT_SUBVOL_RDONLY, Timespec, uuid_items, uuid_key};
+use larder_format::{FormatError, ItemType, Uuid, objectid};
+use larder_transaction::now;
+use larder_transaction::space::{Priority, SpaceKind};
+use zerocopy::FromZeros;
+
+use crate::core::changed::Changed;
+use crate::error::{Error, Result};
+use crate::file::writeback::flush::flush_all;
+use crate::filesystem::handle::Filesystem;
+use crate::inode::metadata::Timestamp;
+use crate::subvolume::handle::Subvolume;
+use crate::subvolume::uuids::{enter_received_uuid, forget_uuid};
+
+/// Items that are changed: two entries in the uuid tree, the root.
+const ITEMS: u64 = 3;
+
+impl Subvolume {
+    /// Notes that this subvolume was received from the one with the uuid `uuid`, as transaction
+    /// `generation` of that file system left it, and makes it read-only, in one step: it is durable when
+    /// this returns.
+    pub fn mark_received(&self, uuid: Uuid, generation: u64) -> Result<()> {
+        // When it was sent is in no stream.
+        self.note_received(uuid, generation, Timespec::new_zeroed(), ROOT_SUBVOL_RDONLY)?;
+        Ok(())
+    }
+
+    /// Notes that this subvolume was received from the one with the uuid `uuid`, as transaction
+    /// `generation` of that file system left it, sent at `sent`; it can be changed as before. Returns the
+    /// transaction and time of receiving, and is durable then.
+    pub fn set_received(
+        &self,
+        uuid: Uuid,
+        generation: u64,
+        sent: Timestamp,
+    ) -> Result<(u64, Timestamp)> {
+        let sent = Timespec::new(sent.seconds, sent.nanoseconds);
+        let (generation, time) = self.note_received(uuid, generation, sent, 0)?;
+        Ok((generation, time.into()))
+    }
+
+    fn note_received(
+        &self,
+        uuid: Uuid,
+        generation: u64,
+        sent: Timespec,
+        flags: u64,
+    ) -> Result<(u64, Timespec)> {
+        let filesystem = self.filesystem();
+        let (writer, live) = (filesystem.writer()?, self.live()?);
+        let _subvolumes = writer.subvolumes.lock();
+        // What cannot be written back is not said to be received. One commit has all of it then, and that.
+        flush_all(filesystem.core())?;
+        let reservation = writer.manager.space().insertion_bytes(ITEMS);
+        let reservation =
+            writer.manager.reserve(SpaceKind::Metadata, reservation, Priority::Normal)?;
+        let exclusive = writer.manager.quiesce();
+        live.check_writable()?;
+        let before = self.root_item().received_uuid();
+        let enter = || -> Changed<()> {
+            forget_uuid(writer, before, ItemType::UUID_KEY_RECEIVED_SUBVOL, self.id())?;
+            enter_received_uuid(writer, uuid, self.id())
+        };
+        enter().inspect_err(|error| writer.manager.abort(error.clone()))?;
+        if flags & ROOT_SUBVOL_RDONLY != 0 {
+            live.is_read_only.store(true, Relaxed);
+        }
+        let received = (exclusive.manager().generation(), now());
+        exclusive.change_root_item(self.id(), |item| {
+            item.received_uuid = *uuid.as_bytes();
+            (item.stransid, item.rtransid) = (generation.into(), received.0.into());
+            (item.stime, item.rtime) = (sent, received.1);
+            item.flags = (item.flags.get() | flags).into();
+        });
+        drop((exclusive, reservation));
+        filesystem.sync()?;
+        Ok(received)
+    }
+}
+
+impl Filesystem {
+    /// The subvolumes that have this uuid, or were received from one that has it.
+    pub fn subvolumes_of(&self, uuid: Uuid) -> Result<Vec<Subvolume>> {
+        let mut found = Vec::new();
+        if uuid.is_nil() {
+            return Ok(found);
+        }
+        for id in self.ids_of(uuid)? {
+            match self.subvolume(id) {
+                // What the uuid tree says may be of the past.
+                Ok(subvolume) if has_uuid(&subvolume, uuid) => found.push(subvolume),
+                Ok(_) | Err(Error::NoSuchSubvolume(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(found)
+    }
+
+    fn ids_of(&self, uuid: Uuid) -> Result<Vec<u64>> {
+        let superblock = self.superblock();
+        if superblock.uuid_tree_generation != superblock.generation {
+            // Somebody who does not know of the tree has made or removed subvolumes.
+            return self.subvolumes().map(|info| Ok(info?.id)).collect();
+        }
+        let tree = self.tree(objectid::UUID_TREE)?;
+        let mut ids = Vec::new();
+        for item_type in [ItemType::UUID_KEY_RECEIVED_SUBVOL, ItemType::UUID_KEY_SUBVOL] {
+            let key = uuid_key(uuid, item_type);
+            let Some(bytes) = tree.get(key)? else { continue };
+            let bad = |problem: FormatError| Error::item(objectid::UUID_TREE, key, problem);
+            ids.extend(uuid_items(&bytes).map_err(bad)?.iter().map(|id| id.get()));
+        }
+        Ok(ids)
+    }
+}
+
+fn has_uuid(subvolume: &Subvolume, uuid: Uuid) -> bool {
+    let item = subvolume.root_item();
+    item.uuid() == uuid || item.received_uuid() == uuid
+}

@@ -1,0 +1,47 @@
+//! Capabilities of programs: who changes what a program does takes them, whoever that is, as the kernel does.
+//!
+//! # Invariants
+//! - An inode that is known to have no capabilities has none in its tree. It is known with the state locked, and not
+//!   any more before an attribute is set.
+
+use crate::core::changed::apply;
+use crate::error::{Error, Result};
+use crate::inode::attributes::CAPABILITY;
+use crate::inode::handle::Inode;
+use crate::operation::inode_change::{InodeChange, ItemReservation};
+
+/// The inode and the attribute.
+const ITEMS: u64 = 2;
+
+impl Inode {
+    /// Takes capabilities from a regular file whose content is to change. They are looked for once.
+    pub(crate) fn drop_capability(&self) -> Result<()> {
+        let live = self.live_inode()?;
+        if live.read().has_no_capability {
+            return Ok(());
+        }
+        let mut state = live.write();
+        match self.xattr(CAPABILITY) {
+            Err(Error::NoSuchAttribute) => {
+                state.has_no_capability = true;
+                return Ok(());
+            }
+            found => drop(found?),
+        }
+        drop(state);
+        let reservation = ItemReservation::removing(ITEMS);
+        let mut change =
+            InodeChange::start(self.core(), self.subvolume().live()?, reservation, [live])?;
+        let (handle, locked) = change.parts();
+        let state = locked.of(live);
+        state.check_mutable()?;
+        let capability = self.plan_xattr(CAPABILITY, None, handle.generation())?;
+        state.touch(handle.generation(), false);
+        apply(handle, || {
+            capability.apply(live)?;
+            live.put_item(state)
+        })?;
+        state.has_no_capability = true;
+        change.end()
+    }
+}

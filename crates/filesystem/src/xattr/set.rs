@@ -1,0 +1,236 @@
+//! Changing extended attributes.
+
+use larder_format::item::{DirEntries, DirEntry, XATTR_NAME_MAX};
+use larder_format::node::{ITEM_HEADER_SIZE, leaf_data_size};
+use larder_format::{ItemType, Key, name_hash};
+use larder_transaction::{Items, TreeItems};
+
+use crate::core::changed::{Changed, apply};
+use crate::error::{Error, Result};
+use crate::inode::handle::Inode;
+use crate::inode::live::{InodeState, LiveInode};
+use crate::inode::metadata::FileType;
+use crate::operation::inode_change::{InodeChange, ItemReservation};
+use crate::xattr::acl;
+use crate::xattr::acl::Acl;
+use crate::xattr::item::attribute;
+use crate::xattr::property::{COMPRESSION, can_compress, compression_flags, set_compression};
+
+/// The attribute and the inode.
+const ITEMS: u64 = 2;
+/// Namespaces that there are; ACLs and the property about compression have names of their own.
+const NAMESPACES: [&[u8]; 3] = [b"user.", b"trusted.", b"security."];
+/// The bits of a mode that an access ACL is about.
+const PERMISSIONS: u32 = 0o777;
+
+/// Whether an extended attribute may or must be there before it is set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum XattrMode {
+    /// It may.
+    Any,
+    /// It must not: `EEXIST`.
+    Create,
+    /// It must: `ENODATA`.
+    Replace,
+}
+
+impl Inode {
+    /// Sets the extended attribute `name`, with its namespace.
+    ///
+    /// ACLs have the form that system calls use. An access ACL changes the mode, and is kept only if it
+    /// says more than a mode can; `mode` is not looked at for ACLs, and an empty one is a removal.
+    /// `btrfs.compression` also sets the flags that it means; it is removed by an empty value, and left
+    /// alone of what is neither file nor directory.
+    ///
+    /// # Errors
+    /// `EOPNOTSUPP` for other namespaces, `EINVAL` for names and values that cannot be, `EACCES` for a
+    /// default ACL of what is no directory, `EEXIST`, `ENODATA`, `ENOSPC` for one that does not fit a leaf with
+    /// those of its hash, `EPERM`, `EROFS`.
+    pub fn set_xattr(&self, name: &[u8], value: &[u8], mode: XattrMode) -> Result<()> {
+        self.check_name_of_xattr(name)?;
+        match name {
+            acl::ACCESS | acl::DEFAULT => self.set_acl(name, value),
+            COMPRESSION => self.set_compression(value, mode),
+            _ => self.change_xattr(name, Some(value), mode, |_| Ok(())),
+        }
+    }
+
+    /// Removes the extended attribute `name`, with its namespace. Removing an access ACL leaves the mode
+    /// as it is.
+    ///
+    /// # Errors
+    /// `ENODATA` but for ACLs, `EOPNOTSUPP`, `EPERM`, `EROFS`, `ENOSPC`.
+    pub fn remove_xattr(&self, name: &[u8]) -> Result<()> {
+        self.check_name_of_xattr(name)?;
+        match name {
+            acl::ACCESS | acl::DEFAULT => self.set_acl(name, b""),
+            COMPRESSION if !self.has_data_or_names() => Ok(()),
+            COMPRESSION => self.set_compression(b"", XattrMode::Replace),
+            _ => self.change_xattr(name, None, XattrMode::Replace, |_| Ok(())),
+        }
+    }
+
+    fn check_name_of_xattr(&self, name: &[u8]) -> Result<()> {
+        match name {
+            acl::ACCESS | acl::DEFAULT if self.file_type() == FileType::Symlink => {
+                Err(Error::NoSuchNamespace)
+            }
+            acl::ACCESS | acl::DEFAULT | COMPRESSION => Ok(()),
+            _ => check_plain_xattr(self.file_type(), name),
+        }
+    }
+
+    fn has_data_or_names(&self) -> bool {
+        matches!(self.file_type(), FileType::Regular | FileType::Directory)
+    }
+
+    fn set_acl(&self, name: &[u8], value: &[u8]) -> Result<()> {
+        let acl = Acl::parse(value)?;
+        if name == acl::DEFAULT && self.file_type() != FileType::Directory {
+            return if acl.is_some() { Err(Error::NoDefaultAcl) } else { Ok(()) };
+        }
+        let permissions = acl.as_ref().filter(|_| name == acl::ACCESS).map(Acl::permissions);
+        let kept = acl.filter(|acl| name == acl::DEFAULT || !acl.is_mode());
+        let value = kept.as_ref().map(Acl::to_bytes);
+        self.change_xattr(name, value.as_deref(), XattrMode::Any, |state| {
+            if let Some(permissions) = permissions {
+                let mode = state.item.mode.get() & !PERMISSIONS;
+                state.item.mode = (mode | permissions).into();
+            }
+            Ok(())
+        })
+    }
+
+    fn set_compression(&self, value: &[u8], mode: XattrMode) -> Result<()> {
+        if compression_flags(value).is_none() {
+            return Err(Error::Invalid("no such compression"));
+        }
+        let kept = (!value.is_empty()).then_some(value);
+        let check = |flags| {
+            if kept.is_some() && !can_compress(flags) {
+                return Err(Error::Invalid("data that is overwritten in place is not compressed"));
+            }
+            Ok(())
+        };
+        if !self.has_data_or_names() {
+            return check(self.item().flags());
+        }
+        self.change_xattr(COMPRESSION, kept, mode, |state| {
+            check(state.item.flags())?;
+            set_compression(&mut state.item, value);
+            Ok(())
+        })?;
+        self.writer()?.note_compression(value);
+        Ok(())
+    }
+
+    /// Changes an attribute, and with it what `and_also` changes, which changes nothing if it fails.
+    fn change_xattr(
+        &self,
+        name: &[u8],
+        value: Option<&[u8]>,
+        mode: XattrMode,
+        and_also: impl FnOnce(&mut InodeState) -> Result<()>,
+    ) -> Result<()> {
+        let live = self.live_inode()?;
+        let reservation = match value {
+            Some(_) => ItemReservation::adding(ITEMS),
+            None => ItemReservation::changing(ITEMS),
+        };
+        let mut change =
+            InodeChange::start(self.core(), self.subvolume().live()?, reservation, [live])?;
+        let (handle, locked) = change.parts();
+        let state = locked.of(live);
+        state.check_may_unname()?;
+        state.has_no_capability = false;
+        let planned = self.plan_xattr(name, value, handle.generation())?;
+        match (planned.was_there, mode) {
+            (true, XattrMode::Create) => return Err(Error::AlreadyExists),
+            (false, XattrMode::Replace) => return Err(Error::NoSuchAttribute),
+            _ => {}
+        }
+        and_also(state)?;
+        state.inherited = None;
+        state.touch(handle.generation(), false);
+        apply(handle, || {
+            planned.apply(live)?;
+            live.put_item(state)
+        })?;
+        change.end()
+    }
+
+    /// How an attribute of this inode, which is locked, gets the value `value`, or goes.
+    pub(crate) fn plan_xattr(
+        &self,
+        name: &[u8],
+        value: Option<&[u8]>,
+        generation: u64,
+    ) -> Result<XattrChange> {
+        let key = self.key(ItemType::XATTR_ITEM, name_hash::dir_name(name));
+        let stored = self.subvolume().view().get(key)?;
+        let (mut data, mut was_there) = (Vec::new(), false);
+        for entry in DirEntries::new(stored.as_deref().unwrap_or_default()) {
+            let entry = entry.map_err(|problem| self.subvolume().bad_item(key, problem))?;
+            if entry.name == name {
+                was_there = true;
+            } else {
+                entry.write(&mut data);
+            }
+        }
+        if let Some(value) = value {
+            let nodesize = self.core().volume().nodesize() as usize;
+            let most = leaf_data_size(nodesize) - ITEM_HEADER_SIZE;
+            if data.len() + DirEntry::len_bytes(name.len(), value.len()) > most {
+                return Err(Error::AttributeTooLarge);
+            }
+            data.extend(attribute(generation, name, value));
+        }
+        Ok(XattrChange { key, has_item: stored.is_some(), was_there, data })
+    }
+}
+
+/// Refuses the name of an attribute that means nothing but what it says, for what has this type.
+pub(crate) fn check_plain_xattr(file_type: FileType, name: &[u8]) -> Result<()> {
+    if name.starts_with(b"btrfs.") {
+        return Err(Error::Invalid("there is no such property"));
+    }
+    if !NAMESPACES.iter().any(|space| name.starts_with(space)) {
+        return Err(Error::NoSuchNamespace);
+    }
+    let is_empty = NAMESPACES.contains(&name);
+    if is_empty || name.contains(&0) || name.len() > XATTR_NAME_MAX {
+        return Err(Error::Invalid("a name of an extended attribute"));
+    }
+    let is_of_users = name.starts_with(NAMESPACES[0]);
+    if is_of_users && !matches!(file_type, FileType::Regular | FileType::Directory) {
+        return Err(Error::NotPermitted("only files and directories have attributes of users"));
+    }
+    Ok(())
+}
+
+/// A change of one extended attribute that was found possible.
+pub(crate) struct XattrChange {
+    key: Key,
+    has_item: bool,
+    was_there: bool,
+    /// All attributes of its hash after the change.
+    data: Vec<u8>,
+}
+
+impl XattrChange {
+    /// Makes the change, to the inode of `inode` that it was planned for and that was locked since.
+    pub(crate) fn apply(&self, live: &LiveInode) -> Changed<()> {
+        let mut items = TreeItems::new(live.tree().clone());
+        match (self.has_item, self.data.is_empty()) {
+            (true, true) => items.remove(self.key),
+            (true, false) => items.replace(self.key, &self.data),
+            (false, false) => items.insert(self.key, &self.data),
+            (false, true) => Ok(()),
+        }
+    }
+
+    /// Whether it removes what is not there.
+    pub(crate) fn changes_nothing(&self) -> bool {
+        !self.has_item && self.data.is_empty()
+    }
+}
