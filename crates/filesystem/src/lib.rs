@@ -3,17 +3,18 @@
 //!
 //! - [`Filesystem::open`]: from a [`Volume`](larder_volume::Volume) to its subvolumes.
 //! - [`Subvolume`]: a tree of inodes. [`SubvolumeInfo`] is what its root item and references say.
-//! - [`Inode`]: attributes ([`Metadata`]), names ([`Link`]), extended attributes; a directory's
-//!   [`Entries`]; a file's data and [`Extents`]; a symbolic link's target.
+//! - [`Inode`]: attributes ([`Metadata`]), names ([`Link`]), extended attributes, a symbolic link's target. An inode
+//!   is seen as a [`Directory`] with [`Entries`], or as a [`File`] with data and [`Extents`].
 //! - [`Inode::resolve`]: paths, across subvolumes and through symbolic links.
 //! - [`Subvolume::scan`]: every inode in the order of the tree, in parts for several threads.
-//! - [`Filesystem::open_writable`]: for changing it. [`Inode::create`], [`Inode::create_unnamed`], [`Inode::link`],
-//!   [`Inode::unlink`], [`Inode::rename`], [`Inode::write_at`], [`Inode::truncate`],
-//!   [`Inode::allocate`], [`Inode::punch_hole`], [`Inode::clone_range`], [`Inode::copy_range`],
-//!   [`Inode::write_encoded`], [`Inode::set_attributes`], [`Inode::set_xattr`]; [`Inode::create_subvolume`],
-//!   [`Subvolume::snapshot`], [`Inode::delete_subvolume`]; [`Filesystem::sync`].
-//! - [`Inode::create_whole`], [`Subvolume::mark_received`], [`Filesystem::subvolumes_of`]: what a receiver
-//!   needs.
+//! - [`Filesystem::open_writable`]: for changing it. [`Directory::create`], [`Directory::create_unnamed`],
+//!   [`Directory::link`], [`Directory::unlink`], [`Directory::rename`]; [`File::write_at`], [`File::truncate`],
+//!   [`File::allocate`], [`File::punch_hole`], [`File::clone_range`], [`File::copy_range`],
+//!   [`File::write_encoded`]; [`Inode::set_attributes`], [`Inode::set_xattr`];
+//!   [`Directory::create_subvolume`], [`Subvolume::snapshot`], [`Directory::delete_subvolume`];
+//!   [`Filesystem::sync`].
+//! - [`Directory::create_whole`], [`File::rewrite`], [`Subvolume::mark_received`], [`Filesystem::subvolumes_of`]:
+//!   what a receiver needs.
 //! - [`Filesystem::block_groups`]: what space is used for.
 //!
 //! Names and paths are bytes here, and numbers are inode numbers.
@@ -21,7 +22,7 @@
 //! # Invariants
 //! - Open for reading, the trees walked are committed ones: they never change, and no lock is held while
 //!   they are read. Open for writing, they are those of the running transaction; what keeps changes
-//!   apart is said in `write`.
+//!   apart is said in `core` and `operation`.
 //! - Open for reading, the log trees that a crash leaves are not looked at
 //!   ([`Filesystem::needs_log_replay`]): what was only synced file by file since the last commit is not
 //!   seen, exactly as the kernel's `rescue=nologreplay` shows it. Opening for writing replays them.
@@ -48,6 +49,7 @@ pub use crate::core::policy::WritePolicy;
 pub use crate::core::tuning::{FindExtents, Queue, Reserve, Tuning};
 pub use directory::entries::Entries;
 pub use directory::entry::{DirEntry, Target};
+pub use directory::handle::Directory;
 pub use directory::rename::RenameMode;
 pub use directory::whole::WholeInode;
 pub use error::{DataError, Error, ErrorKind, Result};
@@ -55,6 +57,7 @@ pub use file::allocate::AllocateMode;
 pub use file::encoded::Encoded;
 pub use file::extent::{DiskExtent, Extent, ExtentContent, InlineExtent};
 pub use file::extents::Extents;
+pub use file::handle::File;
 pub use file::open::OpenFile;
 pub use file::writeback::compress::WriteCompression;
 pub use filesystem::handle::{Filesystem, default_subvolume_in};

@@ -35,6 +35,10 @@ impl Directory {
         Self { inode }
     }
 
+    pub(crate) fn inner(&self) -> larder_filesystem::Directory<'_> {
+        self.inode.inner().as_directory().expect("it was made of a directory")
+    }
+
     /// All entries.
     pub fn entries(&self) -> Result<Entries> {
         self.entries_from(0)
@@ -43,13 +47,13 @@ impl Directory {
     /// The entries whose [`Entry::index`] is `index` or greater: a listing goes on where it stopped
     /// with one more than the index of the last entry.
     pub fn entries_from(&self, index: u64) -> Result<Entries> {
-        let inner = self.inode.inner().entries_from(index)?;
+        let inner = self.inner().entries_from(index)?;
         Ok(Entries { directory: self.inode.clone(), inner })
     }
 
     /// The index that the next name will have: entries with a lower one were there before this call.
     pub fn end_index(&self) -> Result<u64> {
-        Ok(self.inode.inner().end_index()?)
+        Ok(self.inner().end_index()?)
     }
 
     /// What `path` leads to from here, a symbolic link at its end not followed. Absolute paths start
@@ -130,7 +134,12 @@ impl Entry {
 
     /// What it leads to.
     pub fn open(&self) -> Result<Inode> {
-        let inode = self.directory.inner().open_entry(&self.inner).map_err(Error::from);
+        let inode = self
+            .directory
+            .inner()
+            .as_directory()
+            .and_then(|directory| directory.open_entry(&self.inner))
+            .map_err(Error::from);
         inode.map(Inode::new).map_err(|error| error.about(Path::new(self.name())))
     }
 }

@@ -53,6 +53,10 @@ impl File {
         Self { inode }
     }
 
+    pub(crate) fn inner(&self) -> larder_filesystem::File<'_> {
+        self.inode.inner().as_file().expect("it was made of a regular file")
+    }
+
     /// Size in bytes.
     pub fn len_bytes(&self) -> u64 {
         self.inode.inner().size_bytes()
@@ -63,7 +67,7 @@ impl File {
     ///
     /// Reads are quickest when they are large, and start and end at whole sectors.
     pub fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize> {
-        Ok(self.inode.inner().read_at(buf, offset)?)
+        Ok(self.inner().read_at(buf, offset)?)
     }
 
     /// The extents from that which covers `offset`, with the holes between them and up to the end of
@@ -73,35 +77,35 @@ impl File {
         &self,
         offset: u64,
     ) -> Result<impl Iterator<Item = Result<Extent>> + use<>> {
-        let extents = self.inode.inner().extents_from(FileOffset(offset))?;
+        let extents = self.inner().extents_from(FileOffset(offset))?;
         Ok(extents.map(|extent| Ok(Extent::from(&extent?))))
     }
 
     /// Whether what is on disk for `offset` is another file's, too, or is in this one in another place: what
     /// `FIEMAP_EXTENT_SHARED` says. In a file system that is open for writing this is a commit first.
     pub fn is_shared(&self, offset: u64) -> Result<bool> {
-        Ok(self.inode.inner().is_shared(offset)?)
+        Ok(self.inner().is_shared(offset)?)
     }
 
     /// The first offset at or behind `offset` where there is data; what is preallocated is none.
     ///
     /// [`NoSuchPosition`](crate::ErrorKind::NoSuchPosition) if there is none.
     pub fn seek_data(&self, offset: u64) -> Result<u64> {
-        Ok(self.inode.inner().seek_data(offset)?)
+        Ok(self.inner().seek_data(offset)?)
     }
 
     /// The first offset at or behind `offset` where there is no data: the end of the file at last.
     ///
     /// [`NoSuchPosition`](crate::ErrorKind::NoSuchPosition) if `offset` is at or behind the end.
     pub fn seek_hole(&self, offset: u64) -> Result<u64> {
-        Ok(self.inode.inner().seek_hole(offset)?)
+        Ok(self.inner().seek_hole(offset)?)
     }
 
     /// The ranges that have data, in order, neither touching nor overlapping, cut at the end of the
     /// file.
     pub fn data_ranges(&self) -> Result<Vec<Range<u64>>> {
         let mut ranges: Vec<Range<u64>> = Vec::new();
-        for extent in self.inode.inner().extents_from(FileOffset(0))? {
+        for extent in self.inner().extents_from(FileOffset(0))? {
             let extent = extent?;
             let (start, end) = (extent.start.0, extent.end().min(self.len_bytes()));
             match ranges.last_mut() {

@@ -25,7 +25,7 @@ impl Directory {
         options: &ReceiveOptions,
         observe: &mut dyn FnMut(ReceiveEvent<'_>) -> ControlFlow<()>,
     ) -> Result<Received, ReceiveError> {
-        let mut target = ImageTarget::new(self.inner().clone());
+        let mut target = ImageTarget::new(crate::Inode::inner(self).clone());
         larder_stream::receive(input, &mut target, options, observe)
     }
 }

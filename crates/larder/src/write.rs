@@ -135,12 +135,12 @@ impl Subvolume {
     /// Removes the name `path`, which is not that of a directory. What it named is deleted with its last
     /// name, or once the last handle of it is dropped.
     pub fn remove_file(&self, path: impl AsRef<Path>) -> Result<()> {
-        self.at(path.as_ref(), larder_filesystem::Inode::unlink)
+        self.at(path.as_ref(), |directory, name| directory.unlink(name))
     }
 
     /// Removes an empty directory, which may be a subvolume.
     pub fn remove_directory(&self, path: impl AsRef<Path>) -> Result<()> {
-        self.at(path.as_ref(), larder_filesystem::Inode::rmdir)
+        self.at(path.as_ref(), |directory, name| directory.rmdir(name))
     }
 
     /// Moves what is at `from` to `to`, in place of what is there if it is of the same kind, and for a
@@ -160,7 +160,11 @@ impl Subvolume {
         let found =
             |path| self.parent_and_name(path).map_err(|error| Error::from(error).about(path));
         let ((directory, name), (new_directory, new_name)) = (found(from)?, found(to)?);
-        let renamed = directory.rename(name, &new_directory, new_name, mode);
+        let rename = || {
+            let (directory, to) = (directory.as_directory()?, new_directory.as_directory()?);
+            directory.rename(name, to, new_name, mode)
+        };
+        let renamed = rename();
         renamed.map_err(|error| {
             let both = format!("{} to {}", from.display(), to.display());
             Error::from(error).about(Path::new(&both))
@@ -189,14 +193,14 @@ impl Subvolume {
     ) -> Result<Self> {
         other.at(path.as_ref(), |directory, name| {
             let is_read_only = kind == SnapshotKind::ReadOnly;
-            self.inner().snapshot(directory, name, is_read_only).map(Self::new)
+            self.inner().snapshot(*directory, name, is_read_only).map(Self::new)
         })
     }
 
     /// Deletes the subvolume at `path` and all that is in it. What there is a handle of works as before, but has
     /// no path any more. With the last handle its room comes back.
     pub fn delete_subvolume(&self, path: impl AsRef<Path>) -> Result<()> {
-        self.at(path.as_ref(), larder_filesystem::Inode::delete_subvolume)
+        self.at(path.as_ref(), |directory, name| directory.delete_subvolume(name))
     }
 
     /// Makes this subvolume read-only, or not. It is durable when this returns.
@@ -220,9 +224,11 @@ impl Subvolume {
     fn at<T>(
         &self,
         path: &Path,
-        act: impl FnOnce(&larder_filesystem::Inode, &[u8]) -> larder_filesystem::Result<T>,
+        act: impl FnOnce(&larder_filesystem::Directory<'_>, &[u8]) -> larder_filesystem::Result<T>,
     ) -> Result<T> {
-        let done = self.parent_and_name(path).and_then(|(directory, name)| act(&directory, name));
+        let done = self
+            .parent_and_name(path)
+            .and_then(|(directory, name)| act(&directory.as_directory()?, name));
         done.map_err(|error| Error::from(error).about(path))
     }
 

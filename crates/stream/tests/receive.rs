@@ -164,7 +164,7 @@ fn compressed_extents(filesystem: &Filesystem) -> usize {
             if inode.file_type() != FileType::Regular {
                 continue;
             }
-            for extent in inode.extents_from(FileOffset(0)).unwrap() {
+            for extent in inode.as_file().unwrap().extents_from(FileOffset(0)).unwrap() {
                 count += usize::from(match extent.unwrap().content {
                     ExtentContent::Data(extent) => extent.compression.is_some(),
                     ExtentContent::Inline(extent) => extent.compression.is_some(),
@@ -201,7 +201,7 @@ fn a_received_subvolume_knows_where_it_comes_from() {
     // A snapshot of what was received is known as that, too.
     let received = subvolume(&filesystem, "snapshot");
     let top = filesystem.subvolume(5).and_then(|top| top.root()).expect("the top level");
-    received.snapshot(&top, b"again", true).expect("taken");
+    received.snapshot(top.as_directory().expect("a directory"), b"again", true).expect("taken");
     let uuid = received.root_item().received_uuid();
     assert_eq!(filesystem.subvolumes_of(uuid).expect("found").len(), 2);
     drop((received, top, filesystem));
@@ -287,7 +287,7 @@ fn a_stream_cut_short_leaves_what_is_plainly_unfinished() {
         if error.unfinished.is_some() {
             let item = subvolume(&filesystem, "after").root_item();
             assert!(!item.is_read_only() && item.received_uuid().is_nil());
-            top.delete_subvolume(b"after").expect("deleted");
+            top.as_directory().expect("a directory").delete_subvolume(b"after").expect("deleted");
         }
     }
     larder_receive(&increment, &filesystem, "").expect("received");

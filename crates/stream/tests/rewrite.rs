@@ -34,10 +34,15 @@ const CASES: [Case; 14] = [
     Case { name: "as long", make: |file| short(file, 300), content: &[7; 300], is_possible: true },
     Case { name: "empty", make: |_| Ok(()), content: &[7; 2000], is_possible: true },
     Case { name: "extent", make: |file| short(file, 4000), content: &[7; 9], is_possible: true },
-    Case { name: "hole", make: |file| file.truncate(3000), content: &[7; 9], is_possible: true },
+    Case {
+        name: "hole",
+        make: |file| file.as_file()?.truncate(3000),
+        content: &[7; 9],
+        is_possible: true,
+    },
     Case {
         name: "allocated",
-        make: |file| file.allocate(0, 4096, AllocateMode::Grow),
+        make: |file| file.as_file()?.allocate(0, 4096, AllocateMode::Grow),
         content: &[7; 9],
         is_possible: true,
     },
@@ -56,7 +61,7 @@ const CASES: [Case; 14] = [
         name: "allocated behind its end",
         make: |file| {
             short(file, 50)?;
-            file.allocate(8192, 4096, AllocateMode::KeepSize)
+            file.as_file()?.allocate(8192, 4096, AllocateMode::KeepSize)
         },
         content: &[7; 9],
         is_possible: false,
@@ -86,7 +91,7 @@ const CASES: [Case; 14] = [
 ];
 
 fn short(file: &Inode, len_bytes: usize) -> Result<()> {
-    file.write_at(&vec![b'a'; len_bytes], 0)
+    file.as_file()?.write_at(&vec![b'a'; len_bytes], 0)
 }
 
 fn flags(flags: InodeFlags) -> SetAttributes {
@@ -104,21 +109,21 @@ fn new(mode: u32) -> NewInode {
 
 fn folder(filesystem: &Filesystem, name: &str) -> Inode {
     let top = filesystem.subvolume(5).and_then(|top| top.root()).expect("the top level");
-    top.create(name.as_bytes(), &new(0o040_755)).expect("made")
+    top.as_directory().expect("a directory").create(name.as_bytes(), &new(0o040_755)).expect("made")
 }
 
 fn step_by_step(file: &Inode, content: &[u8], times: &SetAttributes) -> Result<()> {
     if !content.is_empty() {
-        file.write_at(content, 0)?;
+        file.as_file()?.write_at(content, 0)?;
     }
-    file.truncate(content.len() as u64)?;
+    file.as_file()?.truncate(content.len() as u64)?;
     file.set_attributes(times)
 }
 
 /// All that is in a file.
 fn content_of(file: &Inode) -> Vec<u8> {
     let mut content = vec![0; 10_000];
-    let len_bytes = file.read_at(&mut content, 0).expect("read");
+    let len_bytes = file.as_file().and_then(|file| file.read_at(&mut content, 0)).expect("read");
     content.truncate(len_bytes);
     content
 }
@@ -131,7 +136,11 @@ fn what_is_done_at_once_is_as_if_it_was_done_step_by_step() {
         let folders = ["at once", "step by step"].map(|name| folder(&filesystem, name));
         let [at_once, steps] = folders.each_ref().map(|folder| {
             CASES.each_ref().map(|case| {
-                let file = folder.create(case.name.as_bytes(), &new(0o100_644)).expect("made");
+                let file = folder
+                    .as_directory()
+                    .expect("a directory")
+                    .create(case.name.as_bytes(), &new(0o100_644))
+                    .expect("made");
                 (case.make)(&file).unwrap_or_else(|error| panic!("{}: {error}", case.name));
                 file
             })
@@ -139,7 +148,7 @@ fn what_is_done_at_once_is_as_if_it_was_done_step_by_step() {
         filesystem.sync().expect("durable");
         for ((case, file), other) in CASES.iter().zip(&at_once).zip(&steps) {
             let (name, before) = (case.name, content_of(file));
-            let is_done = file.rewrite(case.content, &times(77));
+            let is_done = file.as_file().expect("a file").rewrite(case.content, &times(77));
             assert_eq!(is_done.expect(name), case.is_possible, "{name}");
             if !case.is_possible {
                 assert_eq!(content_of(file), before, "{name}");
@@ -177,12 +186,27 @@ fn what_waits_to_be_written_is_not_passed_by() {
     let image = EmptyImage::new();
     {
         let filesystem = open_writable(image.device());
-        let file = folder(&filesystem, "folder").create(b"file", &new(0o100_644)).expect("made");
+        let file = folder(&filesystem, "folder")
+            .as_directory()
+            .expect("a directory")
+            .create(b"file", &new(0o100_644))
+            .expect("made");
         for len_bytes in [20, 30, 10] {
             let content = vec![8; len_bytes];
-            assert!(file.rewrite(&content, &times(78)).expect("not an error"));
-            file.write_at(&[9; 5], len_bytes as u64).expect("written");
-            assert!(!file.rewrite(b"other", &times(77)).expect("not an error"));
+            assert!(
+                file.as_file()
+                    .expect("a file")
+                    .rewrite(&content, &times(78))
+                    .expect("not an error")
+            );
+            file.as_file().expect("a file").write_at(&[9; 5], len_bytes as u64).expect("written");
+            assert!(
+                !file
+                    .as_file()
+                    .expect("a file")
+                    .rewrite(b"other", &times(77))
+                    .expect("not an error")
+            );
             assert_eq!(content_of(&file), [&content, &[9; 5][..]].concat());
             filesystem.sync().expect("durable");
         }
@@ -199,22 +223,37 @@ fn what_must_not_be_written_stays_as_it_is() {
     {
         let filesystem = open_writable(image.device());
         let folder = folder(&filesystem, "folder");
-        let refused = folder.rewrite(b"content", &times(77)).map_err(|error| error.kind());
+        let refused = folder
+            .as_file()
+            .and_then(|file| file.rewrite(b"content", &times(77)))
+            .map_err(|error| error.kind());
         assert_eq!(refused, Err(ErrorKind::IsADirectory));
         for (name, kept) in [("append", InodeFlags::APPEND), ("never", InodeFlags::IMMUTABLE)] {
-            let file = folder.create(name.as_bytes(), &new(0o100_644)).expect("made");
+            let file = folder
+                .as_directory()
+                .expect("a directory")
+                .create(name.as_bytes(), &new(0o100_644))
+                .expect("made");
             short(&file, 30).expect("written");
             file.set_attributes(&flags(kept)).expect("set");
             filesystem.sync().expect("durable");
-            let refused = file.rewrite(b"content", &times(77)).map_err(|error| error.kind());
+            let refused = file
+                .as_file()
+                .expect("a file")
+                .rewrite(b"content", &times(77))
+                .map_err(|error| error.kind());
             assert_eq!(refused, Err(ErrorKind::NotPermitted), "{name}");
             assert_eq!(content_of(&file), [b'a'; 30], "{name}");
         }
-        let file = folder.create(b"owned", &new(0o100_644)).expect("made");
+        let file = folder
+            .as_directory()
+            .expect("a directory")
+            .create(b"owned", &new(0o100_644))
+            .expect("made");
         short(&file, 30).expect("written");
         filesystem.sync().expect("durable");
         let more = SetAttributes { uid: Some(5), ..times(77) };
-        assert!(!file.rewrite(b"content", &more).expect("not an error"));
+        assert!(!file.as_file().expect("a file").rewrite(b"content", &more).expect("not an error"));
         assert_eq!((file.item().uid.get(), content_of(&file)), (0, vec![b'a'; 30]));
         filesystem.sync().expect("durable");
     }

@@ -4,33 +4,72 @@ use larder_btree::LiveTree;
 use larder_format::item::{FileExtentHeader, InodeItem, InodeRef};
 use larder_format::node::{ITEM_HEADER_SIZE, leaf_data_size};
 use larder_format::{ItemType, Key};
+use larder_transaction::{Items, TreeItems};
 use zerocopy::IntoBytes;
 
 use crate::core::changed::{Changed, apply};
+use crate::directory::handle::Directory;
 use crate::directory::names::{Names, NewEntry, check_name};
+use crate::directory::whole::{WHOLE_ITEMS, WholeInode, check_whole, xattr_items};
 use crate::error::{Error, Result};
 use crate::inode::handle::{Inode, live_inode_of};
+use crate::inode::inheritance::inherited;
 use crate::inode::live::InodeState;
 use crate::inode::metadata::FileType;
 use crate::inode::new::{NewInode, NewItem, entry_type, inline_item, new_item};
 use crate::inode::open::OpenInode;
+use crate::inode::orphans::orphan_key;
 use crate::operation::inode_change::{InodeChange, ItemReservation};
 use crate::subvolume::handle::Subvolume;
 use crate::xattr::item::attribute_item;
 
+/// Items that an inode without a name takes: inode, three attributes, orphan.
+const UNNAMED_ITEMS: u64 = 5;
 /// Items that a new inode and its name take: inode and reference, three attributes, extent, entry and
 /// index, and the directory's inode.
 const ITEMS: u64 = 9;
 /// The longest target of a symbolic link (`PATH_MAX` without its end).
 const MOST_TARGET_BYTES: usize = 4095;
 
-impl Inode {
+impl Directory<'_> {
+    /// Makes a regular file that has no name, and takes over from this directory what a file made in it
+    /// does. [`link`](Self::link) gives it a name; without one it is deleted once nobody has it open.
+    ///
+    /// # Errors
+    /// `ENOTDIR`, `EINVAL` for what is no regular file, `ENOENT` in a directory that was removed, `EPERM`,
+    /// `EROFS`, `ENOSPC`, `EDQUOT`.
+    pub fn create_unnamed(self, new: &NewInode) -> Result<Inode> {
+        let directory = self.live_inode()?;
+        if FileType::from_mode(new.mode) != Some(FileType::Regular) {
+            return Err(Error::NotAFile);
+        }
+        let reservation = ItemReservation::adding(UNNAMED_ITEMS);
+        let mut change =
+            InodeChange::start(self.core(), self.subvolume().live()?, reservation, [directory])?;
+        let (handle, locked) = change.parts();
+        let state = locked.of(directory);
+        state.check_may_name()?;
+        let mut draft = self.draft(new, state, handle.generation(), None)?;
+        locked.clear();
+        draft.item.nlink = 0.into();
+        let tree = self.subvolume().live()?.tree();
+        apply(handle, || {
+            draft.insert(tree, None)?;
+            TreeItems::new(tree.clone()).insert(orphan_key(draft.number), &[])
+        })?;
+        let live = draft.into_live_inode(self.subvolume())?;
+        live.write().is_unnamed = true;
+        live.opens.unlink();
+        change.end()?;
+        Ok(Inode::of_live_inode(self.subvolume().clone(), live))
+    }
+
     /// Makes an inode named `name` in this directory: a file, a directory, a device node, a pipe or a
     /// socket. It takes over flags, the property about compression and the default ACL of the directory.
     ///
     /// # Errors
     /// `EEXIST`, `ENAMETOOLONG`, `EOVERFLOW` for too many names of one hash, `EPERM`, `EROFS`, `ENOSPC`, `EDQUOT`.
-    pub fn create(&self, name: &[u8], new: &NewInode) -> Result<Self> {
+    pub fn create(self, name: &[u8], new: &NewInode) -> Result<Inode> {
         if new.file_type()? == FileType::Symlink {
             return Err(Error::Invalid("a symbolic link has a target"));
         }
@@ -38,27 +77,33 @@ impl Inode {
     }
 
     /// Makes a symbolic link named `name` in this directory; the type in the mode is not looked at.
-    pub fn symlink(&self, name: &[u8], target: &[u8], new: &NewInode) -> Result<Self> {
-        self.check_target(target)?;
+    pub fn symlink(self, name: &[u8], target: &[u8], new: &NewInode) -> Result<Inode> {
+        check_target(&self, target)?;
         let new = NewInode { mode: 0o120_777, device: (0, 0), ..*new };
         self.make(name, &new, Some(target))
     }
 
-    /// Refuses what no symbolic link can point to.
-    pub(crate) fn check_target(&self, target: &[u8]) -> Result<()> {
-        let nodesize = self.core().volume().nodesize() as usize;
-        let most = leaf_data_size(nodesize) - ITEM_HEADER_SIZE - size_of::<FileExtentHeader>();
-        if target.is_empty() {
-            return Err(Error::NotFound);
-        }
-        let sector = self.core().sectorsize() as usize;
-        if target.len() > MOST_TARGET_BYTES.min(most).min(sector - 1) {
-            return Err(Error::NameTooLong);
-        }
-        Ok(())
+    /// Makes an inode named `name` in this directory, with all that it has, in one step.
+    ///
+    /// # Errors
+    /// As [`create`](Self::create), [`symlink`](Self::symlink), [`set_attributes`](Self::set_attributes)
+    /// and [`set_xattr`](Self::set_xattr). After an error nothing was made.
+    pub fn create_whole(self, name: &[u8], whole: &WholeInode<'_>) -> Result<Inode> {
+        let file_type = whole.new.file_type()?;
+        check_whole(&self, file_type, whole)?;
+        let items = WHOLE_ITEMS + whole.xattrs.len() as u64;
+        self.make_drafted(name, items, |_, generation| {
+            let number = self.subvolume().live()?.inode_numbers.next()?;
+            let mut items = xattr_items(&self, number, generation, whole.xattrs)?;
+            let content = (!whole.content.is_empty()).then_some(whole.content);
+            items.extend(content.map(|content| inline_item(number, generation, content)));
+            let mut item: InodeItem = new_item(&whole.new, generation, content);
+            whole.attributes.put(&mut item);
+            Ok(Draft { number, file_type, item, items })
+        })
     }
 
-    fn make(&self, name: &[u8], new: &NewInode, target: Option<&[u8]>) -> Result<Self> {
+    fn make(self, name: &[u8], new: &NewInode, target: Option<&[u8]>) -> Result<Inode> {
         self.make_drafted(name, ITEMS, |state, generation| {
             self.draft(new, state, generation, target)
         })
@@ -67,13 +112,12 @@ impl Inode {
     /// Makes what `draft` says it will be, given the state of this directory and the running
     /// transaction, and named `name`; that takes `items` items at most.
     pub(crate) fn make_drafted(
-        &self,
+        self,
         name: &[u8],
         items: u64,
         draft: impl FnOnce(&mut InodeState, u64) -> Result<Draft>,
-    ) -> Result<Self> {
+    ) -> Result<Inode> {
         let directory = self.live_inode()?;
-        self.expect_directory()?;
         check_name(name)?;
         let mut change = InodeChange::start(
             self.core(),
@@ -96,19 +140,19 @@ impl Inode {
         })?;
         let live = draft.into_live_inode(self.subvolume())?;
         change.end()?;
-        Ok(Self::of_live_inode(self.subvolume().clone(), live))
+        Ok(Inode::of_live_inode(self.subvolume().clone(), live))
     }
 
     /// What a new inode in this directory, whose state is `state`, will be.
     pub(crate) fn draft(
-        &self,
+        self,
         new: &NewInode,
         state: &mut InodeState,
         generation: u64,
         target: Option<&[u8]>,
     ) -> Result<Draft> {
         let file_type = new.file_type()?;
-        let inherited = self.inherited(state)?;
+        let inherited = inherited(&self, state)?;
         let number = self.subvolume().live()?.inode_numbers.next()?;
         let mut item = new_item(new, generation, target);
         let attributes = inherited.pass_on(new, file_type, &state.item, &mut item);
@@ -124,7 +168,7 @@ impl Inode {
 
     /// Enters a new inode and its name in this directory.
     pub(crate) fn insert_named(
-        &self,
+        self,
         names: &mut Names,
         draft: &Draft,
         name: &[u8],
@@ -136,7 +180,7 @@ impl Inode {
         let reference = (Key::new(draft.number, ItemType::INODE_REF, self.number()), reference);
         draft.insert(names.tree(), Some(&reference))?;
         names.insert(&NewEntry {
-            directory: live_inode_of(self),
+            directory: live_inode_of(&self),
             name,
             index,
             location: Key::new(draft.number, ItemType::INODE_ITEM, 0),
@@ -175,4 +219,18 @@ impl Draft {
         live.write().has_no_capability = !self.items.iter().any(is_xattr);
         Ok(live)
     }
+}
+
+/// Refuses what no symbolic link can point to.
+pub(crate) fn check_target(directory: &Inode, target: &[u8]) -> Result<()> {
+    let nodesize = directory.core().volume().nodesize() as usize;
+    let most = leaf_data_size(nodesize) - ITEM_HEADER_SIZE - size_of::<FileExtentHeader>();
+    if target.is_empty() {
+        return Err(Error::NotFound);
+    }
+    let sector = directory.core().sectorsize() as usize;
+    if target.len() > MOST_TARGET_BYTES.min(most).min(sector - 1) {
+        return Err(Error::NameTooLong);
+    }
+    Ok(())
 }

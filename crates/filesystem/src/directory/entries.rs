@@ -7,6 +7,7 @@ use larder_format::item::DirEntries;
 use larder_format::{FormatError, ItemType};
 
 use crate::directory::entry::DirEntry;
+use crate::directory::handle::Directory;
 use crate::error::{Error, Result};
 use crate::inode::handle::Inode;
 
@@ -28,11 +29,10 @@ enum Source {
     Live { seen: VecDeque<Result<DirEntry>>, next: Option<u64> },
 }
 
-impl Inode {
+impl Directory<'_> {
     /// The entries of the directory whose index is `index` or greater, neither `.` nor `..` among
     /// them. All indexes are above 1. The root of a deleted subvolume lists nothing: `ENOENT`.
-    pub fn entries_from(&self, index: u64) -> Result<Entries> {
-        self.expect_directory()?;
+    pub fn entries_from(self, index: u64) -> Result<Entries> {
         self.check_not_removed()?;
         let source = if self.try_live_inode().is_some() {
             Source::Live { seen: VecDeque::new(), next: Some(index) }
@@ -42,23 +42,22 @@ impl Inode {
                 self.key(ItemType::DIR_INDEX, index)..=self.key(ItemType::DIR_INDEX, u64::MAX);
             Source::Committed(self.subvolume().view().range(range, Readahead::Forward))
         };
-        Ok(Entries { directory: self.clone(), source })
+        Ok(Entries { directory: self.inode.clone(), source })
     }
 
     /// The index that the next name in this directory will have: what is listed up to there was there before.
-    pub fn end_index(&self) -> Result<u64> {
-        self.expect_directory()?;
+    pub fn end_index(self) -> Result<u64> {
         let Some(live) = self.try_live_inode() else { return Ok(u64::MAX) };
         Ok(live.end_index(&mut live.write())?)
     }
 
     /// All entries of the directory.
-    pub fn entries(&self) -> Result<Entries> {
+    pub fn entries(self) -> Result<Entries> {
         self.entries_from(0)
     }
 
     /// The index of the entry `name` of this directory, whose inode's state the caller holds.
-    pub(crate) fn index_of(&self, name: &[u8]) -> Result<u64> {
+    pub(crate) fn index_of(self, name: &[u8]) -> Result<u64> {
         let (mut next, mut found) = (Some(0), None);
         while let Some(from) = next
             && found.is_none()
@@ -75,14 +74,14 @@ impl Inode {
 
     /// Calls `visit` with some entries from the index `from` on, as they are at one moment if the caller
     /// holds the state of the directory's inode. Returns where they go on.
-    fn visit_entries(&self, from: u64, mut visit: impl FnMut(Result<DirEntry>)) -> Option<u64> {
+    fn visit_entries(self, from: u64, mut visit: impl FnMut(Result<DirEntry>)) -> Option<u64> {
         self.try_live_inode()?.visit_index(from, |item| {
             let entry = item.map_err(Error::from);
             visit(entry.and_then(|(index, bytes)| self.parse_entry(index, bytes)));
         })
     }
 
-    fn parse_entry(&self, index: u64, item: &[u8]) -> Result<DirEntry> {
+    fn parse_entry(self, index: u64, item: &[u8]) -> Result<DirEntry> {
         let mut entries = DirEntries::new(item);
         let entry = match (entries.next(), entries.next()) {
             (Some(Ok(entry)), None) => DirEntry::from_item(index, &entry),
@@ -96,7 +95,7 @@ impl Inode {
 
 impl Entries {
     fn advance(&mut self) -> Result<Option<DirEntry>> {
-        let directory = &self.directory;
+        let directory = Directory { inode: &self.directory };
         match &mut self.source {
             Source::Committed(items) => {
                 let Some((key, bytes)) = items.next_item()? else { return Ok(None) };

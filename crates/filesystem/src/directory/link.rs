@@ -4,9 +4,10 @@ use larder_format::{ItemType, Key};
 use larder_transaction::Items;
 
 use crate::core::changed::apply;
-use crate::directory::names::{Names, NewEntry, check_name};
+use crate::directory::handle::Directory;
+use crate::directory::names::{NewEntry, check_name};
 use crate::error::{Error, Result};
-use crate::inode::handle::{Inode, live_inode_of};
+use crate::inode::handle::Inode;
 use crate::inode::metadata::FileType;
 use crate::inode::new::entry_type;
 use crate::inode::orphans::orphan_key;
@@ -17,16 +18,15 @@ const ITEMS: u64 = 6;
 /// Names that an inode has at most.
 const MOST_LINKS: u32 = 65_535;
 
-impl Inode {
+impl Directory<'_> {
     /// Gives `inode`, which is no directory, the further name `name` in this directory: a first one if it was
     /// [made without](Self::create_unnamed). What has lost its last name gets none.
     ///
     /// # Errors
     /// `EEXIST`, `EXDEV`, `EPERM` for a directory, `EMLINK` beyond 65,535 names, `EOVERFLOW`, `EROFS`,
     /// `ENOSPC`, `EDQUOT`.
-    pub fn link(&self, name: &[u8], inode: &Self) -> Result<()> {
+    pub fn link(self, name: &[u8], inode: &Inode) -> Result<()> {
         let (directory, linked) = (self.live_inode()?, inode.live_inode()?);
-        self.expect_directory()?;
         check_name(name)?;
         if self.subvolume() != inode.subvolume() {
             return Err(Error::CrossSubvolume);
@@ -79,11 +79,5 @@ impl Inode {
             directory.put_item(state)
         })?;
         change.end()
-    }
-
-    /// The names in the tree of this inode, which is one that changes.
-    pub(crate) fn names(&self) -> Names {
-        let writer = self.writer().expect("it is being changed");
-        writer.names_of(live_inode_of(self))
     }
 }

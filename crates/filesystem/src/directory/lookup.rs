@@ -4,6 +4,7 @@ use larder_format::item::{DirEntries, NAME_MAX};
 use larder_format::{FormatError, ItemType, name_hash, objectid};
 
 use crate::directory::entry::{DirEntry, Target};
+use crate::directory::handle::Directory;
 use crate::error::{Error, Result};
 use crate::inode::handle::Inode;
 use crate::inode::links::Link;
@@ -11,10 +12,9 @@ use crate::inode::metadata::FileType;
 use crate::subvolume::handle::Subvolume;
 use crate::subvolume::info::SubvolumeName;
 
-impl Inode {
+impl Directory<'_> {
     /// What the directory has under `name`, which is neither `.` nor `..` nor a path.
-    pub fn lookup(&self, name: &[u8]) -> Result<Self> {
-        self.expect_directory()?;
+    pub fn lookup(self, name: &[u8]) -> Result<Inode> {
         if name.len() > NAME_MAX {
             return Err(Error::NameTooLong);
         }
@@ -22,11 +22,11 @@ impl Inode {
             let target = self.find(name)?.ok_or(Error::NotFound)?;
             self.open_target(target, name, None)
         });
-        Ok(found?.owned_as(self))
+        Ok(found?.owned_as(&self))
     }
 
     /// What an entry of this directory leads to.
-    pub fn open_entry(&self, entry: &DirEntry) -> Result<Self> {
+    pub fn open_entry(self, entry: &DirEntry) -> Result<Inode> {
         let opened = self.while_unchanged(|| {
             // What was listed may have been renamed or removed since.
             if self.try_live_inode().is_some() && self.find(&entry.name)? != Some(entry.target) {
@@ -34,42 +34,42 @@ impl Inode {
             }
             self.open_target(entry.target, &entry.name, Some(entry.index))
         });
-        Ok(opened?.owned_as(self))
+        Ok(opened?.owned_as(&self))
     }
 
     /// Looks at names while nobody changes any of this directory.
-    pub(super) fn while_unchanged<T>(&self, look: impl FnOnce() -> T) -> T {
+    pub(super) fn while_unchanged<T>(self, look: impl FnOnce() -> T) -> T {
         match self.try_live_inode() {
             Some(live) => live.while_locked(look),
             None => look(),
         }
     }
 
-    pub(crate) fn find(&self, name: &[u8]) -> Result<Option<Target>> {
+    pub(crate) fn find(self, name: &[u8]) -> Result<Option<Target>> {
         let key = self.key(ItemType::DIR_ITEM, name_hash::dir_name(name));
         let found = self.subvolume().view().get_with(key, |item| find_in(item, name))?;
         found.unwrap_or(Ok(None)).map_err(|problem| self.subvolume().bad_item(key, problem))
     }
 
     /// What this directory's entry `name`, at `index` if that is known, leads to.
-    fn open_target(&self, target: Target, name: &[u8], index: Option<u64>) -> Result<Self> {
+    fn open_target(self, target: Target, name: &[u8], index: Option<u64>) -> Result<Inode> {
         match target {
             Target::Inode(number) => {
                 let inode = self.subvolume().inode(number)?;
                 if inode.file_type() == FileType::Directory {
-                    inode.check_named_by(self.number(), name, index)?;
+                    Directory { inode: &inode }.check_named_by(self.number(), name, index)?;
                 }
                 Ok(inode)
             }
             Target::Subvolume(id) => {
                 let root = nested(self.subvolume(), id, self.number(), name, index)?;
-                Ok(root.unwrap_or_else(|| Self::empty_subvolume(self)))
+                Ok(root.unwrap_or_else(|| Inode::empty_subvolume(&self)))
             }
         }
     }
 
     /// Checks that this directory is named by that entry and no other.
-    fn check_named_by(&self, parent: u64, name: &[u8], index: Option<u64>) -> Result<()> {
+    fn check_named_by(self, parent: u64, name: &[u8], index: Option<u64>) -> Result<()> {
         let is_its = |link: &Link| {
             (link.parent, &*link.name) == (parent, name)
                 && index.is_none_or(|index| index == link.index)

@@ -1,5 +1,6 @@
 //! Paths: from a directory, across subvolumes and through symbolic links, to an inode.
 
+use crate::directory::handle::Directory;
 use crate::error::{Error, Result};
 use crate::inode::handle::Inode;
 use crate::inode::metadata::FileType;
@@ -7,15 +8,9 @@ use crate::inode::metadata::FileType;
 /// Symbolic links on one path, as many as the kernel follows.
 const MAX_SYMLINKS: usize = 40;
 
-impl Inode {
-    /// What `path` leads to from this directory, within the tree below `root`: that is where absolute
-    /// paths start and beyond which `..` does not lead.
-    ///
-    /// A symbolic link at the end of the path is followed if `follow_last` says so, or if a slash
-    /// stands behind it.
-    pub fn resolve(&self, root: &Self, path: &[u8], follow_last: bool) -> Result<Self> {
-        Walk { root, at: self.clone(), symlinks: 0 }.follow(path, follow_last)
-    }
+/// What `path` leads to: see [`Inode::resolve`].
+pub(crate) fn resolve(from: &Inode, root: &Inode, path: &[u8], follow_last: bool) -> Result<Inode> {
+    Walk { root, at: from.clone(), symlinks: 0 }.follow(path, follow_last)
 }
 
 struct Walk<'a> {
@@ -57,7 +52,7 @@ impl Walk<'_> {
             b"." => self.at.expect_directory().map(|()| self.at.clone()),
             b".." if self.at == *self.root => Ok(self.at.clone()),
             b".." => self.at.parent(),
-            name => self.at.lookup(name),
+            name => Directory::try_from(&self.at)?.lookup(name),
         }
     }
 }

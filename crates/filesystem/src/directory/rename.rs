@@ -8,6 +8,7 @@ use larder_format::{FormatError, ItemType, Key, objectid};
 use crate::core::changed::{Changed, apply};
 use crate::directory::create::Draft;
 use crate::directory::entry::Target;
+use crate::directory::handle::Directory;
 use crate::directory::names::{NewEntry, check_name};
 use crate::error::{Error, Result};
 use crate::inode::handle::{Inode, live_inode_of};
@@ -64,7 +65,7 @@ impl RenameMode {
 
 /// A name in a directory, and what it leads to.
 struct Place<'a> {
-    directory: &'a Inode,
+    directory: Directory<'a>,
     name: &'a [u8],
     inode: Inode,
     target: Target,
@@ -74,7 +75,7 @@ struct Place<'a> {
 }
 
 impl<'a> Place<'a> {
-    fn find(directory: &'a Inode, name: &'a [u8]) -> Result<Self> {
+    fn find(directory: Directory<'a>, name: &'a [u8]) -> Result<Self> {
         // Found first: whatever the name leads to later is not what was looked up.
         let found = directory.find(name)?.ok_or(Error::NotFound)?;
         let inode = directory.lookup(name)?;
@@ -99,7 +100,7 @@ impl<'a> Place<'a> {
     }
 }
 
-impl Inode {
+impl Directory<'_> {
     /// Moves the name `name` of this directory to `new_name` in `to`. Names of subvolumes move to any
     /// subvolume, others within theirs.
     ///
@@ -107,10 +108,14 @@ impl Inode {
     /// `ENOENT`, `EEXIST`, `EISDIR`, `ENOTDIR`, `ENOTEMPTY` also for a subvolume that would be replaced,
     /// `EXDEV`, `EINVAL` for a directory that would move below itself, `EMLINK`, `EOVERFLOW`, `EPERM`, `EROFS`
     /// also for a read-only subvolume that would move to another directory, `ENOSPC`, `EDQUOT`.
-    pub fn rename(&self, name: &[u8], to: &Self, new_name: &[u8], mode: RenameMode) -> Result<()> {
+    pub fn rename(
+        self,
+        name: &[u8],
+        to: Directory<'_>,
+        new_name: &[u8],
+        mode: RenameMode,
+    ) -> Result<()> {
         let writer = self.writer()?;
-        self.expect_directory()?;
-        to.expect_directory()?;
         check_name(name)?;
         check_name(new_name)?;
         // Who is below whom is looked up while nobody moves a directory.
@@ -123,9 +128,9 @@ impl Inode {
 
     /// Moves a name unless what was looked up has changed in between. Returns whether it did.
     fn try_rename(
-        &self,
+        self,
         name: &[u8],
-        to: &Self,
+        to: Directory<'_>,
         new_name: &[u8],
         mode: RenameMode,
     ) -> Result<bool> {
@@ -170,8 +175,8 @@ impl Inode {
     }
 
     /// Whether this directory is `other` or lies below it, across subvolumes.
-    fn is_within(&self, other: &Self) -> Result<bool> {
-        let mut at = self.clone();
+    fn is_within(self, other: &Inode) -> Result<bool> {
+        let mut at = self.inode.clone();
         let mut passed = HashSet::new();
         loop {
             if at == *other {
@@ -193,7 +198,12 @@ impl Inode {
 }
 
 /// Refuses what cannot be moved.
-fn check(old: &Place<'_>, to: &Inode, there: Option<&Place<'_>>, mode: RenameMode) -> Result<()> {
+fn check(
+    old: &Place<'_>,
+    to: Directory<'_>,
+    there: Option<&Place<'_>>,
+    mode: RenameMode,
+) -> Result<()> {
     let is_one_subvolume = old.directory.subvolume() == to.subvolume();
     if old.inode.is_empty_subvolume() {
         return Err(Error::DirectoryNotEmpty);
@@ -245,11 +255,11 @@ fn check_replaceable(old: &Place<'_>, there: &Place<'_>) -> Result<()> {
 fn check_inodes(
     locked: &mut LockedInodes<'_>,
     old: &Place<'_>,
-    to: &Inode,
+    to: Directory<'_>,
     there: Option<&Place<'_>>,
     mode: RenameMode,
 ) -> Result<()> {
-    let (from_live, to_live) = (live_inode_of(old.directory), live_inode_of(to));
+    let (from_live, to_live) = (live_inode_of(&old.directory), live_inode_of(&to));
     old.directory.check_not_removed()?;
     to.check_not_removed()?;
     if old.inode.is_subvolume_root() {
@@ -279,7 +289,7 @@ fn check_inodes(
 /// Refuses names and references that have no place.
 fn check_room(
     old: &Place<'_>,
-    to: &Inode,
+    to: Directory<'_>,
     new_name: &[u8],
     there: Option<&Place<'_>>,
     mode: RenameMode,
@@ -290,11 +300,11 @@ fn check_room(
         }
         inode.names().check_ref_room(inode.number(), directory.number(), name)
     };
-    check_ref(&old.inode, to, new_name)?;
+    check_ref(&old.inode, &to, new_name)?;
     match there {
         None => to.names().check_room(to.number(), new_name),
         Some(there) if mode == RenameMode::Exchange => {
-            check_ref(&there.inode, old.directory, old.name)
+            check_ref(&there.inode, &old.directory, old.name)
         }
         Some(_) => Ok(()),
     }
@@ -310,7 +320,7 @@ impl Change<'_, '_> {
     fn run(
         &mut self,
         old: &Place<'_>,
-        to: &Inode,
+        to: Directory<'_>,
         new_name: &[u8],
         there: Option<&Place<'_>>,
         mode: RenameMode,
@@ -338,26 +348,26 @@ impl Change<'_, '_> {
     fn take(&mut self, place: &Place<'_>) -> Changed<()> {
         let directory = place.directory;
         if let Some(index) = place.index {
-            directory.names().remove(live_inode_of(directory), place.name, index)?;
+            directory.names().remove(live_inode_of(&directory), place.name, index)?;
         } else if place.inode.is_subvolume_root() {
             let index = leave_subvolume(
                 directory.writer_of_change(),
-                live_inode_of(directory),
+                live_inode_of(&directory),
                 place.inode.subvolume().id(),
             )?;
-            directory.names().remove(live_inode_of(directory), place.name, index)?;
+            directory.names().remove(live_inode_of(&directory), place.name, index)?;
         } else {
             live_inode_of(&place.inode).set_name(None);
             let mut names = directory.names();
             let index = names.remove_ref(place.inode.number(), directory.number(), place.name)?;
-            names.remove(live_inode_of(directory), place.name, index)?;
+            names.remove(live_inode_of(&directory), place.name, index)?;
         }
         self.directory_grew(directory, -(place.name.len() as i64))
     }
 
     /// Gives an inode a name.
-    fn give(&mut self, inode: &Inode, directory: &Inode, name: &[u8]) -> Changed<()> {
-        let live = live_inode_of(directory);
+    fn give(&mut self, inode: &Inode, directory: Directory<'_>, name: &[u8]) -> Changed<()> {
+        let live = live_inode_of(&directory);
         let index = live.next_index(self.locked.of(live))?;
         if inode.is_subvolume_root() {
             enter_subvolume(
@@ -388,16 +398,16 @@ impl Change<'_, '_> {
     }
 
     /// Gives a name that was taken from a directory to a whiteout.
-    fn white_out(&mut self, directory: &Inode, draft: &Draft, name: &[u8]) -> Changed<()> {
-        let live = live_inode_of(directory);
+    fn white_out(&mut self, directory: Directory<'_>, draft: &Draft, name: &[u8]) -> Changed<()> {
+        let live = live_inode_of(&directory);
         let index = live.next_index(self.locked.of(live))?;
         let mut names = directory.names();
         directory.insert_named(&mut names, draft, name, index, self.generation)?;
         self.directory_grew(directory, name.len() as i64)
     }
 
-    fn directory_grew(&mut self, directory: &Inode, bytes: i64) -> Changed<()> {
-        let live = live_inode_of(directory);
+    fn directory_grew(&mut self, directory: Directory<'_>, bytes: i64) -> Changed<()> {
+        let live = live_inode_of(&directory);
         let state = self.locked.of(live);
         state.names_grew(self.generation, bytes);
         live.put_item(state)

@@ -7,6 +7,7 @@ use larder_transaction::{Handle, Items, TreeItems};
 use crate::core::changed::{Changed, apply};
 use crate::core::writer::Writer;
 use crate::directory::entry::Target;
+use crate::directory::handle::Directory;
 use crate::error::{Error, Result};
 use crate::inode::handle::Inode;
 use crate::inode::live::{InodeState, LiveInode};
@@ -19,13 +20,13 @@ use crate::subvolume::delete::Content;
 /// Items that are changed: entry, index, reference, orphan, and both inodes.
 const ITEMS: u64 = 6;
 
-impl Inode {
+impl Directory<'_> {
     /// Takes the name `name`, which is not that of a directory, from this directory. What loses its
     /// last name is deleted once nobody has it open.
     ///
     /// # Errors
     /// `ENOENT`, `EISDIR`, `EPERM`, `EROFS`.
-    pub fn unlink(&self, name: &[u8]) -> Result<()> {
+    pub fn unlink(self, name: &[u8]) -> Result<()> {
         self.take_name(name, |found| match found.file_type() {
             FileType::Directory => Err(Error::IsADirectory),
             _ => Ok(()),
@@ -36,11 +37,11 @@ impl Inode {
     ///
     /// # Errors
     /// `ENOENT`, `ENOTDIR`, `ENOTEMPTY`, `EPERM` also for the default subvolume, `EROFS`.
-    pub fn rmdir(&self, name: &[u8]) -> Result<()> {
-        self.take_name(name, Self::expect_directory)
+    pub fn rmdir(self, name: &[u8]) -> Result<()> {
+        self.take_name(name, Inode::expect_directory)
     }
 
-    fn take_name(&self, name: &[u8], check: impl Fn(&Self) -> Result<()>) -> Result<()> {
+    fn take_name(self, name: &[u8], check: impl Fn(&Inode) -> Result<()>) -> Result<()> {
         let (writer, directory) = (self.writer()?, self.live_inode()?);
         let is_taken = loop {
             let found = self.lookup(name)?;
@@ -97,7 +98,7 @@ impl Inode {
     }
 
     /// Removes the entry that stands for a subvolume which is not there: nothing refers back to it.
-    fn take_empty_subvolume(&self, name: &[u8]) -> Result<bool> {
+    fn take_empty_subvolume(self, name: &[u8]) -> Result<bool> {
         let directory = self.live_inode()?;
         let mut change = InodeChange::start(
             self.core(),

@@ -1,4 +1,4 @@
-//! Preallocation: space that a file has, and that reads as zeros until it is written to.
+//! Space of files: preallocated space, which reads as zeros until it is written to, and holes.
 
 use std::ops::Range;
 
@@ -11,13 +11,15 @@ use crate::core::shared::Core;
 use crate::core::writer::Writer;
 use crate::error::{Error, Result};
 use crate::file::extent_items::FileExtents;
+use crate::file::handle::File;
+use crate::file::punch::{What, clear};
 use crate::file::read_live::Need;
 use crate::file::write::MOST_BYTES;
 use crate::file::writeback::flush::{flush, write_back};
-use crate::inode::handle::Inode;
 use crate::operation::data_reservation::QUOTA_BLOCKS;
 use crate::operation::file_change::{FileChange, StillFile};
 use crate::operation::limits::reserve_quota;
+use crate::xattr::capability::drop_capability;
 
 /// New extents in one transaction.
 const EXTENTS_PER_STEP: usize = 16;
@@ -40,17 +42,17 @@ struct Reserved {
     quota: Option<QuotaReservation>,
 }
 
-impl Inode {
+impl File<'_> {
     /// Sees to it that the regular file has room for `len_bytes` from `offset` on: writing there needs no
     /// new space, as long as nobody shares it. What the file has stays as it is; the rest reads as zeros.
     ///
     /// # Errors
     /// As [`write_at`](Self::write_at), and `EINVAL` if `len_bytes` is 0. After `ENOSPC` a part may have
     /// been allocated.
-    pub fn allocate(&self, offset: u64, len_bytes: u64, mode: AllocateMode) -> Result<()> {
-        let writer = self.writer_of_file()?;
+    pub fn allocate(self, offset: u64, len_bytes: u64, mode: AllocateMode) -> Result<()> {
+        let writer = self.writer()?;
         let end = checked_end(offset, len_bytes)?;
-        self.drop_capability()?;
+        drop_capability(&self)?;
         let live = self.live_inode()?;
         let core = self.core();
         let sectorsize = core.sectorsize();
@@ -71,26 +73,45 @@ impl Inode {
         }
     }
 
+    /// Makes `len_bytes` of the regular file from `offset` on a hole: they read as zeros, and whole sectors
+    /// among them take no space any more. The size stays as it is.
+    ///
+    /// # Errors
+    /// As [`write_at`](Self::write_at), and `EINVAL` if `len_bytes` is 0. After an error, or a crash, a
+    /// part may have been made a hole.
+    pub fn punch_hole(self, offset: u64, len_bytes: u64) -> Result<()> {
+        if len_bytes == 0 {
+            return Err(Error::Invalid("a hole of no length"));
+        }
+        clear(self, offset..offset.saturating_add(len_bytes), What::Everything)
+    }
+
+    /// Makes a range zeros; space that is preallocated in it stays so.
+    fn clear_data(self, range: Range<u64>) -> Result<()> {
+        checked_end(range.start, range.end - range.start)?;
+        clear(self, range, What::Data)
+    }
+
     /// Makes `len_bytes` of the regular file from `offset` on zeros, and has space allocated for them as
     /// [`allocate`](Self::allocate) does.
     ///
     /// # Errors
     /// As [`allocate`](Self::allocate).
-    pub fn zero_range(&self, offset: u64, len_bytes: u64, mode: AllocateMode) -> Result<()> {
+    pub fn zero_range(self, offset: u64, len_bytes: u64, mode: AllocateMode) -> Result<()> {
         let end = checked_end(offset, len_bytes)?;
         self.clear_data(offset..end)?;
         self.allocate(offset, len_bytes, mode)
     }
 
     /// Promises room for data that is to be allocated.
-    fn reserve_extents(&self, writer: &Writer, len_bytes: u64) -> Result<Reserved> {
+    fn reserve_extents(self, writer: &Writer, len_bytes: u64) -> Result<Reserved> {
         let quota = reserve_quota(self.core(), self.subvolume().id(), len_bytes, QUOTA_BLOCKS)?;
         let data = writer.manager.reserve(SpaceKind::Data, len_bytes, Priority::Normal)?;
         Ok(Reserved { data, quota })
     }
 
     /// How much of `range` is holes, in bytes.
-    fn hole_bytes(&self, writer: &Writer, range: Range<u64>) -> Result<u64> {
+    fn hole_bytes(self, writer: &Writer, range: Range<u64>) -> Result<u64> {
         let handle = writer.manager.join()?;
         let state = self.live_inode()?.read();
         let extents = self.extents_in(&handle)?;
@@ -107,7 +128,7 @@ impl Inode {
     /// Allocates space for the first holes in `range`, as much as `room` has. Returns where the rest
     /// of the range begins.
     fn allocate_some(
-        &self,
+        self,
         writer: &Writer,
         reserved: &mut Reserved,
         range: Range<u64>,
@@ -163,7 +184,7 @@ impl Inode {
     }
 
     /// Makes the file at least `size_bytes` long.
-    pub(crate) fn grow(&self, writer: &Writer, size_bytes: u64) -> Result<()> {
+    pub(crate) fn grow(self, writer: &Writer, size_bytes: u64) -> Result<()> {
         if size_bytes <= self.size_bytes() {
             return Ok(());
         }
@@ -191,7 +212,7 @@ impl Inode {
     }
 
     /// Makes the file, whose state this is, at least `size_bytes` long.
-    pub(crate) fn grow_locked(&self, file: &mut StillFile<'_, '_>, size_bytes: u64) -> Result<()> {
+    pub(crate) fn grow_locked(self, file: &mut StillFile<'_, '_>, size_bytes: u64) -> Result<()> {
         if size_bytes > file.size_bytes {
             let old = file.size_bytes;
             let mut needs = vec![Need::IfInline];

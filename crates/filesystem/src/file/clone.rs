@@ -14,14 +14,15 @@ use larder_transaction::Handle;
 
 use crate::error::{Error, Result};
 use crate::file::extent_items::Stored;
+use crate::file::handle::File;
 use crate::file::punch::EXTENTS_PER_STEP;
 use crate::file::read_live::Need;
 use crate::file::write::{MOST_BYTES, WriteAs};
 use crate::file::writeback::flush::write_back;
-use crate::inode::handle::Inode;
 use crate::inode::live::LiveInode;
 use crate::operation::data_reservation::reserve_within_quota;
 use crate::operation::file_change::{FileChange, StillFile};
+use crate::xattr::capability::drop_capability;
 
 /// Extents that are shared in one transaction.
 const SHARED_PER_STEP: usize = 16;
@@ -35,8 +36,8 @@ const UNOPENED: WriteAs = WriteAs { is_open: false, sets_times: true };
 /// A range of a file that is to be that of another, or of the same.
 #[derive(Clone, Copy)]
 struct Share<'a> {
-    source: &'a Inode,
-    target: &'a Inode,
+    source: File<'a>,
+    target: File<'a>,
     source_offset: u64,
     target_offset: u64,
     len_bytes: u64,
@@ -54,7 +55,7 @@ struct Part {
     inline: Option<(u64, Vec<u8>)>,
 }
 
-impl Inode {
+impl File<'_> {
     /// Makes `len_bytes` of this regular file from `offset` on share the data that `source`, which may be
     /// the same file or lie in another subvolume, has from `source_offset` on. With a `len_bytes` of 0
     /// it is all up to the end of `source`. Offsets and length are whole sectors, but for a range that
@@ -65,8 +66,8 @@ impl Inode {
     /// not as above, that passes the end of `source`, that overlaps itself, or where only one file has
     /// checksums. After `ENOSPC` or `EIO` a first part may be shared.
     pub fn clone_range(
-        &self,
-        source: &Self,
+        self,
+        source: File<'_>,
         source_offset: u64,
         len_bytes: u64,
         offset: u64,
@@ -86,8 +87,8 @@ impl Inode {
     /// files, and what is less than a sector at the end is left out unless both files end there. Returns
     /// for how many bytes that was done: none if they differ. Times stay as they are.
     pub fn dedupe_range(
-        &self,
-        source: &Self,
+        self,
+        source: File<'_>,
         source_offset: u64,
         len_bytes: u64,
         offset: u64,
@@ -110,8 +111,8 @@ impl Inode {
     /// # Errors
     /// As [`write_at`](Self::write_at), and `EINVAL` for a range that overlaps itself.
     pub fn copy_range(
-        &self,
-        source: &Self,
+        self,
+        source: File<'_>,
         source_offset: u64,
         len_bytes: u64,
         offset: u64,
@@ -120,8 +121,8 @@ impl Inode {
     }
 
     pub(crate) fn copy_as(
-        &self,
-        source: &Self,
+        self,
+        source: File<'_>,
         source_offset: u64,
         len_bytes: u64,
         offset: u64,
@@ -165,8 +166,8 @@ impl Inode {
     }
 
     fn copy_bytes(
-        &self,
-        source: &Self,
+        self,
+        source: File<'_>,
         from: u64,
         len_bytes: u64,
         to: u64,
@@ -190,8 +191,8 @@ impl Inode {
 impl Share<'_> {
     /// Returns for how many bytes it was done; none if they are not equal and have to be.
     fn run(self) -> Result<Option<u64>> {
-        self.target.writer_of_file()?;
-        self.source.writer_of_file()?;
+        self.target.writer()?;
+        self.source.writer()?;
         let (target, source) = (self.target.subvolume(), self.source.subvolume());
         if !Arc::ptr_eq(target.filesystem().core(), source.filesystem().core()) {
             return Err(Error::CrossFilesystem);
@@ -207,7 +208,7 @@ impl Share<'_> {
         }
         let len_bytes = self.checked_len()?;
         if !self.if_equal {
-            self.target.drop_capability()?;
+            drop_capability(&self.target)?;
         }
         let mut done_bytes = 0;
         while done_bytes < len_bytes {

@@ -5,13 +5,14 @@ use larder_format::item::{FileExtentKind, InodeFlags, MAX_COMPRESSED_EXTENT_BYTE
 use larder_transaction::{DataExtent, Error as EngineError};
 
 use crate::error::{Error, Result};
+use crate::file::handle::File;
 use crate::file::read_live::Need;
 use crate::file::write::MOST_BYTES;
 use crate::file::writeback::flush::write_back;
-use crate::inode::handle::Inode;
 use crate::inode::live::InodeState;
 use crate::operation::data_reservation::reserve_within_quota;
 use crate::operation::file_change::{FileChange, StillFile};
+use crate::xattr::capability::drop_capability;
 
 /// Compressed data of a file: which part of it the file has, and what it is part of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,7 +27,7 @@ pub struct Encoded {
     pub unencoded_offset: u64,
 }
 
-impl Inode {
+impl File<'_> {
     /// Writes compressed data to the regular file at `offset`, a sector's start, as it is: as
     /// `BTRFS_IOC_ENCODED_WRITE` does. The end of what is written is whole sectors too, or the end of the
     /// file, which may grow to it. The data is decompressed once, to see that it can be.
@@ -35,8 +36,8 @@ impl Inode {
     /// As [`write_at`](Self::write_at), and `EINVAL` for what is not as above: data that does not
     /// decompress to what it says, that is not shorter than that, or is longer than an extent; a file
     /// without checksums.
-    pub fn write_encoded(&self, data: &[u8], encoded: &Encoded, offset: u64) -> Result<()> {
-        self.writer_of_file()?;
+    pub fn write_encoded(self, data: &[u8], encoded: &Encoded, offset: u64) -> Result<()> {
+        self.writer()?;
         let core = self.core();
         let (live, sectorsize) = (self.live_inode()?, core.sectorsize());
         let end = offset.checked_add(encoded.len_bytes).filter(|end| *end <= MOST_BYTES);
@@ -45,7 +46,7 @@ impl Inode {
             return Err(Error::Invalid("a range that does not begin with a sector"));
         }
         encoded.check(data, sectorsize)?;
-        self.drop_capability()?;
+        drop_capability(&self)?;
         let is_short = offset == 0 && encoded.is_whole() && encoded.len_bytes <= sectorsize;
         let kind = if is_short && data.len() as u64 <= core.write_policy().max_inline_bytes {
             ExtentKind::Inline
@@ -98,7 +99,7 @@ impl Inode {
 
     /// Puts all data of the file in the tree, unless there is more. Returns whether it did.
     fn enter_inline(
-        &self,
+        self,
         file: &mut StillFile<'_, '_>,
         data: &[u8],
         encoded: &Encoded,
@@ -124,7 +125,7 @@ impl Inode {
     /// Writes the data to `extent`, which was just allocated, and puts that in the place of what the
     /// file has at `offset`. An error comes before the trees are changed.
     fn enter_extent(
-        &self,
+        self,
         file: &mut StillFile<'_, '_>,
         data: &[u8],
         encoded: &Encoded,

@@ -13,8 +13,8 @@ use larder_format::{FileOffset, FormatError, ItemType, Key};
 
 use crate::error::{Error, Result};
 use crate::file::extent::{Extent, ExtentContent};
+use crate::file::handle::File;
 use crate::inode::handle::Inode;
-use crate::inode::metadata::FileType;
 use crate::subvolume::handle::Subvolume;
 
 /// Iterates over the extents of a file. What it gives has no gaps: where there is no item, there is
@@ -56,23 +56,86 @@ enum State {
     End,
 }
 
-impl Inode {
+impl File<'_> {
     /// The extents of a regular file: from that which covers `offset` up to the end of the file, and
     /// those allocated behind the end. Nothing is written back for that.
-    pub fn extents_from(&self, offset: FileOffset) -> Result<Extents> {
-        match self.file_type() {
-            FileType::Regular => {
-                let waiting = self.try_live_inode().map(|live| live.waiting()).unwrap_or_default();
-                let mut extents = self.extents_between(offset.0, u64::MAX, self.size_bytes());
-                extents.stop = waiting.cut.unwrap_or(u64::MAX);
-                extents.waiting = waiting;
-                Ok(extents)
-            }
-            FileType::Directory => Err(Error::IsADirectory),
-            _ => Err(Error::NotAFile),
-        }
+    pub fn extents_from(self, offset: FileOffset) -> Result<Extents> {
+        let waiting = self.try_live_inode().map(|live| live.waiting()).unwrap_or_default();
+        let mut extents = self.extents_between(offset.0, u64::MAX, self.size_bytes());
+        extents.stop = waiting.cut.unwrap_or(u64::MAX);
+        extents.waiting = waiting;
+        Ok(extents)
     }
 
+    // Data and holes are told apart as `SEEK_DATA` and `SEEK_HOLE` do: what is preallocated counts as a hole, and there is
+    // a hole at the end of every file.
+
+    /// The first offset at or behind `offset` where the file has data.
+    ///
+    /// [`Error::NoSuchPosition`] if there is no more.
+    pub fn seek_data(self, offset: u64) -> Result<u64> {
+        self.seek(offset, true)?.ok_or(Error::NoSuchPosition)
+    }
+
+    /// The first offset at or behind `offset` where the file has a hole.
+    ///
+    /// [`Error::NoSuchPosition`] if `offset` is at or behind the end of the file.
+    pub fn seek_hole(self, offset: u64) -> Result<u64> {
+        Ok(self.seek(offset, false)?.unwrap_or(self.size_bytes()))
+    }
+
+    fn seek(self, offset: u64, for_data: bool) -> Result<Option<u64>> {
+        let size_bytes = self.size_bytes();
+        if offset >= size_bytes {
+            return Err(Error::NoSuchPosition);
+        }
+        for extent in self.extents_from(FileOffset(offset))? {
+            let extent = extent?;
+            if extent.start.0 >= size_bytes {
+                break;
+            }
+            if extent.is_data() == for_data {
+                return Ok(Some(extent.start.0.max(offset)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Whether the extent on disk that the file has at `offset` is another file's, too, or is in this one in
+    /// another place: what `FIEMAP_EXTENT_SHARED` says. It is not for two parts of one extent that lie as far
+    /// from each other as on disk. In a file system that is open for writing this is a commit first.
+    pub fn is_shared(self, offset: u64) -> Result<bool> {
+        let filesystem = self.subvolume().filesystem();
+        filesystem.sync()?;
+        let Some(extent) = self.extents_within(offset, offset.saturating_add(1)).next() else {
+            return Ok(false);
+        };
+        let extent = extent?;
+        let (ExtentContent::Data(disk) | ExtentContent::Preallocated(disk)) = &extent.content
+        else {
+            return Ok(false);
+        };
+        let places = match filesystem.places_of(disk.logical, true) {
+            // It was replaced meanwhile.
+            Err(Error::NotFound) => return Ok(false),
+            places => places?,
+        };
+        let mut origin = None;
+        for place in places {
+            if (place.subvolume, place.inode) != (self.subvolume().id(), self.number()) {
+                return Ok(true);
+            }
+            let here = self.extents_within(place.offset, place.offset + 1).next();
+            let here = here.transpose()?.and_then(|extent| origin_of(&extent));
+            if here.is_some() && *origin.get_or_insert(here) != here {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
+
+impl Inode {
     /// Bytes of data that waits to be written back where the file has no space yet, in whole sectors.
     pub fn unplaced_bytes(&self) -> Result<u64> {
         let sectorsize = self.core().sectorsize();
@@ -113,6 +176,16 @@ impl Inode {
             waiting: Waiting::default(),
             parts: VecDeque::new(),
         }
+    }
+}
+
+/// Where in the file all of an extent on disk would begin; it wraps around.
+fn origin_of(extent: &Extent) -> Option<u64> {
+    match &extent.content {
+        ExtentContent::Data(disk) | ExtentContent::Preallocated(disk) => {
+            Some(extent.start.0.wrapping_sub(disk.offset_bytes))
+        }
+        _ => None,
     }
 }
 

@@ -9,65 +9,54 @@
 use larder_format::item::InodeFlags;
 
 use crate::error::Result;
+use crate::file::handle::File;
 use crate::file::write::WriteAs;
 use crate::inode::handle::Inode;
 
 /// A regular file that is open for writing.
 #[derive(Clone, Debug)]
 pub struct OpenFile {
-    inode: Inode,
-}
-
-impl Inode {
-    /// Opens the regular file for writing; `appends` says that all writes go to its end.
-    ///
-    /// # Errors
-    /// `EISDIR`, `EINVAL` for what is no file, `EROFS` in a read-only subvolume, and `EPERM` for a file that is
-    /// immutable, or append-only unless `appends`.
-    pub fn open_for_writing(&self, appends: bool) -> Result<OpenFile> {
-        let writer = self.writer_of_file()?;
-        let handle = writer.manager.join()?;
-        self.subvolume().live()?.check_writable()?;
-        self.live_inode()?.read().check_may_open(appends)?;
-        handle.end()?;
-        Ok(OpenFile { inode: self.clone() })
-    }
+    pub(super) inode: Inode,
 }
 
 impl OpenFile {
-    /// Writes as [`Inode::write_at`] does.
+    fn file(&self) -> File<'_> {
+        File { inode: &self.inode }
+    }
+
+    /// Writes as [`File::write_at`] does.
     ///
     /// # Errors
     /// `EFBIG`, `ENOSPC`, `EDQUOT`, and `EIO` if what shares a sector with the data cannot be read.
     pub fn write_at(&self, data: &[u8], offset: u64) -> Result<()> {
-        self.inode.write_as(data, offset, WriteAs { is_open: true, sets_times: true })
+        self.file().write_as(data, offset, WriteAs { is_open: true, sets_times: true })
     }
 
-    /// Makes the file `size_bytes` long, as [`Inode::truncate`] does. What became append-only does not allow that,
+    /// Makes the file `size_bytes` long, as [`File::truncate`] does. What became append-only does not allow that,
     /// nor does a subvolume that became read-only.
     ///
     /// # Errors
-    /// As [`Inode::truncate`].
+    /// As [`File::truncate`].
     pub fn truncate(&self, size_bytes: u64) -> Result<()> {
-        self.inode.truncate_as(size_bytes, InodeFlags::APPEND)
+        self.file().truncate_as(size_bytes, InodeFlags::APPEND)
     }
 
-    /// Copies as [`Inode::copy_range`] does. Where the file can share nothing any more, because it
-    /// became append-only or its subvolume read-only, the bytes are copied.
+    /// Copies as [`File::copy_range`] does. If the file can share nothing any more, because it became append-only or
+    /// its subvolume read-only, this copies the bytes.
     ///
     /// # Errors
     /// As [`write_at`](Self::write_at), `EINVAL` for a range that overlaps itself, and `EPERM` if
     /// the file became immutable.
     pub fn copy_range(
         &self,
-        source: &Inode,
+        source: File<'_>,
         source_offset: u64,
         len_bytes: u64,
         offset: u64,
     ) -> Result<u64> {
         self.inode.live_inode()?.read().check_mutable()?;
         let how = WriteAs { is_open: true, sets_times: true };
-        self.inode.copy_as(source, source_offset, len_bytes, offset, how)
+        self.file().copy_as(source, source_offset, len_bytes, offset, how)
     }
 
     /// As [`write_at`](Self::write_at), but times and capabilities stay as they are: for a caller who keeps
@@ -76,6 +65,6 @@ impl OpenFile {
     /// # Errors
     /// As [`write_at`](Self::write_at).
     pub fn write_keeping_times(&self, data: &[u8], offset: u64) -> Result<()> {
-        self.inode.write_as(data, offset, WriteAs { is_open: true, sets_times: false })
+        self.file().write_as(data, offset, WriteAs { is_open: true, sets_times: false })
     }
 }

@@ -12,6 +12,7 @@ use crate::core::shared::Core;
 use crate::error::{DataError, Error, Result};
 use crate::file::extent::{DiskExtent, Extent, ExtentContent, InlineExtent};
 use crate::file::extent_map::{ExtentMap, KnownExtent};
+use crate::file::handle::File;
 use crate::inode::handle::Inode;
 use crate::inode::metadata::FileType;
 
@@ -35,18 +36,16 @@ pub(super) enum Verify<'a> {
 /// What was found in the trees on the way.
 pub(crate) type Learned = Vec<(Range<u64>, KnownExtent)>;
 
-impl Inode {
+/// The longest target in bytes (`PATH_MAX` without its end).
+const TARGET_MAX_BYTES: u64 = 4095;
+
+impl File<'_> {
     /// Reads the regular file from `offset` on. Returns how many bytes were read: fewer than asked for
     /// only at the end of the file.
     ///
     /// Data with checksums is verified; a bad copy is replaced by a good one if the volume is
     /// writable. What lies in whole sectors goes straight from the device to `buf`.
-    pub fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize> {
-        match self.file_type() {
-            FileType::Regular => {}
-            FileType::Directory => return Err(Error::IsADirectory),
-            _ => return Err(Error::NotAFile),
-        }
+    pub fn read_at(self, buf: &mut [u8], offset: u64) -> Result<usize> {
         if let Some(live) = self.try_live_inode() {
             return self.read_live(live, buf, offset);
         }
@@ -57,7 +56,7 @@ impl Inode {
 
     /// Reads the whole compressed extent `extent`, which the file has at `offset`, as it is stored. Data
     /// with checksums is verified.
-    pub fn read_stored(&self, extent: &DiskExtent, offset: u64) -> Result<Vec<u8>> {
+    pub fn read_stored(self, extent: &DiskExtent, offset: u64) -> Result<Vec<u8>> {
         let has_checksums = !self.item().flags().contains(InodeFlags::NODATASUM);
         let mut stored = vec![0; extent.disk_bytes as usize];
         let core = self.core();
@@ -69,6 +68,19 @@ impl Inode {
             problem: Box::new(problem),
         })?;
         Ok(stored)
+    }
+}
+
+impl Inode {
+    /// Where the symbolic link points, as it was made.
+    pub fn link_target(&self) -> Result<Vec<u8>> {
+        if self.file_type() != FileType::Symlink {
+            return Err(Error::NotASymlink);
+        }
+        let len_bytes = self.size_bytes().min(TARGET_MAX_BYTES);
+        let mut target = vec![0; len_bytes as usize];
+        self.read_range(&mut target, 0)?;
+        Ok(target)
     }
 
     /// Fills `buf` with what lies from `offset` on, zeros where nothing does.

@@ -8,7 +8,7 @@ use larder_format::item::InodeFlags;
 use crate::error::Result;
 use crate::file::extent::ExtentContent;
 use crate::file::extents::Waiting;
-use crate::inode::handle::Inode;
+use crate::file::handle::File;
 use crate::inode::live::{InodeState, LiveInode};
 use crate::operation::file_change::LockedFile;
 use crate::operation::locks::KeepsData;
@@ -33,10 +33,10 @@ impl Need {
     }
 }
 
-impl Inode {
+impl File<'_> {
     /// Reads a file of which some data may not be written back. Its state is locked before and after the
     /// devices work, not meanwhile.
-    pub(crate) fn read_live(&self, live: &LiveInode, buf: &mut [u8], offset: u64) -> Result<usize> {
+    pub(crate) fn read_live(self, live: &LiveInode, buf: &mut [u8], offset: u64) -> Result<usize> {
         {
             let state = live.read();
             let len = state.len_at(offset, buf.len());
@@ -66,7 +66,7 @@ impl Inode {
     /// Reads what the tree has of a file whose extents stay: the caller has `reading` in some way, or
     /// `flushing`.
     pub(crate) fn read_tree(
-        &self,
+        self,
         live: &LiveInode,
         buf: &mut [u8],
         offset: u64,
@@ -80,7 +80,7 @@ impl Inode {
     /// Makes sectors dirty, with what the file has there. The state is not locked while a device works. Since the
     /// last of them became dirty it was locked.
     pub(crate) fn load<L: KeepsData>(
-        &self,
+        self,
         file: &mut LockedFile<'_, '_, L>,
         needs: &[Need],
     ) -> Result<()> {
@@ -114,7 +114,7 @@ impl Inode {
     }
 
     /// What the file has in a sector; none if that is not what is needed.
-    fn wanted_sector(&self, live: &LiveInode, need: Need) -> Result<Option<Vec<u8>>> {
+    fn wanted_sector(self, live: &LiveInode, need: Need) -> Result<Option<Vec<u8>>> {
         let sectorsize = self.core().sectorsize();
         let start = need.start();
         let is_wanted = match need {
@@ -131,7 +131,7 @@ impl Inode {
     }
 
     /// Whether there is data in a sector.
-    fn has_data(&self, live: &LiveInode, sector: Range<u64>) -> Result<bool> {
+    fn has_data(self, live: &LiveInode, sector: Range<u64>) -> Result<bool> {
         let _reading = live.reading.read();
         {
             let state = live.read();
@@ -147,7 +147,7 @@ impl Inode {
     }
 
     /// Whether the tree has the data of the file inline.
-    fn is_inline(&self, live: &LiveInode) -> Result<bool> {
+    fn is_inline(self, live: &LiveInode) -> Result<bool> {
         let sectorsize = self.core().sectorsize();
         let size_bytes = live.read().size_bytes;
         if size_bytes == 0 || size_bytes > sectorsize {
@@ -159,7 +159,7 @@ impl Inode {
     }
 
     /// Makes a range within one sector zeros if the sector is dirty: what is no data has been left alone.
-    pub(crate) fn zero(&self, state: &mut InodeState, range: Range<u64>) {
+    pub(crate) fn zero(self, state: &mut InodeState, range: Range<u64>) {
         let sectorsize = self.core().sectorsize();
         let start = range.start - range.start % sectorsize;
         if !range.is_empty() && state.dirty.covers(start, start + sectorsize) {
@@ -169,13 +169,13 @@ impl Inode {
     }
 
     /// What has to be dirty before what lies behind `end` in its sector is made zeros.
-    pub(crate) fn need_of_end(&self, end: u64) -> Option<Need> {
+    pub(crate) fn need_of_end(self, end: u64) -> Option<Need> {
         let sectorsize = self.core().sectorsize();
         (!end.is_multiple_of(sectorsize)).then(|| Need::IfData(end - end % sectorsize))
     }
 
     /// Makes what lies behind `end` in its sector zeros; see [`need_of_end`](Self::need_of_end).
-    pub(crate) fn zero_behind(&self, state: &mut InodeState, end: u64) {
+    pub(crate) fn zero_behind(self, state: &mut InodeState, end: u64) {
         let sectorsize = self.core().sectorsize();
         self.zero(state, end..end.next_multiple_of(sectorsize));
     }

@@ -5,35 +5,36 @@ use larder_format::item::InodeFlags;
 
 use crate::core::writer::Writer;
 use crate::error::{Error, Result};
+use crate::file::handle::File;
 use crate::file::punch::EXTENTS_PER_STEP;
 use crate::file::write::MOST_BYTES;
 use crate::file::writeback::flush::write_back;
-use crate::inode::handle::Inode;
 use crate::operation::file_change::{FileChange, StillFile};
+use crate::xattr::capability::drop_capability;
 
-impl Inode {
+impl File<'_> {
     /// Makes the regular file `size_bytes` long. What is cut off is gone; what is added reads as zeros.
     /// Meanwhile others may see sizes between the old and the new one.
     ///
     /// # Errors
     /// As [`write_at`](Self::write_at). After an error the file may be shorter than before.
-    pub fn truncate(&self, size_bytes: u64) -> Result<()> {
+    pub fn truncate(self, size_bytes: u64) -> Result<()> {
         self.truncate_as(size_bytes, InodeFlags::APPEND | InodeFlags::IMMUTABLE)
     }
 
     /// Truncates, unless the file has one of the flags `refuses`.
-    pub(crate) fn truncate_as(&self, size_bytes: u64, refuses: InodeFlags) -> Result<()> {
-        let writer = self.writer_of_file()?;
+    pub(crate) fn truncate_as(self, size_bytes: u64, refuses: InodeFlags) -> Result<()> {
+        let writer = self.writer()?;
         if size_bytes > MOST_BYTES {
             return Err(Error::FileTooLarge);
         }
-        self.drop_capability()?;
+        drop_capability(&self)?;
         while !self.truncate_step(writer, size_bytes, refuses)? {}
         Ok(())
     }
 
     /// Comes nearer to the size, if not all the way. Returns whether it is reached.
-    fn truncate_step(&self, writer: &Writer, size_bytes: u64, refuses: InodeFlags) -> Result<bool> {
+    fn truncate_step(self, writer: &Writer, size_bytes: u64, refuses: InodeFlags) -> Result<bool> {
         let (live, core) = (self.live_inode()?, self.core());
         let sectorsize = core.sectorsize();
         let shrinks = size_bytes <= self.size_bytes();
@@ -83,7 +84,7 @@ impl Inode {
 
     /// Makes the file, whose state this is, as short as `size_bytes`. Its extents follow when it is
     /// written back.
-    fn cut_off(&self, file: &mut StillFile<'_, '_>, size_bytes: u64) -> Result<()> {
+    fn cut_off(self, file: &mut StillFile<'_, '_>, size_bytes: u64) -> Result<()> {
         let sectorsize = self.core().sectorsize();
         let cut = size_bytes.next_multiple_of(sectorsize);
         if size_bytes < file.size_bytes {

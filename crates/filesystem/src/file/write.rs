@@ -7,14 +7,17 @@ use larder_transaction::now;
 
 use crate::core::writer::Writer;
 use crate::error::{Error, ErrorKind, Result};
+use crate::file::handle::File;
+use crate::file::open::OpenFile;
 use crate::file::read_live::Need;
+use crate::file::writeback::compression::compression_plan;
 use crate::file::writeback::flush::{flush, flush_all};
 use crate::file::writeback::reservation::DataReservation;
-use crate::inode::handle::Inode;
+use crate::inode::attributes::SetAttributes;
 use crate::inode::live::InodeState;
-use crate::inode::metadata::FileType;
 use crate::operation::data_reservation::reserve_within_quota;
 use crate::operation::file_change::FileChange;
+use crate::xattr::capability::drop_capability;
 
 /// No file is longer: it is the largest offset that a program can name. The last byte that a file
 /// of this size has shares its sector with the byte that none can have, and the end of that sector
@@ -38,24 +41,83 @@ pub(crate) struct WriteAs {
     pub(crate) sets_times: bool,
 }
 
-impl Inode {
+impl File<'_> {
+    /// Opens the regular file for writing; `appends` says that all writes go to its end.
+    ///
+    /// # Errors
+    /// `EISDIR`, `EINVAL` for what is no file, `EROFS` in a read-only subvolume, and `EPERM` for a file that is
+    /// immutable, or append-only unless `appends`.
+    pub fn open_for_writing(self, appends: bool) -> Result<OpenFile> {
+        let writer = self.writer()?;
+        let handle = writer.manager.join()?;
+        self.subvolume().live()?.check_writable()?;
+        self.live_inode()?.read().check_may_open(appends)?;
+        handle.end()?;
+        Ok(OpenFile { inode: self.inode.clone() })
+    }
+
+    /// Gives this regular file other content, all of it, and other times, in one step, if it is short and
+    /// stays so: what it has is in the tree, and what it gets goes there. Returns whether that was so: if not,
+    /// at most its capabilities are gone, and [`write_at`](Self::write_at) and the like do it.
+    ///
+    /// # Errors
+    /// As [`write_at`](Self::write_at). After an error its content and times are what they were.
+    pub fn rewrite(self, content: &[u8], times: &SetAttributes) -> Result<bool> {
+        self.writer()?;
+        let (live, core) = (self.live_inode()?, self.core());
+        times.check_times()?;
+        let len_bytes = content.len() as u64;
+        if content.is_empty() || len_bytes > core.most_inline_bytes() || !times.are_times() {
+            return Ok(false);
+        }
+        drop_capability(&self)?;
+        let reservation = reserve_within_quota(self.core(), self.subvolume().id(), 0, 1)?;
+        let change = FileChange::start(self.core(), self.subvolume().live()?, [live], reservation)?;
+        let mut file = change.lock(live);
+        let _alone = file.exclude_readers();
+        file.check_may_cut()?;
+        let extents = file.extents();
+        let sectorsize = core.sectorsize();
+        if !file.is_clean()
+            || file.size_bytes > sectorsize
+            || file.item.flags().contains(InodeFlags::NODATACOW)
+            || compression_plan(core, live, &file)?.is_some()
+            || extents.has_any_from(sectorsize)?
+        {
+            return Ok(false);
+        }
+        file.apply(|file| {
+            let dropped_bytes = extents.drop_range(0, sectorsize)?;
+            extents.insert_inline(content, len_bytes, None)?;
+            file.touch(change.handle().generation(), true);
+            file.size_bytes = len_bytes;
+            let nbytes = file.item.nbytes.get().saturating_sub(dropped_bytes) + len_bytes;
+            (file.item.size, file.item.nbytes) = (len_bytes.into(), nbytes.into());
+            times.put(&mut file.item);
+            live.write_items(file)
+        })?;
+        drop(file);
+        change.end()?;
+        Ok(true)
+    }
+
     /// Writes `data` to the regular file at `offset`, all of it. It is read back at once, and durable
     /// after a sync. A program loses its capabilities by that, as by each change of its content.
     ///
     /// # Errors
     /// `EISDIR`, `EINVAL` for what is no file, `EFBIG`, `EPERM`, `EROFS`, `ENOSPC`, `EDQUOT`, and `EIO` if what shares
     /// a sector with it cannot be read. After an error a first part of `data` may have been written.
-    pub fn write_at(&self, data: &[u8], offset: u64) -> Result<()> {
+    pub fn write_at(self, data: &[u8], offset: u64) -> Result<()> {
         self.write_as(data, offset, WriteAs { is_open: false, sets_times: true })
     }
 
-    pub(crate) fn write_as(&self, data: &[u8], offset: u64, how: WriteAs) -> Result<()> {
-        let writer = self.writer_of_file()?;
+    pub(crate) fn write_as(self, data: &[u8], offset: u64, how: WriteAs) -> Result<()> {
+        let writer = self.writer()?;
         let end = offset.checked_add(data.len() as u64).filter(|end| *end <= MOST_BYTES);
         let mut at = offset;
         end.ok_or(Error::FileTooLarge)?;
         if how.sets_times && !data.is_empty() {
-            self.drop_capability()?;
+            drop_capability(&self)?;
         }
         for piece in data.chunks(PIECE_BYTES) {
             self.write_piece(writer, piece, at, how)?;
@@ -64,15 +126,7 @@ impl Inode {
         Ok(())
     }
 
-    pub(crate) fn writer_of_file(&self) -> Result<&Writer> {
-        match self.file_type() {
-            FileType::Regular => self.writer(),
-            FileType::Directory => Err(Error::IsADirectory),
-            _ => Err(Error::NotAFile),
-        }
-    }
-
-    fn write_piece(&self, writer: &Writer, data: &[u8], offset: u64, how: WriteAs) -> Result<()> {
+    fn write_piece(self, writer: &Writer, data: &[u8], offset: u64, how: WriteAs) -> Result<()> {
         if data.is_empty() {
             return Ok(());
         }
@@ -121,7 +175,7 @@ impl Inode {
 
     /// Promises room for writing `range`, whole sectors. The sectors that the file begins and ends with
     /// now may become dirty too.
-    fn reserve_for_write(&self, writer: &Writer, range: Range<u64>) -> Result<DataReservation> {
+    fn reserve_for_write(self, writer: &Writer, range: Range<u64>) -> Result<DataReservation> {
         let sectorsize = self.core().sectorsize();
         let is_full =
             |error: &Error| matches!(error.kind(), ErrorKind::NoSpace | ErrorKind::QuotaExceeded);
@@ -140,7 +194,7 @@ impl Inode {
 
     /// Whether writing `range`, whole sectors, needs no new space: the file has it, for that and for
     /// what else becomes dirty by it.
-    fn has_room(&self, writer: &Writer, range: Range<u64>) -> Result<bool> {
+    fn has_room(self, writer: &Writer, range: Range<u64>) -> Result<bool> {
         let handle = writer.manager.join()?;
         let state = self.live_inode()?.read();
         let extents = self.extents_in(&handle)?;
@@ -160,14 +214,6 @@ impl Inode {
             }
         }
         Ok(true)
-    }
-
-    /// Writes back what the file has in memory only.
-    pub(crate) fn flush(&self) -> Result<()> {
-        match self.try_live_inode() {
-            Some(live) => flush(self.core(), live),
-            None => Ok(()),
-        }
     }
 }
 

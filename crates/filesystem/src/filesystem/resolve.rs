@@ -86,7 +86,7 @@ impl Filesystem {
             }
             let subvolume = self.subvolume(info.id)?;
             for candidate in &candidates {
-                places.extend(subvolume.places_in(*candidate, &wanted)?);
+                places.extend(places_in(&subvolume, *candidate, &wanted)?);
             }
         }
         Ok(places.into_iter().collect())
@@ -156,22 +156,24 @@ impl Filesystem {
     }
 }
 
-impl Subvolume {
-    /// Where the data is seen in the files of this subvolume, as far as a candidate goes.
-    fn places_in(&self, candidate: Candidate, wanted: &Wanted) -> Result<Vec<FilePlace>> {
-        let key = |offset| Key::new(candidate.inode, ItemType::EXTENT_DATA, offset);
-        let range = key(candidate.first)..=key(candidate.last);
-        let mut items = self.view().range(range, Readahead::Forward);
-        let mut places = Vec::new();
-        while let Some((key, bytes)) = items.next_item()? {
-            let offset =
-                wanted.offset_in(key, bytes).map_err(|problem| self.bad_item(key, problem))?;
-            if let Some(offset) = offset {
-                places.push(FilePlace { subvolume: self.id(), inode: key.objectid, offset });
-            }
+/// Where the data is seen in the files of this subvolume, as far as a candidate goes.
+fn places_in(
+    subvolume: &Subvolume,
+    candidate: Candidate,
+    wanted: &Wanted,
+) -> Result<Vec<FilePlace>> {
+    let key = |offset| Key::new(candidate.inode, ItemType::EXTENT_DATA, offset);
+    let range = key(candidate.first)..=key(candidate.last);
+    let mut items = subvolume.view().range(range, Readahead::Forward);
+    let mut places = Vec::new();
+    while let Some((key, bytes)) = items.next_item()? {
+        let offset =
+            wanted.offset_in(key, bytes).map_err(|problem| subvolume.bad_item(key, problem))?;
+        if let Some(offset) = offset {
+            places.push(FilePlace { subvolume: subvolume.id(), inode: key.objectid, offset });
         }
-        Ok(places)
     }
+    Ok(places)
 }
 
 impl Candidate {

@@ -1,7 +1,13 @@
-//! What can be changed about an open file system: its label, and how files are written.
+//! What can be changed about an open file system: its label, its default subvolume, and how files are written.
 
+use larder_format::feature::IncompatFlags;
+use larder_format::item::{DirEntries, DirEntry, DirItemHeader};
 use larder_format::superblock::LABEL_SIZE;
+use larder_format::{ItemType, Key, name_hash, objectid};
+use larder_transaction::space::Priority;
+use larder_transaction::{Items, TreeItems};
 
+use crate::core::changed::apply;
 use crate::core::policy::WritePolicy;
 use crate::error::{Error, Result};
 use crate::file::writeback::compress::WriteCompression;
@@ -24,6 +30,35 @@ impl Filesystem {
             superblock.label = [0; LABEL_SIZE];
             superblock.label[..label.len()].copy_from_slice(label);
         });
+        self.sync()
+    }
+
+    /// Makes the subvolume `id` the one that a mount shows unless it is told otherwise. It is durable
+    /// when this returns.
+    pub fn set_default_subvolume(&self, id: u64) -> Result<()> {
+        let writer = self.writer()?;
+        let _subvolumes = writer.subvolumes.lock();
+        self.subvolume(id)?;
+        let handle = writer.manager.start(1, Priority::Normal)?;
+        let directory = writer.manager.superblock().root_dir_objectid.get();
+        let key = Key::new(directory, ItemType::DIR_ITEM, name_hash::dir_name(b"default"));
+        let mut root_tree = TreeItems::new(writer.manager.root_tree().clone());
+        let missing = Error::MissingItem { tree: objectid::ROOT_TREE, key };
+        let stored = root_tree.get(key)?.ok_or(missing)?;
+        let mut data = Vec::new();
+        for entry in DirEntries::new(&stored) {
+            let entry = entry.map_err(|problem| Error::item(objectid::ROOT_TREE, key, problem))?;
+            let location = Key::new(id, ItemType::ROOT_ITEM, u64::MAX).into();
+            let header = DirItemHeader { location, ..*entry.header };
+            let header = if entry.name == b"default" { &header } else { entry.header };
+            DirEntry { header, ..entry }.write(&mut data);
+        }
+        apply(&handle, || root_tree.replace(key, &data))?;
+        writer.manager.change_superblock(|superblock| {
+            let flags = superblock.incompat_flags.get() | IncompatFlags::DEFAULT_SUBVOL.bits();
+            superblock.incompat_flags = flags.into();
+        });
+        handle.end()?;
         self.sync()
     }
 

@@ -4,8 +4,9 @@ use larder_format::item::{InodeFlags, InodeItem, Timespec};
 
 use crate::core::changed::apply;
 use crate::error::{Error, Result};
+use crate::inode::flags::{CHANGEABLE, change_flags};
 use crate::inode::handle::Inode;
-use crate::inode::metadata::{FileType, Timestamp};
+use crate::inode::metadata::{FileType, Timestamp, flags_of_ioctl};
 use crate::operation::inode_change::{InodeChange, ItemReservation};
 use crate::xattr::acl;
 use crate::xattr::acl::Acl;
@@ -93,6 +94,17 @@ impl Inode {
         self.change_attributes(new, if *new == only_flags { InodeFlags::empty() } else { refuses })
     }
 
+    /// Sets the flags as `FS_IOC_SETFLAGS` (`chattr`) does, which numbers them differently: those that
+    /// can be changed and are not given are cleared. See [`SetAttributes::flags`].
+    ///
+    /// # Errors
+    /// `EOPNOTSUPP` for flags that cannot be changed, and as [`set_attributes`](Self::set_attributes).
+    pub fn set_ioctl_flags(&self, flags: u32) -> Result<()> {
+        let flags = flags_of_ioctl(flags).filter(|flags| CHANGEABLE.contains(*flags));
+        let flags = Some(flags.ok_or(Error::UnknownFlags)?);
+        self.set_attributes(&SetAttributes { flags, ..SetAttributes::default() })
+    }
+
     /// Sets the times of last access and of the last change of content to now, each if it is asked for. What is
     /// append-only allows that.
     ///
@@ -125,7 +137,7 @@ impl Inode {
         let mut item = InodeItem { size: state.size_bytes.into(), ..state.item };
         let mut xattrs = Vec::new();
         if let Some(flags) = new.flags {
-            xattrs.push(self.change_flags(&mut item, flags, generation)?);
+            xattrs.push(change_flags(self, &mut item, flags, generation)?);
         }
         if let Some(permissions) = new.permissions {
             xattrs.extend(self.acl_after_chmod(permissions, generation)?);

@@ -3,14 +3,13 @@
 use larder_format::item::{InodeFlags, InodeItem};
 
 use crate::error::{Error, Result};
-use crate::inode::attributes::SetAttributes;
 use crate::inode::handle::Inode;
-use crate::inode::metadata::{FileType, flags_of_ioctl};
+use crate::inode::metadata::FileType;
 use crate::xattr::property::{COMPRESSION, USUAL_COMPRESSION, can_compress};
 use crate::xattr::set::XattrChange;
 
 /// Flags that can be set and cleared.
-const CHANGEABLE: InodeFlags = OF_EVERYTHING
+pub(crate) const CHANGEABLE: InodeFlags = OF_EVERYTHING
     .union(InodeFlags::SYNC)
     .union(InodeFlags::IMMUTABLE)
     .union(InodeFlags::APPEND)
@@ -21,62 +20,6 @@ const CHANGEABLE: InodeFlags = OF_EVERYTHING
 /// Those that mean something for what is neither file nor directory.
 const OF_EVERYTHING: InodeFlags = InodeFlags::NODUMP.union(InodeFlags::NOATIME);
 
-impl Inode {
-    /// Sets the flags as `FS_IOC_SETFLAGS` (`chattr`) does, which numbers them differently: those that
-    /// can be changed and are not given are cleared. See [`SetAttributes::flags`].
-    ///
-    /// # Errors
-    /// `EOPNOTSUPP` for flags that cannot be changed, and as [`set_attributes`](Self::set_attributes).
-    pub fn set_ioctl_flags(&self, flags: u32) -> Result<()> {
-        let flags = flags_of_ioctl(flags).filter(|flags| CHANGEABLE.contains(*flags));
-        let flags = Some(flags.ok_or(Error::UnknownFlags)?);
-        self.set_attributes(&SetAttributes { flags, ..SetAttributes::default() })
-    }
-
-    /// Gives the item of this inode the flags `wanted`. Returns how its property about compression
-    /// changes with them.
-    pub(crate) fn change_flags(
-        &self,
-        item: &mut InodeItem,
-        wanted: InodeFlags,
-        generation: u64,
-    ) -> Result<XattrChange> {
-        if !CHANGEABLE.contains(wanted) {
-            return Err(Error::UnknownFlags);
-        }
-        let before = item.flags();
-        if exclude_each_other(before, wanted) {
-            return Err(Error::Invalid("flags that exclude each other"));
-        }
-        let file_type = self.file_type();
-        let has_meaning = match file_type {
-            FileType::Directory => CHANGEABLE,
-            FileType::Regular => CHANGEABLE - InodeFlags::DIRSYNC,
-            _ => OF_EVERYTHING,
-        };
-        let mut after = (before - CHANGEABLE) | (wanted & has_meaning);
-        if file_type == FileType::Regular {
-            // The flag says how the data that is there was written.
-            if item.size.get() > 0 {
-                after.set(InodeFlags::NODATACOW, before.contains(InodeFlags::NODATACOW));
-            } else {
-                after.set(InodeFlags::NODATASUM, wanted.contains(InodeFlags::NODATACOW));
-            }
-        }
-        let is_compressed = after.contains(InodeFlags::COMPRESS);
-        if is_compressed && !can_compress(after) {
-            return Err(Error::Invalid("data that is overwritten in place is not compressed"));
-        }
-        item.flags = after.bits().into();
-        // Like the kernel: the flag alone stands for what is used for all files.
-        let general = *self.writer()?.compression.read();
-        let algorithm =
-            general.map_or(USUAL_COMPRESSION, |general| general.compression.algorithm());
-        let value = is_compressed.then_some(algorithm.name().as_bytes());
-        self.plan_xattr(COMPRESSION, value, generation)
-    }
-}
-
 /// Whether `wanted` cannot be, or cannot follow `before`: who wants to change from compressing to overwriting
 /// in place, or back, first has to clear what was.
 fn exclude_each_other(before: InodeFlags, wanted: InodeFlags) -> bool {
@@ -86,4 +29,46 @@ fn exclude_each_other(before: InodeFlags, wanted: InodeFlags) -> bool {
     wanted.contains(compressed) && wanted.intersects(InodeFlags::NOCOMPRESS | in_place)
         || wanted.contains(in_place) && before.intersects(ABOUT_COMPRESSION)
         || before.contains(in_place) && wanted.intersects(ABOUT_COMPRESSION)
+}
+
+/// Gives the item of this inode the flags `wanted`. Returns how its property about compression
+/// changes with them.
+pub(crate) fn change_flags(
+    inode: &Inode,
+    item: &mut InodeItem,
+    wanted: InodeFlags,
+    generation: u64,
+) -> Result<XattrChange> {
+    if !CHANGEABLE.contains(wanted) {
+        return Err(Error::UnknownFlags);
+    }
+    let before = item.flags();
+    if exclude_each_other(before, wanted) {
+        return Err(Error::Invalid("flags that exclude each other"));
+    }
+    let file_type = inode.file_type();
+    let has_meaning = match file_type {
+        FileType::Directory => CHANGEABLE,
+        FileType::Regular => CHANGEABLE - InodeFlags::DIRSYNC,
+        _ => OF_EVERYTHING,
+    };
+    let mut after = (before - CHANGEABLE) | (wanted & has_meaning);
+    if file_type == FileType::Regular {
+        // The flag says how the data that is there was written.
+        if item.size.get() > 0 {
+            after.set(InodeFlags::NODATACOW, before.contains(InodeFlags::NODATACOW));
+        } else {
+            after.set(InodeFlags::NODATASUM, wanted.contains(InodeFlags::NODATACOW));
+        }
+    }
+    let is_compressed = after.contains(InodeFlags::COMPRESS);
+    if is_compressed && !can_compress(after) {
+        return Err(Error::Invalid("data that is overwritten in place is not compressed"));
+    }
+    item.flags = after.bits().into();
+    // Like the kernel: the flag alone stands for what is used for all files.
+    let general = *inode.writer()?.compression.read();
+    let algorithm = general.map_or(USUAL_COMPRESSION, |general| general.compression.algorithm());
+    let value = is_compressed.then_some(algorithm.name().as_bytes());
+    inode.plan_xattr(COMPRESSION, value, generation)
 }

@@ -10,7 +10,11 @@ use zerocopy::FromZeros;
 use crate::core::live_subvolume::LiveSubvolume;
 use crate::core::shared::Core;
 use crate::core::writer::Writer;
+use crate::directory::handle::Directory;
+use crate::directory::names::Names;
+use crate::directory::path::resolve;
 use crate::error::{Error, Result};
+use crate::file::handle::File;
 use crate::inode::links::{Link, links_of_item};
 use crate::inode::live::LiveInode;
 use crate::inode::metadata::{FileType, Metadata, parse_item};
@@ -66,6 +70,12 @@ impl Subvolume {
 }
 
 impl Inode {
+    /// The names in the tree of this inode, which is one that changes.
+    pub(crate) fn names(&self) -> Names {
+        let writer = self.writer().expect("it is being changed");
+        writer.names_of(live_inode_of(self))
+    }
+
     /// An inode of a file system that is open for writing.
     pub(crate) fn of_live_inode(subvolume: Subvolume, live: OpenInode) -> Self {
         let (number, file_type) = (live.number(), live.file_type());
@@ -236,6 +246,31 @@ impl Inode {
             Some(name) => self.subvolume.filesystem().subvolume(name.parent)?.inode(name.directory),
             None => Ok(self.clone()),
         }
+    }
+
+    /// What `path` leads to from this directory, within the tree below `root`: that is where absolute
+    /// paths start and beyond which `..` does not lead.
+    ///
+    /// A symbolic link at the end of the path is followed if `follow_last` says so, or if a slash
+    /// stands behind it.
+    pub fn resolve(&self, root: &Self, path: &[u8], follow_last: bool) -> Result<Self> {
+        resolve(self, root, path, follow_last)
+    }
+
+    /// The inode as a regular file.
+    ///
+    /// # Errors
+    /// `EISDIR`, `EINVAL` for an inode that is neither a file nor a directory.
+    pub fn as_file(&self) -> Result<File<'_>> {
+        self.try_into()
+    }
+
+    /// The inode as a directory.
+    ///
+    /// # Errors
+    /// `ENOTDIR`.
+    pub fn as_directory(&self) -> Result<Directory<'_>> {
+        self.try_into()
     }
 
     pub(crate) fn expect_directory(&self) -> Result<()> {

@@ -15,5 +15,4 @@ pub(crate) mod open;
 pub(crate) mod opens;
 pub(crate) mod orphan_deletion;
 pub(crate) mod orphans;
-pub(crate) mod symlink;
 pub(crate) mod table;

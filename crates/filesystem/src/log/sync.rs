@@ -16,6 +16,7 @@ use crate::core::changed::Changed;
 use crate::core::shared::Core;
 use crate::core::writer::Writer;
 use crate::error::Result;
+use crate::file::writeback::flush::flush;
 use crate::inode::handle::Inode;
 use crate::inode::id::InodeId;
 use crate::inode::metadata::FileType;
@@ -32,7 +33,7 @@ impl Inode {
     pub fn sync(&self) -> Result<()> {
         let Some(live) = self.try_live_inode() else { return Ok(()) };
         if self.file_type() == FileType::Regular {
-            self.flush()?;
+            flush(self.core(), live)?;
         }
         let durable_generation = self.writer()?.manager.durable_generation();
         let Some(sequence) = live.unsynced(durable_generation) else { return Ok(()) };

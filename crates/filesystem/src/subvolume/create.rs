@@ -7,21 +7,19 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use larder_format::feature::IncompatFlags;
 use larder_format::item::{
-    DirEntries, DirEntry, DirItemHeader, INODE_ROOT_ITEM_INIT, InodeItem, InodeRef,
-    ROOT_SUBVOL_RDONLY, RootItem,
+    INODE_ROOT_ITEM_INIT, InodeItem, InodeRef, ROOT_SUBVOL_RDONLY, RootItem,
 };
-use larder_format::{ItemType, Key, Uuid, name_hash, objectid};
+use larder_format::{ItemType, Key, Uuid, objectid};
 use larder_transaction::space::{Priority, SpaceKind};
 use larder_transaction::{Handle, Items, TreeItems, now};
 use zerocopy::{FromZeros, IntoBytes};
 
 use crate::core::changed::{Changed, apply};
+use crate::directory::handle::Directory;
 use crate::directory::names::check_name;
-use crate::error::{Error, Result};
-use crate::filesystem::handle::Filesystem;
-use crate::inode::handle::Inode;
+use crate::error::Result;
+use crate::inode::inheritance::inherited_by_subvolume;
 use crate::inode::new::NewInode;
 use crate::operation::inode_change::{InodeChange, ItemReservation};
 use crate::subvolume::handle::Subvolume;
@@ -38,15 +36,14 @@ pub(crate) const NAME_ITEMS: u64 = 3;
 /// `.` and `..`, as far as the reference of a subvolume's root is concerned.
 const PARENT: &[u8] = b"..";
 
-impl Inode {
+impl Directory<'_> {
     /// Makes an empty subvolume named `name` in this directory, whose root has the owner and
     /// permissions of `root`, as far as a default ACL of this directory allows. It is durable when this returns.
     ///
     /// # Errors
     /// As [`create`](Self::create).
-    pub fn create_subvolume(&self, name: &[u8], root: &NewInode) -> Result<Subvolume> {
+    pub fn create_subvolume(self, name: &[u8], root: &NewInode) -> Result<Subvolume> {
         let (writer, directory) = (self.writer()?, self.live_inode()?);
-        self.expect_directory()?;
         check_name(name)?;
         let _subvolumes = writer.subvolumes.lock();
         let reservation = ItemReservation::changing(ITEMS).growing_by(NAME_ITEMS);
@@ -57,7 +54,7 @@ impl Inode {
         self.subvolume().live()?.check_not_deleted()?;
         state.check_may_name()?;
         self.names().check_free(self.number(), name)?;
-        let (mode, compression) = self.inherited_by_subvolume(state, root.mode & 0o7777)?;
+        let (mode, compression) = inherited_by_subvolume(&self, state, root.mode & 0o7777)?;
         let root = NewInode { mode, ..*root };
         let id = writer.ids.next_subvolume(writer.manager.root_tree())?;
         let uuid = Uuid::new_v4();
@@ -100,37 +97,6 @@ impl Subvolume {
         });
         drop((exclusive, reservation));
         filesystem.sync()
-    }
-}
-
-impl Filesystem {
-    /// Makes the subvolume `id` the one that a mount shows unless it is told otherwise. It is durable
-    /// when this returns.
-    pub fn set_default_subvolume(&self, id: u64) -> Result<()> {
-        let writer = self.writer()?;
-        let _subvolumes = writer.subvolumes.lock();
-        self.subvolume(id)?;
-        let handle = writer.manager.start(1, Priority::Normal)?;
-        let directory = writer.manager.superblock().root_dir_objectid.get();
-        let key = Key::new(directory, ItemType::DIR_ITEM, name_hash::dir_name(b"default"));
-        let mut root_tree = TreeItems::new(writer.manager.root_tree().clone());
-        let missing = Error::MissingItem { tree: objectid::ROOT_TREE, key };
-        let stored = root_tree.get(key)?.ok_or(missing)?;
-        let mut data = Vec::new();
-        for entry in DirEntries::new(&stored) {
-            let entry = entry.map_err(|problem| Error::item(objectid::ROOT_TREE, key, problem))?;
-            let location = Key::new(id, ItemType::ROOT_ITEM, u64::MAX).into();
-            let header = DirItemHeader { location, ..*entry.header };
-            let header = if entry.name == b"default" { &header } else { entry.header };
-            DirEntry { header, ..entry }.write(&mut data);
-        }
-        apply(&handle, || root_tree.replace(key, &data))?;
-        writer.manager.change_superblock(|superblock| {
-            let flags = superblock.incompat_flags.get() | IncompatFlags::DEFAULT_SUBVOL.bits();
-            superblock.incompat_flags = flags.into();
-        });
-        handle.end()?;
-        self.sync()
     }
 }
 

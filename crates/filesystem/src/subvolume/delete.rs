@@ -21,6 +21,7 @@ use larder_transaction::space::{Priority, SpaceKind};
 use larder_transaction::{Exclusive, Items, TreeItems};
 
 use crate::core::changed::Changed;
+use crate::directory::handle::Directory;
 use crate::error::{Error, Result};
 use crate::filesystem::handle::Filesystem;
 use crate::inode::handle::Inode;
@@ -40,7 +41,7 @@ pub(crate) enum Content {
     None,
 }
 
-impl Inode {
+impl Directory<'_> {
     /// Deletes the subvolume named `name` in this directory with all that is in it. The name is
     /// gone durably when this returns. The rest is gone too, unless something of the subvolume is
     /// open: that works as before, and the rest goes with the last of it. If that is interrupted,
@@ -50,14 +51,13 @@ impl Inode {
     /// `ENOENT`, `EINVAL` for what is no subvolume, `ENOTEMPTY` if subvolumes are nested in it,
     /// `EPERM` for the default subvolume and for one that is [being sent](crate::Subvolume::guard_for_send),
     /// `EROFS`.
-    pub fn delete_subvolume(&self, name: &[u8]) -> Result<()> {
+    pub fn delete_subvolume(self, name: &[u8]) -> Result<()> {
         self.remove_subvolume(name, Content::Any)
     }
 
     /// Deletes the subvolume named `name` in this directory if it has no more in it than that.
-    pub(crate) fn remove_subvolume(&self, name: &[u8], content: Content) -> Result<()> {
+    pub(crate) fn remove_subvolume(self, name: &[u8], content: Content) -> Result<()> {
         let (writer, filesystem) = (self.writer()?, self.subvolume().filesystem());
-        self.expect_directory()?;
         let subvolumes = writer.subvolumes.lock();
         let reservation = writer.manager.space().insertion_bytes(ITEMS);
         let reservation =
@@ -67,7 +67,7 @@ impl Inode {
             return Err(Error::NotASubvolume);
         }
         let id = root.subvolume().id();
-        filesystem.check_deletable(id)?;
+        check_deletable(filesystem, id)?;
         let cleaning = writer.manager.begin_cleaning();
         let exclusive = writer.manager.quiesce();
         self.subvolume().live()?.check_writable()?;
@@ -85,7 +85,7 @@ impl Inode {
     }
 
     /// Takes the name of a subvolume away and lists it as an orphan.
-    fn unname_subvolume(&self, exclusive: &Exclusive<'_>, root: &Self, name: &[u8]) -> Result<()> {
+    fn unname_subvolume(self, exclusive: &Exclusive<'_>, root: &Inode, name: &[u8]) -> Result<()> {
         let subvolume = root.subvolume();
         let (writer, directory, id) = (self.writer()?, self.live_inode()?, subvolume.id());
         let mut locked = LockedInodes::new([directory]);
@@ -122,16 +122,13 @@ impl Inode {
     }
 }
 
-impl Filesystem {
-    /// Refuses to delete what others depend on.
-    fn check_deletable(&self, id: u64) -> Result<()> {
-        if id == self.default_subvolume_id()? {
-            return Err(Error::NotPermitted("it is the default subvolume"));
-        }
-        let writer = self.writer()?;
-        let nested =
-            Key::new(id, ItemType::ROOT_REF, 0)..=Key::new(id, ItemType::ROOT_REF, u64::MAX);
-        let root_tree = TreeItems::new(writer.manager.root_tree().clone());
-        if root_tree.range(nested)?.is_empty() { Ok(()) } else { Err(Error::DirectoryNotEmpty) }
+/// Refuses to delete what others depend on.
+fn check_deletable(filesystem: &Filesystem, id: u64) -> Result<()> {
+    if id == filesystem.default_subvolume_id()? {
+        return Err(Error::NotPermitted("it is the default subvolume"));
     }
+    let writer = filesystem.writer()?;
+    let nested = Key::new(id, ItemType::ROOT_REF, 0)..=Key::new(id, ItemType::ROOT_REF, u64::MAX);
+    let root_tree = TreeItems::new(writer.manager.root_tree().clone());
+    if root_tree.range(nested)?.is_empty() { Ok(()) } else { Err(Error::DirectoryNotEmpty) }
 }

@@ -1,11 +1,15 @@
-//! All subvolumes of a file system.
+//! The subvolumes of a file system: all of them, by uuid, and their paths.
+
+use std::collections::HashSet;
 
 use larder_btree::{Range, Readahead};
-use larder_format::item::RootItem;
-use larder_format::{FormatError, ItemType, Key, objectid};
+use larder_format::item::{RootItem, uuid_items, uuid_key};
+use larder_format::{FormatError, ItemType, Key, Uuid, objectid};
 
 use crate::error::{Error, Result};
 use crate::filesystem::handle::Filesystem;
+use crate::scan::paths::DirectoryPaths;
+use crate::subvolume::handle::Subvolume;
 use crate::subvolume::info::{SubvolumeInfo, SubvolumeName};
 
 /// Iterates over the subvolumes in the order of their ids, the top level and those that are being
@@ -31,6 +35,68 @@ impl Filesystem {
         let items = self.root_tree().range(first..=last, Readahead::Forward);
         Subvolumes { filesystem: self.clone(), items, together: SubvolumeItems::default() }
     }
+
+    /// The path of the subvolume `id` from the top level, without a slash at either end: that of the
+    /// top level is empty.
+    pub fn subvolume_path(&self, id: u64) -> Result<Vec<u8>> {
+        let mut parts: Vec<Vec<u8>> = Vec::new();
+        let mut seen = HashSet::new();
+        let mut at = id;
+        while at != objectid::FS_TREE {
+            let name = self.core().subvolume_name(at)?.ok_or(Error::NoSuchSubvolume(at))?;
+            if !seen.insert(at) {
+                return Err(Error::NoSuchSubvolume(id));
+            }
+            let parent = self.subvolume(name.parent)?;
+            parts.push(name.name);
+            let directory = DirectoryPaths::new(parent).directory(name.directory)?.to_vec();
+            if !directory.is_empty() {
+                parts.push(directory);
+            }
+            at = name.parent;
+        }
+        parts.reverse();
+        Ok(parts.join(&b'/'))
+    }
+
+    /// The subvolumes that have this uuid, or were received from one that has it.
+    pub fn subvolumes_of(&self, uuid: Uuid) -> Result<Vec<Subvolume>> {
+        let mut found = Vec::new();
+        if uuid.is_nil() {
+            return Ok(found);
+        }
+        for id in self.ids_of(uuid)? {
+            match self.subvolume(id) {
+                // What the uuid tree says may be of the past.
+                Ok(subvolume) if has_uuid(&subvolume, uuid) => found.push(subvolume),
+                Ok(_) | Err(Error::NoSuchSubvolume(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(found)
+    }
+
+    fn ids_of(&self, uuid: Uuid) -> Result<Vec<u64>> {
+        let superblock = self.superblock();
+        if superblock.uuid_tree_generation != superblock.generation {
+            // Somebody who does not know of the tree has made or removed subvolumes.
+            return self.subvolumes().map(|info| Ok(info?.id)).collect();
+        }
+        let tree = self.tree(objectid::UUID_TREE)?;
+        let mut ids = Vec::new();
+        for item_type in [ItemType::UUID_KEY_RECEIVED_SUBVOL, ItemType::UUID_KEY_SUBVOL] {
+            let key = uuid_key(uuid, item_type);
+            let Some(bytes) = tree.get(key)? else { continue };
+            let bad = |problem: FormatError| Error::item(objectid::UUID_TREE, key, problem);
+            ids.extend(uuid_items(&bytes).map_err(bad)?.iter().map(|id| id.get()));
+        }
+        Ok(ids)
+    }
+}
+
+fn has_uuid(subvolume: &Subvolume, uuid: Uuid) -> bool {
+    let item = subvolume.root_item();
+    item.uuid() == uuid || item.received_uuid() == uuid
 }
 
 impl SubvolumeItems {

@@ -2,16 +2,15 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use larder_format::item::{ROOT_SUBVOL_RDONLY, Timespec, uuid_items, uuid_key};
-use larder_format::{FormatError, ItemType, Uuid, objectid};
+use larder_format::item::{ROOT_SUBVOL_RDONLY, Timespec};
+use larder_format::{ItemType, Uuid};
 use larder_transaction::now;
 use larder_transaction::space::{Priority, SpaceKind};
 use zerocopy::FromZeros;
 
 use crate::core::changed::Changed;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::file::writeback::flush::flush_all;
-use crate::filesystem::handle::Filesystem;
 use crate::inode::metadata::Timestamp;
 use crate::subvolume::handle::Subvolume;
 use crate::subvolume::uuids::{enter_received_uuid, forget_uuid};
@@ -80,45 +79,4 @@ impl Subvolume {
         filesystem.sync()?;
         Ok(received)
     }
-}
-
-impl Filesystem {
-    /// The subvolumes that have this uuid, or were received from one that has it.
-    pub fn subvolumes_of(&self, uuid: Uuid) -> Result<Vec<Subvolume>> {
-        let mut found = Vec::new();
-        if uuid.is_nil() {
-            return Ok(found);
-        }
-        for id in self.ids_of(uuid)? {
-            match self.subvolume(id) {
-                // What the uuid tree says may be of the past.
-                Ok(subvolume) if has_uuid(&subvolume, uuid) => found.push(subvolume),
-                Ok(_) | Err(Error::NoSuchSubvolume(_)) => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(found)
-    }
-
-    fn ids_of(&self, uuid: Uuid) -> Result<Vec<u64>> {
-        let superblock = self.superblock();
-        if superblock.uuid_tree_generation != superblock.generation {
-            // Somebody who does not know of the tree has made or removed subvolumes.
-            return self.subvolumes().map(|info| Ok(info?.id)).collect();
-        }
-        let tree = self.tree(objectid::UUID_TREE)?;
-        let mut ids = Vec::new();
-        for item_type in [ItemType::UUID_KEY_RECEIVED_SUBVOL, ItemType::UUID_KEY_SUBVOL] {
-            let key = uuid_key(uuid, item_type);
-            let Some(bytes) = tree.get(key)? else { continue };
-            let bad = |problem: FormatError| Error::item(objectid::UUID_TREE, key, problem);
-            ids.extend(uuid_items(&bytes).map_err(bad)?.iter().map(|id| id.get()));
-        }
-        Ok(ids)
-    }
-}
-
-fn has_uuid(subvolume: &Subvolume, uuid: Uuid) -> bool {
-    let item = subvolume.root_item();
-    item.uuid() == uuid || item.received_uuid() == uuid
 }

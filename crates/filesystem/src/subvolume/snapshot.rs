@@ -5,9 +5,9 @@ use std::sync::Arc;
 use larder_transaction::space::{Priority, SpaceKind};
 use parking_lot::Mutex;
 
+use crate::directory::handle::Directory;
 use crate::directory::names::check_name;
 use crate::error::{Error, Result};
-use crate::inode::handle::Inode;
 use crate::inode::orphan_deletion::resume_orphans;
 use crate::operation::limits::reserve_quota;
 use crate::subvolume::create::{ITEMS, NAME_ITEMS};
@@ -20,10 +20,14 @@ impl Subvolume {
     ///
     /// # Errors
     /// As [`create`](Inode::create).
-    pub fn snapshot(&self, directory: &Inode, name: &[u8], is_read_only: bool) -> Result<Self> {
+    pub fn snapshot(
+        &self,
+        directory: Directory<'_>,
+        name: &[u8],
+        is_read_only: bool,
+    ) -> Result<Self> {
         let filesystem = self.filesystem();
         let writer = filesystem.writer()?;
-        directory.expect_directory()?;
         check_name(name)?;
         let _subvolumes = writer.subvolumes.lock();
         self.live()?.check_not_deleted()?;

@@ -13,35 +13,33 @@ use crate::operation::inode_change::{InodeChange, ItemReservation};
 /// The inode and the attribute.
 const ITEMS: u64 = 2;
 
-impl Inode {
-    /// Takes capabilities from a regular file whose content is to change. They are looked for once.
-    pub(crate) fn drop_capability(&self) -> Result<()> {
-        let live = self.live_inode()?;
-        if live.read().has_no_capability {
+/// Takes capabilities from a regular file whose content is to change. They are looked for once.
+pub(crate) fn drop_capability(inode: &Inode) -> Result<()> {
+    let live = inode.live_inode()?;
+    if live.read().has_no_capability {
+        return Ok(());
+    }
+    let mut state = live.write();
+    match inode.xattr(CAPABILITY) {
+        Err(Error::NoSuchAttribute) => {
+            state.has_no_capability = true;
             return Ok(());
         }
-        let mut state = live.write();
-        match self.xattr(CAPABILITY) {
-            Err(Error::NoSuchAttribute) => {
-                state.has_no_capability = true;
-                return Ok(());
-            }
-            found => drop(found?),
-        }
-        drop(state);
-        let reservation = ItemReservation::removing(ITEMS);
-        let mut change =
-            InodeChange::start(self.core(), self.subvolume().live()?, reservation, [live])?;
-        let (handle, locked) = change.parts();
-        let state = locked.of(live);
-        state.check_mutable()?;
-        let capability = self.plan_xattr(CAPABILITY, None, handle.generation())?;
-        state.touch(handle.generation(), false);
-        apply(handle, || {
-            capability.apply(live)?;
-            live.put_item(state)
-        })?;
-        state.has_no_capability = true;
-        change.end()
+        found => drop(found?),
     }
+    drop(state);
+    let reservation = ItemReservation::removing(ITEMS);
+    let mut change =
+        InodeChange::start(inode.core(), inode.subvolume().live()?, reservation, [live])?;
+    let (handle, locked) = change.parts();
+    let state = locked.of(live);
+    state.check_mutable()?;
+    let capability = inode.plan_xattr(CAPABILITY, None, handle.generation())?;
+    state.touch(handle.generation(), false);
+    apply(handle, || {
+        capability.apply(live)?;
+        live.put_item(state)
+    })?;
+    state.has_no_capability = true;
+    change.end()
 }

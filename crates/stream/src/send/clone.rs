@@ -167,7 +167,7 @@ fn shared_range(
     if offset >= end || file.item().nlink.get() == 0 || !offset.is_multiple_of(sectorsize) {
         return Ok(None);
     }
-    let Some(extent) = file.extents_from(FileOffset(offset))?.next().transpose()? else {
+    let Some(extent) = file.as_file()?.extents_from(FileOffset(offset))?.next().transpose()? else {
         return Ok(None);
     };
     let (ExtentContent::Data(theirs), ExtentContent::Data(ours)) =

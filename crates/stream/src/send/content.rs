@@ -30,7 +30,7 @@ pub(super) fn compare<E: From<Error>>(
     let (start, last) = extents.into_inner();
     let size_bytes = new.size_bytes();
     let mut before = Before::new(old, start)?;
-    for extent in new.extents_from(FileOffset(start))? {
+    for extent in new.as_file()?.extents_from(FileOffset(start))? {
         let extent = extent?;
         let end = extent.end().min(size_bytes);
         let mut at = extent.start.0.max(start);
@@ -62,7 +62,7 @@ struct Before<'a> {
 impl<'a> Before<'a> {
     fn new(inode: Option<&'a Inode>, start: u64) -> Result<Self, Error> {
         let file = match inode {
-            Some(inode) => Some((inode, inode.extents_from(FileOffset(start))?)),
+            Some(inode) => Some((inode, inode.as_file()?.extents_from(FileOffset(start))?)),
             None => None,
         };
         Ok(Self { file, extent: None })
@@ -108,7 +108,10 @@ impl<'a> Before<'a> {
             (ExtentContent::Inline(ours), ExtentContent::Inline(theirs)) => {
                 let len = ours.len_bytes.max(theirs.len_bytes) as usize;
                 let (mut ours, mut theirs) = (vec![0; len], vec![0; len]);
-                let read = (old.read_at(&mut ours, 0)?, new.read_at(&mut theirs, 0)?);
+                let read = (
+                    old.as_file()?.read_at(&mut ours, 0)?,
+                    new.as_file()?.read_at(&mut theirs, 0)?,
+                );
                 Ok(read.0 == read.1 && ours == theirs)
             }
             _ => Ok(false),

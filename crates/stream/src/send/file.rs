@@ -181,7 +181,7 @@ impl Ranges<'_, '_> {
             let command = Command::Fallocate { path, mode: PUNCH_HOLE, offset: start, len };
             return self.sender.output.put(&command);
         }
-        match self.inode.seek_data(start) {
+        match self.inode.as_file().and_then(|file| file.seek_data(start)) {
             Err(Error::NoSuchPosition) => {
                 // Nothing but zeros follows: cut them off, and let the file grow again.
                 if self.end > start {

@@ -140,8 +140,10 @@ pub(crate) fn larder_receive(
     if !folder.is_empty() {
         let new = NewInode { mode: 0o040_755, uid: 0, gid: 0, umask: 0, device: (0, 0) };
         directory = directory
-            .lookup(folder.as_bytes())
-            .or_else(|_| directory.create(folder.as_bytes(), &new))
+            .as_directory()
+            .and_then(|parent| {
+                parent.lookup(folder.as_bytes()).or_else(|_| parent.create(folder.as_bytes(), &new))
+            })
             .expect("a directory");
     }
     let mut target = ImageTarget::new(directory);

@@ -19,7 +19,9 @@ impl Receiving {
     /// Applies a command about the content of a file.
     pub(super) fn change_data(&mut self, command: &Command<'_>) -> Result<(), CommandProblem> {
         match *command {
-            Command::Write { path, offset, data } => Ok(self.file(path)?.write_at(data, offset)?),
+            Command::Write { path, offset, data } => {
+                Ok(self.file(path)?.as_file()?.write_at(data, offset)?)
+            }
             // There is no data in this stream: the range stays as it is.
             Command::UpdateExtent { .. } => Ok(()),
             Command::EncodedWrite { path, offset, .. } => {
@@ -31,7 +33,12 @@ impl Receiving {
                     // That would be all that there is.
                     return Err(CommandProblem::Invalid("it clones nothing"));
                 }
-                Ok(self.file(path)?.clone_range(&source, clone_offset, len, offset)?)
+                Ok(self.file(path)?.as_file()?.clone_range(
+                    source.as_file()?,
+                    clone_offset,
+                    len,
+                    offset,
+                )?)
             }
             Command::Fallocate { path, mode, offset, len } => {
                 allocate(&self.file(path)?, mode, offset, len)
@@ -86,22 +93,22 @@ fn write_encoded(file: &Inode, extent: &Encoded<'_>, offset: u64) -> Result<(), 
             unencoded_bytes: extent.decoded_bytes,
             unencoded_offset: extent.start,
         };
-        match file.write_encoded(extent.data, &encoded, offset) {
+        match file.as_file()?.write_encoded(extent.data, &encoded, offset) {
             Err(Error::Invalid(_)) => {}
             written => return Ok(written?),
         }
     }
     let decoded = extent.decode()?;
-    Ok(file.write_at(extent.part(&decoded)?, offset)?)
+    Ok(file.as_file()?.write_at(extent.part(&decoded)?, offset)?)
 }
 
 /// Allocates or deallocates a range.
 fn allocate(file: &Inode, mode: u32, offset: u64, len_bytes: u64) -> Result<(), CommandProblem> {
     let size = if mode & KEEP_SIZE == 0 { AllocateMode::Grow } else { AllocateMode::KeepSize };
     match mode & !KEEP_SIZE {
-        0 => file.allocate(offset, len_bytes, size)?,
-        PUNCH_HOLE => file.punch_hole(offset, len_bytes)?,
-        ZERO_RANGE => file.zero_range(offset, len_bytes, size)?,
+        0 => file.as_file()?.allocate(offset, len_bytes, size)?,
+        PUNCH_HOLE => file.as_file()?.punch_hole(offset, len_bytes)?,
+        ZERO_RANGE => file.as_file()?.zero_range(offset, len_bytes, size)?,
         _ => return Err(CommandProblem::Unsupported("this kind of allocation")),
     }
     Ok(())

@@ -187,7 +187,11 @@ impl Job<'_> {
     fn run(&self) -> Vec<Failed> {
         // Where it is not done, or fails, each change says what is wrong with it.
         if let Some((content, times)) = self.rewrite()
-            && self.inode.rewrite(content, &times).is_ok_and(|is_done| is_done)
+            && self
+                .inode
+                .as_file()
+                .and_then(|file| file.rewrite(content, &times))
+                .is_ok_and(|is_done| is_done)
         {
             return Vec::new();
         }
@@ -275,8 +279,8 @@ impl What {
 
     fn apply(&self, inode: &Inode) -> Result<(), Error> {
         match self {
-            Self::Data { offset, data } => inode.write_at(data, *offset),
-            Self::Size(size) => inode.truncate(*size),
+            Self::Data { offset, data } => inode.as_file()?.write_at(data, *offset),
+            Self::Size(size) => inode.as_file()?.truncate(*size),
             Self::Attributes(attributes) => inode.set_attributes(attributes),
             Self::Xattr { name, data } => inode.set_xattr(name, data, XattrMode::Any),
             Self::NoXattr { name } => inode.remove_xattr(name),

@@ -50,10 +50,10 @@ impl Target for ImageTarget {
         let subvolume = match parent {
             None => {
                 let root = NewInode { mode: 0o755, uid: 0, gid: 0, umask: 0, device: (0, 0) };
-                self.directory.create_subvolume(name, &root)?
+                self.directory.as_directory()?.create_subvolume(name, &root)?
             }
             Some(parent) => find(self.directory.subvolume().filesystem(), parent)?.snapshot(
-                &self.directory,
+                self.directory.as_directory()?,
                 name,
                 false,
             )?,
@@ -184,17 +184,17 @@ impl Receiving {
             Command::Link { path, existing } => {
                 let inode = self.names.inode(existing)?;
                 let (directory, name) = self.names.parent_and_name(path)?;
-                Ok(directory.link(name, &inode)?)
+                Ok(directory.as_directory()?.link(name, &inode)?)
             }
             Command::Unlink { path } => {
                 self.names.forget(path);
                 let (directory, name) = self.names.parent_and_name(path)?;
-                Ok(directory.unlink(name)?)
+                Ok(directory.as_directory()?.unlink(name)?)
             }
             Command::Rmdir { path } => {
                 self.names.forget(path);
                 let (directory, name) = self.names.parent_and_name(path)?;
-                Ok(directory.rmdir(name)?)
+                Ok(directory.as_directory()?.rmdir(name)?)
             }
             Command::Fileattr { path, attributes } => {
                 let unknown = |_| CommandProblem::Unsupported("an inode flag");
@@ -217,7 +217,12 @@ impl Receiving {
         let (directory, new_name) = self.names.parent_and_name(to)?;
         self.names.forget(path);
         self.names.forget(to);
-        Ok(from.rename(name, &directory, new_name, RenameMode::Replace)?)
+        Ok(from.as_directory()?.rename(
+            name,
+            directory.as_directory()?,
+            new_name,
+            RenameMode::Replace,
+        )?)
     }
 }
 

@@ -37,7 +37,7 @@ impl Place<'_> {
         match self {
             Self::Known(inode) => Ok(inode.clone()),
             Self::In { directory, name } => {
-                let inode = directory.lookup(name)?;
+                let inode = directory.as_directory()?.lookup(name)?;
                 if inode.subvolume() != directory.subvolume() {
                     return Err(Error::CrossSubvolume);
                 }
@@ -111,7 +111,7 @@ impl Names {
         let first = known.map_or(0, |known| known + 1);
         for (number, end) in ends.iter().enumerate().skip(first) {
             let start = if number == 0 { 0 } else { ends[number - 1] + 1 };
-            at = at.lookup(&path[start..*end])?;
+            at = at.as_directory()?.lookup(&path[start..*end])?;
             if at.subvolume() != self.root.subvolume() {
                 return Err(Error::CrossSubvolume);
             }
