@@ -131,6 +131,9 @@ pub enum Error {
     /// An extended attribute does not fit where all of its hash are kept.
     #[error("extended attribute is too large")]
     AttributeTooLarge,
+    /// All ids of subvolumes, or all numbers of inodes of a subvolume, were given out.
+    #[error("no number is left for what is to be made")]
+    NumbersExhausted,
     /// The name of an extended attribute has a namespace that there is not.
     #[error("no such namespace of extended attributes")]
     NoSuchNamespace,
@@ -229,7 +232,7 @@ impl Error {
             Self::CrossSubvolume | Self::CrossFilesystem => ErrorKind::CrossSubvolume,
             Self::NotPermitted(_) | Self::NotReadOnly(_) => ErrorKind::NotPermitted,
             Self::FileTooLarge => ErrorKind::FileTooLarge,
-            Self::AttributeTooLarge => ErrorKind::NoSpace,
+            Self::AttributeTooLarge | Self::NumbersExhausted => ErrorKind::NoSpace,
             Self::NoDefaultAcl => ErrorKind::PermissionDenied,
             Self::NoSuchNamespace
             | Self::UnknownAclVersion

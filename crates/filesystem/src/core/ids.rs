@@ -73,5 +73,20 @@ fn last_objectid(tree: &Arc<LiveTree>) -> Changed<u64> {
 
 fn checked(number: u64) -> Result<u64> {
     let is_valid = (objectid::FIRST_FREE..=objectid::LAST_FREE).contains(&number);
-    if is_valid { Ok(number) } else { Err(Error::AttributeTooLarge) }
+    if is_valid { Ok(number) } else { Err(Error::NumbersExhausted) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::ErrorKind;
+
+    #[test]
+    fn numbers_end_and_say_so() {
+        let numbers = InodeNumbers(Arc::new(AtomicU64::new(objectid::LAST_FREE)));
+        assert_eq!(numbers.next().expect("the last one"), objectid::LAST_FREE);
+        let error = numbers.next().expect_err("none is left");
+        assert!(matches!(error, Error::NumbersExhausted), "{error}");
+        assert_eq!(error.kind(), ErrorKind::NoSpace);
+    }
 }
