@@ -23,7 +23,7 @@ pub enum ErrorKind {
     NameTooLong,
     /// There is no such extended attribute (`ENODATA`).
     NoSuchAttribute,
-    /// The position is at or behind the end (`ENXIO`).
+    /// The position is at or after the end (`ENXIO`).
     NoSuchPosition,
     /// There is something of that name already (`EEXIST`).
     AlreadyExists,
@@ -89,7 +89,7 @@ pub enum Error {
     /// There is no extended attribute of that name.
     #[error("no such extended attribute")]
     NoSuchAttribute,
-    /// A search for data or a hole began at or behind the end of the file, or there is no more data.
+    /// A search for data or a hole began at or after the end of the file, or there is no more data.
     #[error("no such position in the file")]
     NoSuchPosition,
     /// There is something of that name already.

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use larder_btree::LiveTree;
 use larder_format::{ItemType, Key, objectid};
 use larder_transaction::{Items, TreeItems};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::core::changed::Changed;
 use crate::error::{Error, Result};
@@ -41,9 +41,12 @@ impl Ids {
         Ok(self.of_subvolumes.lock().entry(tree.id()).or_insert(numbers).clone())
     }
 
-    /// An id that no subvolume has, nor had since the file system was opened. The caller holds
-    /// `subvolumes`.
-    pub(crate) fn next_subvolume(&self, root_tree: &Arc<LiveTree>) -> Result<u64> {
+    /// An id that no subvolume has, nor had since the file system was opened.
+    pub(crate) fn next_subvolume(
+        &self,
+        _subvolumes: &MutexGuard<'_, ()>,
+        root_tree: &Arc<LiveTree>,
+    ) -> Result<u64> {
         let last_there = last_objectid(root_tree)?;
         let last = last_there.max(objectid::FIRST_FREE - 1).max(self.last_subvolume.load(Relaxed));
         let id = checked(last + 1)?;
