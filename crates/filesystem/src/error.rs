@@ -23,7 +23,7 @@ pub enum ErrorKind {
     NameTooLong,
     /// There is no such extended attribute (`ENODATA`).
     NoSuchAttribute,
-    /// The position is at or behind the end (`ENXIO`).
+    /// The position is at or after the end (`ENXIO`).
     NoSuchPosition,
     /// There is something of that name already (`EEXIST`).
     AlreadyExists,
@@ -89,7 +89,7 @@ pub enum Error {
     /// There is no extended attribute of that name.
     #[error("no such extended attribute")]
     NoSuchAttribute,
-    /// A search for data or a hole began at or behind the end of the file, or there is no more data.
+    /// A search for data or a hole began at or after the end of the file, or there is no more data.
     #[error("no such position in the file")]
     NoSuchPosition,
     /// There is something of that name already.
@@ -131,6 +131,9 @@ pub enum Error {
     /// An extended attribute does not fit where all of its hash are kept.
     #[error("extended attribute is too large")]
     AttributeTooLarge,
+    /// All ids of subvolumes, or all numbers of inodes of a subvolume, were given out.
+    #[error("no number is left for what is to be made")]
+    NumbersExhausted,
     /// The name of an extended attribute has a namespace that there is not.
     #[error("no such namespace of extended attributes")]
     NoSuchNamespace,
@@ -229,7 +232,7 @@ impl Error {
             Self::CrossSubvolume | Self::CrossFilesystem => ErrorKind::CrossSubvolume,
             Self::NotPermitted(_) | Self::NotReadOnly(_) => ErrorKind::NotPermitted,
             Self::FileTooLarge => ErrorKind::FileTooLarge,
-            Self::AttributeTooLarge => ErrorKind::NoSpace,
+            Self::AttributeTooLarge | Self::NumbersExhausted => ErrorKind::NoSpace,
             Self::NoDefaultAcl => ErrorKind::PermissionDenied,
             Self::NoSuchNamespace
             | Self::UnknownAclVersion

@@ -123,6 +123,10 @@ fn kind_of_mounted(error: &io::Error) -> ErrorKind {
         Some(Errno::ACCESS) => ErrorKind::PermissionDenied,
         Some(Errno::ROFS) => ErrorKind::ReadOnly,
         Some(Errno::DQUOT) => ErrorKind::QuotaExceeded,
+        Some(Errno::NOSPC) => ErrorKind::NoSpace,
+        Some(Errno::EXIST) => ErrorKind::AlreadyExists,
+        Some(Errno::BUSY) => ErrorKind::InUse,
+        Some(Errno::NOTEMPTY) => ErrorKind::DirectoryNotEmpty,
         _ if error.kind() == io::ErrorKind::Unsupported => ErrorKind::Unsupported,
         _ => ErrorKind::Io,
     }
@@ -181,6 +185,32 @@ impl std::error::Error for Error {
             Cause::Open(error) => error.source(),
             Cause::Device(error) => error.source(),
             Cause::Mounted(error) => error.source(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_of_a_mounted_file_system_keeps_its_number() {
+        for errno in [
+            Errno::NOENT,
+            Errno::INVAL,
+            Errno::PERM,
+            Errno::ACCESS,
+            Errno::ROFS,
+            Errno::DQUOT,
+            Errno::NOSPC,
+            Errno::EXIST,
+            Errno::BUSY,
+            Errno::NOTEMPTY,
+            Errno::IO,
+        ] {
+            let number = errno.raw_os_error();
+            let error = Error::of_mounted(io::Error::from_raw_os_error(number));
+            assert_eq!(error.errno(), number, "{errno}");
         }
     }
 }

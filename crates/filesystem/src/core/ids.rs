@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use larder_btree::LiveTree;
 use larder_format::{ItemType, Key, objectid};
 use larder_transaction::{Items, TreeItems};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::core::changed::Changed;
 use crate::error::{Error, Result};
@@ -41,9 +41,12 @@ impl Ids {
         Ok(self.of_subvolumes.lock().entry(tree.id()).or_insert(numbers).clone())
     }
 
-    /// An id that no subvolume has, nor had since the file system was opened. The caller holds
-    /// `subvolumes`.
-    pub(crate) fn next_subvolume(&self, root_tree: &Arc<LiveTree>) -> Result<u64> {
+    /// An id that no subvolume has, nor had since the file system was opened.
+    pub(crate) fn next_subvolume(
+        &self,
+        _subvolumes: &MutexGuard<'_, ()>,
+        root_tree: &Arc<LiveTree>,
+    ) -> Result<u64> {
         let last_there = last_objectid(root_tree)?;
         let last = last_there.max(objectid::FIRST_FREE - 1).max(self.last_subvolume.load(Relaxed));
         let id = checked(last + 1)?;
@@ -73,5 +76,20 @@ fn last_objectid(tree: &Arc<LiveTree>) -> Changed<u64> {
 
 fn checked(number: u64) -> Result<u64> {
     let is_valid = (objectid::FIRST_FREE..=objectid::LAST_FREE).contains(&number);
-    if is_valid { Ok(number) } else { Err(Error::AttributeTooLarge) }
+    if is_valid { Ok(number) } else { Err(Error::NumbersExhausted) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::ErrorKind;
+
+    #[test]
+    fn numbers_end_and_say_so() {
+        let numbers = InodeNumbers(Arc::new(AtomicU64::new(objectid::LAST_FREE)));
+        assert_eq!(numbers.next().expect("the last one"), objectid::LAST_FREE);
+        let error = numbers.next().expect_err("none is left");
+        assert!(matches!(error, Error::NumbersExhausted), "{error}");
+        assert_eq!(error.kind(), ErrorKind::NoSpace);
+    }
 }

@@ -12,9 +12,9 @@ use crate::error::{Error, Result};
 pub(crate) struct LiveSubvolume {
     pub(crate) tree: Arc<LiveTree>,
     pub(crate) inode_numbers: InodeNumbers,
-    /// Changed with the door closed only.
+    /// Changes only while transactions are quiesced.
     pub(crate) is_read_only: AtomicBool,
-    /// It was deleted, and is there for what is open of it. Changed with the door closed only.
+    /// It was deleted, and is there for what is open of it. Changes only while transactions are quiesced.
     pub(crate) is_deleted: AtomicBool,
 }
 
@@ -23,17 +23,17 @@ impl LiveSubvolume {
         &self.tree
     }
 
-    /// Whether it was deleted. What it says holds while the caller has a handle.
+    /// Whether it was deleted. The answer stays true as long as the thread is joined.
     pub(crate) fn is_deleted(&self) -> bool {
         self.is_deleted.load(Ordering::Relaxed)
     }
 
-    /// Refuses what a subvolume has to be named for. What it says holds while the caller has a handle.
+    /// Refuses what a subvolume has to be named for. The answer stays true as long as the thread is joined.
     pub(crate) fn check_not_deleted(&self) -> Result<()> {
         if self.is_deleted() { Err(Error::NoSuchSubvolume(self.tree.id())) } else { Ok(()) }
     }
 
-    /// Refuses changes. What it says holds while the caller has a handle.
+    /// Refuses changes. The answer stays true as long as the thread is joined.
     pub(crate) fn check_writable(&self) -> Result<()> {
         if self.is_read_only.load(Ordering::Relaxed) {
             return Err(Error::ReadOnlySubvolume);

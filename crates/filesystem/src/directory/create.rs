@@ -33,7 +33,7 @@ const MOST_TARGET_BYTES: usize = 4095;
 
 impl Directory<'_> {
     /// Makes a regular file that has no name, and takes over from this directory what a file made in it
-    /// does. [`link`](Self::link) gives it a name; without one it is deleted once nobody has it open.
+    /// does. [`link`](Self::link) gives it a name; without one it is deleted once it is not open.
     ///
     /// # Errors
     /// `ENOTDIR`, `EINVAL` for what is no regular file, `ENOENT` in a directory that was removed, `EPERM`,
@@ -86,8 +86,8 @@ impl Directory<'_> {
     /// Makes an inode named `name` in this directory, with all that it has, in one step.
     ///
     /// # Errors
-    /// As [`create`](Self::create), [`symlink`](Self::symlink), [`set_attributes`](Self::set_attributes)
-    /// and [`set_xattr`](Self::set_xattr). After an error nothing was made.
+    /// As [`create`](Self::create), [`symlink`](Self::symlink), [`set_attributes`](Inode::set_attributes)
+    /// and [`set_xattr`](Inode::set_xattr). After an error nothing was made.
     pub fn create_whole(self, name: &[u8], whole: &WholeInode<'_>) -> Result<Inode> {
         let file_type = whole.new.file_type()?;
         check_whole(&self, file_type, whole)?;

@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::inode::handle::Inode;
 
 /// Iterates over the entries of a directory in the order of their indexes, which is that of their
-/// making. After an error it goes on behind what cannot be read.
+/// making. After an error it goes on after what cannot be read.
 ///
 /// Where the directory changes meanwhile, what is there from beginning to end is listed once.
 #[derive(Debug)]

@@ -37,7 +37,7 @@ impl Directory<'_> {
         Ok(opened?.owned_as(&self))
     }
 
-    /// Looks at names while nobody changes any of this directory.
+    /// Looks at names while no thread changes any of this directory.
     pub(super) fn while_unchanged<T>(self, look: impl FnOnce() -> T) -> T {
         match self.try_live_inode() {
             Some(live) => live.while_locked(look),

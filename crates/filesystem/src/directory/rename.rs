@@ -118,7 +118,7 @@ impl Directory<'_> {
         let writer = self.writer()?;
         check_name(name)?;
         check_name(new_name)?;
-        // Who is below whom is looked up while nobody moves a directory.
+        // No directory moves while this looks up which lie below which.
         let renaming = writer.renames.lock();
         while !self.try_rename(name, to, new_name, mode)? {}
         drop(renaming);

@@ -22,7 +22,7 @@ const ITEMS: u64 = 6;
 
 impl Directory<'_> {
     /// Takes the name `name`, which is not that of a directory, from this directory. What loses its
-    /// last name is deleted once nobody has it open.
+    /// last name is deleted once it is not open.
     ///
     /// # Errors
     /// `ENOENT`, `EISDIR`, `EPERM`, `EROFS`.
@@ -135,7 +135,7 @@ impl LiveInode {
             return Ok(false);
         }
         writer.logged_inodes.names_changed(self.id());
-        // From here on nobody else opens it.
+        // From here on no other thread opens it.
         let open_count = self.opens.unlink();
         self.forget_delayed();
         if open_count > 1 {

@@ -26,7 +26,7 @@ const EXTENTS_PER_STEP: usize = 16;
 /// Extents that are looked at in one transaction.
 const EXTENTS_LOOKED_AT: usize = 256;
 
-/// What becomes of the size of a file that is allocated behind its end.
+/// What becomes of the size of a file that is allocated after its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AllocateMode {
     /// It grows to the end of what was asked for.
@@ -44,7 +44,7 @@ struct Reserved {
 
 impl File<'_> {
     /// Sees to it that the regular file has room for `len_bytes` from `offset` on: writing there needs no
-    /// new space, as long as nobody shares it. What the file has stays as it is; the rest reads as zeros.
+    /// new space, as long as no other file shares it. What the file has stays as it is; the rest reads as zeros.
     ///
     /// # Errors
     /// As [`write_at`](Self::write_at), and `EINVAL` if `len_bytes` is 0. After `ENOSPC` a part may have
@@ -231,7 +231,7 @@ impl File<'_> {
     }
 }
 
-/// Takes space for the first `holes`, as far as it was promised. Returns what each part was given,
+/// Takes space for the first `holes`, as far as it is reserved. Returns what each part was given,
 /// and up to where: `until` if that is all.
 fn take_space(
     core: &Core,

@@ -58,7 +58,7 @@ struct Part {
 impl File<'_> {
     /// Makes `len_bytes` of this regular file from `offset` on share the data that `source`, which may be
     /// the same file or lie in another subvolume, has from `source_offset` on. With a `len_bytes` of 0
-    /// it is all up to the end of `source`. Offsets and length are whole sectors, but for a range that
+    /// it is all up to the end of `source`. Offsets and length are whole sectors, except for a range that
     /// ends with `source` and does not end within this file.
     ///
     /// # Errors

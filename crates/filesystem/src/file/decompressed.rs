@@ -1,4 +1,4 @@
-//! Compressed extents, decompressed, and a few of them kept: who reads a file in small pieces would
+//! Compressed extents, decompressed, and a few of them kept: a reader of small pieces of a file would
 //! otherwise decompress each extent many times.
 //!
 //! # Invariants

@@ -15,7 +15,7 @@ use larder_format::{FileOffset, FormatError, Logical};
 pub struct Extent {
     /// Where in the file it starts.
     pub start: FileOffset,
-    /// Bytes of the file that it covers: whole sectors, but for a hole at the end of the file.
+    /// Bytes of the file that it covers: whole sectors, except a hole at the end of the file.
     pub len_bytes: u64,
     /// What is there.
     pub content: ExtentContent,

@@ -204,7 +204,7 @@ impl FileExtents<'_> {
         Ok(())
     }
 
-    /// Whether the file has an extent at or behind `offset`.
+    /// Whether the file has an extent at or after `offset`.
     pub(crate) fn has_any_from(&self, offset: u64) -> Changed<bool> {
         Ok(!self.stretch(offset, u64::MAX, 1)?.extents.is_empty())
     }
@@ -339,14 +339,14 @@ impl FileExtents<'_> {
         self.note(range);
     }
 
-    /// Has readers search again for what is in a range.
+    /// Makes readers search again for what is in a range.
     pub(crate) fn forget(&self, range: Range<u64>) {
         if let Some(live) = self.live {
             live.extents().forget(range);
         }
     }
 
-    /// Has the log look at the items that have a range.
+    /// Makes the log look at the items that have a range.
     pub(crate) fn note(&self, range: Range<u64>) {
         if let Some(live) = self.live {
             live.modified_extents.lock().add(range);

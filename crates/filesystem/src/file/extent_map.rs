@@ -1,4 +1,4 @@
-//! What is known of the extents of an open file, so that who reads it does not search trees again.
+//! What is known of the extents of an open file, so that readers do not search trees again.
 //!
 //! # Invariants
 //! - An entry says of a range of the file what its tree has there, and of data, if it has checksums there,
@@ -171,7 +171,7 @@ mod tests {
         }
         assert!(map.get(40).is_none() && map.get(59).is_none() && map.get(100).is_none());
         assert_eq!(all.stats(), ExtentMapStats { entries: 2, learned: 1 });
-        // Who was slower does not bring back what was cut.
+        // The slower reader does not bring back what was cut.
         learn(&map, 0, 100);
         assert!(map.get(50).is_none());
         drop(map);

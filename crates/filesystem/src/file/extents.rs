@@ -31,7 +31,7 @@ pub struct Extents {
     position: u64,
     /// Items from here on are not looked at.
     stop: u64,
-    /// The hole behind the last extent goes up to here.
+    /// The hole after the last extent goes up to here.
     hole_until: u64,
     waiting: Waiting,
     /// Parts of an extent in which there is data in memory.
@@ -58,7 +58,7 @@ enum State {
 
 impl File<'_> {
     /// The extents of a regular file: from that which covers `offset` up to the end of the file, and
-    /// those allocated behind the end. Nothing is written back for that.
+    /// those allocated after the end. Nothing is written back for that.
     pub fn extents_from(self, offset: FileOffset) -> Result<Extents> {
         let waiting = self.try_live_inode().map(|live| live.waiting()).unwrap_or_default();
         let mut extents = self.extents_between(offset.0, u64::MAX, self.size_bytes());
@@ -70,16 +70,16 @@ impl File<'_> {
     // Data and holes are told apart as `SEEK_DATA` and `SEEK_HOLE` do: what is preallocated counts as a hole, and there is
     // a hole at the end of every file.
 
-    /// The first offset at or behind `offset` where the file has data.
+    /// The first offset at or after `offset` where the file has data.
     ///
     /// [`Error::NoSuchPosition`] if there is no more.
     pub fn seek_data(self, offset: u64) -> Result<u64> {
         self.seek(offset, true)?.ok_or(Error::NoSuchPosition)
     }
 
-    /// The first offset at or behind `offset` where the file has a hole.
+    /// The first offset at or after `offset` where the file has a hole.
     ///
-    /// [`Error::NoSuchPosition`] if `offset` is at or behind the end of the file.
+    /// [`Error::NoSuchPosition`] if `offset` is at or after the end of the file.
     pub fn seek_hole(self, offset: u64) -> Result<u64> {
         Ok(self.seek(offset, false)?.unwrap_or(self.size_bytes()))
     }
@@ -220,7 +220,7 @@ impl Extents {
         }
     }
 
-    /// The extent that covers the position, or the first behind it.
+    /// The extent that covers the position, or the first after it.
     fn first(&mut self) -> Result<Option<Extent>> {
         let is_at_item = self.cursor.seek_last(self.key(self.position))?;
         if is_at_item

@@ -21,7 +21,7 @@ pub(crate) struct ModifiedExtents {
 }
 
 impl Default for ModifiedExtents {
-    /// Of a file of which nobody knows.
+    /// Of a file of which nothing is known.
     fn default() -> Self {
         Self { ranges: BTreeMap::from([(0, u64::MAX)]), end_of_file: 0 }
     }

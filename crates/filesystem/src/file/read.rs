@@ -225,7 +225,7 @@ impl InlineExtent {
     }
 }
 
-/// Fills `buf` with `data` from `within` on, and zeros behind its end.
+/// Fills `buf` with `data` from `within` on, and zeros after its end.
 fn copy_or_zero(data: &[u8], within: usize, buf: &mut [u8]) {
     let data = data.get(within..).unwrap_or(&[]);
     let (there, behind) = buf.split_at_mut(data.len().min(buf.len()));

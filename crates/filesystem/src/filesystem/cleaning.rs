@@ -15,7 +15,7 @@ pub(crate) fn delete_unlinked(core: &Core) {
 }
 
 /// Completes deletions of inodes and subvolumes that a crash interrupted, in read-only subvolumes too:
-/// what has no name is no part of what they promise to keep.
+/// what has no name is no part of what they keep.
 pub(crate) fn resume_deletions(filesystem: &Filesystem) -> Result<()> {
     let writer = filesystem.writer()?;
     for subvolume in filesystem.subvolumes() {

@@ -9,7 +9,7 @@ use crate::core::tuning::Tuning;
 pub struct WriteOptions {
     /// Unchanged tree blocks are kept in memory up to this many bytes.
     pub cache_bytes: usize,
-    /// How often to commit in the background; if none, there are commits when somebody asks and when room is
+    /// How often to commit in the background; if none, there are commits when a caller asks and when space is
     /// needed.
     pub commit_interval: Option<Duration>,
     /// Where there are commits in the background, one begins when changed tree blocks take this many bytes.

@@ -1,4 +1,4 @@
-//! From trees and addresses to files: items of any tree, and who refers to data.
+//! From trees and addresses to files: items of any tree, and the files that refer to data.
 
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;

@@ -65,7 +65,7 @@ impl SetAttributes {
         *self == Self { atime, mtime, ctime, otime, ..Self::default() }
     }
 
-    /// Puts what is set into an inode item, but for flags.
+    /// Puts what is set into an inode item, except flags.
     pub(crate) fn put(&self, item: &mut InodeItem) {
         if let Some(permissions) = self.permissions {
             item.mode = (item.mode.get() & !PERMISSIONS | permissions & PERMISSIONS).into();

@@ -42,7 +42,7 @@ pub struct Inode {
 enum Attributes {
     /// Here, and they never change.
     Committed(InodeItem),
-    /// In what all who have the inode open share.
+    /// In what all handles of the inode share.
     Live(OpenInode),
 }
 
@@ -82,7 +82,7 @@ impl Inode {
         Self { subvolume, number, attributes: Attributes::Live(live), file_type, stands_in: None }
     }
 
-    /// What those who have the inode open share; none if it cannot be changed.
+    /// What all handles of the inode share; none if it cannot be changed.
     pub(crate) fn try_live_inode(&self) -> Option<&Arc<LiveInode>> {
         match &self.attributes {
             Attributes::Live(live) => Some(live),
@@ -90,7 +90,7 @@ impl Inode {
         }
     }
 
-    /// What those who have the inode open share.
+    /// What all handles of the inode share.
     pub(crate) fn live_inode(&self) -> Result<&Arc<LiveInode>> {
         if let Some(live) = self.try_live_inode() {
             return Ok(live);
@@ -114,7 +114,7 @@ impl Inode {
         if is_removed { Err(Error::NotFound) } else { Ok(()) }
     }
 
-    /// A handle of what those who have the inode open share.
+    /// A handle of what all handles of the inode share.
     pub(crate) fn open_inode(&self) -> Result<&OpenInode> {
         match &self.attributes {
             Attributes::Live(live) => Ok(live),
@@ -142,7 +142,7 @@ impl Inode {
         }
     }
 
-    /// Has what stands for a subvolume belong to whom its directory, which nobody holds, belongs to.
+    /// Gives a directory that stands for a subvolume the owner of `directory`, whose state is not locked.
     pub(crate) fn owned_as(mut self, directory: &Self) -> Self {
         if self.is_empty_subvolume()
             && let Attributes::Committed(item) = &mut self.attributes

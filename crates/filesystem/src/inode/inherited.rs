@@ -21,7 +21,7 @@ pub(crate) struct Inherited {
 }
 
 impl Inherited {
-    /// Has the item of a new inode, made as `new` says, take over what it does from `directory`.
+    /// Gives the item of a new inode, made as `new` says, what it takes over from `directory`.
     /// Returns the names and values of its extended attributes.
     pub(crate) fn pass_on(
         &self,

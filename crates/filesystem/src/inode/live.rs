@@ -24,7 +24,7 @@ use crate::inode::metadata::FileType;
 use crate::inode::opens::Opens;
 use crate::inode::orphans::{Orphan, Orphans};
 
-/// An inode in memory: one for all who have it open, who have it as an [`OpenInode`].
+/// An inode in memory: all handles of it share one, each as an [`OpenInode`].
 pub(crate) struct LiveInode {
     id: InodeId,
     file_type: FileType,
@@ -36,16 +36,16 @@ pub(crate) struct LiveInode {
     extents: Arc<ExtentMap>,
     /// What the log does not have of its extents.
     pub(crate) modified_extents: Mutex<ModifiedExtents>,
-    /// Held by the one who changes its data or size, but for the one who writes back.
+    /// Held by the thread that changes its data or size, except to write back.
     pub(crate) changing: Mutex<()>,
-    /// Held by the one who writes its data back, or changes its extents in another way.
+    /// Held by the thread that writes its data back, or changes its extents in another way.
     pub(crate) flushing: Mutex<()>,
     /// Held by those who read its extents and what is on the devices there; alone by who changes the
     /// extents, for as long as that takes.
     pub(crate) reading: RwLock<()>,
     /// How often it is open, and whether it has a name. The latter changes under the state's lock.
     pub(crate) opens: Opens,
-    /// Its tree has nothing of it any more. Set by who has it last.
+    /// Its tree has nothing of it any more. The last thread that has it open sets this.
     is_deleted: AtomicBool,
     /// The name that its reference was seen to have, of a directory.
     name: Mutex<Option<Link>>,
@@ -54,7 +54,7 @@ pub(crate) struct LiveInode {
 
 /// What changes about an inode.
 pub(crate) struct InodeState {
-    /// The item as it is in the tree or queued, but for times that are newer here while data is dirty.
+    /// The item as it is in the tree or queued, except for times that are newer here while data is dirty.
     pub(crate) item: InodeItem,
     /// Size in bytes as everybody sees it; that of the item follows when data is written back.
     pub(crate) size_bytes: u64,
@@ -68,9 +68,9 @@ pub(crate) struct InodeState {
     pub(crate) synced: Option<u64>,
     /// Room for writing the dirty data back: for the data, and for what says where it is.
     pub(crate) reservation: Option<DataReservation>,
-    /// For a directory, the index of the next name, once somebody asked.
+    /// For a directory, the index of the next name, once it was asked for.
     pub(crate) next_index: Option<u64>,
-    /// For a directory, what it passes on, once somebody asked.
+    /// For a directory, what it passes on, once it was asked for.
     pub(crate) inherited: Option<Arc<Inherited>>,
     /// It is known to have no capabilities.
     pub(crate) has_no_capability: bool,

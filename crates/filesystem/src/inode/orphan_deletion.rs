@@ -1,4 +1,4 @@
-//! Deleting inodes without a name once nobody has them open.
+//! Deleting inodes without a name once they are not open.
 
 use larder_format::ItemType;
 use larder_format::item::InodeItem;
@@ -14,8 +14,8 @@ use crate::inode::orphans::{Orphan, orphan_key};
 /// Items that a step may insert at worst: none, but leaves are copied.
 const ITEMS: u64 = 4;
 
-/// Deletes inodes that nobody has open any more. What fails is tried again with the next call, and
-/// with the next commit in the background, and stays listed in its tree for who opens the file system for writing again.
+/// Deletes inodes that are not open any more. What fails is tried again with the next call, and
+/// with the next commit in the background. It stays listed in its tree until it is deleted.
 pub(crate) fn delete_orphans(writer: &Writer) {
     if writer.orphans.is_empty() {
         return;
@@ -45,7 +45,7 @@ fn delete_inode(writer: &Writer, cleaning: &Cleaning<'_>, orphan: &Orphan) -> Ch
     }
 }
 
-/// Deletes the inodes without a name of a subvolume that nobody has open.
+/// Deletes the inodes without a name of a subvolume that is not open.
 pub(crate) fn resume_orphans(writer: &Writer, subvolume: u64) -> Result<()> {
     let tree = writer.live_tree(subvolume)?;
     let listed = orphan_key(0)..=orphan_key(u64::MAX);

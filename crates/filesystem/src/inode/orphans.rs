@@ -1,4 +1,4 @@
-//! Inodes without a name, which are deleted once nobody has them open: in steps, so that a file of
+//! Inodes without a name, which are deleted once they are not open: in steps, so that a file of
 //! any size takes little room in each transaction.
 
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::core::changed::Changed;
 /// Extents of a file that are deleted in one step.
 const EXTENTS_PER_STEP: usize = 128;
 
-/// Inodes that nobody has open any more.
+/// Inodes that are not open any more.
 pub(crate) struct Orphans {
     queue: Mutex<Vec<Orphan>>,
     manager: Arc<TransactionManager>,
@@ -32,7 +32,7 @@ impl Orphans {
         Self { queue: Mutex::default(), manager }
     }
 
-    /// Enters one that whoever deletes some next, or the next commit in the background, will delete.
+    /// Enters one. The next thread that deletes some, or the next commit in the background, deletes it.
     pub(crate) fn push(&self, orphan: Orphan) {
         self.queue.lock().push(orphan);
         self.manager.note_work();

@@ -38,7 +38,7 @@ impl InodeTable {
         Self { shards: std::array::from_fn(|_| Mutex::default()), orphans, delayed, extent_maps }
     }
 
-    /// The inode `number`, read if nobody has it. One without a name is not found: only who had it
+    /// The inode `number`, read if it is not in memory. One without a name is not found: only who had it
     /// open before it lost the last can have it.
     pub(crate) fn open(&self, subvolume: &LiveSubvolume, number: u64) -> Result<OpenInode> {
         let id = InodeId { subvolume: subvolume.tree().id(), number };
@@ -47,7 +47,7 @@ impl InodeTable {
         let live = if let Some(live) = known {
             live
         } else {
-            // Under the lock: who has the inode meanwhile could change the item and be gone.
+            // Under the lock: a thread that has the inode meanwhile could change the item and be gone.
             let live = Arc::new(self.read(subvolume, id)?);
             remember(&mut shard, &live);
             live

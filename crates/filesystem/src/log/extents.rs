@@ -3,7 +3,7 @@
 //! # Invariants
 //! - What is looked at consists of ranges that no item passes the limits of: neither of the file now, nor in
 //!   the last commit, nor in the log. So a log never has two items that overlap.
-//! - All that is behind the end of the file, in whole sectors, is in the log: a replay first drops what it
+//! - All that is after the end of the file, in whole sectors, is in the log: a replay first drops what it
 //!   finds there.
 
 use std::ops::Range;
@@ -89,7 +89,7 @@ impl FileLog<'_> {
     }
 
     /// The extents in a range that the last commit does not have just so, and holes where it has others.
-    /// And all that is behind the end.
+    /// And all that is after the end.
     pub(crate) fn extents(&self, range: &Range<u64>) -> Changed<Contents> {
         let mut contents = Contents::new();
         let mut lost: Vec<Range<u64>> = Vec::new();
@@ -180,7 +180,7 @@ fn holes_in(
 fn covered(id: InodeId, key: Key, data: &[u8], sectorsize: u64) -> Changed<Range<u64>> {
     let extent = FileExtent::parse(data).map_err(|problem| bad(id, key, problem))?;
     let end = key.offset.saturating_add(extent.num_bytes()).checked_next_multiple_of(sectorsize);
-    // At least a sector, so that whoever walks gets on.
+    // At least a sector, so that a walk gets on.
     Ok(key.offset..end.unwrap_or(u64::MAX).max(key.offset.saturating_add(sectorsize)))
 }
 

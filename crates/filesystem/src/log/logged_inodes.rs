@@ -23,7 +23,7 @@ struct Inner {
 }
 
 impl LoggedInodes {
-    /// Notes that an inode gained or lost a name. The caller is inside the door.
+    /// Notes that an inode gained or lost a name. The thread is joined.
     pub(crate) fn names_changed(&self, id: InodeId) {
         if !self.are_there.load(Relaxed) {
             return;
@@ -34,12 +34,12 @@ impl LoggedInodes {
         }
     }
 
-    /// Those whose names have changed. The door is closed.
+    /// Those whose names have changed. Transactions are quiesced.
     pub(crate) fn renamed(&self) -> Vec<InodeId> {
         self.inner.lock().renamed.iter().copied().collect()
     }
 
-    /// Notes that the logs have these as they are now, and not those. The door is closed.
+    /// Notes that the logs have these as they are now, and not those. Transactions are quiesced.
     pub(crate) fn logged(
         &self,
         there: impl IntoIterator<Item = InodeId>,
@@ -54,7 +54,7 @@ impl LoggedInodes {
         self.are_there.store(!inner.logged.is_empty(), Relaxed);
     }
 
-    /// Notes that there are no logs. The door is closed.
+    /// Notes that there are no logs. Transactions are quiesced.
     pub(crate) fn clear(&self) {
         *self.inner.lock() = Inner::default();
         self.are_there.store(false, Relaxed);

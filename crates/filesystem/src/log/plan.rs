@@ -1,4 +1,4 @@
-//! What is to be logged along with an inode, so that a replay leaves what was promised.
+//! What is to be logged along with an inode, so that a replay leaves what fsync promised.
 //!
 //! A replay starts from the last commit, and knows of other inodes only what is logged. It gives a name to
 //! who is logged to have it, takes it from whoever had it, and takes from an inode those names of a logged
@@ -111,7 +111,7 @@ impl Search<'_, '_, '_> {
         }
         let (now, then) = (self.inode_now(id)?, self.inode_then(id)?);
         if now.is_none() {
-            // Nothing was promised of what has no name, unless it is in a log with one.
+            // fsync promises nothing of an inode without a name, unless a log has it with one.
             self.plan.gone.insert(id);
             let logged = self.logged_names(id)?;
             return Ok((!is_member || then.is_none()) && self.visit_heirs(id, &logged)?);
@@ -170,7 +170,7 @@ impl Search<'_, '_, '_> {
         Ok(names.into_values().flatten().collect())
     }
 
-    /// Looks at who has names now that an inode loses by what is logged: they were never free.
+    /// Looks at the inodes that have names now which an inode loses by what is logged: the names were never free.
     fn visit_heirs<'n>(
         &mut self,
         id: InodeId,

@@ -1,8 +1,8 @@
 //! Making single files and directories durable: through logs where they can take it, and else by a commit.
 //!
 //! # Invariants
-//! - Whoever asks has its data in the trees before it queues up. One thread at a time writes logs, for all
-//!   who have queued up by then; they return as soon as that is done, whoever writes next.
+//! - A thread that syncs has its data in the trees before it queues up. One thread at a time writes logs, for all
+//!   that have queued up by then. They return as soon as that is done.
 //! - Each change of an inode raises its sequence number. What did not change since it was synced, or in the
 //!   running transaction, is durable.
 //! - Where it is not certain that a log says all that must survive, there is a commit.
@@ -29,7 +29,7 @@ impl Inode {
     /// is open for reading.
     ///
     /// # Errors
-    /// As [`Filesystem::sync`].
+    /// As [`Filesystem::sync`](crate::Filesystem::sync).
     pub fn sync(&self) -> Result<()> {
         let Some(live) = self.try_live_inode() else { return Ok(()) };
         if self.file_type() == FileType::Regular {

@@ -7,19 +7,19 @@ use parking_lot::{Condvar, Mutex};
 use crate::core::changed::Changed;
 use crate::inode::id::InodeId;
 
-/// Those who wait for what they did to be durable.
+/// The threads that wait for what they did to be durable.
 #[derive(Default)]
 pub(crate) struct Syncs {
     queue: Mutex<Queue>,
-    /// Somebody has written logs.
+    /// A thread has written logs.
     written: Condvar,
 }
 
 #[derive(Default)]
 struct Queue {
-    /// Requests that nobody has taken up.
+    /// Requests that no thread has taken up.
     waiting: Vec<Arc<Request>>,
-    /// Somebody writes logs for those who waited before.
+    /// A thread writes logs for those that waited before.
     is_writing: bool,
 }
 
@@ -41,7 +41,7 @@ impl Syncs {
         self.queue.lock().waiting.push(request);
     }
 
-    /// Waits until `request`, which was queued, is done, or it is its turn to write logs for all who wait.
+    /// Waits until `request`, which was queued, is done, or it is its turn to write logs for all that wait.
     pub(crate) fn wait(&self, request: &Request) -> Option<Turn<'_>> {
         let mut queue = self.queue.lock();
         loop {

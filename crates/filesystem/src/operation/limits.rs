@@ -1,7 +1,7 @@
 //! Keeping subvolumes within the limits of their quota groups.
 //!
 //! # Invariants
-//! - Whoever makes a subvolume larger was promised room within its limits before, and keeps the promise until
+//! - A thread that makes a subvolume larger reserves space within its limits before, and keeps the reservation until
 //!   what it added is counted: a write until its data is written back, anything else for as long as it has a
 //!   handle. So a limit is hit by the call that would pass it, never by writing back.
 //! - What takes something away, what changes attributes, and growing a file by a hole ask for nothing.
@@ -33,7 +33,7 @@ pub(crate) fn reserve_quota(
     let len_bytes = data_bytes.saturating_add(nodes * nodesize);
     let reservation = match quotas.reserve(subvolume, len_bytes) {
         Err(EngineError::QuotaExceeded { .. }) => {
-            // What fails here is told to whoever syncs that file.
+            // A thread that syncs the file is told what fails here.
             let _ = flush_all(core);
             quotas.reserve(subvolume, len_bytes)
         }

@@ -28,7 +28,7 @@ pub struct ScannedInode {
 }
 
 /// Iterates over the inodes of a subvolume in the order of their numbers. After an error it goes on
-/// behind what cannot be read.
+/// after what cannot be read.
 #[derive(Debug)]
 pub struct Scan {
     subvolume: Subvolume,

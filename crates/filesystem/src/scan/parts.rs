@@ -39,7 +39,7 @@ impl Subvolume {
         for slot in 0..root.node().nritems() {
             match tree.child(&root, slot, None) {
                 Ok(child) => all.extend(starts(&child.block)),
-                // It is a part nevertheless, and whoever scans it is told what is wrong.
+                // It is a part nevertheless, and its scan says what is wrong.
                 Err(_) => all.push(root.node().key(slot).objectid),
             }
         }

@@ -1,8 +1,8 @@
 //! Making and marking subvolumes. Each of these is a commit of its own.
 //!
 //! # Invariants
-//! - Whoever makes, deletes or marks a subvolume holds `subvolumes`.
-//! - A subvolume is marked as deleted or read-only with the door closed: a thread inside has checked what
+//! - A thread that makes, deletes or marks a subvolume holds `subvolumes`.
+//! - A subvolume is marked as deleted or read-only while transactions are quiesced: a joined thread has checked what
 //!   it is, and that stays so until the thread leaves.
 
 use std::sync::atomic::Ordering::Relaxed;
@@ -45,7 +45,7 @@ impl Directory<'_> {
     pub fn create_subvolume(self, name: &[u8], root: &NewInode) -> Result<Subvolume> {
         let (writer, directory) = (self.writer()?, self.live_inode()?);
         check_name(name)?;
-        let _subvolumes = writer.subvolumes.lock();
+        let subvolumes = writer.subvolumes.lock();
         let reservation = ItemReservation::changing(ITEMS).growing_by(NAME_ITEMS);
         let mut change =
             InodeChange::start(self.core(), self.subvolume().live()?, reservation, [directory])?;
@@ -56,7 +56,7 @@ impl Directory<'_> {
         self.names().check_free(self.number(), name)?;
         let (mode, compression) = inherited_by_subvolume(&self, state, root.mode & 0o7777)?;
         let root = NewInode { mode, ..*root };
-        let id = writer.ids.next_subvolume(writer.manager.root_tree())?;
+        let id = writer.ids.next_subvolume(&subvolumes, writer.manager.root_tree())?;
         let uuid = Uuid::new_v4();
         apply(handle, || {
             let nodesize = writer.manager.volume().nodesize();

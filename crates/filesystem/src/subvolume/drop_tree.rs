@@ -29,8 +29,8 @@ pub(crate) fn drop_unused(writer: &Writer, cleaning: &Cleaning<'_>) -> Changed<(
     Ok(())
 }
 
-/// Has the tree of a subvolume of which nothing is open be as the last commit has it, but
-/// for what is not worth writing any more.
+/// Makes the tree of a subvolume of which nothing is open as the last commit has it, and forgets what need not be
+/// written any more.
 fn commit_unused(writer: &Writer, id: u64) -> Changed<()> {
     writer.dirty.discard(id);
     writer.delayed.discard(id);

@@ -13,7 +13,7 @@ use crate::subvolume::handle::Subvolume;
 use crate::subvolume::info::{SubvolumeInfo, SubvolumeName};
 
 /// Iterates over the subvolumes in the order of their ids, the top level and those that are being
-/// deleted among them. After an error it goes on behind what cannot be read.
+/// deleted among them. After an error it goes on after what cannot be read.
 #[derive(Debug)]
 pub struct Subvolumes {
     filesystem: Filesystem,
@@ -79,7 +79,7 @@ impl Filesystem {
     fn ids_of(&self, uuid: Uuid) -> Result<Vec<u64>> {
         let superblock = self.superblock();
         if superblock.uuid_tree_generation != superblock.generation {
-            // Somebody who does not know of the tree has made or removed subvolumes.
+            // A program that does not know of the tree has made or removed subvolumes.
             return self.subvolumes().map(|info| Ok(info?.id)).collect();
         }
         let tree = self.tree(objectid::UUID_TREE)?;

@@ -1,4 +1,4 @@
-//! Snapshots, which are taken in a commit: nobody can change one before it is durable.
+//! Snapshots, which are taken in a commit: no thread can change one before it is durable.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ impl Subvolume {
     /// any subvolume. It is durable when this returns.
     ///
     /// # Errors
-    /// As [`create`](Inode::create).
+    /// As [`create`](Directory::create).
     pub fn snapshot(
         &self,
         directory: Directory<'_>,
@@ -29,7 +29,7 @@ impl Subvolume {
         let filesystem = self.filesystem();
         let writer = filesystem.writer()?;
         check_name(name)?;
-        let _subvolumes = writer.subvolumes.lock();
+        let subvolumes = writer.subvolumes.lock();
         self.live()?.check_not_deleted()?;
         let _quota = reserve_quota(directory.core(), directory.subvolume().id(), 0, NAME_ITEMS)?;
         let reservation = writer.manager.space().insertion_bytes(ITEMS);
@@ -37,7 +37,7 @@ impl Subvolume {
             writer.manager.reserve(SpaceKind::Metadata, reservation, Priority::Normal)?;
         let pending = Arc::new(Pending {
             source: self.id(),
-            id: writer.ids.next_subvolume(writer.manager.root_tree())?,
+            id: writer.ids.next_subvolume(&subvolumes, writer.manager.root_tree())?,
             directory: directory.open_inode()?.clone(),
             subvolume: directory.subvolume().shared_live()?,
             name: name.to_vec(),

@@ -15,7 +15,7 @@ pub(crate) fn enter_uuid(writer: &Writer, uuid: Uuid, id: u64) -> Changed<()> {
     TreeItems::new(tree).insert(key, &id.to_le_bytes())
 }
 
-/// Takes a subvolume from those of a uuid. One that is not there was not entered by whoever made it.
+/// Takes a subvolume from those of a uuid. One that is not there was never entered.
 pub(crate) fn forget_uuid(
     writer: &Writer,
     uuid: Uuid,

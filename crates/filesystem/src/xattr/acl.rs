@@ -12,12 +12,12 @@ pub(crate) const DEFAULT: &[u8] = b"system.posix_acl_default";
 const VERSION: u32 = 2;
 const HEADER_BYTES: usize = 4;
 const ENTRY_BYTES: usize = 8;
-/// The id of entries that name nobody.
+/// The id of entries that name no user.
 const NOBODY: u32 = u32::MAX;
 /// Read, write and execute.
 const ALL: u16 = 7;
 
-/// Who an entry is about.
+/// The users that an entry is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Tag {
     Owner,
@@ -97,7 +97,7 @@ impl Acl {
         self.shown().map(|(entry, shift)| u32::from(entry.permissions) << shift).sum()
     }
 
-    /// Has it say what `permissions` do, as `chmod` does.
+    /// Makes it say what `permissions` do, as `chmod` does.
     pub(crate) fn set_permissions(&mut self, permissions: u32) {
         self.each_shown(|entry, mode| *entry = mode, permissions);
     }

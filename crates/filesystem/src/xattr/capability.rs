@@ -1,4 +1,4 @@
-//! Capabilities of programs: who changes what a program does takes them, whoever that is, as the kernel does.
+//! Capabilities of programs: any change of what a program does takes them, as in the kernel.
 //!
 //! # Invariants
 //! - An inode that is known to have no capabilities has none in its tree. It is known with the state locked, and not

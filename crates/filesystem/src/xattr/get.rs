@@ -25,7 +25,7 @@ pub struct Xattr {
 }
 
 /// Iterates over extended attributes in the order of their names' hashes. After an error it goes on
-/// behind what cannot be read.
+/// after what cannot be read.
 #[derive(Debug)]
 pub struct Xattrs {
     subvolume: Subvolume,

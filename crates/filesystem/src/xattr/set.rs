@@ -59,7 +59,7 @@ impl Inode {
     /// as it is.
     ///
     /// # Errors
-    /// `ENODATA` but for ACLs, `EOPNOTSUPP`, `EPERM`, `EROFS`, `ENOSPC`.
+    /// `ENODATA` except for ACLs, `EOPNOTSUPP`, `EPERM`, `EROFS`, `ENOSPC`.
     pub fn remove_xattr(&self, name: &[u8]) -> Result<()> {
         self.check_name_of_xattr(name)?;
         match name {

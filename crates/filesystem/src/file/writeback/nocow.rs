@@ -19,7 +19,7 @@ use crate::file::extent_items::{FileExtents, Stored};
 /// A range of a file, and where its data goes.
 pub(crate) struct Target {
     pub(crate) range: Range<u64>,
-    /// Where on disk the file has room for it that nobody else refers to; none where there is to be a
+    /// Where on disk the file has space for it that no other file refers to; none where there is to be a
     /// new extent.
     pub(crate) place: Option<Logical>,
 }

@@ -18,7 +18,7 @@ pub(crate) fn flush_delayed(writer: &Writer) -> Changed<()> {
     })
 }
 
-/// Puts all that is queued into the trees: nobody can queue more meanwhile.
+/// Puts all that is queued into the trees. No thread can queue more meanwhile.
 pub(crate) fn flush_delayed_in(writer: &Writer, _exclusive: &Exclusive<'_>) -> Changed<()> {
     for live in writer.delayed.all() {
         live.flush_delayed()?;
@@ -27,7 +27,7 @@ pub(crate) fn flush_delayed_in(writer: &Writer, _exclusive: &Exclusive<'_>) -> C
     Ok(())
 }
 
-/// Empties the queues if they are full and nobody else is at it.
+/// Empties the queues if they are full and no other thread does so.
 pub(crate) fn relieve(writer: &Writer) -> Changed<()> {
     match writer.delayed.begin_flushing() {
         Some(_flushing) => flush_delayed(writer),
@@ -43,7 +43,7 @@ impl DelayedInodes {
     }
 }
 
-/// The turn of the one who empties the queues.
+/// The turn of the thread that empties the queues.
 struct Flushing<'d> {
     delayed: &'d DelayedInodes,
 }

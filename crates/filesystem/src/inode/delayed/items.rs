@@ -33,7 +33,7 @@ impl LiveInode {
         self.write_item(&state.item)
     }
 
-    /// Gives this directory an index item behind all that it has.
+    /// Gives this directory an index item after all that it has.
     pub(crate) fn insert_index(self: &Arc<Self>, index: u64, item: Vec<u8>) -> Changed<()> {
         let mut slot = self.delayed.lock();
         let needs_reservation = |queued: &Queued| queued.index.needs_reservation(item.len());
@@ -79,7 +79,7 @@ impl LiveInode {
         self.write_item(&state.item)
     }
 
-    /// Forgets the item that is queued of what is no directory: it is deleted, or put at once.
+    /// Forgets the queued item of an inode that is no directory: the inode is deleted, or its item is put at once.
     pub(crate) fn forget_delayed(&self) {
         let mut slot = self.delayed.lock();
         if let Some(queued) = slot.as_deref_mut()

@@ -13,7 +13,7 @@ impl LiveInode {
     /// Calls `visit` with some index items of this directory from the index `from` on, in order, and with
     /// what of the tree cannot be read. Returns from where there may be more.
     ///
-    /// The items are those of one moment; whoever holds the inode's state keeps it from changing names in
+    /// The items are those of one moment; a thread that locks the state of the inode keeps others from changing names in
     /// between.
     pub(crate) fn visit_index(
         &self,

@@ -8,21 +8,21 @@
 //!
 //! # Invariants
 //! - A inode is among the [`DelayedInodes`] if and only if something of it is queued. It stays in memory
-//!   meanwhile, so that nobody reads an item from the tree that is newer here.
+//!   meanwhile, so that no thread reads an item from the tree that is newer here.
 //! - An index is to be inserted and not in the tree, or in the tree, or in the tree and to be deleted. Who
 //!   lists a directory holds its queue while it reads the tree, so that it sees each name once.
 //! - What is queued has room that was promised. There is a unit, which is what inserting one item takes
 //!   at worst, for every leaf that queued insertions will touch, for every deletion, and for an inode's
 //!   item. What finds no room is not queued: the handle of its maker has room for doing it at once.
 //!   Queueing therefore never fails.
-//! - Every commit puts all that is queued into the trees while the door is closed, and so does every
+//! - Every commit puts all that is queued into the trees while transactions are quiesced, and so does every
 //!   snapshot before it is taken. Most of it is put there before, while others go on.
 //! - An inode without a name has nothing queued: who has it open last leaves only the tree's items to
 //!   be deleted.
 //! - The queues are bounded, each and all together; who finds them full empties them. They are the
 //!   first step of the flushing ladder.
-//! - Lock order: the transaction's door, a inode's state, its queue, tree blocks and the table of delayed
-//!   inodes. Who puts what is queued into a tree is inside the door.
+//! - Lock order: the join gate, an inode's state, its queue, tree blocks and the table of delayed
+//!   inodes. A thread that puts what is queued into a tree is joined.
 
 pub(crate) mod flush;
 pub(crate) mod items;

@@ -50,12 +50,12 @@ impl IndexQueue {
         self.leaves.reservations + self.deletions.len() as u64
     }
 
-    /// Whether inserting an item of so many bytes keeps a unit of its own.
+    /// Whether inserting an item of so many bytes needs a reservation of its own.
     pub(crate) fn needs_reservation(&self, item_bytes: usize) -> bool {
         self.leaves.needs_reservation(weight(item_bytes))
     }
 
-    /// Queues an item behind those that are there.
+    /// Queues an item after those that are there.
     pub(crate) fn insert(&mut self, index: u64, item: Box<[u8]>) {
         debug_assert!(self.insertions.last_key_value().is_none_or(|(last, _)| *last < index));
         debug_assert!(!self.deletions.contains(&index));
@@ -70,7 +70,7 @@ impl IndexQueue {
         true
     }
 
-    /// Queues the deletion of an item that is in the tree. It keeps a unit: which leaf it is in, and
+    /// Queues the deletion of an item that is in the tree. It keeps a reservation: which leaf it is in, and
     /// whether others are in it too, only the tree knows.
     pub(crate) fn delete(&mut self, index: u64) {
         let is_new = self.deletions.insert(index);
@@ -139,7 +139,7 @@ impl Leaves {
         self.reservations += u64::from(needs_reservation);
     }
 
-    /// With one leaf it is known that the item was in it. With more, nobody remembers in which.
+    /// With one leaf it is known that the item was in it. With more, it is forgotten in which.
     fn cancel(&mut self, bytes: usize, is_empty: bool) {
         match self.reserve {
             _ if is_empty => self.clear(),
@@ -261,7 +261,7 @@ mod tests {
 
     proptest! {
         /// What is queued and what is in the tree are together what there should be; there is always a
-        /// unit for every leaf that will be touched, and none is left at the end.
+        /// reservation for every leaf that will be touched, and none is left at the end.
         #[test]
         fn queue_and_tree_are_a_set(steps in steps(), per_item in any::<bool>()) {
             let reserve = if per_item { Reserve::PerItem } else { Reserve::PerLeaf };

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use larder_transaction::space::{Priority, Reservation, Space, SpaceKind};
 
-/// Where room is promised, and how much of it is.
+/// Where space is reserved, and how much of it is.
 pub(crate) struct ItemReservations {
     space: Arc<Space>,
     bytes: AtomicU64,
@@ -26,7 +26,7 @@ impl ItemReservations {
         Some(reservation)
     }
 
-    /// Bytes that are promised now.
+    /// Bytes that are reserved now.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes.load(Relaxed)
     }

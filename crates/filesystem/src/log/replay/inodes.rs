@@ -37,7 +37,7 @@ impl Replay<'_> {
         let mut item = self.merged(there.as_ref(), logged, file_type);
         self.put_inode(number, &item)?;
         if file_type == FileType::Regular {
-            // What lies behind the end now may be preallocated anew by the log.
+            // What lies after the end now may be preallocated anew by the log.
             let end = item.size.get().checked_next_multiple_of(self.sectorsize);
             let end = end.ok_or_else(|| wrong(key, "its size is beyond all offsets"))?;
             let dropped_bytes = self.file_extents(number).drop_range(end, u64::MAX)?;

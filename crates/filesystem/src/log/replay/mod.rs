@@ -75,7 +75,7 @@ impl<'a> Replay<'a> {
         }
     }
 
-    /// Shows each item of the log to `replay`, but for inodes that had no name when they were synced.
+    /// Shows each item of the log to `replay`, except inodes that had no name when they were synced.
     fn pass(&mut self, replay: fn(&mut Self, Key, &[u8]) -> Changed<()>) -> Changed<()> {
         let mut items = self.log.range(.., Readahead::Forward);
         let mut unnamed = None;
