@@ -1,5 +1,4 @@
-//! Making inodes with all that they have at once, and giving short files other content and times at once, as a
-//! receiver does.
+//! New inodes with all that they have at once, as a receiver makes them.
 
 use larder_format::node::{ITEM_HEADER_SIZE, leaf_data_size};
 use larder_format::{ItemType, Key, name_hash};
@@ -32,6 +31,7 @@ pub struct WholeInode<'a> {
     pub content: &'a [u8],
 }
 
+/// Refuses what cannot be made in `directory` in one step.
 pub(crate) fn check_whole(
     directory: &Inode,
     file_type: FileType,

@@ -67,17 +67,16 @@ impl File<'_> {
         Ok(extents)
     }
 
-    // Data and holes are told apart as `SEEK_DATA` and `SEEK_HOLE` do: what is preallocated counts as a hole, and there is
-    // a hole at the end of every file.
-
-    /// The first offset at or after `offset` where the file has data.
+    /// The first offset at or after `offset` where the file has data, as `SEEK_DATA` says: what is preallocated
+    /// counts as a hole.
     ///
     /// [`Error::NoSuchPosition`] if there is no more.
     pub fn seek_data(self, offset: u64) -> Result<u64> {
         self.seek(offset, true)?.ok_or(Error::NoSuchPosition)
     }
 
-    /// The first offset at or after `offset` where the file has a hole.
+    /// The first offset at or after `offset` where the file has a hole, as `SEEK_HOLE` says: there is one at the end
+    /// of every file.
     ///
     /// [`Error::NoSuchPosition`] if `offset` is at or after the end of the file.
     pub fn seek_hole(self, offset: u64) -> Result<u64> {

@@ -5,8 +5,8 @@
 //!   what it added is counted: a write until its data is written back, anything else for as long as it has a
 //!   handle. So a limit is hit by the call that would pass it, never by writing back.
 //! - What takes something away, what changes attributes, and growing a file by a hole ask for nothing.
-//! - Sharing data with another subvolume asks for the room of what it adds to the tree only, as in the kernel:
-//!   by shared data, and by nothing else but delayed names, a limit can be passed.
+//! - Sharing data with another subvolume reserves only what it adds to the tree, as in the kernel:
+//!   only shared data and delayed names can pass a limit.
 
 use larder_transaction::{Error as EngineError, QuotaReservation};
 
@@ -14,11 +14,11 @@ use crate::core::shared::Core;
 use crate::error::Result;
 use crate::file::writeback::flush::flush_all;
 
-/// Promises that this subvolume may come to refer to `data_bytes` more of data and `nodes` tree blocks, as
-/// many as items are inserted at most. None where quotas are off.
+/// Reserves within the limits of a subvolume that it may come to refer to `data_bytes` more of data and `nodes` tree
+/// blocks, as many as items are inserted at most. None where quotas are off.
 ///
-/// The caller holds nothing but `renames`: data may be written back, which often takes less than was
-/// promised for it.
+/// This comes before any lock of a file or inode: it may write data back, which often takes less than was reserved
+/// for it.
 ///
 /// # Errors
 /// `EDQUOT`.
