@@ -130,6 +130,8 @@ fn go_on_by_kernel(image: &KernelImage, manifest: &Manifest, kept: &[Kept; THREA
         for (path, _) in kept.iter().flatten().step_by(2) {
             std::fs::remove_file(mount.path().join(path)).unwrap();
         }
+        // The snapshot that was deleted last may still hold all space.
+        mount.finish_deletions();
         mount.sync();
         std::fs::write(mount.path().join("by-the-kernel"), vec![1; 1 << 20]).unwrap();
     }

@@ -66,6 +66,14 @@ impl KernelMount {
         rustix::fs::syncfs(&root).unwrap_or_else(|error| panic!("syncfs: {error}"));
     }
 
+    /// Waits until the kernel has deleted all subvolumes that are to be deleted. It does that in the background.
+    #[track_caller]
+    pub fn finish_deletions(&self) {
+        let words =
+            ["subvolume", "sync", "--", &self.path().display().to_string()].map(String::from);
+        crate::command::run("btrfs", words).unwrap_or_else(|error| panic!("{error}"));
+    }
+
     /// Changes the options of the mount.
     #[track_caller]
     pub fn remount(&self, options: &str) {
