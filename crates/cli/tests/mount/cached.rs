@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use crate::support::{Mounted, is_over_rings, larder};
 
 /// What a script may take under load.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Runs a script of Python in the root directory; what hangs is cut off from its server.
 #[track_caller]
