@@ -13,7 +13,7 @@ use larder_testkit::{KernelMount, RingsOffered, Scratch, oracle};
 use rustix::process::Pid;
 
 /// What a daemon may take to come or go before a test gives up.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_secs(30);
 
 thread_local! {
     /// Whether what this thread mounts is to be served through rings of io_uring.
