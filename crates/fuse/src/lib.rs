@@ -120,8 +120,8 @@ impl Mount {
         }
     }
 
-    /// Unmounts all mounts that this process sees, while [`serve`](Self::serve) goes on: that ends when nobody uses the
-    /// file system any more. If `lazily`, it is unmounted at once for everybody who does not use it yet.
+    /// Unmounts all mounts that this process sees. [`serve`](Self::serve) goes on until no process uses the file system.
+    /// If `lazily`, the mounts disappear at once, and processes that use them go on.
     pub fn unmount(&self, lazily: bool) -> io::Result<()> {
         transport::unmount_own(self.number, lazily, &self.sync)
     }

@@ -106,8 +106,8 @@ impl OpenOptions {
         self
     }
 
-    /// The most bytes of data that wait in memory to be written back: 64 MiB unless set. Who writes more waits
-    /// until as much was written. Less makes fewer names and changes of inodes wait, too.
+    /// The most bytes of data that wait in memory to be written back: 64 MiB unless set. A thread that writes
+    /// more waits until enough is written back. A lower bound also lets fewer names and inodes wait.
     #[must_use]
     pub fn dirty_bytes(mut self, dirty_bytes: usize) -> Self {
         self.dirty_bytes = dirty_bytes;

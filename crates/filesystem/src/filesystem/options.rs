@@ -15,8 +15,8 @@ pub struct WriteOptions {
     /// Where there are commits in the background, one begins when changed tree blocks take this many bytes.
     /// Each commit copies again what the next one changes, and goes on beside others' work.
     pub commit_bytes: usize,
-    /// Data that waits to be written back takes at most this many bytes, and other things that wait for their trees
-    /// have a bound in proportion. Who writes more waits until there is room.
+    /// Data that waits to be written back takes at most this many bytes. Other changes that wait for their trees have
+    /// a bound in proportion. A thread that writes more waits until enough is written back.
     pub dirty_bytes: usize,
     /// To have some things done in other ways, to compare them.
     pub tuning: Tuning,

@@ -40,8 +40,8 @@ pub(crate) struct LiveInode {
     pub(crate) changing: Mutex<()>,
     /// Held by the thread that writes its data back, or changes its extents in another way.
     pub(crate) flushing: Mutex<()>,
-    /// Held by those who read its extents and what is on the devices there; alone by who changes the
-    /// extents, for as long as that takes.
+    /// Shared by threads that read its extents and their data from the devices. Held alone by the thread that changes
+    /// the extents, until it is done.
     pub(crate) reading: RwLock<()>,
     /// How often it is open, and whether it has a name. The latter changes under the state's lock.
     pub(crate) opens: Opens,

@@ -38,8 +38,8 @@ impl InodeTable {
         Self { shards: std::array::from_fn(|_| Mutex::default()), orphans, delayed, extent_maps }
     }
 
-    /// The inode `number`, read if it is not in memory. One without a name is not found: only who had it
-    /// open before it lost the last can have it.
+    /// The inode `number`, read if it is not in memory. An inode without a name is not found: only
+    /// handles from before it lost its last name lead to it.
     pub(crate) fn open(&self, subvolume: &LiveSubvolume, number: u64) -> Result<OpenInode> {
         let id = InodeId { subvolume: subvolume.tree().id(), number };
         let mut shard = self.shard(id).lock();

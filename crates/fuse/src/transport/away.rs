@@ -1,17 +1,17 @@
 //! Telling the kernel something from a thread that serves requests.
 //!
 //! # Invariants
-//! - The kernel may wait, in the thread that tells it, for requests to be served. Only a thread that has
-//!   [left](Place) its place among those who serve tells it: enough others are there then to serve any request.
+//! - The kernel may wait, in the thread that tells it, for requests to be served. A thread tells it
+//!   only after it has [left](Place) its place among the threads that serve: enough others remain to serve any request.
 
 use super::soon::Soon;
 use super::{MustNotWait, Notify, Tell};
 use crate::protocol::Notice;
 use crate::protocol::abi::InitFlags;
 
-/// The place of a thread among those who serve.
+/// The place of a thread among the threads that serve.
 pub(super) trait Place {
-    /// This thread is to wait for the kernel. Returns whether it may: enough others are there to serve.
+    /// Asks whether this thread may wait for the kernel. It may if enough others remain to serve.
     fn leave(&self) -> bool;
 
     /// This thread, which had left, goes on with its request.
@@ -33,7 +33,7 @@ impl Drop for Away<'_> {
     }
 }
 
-/// The way to the kernel of a thread that has a place among those who serve.
+/// The way to the kernel of a thread that has a place among the threads that serve.
 pub(super) struct FromPlace<'p> {
     pub(super) kernel: &'p dyn Notify,
     pub(super) soon: &'p Soon,

@@ -1,8 +1,8 @@
 //! Mounts of a file system that are in no place yet, and how they come to one.
 //!
 //! # Invariants
-//! - Whoever walks through a mount waits for its server. The server itself never does: killed in the middle it would
-//!   wait for itself, and could not end. It attaches only the root of what it serves; what lies below is
+//! - A process that walks through a mount waits for its server. The server itself never walks there: killed in the middle,
+//!   it would wait for itself and could not end. It attaches only the root of what it serves; what lies below is
 //!   attached by another process.
 //! - A file system stays mounted while there is a tree of it, in a place or in none.
 

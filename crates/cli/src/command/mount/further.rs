@@ -1,5 +1,5 @@
-//! Further mounts of an image that is mounted already: its server has the kernel make one, and this process
-//! puts that in its place.
+//! Further mounts of an image that is mounted already: its server makes the kernel create one, and this process
+//! attaches it.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -55,7 +55,7 @@ pub fn join(devices: &[PathBuf], mountpoint: &Path, lists: &[String]) -> anyhow:
     Ok(false)
 }
 
-/// Who has `device` mounted, and where.
+/// The server that has `device` mounted, and where.
 fn place(device: &Path, server: Process) -> String {
     let device = device.display();
     match mount_of(server) {

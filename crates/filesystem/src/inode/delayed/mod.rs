@@ -7,20 +7,19 @@
 //! inode that changes again and again is written once.
 //!
 //! # Invariants
-//! - A inode is among the [`DelayedInodes`] if and only if something of it is queued. It stays in memory
+//! - An inode is among the [`DelayedInodes`] if and only if something of it is queued. It stays in memory
 //!   meanwhile, so that no thread reads an item from the tree that is newer here.
-//! - An index is to be inserted and not in the tree, or in the tree, or in the tree and to be deleted. Who
-//!   lists a directory holds its queue while it reads the tree, so that it sees each name once.
-//! - What is queued has room that was promised. There is a unit, which is what inserting one item takes
-//!   at worst, for every leaf that queued insertions will touch, for every deletion, and for an inode's
-//!   item. What finds no room is not queued: the handle of its maker has room for doing it at once.
-//!   Queueing therefore never fails.
+//! - An index is to be inserted and not in the tree, or in the tree, or in the tree and to be deleted. A
+//!   thread that lists a directory holds its queue while it reads the tree, so that it sees each name once.
+//! - Space is reserved for everything that is queued: the worst case of inserting one item for every leaf that queued
+//!   insertions will touch, for every deletion, and for an inode's item. A change for which there is too little space
+//!   is not queued: the handle of the thread that makes it has space to make it at once. Queueing therefore never
+//!   fails.
 //! - Every commit puts all that is queued into the trees while transactions are quiesced, and so does every
 //!   snapshot before it is taken. Most of it is put there before, while others go on.
-//! - An inode without a name has nothing queued: who has it open last leaves only the tree's items to
-//!   be deleted.
-//! - The queues are bounded, each and all together; who finds them full empties them. They are the
-//!   first step of the flushing ladder.
+//! - An inode without a name has nothing queued: after its last handle only the tree's items are left to be deleted.
+//! - The queues are bounded, each and all together. A thread that finds them full empties them. Space flushing empties
+//!   them first.
 //! - Lock order: the join gate, an inode's state, its queue, tree blocks and the table of delayed
 //!   inodes. A thread that puts what is queued into a tree is joined.
 

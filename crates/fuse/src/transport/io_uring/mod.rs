@@ -6,8 +6,8 @@
 //! kept: from then on the kernel holds all requests back until each queue has an entry.
 //!
 //! # Invariants
-//! - A thread has one entry of one queue, so that the kernel gives a request only to who waits for one; of
-//!   those it takes who was done last.
+//! - A thread has one entry of one queue, so that the kernel gives a request only to a thread that waits for one: to
+//!   the one that was done last.
 //! - As long as a queue may have more threads, one of its threads waits whatever the others do.
 //! - Of each queue one [seasoned](seasoned) entry at least waits for a request, or serves one without waiting for the
 //!   kernel: so whatever waits in a queue is served.

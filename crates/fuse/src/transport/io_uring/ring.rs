@@ -1,8 +1,8 @@
 //! A ring of io_uring that carries one command at a time.
 //!
 //! # Invariants
-//! - There is room for one submission: a command is in the kernel, or none is. Whoever submits one waits until it is
-//!   completed before the next.
+//! - There is room for one submission: a command is in the kernel, or none is. The thread waits until one is
+//!   completed before it submits the next.
 //! - The thread that enables a ring is the only one that uses it, and the kernel's part of completing a
 //!   command is done by that thread while it waits.
 
