@@ -13,6 +13,51 @@ use crate::workload::larder_program;
 /// Bytes of each file system.
 const LEN_BYTES: u64 = 8 << 30;
 
+/// A file system that does the work, and how requests reach it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// The kernel's btrfs.
+    Kernel,
+    /// Larder, through `/dev/fuse`.
+    DevFuse,
+    /// Larder, through io_uring.
+    IoUring,
+}
+
+impl Side {
+    /// All of them, in the order of the columns of a table.
+    pub const ALL: [Self; 3] = [Self::Kernel, Self::DevFuse, Self::IoUring];
+
+    /// What tables call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Kernel => "kernel",
+            Self::DevFuse => "/dev/fuse",
+            Self::IoUring => "io_uring",
+        }
+    }
+
+    /// Calls `work` with the root of a mount of a new file system, which goes away afterwards. Larder's
+    /// mounts get `options` too.
+    pub fn on_new_mount<T>(
+        self,
+        options: Option<&str>,
+        work: impl FnOnce(&Path) -> anyhow::Result<T>,
+    ) -> anyhow::Result<T> {
+        let transport = match self {
+            Self::Kernel => {
+                let scratch = Scratch::new();
+                let image = scratch.path().join("disk.img");
+                make_empty(&image, LEN_BYTES)?;
+                return work(KernelMount::open(&[image], "noatime").path());
+            }
+            Self::DevFuse => Transport::DevFuse,
+            Self::IoUring => Transport::IoUring,
+        };
+        work(&LarderMount::new(transport, options)?.path())
+    }
+}
+
 /// How requests reach larder.
 #[derive(Clone, Copy)]
 enum Transport {
@@ -20,29 +65,25 @@ enum Transport {
     IoUring,
 }
 
-/// Measures `rate`, which works below the directory that it is given and returns how much it did in a
-/// second, on both sides in turns, larder's through `/dev/fuse` and through io_uring, and prints the best of each.
+/// Measures `rate` on all sides in turns, and prints the best of each. `rate` works below the directory
+/// that it gets and returns how much it did in a second.
 pub fn compare(
     workload: &str,
     unit: &str,
     repeats: usize,
     rate: impl Fn(&Path) -> anyhow::Result<f64>,
 ) -> anyhow::Result<()> {
-    let transports = [("/dev/fuse", Transport::DevFuse), ("io_uring", Transport::IoUring)];
-    let (mut theirs, mut ours) = (0.0_f64, [0.0_f64; 2]);
+    let mut rates = [0.0_f64; Side::ALL.len()];
     for _ in 0..repeats {
-        let scratch = Scratch::new();
-        let image = scratch.path().join("disk.img");
-        make_empty(&image, LEN_BYTES)?;
-        theirs = theirs.max(rate(KernelMount::open(&[image], "noatime").path())?);
-        drop(scratch);
-        for (ours, (_, transport)) in ours.iter_mut().zip(transports) {
-            *ours = ours.max(rate(&LarderMount::new(transport)?.path())?);
+        for (best, side) in rates.iter_mut().zip(Side::ALL) {
+            *best = best.max(side.on_new_mount(None, &rate)?);
         }
     }
-    for (ours, (through, _)) in ours.into_iter().zip(transports) {
+    let theirs = rates[0];
+    for (ours, side) in rates.into_iter().zip(Side::ALL).skip(1) {
         println!(
-            "{workload:<26} kernel {theirs:>8.0}  larder, {through:<9} {ours:>8.0} {unit}  {:.2}x",
+            "{workload:<26} kernel {theirs:>8.0}  larder, {:<9} {ours:>8.0} {unit}  {:.2}x",
+            side.name(),
             ours / theirs
         );
     }
@@ -67,8 +108,8 @@ struct LarderMount {
 }
 
 impl LarderMount {
-    fn new(transport: Transport) -> anyhow::Result<Self> {
-        let (option, rings) = match transport {
+    fn new(transport: Transport, options: Option<&str>) -> anyhow::Result<Self> {
+        let (through, rings) = match transport {
             Transport::DevFuse => ("no_io_uring", None),
             Transport::IoUring => ("io_uring", Some(RingsOffered::new())),
         };
@@ -77,7 +118,9 @@ impl LarderMount {
         let size = LEN_BYTES.to_string();
         let image = mount.scratch.path().join("disk.img");
         let mut command = Command::new(&mount.program);
-        command.args(["mount", "-o", option, "--create", &size]).arg(image).arg(mount.path());
+        command.args(["mount", "-o", through, "--create", &size]);
+        command.args(options.iter().flat_map(|options| ["-o", options]));
+        command.arg(image).arg(mount.path());
         let status = command.status().context("larder")?;
         ensure!(status.success(), "larder mount: {status}");
         Ok(mount)
@@ -90,7 +133,7 @@ impl LarderMount {
 
 impl Drop for LarderMount {
     fn drop(&mut self) {
-        // Who unmounts here is at the end of a measurement, which has its result.
+        // The measurement has its result.
         let _ = Command::new(&self.program).arg("umount").arg(self.path()).status();
     }
 }

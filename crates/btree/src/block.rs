@@ -25,7 +25,7 @@ impl Block {
         expected: &Expected,
     ) -> Result<Self, TreeError> {
         let mut bytes: Arc<[u8]> = std::iter::repeat_n(0, store.nodesize()).collect();
-        let unshared = Arc::get_mut(&mut bytes).expect("nobody else has it yet");
+        let unshared = Arc::get_mut(&mut bytes).expect("no other thread has it yet");
         store
             .read(expected, unshared)
             .map_err(Problem::Read)

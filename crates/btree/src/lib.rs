@@ -10,16 +10,26 @@
 //!   for it. [`WriteSet`] holds the blocks that a commit has to write.
 //! - [`TreeView`] is either kind, to read from.
 //!
+//! Trees that change (`live`) stand in layers, each of which uses only those before it: `bytes`,
+//! `state`, `path`, `structure`, `search`, `tree`, `forest`. The feature `ablation` lets benchmarks
+//! choose how trees take their locks; without it there is one way.
+//!
 //! # Invariants
-//! - A [`Block`] passes every check of [`block::verify`] before any caller sees it, so that
-//!   callers may index into it without checking again. A block passes the same checks before it is
-//!   written.
+//! - A [`Block`] passes every check of [`block::verify`] before any caller sees it, so that callers
+//!   may index into it without checking again. A block passes the same checks before it is written.
 //! - A block that a caller has never changes, and lives as long as the caller keeps it.
-//! - A thread changes a block in place only under its write lock, and only if the block was born
-//!   in the running generation and neither written nor shared by a snapshot since. It copies every
+//! - A thread changes a block in place only under its write lock, and only if the block was born in
+//!   the running generation and neither written nor shared by a snapshot since. It copies every
 //!   other block first.
-//! - A thread takes locks from the root down and from left to right. It may try locks in any
-//!   order. Debug builds hold every thread to this.
+//! - A thread takes locks from the root down and from left to right. It may try locks in any order.
+//!   Debug builds hold every thread to this.
+//! - The keys that a leaf covers change only under the write lock of the node above it.
+//! - Batches of ascending keys are inserted, replaced and removed leaf by leaf: one descent and one
+//!   lock for all keys that a leaf has and has room for. A batch asks for no more room than its
+//!   next item needs.
+//! - A leaf that is copied gives its memory to the copy if no other handle of it is left, since the
+//!   cache forgets the replaced leaf.
+//! - [`BlockSpace`] says where a block goes. Nothing in an allocation path searches a tree.
 //! - A descent goes down exactly one level at a time from a level below 8, and a child's keys lie
 //!   within the range that its parent says: no image can make a walk loop or visit a key twice.
 //! - No thread holds a lock while it reads a block from the store.

@@ -91,6 +91,17 @@ impl ViewCursor {
         skip_subtree();
     }
 
+    /// As [`seek`](Self::seek), with less work if the cursor stands in the leaf that has exactly
+    /// this key.
+    pub fn seek_near(&mut self, key: Key) -> Result<bool, TreeError> {
+        if let Self::Live(cursor) = self
+            && cursor.seek_here(key)
+        {
+            return Ok(true);
+        }
+        self.seek(key)
+    }
+
     /// The key of the item under the cursor.
     pub fn key(&self) -> Option<Key> {
         match self {

@@ -6,6 +6,7 @@ use larder_format::feature::IncompatFlags;
 use larder_format::{ChecksumType, Key, Logical, Superblock, tree_check};
 use larder_volume::{ChunkMap, Volume};
 
+use crate::behind::OneCommitBehind;
 use crate::files::Orphans;
 use crate::fingerprint::Fingerprints;
 use crate::progress::{Progress, Tracker};
@@ -29,6 +30,7 @@ pub(crate) struct Context<'a> {
     /// The ids that headers of tree blocks may carry: the file system's, and those of seeds.
     pub(crate) block_fsids: Vec<[u8; 16]>,
     pub(crate) progress: Tracker<'a>,
+    pub(crate) one_commit_behind: OneCommitBehind,
     /// Known when all trees are.
     pub(crate) orphans: OnceLock<Orphans>,
 }
@@ -57,6 +59,7 @@ impl<'a> Context<'a> {
             sectorsize: u64::from(superblock.sectorsize.get()),
             block_fsids,
             progress: Tracker::new(progress),
+            one_commit_behind: OneCommitBehind::default(),
             orphans: OnceLock::new(),
         }
     }

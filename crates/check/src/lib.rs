@@ -10,7 +10,8 @@
 //! 3. `space`, `extents`, `checksums`: trees that describe space are streamed in key order. Extents
 //!    become a table of small records, each with a running balance of references.
 //! 4. `files`: leaves of file trees are read in parallel, in order of addresses. Items of one inode
-//!    are compared exactly; relations between inodes as sums of fingerprints, which snapshots share.
+//!    are compared exactly; relations between inodes as sums of fingerprints, which snapshots
+//!    share.
 //! 5. `log`: a log is held to what its replay needs.
 //! 6. Where a balance or a sum is not zero, a second reading finds out exactly what differs.
 //! 7. `locate`: findings learn which files and which places on devices they touch.
@@ -18,16 +19,19 @@
 //! # Invariants
 //! * Uses no code that writes or caches trees: this is the second opinion on those.
 //! * Sound file systems have no findings, nor has what a power cut leaves: superblock copies of two
-//!   commits, a log, inodes and subvolumes of which a part is deleted.
+//!   commits, a log, inodes and subvolumes of which a part is deleted. A device whose superblocks
+//!   are all one commit old is a finding only if it lacks a tree block of the last commit;
+//!   otherwise the report says that its data without checksums was not judged.
 //! * What the kernel refuses to read is found: each block is held to its rules, too.
-//! * No input makes it panic or loop. Memory is bounded by what the image holds: at most about 1 KiB
-//!   for each leaf, 80 bytes for each extent item, 100 for each pointer to a block, and the findings
-//!   that are kept. Only the second reading of a tree with broken relations keeps more: about 50
-//!   bytes for each of its names.
+//! * No input makes it panic or loop. Memory is bounded by what the image holds: at most about 1
+//!   KiB for each leaf, 80 bytes for each extent item, 100 for each pointer to a block, and the
+//!   findings that are kept. Only the second reading of a tree with broken relations keeps more:
+//!   about 50 bytes for each of its names.
 //! * Each damage is reported by the most basic check that sees it; what follows from parts that
 //!   cannot be read is not reported again.
 #![forbid(unsafe_code)]
 
+mod behind;
 mod blocks;
 mod checksums;
 mod context;

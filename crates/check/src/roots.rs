@@ -244,6 +244,7 @@ impl RootTree {
                 start: extent.disk_bytenr.get(),
                 len_bytes: extent.disk_num_bytes.get(),
                 offset: key.offset.wrapping_sub(extent.offset.get()),
+                is_written: true,
             });
         }
     }
@@ -279,6 +280,10 @@ fn root_item(context: &Context<'_>, item: &Item<'_>) -> Option<RootEntry> {
     }
     if root.flags.get() & !(ROOT_SUBVOL_RDONLY | ROOT_SUBVOL_DEAD) != 0 || root.refs.get() > 1 {
         problem(format_args!("flags {:#x}, {} references", root.flags, root.refs));
+    }
+    if objectid::is_subvolume(id) && root.refs.get() > 0 && root.drop_progress.get() != Key::MIN {
+        let progress = root.drop_progress.get();
+        problem(format_args!("it is in use, and deleted up to {progress}"));
     }
     if objectid::is_subvolume(id) && root.root_dirid.get() != objectid::FIRST_FREE {
         problem(format_args!("its root directory is {}", root.root_dirid));

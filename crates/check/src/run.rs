@@ -87,6 +87,7 @@ impl<'c, 'v> Check<'c, 'v> {
         if check_data_csum {
             self.check_data(&extents, &checksums, &logged);
         }
+        superblocks::check_devices_behind(context);
         extents
     }
 
@@ -179,7 +180,7 @@ impl<'c, 'v> Check<'c, 'v> {
             return;
         }
         let Some(root) = self.needed_tree(objectid::FREE_SPACE_TREE) else { return };
-        // Without the second flag nobody believes it.
+        // Without the second flag the kernel does not believe it.
         if flags.contains(CompatRoFlags::FREE_SPACE_TREE_VALID) && groups.is_whole {
             space::check_free_space_tree(context, &mut self.forest, &root, space);
         }
@@ -194,7 +195,7 @@ impl<'c, 'v> Check<'c, 'v> {
         checksums
     }
 
-    /// Reads trees that nobody has asked for, so that at least their shape is checked.
+    /// Reads trees that no other check has read, so that at least their shape is checked.
     fn read_rest(&mut self) {
         for root in self.forest.roots().to_vec() {
             if !objectid::is_file_tree(root.tree) && self.forest.is_unread(&root) {
@@ -207,6 +208,7 @@ impl<'c, 'v> Check<'c, 'v> {
         let context = self.context;
         self.needed_tree(objectid::FS_TREE);
         let leaves = files::read_leaves(context, &mut self.forest, extents, checksums);
+        extents.check_checksums_of_room(context);
         context.progress.begin(Phase::Relations, 0);
         self.forest.check_edges(context);
         files::relate(context, &self.forest, &leaves, &self.roots);

@@ -15,19 +15,25 @@ use crate::context::Context;
 use crate::report::{Kind, Place};
 use crate::space::{BlockGroups, ChunkTree};
 
-/// Checks every copy on every device against the one that the volume was opened with.
+/// Checks every copy on every device against the others there, and against the one that the volume
+/// was opened with.
 pub(crate) fn check_copies(context: &Context<'_>) {
     for device in context.volume.devices() {
-        let Some(real) = device.device() else {
-            let message = format_args!("what it holds cannot be checked");
+        if device.is_missing() {
+            let message = format_args!("its content cannot be checked");
             context.find(Kind::MissingDevice, Place::device(device.devid()), message);
             continue;
-        };
-        for offset in OFFSETS {
-            let end = offset.0 + SUPERBLOCK_SIZE as u64;
-            if end <= real.len_bytes().min(device.dev_item().total_bytes.get()) {
-                check_copy(context, device, offset);
-            }
+        }
+        let copies = sound_copies(context, device);
+        if device.is_seed() {
+            continue; // They belong to the file system that this one grew from.
+        }
+        let newest = copies.iter().map(|(_, copy)| copy.generation.get()).max();
+        for (place, copy) in &copies {
+            check_copy(context, device, *place, copy, newest.unwrap_or_default());
+        }
+        if let Some(newest) = newest {
+            check_commit(context, device.devid(), newest);
         }
     }
     check_fields(context, context.superblock);
@@ -36,40 +42,83 @@ pub(crate) fn check_copies(context: &Context<'_>) {
     }
 }
 
-fn check_copy(context: &Context<'_>, device: &VolumeDevice, offset: Physical) {
-    let place = Place::device(device.devid()).at_physical(offset.0);
-    let Some(real) = device.device() else { return };
-    let mut bytes = vec![0; SUPERBLOCK_SIZE];
-    if let Err(error) = real.read_at(&mut bytes, offset.0) {
-        return context.find(Kind::SuperblockBad, place, format_args!("{error}"));
-    }
-    let copy = match Superblock::parse(&bytes, offset) {
-        Ok(copy) => copy,
-        Err(error) => return context.find(Kind::SuperblockBad, place, format_args!("{error}")),
-    };
-    if device.is_seed() {
-        return; // It belongs to the file system that this one grew from.
-    }
-    let wanted = context.superblock;
-    if copy.generation != wanted.generation {
-        let (old, new) = (copy.generation, wanted.generation);
-        let disagree = |message: std::fmt::Arguments<'_>| {
-            context.find(Kind::SuperblocksDisagree, place, message);
+/// The copies on a device that are sound. Reports the others.
+fn sound_copies(context: &Context<'_>, device: &VolumeDevice) -> Vec<(Place, Box<Superblock>)> {
+    let Some(real) = device.device() else { return Vec::new() };
+    let len_bytes = real.len_bytes().min(device.dev_item().total_bytes.get());
+    let fits = |offset: &Physical| offset.0 + SUPERBLOCK_SIZE as u64 <= len_bytes;
+    let copy = |offset: Physical| {
+        let place = Place::device(device.devid()).at_physical(offset.0);
+        let bad = |why: &dyn std::fmt::Display| {
+            context.find(Kind::SuperblockBad, place, format_args!("{why}"));
         };
-        // Power that fails while a commit writes its superblocks leaves some of the commit before.
-        if old.get().checked_add(1) != Some(new.get()) {
-            disagree(format_args!("it is of generation {old}, the newest is {new}"));
-        } else if !is_same_shape(&copy, wanted) {
-            disagree(format_args!("it describes another file system than the newest"));
-        }
-        // What an old one says about its device was true then.
-        return;
-    }
-    if !is_same(&copy, wanted) {
-        let message = format_args!("it is unlike the others of its generation");
+        let mut bytes = vec![0; SUPERBLOCK_SIZE];
+        real.read_at(&mut bytes, offset.0).inspect_err(|error| bad(error)).ok()?;
+        let copy = Superblock::parse(&bytes, offset).inspect_err(|error| bad(error)).ok()?;
+        Some((place, copy))
+    };
+    OFFSETS.into_iter().filter(fits).filter_map(copy).collect()
+}
+
+/// Checks one copy; `newest` is the highest generation on its device.
+fn check_copy(
+    context: &Context<'_>,
+    device: &VolumeDevice,
+    place: Place,
+    copy: &Superblock,
+    newest: u64,
+) {
+    let wanted = context.superblock;
+    let disagree = |message: std::fmt::Arguments<'_>| {
         context.find(Kind::SuperblocksDisagree, place, message);
+    };
+    if copy.generation == wanted.generation {
+        if !is_same(copy, wanted) {
+            disagree(format_args!("it is unlike the others of its generation"));
+        }
+        return check_device(context, &copy.dev_item, device, place);
     }
-    check_device(context, &copy.dev_item, device, place);
+    // Power that fails while a commit writes its superblocks leaves some of the commit before. What
+    // an old one says about its device was true then.
+    let generation = copy.generation.get();
+    if generation.saturating_add(1) < newest {
+        disagree(format_args!("it is of generation {generation}, the newest there is {newest}"));
+    } else if !is_same_shape(copy, wanted) {
+        disagree(format_args!("it describes another file system than the newest"));
+    }
+}
+
+/// Checks the commit that the superblocks of a device say it has.
+///
+/// A device that is one commit behind the others is what power that fails leaves, while a commit
+/// writes its superblocks: all else of the commit was durable before. It is also what a device is
+/// that missed that commit. Only a tree block of the commit tells: one that the device lacks.
+fn check_commit(context: &Context<'_>, devid: u64, generation: u64) {
+    let newest = context.generation();
+    if generation.saturating_add(1) == newest {
+        context.one_commit_behind.expect(devid);
+    } else if generation < newest {
+        let message = format_args!("it has the commits up to {generation}, the newest is {newest}");
+        context.find(Kind::DeviceOutOfDate, Place::device(devid), message);
+    }
+}
+
+/// Says of devices that are one commit behind whether they missed that commit, once all tree blocks
+/// were read.
+pub(crate) fn check_devices_behind(context: &Context<'_>) {
+    let newest = context.generation();
+    for (devid, lacks_blocks) in context.one_commit_behind.take() {
+        if lacks_blocks {
+            let message = format_args!("it lacks the last commit, {newest}");
+            context.find(Kind::DeviceOutOfDate, Place::device(devid), message);
+        } else {
+            context.sink.skip(format!(
+                "whether device {devid} has the data without checksums of the last commit: its \
+                 superblock is one commit old, as a power cut leaves it (larder copies what may be \
+                 missing when it opens the file system for writing)"
+            ));
+        }
+    }
 }
 
 /// Whether two superblocks agree in what no commit changes.
@@ -158,6 +207,13 @@ fn check_fields(context: &Context<'_>, superblock: &Superblock) {
     let wanted_fsid = superblock.metadata_uuid().into_bytes();
     if superblock.dev_item.fsid != wanted_fsid {
         find(format_args!("its device belongs to {}", superblock.dev_item.fsid()));
+    }
+    if !superblock.label.contains(&0) {
+        find(format_args!("its label has no end"));
+    }
+    if superblock.uuid_tree_generation > superblock.generation {
+        let Superblock { uuid_tree_generation, generation, .. } = superblock;
+        find(format_args!("generation {generation}, uuid tree {uuid_tree_generation}"));
     }
     if !superblock.has_incompat(IncompatFlags::MIXED_BACKREF) {
         find(format_args!("the MIXED_BACKREF feature is off"));

@@ -43,7 +43,7 @@ pub struct Wait<'p> {
 }
 
 impl<'p> Wait<'p> {
-    /// One that begins now, for whoever has `path` open.
+    /// One that begins now, for the server that has `path` open.
     pub fn new(path: &'p Path) -> Self {
         Self { path, start: Instant::now(), is_told: false }
     }

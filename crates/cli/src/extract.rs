@@ -175,7 +175,7 @@ impl Extract {
         let (uid, gid) = (Uid::from_raw(metadata.uid), Gid::from_raw(metadata.gid));
         let flags = AtFlags::SYMLINK_NOFOLLOW;
         match rustix::fs::chownat(directory, name, Some(uid), Some(gid), flags) {
-            // Who is not root cannot give files away; the copy is then their own, as with cp -a.
+            // Only root can give files away. The copy belongs to its maker, as with cp -a.
             Err(Errno::PERM) if !rustix::process::geteuid().is_root() => {}
             other => other.context("cannot set the owner")?,
         }

@@ -2,12 +2,25 @@
 //!
 //! Each subcommand is a file of [`command`] with its arguments and a `run`; [`mod@print`] writes
 //! on-disk structures as text. What a user of the library would want too is in the library.
+//!
+//! # Invariants
+//! - What scripts read is what btrfs-progs prints, to the byte; `docs/commands.md` lists the
+//!   exceptions.
+//! - Nothing from an image is trusted on the way to the host: names are checked, and files are made
+//!   relative to descriptors of directories, without following links.
+//! - Standard output is for results, standard error for everything else.
+//! - umount(2) may return before a server's last commit: each command waits for a server whose
+//!   mount has ended ([`ending`]).
+//! - What the library reports goes to the terminal, or from the background to journald or syslog
+//!   ([`report`]). One thread writes it, and no thread of a server waits for the reader.
+//! - A command that a signal interrupts ends by that signal, and leaves an image that needs
+//!   nothing.
 #![forbid(unsafe_code)]
 // In a program nothing is reachable from outside; `pub` still says what a module offers to others.
 #![allow(unreachable_pub)]
 
 /// As that of the standard library, but where standard error cannot be written to, nothing happens:
-/// nobody could be told, and a panic helps nobody.
+/// there is no other place to report it, and a panic would not help.
 macro_rules! eprintln {
     ($($words:tt)*) => {{
         use std::io::Write as _;
@@ -29,6 +42,7 @@ mod print;
 mod progress;
 mod reason;
 mod report;
+mod resync;
 mod source;
 mod sparse;
 mod tar_reader;
@@ -97,7 +111,7 @@ fn end_by_broken_pipe() -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// Has a write beyond the limit on the size of files end with an error, and not this process.
+/// Makes a write beyond the limit on the size of files end with an error, and not this process.
 fn ignore_file_size_signal() -> io::Result<()> {
     signal_hook::flag::register(SIGXFSZ, Arc::default()).map(drop)
 }

@@ -19,12 +19,12 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Of bytes of which nobody knows how many there will be.
+    /// Of bytes whose number is not known.
     pub fn of_bytes() -> Self {
         Self::new(None, BYTES)
     }
 
-    /// Of files of which nobody knows how many there will be.
+    /// Of files whose number is not known.
     pub fn of_files() -> Self {
         Self::new(None, FILES)
     }

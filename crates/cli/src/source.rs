@@ -13,6 +13,7 @@ use crate::ending::wait_for_ending_servers;
 use crate::extract::umask;
 use crate::operand::parse_number;
 use crate::report::{self, LogLevel};
+use crate::resync;
 use crate::target::{Target, mounted_path};
 
 /// Options that every command on an image has. They say how an image is opened: with a path in a
@@ -57,7 +58,7 @@ impl Source {
     /// durable once it has called [`Filesystem::sync`]; interrupted before, it leaves the file system
     /// as some commit left it.
     pub fn open_for_writing(&self, image: &Path) -> anyhow::Result<Filesystem> {
-        let options = self.options().write(true);
+        let options = resync::shown(self.options().write(true));
         let options = options.cache_bytes(WRITING_CACHE_BYTES).commit_bytes(WRITING_COMMIT_BYTES);
         expect_image(image)?;
         let paths = self.paths(image);
@@ -86,7 +87,7 @@ impl Source {
         let filesystem = self.options().open(&paths)?;
         if filesystem.needs_log_replay() {
             eprintln!(
-                "WARNING: {}: a crash left a log; what was synced since the last commit is not shown",
+                "WARNING: {}: a crash left a log; changes that were synced since the last commit are not shown",
                 image.display()
             );
         }
@@ -299,14 +300,14 @@ pub fn warn_of_bad_copies(filesystem: &Filesystem) {
     }
 }
 
-/// Says so when somebody else may be writing to a device: what is read may then be torn. A server whose mount has
-/// ended is waited for.
+/// Warns if another program may be writing to a device: what is read may then be torn. Waits for
+/// servers whose mounts have ended.
 pub fn warn_if_in_use(paths: &[impl AsRef<Path>]) {
     wait_for_ending_servers(paths);
     for path in paths {
         if let Ok(Some(usage)) = larder_device::in_use(path) {
             let path = path.as_ref().display();
-            eprintln!("WARNING: {path}: {usage}; what is read may be inconsistent");
+            eprintln!("WARNING: {path}: {usage}; the data that is read may be inconsistent");
         }
     }
 }

@@ -5,7 +5,7 @@
 //!
 //! # Invariants
 //! - An archive makes us hold at most [`MOST_RECORD_BYTES`] of names and records, and [`MOST_RANGES`] ranges.
-//! - Of a member's data nobody reads more than the member has; what is left of it is skipped.
+//! - No reader gets more of a member's data than the member has; what is left of it is skipped.
 
 use std::io::{self, Read};
 
@@ -115,7 +115,7 @@ impl<R: Read> TarReader<R> {
             return Ok(None);
         }
         if header.as_bytes().iter().all(|byte| *byte == 0) {
-            // Who writes the archive shall not fail because nobody reads its end.
+            // The program that writes the archive shall not fail because its end is not read.
             io::copy(&mut self.input, &mut io::sink())?;
             return Ok(None);
         }

@@ -87,7 +87,8 @@ struct Walk<'v, V> {
 /// Walks what is at `start` and below it, the entries of a directory in the order of their names.
 ///
 /// What fails is reported on standard error and passed over. Returns how often that was. Writing to
-/// a pipe that nobody reads ends the walk, and so does a signal that is [watched](interrupt::watch) for.
+/// a pipe without a reader ends the walk, and so does a signal that is [watched](interrupt::watch)
+/// for.
 pub fn walk(start: &Inode, visitor: &mut impl Visitor) -> anyhow::Result<usize> {
     let mut walk =
         Walk { visitor, frames: Vec::new(), ancestors: HashSet::new(), met: HashMap::new() };

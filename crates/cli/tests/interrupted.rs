@@ -2,7 +2,7 @@
 //! ignored from the start stays ignored.
 
 use std::fs;
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
@@ -10,6 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use larder_testkit::Scratch;
+use larder_testkit::sparse_file::sparse_copy;
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -58,6 +59,36 @@ fn signals(child: &Child, line: &str) -> u64 {
 }
 
 const INT: u64 = 1 << 1;
+
+/// Wherever the signal comes while a device that returned is brought up to date: nothing is lost, and the next
+/// command does it again.
+#[test]
+fn bringing_a_device_up_to_date_may_be_interrupted() {
+    let scratch = Scratch::new();
+    let folder = scratch.path();
+    let content = vec![7; 64 << 20];
+    fs::write(folder.join("file"), &content).unwrap();
+    succeed(folder, "mkfs -q -d raid1 -m raid1 -b 400M a.img b.img");
+    sparse_copy(&folder.join("b.img"), &folder.join("old.img")).unwrap();
+    succeed(folder, "cp --device b.img file a.img:/file");
+    fs::rename(folder.join("old.img"), folder.join("b.img")).unwrap();
+
+    let mut command = Command::new(LARDER);
+    command.args(["touch", "--device", "b.img", "a.img:/file"]).current_dir(folder);
+    let mut child = command.stderr(Stdio::piped()).spawn().expect("it starts");
+    let mut said = BufReader::new(child.stderr.take().expect("is piped"));
+    let mut line = String::new();
+    said.read_line(&mut line).expect("it says something");
+    assert!(line.contains("device 2 (b.img) missed commits"), "{line}");
+    interrupt(&child);
+    said.read_to_string(&mut line).expect("it says something");
+    let status = child.wait().expect("it ends");
+    assert!(status.success() || status.signal() == Some(Signal::INT.as_raw()), "{status}: {line}");
+
+    succeed(folder, "touch --device b.img a.img:/file");
+    succeed(folder, "check --check-data-csum a.img b.img");
+    assert!(succeed(folder, "cat --degraded b.img:/file") == content, "b.img lacks data");
+}
 
 #[test]
 fn a_stream_that_is_not_whole_is_removed() {

@@ -42,12 +42,12 @@ pub enum DeviceError {
         source: io::Error,
     },
 
-    /// The device was to be opened for writing, but somebody else uses it.
+    /// The device was to be opened for writing, but it is in use.
     #[error("{device}: {by}")]
     InUse {
         /// The device's name.
         device: String,
-        /// Who uses it, and where.
+        /// The use, and where it is.
         by: InUse,
     },
 

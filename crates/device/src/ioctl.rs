@@ -77,7 +77,8 @@ pub(crate) fn loop_status(loop_device: &File) -> Result<(Identity, LoopName)> {
     Ok((identity, info.lo_file_name))
 }
 
-/// Attaches a loop device to `backing` under `name`, until nobody has the loop device open any more.
+/// Attaches a loop device to `backing` under `name`, until no process has the loop device open any
+/// more.
 ///
 /// # Errors
 /// `EBUSY` if it is attached already.

@@ -1,23 +1,31 @@
 //! Where bytes are kept.
 //!
-//! A [`Device`] is a fixed-length array of bytes with exact reads and writes, a durable barrier, and
-//! two hints. This crate does not know what the bytes mean.
+//! A [`Device`] is a fixed-length array of bytes with exact reads and writes, a durable barrier,
+//! and two hints. This crate does not know what the bytes mean.
 //!
 //! - [`FileDevice`]: a regular file or a block device. Opened for writing, it is the only writer.
 //! - [`MemoryDevice`]: sparse memory with cheap snapshots.
 //! - [`PrefetchingDevice`]: readahead where the system has none.
-//! - [`in_use`]: who else uses what a path leads to; [`has_writer`]: whether one of them writes to it.
+//! - [`in_use`]: what else uses what a path leads to; [`has_writer`]: whether a program writes to
+//!   it.
 //! - [`StandIn`]: a block device for a mount that needs one as its source.
 //! - [`now`]: the clock, for what is kept there.
 //!
 //! # Invariants
 //! - A read or a write is whole or an error: no call returns having moved fewer bytes than asked.
 //! - No call touches a byte at or beyond [`Device::len_bytes`]; nothing grows a device implicitly.
-//! - Bytes are durable only after a [`Device::flush`] that began after their write returned. Between
-//!   two flushes writes may reach the medium in any order, in part, or not at all.
+//! - Bytes are durable only after a [`Device::flush`] that began after their write returned.
+//!   Between two flushes writes may reach the medium in any order, in part, or not at all.
 //! - After a flush failed no later one on that device succeeds.
 //! - A file or block device is never open for writing twice, nor while a kernel has it mounted,
 //!   attached or otherwise held at the time of opening.
+//! - The exclusive lock of a device that is open for writing is on the file, and on all that lies
+//!   below a loop device. A block device is claimed from the kernel too. An error says where a
+//!   device is in use.
+//! - No thread reads or writes through a [`StandIn`], and it stands in the way of no writer. The
+//!   kernel detaches it when the last process closes it.
+//! - All times of files come from one clock ([`now`]): that of the kernel's own file systems.
+//! - Readahead never holds more than its limit, and no copy that it holds gets old.
 
 mod clock;
 mod device;

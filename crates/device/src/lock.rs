@@ -20,12 +20,12 @@ use crate::usage::{Identity, InUse, Link, MAX_CHAIN, Mounts, backing_path, find_
 const ATTEMPTS: u32 = 20;
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Makes the opener of `file` its only writer until `file` and what is returned are closed: the files
-/// beneath a loop device, none for all else.
+/// Makes the opener of `file` its only writer until `file` and what is returned are closed: the
+/// files beneath a loop device, none for all else.
 ///
-/// Some stand in the way for a moment only: udev when it probes a disk, another [`is_locked`], whoever
-/// has a loop device open while it is being detached, a child between fork and exec that still has
-/// a lock's file open. Hence the patience.
+/// Some stand in the way for a moment only: udev when it probes a disk, another [`is_locked`], a
+/// process that has a loop device open while it is being detached, a child between fork and exec
+/// that still has a lock's file open. Hence the patience.
 pub(crate) fn exclude_others(
     file: &File,
     identity: Identity,
@@ -53,7 +53,7 @@ fn try_exclude_others(
     })
 }
 
-/// Whether somebody holds the exclusive lock.
+/// Whether a process holds the exclusive lock.
 pub(crate) fn is_locked(file: &File) -> io::Result<bool> {
     let free = try_lock(file, FlockOperation::NonBlockingLockShared)?;
     if free {

@@ -2,9 +2,9 @@
 //!
 //! # Invariants
 //! - What is held and under way never passes the limit; a hint that would is dropped, and if need be the
-//!   oldest range that nobody came for goes first.
+//!   oldest range that no thread came for goes first.
 //! - Only readers of the inner device are served: it is not open for writing, so no copy gets old.
-//! - A range that is under way is read once: who wants a part of it waits for it.
+//! - A range that is under way is read once: a thread that wants a part of it waits.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::IoSlice;
@@ -81,7 +81,7 @@ impl Shared {
             let Some(range) = state.ranges.get(&offset) else { continue };
             let mut data = vec![0; range.len_bytes as usize];
             parking_lot::MutexGuard::unlocked(&mut state, || {
-                // Whoever wants it finds out what is wrong.
+                // A thread that wants it finds out what is wrong.
                 let _ = self.inner.read_at(&mut data, offset).inspect_err(|_| data.clear());
             });
             if data.is_empty() {
@@ -121,7 +121,7 @@ impl State {
         }
     }
 
-    /// Makes room for `len_bytes` more below `limit_bytes`, if what nobody came for is enough.
+    /// Makes room for `len_bytes` more below `limit_bytes`, if what no thread came for is enough.
     fn make_room(&mut self, len_bytes: u64, limit_bytes: u64) -> bool {
         while self.held_bytes + len_bytes > limit_bytes {
             let oldest = self.ages.front().copied();

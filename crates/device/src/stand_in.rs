@@ -1,15 +1,16 @@
 //! A block device that stands in for an image file or a block device as the source of a mount.
 //!
-//! The kernel demands a block device as the source of some mounts, and claims it for itself. The server of such a
-//! mount has its image open already, and has claimed its block device. It attaches a loop device and names
-//! that to the kernel.
+//! The kernel demands a block device as the source of some mounts, and claims it for itself. The
+//! server of such a mount has its image open already, and has claimed its block device. It attaches
+//! a loop device and names that to the kernel.
 //!
 //! # Invariants
-//! - Nobody reads or writes through a stand-in. The server reads and writes what the stand-in is
-//!   attached to, and holds its lock.
-//! - A stand-in is attached for as long as somebody has it open: this, and then the kernel while
-//!   it is mounted. It needs no detaching, also when the server was killed.
-//! - Every stand-in has the same [`NAME`], by which another writer knows that it does not stand in its way.
+//! - No program reads or writes through a stand-in. The server reads and writes what the stand-in
+//!   is attached to, and holds its lock.
+//! - This process opens the stand-in, and the kernel opens it for the mount. The kernel detaches it
+//!   after the last of both closes it, also if the server was killed.
+//! - Every stand-in has the same [`NAME`], by which another writer knows that it does not stand in
+//!   its way.
 
 use std::fs::File;
 use std::io;

@@ -9,6 +9,12 @@
 //! * nothing is allocated in proportion to a length field that has not been checked against the
 //!   bytes that are really there;
 //! * no input makes it panic.
+//! * [`tree_check`] is never stricter than the checker of Linux 6.18 where that looks at all. It is
+//!   linear in the block, and allocates only to say what is wrong.
+//! * [`compression::decompress`] touches nothing outside its two slices. Its memory is constant for
+//!   each thread, and its time bounded by the two lengths.
+//! * What a [`compression::Compressor`] makes depends only on its input, level, sector size and
+//!   kind of extent, never on earlier extents.
 //!
 //! Start reading at [`superblock`], then [`key`] and [`node`], then the items in [`item`];
 //! [`tree_check`] says what of all that can be.

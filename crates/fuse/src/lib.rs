@@ -15,14 +15,40 @@
 //! # }
 //! ```
 //!
+//! `docs/mount.md` says what users of a mount can rely on.
+//!
 //! # Invariants
-//! - `protocol` knows bytes, `transport` knows descriptors, `server` knows the library; none knows more.
-//! - No request can make the server panic, hang, or allocate beyond its buffers and what the file system
-//!   has.
-//! - The kernel is the one who checks permissions (`default_permissions`), and may remember what it was
-//!   told for ever: all changes pass through it, and of the few that it does not make itself (subvolumes
-//!   made and deleted by ioctl) it is told.
+//! - `protocol` knows bytes, `transport` knows descriptors, `server` knows the library; none knows
+//!   more.
+//! - No request can make the server panic, hang, or allocate beyond its buffers and what the file
+//!   system has.
+//! - The kernel checks permissions (`default_permissions`), and may remember what it was told for
+//!   ever: all changes pass through it, and the server tells it of the few that it does not make
+//!   itself (subvolumes made and deleted by ioctl).
 //! - Only `transport` has `unsafe`: for an ioctl, and for memory that comes from the kernel.
+//! - A handler writes its reply where the transport sends it from. A thread's two buffers are all
+//!   that a request takes.
+//! - A handler that panics costs one request an `EIO`. The thread, or the entry of a ring, goes on.
+//! - A connection begins on `/dev/fuse`. Where the kernel offers io_uring and the process may have
+//!   rings, these carry all further requests: a queue for each processor, with threads that are
+//!   pinned there. What cannot be had (rings, memory, threads) is found before INIT is answered;
+//!   then `/dev/fuse` carries everything.
+//! - A thread that takes a request when no other thread waits starts another first, up to a bound.
+//!   So a slow request delays no other.
+//! - The kernel may wait for any request in a thread that tells it something. So a thread tells the
+//!   kernel only after it has left its place among the threads that serve (`transport/away.rs`), or
+//!   leaves that to a thread that serves nothing (`transport/soon.rs`). Over rings one entry of
+//!   each queue never leaves (`transport/io_uring/seasoned.rs`).
+//! - Which numbers and generations nodes have is said in `server/nodes.rs`; when the kernel is
+//!   asked to forget inodes, in `server/pruning.rs`; what opening decides, in `server/open.rs`.
+//! - A remount exchanges the server while the mount is in use (`server/exchange.rs`). Further
+//!   mounts are made of the same superblock (`server/further.rs`).
+//! - What is mounted where, and which processes use it, comes from `/proc` alone (`usage`): a
+//!   server that hangs holds up no command.
+//! - A listing ends where its directory ended when the listing last began, so that a program that
+//!   renames what it lists comes to an end.
+//! - A server that ends says over the channel how it ended, to every client that asked before the
+//!   mount was gone.
 #![deny(unsafe_code)]
 
 mod protocol;
@@ -131,7 +157,8 @@ impl Mount {
         self.serve_and(|| ())
     }
 
-    /// As [`serve`](Self::serve), and calls `begun` once there is a thread that serves.
+    /// As [`serve`](Self::serve), and calls `begun` once programs that use the mount are served without waiting
+    /// for the server to begin. If it is unmounted before, `begun` is not called.
     pub fn serve_and(&self, begun: impl FnOnce()) -> io::Result<()> {
         self.server.beside(&self.transport, || self.transport.serve(&self.server, begun))
     }

@@ -49,7 +49,7 @@ pub enum ImageError {
 }
 
 /// Blocks by address and generation, with all places where they lie.
-type Found = BTreeMap<(Logical, u64), Block>;
+type BlocksByAddress = BTreeMap<(Logical, u64), Block>;
 
 impl Image {
     /// Reads a sound image of one device into memory; what is zero in it takes none.
@@ -60,7 +60,7 @@ impl Image {
         let mut bytes = vec![0; SUPERBLOCK_SIZE];
         file.read_exact_at(&mut bytes, OFFSETS[0].0)?;
         let superblock = Superblock::parse(&bytes, OFFSETS[0])?;
-        let mut found = Found::new();
+        let mut found = BlocksByAddress::new();
         let mut piece = vec![0; PIECE_BYTES];
         for start in (0..len_bytes).step_by(PIECE_BYTES) {
             let piece = &mut piece[..PIECE_BYTES.min((len_bytes - start) as usize)];
@@ -178,7 +178,7 @@ fn header(bytes: &[u8]) -> &Header {
     Header::ref_from_prefix(bytes).expect("longer than a header").0
 }
 
-fn collect(superblock: &Superblock, piece: &[u8], start: u64, found: &mut Found) {
+fn collect(superblock: &Superblock, piece: &[u8], start: u64, found: &mut BlocksByAddress) {
     let (checksum, uuid) = (superblock.checksum_type(), superblock.metadata_uuid());
     for (number, bytes) in piece.chunks_exact(superblock.nodesize.get() as usize).enumerate() {
         let header = header(bytes);
@@ -196,7 +196,7 @@ fn collect(superblock: &Superblock, piece: &[u8], start: u64, found: &mut Found)
 }
 
 /// Follows every pointer from these on.
-fn reachable(mut pending: Vec<(Logical, u64)>, found: &mut Found) -> Vec<Block> {
+fn reachable(mut pending: Vec<(Logical, u64)>, found: &mut BlocksByAddress) -> Vec<Block> {
     let mut blocks = Vec::new();
     while let Some(pointer) = pending.pop() {
         // Taken out: shared blocks are reached more than once.

@@ -116,7 +116,8 @@ struct Raw<'a> {
     bytes: &'a mut [u8],
 }
 
-// SAFETY: who makes one sees to it that the request touches no more than `bytes` and what it leads to.
+// SAFETY: the function that makes one sees to it that the request touches no more than `bytes` and
+// what it leads to.
 unsafe impl Ioctl for Raw<'_> {
     type Output = ();
 

@@ -50,8 +50,8 @@ pub struct KernelSend<'a> {
     pub ends_stream: bool,
 }
 
-/// Has the kernel send the snapshot whose root is `snapshot` to `output`, most often a pipe. Returns when
-/// everything was written.
+/// Makes the kernel send the snapshot whose root is `snapshot` to `output`, most often a pipe.
+/// Returns when everything was written.
 pub fn send(snapshot: impl AsFd, send: &KernelSend<'_>, output: BorrowedFd<'_>) -> io::Result<()> {
     let flags = [
         (send.no_data, NO_FILE_DATA),

@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::ops::Deref;
 use std::path::Path;
 
-use larder_filesystem::{DirEntry, FileType, Target};
+use larder_filesystem::{DirEntry, FileType, Metadata, Target};
 
 use crate::path;
 use crate::{Error, Inode, Result};
@@ -20,6 +20,33 @@ pub struct Directory {
 pub struct Entry {
     directory: Inode,
     inner: DirEntry,
+}
+
+/// An entry of a directory with what it leads to.
+#[derive(Debug)]
+pub struct ListedEntry {
+    /// The entry.
+    pub entry: Entry,
+    /// What it leads to; an error if that cannot be read.
+    pub found: Result<Found>,
+}
+
+/// What a listed entry leads to.
+#[derive(Debug)]
+pub enum Found {
+    /// A directory, or what is in memory anyway.
+    Inode(Inode),
+    /// Anything else: its attributes. Nothing of it is kept in memory.
+    Attributes(Metadata),
+}
+
+/// Some entries of a directory, and where it goes on.
+#[derive(Debug)]
+pub struct Listed {
+    /// The entries in the order of their indexes; errors in the place of those that cannot be read.
+    pub entries: Vec<Result<ListedEntry>>,
+    /// The index from which there may be more.
+    pub next: Option<u64>,
 }
 
 /// Iterates over the entries of a directory in the order in which they were made, neither `.` nor
@@ -49,6 +76,24 @@ impl Directory {
     pub fn entries_from(&self, index: u64) -> Result<Entries> {
         let inner = self.inner().entries_from(index)?;
         Ok(Entries { directory: self.inode.clone(), inner })
+    }
+
+    /// Up to `most` of the entries whose [`Entry::index`] is `index` or greater, with the
+    /// attributes that what they lead to has: far less work than [`Entry::open`] for each. The
+    /// entries are those of one moment.
+    pub fn list_with_inodes(&self, index: u64, most: usize) -> Result<Listed> {
+        let larder_filesystem::Listed { entries, next } =
+            self.inner().list_with_inodes(index, most)?;
+        let entries = entries.into_iter().map(|listed| {
+            let larder_filesystem::ListedEntry { entry, found } = listed?;
+            let found = found.map(|found| match found {
+                larder_filesystem::Found::Inode(inode) => Found::Inode(Inode::new(inode)),
+                larder_filesystem::Found::Attributes(metadata) => Found::Attributes(metadata),
+            });
+            let entry = Entry { directory: self.inode.clone(), inner: entry };
+            Ok(ListedEntry { entry, found: found.map_err(Error::from) })
+        });
+        Ok(Listed { entries: entries.collect(), next })
     }
 
     /// The index that the next name will have: entries with a lower one were there before this call.

@@ -111,8 +111,8 @@ impl Filesystem {
         (checksum as u16, checksum.size() as u16)
     }
 
-    /// The feature flags: those that nobody need know, those without which it can only be read, and those
-    /// without which it cannot be read.
+    /// The feature flags: those that a reader may ignore, those without which it can only be read,
+    /// and those without which it cannot be read.
     pub fn feature_bits(&self) -> (u64, u64, u64) {
         let superblock = self.inner.superblock();
         let (compat_ro, incompat) = (superblock.compat_ro_flags, superblock.incompat_flags);

@@ -71,7 +71,7 @@ mod tree;
 mod write;
 mod xattr;
 
-pub use directory::{Directory, Entries, Entry};
+pub use directory::{Directory, Entries, Entry, Found, Listed, ListedEntry};
 pub use error::{Error, Result};
 pub use file::{Extent, ExtentKind, File, Reader};
 pub use filesystem::{DeviceInfo, Filesystem};
@@ -79,8 +79,8 @@ pub use health::{DeviceErrors, Health, MadeReadOnly};
 pub use inode::{Inode, Link};
 pub use larder_filesystem::{
     AllocateMode, DelayedStats, Encoded, ErrorKind, ExtentMapStats, FilePlace, FileType, Metadata,
-    NewInode, QuotaGroup, RenameMode, SetAttributes, Stats, SubvolumeInfo, SubvolumeName,
-    Timestamp, WriteCompression, WritePolicy, XattrMode,
+    NewInode, QuotaGroup, RenameMode, ResyncProgress, SetAttributes, Stats, SubvolumeInfo,
+    SubvolumeName, Timestamp, WriteCompression, WritePolicy, XattrMode,
 };
 #[doc(hidden)]
 pub use larder_filesystem::{FindExtents, Queue, Reserve, Tuning};

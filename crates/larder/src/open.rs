@@ -1,11 +1,12 @@
 //! Opening.
 
+use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use larder_device::{Access, Device, FileDevice};
-use larder_filesystem::{Tuning, WriteCompression, WriteOptions, WritePolicy};
+use larder_filesystem::{ResyncProgress, Tuning, WriteCompression, WriteOptions, WritePolicy};
 use larder_volume::Volume;
 
 use crate::{Filesystem, Result};
@@ -20,7 +21,7 @@ const DIRTY_BYTES: usize = 64 << 20;
 const COMMIT_INTERVAL: Duration = Duration::from_secs(30);
 
 /// How to open a file system: for reading, unless it says otherwise.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone)]
 pub struct OpenOptions {
     write: bool,
     is_mounted: bool,
@@ -33,6 +34,7 @@ pub struct OpenOptions {
     tuning: Tuning,
     compression: Option<WriteCompression>,
     write_policy: WritePolicy,
+    resync_progress: Arc<dyn Fn(ResyncProgress) + Send + Sync>,
 }
 
 impl OpenOptions {
@@ -50,16 +52,17 @@ impl OpenOptions {
             tuning: Tuning::default(),
             compression: None,
             write_policy: WritePolicy::default(),
+            resync_progress: Arc::new(|_| ()),
         }
     }
 
-    /// For writing too. What is done is durable after [`Filesystem::sync`] or [`Inode::sync`](crate::Inode::sync);
-    /// dropping the last handle without it leaves what the last commit made durable. Nobody else can
-    /// have the devices open for writing meanwhile.
+    /// For writing too. What is done is durable after [`Filesystem::sync`] or
+    /// [`Inode::sync`](crate::Inode::sync); dropping the last handle without it leaves what the
+    /// last commit made durable. No other program can have the devices open for writing meanwhile.
     ///
-    /// Opening fails with [`ErrorKind::ReadOnly`](crate::ErrorKind::ReadOnly) where a sound file system
-    /// can only be read: with RAID5 or RAID6, with features that allow reading only. Logs that a crash
-    /// left are replayed, which is a commit.
+    /// Opening fails with [`ErrorKind::ReadOnly`](crate::ErrorKind::ReadOnly) where a sound file
+    /// system can only be read: with RAID5 or RAID6, with features that allow reading only. Logs
+    /// that a crash left are replayed, which is a commit.
     #[must_use]
     pub fn write(mut self, write: bool) -> Self {
         self.write = write;
@@ -147,6 +150,18 @@ impl OpenOptions {
         self
     }
 
+    /// Tells `tell` how far opening for writing has come with copying to devices that missed
+    /// commits what they missed. Of large devices that takes long. The process may end meanwhile:
+    /// the next opening for writing begins again.
+    #[must_use]
+    pub fn resync_progress(
+        mut self,
+        tell: impl Fn(ResyncProgress) + Send + Sync + 'static,
+    ) -> Self {
+        self.resync_progress = Arc::new(tell);
+        self
+    }
+
     /// Opens the file system on the image files and block devices at `paths`, in any order.
     pub fn open<P: AsRef<Path>>(&self, paths: impl IntoIterator<Item = P>) -> Result<Filesystem> {
         let mut devices: Vec<Arc<dyn Device>> = Vec::new();
@@ -178,6 +193,7 @@ impl OpenOptions {
                 commit_bytes: self.commit_bytes.unwrap_or_else(most_bytes),
                 dirty_bytes: self.dirty_bytes,
                 tuning: self.tuning,
+                resync_progress: &*self.resync_progress,
             };
             let filesystem = larder_filesystem::Filesystem::open_writable(volume, &options)?;
             self.apply_to(&filesystem)?;
@@ -187,8 +203,9 @@ impl OpenOptions {
         }))
     }
 
-    /// Has `filesystem`, which is open for writing, go on with what these options say about commits and about how data is
-    /// written. What they say about devices and memory counts only for opening.
+    /// Makes `filesystem`, which is open for writing, go on with what these options say about
+    /// commits and about how data is written. What they say about devices and memory counts only
+    /// for opening.
     pub fn apply(&self, filesystem: &Filesystem) -> Result<()> {
         if let Some(interval) = self.commit_interval {
             filesystem.set_commit_interval(interval);
@@ -200,6 +217,15 @@ impl OpenOptions {
         filesystem.set_compression(self.compression)?;
         filesystem.set_discards(self.discard)?;
         Ok(filesystem.set_write_policy(self.write_policy)?)
+    }
+}
+
+impl fmt::Debug for OpenOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OpenOptions")
+            .field("write", &self.write)
+            .field("degraded", &self.degraded)
+            .finish_non_exhaustive()
     }
 }
 

@@ -12,7 +12,7 @@ use crate::{Error, Link, Result, Subvolume, path};
 pub struct ScannedInode {
     /// Its attributes.
     pub metadata: Metadata,
-    /// Its names; none if it was unlinked while somebody had it open and is not yet deleted.
+    /// Its names; none if it was unlinked while a program had it open and is not yet deleted.
     pub links: Vec<Link>,
 }
 

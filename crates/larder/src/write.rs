@@ -270,9 +270,9 @@ impl Inode {
         Ok(self.inner().set_ioctl_flags(flags)?)
     }
 
-    /// Takes away what would give whoever runs this file another's rights: setuid, setgid of what its
-    /// group may run, capabilities; and setgid of anything unless whoever changes it `is_in_group`. Writing does not
-    /// do that: who writes is not known here.
+    /// Clears the setuid bit, the setgid bit of a file that its group may execute, and the file's
+    /// capabilities. If the caller's user is not in the file's group (`is_in_group`), the setgid bit
+    /// of any file goes. Writing clears capabilities only: the library does not know the user.
     pub fn drop_privileges(&self, is_in_group: bool) -> Result<()> {
         Ok(self.inner().drop_privileges(is_in_group)?)
     }
@@ -318,10 +318,17 @@ impl OpenFile {
         Ok(self.inner.copy_range(source.inner(), source_offset, len_bytes, offset)?)
     }
 
-    /// As [`write_at`](Self::write_at), but the times of the file stay as they are: for a caller who keeps
-    /// track of them, and sets them later.
+    /// As [`write_at`](Self::write_at), but the times of the file stay as they are: for a caller
+    /// that keeps track of them, and sets them later.
     pub fn write_keeping_times(&self, data: &[u8], offset: u64) -> Result<()> {
         Ok(self.inner.write_keeping_times(data, offset)?)
+    }
+
+    /// Sets the times of the last change of content and of the inode, for a caller that has
+    /// [written without them](Self::write_keeping_times): also if the file became immutable or append-only, or its
+    /// subvolume read-only.
+    pub fn set_times_of_writes(&self, mtime: Timestamp, ctime: Timestamp) -> Result<()> {
+        Ok(self.inner.set_times_of_writes(mtime, ctime)?)
     }
 }
 
@@ -351,7 +358,7 @@ impl File {
     }
 
     /// Sees to it that there is room for `len_bytes` from `offset` on: writing there needs no new space,
-    /// as long as nobody shares it. What the file has stays as it is; the rest reads as zeros.
+    /// as long as nothing shares it. What the file has stays as it is; the rest reads as zeros.
     pub fn allocate(&self, offset: u64, len_bytes: u64, mode: AllocateMode) -> Result<()> {
         Ok(self.inner().allocate(offset, len_bytes, mode)?)
     }
@@ -384,9 +391,9 @@ impl File {
         Ok(self.inner().clone_range(source.inner(), source_offset, len_bytes, offset)?)
     }
 
-    /// As [`clone_range`](Self::clone_range), if both ranges have the same bytes, which is looked at while
-    /// nobody can change them. Returns how many bytes were: what is less than a sector is left out unless
-    /// both files end there. `None` if they differ.
+    /// As [`clone_range`](Self::clone_range), if both ranges have the same bytes, which is looked
+    /// at while no thread can change them. Returns how many bytes were: what is less than a sector
+    /// is left out unless both files end there. `None` if they differ.
     pub fn dedupe_range(
         &self,
         source: &Self,
@@ -418,8 +425,8 @@ impl Inode {
         Ok(self.inner().sync()?)
     }
 
-    /// As [`sync`](Self::sync), for who can do without times: they come along, since they cost nothing. Neither
-    /// does anything for what did not change since it was durable.
+    /// As [`sync`](Self::sync), for callers that can do without times: they come along, since they
+    /// cost nothing. Neither does anything for what did not change since it was durable.
     pub fn sync_data(&self) -> Result<()> {
         self.sync()
     }

@@ -6,10 +6,10 @@
 mod memory;
 mod support;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use larder::device::{Device, MemoryDevice};
-use larder::{Filesystem, OpenOptions, WritePolicy};
+use larder::{Filesystem, OpenOptions, ResyncProgress, WritePolicy};
 use larder_device::Operation;
 use larder_format::{BlockGroupFlags, Profile};
 use larder_power_cuts::{assert_sound, load, store, survival};
@@ -152,6 +152,51 @@ fn what_has_no_other_copy_is_right() {
     let fs = open(devices, true);
     assert!(!is_stale(&fs));
     assert_has(&fs, 1);
+}
+
+/// How far healing has come is told, from nothing to its end, and only where something is healed. A
+/// process that is killed halfway leaves devices of which the returned one is still not trusted,
+/// and healed the next time.
+#[test]
+fn healing_tells_how_far_it_has_come_and_may_be_killed_halfway() {
+    let memory = returned(Profile::Raid1, Profile::Raid1, 2);
+    let told: Arc<Mutex<Vec<ResyncProgress>>> = Arc::default();
+    let halfway: Arc<Mutex<Option<Vec<Arc<MemoryDevice>>>>> = Arc::default();
+    let options = {
+        let (told, halfway) = (told.clone(), halfway.clone());
+        let devices = memory.0.clone();
+        options().write(true).resync_progress(move |now| {
+            told.lock().unwrap().push(now);
+            let mut halfway = halfway.lock().unwrap();
+            if now.done_bytes * 2 > now.total_bytes && halfway.is_none() {
+                // All that was written is there; nothing was flushed after it.
+                let killed = devices.iter().map(|device| Arc::new(device.snapshot()));
+                *halfway = Some(killed.collect());
+            }
+        })
+    };
+    let fs = options.open_devices(memory.devices()).unwrap();
+    assert!(!is_stale(&fs));
+    drop(fs);
+    let healing = std::mem::take(&mut *told.lock().unwrap());
+    assert!(healing.is_sorted_by_key(|now| now.done_bytes), "{healing:?}");
+    assert!(healing.iter().all(|now| now.total_bytes == healing[0].total_bytes), "{healing:?}");
+    let (first, last) = (healing[0], healing[healing.len() - 1]);
+    assert!(first.done_bytes * 4 < first.total_bytes, "it began with {first:?}");
+    assert_eq!(last.done_bytes, last.total_bytes);
+    assert!(last.total_bytes >= 2 * LEN as u64, "{last:?}");
+    drop(options.open_devices(memory.devices()).unwrap());
+    assert_eq!(*told.lock().unwrap(), [], "nothing was to be healed");
+
+    let killed = Memory(halfway.lock().unwrap().take().expect("it was halfway once"));
+    let fs = open(killed.devices(), false);
+    assert!(is_stale(&fs), "it is trusted with half of what it missed");
+    assert_has(&fs, 2);
+    drop(fs);
+    drop(options.open_devices(killed.devices()).unwrap());
+    assert!(!told.lock().unwrap().is_empty(), "healing begins again");
+    assert_last_has_all(&killed, 1, 2);
+    assert_sound(killed.0.iter().map(|device| &**device), "healed after it was killed");
 }
 
 /// However far it came when the power was cut, what was copied is copied again, or all of it was.

@@ -1,10 +1,10 @@
 //! Makes btrfs file systems, empty or filled from a directory.
 //!
-//! There are no transactions here. Items of a tree arrive in the order of their keys and fill blocks
-//! from the leaves up (`tree`); addresses are given out from front to back (`space`). Subvolumes
-//! are filled first, one after the other, while the checksum tree grows along (`populate`); the
-//! trees that describe the result, themselves included, are planned to a fixed point
-//! (`finish`).
+//! There are no transactions here. Items of a tree arrive in the order of their keys and fill
+//! blocks from the leaves up (`tree`); addresses are given out from front to back (`space`).
+//! Subvolumes are filled first, one after the other, while the checksum tree grows along
+//! (`populate`); the trees that describe the result, themselves included, are planned to a fixed
+//! point (`finish`).
 //!
 //! # Invariants
 //! - Until the superblocks are written, last of all and after a flush, no device has one: what is
@@ -15,6 +15,7 @@
 //!   and extent, and a few megabytes of data for each thread.
 //! - Every block group fills from front to back, around the places of superblocks, and records of
 //!   what was allocated ascend by address.
+//! - Block groups do not touch each other. The places of superblocks stay free on every stripe.
 #![forbid(unsafe_code)]
 
 mod checksums;

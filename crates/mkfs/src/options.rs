@@ -46,7 +46,7 @@ pub struct MkfsOptions {
     pub shrink: bool,
     /// `--compress`.
     pub compression: Option<Compression>,
-    /// `--owner`: who owns everything, instead of who owns the source.
+    /// `--owner`: the owner of everything, instead of the owners in the source.
     pub owner: Option<Owner>,
     /// Seconds since 1970 that stand for now; later times of the source are set back to it. Callers
     /// give the value of the environment variable `SOURCE_DATE_EPOCH`.
@@ -104,7 +104,7 @@ pub fn parse_checksum(name: &str) -> Result<ChecksumType, MkfsError> {
     }
 }
 
-/// Who owns everything (`UID:GID`).
+/// The owner of everything (`UID:GID`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Owner {
     /// User.

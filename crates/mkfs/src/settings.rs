@@ -97,7 +97,10 @@ impl Settings {
             device_uuids: std::iter::once(device_uuid).chain(derived).collect(),
             compression: options.compression,
             owner: options.owner,
-            now: options.source_date_epoch.map_or_else(now, |seconds| Timespec::new(seconds, 0)),
+            now: options
+                .source_date_epoch
+                .map_or_else(larder_device::now, |seconds| (seconds, 0))
+                .into(),
             clamp_times: options.source_date_epoch.is_some(),
             shrink: options.shrink,
             threads: options
@@ -219,11 +222,6 @@ fn check_label(label: &str) -> Result<(), MkfsError> {
         return Err(MkfsError::invalid("the label contains a newline or a zero"));
     }
     Ok(())
-}
-
-fn now() -> Timespec {
-    let (seconds, nanoseconds) = larder_device::now();
-    Timespec::new(seconds, nanoseconds)
 }
 
 /// A random-looking uuid (version 4) that only `seed` and `purpose` decide.

@@ -17,8 +17,18 @@ use crate::memory::store_difference;
 #[track_caller]
 pub fn assert_sound<'d>(devices: impl IntoIterator<Item = &'d MemoryDevice>, what: &str) {
     let devices: Vec<&MemoryDevice> = devices.into_iter().collect();
-    let snapshot = |device: &&MemoryDevice| Arc::new(device.snapshot()) as Arc<dyn Device>;
-    let volume = Volume::open(devices.iter().map(snapshot).collect(), &OpenOptions::default());
+    assert_sound_to_larder(devices.iter().copied(), what);
+    if devices.len() == 1 {
+        assert_sound_to_btrfs(devices, what);
+    }
+}
+
+/// Our own checker finds nothing. It panics if it does, naming `what`.
+#[track_caller]
+pub fn assert_sound_to_larder<'d>(devices: impl IntoIterator<Item = &'d MemoryDevice>, what: &str) {
+    let snapshot = |device: &MemoryDevice| Arc::new(device.snapshot()) as Arc<dyn Device>;
+    let devices = devices.into_iter().map(snapshot).collect();
+    let volume = Volume::open(devices, &OpenOptions::default());
     let volume = volume.unwrap_or_else(|error| panic!("{what}: {error}"));
     let options = larder_check::Options {
         check_data_csum: true,
@@ -27,9 +37,6 @@ pub fn assert_sound<'d>(devices: impl IntoIterator<Item = &'d MemoryDevice>, wha
     };
     let report = larder_check::check(&volume, &options);
     assert!(report.is_clean(), "{what}: {report}");
-    if devices.len() == 1 {
-        assert_sound_to_btrfs(devices, what);
-    }
 }
 
 /// `btrfs check` finds nothing, however many devices there are. It panics if it does, naming `what`.

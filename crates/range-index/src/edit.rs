@@ -2,7 +2,7 @@
 //!
 //! Invariants
 //! - A splice is published by one exchange of the block pointer; that exchange is the moment at
-//!   which the edit happens. Whoever loses the exchange plans again from the new block.
+//!   which the edit happens. A thread that loses the exchange plans again from the new block.
 //! - A splice never changes where a tile that is not the first begins, which is where its first
 //!   entry begins. An edit that would do so, or that needs entries of several tiles, first
 //!   *gathers* them: under block locks, entries move to the node on their left until one block
@@ -13,12 +13,13 @@ use std::ops::Range;
 use crossbeam_epoch::{self as epoch, Guard};
 use smallvec::SmallVec;
 
+use crate::Value;
 use crate::block::{BlockRef, Builder, OwnedBlock, Piece, length};
 use crate::node::{BlockLock, NodeRef};
 use crate::reclaim::{self, retire_block};
 use crate::search::{Path, Spot, locate_near};
+use crate::skip_list::SkipList;
 use crate::sync::Wait;
-use crate::{RangeIndex, Value};
 
 /// The entries that a splice puts in place of others. Three suffice to split an entry around a new
 /// one.
@@ -105,7 +106,7 @@ impl Effect {
     }
 }
 
-impl<V: Value, const KEYS: usize> RangeIndex<V, KEYS> {
+impl<V: Value, const KEYS: usize> SkipList<V, KEYS> {
     /// Edits the block whose tile holds `at`, as `plan` says.
     pub(crate) fn edit<R>(&self, at: u64, plan: impl FnMut(BlockRef<'_, V>) -> Plan<V, R>) -> R {
         let result = self.edit_pinned(at, plan, &epoch::pin());
@@ -166,7 +167,7 @@ impl<V: Value, const KEYS: usize> RangeIndex<V, KEYS> {
             return false;
         }
         retire_block(spot.block, guard);
-        self.settle(spot.node, path, &effect, guard);
+        self.update_sums(spot.node, path, &effect, guard);
         if effect.entries < 0 && len < KEYS / 4 && spot.block.low() > 0 {
             self.merge_into_left(spot.node, spot.block.low(), guard);
         }
@@ -174,7 +175,7 @@ impl<V: Value, const KEYS: usize> RangeIndex<V, KEYS> {
     }
 
     /// Updates sums and bounds after a published splice.
-    fn settle<'g>(
+    fn update_sums<'g>(
         &self,
         node: NodeRef<'g, V>,
         path: Option<&Path<'g, V>>,
@@ -225,7 +226,7 @@ impl<V: Value, const KEYS: usize> RangeIndex<V, KEYS> {
             lock.publish(spliced(block, &replace, with, effect.largest));
             retire_block(block, guard);
             self.split(lock, guard);
-            self.settle(node, None, &effect, guard);
+            self.update_sums(node, None, &effect, guard);
             return result;
         }
     }

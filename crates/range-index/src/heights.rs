@@ -81,7 +81,7 @@ mod tests {
         // as high as the next.
         let mut heights: Vec<usize> = Vec::new();
         let (mut nodes, mut sum, mut most) = (0u64, 0, 0);
-        let mut at = index.head(guard).link(0).next(guard);
+        let mut at = index.list.head(guard).link(0).next(guard);
         while let Some(node) = at {
             while heights.last().is_some_and(|&height| height < node.height()) {
                 heights.pop();

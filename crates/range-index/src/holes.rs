@@ -22,6 +22,7 @@ use crate::edit::Pieces;
 use crate::node::{NO_KEY, NodeRef, Tower, Word};
 use crate::reclaim;
 use crate::search::{Path, Spot, locate_near};
+use crate::skip_list::SkipList;
 use crate::sync::Wait;
 use crate::{RangeIndex, Value};
 
@@ -105,7 +106,7 @@ enum Scan {
 
 /// A search for a hole in progress.
 struct Search<'a, 'g, V, const KEYS: usize> {
-    index: &'a RangeIndex<V, KEYS>,
+    list: &'a SkipList<V, KEYS>,
     request: &'a Request,
     within: Range<u64>,
     value: &'a V,
@@ -127,24 +128,27 @@ impl<V: Value, const KEYS: usize> RangeIndex<V, KEYS> {
         assert!(request.len > 0 && request.align > 0, "a claim has a length and an alignment");
         let all = request.within.clone();
         let claimed = match request.order {
-            Order::Lowest => self.claim_lowest(request, all, &value),
-            Order::Highest => self.claim_highest(request, all, &value),
+            Order::Lowest => self.list.claim_lowest(request, all, &value),
+            Order::Highest => self.list.claim_highest(request, all, &value),
             Order::From(hint) => {
                 let above = hint.max(all.start)..all.end;
-                self.claim_lowest(request, above, &value)
-                    .or_else(|| self.claim_lowest(request, all, &value))
+                self.list
+                    .claim_lowest(request, above, &value)
+                    .or_else(|| self.list.claim_lowest(request, all, &value))
             }
         };
         reclaim::relieve();
         claimed
     }
+}
 
+impl<V: Value, const KEYS: usize> SkipList<V, KEYS> {
     fn claim_lowest(&self, request: &Request, within: Range<u64>, value: &V) -> Option<u64> {
         let mut from = within.start;
         let mut wait = Wait::new();
         loop {
             let guard = &epoch::pin();
-            let search = Search { index: self, request, within: within.clone(), value, guard };
+            let search = Search { list: self, request, within: within.clone(), value, guard };
             match search.upwards(self.head(guard), self.top(), NO_KEY, &mut from, &mut None) {
                 Scan::Claimed(start) => return Some(start),
                 Scan::Nothing if from >= within.end => return None,
@@ -158,7 +162,7 @@ impl<V: Value, const KEYS: usize> RangeIndex<V, KEYS> {
         let mut wait = Wait::new();
         loop {
             let guard = &epoch::pin();
-            let search = Search { index: self, request, within: within.clone(), value, guard };
+            let search = Search { list: self, request, within: within.clone(), value, guard };
             match search.downwards(self.head(guard), self.top(), 0..NO_KEY, &mut until) {
                 Scan::Claimed(start) => return Some(start),
                 Scan::Nothing if until <= within.start => return None,
@@ -171,7 +175,7 @@ impl<V: Value, const KEYS: usize> RangeIndex<V, KEYS> {
     /// was a moment ago, to a hole of `len` around it.
     ///
     /// `path` spares a search if it leads to `node`: then what it names is never right of the tile with
-    /// `point`, since only the node of that tile can lose it to a node further left, and whoever moves
+    /// `point`, since only the node of that tile can lose it to a node further left, and the thread that moves
     /// it raises the bounds again.
     pub(crate) fn raise_bounds<'g>(
         &self,
@@ -468,10 +472,10 @@ impl<'g, V: Value, const KEYS: usize> Search<'_, 'g, V, KEYS> {
     fn take(&self, spot: &Spot<'g, V>, index: usize, start: u64) -> bool {
         let piece = Piece { start, end: start + self.request.len, value: self.value.clone() };
         if spot.word.is_locked() {
-            self.index.wait_for_unlock(spot.node);
+            self.list.wait_for_unlock(spot.node);
             return false;
         }
         let with = Pieces::from_iter([piece]);
-        self.index.try_splice(spot, None, &(index..index), with, self.guard)
+        self.list.try_splice(spot, None, &(index..index), with, self.guard)
     }
 }

@@ -58,7 +58,7 @@ impl<V: Value, const KEYS: usize> RangeIndex<V, KEYS> {
     /// When `range` is empty.
     pub fn insert(&self, range: Range<u64>, value: V) -> Result<(), Overlap> {
         assert_not_empty(&range);
-        self.edit(range.start, |block| {
+        self.list.edit(range.start, |block| {
             let there = block.overlapping(&range);
             if !there.is_empty() {
                 return Plan::Keep(Err(Overlap { at: block.key(there.start).max(range.start) }));
@@ -83,7 +83,7 @@ impl<V: Value, const KEYS: usize> RangeIndex<V, KEYS> {
     /// When `range` is empty.
     pub fn insert_replacing(&self, range: Range<u64>, value: V) -> Vec<(Range<u64>, V)> {
         assert_not_empty(&range);
-        self.edit(range.start, |block| {
+        self.list.edit(range.start, |block| {
             if range.end > block.high() {
                 return Plan::Reach(range.end);
             }
@@ -112,7 +112,7 @@ impl<V: Value, const KEYS: usize> RangeIndex<V, KEYS> {
         mut keep: impl FnMut(&Entry<'_, V>, Range<u64>) -> V,
     ) {
         assert_not_empty(&range);
-        self.edit(range.start, |block| {
+        self.list.edit(range.start, |block| {
             if range.end > block.high() {
                 return Plan::Reach(range.end);
             }

@@ -6,6 +6,7 @@ use crossbeam_epoch::{self as epoch, Guard};
 
 use crate::block::BlockRef;
 use crate::search::{Spot, locate_near};
+use crate::skip_list::SkipList;
 use crate::{RangeIndex, Value};
 
 /// An entry, read in place.
@@ -50,14 +51,14 @@ impl<V: Clone> Entry<'_, V> {
 /// does all that other threads retire meanwhile. So keep it for one batch of reads and no longer.
 /// It cannot go to another thread.
 pub struct Reader<'a, V, const KEYS: usize> {
-    index: &'a RangeIndex<V, KEYS>,
+    list: &'a SkipList<V, KEYS>,
     guard: Guard,
 }
 
 impl<V: Value, const KEYS: usize> RangeIndex<V, KEYS> {
     /// Begins a batch of reads.
     pub fn reader(&self) -> Reader<'_, V, KEYS> {
-        Reader { index: self, guard: epoch::pin() }
+        Reader { list: &self.list, guard: epoch::pin() }
     }
 
     /// The entry that covers `point`.
@@ -82,7 +83,7 @@ impl<V: Value, const KEYS: usize> Reader<'_, V, KEYS> {
         if point == u64::MAX {
             return None;
         }
-        let block = self.index.locate(point, &self.guard).block;
+        let block = self.list.locate(point, &self.guard).block;
         block.covering(point).map(|index| Entry::at(block, index))
     }
 
@@ -92,7 +93,7 @@ impl<V: Value, const KEYS: usize> Reader<'_, V, KEYS> {
             return None;
         }
         loop {
-            let Spot { node, word, block } = self.index.locate(point, &self.guard);
+            let Spot { node, word, block } = self.list.locate(point, &self.guard);
             let mut index = block.count_at_or_before(point);
             if index > 0 && block.end(index - 1) > point {
                 index -= 1;
@@ -114,7 +115,7 @@ impl<V: Value, const KEYS: usize> Reader<'_, V, KEYS> {
     /// The entry that covers `point`, or the next one before it.
     pub fn last_at_or_before(&self, point: u64) -> Option<Entry<'_, V>> {
         // Every tile except the first begins with an entry, so the answer is never further left.
-        let block = self.index.locate(point.min(u64::MAX - 1), &self.guard).block;
+        let block = self.list.locate(point.min(u64::MAX - 1), &self.guard).block;
         let index = block.count_at_or_before(point).checked_sub(1)?;
         Some(Entry::at(block, index))
     }
@@ -167,7 +168,7 @@ impl<'r, V: Value, const KEYS: usize> Iterator for Ascending<'r, V, KEYS> {
     type Item = Entry<'r, V>;
 
     fn next(&mut self) -> Option<Entry<'r, V>> {
-        let Reader { index, guard } = self.reader;
+        let Reader { list, guard } = self.reader;
         loop {
             while let Some(Spot { block, .. }) = &self.spot
                 && self.next < block.len()
@@ -185,7 +186,7 @@ impl<'r, V: Value, const KEYS: usize> Iterator for Ascending<'r, V, KEYS> {
             }
             let spot = match &self.spot {
                 Some(spot) => locate_near(spot.node, self.tile, guard),
-                None => index.locate(self.tile, guard),
+                None => list.locate(self.tile, guard),
             };
             self.next = spot.block.overlapping(&(self.tile..self.tile + 1)).start;
             self.tile = spot.block.high();
@@ -211,7 +212,7 @@ impl<'r, V: Value, const KEYS: usize> Iterator for Descending<'r, V, KEYS> {
     type Item = Entry<'r, V>;
 
     fn next(&mut self) -> Option<Entry<'r, V>> {
-        let Reader { index, guard } = self.reader;
+        let Reader { list, guard } = self.reader;
         loop {
             while let Some(Spot { block, .. }) = &self.spot
                 && self.left > 0
@@ -230,7 +231,7 @@ impl<'r, V: Value, const KEYS: usize> Iterator for Descending<'r, V, KEYS> {
             let last = self.tile - 1;
             let spot = match &self.spot {
                 Some(spot) => locate_near(spot.node, last, guard),
-                None => index.locate(last, guard),
+                None => list.locate(last, guard),
             };
             self.left = spot.block.count_at_or_before(last);
             self.tile = spot.block.low();

@@ -153,6 +153,7 @@ mod reclaim;
 mod remove;
 mod reshape;
 mod search;
+mod skip_list;
 mod slabs;
 mod spare;
 mod stats;

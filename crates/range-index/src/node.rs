@@ -354,7 +354,7 @@ impl<'g, V> NodeRef<'g, V> {
         true
     }
 
-    /// Who reads that the tower is locked waits, so it does no harm if this is seen late.
+    /// A thread that reads that the tower is locked waits, so it does no harm if it sees this late.
     pub(crate) fn unlock_tower(self) {
         self.header().tower.store(TOWER_OPEN, Ordering::Release);
     }

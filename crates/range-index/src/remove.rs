@@ -13,7 +13,7 @@ impl<V: Value, const KEYS: usize> RangeIndex<V, KEYS> {
         if point == u64::MAX {
             return None;
         }
-        self.edit(point, |block| {
+        self.list.edit(point, |block| {
             let Some(index) = block.covering(point) else { return Plan::Keep(None) };
             let result = Some(Entry::at(block, index).to_owned());
             Plan::Splice { replace: index..index + 1, with: Pieces::new(), result }
@@ -51,7 +51,7 @@ impl<V: Value, const KEYS: usize> RangeIndex<V, KEYS> {
         range: Range<u64>,
         mut keep: impl FnMut(&Entry<'_, V>, Range<u64>) -> V,
     ) -> (u64, u64) {
-        self.edit(range.start, |block| {
+        self.list.edit(range.start, |block| {
             let range = range.start..range.end.min(block.high());
             let replace = block.overlapping(&range);
             if replace.is_empty() {

@@ -40,7 +40,7 @@ impl<V: Value, const KEYS: usize> RangeIndex<V, KEYS> {
         if point == u64::MAX {
             return None;
         }
-        self.edit(point, |block| {
+        self.list.edit(point, |block| {
             let Some(index) = block.covering(point) else { return Plan::Keep(None) };
             let Entry { start, end, value } = Entry::at(block, index);
             let with = Pieces::from_iter([Piece { start, end, value: change(value) }]);
@@ -56,7 +56,7 @@ impl<V: Value, const KEYS: usize> RangeIndex<V, KEYS> {
     pub fn resize(&self, point: u64, range: Range<u64>) -> Result<Range<u64>, ResizeError> {
         assert_not_empty(&range);
         assert!(range.contains(&point), "an entry keeps the address it is named by");
-        self.edit(point, |block| {
+        self.list.edit(point, |block| {
             let Some(index) = block.covering(point) else {
                 return Plan::Keep(Err(ResizeError::NotFound));
             };
@@ -77,7 +77,7 @@ impl<V: Value, const KEYS: usize> RangeIndex<V, KEYS> {
         if point == u64::MAX {
             return false;
         }
-        self.edit(point, |block| {
+        self.list.edit(point, |block| {
             let index = block.covering(point).filter(|&index| block.key(index) < point);
             let Some(index) = index else { return Plan::Keep(false) };
             let entry = Entry::at(block, index);
@@ -95,7 +95,7 @@ impl<V: Value, const KEYS: usize> RangeIndex<V, KEYS> {
         if point == 0 || point == u64::MAX {
             return false;
         }
-        self.edit(point - 1, |block| {
+        self.list.edit(point - 1, |block| {
             let Some(index) = block.covering(point - 1) else { return Plan::Keep(false) };
             if block.end(index) != point {
                 return Plan::Keep(false);

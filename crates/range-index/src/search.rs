@@ -8,10 +8,11 @@
 
 use crossbeam_epoch::Guard;
 
+use crate::Value;
 use crate::block::BlockRef;
 use crate::node::{NodeRef, Word};
+use crate::skip_list::SkipList;
 use crate::slabs::MAX_HEIGHT;
-use crate::{RangeIndex, Value};
 
 /// The node whose tile held an address, and the block it had at that moment.
 pub(crate) struct Spot<'g, V> {
@@ -53,7 +54,7 @@ pub(crate) fn locate_near<'g, V>(
     }
 }
 
-impl<V: Value, const KEYS: usize> RangeIndex<V, KEYS> {
+impl<V: Value, const KEYS: usize> SkipList<V, KEYS> {
     /// The last node at `level` that begins at or before `point`, as far as links know. `passed`
     /// is told each node from which the descent goes down a level.
     fn descend<'g>(
@@ -96,7 +97,7 @@ impl<V: Value, const KEYS: usize> RangeIndex<V, KEYS> {
         self.descend(point, level, guard, |_, _| {})
     }
 
-    /// [`RangeIndex::predecessor`] at all levels at once.
+    /// [`SkipList::predecessor`] at all levels at once.
     pub(crate) fn path<'g>(&self, point: u64, guard: &'g Guard) -> Path<'g, V> {
         let mut path = Path { nodes: [self.head(guard); MAX_HEIGHT] };
         self.descend(point, 0, guard, |level, node| path.nodes[level] = node);

@@ -214,14 +214,14 @@ mod tests {
                         let height = 1 + number % 2;
                         let tower = allocate(slabs, height).as_ptr().expose_provenance();
                         assert!(alive.lock().insert(tower), "a tower that is in use");
-                        sender.send((tower, height)).expect("somebody frees it");
+                        sender.send((tower, height)).expect("the other thread frees it");
                     }
                 });
                 scope.spawn(move || {
                     for (tower, height) in receiver {
                         assert!(alive.lock().remove(&tower));
                         let tower = ptr::with_exposed_provenance_mut(tower);
-                        // SAFETY: allocated with this height, and nobody else frees it.
+                        // SAFETY: allocated with this height, and no other thread frees it.
                         unsafe { slabs.free(NonNull::new(tower).unwrap(), height, layout(height)) };
                     }
                 });

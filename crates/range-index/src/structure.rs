@@ -8,7 +8,7 @@
 //!   search which a dead node sends back does not meet it again; then its tower is closed and
 //!   it leaves the other levels from the top; then it is retired. Its left neighbour stays locked
 //!   throughout, so neither that nor the right neighbour can be retired earlier: what a dead
-//!   node points to stays good for whoever can still reach that node.
+//!   node points to stays good for every thread that can still reach that node.
 //! - A tower is locked from before its node can be seen until all its links are in place.
 
 use std::sync::Arc;
@@ -16,15 +16,16 @@ use std::sync::Arc;
 use crossbeam_epoch::Guard;
 use smallvec::SmallVec;
 
+use crate::Value;
 use crate::block::{BlockRef, Builder};
 use crate::heights::height_for;
 use crate::node::{self, BlockLock, NodeRef};
 use crate::reclaim::{retire_block, retire_node};
+use crate::skip_list::SkipList;
 use crate::stats::Held;
 use crate::sync::{Ordering, Wait};
-use crate::{RangeIndex, Value};
 
-impl<V: Value, const KEYS: usize> RangeIndex<V, KEYS> {
+impl<V: Value, const KEYS: usize> SkipList<V, KEYS> {
     /// Ends an operation on a locked node: splits it until no block is too large, and unlocks it.
     pub(crate) fn split(&self, lock: BlockLock<'_, V>, guard: &Guard) {
         if lock.block(guard).len() <= KEYS {
@@ -68,9 +69,9 @@ impl<V: Value, const KEYS: usize> RangeIndex<V, KEYS> {
         let raw = node::allocate(&self.slabs, height, upper.finish());
         // SAFETY: just allocated, and retired like any node from the moment it is linked.
         let right = unsafe { NodeRef::from_raw(raw) }.expect("an allocated node");
-        let right_lock = right.try_lock(right.word()).expect("nobody else knows the new node");
+        let right_lock = right.try_lock(right.word()).expect("no other thread knows the new node");
         if height > 1 {
-            right.lock_tower(|| unreachable!("nobody else knows the new node"));
+            right.lock_tower(|| unreachable!("no other thread knows the new node"));
         }
 
         right.set_prev(node);

@@ -16,6 +16,11 @@
 //! Most of it needs root, loop devices and a kernel with btrfs. Where one is missing the functions
 //! panic and say so: a test must never pass because its oracle was absent.
 //!
+//! Guards undo in the order of their fields, and undoing never panics. Manifests do not depend on
+//! the program that made them: any difference is a bug. What this kernel and btrfs-progs refuse is
+//! known in [`matrix`] and [`ImageSpec::checkable`] only. A random test prints its seed, and the
+//! same seed repeats the run.
+//!
 //! Nothing here depends on another crate of the workspace, so that each of them can use this one in
 //! its tests and no mistake is shared between the two sides of a comparison.
 

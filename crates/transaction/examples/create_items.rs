@@ -64,7 +64,7 @@ fn main() {
     let volume = Arc::new(Volume::open(vec![device], &options).expect("the volume opens"));
     let cache = Arc::new(BlockCache::new(volume.clone(), 256 << 20));
     let manager = TransactionManager::open(volume, cache).expect("it can be written");
-    let tree = manager.tree(5).expect("it can be read").expect("it is there");
+    let tree = manager.trees().open(5).expect("it can be read").expect("it is there");
 
     for thread in 1..threads {
         let handle = manager.start(1, Priority::Normal).expect("there is room");
@@ -103,5 +103,5 @@ fn main() {
     let total = start.elapsed();
     let rate = |time: std::time::Duration| files as f64 / time.as_secs_f64();
     println!("RATE {:.0} files/s, {:.0} with the commit", rate(inserted), rate(total));
-    println!("{:?}", manager.forest().stats());
+    println!("{:?}", manager.trees().forest().stats());
 }

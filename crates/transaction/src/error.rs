@@ -108,7 +108,7 @@ pub enum Error {
     #[error(
         "{}{problem}; nothing was written, and the rest can still be read (mount -o ro): \
          larder check says what is damaged",
-        Place(problem)
+        TreePrefix(problem)
     )]
     Unsound {
         /// What is wrong.
@@ -151,9 +151,9 @@ impl Error {
 }
 
 /// The name of the tree in which an error was found, in front of what has its number only.
-struct Place<'a>(&'a Error);
+struct TreePrefix<'a>(&'a Error);
 
-impl fmt::Display for Place<'_> {
+impl fmt::Display for TreePrefix<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let tree = match self.0 {
             Error::Tree(error) => error.tree,

@@ -194,7 +194,7 @@ fn fail_each(base: &MemoryDevice, operation: Operation) -> u64 {
         faulty.inject(Fault::fail(operation).after(call).times(1));
         let (durable, unsure, error) = work_until_error(&manager);
         if let Some(error) = &error {
-            let is_aborted = manager.abort_reason().is_some();
+            let is_aborted = manager.aborted().is_some();
             assert!(is_aborted || operation == Operation::Read, "{operation} {call}: {error}");
             if is_aborted {
                 assert!(matches!(manager.commit(), Err(Error::Aborted(_))));

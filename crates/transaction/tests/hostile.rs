@@ -59,7 +59,7 @@ fn use_it(volume: Arc<Volume>, random: &mut Random) -> larder_transaction::Resul
     let mut files = Files::new("larder", 1);
     files.churn(&manager, 20)?;
     for subvolume in [5, 256, 257, 258] {
-        if manager.tree(subvolume)?.is_some() {
+        if manager.trees().open(subvolume)?.is_some() {
             touch(&manager, subvolume, 10, random)?;
         }
     }

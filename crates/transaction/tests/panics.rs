@@ -26,7 +26,7 @@ fn panics(change: impl FnOnce(&Arc<TransactionManager>)) {
     files.churn(&manager, 20).unwrap();
     let panicked = catch_unwind(AssertUnwindSafe(|| change(&manager)));
     assert!(panicked.is_err());
-    assert!(matches!(manager.abort_reason(), Some(Error::Panicked)));
+    assert!(is_panicked(&manager));
     assert!(manager.aborted().is_some_and(|aborted| aborted.since <= SystemTime::now()));
     assert!(matches!(manager.start(1, Priority::Normal).map(drop), Err(Error::Aborted(_))));
     assert!(matches!(manager.commit(), Err(Error::Aborted(_))));
@@ -35,6 +35,10 @@ fn panics(change: impl FnOnce(&Arc<TransactionManager>)) {
     assert_eq!(names(&manager, "larder").unwrap(), durable);
     drop(manager);
     image.check("after a panic");
+}
+
+fn is_panicked(manager: &TransactionManager) -> bool {
+    manager.aborted().is_some_and(|aborted| matches!(*aborted.reason, Error::Panicked))
 }
 
 #[test]
@@ -57,21 +61,19 @@ fn a_panic_while_the_gate_is_quiesced_makes_it_read_only_and_lets_threads_join()
 struct Panics;
 
 impl TransactionHook for Panics {
-    fn before_commit(&self, _: &TransactionManager) -> Result<()> {
+    fn before_commit(&self) -> Result<()> {
         panic!("the test wants it");
     }
 
     fn in_commit(&self, _: &Exclusive<'_>) -> Result<()> {
         Ok(())
     }
-
-    fn committed(&self, _: u64) {}
 }
 
 #[test]
 fn a_panic_in_a_commit_makes_it_read_only() {
     panics(|manager| {
-        manager.add_hook(Arc::new(Panics));
+        manager.set_hook(Arc::new(Panics));
         let _ = manager.commit();
     });
 }
@@ -85,11 +87,11 @@ fn a_panic_in_the_background_makes_it_read_only() {
     let commits = BackgroundCommits::start(manager.clone(), interval, usize::MAX, prepare);
     Files::new("larder", 1).churn(&manager, 5).ok();
     let start = Instant::now();
-    while manager.abort_reason().is_none() {
+    while manager.aborted().is_none() {
         assert!(start.elapsed() < Duration::from_secs(60), "it goes on as if nothing were wrong");
         std::thread::sleep(Duration::from_millis(5));
     }
-    assert!(matches!(manager.abort_reason(), Some(Error::Panicked)));
+    assert!(is_panicked(&manager));
     // The thread is there and ends when it should.
     drop(commits);
 }

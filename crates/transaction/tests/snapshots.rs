@@ -97,7 +97,7 @@ fn a_snapshot_that_changes_before_its_commit_is_refused() {
     let snapshot = take(&manager, TOP, &mut random);
     touch(&manager, snapshot.id, 1, &mut random).unwrap();
     assert!(manager.commit().is_err());
-    assert!(manager.abort_reason().is_some());
+    assert!(manager.aborted().is_some());
     drop(manager);
     check(&image, "the abort");
 }

@@ -20,11 +20,18 @@
 //!   bad.
 //! - Without `write` no byte of any device changes; a seed's bytes never change.
 //! - No thread holds a lock across device I/O, except the lock of one row of a chunk with parity.
+//! - A thread that changes a parity row, or rebuilds from it, holds the lock of the row. All reads
+//!   for new parity come before any write of the row.
+//! - Healing never replaces a sound newer block.
+//! - A hostile chunk tree costs at most its own size: no block is visited twice.
+//! - Bad copies, what became of them, and devices that fail are reported now and then, and counted
+//!   always (`report.rs`).
 #![forbid(unsafe_code)]
 
 pub mod chunk;
 mod errors;
 mod member;
+mod members;
 mod open;
 mod outdated;
 mod parity;

@@ -11,12 +11,17 @@ use std::sync::atomic::Ordering::{Acquire, Release};
 
 use crate::chunk::{Chunk, Segment};
 use crate::member::VolumeDevice;
-use crate::volume::Volume;
+use crate::members::Members;
 
 impl VolumeDevice {
     /// Whether the device missed commits: its superblock is older than the newest.
     pub fn is_stale(&self) -> bool {
         self.is_stale.load(Acquire)
+    }
+
+    /// Counts the device as any other. It has all that it missed.
+    pub(crate) fn end_staleness(&self) {
+        self.is_stale.store(false, Release);
     }
 
     /// Up to which commit what it holds is known to be right; `None` if it is missing.
@@ -26,23 +31,7 @@ impl VolumeDevice {
     }
 }
 
-impl Volume {
-    /// Devices that missed commits.
-    pub fn stale_devices(&self) -> impl Iterator<Item = &VolumeDevice> {
-        self.devices.iter().filter(|device| device.is_stale())
-    }
-
-    /// Whether any device holds a part of the chunk that is out of date.
-    pub fn has_outdated(&self, chunk: &Chunk) -> bool {
-        chunk.stripes().iter().any(|stripe| self.is_outdated(chunk, stripe.devid))
-    }
-
-    /// Counts devices that missed commits as any other, and has the next superblocks say so. The
-    /// caller has brought what is out of date on them up to date, and made it durable.
-    pub fn end_staleness(&self) {
-        self.devices.iter().for_each(|device| device.is_stale.store(false, Release));
-    }
-
+impl Members {
     /// Whether what a device holds of a chunk may be out of date: the chunk was or could have been
     /// written without it, by the devices of it that are newer.
     pub(crate) fn is_outdated(&self, chunk: &Chunk, devid: u64) -> bool {

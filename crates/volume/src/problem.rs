@@ -82,7 +82,7 @@ pub enum CopyProblem {
         found: u64,
     },
     /// The tree block does not begin with the key that its parent has for it.
-    #[error("its first key is not {wanted}{}", Found(.found))]
+    #[error("its first key is not {wanted}{}", FoundKey(.found))]
     FirstKey {
         /// The key in its parent.
         wanted: Key,
@@ -91,9 +91,9 @@ pub enum CopyProblem {
     },
 }
 
-struct Found<'a>(&'a Option<Key>);
+struct FoundKey<'a>(&'a Option<Key>);
 
-impl fmt::Display for Found<'_> {
+impl fmt::Display for FoundKey<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.map_or(Ok(()), |key| write!(f, " but {key}"))
     }

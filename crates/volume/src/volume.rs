@@ -3,16 +3,13 @@
 use std::sync::Arc;
 
 use larder_format::{ChecksumType, Logical, Physical, Superblock, Uuid};
-use parking_lot::{Mutex, RwLock};
+use parking_lot::RwLock;
 
 use crate::chunk::{Chunk, ChunkError, ChunkMap, Content, Place};
 use crate::member::VolumeDevice;
+use crate::members::Members;
 use crate::problem::{ReadError, Unmapped};
-use crate::report::ReportLimit;
-use crate::stats::{Counters, VolumeStats};
-
-/// Locks of rows of chunks with parity, shared by rows of equal hash.
-const ROW_LOCKS: usize = 64;
+use crate::stats::VolumeStats;
 
 /// Which mirror is asked first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -31,16 +28,9 @@ pub struct Volume {
     pub(crate) superblock: Box<Superblock>,
     /// Ids that headers of tree blocks may carry: the file system's, and those of its seeds.
     pub(crate) block_fsids: Vec<Uuid>,
-    /// In order of device ids, each of which appears once.
-    pub(crate) devices: Vec<VolumeDevice>,
+    pub(crate) members: Members,
     /// Replaced as a whole, so that readers hold no lock while they use it.
     pub(crate) chunks: RwLock<Arc<ChunkMap>>,
-    pub(crate) is_writable: bool,
-    pub(crate) read_policy: ReadPolicy,
-    pub(crate) counters: Counters,
-    /// Of what belongs to no device.
-    pub(crate) reports: ReportLimit,
-    pub(crate) row_locks: [Mutex<()>; ROW_LOCKS],
 }
 
 /// A range that lies in one piece on each device that holds it, as [`Volume::map`] gives it.
@@ -65,26 +55,17 @@ impl Volume {
 
     pub(crate) fn assemble(
         superblock: Box<Superblock>,
-        mut devices: Vec<VolumeDevice>,
+        devices: Vec<VolumeDevice>,
         chunks: ChunkMap,
         is_writable: bool,
         read_policy: ReadPolicy,
     ) -> Self {
-        devices.sort_by_key(VolumeDevice::devid);
+        let members = Members::new(devices, is_writable, read_policy);
         let mut block_fsids = vec![superblock.metadata_uuid()];
-        block_fsids.extend(devices.iter().filter(|d| d.is_seed).map(|d| d.dev_item.fsid()));
+        block_fsids
+            .extend(members.devices().iter().filter(|d| d.is_seed).map(|d| d.dev_item.fsid()));
         block_fsids.dedup();
-        Self {
-            superblock,
-            block_fsids,
-            devices,
-            chunks: RwLock::new(Arc::new(chunks)),
-            is_writable,
-            read_policy,
-            counters: Counters::default(),
-            reports: ReportLimit::default(),
-            row_locks: std::array::from_fn(|_| Mutex::new(())),
-        }
+        Self { superblock, block_fsids, members, chunks: RwLock::new(Arc::new(chunks)) }
     }
 
     /// The superblock as it was when the volume was opened.
@@ -109,7 +90,7 @@ impl Volume {
 
     /// Whether the volume may be written.
     pub fn is_writable(&self) -> bool {
-        self.is_writable
+        self.members.is_writable
     }
 
     /// The chunks as they are now.
@@ -134,13 +115,28 @@ impl Volume {
 
     /// The devices in order of their ids.
     pub fn devices(&self) -> &[VolumeDevice] {
-        &self.devices
+        self.members.devices()
     }
 
     /// The device with this id.
     pub fn device(&self, devid: u64) -> Option<&VolumeDevice> {
-        let at = self.devices.binary_search_by_key(&devid, VolumeDevice::devid).ok()?;
-        Some(&self.devices[at])
+        self.members.device(devid)
+    }
+
+    /// Devices that missed commits.
+    pub fn stale_devices(&self) -> impl Iterator<Item = &VolumeDevice> {
+        self.devices().iter().filter(|device| device.is_stale())
+    }
+
+    /// Whether any device holds a part of the chunk that is out of date.
+    pub fn has_outdated(&self, chunk: &Chunk) -> bool {
+        chunk.stripes().iter().any(|stripe| self.members.is_outdated(chunk, stripe.devid))
+    }
+
+    /// Counts devices that missed commits as any other, and has the next superblocks say so. The
+    /// caller has brought what is out of date on them up to date, and made it durable.
+    pub fn end_staleness(&self) {
+        self.devices().iter().for_each(VolumeDevice::end_staleness);
     }
 
     /// Where a range lies. In a striped chunk that is one entry for each 64 KiB.
@@ -175,9 +171,9 @@ impl Volume {
     /// What was done since the volume was opened.
     pub fn stats(&self) -> VolumeStats {
         VolumeStats {
-            healed: self.counters.healed.get(),
-            rebuilt: self.counters.rebuilt.get(),
-            devices: self.devices.iter().map(|d| d.counters.snapshot(d.devid())).collect(),
+            healed: self.members.counters.healed.get(),
+            rebuilt: self.members.counters.rebuilt.get(),
+            devices: self.devices().iter().map(|d| d.counters.snapshot(d.devid())).collect(),
         }
     }
 

@@ -7,6 +7,7 @@ mod delayed;
 mod delete;
 mod dump_tree;
 mod early_release;
+mod everyday;
 mod extents;
 mod find_stat;
 mod fs_mark;
@@ -54,6 +55,7 @@ pub enum Workload {
     Sequential(sequential::Sequential),
     FindStat(find_stat::FindStat),
     GitStatus(git_status::GitStatus),
+    Everyday(everyday::Everyday),
 }
 
 impl Workload {
@@ -81,6 +83,7 @@ impl Workload {
             Self::Sequential(workload) => workload.run(),
             Self::FindStat(workload) => workload.run(),
             Self::GitStatus(workload) => workload.run(),
+            Self::Everyday(workload) => workload.run(),
         }
     }
 }

@@ -202,6 +202,11 @@ impl<'c, 'v> BlockReader<'c, 'v> {
                 continue;
             };
             let place = self.place_of_copy(wanted, copy);
+            if let Some(devid) =
+                place.device.filter(|_| wanted.generation == self.context.generation())
+            {
+                self.context.one_commit_behind.lacks_block(devid);
+            }
             self.find(Kind::BlockCopyBad, place, format_args!("copy {copy}: {what}"));
         }
         let missing = || Verdict::Unreadable("every device that holds it is missing".into());

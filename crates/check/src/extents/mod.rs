@@ -1,4 +1,4 @@
-//! Extents, and who refers to them.
+//! Extents, and the references to them.
 
 mod explain;
 mod references;

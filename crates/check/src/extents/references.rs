@@ -37,6 +37,8 @@ pub(crate) struct DataReference<'l> {
     pub(crate) len_bytes: u64,
     /// File offset less offset in the extent.
     pub(crate) offset: u64,
+    /// Whether the file has data there, and not only room.
+    pub(crate) is_written: bool,
 }
 
 /// How a leaf refers to data.
@@ -70,7 +72,7 @@ impl<'c, 'v> LeafReferences<'c, 'v> {
 
     /// Takes a reference away from what the extent tree knows.
     pub(crate) fn add_data(&self, reference: &DataReference<'_>) {
-        let DataReference { item, start, len_bytes, offset } = reference;
+        let DataReference { item, start, len_bytes, offset, is_written } = reference;
         let Some(record) = self.extents.get(*start) else {
             if self.extents.is_whole {
                 let message = format_args!("no extent starts at {start}");
@@ -85,6 +87,9 @@ impl<'c, 'v> LeafReferences<'c, 'v> {
                 if record.is_data() { "" } else { " of no data" }
             );
             item.find(self.context, Kind::ExtentMismatch, message);
+        }
+        if *is_written {
+            record.set_written();
         }
         let back_ref = self.back_ref(item.key.objectid, *offset);
         record.debit(fingerprint(self.context, &back_ref));
@@ -163,7 +168,7 @@ fn check_owners(context: &Context<'_>, extents: &ExtentTable, forest: &Forest, r
         is_owned[block as usize] |= back_ref == BackRef::TreeBlock { root: owner };
     });
     for (block, is_owned) in forest.blocks().iter().zip(is_owned) {
-        // Other trees share nothing: who owns their blocks was checked when these were read.
+        // Other trees share nothing: the owners of their blocks were checked when these were read.
         let may_be_shared = objectid::is_file_tree(block.tree) && block.tree != objectid::TREE_LOG;
         let is_left = roots.get(block.owner).is_some_and(RootEntry::is_deleted);
         if is_owned || is_left || !may_be_shared || is_full(extents, block.logical) {

@@ -1,8 +1,12 @@
 //! Every extent that the extent tree knows, in little room.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use larder_format::item::{EXTENT_FLAG_DATA, EXTENT_FLAG_FULL_BACKREF, EXTENT_FLAG_TREE_BLOCK};
+
+use crate::context::Context;
+use crate::report::{Kind, Place};
 
 /// An extent.
 #[derive(Debug)]
@@ -13,6 +17,7 @@ pub(crate) struct ExtentRecord {
     /// Fingerprints of the references that the extent tree knows, less those that were found.
     balance: AtomicU64,
     flags: u16,
+    is_written: AtomicBool,
     /// Level of a tree block.
     pub(crate) level: u8,
 }
@@ -20,7 +25,8 @@ pub(crate) struct ExtentRecord {
 impl ExtentRecord {
     pub(crate) fn new(start: u64, len_bytes: u64, generation: u64, flags: u64, level: u8) -> Self {
         let flags = flags as u16;
-        Self { start, len_bytes, generation, balance: AtomicU64::new(0), flags, level }
+        let (balance, is_written) = (AtomicU64::new(0), AtomicBool::new(false));
+        Self { start, len_bytes, generation, balance, flags, is_written, level }
     }
 
     /// The address after the last.
@@ -52,6 +58,16 @@ impl ExtentRecord {
         self.balance.fetch_sub(fingerprint, Ordering::Relaxed);
     }
 
+    /// Notes that a file has data in it, and not only room.
+    pub(crate) fn set_written(&self) {
+        self.is_written.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether any file has data in it, once all leaves of files were read.
+    pub(crate) fn is_written(&self) -> bool {
+        self.is_written.load(Ordering::Relaxed)
+    }
+
     /// Whether the references found are those that the extent tree knows.
     pub(crate) fn is_balanced(&self) -> bool {
         self.balance.load(Ordering::Relaxed) == 0
@@ -66,6 +82,9 @@ pub(crate) struct ExtentTable {
     pub(crate) owners: Vec<(usize, u64)>,
     /// Whether all of the extent tree could be read. If not, what is missing here proves nothing.
     pub(crate) is_whole: bool,
+    /// Where a file has only room in an extent that has checksums there: start of the extent, and
+    /// bytes.
+    checksums_of_room: Mutex<Vec<(u64, Place, u64)>>,
 }
 
 impl ExtentTable {
@@ -77,6 +96,24 @@ impl ExtentTable {
     /// The extent that starts at `start`.
     pub(crate) fn get(&self, start: u64) -> Option<&ExtentRecord> {
         self.find(start).map(|index| &self.records[index])
+    }
+
+    /// Notes that a file has only room in an extent of which `bytes` there have checksums.
+    pub(crate) fn note_checksums_of_room(&self, start: u64, place: Place, bytes: u64) {
+        let mut noted = self.checksums_of_room.lock().unwrap_or_else(PoisonError::into_inner);
+        noted.push((start, place, bytes));
+    }
+
+    /// Reports checksums of extents in which no file has data. All leaves of files were read.
+    pub(crate) fn check_checksums_of_room(&self, context: &Context<'_>) {
+        let noted = self.checksums_of_room.lock().unwrap_or_else(PoisonError::into_inner);
+        for (start, place, bytes) in &*noted {
+            if self.get(*start).is_some_and(|extent| !extent.is_written()) {
+                let message =
+                    format_args!("{bytes} of its bytes have some, and nothing is written");
+                context.find(Kind::ChecksumUnexpected, *place, message);
+            }
+        }
     }
 
     /// The extents that have bytes in a range. Of extents that overlap, which is reported when they

@@ -41,7 +41,8 @@ pub(crate) fn read(
     reader.finish();
     // Where leaves are out of order, which is reported, nothing can be looked up.
     let is_sorted = reader.table.records.is_sorted_by_key(|record| record.start);
-    ExtentTable { is_whole: is_whole && is_sorted, ..reader.table }
+    reader.table.is_whole = is_whole && is_sorted;
+    reader.table
 }
 
 /// An extent whose keyed references may follow.

@@ -8,7 +8,7 @@ use larder_format::item::{
 use super::fragment::ExtentRange;
 use super::leaf::ItemView;
 use crate::extents::DataReference;
-use crate::report::Kind;
+use crate::report::{Kind, Place};
 
 const COMPRESSION_ALGORITHMS: u8 = 3;
 
@@ -20,8 +20,10 @@ impl ItemView<'_, '_, '_> {
             FileExtent::Inline { header, data } => self.inline_extent(header, data)?,
             FileExtent::Regular { header, extent, preallocated } => {
                 let range = self.regular_extent(header, extent, preallocated)?;
-                if !preallocated && extent.disk_bytenr().is_some() {
-                    self.count_checksums(header, extent);
+                match extent.disk_bytenr() {
+                    Some(_) if preallocated => self.note_checksums_of_room(extent),
+                    Some(_) => self.count_checksums(header, extent),
+                    None => {}
                 }
                 range
             }
@@ -106,6 +108,7 @@ impl ItemView<'_, '_, '_> {
                 start: disk_bytenr.0,
                 len_bytes: extent.disk_num_bytes.get(),
                 offset: start.wrapping_sub(offset),
+                is_written: !preallocated,
             });
         }
         let (covered_bytes, is_written) = (num_bytes, !preallocated);
@@ -142,6 +145,18 @@ impl ItemView<'_, '_, '_> {
             Some("its compressed extent holds too much")
         } else {
             None
+        }
+    }
+
+    /// Notes checksums of what is only allocated: right if another file has data there.
+    fn note_checksums_of_room(&self, extent: &RegularExtent) {
+        let Some((extents, checksums)) = self.inspector.space else { return };
+        let start = extent.disk_bytenr.get().saturating_add(extent.offset.get());
+        if let Some(bytes) = checksums.covered_bytes(start, extent.num_bytes.get())
+            && bytes > 0
+        {
+            let place = Place::tree(self.item.tree).at(self.item.leaf).key(self.item.key);
+            extents.note_checksums_of_room(extent.disk_bytenr.get(), place, bytes);
         }
     }
 

@@ -10,6 +10,9 @@ const KNOWN_FLAGS: InodeFlags = InodeFlags::from_bits_retain(0xfff)
     .union(InodeFlags::ROOT_ITEM_INIT)
     .union(InodeFlags::RO_VERITY);
 
+/// In a second.
+const NANOSECONDS: u32 = 1_000_000_000;
+
 /// Checks the fields of an inode item one by one.
 pub(crate) fn check(context: &Context<'_>, item: &Item<'_>, inode: &InodeItem) {
     let latest = context.generation().saturating_add(1);
@@ -23,6 +26,11 @@ pub(crate) fn check(context: &Context<'_>, item: &Item<'_>, inode: &InodeItem) {
     if inode.generation.get() > latest || inode.transid.get() > latest {
         let InodeItem { generation, transid, .. } = inode;
         find(format_args!("made in generation {generation} and changed in {transid}"));
+    }
+    for time in [inode.atime, inode.ctime, inode.mtime] {
+        if time.nsec.get() >= NANOSECONDS {
+            find(format_args!("one of its times has {} nanoseconds", time.nsec));
+        }
     }
     if unknown != 0 {
         find(format_args!("it has unknown flags {unknown:#x}"));

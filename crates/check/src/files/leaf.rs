@@ -16,6 +16,9 @@ use crate::context::Context;
 use crate::extents::{ExtentTable, LeafReferences};
 use crate::report::Kind;
 
+/// "." and ".." have the numbers before.
+const FIRST_DIR_INDEX: u64 = 2;
+
 /// Looks at leaves. What leaves say depends on extents and checksums, which are known before.
 #[derive(Clone, Copy)]
 pub(crate) struct LeafInspector<'c, 'v> {
@@ -319,6 +322,10 @@ impl ItemView<'_, '_, '_> {
             return None;
         }
         self.entry(&entry)?;
+        if self.item.key.offset < FIRST_DIR_INDEX {
+            let message = format_args!("a listing begins at {FIRST_DIR_INDEX}, and never shows it");
+            self.find(Kind::ItemKey, message);
+        }
         let fact = self.entry_fingerprint(&entry);
         let location = entry.header.location.get();
         let link = Link {

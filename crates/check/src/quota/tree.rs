@@ -91,6 +91,11 @@ impl QuotaTree {
         for id in self.limits.iter().filter(|id| !self.groups.contains_key(*id)) {
             find(format_args!("group {} has limits and no counts", Id(*id)));
         }
+        for (member, group) in self.relations.iter().filter(|(a, b)| a < b) {
+            for id in [member, group].into_iter().filter(|id| !self.groups.contains_key(*id)) {
+                find(format_args!("{} is in {}, but {} is none", Id(*member), Id(*group), Id(*id)));
+            }
+        }
         for (a, b) in &self.relations {
             if !self.relations.contains(&(*b, *a)) {
                 find(format_args!("{} relates to {}, not back", Id(*a), Id(*b)));

@@ -93,6 +93,7 @@ kinds! {
     SuperblockBytesUsed "superblock-bytes-used" Error Recompute "The superblock's used bytes are not those of the block groups.";
     SystemChunkArray "system-chunk-array" Error Recompute "The superblock's system chunks are not those of the chunk tree.";
     BackupRoot "backup-root" Warning Recompute "A backup root in the superblock makes no sense.";
+    DeviceOutOfDate "device-out-of-date" Error FromCopy "A device missed commits.";
     MissingDevice "missing-device" Warning Impossible "A device is missing.";
 
     // Tree blocks.

@@ -123,6 +123,36 @@ impl Patient {
         }
     }
 
+    /// Makes all superblocks of a device those of the commit before the last.
+    pub(crate) fn put_one_commit_back(&self, device: usize) {
+        for offset in &OFFSETS[..2] {
+            let mut bytes = vec![0; SUPERBLOCK_SIZE];
+            self.devices[device].read_at(&mut bytes, offset.0).expect("reads");
+            let superblock = Superblock::mut_from_bytes(&mut bytes).expect("has its size");
+            superblock.generation -= 1;
+            let before = superblock
+                .super_roots
+                .iter()
+                .find(|backup| backup.tree_root_gen == superblock.generation);
+            let before = before.expect("the last superblock remembers the commit before");
+            superblock.root = before.tree_root;
+            superblock.root_level = before.tree_root_level;
+            superblock.chunk_root = before.chunk_root;
+            superblock.chunk_root_generation = before.chunk_root_gen;
+            superblock.update_checksum();
+            self.write(device, offset.0, &bytes);
+        }
+    }
+
+    /// Overwrites the copy of a block that lies on a device.
+    pub(crate) fn lose_copy(&self, device: usize, logical: u64) {
+        let ranges = self.volume.map(Logical(logical), self.nodesize() as u64).expect("mapped");
+        let is_there = |devid| Arc::ptr_eq(self.device_with(devid), &self.devices[device]);
+        let copy = ranges[0].mirrors.iter().find(|place| is_there(place.devid));
+        let copy = copy.expect("the device has a copy");
+        self.write(device, copy.physical.0, &vec![0; self.nodesize()]);
+    }
+
     /// Overwrites bytes of a device.
     pub(crate) fn write(&self, device: usize, at: u64, bytes: &[u8]) {
         self.devices[device].write_at(bytes, at).expect("writes");

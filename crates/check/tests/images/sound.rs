@@ -1,12 +1,17 @@
 //! What the kernel made is sound: no findings on any image of the matrix.
 
 use std::ffi::OsStr;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use larder_check::{Kind, Options, Phase, Progress, Report};
 use larder_device::{Access, Device, FileDevice};
-use larder_testkit::{Content, ImageSpec, KernelImage, Profile, Scratch, command, matrix};
+use larder_testkit::{
+    Content, Feature, ImageSpec, KernelImage, KernelMount, Profile, Scratch, SpaceCache,
+    clone_range, command, matrix,
+};
 use larder_volume::{OpenOptions, Volume};
 
 /// Opens image files, also when some are missing.
@@ -33,6 +38,7 @@ fn check_matrix(part: usize, parts: usize) {
         // This image is not sound: one of its devices has missed a commit.
         if name == "device-out-of-date" {
             assert!(report.count_of(Kind::BlockCopyBad) > 0, "{name}:\n{report}");
+            assert_eq!(report.count_of(Kind::DeviceOutOfDate), 1, "{name}:\n{report}");
             continue;
         }
         assert!(report.is_clean(), "{name}:\n{report}");
@@ -62,6 +68,56 @@ fn large_images_have_no_findings() {
     }
 }
 
+/// Links as many as the kernel makes, extents that many files share in part, and room that is
+/// allocated, written to and punched.
+#[test]
+fn files_at_the_limits_of_the_format_have_no_findings() {
+    const LINKS: usize = 65_535;
+    const CLONES: u64 = 2000;
+    let specs = [
+        (ImageSpec::new("limits"), LINKS),
+        (ImageSpec::new("limits-4k").node_size(4096).without(Feature::NoHoles), LINKS),
+        // An item has no room for the names of more.
+        (ImageSpec::new("limits-no-extref").without(Feature::ExtendedReferences), 500),
+    ];
+    for (spec, least_links) in specs {
+        let image = KernelImage::empty(&spec);
+        let mount = image.mount("noatime");
+        let at = |name: &str| mount.path().join(name);
+        std::fs::write(at("linked"), "bread").expect("writes");
+        std::fs::create_dir(at("links")).expect("makes a folder");
+        let is_linked = |number: &usize| {
+            std::fs::hard_link(at("linked"), at(&format!("links/{number}"))).is_ok()
+        };
+        let links = 1 + (1..=LINKS).take_while(is_linked).count();
+        assert!((least_links..=LINKS).contains(&links), "{}: {links} links", spec.name());
+
+        std::fs::write(at("shared"), vec![7; 1 << 20]).expect("writes");
+        let shared = File::open(at("shared")).expect("opens");
+        let clones = File::create(at("clones")).expect("creates");
+        for number in 0..CLONES {
+            let start = number % 250 * 4096;
+            clone_range(&clones, number * 8192, &shared, start, 8192).expect("clones");
+        }
+        clones.write_all_at(&[9; 10_000], 100_000).expect("writes");
+
+        let room = File::create(at("room")).expect("creates");
+        let allocate = |words: &[&str]| {
+            let words = words.iter().map(OsStr::new);
+            command::run("fallocate", words.chain([at("room").as_os_str()])).expect("allocates");
+        };
+        allocate(&["--keep-size", "--length", "8MiB"]);
+        (0..100).for_each(|piece| {
+            room.write_all_at(&[3; 5000], piece * 50_000).expect("writes");
+        });
+        room.sync_all().expect("syncs");
+        allocate(&["--punch-hole", "--offset", "300000", "--length", "1000000"]);
+        drop(mount);
+        let report = check(image.devices());
+        assert!(report.is_clean(), "{}:\n{report}", spec.name());
+    }
+}
+
 #[test]
 fn of_an_image_with_missing_devices_only_these_are_found() {
     let cases = [
@@ -83,16 +139,22 @@ fn of_an_image_with_missing_devices_only_these_are_found() {
     }
 }
 
+/// A folder of files of several sizes and two links.
+fn folder_in(scratch: &Scratch) -> PathBuf {
+    let folder = scratch.path().join("source");
+    std::fs::create_dir_all(folder.join("a/b")).expect("makes folders");
+    for (number, len) in [0, 100, 3000, 5000, 200_000].into_iter().enumerate() {
+        std::fs::write(folder.join(format!("a/file{number}")), vec![7; len]).expect("writes");
+    }
+    std::os::unix::fs::symlink("b/nothing", folder.join("a/link")).expect("makes a link");
+    std::fs::hard_link(folder.join("a/file1"), folder.join("a/b/again")).expect("links");
+    folder
+}
+
 #[test]
 fn what_mkfs_fills_has_no_findings() {
     let scratch = Scratch::new();
-    let source = scratch.path().join("source");
-    std::fs::create_dir_all(source.join("a/b")).expect("makes folders");
-    for (number, len) in [0, 100, 3000, 5000, 200_000].into_iter().enumerate() {
-        std::fs::write(source.join(format!("a/file{number}")), vec![7; len]).expect("writes");
-    }
-    std::os::unix::fs::symlink("b/nothing", source.join("a/link")).expect("makes a link");
-    std::fs::hard_link(source.join("a/file1"), source.join("a/b/again")).expect("links");
+    let source = folder_in(&scratch);
     for options in [&[][..], &["--nodesize", "4096"], &["--mixed"], &["--features", "^no-holes"]] {
         let image = scratch.sparse_file("image", 256 << 20);
         let rootdir = ["--quiet", "--force", "--rootdir"].map(OsStr::new);
@@ -102,6 +164,51 @@ fn what_mkfs_fills_has_no_findings() {
         let report = check(&[image]);
         assert!(report.is_clean(), "{:?}:\n{report}", options.collect::<Vec<_>>());
         assert!(report.statistics.data_extents > 0, "{report}");
+    }
+}
+
+/// The chunks lie around what ext4 keeps where, and a subvolume holds the old file system as one
+/// file.
+#[test]
+fn what_converting_ext4_makes_has_no_findings() {
+    let scratch = Scratch::new();
+    let source = folder_in(&scratch);
+    let image = scratch.sparse_file("image", 512 << 20);
+    let arguments = ["-q", "-t", "ext4", "-d"].map(OsStr::new);
+    let paths = [source.as_os_str(), image.as_os_str()];
+    command::run("mke2fs", arguments.into_iter().chain(paths)).expect("makes");
+    command::run("btrfs-convert", [image.as_os_str()]).expect("converts");
+    for what in ["converted", "mounted once"] {
+        let report = check(std::slice::from_ref(&image));
+        assert!(report.is_clean(), "{what}:\n{report}");
+        drop(KernelMount::open(std::slice::from_ref(&image), ""));
+    }
+}
+
+/// Space caches of both kinds, made, dropped and made again, and options that change what new files
+/// are like.
+#[test]
+fn what_changing_options_leave_has_no_findings() {
+    let spec = ImageSpec::new("options").devices(&[4 << 30]).space_cache(SpaceCache::Files);
+    let image = KernelImage::build(&spec, &Content::new(8));
+    let options = [
+        "space_cache=v2",
+        "clear_cache,space_cache=v1,nodatacow",
+        "space_cache=v1,compress-force=lzo",
+        "clear_cache,space_cache=v2,nodatasum",
+        "compress-force=zstd,max_inline=0",
+        "clear_cache,nospace_cache",
+    ];
+    for (number, options) in options.into_iter().enumerate() {
+        let mount = image.mount(options);
+        let folder = mount.path().join(format!("options{number}"));
+        std::fs::create_dir(&folder).expect("makes a folder");
+        for len in [100, 3000, 200_000, 3 << 20] {
+            std::fs::write(folder.join(len.to_string()), vec![7; len]).expect("writes");
+        }
+        drop(mount);
+        let report = check(image.devices());
+        assert!(report.is_clean(), "after {options}:\n{report}");
     }
 }
 

@@ -18,7 +18,10 @@ use crate::{is_broken_pipe, message};
 ///
 /// Reads all metadata, every copy of it, and relates everything that is stored twice. Changes nothing.
 ///
-/// A finding names the files that it touches, and the bytes of devices. `--format json` has them as fields.
+/// Each finding names the files that the damage touches, and the bytes of devices. `--format json`
+/// gives them as fields. Lines that begin with 'not checked' are no findings: they say what larder
+/// cannot judge. Of a device that is one commit behind, for example, it cannot say whether power
+/// failed or the device missed the commit.
 ///
 /// Exit codes:
 ///   0  the file system is sound

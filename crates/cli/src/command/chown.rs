@@ -13,8 +13,8 @@ use crate::tree::{Each, Node, walk};
 
 /// Change owners and groups in a file system that is not mounted
 ///
-/// They are numbers: who they are is known to the system in the image only. Files lose set-user-ID,
-/// set-group-ID and capabilities by that, as the kernel has it.
+/// They are numbers: only the system in the image knows their names. Files lose set-user-ID,
+/// set-group-ID and capabilities by that, as with the kernel.
 ///
 /// Examples:
 ///   larder chown 1000:1000 disk.img:/home/ann/notes

@@ -56,10 +56,10 @@ pub struct Cp {
 
 impl Cp {
     pub fn run(self) -> Outcome {
-        interrupt::watch()?;
         if self.destination.as_os_str().as_bytes().windows(2).any(|pair| pair == b":/") {
             return self.copy_in();
         }
+        interrupt::watch()?;
         let into = self.destination.is_dir();
         if self.sources.len() > 1 && !into {
             bail!("{}: several sources need a directory", self.destination.display());
@@ -91,6 +91,8 @@ impl Cp {
     }
 
     fn copy_into(&self, writing: &Writing) -> anyhow::Result<usize> {
+        // Opening had nothing to undo: a signal ended it at once.
+        interrupt::watch()?;
         let destination = PathBuf::from(writing.path(self.destination.as_os_str())?);
         if self.sources == ["-"] {
             let unpacked = Untar::new(&writing.start, destination, self.keep())?;

@@ -133,7 +133,7 @@ fn name_of(entry: &larder::Result<Entry>) -> Option<&OsStr> {
     entry.as_ref().ok().map(Entry::name)
 }
 
-/// Whether it is an entry that is shown only to who asks for all.
+/// Whether it is an entry that is shown only with `--all`.
 fn is_hidden(entry: &larder::Result<Entry>) -> bool {
     name_of(entry).is_some_and(|name| name.as_bytes().starts_with(b"."))
 }

@@ -81,7 +81,7 @@ fn make_just_so(
     decided: u32,
 ) -> larder::Result<()> {
     let is_special = decided & SET_IDS != 0 || permissions & STICKY != 0;
-    // Until it is special, nobody else may write to it.
+    // Until it is special, no other user may write to it.
     let withheld = SET_IDS | if is_special { OTHERS_WRITE } else { 0 };
     let new = new_inode(DIRECTORY | permissions & !withheld, 0);
     let made = writing.start.create_inode(path, &new)?;

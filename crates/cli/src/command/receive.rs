@@ -139,7 +139,7 @@ fn report(outcome: Result<Received, ReceiveError>, delete: &dyn Fn(&str) -> Stri
     ExitCode::FAILURE
 }
 
-/// Tells what happens, and looks whether somebody wants it to end.
+/// Shows how far it has come, and looks whether a signal asks it to end.
 struct Watch {
     is_quiet: bool,
     progress: Progress,

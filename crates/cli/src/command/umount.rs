@@ -77,7 +77,8 @@ impl Umount {
         let ending = if self.force || self.lazy { None } else { ending_of(&mountpoint) };
         // Opened before, so that it is the file that the mount has open.
         let source = File::open(&mount.source).with_context(|| mount.source.display().to_string());
-        // The number of a file system is given to another once it is gone: who uses this one is seen only now.
+        // The number of a file system is given to another once it is gone: only now can the
+        // processes that use this one be found.
         let users: Vec<_> =
             processes().filter(|process| process.use_of(mount.device).is_some()).collect();
         let is_unmounted = self.force && end(&mountpoint)?;
@@ -92,7 +93,7 @@ impl Umount {
         ending.filter(|_| is_over).map_or(Ok(()), Ending::wait).map_err(|error| {
             match error.kind() {
                 io::ErrorKind::UnexpectedEof => anyhow!(
-                    "the server ended without a word: what was not synced may not be on the devices"
+                    "the server ended without a word: changes that were not synced may be lost"
                 ),
                 _ => error.into(),
             }
@@ -100,7 +101,7 @@ impl Umount {
     }
 }
 
-/// Has the server of what is mounted say how it ends, if it answers in time.
+/// Asks the server of a mount to say how it ends; waits only for a while for its answer.
 fn ending_of(mountpoint: &Path) -> Option<Ending> {
     let (answer, ending) = channel();
     let mountpoint = mountpoint.to_owned();

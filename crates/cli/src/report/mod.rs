@@ -2,7 +2,7 @@
 //! log of the system.
 //!
 //! # Invariants
-//! - A thread that reports something waits for nobody: one thread writes what all others report.
+//! - A thread that reports something does not wait: one thread writes what all others report.
 //!   The program that keeps the log may have its files on this very mount, and would wait for a
 //!   server that waits for it.
 //! - What finds no room in the queue is counted, and the log says how much that was.
@@ -47,20 +47,20 @@ trait Sink: Send {
     fn write(&mut self, level: Level, text: &str) -> io::Result<()>;
 }
 
-/// Has what is reported written to the terminal, until the result is dropped.
+/// Makes reports go to the terminal until the result is dropped.
 pub fn to_terminal(level: LogLevel) -> io::Result<Reporter> {
     start(level, vec![Box::new(Terminal)])
 }
 
-/// Has what `work` reports in this thread written to the terminal.
+/// Makes reports of `work` in this thread go to the terminal.
 pub fn on_terminal<T>(level: LogLevel, work: impl FnOnce() -> T) -> io::Result<T> {
     let (_reporter, layer) = Reporter::start(vec![Box::new(Terminal)])?;
     let subscriber = tracing_subscriber::registry().with(LevelFilter::from(level)).with(layer);
     Ok(tracing::subscriber::with_default(subscriber, work))
 }
 
-/// Has it written to journald, or where there is none to syslog, and to the standard error as long
-/// as that is somebody's.
+/// Makes reports go to journald, or where there is none to syslog, and to standard error as long as
+/// that leads anywhere.
 pub fn to_system_log(level: LogLevel) -> io::Result<Reporter> {
     let mut sinks: Vec<Box<dyn Sink>> = vec![Box::new(Terminal)];
     match Journal::connect() {

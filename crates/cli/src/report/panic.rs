@@ -2,7 +2,7 @@
 
 use std::panic::{self, PanicHookInfo};
 
-/// Has panics of all threads reported, with their messages and places.
+/// Reports panics of all threads from now on, with their messages and places.
 pub(super) fn report() {
     panic::set_hook(Box::new(|info| tracing::error!("{}", text(info))));
 }

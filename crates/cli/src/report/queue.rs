@@ -60,7 +60,7 @@ impl Reporter {
 
 impl Drop for Reporter {
     fn drop(&mut self) {
-        // Both fail only if the thread panicked, and then nobody is left to say so to.
+        // Both fail only if the thread panicked, and then no thread is left to report to.
         let _ = self.queue.send(Entry::End);
         let _ = self.thread.take().map(JoinHandle::join);
     }
@@ -76,7 +76,8 @@ impl<S: Subscriber> Layer<S> for Queue {
     }
 }
 
-/// Writes one entry after another. What cannot be written is lost: nobody could be told.
+/// Writes one entry after another. What cannot be written is lost: there is no other place to
+/// report it.
 fn write_entries(entries: &Receiver<Entry>, lost: &AtomicU64, mut sinks: Vec<Box<dyn Sink>>) {
     let mut write = |level, text: &str| {
         for sink in &mut sinks {

@@ -5,7 +5,10 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::support::{Mounted, is_over_rings, larder};
+use larder_testkit::{ImageSpec, KernelImage};
+
+use crate::support::{self, Mounted, assert_same_lines, is_over_rings, larder};
+use crate::trace::Trace;
 
 /// What a script may take under load.
 const PATIENCE: Duration = Duration::from_secs(300);
@@ -196,7 +199,8 @@ kinds = (write_around, truncate, change_flags, make_subvolumes, make_directories
 def forever(number):
     fd, memory = files[number % SEEKERS]
     while True:
-        at = 4096 * random.randrange(SIZE // 4096)
+        # In few places: at the end each is looked for.
+        at = 0x10000 * random.randrange(SIZE // 0x10000)
         memory[at:at + 1] = b'z'
         os.lseek(fd, at, os.SEEK_DATA)
 victims = []
@@ -242,6 +246,18 @@ pub(crate) fn what_is_written_around_the_cache_is_seen_through_it() {
     let mounted = Mounted::new();
     python(&mounted, include_str!("around_the_cache.py"));
     mounted.shell("dd if=f iflag=direct bs=64k status=none | cmp - f");
+    mounted.finish();
+}
+
+/// What programs store past the end of a file that they have mapped is zeros when the file grows, as on the kernel's.
+#[test]
+pub(crate) fn what_is_stored_past_the_end_is_no_content() {
+    let script = include_str!("past_the_end.py");
+    let mounted = Mounted::new();
+    let image = KernelImage::empty(&ImageSpec::new("past-the-end"));
+    let kernel = image.mount("");
+    let seen = support::python(&mounted.path(), script, &[]);
+    assert_same_lines(&seen, &support::python(kernel.path(), script, &[]));
     mounted.finish();
 }
 
@@ -312,5 +328,32 @@ os.pwrite(fd, b'a', 0)
 assert os.stat('f').st_mtime_ns > before
 ",
     );
+    mounted.finish();
+}
+
+/// What a program wrote, and the server has not written back, has attributes that the kernel need
+/// not ask for again: writing it back does not change them.
+#[test]
+pub(crate) fn attributes_stay_known_while_data_waits() {
+    let mounted = Mounted::new();
+    let trace = Trace::of(&mounted.path());
+    mounted.shell("for n in 5 3000 5000 200000; do head -c $n /dev/zero > $n; done");
+    let stat = || mounted.shell("stat -c '%s %b %y %z' 5 3000 5000 200000");
+    let before = stat();
+    // The server could only say for how many seconds it knows.
+    thread::sleep(Duration::from_millis(1500));
+    let counts = trace.count(|| assert_eq!(stat(), before));
+    assert_eq!(counts.values().sum::<u64>(), 0, "{counts:?}");
+    support::succeed(larder().args(["filesystem", "sync"]).arg(mounted.path()));
+    assert_eq!(stat(), before);
+    // Asked again, it says the same.
+    let touched = "chown 1 *; stat -c '%s %b' *";
+    let sizes = |said: &str| -> Vec<String> {
+        let words = |line: &str| line.split(' ').take(2).collect::<Vec<_>>().join(" ");
+        let mut lines: Vec<_> = said.lines().map(words).collect();
+        lines.sort();
+        lines
+    };
+    assert_eq!(sizes(&mounted.shell(touched)), sizes(&before));
     mounted.finish();
 }

@@ -3,42 +3,49 @@
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
-use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
 use rustix::io::Errno;
-use rustix::process::{Pid, Signal, WaitOptions, kill_process, kill_process_group, waitpid};
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 
-use crate::support::{Mounted, larder, succeed, wait_until};
+use crate::support::{Mounted, larder, loop_devices, succeed, wait_until};
 
-/// A line in a shell that is at work on a mount, in a group of its own.
+/// A line in a shell that is at work on a mount, in a namespace of process numbers of its own: all of its
+/// processes end with the shell, also those that have left its session, as the jobs of fio do. Else they would
+/// keep the mount.
 struct Work(Child);
 
 impl Work {
     fn start(mounted: &Mounted, line: &str) -> Self {
         let log = mounted.folder().join("said");
         let log = File::create(log).unwrap();
-        let child = Command::new("bash")
-            .args(["-c", line])
-            .current_dir(mounted.path())
-            .process_group(0)
-            .stdin(Stdio::null())
-            .stderr(log.try_clone().unwrap())
-            .stdout(log)
-            .spawn()
-            .unwrap();
-        Self(child)
+        let mut command = Self::command(mounted, line);
+        command.stderr(log.try_clone().unwrap()).stdout(log);
+        Self(command.spawn().unwrap())
+    }
+
+    fn command(mounted: &Mounted, line: &str) -> Command {
+        let mut command = Command::new("unshare");
+        command.args(["--pid", "--fork", "--kill-child", "--", "bash", "-c", line]);
+        command.current_dir(mounted.path()).stdin(Stdio::null());
+        command
+    }
+
+    /// The shell, if it has begun.
+    fn shell(&self) -> Option<Pid> {
+        let id = self.0.id();
+        let children = fs::read_to_string(format!("/proc/{id}/task/{id}/children")).ok()?;
+        Pid::from_raw(children.trim().parse().ok()?)
     }
 }
 
 impl Drop for Work {
     fn drop(&mut self) {
-        // Those that wait for nothing but a signal, and those that do not heed one.
-        for signal in [Signal::TERM, Signal::KILL] {
-            let _ = kill_process_group(Pid::from_child(&self.0), signal);
-            thread::sleep(Duration::from_millis(50));
+        match self.shell() {
+            Some(shell) => _ = kill_process(shell, Signal::KILL),
+            None => _ = self.0.kill(),
         }
         let _ = self.0.wait();
     }
@@ -59,6 +66,8 @@ fn killed_during(line: &str, begun: &str) -> Mounted {
     assert!(work.0.try_wait().unwrap().is_none(), "it was still at work");
     mounted.kill();
     drop(work);
+    let image = mounted.image();
+    wait_until("nobody keeps the mount", || loop_devices(&image).is_empty());
     mounted.check();
     mounted.mount(&[]);
     mounted
@@ -136,16 +145,9 @@ pub(crate) fn during_sqlite() {
         succeed(Command::new("sqlite3").arg(&file).arg(open));
         let line = "for i in $(seq 100000); do echo 'INSERT INTO t(v) SELECT hex(randomblob(2000)); \
                     SELECT max(i) FROM t;'; done | sqlite3 -cmd 'PRAGMA synchronous=EXTRA' data.db";
-        let mut work = Command::new("bash")
-            .args(["-c", line])
-            .current_dir(mounted.path())
-            .process_group(0)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .map(Work)
-            .unwrap();
+        let mut command = Work::command(&mounted, line);
+        let mut work =
+            command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().map(Work).unwrap();
         let mut said = BufReader::new(work.0.stdout.take().unwrap()).lines();
         let promised = said.by_ref().take(200).last().unwrap().unwrap();
         assert_eq!(promised, "200");

@@ -89,6 +89,25 @@ fn who_would_pass_a_limit_is_told() {
     mounted.finish();
 }
 
+/// A snapshot is no way around a limit, for the kernel either.
+#[test]
+fn a_snapshot_has_the_limit_of_its_source() {
+    let mut mounted = limited();
+    let snapshot = [mounted.join("s"), mounted.join("ours")];
+    succeed(larder().args(["subvolume", "snapshot"]).args(snapshot));
+    let refused = mounted.shell("! dd if=/dev/zero of=ours/f bs=1M count=30 conv=fsync 2>&1");
+    assert!(refused.contains("Disk quota exceeded"), "{refused}");
+    mounted.unmount();
+    mounted.check();
+    let line = "btrfs -q subvolume snapshot s theirs; btrfs qgroup show -r --raw .";
+    let shown = by_kernel(&mounted, line);
+    let limit = LIMIT.to_string();
+    for group in ["0/256", "0/257", "0/258"] {
+        let line = shown.lines().find(|line| line.starts_with(group)).expect("it is there");
+        assert_eq!(line.split_whitespace().nth(3), Some(&*limit), "{shown}");
+    }
+}
+
 #[test]
 fn a_command_names_the_limit() {
     let mut mounted = limited();

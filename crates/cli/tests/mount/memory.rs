@@ -6,9 +6,10 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::process::Command;
 use std::thread;
 
+use larder_testkit::KernelMount;
 use rustix::fs::{OFlags, SeekFrom as Sought, seek};
 
-use crate::support::{Mounted, larder, succeed};
+use crate::support::{Mounted, larder, shell, succeed};
 
 /// What `--memory` gives, in KiB.
 const GIVEN_KIB: u64 = 128 << 10;
@@ -86,6 +87,29 @@ fn many_files_and_walks_fit_into_what_was_given() {
             });
         }
     });
+}
+
+/// The kernel makes the files, which is faster.
+#[test]
+fn listings_with_attributes_fit_into_what_was_given() {
+    const LARGE: usize = 100_000;
+    let mut mounted = Mounted::unmounted();
+    succeed(Command::new("truncate").args(["-s", "2G"]).arg(mounted.image()));
+    succeed(Command::new("mkfs.btrfs").arg("-q").arg(mounted.image()));
+    {
+        let kernel = KernelMount::open(&[mounted.image()], "");
+        let line = format!("mkdir a b; for d in a b; do (cd $d; seq {LARGE} | xargs touch); done");
+        shell(kernel.path(), &line);
+    }
+    mounted.serve(&["--memory", "128M"]);
+    for _ in 0..2 {
+        let names = mounted.shell("find . -printf '%s %p\n' | wc -l");
+        assert_eq!(names.trim(), (2 * LARGE + 3).to_string());
+    }
+    let peak = peak(&mounted);
+    assert!(peak <= BOUND_KIB, "{peak} KiB");
+    mounted.unmount();
+    mounted.check();
 }
 
 #[test]

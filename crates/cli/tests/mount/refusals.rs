@@ -222,6 +222,48 @@ print(open('log').read(), os.read(both, 100))
     mounted.finish();
 }
 
+/// The same where the kernel keeps what programs write, and its times, beyond the time at which the file
+/// becomes protected.
+#[test]
+pub(crate) fn what_was_written_before_is_brought_after() {
+    let script = r"
+import os, subprocess, sys
+for path, protect in (('i', ['chattr', '+i', 'i']), ('a', ['chattr', '+a', 'a']),
+                      ('s/f', [*sys.argv[1:], 'property', 'set', '-t', 'subvol', 's', 'ro', 'true'])):
+    with open(path, 'wb') as file:
+        file.write(b'early')
+        os.fsync(file.fileno())
+        file.write(b'late')
+        file.flush()
+        before = os.fstat(file.fileno()).st_mtime_ns
+        subprocess.check_call(protect)
+        for call in (os.fsync, os.fdatasync):
+            call(file.fileno())
+        file.write(b'later')
+        file.flush()
+        os.fsync(file.fileno())
+        after = os.fstat(file.fileno()).st_mtime_ns
+    print(path, open(path).read(), after > before)
+    if path in 'ia':
+        try:
+            os.utime(path, (1, 1))
+        except PermissionError:
+            print('refused')
+        subprocess.check_call(['chattr', '-' + path, path])
+";
+    let mut mounted = Mounted::unmounted();
+    mounted.mount(&["--create", "2G", "-o", "writeback_cache"]);
+    succeed(larder().args(["subvolume", "create"]).arg(mounted.join("s")));
+    let image = KernelImage::empty(&ImageSpec::new("written-before"));
+    let kernel = image.mount("");
+    shell(kernel.path(), "btrfs subvolume create s");
+    let seen = python(&mounted.path(), script, &[env!("CARGO_BIN_EXE_larder")]);
+    assert_same_lines(&seen, &python(kernel.path(), script, &["btrfs"]));
+    // The kernel does not look at the time of the last change of the inode that chattr(1) made.
+    mounted.unmount();
+    mounted.check();
+}
+
 /// A file that a program has mapped keeps what the program writes there, before and after it is protected.
 #[test]
 pub(crate) fn what_was_mapped_before_is_written() {

@@ -89,6 +89,19 @@ fn from_reading_to_writing() {
     mounted.finish();
 }
 
+/// What is mounted below stays mounted, though the server is another.
+#[test]
+fn what_is_mounted_below_stays() {
+    let mounted = Mounted::new();
+    mounted.shell("mkdir -p d/below; mount -t tmpfs below d/below; touch d/below/f");
+    for words in ["ro", "rw"] {
+        remount(&mounted, words).unwrap();
+        assert_eq!(mounted.shell("ls d/below"), "f\n", "{words}");
+    }
+    mounted.shell("umount d/below");
+    mounted.finish();
+}
+
 /// A remount that the kernel of btrfs refuses is refused here too, and one that it does is done.
 #[test]
 fn it_is_refused_while_files_are_open_for_writing_as_on_the_kernels() {

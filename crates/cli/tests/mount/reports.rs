@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::Duration;
 
+use larder_testkit::sparse_file::sparse_copy;
 use larder_testkit::{ImageSpec, KernelImage, KernelMount, Scratch, content::Content, oracle};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process};
@@ -255,9 +256,9 @@ fn replaying_a_log_is_told() {
     server.stop();
     fs::rename(copy, server.image()).unwrap();
     server.start(larder(), &[]);
+    wait_until("it is told", || server.said().contains("INFO: the log is replayed"));
     let said = server.said();
     assert!(said.contains("INFO: a crash left a log, which is being replayed: "), "{said}");
-    assert!(said.contains("INFO: the log is replayed"), "{said}");
     assert_eq!(fs::read(server.path().join("file")).unwrap(), b"butter");
     server.stop();
 }
@@ -328,4 +329,36 @@ fn closed_and_full_streams_are_no_panic() {
         shell.args(["-c", &line]).arg(larder().get_program());
         assert_eq!(shell.status().unwrap().code(), Some(1), "{stderr}");
     }
+}
+
+/// How far bringing a device up to date has come is said while the file system is being mounted, where standard
+/// error is no terminal in tenths; and nothing once the device is up to date.
+#[test]
+fn mounting_says_how_far_a_returned_device_is() {
+    let scratch = Scratch::new();
+    let at = |name: &str| scratch.path().join(name);
+    fs::create_dir(at("mnt")).unwrap();
+    fs::write(at("file"), vec![7; 16 << 20]).unwrap();
+    let profiles = ["mkfs", "-q", "-d", "raid1", "-m", "raid1", "-b", "400M"];
+    succeed(larder().args(profiles).args([at("a.img"), at("b.img")]));
+    sparse_copy(&at("b.img"), &at("old.img")).unwrap();
+    let into = format!("{}:/", at("a.img").display());
+    succeed(larder().arg("cp").arg("--device").arg(at("b.img")).arg(at("file")).arg(into));
+    fs::rename(at("old.img"), at("b.img")).unwrap();
+    let mount = || {
+        let mut command = larder();
+        let output =
+            command.arg("mount").args([at("a.img"), at("b.img"), at("mnt")]).output().unwrap();
+        succeed(larder().arg("umount").arg(at("mnt")));
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.success(), "{said}");
+        said
+    };
+    let said = mount();
+    let tenths: Vec<usize> =
+        (1..=10).filter_map(|tenth| said.find(&format!("{tenth}0 % of the "))).collect();
+    assert!(tenths.len() > 1 && tenths.is_sorted(), "{said}");
+    assert!(said.contains("100 % of the "), "{said}");
+    let said = mount();
+    assert!(!said.contains(" % of the "), "{said}");
 }

@@ -112,8 +112,13 @@ impl Mounted {
 
     /// Mounts a new image with a server that is a child of this process.
     pub(crate) fn serve_in_foreground(&mut self, arguments: &[&str]) {
+        self.serve(&[&["--create", "2G"], arguments].concat());
+    }
+
+    /// Mounts with a server that is a child of this process.
+    pub(crate) fn serve(&mut self, arguments: &[&str]) {
         let mut command = larder();
-        command.args(["mount", "-f", "--create", "2G"]).args(arguments).args(transport());
+        command.args(["mount", "-f"]).args(arguments).args(transport());
         command.arg(self.image()).arg(self.path());
         self.server = Some(command.stdin(Stdio::null()).spawn().expect("it starts"));
         wait_until("it is mounted", || self.is_in_table());
@@ -260,6 +265,11 @@ pub(crate) fn rings_of(id: u32) -> usize {
     let files = fs::read_dir(format!("/proc/{id}/fd")).expect("it is there");
     let targets = files.filter_map(|file| fs::read_link(file.ok()?.path()).ok());
     targets.filter(|target| target.as_os_str() == "anon_inode:[io_uring]").count()
+}
+
+/// Loop devices that are attached to the image.
+pub(crate) fn loop_devices(image: &Path) -> String {
+    succeed(Command::new("losetup").args(["--noheadings", "-O", "NAME", "-j"]).arg(image))
 }
 
 fn detach(point: &Path) {

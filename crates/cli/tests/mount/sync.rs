@@ -6,7 +6,7 @@ use std::process::Command;
 
 use rustix::process::Signal;
 
-use crate::support::{Mounted, larder, shell, succeed, wait_until};
+use crate::support::{Mounted, larder, loop_devices, shell, succeed, wait_until};
 
 /// What a file has on a copy of the image.
 fn found(image: &Path, name: &str) -> Option<Vec<u8>> {
@@ -14,11 +14,6 @@ fn found(image: &Path, name: &str) -> Option<Vec<u8>> {
     fs::copy(image, &copy).unwrap();
     let output = larder().arg("cat").arg(format!("{}:/{name}", copy.display())).output().unwrap();
     output.status.success().then_some(output.stdout)
-}
-
-/// Loop devices that are attached to the image.
-fn loop_devices(image: &Path) -> String {
-    succeed(Command::new("losetup").args(["--noheadings", "-O", "NAME", "-j"]).arg(image))
 }
 
 /// What `findmnt` says of the mount.

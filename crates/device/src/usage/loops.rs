@@ -13,7 +13,7 @@ use crate::{ioctl, stand_in};
 pub(super) struct Attached {
     /// Whatever is done through them reaches it.
     pub(super) devices: Vec<u64>,
-    /// [Stand-ins](crate::StandIn), which nobody reads or writes.
+    /// [Stand-ins](crate::StandIn), through which no program reads or writes.
     pub(super) stand_ins: Vec<u64>,
 }
 

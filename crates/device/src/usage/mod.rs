@@ -1,4 +1,4 @@
-//! Who else uses a file or a block device, and where.
+//! The other users of a file or a block device, and where they use it.
 //!
 //! # Invariants
 //! - Nothing here changes, locks or claims anything for longer than the call.
@@ -24,7 +24,7 @@ use crate::lock;
 /// Loop devices on loop devices on partitions … are followed this far.
 pub(crate) const MAX_CHAIN: usize = 8;
 
-/// Somebody's use of a file or block device that excludes writing to it.
+/// A use of a file or block device that excludes writing to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum InUse {
     /// A kernel has it mounted; `at` is unknown when that is in another mount namespace.
@@ -61,7 +61,7 @@ pub enum Link {
 }
 
 impl InUse {
-    /// Whether it may be over in a moment, without anybody doing anything.
+    /// Whether it may be over in a moment, by itself.
     pub(crate) fn may_pass(&self) -> bool {
         match self {
             Self::Locked => true,
@@ -124,8 +124,8 @@ impl fmt::Display for InUse {
     }
 }
 
-/// Who uses the file or block device at `path` in a way that excludes writing to it. Readers should
-/// warn: what they read may change under them.
+/// The use of the file or block device at `path` that excludes writing to it, if there is one.
+/// Readers should warn: what they read may change under them.
 ///
 /// Errors are those of looking at `path` itself.
 pub fn in_use(path: impl AsRef<Path>) -> io::Result<Option<InUse>> {

@@ -49,7 +49,7 @@ impl Core {
         cache: Arc<BlockCache>,
         writer: Writer,
     ) -> Result<Self> {
-        let root_tree = TreeView::Live(writer.manager().root_tree().clone());
+        let root_tree = TreeView::Live(writer.manager().trees().root().clone());
         let csum_tree = writer.tree(objectid::CSUM_TREE)?;
         let decompressed = DecompressedExtents::default();
         Ok(Self { volume, cache, root_tree, csum_tree, decompressed, writer: Some(writer) })
@@ -106,7 +106,7 @@ impl Core {
     /// The root item of the tree `id` and its key.
     pub(crate) fn root_item(&self, id: u64) -> Result<Option<(Key, Box<RootItem>)>> {
         if let Some(writer) = &self.writer
-            && let Some((key, item)) = writer.manager().root_item(id)
+            && let Some((key, item)) = writer.manager().trees().root_item(id)
         {
             return Ok(Some((key, Box::new(item))));
         }
@@ -117,8 +117,8 @@ impl Core {
     /// the last change.
     pub(crate) fn live_root_item(&self, id: u64) -> Option<RootItem> {
         let manager = self.try_writer()?.manager();
-        let (_, mut item) = manager.root_item(id)?;
-        let root = manager.forest().tree(id)?.root();
+        let (_, mut item) = manager.trees().root_item(id)?;
+        let root = manager.trees().forest().tree(id)?.root();
         if root.generation > item.generation.get() {
             item.generation = root.generation.into();
             item.generation_v2 = root.generation.into();

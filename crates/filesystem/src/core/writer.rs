@@ -157,14 +157,14 @@ impl Writer {
     pub(crate) fn live_tree(&self, id: u64) -> Result<Arc<LiveTree>> {
         let key = Key::new(id, ItemType::ROOT_ITEM, 0);
         let missing = Error::MissingItem { tree: objectid::ROOT_TREE, key };
-        self.manager.tree(id)?.ok_or(missing)
+        self.manager.trees().open(id)?.ok_or(missing)
     }
 
     /// Opens a subvolume for changing it.
     pub(crate) fn open_subvolume(&self, id: u64) -> Result<LiveSubvolume> {
-        let tree = self.manager.tree(id)?.ok_or(Error::NoSuchSubvolume(id))?;
+        let tree = self.manager.trees().open(id)?.ok_or(Error::NoSuchSubvolume(id))?;
         let inode_numbers = self.ids.inode_numbers(&tree)?;
-        let item = self.manager.root_item(id);
+        let item = self.manager.trees().root_item(id);
         Ok(LiveSubvolume {
             tree,
             inode_numbers,

@@ -228,6 +228,9 @@ pub(crate) fn check_target(directory: &Inode, target: &[u8]) -> Result<()> {
     if target.is_empty() {
         return Err(Error::NotFound);
     }
+    if target.contains(&0) {
+        return Err(Error::Invalid("the target of a symbolic link has a byte that ends it"));
+    }
     let sector = directory.core().sectorsize() as usize;
     if target.len() > MOST_TARGET_BYTES.min(most).min(sector - 1) {
         return Err(Error::NameTooLong);

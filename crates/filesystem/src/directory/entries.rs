@@ -74,7 +74,11 @@ impl Directory<'_> {
 
     /// Calls `visit` with some entries from the index `from` on, as they are at one moment if the caller
     /// holds the state of the directory's inode. Returns where they go on.
-    fn visit_entries(self, from: u64, mut visit: impl FnMut(Result<DirEntry>)) -> Option<u64> {
+    pub(super) fn visit_entries(
+        self,
+        from: u64,
+        mut visit: impl FnMut(Result<DirEntry>),
+    ) -> Option<u64> {
         self.try_live_inode()?.visit_index(from, |item| {
             let entry = item.map_err(Error::from);
             visit(entry.and_then(|(index, bytes)| self.parse_entry(index, bytes)));

@@ -52,7 +52,12 @@ impl Directory<'_> {
     }
 
     /// What this directory's entry `name`, at `index` if that is known, leads to.
-    fn open_target(self, target: Target, name: &[u8], index: Option<u64>) -> Result<Inode> {
+    pub(super) fn open_target(
+        self,
+        target: Target,
+        name: &[u8],
+        index: Option<u64>,
+    ) -> Result<Inode> {
         match target {
             Target::Inode(number) => {
                 let inode = self.subvolume().inode(number)?;

@@ -10,6 +10,7 @@ pub(crate) mod entries;
 pub(crate) mod entry;
 pub(crate) mod handle;
 pub(crate) mod link;
+pub(crate) mod listed;
 pub(crate) mod lookup;
 pub(crate) mod names;
 pub(crate) mod path;

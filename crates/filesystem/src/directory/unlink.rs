@@ -131,7 +131,7 @@ impl LiveInode {
         state: &InodeState,
     ) -> Changed<bool> {
         let is_last_name = self.file_type() != FileType::Directory && state.item.nlink.get() == 1;
-        if !is_last_name || !state.is_clean() {
+        if !is_last_name || !state.pages.is_clean() {
             return Ok(false);
         }
         writer.logged_inodes.names_changed(self.id());

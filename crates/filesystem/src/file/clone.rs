@@ -1,8 +1,8 @@
 //! Reflinks: ranges of files that share extents, and copies that share what they can.
 //!
 //! # Invariants
-//! - Nobody else changes or writes back either file while a part is shared, so that what is shared is what
-//!   the source has.
+//! - No other thread changes or writes back either file while a part is shared: the target gets what the
+//!   source has.
 //! - A file without checksums shares with such files only.
 //! - An inline extent is never shared: its data is copied.
 
@@ -282,7 +282,7 @@ impl Share<'_> {
         self.check(source, target)?;
         for live in [source, target] {
             let mut file = change.lock(live);
-            if !file.is_clean() {
+            if !file.pages.is_clean() {
                 write_back(&mut file)?;
             }
         }
@@ -304,7 +304,7 @@ impl Share<'_> {
         self.enter(&mut file, &part)?;
         drop(alone);
         if let Some((start, sector)) = &part.inline {
-            file.dirty.write(*start, sector);
+            file.pages.write(*start, sector, sectorsize);
         }
         let end = self.target_offset + part.len_bytes.min(self.len_bytes);
         file.size_bytes = file.size_bytes.max(end);

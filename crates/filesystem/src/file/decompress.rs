@@ -41,7 +41,7 @@ impl Core {
             data
         } else {
             let mut data: Arc<[u8]> = std::iter::repeat_n(0, extent.ram_bytes as usize).collect();
-            let unshared = Arc::get_mut(&mut data).expect("nobody else has it yet");
+            let unshared = Arc::get_mut(&mut data).expect("no other thread has it yet");
             self.decompress_extent(extent, algorithm, has_checksums, unshared)?;
             self.decompressed().put(identity, data.clone());
             data

@@ -70,7 +70,7 @@ impl File<'_> {
         if end < file.size_bytes && !end.is_multiple_of(sectorsize) {
             return Err(Error::Invalid("a range that does not end with a sector"));
         }
-        if !file.is_clean() {
+        if !file.pages.is_clean() {
             write_back(&mut file)?;
         }
         let entered = match kind {

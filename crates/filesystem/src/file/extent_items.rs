@@ -316,7 +316,7 @@ impl FileExtents<'_> {
         }
     }
 
-    /// The extent on disk that an item at `start` refers to, and as whom it does; none for a hole.
+    /// The extent on disk that an item at `start` refers to, and the owner that it names; none for a hole.
     pub(crate) fn reference(
         &self,
         start: u64,

@@ -2,10 +2,11 @@
 //!
 //! # Invariants
 //! - An entry says of a range of the file what its tree has there, and of data, if it has checksums there,
-//!   what the checksum tree has of it. Entries are put in by who reads, with the state of the inode locked
-//!   in any way and nothing of the file's extents changed since the trees were searched; who changes a
-//!   file's extents has the state locked alone and, before the lock goes, has [`forget`](ExtentMap::forget)
-//!   called for what it changed. So what is found with the state locked is true as long as it is locked.
+//!   what the checksum tree has of it. A reader puts entries in, with the state of the inode locked in
+//!   any way, if nothing of the file's extents has changed since it searched the trees. A thread that changes
+//!   a file's extents has the state locked alone and, before it unlocks the state, calls
+//!   [`forget`](ExtentMap::forget) for the range that it changed. So what a thread finds with the state locked
+//!   is true as long as the state is locked.
 //! - There may be less than was put in: entries go at any time when memory is short. There is nothing of
 //!   inline extents.
 //! - Looking up takes no lock. All maps of a file system together have at most [`MOST_ENTRIES`], but for

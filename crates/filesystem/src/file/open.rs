@@ -1,17 +1,21 @@
 //! Regular files that are open for writing.
 //!
 //! # Invariants
-//! - Opening decides whether a file may be written to, and writing does not ask again. That is how Linux does it: an
-//!   inode that becomes immutable or append-only, and a subvolume that becomes read-only, stop those who open, not
-//!   those who have opened. So no write that a program was told of can be refused later for these reasons, however
-//!   long a cache holds it back.
+//! - Opening decides whether a program may write to a file, and writing does not ask again, as on
+//!   Linux. If the inode becomes immutable or append-only later, or its subvolume read-only, openings
+//!   from before may still write. So a cache may bring a write late: no write that has succeeded for
+//!   the program is refused afterwards for these reasons.
 
 use larder_format::item::InodeFlags;
 
+use crate::core::changed::apply;
 use crate::error::Result;
 use crate::file::handle::File;
 use crate::file::write::WriteAs;
+use crate::inode::attributes::SetAttributes;
 use crate::inode::handle::Inode;
+use crate::inode::metadata::Timestamp;
+use crate::operation::inode_change::{InodeChange, ItemReservation};
 
 /// A regular file that is open for writing.
 #[derive(Clone, Debug)]
@@ -66,5 +70,27 @@ impl OpenFile {
     /// As [`write_at`](Self::write_at).
     pub fn write_keeping_times(&self, data: &[u8], offset: u64) -> Result<()> {
         self.file().write_as(data, offset, WriteAs { is_open: true, sets_times: false })
+    }
+
+    /// Sets the times of the last change of content and of the inode, for a caller that has
+    /// [written without them](Self::write_keeping_times). They are those of writes that were allowed, so that
+    /// a file that became immutable or append-only takes them, and so does a subvolume that became read-only.
+    ///
+    /// # Errors
+    /// `EINVAL` for times that are none, `ENOSPC`.
+    pub fn set_times_of_writes(&self, mtime: Timestamp, ctime: Timestamp) -> Result<()> {
+        let (mtime, ctime) = (Some(mtime), Some(ctime));
+        let times = SetAttributes { mtime, ctime, ..SetAttributes::default() };
+        times.check_times()?;
+        let live = self.inode.live_inode()?;
+        let subvolume = self.inode.subvolume().live()?;
+        let item = ItemReservation::changing(1);
+        let mut change = InodeChange::start_on_open(self.inode.core(), subvolume, item, live)?;
+        let (handle, locked) = change.parts();
+        let state = locked.of(live);
+        state.touch(handle.generation(), false);
+        times.put(&mut state.item);
+        apply(handle, || live.put_item(state))?;
+        change.end()
     }
 }

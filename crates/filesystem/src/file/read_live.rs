@@ -40,8 +40,8 @@ impl File<'_> {
         {
             let state = live.read();
             let len = state.len_at(offset, buf.len());
-            if state.has_in_memory(offset, offset + len as u64) {
-                state.overlay(offset, &mut buf[..len]);
+            if state.pages.holds(offset, offset + len as u64) {
+                state.pages.overlay(offset, &mut buf[..len]);
                 return Ok(len);
             }
         }
@@ -50,16 +50,17 @@ impl File<'_> {
         let (len, cut, has_checksums) = {
             let state = live.read();
             let has_checksums = !state.item.flags().contains(InodeFlags::NODATASUM);
-            (state.len_at(offset, buf.len()), state.cut.unwrap_or(u64::MAX), has_checksums)
+            (state.len_at(offset, buf.len()), state.pages.cut().unwrap_or(u64::MAX), has_checksums)
         };
         let there = cut.saturating_sub(offset).min(len as u64) as usize;
         self.read_tree(live, &mut buf[..there], offset, has_checksums)?;
         let state = live.read();
         // What came since is in memory, all of it, or was cut off.
         let now = state.len_at(offset, buf.len());
-        let uncut = state.cut.unwrap_or(u64::MAX).saturating_sub(offset).min(there as u64) as usize;
+        let uncut =
+            state.pages.cut().unwrap_or(u64::MAX).saturating_sub(offset).min(there as u64) as usize;
         buf[uncut.min(now)..now].fill(0);
-        state.overlay(offset, &mut buf[..now]);
+        state.pages.overlay(offset, &mut buf[..now]);
         Ok(now)
     }
 
@@ -86,12 +87,12 @@ impl File<'_> {
     ) -> Result<()> {
         let live = self.live_inode()?;
         let sectorsize = self.core().sectorsize();
-        // Nobody else makes data of what is none.
+        // No other thread makes data where there is none.
         let mut absent: Vec<Need> = Vec::new();
         loop {
             let is_dirty = |need: &Need| {
                 let start = need.start();
-                file.dirty.covers(start, start + sectorsize)
+                file.pages.is_dirty(start, start + sectorsize)
             };
             let missing: Vec<Need> = needs
                 .iter()
@@ -103,10 +104,7 @@ impl File<'_> {
             }
             for need in missing {
                 match file.unlocked(|| self.wanted_sector(live, need))? {
-                    Some(sector) if !file.dirty.covers(need.start(), need.start() + sectorsize) => {
-                        file.dirty.write(need.start(), &sector);
-                    }
-                    Some(_) => {}
+                    Some(sector) => file.pages.load(need.start(), &sector),
                     None => absent.push(need),
                 }
             }
@@ -135,10 +133,10 @@ impl File<'_> {
         let _reading = live.reading.read();
         {
             let state = live.read();
-            if state.has_in_memory(sector.start, sector.end) {
+            if state.pages.holds(sector.start, sector.end) {
                 return Ok(true);
             }
-            if state.cut.is_some_and(|cut| cut <= sector.start) {
+            if state.pages.cut().is_some_and(|cut| cut <= sector.start) {
                 return Ok(false);
             }
         }
@@ -162,9 +160,9 @@ impl File<'_> {
     pub(crate) fn zero(self, state: &mut InodeState, range: Range<u64>) {
         let sectorsize = self.core().sectorsize();
         let start = range.start - range.start % sectorsize;
-        if !range.is_empty() && state.dirty.covers(start, start + sectorsize) {
+        if !range.is_empty() && state.pages.is_dirty(start, start + sectorsize) {
             let zeros = vec![0; (range.end - range.start) as usize];
-            state.dirty.write_bytes(range.start, &zeros, sectorsize);
+            state.pages.write(range.start, &zeros, sectorsize);
         }
     }
 
@@ -185,17 +183,7 @@ impl LiveInode {
     /// What is in memory only.
     pub(crate) fn waiting(&self) -> Waiting {
         let state = self.read();
-        let mut data = state.dirty.covered();
-        data.extend(state.writing.iter().flat_map(|writing| writing.covered()));
-        data.sort_unstable_by_key(|range| range.start);
-        let mut merged: Vec<Range<u64>> = Vec::new();
-        for range in data {
-            match merged.last_mut() {
-                Some(last) if last.end >= range.start => last.end = last.end.max(range.end),
-                _ => merged.push(range),
-            }
-        }
-        Waiting { data: merged, cut: state.cut }
+        Waiting { data: state.pages.ranges(), cut: state.pages.cut() }
     }
 }
 
@@ -203,26 +191,5 @@ impl InodeState {
     /// How many of `most` bytes from `offset` on the file has.
     fn len_at(&self, offset: u64, most: usize) -> usize {
         self.size_bytes.saturating_sub(offset).min(most as u64) as usize
-    }
-
-    /// Whether all of `start..end` is dirty or being written back.
-    fn has_in_memory(&self, start: u64, end: u64) -> bool {
-        let Some(writing) = &self.writing else { return self.dirty.covers(start, end) };
-        let mut at = start;
-        while at < end {
-            match self.dirty.covered_until(at).max(writing.covered_until(at)) {
-                until if until > at => at = until,
-                _ => return false,
-            }
-        }
-        true
-    }
-
-    /// Copies what is in memory over `buf`, which has what lies at `offset` on the devices.
-    fn overlay(&self, offset: u64, buf: &mut [u8]) {
-        if let Some(writing) = &self.writing {
-            writing.overlay(offset, buf);
-        }
-        self.dirty.overlay(offset, buf);
     }
 }

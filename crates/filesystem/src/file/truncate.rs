@@ -67,7 +67,7 @@ impl File<'_> {
             let end = last[EXTENTS_PER_STEP - 1].0;
             let _alone = file.exclude_readers();
             file.size_bytes = file.size_bytes.min(end);
-            file.dirty.truncate(end);
+            file.pages.truncate(end);
             file.apply(|file| {
                 let dropped_bytes = extents.drop_range(end, u64::MAX)?;
                 let item = &mut file.item;
@@ -92,8 +92,7 @@ impl File<'_> {
             self.load(file, &needs)?;
             self.zero_behind(file, size_bytes);
         }
-        file.dirty.truncate(cut);
-        file.cut = Some(file.cut.map_or(cut, |earlier| earlier.min(cut)));
+        file.pages.cut_off(cut);
         file.size_bytes = size_bytes;
         Ok(())
     }

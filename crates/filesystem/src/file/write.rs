@@ -3,7 +3,6 @@
 use std::ops::Range;
 
 use larder_format::item::InodeFlags;
-use larder_transaction::now;
 
 use crate::core::writer::Writer;
 use crate::error::{Error, ErrorKind, Result};
@@ -78,7 +77,7 @@ impl File<'_> {
         file.check_may_cut()?;
         let extents = file.extents();
         let sectorsize = core.sectorsize();
-        if !file.is_clean()
+        if !file.pages.is_clean()
             || file.size_bytes > sectorsize
             || file.item.flags().contains(InodeFlags::NODATACOW)
             || compression_plan(core, live, &file)?.is_some()
@@ -156,16 +155,16 @@ impl File<'_> {
         if offset > old {
             self.zero_behind(&mut file, old);
         }
-        file.dirty.write_bytes(offset, data, sectorsize);
+        file.pages.write(offset, data, sectorsize);
         file.size_bytes = file.size_bytes.max(end);
         if how.sets_times {
-            file.item.mtime = now();
+            file.item.mtime = larder_device::now().into();
             file.item.ctime = file.item.mtime;
         }
         file.shrink_reservation(writer);
         let most_bytes = MOST_DIRTY_BYTES.min(space.most_bytes() / PART_OF_ONE_FILE);
         let is_much =
-            file.dirty.len_bytes() > most_bytes || file.dirty.run_count() > MOST_DIRTY_RUNS;
+            file.pages.dirty_bytes() > most_bytes || file.pages.run_count() > MOST_DIRTY_RUNS;
         file.note_dirty()?;
         drop(entrance);
         drop(file);
@@ -208,7 +207,7 @@ impl File<'_> {
             needed.push(0..sectorsize);
         }
         for range in needed {
-            let targets = extents.targets(state.cut, state.item.flags(), range)?;
+            let targets = extents.targets(state.pages.cut(), state.item.flags(), range)?;
             if targets.iter().any(|target| target.place.is_none()) {
                 return Ok(false);
             }

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Weak};
 
-use larder_transaction::{Exclusive, TransactionHook, TransactionManager};
+use larder_transaction::{Exclusive, TransactionHook};
 
 use crate::core::changed::Changed;
 use crate::core::shared::Core;
@@ -34,7 +34,7 @@ impl Hook {
 }
 
 impl TransactionHook for Hook {
-    fn before_commit(&self, _manager: &TransactionManager) -> Changed<()> {
+    fn before_commit(&self) -> Changed<()> {
         self.with_core(|core, writer| {
             write_back(core)?;
             flush_delayed(writer)
@@ -55,11 +55,11 @@ impl TransactionHook for Hook {
         core.try_writer().is_some_and(Writer::has_more)
     }
 
-    fn flush_queued(&self, _manager: &TransactionManager) -> Changed<()> {
+    fn flush_queued(&self) -> Changed<()> {
         self.with_core(|_, writer| flush_delayed(writer))
     }
 
-    fn clean_deleted(&self, _manager: &TransactionManager) -> Changed<()> {
+    fn clean_deleted(&self) -> Changed<()> {
         self.with_core(|core, _| {
             // An inode with data that is not written back is not let go of before that.
             write_back(core)?;

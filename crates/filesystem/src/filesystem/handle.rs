@@ -98,7 +98,7 @@ impl Filesystem {
         let found = self.remember(id, state);
         // Asked again, now that a thread that deletes it finds this state: it may be deleted since.
         if let Some(writer) = self.try_writer()
-            && writer.manager().root_item(id).is_none_or(|(_, item)| item.refs.get() == 0)
+            && writer.manager().trees().root_item(id).is_none_or(|(_, item)| item.refs.get() == 0)
         {
             return Err(missing);
         }
@@ -144,7 +144,10 @@ impl Filesystem {
     pub fn stats(&self) -> Stats {
         Stats {
             trees: self.core.cache().stats(),
-            changes: self.try_writer().map(|w| w.manager().forest().stats()).unwrap_or_default(),
+            changes: self
+                .try_writer()
+                .map(|w| w.manager().trees().forest().stats())
+                .unwrap_or_default(),
             volume: self.volume().stats(),
             decompressed_hits: self.core.decompressed().hits(),
             decompressions: self.core.decompressed().decompressions(),

@@ -24,18 +24,20 @@ impl Filesystem {
     ///
     /// # Errors
     /// [`ErrorKind::ReadOnly`](crate::ErrorKind::ReadOnly) where a sound file system can only be read.
-    pub fn open_writable(volume: Arc<Volume>, options: &WriteOptions) -> Result<Self> {
-        let WriteOptions { cache_bytes, commit_interval, commit_bytes, dirty_bytes, tuning } =
-            *options;
+    pub fn open_writable(volume: Arc<Volume>, options: &WriteOptions<'_>) -> Result<Self> {
+        let WriteOptions {
+            cache_bytes, commit_interval, commit_bytes, dirty_bytes, tuning, ..
+        } = *options;
         let cache = Arc::new(BlockCache::new(volume.clone(), cache_bytes));
         let manager = Arc::new(TransactionManager::open_replaying(
             volume.clone(),
             cache.clone(),
             replay::replay,
+            options.resync_progress,
         )?);
         let writer = Writer::new(manager.clone(), dirty_bytes, tuning);
         let core = Arc::new(Core::writable(volume, cache, writer)?);
-        manager.add_hook(Arc::new(Hook::new(&core)));
+        manager.set_hook(Arc::new(Hook::new(&core)));
         let filesystem = Self::from(core);
         resume_deletions(&filesystem)?;
         Ok(match commit_interval {

@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
+use larder_transaction::ResyncProgress;
+
 use crate::core::tuning::Tuning;
 
 /// How to open a file system for writing.
-#[derive(Clone, Copy, Debug)]
-pub struct WriteOptions {
+#[derive(Clone, Copy)]
+pub struct WriteOptions<'a> {
     /// Unchanged tree blocks are kept in memory up to this many bytes.
     pub cache_bytes: usize,
     /// How often to commit in the background; if none, there are commits when a caller asks and when space is
@@ -20,4 +22,6 @@ pub struct WriteOptions {
     pub dirty_bytes: usize,
     /// To have some things done in other ways, to compare them.
     pub tuning: Tuning,
+    /// Told from the thread that opens how far the copying has come to devices that missed commits.
+    pub resync_progress: &'a dyn Fn(ResyncProgress),
 }

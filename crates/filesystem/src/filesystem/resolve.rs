@@ -32,7 +32,7 @@ struct Candidate {
 }
 
 /// A data extent that is looked for.
-struct Wanted {
+struct SoughtExtent {
     start: u64,
     /// How far behind its start; `None` for any part of it.
     at: Option<u64>,
@@ -65,7 +65,7 @@ impl Filesystem {
         }
         let (start, refs) = self.data_extent(logical)?;
         let at = (!of_whole_extent).then(|| logical.0 - start);
-        let wanted = Wanted { start, at };
+        let wanted = SoughtExtent { start, at };
         let mut candidates = BTreeSet::new();
         for back_ref in refs {
             match back_ref {
@@ -127,7 +127,7 @@ impl Filesystem {
     }
 
     /// The file extents in the leaf at `leaf` that refer to what is wanted.
-    fn candidates_in(&self, leaf: Logical, wanted: &Wanted) -> Result<Vec<Candidate>> {
+    fn candidates_in(&self, leaf: Logical, wanted: &SoughtExtent) -> Result<Vec<Candidate>> {
         let mut bytes = vec![0; self.volume().nodesize() as usize];
         let expectation = BlockExpectation { level: Some(0), ..BlockExpectation::default() };
         let unreadable = |error| TreeError {
@@ -160,7 +160,7 @@ impl Filesystem {
 fn places_in(
     subvolume: &Subvolume,
     candidate: Candidate,
-    wanted: &Wanted,
+    wanted: &SoughtExtent,
 ) -> Result<Vec<FilePlace>> {
     let key = |offset| Key::new(candidate.inode, ItemType::EXTENT_DATA, offset);
     let range = key(candidate.first)..=key(candidate.last);
@@ -187,7 +187,7 @@ impl Candidate {
     }
 }
 
-impl Wanted {
+impl SoughtExtent {
     /// The offset in the file at which a file extent shows what is wanted, if it does.
     fn offset_in(&self, key: Key, bytes: &[u8]) -> Result<Option<u64>, FormatError> {
         let FileExtent::Regular { header, extent, .. } = FileExtent::parse(bytes)? else {

@@ -42,7 +42,7 @@ impl Filesystem {
         let handle = writer.manager.start(1, Priority::Normal)?;
         let directory = writer.manager.superblock().root_dir_objectid.get();
         let key = Key::new(directory, ItemType::DIR_ITEM, name_hash::dir_name(b"default"));
-        let mut root_tree = TreeItems::new(writer.manager.root_tree().clone());
+        let mut root_tree = TreeItems::new(writer.manager.trees().root().clone());
         let missing = Error::MissingItem { tree: objectid::ROOT_TREE, key };
         let stored = root_tree.get(key)?.ok_or(missing)?;
         let mut data = Vec::new();
@@ -83,7 +83,7 @@ impl Filesystem {
     /// Whether devices are told what space is needed no more, after each commit: not, unless set. Fails in a
     /// file system that is open for reading.
     pub fn set_discards(&self, discards: bool) -> Result<()> {
-        self.writer()?.manager().set_discards(discards);
+        self.writer()?.manager().space().set_discards(discards);
         Ok(())
     }
 }

@@ -156,8 +156,8 @@ impl Inode {
         change.end()
     }
 
-    /// Takes away what would give whoever runs this file another's rights: the setuid bit, the setgid bit
-    /// of what its group may run, and capabilities.
+    /// Clears the setuid bit, the setgid bit of a file that its group may execute, and the file's
+    /// capabilities.
     ///
     /// POSIX has that follow each write by somebody without privileges. Who that is nobody knows here, so
     /// that writing takes capabilities away and no more: a caller who serves others calls this. Of what its group may

@@ -6,15 +6,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use larder_btree::LiveTree;
 use larder_format::item::{InodeFlags, InodeItem};
 use larder_format::{ItemType, Key};
-use larder_transaction::{Items, TreeItems, now};
+use larder_transaction::{Items, TreeItems};
 use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use crate::core::changed::Changed;
 use crate::error::{Error, Result};
 use crate::file::extent_map::ExtentMap;
 use crate::file::modified_extents::ModifiedExtents;
-use crate::file::writeback::dirty::DirtyData;
-use crate::file::writeback::reservation::DataReservation;
+use crate::file::writeback::page_cache::PageCache;
 use crate::inode::delayed::queued::DelayedItems;
 use crate::inode::delayed::table::DelayedInodes;
 use crate::inode::id::InodeId;
@@ -58,16 +57,10 @@ pub(crate) struct InodeState {
     pub(crate) item: InodeItem,
     /// Size in bytes as everybody sees it; that of the item follows when data is written back.
     pub(crate) size_bytes: u64,
-    /// Data that is not written back.
-    pub(crate) dirty: DirtyData,
-    /// Data that is being written back. Where there is dirty data, too, that is newer.
-    pub(crate) writing: Option<Arc<DirtyData>>,
-    /// What the tree has from there on is cut off, and goes when data is written back.
-    pub(crate) cut: Option<u64>,
+    /// Data that the trees do not have.
+    pub(crate) pages: PageCache,
     /// The sequence number of the item when the inode was last synced.
     pub(crate) synced: Option<u64>,
-    /// Room for writing the dirty data back: for the data, and for what says where it is.
-    pub(crate) reservation: Option<DataReservation>,
     /// For a directory, the index of the next name, once it was asked for.
     pub(crate) next_index: Option<u64>,
     /// For a directory, what it passes on, once it was asked for.
@@ -94,11 +87,8 @@ impl LiveInode {
         let state = InodeState {
             item,
             size_bytes: item.size.get(),
-            dirty: DirtyData::default(),
-            writing: None,
-            cut: None,
+            pages: PageCache::default(),
             synced: None,
-            reservation: None,
             next_index: None,
             inherited: None,
             has_no_capability: false,
@@ -130,7 +120,7 @@ impl LiveInode {
         let sequence = state.item.sequence.get();
         let is_committed = state.item.transid.get() <= durable_generation;
         let is_durable = is_committed || state.synced == Some(sequence);
-        (!state.is_clean() || !is_durable).then_some(sequence)
+        (!state.pages.is_clean() || !is_durable).then_some(sequence)
     }
 
     /// Notes that what was done up to this sequence number is durable.
@@ -170,7 +160,7 @@ impl LiveInode {
 
     /// Bytes of data that are not written back.
     pub(crate) fn dirty_bytes(&self) -> u64 {
-        self.read().unwritten_bytes()
+        self.read().pages.unwritten_bytes()
     }
 
     /// Notes that nothing is left of it in the tree.
@@ -241,7 +231,7 @@ impl InodeState {
     pub(crate) fn touch(&mut self, generation: u64, of_content: bool) {
         self.item.transid = generation.into();
         self.item.sequence += 1;
-        self.item.ctime = now();
+        self.item.ctime = larder_device::now().into();
         if of_content {
             self.item.mtime = self.item.ctime;
         }
@@ -269,17 +259,6 @@ impl InodeState {
             return Err(Error::NotPermitted("it can only grow"));
         }
         self.check_mutable()
-    }
-
-    /// Bytes of data that the trees do not have.
-    pub(crate) fn unwritten_bytes(&self) -> u64 {
-        self.dirty.len_bytes() + self.writing.as_ref().map_or(0, |writing| writing.len_bytes())
-    }
-
-    /// Bytes of memory that this data takes.
-    pub(crate) fn unwritten_memory_bytes(&self) -> u64 {
-        let writing = self.writing.as_ref().map_or(0, |writing| writing.memory_bytes());
-        self.dirty.memory_bytes() + writing
     }
 
     pub(crate) fn check_mutable(&self) -> Result<()> {

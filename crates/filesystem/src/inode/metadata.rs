@@ -58,7 +58,8 @@ pub struct Timestamp {
 impl Timestamp {
     /// The time now, by the clock that all times of files come from.
     pub fn now() -> Self {
-        larder_transaction::now().into()
+        let (seconds, nanoseconds) = larder_device::now();
+        Self { seconds, nanoseconds }
     }
 
     /// As the system's time, if that can hold it.

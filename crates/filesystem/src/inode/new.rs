@@ -2,7 +2,6 @@
 
 use larder_format::item::{FileExtentHeader, FileExtentKind, InodeItem};
 use larder_format::{ItemType, Key, item};
-use larder_transaction::now;
 use zerocopy::{FromZeros, IntoBytes};
 
 use crate::error::{Error, Result};
@@ -10,6 +9,10 @@ use crate::inode::metadata::FileType;
 
 /// Linux counts device numbers as 12 bits of major and 20 bits of minor.
 const MINOR_BITS: u32 = 20;
+const MOST_MAJOR: u32 = 0xFFF;
+const MOST_MINOR: u32 = (1 << MINOR_BITS) - 1;
+/// Type and permissions, all bits that a mode can have.
+const MODE_BITS: u32 = 0o177_777;
 
 /// What a new inode is to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +34,14 @@ pub struct NewInode {
 pub(crate) type NewItem = (Key, Vec<u8>);
 
 impl NewInode {
+    /// The type that is made. Refuses what an inode item cannot have.
     pub(crate) fn file_type(&self) -> Result<FileType> {
+        if self.mode & !MODE_BITS != 0 {
+            return Err(Error::Invalid("the mode has bits without a meaning"));
+        }
+        if self.device.0 > MOST_MAJOR || self.device.1 > MOST_MINOR {
+            return Err(Error::Invalid("no device has this number"));
+        }
         FileType::from_mode(self.mode).ok_or(Error::Invalid("the mode has no type"))
     }
 
@@ -66,7 +76,7 @@ pub(crate) fn new_item(new: &NewInode, generation: u64, target: Option<&[u8]>) -
     item.rdev = new.rdev().into();
     let len_bytes = target.map_or(0, <[u8]>::len) as u64;
     (item.size, item.nbytes) = (len_bytes.into(), len_bytes.into());
-    let now = now();
+    let now = item::Timespec::from(larder_device::now());
     (item.atime, item.ctime, item.mtime, item.otime) = (now, now, now, now);
     item
 }

@@ -30,7 +30,8 @@ pub(crate) fn delete_orphans(writer: &Writer) {
 }
 
 fn delete_inode(writer: &Writer, cleaning: &Cleaning<'_>, orphan: &Orphan) -> Changed<()> {
-    let is_gone = |id| writer.manager.root_item(id).is_none_or(|(_, item)| item.refs.get() == 0);
+    let is_gone =
+        |id| writer.manager.trees().root_item(id).is_none_or(|(_, item)| item.refs.get() == 0);
     loop {
         let handle = writer.manager.start(ITEMS, Priority::Cleaning)?;
         if is_gone(orphan.tree.id()) || writer.send_guards.has(orphan.tree.id()) {

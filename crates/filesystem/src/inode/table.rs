@@ -23,11 +23,22 @@ const SHARDS: usize = 16;
 
 /// The inodes in memory.
 pub(crate) struct InodeTable {
-    shards: [Mutex<HashMap<InodeId, Weak<LiveInode>>>; SHARDS],
+    shards: [Mutex<Shard>; SHARDS],
     orphans: Arc<Orphans>,
     delayed: Arc<DelayedInodes>,
     extent_maps: Arc<ExtentMaps>,
 }
+
+/// Some of the inodes in memory.
+#[derive(Default)]
+struct Shard {
+    inodes: HashMap<InodeId, Weak<LiveInode>>,
+    /// How many entered that were in a tree before.
+    entries: u64,
+}
+
+/// How many inodes that were in a tree have entered each shard so far.
+pub(crate) struct EntryCounts([u64; SHARDS]);
 
 impl InodeTable {
     pub(crate) fn new(
@@ -43,13 +54,14 @@ impl InodeTable {
     pub(crate) fn open(&self, subvolume: &LiveSubvolume, number: u64) -> Result<OpenInode> {
         let id = InodeId { subvolume: subvolume.tree().id(), number };
         let mut shard = self.shard(id).lock();
-        let known = shard.get(&id).and_then(Weak::upgrade);
+        let known = shard.known(id);
         let live = if let Some(live) = known {
             live
         } else {
             // Under the lock: a thread that has the inode meanwhile could change the item and be gone.
             let live = Arc::new(self.read(subvolume, id)?);
-            remember(&mut shard, &live);
+            shard.entries += 1;
+            shard.remember(&live);
             live
         };
         drop(shard);
@@ -58,7 +70,19 @@ impl InodeTable {
 
     /// An inode that is in memory, for a look: this does not keep it open.
     pub(crate) fn known(&self, id: InodeId) -> Option<Arc<LiveInode>> {
-        self.shard(id).lock().get(&id).and_then(Weak::upgrade)
+        self.shard(id).lock().known(id)
+    }
+
+    /// How many inodes entered so far. What the trees have of an inode that is not
+    /// [`known`](Self::known) after this stays as it is until the inode
+    /// [enters](Self::has_entries_since).
+    pub(crate) fn entry_counts(&self) -> EntryCounts {
+        EntryCounts(std::array::from_fn(|shard| self.shards[shard].lock().entries))
+    }
+
+    /// Whether this inode may have entered since they were counted.
+    pub(crate) fn has_entries_since(&self, id: InodeId, before: &EntryCounts) -> bool {
+        self.shard(id).lock().entries != before.0[shard_of(id)]
     }
 
     fn read(&self, subvolume: &LiveSubvolume, id: InodeId) -> Result<LiveInode> {
@@ -84,7 +108,7 @@ impl InodeTable {
         let id = InodeId { subvolume: subvolume.tree().id(), number };
         let tree = subvolume.tree().clone();
         let live = Arc::new(self.new_inode(id, file_type, item, tree));
-        remember(&mut self.shard(id).lock(), &live);
+        self.shard(id).lock().remember(&live);
         OpenInode::open(live).ok_or(Error::NotFound)
     }
 
@@ -107,14 +131,24 @@ impl InodeTable {
         )
     }
 
-    fn shard(&self, id: InodeId) -> &Mutex<HashMap<InodeId, Weak<LiveInode>>> {
-        &self.shards[(id.number ^ id.subvolume) as usize % SHARDS]
+    fn shard(&self, id: InodeId) -> &Mutex<Shard> {
+        &self.shards[shard_of(id)]
     }
 }
 
-fn remember(shard: &mut HashMap<InodeId, Weak<LiveInode>>, live: &Arc<LiveInode>) {
-    if shard.len() == shard.capacity() {
-        shard.retain(|_, live| live.strong_count() > 0);
+impl Shard {
+    fn known(&self, id: InodeId) -> Option<Arc<LiveInode>> {
+        self.inodes.get(&id).and_then(Weak::upgrade)
     }
-    shard.insert(live.id(), Arc::downgrade(live));
+
+    fn remember(&mut self, live: &Arc<LiveInode>) {
+        if self.inodes.len() == self.inodes.capacity() {
+            self.inodes.retain(|_, live| live.strong_count() > 0);
+        }
+        self.inodes.insert(live.id(), Arc::downgrade(live));
+    }
+}
+
+fn shard_of(id: InodeId) -> usize {
+    (id.number ^ id.subvolume) as usize % SHARDS
 }

@@ -247,8 +247,8 @@ impl Search<'_, '_, '_> {
         if self.plan.trees.contains_key(&subvolume) {
             return Ok(true);
         }
-        let live = self.writer.manager.tree(subvolume)?;
-        let item = self.writer.manager.root_item(subvolume);
+        let live = self.writer.manager.trees().open(subvolume)?;
+        let item = self.writer.manager.trees().root_item(subvolume);
         let committed = self.logs.committed(subvolume)?;
         let (Some(live), Some(committed)) = (live, committed) else { return Ok(false) };
         if item.is_none_or(|(_, item)| item.refs.get() == 0) {

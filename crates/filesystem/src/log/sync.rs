@@ -59,7 +59,7 @@ fn make_durable(core: &Core, writer: &Writer, requests: &[Arc<Request>]) -> Chan
     for request in requests {
         *wanted.entry(request.id).or_default() |= request.is_directory;
     }
-    let is_logged = writer.manager.write_log(|logs| fill_logs(core, logs, wanted));
+    let is_logged = LogWriter::write(&writer.manager, |logs| fill_logs(core, logs, wanted));
     // What cannot be logged, because something cannot be read for one, may still be committed.
     if matches!(is_logged, Ok(true)) {
         return Ok(());

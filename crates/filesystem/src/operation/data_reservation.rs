@@ -57,30 +57,17 @@ pub(crate) fn reserve_within_quota(
 }
 
 impl InodeState {
-    pub(crate) fn absorb(&mut self, more: DataReservation) {
-        match &mut self.reservation {
-            Some(reservation) => {
-                reservation.data.absorb(more.data);
-                reservation.metadata.absorb(more.metadata);
-                match &mut reservation.quota {
-                    Some(quota) => more.quota.into_iter().for_each(|more| quota.absorb(more)),
-                    None => reservation.quota = more.quota,
-                }
-            }
-            None => self.reservation = Some(more),
-        }
-    }
-
     /// Gives back what was promised beyond what writing back takes.
     pub(crate) fn shrink_reservation(&mut self, writer: &Writer) {
-        let items = ITEMS + ITEMS_PER_RUN * self.dirty.run_count() as u64;
+        let items = ITEMS + ITEMS_PER_RUN * self.pages.run_count() as u64;
         let metadata_bytes = writer.manager.space().insertion_bytes(items);
-        if let Some(reservation) = &mut self.reservation {
-            reservation.data.shrink_to(self.dirty.len_bytes());
+        let data_bytes = self.pages.dirty_bytes();
+        if let Some(reservation) = self.pages.reservation() {
+            reservation.data.shrink_to(data_bytes);
             reservation.metadata.shrink_to(metadata_bytes);
             if let Some(quota) = &mut reservation.quota {
                 let nodesize = u64::from(writer.manager.volume().nodesize());
-                quota.shrink_to(self.dirty.len_bytes() + QUOTA_BLOCKS * nodesize);
+                quota.shrink_to(data_bytes + QUOTA_BLOCKS * nodesize);
             }
         }
     }

@@ -117,7 +117,7 @@ impl<'c, 'a, L> LockedFile<'c, 'a, L> {
     /// Adds the space that was reserved for the change to that for writing the file back.
     pub(crate) fn absorb_reservation(&mut self) {
         if let Some(reservation) = self.change.reservation.take() {
-            self.absorb(reservation);
+            self.pages.reserve(reservation);
         }
     }
 

@@ -63,6 +63,31 @@ impl<'a> InodeChange<'a> {
         reservation: ItemReservation,
         inodes: impl IntoIterator<Item = &'a Arc<LiveInode>>,
     ) -> Result<Self> {
+        let change = Self::join(core, subvolume, reservation, inodes)?;
+        subvolume.check_writable()?;
+        Ok(change)
+    }
+
+    /// As [`start`](Self::start), to change a file that was opened for writing: that decided whether its
+    /// subvolume may change.
+    ///
+    /// # Errors
+    /// `ENOSPC`, `EDQUOT`.
+    pub(crate) fn start_on_open(
+        core: &'a Core,
+        subvolume: &LiveSubvolume,
+        reservation: ItemReservation,
+        file: &'a Arc<LiveInode>,
+    ) -> Result<Self> {
+        Self::join(core, subvolume, reservation, [file])
+    }
+
+    fn join(
+        core: &'a Core,
+        subvolume: &LiveSubvolume,
+        reservation: ItemReservation,
+        inodes: impl IntoIterator<Item = &'a Arc<LiveInode>>,
+    ) -> Result<Self> {
         let writer = core.writer()?;
         let quota = match reservation.growing {
             Some(items) => reserve_quota(core, subvolume.tree().id(), 0, items)?,
@@ -70,7 +95,6 @@ impl<'a> InodeChange<'a> {
         };
         relieve(writer)?;
         let mut handle = writer.manager.start(reservation.items, reservation.priority)?;
-        subvolume.check_writable()?;
         handle.keep_quota(quota);
         Ok(Self { locked: LockedInodes::new(inodes), handle })
     }

@@ -8,11 +8,11 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use larder_format::item::{
-    INODE_ROOT_ITEM_INIT, InodeItem, InodeRef, ROOT_SUBVOL_RDONLY, RootItem,
+    INODE_ROOT_ITEM_INIT, InodeItem, InodeRef, ROOT_SUBVOL_RDONLY, RootItem, Timespec,
 };
 use larder_format::{ItemType, Key, Uuid, objectid};
 use larder_transaction::space::{Priority, SpaceKind};
-use larder_transaction::{Handle, Items, TreeItems, now};
+use larder_transaction::{Handle, Items, TreeItems};
 use zerocopy::{FromZeros, IntoBytes};
 
 use crate::core::changed::{Changed, apply};
@@ -56,11 +56,11 @@ impl Directory<'_> {
         self.names().check_free(self.number(), name)?;
         let (mode, compression) = inherited_by_subvolume(&self, state, root.mode & 0o7777)?;
         let root = NewInode { mode, ..*root };
-        let id = writer.ids.next_subvolume(&subvolumes, writer.manager.root_tree())?;
+        let id = writer.ids.next_subvolume(&subvolumes, writer.manager.trees().root())?;
         let uuid = Uuid::new_v4();
         apply(handle, || {
             let nodesize = writer.manager.volume().nodesize();
-            let tree = writer.manager.create_tree(handle, id, new_root(handle, uuid, nodesize))?;
+            let tree = handle.create_tree(id, &new_root(handle, uuid, nodesize))?;
             make_root_directory(handle, &mut TreeItems::new(tree), &root, compression)?;
             let index = directory.next_index(state)?;
             enter_subvolume(writer, directory, id, name, index, handle.generation())?;
@@ -114,7 +114,7 @@ fn new_root(handle: &Handle<'_>, uuid: Uuid, nodesize: u32) -> RootItem {
     item.uuid = *uuid.as_bytes();
     item.ctransid = handle.generation().into();
     item.otransid = handle.generation().into();
-    item.ctime = now();
+    item.ctime = larder_device::now().into();
     item.otime = item.ctime;
     item
 }
@@ -132,7 +132,7 @@ fn make_root_directory(
     item.mode = (0o040_000 | root.mode & 0o7777).into();
     item.uid = root.uid.into();
     item.gid = root.gid.into();
-    let now = now();
+    let now = Timespec::from(larder_device::now());
     (item.atime, item.ctime, item.mtime, item.otime) = (now, now, now, now);
     let number = objectid::FIRST_FREE;
     if let Some(compression) = compression {

@@ -106,7 +106,7 @@ impl Directory<'_> {
             leave_subvolume(writer, directory, id)?;
             forget_uuid(writer, item.uuid(), ItemType::UUID_KEY_SUBVOL, id)?;
             forget_uuid(writer, item.received_uuid(), ItemType::UUID_KEY_RECEIVED_SUBVOL, id)?;
-            let mut root_tree = TreeItems::new(writer.manager.root_tree().clone());
+            let mut root_tree = TreeItems::new(writer.manager.trees().root().clone());
             root_tree.insert(orphan_key(id), &[])?;
             exclusive.change_root_item(id, |item| {
                 item.refs = 0.into();
@@ -129,6 +129,6 @@ fn check_deletable(filesystem: &Filesystem, id: u64) -> Result<()> {
     }
     let writer = filesystem.writer()?;
     let nested = Key::new(id, ItemType::ROOT_REF, 0)..=Key::new(id, ItemType::ROOT_REF, u64::MAX);
-    let root_tree = TreeItems::new(writer.manager.root_tree().clone());
+    let root_tree = TreeItems::new(writer.manager.trees().root().clone());
     if root_tree.range(nested)?.is_empty() { Ok(()) } else { Err(Error::DirectoryNotEmpty) }
 }

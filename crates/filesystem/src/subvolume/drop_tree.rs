@@ -34,7 +34,7 @@ pub(crate) fn drop_unused(writer: &Writer, cleaning: &Cleaning<'_>) -> Changed<(
 fn commit_unused(writer: &Writer, id: u64) -> Changed<()> {
     writer.dirty.discard(id);
     writer.delayed.discard(id);
-    let changed_in = writer.manager.tree(id)?.map_or(0, |tree| tree.root().generation);
+    let changed_in = writer.manager.trees().open(id)?.map_or(0, |tree| tree.root().generation);
     if changed_in > writer.manager.durable_generation() {
         writer.manager.commit()?;
     }
@@ -43,24 +43,25 @@ fn commit_unused(writer: &Writer, id: u64) -> Changed<()> {
 
 /// Gives up the tree of a subvolume that was deleted, in steps, and takes it from the list.
 fn drop_subvolume(writer: &Writer, cleaning: &Cleaning<'_>, id: u64) -> Changed<()> {
-    if writer.manager.tree(id)?.is_some() {
+    if writer.manager.trees().open(id)?.is_some() {
         while !writer.manager.drop_tree(id, BLOCKS_PER_STEP)? {
             cleaning.stepped();
         }
     }
     writer.ids.forget(id);
     let handle = writer.manager.start(1, Priority::Cleaning)?;
-    let mut root_tree = TreeItems::new(writer.manager.root_tree().clone());
+    let mut root_tree = TreeItems::new(writer.manager.trees().root().clone());
     apply(&handle, || root_tree.remove(orphan_key(id)))?;
     handle.end()
 }
 
 /// Completes deletions of subvolumes that were interrupted.
 pub(crate) fn resume_subvolume_deletions(writer: &Writer) -> Result<()> {
-    let root_tree = TreeItems::new(writer.manager.root_tree().clone());
+    let root_tree = TreeItems::new(writer.manager.trees().root().clone());
     for (key, _) in root_tree.range(orphan_key(0)..=orphan_key(u64::MAX))? {
         let id = key.offset;
-        let item = writer.manager.tree(id)?.and_then(|_| writer.manager.root_item(id));
+        let item =
+            writer.manager.trees().open(id)?.and_then(|_| writer.manager.trees().root_item(id));
         // One that is in use is listed for another reason, which is not known here.
         if item.is_none_or(|(_, item)| item.refs.get() == 0) {
             drop_subvolume(writer, &writer.manager.begin_cleaning(), id)?;

@@ -4,7 +4,6 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use larder_format::item::{ROOT_SUBVOL_RDONLY, Timespec};
 use larder_format::{ItemType, Uuid};
-use larder_transaction::now;
 use larder_transaction::space::{Priority, SpaceKind};
 use zerocopy::FromZeros;
 
@@ -68,7 +67,7 @@ impl Subvolume {
         if flags & ROOT_SUBVOL_RDONLY != 0 {
             live.is_read_only.store(true, Relaxed);
         }
-        let received = (exclusive.manager().generation(), now());
+        let received = (exclusive.manager().generation(), larder_device::now().into());
         exclusive.change_root_item(self.id(), |item| {
             item.received_uuid = *uuid.as_bytes();
             (item.stransid, item.rtransid) = (generation.into(), received.0.into());

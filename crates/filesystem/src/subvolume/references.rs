@@ -30,7 +30,7 @@ pub(crate) fn enter_subvolume(
     })?;
     let mut reference = Vec::new();
     RootRef { dirid: directory.number(), sequence: index, name }.write(&mut reference);
-    let mut root_tree = TreeItems::new(writer.manager.root_tree().clone());
+    let mut root_tree = TreeItems::new(writer.manager.trees().root().clone());
     for key in reference_keys(directory.id().subvolume, id) {
         root_tree.insert(key, &reference)?;
     }
@@ -44,7 +44,7 @@ pub(crate) fn leave_subvolume(
     directory: &Arc<LiveInode>,
     id: u64,
 ) -> Changed<u64> {
-    let mut root_tree = TreeItems::new(writer.manager.root_tree().clone());
+    let mut root_tree = TreeItems::new(writer.manager.trees().root().clone());
     let [reference, back] = reference_keys(directory.id().subvolume, id);
     let missing = || ChangeError::MissingItem { tree: objectid::ROOT_TREE, key: back };
     let data = root_tree.get(back)?.ok_or_else(missing)?;

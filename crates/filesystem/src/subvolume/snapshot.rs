@@ -37,7 +37,7 @@ impl Subvolume {
             writer.manager.reserve(SpaceKind::Metadata, reservation, Priority::Normal)?;
         let pending = Arc::new(Pending {
             source: self.id(),
-            id: writer.ids.next_subvolume(&subvolumes, writer.manager.root_tree())?,
+            id: writer.ids.next_subvolume(&subvolumes, writer.manager.trees().root())?,
             directory: directory.open_inode()?.clone(),
             subvolume: directory.subvolume().shared_live()?,
             name: name.to_vec(),

@@ -2,7 +2,7 @@
 
 use larder_format::item::{INODE_ROOT_ITEM_INIT, ROOT_SUBVOL_RDONLY, RootItem};
 use larder_format::{Key, Uuid};
-use larder_transaction::{Exclusive, NewSnapshot, now};
+use larder_transaction::{Exclusive, NewSnapshot};
 use zerocopy::FromZeros;
 
 use crate::core::changed::Changed;
@@ -57,7 +57,8 @@ impl Pending {
         state.names_grew(generation, self.name.len() as i64);
         live.put_item(state)?;
         enter_uuid(writer, uuid, self.id)?;
-        let received = writer.manager.root_item(self.id).map(|(_, item)| item.received_uuid());
+        let received =
+            writer.manager.trees().root_item(self.id).map(|(_, item)| item.received_uuid());
         enter_received_uuid(writer, received.unwrap_or_default(), self.id)
     }
 
@@ -66,7 +67,7 @@ impl Pending {
         item.parent_uuid = item.uuid;
         item.uuid = *uuid.as_bytes();
         item.otransid = generation.into();
-        item.otime = now();
+        item.otime = larder_device::now().into();
         item.inode.flags = (item.inode.flags.get() | INODE_ROOT_ITEM_INIT).into();
         item.drop_progress = Key::MIN.into();
         item.drop_level = 0;

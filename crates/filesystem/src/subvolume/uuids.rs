@@ -10,7 +10,7 @@ use crate::core::writer::Writer;
 
 /// Enters a new uuid into the uuid tree, where there is one.
 pub(crate) fn enter_uuid(writer: &Writer, uuid: Uuid, id: u64) -> Changed<()> {
-    let Some(tree) = writer.manager.tree(objectid::UUID_TREE)? else { return Ok(()) };
+    let Some(tree) = writer.manager.trees().open(objectid::UUID_TREE)? else { return Ok(()) };
     let key = uuid_key(uuid, ItemType::UUID_KEY_SUBVOL);
     TreeItems::new(tree).insert(key, &id.to_le_bytes())
 }
@@ -22,7 +22,7 @@ pub(crate) fn forget_uuid(
     item_type: ItemType,
     id: u64,
 ) -> Changed<()> {
-    let Some(tree) = writer.manager.tree(objectid::UUID_TREE)? else { return Ok(()) };
+    let Some(tree) = writer.manager.trees().open(objectid::UUID_TREE)? else { return Ok(()) };
     let (mut tree, key) = (TreeItems::new(tree), uuid_key(uuid, item_type));
     let Some(ids) = tree.get(key)? else { return Ok(()) };
     let is_other = |other: &&[u8]| *other != id.to_le_bytes();
@@ -37,7 +37,7 @@ pub(crate) fn forget_uuid(
 /// Adds a subvolume to those that were received from the one with the uuid `uuid`, where there is a
 /// uuid tree, and room for one more of them.
 pub(crate) fn enter_received_uuid(writer: &Writer, uuid: Uuid, id: u64) -> Changed<()> {
-    let Some(tree) = writer.manager.tree(objectid::UUID_TREE)? else { return Ok(()) };
+    let Some(tree) = writer.manager.trees().open(objectid::UUID_TREE)? else { return Ok(()) };
     if uuid.is_nil() {
         return Ok(());
     }

@@ -42,6 +42,13 @@ impl Timespec {
     }
 }
 
+impl From<(i64, u32)> for Timespec {
+    /// Seconds since 1970, and nanoseconds from there.
+    fn from((seconds, nanoseconds): (i64, u32)) -> Self {
+        Self::new(seconds, nanoseconds)
+    }
+}
+
 bitflags::bitflags! {
     /// Flags of an inode (`BTRFS_INODE_*`); the upper 32 bits are read-only compatible flags.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -66,7 +66,6 @@ bitflags! {
         const BIG_WRITES = 1 << 5;
         const DONT_MASK = 1 << 6;
         const DO_READDIRPLUS = 1 << 13;
-        const READDIRPLUS_AUTO = 1 << 14;
         const ASYNC_DIO = 1 << 15;
         const WRITEBACK_CACHE = 1 << 16;
         const NO_OPEN_SUPPORT = 1 << 17;

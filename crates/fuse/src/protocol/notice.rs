@@ -36,7 +36,8 @@ impl Notice {
         Self::new(NOTIFY_INVAL_ENTRY, &[entry.as_bytes(), name, b"\0"])
     }
 
-    /// The kernel forgets all names. Linux 6.16 and newer know this notice.
+    /// The kernel forgets all names, and takes no lock for that. When it looks a name up again, it unmounts all that
+    /// is mounted below. Linux 6.16 and newer know this notice.
     pub(crate) fn all_names() -> Self {
         Self::new(NOTIFY_INC_EPOCH, &[])
     }

@@ -1,9 +1,9 @@
 //! Attributes: asked for and changed.
 
-use larder::{FileType, Metadata, SetAttributes, Timestamp};
+use larder::{FileType, Metadata, SetAttributes, Subvolume, Timestamp};
 use zerocopy::FromZeros;
 
-use super::nodes::Node;
+use super::nodes::{Access, Node, Opening, generation_in, number_of};
 use super::{Call, Outcome, Server, failed};
 use crate::protocol::Reply;
 use crate::protocol::abi::{
@@ -29,8 +29,8 @@ impl Server {
 
     pub(super) fn statx(&self, call: &Call<'_>, reply: &mut Reply<'_>) -> Outcome {
         let node = self.node(call)?;
-        let metadata = node.inode.metadata();
-        let attr = self.attr(&node, &metadata);
+        let Seen { metadata, taken_bytes, valid_seconds } = Seen::of(&node);
+        let attr = self.attr(node.number(), &metadata, taken_bytes);
         let time = |time: Timestamp| SxTime {
             tv_sec: time.seconds,
             tv_nsec: nanoseconds(time),
@@ -55,8 +55,7 @@ impl Server {
             rdev_minor,
             ..Statx::new_zeroed()
         };
-        let attr_valid = attributes_valid(&metadata);
-        reply.put(&StatxOut { attr_valid, stat, ..StatxOut::new_zeroed() })
+        reply.put(&StatxOut { attr_valid: valid_seconds, stat, ..StatxOut::new_zeroed() })
     }
 
     pub(super) fn set_attributes(
@@ -84,6 +83,13 @@ impl Server {
             node.inode.touch(of_access, of_content).map_err(failed)?;
             return self.put_attributes(&node, reply);
         }
+        if self.options.writeback_cache && brings_times(given, new.fh) {
+            let time =
+                |seconds: u64, nanoseconds| Timestamp { seconds: seconds as i64, nanoseconds };
+            let (mtime, ctime) = (time(new.mtime, new.mtimensec), time(new.ctime, new.ctimensec));
+            node.open_file()?.set_times_of_writes(mtime, ctime).map_err(failed)?;
+            return self.put_attributes(&node, reply);
+        }
         if valid.contains(SetAttrValid::SIZE) {
             let before = node.inode.metadata();
             // Also to the size that it has: space past its end goes.
@@ -93,6 +99,7 @@ impl Server {
                 node.file()?.set_len(new.size)
             };
             set.map_err(failed)?;
+            self.note_resized(&node, before.size_bytes, new.size);
             // Times change if a file that is open, or that is being opened, is cut to the size that it has, but not if
             // truncate(2) does that by a path.
             let is_opened = given.contains(SetAttrValid::FH) || new.size == 0;
@@ -121,36 +128,43 @@ impl Server {
     }
 
     fn put_attributes(&self, node: &Node, reply: &mut Reply<'_>) -> Outcome {
-        let metadata = node.inode.metadata();
-        let attr = self.attr(node, &metadata);
-        let attr_valid = attributes_valid(&metadata);
-        reply.put(&AttrOut { attr_valid, attr, ..AttrOut::new_zeroed() })
+        let Seen { metadata, taken_bytes, valid_seconds } = Seen::of(node);
+        let attr = self.attr(node.number(), &metadata, taken_bytes);
+        reply.put(&AttrOut { attr_valid: valid_seconds, attr, ..AttrOut::new_zeroed() })
     }
 
     /// What the kernel gets to know about an inode that was looked up.
     pub(super) fn entry(&self, id: u64, node: &Node) -> EntryOut {
-        let metadata = node.inode.metadata();
+        let Seen { metadata, taken_bytes, valid_seconds } = Seen::of(node);
         EntryOut {
             nodeid: id,
             generation: node.generation(&metadata).into(),
             entry_valid: VALID_SECONDS,
-            attr_valid: attributes_valid(&metadata),
-            attr: self.attr(node, &metadata),
+            attr_valid: valid_seconds,
+            attr: self.attr(node.number(), &metadata, taken_bytes),
             ..EntryOut::new_zeroed()
         }
     }
 
-    /// Bytes of data that waits for space of its own. Where that cannot be told all that waits is taken for it.
-    fn unplaced_bytes(node: &Node, metadata: &Metadata) -> u64 {
-        let waits = metadata.dirty_bytes > 0;
-        if waits { node.inode.unplaced_bytes().unwrap_or(metadata.dirty_bytes) } else { 0 }
+    /// What the kernel gets to know about an inode that a listing shows, none of whose data waits
+    /// to be written back.
+    pub(super) fn listed_entry(&self, subvolume: &Subvolume, metadata: &Metadata) -> EntryOut {
+        let number = number_of(metadata.subvolume, metadata.inode);
+        EntryOut {
+            nodeid: number,
+            generation: generation_in(subvolume, metadata).into(),
+            entry_valid: VALID_SECONDS,
+            attr_valid: VALID_SECONDS,
+            attr: self.attr(number, metadata, metadata.allocated_bytes),
+            ..EntryOut::new_zeroed()
+        }
     }
 
-    fn attr(&self, node: &Node, metadata: &Metadata) -> Attr {
+    fn attr(&self, number: u64, metadata: &Metadata, taken_bytes: u64) -> Attr {
         Attr {
-            ino: node.number(),
+            ino: number,
             size: metadata.size_bytes,
-            blocks: (metadata.allocated_bytes + Self::unplaced_bytes(node, metadata)) / BLOCK_BYTES,
+            blocks: taken_bytes / BLOCK_BYTES,
             atime: metadata.atime.seconds as u64,
             mtime: metadata.mtime.seconds as u64,
             ctime: metadata.ctime.seconds as u64,
@@ -168,9 +182,39 @@ impl Server {
     }
 }
 
-/// How long attributes are so: what a file takes changes once more when its data is written back.
-fn attributes_valid(metadata: &Metadata) -> u64 {
-    if metadata.dirty_bytes == 0 { VALID_SECONDS } else { 1 }
+/// The attributes of a node, as the kernel gets to know them.
+struct Seen {
+    metadata: Metadata,
+    /// What `st_blocks` counts: the space that the file has, and that which data waits for.
+    taken_bytes: u64,
+    /// How long the kernel may believe all of this.
+    valid_seconds: u64,
+}
+
+impl Seen {
+    /// Attempts to see a file while none of its data is written back.
+    const ATTEMPTS: u32 = 4;
+
+    /// The attributes as they are at one moment. Writing data back changes none of them: what waits
+    /// for space gets as much as was counted. Where they were not seen at one moment, or what waits
+    /// cannot be told, they count all data that waits, and the kernel asks again soon.
+    fn of(node: &Node) -> Self {
+        let mut metadata = node.inode.metadata();
+        for _ in 0..Self::ATTEMPTS {
+            let waits = metadata.dirty_bytes > 0;
+            let unplaced_bytes = if waits { node.inode.unplaced_bytes().ok() } else { Some(0) };
+            let after = if waits { node.inode.metadata() } else { metadata.clone() };
+            if let Some(unplaced_bytes) = unplaced_bytes
+                && after == metadata
+            {
+                let taken_bytes = metadata.allocated_bytes + unplaced_bytes;
+                return Self { metadata, taken_bytes, valid_seconds: VALID_SECONDS };
+            }
+            metadata = after;
+        }
+        let taken_bytes = metadata.allocated_bytes + metadata.dirty_bytes;
+        Self { metadata, taken_bytes, valid_seconds: 1 }
+    }
 }
 
 /// Whether only times are set, and only to now: which, of access and of content.
@@ -182,6 +226,15 @@ fn touches(valid: SetAttrValid) -> Option<(bool, bool)> {
         && valid.intersects(SetAttrValid::ATIME) == touched.0
         && valid.intersects(SetAttrValid::MTIME) == touched.1;
     (is_all && !valid.is_empty()).then_some(touched)
+}
+
+/// Whether the kernel, which keeps the times of what programs write, brings them: through an opening for
+/// writing, to a file that may have become protected since. It cannot be told from a program that
+/// sets only the time of the last change of content through such an opening.
+fn brings_times(given: SetAttrValid, handle: u64) -> bool {
+    let is_for_writing = |opening: Opening| opening.access != Access::Read;
+    given == SetAttrValid::FH | SetAttrValid::MTIME | SetAttrValid::CTIME
+        && Opening::of_handle(handle).is_some_and(is_for_writing)
 }
 
 fn changes(new: &SetattrIn, valid: SetAttrValid) -> SetAttributes {

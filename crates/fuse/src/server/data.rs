@@ -6,6 +6,7 @@ use rustix::io::Errno;
 
 use super::init::tells_of_direct_writes;
 use super::nodes::{Node, Opening};
+use super::page_tail::parts_outside;
 use super::{Call, Outcome, Server, failed};
 use crate::protocol::abi::{
     CopyFileRangeIn, FallocateIn, LseekIn, LseekOut, ReadIn, WRITE_CACHE, WRITE_KILL_SUIDGID,
@@ -26,6 +27,8 @@ const COPIED_AT_ONCE_BYTES: u64 = 64 << 20;
 impl Server {
     pub(super) fn read(&self, call: &Call<'_>, from: &ReadIn, reply: &mut Reply<'_>) -> Outcome {
         let node = self.node(call)?;
+        // What the kernel has of the page from now on is as it is here.
+        let _ = node.page_tail.take(from.offset, from.size as usize);
         let len = node.file()?.read_at(reply.room(from.size as usize), from.offset);
         reply.filled(len.map_err(failed)?);
         self.accessed(&node.inode);
@@ -52,12 +55,15 @@ impl Server {
         {
             call.drop_privileges(&node.inode)?;
         }
-        let written = if is_from_cache && self.options.writeback_cache {
-            file.write_keeping_times(data, to.offset)
-        } else {
-            file.write_at(data, to.offset)
-        };
-        written.map_err(failed)?;
+        let tail = node.page_tail.take(to.offset, data.len()).filter(|_| is_from_cache);
+        for (part, offset) in parts_outside(tail, data, to.offset) {
+            let written = if is_from_cache && self.options.writeback_cache {
+                file.write_keeping_times(part, offset)
+            } else {
+                file.write_at(part, offset)
+            };
+            written.map_err(failed)?;
+        }
         // The kernel forgets what it keeps when such a write begins, and not always when it ends: who read in
         // between had the old data kept.
         let is_direct =
@@ -107,6 +113,9 @@ impl Server {
         let keeps_size = range.mode & FALLOC_FL_KEEP_SIZE != 0;
         let mode = if keeps_size { AllocateMode::KeepSize } else { AllocateMode::Grow };
         let (offset, len_bytes) = (range.offset, range.length);
+        if !keeps_size {
+            self.bring_last_page(call, &node, offset.saturating_add(len_bytes));
+        }
         self.with_times(&node, || {
             match range.mode & !FALLOC_FL_KEEP_SIZE {
                 0 => file.allocate(offset, len_bytes, mode),
@@ -129,6 +138,8 @@ impl Server {
         let node = self.nodes.get(copy.nodeid_out)?;
         let file = node.open_file()?;
         let len_bytes = copy.len.min(MOST_COPIED_BYTES);
+        let out = Call { id: copy.nodeid_out, ..*call };
+        self.bring_last_page(&out, &node, copy.off_out.saturating_add(len_bytes));
         let watch = self.interrupts.watch(call.unique);
         let copied = self.with_times(&node, || {
             let mut copied = 0;

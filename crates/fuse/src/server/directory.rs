@@ -6,14 +6,17 @@
 //!   or removed meanwhile.
 //! - A listing ends where the directory ended when one last began. What is made or renamed later is not listed, so that
 //!   who renames what it is shown comes to an end.
+//! - A reply with attributes may have some entries without: the kernel then looks those up when a
+//!   program asks for them.
 
 use std::os::unix::ffi::OsStrExt;
 
-use larder::{Directory, Entry, FileType};
+use larder::{Directory, Entry, FileType, Found, ListedEntry, Subvolume};
 use rustix::io::Errno;
 use zerocopy::{FromZeros, IntoBytes};
 
 use super::nodes::{Node, number_of};
+use super::walkers::Shown;
 use super::{Call, Outcome, Server, failed};
 use crate::protocol::Reply;
 use crate::protocol::abi::{Dirent, EntryOut, ReadIn};
@@ -36,7 +39,9 @@ impl Server {
         let directory = node.directory()?;
         self.accessed(&directory);
         let most_bytes = from.size as usize;
-        let mut listing = Listing { server: self, directory: &directory, plus, most_bytes, reply };
+        let subvolume = directory.subvolume();
+        let mut listing =
+            Listing { server: self, directory: &directory, subvolume, plus, most_bytes, reply };
         if from.offset < BEHIND_DOT && !listing.put_dot(node.number(), BEHIND_DOT, b".")? {
             return Ok(());
         }
@@ -47,17 +52,17 @@ impl Server {
             }
         }
         let end_index = node.listing_end(from.offset == 0, || directory.end_index())?;
-        for entry in directory.entries_from(from.offset).map_err(failed)? {
-            let entry = match entry {
-                Ok(entry) if entry.index() >= end_index => return Ok(()),
-                Ok(entry) => entry,
-                // What was listed up to here is listed; the next call meets the error first.
-                Err(_) if !listing.reply.is_empty() => return Ok(()),
-                Err(error) => return Err(failed(error)),
-            };
-            if !listing.put_entry(&entry)? {
-                return Ok(());
-            }
+        if !plus {
+            return listing.put_names(from.offset, end_index);
+        }
+        let shown = self.walkers.list(call.pid, from.offset == 0);
+        if shown == Shown::Directories {
+            return listing.put_names(from.offset, end_index);
+        }
+        let mut to_hold_back = usize::from(shown == Shown::AllButOne);
+        listing.put_with_inodes(from.offset, end_index, &mut to_hold_back)?;
+        if shown == Shown::AllButOne && to_hold_back == 0 {
+            self.walkers.held_back(call.pid);
         }
         Ok(())
     }
@@ -72,6 +77,7 @@ impl Server {
 struct Listing<'l, 'r> {
     server: &'l Server,
     directory: &'l Directory,
+    subvolume: Subvolume,
     plus: bool,
     most_bytes: usize,
     reply: &'l mut Reply<'r>,
@@ -88,12 +94,66 @@ impl Listing<'_, '_> {
         )
     }
 
-    /// Appends an entry. Returns whether there was room.
-    fn put_entry(&mut self, entry: &Entry) -> Result<bool, Errno> {
-        let name = entry.name().as_bytes();
-        if !self.has_room(name) {
-            return Ok(false);
+    /// Appends the entries from `index` up to `end_index`, as far as there is room. If that is
+    /// wanted they come with what they lead to, but only directories.
+    fn put_names(&mut self, index: u64, end_index: u64) -> Outcome {
+        for entry in self.directory.entries_from(index).map_err(failed)? {
+            let entry = match self.or_later(entry)? {
+                Some(entry) if entry.index() < end_index => entry,
+                _ => return Ok(()),
+            };
+            if !self.has_room(entry.name().as_bytes()) {
+                return Ok(());
+            }
+            let is_shown = self.plus && entry.file_type() == FileType::Directory;
+            // What vanished meanwhile, or cannot be read, is listed without being looked up.
+            let found = if is_shown { entry.open().ok().map(Found::Inode) } else { None };
+            self.put_entry(&entry, found)?;
         }
+        Ok(())
+    }
+
+    /// Appends the entries from `index` up to `end_index` with what they lead to, as far as there
+    /// is room. The attributes of the first `to_hold_back` that are no directories are held back.
+    fn put_with_inodes(&mut self, index: u64, end_index: u64, to_hold_back: &mut usize) -> Outcome {
+        let mut next = Some(index);
+        while let Some(index) = next {
+            let room = self.most_bytes.saturating_sub(self.reply.len());
+            let most = room / self.len_of(b"n");
+            if most == 0 {
+                return Ok(());
+            }
+            let listed = self.directory.list_with_inodes(index, most).map_err(failed)?;
+            for listed in listed.entries {
+                let ListedEntry { entry, found } = match self.or_later(listed)? {
+                    Some(listed) if listed.entry.index() < end_index => listed,
+                    _ => return Ok(()),
+                };
+                if !self.has_room(entry.name().as_bytes()) {
+                    return Ok(());
+                }
+                let is_held_back = entry.file_type() != FileType::Directory && *to_hold_back > 0;
+                *to_hold_back -= usize::from(is_held_back);
+                // What cannot be read is listed without being looked up.
+                self.put_entry(&entry, found.ok().filter(|_| !is_held_back))?;
+            }
+            next = listed.next;
+        }
+        Ok(())
+    }
+
+    /// What was listed; nothing in the place of an error that the next call is to meet first.
+    fn or_later<T>(&self, listed: larder::Result<T>) -> Result<Option<T>, Errno> {
+        match listed {
+            Ok(listed) => Ok(Some(listed)),
+            Err(_) if !self.reply.is_empty() => Ok(None),
+            Err(error) => Err(failed(error)),
+        }
+    }
+
+    /// Appends an entry, for which there is room, and what it leads to.
+    fn put_entry(&mut self, entry: &Entry, found: Option<Found>) -> Outcome {
+        let name = entry.name().as_bytes();
         let subvolume = entry.subvolume_id().unwrap_or(entry.directory_subvolume_id());
         let number = number_of(subvolume, entry.inode_number());
         let dirent = Dirent {
@@ -102,19 +162,28 @@ impl Listing<'_, '_> {
             namelen: 0,
             typ: directory_type(entry.file_type()),
         };
-        let is_hidden = self.server.hidden.has(self.directory, entry.name());
-        let found = if self.plus && !is_hidden { entry.open().ok() } else { None };
-        // What vanished meanwhile, or cannot be read, is listed without being looked up.
-        let found = found.and_then(|inode| self.server.nodes.look_up(inode).ok());
-        let attributes = match &found {
-            Some((id, node)) => self.server.entry(*id, node),
-            None => EntryOut::new_zeroed(),
-        };
-        let put = self.put(&attributes, dirent, name);
-        if let (Some((id, _)), Ok(false) | Err(_)) = (found, &put) {
-            self.server.nodes.forget(id, 1);
+        let is_hidden = || self.server.hidden.has(self.directory, entry.name());
+        let found = found.filter(|_| !is_hidden());
+        let attributes = found.and_then(|found| self.look_up(found).ok());
+        let put = self.put(&attributes.unwrap_or_else(EntryOut::new_zeroed), dirent, name);
+        if let (Some(EntryOut { nodeid, .. }), Err(_)) = (attributes, &put) {
+            self.server.nodes.forget(nodeid, 1);
         }
-        put
+        put.map(drop)
+    }
+
+    fn look_up(&self, found: Found) -> Result<EntryOut, Errno> {
+        let server = self.server;
+        match found {
+            Found::Inode(inode) => {
+                let (id, node) = server.nodes.look_up(inode)?;
+                Ok(server.entry(id, &node))
+            }
+            Found::Attributes(metadata) => {
+                server.nodes.look_up_listed(&self.subvolume, metadata.inode)?;
+                Ok(server.listed_entry(&self.subvolume, &metadata))
+            }
+        }
     }
 
     fn put(&mut self, attributes: &EntryOut, dirent: Dirent, name: &[u8]) -> Result<bool, Errno> {
@@ -132,9 +201,13 @@ impl Listing<'_, '_> {
     }
 
     fn has_room(&self, name: &[u8]) -> bool {
+        self.reply.len() + self.len_of(name) <= self.most_bytes
+    }
+
+    /// What the entry `name` takes of a reply.
+    fn len_of(&self, name: &[u8]) -> usize {
         let attributes_len = if self.plus { size_of::<EntryOut>() } else { 0 };
-        let len = attributes_len + size_of::<Dirent>() + name.len().next_multiple_of(8);
-        self.reply.len() + len <= self.most_bytes
+        attributes_len + size_of::<Dirent>() + name.len().next_multiple_of(8)
     }
 }
 

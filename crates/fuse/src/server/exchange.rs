@@ -7,6 +7,8 @@
 //!   none is on its way; an exchange waits for such a moment, and gives up after a while.
 //! - The kernel has nothing to write back when what was open for writing is closed: it was told first that the file system
 //!   is read-only.
+//! - The kernel forgets names only if the file system is another than it was shown: with the names it
+//!   unmounts all that is mounted below them.
 //! - At no time are the devices open twice for writing, or written by who had them open before.
 
 use std::fmt;
@@ -155,17 +157,17 @@ impl Exchange {
                 "requests are on their way, or a snapshot is being sent or received: try again later",
             ));
         };
-        let is_exchanged = current.go_on(&settings)?;
+        let has_changed = current.go_on(&settings)?;
         drop(current);
         *said = said_now;
         drop(configuration);
-        if is_exchanged && !settings.read_only {
+        if has_changed {
             self.forget_all(kernel);
         }
         Ok(())
     }
 
-    /// Has the kernel forget all that it was shown: a log was replayed, or somebody else wrote meanwhile.
+    /// Makes the kernel forget all that it was shown.
     fn forget_all(&self, kernel: &dyn Notify) {
         // Older kernels keep the names that are in use.
         let _ = kernel.notify(&Notice::all_names());
@@ -180,7 +182,8 @@ impl Exchange {
 }
 
 impl Current {
-    /// Goes on with `settings`. Returns whether there is another server.
+    /// Goes on with `settings`. Returns whether the file system is another than the kernel was shown: opening it
+    /// replayed a log, or another program changed it while it was mounted for reading.
     fn go_on(&mut self, settings: &Settings) -> Result<bool, Refusal> {
         let Some(server) = &mut self.server else {
             return Err(not_open());
@@ -197,15 +200,16 @@ impl Current {
             server.filesystem.sync()?;
         }
         let heritage = server.heritage();
+        let was_shown = server.filesystem.generation();
         if settings.read_only {
             self.server = None;
         }
-        let filesystem = settings.open.mounted(true).open(&settings.devices)?;
+        let filesystem = settings.open.clone().mounted(true).open(&settings.devices)?;
         let next = Server::that_inherits(&filesystem, &heritage, settings.server)?;
         let before = self.server.replace(next);
         self.read_only = settings.read_only;
         drop(before);
-        Ok(true)
+        Ok(filesystem.generation() != was_shown)
     }
 }
 

@@ -16,7 +16,6 @@ const WANTED: InitFlags = InitFlags::ASYNC_READ
     .union(InitFlags::BIG_WRITES)
     .union(InitFlags::DONT_MASK)
     .union(InitFlags::DO_READDIRPLUS)
-    .union(InitFlags::READDIRPLUS_AUTO)
     .union(InitFlags::ASYNC_DIO)
     .union(InitFlags::PARALLEL_DIROPS)
     .union(InitFlags::POSIX_ACL)

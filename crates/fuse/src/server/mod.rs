@@ -23,10 +23,12 @@ mod ioctl;
 mod namespace;
 mod nodes;
 mod open;
+mod page_tail;
 #[cfg(test)]
 mod panics;
 mod pruning;
 mod statfs;
+mod walkers;
 mod xattr;
 
 use std::sync::Arc;
@@ -38,6 +40,7 @@ use self::channel::{Channel, Hidden};
 use self::interrupt::Interrupts;
 use self::nodes::{Node, Nodes, Place};
 use self::pruning::Pruning;
+use self::walkers::Walkers;
 use crate::protocol::{Answer, Operation, Reply, Request};
 use crate::transport::{Handler, Limits, Tell};
 
@@ -58,8 +61,10 @@ pub struct Server {
     owner: u32,
     options: ServerOptions,
     interrupts: Interrupts,
+    walkers: Walkers,
     /// How the file system was when this server took the place of another.
     earlier: Option<Health>,
+    has_selinux: bool,
 }
 
 /// How a server serves.
@@ -147,7 +152,7 @@ impl Server {
         let owner = rustix::process::geteuid().as_raw();
         let (filesystem, nodes) = (filesystem.clone(), Nodes::new(root));
         let (channel, hidden) = (Arc::default(), Hidden::default());
-        let (interrupts, earlier) = Default::default();
+        let (interrupts, walkers, earlier) = Default::default();
         let pruning = Arc::new(Pruning::new(options.most_nodes));
         Ok(Self {
             filesystem,
@@ -158,7 +163,9 @@ impl Server {
             owner,
             options,
             interrupts,
+            walkers,
             earlier,
+            has_selinux: xattr::has_selinux(),
         })
     }
 

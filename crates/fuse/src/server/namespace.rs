@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
-use larder::{ErrorKind, FileType, Inode, NewInode, RenameMode};
+use larder::{Directory, ErrorKind, FileType, Inode, NewInode, RenameMode};
 use rustix::io::Errno;
 
 use super::attributes::{VALID_SECONDS, device_of};
@@ -31,7 +31,12 @@ impl Server {
             return Err(Errno::BUSY);
         }
         match directory.child(name) {
-            Ok(inode) => self.put_entry(inode, reply),
+            Ok(inode) => {
+                if inode.file_type() != FileType::Directory {
+                    self.walkers.ask(call.pid);
+                }
+                self.put_entry(inode, reply)
+            }
             Err(error) if error.kind() == ErrorKind::NotFound && name.len() <= NAME_MAX => {
                 reply.put(&EntryOut::negative(VALID_SECONDS))
             }
@@ -97,7 +102,9 @@ impl Server {
     }
 
     pub(super) fn unlink(&self, call: &Call<'_>, name: &OsStr) -> Outcome {
-        self.node(call)?.directory()?.remove_child(name).map_err(failed)
+        let directory = self.node(call)?.directory()?;
+        self.keep(&directory, name);
+        directory.remove_child(name).map_err(failed)
     }
 
     pub(super) fn rmdir(&self, call: &Call<'_>, name: &OsStr) -> Outcome {
@@ -124,6 +131,7 @@ impl Server {
         };
         let from = self.node(call)?.directory()?;
         let to = self.nodes.get(new_directory)?.directory()?;
+        self.keep(&to, new_name);
         from.rename_child(name, &to, new_name, mode).map_err(failed)
     }
 
@@ -146,6 +154,15 @@ impl Server {
         new: &NewInode,
     ) -> Result<Inode, Errno> {
         self.node(call)?.directory()?.create_child(name, new).map_err(failed)
+    }
+
+    /// Has what is about to lose the name `name` open, so that a program which refers to it can go
+    /// on.
+    fn keep(&self, directory: &Directory, name: &OsStr) {
+        // What cannot be found cannot lose the name either.
+        if let Ok(inode) = directory.child(name) {
+            self.nodes.keep(inode);
+        }
     }
 
     /// Replies with an inode that is looked up by this.

@@ -5,18 +5,24 @@
 //! - A node's number follows from its subvolume and inode number alone, so that it is the same in every
 //!   mount, and two inodes never share one: where they would, the second is refused. As long as the file system is
 //!   mounted neither is given out twice, and what had a number before is told by its generation.
+//! - An inode that only a listing showed is not open. The server opens it when the kernel first asks
+//!   for it, and before it serves a request that may remove the inode's last name: after that the
+//!   inode could not be opened.
 //! - No lock is held while the library is called.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
-use larder::{Directory, ErrorKind, File, Filesystem, Inode, InodeFlags, Metadata, OpenFile};
+use larder::{
+    Directory, ErrorKind, File, Filesystem, Inode, InodeFlags, Metadata, OpenFile, Subvolume,
+};
 use parking_lot::Mutex;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
 use super::failed;
+use super::page_tail::PageTail;
 use crate::protocol::abi::ROOT_ID;
 
 /// The attribute that gives a program capabilities, which end when the program is changed.
@@ -43,6 +49,7 @@ pub(super) struct Node {
     /// It has been seen to have no capabilities, which a write would have to take from it.
     has_no_capability: AtomicBool,
     writers: Mutex<Writers>,
+    pub(super) page_tail: PageTail,
     /// Where a listing of the directory ends that goes on; 0 before one began.
     listing_end: AtomicU64,
 }
@@ -75,10 +82,26 @@ struct Writers {
     file: Option<OpenFile>,
 }
 
+/// What the kernel knows under a number.
 #[derive(Debug)]
 struct Known {
-    node: Arc<Node>,
+    what: What,
     lookups: u64,
+}
+
+/// An inode, and whether it is open.
+#[derive(Debug)]
+enum What {
+    Node(Arc<Node>),
+    /// One that a listing showed, and the kernel has not asked for.
+    Listed(Listed),
+}
+
+/// An inode that is not open.
+#[derive(Clone, Debug)]
+struct Listed {
+    subvolume: Subvolume,
+    inode: u64,
 }
 
 /// A node as the kernel knows it, without what it is in this opening of the file system.
@@ -112,6 +135,14 @@ pub(super) fn number_of(subvolume: u64, inode: u64) -> u64 {
     SCATTERED | scattered.wrapping_mul(0xD6E8_FEB8_6659_FD93) >> 1
 }
 
+/// The [generation](Node::generation) of an inode in `subvolume`.
+pub(super) fn generation_in(subvolume: &Subvolume, metadata: &Metadata) -> u32 {
+    /// An odd factor: what differs in one of both differs.
+    const SPREAD: u32 = 0x9E37_79B9;
+    let subvolume = subvolume.creation_generation() as u32;
+    (metadata.generation as u32).wrapping_mul(SPREAD).wrapping_add(subvolume)
+}
+
 /// The subvolume and inode that have a number; none if they cannot be told from it.
 fn place_of(number: u64) -> Option<(u64, u64)> {
     let inode = number & ((1 << INODE_BITS) - 1);
@@ -124,8 +155,8 @@ fn place_of(number: u64) -> Option<(u64, u64)> {
 
 impl Node {
     fn new(inode: Inode) -> Self {
-        let (has_no_capability, listing_end) = Default::default();
-        Self { inode, has_no_capability, writers: Mutex::default(), listing_end }
+        let (has_no_capability, writers, page_tail, listing_end) = Default::default();
+        Self { inode, has_no_capability, writers, page_tail, listing_end }
     }
 
     /// Opens it, unless it may not be written to and that is what it is opened for.
@@ -231,10 +262,7 @@ impl Node {
     /// made, and those of snapshots, which are as old as what they are of, by when the snapshot was taken. A
     /// handle of a file has this much of it.
     pub(super) fn generation(&self, metadata: &Metadata) -> u32 {
-        /// An odd factor: what differs in one of both differs.
-        const SPREAD: u32 = 0x9E37_79B9;
-        let subvolume = self.inode.subvolume().creation_generation() as u32;
-        (metadata.generation as u32).wrapping_mul(SPREAD).wrapping_add(subvolume)
+        generation_in(&self.inode.subvolume(), metadata)
     }
 
     /// Its number as programs see it.
@@ -288,7 +316,7 @@ impl Nodes {
             root: root.clone(),
             next_stand_in: AtomicU64::new(STAND_INS),
         };
-        let known = Known { node: Arc::new(Node::new(root)), lookups: 1 };
+        let known = Known { what: What::Node(Arc::new(Node::new(root))), lookups: 1 };
         nodes.shard(ROOT_ID).lock().insert(ROOT_ID, known);
         nodes
     }
@@ -300,8 +328,24 @@ impl Nodes {
 
     /// The node that the kernel knows as `id`.
     pub(super) fn get(&self, id: u64) -> Result<Arc<Node>, Errno> {
-        let shard = self.shard(id).lock();
-        shard.get(&id).map(|known| known.node.clone()).ok_or(Errno::STALE)
+        let listed = match &self.shard(id).lock().get(&id).ok_or(Errno::STALE)?.what {
+            What::Node(node) => return Ok(node.clone()),
+            What::Listed(listed) => listed.clone(),
+        };
+        let inode = listed.subvolume.inode(listed.inode).map_err(failed)?;
+        self.open(id, inode).ok_or(Errno::STALE)
+    }
+
+    /// Opens an inode if a listing showed it, because it may be about to lose its last name.
+    pub(super) fn keep(&self, inode: Inode) {
+        self.open(self.id_of(&inode), inode);
+    }
+
+    /// The node of an inode that the kernel knows as `id`, made of `inode` if there was none.
+    fn open(&self, id: u64, inode: Inode) -> Option<Arc<Node>> {
+        let mut shard = self.shard(id).lock();
+        let known = shard.get_mut(&id).filter(|known| known.is(&inode))?;
+        Some(known.node(inode))
     }
 
     /// The inode that the kernel knows as `id`, or knew before it forgot it.
@@ -325,15 +369,33 @@ impl Nodes {
         let mut shard = self.shard(id).lock();
         let Some(known) = shard.get_mut(&id) else {
             let node = Arc::new(Node::new(inode));
-            shard.insert(id, Known { node: node.clone(), lookups: 1 });
+            shard.insert(id, Known { what: What::Node(node.clone()), lookups: 1 });
             self.len.fetch_add(1, Relaxed);
             return Ok((id, node));
         };
-        if known.node.inode != inode {
+        if !known.is(&inode) {
             return Err(Errno::OVERFLOW);
         }
         known.lookups += 1;
-        Ok((id, known.node.clone()))
+        Ok((id, known.node(inode)))
+    }
+
+    /// Enters an inode, which is no directory, that a listing shows, and returns its number: it is
+    /// looked up once more.
+    pub(super) fn look_up_listed(&self, subvolume: &Subvolume, inode: u64) -> Result<u64, Errno> {
+        let id = number_of(subvolume.id(), inode);
+        let mut shard = self.shard(id).lock();
+        let Some(known) = shard.get_mut(&id) else {
+            let what = What::Listed(Listed { subvolume: subvolume.clone(), inode });
+            shard.insert(id, Known { what, lookups: 1 });
+            self.len.fetch_add(1, Relaxed);
+            return Ok(id);
+        };
+        if known.place() != (subvolume.id(), inode) {
+            return Err(Errno::OVERFLOW);
+        }
+        known.lookups += 1;
+        Ok(id)
     }
 
     /// The kernel forgets `lookups` of its lookups.
@@ -355,7 +417,7 @@ impl Nodes {
         let mut found = Vec::new();
         for shard in &self.shards {
             for (id, known) in shard.lock().iter() {
-                let subvolume = known.node.inode.subvolume_id();
+                let (subvolume, _) = known.place();
                 if subvolumes.contains(&subvolume) {
                     found.push((subvolume, *id));
                 }
@@ -389,8 +451,7 @@ impl Nodes {
     /// All nodes that the kernel knows.
     pub(super) fn places(&self) -> Vec<Place> {
         let place = |(id, known): (&u64, &Known)| {
-            let inode = &known.node.inode;
-            let (subvolume, inode) = (inode.subvolume_id(), inode.number());
+            let (subvolume, inode) = known.place();
             Place { id: *id, subvolume, inode, lookups: known.lookups }
         };
         let shards = self.shards.iter();
@@ -410,7 +471,8 @@ impl Nodes {
         for place in places.iter().filter(|it| it.id != ROOT_ID && !is_stand_in(it.id)) {
             let subvolume = filesystem.subvolume_by_id(place.subvolume);
             if let Ok(inode) = subvolume.and_then(|subvolume| subvolume.inode(place.inode)) {
-                let known = Known { node: Arc::new(Node::new(inode)), lookups: place.lookups };
+                let what = What::Node(Arc::new(Node::new(inode)));
+                let known = Known { what, lookups: place.lookups };
                 self.shard(place.id).lock().insert(place.id, known);
                 self.len.fetch_add(1, Relaxed);
             }
@@ -430,6 +492,33 @@ impl Nodes {
 
     fn shard(&self, id: u64) -> &Mutex<HashMap<u64, Known>> {
         &self.shards[id as usize % SHARDS]
+    }
+}
+
+impl Known {
+    /// Its subvolume and inode number.
+    fn place(&self) -> (u64, u64) {
+        match &self.what {
+            What::Node(node) => (node.inode.subvolume_id(), node.inode.number()),
+            What::Listed(listed) => (listed.subvolume.id(), listed.inode),
+        }
+    }
+
+    fn is(&self, inode: &Inode) -> bool {
+        match &self.what {
+            What::Node(node) => node.inode == *inode,
+            What::Listed(_) => self.place() == (inode.subvolume_id(), inode.number()),
+        }
+    }
+
+    /// The node, made of `inode`, which is that inode, if there was none.
+    fn node(&mut self, inode: Inode) -> Arc<Node> {
+        if let What::Node(node) = &self.what {
+            return node.clone();
+        }
+        let node = Arc::new(Node::new(inode));
+        self.what = What::Node(node.clone());
+        node
     }
 }
 

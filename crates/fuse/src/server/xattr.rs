@@ -2,8 +2,9 @@
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
-use larder::{SetAttributes, XattrMode};
+use larder::{ErrorKind, SetAttributes, XattrMode};
 use rustix::io::Errno;
 
 use super::attributes::PERMISSIONS;
@@ -11,6 +12,10 @@ use super::{Call, Outcome, Server, failed};
 use crate::protocol::Reply;
 use crate::protocol::abi::{GetxattrOut, SETXATTR_ACL_KILL_SGID};
 
+/// The label of a file for SELinux.
+const SELINUX_LABEL: &str = "security.selinux";
+/// Is there if the kernel runs SELinux.
+const SELINUX: &str = "/sys/fs/selinux";
 const XATTR_CREATE: u32 = 1;
 const XATTR_REPLACE: u32 = 2;
 const XATTR_CREATE_AND_REPLACE: u32 = XATTR_CREATE | XATTR_REPLACE;
@@ -58,7 +63,10 @@ impl Server {
         size: u32,
         reply: &mut Reply<'_>,
     ) -> Outcome {
-        let value = self.node(call)?.inode.xattr(name).map_err(failed)?;
+        let value = self.node(call)?.inode.xattr(name).map_err(|error| {
+            let has_no_label = name == SELINUX_LABEL && error.kind() == ErrorKind::NoSuchAttribute;
+            if has_no_label && !self.has_selinux { Errno::OPNOTSUPP } else { failed(error) }
+        })?;
         put(&value, size, reply)
     }
 
@@ -70,6 +78,12 @@ impl Server {
         }
         put(&names, size, reply)
     }
+}
+
+/// Whether the kernel runs SELinux. If not, the error for a label that is not there is that of a file
+/// system without labels: then `ls -l` and others ask for that of one file, and not for those of all.
+pub(super) fn has_selinux() -> bool {
+    Path::new(SELINUX).exists()
 }
 
 /// Replies with a value, or with its length to who has no room yet.

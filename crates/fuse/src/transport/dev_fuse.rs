@@ -4,7 +4,7 @@
 //! - Each thread reads from a descriptor of its own and answers through the same: the kernel keeps what
 //!   is on the way by descriptor.
 //! - As long as there may be more threads, one waits for requests whatever the others do: sleeps in a read, or
-//!   [looks](super::lookout) before it does.
+//!   [polls](super::busy_poll) before it does.
 //! - A thread has one buffer for requests and one for replies, as long as it lives. Who ends leaves them to who
 //!   begins: under load threads come and go, and filling new buffers with zeros takes longer than a request.
 //! - Rings are offered to the kernel only when they are there, and all that is needed to serve them.
@@ -24,11 +24,12 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use super::awake::Awake;
 use super::away::{FromPlace, Place};
+use super::busy_poll::BusyPoll;
 use super::io_uring::Queues;
-use super::lookout::Lookout;
 use super::mapping::Buffer;
 use super::pool::Pool;
 use super::readahead::read_ahead;
+use super::readiness::Readiness;
 use super::soon::Soon;
 use super::{HEADROOM_BYTES, Handler, Limits, Notify, Served, Serving, Tell, Transport, serve};
 use crate::MountOptions;
@@ -106,8 +107,8 @@ impl DevFuse {
         serving: Serving<'s, '_>,
         pool: &'s Pool,
     ) {
-        let mut lookout = Lookout::new(Instant::now());
-        while let Some(len) = self.wait(&mut lookout, &mut buffers, device) {
+        let mut busy_poll = BusyPoll::new(Instant::now());
+        while let Some(len) = self.wait(&mut busy_poll, &mut buffers, device) {
             self.awake.count_request();
             if pool.takes() {
                 // Without one more thread things are slower, and go on.
@@ -128,24 +129,25 @@ impl DevFuse {
             }
         }
         pool.ends();
+        serving.readiness.ended();
     }
 
     /// Waits for a request and returns its length; `None` once the connection is at its end.
     fn wait(
         &self,
-        lookout: &mut Lookout,
+        busy_poll: &mut BusyPoll,
         buffers: &mut Buffers,
         device: &OwnedFd,
     ) -> Option<usize> {
         // Where there are rings nobody waits for the reply to what comes this way.
         let has_rings = self.queues.as_ref().is_some_and(Queues::are_used);
-        if lookout.begins(Instant::now()) && !has_rings {
-            while !is_readable(device) && lookout.goes_on(Instant::now()) {
+        if busy_poll.begins(Instant::now()) && !has_rings {
+            while !is_readable(device) && busy_poll.goes_on(Instant::now()) {
                 thread::yield_now();
             }
         }
         let received = buffers.receive(device);
-        lookout.ends(Instant::now());
+        busy_poll.ends(Instant::now());
         received
     }
 
@@ -164,21 +166,32 @@ impl DevFuse {
         // Without, reading is slower.
         let _ = read_ahead(device, self.limits.io_bytes);
         let body = buffers.answer(device, len, serving.handler, kernel);
-        let flags = InitOut::read_from_prefix(body).map_or(0, |(agreed, _)| agreed.flags2);
+        let Ok((agreed, _)) = InitOut::read_from_prefix(body) else {
+            // Nothing was agreed on, and the kernel refuses all that programs ask for.
+            return serving.readiness.ended();
+        };
+        let has_rings = u64::from(agreed.flags2) << 32 & InitFlags::OVER_IO_URING.bits() != 0;
         if let Some(queues) = &self.queues {
-            queues.agreed(u64::from(flags) << 32 & InitFlags::OVER_IO_URING.bits() != 0);
+            queues.agreed(has_rings);
+        }
+        if !has_rings {
+            serving.readiness.reached();
         }
     }
 }
 
 impl Transport for DevFuse {
     fn serve(&self, handler: &dyn Handler, begun: impl FnOnce()) -> io::Result<()> {
-        let pool = Pool::new(self.limits.threads);
+        let (pool, readiness) = (Pool::new(self.limits.threads), Readiness::default());
         let serve = || {
             thread::scope(|scope| {
                 let Self { device, soon, awake, .. } = self;
-                self.start(Serving { scope, device, handler, kernel: self, soon, awake }, &pool)?;
-                begun();
+                let (kernel, readiness) = (self, &readiness);
+                let serving = Serving { scope, device, handler, kernel, soon, awake, readiness };
+                self.start(serving, &pool)?;
+                if readiness.wait() {
+                    begun();
+                }
                 Ok(())
             })
         };

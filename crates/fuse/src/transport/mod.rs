@@ -4,13 +4,14 @@
 mod awake;
 mod away;
 pub(crate) mod block;
+mod busy_poll;
 mod dev_fuse;
 mod io_uring;
-mod lookout;
 mod mapping;
 mod mount;
 mod pool;
 mod readahead;
+mod readiness;
 mod remount;
 mod soon;
 mod superblock;
@@ -31,6 +32,7 @@ pub(crate) use superblock::{Superblock, attributes};
 pub use tree::{Tree, can_mount_parts};
 
 use self::awake::Awake;
+use self::readiness::Readiness;
 use self::soon::Soon;
 use crate::protocol::abi::{InHeader, InitFlags, opcode};
 use crate::protocol::{Answer, Notice, Reply, Request};
@@ -100,7 +102,8 @@ pub(crate) struct MustNotWait;
 
 /// A connection to the kernel.
 pub(crate) trait Transport: Sync {
-    /// Makes `handler` serve requests until the file system is unmounted. Calls `begun` once a thread serves.
+    /// Makes `handler` serve requests until the file system is unmounted. Calls `begun` once the connection is
+    /// [ready](readiness), unless it ends before.
     fn serve(&self, handler: &dyn Handler, begun: impl FnOnce()) -> io::Result<()>;
 }
 
@@ -113,6 +116,7 @@ struct Serving<'s, 'e> {
     kernel: &'s dyn Notify,
     soon: &'s Soon,
     awake: &'s Awake,
+    readiness: &'s Readiness,
 }
 
 /// What came of a request, besides the body of the reply.

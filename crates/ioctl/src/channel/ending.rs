@@ -14,8 +14,8 @@ pub struct Ending {
 }
 
 impl Ending {
-    /// Has the server of the mount of Larder's that `inode` lies in say how it ends. `None` if it
-    /// lies in something else, and if the server talks to other users only.
+    /// Asks the server of the mount of Larder's that `inode` lies in to say how it ends. `None` if
+    /// it lies in something else, and if the server talks to other users only.
     pub fn of(inode: impl AsFd) -> io::Result<Option<Self>> {
         let Some((Channel { socket, .. }, _)) = Channel::of(inode)? else { return Ok(None) };
         let request = Request::Ending;

@@ -100,7 +100,7 @@ impl Channel {
         Ok(found.filter(|(name, _)| *name == self.name).map(|(_, node)| node))
     }
 
-    /// The socket, for who sends and receives at the same time.
+    /// The socket, for a client that sends and receives at the same time.
     pub fn socket(&self) -> &UnixStream {
         &self.socket
     }

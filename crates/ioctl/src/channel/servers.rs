@@ -30,7 +30,7 @@ impl Channel {
             rows.filter_map(|row| row.rsplit(|byte| *byte == b' ').next()?.strip_prefix(b"@"));
         let prefix = prefix(pid);
         for name in names.filter(|name| name.starts_with(prefix.as_bytes())) {
-            // Whoever went meanwhile does not listen.
+            // A server that ended meanwhile does not listen.
             let Ok(socket) = UnixStream::connect_addr(&SocketAddr::from_abstract_name(name)?)
             else {
                 continue;

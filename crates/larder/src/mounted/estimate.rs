@@ -20,7 +20,7 @@ pub(super) struct Estimate<'a> {
 impl<'a> Estimate<'a> {
     /// Of a send of the snapshot whose root is `root`.
     pub(super) fn new(root: &'a File, options: &'a SendOptions<MountedSnapshot>) -> Self {
-        // Where it cannot be found, nobody learns how far it is.
+        // If it cannot be found, there is no estimate.
         let total =
             larder_ioctl::last_inode(root).map_or(0, |last| last - objectid::FIRST_FREE + 1);
         Self {

@@ -1,4 +1,4 @@
-//! File systems that somebody else has mounted: the kernel's btrfs, or larder through FUSE.
+//! File systems that are mounted: the kernel's btrfs, or larder through FUSE.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -51,7 +51,7 @@ impl MountedFilesystem {
         Ok(items.into_iter().next().map(|item| item.data))
     }
 
-    /// The chunks, for who may see them.
+    /// The chunks, if the caller may see them.
     fn chunks(&self) -> Result<Option<Vec<Chunk>>> {
         let info = larder_ioctl::filesystem_info(&self.inside).map_err(Error::from_mounted)?;
         let key = |offset| Key::new(objectid::FIRST_CHUNK_TREE, ItemType::CHUNK_ITEM, offset);
@@ -99,7 +99,7 @@ impl Overview for MountedFilesystem {
         Ok(devices.into_iter().map(info).collect())
     }
 
-    /// On which devices block groups lie is known to root, and to who mounted, only.
+    /// Only root and the user who mounted may know on which devices block groups lie.
     fn space(&self) -> Result<Vec<Space>> {
         let mut spaces = Spaces::default();
         for space in larder_ioctl::spaces(&self.inside).map_err(Error::from_mounted)? {

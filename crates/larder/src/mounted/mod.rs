@@ -1,5 +1,6 @@
-//! File systems that are mounted, by larder or by the kernel, and snapshots of them: what is asked for is the same,
-//! who does it is not. A mount of larder's has its own channel for snapshots ([`larder_ioctl::channel`]).
+//! File systems that are mounted, by larder or by the kernel, and snapshots of them: the requests
+//! are the same, and a server or the kernel answers. A mount of larder's has its own channel for
+//! snapshots ([`larder_ioctl::channel`]).
 
 mod estimate;
 mod filesystem;

@@ -43,7 +43,7 @@ pub fn receive_mounted(
     })
 }
 
-/// Has the server at the other end of `channel` receive the input.
+/// Makes the server at the other end of `channel` receive the input.
 fn hand_over(
     channel: &Channel,
     request: &Request,
@@ -53,7 +53,7 @@ fn hand_over(
     let socket = channel.socket();
     frame::write(socket, request.kind(), &request.body()).map_err(frame::of_socket)?;
     let is_stopped = Arc::new(AtomicBool::new(false));
-    // Nobody waits for this thread: its input may never come to an end.
+    // No thread waits for this one: its input may never come to an end.
     let (to, stop) = (socket.try_clone()?, is_stopped.clone());
     thread::spawn(move || pass_on(input, &to, &stop));
     let mut body = Vec::new();

@@ -60,7 +60,7 @@ impl MountedSnapshot {
         self.on == other.on
     }
 
-    /// The newest version of the stream that whoever serves the file system sends.
+    /// The newest version of the stream that the kernel or the server of the file system sends.
     pub fn newest_version(&self) -> StreamVersion {
         let kernel = || StreamVersion::from_number(larder_ioctl::newest_stream_version().ok()?);
         match self.on {

@@ -4,6 +4,8 @@
 mod random;
 #[path = "../support/mod.rs"]
 mod support;
+#[path = "../support/synced.rs"]
+mod synced;
 
 use std::sync::Arc;
 

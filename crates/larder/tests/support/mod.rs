@@ -1,10 +1,13 @@
 //! What this library shows in an image, in the form in which the kernel is asked.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-use larder::{Directory, File, FileType, Filesystem, Inode, Timestamp};
+use larder::{
+    Directory, File, FileType, Filesystem, Found, Inode, ListedEntry, Metadata, Timestamp,
+};
 use larder_testkit::manifest::{Body, ContentHash, Entry, Manifest};
 
 /// Holes above this length are trusted to read as zeros, as they are on the kernel's side.
@@ -30,8 +33,9 @@ pub(crate) fn manifest(fs: &Filesystem) -> Manifest {
 
 #[track_caller]
 fn children(directory: &Directory, path: &Path) -> Vec<(PathBuf, Inode)> {
+    let mut listed = listed(directory).into_iter();
     let entries = directory.entries().expect("a directory has entries");
-    entries
+    let children = entries
         .map(|entry| {
             let entry = entry.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
             let path = path.join(entry.name());
@@ -40,9 +44,33 @@ fn children(directory: &Directory, path: &Path) -> Vec<(PathBuf, Inode)> {
                 .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
             assert_eq!(inode.file_type(), entry.file_type(), "{}", path.display());
             assert_eq!(inode, entry.open().expect("it was found"), "{}", path.display());
+            let (name, metadata) = listed.next().expect("it is listed in both ways");
+            assert_eq!(name, entry.name());
+            assert_eq!(metadata, inode.metadata(), "{}", path.display());
             (path, inode)
         })
-        .collect()
+        .collect();
+    assert_eq!(listed.next(), None);
+    children
+}
+
+/// What a directory has with the attributes, listed piece by piece.
+fn listed(directory: &Directory) -> Vec<(OsString, Metadata)> {
+    let (mut listed, mut next) = (Vec::new(), Some(0));
+    while let Some(index) = next {
+        let piece = directory.list_with_inodes(index, 7).expect("a directory is listed");
+        assert!(piece.entries.len() <= 7);
+        for entry in piece.entries {
+            let ListedEntry { entry, found } = entry.expect("it can be read");
+            let metadata = match found.expect("it can be read") {
+                Found::Inode(inode) => inode.metadata(),
+                Found::Attributes(metadata) => metadata,
+            };
+            listed.push((entry.name().to_owned(), metadata));
+        }
+        next = piece.next;
+    }
+    listed
 }
 
 fn describe(inode: &Inode) -> larder::Result<Entry> {

@@ -202,10 +202,12 @@ fn a_snapshot_counts_what_its_source_does() {
     let id = snapshot.id();
     assert_eq!(counted(&fs, FIRST), (size_bytes, NODE));
     assert_eq!(counted(&fs, id), (size_bytes, NODE));
-    // The limit stays with the source.
+    // It has the limit of its source, and counts for itself.
     fill(&root, "more", 1 << 20);
     let file = snapshot.create("much", 0o600).unwrap();
-    file.write_at(&vec![1; 12 << 20], 0).unwrap();
+    file.write_at(&vec![1; 4 << 20], 0).unwrap();
+    let error = file.write_at(&vec![1; 8 << 20], 4 << 20).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::QuotaExceeded);
     root.remove_file("f").unwrap();
     fs.sync().unwrap();
     let ours = [FIRST, id].map(|group| counted(&fs, group));

@@ -6,6 +6,7 @@ mod actors;
 mod capabilities;
 mod compressed;
 mod cuts;
+#[path = "../support/data.rs"]
 mod data;
 mod data_cuts;
 mod delayed;
@@ -18,9 +19,11 @@ mod faults;
 mod filling;
 mod kernel_parity;
 mod limits;
+mod listed;
 mod live;
 mod mapping;
 mod meanwhile;
+#[path = "../support/model.rs"]
 mod model;
 mod namespace;
 mod nested;
@@ -34,6 +37,7 @@ mod stress;
 #[path = "../support/mod.rs"]
 mod support;
 mod unnamed;
+#[path = "../support/view.rs"]
 mod view;
 
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Who gets which logical address: block groups that fill from front to back.
+//! Which logical address goes to what: block groups that fill from front to back.
 //!
 //! Invariants:
 //! * nothing is given out twice, nor where a superblock or its copies lie on any device;

@@ -84,7 +84,7 @@ pub fn receive(
         Ok(()) => Ok(receiver.received),
         Err(problem) => {
             // What went wrong first is what is to be told.
-            let _ = receiver.target.settle();
+            let _ = receiver.target.apply_deferred();
             Err(ReceiveError { unfinished: receiver.current, problem })
         }
     }
@@ -188,7 +188,7 @@ impl Receiver<'_> {
         if self.current.is_none() {
             return Ok(());
         }
-        while let Err(error) = self.target.settle() {
+        while let Err(error) = self.target.apply_deferred() {
             self.failed(error)?;
         }
         if self.errors > 0 {

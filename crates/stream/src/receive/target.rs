@@ -16,9 +16,9 @@ pub struct Origin {
 
 /// Where subvolumes are received, one after the other.
 ///
-/// Paths of commands have been checked: they lead nowhere but down. A target may put commands off, as
-/// long as nobody can tell once [`settle`](Self::settle) has returned; an error then names the command
-/// that it is about.
+/// Paths of commands have been checked: they lead nowhere but down. A target may put commands off,
+/// as long as no reader can tell once [`apply_deferred`](Self::apply_deferred) has returned; an error then names
+/// the command that it is about.
 pub trait Target {
     /// Begins a subvolume of this name, which is one part of a path: empty, or as a snapshot of the
     /// subvolume that is known as `parent`. What was begun before is left as it is.
@@ -33,7 +33,7 @@ pub trait Target {
     fn apply(&mut self, command: &Command<'_>) -> Result<(), CommandError>;
 
     /// Applies what was put off. After an error it is called again, for the next one.
-    fn settle(&mut self) -> Result<(), CommandError>;
+    fn apply_deferred(&mut self) -> Result<(), CommandError>;
 
     /// Makes the subvolume read-only and notes where it comes from. It is durable then.
     fn finish(&mut self) -> Result<(), CommandProblem>;

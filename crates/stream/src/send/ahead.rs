@@ -19,11 +19,11 @@ const WAITING: usize = 8;
 
 /// Fetches blocks ahead as long as it is there.
 pub(super) struct Ahead {
-    to_do: SyncSender<Wanted>,
+    to_do: SyncSender<Fetch>,
 }
 
 /// A few blocks, and whatever is above them and not in memory.
-enum Wanted {
+enum Fetch {
     /// Children of a node.
     Children { tree: Tree, parent: Block, slots: Vec<usize> },
     /// The leaves where keys belong.
@@ -35,14 +35,14 @@ impl Ahead {
     pub(super) fn children(&self, tree: &Tree, parent: &Block, slots: Vec<usize>) {
         let (tree, parent) = (tree.clone(), parent.clone());
         if !slots.is_empty() {
-            let _ = self.to_do.try_send(Wanted::Children { tree, parent, slots });
+            let _ = self.to_do.try_send(Fetch::Children { tree, parent, slots });
         }
     }
 
     /// Fetches the leaves of `tree` where `keys` belong.
     pub(super) fn leaves(&self, tree: &Tree, keys: Vec<Key>) {
         if !keys.is_empty() {
-            let _ = self.to_do.try_send(Wanted::Leaves { tree: tree.clone(), keys });
+            let _ = self.to_do.try_send(Fetch::Leaves { tree: tree.clone(), keys });
         }
     }
 }
@@ -52,7 +52,7 @@ pub(super) fn fetching_ahead<T>(threads: NonZeroUsize, walk: impl FnOnce(&Ahead)
     let (to_do, wanted) = sync_channel(WAITING);
     let wanted = Mutex::new(wanted);
     thread::scope(|scope| {
-        // The threads end once nobody can ask for more, whatever ends the walk.
+        // The threads end once no thread can ask for more, whatever ends the walk.
         let ahead = Ahead { to_do };
         for _ in 0..threads.get() {
             scope.spawn(|| fetch(&wanted));
@@ -63,17 +63,17 @@ pub(super) fn fetching_ahead<T>(threads: NonZeroUsize, walk: impl FnOnce(&Ahead)
     })
 }
 
-fn fetch(wanted: &Mutex<Receiver<Wanted>>) {
+fn fetch(wanted: &Mutex<Receiver<Fetch>>) {
     loop {
         // Only taking one is under the lock.
         let next = wanted.lock().recv();
         match next {
-            Ok(Wanted::Children { tree, parent, slots }) => {
+            Ok(Fetch::Children { tree, parent, slots }) => {
                 for slot in slots {
                     drop(tree.child(&parent, slot, None));
                 }
             }
-            Ok(Wanted::Leaves { tree, keys }) => {
+            Ok(Fetch::Leaves { tree, keys }) => {
                 for key in keys {
                     drop(tree.get(key));
                 }

@@ -61,7 +61,7 @@ impl Changes {
             compare(old.tree(), new.tree(), ahead, |key, old, new| finder.add(key, old, new))
         })?;
         let found = finder.changes.into_iter();
-        let mut changes: Vec<Change> = found.filter_map(Found::finish).collect();
+        let mut changes: Vec<Change> = found.filter_map(InodeDifference::finish).collect();
         // A directory that is another now has other names in it, though they look the same.
         if changes.iter().any(|change| change.kind == Kind::Replaced) {
             for change in &mut changes {
@@ -96,7 +96,7 @@ impl Changes {
 }
 
 /// What the comparison has found of one inode.
-struct Found {
+struct InodeDifference {
     ino: u64,
     was: Option<InodeItem>,
     exists: bool,
@@ -106,7 +106,7 @@ struct Found {
     extents: Option<RangeInclusive<u64>>,
 }
 
-impl Found {
+impl InodeDifference {
     fn new(ino: u64, was: Option<InodeItem>, exists: bool, is_same: bool) -> Self {
         Self { ino, was, exists, is_same, names: false, xattrs: false, extents: None }
     }
@@ -128,7 +128,7 @@ impl Found {
 struct Finder<'a> {
     old: &'a Subvolume,
     new: &'a Subvolume,
-    changes: Vec<Found>,
+    changes: Vec<InodeDifference>,
 }
 
 impl Finder<'_> {
@@ -164,7 +164,7 @@ impl Finder<'_> {
             (Some(before), Some(now)) => self.is_same(key.objectid, before, now)?,
             _ => false,
         };
-        self.changes.push(Found::new(key.objectid, before, now.is_some(), is_same));
+        self.changes.push(InodeDifference::new(key.objectid, before, now.is_some(), is_same));
         Ok(())
     }
 
@@ -191,14 +191,14 @@ impl Finder<'_> {
 
     /// The change that an item of `ino` belongs to, whose inode item comes first where it is not the
     /// same.
-    fn found(&mut self, ino: u64) -> Result<&mut Found, Error> {
+    fn found(&mut self, ino: u64) -> Result<&mut InodeDifference, Error> {
         if self.changes.last().is_none_or(|last| last.ino != ino) {
             let key = Key::new(ino, ItemType::INODE_ITEM, 0);
             let item = self.new.tree().get(key)?;
             // Both trees have the same inode item, or neither has one.
             let inode = inode_of(self.new, key, item.as_deref())?;
             let exists = inode.is_some();
-            self.changes.push(Found::new(ino, inode, exists, true));
+            self.changes.push(InodeDifference::new(ino, inode, exists, true));
         }
         let last = self.changes.len() - 1;
         Ok(&mut self.changes[last])

@@ -8,7 +8,7 @@ use larder_filesystem::Link;
 
 use super::SendError;
 use super::changes::{Change, Kind};
-use super::names::{Id, Place};
+use super::names::{CurrentName, Id};
 use super::record::{Record, Records};
 use super::sender::Sender;
 use crate::wire::Command;
@@ -68,10 +68,10 @@ impl Sender<'_> {
         let (to, place) = if let Some(link) = home {
             let directory = self.names.id(link.parent);
             self.touch(directory);
-            (self.names.path_in(directory, &link.name)?, Place::Home(link.clone()))
+            (self.names.path_in(directory, &link.name)?, CurrentName::Home(link.clone()))
         } else {
             let name = self.names.unused_name(record.ino, record.item.generation.get())?;
-            (name.clone(), Place::Staged(name))
+            (name.clone(), CurrentName::Staged(name))
         };
         self.output.put(&Command::Rename { path: &from, to: &to })?;
         self.names.set_place(record.ino, place, record.is_directory());

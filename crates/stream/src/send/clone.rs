@@ -1,15 +1,15 @@
 //! Finding what a receiver can share instead of being sent.
 //!
-//! The extent tree says who refers to an extent, by tree, inode and place. Each such reference is a
-//! hint only: trees change, and snapshots share what it says about their origin. So whatever it says is
-//! looked for in the trees that the receiver has.
+//! The extent tree says what refers to an extent, by tree, inode and place. Each such reference is
+//! a hint only: trees change, and snapshots share what it says about their origin. So whatever it
+//! says is looked for in the trees that the receiver has.
 //!
 //! # Invariants
 //! - A range is cloned only from a file that the receiver has at this place of the stream, with the
-//!   very part of the very extent in it: from a parent or clone source, which never change, or from a
-//!   file of this stream whose content is complete.
-//! - Nothing that is wrong with references or with other files stops a send: what cannot be found is
-//!   sent as data.
+//!   very part of the very extent in it: from a parent or clone source, which never change, or from
+//!   a file of this stream whose content is complete.
+//! - Nothing that is wrong with references or with other files stops a send: what cannot be found
+//!   is sent as data.
 
 use larder_btree::{Readahead, TreeView};
 use larder_filesystem::{DirectoryPaths, Error, ExtentContent, Inode, Link, Subvolume};
@@ -25,7 +25,7 @@ use super::record::bad_item;
 const HINTS: usize = 32;
 
 /// Where a receiver can take a range from.
-pub(super) struct Found {
+pub(super) struct CloneSource {
     pub(super) uuid: Uuid,
     pub(super) ctransid: u64,
     pub(super) path: Vec<u8>,
@@ -35,7 +35,7 @@ pub(super) struct Found {
 
 /// A range of a file that is to be sent.
 #[derive(Clone, Copy)]
-pub(super) struct Wanted<'a> {
+pub(super) struct RangeToSend<'a> {
     pub(super) inode: &'a Inode,
     pub(super) start: u64,
     pub(super) end: u64,
@@ -56,7 +56,7 @@ pub(super) struct CloneSources {
     others: Vec<(Subvolume, DirectoryPaths)>,
     /// The extent tree, if there is one.
     extent_tree: Option<TreeView>,
-    /// The extent that was asked for last, and who refers to it.
+    /// The extent that was asked for last, and the references to it.
     last: Option<(Logical, Vec<Hint>)>,
 }
 
@@ -71,10 +71,10 @@ impl CloneSources {
     /// this stream the content is complete.
     pub(super) fn find(
         &mut self,
-        wanted: &Wanted<'_>,
+        wanted: &RangeToSend<'_>,
         names: &mut Names,
         is_complete: impl Fn(u64) -> bool,
-    ) -> Option<Found> {
+    ) -> Option<CloneSource> {
         let ExtentContent::Data(disk) = &wanted.extent.content else { return None };
         if self.last.as_ref().is_none_or(|(logical, _)| *logical != disk.logical) {
             let hints = self.hints(disk.logical, disk.disk_bytes).unwrap_or_default();
@@ -92,7 +92,7 @@ impl CloneSources {
                 {
                     let Ok(Some(path)) = path_now(&file, names) else { continue };
                     let (uuid, ctransid) = identity(&self.sent);
-                    return Some(Found { uuid, ctransid, path, offset, len_bytes });
+                    return Some(CloneSource { uuid, ctransid, path, offset, len_bytes });
                 }
             }
             for (source, paths) in &mut self.others {
@@ -102,14 +102,14 @@ impl CloneSources {
                     let Ok(Some(link)) = first_link(&file) else { continue };
                     let Ok(path) = paths.link(&link) else { continue };
                     let (uuid, ctransid) = identity(source);
-                    return Some(Found { uuid, ctransid, path, offset, len_bytes });
+                    return Some(CloneSource { uuid, ctransid, path, offset, len_bytes });
                 }
             }
         }
         None
     }
 
-    /// Who refers to an extent; nobody if it has one reference only.
+    /// The references to an extent; none if it has only one.
     fn hints(&self, logical: Logical, disk_bytes: u64) -> Result<Vec<Hint>, Error> {
         let Some(tree) = &self.extent_tree else { return Ok(Vec::new()) };
         let key = Key::new(logical.0, ItemType::EXTENT_ITEM, disk_bytes);
@@ -158,7 +158,7 @@ fn shared_range(
     ino: u64,
     offset: u64,
     before: u64,
-    wanted: &Wanted<'_>,
+    wanted: &RangeToSend<'_>,
 ) -> Result<Option<(Inode, u64)>, Error> {
     let sectorsize = u64::from(source.filesystem().volume().sectorsize());
     let file = source.inode(ino)?;

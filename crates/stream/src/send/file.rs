@@ -6,7 +6,7 @@ use std::sync::Arc;
 use larder_filesystem::{Error, Extent, ExtentContent, Inode};
 
 use super::SendError;
-use super::clone::{Found, Wanted};
+use super::clone::{CloneSource, RangeToSend};
 use super::content::{Part, compare};
 use super::data::{Form, ReadJob, WORK_BYTES, compression_number, write_bytes};
 use super::record::{Content, Record};
@@ -57,7 +57,7 @@ impl Sender<'_> {
     }
 
     /// Where the receiver has the beginning of a range.
-    fn find_clone(&mut self, wanted: &Wanted<'_>) -> Option<Found> {
+    fn find_clone(&mut self, wanted: &RangeToSend<'_>) -> Option<CloneSource> {
         let (position, changes) = (self.position, &self.changes);
         let is_complete = |ino| ino < position || !changes.is_changed(ino);
         self.clone_sources.find(wanted, &mut self.names, is_complete)
@@ -132,11 +132,12 @@ impl Ranges<'_, '_> {
         self.flush_whole()
     }
 
-    /// Has the receiver take the range from where it has it. Returns where what it has not begins.
+    /// Makes the receiver take the range from where it has it. Returns where what it has not
+    /// begins.
     fn clone_range(&mut self, start: u64, end: u64, extent: &Extent) -> Result<u64, SendError> {
         let mut start = start;
         while start < end && !self.sender.options.no_data {
-            let wanted = Wanted { inode: self.inode, start, end, extent };
+            let wanted = RangeToSend { inode: self.inode, start, end, extent };
             let Some(found) = self.sender.find_clone(&wanted) else { break };
             self.flush()?;
             self.sender.output.put(&Command::Clone {

@@ -106,7 +106,7 @@ impl Side {
     fn new(tree: &Tree) -> Result<Self, Error> {
         let root = Step::new(tree.root_block()?, None);
         let mut side = Self { tree: tree.clone(), path: vec![root] };
-        side.settle();
+        side.leave_finished();
         Ok(side)
     }
 
@@ -184,11 +184,11 @@ impl Side {
         if let Some(step) = self.path.last_mut() {
             step.slot += 1;
         }
-        self.settle();
+        self.leave_finished();
     }
 
     /// Leaves blocks that have nothing more.
-    fn settle(&mut self) {
+    fn leave_finished(&mut self) {
         while let Some(step) = self.path.last()
             && step.slot >= step.block.node().nritems()
         {

@@ -4,7 +4,7 @@ use larder_filesystem::{FileType, Link};
 use larder_format::objectid;
 
 use super::SendError;
-use super::names::{Id, Place, directory_link};
+use super::names::{CurrentName, Id, directory_link};
 use super::record::{Content, Record};
 use super::sender::{DEFAULT_ACL, Sender, is_passed_on};
 use crate::wire::Command;
@@ -85,7 +85,7 @@ impl Sender<'_> {
 
     /// Gives an inode that the receiver has the names that it has not yet, if there can be any that it
     /// had not before. Returns one of its paths.
-    pub(super) fn settle(
+    pub(super) fn give_names(
         &mut self,
         record: &Record,
         was: Option<&Record>,
@@ -93,18 +93,18 @@ impl Sender<'_> {
         let mut missing = was.map_or_else(Vec::new, |was| self.added_links(record, was));
         let place = self.names.place(record.ino).cloned();
         let path = match place {
-            Some(Place::Staged(staged)) => {
+            Some(CurrentName::Staged(staged)) => {
                 let Some(first) = (!missing.is_empty()).then(|| missing.remove(0)) else {
                     return Err(SendError::NoNames(record.ino));
                 };
                 let path = self.path_of(first)?;
                 self.output.put(&Command::Rename { path: &staged, to: &path })?;
                 self.touch(Id::Old(objectid::FIRST_FREE));
-                let place = Place::Home(first.clone());
+                let place = CurrentName::Home(first.clone());
                 self.names.set_place(record.ino, place, record.is_directory());
                 path
             }
-            Some(Place::Home(home)) => {
+            Some(CurrentName::Home(home)) => {
                 missing.retain(|link| **link != home);
                 self.path_of(&home)?
             }

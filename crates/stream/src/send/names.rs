@@ -31,7 +31,7 @@ pub(super) enum Id {
 
 /// Where something is that is not where it was.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum CurrentName {
     /// Under this name in the root, until its own is free.
     Staged(Vec<u8>),
     /// Under a name that it has in the snapshot.
@@ -43,7 +43,7 @@ pub(super) struct Names {
     new: Subvolume,
     old: Option<Subvolume>,
     changes: Arc<Changes>,
-    moved: HashMap<u64, Place>,
+    moved: HashMap<u64, CurrentName>,
     paths: HashMap<Id, Vec<u8>>,
 }
 
@@ -62,12 +62,12 @@ impl Names {
     }
 
     /// Where an inode of the parent was moved to.
-    pub(super) fn place(&self, ino: u64) -> Option<&Place> {
+    pub(super) fn place(&self, ino: u64) -> Option<&CurrentName> {
         self.moved.get(&ino)
     }
 
     /// Notes that an inode of the parent is now at `place`.
-    pub(super) fn set_place(&mut self, ino: u64, place: Place, is_directory: bool) {
+    pub(super) fn set_place(&mut self, ino: u64, place: CurrentName, is_directory: bool) {
         self.moved.insert(ino, place);
         if is_directory {
             self.paths.clear();
@@ -126,8 +126,10 @@ impl Names {
     fn step_up(&self, id: Id) -> Result<(Id, Vec<u8>), SendError> {
         match (id, &self.old) {
             (Id::Old(ino), Some(old)) => match self.moved.get(&ino) {
-                Some(Place::Staged(name)) => Ok((Id::Old(objectid::FIRST_FREE), name.clone())),
-                Some(Place::Home(link)) => Ok((self.id(link.parent), link.name.clone())),
+                Some(CurrentName::Staged(name)) => {
+                    Ok((Id::Old(objectid::FIRST_FREE), name.clone()))
+                }
+                Some(CurrentName::Home(link)) => Ok((self.id(link.parent), link.name.clone())),
                 None => {
                     let link = directory_link(old, ino)?;
                     Ok((Id::Old(link.parent), link.name))

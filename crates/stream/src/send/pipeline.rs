@@ -6,7 +6,7 @@
 //! # Invariants
 //! - What is written is in the order in which the walker put it, however many workers there are.
 //! - At most [`PIECES`] pieces wait, none much longer than [`PIECE_BYTES`].
-//! - Whoever fails closes its channels, and everyone else stops.
+//! - A thread that fails closes its channels, and all others stop.
 
 use std::io::Write;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};

@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 const MILLION: u32 = 1_000_000;
 
-/// How far a send has come, for whoever looks from another thread. It is a guess from how many inodes are
-/// left: bytes are not known before they are sent.
+/// How far a send has come, for a thread that looks from outside. It is a guess from how many
+/// inodes are left: bytes are not known before they are sent.
 #[derive(Debug, Default)]
 pub struct SendProgress {
     millionths: AtomicU32,

@@ -179,7 +179,7 @@ impl<'a> Sender<'a> {
         let record_before = was.and_then(|was| was.record);
         let path = match was {
             _ if record.is_root() => Vec::new(),
-            Some(_) => self.settle(record, record_before)?,
+            Some(_) => self.give_names(record, record_before)?,
             None => self.make(record)?,
         };
         let mut sets_acl = false;

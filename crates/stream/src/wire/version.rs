@@ -26,7 +26,7 @@ impl Version {
     }
 
     /// The most bytes that the attributes of one command may take. Version 1 gives a command 64 KiB
-    /// with its header; later ones give no limit, and 1 MiB is far above what anybody sends.
+    /// with its header; later ones give no limit, and 1 MiB is far above what any sender needs.
     pub const fn longest_command_bytes(self) -> usize {
         match self {
             Self::V1 => (64 << 10) - super::COMMAND_HEADER_LEN,

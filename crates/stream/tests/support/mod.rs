@@ -125,6 +125,7 @@ pub(crate) fn open_writable(devices: &[PathBuf]) -> Filesystem {
         commit_bytes: 128 << 20,
         dirty_bytes: 64 << 20,
         tuning: Tuning::default(),
+        resync_progress: &|_| (),
     };
     Filesystem::open_writable(Arc::new(volume), &options).expect("its trees are there")
 }

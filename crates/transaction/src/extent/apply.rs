@@ -57,7 +57,7 @@ pub struct ExtentItems {
 }
 
 /// An extent item in hand.
-struct Found {
+struct KeyedRecord {
     key: Key,
     record: Record,
 }
@@ -141,12 +141,12 @@ impl ExtentItems {
         edits: &mut Edits,
     ) -> Result<ExtentChange> {
         if head.is_contradictory {
-            return Err(Error::extent(logical, "those who refer to it disagree about what it is"));
+            return Err(Error::extent(logical, "the references to it disagree about what it is"));
         }
         if head.touches_nothing() {
             return Ok(ExtentChange::Kept);
         }
-        let Found { key, mut record } = if head.is_new {
+        let KeyedRecord { key, mut record } = if head.is_new {
             self.new_item(logical, head)?
         } else {
             let found = self.found(tree, logical, head.len_bytes, head.kind, stored.parsed)?;
@@ -178,7 +178,10 @@ impl ExtentItems {
         kind: ExtentKind,
     ) -> Result<Option<References>> {
         let found = self.find(tree, logical, len_bytes, kind)?;
-        Ok(found.map(|Found { record, .. }| References { count: record.refs, flags: record.flags }))
+        Ok(found.map(|KeyedRecord { record, .. }| References {
+            count: record.refs,
+            flags: record.flags,
+        }))
     }
 
     /// How many references the data at `logical` has, and how many of them `referrer` has inline; `None`
@@ -191,7 +194,7 @@ impl ExtentItems {
         referrer: Referrer,
     ) -> Result<Option<(u64, u64)>> {
         let found = self.find(tree, logical, len_bytes, ExtentKind::Data)?;
-        Ok(found.map(|Found { record, .. }| {
+        Ok(found.map(|KeyedRecord { record, .. }| {
             (record.refs, record.count_of(referrer).map_or(0, u64::from))
         }))
     }
@@ -206,11 +209,11 @@ impl ExtentItems {
         root: u64,
     ) -> Result<Option<(u64, u64)>> {
         let found = self.find(tree, logical, len_bytes, ExtentKind::Data)?;
-        Ok(found.map(|Found { record, .. }| (record.refs, record.count_in_subvolume(root))))
+        Ok(found.map(|KeyedRecord { record, .. }| (record.refs, record.count_in_subvolume(root))))
     }
 
     /// The item of a new extent, still without references. The first will be inline whatever its size.
-    fn new_item(&self, logical: Logical, head: &Head) -> Result<Found> {
+    fn new_item(&self, logical: Logical, head: &Head) -> Result<KeyedRecord> {
         let (Some((first, _)), None) = (head.additions().next(), head.drops().next()) else {
             let problem = "it is new but references to it are dropped or none is added";
             return Err(Error::extent(logical, problem));
@@ -225,7 +228,7 @@ impl ExtentItems {
         let is_full = head.sets_full_backref || matches!(first, Referrer::Block { .. });
         let full_flag = if is_full { EXTENT_FLAG_FULL_BACKREF } else { 0 };
         let key = self.key(logical, head.len_bytes, head.kind);
-        Ok(Found { key, record: Record::new(self.generation, type_flag | full_flag, info) })
+        Ok(KeyedRecord { key, record: Record::new(self.generation, type_flag | full_flag, info) })
     }
 
     /// The key that the item of an extent gets.
@@ -245,7 +248,7 @@ impl ExtentItems {
         logical: Logical,
         len_bytes: u64,
         kind: ExtentKind,
-    ) -> Result<Option<Found>> {
+    ) -> Result<Option<KeyedRecord>> {
         let key = self.key(logical, len_bytes, kind);
         let parsed = tree.get(key)?.map(|data| Record::parse(key, &data));
         self.found(tree, logical, len_bytes, kind, parsed)
@@ -260,7 +263,7 @@ impl ExtentItems {
         len_bytes: u64,
         kind: ExtentKind,
         parsed: Option<Parsed>,
-    ) -> Result<Option<Found>> {
+    ) -> Result<Option<KeyedRecord>> {
         let (mut key, long) = (self.key(logical, len_bytes, kind), long_key(logical, len_bytes));
         let mut parsed = parsed;
         if parsed.is_none() && key != long {
@@ -274,7 +277,7 @@ impl ExtentItems {
             let problem = format!("{kind:?} has an item with flags {:#x}", record.flags);
             return Err(Error::extent(logical, problem));
         }
-        Ok(Some(Found { key, record }))
+        Ok(Some(KeyedRecord { key, record }))
     }
 }
 

@@ -75,7 +75,7 @@ fn log_root(key: Key, data: &[u8]) -> Result<TreeRoot> {
         return Err(wrong("the tree of log trees has other items"));
     }
     if !is_subvolume(key.offset) {
-        return Err(wrong("it is of what is no subvolume"));
+        return Err(wrong("its subvolume does not exist"));
     }
     let item = RootItem::parse(data).map_err(|problem| Error::item(TREE_LOG, key, problem))?;
     if usize::from(item.level) >= MAX_LEVELS {
@@ -108,7 +108,10 @@ impl Claims<'_> {
     fn claim_block(&self, logical: Logical) -> Result<()> {
         let range = range_of(logical, self.nodesize)?;
         if !self.space.claim_exactly(SpaceKind::Metadata, &range)? {
-            return Err(Error::extent(logical, "a block of a log lies in what is in use"));
+            return Err(Error::extent(
+                logical,
+                "a block of a log lies in an extent that is in use",
+            ));
         }
         // Free again once a commit has made the log void.
         self.space.abandoned(&range)

@@ -2,11 +2,10 @@
 
 use std::sync::Arc;
 
-use larder_btree::{BlockCache, LiveTree};
+use larder_btree::LiveTree;
 use larder_format::Superblock;
 use larder_format::feature::IncompatFlags;
 use larder_format::item::EXTENT_FLAG_DATA;
-use larder_volume::Volume;
 use parking_lot::Mutex;
 
 use super::FoundLog;
@@ -25,48 +24,15 @@ pub struct Recovery<'m> {
     data: Mutex<ClaimedData>,
 }
 
-impl TransactionManager {
-    /// As [`open`](Self::open), but `replay` first replays the log trees that a crash left; after that they are void.
-    /// A commit makes that durable; nothing is written before it.
-    ///
-    /// # Errors
-    /// As [`open`](Self::open), and those of `replay`; then everything is as the crash left it.
-    pub fn open_replaying(
-        volume: Arc<Volume>,
-        cache: Arc<BlockCache>,
-        replay: impl FnOnce(&Recovery<'_>) -> Result<()>,
-    ) -> Result<Self> {
-        let manager = Self::load(volume, cache)?;
-        let superblock = manager.superblock();
-        if superblock.log_root.get() != 0 {
-            manager.replay(&superblock, replay).map_err(Error::while_opening)?;
-            manager.change_superblock(|superblock| {
-                superblock.log_root = 0.into();
-                superblock.log_root_transid = 0.into();
-                superblock.log_root_level = 0;
-            });
-            let generation = manager.commit()?;
-            tracing::info!("the log is replayed, and committed as generation {generation}");
-        }
-        manager.bring_devices_up_to_date()?;
-        Ok(manager)
-    }
-
-    fn replay(
-        &self,
-        superblock: &Superblock,
-        replay: impl FnOnce(&Recovery<'_>) -> Result<()>,
-    ) -> Result<()> {
-        let FoundLogs { logs, data } =
-            FoundLogs::find(self.forest().cache(), superblock, self.space())?;
-        let handle = self.join()?;
-        let recovery = Recovery { manager: self, handle, logs, data: Mutex::new(data) };
-        replay(&recovery)?;
-        recovery.end()
-    }
-}
-
 impl<'m> Recovery<'m> {
+    /// Finds the logs that `superblock` leads to, and joins the transaction that replays them.
+    pub(crate) fn begin(manager: &'m TransactionManager, superblock: &Superblock) -> Result<Self> {
+        let cache = manager.trees().forest().cache();
+        let FoundLogs { logs, data } = FoundLogs::find(cache, superblock, manager.space())?;
+        let handle = manager.join()?;
+        Ok(Self { manager, handle, logs, data: Mutex::new(data) })
+    }
+
     /// The logs in order of subvolumes.
     pub fn logs(&self) -> &[FoundLog] {
         &self.logs
@@ -84,8 +50,8 @@ impl<'m> Recovery<'m> {
 
     /// The tree of a subvolume; `None` if it is no more, or is being deleted.
     pub fn subvolume(&self, id: u64) -> Result<Option<Arc<LiveTree>>> {
-        let tree = self.manager.tree(id)?;
-        let item = self.manager.root_item(id);
+        let tree = self.manager.trees().open(id)?;
+        let item = self.manager.trees().root_item(id);
         Ok(tree.filter(|_| item.is_some_and(|(_, item)| item.refs.get() > 0)))
     }
 
@@ -109,7 +75,7 @@ impl<'m> Recovery<'m> {
         let claimed = data.get_mut(&extent.logical.0);
         let claimed = claimed.filter(|(len_bytes, _)| *len_bytes == extent.len_bytes);
         let lies_across =
-            || Error::extent(extent.logical, "a log refers to what lies across extents");
+            || Error::extent(extent.logical, "a log refers to data that lies across extents");
         claimed.ok_or_else(lies_across)?.1 = true;
         self.handle.add_new_data(extent, file);
         Ok(())
@@ -118,14 +84,14 @@ impl<'m> Recovery<'m> {
     /// Whether the last commit has an extent of data just like it.
     fn is_extent(&self, extent: DataExtent) -> Result<bool> {
         let items = self.manager.extent_items();
-        let tree = TreeItems::new(self.manager.extent_tree().clone());
+        let tree = TreeItems::new(self.manager.trees().extent().clone());
         let DataExtent { logical, len_bytes } = extent;
         let found = items.references(&tree, logical, len_bytes, ExtentKind::Data)?;
         Ok(found.is_some_and(|found| found.flags & EXTENT_FLAG_DATA != 0))
     }
 
     /// Frees the data that was claimed for a log and that nothing refers to after the replay.
-    fn end(self) -> Result<()> {
+    pub(crate) fn end(self) -> Result<()> {
         for (start, (len_bytes, is_used)) in self.data.into_inner() {
             if !is_used {
                 self.manager.space().abandoned(&(start..start + len_bytes))?;

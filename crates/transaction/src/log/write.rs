@@ -22,7 +22,7 @@ use zerocopy::{FromZeros, IntoBytes};
 use super::trees::{Log, Logs};
 use crate::error::{Error, Result};
 use crate::items::Items;
-use crate::manager::{Exclusive, TransactionManager, parse_root};
+use crate::manager::{Exclusive, TransactionManager, parse_root, write_blocks};
 use crate::space::{Priority, Reservation, SpaceKind};
 use crate::tree_items::TreeItems;
 
@@ -34,73 +34,41 @@ pub struct LogWriter<'m, 'l> {
     reservation: Option<Reservation>,
 }
 
-impl TransactionManager {
+impl<'m> LogWriter<'m, '_> {
     /// Lets `fill` put changes into log trees, and makes them durable with one flush before the superblock and one
     /// after. Returns whether it did: if not, because `fill` returned false or the logs cannot take the changes,
     /// the caller commits.
     ///
     /// # Panics
     /// If this thread has a [`Handle`](crate::Handle).
-    pub fn write_log(
-        &self,
+    pub fn write(
+        manager: &'m TransactionManager,
         fill: impl FnOnce(&mut LogWriter<'_, '_>) -> Result<bool>,
     ) -> Result<bool> {
-        if self.volume().superblock().has_incompat(IncompatFlags::MIXED_GROUPS) {
+        if manager.volume().superblock().has_incompat(IncompatFlags::MIXED_GROUPS) {
             return Ok(false);
         }
-        let _committing = self.lock_committing();
-        let mut logs = self.lock_logs();
+        let mut logs = manager.lock_committing();
         if logs.is_void {
             return Ok(false);
         }
-        let exclusive = self.quiesce();
-        self.check_alive()?;
+        let exclusive = manager.quiesce();
+        manager.check_alive()?;
         logs.is_void = true;
         let mut writer = LogWriter { exclusive, logs: &mut logs, reservation: None };
         if !fill(&mut writer)? {
             return Ok(false);
         }
         writer.enter_roots()?;
-        if !self.can_log() {
+        if !can_log(manager) {
             return Ok(false);
         }
         drop(writer);
-        let is_written = self.write_out_log(&logs).is_ok();
+        let is_written = write_out(manager, &logs).is_ok();
         logs.is_void = !is_written;
         Ok(is_written)
     }
 
-    /// Whether the superblock and the block groups are those of the last commit.
-    fn can_log(&self) -> bool {
-        !self.is_superblock_dirty() && !self.space().has_new_groups()
-    }
-
-    fn write_out_log(&self, logs: &Logs) -> Result<()> {
-        let Some(roots) = &logs.roots else { return Ok(()) };
-        let blocks = self.forest().write_unlisted();
-        if blocks.is_empty() {
-            return Ok(self.volume().flush()?);
-        }
-        self.write_blocks(&blocks)?;
-        let mut superblock = self.durable_superblock();
-        let root = roots.root();
-        superblock.log_root = root.logical.0.into();
-        superblock.log_root_level = root.level;
-        self.volume().write_first_copies(&superblock)?;
-        blocks.finish();
-        Ok(())
-    }
-}
-
-impl Exclusive<'_> {
-    /// Gives all logs up: the commit in progress makes them void.
-    pub(crate) fn give_up_logs(&self) -> Result<()> {
-        *self.manager().lock_logs() = Logs::default();
-        self.manager().give_up_log_blocks()
-    }
-}
-
-impl<'m> LogWriter<'m, '_> {
     /// The right to change trees.
     pub fn exclusive(&self) -> &Exclusive<'m> {
         &self.exclusive
@@ -130,7 +98,7 @@ impl<'m> LogWriter<'m, '_> {
         if let Some(log) = self.logs.trees.get(&subvolume) {
             return Ok(log.tree.clone());
         }
-        let tree = self.exclusive.manager().forest().create_unlisted_tree(TREE_LOG)?;
+        let tree = self.exclusive.manager().trees().forest().create_unlisted_tree(TREE_LOG)?;
         self.logs.trees.insert(subvolume, Log { tree: tree.clone(), entered: None });
         Ok(tree)
     }
@@ -150,7 +118,7 @@ impl<'m> LogWriter<'m, '_> {
         if item.refs.get() == 0 {
             return Ok(None);
         }
-        let cache = manager.forest().cache().clone();
+        let cache = manager.trees().forest().cache().clone();
         Ok(Some(Tree::new(cache, TreeRoot::of_item(subvolume, &item))))
     }
 
@@ -169,7 +137,7 @@ impl<'m> LogWriter<'m, '_> {
         }
         let roots = match &self.logs.roots {
             Some(roots) => roots.clone(),
-            None => manager.forest().create_unlisted_tree(TREE_LOG)?,
+            None => manager.trees().forest().create_unlisted_tree(TREE_LOG)?,
         };
         self.logs.roots = Some(roots.clone());
         let mut items = TreeItems::new(roots);
@@ -188,6 +156,27 @@ impl<'m> LogWriter<'m, '_> {
         }
         Ok(())
     }
+}
+
+/// Whether the superblock and the block groups are those of the last commit.
+fn can_log(manager: &TransactionManager) -> bool {
+    !manager.is_superblock_dirty() && !manager.space().has_new_groups()
+}
+
+fn write_out(manager: &TransactionManager, logs: &Logs) -> Result<()> {
+    let Some(roots) = &logs.roots else { return Ok(()) };
+    let (volume, blocks) = (manager.volume(), manager.trees().forest().write_unlisted());
+    if blocks.is_empty() {
+        return Ok(volume.flush()?);
+    }
+    write_blocks(volume, &blocks)?;
+    let mut superblock = manager.durable_superblock();
+    let root = roots.root();
+    superblock.log_root = root.logical.0.into();
+    superblock.log_root_level = root.level;
+    volume.write_first_copies(&superblock)?;
+    blocks.finish();
+    Ok(())
 }
 
 fn root_item(root: TreeRoot, nodesize: u32) -> RootItem {

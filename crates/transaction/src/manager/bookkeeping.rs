@@ -17,6 +17,7 @@ use larder_volume::Volume;
 use parking_lot::Mutex;
 use zerocopy::IntoBytes;
 
+use super::device_stats::DeviceStats;
 use super::load::{block_group_key, free_space_of};
 use super::system_trees::SystemTrees;
 use super::tree_space::TreeSpace;
@@ -38,6 +39,7 @@ pub(super) struct Bookkeeping {
     volume: Arc<Volume>,
     trees: Arc<SystemTrees>,
     tree_space: Arc<TreeSpace>,
+    pub(super) device_stats: DeviceStats,
     /// Locked by the thread that edits the extent, free space, block group, chunk and device trees.
     editing: Mutex<()>,
     /// Locked by the thread that edits the checksum tree.
@@ -49,8 +51,10 @@ impl Bookkeeping {
         volume: Arc<Volume>,
         trees: Arc<SystemTrees>,
         tree_space: Arc<TreeSpace>,
-    ) -> Self {
-        Self { volume, trees, tree_space, editing: Mutex::default(), checksums: Mutex::default() }
+    ) -> Result<Self> {
+        let device_stats = DeviceStats::load(volume.clone(), trees.dev.clone())?;
+        let (editing, checksums) = (Mutex::default(), Mutex::default());
+        Ok(Self { volume, trees, tree_space, device_stats, editing, checksums })
     }
 
     /// Whether a thread edits the trees now.

@@ -17,10 +17,8 @@ use larder_format::{ItemType, Key};
 use super::{Handle, TransactionManager};
 use crate::error::{Error, Result};
 use crate::extent::{References, Referrer};
-use crate::items::Items;
 use crate::refs::ExtentRef;
 use crate::space::Priority;
-use crate::tree_items::TreeItems;
 
 /// Items to reserve for: the root item, and what bookkeeping cannot delay.
 const ITEMS_PER_STEP: u64 = 2;
@@ -52,8 +50,8 @@ impl TransactionManager {
     /// Frees about `blocks` blocks of a tree that is being deleted: no thread uses it, nothing leads to it, and the
     /// reference count in its root item is 0. Returns whether all of it is gone; then its root item is gone too.
     pub fn drop_tree(&self, id: u64, blocks: u64) -> Result<bool> {
-        let tree = self.tree(id)?;
-        let (Some(tree), Some((key, item))) = (tree, self.root_item(id)) else {
+        let tree = self.trees.open(id)?;
+        let (Some(tree), Some((key, item))) = (tree, self.trees.root_item(id)) else {
             let key = Key::new(id, ItemType::ROOT_ITEM, 0);
             return Err(Error::MissingItem { tree: ROOT_TREE, key });
         };
@@ -92,12 +90,7 @@ impl Walk<'_> {
                 self.give_up_block(&step)?;
             }
         }
-        self.manager.roots.lock().forget(self.tree.id());
-        self.manager.forest.forget_tree(self.tree.id());
-        TreeItems::new(self.manager.trees.root.clone()).remove(key)?;
-        if let Some(quotas) = self.manager.quotas() {
-            quotas.dropped(self.tree.id());
-        }
+        self.manager.trees.remove(self.tree.id(), key)?;
         Ok(true)
     }
 
@@ -134,7 +127,7 @@ impl Walk<'_> {
     fn note_progress(&self, handle: &Handle<'_>) {
         let Some(step) = self.path.last() else { return };
         let (key, level) = (step.block.node().key(step.slot), step.block.level());
-        let noted = self.manager.change_root_item(handle, self.tree.id(), |item| {
+        let noted = handle.change_root_item(self.tree.id(), |item| {
             item.drop_progress = key.into();
             item.drop_level = level;
         });

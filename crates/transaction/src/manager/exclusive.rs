@@ -1,10 +1,15 @@
 //! The right to change trees while no other thread does.
 
+use std::sync::Arc;
+
+use larder_btree::LiveTree;
 use larder_format::item::RootItem;
 
 use super::TransactionManager;
 use super::abort::AbortOnUnwind;
 use super::join_gate::Quiesced;
+use super::trees::NewSnapshot;
+use crate::error::Result;
 
 /// The right to change trees while no other thread does: the join gate is quiesced as long as this lives.
 #[derive(Debug)]
@@ -14,25 +19,13 @@ pub struct Exclusive<'m> {
     quiesced: Quiesced<'m>,
 }
 
-impl TransactionManager {
-    /// Waits until every thread has ended its handle, and keeps others from joining until the result is
-    /// dropped.
-    ///
-    /// # Panics
-    /// If this thread has a [`Handle`](super::Handle).
-    pub fn quiesce(&self) -> Exclusive<'_> {
-        self.note_work();
-        self.quiesce_for_commit()
-    }
-
-    /// As [`quiesce`](Self::quiesce), without a reason for another commit.
-    pub(super) fn quiesce_for_commit(&self) -> Exclusive<'_> {
-        let quiesced = self.gate.quiesce();
-        Exclusive { manager: self, _unwinding: AbortOnUnwind(&self.abort), quiesced }
-    }
-}
-
 impl<'m> Exclusive<'m> {
+    /// Waits until every thread has ended its handle.
+    pub(super) fn new(manager: &'m TransactionManager) -> Self {
+        let quiesced = manager.gate.quiesce();
+        Self { manager, _unwinding: AbortOnUnwind(&manager.abort), quiesced }
+    }
+
     /// The manager whose join gate is quiesced.
     pub fn manager(&self) -> &'m TransactionManager {
         self.manager
@@ -45,7 +38,24 @@ impl<'m> Exclusive<'m> {
         tree: u64,
         change: impl FnOnce(&mut RootItem) -> T,
     ) -> Option<T> {
-        self.manager.roots.lock().change(tree, change)
+        self.manager.trees.change_root_item(tree, change)
+    }
+
+    /// Takes a snapshot: a copy of a root block, and one more reference to each of its children. Its root item
+    /// starts as a copy of the source's; `configure` sets what is its own, such as uuids and flags. Names are
+    /// the caller's business.
+    ///
+    /// Until this transaction ends, whatever the source changes is copied anew each time: take
+    /// snapshots in [`TransactionHook::in_commit`](super::TransactionHook::in_commit), or commit right after.
+    ///
+    /// The snapshot must not be changed before this transaction is committed: a commit that finds it
+    /// changed fails.
+    pub fn snapshot(
+        &self,
+        snapshot: NewSnapshot,
+        configure: impl FnOnce(&mut RootItem),
+    ) -> Result<Arc<LiveTree>> {
+        self.manager.trees.snapshot(snapshot, configure)
     }
 
     /// Notes that the commit in progress has taken all changes: the next join is a reason for another.

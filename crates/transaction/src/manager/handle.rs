@@ -1,6 +1,10 @@
 //! A handle: the right to change trees in the running transaction.
 
+use std::sync::Arc;
+
+use larder_btree::LiveTree;
 use larder_format::Logical;
+use larder_format::item::RootItem;
 
 use super::TransactionManager;
 use super::abort::AbortOnUnwind;
@@ -28,30 +32,17 @@ pub struct Handle<'m> {
     _joined: Joined<'m>,
 }
 
-impl TransactionManager {
-    /// Joins the running transaction with space that the caller reserved before.
-    pub fn start_with(&self, reservation: Reservation) -> Result<Handle<'_>> {
-        Ok(self.join()?.with(reservation))
-    }
-
-    /// Joins the running transaction without reserved space: to run what was queued, or to look.
-    ///
-    /// # Panics
-    /// If this thread has a handle already.
-    pub fn join(&self) -> Result<Handle<'_>> {
-        self.timer().wait_for_devices();
-        let joined = self.gate.join();
+impl<'m> Handle<'m> {
+    /// Joins the running transaction.
+    pub(super) fn new(manager: &'m TransactionManager) -> Result<Self> {
+        manager.timer().wait_for_devices();
+        let joined = manager.gate.join();
         if joined.is_first {
-            self.note_work();
+            manager.note_work();
         }
-        self.check_alive()?;
-        Ok(Handle {
-            manager: self,
-            reservation: None,
-            quota: None,
-            _unwinding: AbortOnUnwind(&self.abort),
-            _joined: joined,
-        })
+        manager.check_alive()?;
+        let unwinding = AbortOnUnwind(&manager.abort);
+        Ok(Self { manager, reservation: None, quota: None, _unwinding: unwinding, _joined: joined })
     }
 }
 
@@ -80,6 +71,25 @@ impl Handle<'_> {
     /// Gives the transaction up: a change by this handle is half done and cannot be completed.
     pub fn abort(&self, reason: Error) {
         self.manager.abort(reason);
+    }
+
+    /// Changes the root item of a tree that is open; the next commit writes it. Returns what `change` returns, or
+    /// `None` if the tree is not open.
+    pub fn change_root_item<T>(
+        &self,
+        tree: u64,
+        change: impl FnOnce(&mut RootItem) -> T,
+    ) -> Option<T> {
+        self.manager.trees.change_root_item(tree, change)
+    }
+
+    /// Makes a new and empty tree with the root item `item`, in which this sets where the tree begins. The next
+    /// commit writes the item.
+    ///
+    /// # Errors
+    /// [`Error::ItemExists`] if there is a tree with this id.
+    pub fn create_tree(&self, id: u64, item: &RootItem) -> Result<Arc<LiveTree>> {
+        self.manager.trees.create(id, item)
     }
 
     /// The first reference of a file to data at a place that was just allocated with

@@ -1,21 +1,17 @@
 //! The file system's own part in transactions.
 
-use super::{Exclusive, TransactionManager};
+use super::Exclusive;
 use crate::error::Result;
 
 /// What a file system above this crate does in commits, and to free space.
 pub trait TransactionHook: Send + Sync {
     /// Puts queued changes into trees before a commit begins. Other threads go on meanwhile. This must not
     /// need a commit: it reserves with [`Space::try_reserve`](crate::space::Space::try_reserve) and joins
-    /// with [`start_with`](TransactionManager::start_with) or [`join`](TransactionManager::join). An error
-    /// fails the commit and has no other consequence.
-    fn before_commit(&self, manager: &TransactionManager) -> Result<()>;
+    /// with [`join`](super::TransactionManager::join). An error fails the commit and has no other consequence.
+    fn before_commit(&self) -> Result<()>;
 
     /// Puts into the trees what the committed state still lacks. An error makes the file system read-only.
     fn in_commit(&self, exclusive: &Exclusive<'_>) -> Result<()>;
-
-    /// Notes that the state of this generation is durable.
-    fn committed(&self, _generation: u64) {}
 
     /// Whether anything is queued that the commit in progress has not taken. If nothing is, the next commit
     /// in the background waits until a thread joins.
@@ -25,14 +21,14 @@ pub trait TransactionHook: Send + Sync {
 
     /// Puts queued changes into trees, and so gives back the space that was reserved for them beyond their
     /// need. This reserves nothing: a reservation could lead back here.
-    fn flush_queued(&self, _manager: &TransactionManager) -> Result<()> {
+    fn flush_queued(&self) -> Result<()> {
         Ok(())
     }
 
     /// Frees the space of deleted files and subvolumes, except where another thread
-    /// [does so](TransactionManager::begin_cleaning). This reserves with
+    /// [does so](super::TransactionManager::begin_cleaning). This reserves with
     /// [`Priority::Cleaning`](crate::space::Priority::Cleaning) only. It skips what it cannot free.
-    fn clean_deleted(&self, _manager: &TransactionManager) -> Result<()> {
+    fn clean_deleted(&self) -> Result<()> {
         Ok(())
     }
 }

@@ -3,11 +3,13 @@
 //! - [`TransactionManager`] (`transaction_manager.rs`): the parts of a file system that is open for writing.
 //! - [`Handle`] (`handle.rs`) and [`Exclusive`] (`exclusive.rs`): the two rights to change trees.
 //!   `join_gate.rs` keeps them apart.
+//! - [`Trees`] (`trees.rs`): the trees that are open, and their root items (`roots.rs`).
 //! - `commit.rs`: from the running state to a durable one. `background.rs` and `commit_timer.rs`: when.
-//! - `space_flush.rs`: the steps that free space before a caller gets ENOSPC.
+//! - `space_flush.rs`: the steps that free space before a caller gets ENOSPC. `space_waiters.rs` puts
+//!   callers in order.
 //! - `tree_space.rs`, `block_references.rs`, `data_references.rs`: blocks and references, as changing trees
 //!   report them. `bookkeeping.rs` brings the trees that account for them up to date.
-//! - `open.rs`: from a volume to a manager.
+//! - `open.rs`: from a volume to a manager. `resync.rs` copies to devices what they missed.
 //!
 //! # Invariants
 //! - A thread that changes a tree has a [`Handle`] or an [`Exclusive`].
@@ -35,16 +37,17 @@ mod load;
 mod open;
 mod resync;
 mod roots;
-mod snapshot;
 mod space_flush;
+mod space_waiters;
 mod superblock;
 mod system_trees;
-mod tickets;
 mod transaction_manager;
 mod tree_space;
 mod trees;
+mod write_blocks;
 
 pub(crate) use roots::parse_root;
+pub(crate) use write_blocks::write_blocks;
 
 pub use abort::Aborted;
 pub use background::BackgroundCommits;
@@ -53,5 +56,6 @@ pub use data_references::{DataExtent, DataOwner};
 pub use exclusive::Exclusive;
 pub use handle::Handle;
 pub use hook::TransactionHook;
-pub use snapshot::NewSnapshot;
+pub use resync::ResyncProgress;
 pub use transaction_manager::TransactionManager;
+pub use trees::{NewSnapshot, Trees};

@@ -1,27 +1,27 @@
 //! From a volume to a manager.
 
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, OnceLock};
 
 use larder_btree::{BlockCache, BlockIdentity, Forest, Tree, TreeRoot};
 use larder_format::feature::IncompatFlags;
 use larder_format::{Superblock, Uuid};
 use larder_volume::Volume;
-use parking_lot::{Mutex, RwLock};
+use parking_lot::Mutex;
 
 use super::abort::Abort;
 use super::bookkeeping::Bookkeeping;
-use super::cleaning::Cleanings;
-use super::device_stats::DeviceStats;
 use super::durable::DurableState;
 use super::join_gate::JoinGate;
+use super::resync::{ResyncProgress, bring_devices_up_to_date};
 use super::roots::Roots;
+use super::space_waiters::SpaceWaiters;
 use super::superblock::NextSuperblock;
 use super::system_trees::SystemTrees;
-use super::tickets::TicketQueues;
 use super::tree_space::TreeSpace;
+use super::trees::Trees;
 use super::{TransactionManager, cross_check, load};
 use crate::error::{Error, Result};
+use crate::log::Recovery;
 use crate::quota::Quotas;
 use crate::space::Space;
 use crate::tree_items::TreeItems;
@@ -39,12 +39,44 @@ impl TransactionManager {
             return Err(Error::ReadOnly("a crash left a log tree, which is to be replayed first"));
         }
         let manager = Self::load(volume, cache)?;
-        manager.bring_devices_up_to_date()?;
+        bring_devices_up_to_date(&manager, &|_| ())?;
+        Ok(manager)
+    }
+
+    /// As [`open`](Self::open), but `replay` first replays the log trees that a crash left; after
+    /// that they are void. A commit makes that durable; nothing is written before it. If devices
+    /// missed commits, `tell` learns from this thread how far the copying to them has come.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open), and those of `replay`; then everything is as the crash left it.
+    pub fn open_replaying(
+        volume: Arc<Volume>,
+        cache: Arc<BlockCache>,
+        replay: impl FnOnce(&Recovery<'_>) -> Result<()>,
+        tell: &dyn Fn(ResyncProgress),
+    ) -> Result<Self> {
+        let manager = Self::load(volume, cache)?;
+        let superblock = manager.superblock();
+        if superblock.log_root.get() != 0 {
+            let recovered = Recovery::begin(&manager, &superblock).and_then(|recovery| {
+                replay(&recovery)?;
+                recovery.end()
+            });
+            recovered.map_err(Error::while_opening)?;
+            manager.change_superblock(|superblock| {
+                superblock.log_root = 0.into();
+                superblock.log_root_transid = 0.into();
+                superblock.log_root_level = 0;
+            });
+            let generation = manager.commit()?;
+            tracing::info!("the log is replayed, and committed as generation {generation}");
+        }
+        bring_devices_up_to_date(&manager, tell)?;
         Ok(manager)
     }
 
     /// Opens a file system that may have log trees.
-    pub(crate) fn load(volume: Arc<Volume>, cache: Arc<BlockCache>) -> Result<Self> {
+    fn load(volume: Arc<Volume>, cache: Arc<BlockCache>) -> Result<Self> {
         load::check_writable(&volume)?;
         Self::load_trees(volume, cache).map_err(Error::while_opening)
     }
@@ -61,36 +93,30 @@ impl TransactionManager {
         let tree_space = Arc::new(TreeSpace::new(space.clone(), volume.nodesize(), skinny));
         let generation = superblock.generation.get() + 1;
         let forest = Forest::new(cache, tree_space.clone(), identity, generation);
-        let trees =
+        let system =
             Arc::new(SystemTrees::open(&forest, &roots, &superblock, identity.chunk_tree_uuid));
-        cross_check::check(forest.cache(), &trees, &volume.chunks())?;
-        tree_space.set_extent_tree(&trees.extent);
+        cross_check::check(forest.cache(), &system, &volume.chunks())?;
+        tree_space.set_extent_tree(&system.extent);
         forest.trees().iter().for_each(|tree| space.note_level(tree.root().level));
-        space.load(&load::load_groups(&volume, &forest, &trees)?)?;
-        if let Some(tree) = trees.quota.clone().map(TreeItems::new)
+        space.load(&load::load_groups(&volume, &forest, &system)?)?;
+        if let Some(tree) = system.quota.clone().map(TreeItems::new)
             && let Some(quotas) = Quotas::load(&tree, volume.nodesize())?
         {
             tree_space.set_quotas(quotas);
         }
         let durable = Arc::new(DurableState::new(superblock.clone()));
         Ok(Self {
-            bookkeeping: Bookkeeping::new(volume.clone(), trees.clone(), tree_space.clone()),
-            device_stats: DeviceStats::load(volume.clone(), trees.dev.clone())?,
+            bookkeeping: Bookkeeping::new(volume.clone(), system.clone(), tree_space.clone())?,
             volume,
-            forest,
-            trees,
+            trees: Trees::new(forest, system, roots, tree_space.clone()),
             tree_space,
-            roots: Mutex::new(roots),
             superblock: NextSuperblock::new(superblock),
             abort: Abort::new(durable.clone()),
             durable,
-            logs: Mutex::default(),
             gate: JoinGate::default(),
-            cleanings: Cleanings::default(),
-            tickets: TicketQueues::default(),
+            space_waiters: SpaceWaiters::default(),
             committing: Mutex::default(),
-            discards: AtomicBool::new(false),
-            hooks: RwLock::default(),
+            hook: OnceLock::new(),
         })
     }
 }

@@ -6,10 +6,12 @@
 //! - What is copied was verified where there is a checksum. Where there is none, it comes from a
 //!   device that missed nothing, or the device that missed commits stays as it is, and is not read.
 //! - While a device is missing nothing changes before a commit that it has not.
+//! - The progress that is told only goes forward, and ends at its total if nothing fails.
 
 use std::ops::Range;
 
 use larder_btree::{Readahead, Tree};
+use larder_format::BlockGroupFlags;
 use larder_format::item::{EXTENT_FLAG_TREE_BLOCK, ExtentItem, csum_count};
 use larder_format::{FormatError, ItemType, Key, Logical, objectid, read_prefix};
 use larder_volume::{BlockExpectation, Chunk, Volume};
@@ -20,51 +22,68 @@ use crate::error::{Error, Result};
 /// Data is copied in pieces of at most as many bytes.
 const PIECE_BYTES: u64 = 1 << 20;
 
-impl TransactionManager {
-    /// Before the first change: notes that devices are missing, and brings those up to date that
-    /// were.
-    pub(crate) fn bring_devices_up_to_date(&self) -> Result<()> {
-        let devices = self.volume.devices();
-        if devices.iter().any(|device| device.is_missing() && !device.is_seed()) {
-            self.change_superblock(|_| ());
-            self.commit()?;
-        }
-        for device in self.volume.stale_devices() {
-            let (devid, name) = (device.devid(), device.name());
-            tracing::warn!(
-                "what device {devid} ({name}) missed is copied to it now, from the others"
-            );
-        }
-        if self.volume.stale_devices().next().is_some() { self.resynchronise() } else { Ok(()) }
-    }
+/// How far the copying has come to devices that missed commits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ResyncProgress {
+    /// Bytes of extents that were looked at, those of tree blocks twice.
+    pub done_bytes: u64,
+    /// Bytes to look at in all.
+    pub total_bytes: u64,
+}
 
-    fn resynchronise(&self) -> Result<()> {
-        let cache = self.forest.cache();
-        let mut copying = Copying {
-            volume: &self.volume,
-            extents: Tree::new(cache.clone(), self.trees.extent.root()),
-            checksums: Tree::new(cache.clone(), self.trees.csum.root()),
-            copied_bytes: 0,
-            lost_bytes: 0,
-        };
-        let chunks = self.volume.chunks();
-        let outdated = || chunks.iter().filter(|chunk| self.volume.has_outdated(chunk));
-        outdated().try_for_each(|chunk| copying.check_history(chunk))?;
-        outdated().try_for_each(|chunk| copying.copy_chunk(chunk))?;
-        self.volume.flush()?;
-        let Copying { copied_bytes, lost_bytes, .. } = copying;
-        if lost_bytes > 0 {
-            tracing::error!(
-                "{lost_bytes} bytes without checksums cannot be read from the devices that missed no \
-                 commits; those that did are not trusted until these bytes are overwritten or deleted"
-            );
-            return Ok(());
-        }
-        self.volume.end_staleness();
-        self.volume.write_superblocks(&self.durable.superblock())?;
-        tracing::info!("all devices are up to date: {copied_bytes} bytes were copied");
-        Ok(())
+/// Before the first change: notes that devices are missing, and brings those up to date that
+/// were. Tells `tell` from this thread how far it has come; if no device missed commits,
+/// nothing.
+pub(super) fn bring_devices_up_to_date(
+    manager: &TransactionManager,
+    tell: &dyn Fn(ResyncProgress),
+) -> Result<()> {
+    let volume = manager.volume();
+    if volume.devices().iter().any(|device| device.is_missing() && !device.is_seed()) {
+        manager.change_superblock(|_| ());
+        manager.commit()?;
     }
+    for device in volume.stale_devices() {
+        let (devid, name) = (device.devid(), device.name());
+        tracing::warn!("device {devid} ({name}) gets what it missed now, copied from the others");
+    }
+    if volume.stale_devices().next().is_some() { resynchronise(manager, tell) } else { Ok(()) }
+}
+
+fn resynchronise(manager: &TransactionManager, tell: &dyn Fn(ResyncProgress)) -> Result<()> {
+    let volume = manager.volume();
+    let (cache, trees) = (manager.trees.forest().cache(), manager.trees.system());
+    let mut copying = Copying {
+        volume,
+        extents: Tree::new(cache.clone(), trees.extent.root()),
+        checksums: Tree::new(cache.clone(), trees.csum.root()),
+        copied_bytes: 0,
+        lost_bytes: 0,
+        progress: ResyncProgress { done_bytes: 0, total_bytes: 0 },
+        tell,
+    };
+    let chunks = volume.chunks();
+    let outdated = || chunks.iter().filter(|chunk| volume.has_outdated(chunk));
+    let with_blocks = || outdated().filter(|chunk| holds_tree_blocks(chunk));
+    let used_bytes =
+        |chunk: &Chunk| manager.space().group_at(chunk.logical()).map_or(0, |group| group.used());
+    copying.progress.total_bytes =
+        outdated().chain(with_blocks()).map(|chunk| used_bytes(chunk)).sum();
+    with_blocks().try_for_each(|chunk| copying.check_history(chunk))?;
+    outdated().try_for_each(|chunk| copying.copy_chunk(chunk))?;
+    volume.flush()?;
+    let Copying { copied_bytes, lost_bytes, .. } = copying;
+    if lost_bytes > 0 {
+        tracing::error!(
+            "{lost_bytes} bytes without checksums cannot be read from the devices that missed no \
+             commits; those that did are not trusted until these bytes are overwritten or deleted"
+        );
+        return Ok(());
+    }
+    volume.end_staleness();
+    volume.write_superblocks(&manager.durable.superblock())?;
+    tracing::info!("all devices are up to date: {copied_bytes} bytes were copied");
+    Ok(())
 }
 
 /// The copying of what the last commit has to devices that missed commits.
@@ -75,6 +94,12 @@ struct Copying<'v> {
     copied_bytes: u64,
     /// Bytes without checksums that cannot be read from where they are right.
     lost_bytes: u64,
+    progress: ResyncProgress,
+    tell: &'v dyn Fn(ResyncProgress),
+}
+
+fn holds_tree_blocks(chunk: &Chunk) -> bool {
+    chunk.flags().intersects(BlockGroupFlags::METADATA | BlockGroupFlags::SYSTEM)
 }
 
 /// An extent.
@@ -87,15 +112,17 @@ struct Extent {
 impl Copying<'_> {
     /// Refuses devices that did not miss commits only, but made others: a tree block that was there
     /// before they missed any must be there still.
-    fn check_history(&self, chunk: &Chunk) -> Result<()> {
+    fn check_history(&mut self, chunk: &Chunk) -> Result<()> {
         let mut block = vec![0; self.volume.nodesize() as usize];
         for extent in self.extents_of(chunk) {
-            let extent = extent?;
-            let Some(generation) = extent.block_generation else { continue };
-            let logical = Logical(extent.range.start);
-            if self.read_block(logical, generation, &mut block) {
+            let Extent { range, block_generation } = extent?;
+            let logical = Logical(range.start);
+            if let Some(generation) = block_generation
+                && self.read_block(logical, generation, &mut block)
+            {
                 self.volume.check_history(logical, generation, &block)?;
             }
+            self.advance(range.end - range.start);
         }
         Ok(())
     }
@@ -105,16 +132,23 @@ impl Copying<'_> {
         for extent in self.extents_of(chunk) {
             let Extent { range, block_generation } = extent?;
             let logical = Logical(range.start);
-            match block_generation {
-                Some(generation) if self.read_block(logical, generation, &mut block) => {
-                    self.copied_bytes += self.volume.refresh(logical, &block)?;
-                }
-                // A reader will find that no copy is right.
-                Some(_) => {}
-                None => self.copy_data(range)?,
+            let Some(generation) = block_generation else {
+                self.copy_data(range)?;
+                continue;
+            };
+            // If no copy is right, a reader will find that.
+            if self.read_block(logical, generation, &mut block) {
+                self.copied_bytes += self.volume.refresh(logical, &block)?;
             }
+            self.advance(range.end - range.start);
         }
         Ok(())
+    }
+
+    fn advance(&mut self, bytes: u64) {
+        let ResyncProgress { done_bytes, total_bytes } = self.progress;
+        self.progress.done_bytes = done_bytes.saturating_add(bytes).min(total_bytes);
+        (self.tell)(self.progress);
     }
 
     fn read_block(&self, logical: Logical, generation: u64, block: &mut [u8]) -> bool {
@@ -124,7 +158,8 @@ impl Copying<'_> {
 
     fn copy_data(&mut self, range: Range<u64>) -> Result<()> {
         for start in range.clone().step_by(PIECE_BYTES as usize) {
-            let sums = self.checksums_of(start..range.end.min(start + PIECE_BYTES))?;
+            let end = range.end.min(start + PIECE_BYTES);
+            let sums = self.checksums_of(start..end)?;
             let mut at = start;
             for run in sums.chunk_by(|a, b| a.is_some() == b.is_some()) {
                 let sectors = run.len() as u64;
@@ -133,6 +168,7 @@ impl Copying<'_> {
                 self.copy_run(at, sectors, sums.as_deref())?;
                 at += sectors * self.sectorsize();
             }
+            self.advance(end - start);
         }
         Ok(())
     }

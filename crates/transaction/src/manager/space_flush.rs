@@ -9,12 +9,10 @@
 //!   first of them; no caller overtakes another.
 //! - A deletion waits for commits and for tickets of other deletions, never for the end of a deletion.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::TransactionManager;
 use super::handle::Handle;
-use super::hook::TransactionHook;
 use crate::error::{Error, Result};
 use crate::space::{Priority, Reservation, SpaceKind};
 
@@ -72,7 +70,7 @@ impl TransactionManager {
     ) -> Result<Reservation> {
         self.check_alive()?;
         let (queue, request) =
-            (self.tickets.of(kind, priority), Request { kind, len_bytes, priority });
+            (self.space_waiters.queue(kind, priority), Request { kind, len_bytes, priority });
         if queue.is_empty()
             && let Some(reservation) = self.try_request(request)?
         {
@@ -89,7 +87,7 @@ impl TransactionManager {
     pub fn start(&self, items: u64, priority: Priority) -> Result<Handle<'_>> {
         let (kind, len_bytes) = (SpaceKind::Metadata, self.space().insertion_bytes(items));
         let (queue, request) =
-            (self.tickets.of(kind, priority), Request { kind, len_bytes, priority });
+            (self.space_waiters.queue(kind, priority), Request { kind, len_bytes, priority });
         // Reserved after joining, so that a thread which quiesces the gate knows that such reservations are
         // given back.
         let handle = self.join()?;
@@ -101,9 +99,9 @@ impl TransactionManager {
         drop(handle);
         let ticket = queue.wait();
         let reservation = self.flush_until_reserved(request)?;
-        let handle = self.start_with(reservation);
+        let handle = self.join()?.with(reservation);
         drop(ticket);
-        handle
+        Ok(handle)
     }
 
     fn try_request(&self, request: Request) -> Result<Option<Reservation>> {
@@ -116,7 +114,7 @@ impl TransactionManager {
 
     /// Goes through the flush states, again and again as long as there are deletions to wait for.
     fn flush_until_reserved(&self, request: Request) -> Result<Reservation> {
-        let asked = self.cleanings.now();
+        let asked = self.space_waiters.cleanings.now();
         let (mut steps, mut were_cleaning) = (1, true);
         while were_cleaning {
             were_cleaning = false;
@@ -125,12 +123,12 @@ impl TransactionManager {
                     return Ok(reservation);
                 }
                 match state {
-                    FlushState::FlushQueued => self.each_hook(|hook| hook.flush_queued(self))?,
+                    FlushState::FlushQueued => self.with_hook(|hook| hook.flush_queued())?,
                     FlushState::WaitForHandles => drop(self.quiesce()),
                     FlushState::CleanDeleted if request.priority == Priority::Cleaning => {}
                     FlushState::CleanDeleted => {
-                        self.each_hook(|hook| hook.clean_deleted(self))?;
-                        were_cleaning = self.cleanings.wait(asked, steps);
+                        self.with_hook(|hook| hook.clean_deleted())?;
+                        were_cleaning = self.space_waiters.cleanings.wait(asked, steps);
                     }
                     FlushState::Commit => drop(self.commit()?),
                     FlushState::RemoveEmptyGroups => self.commit_empty_groups()?,
@@ -149,10 +147,5 @@ impl TransactionManager {
             self.commit()?;
         }
         Ok(())
-    }
-
-    fn each_hook(&self, act: impl FnMut(&Arc<dyn TransactionHook>) -> Result<()>) -> Result<()> {
-        let hooks = self.hooks.read().clone();
-        hooks.iter().try_for_each(act)
     }
 }

@@ -1,27 +1,26 @@
 //! The transactional engine of one file system that is open for writing.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
-use larder_btree::{Forest, Tree};
+use larder_btree::Tree;
 use larder_format::Superblock;
 use larder_volume::Volume;
-use parking_lot::{Mutex, MutexGuard, RwLock};
+use parking_lot::{Mutex, MutexGuard};
 
 use super::abort::{Abort, Aborted};
 use super::bookkeeping::Bookkeeping;
-use super::cleaning::{Cleaning, Cleanings};
+use super::cleaning::Cleaning;
 use super::commit_timer::CommitTimer;
-use super::device_stats::DeviceStats;
 use super::durable::DurableState;
+use super::exclusive::Exclusive;
+use super::handle::Handle;
 use super::hook::TransactionHook;
 use super::join_gate::JoinGate;
-use super::roots::Roots;
+use super::space_waiters::SpaceWaiters;
 use super::superblock::NextSuperblock;
-use super::system_trees::SystemTrees;
-use super::tickets::TicketQueues;
 use super::tree_space::TreeSpace;
+use super::trees::Trees;
 use crate::error::{Error, Result};
 use crate::extent::{ChecksumItems, ExtentItems};
 use crate::log::Logs;
@@ -31,25 +30,17 @@ use crate::space::Space;
 /// The transactional engine of one file system that is open for writing.
 pub struct TransactionManager {
     pub(super) volume: Arc<Volume>,
-    pub(super) forest: Forest,
-    pub(super) trees: Arc<SystemTrees>,
+    pub(super) trees: Trees,
     pub(super) tree_space: Arc<TreeSpace>,
     pub(super) bookkeeping: Bookkeeping,
-    pub(super) roots: Mutex<Roots>,
     pub(super) superblock: NextSuperblock,
     pub(super) durable: Arc<DurableState>,
     pub(super) abort: Abort,
-    /// The logs of the running transaction.
-    pub(super) logs: Mutex<Logs>,
     pub(super) gate: JoinGate,
-    pub(super) cleanings: Cleanings,
-    pub(super) tickets: TicketQueues,
-    /// Locked by the thread that commits or writes a log.
-    pub(super) committing: Mutex<()>,
-    pub(super) device_stats: DeviceStats,
-    /// Whether commits discard the space that they free.
-    pub(super) discards: AtomicBool,
-    pub(super) hooks: RwLock<Vec<Arc<dyn TransactionHook>>>,
+    pub(super) space_waiters: SpaceWaiters,
+    /// The logs of the running transaction. Locked by the thread that commits or writes a log.
+    pub(super) committing: Mutex<Logs>,
+    pub(super) hook: OnceLock<Arc<dyn TransactionHook>>,
 }
 
 impl TransactionManager {
@@ -58,9 +49,9 @@ impl TransactionManager {
         &self.volume
     }
 
-    /// The trees that change.
-    pub fn forest(&self) -> &Forest {
-        &self.forest
+    /// The trees.
+    pub fn trees(&self) -> &Trees {
+        &self.trees
     }
 
     /// Block groups and reservations.
@@ -75,12 +66,12 @@ impl TransactionManager {
 
     /// The running transaction.
     pub fn generation(&self) -> u64 {
-        self.forest.generation()
+        self.trees.forest().generation()
     }
 
     /// Bytes of tree blocks that were changed and are on no device yet.
     pub fn dirty_bytes(&self) -> u64 {
-        self.forest.stats().dirty_blocks * u64::from(self.volume.nodesize())
+        self.trees.forest().stats().dirty_blocks * u64::from(self.volume.nodesize())
     }
 
     /// The generation of the last durable state.
@@ -90,7 +81,7 @@ impl TransactionManager {
 
     /// The tree of tree roots of the last durable state, for readers without locks.
     pub fn durable_root_tree(&self) -> Tree {
-        Tree::new(self.forest.cache().clone(), self.durable.root())
+        Tree::new(self.trees.forest().cache().clone(), self.durable.root())
     }
 
     /// When the last durable state was committed; `None` if that was before the file system was opened.
@@ -111,20 +102,36 @@ impl TransactionManager {
         changed
     }
 
-    /// Makes commits discard the space that they free, or not. At first they do not.
-    pub fn set_discards(&self, discards: bool) {
-        self.discards.store(discards, Relaxed);
-    }
-
     /// Makes the next commit in the background due after its interval. A thread that joins or changes the
     /// superblock need not call this.
     pub fn note_work(&self) {
         self.tree_space.timer.note_work();
     }
 
-    /// Adds a hook after those that were added before.
-    pub fn add_hook(&self, hook: Arc<dyn TransactionHook>) {
-        self.hooks.write().push(hook);
+    /// Sets the hook, once.
+    ///
+    /// # Panics
+    /// If there is one already.
+    pub fn set_hook(&self, hook: Arc<dyn TransactionHook>) {
+        assert!(self.hook.set(hook).is_ok(), "a manager has one hook");
+    }
+
+    /// Joins the running transaction without reserved space: to run what was queued, or to look.
+    ///
+    /// # Panics
+    /// If this thread has a handle already.
+    pub fn join(&self) -> Result<Handle<'_>> {
+        Handle::new(self)
+    }
+
+    /// Waits until every thread has ended its handle, and keeps others from joining until the result is
+    /// dropped.
+    ///
+    /// # Panics
+    /// If this thread has a [`Handle`].
+    pub fn quiesce(&self) -> Exclusive<'_> {
+        self.note_work();
+        Exclusive::new(self)
     }
 
     /// Begins to delete something that takes more than one step: a subvolume, or a file without a name. Threads that
@@ -133,18 +140,13 @@ impl TransactionManager {
     ///
     /// [`Priority::Cleaning`]: crate::space::Priority::Cleaning
     pub fn begin_cleaning(&self) -> Cleaning<'_> {
-        self.cleanings.begin()
+        self.space_waiters.cleanings.begin()
     }
 
     /// Gives the running transaction up: the file system is read-only from now on, and the last durable state is
     /// on the devices. The first reason is kept.
     pub fn abort(&self, reason: Error) {
         self.abort.abort(reason);
-    }
-
-    /// Why the file system was made read-only, if it was.
-    pub fn abort_reason(&self) -> Option<&Error> {
-        self.aborted().map(|aborted| &*aborted.reason)
     }
 
     /// Why and since when the file system is read-only, if it was made so.
@@ -161,16 +163,8 @@ impl TransactionManager {
     }
 
     /// Waits for the commit in progress, and keeps others from beginning.
-    pub(crate) fn lock_committing(&self) -> MutexGuard<'_, ()> {
+    pub(crate) fn lock_committing(&self) -> MutexGuard<'_, Logs> {
         self.committing.lock()
-    }
-
-    pub(crate) fn lock_logs(&self) -> MutexGuard<'_, Logs> {
-        self.logs.lock()
-    }
-
-    pub(crate) fn give_up_log_blocks(&self) -> Result<()> {
-        self.tree_space.give_up_log_blocks()
     }
 
     pub(crate) fn durable_superblock(&self) -> Box<Superblock> {

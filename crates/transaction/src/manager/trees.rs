@@ -1,37 +1,88 @@
 //! Trees by their ids, and their root items.
+//!
+//! # Invariants
+//! - A tree that is open has its root item in memory, where commits bring it up to date.
+//! - A tree that is being dropped is not opened again half way: both are done with `roots` locked.
 
 use std::sync::Arc;
 
-use larder_btree::{LiveTree, TreeRoot};
-use larder_format::item::RootItem;
-use larder_format::objectid::is_subvolume;
+use larder_btree::{Forest, LiveTree, TreeRoot};
+use larder_format::item::{RootItem, Timespec};
+use larder_format::objectid::{CHUNK_TREE, EXTENT_TREE, ROOT_TREE, is_subvolume};
 use larder_format::{ItemType, Key};
+use parking_lot::{Mutex, MutexGuard};
 
-use super::roots::{beginning_of, parse_root};
-use super::{Handle, TransactionManager};
+use super::roots::{Roots, beginning_of, parse_root};
+use super::system_trees::SystemTrees;
+use super::tree_space::TreeSpace;
 use crate::error::{Error, Result};
 use crate::items::Items;
 use crate::tree_items::TreeItems;
 
-impl TransactionManager {
+/// What a snapshot is to be.
+#[derive(Clone, Copy, Debug)]
+pub struct NewSnapshot {
+    /// The subvolume that it is of.
+    pub source: u64,
+    /// Its own id, of which there is no tree yet.
+    pub id: u64,
+}
+
+/// The trees of a file system that is open for writing.
+#[derive(Debug)]
+pub struct Trees {
+    forest: Forest,
+    system: Arc<SystemTrees>,
+    roots: Mutex<Roots>,
+    tree_space: Arc<TreeSpace>,
+}
+
+impl Trees {
+    pub(super) fn new(
+        forest: Forest,
+        system: Arc<SystemTrees>,
+        roots: Roots,
+        tree_space: Arc<TreeSpace>,
+    ) -> Self {
+        Self { forest, system, roots: Mutex::new(roots), tree_space }
+    }
+
+    /// The trees that change.
+    pub fn forest(&self) -> &Forest {
+        &self.forest
+    }
+
     /// The tree of tree roots. Its root items change through
-    /// [`change_root_item`](Self::change_root_item) only.
-    pub fn root_tree(&self) -> &Arc<LiveTree> {
-        &self.trees.root
+    /// [`Handle::change_root_item`](super::Handle::change_root_item) only.
+    pub fn root(&self) -> &Arc<LiveTree> {
+        &self.system.root
     }
 
     /// The extent tree.
-    pub(crate) fn extent_tree(&self) -> &Arc<LiveTree> {
-        &self.trees.extent
+    pub(crate) fn extent(&self) -> &Arc<LiveTree> {
+        &self.system.extent
+    }
+
+    pub(super) fn system(&self) -> &SystemTrees {
+        &self.system
+    }
+
+    /// The root items in memory, for a commit.
+    pub(super) fn lock_roots(&self) -> MutexGuard<'_, Roots> {
+        self.roots.lock()
+    }
+
+    fn root_items(&self) -> TreeItems {
+        TreeItems::new(self.system.root.clone())
     }
 
     /// The tree of this id, opened by its root item if it is not open yet; `None` if there is none.
-    pub fn tree(&self, id: u64) -> Result<Option<Arc<LiveTree>>> {
+    pub fn open(&self, id: u64) -> Result<Option<Arc<LiveTree>>> {
         if let Some(tree) = self.forest.tree(id) {
             return Ok(Some(tree));
         }
         let last = Key::new(id, ItemType::ROOT_ITEM, u64::MAX);
-        let found = TreeItems::new(self.trees.root.clone()).at_or_before(last)?;
+        let found = self.root_items().at_or_before(last)?;
         let Some((key, data)) =
             found.filter(|(key, _)| (key.objectid, key.item_type) == (id, ItemType::ROOT_ITEM))
         else {
@@ -43,7 +94,7 @@ impl TransactionManager {
         roots.open(key, &item);
         let (_, item) = roots.get(id).expect("it was just opened");
         let root = TreeRoot::of_item(id, item);
-        self.space().note_level(root.level);
+        self.tree_space.space.note_level(root.level);
         Ok(Some(self.forest.open_tree(root, item.last_snapshot.get())))
     }
 
@@ -53,37 +104,104 @@ impl TransactionManager {
         self.roots.lock().get(tree).map(|(key, item)| (key, *item))
     }
 
-    /// Changes the root item of a tree that is open; the next commit writes it. Returns what `change` returns, or
-    /// `None` if the tree is not open.
-    pub fn change_root_item<T>(
+    /// See [`Handle::change_root_item`](super::Handle::change_root_item).
+    pub(super) fn change_root_item<T>(
         &self,
-        _handle: &Handle<'_>,
         tree: u64,
         change: impl FnOnce(&mut RootItem) -> T,
     ) -> Option<T> {
         self.roots.lock().change(tree, change)
     }
 
-    /// Makes a new and empty tree with the root item `item`, in which this sets where the tree begins. The commit
-    /// of the handle's transaction writes the item.
-    ///
-    /// # Errors
-    /// [`Error::ItemExists`] if there is a tree with this id.
-    pub fn create_tree(
-        &self,
-        _handle: &Handle<'_>,
-        id: u64,
-        item: RootItem,
-    ) -> Result<Arc<LiveTree>> {
+    /// See [`Handle::create_tree`](super::Handle::create_tree).
+    pub(super) fn create(&self, id: u64, item: &RootItem) -> Result<Arc<LiveTree>> {
         let key = Key::new(id, ItemType::ROOT_ITEM, 0);
-        if self.tree(id)?.is_some() {
-            return Err(Error::ItemExists { tree: self.trees.root.id(), key });
+        if self.open(id)?.is_some() {
+            return Err(Error::ItemExists { tree: ROOT_TREE, key });
         }
         let tree = self.forest.create_tree(id)?;
-        self.roots.lock().create(key, &beginning_of(&tree, &item));
-        if let Some(quotas) = self.quotas().filter(|_| is_subvolume(id)) {
+        self.roots.lock().create(key, &beginning_of(&tree, item));
+        if let Some(quotas) = self.tree_space.quotas().filter(|_| is_subvolume(id)) {
             quotas.create(id);
         }
         Ok(tree)
+    }
+
+    /// See [`Exclusive::snapshot`](super::Exclusive::snapshot).
+    pub(super) fn snapshot(
+        &self,
+        snapshot: NewSnapshot,
+        configure: impl FnOnce(&mut RootItem),
+    ) -> Result<Arc<LiveTree>> {
+        let NewSnapshot { source, id } = snapshot;
+        let missing = |key| Error::MissingItem { tree: ROOT_TREE, key };
+        let source_key = Key::new(source, ItemType::ROOT_ITEM, 0);
+        let source_tree = self.open(source)?.ok_or_else(|| missing(source_key))?;
+        let generation = self.forest.generation();
+        let tree = self.forest.snapshot_tree(&source_tree, id)?;
+        let mut roots = self.roots.lock();
+        self.note_growth(&mut roots);
+        let item = roots.change(source, |item| {
+            item.last_snapshot = generation.into();
+            *item
+        });
+        let mut item = item.ok_or_else(|| missing(source_key))?;
+        item.refs = 1.into();
+        configure(&mut item);
+        roots.create(Key::new(id, ItemType::ROOT_ITEM, generation), &beginning_of(&tree, &item));
+        if let Some(quotas) = self.tree_space.quotas() {
+            quotas.snapshot(source, id);
+        }
+        Ok(tree)
+    }
+
+    /// Forgets a tree whose blocks are all given up, and removes its root item, which has `key`.
+    pub(super) fn remove(&self, tree: u64, key: Key) -> Result<()> {
+        self.roots.lock().forget(tree);
+        self.forest.forget_tree(tree);
+        self.root_items().remove(key)?;
+        if let Some(quotas) = self.tree_space.quotas() {
+            quotas.dropped(tree);
+        }
+        Ok(())
+    }
+
+    /// Copies the root of the root tree, which has the superblock's generation even if nothing but the
+    /// superblock changes. Part of a commit.
+    pub(super) fn renew_root_tree(&self) -> Result<()> {
+        if self.system.root.root().generation < self.forest.generation() {
+            let always_there = Key::new(EXTENT_TREE, ItemType::ROOT_ITEM, 0);
+            self.system.root.modify(always_there, |_| ())?;
+        }
+        Ok(())
+    }
+
+    /// Brings root items up to date, and returns whether any had changed. Part of a commit.
+    pub(super) fn write_roots(&self, now: Timespec) -> Result<bool> {
+        let moved = std::mem::take(&mut *self.tree_space.moved_roots.lock());
+        let mut roots = self.roots.lock();
+        let has_item = |root: &&TreeRoot| {
+            // The superblock leads to these two. A tree that was dropped has no item.
+            !matches!(root.tree, ROOT_TREE | CHUNK_TREE) && roots.get(root.tree).is_some()
+        };
+        let moved: Vec<TreeRoot> = moved.values().filter(has_item).copied().collect();
+        moved.into_iter().try_for_each(|root| roots.moved(root, now))?;
+        self.note_growth(&mut roots);
+        if !roots.is_dirty() {
+            return Ok(false);
+        }
+        roots.write(&mut self.root_items())?;
+        Ok(true)
+    }
+
+    /// Updates the sizes of trees in their root items. The caller has an [`Exclusive`].
+    fn note_growth(&self, roots: &mut Roots) {
+        let nodesize = i64::from(self.tree_space.nodesize);
+        for tree in self.forest.trees() {
+            match tree.take_growth() {
+                0 => {}
+                blocks => roots.grown(tree.id(), blocks * nodesize),
+            }
+        }
     }
 }

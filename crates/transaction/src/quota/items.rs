@@ -3,12 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use larder_format::item::{
-    QGROUP_LEVEL_SHIFT, QgroupInfoItem, QgroupLimitItem, QgroupStatusItem, qgroup_limit_flags,
-    qgroup_status_flags,
+    QGROUP_LEVEL_SHIFT, QgroupInfoItem, QgroupLimitItem, QgroupStatusItem, qgroup_status_flags,
 };
 use larder_format::{FormatError, ItemType, Key, read_exact_item};
 use parking_lot::Mutex;
-use zerocopy::{FromBytes, FromZeros, IntoBytes};
+use zerocopy::{FromBytes, IntoBytes};
 
 use super::{Counted, Group, Quotas};
 use crate::error::{Error, Result};
@@ -37,11 +36,7 @@ impl Quotas {
                 }
                 ItemType::QGROUP_LIMIT => {
                     let item: &QgroupLimitItem = read_exact_item(&data).map_err(bad)?;
-                    let group = groups.entry(key.offset).or_default();
-                    let set = |flag, bytes| (item.flags.get() & flag != 0).then_some(bytes);
-                    let (referenced, exclusive) = (item.max_rfer.get(), item.max_excl.get());
-                    group.max_referenced_bytes = set(qgroup_limit_flags::MAX_RFER, referenced);
-                    group.max_exclusive_bytes = set(qgroup_limit_flags::MAX_EXCL, exclusive);
+                    groups.entry(key.offset).or_default().limit = *item;
                 }
                 // Both ends have one: that of the member is the one whose group is lower.
                 ItemType::QGROUP_RELATION if level(key.objectid) < level(key.offset) => {
@@ -59,7 +54,7 @@ impl Quotas {
     /// Writes the groups' counts, marked as inconsistent. Part of a commit.
     pub(crate) fn write(&self, tree: &mut dyn Items, generation: u64) -> Result<()> {
         mark_inconsistent(tree)?;
-        for (id, counted) in self.take_changed() {
+        for (id, counted, limit) in self.take_changed() {
             let (rfer, excl) = (counted.referenced_bytes.into(), counted.exclusive_bytes.into());
             let generation = generation.into();
             let item = QgroupInfoItem { generation, rfer, rfer_cmpr: rfer, excl, excl_cmpr: excl };
@@ -69,20 +64,20 @@ impl Quotas {
                 continue;
             }
             tree.insert(info, item.as_bytes())?;
-            let limit = Key::new(0, ItemType::QGROUP_LIMIT, id);
-            if tree.get(limit)?.is_none() {
-                tree.insert(limit, QgroupLimitItem::new_zeroed().as_bytes())?;
+            let key = Key::new(0, ItemType::QGROUP_LIMIT, id);
+            if tree.get(key)?.is_none() {
+                tree.insert(key, limit.as_bytes())?;
             }
         }
         Ok(())
     }
 
-    fn take_changed(&self) -> Vec<(u64, Counted)> {
+    fn take_changed(&self) -> Vec<(u64, Counted, QgroupLimitItem)> {
         let mut groups = self.groups.lock();
         let changed = groups.iter_mut().filter(|(_, group)| group.is_changed);
         let take = |(id, group): (&u64, &mut Group)| {
             group.is_changed = false;
-            (*id, group.counted)
+            (*id, group.counted, group.limit)
         };
         changed.map(take).collect()
     }

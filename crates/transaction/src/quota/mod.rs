@@ -27,9 +27,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
-use larder_format::item::QGROUP_LEVEL_SHIFT;
+use larder_format::item::{QGROUP_LEVEL_SHIFT, QgroupLimitItem, qgroup_limit_flags};
 use larder_format::objectid::is_subvolume;
 use parking_lot::Mutex;
+use zerocopy::FromZeros;
+use zerocopy::little_endian::U64;
 
 use crate::error::{Error, Result};
 
@@ -50,13 +52,12 @@ pub struct Counted {
     pub exclusive_bytes: u64,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Group {
     counted: Counted,
     /// Reserved, and not counted yet.
     reserved_bytes: u64,
-    max_referenced_bytes: Option<u64>,
-    max_exclusive_bytes: Option<u64>,
+    limit: QgroupLimitItem,
     /// The groups that it is in, and those that they are in.
     above: BTreeSet<u64>,
     /// It counts something else than its item.
@@ -135,10 +136,14 @@ impl Quotas {
         self.block_added(subvolume);
     }
 
-    /// Begins to count a snapshot, which refers to what its source refers to.
+    /// Begins to count a snapshot, which refers to what its source refers to, within the same limits.
     pub(crate) fn snapshot(&self, source: u64, id: u64) {
-        let source_counted = self.counted(source).unwrap_or_default();
-        self.groups.lock().entry(id).or_default();
+        let mut groups = self.groups.lock();
+        let of_source = groups.get(&source).map(|group| (group.counted, group.limit));
+        let (source_counted, limit) =
+            of_source.unwrap_or_else(|| (Counted::default(), QgroupLimitItem::new_zeroed()));
+        groups.entry(id).or_insert_with(|| Group { limit, ..Group::default() });
+        drop(groups);
         let nodesize = self.nodesize as i64;
         self.change(id, signed(source_counted.referenced_bytes), nodesize);
         self.change(source, 0, nodesize - signed(source_counted.exclusive_bytes));
@@ -152,14 +157,28 @@ impl Quotas {
     }
 }
 
+impl Default for Group {
+    fn default() -> Self {
+        Self {
+            counted: Counted::default(),
+            reserved_bytes: 0,
+            limit: QgroupLimitItem::new_zeroed(),
+            above: BTreeSet::new(),
+            is_changed: false,
+        }
+    }
+}
+
 impl Group {
     /// The limit that it would pass with so many bytes more.
     fn passed_with(&self, group: u64, len_bytes: u64) -> Option<QuotaLimit> {
         let more = self.reserved_bytes.saturating_add(len_bytes);
         let Counted { referenced_bytes, exclusive_bytes } = self.counted;
+        let QgroupLimitItem { flags, max_rfer, max_excl, .. } = self.limit;
+        let set = |flag, bytes: U64| (flags.get() & flag != 0).then_some(bytes.get());
         let limits = [
-            (self.max_referenced_bytes, referenced_bytes, false),
-            (self.max_exclusive_bytes, exclusive_bytes, true),
+            (set(qgroup_limit_flags::MAX_RFER, max_rfer), referenced_bytes, false),
+            (set(qgroup_limit_flags::MAX_EXCL, max_excl), exclusive_bytes, true),
         ];
         limits.into_iter().find_map(|(max_bytes, counted_bytes, is_exclusive)| {
             let max_bytes = max_bytes.filter(|max| counted_bytes.saturating_add(more) > *max)?;

@@ -89,6 +89,23 @@ fn reserved_and_counted_bytes_together_never_pass_a_limit() {
     drop(quotas.reserve(300, u64::MAX).unwrap());
 }
 
+/// As in the kernel: else a snapshot would be a way around the limit of its source.
+#[test]
+fn a_snapshot_has_the_limits_of_its_source() {
+    let mut tree = tree();
+    limit(&mut tree, 256, 2 * NODE);
+    let quotas = load(&tree);
+    quotas.create(256);
+    quotas.snapshot(256, 257);
+    quotas.snapshot(300, 301);
+    quotas.write(&mut tree, 7).unwrap();
+    for quotas in [quotas, load(&tree)] {
+        drop(quotas.reserve(257, NODE).unwrap());
+        assert_eq!(group_of_refusal(quotas.reserve(257, NODE + 1)), 257);
+        drop(quotas.reserve(301, u64::MAX / 2).unwrap());
+    }
+}
+
 /// Groups of one level in each other, in themselves and in what is not there; counts beyond all sense.
 #[test]
 fn nonsense_does_no_harm() {

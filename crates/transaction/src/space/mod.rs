@@ -87,6 +87,8 @@ pub struct Space {
     may_have_empty_groups: AtomicBool,
     /// The level of the highest root that was seen.
     highest_level: AtomicU8,
+    /// Whether commits discard the space that they free.
+    discards: AtomicBool,
 }
 
 impl Space {
@@ -106,6 +108,7 @@ impl Space {
             has_new_groups: AtomicBool::new(false),
             may_have_empty_groups: AtomicBool::new(true),
             highest_level: AtomicU8::new(0),
+            discards: AtomicBool::new(false),
         }
     }
 
@@ -257,9 +260,14 @@ impl Space {
         std::mem::take(&mut *self.pinned.lock())
     }
 
+    /// Makes commits discard the space that they free, or not. At first they do not.
+    pub fn set_discards(&self, discards: bool) {
+        self.discards.store(discards, Relaxed);
+    }
+
     /// Says to the devices that what was pinned for a transaction that is durable now is needed no more.
     /// A device that cannot keeps its content: nothing depends on it.
-    pub fn discard(&self, pinned: &Pinned) {
+    fn discard(&self, pinned: &Pinned) {
         let mut ranges = pinned.ranges.clone();
         ranges.sort_unstable_by_key(|range| range.start);
         for run in ranges.chunk_by(|a, b| a.end == b.start) {
@@ -271,6 +279,10 @@ impl Space {
 
     /// Releases what was pinned for a transaction that is durable now.
     pub fn unpin(&self, pinned: Pinned) -> Result<()> {
+        // Before the space can be allocated again.
+        if self.discards.load(Relaxed) {
+            self.discard(&pinned);
+        }
         for range in pinned.ranges {
             let (group, account, len_bytes) = self.of_range(&range)?;
             group.release(range);

@@ -45,7 +45,7 @@ fn a_group_is_among_the_created_before_it_can_be_found() {
         // Either it was added, or no thread can look before it is.
         let is_known = space.changes.try_lock().is_none_or(|changes| !changes.created.is_empty());
         drop(groups);
-        assert!(is_known, "a group can be found that nobody knows to have no items");
+        assert!(is_known, "a group can be found that is not known to have no items");
     });
 }
 

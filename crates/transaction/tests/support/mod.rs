@@ -84,7 +84,7 @@ impl Directory {
     }
 
     pub fn try_open(manager: &TransactionManager, subvolume: u64) -> Result<Self> {
-        let tree = manager.tree(subvolume)?.expect("it is there");
+        let tree = manager.trees().open(subvolume)?.expect("it is there");
         let items = TreeItems::new(tree.clone());
         let last = |key| -> Result<_> { Ok(items.at_or_before(key)?.map(|(key, _)| key)) };
         let inode = last(Key::new(u64::MAX - 256, ItemType(0), 0))?.map_or(0, |key| key.objectid);
@@ -242,7 +242,7 @@ pub fn touch(
     count: u64,
     random: &mut Random,
 ) -> Result<()> {
-    let tree = manager.tree(subvolume)?.expect("it is there");
+    let tree = manager.trees().open(subvolume)?.expect("it is there");
     let items = TreeItems::new(tree.clone());
     let last = items.at_or_before(Key::new(u64::MAX - 256, ItemType(0), 0))?;
     let inodes = last.map_or(1, |(key, _)| key.objectid - FIRST_FREE + 1);
@@ -267,7 +267,7 @@ pub fn touch(
 
 /// Names in the root directory of the top-level subvolume that begin with `prefix`, sorted.
 pub fn names(manager: &TransactionManager, prefix: &str) -> Result<Vec<String>> {
-    let tree = TreeItems::new(manager.tree(5)?.expect("it is there"));
+    let tree = TreeItems::new(manager.trees().open(5)?.expect("it is there"));
     let all = |offset| Key::new(ROOT_DIRECTORY, ItemType::DIR_INDEX, offset);
     let mut names = Vec::new();
     for (_, entry) in tree.range(all(0)..=all(u64::MAX))? {
@@ -287,7 +287,7 @@ pub fn write_data(
     inode: u64,
     len_bytes: u64,
 ) -> Result<()> {
-    let tree = manager.tree(5)?.expect("it is there");
+    let tree = manager.trees().open(5)?.expect("it is there");
     let volume = manager.volume();
     let sector = u64::from(volume.sectorsize());
     let mut done = 0;

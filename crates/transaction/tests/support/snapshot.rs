@@ -26,7 +26,7 @@ pub fn take(manager: &TransactionManager, source: u64, random: &mut Random) -> S
     let room = manager.space().insertion_bytes(8);
     let room = manager.reserve(SpaceKind::Metadata, room, Priority::Normal).unwrap();
     let exclusive = manager.quiesce();
-    let root_tree = TreeItems::new(manager.root_tree().clone());
+    let root_tree = TreeItems::new(manager.trees().root().clone());
     let last = Key::new(u64::MAX - 256, ItemType::ROOT_ITEM, u64::MAX);
     let (last, _) = root_tree.at_or_before(last).unwrap().unwrap();
     let id = last.objectid.max(255) + 1;
@@ -51,7 +51,7 @@ fn entry_key(snapshot: &Snapshot) -> Key {
 }
 
 fn name(manager: &TransactionManager, snapshot: &Snapshot) {
-    let mut top = TreeItems::new(manager.tree(TOP).unwrap().unwrap());
+    let mut top = TreeItems::new(manager.trees().open(TOP).unwrap().unwrap());
     let bytes = snapshot.name.as_bytes();
     let entry = DirItemHeader {
         location: Key::new(snapshot.id, ItemType::ROOT_ITEM, u64::MAX).into(),
@@ -64,7 +64,7 @@ fn name(manager: &TransactionManager, snapshot: &Snapshot) {
     top.insert(entry_key(snapshot), &entry).unwrap();
     top.insert(Key::new(ROOT_DIRECTORY, ItemType::DIR_INDEX, snapshot.index), &entry).unwrap();
     grow(manager, 2 * bytes.len() as i64);
-    let mut root_tree = TreeItems::new(manager.root_tree().clone());
+    let mut root_tree = TreeItems::new(manager.trees().root().clone());
     let reference = RootRefHeader {
         dirid: ROOT_DIRECTORY.into(),
         sequence: snapshot.index.into(),
@@ -74,7 +74,7 @@ fn name(manager: &TransactionManager, snapshot: &Snapshot) {
     for key in reference_keys(snapshot) {
         root_tree.insert(key, &reference).unwrap();
     }
-    let mut uuids = TreeItems::new(manager.tree(UUID_TREE).unwrap().unwrap());
+    let mut uuids = TreeItems::new(manager.trees().open(UUID_TREE).unwrap().unwrap());
     uuids.insert(uuid_key(snapshot), &snapshot.id.to_le_bytes()).unwrap();
 }
 
@@ -90,7 +90,7 @@ fn uuid_key(snapshot: &Snapshot) -> Key {
 }
 
 fn grow(manager: &TransactionManager, by: i64) {
-    let top = manager.tree(TOP).unwrap().unwrap();
+    let top = manager.trees().open(TOP).unwrap().unwrap();
     top.modify(Key::new(ROOT_DIRECTORY, ItemType::INODE_ITEM, 0), |data| {
         let (item, _) = InodeItem::mut_from_prefix(data).unwrap();
         item.size = item.size.get().wrapping_add_signed(by).into();
@@ -101,20 +101,20 @@ fn grow(manager: &TransactionManager, by: i64) {
 /// Unlinks a snapshot; what is left of it is an orphan.
 pub fn unlink(manager: &TransactionManager, snapshot: &Snapshot) {
     let handle = manager.start(8, Priority::Deleting).unwrap();
-    let mut top = TreeItems::new(manager.tree(TOP).unwrap().unwrap());
+    let mut top = TreeItems::new(manager.trees().open(TOP).unwrap().unwrap());
     top.remove(entry_key(snapshot)).unwrap();
     top.remove(Key::new(ROOT_DIRECTORY, ItemType::DIR_INDEX, snapshot.index)).unwrap();
     grow(manager, -2 * snapshot.name.len() as i64);
-    let mut root_tree = TreeItems::new(manager.root_tree().clone());
+    let mut root_tree = TreeItems::new(manager.trees().root().clone());
     for key in reference_keys(snapshot) {
         root_tree.remove(key).unwrap();
     }
-    let mut uuids = TreeItems::new(manager.tree(UUID_TREE).unwrap().unwrap());
+    let mut uuids = TreeItems::new(manager.trees().open(UUID_TREE).unwrap().unwrap());
     uuids.remove(uuid_key(snapshot)).unwrap();
     root_tree.insert(orphan_key(snapshot), &[]).unwrap();
-    manager.tree(snapshot.id).unwrap().unwrap();
-    manager
-        .change_root_item(&handle, snapshot.id, |item| {
+    manager.trees().open(snapshot.id).unwrap().unwrap();
+    handle
+        .change_root_item(snapshot.id, |item| {
             item.refs = 0.into();
             item.flags = (item.flags.get() | ROOT_SUBVOL_DEAD).into();
         })
@@ -128,6 +128,6 @@ fn orphan_key(snapshot: &Snapshot) -> Key {
 
 pub fn clear_orphan(manager: &TransactionManager, snapshot: &Snapshot) {
     let handle = manager.start(1, Priority::Deleting).unwrap();
-    TreeItems::new(manager.root_tree().clone()).remove(orphan_key(snapshot)).unwrap();
+    TreeItems::new(manager.trees().root().clone()).remove(orphan_key(snapshot)).unwrap();
     handle.end().unwrap();
 }

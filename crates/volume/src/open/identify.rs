@@ -16,12 +16,12 @@ use crate::problem::ReadError;
 use crate::scan::{scan, scan_copy};
 
 /// The devices that were given, and the superblock that is believed.
-pub(super) struct Found {
+pub(super) struct GivenDevices {
     pub(super) newest: Box<Superblock>,
     devices: Vec<(Arc<dyn Device>, Box<Superblock>)>,
 }
 
-impl Found {
+impl GivenDevices {
     pub(super) fn scan(
         devices: Vec<Arc<dyn Device>>,
         superblock_copy: Option<usize>,

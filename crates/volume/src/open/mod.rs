@@ -24,7 +24,7 @@ use crate::problem::ReadError;
 use crate::scan::ScanError;
 use crate::volume::{ReadPolicy, Volume};
 use chunk_tree::ChunkTree;
-use identify::Found;
+use identify::GivenDevices;
 pub use separate::UsedSeparately;
 
 /// How to open a volume.
@@ -184,7 +184,7 @@ impl Volume {
     /// checksum. A caller that opens for writing brings them up to date with
     /// [`Volume::refresh`], and then calls [`Volume::end_staleness`].
     pub fn open(devices: Vec<Arc<dyn Device>>, options: &OpenOptions) -> Result<Self, OpenError> {
-        let found = Found::scan(devices, options.superblock_copy)?;
+        let found = GivenDevices::scan(devices, options.superblock_copy)?;
         let superblock = found.newest.clone();
         check_state(&superblock, options.write)?;
         let system_chunks = system_chunks(&superblock)?;
@@ -206,14 +206,14 @@ impl Volume {
             Self::assemble(superblock, members, tree.chunks, options.write, options.read_policy);
         volume.check_devices(options)?;
         volume.check_same_root()?;
-        volume.devices.iter().for_each(report_weakness);
+        volume.devices().iter().for_each(report_weakness);
         Ok(volume)
     }
 
     fn check_devices(&self, options: &OpenOptions) -> Result<(), OpenError> {
         self.check_stripes()?;
         let missing: Vec<MissingDevice> = self
-            .devices
+            .devices()
             .iter()
             .filter(|device| device.is_missing())
             .map(|device| MissingDevice { devid: device.devid(), uuid: device.uuid() })
@@ -228,7 +228,7 @@ impl Volume {
                 return Err(OpenError::NotEnoughDevices { chunk: chunk.clone(), missing });
             }
         }
-        if options.write { self.devices.iter().try_for_each(check_writable) } else { Ok(()) }
+        if options.write { self.devices().iter().try_for_each(check_writable) } else { Ok(()) }
     }
 
     /// Checks that every stripe of every chunk lies on a device of the file system.

@@ -74,7 +74,8 @@ impl Volume {
         };
         let mut copies = self.copies_on_devices(logical, had_it, BlockExpectation::default());
         let Some((first, _)) = copies.find(|(_, copy)| copy != block) else { return Ok(()) };
-        let newest = self.devices.iter().find(|device| !device.is_stale() && !device.is_missing());
+        let newest =
+            self.devices().iter().find(|device| !device.is_stale() && !device.is_missing());
         Err(UsedSeparately { first, second: newest.map_or_else(String::new, VolumeDevice::name) })
     }
 
@@ -94,7 +95,7 @@ impl Volume {
             let place = chunk.place(&segment, mirror);
             let device = self.device(place.devid).filter(|device| is_wanted(device))?;
             let mut copy = vec![0; len_bytes as usize];
-            if segment.len_bytes < len_bytes || self.read_place(place, &mut copy).is_err() {
+            if segment.len_bytes < len_bytes || self.members.read_place(place, &mut copy).is_err() {
                 return None;
             }
             self.verify_block(logical, &expected, &copy).ok()?;

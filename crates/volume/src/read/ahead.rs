@@ -6,6 +6,7 @@ use larder_format::Logical;
 
 use crate::chunk::Chunk;
 use crate::member::VolumeDevice;
+use crate::members::Members;
 use crate::problem::Unmapped;
 use crate::volume::Volume;
 
@@ -19,14 +20,16 @@ impl Volume {
         let len_bytes = len_bytes.min(MAX_BYTES);
         let _: Result<(), Unmapped> =
             self.for_each_chunk(logical, len_bytes, |chunk, at, part_bytes| {
-                self.readahead_in(chunk, at, part_bytes);
+                self.members.readahead(chunk, at, part_bytes);
                 Ok(())
             });
     }
+}
 
+impl Members {
     /// As [`Volume::readahead`], of a range of one chunk. What a device holds of it lies together,
     /// but for the parity in between.
-    pub(super) fn readahead_in(&self, chunk: &Chunk, logical: Logical, len_bytes: u64) {
+    pub(super) fn readahead(&self, chunk: &Chunk, logical: Logical, len_bytes: u64) {
         let mut ranges: Vec<Option<Range<u64>>> = vec![None; chunk.stripes().len()];
         for segment in chunk.segments(logical, len_bytes) {
             let copy = self.copy_order(chunk, &segment).next().unwrap_or_default();

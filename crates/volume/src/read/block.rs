@@ -52,22 +52,24 @@ impl Volume {
         let chunk = self.chunk_of(logical, len_bytes)?;
         let segment = chunk.segment(logical, len_bytes);
         let mut failures: Vec<FailedCopy> = Vec::new();
-        for copy in self.copy_order(&chunk, &segment) {
-            let read = self.read_copy_in(&chunk, logical, copy, Outdated::LastResort, buf);
+        for copy in self.members.copy_order(&chunk, &segment) {
+            let read = self.members.read_copy(&chunk, logical, copy, Outdated::LastResort, buf);
             match read.and_then(|()| self.verify_block(logical, expected, buf)) {
                 Ok(()) => {
                     failures.retain(|failure| !failure.problem.is_absence());
-                    let healed = failures.iter().filter(|bad| self.heal(&chunk, bad, buf)).count();
-                    self.counters.rebuilt.add(u64::from(copy >= chunk.mirrors()));
+                    let healed =
+                        failures.iter().filter(|bad| self.members.heal(&chunk, bad, buf)).count();
+                    self.members.counters.rebuilt.add(u64::from(copy >= chunk.mirrors()));
                     return Ok(BlockRead { copy, failures, healed });
                 }
                 Err(problem) => {
-                    failures.push(self.failed_copy(&chunk, logical, len_bytes, copy, problem));
+                    failures
+                        .push(self.members.failed_copy(&chunk, logical, len_bytes, copy, problem));
                 }
             }
         }
         let error = ReadError::TreeBlock { logical, owner: expected.owner, failures };
-        self.report_lost(&error);
+        self.members.report_lost(&error);
         Err(error)
     }
 

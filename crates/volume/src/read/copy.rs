@@ -6,6 +6,7 @@ use larder_format::Logical;
 
 use crate::chunk::{Chunk, Place, Segment};
 use crate::member::VolumeDevice;
+use crate::members::Members;
 use crate::problem::{CopyProblem, FailedCopy, ReadError};
 use crate::volume::{ReadPolicy, Volume};
 
@@ -37,18 +38,20 @@ impl Volume {
             if copy >= chunk.copies() {
                 return Err(ReadError::NoSuchCopy { logical: at, copy });
             }
-            self.read_copy_in(chunk, at, copy, Outdated::LastResort, part).map_err(|problem| {
+            self.members.read_copy(chunk, at, copy, Outdated::LastResort, part).map_err(|problem| {
                 ReadError::Data {
                     logical: at,
                     len_bytes: part_bytes,
-                    failures: vec![self.failed_copy(chunk, at, part_bytes, copy, problem)],
+                    failures: vec![self.members.failed_copy(chunk, at, part_bytes, copy, problem)],
                 }
             })
         })
     }
+}
 
+impl Members {
     /// Reads one copy of a range of one chunk.
-    pub(super) fn read_copy_in(
+    pub(super) fn read_copy(
         &self,
         chunk: &Chunk,
         logical: Logical,

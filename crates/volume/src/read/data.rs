@@ -48,7 +48,7 @@ impl Volume {
         let mut outcome = DataRead::default();
         self.for_each_chunk(logical, len_bytes, |chunk, at, part_bytes| {
             if chunk.segment(at, part_bytes).len_bytes < part_bytes {
-                self.readahead_in(chunk, at, part_bytes);
+                self.members.readahead(chunk, at, part_bytes);
             }
             for segment in chunk.segments(at, part_bytes) {
                 let part = buf
@@ -80,7 +80,7 @@ struct SegmentRead<'a> {
 impl SegmentRead<'_> {
     fn read(&mut self, buf: &mut [u8]) -> Result<(), ReadError> {
         let first_failure = self.outcome.failures.len();
-        let mut copies = self.volume.copy_order(self.chunk, &self.segment);
+        let mut copies = self.volume.members.copy_order(self.chunk, &self.segment);
         let mut bad = Vec::new();
         if let Some(first) = copies.next() {
             self.read_range(first, buf, 0..buf.len(), &mut bad);
@@ -99,7 +99,7 @@ impl SegmentRead<'_> {
             |bad: &FailedCopy| bad.logical <= logical && logical.0 - bad.logical.0 < bad.len_bytes;
         let failures = self.outcome.failures.drain(first_failure..).filter(is_there).collect();
         let error = ReadError::Data { logical, len_bytes: range.len() as u64, failures };
-        self.volume.report_lost(&error);
+        self.volume.members.report_lost(&error);
         Err(error)
     }
 
@@ -120,11 +120,11 @@ impl SegmentRead<'_> {
         let at = self.address(range.start);
         let outdated = if self.checksums.is_some() { Outdated::LastResort } else { Outdated::Lost };
         let part = &mut buf[range.clone()];
-        match self.volume.read_copy_in(self.chunk, at, copy, outdated, part) {
+        match self.volume.members.read_copy(self.chunk, at, copy, outdated, part) {
             Ok(()) => {
                 let rebuilt = copy >= self.chunk.mirrors();
                 let sectors = range.len().div_ceil(sectorsize) as u64;
-                self.volume.counters.rebuilt.add(if rebuilt { sectors } else { 0 });
+                self.volume.members.counters.rebuilt.add(if rebuilt { sectors } else { 0 });
                 self.verify(copy, buf, range, bad);
             }
             Err(CopyProblem::Device(_)) if range.len() > sectorsize => {
@@ -166,7 +166,7 @@ impl SegmentRead<'_> {
         bad: &mut Vec<Range<usize>>,
     ) {
         let (at, len_bytes) = (self.address(range.start), range.len() as u64);
-        let failure = self.volume.failed_copy(self.chunk, at, len_bytes, copy, problem);
+        let failure = self.volume.members.failed_copy(self.chunk, at, len_bytes, copy, problem);
         self.outcome.failures.push(failure);
         match bad.last_mut() {
             Some(last) if last.end == range.start => last.end = range.end,
@@ -179,7 +179,7 @@ impl SegmentRead<'_> {
         for failure in &failures[first_failure..] {
             let start = (failure.logical.0 - self.segment.logical.0) as usize;
             let good = &good[start..start + failure.len_bytes as usize];
-            *healed += usize::from(self.volume.heal(self.chunk, failure, good));
+            *healed += usize::from(self.volume.members.heal(self.chunk, failure, good));
         }
     }
 }

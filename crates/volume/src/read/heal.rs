@@ -3,8 +3,8 @@
 use std::io::IoSlice;
 
 use crate::chunk::{Chunk, Place};
+use crate::members::Members;
 use crate::problem::{FailedCopy, ReadError};
-use crate::volume::Volume;
 
 /// The fate of a bad copy of which there is a good one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,7 +17,7 @@ enum Fate {
     Left,
 }
 
-impl Volume {
+impl Members {
     /// Writes good content over a bad copy and reports that; whether it did.
     pub(super) fn heal(&self, chunk: &Chunk, failure: &FailedCopy, good: &[u8]) -> bool {
         if failure.problem.is_absence() {

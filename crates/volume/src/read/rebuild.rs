@@ -7,9 +7,9 @@
 use super::copy::Outdated;
 use crate::chunk::{Chunk, Segment};
 use crate::member::VolumeDevice;
+use crate::members::Members;
 use crate::parity::Parity;
 use crate::problem::CopyProblem;
-use crate::volume::Volume;
 
 /// The columns of a row to be rebuilt without.
 struct Lost {
@@ -26,7 +26,7 @@ impl Lost {
 /// A column that could not be read.
 struct Unreadable(usize);
 
-impl Volume {
+impl Members {
     /// Rebuilds a segment from the rest of its row.
     ///
     /// With RAID6, `attempt` chooses which other column is left out as well: 0 is Q, 1 is P, then
@@ -52,7 +52,7 @@ impl Volume {
         }
     }
 
-    /// As [`Volume::rebuild`], for a caller that has locked the row.
+    /// As [`Members::rebuild`], for a caller that has locked the row.
     pub(crate) fn rebuild_locked(
         &self,
         chunk: &Chunk,

@@ -5,20 +5,22 @@
 //! - A write that returns is in every place that is there; a missing device gets nothing.
 //! - Nothing is durable before a flush that follows.
 
-mod discard;
 mod parity;
-mod refresh;
 mod superblock;
 
 use std::io::IoSlice;
 
 use larder_device::DeviceError;
-use larder_format::Logical;
+use larder_format::superblock::OFFSETS;
+use larder_format::{Logical, Superblock};
 
 use crate::chunk::Chunk;
 use crate::member::VolumeDevice;
+use crate::members::Members;
 use crate::problem::{CopyProblem, Unmapped};
 use crate::volume::Volume;
+use parity::write_rows;
+use superblock::write_copies;
 
 /// Why a write failed. After an error any part of the range may have changed.
 #[derive(Debug, thiserror::Error)]
@@ -58,15 +60,15 @@ impl Volume {
             let part = bytes.split_off(..part_bytes as usize).expect("parts make up the range");
             self.check_chunk_writable(chunk)?;
             if chunk.has_parity() {
-                self.write_rows(chunk, at, part)
+                write_rows(&self.members, chunk, at, part)
             } else {
-                self.write_mirrors(chunk, at, part)
+                self.members.write_mirrors(chunk, at, part)
             }
         })
     }
 
     fn check_writable(&self) -> Result<(), WriteError> {
-        if self.is_writable { Ok(()) } else { Err(WriteError::ReadOnly) }
+        if self.is_writable() { Ok(()) } else { Err(WriteError::ReadOnly) }
     }
 
     fn check_chunk_writable(&self, chunk: &Chunk) -> Result<(), WriteError> {
@@ -78,6 +80,86 @@ impl Volume {
         }
     }
 
+    /// Returns once every write that returned before this call is durable on every device.
+    ///
+    /// Flushes all devices also when one fails, and returns the first error.
+    pub fn flush(&self) -> Result<(), WriteError> {
+        self.check_writable()?;
+        let results: Vec<_> = self.devices().iter().map(VolumeDevice::flush).collect();
+        Ok(results.into_iter().collect::<Result<(), _>>()?)
+    }
+
+    /// Commits: makes all writes durable, then writes the first copy of the superblock to every device that
+    /// missed nothing, and makes it durable, then writes the others, which the next [`flush`](Self::flush) makes durable.
+    ///
+    /// Each device gets `template` with its own device item, and each copy its own place and
+    /// checksum.
+    pub fn write_superblocks(&self, template: &Superblock) -> Result<(), WriteError> {
+        self.write_first_copies(template)?;
+        OFFSETS[1..].iter().try_for_each(|offset| write_copies(self.devices(), *offset, template))
+    }
+
+    /// The first half of that: for a superblock that differs from the last commit's in nothing but its log.
+    pub fn write_first_copies(&self, template: &Superblock) -> Result<(), WriteError> {
+        self.flush()?;
+        write_copies(self.devices(), OFFSETS[0], template)?;
+        self.flush()
+    }
+
+    /// Gives devices that missed commits what they are to hold of a range, where they hold anything
+    /// else. `good` is the range as it was read from other devices. Returns how many bytes were
+    /// written.
+    ///
+    /// # Panics
+    /// When the range lies in a chunk with parity.
+    pub fn refresh(&self, logical: Logical, mut good: &[u8]) -> Result<u64, WriteError> {
+        self.check_writable()?;
+        let mut written_bytes = 0;
+        let mut found = Vec::new();
+        self.for_each_chunk(logical, good.len() as u64, |chunk, at, part_bytes| {
+            assert!(!chunk.has_parity(), "what has parity is brought up to date by rows");
+            for segment in chunk.segments(at, part_bytes) {
+                let part = good.split_off(..segment.len_bytes as usize).expect("parts of it");
+                let places = chunk.places(&segment);
+                for place in places.filter(|place| self.members.is_outdated(chunk, place.devid)) {
+                    found.resize(part.len(), 0);
+                    if self.members.read_place(place, &mut found).is_ok() && found == part {
+                        continue;
+                    }
+                    let Some(device) = self.device(place.devid) else { continue };
+                    device.write(&[IoSlice::new(part)], place.physical)?;
+                    written_bytes += segment.len_bytes;
+                }
+            }
+            Ok::<_, WriteError>(())
+        })?;
+        Ok(written_bytes)
+    }
+
+    /// Says to every device that holds the range that its content is needed no more: what is read of it
+    /// is undefined from now on. The caller must not read or write any of it at the same time.
+    ///
+    /// Ranges with parity are left as they are: what rebuilds their neighbours must not change.
+    pub fn discard(&self, logical: Logical, len_bytes: u64) -> Result<(), WriteError> {
+        self.check_writable()?;
+        self.for_each_chunk(logical, len_bytes, |chunk, at, part_bytes| {
+            if chunk.has_parity() {
+                return Ok(());
+            }
+            for segment in chunk.segments(at, part_bytes) {
+                for place in chunk.places(&segment) {
+                    let device = self.device(place.devid).and_then(|device| device.written_to());
+                    if let Some(device) = device {
+                        device.discard(place.physical.0, segment.len_bytes)?;
+                    }
+                }
+            }
+            Ok(())
+        })
+    }
+}
+
+impl Members {
     /// Writes to mirrors: what goes to one device lies there in one piece and is one write.
     fn write_mirrors(
         &self,
@@ -102,14 +184,5 @@ impl Volume {
             }
         }
         Ok(())
-    }
-
-    /// Returns once every write that returned before this call is durable on every device.
-    ///
-    /// Flushes all devices also when one fails, and returns the first error.
-    pub fn flush(&self) -> Result<(), WriteError> {
-        self.check_writable()?;
-        let results: Vec<_> = self.devices.iter().map(VolumeDevice::flush).collect();
-        Ok(results.into_iter().collect::<Result<(), _>>()?)
     }
 }

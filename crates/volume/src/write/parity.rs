@@ -13,16 +13,34 @@ use std::io::IoSlice;
 use std::ops::Range;
 
 use larder_format::Logical;
-use parking_lot::MutexGuard;
 
 use super::WriteError;
 use crate::chunk::{Chunk, Place, Segment};
+use crate::members::Members;
 use crate::parity::Parity;
 use crate::read::Outdated;
-use crate::volume::Volume;
+
+/// Writes `bytes` to a chunk with parity, and the parity of every row that they touch.
+pub(super) fn write_rows(
+    members: &Members,
+    chunk: &Chunk,
+    logical: Logical,
+    mut bytes: &[u8],
+) -> Result<(), WriteError> {
+    let mut at = logical;
+    while !bytes.is_empty() {
+        let row_end = chunk.row_start(chunk.segment(at, 1).row + 1);
+        let part_bytes = bytes.len().min((row_end.0 - at.0) as usize);
+        let (part, rest) = bytes.split_at(part_bytes);
+        RowWrite::new(members, chunk, at, part).write()?;
+        (at, bytes) = (row_end, rest);
+    }
+    Ok(())
+}
 
 /// A row that is being written.
 struct RowWrite<'a> {
+    members: &'a Members,
     chunk: &'a Chunk,
     row: u64,
     /// Bytes of each cell that change, and with them those of parity.
@@ -32,7 +50,7 @@ struct RowWrite<'a> {
 }
 
 impl<'a> RowWrite<'a> {
-    fn new(chunk: &'a Chunk, logical: Logical, mut bytes: &'a [u8]) -> Self {
+    fn new(members: &'a Members, chunk: &'a Chunk, logical: Logical, mut bytes: &'a [u8]) -> Self {
         let mut parts = Vec::new();
         for segment in chunk.segments(logical, bytes.len() as u64) {
             let (part, rest) = bytes.split_at(segment.len_bytes as usize);
@@ -43,7 +61,7 @@ impl<'a> RowWrite<'a> {
         let end = parts.iter().map(|(segment, _)| segment.within_bytes + segment.len_bytes).max();
         let interval = start.unwrap_or_default()..end.unwrap_or_default();
         let row = chunk.segment(logical, 1).row;
-        Self { chunk, row, interval, parts }
+        Self { members, chunk, row, interval, parts }
     }
 
     fn interval_bytes(&self) -> usize {
@@ -69,52 +87,33 @@ impl<'a> RowWrite<'a> {
         let column = self.chunk.data_stripes() + parity;
         self.chunk.column_place(self.row, column, self.interval.start)
     }
-}
 
-impl Volume {
-    /// Writes `bytes` and the parity of every row that they touch.
-    pub(super) fn write_rows(
-        &self,
-        chunk: &Chunk,
-        logical: Logical,
-        mut bytes: &[u8],
-    ) -> Result<(), WriteError> {
-        let mut at = logical;
-        while !bytes.is_empty() {
-            let row_end = chunk.row_start(chunk.segment(at, 1).row + 1);
-            let part_bytes = bytes.len().min((row_end.0 - at.0) as usize);
-            let (part, rest) = bytes.split_at(part_bytes);
-            self.write_row(&RowWrite::new(chunk, at, part))?;
-            (at, bytes) = (row_end, rest);
+    /// Writes the data and the parity of the row.
+    fn write(&self) -> Result<(), WriteError> {
+        let _row = self.members.lock_row(self.chunk, self.row);
+        let parity = self.parity_after()?;
+        for (segment, part) in &self.parts {
+            self.write_all(self.chunk.place(segment, 0), part)?;
         }
-        Ok(())
-    }
-
-    fn write_row(&self, write: &RowWrite<'_>) -> Result<(), WriteError> {
-        let _row = self.lock_row(write.chunk, write.row);
-        let parity = self.parity_after(write)?;
-        for (segment, part) in &write.parts {
-            self.write_all(write.chunk.place(segment, 0), part)?;
-        }
-        self.write_all(write.parity_place(0), parity.p())?;
-        if write.chunk.profile().parities() == 2 {
-            self.write_all(write.parity_place(1), parity.q())?;
+        self.write_all(self.parity_place(0), parity.p())?;
+        if self.chunk.profile().parities() == 2 {
+            self.write_all(self.parity_place(1), parity.q())?;
         }
         Ok(())
     }
 
     /// The parity that the row will have.
-    fn parity_after(&self, write: &RowWrite<'_>) -> Result<Parity, WriteError> {
-        let mut parity = Parity::new(write.interval_bytes());
+    fn parity_after(&self) -> Result<Parity, WriteError> {
+        let mut parity = Parity::new(self.interval_bytes());
         let mut old = Vec::new();
-        for column in (0..write.chunk.data_stripes()).rev() {
-            match write.part(column) {
-                Some((_, part)) if part.len() == write.interval_bytes() => {
+        for column in (0..self.chunk.data_stripes()).rev() {
+            match self.part(column) {
+                Some((_, part)) if part.len() == self.interval_bytes() => {
                     parity.prepend(Some(part));
                 }
                 part => {
-                    old.resize(write.interval_bytes(), 0);
-                    self.read_column(write, column, &mut old)?;
+                    old.resize(self.interval_bytes(), 0);
+                    self.read_column(column, &mut old)?;
                     if let Some((start, part)) = part {
                         old[start..start + part.len()].copy_from_slice(part);
                     }
@@ -126,32 +125,23 @@ impl Volume {
     }
 
     /// Reads what a column holds, or rebuilds it.
-    fn read_column(
-        &self,
-        write: &RowWrite<'_>,
-        column: usize,
-        buf: &mut [u8],
-    ) -> Result<(), WriteError> {
-        let segment = write.column(column);
-        let place = write.chunk.place(&segment, 0);
-        if !self.is_outdated(write.chunk, place.devid) && self.read_place(place, buf).is_ok() {
+    fn read_column(&self, column: usize, buf: &mut [u8]) -> Result<(), WriteError> {
+        let segment = self.column(column);
+        let place = self.chunk.place(&segment, 0);
+        if !self.members.is_outdated(self.chunk, place.devid)
+            && self.members.read_place(place, buf).is_ok()
+        {
             return Ok(());
         }
-        self.rebuild_locked(write.chunk, &segment, None, Outdated::Lost, buf).map_err(|problem| {
-            WriteError::Incomplete { row: write.chunk.row_start(write.row), problem }
-        })
+        self.members.rebuild_locked(self.chunk, &segment, None, Outdated::Lost, buf).map_err(
+            |problem| WriteError::Incomplete { row: self.chunk.row_start(self.row), problem },
+        )
     }
 
     fn write_all(&self, place: Place, bytes: &[u8]) -> Result<(), WriteError> {
-        match self.device(place.devid) {
+        match self.members.device(place.devid) {
             Some(device) => Ok(device.write(&[IoSlice::new(bytes)], place.physical)?),
             None => Ok(()),
         }
-    }
-
-    /// Locks a row of a chunk with parity. A thread holds one such lock at a time.
-    pub(crate) fn lock_row(&self, chunk: &Chunk, row: u64) -> MutexGuard<'_, ()> {
-        let number = chunk.row_start(row).0 / chunk.row_bytes();
-        self.row_locks[(number % self.row_locks.len() as u64) as usize].lock()
     }
 }

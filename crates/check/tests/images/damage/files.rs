@@ -1,9 +1,11 @@
 //! Inodes, names and file extents.
 
 use larder_check::Kind;
-use larder_format::item::{FileExtent, FileExtentHeader, FileExtentItem, InodeItem};
-use larder_format::objectid::{FS_TREE, ORPHAN};
-use larder_format::{ItemType, Key, name_hash};
+use larder_format::item::{
+    ExtentItem, FileExtent, FileExtentHeader, FileExtentItem, InodeItem, RegularExtent,
+};
+use larder_format::objectid::{EXTENT_TREE, FS_TREE, ORPHAN};
+use larder_format::{ItemType, Key, name_hash, read_prefix};
 
 use super::Progs::{DoesNot, Sees};
 use super::{Base, Wound, on, plain};
@@ -12,6 +14,8 @@ use crate::patient::{Found, Patient};
 const REGULAR: u32 = 0o100_000;
 const DIRECTORY: u32 = 0o040_000;
 const SYMLINK: u32 = 0o120_000;
+/// The kind of a file extent that is only room.
+const PREALLOCATED: u8 = 2;
 
 /// The first inode of a type (as in a mode) beyond the top directory.
 fn inode(patient: &Patient, file_type: u32) -> Found {
@@ -39,6 +43,17 @@ fn regular(patient: &Patient) -> Found {
         matches!(extent, FileExtent::Regular { extent, preallocated: false, .. }
             if extent.disk_bytenr().is_some() && extent.offset.get() == 0)
     })
+}
+
+/// Whether nothing else refers to the data that a file extent refers to.
+fn has_one_reference(patient: &Patient, extent: &RegularExtent) -> bool {
+    let start = extent.disk_bytenr.get();
+    start != 0
+        && patient.items(EXTENT_TREE).iter().any(|found| {
+            found.key == Key::new(start, ItemType::EXTENT_ITEM, extent.disk_num_bytes.get())
+                && read_prefix::<ExtentItem>(&found.data)
+                    .is_ok_and(|(item, _)| item.refs.get() == 1)
+        })
 }
 
 /// The last entry by index that names a file.
@@ -174,6 +189,11 @@ fn inodes() -> Vec<Wound> {
             let directory = inode(patient, DIRECTORY).key.objectid;
             patient.insert(FS_TREE, Key::new(directory, ItemType::EXTENT_DATA, 0), &hole);
         }),
+        plain("a time of two thousand million nanoseconds", Kind::InodeItem, DoesNot, |patient| {
+            patient.edit_as::<InodeItem>(&inode(patient, REGULAR), |item| {
+                item.mtime.nsec = 2_000_000_000.into();
+            });
+        }),
         plain("the size of a symbolic link", Kind::Symlink, DoesNot, |patient| {
             patient.edit_as::<InodeItem>(&inode(patient, SYMLINK), |item| item.size += 1);
         }),
@@ -221,6 +241,18 @@ fn names() -> Vec<Wound> {
                 patient.edit(&entry, |data| data[29] ^= 3);
             }
         }),
+        plain("an entry that no listing reaches", Kind::ItemKey, DoesNot, |patient| {
+            let entry = patient.find(FS_TREE, |key, data| {
+                let names_file = data.get(8) == Some(&ItemType::INODE_ITEM.0);
+                key.item_type == ItemType::DIR_INDEX && key.offset == 2 && names_file
+            });
+            let target = u64::from_le_bytes(entry.data[..8].try_into().expect("eight bytes"));
+            let own = Key::new(target, ItemType::INODE_REF, entry.key.objectid);
+            let reference =
+                patient.find(FS_TREE, |key, data| *key == own && data[..8] == 2_u64.to_le_bytes());
+            patient.rekey(&entry, Key { offset: 1, ..entry.key });
+            patient.edit(&reference, |data| data[0] = 1);
+        }),
         plain("an entry that is called ..", Kind::EntryName, DoesNot, |p| rename(p, b"..")),
         plain("an entry that is called .", Kind::EntryName, DoesNot, |p| rename(p, b".")),
         plain("a slash in a name", Kind::EntryName, DoesNot, |p| rename(p, b"to/from")),
@@ -237,6 +269,15 @@ fn names() -> Vec<Wound> {
 
 fn extents() -> Vec<Wound> {
     vec![
+        plain("data becomes room", Kind::ChecksumUnexpected, Sees, |patient| {
+            let extent = patient.find(FS_TREE, |key, data| {
+                key.item_type == ItemType::EXTENT_DATA
+                    && matches!(FileExtent::parse(data), Ok(FileExtent::Regular {
+                        header, extent, preallocated: false
+                    }) if header.compression == 0 && has_one_reference(patient, extent))
+            });
+            patient.edit_as::<FileExtentHeader>(&extent, |header| header.kind = PREALLOCATED);
+        }),
         plain("a file extent that is no whole sectors", Kind::FileExtent, Sees, |patient| {
             patient.edit_as::<FileExtentItem>(&regular(patient), |item| item.extent.num_bytes -= 1);
         }),

@@ -64,6 +64,17 @@ pub(super) fn wounds() -> Vec<Wound> {
             });
             patient.edit_as::<RootItem>(&root, |item| item.refs = 0.into());
         }),
+        plain("a subvolume in use is deleted in part", Kind::RootItem, Sees, |patient| {
+            let root = patient.find(ROOT_TREE, |key, data| {
+                let is_used = RootItem::parse(data).is_ok_and(|root| root.refs.get() == 1);
+                let is_subvolume = (256..1 << 40).contains(&key.objectid);
+                key.item_type == ItemType::ROOT_ITEM && is_subvolume && is_used
+            });
+            patient.edit_as::<RootItem>(&root, |item| {
+                item.drop_progress = Key::new(300, ItemType::INODE_ITEM, 0).into();
+                item.drop_level = 1;
+            });
+        }),
         plain("a subvolume is not in the uuid tree", Kind::UuidTree, DoesNot, |patient| {
             patient.remove(&listed_uuid(patient));
         }),
@@ -93,6 +104,12 @@ pub(super) fn wounds() -> Vec<Wound> {
                 patient.remove(&patient.find_type(QUOTA_TREE, ItemType::QGROUP_LIMIT));
             },
         ),
+        on(Base::Quota, "a quota group in one that is none", Kind::QuotaItem, Sees, |patient| {
+            const NONE: u64 = 1 << 48 | 7;
+            for (one, other) in [(FS_TREE, NONE), (NONE, FS_TREE)] {
+                patient.insert(QUOTA_TREE, Key::new(one, ItemType::QGROUP_RELATION, other), &[]);
+            }
+        }),
         // It knows no simple quotas and refuses the image.
         on(Base::SimpleQuota, "the count of a simple quota", Kind::QuotaCount, Sees, |patient| {
             let info = patient.find_type(QUOTA_TREE, ItemType::QGROUP_INFO);

@@ -1,10 +1,11 @@
 //! Superblocks.
 
 use larder_check::Kind;
+use larder_format::objectid::ROOT_TREE;
 use larder_format::superblock::{OFFSETS, SUPER_FLAG_ERROR};
 
 use super::Progs::{DoesNot, Sees};
-use super::{Wound, plain};
+use super::{Base, Wound, on, plain};
 
 pub(super) fn wounds() -> Vec<Wound> {
     vec![
@@ -30,6 +31,16 @@ pub(super) fn wounds() -> Vec<Wound> {
         plain("the second superblock has another label", Kind::SuperblocksDisagree, DoesNot, |p| {
             p.edit_superblock_copy(1, |superblock| superblock.label[0] = b'x');
         }),
+        on(
+            Base::Raid1,
+            "a device that missed the last commit",
+            Kind::DeviceOutOfDate,
+            Sees,
+            |patient| {
+                patient.put_one_commit_back(1);
+                patient.lose_copy(1, patient.root(ROOT_TREE));
+            },
+        ),
         plain("bytes_used of the superblock", Kind::SuperblockBytesUsed, Sees, |patient| {
             patient.edit_superblocks(|superblock| superblock.bytes_used += 4096);
         }),
@@ -39,6 +50,15 @@ pub(super) fn wounds() -> Vec<Wound> {
         plain("a field of a system chunk", Kind::SystemChunkArray, DoesNot, |patient| {
             // Its preferred I/O width: after the key and five fields.
             patient.edit_superblocks(|superblock| superblock.sys_chunk_array[17 + 36] ^= 1);
+        }),
+        plain("a label without an end", Kind::SuperblockField, DoesNot, |patient| {
+            patient.edit_superblocks(|superblock| superblock.label.fill(b'x'));
+        }),
+        plain("the uuid tree's generation lies ahead", Kind::SuperblockField, DoesNot, |patient| {
+            patient.edit_superblocks(|superblock| {
+                superblock.uuid_tree_generation = superblock.generation;
+                superblock.uuid_tree_generation += 1;
+            });
         }),
         plain("the current backup root", Kind::BackupRoot, DoesNot, |patient| {
             patient.edit_superblocks(|superblock| {

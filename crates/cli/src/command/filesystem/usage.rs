@@ -17,7 +17,7 @@ use crate::units::Units;
 /// Show how space is used, on which devices, and what is left
 ///
 /// What only a mounted file system has is left out: the global reserve, and what statfs would say.
-/// Of a mounted file system only root, or who mounted it with larder, may know all this.
+/// Of a mounted file system only root, or the user who mounted it with larder, may know all this.
 ///
 /// Examples:
 ///   larder filesystem usage disk.img

@@ -27,7 +27,7 @@ pub struct LogicalResolve {
     /// Show inodes, offsets and subvolumes and no paths
     #[arg(short = 'P')]
     numbers: bool,
-    /// Show all who see any data of the extent that the address lies in
+    /// Show all files that see any data of the extent that the address lies in
     #[arg(short = 'o')]
     of_whole_extent: bool,
     /// The logical address, in bytes

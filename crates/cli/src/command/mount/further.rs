@@ -47,6 +47,8 @@ pub fn join(devices: &[PathBuf], mountpoint: &Path, lists: &[String]) -> anyhow:
                     device.display(),
                     server
                 ),
+                // A server whose mount has ended may answer until it notices that.
+                Err(_) if mount_of(server).is_none() && wait.elapsed() < PATIENCE => {}
                 Err(error) => return Err(error.context(place(device, server))),
             }
             wait.goes_on(server);

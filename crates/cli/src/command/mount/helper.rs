@@ -29,7 +29,7 @@ pub fn run_as_helper(arguments: &[OsString]) -> Option<Vec<OsString>> {
             Some("-l") => translated.push("--lazy".into()),
             // To mount(8) it means that nothing is to be mounted, which this is not called for.
             Some("-f") if command == "umount" => translated.push("--force".into()),
-            // How much to say, and tables that nobody keeps any more.
+            // How much to say, and tables that no system keeps any more.
             Some(flag) if flag.starts_with('-') => {}
             _ => paths.push(OsStr::to_owned(argument)),
         }

@@ -64,7 +64,7 @@ impl Memory {
     }
 
     /// What the environment of a server has to say for the allocator to be thrifty, if it is to be and
-    /// nobody has said otherwise.
+    /// the environment does not say otherwise.
     pub fn environment(self) -> impl Iterator<Item = (&'static str, &'static str)> {
         let is_small = self.bytes < MOST_BYTES_UNASKED;
         THRIFT.into_iter().filter(move |(name, _)| is_small && env::var_os(name).is_none())

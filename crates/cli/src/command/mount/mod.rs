@@ -41,7 +41,7 @@ pub use helper::run_as_helper;
 
 /// The subvolume that holds all others.
 const TOP_LEVEL: u64 = 5;
-/// How often what somebody writes to is looked at again: commands are done in a moment.
+/// How often a device that another program writes to is tried again: commands are done in a moment.
 const MOST_ATTEMPTS: u32 = 20;
 const PAUSE: Duration = Duration::from_millis(30);
 
@@ -81,17 +81,18 @@ const PAUSE: Duration = Duration::from_millis(30);
 ///                         root's mounts through /dev/cpu_dma_latency, others by threads of the lowest
 ///                         priority. That takes power, and no time from other programs
 ///   rescue=nologreplay    with ro, which never replays a log: say so
-/// Others that only say what is so anyway are accepted (flushoncommit, ssd, space_cache=v2, …); what
-/// cannot be obeyed is refused with the reason. With `remount` what is mounted goes on with the other
-/// options: ro, rw, and all that can change then. Only root can change ro and rw, and nobody what
-/// is shown, to whom, and which times of last access are kept.
+/// Others that change nothing are accepted (flushoncommit, ssd, space_cache=v2, …); an option that
+/// cannot be obeyed is refused with the reason. With `remount` a mount goes on with the other
+/// options: ro, rw, and all that can change then. Only root can change ro and rw. The subvolume
+/// that is shown, the users who see it, and the times of last access that are kept cannot change.
 ///
-/// What is mounted already root mounts in further places: the same file system, or another subvolume
-/// of it, by the server that runs. Each mount has its own ro, nodev, nosuid, noexec, subvol and
-/// subvolid. The other options are those of the first mount for all: allow_other and times of last
-/// access are refused if they differ, and what else differs is said and not obeyed. A mount for
-/// writing is refused while the file system is mounted for reading: remount it first. What users
-/// mounted, 'mount --bind' shows in another place, as root.
+/// Root can mount a file system in further places while it is mounted: the same part of it, or
+/// another subvolume. The server that runs serves these mounts too. Each mount has its own ro,
+/// nodev, nosuid, noexec, subvol and subvolid. The other options are those of the first mount:
+/// allow_other and times of last access are refused if they differ, and other differences are
+/// reported and not obeyed. A mount for writing is refused while the file system is mounted for
+/// reading: remount it first. A mount of a user's can be shown in another place by root, with
+/// 'mount --bind'.
 ///
 /// fsync makes a file durable on every mount. sync(2) and syncfs(2) make everything durable on mounts
 /// for writing that root makes in the machine's first mount namespace, with Linux 6.18 or newer; the
@@ -159,7 +160,7 @@ impl Mount {
         } else {
             report::to_terminal(self.log_level)?
         };
-        // In the background nobody reads what a command says at its end.
+        // In the background a command has no terminal to report to at its end.
         Ok(self.serve(&reporter).unwrap_or_else(|error| {
             tracing::error!("{}", message(&error));
             ExitCode::FAILURE
@@ -220,7 +221,7 @@ impl Mount {
         };
         if filesystem.needs_log_replay() {
             tracing::warn!(
-                "a crash left a log; what was synced since the last commit is not shown"
+                "a crash left a log; changes that were synced since the last commit are not shown"
             );
         }
         let mut signals = Signals::new(interrupt::heeded())?;
@@ -245,7 +246,7 @@ impl Mount {
         // Whatever ended it: what was done is kept.
         let synced = mount.sync().with_context(|| {
             let generation = mount.generation().unwrap_or_default();
-            format!("what was done since generation {generation} did not reach the devices")
+            format!("changes since generation {generation} did not reach the devices")
         });
         let failure = synced.as_ref().err().map(message);
         mount.say_how_it_ended(failure.as_deref());
@@ -352,10 +353,10 @@ fn serve(
         };
         let serving =
             thread::Builder::new().name("larder-serve".into()).spawn_scoped(scope, serve)?;
-        let mut outcome = Ok(());
-        if has_begun.recv().is_ok() {
-            outcome = begin();
-        }
+        let outcome = match has_begun.recv() {
+            Ok(()) => begin(),
+            Err(_) => Err(anyhow!("{}: the mount ended at once", mountpoint.display())),
+        };
         if outcome.is_err() {
             // The caller is told that it failed.
             let _ = mount.unmount(true);
@@ -366,7 +367,7 @@ fn serve(
     })
 }
 
-/// Nobody waits for signals any more when this is dropped, also while a panic unwinds.
+/// When this is dropped, no thread waits for signals any more, also while a panic unwinds.
 struct Closing(Handle);
 
 impl Drop for Closing {
@@ -375,8 +376,8 @@ impl Drop for Closing {
     }
 }
 
-/// Unmounts with each signal: who still uses the file system goes on doing so, and serving ends when the
-/// last is done.
+/// Unmounts with each signal: programs that still use the file system go on, and serving ends when
+/// the last is done.
 fn unmount_on_signals(signals: &mut Signals, mount: &larder_fuse::Mount, mountpoint: &Path) {
     for _ in signals.forever() {
         let unmounted = mount.unmount(false).or_else(|_| mount.unmount(true));

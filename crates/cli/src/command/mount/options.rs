@@ -9,6 +9,7 @@ use larder::{OpenOptions, WriteCompression, WritePolicy};
 use larder_fuse::{AccessTimes, MountOptions, ServerOptions, Settings};
 
 use crate::operand::parse_number;
+use crate::resync;
 use crate::units::parse_size;
 
 /// What the words behind `-o` say.
@@ -51,7 +52,7 @@ impl fmt::Display for Subvolume {
     }
 }
 
-/// Words that say what is so anyway, or that are for others who read the same table.
+/// Words that say what is so anyway, or that are for other programs that read the same table.
 const OF_NO_EFFECT: [&str; 26] = [
     "_netdev",
     "acl",
@@ -141,7 +142,7 @@ impl Options {
         );
         ensure!(
             self.mount.allow_other == before.mount.allow_other,
-            "who may look in can only be said when mounting"
+            "which users may look in can only be said when mounting"
         );
         Ok(Settings {
             open: self.open_options(),
@@ -172,7 +173,7 @@ impl Options {
 
     /// How to open the devices.
     pub fn open_options(&self) -> OpenOptions {
-        let options = OpenOptions::new()
+        let options = resync::shown(OpenOptions::new())
             .write(!self.mount.read_only)
             .degraded(self.degraded)
             .compression(self.compression)

@@ -27,7 +27,8 @@ impl Part {
         Self { tree, subvolume, path }
     }
 
-    /// Has another process attach it at `mountpoint`, while this one serves. If that fails nothing is mounted any more.
+    /// Makes another process attach it at `mountpoint`, while this one serves. If that fails
+    /// nothing is mounted any more.
     pub fn attach(self, mountpoint: &Path) -> anyhow::Result<()> {
         let program = std::env::current_exe().context("this program cannot find itself")?;
         let mut command = Command::new(program);

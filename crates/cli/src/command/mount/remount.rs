@@ -12,7 +12,7 @@ use rustix::process::geteuid;
 
 use super::Outcome;
 
-/// Has what is mounted at `mountpoint` go on with the options in `lists`, besides those that it has.
+/// Makes the mount at `mountpoint` go on with the options in `lists`, besides those that it has.
 ///
 /// With `ro` and `rw` this is so for the file system, wherever it is mounted; another mount for reading stays one. The
 /// kernel writes nothing while its superblock is read-only: it becomes so before the server closes what is open
@@ -60,7 +60,7 @@ fn tell_server(mountpoint: &Path, words: String) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Has the kernel go on as `words` say, if it would for this user.
+/// Makes the kernel go on as `words` say, if it would for this user.
 fn tell_kernel(mountpoint: &Path, words: &str) -> anyhow::Result<()> {
     if !geteuid().is_root() {
         return Ok(());

@@ -275,7 +275,7 @@ const TOP_LEVEL: u64 = 5;
 
 const TOP_LEVEL_COLUMN: &str = "top level";
 
-/// Has paths below `start` begin there.
+/// Makes paths below `start` begin there.
 fn start_at(listed: &mut [Listed], start: &Path) {
     for subvolume in listed {
         if let Ok(path) = subvolume.path.strip_prefix(start)

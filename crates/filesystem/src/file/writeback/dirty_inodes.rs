@@ -28,14 +28,14 @@ impl DirtyInodes {
 
     /// Enters an inode, whose state is locked, with its dirty data.
     pub(crate) fn insert(&self, live: &Arc<LiveInode>, state: &InodeState) {
-        let bytes = state.unwritten_memory_bytes();
+        let bytes = state.pages.memory_bytes();
         let before = self.inodes.lock().insert(live.id(), (live.clone(), bytes));
         self.space.changed(before.map_or(0, |(_, bytes)| bytes), bytes);
     }
 
     /// Notes how much dirty data an inode has after some was written back; its state is locked.
     pub(crate) fn update(&self, live: &Arc<LiveInode>, state: &InodeState) {
-        if !state.is_clean() {
+        if !state.pages.is_clean() {
             return self.insert(live, state);
         }
         let before = self.inodes.lock().remove(&live.id());
@@ -54,7 +54,7 @@ impl DirtyInodes {
             // Another thread may be about to write it back.
             let _flushing = live.flushing.lock();
             let mut state = live.write();
-            state.clean();
+            state.pages.forget();
             self.update(&live, &state);
         }
     }

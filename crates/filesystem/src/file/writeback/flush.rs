@@ -36,11 +36,11 @@ pub(crate) fn flush(core: &Core, live: &Arc<LiveInode>) -> Result<()> {
     let writer = core.writer()?;
     let change = FileChange::start_flushing(core, live)?;
     let mut file = change.lock(live);
-    if file.is_clean() {
+    if file.pages.is_clean() {
         return Ok(());
     }
     if live.opens.is_abandoned() {
-        file.clean();
+        file.pages.forget();
         writer.dirty.update(live, &file);
         return Ok(());
     }
@@ -80,7 +80,7 @@ fn write_back_extents<L: KeepsExtents>(
     let WrittenData { written, gives_up } = match outcome {
         Ok(data) => data,
         Err(error) => {
-            file.put_back(taken);
+            file.pages.put_back(taken.writeback);
             return Err(error);
         }
     };
@@ -89,7 +89,7 @@ fn write_back_extents<L: KeepsExtents>(
     }
     file.apply(|state| {
         let mut nbytes = state.item.nbytes.get();
-        if let Some(cut) = taken.cut {
+        if let Some(cut) = taken.writeback.cut() {
             nbytes = nbytes.saturating_sub(extents.drop_range(cut, u64::MAX)?);
         }
         for data in &written {
@@ -97,9 +97,10 @@ fn write_back_extents<L: KeepsExtents>(
             nbytes = nbytes.saturating_sub(dropped_bytes) + data.added_bytes();
         }
         fill_holes(core, &extents, state.item.size.get(), taken.size_bytes)?;
-        state.written_back(handle.generation(), nbytes, taken.size_bytes);
+        state.note_written(handle.generation(), nbytes, taken.size_bytes);
         live.put_item(state)
     })?;
+    file.pages.written_back(taken.writeback);
     core.writer()?.dirty.update(live, file);
     Ok(())
 }
@@ -113,15 +114,15 @@ fn enter_inline<L: KeepsExtents>(
     let (extents, size_bytes) = (file.extents(), file.size_bytes);
     file.apply(|state| {
         let mut dropped_bytes = extents.drop_range(0, core.sectorsize())?;
-        if let Some(cut) = state.cut {
+        if let Some(cut) = state.pages.cut() {
             dropped_bytes += extents.drop_range(cut, u64::MAX)?;
         }
         extents.insert_inline(stored, size_bytes, *compression)?;
         let nbytes = state.item.nbytes.get().saturating_sub(dropped_bytes) + size_bytes;
-        state.written_back(handle.generation(), nbytes, size_bytes);
+        state.note_written(handle.generation(), nbytes, size_bytes);
         live.put_item(state)
     })?;
-    file.clean();
+    file.pages.forget();
     core.writer()?.dirty.update(live, file);
     Ok(())
 }
@@ -131,7 +132,7 @@ fn enter_inline<L: KeepsExtents>(
 fn is_short(core: &Core, state: &InodeState) -> bool {
     let is_short = state.size_bytes > 0 && state.size_bytes <= core.sectorsize();
     let is_in_place = state.item.flags().contains(InodeFlags::NODATACOW);
-    is_short && !is_in_place && state.dirty.covers(0, core.sectorsize())
+    is_short && !is_in_place && state.pages.is_dirty(0, core.sectorsize())
 }
 
 /// All of the file's data, if it is to be in the tree: it is short, dirty, and there is no more.
@@ -141,12 +142,12 @@ fn inline_data<L>(file: &LockedFile<'_, '_, L>, plan: Option<&Plan>) -> Result<O
     if !is_short(core, file) {
         return Ok(None);
     }
-    let is_cut = file.cut.is_some_and(|cut| cut <= sectorsize);
+    let is_cut = file.pages.cut().is_some_and(|cut| cut <= sectorsize);
     if !is_cut && file.extents().has_any_from(sectorsize)? {
         return Ok(None);
     }
     let mut data = vec![0; size_bytes as usize];
-    file.dirty.overlay(0, &mut data);
+    file.pages.overlay(0, &mut data);
     let sector = core.volume().sectorsize();
     let compressors = &core.writer()?.compressors;
     let stream = plan.and_then(|plan| plan.compress_inline(&data, sector, compressors));

@@ -3,11 +3,12 @@
 pub(crate) mod compress;
 pub(crate) mod compression;
 pub(crate) mod compressors;
-pub(crate) mod dirty;
+mod dirty;
 pub(crate) mod dirty_inodes;
 pub(crate) mod dirty_space;
 pub(crate) mod flush;
 pub(crate) mod nocow;
+pub(crate) mod page_cache;
 pub(crate) mod reservation;
 pub(crate) mod slices;
 pub(crate) mod taken;

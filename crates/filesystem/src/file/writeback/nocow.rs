@@ -2,7 +2,7 @@
 //! are overwritten in place, their data.
 //!
 //! # Invariants
-//! - Nothing is written in place that anybody else refers to: another file, another part of this one, a
+//! - Nothing is written in place that anything else refers to: another file, another part of this one, a
 //!   snapshot.
 //! - What was preallocated reads as zeros until data was written to all of it that says otherwise.
 

@@ -10,3 +10,14 @@ pub(crate) struct DataReservation {
     /// Within the quota of quota groups.
     pub(crate) quota: Option<QuotaReservation>,
 }
+
+impl DataReservation {
+    pub(crate) fn absorb(&mut self, more: Self) {
+        self.data.absorb(more.data);
+        self.metadata.absorb(more.metadata);
+        match &mut self.quota {
+            Some(quota) => more.quota.into_iter().for_each(|more| quota.absorb(more)),
+            None => self.quota = more.quota,
+        }
+    }
+}

@@ -23,13 +23,13 @@ const SUMMED_BYTES: usize = 1 << 20;
 pub(crate) struct Written {
     /// Where in the file it starts.
     start: u64,
-    place: Place,
+    place: Destination,
     /// Of what is on disk, where the file has any.
     checksums: Vec<u8>,
 }
 
 /// Where data was written.
-enum Place {
+enum Destination {
     /// In an extent of its own.
     New(FileExtentItem),
     /// Where the file had room for it.
@@ -63,7 +63,7 @@ impl Core {
     ) -> Result<WrittenData> {
         let data = WrittenData::default();
         let mut writing = Writing { core: self, extents, taken, plan, data };
-        for (start, data) in taken.dirty.ranges() {
+        for (start, data) in taken.writeback.ranges() {
             if let Err(error) = writing.write_range(start, &data) {
                 for written in &writing.data.written {
                     written.abandon(self)?;
@@ -123,12 +123,12 @@ impl Writing<'_> {
     /// Writes `data`, which the file has at `start`.
     fn write_range(&mut self, start: u64, data: &Slices<'_>) -> Result<()> {
         let range = start..start + data.len_bytes();
-        for target in self.extents.targets(self.taken.cut, self.taken.flags, range)? {
+        for target in self.extents.targets(self.taken.writeback.cut(), self.taken.flags, range)? {
             let (from, to) = (target.range.start, target.range.end);
             let data = data.part(from - start, to - from);
             match (target.place, self.plan) {
                 (Some(logical), _) => {
-                    let place = Place::InPlace { logical, len_bytes: data.len_bytes() };
+                    let place = Destination::InPlace { logical, len_bytes: data.len_bytes() };
                     self.put(logical, &data, from, place)?;
                 }
                 (None, Some(plan)) => self.write_compressed(plan, from, &data)?,
@@ -190,7 +190,7 @@ impl Writing<'_> {
         compression: Option<Algorithm>,
     ) -> Result<()> {
         let item = self.extents.item(FileExtentKind::Regular, extent, ram_bytes, compression);
-        self.put(extent.logical, stored, start, Place::New(item))
+        self.put(extent.logical, stored, start, Destination::New(item))
     }
 
     fn put(
@@ -198,7 +198,7 @@ impl Writing<'_> {
         logical: Logical,
         stored: &Slices<'_>,
         start: u64,
-        place: Place,
+        place: Destination,
     ) -> Result<()> {
         let has_checksums = !self.taken.flags.contains(InodeFlags::NODATASUM);
         let sums = || self.core.sums_of_pieces(stored.pieces());
@@ -219,13 +219,13 @@ impl Written {
     /// bytes of that were allocated.
     pub(crate) fn enter(&self, extents: &FileExtents<'_>) -> Changed<u64> {
         let (logical, dropped_bytes) = match &self.place {
-            Place::New(item) => {
+            Destination::New(item) => {
                 let end = self.start + item.extent.num_bytes.get();
                 let dropped_bytes = extents.drop_range(self.start, end)?;
                 extents.insert_new(self.start, item)?;
                 (Logical(item.extent.disk_bytenr.get()), dropped_bytes)
             }
-            Place::InPlace { logical, len_bytes } => {
+            Destination::InPlace { logical, len_bytes } => {
                 extents.mark_written(self.start, self.start + len_bytes)?;
                 (*logical, 0)
             }
@@ -240,14 +240,14 @@ impl Written {
     /// returns.
     pub(crate) fn added_bytes(&self) -> u64 {
         match &self.place {
-            Place::New(item) => item.extent.num_bytes.get(),
-            Place::InPlace { .. } => 0,
+            Destination::New(item) => item.extent.num_bytes.get(),
+            Destination::InPlace { .. } => 0,
         }
     }
 
     /// Gives a new extent back.
     fn abandon(&self, core: &Core) -> Changed<()> {
-        let Place::New(item) = &self.place else { return Ok(()) };
+        let Destination::New(item) = &self.place else { return Ok(()) };
         let len_bytes = item.extent.disk_num_bytes.get();
         let logical = Logical(item.extent.disk_bytenr.get());
         core.give_up(DataExtent { logical, len_bytes })

@@ -38,18 +38,23 @@ impl Replay<'_> {
                 self.tree.insert(key, data)?;
                 added_bytes = extent.num_bytes();
             }
-            FileExtent::Regular { extent: range, header, .. } => match range.disk_bytenr() {
-                None if !self.has_hole_items => {}
-                None => self.tree.insert(key, data)?,
-                Some(logical) => {
-                    self.require_algorithm(header.compression);
-                    let checksums = checksum_range(logical, range, header.compression != 0);
-                    self.tree.insert(key, data)?;
-                    self.refer(key, logical, range)?;
-                    self.insert_checksums(checksums)?;
-                    added_bytes = extent.num_bytes();
+            FileExtent::Regular { extent: range, header, preallocated } => {
+                match range.disk_bytenr() {
+                    None if !self.has_hole_items => {}
+                    None => self.tree.insert(key, data)?,
+                    Some(logical) => {
+                        self.require_algorithm(header.compression);
+                        let checksums = checksum_range(logical, range, header.compression != 0);
+                        self.tree.insert(key, data)?;
+                        self.refer(key, logical, range)?;
+                        // Nothing is written to preallocated space: no checksum is right there.
+                        if !preallocated {
+                            self.insert_checksums(checksums)?;
+                        }
+                        added_bytes = extent.num_bytes();
+                    }
                 }
-            },
+            }
         }
         let nbytes = item.nbytes.get().saturating_sub(dropped_bytes).saturating_add(added_bytes);
         item.nbytes = nbytes.into();

@@ -11,6 +11,9 @@ use crate::inode::id::InodeId;
 use crate::inode::links::links_of_item;
 use crate::log::replay::{Replay, bad, parse_inode, wrong};
 
+/// Nanoseconds of a second.
+const NANOSECONDS: u32 = 1_000_000_000;
+
 impl Replay<'_> {
     /// First pass: brings an inode to what the log says of it, and takes away what the log knows to be
     /// gone.
@@ -27,6 +30,10 @@ impl Replay<'_> {
         let running = self.recovery.handle().generation();
         if logged.generation.get() > running || logged.transid.get() > running {
             return Err(wrong(key, "it comes from a transaction that was not"));
+        }
+        let times = [logged.atime, logged.ctime, logged.mtime];
+        if times.iter().any(|time| time.nsec.get() >= NANOSECONDS) {
+            return Err(wrong(key, "one of its times has more nanoseconds than a second"));
         }
         self.remove_lost_xattrs(number)?;
         if file_type == FileType::Directory && there.is_some() {

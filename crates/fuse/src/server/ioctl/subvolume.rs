@@ -170,7 +170,8 @@ impl Call<'_> {
 }
 
 /// The kernel forgets what it knows about `name` in the directory that it knows as `node`, and what it knows about
-/// the directory.
+/// the directory. It waits for the lock of the directory: [`Notice::all_names`] does not, and would unmount what
+/// is mounted below other names.
 pub(in crate::server) fn notices_of_name(node: u64, name: &OsStr) -> [Notice; 2] {
     [Notice::name(node, name), Notice::content(node, 0, 0)]
 }

@@ -23,6 +23,8 @@ use std::fs;
 use std::io;
 use std::iter;
 use std::os::fd::AsFd;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Barrier, OnceLock};
 use std::thread;
 
@@ -48,6 +50,8 @@ pub(super) struct Queues {
     queues: Vec<Queue>,
     /// Whether the kernel and the server have agreed on rings, once they have talked.
     agreed: OnceLock<bool>,
+    /// How many of the entries that queues begin with the kernel has neither taken nor refused.
+    left: AtomicUsize,
 }
 
 /// The queue of one processor.
@@ -71,7 +75,9 @@ impl Queues {
         let processors = count_of(processors.filter(|_| is_enabled)?.trim())?;
         let most = (limits.threads / usize::from(processors)).max(2);
         let new = |processor| Queue::new(processor, most, limits.io_bytes);
-        Some(Self { queues: (0..processors).map(new).collect(), agreed: OnceLock::new() })
+        let queues: Vec<_> = (0..processors).map(new).collect();
+        let left = AtomicUsize::new(queues.iter().map(|queue| queue.first).sum());
+        Some(Self { queues, agreed: OnceLock::new(), left })
     }
 
     /// Starts the first threads of each queue. They wait until it is known what was [agreed](Self::agreed) on, also
@@ -81,7 +87,7 @@ impl Queues {
         first.into_iter().try_for_each(|queue| {
             queue.start(serving, move |entry| {
                 if *self.agreed.wait() {
-                    queue.serve_first(entry, serving);
+                    queue.serve_first(entry, serving, || self.is_registered(serving));
                 }
             })
         })
@@ -91,6 +97,13 @@ impl Queues {
     pub(super) fn agreed(&self, is_so: bool) {
         // Who asks twice gets no second answer.
         let _ = self.agreed.set(is_so);
+    }
+
+    /// The kernel has taken or refused one of the first entries.
+    fn is_registered(&self, serving: Serving<'_, '_>) {
+        if self.left.fetch_sub(1, SeqCst) == 1 {
+            serving.readiness.reached();
+        }
     }
 
     /// Whether that was agreed on, and what came of it: the kernel may refuse what it offered.
@@ -124,9 +137,15 @@ impl Queue {
         started.map(|_| ()).inspect_err(|_| self.pool.ends())
     }
 
-    /// Serves with one of the first entries.
-    fn serve_first<'s>(&'s self, entry: Idle, serving: Serving<'s, '_>) {
+    /// Serves with one of the first entries. Calls `is_registered` once the kernel has taken or refused it.
+    fn serve_first<'s>(
+        &'s self,
+        entry: Idle,
+        serving: Serving<'s, '_>,
+        is_registered: impl FnOnce(),
+    ) {
         let given = self.register(entry, serving);
+        is_registered();
         let opens = self.registered.wait().is_leader();
         let season = if opens { Season::Opens(self.first) } else { Season::Opened };
         self.serve(given, season, serving);

@@ -110,11 +110,11 @@ fn options() -> OpenOptions {
 #[test]
 fn nearly_full() {
     let spec = ImageSpec::new("nearly-full").devices(&[140 << 20]);
-    explore::<Filling>(&spec.profiles(Profile::Single, Profile::Dup), options(), 21);
+    explore::<Filling>(&spec.profiles(Profile::Single, Profile::Dup), &options(), 21);
 }
 
 #[test]
 fn nearly_full_with_mixed_groups() {
     let spec = ImageSpec::new("nearly-full-mixed").devices(&[100 << 20]).mixed().node_size(4096);
-    explore::<Filling>(&spec, options().discard(true), 22);
+    explore::<Filling>(&spec, &options().discard(true), 22);
 }

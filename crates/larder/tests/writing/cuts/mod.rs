@@ -40,7 +40,7 @@ trait Work: Sized {
 }
 
 /// Records a workload and cuts the power again and again.
-fn explore<W: Work>(spec: &ImageSpec, options: OpenOptions, seed: u64) {
+fn explore<W: Work>(spec: &ImageSpec, options: &OpenOptions, seed: u64) {
     let seed = larder_testkit::seed(seed);
     let image = KernelImage::empty(spec);
     let bases: Vec<MemoryDevice> = image.devices().iter().map(|path| load(path)).collect();
@@ -92,7 +92,7 @@ fn judge<W: Work>(
     work: &W,
     devices: &[MemoryDevice],
     position: usize,
-    options: OpenOptions,
+    options: &OpenOptions,
     is_mounted: bool,
     what: &str,
 ) {
@@ -101,7 +101,7 @@ fn judge<W: Work>(
     let copies: Vec<Arc<MemoryDevice>> =
         devices.iter().map(|device| Arc::new(device.snapshot())).collect();
     let opened = copies.iter().map(|device| device.clone() as Arc<dyn Device>).collect();
-    let fs = options.commit_interval(None).open_devices(opened).unwrap();
+    let fs = options.clone().commit_interval(None).open_devices(opened).unwrap();
     let root = fs.subvolume("/").unwrap();
     work.judge(&root, position);
     if is_mounted {

@@ -105,13 +105,13 @@ fn by_request() -> OpenOptions {
 #[test]
 fn eight_threads() {
     let spec = ImageSpec::new("eight-threads").devices(&[512 << 20]);
-    explore::<Players<8, 60>>(&spec, by_request(), 1);
+    explore::<Players<8, 60>>(&spec, &by_request(), 1);
 }
 
 #[test]
 fn eight_threads_and_commits_in_the_background() {
     let spec = ImageSpec::new("background").devices(&[512 << 20]).node_size(4096);
-    explore::<Players<8, 60>>(&spec, often(), 2);
+    explore::<Players<8, 60>>(&spec, &often(), 2);
 }
 
 #[test]
@@ -120,32 +120,32 @@ fn compressed_with_discards() {
     let compression =
         WriteCompression { compression: CompressionAlgorithm::Zstd.into(), force: false };
     let options = by_request().compression(Some(compression)).discard(true);
-    explore::<Players<3, 80>>(&spec, options, 3);
+    explore::<Players<3, 80>>(&spec, &options, 3);
 }
 
 #[test]
 fn copies_on_two_devices() {
     let spec = ImageSpec::new("raid1").devices(&[512 << 20; 2]);
     let spec = spec.profiles(Profile::Raid1, Profile::Raid1);
-    explore::<Players<3, 80>>(&spec, by_request(), 4);
+    explore::<Players<3, 80>>(&spec, &by_request(), 4);
 }
 
 #[test]
 fn stripes_on_four_devices() {
     let spec = ImageSpec::new("raid10").devices(&[512 << 20; 4]);
     let spec = spec.profiles(Profile::Raid10, Profile::Raid1c4);
-    explore::<Players<3, 80>>(&spec, often(), 5);
+    explore::<Players<3, 80>>(&spec, &often(), 5);
 }
 
 #[test]
 fn stripes_without_copies() {
     let spec = ImageSpec::new("raid0").devices(&[512 << 20; 3]).node_size(65536);
     let spec = spec.profiles(Profile::Raid0, Profile::Raid1c3);
-    explore::<Players<3, 80>>(&spec, by_request().discard(true), 6);
+    explore::<Players<3, 80>>(&spec, &by_request().discard(true), 6);
 }
 
 #[test]
 fn mixed_groups() {
     let spec = ImageSpec::new("mixed").devices(&[512 << 20]).mixed().node_size(4096);
-    explore::<Players<3, 80>>(&spec, by_request(), 7);
+    explore::<Players<3, 80>>(&spec, &by_request(), 7);
 }

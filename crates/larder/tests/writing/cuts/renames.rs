@@ -107,5 +107,5 @@ fn storm(root: &Subvolume, thread: usize, seed: u64) {
 fn each_file_is_there_once() {
     let spec = ImageSpec::new("renames").node_size(4096);
     let options = OpenOptions::new().write(true).commit_interval(None);
-    explore::<Renames>(&spec, options, 11);
+    explore::<Renames>(&spec, &options, 11);
 }

@@ -1,13 +1,13 @@
 //! Receiving into a file system that this process has open for writing.
 //!
-//! What most streams say most often is gathered: a new inode with its name, attributes and short content is
+//! What most streams say most often is batch: a new inode with its name, attributes and short content is
 //! made in one step once the stream turns to another, and what is said about inodes that are there is done for
 //! many of them at once, by several threads; attributes that are set again and again, above all the times of
 //! directories, are set once.
 
 mod attributes;
+mod batch;
 mod data;
-mod gathered;
 mod names;
 mod new;
 
@@ -15,7 +15,7 @@ use std::collections::{HashMap, VecDeque};
 
 use larder_filesystem::{Filesystem, Inode, NewInode, RenameMode, Subvolume};
 
-use self::gathered::Gathered;
+use self::batch::Batch;
 use self::names::Names;
 use self::new::NewNode;
 use super::error::{CommandError, CommandProblem};
@@ -64,7 +64,7 @@ impl Target for ImageTarget {
             sent,
             names,
             new: None,
-            gathered: Gathered::default(),
+            batch: Batch::default(),
             sources: HashMap::new(),
             errors: VecDeque::new(),
         });
@@ -76,8 +76,8 @@ impl Target for ImageTarget {
         self.current.as_mut().ok_or_else(missing)?.apply(command)
     }
 
-    fn settle(&mut self) -> Result<(), CommandError> {
-        self.current.as_mut().map_or(Ok(()), Receiving::settle)
+    fn apply_deferred(&mut self) -> Result<(), CommandError> {
+        self.current.as_mut().map_or(Ok(()), Receiving::apply_deferred)
     }
 
     fn finish(&mut self) -> Result<(), CommandProblem> {
@@ -111,7 +111,7 @@ struct Receiving {
     /// An inode that the stream has made and that is not made yet.
     new: Option<NewNode>,
     /// What is not done yet about inodes that are there.
-    gathered: Gathered,
+    batch: Batch,
     /// Subvolumes that were cloned from.
     sources: HashMap<Origin, Names>,
     /// Of what was put off; there are never more than can be.
@@ -122,10 +122,10 @@ impl Receiving {
     /// Applies a command or puts it off. Returns the first error that was not returned yet.
     fn apply(&mut self, command: &Command<'_>) -> Result<(), CommandError> {
         if let Command::Rename { to, .. } = *command
-            && self.gathered.has(to)
+            && self.batch.has(to)
         {
             // What is there may be replaced.
-            self.settle_all();
+            self.apply_all_deferred();
         }
         let most_inline_bytes = self.subvolume.filesystem().most_inline_bytes() as usize;
         let is_absorbed =
@@ -140,18 +140,18 @@ impl Receiving {
         if self.new.as_ref().is_some_and(|new| command.path() == Some(new.path())) {
             self.make_new();
         }
-        if self.gathered.add(command) {
-            if self.gathered.is_full() {
-                self.settle_all();
+        if self.batch.add(command) {
+            if self.batch.is_full() {
+                self.apply_all_deferred();
             }
             return;
         }
         // What waits for a name that is not there is not about the one that comes now.
-        let is_named = command.path().is_some_and(|path| self.gathered.has(path));
+        let is_named = command.path().is_some_and(|path| self.batch.has(path));
         if adds_name(command) && !is_named {
             self.make_new();
         } else {
-            self.settle_all();
+            self.apply_all_deferred();
         }
         let applied = self.apply_now(command);
         self.errors.extend(applied.err().map(|problem| CommandError::of(command, problem)));
@@ -164,13 +164,13 @@ impl Receiving {
     }
 
     /// Does all that was put off. A directory's times are set behind what is made in it.
-    fn settle_all(&mut self) {
+    fn apply_all_deferred(&mut self) {
         self.make_new();
-        self.gathered.settle(&mut self.names, &mut self.errors);
+        self.batch.run(&mut self.names, &mut self.errors);
     }
 
-    fn settle(&mut self) -> Result<(), CommandError> {
-        self.settle_all();
+    fn apply_deferred(&mut self) -> Result<(), CommandError> {
+        self.apply_all_deferred();
         self.next_error()
     }
 

@@ -2,8 +2,8 @@
 //!
 //! # Invariants
 //! - What is found lies in the subvolume: no symbolic link is followed, no other subvolume entered.
-//! - A path is remembered only while it leads where it led: whoever takes or moves a name forgets it, and
-//!   what is below it.
+//! - A path is remembered only while it leads where it led: taking or moving a name forgets the
+//!   path, and what is below it.
 //! - With a directory all that it lies in are remembered.
 
 use std::collections::HashMap;
@@ -24,14 +24,14 @@ pub(super) struct Names {
 
 /// Where an inode is to be had.
 #[derive(Debug)]
-pub(super) enum Place<'p> {
+pub(super) enum InodeByPath<'p> {
     /// Here.
     Known(Inode),
     /// In a directory, under this name.
     In { directory: Inode, name: &'p [u8] },
 }
 
-impl Place<'_> {
+impl InodeByPath<'_> {
     /// The inode, looked up if need be.
     pub(super) fn inode(&self) -> Result<Inode, Error> {
         match self {
@@ -57,27 +57,27 @@ impl Names {
     pub(super) fn inode(&mut self, path: &[u8]) -> Result<Inode, Error> {
         let place = self.place(path)?;
         let inode = place.inode()?;
-        if let Place::In { .. } = place {
+        if let InodeByPath::In { .. } = place {
             self.note(path, inode.clone());
         }
         Ok(inode)
     }
 
     /// Where to look for the inode at `path`.
-    pub(super) fn place<'p>(&mut self, path: &'p [u8]) -> Result<Place<'p>, Error> {
+    pub(super) fn place<'p>(&mut self, path: &'p [u8]) -> Result<InodeByPath<'p>, Error> {
         if path.is_empty() {
-            return Ok(Place::Known(self.root.clone()));
+            return Ok(InodeByPath::Known(self.root.clone()));
         }
         if let Some((last, inode)) = &self.last
             && last == path
         {
-            return Ok(Place::Known(inode.clone()));
+            return Ok(InodeByPath::Known(inode.clone()));
         }
         if let Some(directory) = self.directories.get(path) {
-            return Ok(Place::Known(directory.clone()));
+            return Ok(InodeByPath::Known(directory.clone()));
         }
         let (directory, name) = self.parent_and_name(path)?;
-        Ok(Place::In { directory, name })
+        Ok(InodeByPath::In { directory, name })
     }
 
     /// The directory of `path`, and the name in it. The root has none.

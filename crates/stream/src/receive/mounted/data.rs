@@ -75,7 +75,7 @@ impl Receiving {
 }
 
 /// Writes an extent as it is stored, or decoded where the file system does not take it so: that depends
-/// on where it goes, on the sector size, and on who answers.
+/// on where it goes, on the sector size, and on the file system.
 fn write_encoded(file: &File, offset: u64, extent: &Encoded<'_>) -> Result<(), CommandProblem> {
     let stored = EncodedExtent {
         offset,

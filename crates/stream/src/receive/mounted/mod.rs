@@ -70,7 +70,7 @@ impl Target for MountedTarget {
         current.apply(command).map_err(failed)
     }
 
-    fn settle(&mut self) -> Result<(), CommandError> {
+    fn apply_deferred(&mut self) -> Result<(), CommandError> {
         Ok(())
     }
 

@@ -1,25 +1,24 @@
-//! What the stream says about inodes that are there, gathered to be done for many of them at once, by
-//! several threads.
+//! A batch of changes that the stream makes to inodes that are there, done by several threads.
 //!
 //! # Invariants
-//! - What is said about one inode is done in the order in which it was said, by whatever names. Between inodes
-//!   the order is free: each of these changes is about its inode alone, and reads no other.
-//! - Names stay as they are while anything waits.
-//! - What waits is bounded, by inodes, changes and bytes.
+//! - All changes of one inode are done in the order of the stream, by whatever names it gives. Changes
+//!   of different inodes may be done in any order: each concerns its inode alone and reads no other.
+//! - No name changes while a batch waits.
+//! - A batch is bounded in inodes, changes and bytes.
 //!
-//! An inode with one name is changed by the thread that finds it, while its leaf is at hand. Of one with more names all
-//! that is said has to be brought together first.
+//! The thread that finds an inode with one name changes it while its leaf is at hand. If an inode has
+//! more names, all of its changes are first brought together.
 
 use std::collections::{BTreeMap, HashMap};
 
 use larder_filesystem::{Error, Inode, SetAttributes, XattrMode, parallel};
 
 use super::attributes::{attributes_of, merged};
-use super::names::{Names, Place};
+use super::names::{InodeByPath, Names};
 use crate::receive::error::CommandError;
 use crate::wire::Command;
 
-/// Data of more bytes is not worth copying, and writing it worth nobody else's while.
+/// Data of more bytes is not worth copying, and not worth handing to another thread.
 const MOST_DATA_BYTES: usize = 16 << 10;
 /// Changes that wait, and bytes of theirs.
 const MOST_CHANGES: usize = 2048;
@@ -29,7 +28,7 @@ const FEW_INODES: usize = 16;
 
 /// Changes that wait, by the paths that they name.
 #[derive(Debug, Default)]
-pub(super) struct Gathered {
+pub(super) struct Batch {
     /// In the order in which they were first named.
     paths: Vec<Waiting>,
     by_path: HashMap<Vec<u8>, usize>,
@@ -40,7 +39,7 @@ pub(super) struct Gathered {
 /// Something that is said about an inode.
 #[derive(Debug)]
 struct Change {
-    /// Where it stands among all that were gathered.
+    /// Its place in the batch.
     number: usize,
     /// The command that asked for it.
     command: &'static str,
@@ -71,8 +70,8 @@ struct Job<'g> {
     changes: Vec<Named<'g>>,
 }
 
-impl Gathered {
-    /// Takes in what a command says, if it is of the kind that is gathered.
+impl Batch {
+    /// Takes the change of a command in, if it is of a kind that can wait.
     pub(super) fn add(&mut self, command: &Command<'_>) -> bool {
         let Some((path, what)) = What::of(command) else { return false };
         let at = match self.by_path.get(path) {
@@ -101,7 +100,7 @@ impl Gathered {
     }
 
     /// Does all that waits. What could not be done is added to `errors`, in the order of the stream.
-    pub(super) fn settle(&mut self, names: &mut Names, errors: &mut impl Extend<CommandError>) {
+    pub(super) fn run(&mut self, names: &mut Names, errors: &mut impl Extend<CommandError>) {
         if self.paths.is_empty() {
             return;
         }
@@ -116,13 +115,13 @@ impl Gathered {
         let mut shared: BTreeMap<u64, Job<'_>> = BTreeMap::new();
         for (placed, found) in placed.iter().zip(each(&placed, Placed::run)) {
             match found {
-                Found::Done(failures) => failed.extend(failures),
-                Found::Shared(inode) => shared
+                PathOutcome::Done(failures) => failed.extend(failures),
+                PathOutcome::Shared(inode) => shared
                     .entry(inode.number())
                     .or_insert_with(|| Job { inode, changes: Vec::new() })
                     .changes
                     .extend(placed.named()),
-                Found::Nowhere => others.extend(placed.named()),
+                PathOutcome::Nowhere => others.extend(placed.named()),
             }
         }
         let mut shared: Vec<Job<'_>> = shared.into_values().collect();
@@ -152,12 +151,12 @@ fn each<T: Sync, R: Send>(pieces: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R>
 /// A path, where to look for what it names, and what is said about that.
 struct Placed<'g> {
     path: &'g [u8],
-    place: Option<Place<'g>>,
+    place: Option<InodeByPath<'g>>,
     changes: &'g [Change],
 }
 
 /// What became of a path.
-enum Found {
+enum PathOutcome {
     /// What was said about the inode is done, but for what failed.
     Done(Vec<Failed>),
     /// The inode has other names, by which something may be said too.
@@ -167,14 +166,14 @@ enum Found {
 }
 
 impl<'g> Placed<'g> {
-    fn run(&self) -> Found {
+    fn run(&self) -> PathOutcome {
         let inode = self.place.as_ref().and_then(|place| place.inode().ok());
         match inode {
             Some(inode) if inode.item().nlink.get() == 1 => {
-                Found::Done(Job { inode, changes: self.named().collect() }.run())
+                PathOutcome::Done(Job { inode, changes: self.named().collect() }.run())
             }
-            Some(inode) => Found::Shared(inode),
-            None => Found::Nowhere,
+            Some(inode) => PathOutcome::Shared(inode),
+            None => PathOutcome::Nowhere,
         }
     }
 

@@ -1,14 +1,19 @@
-//! Tickets: callers that find no space are served one after the other.
+//! The callers that find no space: each waits for its ticket, and the first for deletions.
+//!
+//! # Invariants
+//! - Callers that ask for one kind with one priority are served in order.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use parking_lot::{Mutex, MutexGuard};
 
+use super::cleaning::Cleanings;
 use crate::space::{Priority, SpaceKind};
 
-/// The callers that wait for space, by kind and priority.
+/// The callers that wait for space, by kind and priority, and the deletions that they wait for.
 #[derive(Debug, Default)]
-pub(super) struct TicketQueues {
+pub(super) struct SpaceWaiters {
+    pub(super) cleanings: Cleanings,
     queues: [[TicketQueue; Priority::ALL.len()]; SpaceKind::ALL.len()],
 }
 
@@ -24,8 +29,8 @@ pub(super) struct Ticket<'q> {
     _first: MutexGuard<'q, ()>,
 }
 
-impl TicketQueues {
-    pub(super) fn of(&self, kind: SpaceKind, priority: Priority) -> &TicketQueue {
+impl SpaceWaiters {
+    pub(super) fn queue(&self, kind: SpaceKind, priority: Priority) -> &TicketQueue {
         &self.queues[kind as usize][priority as usize]
     }
 }

@@ -1,4 +1,5 @@
 //! A file system as simple as can be, and random operations that are done to it and to a real one.
+#![allow(dead_code, reason = "each test program uses a part")]
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

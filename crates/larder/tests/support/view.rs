@@ -1,4 +1,5 @@
 //! What is to be seen in a folder, by the library and by the kernel.
+#![allow(dead_code, reason = "each test program uses a part")]
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};

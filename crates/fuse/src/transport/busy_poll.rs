@@ -1,60 +1,61 @@
-//! Looking for the next request for a moment before sleeping until it comes.
+//! A thread polls for the next request for a moment before it sleeps.
 //!
-//! Where a thread sleeps its processor may halt, and waking two of them takes longer than serving most requests.
-//! So whoever has served one looks whether there is another, lets others run on this processor, and looks again.
-//! A program that runs there makes its next request meanwhile and sleeps until the reply: nobody has to be
-//! woken on another processor, and none halts.
+//! While a thread sleeps its processor may halt, and waking two processors takes longer than serving
+//! most requests. So a thread that has served a request looks for another, yields the processor, and
+//! looks again. A program on the same processor makes its next request meanwhile and sleeps until the
+//! reply: no thread has to be woken on another processor, and none halts.
 //!
 //! # Invariants
-//! - Who looks is as good as who sleeps: it takes the next request that nobody else takes.
-//! - A look ends a [`MOMENT`] after it began, or once whoever else got the processor leaves it. One that took as long was
-//!   in vain, whatever it found: then twice as many requests as the last time have to come to this thread within
-//!   a moment, in its sleep, before it looks again. So nobody looks where nobody asks, and hardly ever where requests
-//!   come slowly or the processor has other work.
+//! - A polling thread is as good as a sleeping one: it takes the next request that no other thread
+//!   takes.
+//! - A poll ends a [`MOMENT`] after it began, or when a thread that got the processor yields it after
+//!   that. Such a poll was in vain, whatever it found: before the thread polls again, twice as many
+//!   requests as the last time must each come within a moment while it sleeps. So no thread polls
+//!   without requests, and hardly any polls if requests come slowly or the processor has other work.
 
 use std::time::{Duration, Instant};
 
-/// How long a look takes at most: several threads take turns at requests that come one after another.
+/// The longest poll: several threads take turns at requests that come one after another.
 const MOMENT: Duration = Duration::from_micros(200);
-/// The most requests that are slept for between two looks in vain.
+/// The most requests that a thread sleeps for between two polls in vain.
 const MOST_SLEEPS: u32 = 1024;
 
 /// What a thread knows about the pace of its requests.
 #[derive(Debug)]
-pub(super) struct Lookout {
-    /// When it began to wait.
+pub(super) struct BusyPoll {
+    /// When the thread began to wait.
     since: Instant,
-    looks: bool,
-    /// Requests that have to come within a moment before it looks again.
+    polls: bool,
+    /// Requests that must come within a moment each before the thread polls again.
     sleeps: u32,
-    /// As many, should the next look be in vain.
+    /// The value of `sleeps` after the next poll in vain.
     next_sleeps: u32,
 }
 
-impl Lookout {
-    /// That of a thread that has had no request, and sleeps for the first.
+impl BusyPoll {
+    /// The state of a thread that has had no request and sleeps for the first.
     pub(super) fn new(now: Instant) -> Self {
-        Self { since: now, looks: false, sleeps: 1, next_sleeps: 1 }
+        Self { since: now, polls: false, sleeps: 1, next_sleeps: 1 }
     }
 
-    /// The thread begins to wait. Returns whether it looks before it sleeps.
+    /// The thread begins to wait. Returns whether it polls before it sleeps.
     pub(super) fn begins(&mut self, now: Instant) -> bool {
         self.since = now;
-        self.looks = self.sleeps == 0;
-        self.looks
+        self.polls = self.sleeps == 0;
+        self.polls
     }
 
-    /// There was no request until now. Returns whether to look on.
+    /// There is no request yet. Returns whether the thread goes on polling.
     pub(super) fn goes_on(&mut self, now: Instant) -> bool {
         if self.is_long(now) {
             self.was_in_vain();
         }
-        self.looks
+        self.polls
     }
 
     /// The thread has a request.
     pub(super) fn ends(&mut self, now: Instant) {
-        match (self.looks, self.is_long(now)) {
+        match (self.polls, self.is_long(now)) {
             (true, true) => self.was_in_vain(),
             (true, false) => self.next_sleeps = 1,
             (false, true) => {}
@@ -67,7 +68,7 @@ impl Lookout {
     }
 
     fn was_in_vain(&mut self) {
-        self.looks = false;
+        self.polls = false;
         self.sleeps = self.next_sleeps;
         self.next_sleeps = (self.next_sleeps * 2).min(MOST_SLEEPS);
     }
@@ -77,32 +78,32 @@ impl Lookout {
 mod tests {
     use super::*;
 
-    /// A thread, and the time that it has.
+    /// A thread and its clock.
     struct Thread {
-        lookout: Lookout,
+        poll: BusyPoll,
         now: Instant,
     }
 
     impl Thread {
         fn new() -> Self {
             let now = Instant::now();
-            Self { lookout: Lookout::new(now), now }
+            Self { poll: BusyPoll::new(now), now }
         }
 
-        /// Waits for a request that comes after `gap`. Returns how often the thread looked for it, if a
-        /// look takes `look`.
+        /// Waits for a request that comes after `gap`. Returns how often the thread looked for it if
+        /// each look takes `look`.
         fn waits(&mut self, gap: Duration, look: Duration) -> usize {
             let comes = self.now + gap;
             let mut looks = 0;
-            if self.lookout.begins(self.now) {
+            if self.poll.begins(self.now) {
                 looks += 1;
-                while self.now < comes && self.lookout.goes_on(self.now) {
+                while self.now < comes && self.poll.goes_on(self.now) {
                     self.now += look;
                     looks += 1;
                 }
             }
             self.now = self.now.max(comes);
-            self.lookout.ends(self.now);
+            self.poll.ends(self.now);
             looks
         }
     }
@@ -112,14 +113,14 @@ mod tests {
     const LOOK: Duration = Duration::from_micros(1);
 
     #[test]
-    fn who_is_asked_at_a_pace_looks_for_the_next() {
+    fn a_thread_with_frequent_requests_polls() {
         let mut thread = Thread::new();
         thread.waits(FAST, LOOK);
         assert!((0..1000).all(|_| thread.waits(FAST, LOOK) > 1));
     }
 
     #[test]
-    fn a_look_in_vain_ends_and_nobody_looks_who_is_asked_slowly() {
+    fn a_poll_in_vain_ends_and_rare_requests_cause_none() {
         let mut thread = Thread::new();
         (0..10).for_each(|_| _ = thread.waits(FAST, LOOK));
         let looks = thread.waits(SLOW, LOOK);
@@ -130,9 +131,9 @@ mod tests {
         assert!(thread.waits(FAST, LOOK) > 1);
     }
 
-    /// Others have the processor for long whenever it is left to them.
+    /// Other threads keep the processor for long whenever this one yields it.
     #[test]
-    fn who_looks_in_vain_again_and_again_hardly_does() {
+    fn polls_in_vain_get_rare() {
         let mut thread = Thread::new();
         let looks = (0..10_000).filter(|_| thread.waits(FAST, SLOW) > 0);
         let looks = looks.count();

@@ -1,0 +1,91 @@
+//! Programs, one after another on one mount, as a person would run them.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use crate::measure::drop_caches;
+use crate::mounts::shell;
+
+/// What the kernel remembers of the mount when a program begins.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Caches {
+    /// What the programs before it left.
+    Warm,
+    /// Nothing: neither pages nor names nor attributes.
+    Cold,
+}
+use Caches::{Cold, Warm};
+
+/// A row of the table, the caches, and the line for the shell. `$M` is where the material is.
+const PROGRAMS: &[(&str, Caches, &str)] = &[
+    ("tar -x", Warm, "tar -xf $M/tree.tar"),
+    ("cp -a", Warm, "cp -a $M/tree copy"),
+    ("rsync -a, nothing to do", Warm, "rsync -a $M/tree/ copy/"),
+    ("ls -lR, warm", Warm, "ls -lR copy"),
+    ("du -s, warm", Warm, "du -s copy"),
+    ("find -printf %s, warm", Warm, "find copy -printf '%s\\n'"),
+    ("grep -r, cold", Cold, "grep -r nothing-has-this-word copy || true"),
+    ("tar -c, cold", Cold, "tar -c copy | cat"),
+    ("cp -a within, cold", Cold, "cp -a --reflink=never copy again"),
+    ("chmod -R", Warm, "chmod -R g+w again"),
+    ("tar -x, empty files", Warm, "tar -xf $M/empty.tar"),
+    ("find -name, cold", Cold, "find empty -name nothing"),
+    ("find -printf %s, cold", Cold, "find empty -printf '%s\\n'"),
+    ("du -s, cold", Cold, "du -s empty"),
+    ("ls -lR, cold", Cold, "ls -lR empty"),
+    ("rm -rf, empty files", Warm, "rm -rf empty"),
+    ("rm -rf, the copy", Warm, "rm -rf copy"),
+    ("rm -rf, cold", Cold, "rm -rf again"),
+    ("write 1 GiB, fsync", Warm, "dd if=/dev/zero of=f bs=1M count=1024 conv=fsync"),
+    ("read it, cold", Cold, "cat f"),
+    ("fio, random reads, cold", Cold, "random --rw=randread --io_size=64m"),
+    ("fio, random reads, 16 jobs, cold", Cold, "random --rw=randread --io_size=4m --numjobs=16"),
+    ("fio, random writes", Warm, "random --rw=randwrite --io_size=64m"),
+    ("fio, random writes, 16 jobs", Warm, "random --rw=randwrite --io_size=4m --numjobs=16"),
+    ("sqlite, 500 transactions", Warm, "rows 500 | sqlite3 journal.db"),
+    (
+        "sqlite, 500 transactions, WAL",
+        Warm,
+        "(echo 'pragma journal_mode=wal;'; rows 500) | sqlite3 wal.db",
+    ),
+    (
+        "sqlite, 200,000 rows at once",
+        Warm,
+        "(echo 'begin;'; rows 200000; echo 'commit;') | sqlite3 rows.db",
+    ),
+    ("git add, commit", Warm, "git init -q tree; git -C tree add .; commit -C tree"),
+    ("git status", Warm, "git -C tree status"),
+    ("git clone", Warm, "git clone -q --no-hardlinks tree cloned"),
+    ("git gc", Warm, "git -C cloned gc -q"),
+];
+
+/// Functions that the lines use.
+const FUNCTIONS: &str = r#"
+export HOME=$PWD
+random() { fio --name=f --filename=f --bs=4k --size=1g --thread --minimal "$@"; }
+rows() {
+    echo 'create table t(a integer primary key, b); create index i on t(b);'
+    seq "$1" | sed 's/.*/insert into t values(&, random());/'
+}
+commit() { git "$@" -c user.name=a -c user.email=a commit -qm all; }
+"#;
+
+/// Runs all programs below `root` and tells how long each took.
+pub fn run(
+    root: &Path,
+    material: &Path,
+    mut took: impl FnMut(&'static str, Duration),
+) -> anyhow::Result<()> {
+    for (row, caches, line) in PROGRAMS {
+        // What a program left unwritten is not the next one's work.
+        shell(root, "sync -f .")?;
+        if *caches == Cold {
+            drop_caches()?;
+        }
+        let line = format!("M={}; {FUNCTIONS}({line}) > /dev/null", material.display());
+        let start = Instant::now();
+        shell(root, &line)?;
+        took(row, start.elapsed());
+    }
+    Ok(())
+}

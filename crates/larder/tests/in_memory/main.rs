@@ -1,0 +1,49 @@
+//! Random operations on file systems in memory, against a model: no root and no kernel, so that every change can
+//! be held to them at once. `writing` and `fsync` do the same with the kernel as the oracle.
+//!
+//! `LARDER_EFFORT` multiplies what is done, and `LARDER_SEED` makes it something else.
+
+#[path = "../support/data.rs"]
+mod data;
+#[path = "../support/model.rs"]
+mod model;
+mod operations;
+mod power_cuts;
+#[path = "../support/synced.rs"]
+mod synced;
+#[path = "../support/view.rs"]
+mod view;
+
+use std::sync::Arc;
+
+use larder::device::{Device, MemoryDevice};
+use larder::{Filesystem, OpenOptions};
+use larder_mkfs::{MkfsOptions, mkfs_on};
+
+/// Enough for what one test does, copies on two devices included.
+const DEVICE_BYTES: u64 = 512 << 20;
+
+/// New devices with an empty file system.
+fn make(count: usize, options: &MkfsOptions) -> Vec<Arc<MemoryDevice>> {
+    let device = |number| Arc::new(MemoryDevice::new(format!("device-{number}"), DEVICE_BYTES));
+    let devices: Vec<Arc<MemoryDevice>> = (0..count).map(device).collect();
+    mkfs_on(&as_dyn(&devices), options).unwrap_or_else(|error| panic!("{error}"));
+    devices
+}
+
+fn as_dyn(devices: &[Arc<MemoryDevice>]) -> Vec<Arc<dyn Device>> {
+    devices.iter().map(|device| device.clone() as Arc<dyn Device>).collect()
+}
+
+/// Opens for writing. It commits only when a test says so.
+fn open(devices: Vec<Arc<dyn Device>>, options: OpenOptions) -> Filesystem {
+    let options = options.write(true).commit_interval(None);
+    options.open_devices(devices).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// Small nodes, so that trees are high, and items for holes.
+fn small_nodes() -> MkfsOptions {
+    let mut options = MkfsOptions { node_size_bytes: Some(4096), ..MkfsOptions::default() };
+    options.features.apply("^no-holes").expect("a known feature");
+    options
+}
