@@ -7,6 +7,7 @@ use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::{Duration, SystemTime};
 
 use crate::support::{Mounted, larder, shell, succeed};
 use crate::trace::{Counts, Trace};
@@ -149,7 +150,10 @@ fn programs(mounted: &Mounted, ledger: &mut Ledger) {
     let source = mounted.folder().join("source");
     fs::create_dir(&source).unwrap();
     for path in paths(&source, FILES) {
-        fs::write(path, [b'x'; FILE_BYTES]).unwrap();
+        fs::write(&path, [b'x'; FILE_BYTES]).unwrap();
+        // git reads files again that are hardly older than its index.
+        let hour_ago = SystemTime::now() - Duration::from_secs(3600);
+        File::options().write(true).open(path).unwrap().set_modified(hour_ago).unwrap();
     }
     let tar = ["-C", source.to_str().unwrap(), "-cf", archive.to_str().unwrap(), "."];
     succeed(Command::new("tar").args(tar));

@@ -227,7 +227,7 @@ print(open('log').read(), os.read(both, 100))
 #[test]
 pub(crate) fn what_was_written_before_is_brought_after() {
     let script = r"
-import os, subprocess, sys
+import os, subprocess, sys, time
 for path, protect in (('i', ['chattr', '+i', 'i']), ('a', ['chattr', '+a', 'a']),
                       ('s/f', [*sys.argv[1:], 'property', 'set', '-t', 'subvol', 's', 'ro', 'true'])):
     with open(path, 'wb') as file:
@@ -239,6 +239,8 @@ for path, protect in (('i', ['chattr', '+i', 'i']), ('a', ['chattr', '+a', 'a'])
         subprocess.check_call(protect)
         for call in (os.fsync, os.fdatasync):
             call(file.fileno())
+        # The kernel's clock for files has steps of some milliseconds.
+        time.sleep(0.1)
         file.write(b'later')
         file.flush()
         os.fsync(file.fileno())
