@@ -51,60 +51,22 @@
 //!   mount was gone.
 #![deny(unsafe_code)]
 
+mod options;
 mod protocol;
 mod server;
 #[allow(unsafe_code)]
 mod transport;
 pub mod usage;
 
-use std::ffi::OsString;
 use std::io;
 use std::path::Path;
 
-pub use server::{
-    AccessTimes, FurtherMount, ReadFurther, ReadOptions, Server, ServerOptions, Settings,
-};
+pub use options::{AccessTimes, MountOptions, ServerOptions};
+pub use server::{FurtherMount, ReadFurther, ReadOptions, Server, Settings};
 pub use transport::{Tree, can_mount_parts, end, remount, unmount};
 
 use server::Exchange;
-use transport::{DevFuse, Mounted, SyncCalls, Transport};
-
-/// How to mount.
-#[derive(Clone, Debug)]
-pub struct MountOptions {
-    /// The image file or device: what the table of mounts shows as the source. Where sync(2) can reach
-    /// the mount, the table shows a loop device that is attached to it.
-    pub source: OsString,
-    /// Nothing can be changed.
-    pub read_only: bool,
-    /// Other users than the one who mounts can look in.
-    pub allow_other: bool,
-    /// Setuid bits have no effect. So it always is for who is not root.
-    pub nosuid: bool,
-    /// Device nodes have no effect. So it always is for who is not root.
-    pub nodev: bool,
-    /// Programs cannot be run.
-    pub noexec: bool,
-    /// Requests come through rings of io_uring where the kernel offers that and this process may.
-    pub io_uring: bool,
-    /// Processors stay awake while requests keep coming.
-    pub awake: bool,
-}
-
-impl Default for MountOptions {
-    fn default() -> Self {
-        Self {
-            source: "larder".into(),
-            read_only: false,
-            allow_other: false,
-            nosuid: false,
-            nodev: false,
-            noexec: false,
-            io_uring: true,
-            awake: true,
-        }
-    }
-}
+use transport::{DevFuse, Limits, Mounted, SyncCalls, Transport};
 
 /// What a server serves, mounted. Whoever uses it waits until [`serve`](Self::serve) is called.
 #[derive(Debug)]
@@ -132,7 +94,7 @@ impl Mount {
 
     fn of(mounted: Mounted, server: Server, options: &MountOptions) -> Self {
         let Mounted { device, superblock, sync, number } = mounted;
-        let transport = DevFuse::new(device, options, server.options().limits());
+        let transport = DevFuse::new(device, options, Limits::of(server.options()));
         let server = Exchange::new(server, options.read_only, superblock);
         Self { server, transport, sync, number }
     }
@@ -160,7 +122,7 @@ impl Mount {
     /// As [`serve`](Self::serve), and calls `begun` once programs that use the mount are served without waiting
     /// for the server to begin. If it is unmounted before, `begun` is not called.
     pub fn serve_and(&self, begun: impl FnOnce()) -> io::Result<()> {
-        self.server.beside(&self.transport, || self.transport.serve(&self.server, begun))
+        server::beside(&self.server, &self.transport, || self.transport.serve(&self.server, begun))
     }
 
     /// Lets root, and the user who serves, change mount options while it is mounted, and root mount it in further

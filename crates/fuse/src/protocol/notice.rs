@@ -36,6 +36,13 @@ impl Notice {
         Self::new(NOTIFY_INVAL_ENTRY, &[entry.as_bytes(), name, b"\0"])
     }
 
+    /// The kernel forgets what it knows about `name` in a directory, and about the directory. It
+    /// waits for the lock of the directory. [`all_names`](Self::all_names) does not, and would
+    /// unmount what is mounted below other names.
+    pub(crate) fn name_and_directory(directory: u64, name: &OsStr) -> [Self; 2] {
+        [Self::name(directory, name), Self::content(directory, 0, 0)]
+    }
+
     /// The kernel forgets all names, and takes no lock for that. When it looks a name up again, it unmounts all that
     /// is mounted below. Linux 6.16 and newer know this notice.
     pub(crate) fn all_names() -> Self {

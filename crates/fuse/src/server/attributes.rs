@@ -3,8 +3,10 @@
 use larder::{FileType, Metadata, SetAttributes, Subvolume, Timestamp};
 use zerocopy::FromZeros;
 
+use super::call::{Call, Outcome, failed};
+use super::data::note_resized;
 use super::nodes::{Access, Node, Opening, generation_in, number_of};
-use super::{Call, Outcome, Server, failed};
+use super::state::Server;
 use crate::protocol::Reply;
 use crate::protocol::abi::{
     Attr, AttrOut, EntryOut, SetAttrValid, SetattrIn, Statx, StatxOut, SxTime,
@@ -21,164 +23,162 @@ pub(super) const PERMISSIONS: u32 = 0o7777;
 /// What statx returns besides what stat does.
 const STATX_BASIC_STATS_AND_BTIME: u32 = 0xFFF;
 
-impl Server {
-    pub(super) fn get_attributes(&self, call: &Call<'_>, reply: &mut Reply<'_>) -> Outcome {
-        let node = self.node(call)?;
-        self.put_attributes(&node, reply)
-    }
+pub(super) fn get(server: &Server, call: &Call<'_>, reply: &mut Reply<'_>) -> Outcome {
+    let node = server.node(call)?;
+    put(server, &node, reply)
+}
 
-    pub(super) fn statx(&self, call: &Call<'_>, reply: &mut Reply<'_>) -> Outcome {
-        let node = self.node(call)?;
-        let Seen { metadata, taken_bytes, valid_seconds } = Seen::of(&node);
-        let attr = self.attr(node.number(), &metadata, taken_bytes);
-        let time = |time: Timestamp| SxTime {
-            tv_sec: time.seconds,
-            tv_nsec: nanoseconds(time),
-            reserved: 0,
+pub(super) fn statx(server: &Server, call: &Call<'_>, reply: &mut Reply<'_>) -> Outcome {
+    let node = server.node(call)?;
+    let Seen { metadata, taken_bytes, valid_seconds } = Seen::of(&node);
+    let attr = attributes(server, node.number(), &metadata, taken_bytes);
+    let time =
+        |time: Timestamp| SxTime { tv_sec: time.seconds, tv_nsec: nanoseconds(time), reserved: 0 };
+    let (rdev_major, rdev_minor) = metadata.device;
+    let stat = Statx {
+        mask: STATX_BASIC_STATS_AND_BTIME,
+        blksize: attr.blksize,
+        nlink: attr.nlink,
+        uid: attr.uid,
+        gid: attr.gid,
+        mode: attr.mode as u16,
+        ino: attr.ino,
+        size: attr.size,
+        blocks: attr.blocks,
+        atime: time(metadata.atime),
+        btime: time(metadata.otime),
+        ctime: time(metadata.ctime),
+        mtime: time(metadata.mtime),
+        rdev_major,
+        rdev_minor,
+        ..Statx::new_zeroed()
+    };
+    reply.put(&StatxOut { attr_valid: valid_seconds, stat, ..StatxOut::new_zeroed() })
+}
+
+pub(super) fn set(
+    server: &Server,
+    call: &Call<'_>,
+    new: &SetattrIn,
+    reply: &mut Reply<'_>,
+) -> Outcome {
+    let node = server.node(call)?;
+    let given = SetAttrValid::from_bits_truncate(new.valid);
+    let valid = given - SetAttrValid::FH;
+    // The kernel asks for this before it changes content through a descriptor, so that the file no longer gives
+    // those who run it rights of others. It also passes on a chown(2) that names neither owner nor group, which
+    // is for the owner, and a change all the same.
+    if valid.is_empty() {
+        if node.inode.file_type() != FileType::Directory {
+            if call.takes_rights_by_mode(&node.inode) && !node.is_open_for_writing() {
+                call.check_owner(&node.inode)?;
+            }
+            call.drop_privileges(&node.inode)?;
+        }
+        node.inode.set_attributes(&SetAttributes::default()).map_err(failed)?;
+    }
+    if let Some((of_access, of_content)) = touches(valid) {
+        node.inode.touch(of_access, of_content).map_err(failed)?;
+        return put(server, &node, reply);
+    }
+    if server.options.writeback_cache && brings_times(given, new.fh) {
+        let time = |seconds: u64, nanoseconds| Timestamp { seconds: seconds as i64, nanoseconds };
+        let (mtime, ctime) = (time(new.mtime, new.mtimensec), time(new.ctime, new.ctimensec));
+        node.open_file()?.set_times_of_writes(mtime, ctime).map_err(failed)?;
+        return put(server, &node, reply);
+    }
+    if valid.contains(SetAttrValid::SIZE) {
+        let before = node.inode.metadata();
+        // Also to the size that it has: space past its end goes.
+        let set = if given.contains(SetAttrValid::FH) {
+            node.open_file()?.set_len(new.size)
+        } else {
+            node.file()?.set_len(new.size)
         };
-        let (rdev_major, rdev_minor) = metadata.device;
-        let stat = Statx {
-            mask: STATX_BASIC_STATS_AND_BTIME,
-            blksize: attr.blksize,
-            nlink: attr.nlink,
-            uid: attr.uid,
-            gid: attr.gid,
-            mode: attr.mode as u16,
-            ino: attr.ino,
-            size: attr.size,
-            blocks: attr.blocks,
-            atime: time(metadata.atime),
-            btime: time(metadata.otime),
-            ctime: time(metadata.ctime),
-            mtime: time(metadata.mtime),
-            rdev_major,
-            rdev_minor,
-            ..Statx::new_zeroed()
-        };
-        reply.put(&StatxOut { attr_valid: valid_seconds, stat, ..StatxOut::new_zeroed() })
-    }
-
-    pub(super) fn set_attributes(
-        &self,
-        call: &Call<'_>,
-        new: &SetattrIn,
-        reply: &mut Reply<'_>,
-    ) -> Outcome {
-        let node = self.node(call)?;
-        let given = SetAttrValid::from_bits_truncate(new.valid);
-        let valid = given - SetAttrValid::FH;
-        // The kernel asks for this before it changes content through a descriptor, so that the file no longer gives
-        // those who run it rights of others. It also passes on a chown(2) that names neither owner nor group, which
-        // is for the owner, and a change all the same.
-        if valid.is_empty() {
-            if node.inode.file_type() != FileType::Directory {
-                if call.takes_rights_by_mode(&node.inode) && !node.is_open_for_writing() {
-                    self.check_owner(call, &node.inode)?;
-                }
-                call.drop_privileges(&node.inode)?;
-            }
-            node.inode.set_attributes(&SetAttributes::default()).map_err(failed)?;
+        set.map_err(failed)?;
+        note_resized(server, &node, before.size_bytes, new.size);
+        // Times change if a file that is open, or that is being opened, is cut to the size that it has, but not if
+        // truncate(2) does that by a path.
+        let is_opened = given.contains(SetAttrValid::FH) || new.size == 0;
+        if before.size_bytes == new.size && !is_opened {
+            let (mtime, ctime) = (Some(before.mtime), Some(before.ctime));
+            let unchanged = SetAttributes { mtime, ctime, ..SetAttributes::default() };
+            node.inode.set_attributes(&unchanged).map_err(failed)?;
         }
-        if let Some((of_access, of_content)) = touches(valid) {
-            node.inode.touch(of_access, of_content).map_err(failed)?;
-            return self.put_attributes(&node, reply);
-        }
-        if self.options.writeback_cache && brings_times(given, new.fh) {
-            let time =
-                |seconds: u64, nanoseconds| Timestamp { seconds: seconds as i64, nanoseconds };
-            let (mtime, ctime) = (time(new.mtime, new.mtimensec), time(new.ctime, new.ctimensec));
-            node.open_file()?.set_times_of_writes(mtime, ctime).map_err(failed)?;
-            return self.put_attributes(&node, reply);
-        }
-        if valid.contains(SetAttrValid::SIZE) {
-            let before = node.inode.metadata();
-            // Also to the size that it has: space past its end goes.
-            let set = if given.contains(SetAttrValid::FH) {
-                node.open_file()?.set_len(new.size)
-            } else {
-                node.file()?.set_len(new.size)
-            };
-            set.map_err(failed)?;
-            self.note_resized(&node, before.size_bytes, new.size);
-            // Times change if a file that is open, or that is being opened, is cut to the size that it has, but not if
-            // truncate(2) does that by a path.
-            let is_opened = given.contains(SetAttrValid::FH) || new.size == 0;
-            if before.size_bytes == new.size && !is_opened {
-                let (mtime, ctime) = (Some(before.mtime), Some(before.ctime));
-                let unchanged = SetAttributes { mtime, ctime, ..SetAttributes::default() };
-                node.inode.set_attributes(&unchanged).map_err(failed)?;
-            }
-            if valid.contains(SetAttrValid::KILL_SUIDGID) {
-                call.drop_privileges(&node.inode)?;
-            }
-        }
-        let changes = changes(new, valid);
-        if changes != SetAttributes::default() {
-            // By the group that the file has now.
-            let drops_setgid = valid.intersects(SetAttrValid::UID | SetAttrValid::GID)
-                && !valid.contains(SetAttrValid::MODE)
-                && node.inode.file_type() != FileType::Directory
-                && !call.is_in_group_of(&node.inode);
-            node.inode.set_attributes(&changes).map_err(failed)?;
-            if drops_setgid {
-                node.inode.drop_privileges(false).map_err(failed)?;
-            }
-        }
-        self.put_attributes(&node, reply)
-    }
-
-    fn put_attributes(&self, node: &Node, reply: &mut Reply<'_>) -> Outcome {
-        let Seen { metadata, taken_bytes, valid_seconds } = Seen::of(node);
-        let attr = self.attr(node.number(), &metadata, taken_bytes);
-        reply.put(&AttrOut { attr_valid: valid_seconds, attr, ..AttrOut::new_zeroed() })
-    }
-
-    /// What the kernel gets to know about an inode that was looked up.
-    pub(super) fn entry(&self, id: u64, node: &Node) -> EntryOut {
-        let Seen { metadata, taken_bytes, valid_seconds } = Seen::of(node);
-        EntryOut {
-            nodeid: id,
-            generation: node.generation(&metadata).into(),
-            entry_valid: VALID_SECONDS,
-            attr_valid: valid_seconds,
-            attr: self.attr(node.number(), &metadata, taken_bytes),
-            ..EntryOut::new_zeroed()
+        if valid.contains(SetAttrValid::KILL_SUIDGID) {
+            call.drop_privileges(&node.inode)?;
         }
     }
-
-    /// What the kernel gets to know about an inode that a listing shows, none of whose data waits
-    /// to be written back.
-    pub(super) fn listed_entry(&self, subvolume: &Subvolume, metadata: &Metadata) -> EntryOut {
-        let number = number_of(metadata.subvolume, metadata.inode);
-        EntryOut {
-            nodeid: number,
-            generation: generation_in(subvolume, metadata).into(),
-            entry_valid: VALID_SECONDS,
-            attr_valid: VALID_SECONDS,
-            attr: self.attr(number, metadata, metadata.allocated_bytes),
-            ..EntryOut::new_zeroed()
+    let changes = changes(new, valid);
+    if changes != SetAttributes::default() {
+        // By the group that the file has now.
+        let drops_setgid = valid.intersects(SetAttrValid::UID | SetAttrValid::GID)
+            && !valid.contains(SetAttrValid::MODE)
+            && node.inode.file_type() != FileType::Directory
+            && !call.is_in_group_of(&node.inode);
+        node.inode.set_attributes(&changes).map_err(failed)?;
+        if drops_setgid {
+            node.inode.drop_privileges(false).map_err(failed)?;
         }
     }
+    put(server, &node, reply)
+}
 
-    fn attr(&self, number: u64, metadata: &Metadata, taken_bytes: u64) -> Attr {
-        Attr {
-            ino: number,
-            size: metadata.size_bytes,
-            blocks: taken_bytes / BLOCK_BYTES,
-            atime: metadata.atime.seconds as u64,
-            mtime: metadata.mtime.seconds as u64,
-            ctime: metadata.ctime.seconds as u64,
-            atimensec: nanoseconds(metadata.atime),
-            mtimensec: nanoseconds(metadata.mtime),
-            ctimensec: nanoseconds(metadata.ctime),
-            mode: metadata.mode,
-            nlink: metadata.nlink,
-            uid: metadata.uid,
-            gid: metadata.gid,
-            rdev: device_number(metadata.device),
-            blksize: self.filesystem.sector_bytes(),
-            flags: 0,
-        }
+fn put(server: &Server, node: &Node, reply: &mut Reply<'_>) -> Outcome {
+    let Seen { metadata, taken_bytes, valid_seconds } = Seen::of(node);
+    let attr = attributes(server, node.number(), &metadata, taken_bytes);
+    reply.put(&AttrOut { attr_valid: valid_seconds, attr, ..AttrOut::new_zeroed() })
+}
+
+/// What the kernel gets to know about an inode that was looked up.
+pub(super) fn entry(server: &Server, id: u64, node: &Node) -> EntryOut {
+    let Seen { metadata, taken_bytes, valid_seconds } = Seen::of(node);
+    EntryOut {
+        nodeid: id,
+        generation: node.generation(&metadata).into(),
+        entry_valid: VALID_SECONDS,
+        attr_valid: valid_seconds,
+        attr: attributes(server, node.number(), &metadata, taken_bytes),
+        ..EntryOut::new_zeroed()
+    }
+}
+
+/// What the kernel gets to know about an inode that a listing shows, none of whose data waits
+/// to be written back.
+pub(super) fn listed_entry(
+    server: &Server,
+    subvolume: &Subvolume,
+    metadata: &Metadata,
+) -> EntryOut {
+    let number = number_of(metadata.subvolume, metadata.inode);
+    EntryOut {
+        nodeid: number,
+        generation: generation_in(subvolume, metadata).into(),
+        entry_valid: VALID_SECONDS,
+        attr_valid: VALID_SECONDS,
+        attr: attributes(server, number, metadata, metadata.allocated_bytes),
+        ..EntryOut::new_zeroed()
+    }
+}
+
+fn attributes(server: &Server, number: u64, metadata: &Metadata, taken_bytes: u64) -> Attr {
+    Attr {
+        ino: number,
+        size: metadata.size_bytes,
+        blocks: taken_bytes / BLOCK_BYTES,
+        atime: metadata.atime.seconds as u64,
+        mtime: metadata.mtime.seconds as u64,
+        ctime: metadata.ctime.seconds as u64,
+        atimensec: nanoseconds(metadata.atime),
+        mtimensec: nanoseconds(metadata.mtime),
+        ctimensec: nanoseconds(metadata.ctime),
+        mode: metadata.mode,
+        nlink: metadata.nlink,
+        uid: metadata.uid,
+        gid: metadata.gid,
+        rdev: device_number(metadata.device),
+        blksize: server.filesystem.sector_bytes(),
+        flags: 0,
     }
 }
 

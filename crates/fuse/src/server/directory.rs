@@ -15,9 +15,11 @@ use larder::{Directory, Entry, FileType, Found, ListedEntry, Subvolume};
 use rustix::io::Errno;
 use zerocopy::{FromZeros, IntoBytes};
 
+use super::call::{Call, Outcome, failed};
 use super::nodes::{Node, number_of};
+use super::state::Server;
 use super::walkers::Shown;
-use super::{Call, Outcome, Server, failed};
+use super::{atime, attributes};
 use crate::protocol::Reply;
 use crate::protocol::abi::{Dirent, EntryOut, ReadIn};
 
@@ -27,51 +29,48 @@ const BEHIND_DOT_DOT: u64 = 2;
 /// `DT_DIR`.
 const TYPE_DIRECTORY: u32 = 4;
 
-impl Server {
-    pub(super) fn readdir(
-        &self,
-        call: &Call<'_>,
-        from: &ReadIn,
-        plus: bool,
-        reply: &mut Reply<'_>,
-    ) -> Outcome {
-        let node = self.node(call)?;
-        let directory = node.directory()?;
-        self.accessed(&directory);
-        let most_bytes = from.size as usize;
-        let subvolume = directory.subvolume();
-        let mut listing =
-            Listing { server: self, directory: &directory, subvolume, plus, most_bytes, reply };
-        if from.offset < BEHIND_DOT && !listing.put_dot(node.number(), BEHIND_DOT, b".")? {
+pub(super) fn list(
+    server: &Server,
+    call: &Call<'_>,
+    from: &ReadIn,
+    plus: bool,
+    reply: &mut Reply<'_>,
+) -> Outcome {
+    let node = server.node(call)?;
+    let directory = node.directory()?;
+    atime::note_read(&server.options, &directory);
+    let most_bytes = from.size as usize;
+    let subvolume = directory.subvolume();
+    let mut listing = Listing { server, directory: &directory, subvolume, plus, most_bytes, reply };
+    if from.offset < BEHIND_DOT && !listing.put_dot(node.number(), BEHIND_DOT, b".")? {
+        return Ok(());
+    }
+    if from.offset < BEHIND_DOT_DOT {
+        let parent = number_of_parent(&node, &directory);
+        if !listing.put_dot(parent, BEHIND_DOT_DOT, b"..")? {
             return Ok(());
         }
-        if from.offset < BEHIND_DOT_DOT {
-            let parent = Self::number_of_parent(&node, &directory);
-            if !listing.put_dot(parent, BEHIND_DOT_DOT, b"..")? {
-                return Ok(());
-            }
-        }
-        let end_index = node.listing_end(from.offset == 0, || directory.end_index())?;
-        if !plus {
-            return listing.put_names(from.offset, end_index);
-        }
-        let shown = self.walkers.list(call.pid, from.offset == 0);
-        if shown == Shown::Directories {
-            return listing.put_names(from.offset, end_index);
-        }
-        let mut to_hold_back = usize::from(shown == Shown::AllButOne);
-        listing.put_with_inodes(from.offset, end_index, &mut to_hold_back)?;
-        if shown == Shown::AllButOne && to_hold_back == 0 {
-            self.walkers.held_back(call.pid);
-        }
-        Ok(())
     }
+    let end_index = node.listing_end(from.offset == 0, || directory.end_index())?;
+    if !plus {
+        return listing.put_names(from.offset, end_index);
+    }
+    let shown = server.walkers.list(call.pid, from.offset == 0);
+    if shown == Shown::Directories {
+        return listing.put_names(from.offset, end_index);
+    }
+    let mut to_hold_back = usize::from(shown == Shown::AllButOne);
+    listing.put_with_inodes(from.offset, end_index, &mut to_hold_back)?;
+    if shown == Shown::AllButOne && to_hold_back == 0 {
+        server.walkers.held_back(call.pid);
+    }
+    Ok(())
+}
 
-    fn number_of_parent(node: &Node, directory: &Directory) -> u64 {
-        let number = |parent: Directory| number_of(parent.subvolume_id(), parent.number());
-        // Where the parent cannot be read the list is the better answer than none.
-        directory.parent().map_or(node.number(), number)
-    }
+fn number_of_parent(node: &Node, directory: &Directory) -> u64 {
+    let number = |parent: Directory| number_of(parent.subvolume_id(), parent.number());
+    // Where the parent cannot be read the list is the better answer than none.
+    directory.parent().map_or(node.number(), number)
 }
 
 struct Listing<'l, 'r> {
@@ -177,11 +176,11 @@ impl Listing<'_, '_> {
         match found {
             Found::Inode(inode) => {
                 let (id, node) = server.nodes.look_up(inode)?;
-                Ok(server.entry(id, &node))
+                Ok(attributes::entry(server, id, &node))
             }
             Found::Attributes(metadata) => {
                 server.nodes.look_up_listed(&self.subvolume, metadata.inode)?;
-                Ok(server.listed_entry(&self.subvolume, &metadata))
+                Ok(attributes::listed_entry(server, &self.subvolume, &metadata))
             }
         }
     }

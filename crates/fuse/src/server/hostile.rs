@@ -9,7 +9,8 @@ use proptest::prelude::*;
 use rustix::io::Errno;
 use zerocopy::{FromZeros, IntoBytes};
 
-use super::{Server, ServerOptions};
+use super::Server;
+use crate::options::ServerOptions;
 use crate::protocol::abi::{InHeader, IoctlIn, IoctlOut, opcode};
 use crate::protocol::{Answer, Notice, Reply, Request};
 use crate::transport::{Handler, MustNotWait, Tell};

@@ -4,7 +4,8 @@ use rustix::io::Errno;
 use rustix::param::page_size;
 use zerocopy::FromZeros;
 
-use super::{AccessTimes, Call, Outcome, ServerOptions};
+use super::call::{Call, Outcome};
+use crate::options::{AccessTimes, ServerOptions};
 use crate::protocol::Reply;
 use crate::protocol::abi::{
     InitFlags, InitIn, InitOut, MINOR_VERSION, OLDEST_MINOR_VERSION, VERSION,

@@ -21,7 +21,7 @@ use parking_lot::Mutex;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
-use super::failed;
+use super::call::failed;
 use super::page_tail::PageTail;
 use crate::protocol::abi::ROOT_ID;
 
@@ -85,14 +85,13 @@ struct Writers {
 /// What the kernel knows under a number.
 #[derive(Debug)]
 struct Known {
-    what: What,
+    inode: KnownInode,
     lookups: u64,
 }
 
-/// An inode, and whether it is open.
 #[derive(Debug)]
-enum What {
-    Node(Arc<Node>),
+enum KnownInode {
+    Open(Arc<Node>),
     /// One that a listing showed, and the kernel has not asked for.
     Listed(Listed),
 }
@@ -104,9 +103,9 @@ struct Listed {
     inode: u64,
 }
 
-/// A node as the kernel knows it, without what it is in this opening of the file system.
+/// A node as another opening of the file system can enter it: by numbers alone.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
+pub(super) struct NodeRecord {
     pub(super) id: u64,
     subvolume: u64,
     inode: u64,
@@ -144,7 +143,7 @@ pub(super) fn generation_in(subvolume: &Subvolume, metadata: &Metadata) -> u32 {
 }
 
 /// The subvolume and inode that have a number; none if they cannot be told from it.
-fn place_of(number: u64) -> Option<(u64, u64)> {
+fn inode_of(number: u64) -> Option<(u64, u64)> {
     let inode = number & ((1 << INODE_BITS) - 1);
     match number >> INODE_BITS {
         0 => Some((TOP_LEVEL, inode)),
@@ -316,7 +315,7 @@ impl Nodes {
             root: root.clone(),
             next_stand_in: AtomicU64::new(STAND_INS),
         };
-        let known = Known { what: What::Node(Arc::new(Node::new(root))), lookups: 1 };
+        let known = Known { inode: KnownInode::Open(Arc::new(Node::new(root))), lookups: 1 };
         nodes.shard(ROOT_ID).lock().insert(ROOT_ID, known);
         nodes
     }
@@ -328,9 +327,9 @@ impl Nodes {
 
     /// The node that the kernel knows as `id`.
     pub(super) fn get(&self, id: u64) -> Result<Arc<Node>, Errno> {
-        let listed = match &self.shard(id).lock().get(&id).ok_or(Errno::STALE)?.what {
-            What::Node(node) => return Ok(node.clone()),
-            What::Listed(listed) => listed.clone(),
+        let listed = match &self.shard(id).lock().get(&id).ok_or(Errno::STALE)?.inode {
+            KnownInode::Open(node) => return Ok(node.clone()),
+            KnownInode::Listed(listed) => listed.clone(),
         };
         let inode = listed.subvolume.inode(listed.inode).map_err(failed)?;
         self.open(id, inode).ok_or(Errno::STALE)
@@ -353,7 +352,7 @@ impl Nodes {
         if let Ok(known) = self.get(id) {
             return Ok(known.inode.clone());
         }
-        let (subvolume, inode) = place_of(id).ok_or(Errno::STALE)?;
+        let (subvolume, inode) = inode_of(id).ok_or(Errno::STALE)?;
         let found = fs.subvolume_by_id(subvolume).and_then(|subvolume| subvolume.inode(inode));
         found.map_err(failed)
     }
@@ -369,7 +368,7 @@ impl Nodes {
         let mut shard = self.shard(id).lock();
         let Some(known) = shard.get_mut(&id) else {
             let node = Arc::new(Node::new(inode));
-            shard.insert(id, Known { what: What::Node(node.clone()), lookups: 1 });
+            shard.insert(id, Known { inode: KnownInode::Open(node.clone()), lookups: 1 });
             self.len.fetch_add(1, Relaxed);
             return Ok((id, node));
         };
@@ -386,12 +385,12 @@ impl Nodes {
         let id = number_of(subvolume.id(), inode);
         let mut shard = self.shard(id).lock();
         let Some(known) = shard.get_mut(&id) else {
-            let what = What::Listed(Listed { subvolume: subvolume.clone(), inode });
-            shard.insert(id, Known { what, lookups: 1 });
+            let inode = KnownInode::Listed(Listed { subvolume: subvolume.clone(), inode });
+            shard.insert(id, Known { inode, lookups: 1 });
             self.len.fetch_add(1, Relaxed);
             return Ok(id);
         };
-        if known.place() != (subvolume.id(), inode) {
+        if known.location() != (subvolume.id(), inode) {
             return Err(Errno::OVERFLOW);
         }
         known.lookups += 1;
@@ -417,7 +416,7 @@ impl Nodes {
         let mut found = Vec::new();
         for shard in &self.shards {
             for (id, known) in shard.lock().iter() {
-                let (subvolume, _) = known.place();
+                let (subvolume, _) = known.location();
                 if subvolumes.contains(&subvolume) {
                     found.push((subvolume, *id));
                 }
@@ -449,13 +448,13 @@ impl Nodes {
     }
 
     /// All nodes that the kernel knows.
-    pub(super) fn places(&self) -> Vec<Place> {
-        let place = |(id, known): (&u64, &Known)| {
-            let (subvolume, inode) = known.place();
-            Place { id: *id, subvolume, inode, lookups: known.lookups }
+    pub(super) fn records(&self) -> Vec<NodeRecord> {
+        let record = |(id, known): (&u64, &Known)| {
+            let (subvolume, inode) = known.location();
+            NodeRecord { id: *id, subvolume, inode, lookups: known.lookups }
         };
         let shards = self.shards.iter();
-        shards.flat_map(|shard| shard.lock().iter().map(place).collect::<Vec<_>>()).collect()
+        shards.flat_map(|shard| shard.lock().iter().map(record).collect::<Vec<_>>()).collect()
     }
 
     /// The number of the next directory that stands for a subvolume.
@@ -463,17 +462,22 @@ impl Nodes {
         self.next_stand_in.load(Relaxed)
     }
 
-    /// Enters what the table of another opening of `filesystem` had. What is not there is stale from now on, and so
-    /// are directories that stand for a subvolume, which the kernel then looks up again.
-    pub(super) fn inherit(&self, filesystem: &Filesystem, places: &[Place], next_stand_in: u64) {
+    /// Enters the nodes of another opening of `filesystem`. An inode that is gone is stale from now
+    /// on. So is a directory that stands for a subvolume, and the kernel looks that up again.
+    pub(super) fn take_over(
+        &self,
+        filesystem: &Filesystem,
+        records: &[NodeRecord],
+        next_stand_in: u64,
+    ) {
         self.next_stand_in.store(next_stand_in, Relaxed);
         let is_stand_in = |id: u64| (STAND_INS..SCATTERED).contains(&id);
-        for place in places.iter().filter(|it| it.id != ROOT_ID && !is_stand_in(it.id)) {
-            let subvolume = filesystem.subvolume_by_id(place.subvolume);
-            if let Ok(inode) = subvolume.and_then(|subvolume| subvolume.inode(place.inode)) {
-                let what = What::Node(Arc::new(Node::new(inode)));
-                let known = Known { what, lookups: place.lookups };
-                self.shard(place.id).lock().insert(place.id, known);
+        for record in records.iter().filter(|it| it.id != ROOT_ID && !is_stand_in(it.id)) {
+            let subvolume = filesystem.subvolume_by_id(record.subvolume);
+            if let Ok(inode) = subvolume.and_then(|subvolume| subvolume.inode(record.inode)) {
+                let inode = KnownInode::Open(Arc::new(Node::new(inode)));
+                let known = Known { inode, lookups: record.lookups };
+                self.shard(record.id).lock().insert(record.id, known);
                 self.len.fetch_add(1, Relaxed);
             }
         }
@@ -497,27 +501,27 @@ impl Nodes {
 
 impl Known {
     /// Its subvolume and inode number.
-    fn place(&self) -> (u64, u64) {
-        match &self.what {
-            What::Node(node) => (node.inode.subvolume_id(), node.inode.number()),
-            What::Listed(listed) => (listed.subvolume.id(), listed.inode),
+    fn location(&self) -> (u64, u64) {
+        match &self.inode {
+            KnownInode::Open(node) => (node.inode.subvolume_id(), node.inode.number()),
+            KnownInode::Listed(listed) => (listed.subvolume.id(), listed.inode),
         }
     }
 
     fn is(&self, inode: &Inode) -> bool {
-        match &self.what {
-            What::Node(node) => node.inode == *inode,
-            What::Listed(_) => self.place() == (inode.subvolume_id(), inode.number()),
+        match &self.inode {
+            KnownInode::Open(node) => node.inode == *inode,
+            KnownInode::Listed(_) => self.location() == (inode.subvolume_id(), inode.number()),
         }
     }
 
     /// The node, made of `inode`, which is that inode, if there was none.
     fn node(&mut self, inode: Inode) -> Arc<Node> {
-        if let What::Node(node) = &self.what {
+        if let KnownInode::Open(node) = &self.inode {
             return node.clone();
         }
         let node = Arc::new(Node::new(inode));
-        self.what = What::Node(node.clone());
+        self.inode = KnownInode::Open(node.clone());
         node
     }
 }
@@ -526,7 +530,7 @@ impl Known {
 mod tests {
     use std::collections::HashSet;
 
-    use super::{STAND_INS, TOP_LEVEL, number_of, place_of};
+    use super::{STAND_INS, TOP_LEVEL, inode_of, number_of};
 
     #[test]
     fn numbers_are_unique_across_subvolumes() {
@@ -539,10 +543,10 @@ mod tests {
         assert_eq!(numbers.len(), subvolumes.len() * inodes.len());
         assert_eq!(number_of(TOP_LEVEL, 257), 257);
         assert_eq!(number_of(256, 257), (256 << 40) + 257);
-        for place in [(TOP_LEVEL, 257), (256, 257), ((1 << 22) - 1, (1 << 40) - 1)] {
-            assert_eq!(place_of(number_of(place.0, place.1)), Some(place));
+        for inode in [(TOP_LEVEL, 257), (256, 257), ((1 << 22) - 1, (1 << 40) - 1)] {
+            assert_eq!(inode_of(number_of(inode.0, inode.1)), Some(inode));
         }
-        assert_eq!(place_of(number_of(1 << 22, 257)), None, "it is scattered");
-        assert_eq!(place_of(STAND_INS), None);
+        assert_eq!(inode_of(number_of(1 << 22, 257)), None, "it is scattered");
+        assert_eq!(inode_of(STAND_INS), None);
     }
 }

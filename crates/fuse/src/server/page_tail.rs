@@ -23,10 +23,6 @@ use std::sync::atomic::Ordering::SeqCst;
 
 use rustix::param::page_size;
 
-use super::nodes::Node;
-use super::{Call, Server};
-use crate::protocol::Notice;
-
 /// The place where a file ended before ftruncate(2) made it longer, as long as the kernel may have
 /// the page from before. 0 if it has none.
 #[derive(Debug, Default)]
@@ -34,7 +30,7 @@ pub(super) struct PageTail(AtomicU64);
 
 impl PageTail {
     /// ftruncate(2) has changed the size from `old_end` to `new_end`.
-    fn resized(&self, old_end: u64, new_end: u64) {
+    pub(super) fn resized(&self, old_end: u64, new_end: u64) {
         let has_tail = new_end > old_end && !old_end.is_multiple_of(page_bytes());
         self.0.store(if has_tail { old_end } else { 0 }, SeqCst);
     }
@@ -54,25 +50,6 @@ impl PageTail {
     }
 }
 
-impl Server {
-    /// ftruncate(2) has changed the size of a file.
-    pub(super) fn note_resized(&self, node: &Node, old_end: u64, new_end: u64) {
-        if node.may_be_mapped_for_writing() && !self.options.writeback_cache {
-            node.page_tail.resized(old_end, new_end);
-        }
-    }
-
-    /// A file is about to grow up to `new_end`, if it is not as long already.
-    pub(super) fn bring_last_page(&self, call: &Call<'_>, node: &Node, new_end: u64) {
-        let end = node.inode.metadata().size_bytes;
-        let has_tail = new_end > end && !end.is_multiple_of(page_bytes());
-        if has_tail && node.may_be_mapped_for_writing() && !self.options.writeback_cache {
-            // Where this thread must not wait, what is past the end becomes content.
-            let _ = call.kernel.now(&Notice::content(call.id, end, 1));
-        }
-    }
-}
-
 /// The parts of `data`, to be written at `offset`, that lie outside of `range`, and where.
 pub(super) fn parts_outside(
     range: Option<Range<u64>>,
@@ -85,7 +62,7 @@ pub(super) fn parts_outside(
     parts.into_iter().filter(|(data, _)| !data.is_empty())
 }
 
-fn page_bytes() -> u64 {
+pub(super) fn page_bytes() -> u64 {
     page_size() as u64
 }
 

@@ -22,7 +22,6 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
-use super::exchange::Exchange;
 use super::nodes::Nodes;
 use crate::protocol::Notice;
 use crate::transport::Notify;
@@ -33,6 +32,12 @@ const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// Inodes that one request to the kernel names.
 const BATCH: usize = 256;
+
+/// The nodes of the server that serves now: servers come and go while the thread runs.
+pub(super) trait CurrentNodes: Sync {
+    /// Runs `look` on them. `None` if no file system is open.
+    fn look<T>(&self, look: impl FnOnce(&Nodes) -> T) -> Option<T>;
+}
 
 /// What the thread waits for.
 #[derive(Debug)]
@@ -99,7 +104,7 @@ impl Pruning {
     /// Prunes while `serve` runs.
     pub(super) fn during(
         &self,
-        exchange: &Exchange,
+        nodes: &impl CurrentNodes,
         kernel: &dyn Notify,
         serve: impl FnOnce() -> io::Result<()>,
     ) -> io::Result<()> {
@@ -107,7 +112,7 @@ impl Pruning {
         thread::scope(|scope| {
             let _ending = Ending(self);
             let prune = || {
-                if let Err(error) = self.prune(exchange, kernel) {
+                if let Err(error) = self.prune(nodes, kernel) {
                     tracing::debug!("the kernel forgets inodes only by itself: {error}");
                 }
             };
@@ -131,37 +136,35 @@ impl Pruning {
         (!state.is_ended).then_some(Round { deleted, is_crowded, is_new })
     }
 
-    fn prune(&self, exchange: &Exchange, kernel: &dyn Notify) -> io::Result<()> {
+    fn prune(&self, nodes: &impl CurrentNodes, kernel: &dyn Notify) -> io::Result<()> {
         let (mut pause, mut left_before) = (FIRST_PAUSE, 0);
         while let Some(Round { mut deleted, is_crowded, is_new }) = self.next(pause) {
-            let of_deleted =
-                exchange.look_at_nodes(|nodes| nodes.of_subvolumes(&deleted)).unwrap_or_default();
+            let of_deleted = nodes.look(|nodes| nodes.of_subvolumes(&deleted)).unwrap_or_default();
             let ids: Vec<u64> = of_deleted.iter().map(|(_, id)| *id).collect();
             ask_to_forget(&ids, kernel)?;
             if is_crowded {
-                self.thin_out(exchange, kernel)?;
+                self.thin_out(nodes, kernel)?;
             }
             // Inodes that were forgotten let go of the folders above them: those are next.
-            let left = of_deleted.len() + if is_crowded { node_count(exchange) } else { 0 };
+            let left = of_deleted.len() + if is_crowded { node_count(nodes) } else { 0 };
             let is_progress = is_new || left < left_before;
             pause = if is_progress { FIRST_PAUSE } else { (2 * pause).min(LONGEST_PAUSE) };
             left_before = left;
             // The kernel knows nothing of these any more. Nor will it: what it looks up lies in a folder that it
             // knows.
             deleted.retain(|subvolume| of_deleted.iter().all(|(other, _)| other != subvolume));
-            self.end_round(&deleted, node_count(exchange));
+            self.end_round(&deleted, node_count(nodes));
         }
         Ok(())
     }
 
     /// Asks until a quarter of the nodes that are allowed is gone, or the kernel was asked for each.
-    fn thin_out(&self, exchange: &Exchange, kernel: &dyn Notify) -> io::Result<()> {
+    fn thin_out(&self, nodes: &impl CurrentNodes, kernel: &dyn Notify) -> io::Result<()> {
         let enough = self.most_nodes - self.most_nodes / 4;
-        let all: Vec<Vec<u64>> =
-            exchange.look_at_nodes(|nodes| nodes.ids().collect()).unwrap_or_default();
+        let all: Vec<Vec<u64>> = nodes.look(|nodes| nodes.ids().collect()).unwrap_or_default();
         for ids in all {
             ask_to_forget(&ids, kernel)?;
-            if node_count(exchange) <= enough {
+            if node_count(nodes) <= enough {
                 break;
             }
         }
@@ -179,8 +182,8 @@ impl Pruning {
 }
 
 /// How many nodes there are.
-fn node_count(exchange: &Exchange) -> usize {
-    exchange.look_at_nodes(Nodes::len).unwrap_or(0)
+fn node_count(nodes: &impl CurrentNodes) -> usize {
+    nodes.look(Nodes::len).unwrap_or(0)
 }
 
 /// Asks the kernel to forget nodes that no program uses.

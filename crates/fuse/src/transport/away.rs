@@ -4,8 +4,8 @@
 //! - The kernel may wait, in the thread that tells it, for requests to be served. A thread tells it
 //!   only after it has [left](Place) its place among the threads that serve: enough others remain to serve any request.
 
+use super::kernel::{MustNotWait, Notify, Tell};
 use super::soon::Soon;
-use super::{MustNotWait, Notify, Tell};
 use crate::protocol::Notice;
 use crate::protocol::abi::InitFlags;
 

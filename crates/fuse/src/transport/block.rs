@@ -17,11 +17,9 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::Command;
 
-use super::mount::run;
+use super::program::run;
 use super::version;
 
-/// What the kernel shows as the type of such a file system.
-pub(crate) const TYPE: &str = "fuseblk.larder";
 /// The first Linux that passes sync(2) on.
 const FIRST_LINUX: (u32, u32) = (6, 18);
 /// `MNT_NS_INIT_INO` of linux/nsfs.h: the inode of the first mount namespace.

@@ -26,13 +26,14 @@ use super::awake::Awake;
 use super::away::{FromPlace, Place};
 use super::busy_poll::BusyPoll;
 use super::io_uring::Queues;
+use super::kernel::{Notify, Tell};
 use super::mapping::Buffer;
 use super::pool::Pool;
 use super::readahead::read_ahead;
 use super::readiness::Readiness;
+use super::serving::{HEADROOM_BYTES, Handler, Limits, Served, Serving, Transport, serve};
 use super::soon::Soon;
-use super::{HEADROOM_BYTES, Handler, Limits, Notify, Served, Serving, Tell, Transport, serve};
-use crate::MountOptions;
+use crate::options::MountOptions;
 use crate::protocol::abi::{self, InHeader, InitFlags, InitOut, OutHeader};
 use crate::protocol::{Notice, Reply, Request};
 

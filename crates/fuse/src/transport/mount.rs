@@ -15,15 +15,12 @@ use rustix::path;
 use rustix::process::geteuid;
 
 use super::block;
+use super::program::run;
 use super::superblock::{Superblock, attributes};
 use super::tree::Tree;
+use crate::options::{AccessTimes, MountOptions, ServerOptions};
 use crate::usage::MountTable;
-use crate::{AccessTimes, MountOptions, ServerOptions};
 
-/// What programs see of the type of the file system behind what the kernel knows it by.
-pub(super) const SUBTYPE: &str = "larder";
-/// What the kernel shows as the type of the file system where it is not [`block::TYPE`].
-pub(crate) const TYPE: &str = "fuse.larder";
 /// The program that lets those mount who are not root.
 const FUSERMOUNT: &str = "fusermount3";
 
@@ -171,17 +168,4 @@ fn mount_as_user(
     drop(command);
     let device = descriptor::receive(&ours)?;
     device.ok_or_else(|| io::Error::other(format!("{FUSERMOUNT} sent no descriptor")))
-}
-
-/// Runs a program, of which what it says is the error.
-pub(super) fn run(command: &mut Command) -> io::Result<()> {
-    let output =
-        command.stdout(Stdio::null()).stderr(Stdio::piped()).output().map_err(|error| {
-            let program = command.get_program().display();
-            io::Error::new(error.kind(), format!("{program} cannot be run: {error}"))
-        })?;
-    if output.status.success() {
-        return Ok(());
-    }
-    Err(io::Error::other(String::from_utf8_lossy(&output.stderr).trim().to_owned()))
 }

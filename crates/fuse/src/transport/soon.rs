@@ -10,7 +10,7 @@ use std::thread;
 
 use parking_lot::{Condvar, Mutex};
 
-use super::Notify;
+use super::kernel::Notify;
 use crate::protocol::Notice;
 
 /// Notices that the kernel is yet to be given.

@@ -19,9 +19,11 @@ use rustix::mount::{
 use rustix::param::page_size;
 use rustix::process::{getegid, geteuid};
 
-use super::mount::SUBTYPE;
 use super::tree::Tree;
-use crate::{AccessTimes, MountOptions, ServerOptions};
+use crate::options::{AccessTimes, MountOptions, ServerOptions};
+
+/// The type of the file system, after the `fuse.` or `fuseblk.` that the kernel shows before it.
+const SUBTYPE: &str = "larder";
 
 /// What the kernel is told of a superblock.
 #[derive(Debug)]

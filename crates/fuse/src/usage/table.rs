@@ -8,7 +8,9 @@ use std::path::{Path, PathBuf};
 
 use larder_device::StandIn;
 
-use crate::transport::{TYPE, block};
+/// The types of file systems that servers of this kind serve, as the kernel shows them.
+const TYPE: &str = "fuse.larder";
+const BLOCK_TYPE: &str = "fuseblk.larder";
 
 /// All mounts of a mount namespace that a process can reach, in the order in which they were made.
 #[derive(Clone, Debug, Default)]
@@ -95,7 +97,7 @@ impl MountEntry {
         let owner = owner.and_then(|id| id.parse().ok());
         let (is_ours, source) = match kind {
             kind if kind == TYPE.as_bytes() => (true, source),
-            kind if kind == block::TYPE.as_bytes() => {
+            kind if kind == BLOCK_TYPE.as_bytes() => {
                 (true, StandIn::target_of(&source).unwrap_or(source))
             }
             _ => (false, source),

@@ -14,8 +14,9 @@ use rustix::io::Errno;
 use rustix::io_uring::iovec;
 use zerocopy::{FromZeros, IntoBytes};
 
+use super::super::kernel::Tell;
 use super::super::mapping::Mapping;
-use super::super::{Handler, Served, Tell, serve};
+use super::super::serving::{Handler, Served, serve};
 use super::ring::{Command, Ring};
 use crate::protocol::abi::{
     OutHeader, URING_CMD_COMMIT_AND_FETCH, URING_CMD_REGISTER, UringCmdReq, UringReqHeader, opcode,
@@ -199,7 +200,7 @@ fn answer(
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::MustNotWait;
+    use super::super::super::kernel::MustNotWait;
     use super::*;
     use crate::protocol::abi::InHeader;
     use crate::protocol::{Answer, Notice};

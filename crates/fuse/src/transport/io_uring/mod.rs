@@ -35,7 +35,7 @@ use self::entry::{Given, Idle};
 use self::seasoned::{Season, Seasoned};
 use super::away::FromPlace;
 use super::pool::Pool;
-use super::{Limits, Serving};
+use super::serving::{Limits, Serving};
 
 /// Whether this kernel's FUSE offers rings.
 const ENABLED: &str = "/sys/module/fuse/parameters/enable_uring";
