@@ -12,7 +12,7 @@ use std::thread;
 use parking_lot::{Condvar, Mutex};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-use super::KeepAwake;
+use super::keep::KeepAwake;
 
 /// Of more processors only the first are kept awake.
 const MOST_THREADS: usize = 16;

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::Write;
 
-use super::KeepAwake;
+use super::keep::KeepAwake;
 
 /// The device through which root bounds the latency, in microseconds. The bound is that of the lowest value in any
 /// open descriptor.

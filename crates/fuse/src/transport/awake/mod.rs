@@ -11,6 +11,7 @@
 //! - A request costs one atomic addition, and no system call while requests keep coming.
 
 mod idle_threads;
+mod keep;
 mod latency;
 
 use std::io;
@@ -21,6 +22,7 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex};
 
 use self::idle_threads::IdleThreads;
+use self::keep::KeepAwake;
 use self::latency::LatencyRequest;
 
 /// How often the pace of requests is measured while they come.
@@ -57,15 +59,6 @@ enum Pace {
 #[derive(Debug, Default)]
 struct Governor {
     quiet_ticks: u32,
-}
-
-/// A way to keep processors awake.
-trait KeepAwake {
-    /// Keeps them awake from now on.
-    fn keep(&mut self);
-
-    /// Lets them sleep.
-    fn rest(&mut self);
 }
 
 impl Awake {
