@@ -5,20 +5,21 @@ use std::ffi::OsString;
 /// How to mount.
 #[derive(Clone, Debug)]
 pub struct MountOptions {
-    /// The image file or device: what the table of mounts shows as the source. Where sync(2) can reach
-    /// the mount, the table shows a loop device that is attached to it.
+    /// The image file or device: what the table of mounts shows as the source. Where sync(2) can
+    /// reach the mount, the table shows a loop device that is attached to it.
     pub source: OsString,
-    /// Nothing can be changed.
+    /// Refuses all changes.
     pub read_only: bool,
-    /// Other users than the one who mounts can look in.
+    /// Users other than the one who mounts have access too.
     pub allow_other: bool,
-    /// Setuid bits have no effect. So it always is for who is not root.
+    /// Setuid bits have no effect. This is always so unless root mounts.
     pub nosuid: bool,
-    /// Device nodes have no effect. So it always is for who is not root.
+    /// Device nodes have no effect. This is always so unless root mounts.
     pub nodev: bool,
     /// Programs cannot be run.
     pub noexec: bool,
-    /// Requests come through rings of io_uring where the kernel offers that and this process may.
+    /// Requests come through rings of io_uring where the kernel offers them and this process may
+    /// use them.
     pub io_uring: bool,
     /// Processors stay awake while requests keep coming.
     pub awake: bool,
@@ -46,21 +47,21 @@ pub struct ServerOptions {
     pub user_subvol_rm_allowed: bool,
     /// Which reads change the time of last access.
     pub access_times: AccessTimes,
-    /// Directories keep theirs.
+    /// Directories keep their times of last access.
     pub nodiratime: bool,
-    /// Syncing a file is a commit of everything.
+    /// fsync commits the whole file system.
     pub notreelog: bool,
-    /// The kernel keeps what programs write, and brings it later: a program hears from fsync, or from close, what
-    /// write(2) would have told it otherwise.
+    /// The kernel caches what programs write, and writes it back later: a program learns from fsync
+    /// or close of errors that write(2) would have returned.
     pub writeback_cache: bool,
-    /// How many inodes the server remembers for the kernel: above that it asks the kernel to drop
-    /// those that nobody uses, which Linux 6.18 and newer do.
+    /// How many inodes the server remembers for the kernel. Above that it asks the kernel to drop
+    /// unused inodes, which Linux 6.18 and newer do.
     pub most_nodes: usize,
-    /// The most bytes that one request brings or asks for: a power of two, from 64 KiB to 1 MiB. Each thread has memory
-    /// for two of them.
+    /// The most bytes that one request writes or reads: a power of two, from 64 KiB to 1 MiB. Each
+    /// thread has memory for two of them.
     pub most_io_bytes: usize,
-    /// The most threads that serve requests at a time, besides those that wait for the kernel to do what it was told.
-    /// Over rings there are two for each processor at least.
+    /// The most threads that serve requests at a time, besides those that wait for the kernel to
+    /// act on a notice. Over rings there are two for each processor at least.
     pub most_threads: usize,
 }
 
@@ -87,6 +88,6 @@ pub enum AccessTimes {
     Never,
     /// The first after a change, and one a day.
     Relative,
-    /// All that the server sees.
+    /// All reads that reach the server.
     Always,
 }

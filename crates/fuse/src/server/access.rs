@@ -8,7 +8,7 @@ use rustix::io::Errno;
 
 use super::call::{Call, Outcome, failed};
 
-/// Bits of a permission: those of others in a mode.
+/// The bits of a permission, as a mode has them for others.
 pub(super) const READ: u32 = 4;
 pub(super) const WRITE: u32 = 2;
 pub(super) const EXECUTE: u32 = 1;
@@ -18,11 +18,11 @@ const SET_UID: u32 = 0o4000;
 const SET_GID: u32 = 0o2000;
 const RUN_BY_GROUP: u32 = 0o0010;
 const ACCESS_ACL: &str = "system.posix_acl_access";
-/// Bytes of the version in front of an ACL, and of each of its entries.
+/// Bytes of the version at the beginning of an ACL, and of each of its entries.
 const ACL_HEADER_BYTES: usize = 4;
 const ACL_ENTRY_BYTES: usize = 8;
 
-/// `ACL_*`: whom an entry of an ACL is about.
+/// `ACL_*`: to whom an entry of an ACL applies.
 mod tag {
     pub(super) const USER: u16 = 2;
     pub(super) const GROUP_OBJ: u16 = 4;
@@ -103,7 +103,7 @@ impl Credentials {
         Self { uid: call.uid, groups }
     }
 
-    /// Whether the mode in `metadata`, and `acl` unless it is empty, allow all that is wanted.
+    /// Whether the mode in `metadata`, and `acl` unless it is empty, allow all of `wanted`.
     fn may(&self, wanted: u32, metadata: &Metadata, acl: &[u8]) -> bool {
         let Metadata { mode, uid, gid, .. } = *metadata;
         let allows = |permissions: u32| permissions & wanted == wanted;
@@ -133,7 +133,7 @@ impl Credentials {
     }
 }
 
-/// An entry of an ACL as the attribute has it (`struct posix_acl_xattr_entry`).
+/// An entry of an ACL as in the attribute (`struct posix_acl_xattr_entry`).
 struct AclEntry {
     tag: u16,
     permissions: u32,

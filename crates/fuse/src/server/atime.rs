@@ -1,18 +1,18 @@
-//! When something was last read.
+//! Times of last access.
 //!
-//! The kernel leaves these times to the server, which sees only reads of what the kernel has not kept. Where they
-//! are wanted, the kernel drops at each opening what it keeps of a file or directory whose time the next read is to
-//! change: so each opening that reads counts once at least. Where they are not wanted, which is so unless somebody
-//! asks, directories are opened without a request.
+//! The kernel leaves these times to the server, which sees only reads that miss the kernel's cache.
+//! If a mount keeps access times, an open drops the cache of a file or directory whose time the
+//! next read changes, so that each open that reads counts once at least. By default a mount keeps
+//! none, and directories are opened without a request.
 
 use larder::{FileType, Inode, InodeFlags, Metadata, SetAttributes, Timestamp};
 
 use crate::options::{AccessTimes, ServerOptions};
 
-/// Seconds after which a time is not kept any longer, though nothing was changed since.
+/// Seconds after which a read updates the time even of an unchanged file.
 const DAY_SECONDS: i64 = 24 * 3600;
 
-/// Something was read.
+/// Notes that a file or directory was read.
 pub(super) fn note_read(options: &ServerOptions, inode: &Inode) {
     if options.access_times == AccessTimes::Never {
         return;

@@ -5,18 +5,18 @@ use rustix::io::Errno;
 
 use crate::transport::Tell;
 
-/// What an operation comes to.
+/// The result of an operation.
 pub(super) type Outcome = Result<(), Errno>;
 
 /// A request that is being served: which node it is about, and who called.
 pub(super) struct Call<'c> {
     /// The node.
     pub(super) id: u64,
-    /// The request's own number.
+    /// The number of the request itself.
     pub(super) unique: u64,
     pub(super) uid: u32,
     pub(super) gid: u32,
-    /// The thread.
+    /// The calling thread.
     pub(super) pid: u32,
     /// Whether the caller may do everything.
     pub(super) is_privileged: bool,
@@ -33,7 +33,7 @@ impl Call<'_> {
     }
 }
 
-/// The number of an error of the library.
+/// The error number of an error of the library.
 #[allow(clippy::needless_pass_by_value, reason = "errors are mapped with it")]
 pub(super) fn failed(error: larder::Error) -> Errno {
     Errno::from_raw_os_error(error.errno())

@@ -1,4 +1,4 @@
-//! What a mount is told to be: at a remount, and as a further mount.
+//! How a mount is configured: at a remount, and as a further mount.
 
 use std::path::PathBuf;
 
@@ -6,44 +6,45 @@ use larder::{Filesystem, OpenOptions, Subvolume};
 
 use crate::options::{MountOptions, ServerOptions};
 
-/// What a mount is to be from now on.
+/// The configuration of a mount from now on.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// How to open the devices.
     pub open: OpenOptions,
-    /// Nothing can be changed.
+    /// Refuses all changes.
     pub read_only: bool,
-    /// All devices.
+    /// The paths of all devices.
     pub devices: Vec<PathBuf>,
     /// How to serve.
     pub server: ServerOptions,
 }
 
-/// Reads lists of mount options, the last of which is that of a remount. An error is for who asked.
+/// Reads lists of mount options, the last of which is that of a remount. An error goes to the
+/// client.
 pub type ReadOptions = dyn Fn(&[String]) -> Result<Settings, String> + Send + Sync;
 
-/// What a further mount is to be.
+/// How a further mount is configured.
 #[derive(Debug)]
 pub struct FurtherMount {
-    /// What to show.
+    /// The subvolume to show.
     pub subvolume: Subvolume,
-    /// Of these those count that each mount has for itself.
+    /// Only the options that each mount has for itself count.
     pub options: MountOptions,
-    /// Of these the times of last access count, which are those of all mounts.
+    /// Only the access times count. All mounts share them.
     pub server: ServerOptions,
-    /// Words that ask for something which is so for all mounts, and is otherwise.
+    /// Words that ask for something that all mounts share and that is set otherwise.
     pub ignored: Vec<String>,
 }
 
-/// Reads the options `words` of a further mount of a file system that was mounted, and remounted, with the
-/// lists `said`. An error is for who asked.
+/// Reads the options `words` of a further mount of a file system that was mounted, and remounted,
+/// with the lists `said`. An error goes to the client.
 pub type ReadFurther =
     dyn Fn(&Filesystem, &[String], &str) -> Result<FurtherMount, String> + Send + Sync;
 
-/// Where a remount begins.
+/// What a remount starts from.
 pub(super) struct Configuration {
     pub(super) read: Box<ReadOptions>,
     pub(super) read_further: Box<ReadFurther>,
-    /// All that was said so far.
+    /// All lists of options so far.
     pub(super) said: Vec<String>,
 }

@@ -1,4 +1,4 @@
-//! Content of files.
+//! Reading and writing files.
 
 use larder::{AllocateMode, Metadata, SetAttributes};
 use rustix::fs::OFlags;
@@ -21,9 +21,10 @@ const SEEK_HOLE: u32 = 4;
 const FALLOC_FL_KEEP_SIZE: u32 = 0x1;
 const FALLOC_FL_PUNCH_HOLE: u32 = 0x2;
 const FALLOC_FL_ZERO_RANGE: u32 = 0x10;
-/// What a reply can count, in whole sectors of any size.
+/// The most that a reply can count, in whole sectors of any size.
 const MOST_COPIED_BYTES: u64 = 0xFFFF_0000;
-/// What is copied before it is asked whether the caller still wants it: what is not shared takes a while.
+/// The copy looks for an interrupt after so many bytes: data that cannot be shared takes a while to
+/// copy.
 const COPIED_AT_ONCE_BYTES: u64 = 64 << 20;
 
 pub(super) fn read(
@@ -33,7 +34,7 @@ pub(super) fn read(
     reply: &mut Reply<'_>,
 ) -> Outcome {
     let node = server.node(call)?;
-    // What the kernel has of the page from now on is as it is here.
+    // From now on the kernel's copy of the page is the same as the server's.
     let _ = node.page_tail.take(from.offset, from.size as usize);
     let len = node.file()?.read_at(reply.room(from.size as usize), from.offset);
     reply.filled(len.map_err(failed)?);
@@ -70,8 +71,8 @@ pub(super) fn write(
         };
         written.map_err(failed)?;
     }
-    // The kernel forgets what it keeps when such a write begins, and not always when it ends: who read in
-    // between had the old data kept.
+    // The kernel drops its cache when such a write begins, and not always when it ends: a program
+    // that reads in between makes it cache the old data.
     let is_direct =
         opening.is_some_and(|it| it.is_direct() || to.flags & OFlags::DIRECT.bits() != 0);
     if is_direct && tells_of_direct_writes(call) {
@@ -88,8 +89,8 @@ pub(super) fn seek(
 ) -> Outcome {
     let node = server.node(call)?;
     let file = node.file()?;
-    // The kernel may have data that is not here yet, and asks without giving it. Told to forget what it
-    // has from there on, it does.
+    // The kernel may have dirty data that the server does not know, and asks without sending it.
+    // The notice makes it write the data back.
     let brings_data = || call.kernel.now(&Notice::content(call.id, seek.offset, 0));
     if may_miss_data(server, &node) && brings_data().is_err() {
         let offset = seek_without_knowing(server, &node, seek)?;
@@ -103,7 +104,8 @@ pub(super) fn seek(
     reply.put(&LseekOut { offset: found.map_err(failed)? })
 }
 
-/// What is true of a file whatever data of it the kernel has: all may be data, up to the hole at its end.
+/// An answer that holds whatever dirty data the kernel has: the whole file may be data, up to the
+/// hole at its end.
 ///
 /// # Errors
 /// `EAGAIN` if only the kernel knows where the file ends.
@@ -138,7 +140,7 @@ pub(super) fn allocate(server: &Server, call: &Call<'_>, range: &FallocateIn) ->
     })
 }
 
-/// Copies by sharing what can be shared.
+/// Copies by sharing extents where it can.
 pub(super) fn copy_range(
     server: &Server,
     call: &Call<'_>,
@@ -179,12 +181,12 @@ pub(super) fn sync(server: &Server, call: &Call<'_>) -> Outcome {
     server.node(call)?.inode.sync().map_err(failed)
 }
 
-/// Whether the kernel may have data of a file that was not brought here.
+/// Whether the kernel may have dirty data of a file.
 pub(super) fn may_miss_data(server: &Server, node: &Node) -> bool {
     node.may_be_mapped_for_writing() || server.options.writeback_cache && node.is_open_for_writing()
 }
 
-/// Changes content, and times with it unless the kernel keeps those.
+/// Changes content, and times with it unless the kernel keeps the times.
 fn with_times<T>(
     server: &Server,
     node: &Node,
@@ -200,17 +202,18 @@ pub(super) fn note_resized(server: &Server, node: &Node, old_end: u64, new_end: 
     }
 }
 
-/// A file is about to grow up to `new_end`, if it is not as long already.
+/// A file is about to grow to `new_end`, unless it is that long already. Makes the kernel write its
+/// last page back.
 fn bring_last_page(server: &Server, call: &Call<'_>, node: &Node, new_end: u64) {
     let end = node.inode.metadata().size_bytes;
     let has_tail = new_end > end && !end.is_multiple_of(page_tail::page_bytes());
     if has_tail && node.may_be_mapped_for_writing() && !server.options.writeback_cache {
-        // Where this thread must not wait, what is past the end becomes content.
+        // If this thread must not wait, the bytes past the end become content.
         let _ = call.kernel.now(&Notice::content(call.id, end, 1));
     }
 }
 
-/// Changes content without a change of times: the kernel has set them already.
+/// Changes content without changing times: the kernel has set them already.
 fn keeping_times<T>(node: &Node, change: impl FnOnce() -> Result<T, Errno>) -> Result<T, Errno> {
     let Metadata { mtime, ctime, .. } = node.inode.metadata();
     let done = change()?;

@@ -1,15 +1,17 @@
-//! A server that is exchanged for another while its mount is in use: what was opened for reading is opened for writing,
-//! and back.
+//! Replaces a server while its mount is in use: a file system that was opened for reading is opened
+//! for writing, or the other way round.
 //!
 //! # Invariants
-//! - One server serves a request from beginning to end. While servers are exchanged requests wait; none is lost.
-//! - A request that is on its way may need that others are served. So a request waits for an exchange only when
-//!   none is on its way; an exchange waits for such a moment, and gives up after a while.
-//! - The kernel has nothing to write back when what was open for writing is closed: it was told first that the file system
-//!   is read-only.
-//! - The kernel forgets names only if the file system is another than it was shown: with the names it
-//!   unmounts all that is mounted below them.
-//! - At no time are the devices open twice for writing, or written by who had them open before.
+//! - One server serves a request from beginning to end. While servers are exchanged, requests wait;
+//!   none is lost.
+//! - A request that is being served may need others to be served. So a request waits for an
+//!   exchange only when none is being served; an exchange waits for such a moment, and gives up
+//!   after a while.
+//! - The kernel has nothing to write back when the file system is closed for writing: it was told
+//!   first that the file system is read-only.
+//! - The kernel is made to forget names only if the file system differs from what it was shown:
+//!   with a name it unmounts all that is mounted below.
+//! - The devices are never open twice for writing, and a server that was replaced writes nothing.
 
 use std::fmt;
 use std::sync::Arc;
@@ -36,14 +38,14 @@ pub(crate) struct Exchange {
     pub(super) channel: Arc<Channel>,
     pub(super) pruning: Arc<Pruning>,
     pub(super) owner: u32,
-    /// What further mounts are made of, if this process can make any.
+    /// The source of further mounts, if this process can make any.
     pub(super) superblock: Option<Superblock>,
     /// Locked while a remount or a further mount is made.
     pub(super) configuration: Mutex<Option<Configuration>>,
 }
 
 struct Current {
-    /// `None` after what was open could not be opened anew.
+    /// `None` after the file system could not be opened again.
     server: Option<Server>,
     read_only: bool,
 }
@@ -57,7 +59,8 @@ impl Exchange {
         Self { server, channel, pruning, owner, superblock, configuration }
     }
 
-    /// Says to all who asked how the last commit ended: `failure` is why it did not reach the devices.
+    /// Tells all clients that asked how the last commit ended: `failure` is why it did not reach
+    /// the devices.
     pub(crate) fn say_how_it_ended(&self, failure: Option<&str>) {
         self.channel.say_how_it_ended(failure);
     }
@@ -68,7 +71,7 @@ impl Exchange {
         current.server.as_ref().map(|server| server.filesystem.generation())
     }
 
-    /// Has what is asked for from now on begin where `said` left it.
+    /// Sets what remounts start from: the lists of options `said`.
     pub(crate) fn configure(
         &self,
         said: Vec<String>,
@@ -78,12 +81,12 @@ impl Exchange {
         *self.configuration.lock() = Some(Configuration { read, read_further, said });
     }
 
-    /// Whether nothing can be changed now.
+    /// Whether the mount refuses all changes now.
     pub(super) fn is_read_only(&self) -> bool {
         self.server.read_recursive().read_only
     }
 
-    /// Makes durable what was done.
+    /// Makes all changes durable.
     pub(crate) fn sync(&self) -> larder::Result<()> {
         match &self.server.read_recursive().server {
             Some(server) => server.filesystem.sync(),
@@ -91,7 +94,7 @@ impl Exchange {
         }
     }
 
-    /// Has the server that serves now do `work`, which no exchange interrupts.
+    /// Runs `work` with the server that serves now. No exchange interrupts it.
     pub(super) fn with_server<T>(
         &self,
         work: impl FnOnce(&Server) -> Result<T, Refusal>,
@@ -102,7 +105,7 @@ impl Exchange {
         }
     }
 
-    /// Goes on as mount options say, besides those that were given before.
+    /// Changes mount options: `words` come after all lists that were given before.
     pub(super) fn remount(&self, words: &str, kernel: &dyn Notify) -> Result<(), Refusal> {
         let mut configuration = self.configuration.lock();
         let Some(Configuration { read, said, .. }) = &mut *configuration else {
@@ -128,9 +131,9 @@ impl Exchange {
 
     /// Makes the kernel forget all that it was shown.
     fn forget_all(&self, kernel: &dyn Notify) {
-        // Older kernels keep the names that are in use.
+        // Older kernels keep names that are in use.
         let _ = kernel.notify(&Notice::all_names());
-        // The kernel may wait for requests meanwhile: no lock is held.
+        // The kernel may wait for requests meanwhile, so no lock is held.
         for node in self.look(Nodes::records).unwrap_or_default() {
             let _ = kernel.notify(&Notice::content(node.id, 0, 0));
         }
@@ -144,8 +147,8 @@ impl CurrentNodes for Exchange {
 }
 
 impl Current {
-    /// Goes on with `settings`. Returns whether the file system is another than the kernel was shown: opening it
-    /// replayed a log, or another program changed it while it was mounted for reading.
+    /// Applies `settings`. Returns whether the file system differs from what the kernel was shown:
+    /// opening it replayed a log, or another program changed it while it was mounted for reading.
     fn go_on(&mut self, settings: &Settings) -> Result<bool, Refusal> {
         let Some(server) = &mut self.server else {
             return Err(not_open());
@@ -158,7 +161,7 @@ impl Current {
             return Ok(false);
         }
         if settings.read_only {
-            // What is only open until now is deleted with the next mount.
+            // Orphans that are still open are deleted with the next mount.
             server.filesystem.sync()?;
         }
         let handover = server.handover();

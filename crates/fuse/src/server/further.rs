@@ -1,11 +1,11 @@
-//! Further mounts of what is mounted: the same file system in another place, as it is or another subvolume of it.
+//! Further mounts of the same file system in other places, of the same subvolume or another.
 //!
 //! # Invariants
-//! - A further mount is of the same superblock: the kernel keeps one copy of everything, and whatever place a change
-//!   comes through, all see it at once.
-//! - Serving ends with the last mount, whichever was the first.
-//! - While the mount is made no remount begins. One that has told the kernel, and not yet the server, changes nothing
-//!   that a mount takes over.
+//! - A further mount is of the same superblock: the kernel has one cache for all, so that a change
+//!   through any of them is seen in all at once.
+//! - Serving ends with the last mount, not with the first.
+//! - No remount begins while a mount is made. A remount that has told the kernel, and not yet the
+//!   server, changes nothing that a mount takes over.
 
 use std::path::PathBuf;
 
@@ -20,7 +20,7 @@ use super::refusal::{Refusal, refuse};
 use super::state::Server;
 use crate::transport::{Tree, attributes};
 
-/// Makes a mount with the options `words`, for a client to put in a place.
+/// Makes a mount with the options `words`, for a client to attach.
 pub(super) fn mount(exchange: &Exchange, words: &str) -> Result<(MountReply, Tree), Refusal> {
     let configuration = exchange.configuration.lock();
     let (Some(superblock), Some(configuration)) = (&exchange.superblock, &*configuration) else {
@@ -45,7 +45,7 @@ pub(super) fn mount(exchange: &Exchange, words: &str) -> Result<(MountReply, Tre
         ));
     }
     let tree = superblock.tree(is_read_only, attributes(&options, server));
-    // The kernel has its reasons only where the last mount has just ended.
+    // The kernel refuses only if the last mount has just ended.
     let tree = tree.map_err(|error| refuse(Errno::NOTCONN, &error.to_string()))?;
     Ok((MountReply { subvolume: subvolume.id(), path, ignored: ignored.join(",") }, tree))
 }

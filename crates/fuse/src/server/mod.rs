@@ -1,12 +1,12 @@
 //! What requests mean: the state of a server, and one file for each group of operations.
 //!
 //! # Invariants
-//! - All that is known about a file system is asked of the library; here is only what the protocol
-//!   needs besides: which inodes the kernel knows.
+//! - The library knows the file system. The server keeps only what the protocol needs besides:
+//!   which inodes the kernel knows.
 //! - An operation either answers in full or leaves an error and nothing of its reply.
 //! - Each lookup that a reply counts has been entered into the table of nodes, and is taken back if
 //!   the reply is not made.
-//! - The operations are functions of the state ([`Server`]). This file alone knows them all.
+//! - The operations are functions of the state ([`Server`]). This file alone calls them all.
 
 mod access;
 mod atime;
@@ -143,7 +143,7 @@ fn serve(
     }
 }
 
-/// Runs `serve`, and beside it the threads for the control channel and for pruning.
+/// Runs `serve`, and with it the threads for the control channel and for pruning.
 pub(crate) fn beside(
     exchange: &Exchange,
     kernel: &dyn Notify,

@@ -1,4 +1,4 @@
-//! Names: found, made, moved and taken away.
+//! Names: looking up, creating, renaming and removing.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -19,7 +19,7 @@ const RENAME_NOREPLACE: u32 = 1;
 const RENAME_EXCHANGE: u32 = 2;
 const RENAME_WHITEOUT: u32 = 4;
 const RENAME_NOREPLACE_WHITEOUT: u32 = RENAME_NOREPLACE | RENAME_WHITEOUT;
-/// Linux's own bound on names, which FUSE leaves to the server.
+/// Linux's own limit on names, which FUSE leaves to the server.
 const NAME_MAX: usize = 255;
 
 pub(super) fn lookup(
@@ -49,8 +49,8 @@ pub(super) fn lookup(
     }
 }
 
-/// Finds an inode of which a program has a handle, or the directory above it. The kernel may have forgotten
-/// both; it asks by these names in no other case.
+/// Finds an inode by a program's handle of it, or the directory above it. The kernel may have
+/// forgotten both; it looks `.` and `..` up in no other case.
 fn look_up_by_handle(
     server: &Server,
     call: &Call<'_>,
@@ -61,7 +61,7 @@ fn look_up_by_handle(
     if name == "." {
         return put_entry(server, inode, reply);
     }
-    // The way up ends at what is mounted; what is not below that has none.
+    // The way up ends at the root of the mount. An inode outside has none.
     if server.nodes.is_above_root(&inode) {
         return Err(Errno::STALE);
     }
@@ -164,16 +164,15 @@ pub(super) fn make(
     server.node(call)?.directory()?.create_child(name, new).map_err(failed)
 }
 
-/// Has what is about to lose the name `name` open, so that a program which refers to it can go
-/// on.
+/// Opens the inode that is about to lose `name`, so that a program which refers to it can go on.
 fn keep(server: &Server, directory: &Directory, name: &OsStr) {
-    // What cannot be found cannot lose the name either.
+    // A name that cannot be found cannot be removed either.
     if let Ok(inode) = directory.child(name) {
         server.nodes.keep(inode);
     }
 }
 
-/// Replies with an inode that is looked up by this.
+/// Replies with an inode, which this looks up.
 fn put_entry(server: &Server, inode: Inode, reply: &mut Reply<'_>) -> Outcome {
     let (id, node) = server.nodes.look_up(inode)?;
     reply.put(&attributes::entry(server, id, &node)).inspect_err(|_| server.nodes.forget(id, 1))

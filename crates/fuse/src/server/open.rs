@@ -1,11 +1,11 @@
 //! Opening and closing.
 //!
 //! # Invariants
-//! - Opening decides whether a file may be written to: what the server refuses, it refuses there.
-//! - A node has its file open for writing as long as the kernel may bring writes to it. A shared mapping holds the
-//!   file that it was made of open.
-//! - What was append-only when it was opened, and still is, only grows: whatever the program does to the flags of
-//!   its opening, and through no mapping.
+//! - An open decides whether a file may be written: what the server refuses, it refuses there.
+//! - A node has its file open for writing as long as the kernel may send writes. A shared mapping
+//!   keeps its file open.
+//! - A file that was append-only when it was opened, and still is, only grows: whatever the program
+//!   does to the flags of its descriptor, and by no mapping.
 
 use std::ffi::OsStr;
 
@@ -35,13 +35,13 @@ pub(super) fn open(
     put_open(server, &node, open.flags, reply)
 }
 
-/// Opens a directory, where access times are kept.
+/// Opens a directory, if access times are kept.
 pub(super) fn open_directory(server: &Server, call: &Call<'_>, reply: &mut Reply<'_>) -> Outcome {
     let node = server.node(call)?;
     reply.put(&OpenOut { fh: 0, open_flags: open_flags(server, &node), padding: 0 })
 }
 
-/// Makes a file and opens it.
+/// Creates a file and opens it.
 pub(super) fn create(
     server: &Server,
     call: &Call<'_>,
@@ -53,7 +53,7 @@ pub(super) fn create(
     put_entry_open(server, made, new.flags, reply)
 }
 
-/// Makes a file without a name and opens it.
+/// Creates a file without a name and opens it.
 pub(super) fn create_unnamed(
     server: &Server,
     call: &Call<'_>,
@@ -71,7 +71,7 @@ pub(super) fn release(server: &Server, call: &Call<'_>, release: &ReleaseIn) -> 
     Ok(())
 }
 
-/// Replies with an inode that is looked up and opened by this.
+/// Replies with an inode, which this looks up and opens.
 fn put_entry_open(server: &Server, inode: Inode, flags: u32, reply: &mut Reply<'_>) -> Outcome {
     let (id, node) = server.nodes.look_up(inode)?;
     reply
@@ -89,7 +89,7 @@ fn put_open(server: &Server, node: &Node, flags: u32, reply: &mut Reply<'_>) -> 
         .inspect_err(|_| node.close(opening.access))
 }
 
-/// What the kernel has of the content is still so, unless the next read is to be seen.
+/// The cached content is still valid, unless the server must see the next read.
 fn open_flags(server: &Server, node: &Node) -> u32 {
     let keeps_times = server.options.access_times != AccessTimes::Never;
     let is_due = keeps_times && atime::is_due(&server.options, &node.inode, &node.inode.metadata());

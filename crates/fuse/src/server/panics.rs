@@ -16,7 +16,7 @@ use crate::protocol::abi::opcode;
 use crate::protocol::{Answer, Reply, Request};
 use crate::transport::{self, DevFuse, Handler, Limits, Tell, Transport};
 
-/// A server that panics when it is asked for the name `panic`.
+/// A server that panics when it looks up the name `panic`.
 struct Fragile(Server);
 
 impl Handler for Fragile {
@@ -27,7 +27,7 @@ impl Handler for Fragile {
     }
 }
 
-/// What is mounted, until this is dropped.
+/// A mount that ends when this is dropped.
 struct Mounted<'m>(&'m Path);
 
 impl Drop for Mounted<'_> {

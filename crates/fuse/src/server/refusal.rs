@@ -3,7 +3,7 @@
 use larder::{Error, SendError};
 use rustix::io::Errno;
 
-/// A number for programs, and a text for people.
+/// An error number for programs, and a message for people.
 pub(super) struct Refusal {
     pub(super) errno: Errno,
     pub(super) message: String,

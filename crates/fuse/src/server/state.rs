@@ -1,4 +1,4 @@
-//! What a server knows.
+//! The state of a server.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -26,12 +26,12 @@ pub struct Server {
     pub(super) pruning: Arc<Pruning>,
     pub(super) channel: Arc<Channel>,
     pub(super) hidden: Hidden,
-    /// The user who runs the server: like root, this user may do everything.
+    /// The user who runs the server. Like root, this user may do everything.
     pub(super) owner: u32,
     pub(super) options: ServerOptions,
     pub(super) interrupts: Interrupts,
     pub(super) walkers: Walkers,
-    /// How the file system was when this server took the place of another.
+    /// The health when this server replaced another.
     earlier: Option<Health>,
     pub(super) has_selinux: bool,
 }
@@ -88,8 +88,8 @@ impl Server {
         }
     }
 
-    /// A server of another opening of the same file system. It takes the place of one that serves
-    /// no request now.
+    /// A server of another opening of the same file system. It replaces one that serves no request
+    /// now.
     pub(super) fn taking_over(
         filesystem: &Filesystem,
         handover: &Handover,

@@ -1,4 +1,4 @@
-//! How much room there is.
+//! Free and used space.
 
 use zerocopy::FromZeros;
 

@@ -32,7 +32,7 @@ pub(super) fn set(
         0 => XattrMode::Any,
         XATTR_CREATE => XattrMode::Create,
         XATTR_REPLACE => XattrMode::Replace,
-        // It must be there and must not: which of both is missing is the error, as on btrfs.
+        // The attribute must exist and must not: the error says which is not so, as on btrfs.
         XATTR_CREATE_AND_REPLACE => {
             let found = node.inode.xattr(name).map_err(failed);
             return Err(found.err().unwrap_or(Errno::EXIST));
@@ -61,8 +61,8 @@ pub(super) fn get(
     reply: &mut Reply<'_>,
 ) -> Outcome {
     let value = server.node(call)?.inode.xattr(name).map_err(|error| {
-        // With the error of a file system without labels, `ls -l` and others ask for the label of
-        // one file only, and not for those of all.
+        // If the error is that of a file system without labels, `ls -l` asks for the label of one
+        // file, and not of all.
         let has_no_label = name == SELINUX_LABEL && error.kind() == ErrorKind::NoSuchAttribute;
         if has_no_label && !server.has_selinux { Errno::OPNOTSUPP } else { failed(error) }
     })?;
@@ -78,7 +78,7 @@ pub(super) fn list(server: &Server, call: &Call<'_>, size: u32, reply: &mut Repl
     put(&names, size, reply)
 }
 
-/// Replies with a value, or with its length to who has no room yet.
+/// Replies with a value, or with its length if the caller has no room yet.
 fn put(value: &[u8], size: u32, reply: &mut Reply<'_>) -> Outcome {
     if size == 0 {
         return reply.put(&GetxattrOut { size: value.len() as u32, padding: 0 });

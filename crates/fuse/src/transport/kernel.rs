@@ -7,15 +7,15 @@ use crate::protocol::abi::InitFlags;
 
 /// The way to the kernel of a thread that serves no requests.
 pub(crate) trait Notify: Sync {
-    /// Tells the kernel, and returns when it has done what the notice says. The kernel may wait for requests to be
-    /// served meanwhile: data that it forgets it writes back first, and before it forgets a name it waits until
-    /// nobody changes the directory.
+    /// Tells the kernel, and returns when it has acted on the notice. Meanwhile the kernel may wait
+    /// for requests to be served: it writes dirty data back before it forgets it, and waits for the
+    /// lock of a directory before it forgets a name.
     ///
     /// # Errors
-    /// The kernel's: it does not know the notice, or nothing that it could forget.
+    /// The kernel's: it does not know the notice, or knows nothing to forget.
     fn notify(&self, notice: &Notice) -> io::Result<()>;
 
-    /// What this way can do besides carrying requests, if the kernel wants it.
+    /// The features of the transport besides carrying requests, for the kernel to accept.
     fn features(&self) -> InitFlags {
         InitFlags::empty()
     }
@@ -23,11 +23,11 @@ pub(crate) trait Notify: Sync {
 
 /// The way to the kernel of a thread that serves a request.
 pub(crate) trait Tell {
-    /// Tells the kernel, and returns when it has done what the notice says, if it could.
+    /// Tells the kernel, and returns when it has acted on the notice, if it could.
     ///
     /// # Errors
-    /// This thread must not wait, since too few would be left to serve what the kernel may wait for. The
-    /// kernel was told nothing.
+    /// This thread must not wait, since too few would be left to serve the requests that the kernel
+    /// may wait for. The kernel was told nothing.
     fn now(&self, notice: &Notice) -> Result<(), MustNotWait>;
 
     /// Makes a thread that serves nothing tell the kernel, and returns at once.
@@ -40,7 +40,7 @@ pub(crate) trait Tell {
         }
     }
 
-    /// What this way can do besides carrying requests, if the kernel wants it.
+    /// The features of the transport besides carrying requests, for the kernel to accept.
     fn features(&self) -> InitFlags {
         InitFlags::empty()
     }

@@ -1,5 +1,5 @@
-//! How requests come from the kernel and replies go back: through [`/dev/fuse`](dev_fuse), and where
-//! the kernel offers it most of them through [rings of io_uring](io_uring).
+//! How requests come from the kernel and replies go back: through [`/dev/fuse`](dev_fuse) and,
+//! where the kernel offers it, mostly through [rings of io_uring](io_uring).
 
 mod awake;
 mod away;

@@ -3,7 +3,7 @@
 use std::io;
 use std::process::{Command, Stdio};
 
-/// Runs a program. If it fails, the error is what it wrote to standard error.
+/// Runs a program. The error is what it wrote to standard error.
 pub(super) fn run(command: &mut Command) -> io::Result<()> {
     let output =
         command.stdout(Stdio::null()).stderr(Stdio::piped()).output().map_err(|error| {

@@ -1,4 +1,4 @@
-//! Serving one request after another, whichever way they come.
+//! Serving one request after another, over either transport.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -15,15 +15,15 @@ use crate::options::ServerOptions;
 use crate::protocol::abi::{InHeader, opcode};
 use crate::protocol::{Answer, Reply, Request};
 
-/// Room that a request takes besides its data, and a reply besides its own.
+/// Room in a request besides its data, and in a reply.
 pub(super) const HEADROOM_BYTES: usize = 4096;
 
-/// How much serving may take.
+/// How many resources serving may take.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     /// The most bytes that one WRITE brings or one READ asks for.
     pub(crate) io_bytes: usize,
-    /// Threads at most: so many slow operations can be on the way, and one more has to wait.
+    /// The most threads: so many slow operations can be in progress, and the next has to wait.
     pub(crate) threads: usize,
 }
 
@@ -33,16 +33,16 @@ impl Limits {
     }
 }
 
-/// Serves requests, many threads at once.
+/// Serves requests of many threads at once.
 pub(crate) trait Handler: Sync {
-    /// Does what `request` asks for, and writes the body of what comes of it to `reply`.
+    /// Does what `request` asks for, and writes the body of the answer to `reply`.
     fn handle(&self, request: &Request<'_>, reply: &mut Reply<'_>, kernel: &dyn Tell) -> Answer;
 }
 
 /// A connection to the kernel.
 pub(crate) trait Transport: Sync {
-    /// Makes `handler` serve requests until the file system is unmounted. Calls `begun` once the connection is
-    /// [ready](super::readiness), unless it ends before.
+    /// Makes `handler` serve requests until the file system is unmounted. Calls `begun` once the
+    /// connection is [ready](super::readiness), unless it ends before.
     fn serve(&self, handler: &dyn Handler, begun: impl FnOnce()) -> io::Result<()>;
 }
 
@@ -58,18 +58,18 @@ pub(super) struct Serving<'s, 'e> {
     pub(super) readiness: &'s Readiness,
 }
 
-/// What came of a request, besides the body of the reply.
+/// How a request was served, besides the body of the reply.
 pub(super) struct Served {
-    /// As the reply says it: 0, or the negative number of an error.
+    /// The error in the reply: 0, or a negative error number.
     pub(super) error: i32,
     pub(super) body_len: usize,
 }
 
-/// Serves `request`, if it could be read, in a thread that talks to the kernel through `kernel`. `None` if
-/// the kernel waits for no reply.
+/// Serves `request`, unless it could not be read, in a thread that talks to the kernel through
+/// `kernel`. `None` if the kernel expects no reply.
 ///
-/// A handler that panics is a defect. The one request is answered with `EIO`, and the thread goes on with the
-/// next.
+/// A handler that panics is a defect. The one request is answered with `EIO`, and the thread goes
+/// on with the next.
 pub(super) fn serve(
     request: Result<Request<'_>, Errno>,
     reply: &mut Reply<'_>,
@@ -90,7 +90,7 @@ pub(super) fn serve(
     }
 }
 
-/// What a request comes to whose handler panicked.
+/// The answer to a request whose handler panicked.
 fn after_panic(request: &Request<'_>) -> Answer {
     let InHeader { nodeid, pid, .. } = request.header();
     let opcode = request.opcode();

@@ -23,7 +23,7 @@ use rustix::net::{Shutdown, shutdown};
 
 pub(super) use serve::during;
 
-/// Connections at a time; more are closed at once.
+/// The most connections at a time; more are closed at once.
 const MOST_CONNECTIONS: usize = 16;
 
 /// The channel's name and its connections. They outlast an exchange of servers.
@@ -42,7 +42,7 @@ struct Connections {
 }
 
 impl Channel {
-    /// What the ioctl that asks for the channel returns.
+    /// The answer to the ioctl that asks for the channel.
     pub(super) fn info(&self, node: NodeId) -> Result<ChannelInfo, Errno> {
         let name = self.name.get().ok_or(Errno::NOTTY)?;
         ChannelInfo::new(name, node).ok_or(Errno::NOTTY)
@@ -68,7 +68,7 @@ impl Channel {
         let mut connections = self.connections.lock();
         connections.is_ending = true;
         for socket in connections.open.values() {
-            // It fails where the other end has gone already.
+            // It fails if the other end has gone already.
             let _ = shutdown(socket, Shutdown::Both);
         }
     }

@@ -1,7 +1,7 @@
 //! Streams received from a client.
 //!
 //! # Invariants
-//! - The kernel, which remembers what it is shown, is shown nothing of a subvolume before its receiving has
+//! - The kernel caches what it is shown, and is shown nothing of a subvolume before its receive has
 //!   ended: its name cannot be opened until then.
 
 use std::ffi::{OsStr, OsString};
@@ -18,10 +18,10 @@ use crate::server::refusal::Refusal;
 use crate::server::state::Server;
 use crate::transport::Notify;
 
-/// Progress is told in steps of at least so many bytes.
+/// The client is told of each further step of so many bytes.
 const STEP_BYTES: u64 = 256 << 10;
 
-/// Names of one receiving: hidden until this is dropped.
+/// The names of one receive, hidden until this is dropped.
 struct Hiding<'s> {
     server: &'s Server,
     directory: &'s Directory,
@@ -43,7 +43,7 @@ impl Drop for Hiding<'_> {
         }
         let id = self.server.nodes.id_of(self.directory);
         for notice in self.names.iter().flat_map(|name| Notice::name_and_directory(id, name)) {
-            // It fails where the kernel knows nothing that it could forget.
+            // It fails if the kernel knows nothing to forget.
             let _ = self.kernel.notify(&notice);
         }
     }
@@ -80,7 +80,7 @@ pub(super) fn receive(
             commands: received.commands,
         },
         Err(error) => {
-            // What was applied is there to be looked at, as far as it goes.
+            // The commands that were applied stay, so that the user can look at them.
             server.filesystem.sync()?;
             let message = error.to_string();
             ReceiveReply::Failed { unfinished: error.unfinished, message }
@@ -89,7 +89,7 @@ pub(super) fn receive(
     Ok(reply.body())
 }
 
-/// Tells the client what happened.
+/// Tells the client of an event.
 fn tell(event: &ReceiveEvent<'_>, told_bytes: &mut u64, socket: &UnixStream) -> io::Result<()> {
     let news = |news: ReceiveNews<'_>| frame::write(socket, Kind::Event, &news.body());
     match *event {

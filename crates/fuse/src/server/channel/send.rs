@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use crate::server::refusal::Refusal;
 use crate::server::state::Server;
 
-/// Progress is told in steps of so many millionths.
+/// The client is told of each further step of so many millionths.
 const STEP: u32 = 1000;
 
 /// Sends a snapshot as it is committed, until the client closes the connection.
@@ -41,11 +41,11 @@ pub(super) fn send(
     Ok(Vec::new())
 }
 
-/// Writes what it is given as frames, and tells how far it has come.
+/// Writes bytes as frames, and tells the client how far it has come.
 struct Frames<'s> {
     socket: &'s UnixStream,
     progress: Arc<SendProgress>,
-    /// Millionths that were told.
+    /// Millionths that the client was told.
     told: u32,
 }
 

@@ -19,11 +19,11 @@ use crate::server::further;
 use crate::server::refusal::Refusal;
 use crate::transport::Notify;
 
-/// What becomes of a connection that is not served any more.
+/// What happens to a connection that is not served any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Next {
     Nothing,
-    /// It is told how the server ends.
+    /// The client is told how the server ends.
     Ending,
 }
 
@@ -64,7 +64,7 @@ fn accept<'s>(
         let is_allowed = uid.is_ok_and(|uid| is_privileged(uid, exchange.owner));
         if is_allowed && exchange.channel.enter(number, &socket) {
             let serve = move || {
-                // What fails here is at its end, and so is what panics, which was reported.
+                // An error ends the connection, and so does a panic, which was reported.
                 let serve = || serve_connection(exchange, &socket, kernel);
                 let served = catch_unwind(AssertUnwindSafe(serve));
                 exchange.channel.leave(number);
@@ -72,7 +72,7 @@ fn accept<'s>(
                     exchange.channel.watch(socket);
                 }
             };
-            // Without a thread the connection is closed unheard.
+            // Without a thread the connection is closed at once.
             if thread::Builder::new().spawn_scoped(scope, serve).is_err() {
                 exchange.channel.leave(number);
             }
@@ -130,7 +130,7 @@ fn answer(socket: &UnixStream, served: Result<Vec<u8>, Refusal>) -> io::Result<(
 
 impl Drop for Ending<'_> {
     fn drop(&mut self) {
-        // It fails where the other end has gone already.
+        // It fails if the other end has gone already.
         let _ = shutdown(self.listener, Shutdown::Both);
         self.channel.end();
     }

@@ -9,7 +9,7 @@ use crate::server::call::{Call, Outcome};
 use crate::server::nodes::Node;
 use crate::server::state::Server;
 
-/// An ioctl: who called it, what it was given, and what comes of it.
+/// An ioctl: the caller, the input, and the output so far.
 pub(super) struct Ioctl<'i> {
     pub(super) server: &'i Server,
     pub(super) call: &'i Call<'i>,
@@ -30,17 +30,17 @@ impl<'i> Ioctl<'i> {
         Self { server, call, data, out_bytes, output: Vec::new(), error: None }
     }
 
-    /// The node that it was called of.
+    /// The node that the ioctl was called on.
     pub(super) fn node(&self) -> Result<Arc<Node>, Errno> {
         self.server.node(self.call)
     }
 
-    /// The structure that it was given.
+    /// The structure at the beginning of the input.
     pub(super) fn input<T: FromBytes>(&self) -> Result<T, Errno> {
         self.input_and_more().map(|(input, _)| input)
     }
 
-    /// The structure that it was given, and what follows it.
+    /// The structure at the beginning of the input, and the rest.
     pub(super) fn input_and_more<T: FromBytes>(&self) -> Result<(T, &'i [u8]), Errno> {
         T::read_from_prefix(self.data).map_err(|_| Errno::INVAL)
     }
@@ -60,7 +60,7 @@ pub(super) fn text(bytes: &[u8]) -> &[u8] {
     bytes.split(|byte| *byte == 0).next().unwrap_or_default()
 }
 
-/// `text` at the beginning of zeros, cut so that there is a zero at its end.
+/// `text` followed by zeros, cut so that it ends with at least one.
 pub(super) fn padded<const LEN: usize>(text: &[u8]) -> [u8; LEN] {
     let mut bytes = [0; LEN];
     let len = text.len().min(LEN - 1);

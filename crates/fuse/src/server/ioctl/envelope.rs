@@ -1,4 +1,4 @@
-//! Requests that FUSE cannot pass on as they are: the caller puts them in an envelope.
+//! Ioctls that FUSE cannot pass on as they are: the caller puts them in an envelope.
 
 use larder_ioctl::abi::{self, ENVELOPE_VERSION, Envelope};
 use rustix::io::Errno;
@@ -9,7 +9,7 @@ use super::call::Ioctl;
 use super::{files, info, search, subvolume};
 use crate::server::call::Outcome;
 
-/// Serves what is in an envelope, and returns it with the answer in place of the request.
+/// Serves the request in an envelope, and returns it with the output in place of the input.
 pub(super) fn serve(ioctl: &mut Ioctl<'_>) -> Outcome {
     let envelope = Envelope::ref_from_bytes(ioctl.data).map_err(|_| Errno::INVAL)?;
     if envelope.version != ENVELOPE_VERSION {

@@ -13,8 +13,8 @@ const VALUE_BYTES: usize = size_of::<u64>();
 /// Values of a reference: inode, offset, subvolume.
 const REFERENCE_VALUES: usize = 3;
 
-/// The path of an inode in a subvolume, with a slash at its end. Tree 0 is the subvolume of the node
-/// that the ioctl was called of.
+/// The path of an inode in a subvolume, with a slash at its end. Tree 0 is the subvolume that the
+/// ioctl was called in.
 pub(super) fn look_up_inode(ioctl: &mut Ioctl<'_>) -> Outcome {
     let asked: InoLookupArgs = ioctl.input()?;
     let own = ioctl.node()?.inode.subvolume();
@@ -24,7 +24,7 @@ pub(super) fn look_up_inode(ioctl: &mut Ioctl<'_>) -> Outcome {
     };
     let treeid = subvolume.id();
     let root = subvolume.root().map_err(failed)?.number();
-    // Anybody may ask which subvolume this is.
+    // Every user may ask which subvolume this is.
     if asked.objectid == root {
         return ioctl.output(&InoLookupArgs { treeid, name: padded(b""), ..asked });
     }

@@ -1,4 +1,4 @@
-//! What went wrong.
+//! Errors of devices, and the health of the file system.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -11,7 +11,7 @@ use zerocopy::FromZeros;
 use super::call::Ioctl;
 use crate::server::call::{Outcome, failed};
 
-/// How often a device failed. A caller with the right to do so can set it to zero.
+/// The error counts of a device. A privileged caller can reset them.
 pub(super) fn device_errors(ioctl: &mut Ioctl<'_>) -> Outcome {
     let asked: DevStatsArgs = ioctl.input()?;
     let errors = if asked.flags & DEV_STATS_RESET == 0 {
@@ -50,7 +50,7 @@ pub(super) fn health(ioctl: &mut Ioctl<'_>) -> Outcome {
     ioctl.output(&args)
 }
 
-/// Seconds since 1970, 0 for no time.
+/// Seconds since 1970, 0 if there is no time.
 fn seconds(time: Option<SystemTime>) -> u64 {
     let since = time.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
     since.map_or(0, |since| since.as_secs().max(1))

@@ -1,4 +1,4 @@
-//! What there is to know about the file system and its devices.
+//! What the file system and its devices are.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -10,8 +10,8 @@ use zerocopy::FromZeros;
 use super::call::{Ioctl, padded, text};
 use crate::server::call::{Outcome, failed};
 
-/// `BTRFS_FS_INFO_FLAG_*` for the fields that are filled besides the old ones: checksums, generation,
-/// uuid of the metadata.
+/// `BTRFS_FS_INFO_FLAG_*` of the fields that are filled besides the old ones: checksums,
+/// generation, metadata UUID.
 const FILLED: u64 = 0b111;
 
 pub(super) fn filesystem(ioctl: &mut Ioctl<'_>) -> Outcome {
@@ -67,14 +67,13 @@ pub(super) fn set_label(ioctl: &mut Ioctl<'_>) -> Outcome {
     ioctl.server.filesystem.set_label(OsStr::from_bytes(text(&label))).map_err(failed)
 }
 
-/// Makes all that was done durable, and returns the transaction that did it.
+/// Commits all changes, and returns the generation of the commit.
 pub(super) fn start_sync(ioctl: &mut Ioctl<'_>) -> Outcome {
     ioctl.server.filesystem.sync().map_err(failed)?;
     ioctl.output(&ioctl.server.filesystem.generation())
 }
 
-/// What block groups there are and what of them is used; how many kinds there are if there is no room
-/// for any.
+/// The kinds of block groups and the space in each. Without room for any, their number.
 pub(super) fn space(ioctl: &mut Ioctl<'_>) -> Outcome {
     let (asked, more) = ioctl.input_and_more::<SpaceArgs>()?;
     let spaces = ioctl.server.filesystem.space().map_err(failed)?;

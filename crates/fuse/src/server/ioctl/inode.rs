@@ -9,7 +9,7 @@ use super::call::Ioctl;
 use crate::protocol::Notice;
 use crate::server::call::{Outcome, failed};
 
-/// `FS_XFLAG_*` and the flags of `FS_IOC_GETFLAGS` that say the same.
+/// `FS_XFLAG_*`, each with the flag of `FS_IOC_GETFLAGS` that means the same.
 const XFLAGS: [(u32, u32); 5] =
     [(0x8, 0x10), (0x10, 0x20), (0x20, 0x8), (0x40, 0x80), (0x80, 0x40)];
 

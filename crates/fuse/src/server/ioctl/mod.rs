@@ -1,8 +1,8 @@
 //! ioctls of btrfs: those that FUSE passes on, and others in an envelope.
 //!
 //! # Invariants
-//! - The kernel checks no permission before it passes an ioctl on: each handler does what btrfs's own would, and
-//!   the user who runs the server may what root may.
+//! - The kernel checks no permission before it passes an ioctl on: each handler checks what btrfs
+//!   would, and lets the user who runs the server do what root may.
 //! - The server tells the kernel of each name that it adds or removes here.
 
 mod call;

@@ -15,7 +15,8 @@ struct Results {
     count: u32,
 }
 
-/// A search whose results have a fixed room. Of an item that does not fit it there is only the header.
+/// A search with fixed room for its results. An item that does not fit at all is returned as its
+/// header.
 pub(super) fn search_tree(ioctl: &mut Ioctl<'_>) -> Outcome {
     let mut key: SearchKey = ioctl.input()?;
     let mut found = Results::new(size_of::<SearchArgs>() - size_of::<SearchKey>());

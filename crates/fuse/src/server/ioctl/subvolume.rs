@@ -15,7 +15,7 @@ use crate::server::access::{EXECUTE, WRITE};
 use crate::server::call::{Call, Outcome, failed};
 use crate::server::nodes::number_of;
 
-/// Type and permissions of a subvolume's root, before the umask, which a server is not told.
+/// Type and permissions of a subvolume's root, before the umask, which the server does not learn.
 const ROOT_MODE: u32 = 0o040_755;
 
 pub(super) fn create(ioctl: &mut Ioctl<'_>) -> Outcome {
@@ -139,17 +139,17 @@ pub(super) fn set_default(ioctl: &mut Ioctl<'_>) -> Outcome {
     ioctl.server.filesystem.set_default_subvolume(id).map_err(failed)
 }
 
-/// The subvolume whose root the ioctl was called of.
+/// The subvolume whose root the ioctl was called on.
 fn subvolume_of(ioctl: &Ioctl<'_>) -> Result<Subvolume, Errno> {
     ioctl.node()?.inode.clone().into_subvolume().map_err(failed)
 }
 
-/// A time as ioctls have it.
+/// A time in the form of ioctls.
 pub(super) fn timespec(time: Timestamp) -> Timespec {
     Timespec { sec: time.seconds as u64, nsec: time.nanoseconds, padding: 0 }
 }
 
-/// The name in a request: one, not a path.
+/// The name in a request, which is no path.
 fn name(bytes: &[u8]) -> Result<&OsStr, Errno> {
     match text(bytes) {
         b"" => Err(Errno::INVAL),

@@ -1,4 +1,4 @@
-//! What a subvolume is, and which lie in it.
+//! What a subvolume is, and which subvolumes lie in it.
 
 use std::os::unix::ffi::OsStrExt;
 
@@ -47,7 +47,7 @@ pub(super) fn info(ioctl: &mut Ioctl<'_>) -> Outcome {
     ioctl.output(&args)
 }
 
-/// The subvolumes that have their names in the one that the ioctl was called in, from an id on.
+/// The subvolumes that lie in the one that the ioctl was called in, from an id on.
 pub(super) fn references(ioctl: &mut Ioctl<'_>) -> Outcome {
     let mut args: RootRefArgs = ioctl.input()?;
     let own = ioctl.node()?.inode.subvolume_id();
@@ -58,7 +58,7 @@ pub(super) fn references(ioctl: &mut Ioctl<'_>) -> Outcome {
     for item in ioctl.server.filesystem.tree_items(ROOT_TREE, range).map_err(failed)? {
         let item = item.map_err(failed)?;
         if count == MOST_ROOT_REFS {
-            // The caller asks again from here on.
+            // The caller goes on from here.
             args.min_treeid = item.key().offset;
             ioctl.error = Some(Errno::OVERFLOW);
             break;
@@ -72,8 +72,8 @@ pub(super) fn references(ioctl: &mut Ioctl<'_>) -> Outcome {
     ioctl.output(&args)
 }
 
-/// Name and path of a subvolume that lies below the directory that the ioctl was called of, in the same
-/// subvolume as that: for users who could walk there themselves.
+/// Name and path of a subvolume below the directory that the ioctl was called on, and in its
+/// subvolume: for users who could walk there themselves.
 pub(super) fn look_up(ioctl: &mut Ioctl<'_>) -> Outcome {
     let asked: InoLookupUserArgs = ioctl.input()?;
     let top = ioctl.node()?.directory()?;
@@ -96,7 +96,7 @@ pub(super) fn look_up(ioctl: &mut Ioctl<'_>) -> Outcome {
         at = subvolume.inode(link.parent).map_err(failed)?;
         ioctl.call.check_access(&at, READ | EXECUTE)?;
         names.push(link.name);
-        // A hostile tree may go round.
+        // A hostile tree may contain a cycle.
         if names.len() > asked.path.len() {
             return Err(Errno::NAMETOOLONG);
         }
