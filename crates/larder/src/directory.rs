@@ -28,14 +28,14 @@ pub struct ListedEntry {
     /// The entry.
     pub entry: Entry,
     /// What it leads to; an error if that cannot be read.
-    pub found: Result<Found>,
+    pub found: Result<ListedInode>,
 }
 
 /// What a listed entry leads to.
 #[derive(Debug)]
-pub enum Found {
+pub enum ListedInode {
     /// A directory, or what is in memory anyway.
-    Inode(Inode),
+    Open(Inode),
     /// Anything else: its attributes. Nothing of it is kept in memory.
     Attributes(Metadata),
 }
@@ -87,8 +87,10 @@ impl Directory {
         let entries = entries.into_iter().map(|listed| {
             let larder_filesystem::ListedEntry { entry, found } = listed?;
             let found = found.map(|found| match found {
-                larder_filesystem::Found::Inode(inode) => Found::Inode(Inode::new(inode)),
-                larder_filesystem::Found::Attributes(metadata) => Found::Attributes(metadata),
+                larder_filesystem::ListedInode::Open(inode) => ListedInode::Open(Inode::new(inode)),
+                larder_filesystem::ListedInode::Attributes(metadata) => {
+                    ListedInode::Attributes(metadata)
+                }
             });
             let entry = Entry { directory: self.inode.clone(), inner: entry };
             Ok(ListedEntry { entry, found: found.map_err(Error::from) })

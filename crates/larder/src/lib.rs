@@ -71,7 +71,7 @@ mod tree;
 mod write;
 mod xattr;
 
-pub use directory::{Directory, Entries, Entry, Found, Listed, ListedEntry};
+pub use directory::{Directory, Entries, Entry, Listed, ListedEntry, ListedInode};
 pub use error::{Error, Result};
 pub use file::{Extent, ExtentKind, File, Reader};
 pub use filesystem::{DeviceInfo, Filesystem};

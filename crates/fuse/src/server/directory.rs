@@ -12,7 +12,7 @@
 
 use std::os::unix::ffi::OsStrExt;
 
-use larder::{Directory, Entry, FileType, Found, ListedEntry, Subvolume};
+use larder::{Directory, Entry, FileType, ListedInode, ListedEntry, Subvolume};
 use rustix::io::Errno;
 use zerocopy::{FromZeros, IntoBytes};
 
@@ -107,7 +107,7 @@ impl Listing<'_, '_> {
             }
             let is_shown = self.plus && entry.file_type() == FileType::Directory;
             // An inode that vanished meanwhile, or cannot be read, is listed without a lookup.
-            let found = if is_shown { entry.open().ok().map(Found::Inode) } else { None };
+            let found = if is_shown { entry.open().ok().map(ListedInode::Open) } else { None };
             self.put_entry(&entry, found)?;
         }
         Ok(())
@@ -153,7 +153,7 @@ impl Listing<'_, '_> {
     }
 
     /// Appends an entry, for which there is room, and looks up its inode.
-    fn put_entry(&mut self, entry: &Entry, found: Option<Found>) -> Outcome {
+    fn put_entry(&mut self, entry: &Entry, found: Option<ListedInode>) -> Outcome {
         let name = entry.name().as_bytes();
         let subvolume = entry.subvolume_id().unwrap_or(entry.directory_subvolume_id());
         let number = number_of(subvolume, entry.inode_number());
@@ -173,14 +173,14 @@ impl Listing<'_, '_> {
         put.map(drop)
     }
 
-    fn look_up(&self, found: Found) -> Result<EntryOut, Errno> {
+    fn look_up(&self, found: ListedInode) -> Result<EntryOut, Errno> {
         let server = self.server;
         match found {
-            Found::Inode(inode) => {
+            ListedInode::Open(inode) => {
                 let (id, node) = server.nodes.look_up(inode)?;
                 Ok(attributes::entry(server, id, &node))
             }
-            Found::Attributes(metadata) => {
+            ListedInode::Attributes(metadata) => {
                 server.nodes.look_up_listed(&self.subvolume, metadata.inode)?;
                 Ok(attributes::listed_entry(server, &self.subvolume, &metadata))
             }

@@ -6,7 +6,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use larder::{
-    Directory, File, FileType, Filesystem, Found, Inode, ListedEntry, Metadata, Timestamp,
+    Directory, File, FileType, Filesystem, Inode, ListedEntry, ListedInode, Metadata, Timestamp,
 };
 use larder_testkit::manifest::{Body, ContentHash, Entry, Manifest};
 
@@ -63,8 +63,8 @@ fn listed(directory: &Directory) -> Vec<(OsString, Metadata)> {
         for entry in piece.entries {
             let ListedEntry { entry, found } = entry.expect("it can be read");
             let metadata = match found.expect("it can be read") {
-                Found::Inode(inode) => inode.metadata(),
-                Found::Attributes(metadata) => metadata,
+                ListedInode::Open(inode) => inode.metadata(),
+                ListedInode::Attributes(metadata) => metadata,
             };
             listed.push((entry.name().to_owned(), metadata));
         }

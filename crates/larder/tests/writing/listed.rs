@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::thread;
 
-use larder::{Found, ListedEntry, Metadata, SetAttributes};
+use larder::{ListedEntry, ListedInode, Metadata, SetAttributes};
 use larder_testkit::{Content, ImageSpec, KernelImage};
 
 use super::{check, open};
@@ -14,10 +14,10 @@ const STEPS: u64 = 40;
 /// other than a mistake.
 const STEP_BYTES: u64 = 5000;
 
-fn metadata_of(found: Found) -> Metadata {
+fn metadata_of(found: ListedInode) -> Metadata {
     match found {
-        Found::Inode(inode) => inode.metadata(),
-        Found::Attributes(metadata) => metadata,
+        ListedInode::Open(inode) => inode.metadata(),
+        ListedInode::Attributes(metadata) => metadata,
     }
 }
 
@@ -108,7 +108,7 @@ fn only_what_is_in_memory_anyway_is_opened() {
     let seen = listed.entries.into_iter().map(|entry| {
         let ListedEntry { entry, found } = entry.unwrap();
         let found = found.unwrap();
-        let is_open = matches!(found, Found::Inode(_));
+        let is_open = matches!(found, ListedInode::Open(_));
         (entry.name().to_str().unwrap().to_owned(), is_open, metadata_of(found).size_bytes)
     });
     let expected =
