@@ -5,7 +5,7 @@ use zerocopy::FromZeros;
 
 use super::call::{Call, Outcome, failed};
 use super::data::note_resized;
-use super::nodes::{Access, Node, Opening, generation_in, number_of};
+use super::nodes::{Access, FuseNode, Opening, generation_in, number_of};
 use super::state::Server;
 use crate::protocol::Reply;
 use crate::protocol::abi::{
@@ -124,14 +124,14 @@ pub(super) fn set(
     put(server, &node, reply)
 }
 
-fn put(server: &Server, node: &Node, reply: &mut Reply<'_>) -> Outcome {
+fn put(server: &Server, node: &FuseNode, reply: &mut Reply<'_>) -> Outcome {
     let Seen { metadata, taken_bytes, valid_seconds } = Seen::of(node);
     let attr = attributes(server, node.number(), &metadata, taken_bytes);
     reply.put(&AttrOut { attr_valid: valid_seconds, attr, ..AttrOut::new_zeroed() })
 }
 
 /// The reply for an inode that was looked up.
-pub(super) fn entry(server: &Server, id: u64, node: &Node) -> EntryOut {
+pub(super) fn entry(server: &Server, id: u64, node: &FuseNode) -> EntryOut {
     let Seen { metadata, taken_bytes, valid_seconds } = Seen::of(node);
     EntryOut {
         nodeid: id,
@@ -198,7 +198,7 @@ impl Seen {
     /// The attributes at one moment. Writeback changes none of them: dirty data gets as much space
     /// as was counted for it. If no attempt sees a single moment, or the space cannot be told, all
     /// dirty data counts, and the kernel asks again soon.
-    fn of(node: &Node) -> Self {
+    fn of(node: &FuseNode) -> Self {
         let mut metadata = node.inode.metadata();
         for _ in 0..Self::ATTEMPTS {
             let waits = metadata.dirty_bytes > 0;

@@ -7,7 +7,7 @@ use rustix::io::Errno;
 use super::atime;
 use super::call::{Call, Outcome, failed};
 use super::init::tells_of_direct_writes;
-use super::nodes::{Node, Opening};
+use super::nodes::{FuseNode, Opening};
 use super::page_tail::{self, parts_outside};
 use super::state::Server;
 use crate::protocol::abi::{
@@ -109,7 +109,7 @@ pub(super) fn seek(
 ///
 /// # Errors
 /// `EAGAIN` if only the kernel knows where the file ends.
-fn seek_without_knowing(server: &Server, node: &Node, seek: &LseekIn) -> Result<u64, Errno> {
+fn seek_without_knowing(server: &Server, node: &FuseNode, seek: &LseekIn) -> Result<u64, Errno> {
     let size = node.inode.metadata().size_bytes;
     match seek.whence {
         SEEK_DATA if seek.offset < size => Ok(seek.offset),
@@ -182,21 +182,21 @@ pub(super) fn sync(server: &Server, call: &Call<'_>) -> Outcome {
 }
 
 /// Whether the kernel may have dirty data of a file.
-pub(super) fn may_miss_data(server: &Server, node: &Node) -> bool {
+pub(super) fn may_miss_data(server: &Server, node: &FuseNode) -> bool {
     node.may_be_mapped_for_writing() || server.options.writeback_cache && node.is_open_for_writing()
 }
 
 /// Changes content, and times with it unless the kernel keeps the times.
 fn with_times<T>(
     server: &Server,
-    node: &Node,
+    node: &FuseNode,
     change: impl FnOnce() -> Result<T, Errno>,
 ) -> Result<T, Errno> {
     if server.options.writeback_cache { keeping_times(node, change) } else { change() }
 }
 
 /// ftruncate(2) has changed the size of a file.
-pub(super) fn note_resized(server: &Server, node: &Node, old_end: u64, new_end: u64) {
+pub(super) fn note_resized(server: &Server, node: &FuseNode, old_end: u64, new_end: u64) {
     if node.may_be_mapped_for_writing() && !server.options.writeback_cache {
         node.page_tail.resized(old_end, new_end);
     }
@@ -204,7 +204,7 @@ pub(super) fn note_resized(server: &Server, node: &Node, old_end: u64, new_end: 
 
 /// A file is about to grow to `new_end`, unless it is that long already. Makes the kernel write its
 /// last page back.
-fn bring_last_page(server: &Server, call: &Call<'_>, node: &Node, new_end: u64) {
+fn bring_last_page(server: &Server, call: &Call<'_>, node: &FuseNode, new_end: u64) {
     let end = node.inode.metadata().size_bytes;
     let has_tail = new_end > end && !end.is_multiple_of(page_tail::page_bytes());
     if has_tail && node.may_be_mapped_for_writing() && !server.options.writeback_cache {
@@ -214,7 +214,10 @@ fn bring_last_page(server: &Server, call: &Call<'_>, node: &Node, new_end: u64) 
 }
 
 /// Changes content without changing times: the kernel has set them already.
-fn keeping_times<T>(node: &Node, change: impl FnOnce() -> Result<T, Errno>) -> Result<T, Errno> {
+fn keeping_times<T>(
+    node: &FuseNode,
+    change: impl FnOnce() -> Result<T, Errno>,
+) -> Result<T, Errno> {
     let Metadata { mtime, ctime, .. } = node.inode.metadata();
     let done = change()?;
     let (mtime, ctime) = (Some(mtime), Some(ctime));

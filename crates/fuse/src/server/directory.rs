@@ -12,12 +12,12 @@
 
 use std::os::unix::ffi::OsStrExt;
 
-use larder::{Directory, Entry, FileType, ListedInode, ListedEntry, Subvolume};
+use larder::{Directory, Entry, FileType, ListedEntry, ListedInode, Subvolume};
 use rustix::io::Errno;
 use zerocopy::{FromZeros, IntoBytes};
 
 use super::call::{Call, Outcome, failed};
-use super::nodes::{Node, number_of};
+use super::nodes::{FuseNode, number_of};
 use super::state::Server;
 use super::walkers::Shown;
 use super::{atime, attributes};
@@ -68,7 +68,7 @@ pub(super) fn list(
     Ok(())
 }
 
-fn number_of_parent(node: &Node, directory: &Directory) -> u64 {
+fn number_of_parent(node: &FuseNode, directory: &Directory) -> u64 {
     let number = |parent: Directory| number_of(parent.subvolume_id(), parent.number());
     // If the parent cannot be read, a listing is better than an error.
     directory.parent().map_or(node.number(), number)

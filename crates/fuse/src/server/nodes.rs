@@ -47,7 +47,7 @@ const STAND_INS: u64 = 1 << 62;
 
 /// An inode that the kernel knows.
 #[derive(Debug)]
-pub(super) struct Node {
+pub(super) struct FuseNode {
     pub(super) inode: Inode,
     /// It was seen to have no capabilities, which a write would have to remove.
     has_no_capability: AtomicBool,
@@ -94,7 +94,7 @@ struct Known {
 
 #[derive(Debug)]
 enum KnownInode {
-    Open(Arc<Node>),
+    Open(Arc<FuseNode>),
     /// A listing showed it, and the kernel has not asked for it.
     Listed(Listed),
 }
@@ -137,7 +137,7 @@ pub(super) fn number_of(subvolume: u64, inode: u64) -> u64 {
     SCATTERED | scattered.wrapping_mul(0xD6E8_FEB8_6659_FD93) >> 1
 }
 
-/// The [generation](Node::generation) of an inode in `subvolume`.
+/// The [generation](FuseNode::generation) of an inode in `subvolume`.
 pub(super) fn generation_in(subvolume: &Subvolume, metadata: &Metadata) -> u32 {
     /// An odd factor: if either number differs, so does the result.
     const SPREAD: u32 = 0x9E37_79B9;
@@ -155,7 +155,7 @@ fn inode_of(number: u64) -> Option<(u64, u64)> {
     }
 }
 
-impl Node {
+impl FuseNode {
     fn new(inode: Inode) -> Self {
         let (has_no_capability, writers, page_tail, listing_end) = Default::default();
         Self { inode, has_no_capability, writers, page_tail, listing_end }
@@ -318,7 +318,7 @@ impl Nodes {
             root: root.clone(),
             next_stand_in: AtomicU64::new(STAND_INS),
         };
-        let known = Known { inode: KnownInode::Open(Arc::new(Node::new(root))), lookups: 1 };
+        let known = Known { inode: KnownInode::Open(Arc::new(FuseNode::new(root))), lookups: 1 };
         nodes.shard(ROOT_ID).lock().insert(ROOT_ID, known);
         nodes
     }
@@ -329,7 +329,7 @@ impl Nodes {
     }
 
     /// The node that the kernel knows as `id`.
-    pub(super) fn get(&self, id: u64) -> Result<Arc<Node>, Errno> {
+    pub(super) fn get(&self, id: u64) -> Result<Arc<FuseNode>, Errno> {
         let listed = match &self.shard(id).lock().get(&id).ok_or(Errno::STALE)?.inode {
             KnownInode::Open(node) => return Ok(node.clone()),
             KnownInode::Listed(listed) => listed.clone(),
@@ -345,7 +345,7 @@ impl Nodes {
 
     /// The node that the kernel knows as `id`, if it is that of `inode`. Opens it with `inode` if
     /// it is not open.
-    fn open(&self, id: u64, inode: Inode) -> Option<Arc<Node>> {
+    fn open(&self, id: u64, inode: Inode) -> Option<Arc<FuseNode>> {
         let mut shard = self.shard(id).lock();
         let known = shard.get_mut(&id).filter(|known| known.is(&inode))?;
         Some(known.node(inode))
@@ -367,11 +367,11 @@ impl Nodes {
     }
 
     /// Counts a lookup of `inode`, and returns its number and node.
-    pub(super) fn look_up(&self, inode: Inode) -> Result<(u64, Arc<Node>), Errno> {
+    pub(super) fn look_up(&self, inode: Inode) -> Result<(u64, Arc<FuseNode>), Errno> {
         let id = self.id_of(&inode);
         let mut shard = self.shard(id).lock();
         let Some(known) = shard.get_mut(&id) else {
-            let node = Arc::new(Node::new(inode));
+            let node = Arc::new(FuseNode::new(inode));
             shard.insert(id, Known { inode: KnownInode::Open(node.clone()), lookups: 1 });
             self.len.fetch_add(1, Relaxed);
             return Ok((id, node));
@@ -479,7 +479,7 @@ impl Nodes {
         for record in records.iter().filter(|it| it.id != ROOT_ID && !is_stand_in(it.id)) {
             let subvolume = filesystem.subvolume_by_id(record.subvolume);
             if let Ok(inode) = subvolume.and_then(|subvolume| subvolume.inode(record.inode)) {
-                let inode = KnownInode::Open(Arc::new(Node::new(inode)));
+                let inode = KnownInode::Open(Arc::new(FuseNode::new(inode)));
                 let known = Known { inode, lookups: record.lookups };
                 self.shard(record.id).lock().insert(record.id, known);
                 self.len.fetch_add(1, Relaxed);
@@ -520,11 +520,11 @@ impl Known {
     }
 
     /// The node of `inode`, opened now if it was not.
-    fn node(&mut self, inode: Inode) -> Arc<Node> {
+    fn node(&mut self, inode: Inode) -> Arc<FuseNode> {
         if let KnownInode::Open(node) = &self.inode {
             return node.clone();
         }
-        let node = Arc::new(Node::new(inode));
+        let node = Arc::new(FuseNode::new(inode));
         self.inode = KnownInode::Open(node.clone());
         node
     }

@@ -13,7 +13,7 @@ use larder::{Inode, NewInode};
 use rustix::io::Errno;
 
 use super::call::{Call, Outcome, failed};
-use super::nodes::{Node, Opening};
+use super::nodes::{FuseNode, Opening};
 use super::state::Server;
 use super::{atime, attributes, namespace};
 use crate::options::AccessTimes;
@@ -80,7 +80,7 @@ fn put_entry_open(server: &Server, inode: Inode, flags: u32, reply: &mut Reply<'
         .inspect_err(|_| server.nodes.forget(id, 1))
 }
 
-fn put_open(server: &Server, node: &Node, flags: u32, reply: &mut Reply<'_>) -> Outcome {
+fn put_open(server: &Server, node: &FuseNode, flags: u32, reply: &mut Reply<'_>) -> Outcome {
     let opening = node.open(flags)?;
     let direct = if opening.is_direct() { FOPEN_DIRECT_IO } else { 0 };
     let open_flags = open_flags(server, node) | direct;
@@ -90,7 +90,7 @@ fn put_open(server: &Server, node: &Node, flags: u32, reply: &mut Reply<'_>) -> 
 }
 
 /// The cached content is still valid, unless the server must see the next read.
-fn open_flags(server: &Server, node: &Node) -> u32 {
+fn open_flags(server: &Server, node: &FuseNode) -> u32 {
     let keeps_times = server.options.access_times != AccessTimes::Never;
     let is_due = keeps_times && atime::is_due(&server.options, &node.inode, &node.inode.metadata());
     if is_due { 0 } else { FOPEN_KEEP_CACHE | FOPEN_CACHE_DIR }

@@ -10,7 +10,7 @@ use super::call::Call;
 use super::channel::Channel;
 use super::hidden::Hidden;
 use super::interrupt::Interrupts;
-use super::nodes::{Node, NodeRecord, Nodes};
+use super::nodes::{FuseNode, NodeRecord, Nodes};
 use super::pruning::Pruning;
 use super::walkers::Walkers;
 use crate::options::ServerOptions;
@@ -119,7 +119,7 @@ impl Server {
     }
 
     /// The node that a request is about.
-    pub(super) fn node(&self, call: &Call<'_>) -> Result<Arc<Node>, Errno> {
+    pub(super) fn node(&self, call: &Call<'_>) -> Result<Arc<FuseNode>, Errno> {
         self.nodes.get(call.id)
     }
 }

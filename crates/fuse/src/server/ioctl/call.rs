@@ -6,7 +6,7 @@ use rustix::io::Errno;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::server::call::{Call, Outcome};
-use crate::server::nodes::Node;
+use crate::server::nodes::FuseNode;
 use crate::server::state::Server;
 
 /// An ioctl: the caller, the input, and the output so far.
@@ -31,7 +31,7 @@ impl<'i> Ioctl<'i> {
     }
 
     /// The node that the ioctl was called on.
-    pub(super) fn node(&self) -> Result<Arc<Node>, Errno> {
+    pub(super) fn node(&self) -> Result<Arc<FuseNode>, Errno> {
         self.server.node(self.call)
     }
 
