@@ -1,4 +1,4 @@
-//! File systems on several devices, and what a command says of them.
+//! File systems on several devices, and the messages of commands about them.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -10,7 +10,7 @@ fn larder<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Output {
     Command::new(env!("CARGO_BIN_EXE_larder")).args(arguments).output().expect("larder starts")
 }
 
-/// What a command that must succeed says on its standard error.
+/// The standard error of a command that must succeed.
 #[track_caller]
 fn said<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> String {
     let output = larder(arguments);
