@@ -53,7 +53,7 @@ impl<'p> Wait<'p> {
         if !self.is_told && self.start.elapsed() >= SILENCE {
             self.is_told = true;
             eprintln!(
-                "{}: {server} still writes what was mounted from it; waiting, interrupt to give up",
+                "{}: {server} still writes to it after its mount ended; waiting, interrupt to give up",
                 self.path.display()
             );
         }

@@ -233,7 +233,7 @@ fn make_way(directory: BorrowedFd<'_>, name: &OsStr) -> anyhow::Result<()> {
 fn remove(directory: BorrowedFd<'_>, name: &OsStr) -> anyhow::Result<()> {
     match rustix::fs::unlinkat(directory, name, AtFlags::empty()) {
         Ok(()) | Err(Errno::NOENT) => Ok(()),
-        Err(error) => Err(error).context("cannot replace what is in the way"),
+        Err(error) => Err(error).context("cannot replace the existing file"),
     }
 }
 

@@ -29,7 +29,7 @@ impl Ranges {
         ensure!(pairs.len() <= MOST_RANGES, "the map is too long");
         let range = |[start, len_bytes]: &[u64; 2]| Some(*start..start.checked_add(*len_bytes)?);
         let ranges = pairs.iter().map(range).collect::<Option<_>>();
-        Ok(Self(ranges.context("the map leads beyond all files")?))
+        Ok(Self(ranges.context("the map is longer than any file")?))
     }
 
     /// The ranges, once they are found to ascend, not to overlap, and to end within a file.

@@ -126,7 +126,10 @@ impl<'a> Untar<'a> {
         }
         if kind == EntryType::Link {
             let original = self.place(&member.link)?;
-            ensure!(self.is_reached(&original), "the original lies behind a symbolic link");
+            ensure!(
+                self.is_reached(&original),
+                "the path of the original leads through a symbolic link"
+            );
             if original == path {
                 return Ok(());
             }
@@ -314,7 +317,7 @@ impl Attributes {
         let header = &member.header;
         // Before 1970 GNU's headers have the number's two's complement.
         let seconds = header.mtime()? as i64;
-        let id = |id: u64| u32::try_from(id).context("its owner is no number that can be");
+        let id = |id: u64| u32::try_from(id).context("its owner is no valid number");
         let mut attributes = Self {
             permissions: header.mode()? & 0o7777,
             mtime: Some(Timestamp { seconds, nanoseconds: 0 }),

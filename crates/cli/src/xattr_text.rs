@@ -122,7 +122,7 @@ fn decode_quoted(mut inner: &[u8]) -> anyhow::Result<Vec<u8>> {
             value.push(*escaped);
             inner = rest;
         } else {
-            bail!("a backslash with nothing behind it");
+            bail!("a backslash with nothing after it");
         }
     }
     Ok(value)

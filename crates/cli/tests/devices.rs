@@ -33,7 +33,7 @@ fn a_device_that_returns_is_named() {
     assert!(missing.contains("WARNING: device 2") && missing.contains("is missing"), "{missing}");
     let other = format!("--device={second}");
     let back = said(["mkdir", &other, &format!("{first}:/two")]);
-    let expected = format!("device 2 ({second}) gets what it missed now");
+    let expected = format!("device 2 ({second}) now gets the commits that it missed");
     assert!(back.contains(&expected), "{back}");
     assert_eq!(said(["mkdir", &other, &format!("{first}:/three")]), "");
     let alone = said(["ls", "--degraded", &format!("{second}:/three")]);

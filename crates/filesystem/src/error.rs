@@ -132,7 +132,7 @@ pub enum Error {
     #[error("extended attribute is too large")]
     AttributeTooLarge,
     /// All ids of subvolumes, or all inode numbers of a subvolume, are used up.
-    #[error("no number is left for what is to be made")]
+    #[error("all ids or inode numbers are used up")]
     NumbersExhausted,
     /// The name of an extended attribute has an unknown namespace.
     #[error("no such namespace of extended attributes")]

@@ -173,7 +173,7 @@ impl Send {
             match snapshot.send(&options, &mut out) {
                 // Elsewhere a reader that goes has seen enough; here it has an incomplete snapshot.
                 Err(SendError::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
-                    bail!("{name}: nobody reads the stream to its end")
+                    bail!("{name}: the reader has closed the stream before its end")
                 }
                 sent => sent.with_context(|| name.to_string())?,
             }

@@ -26,7 +26,7 @@ fn what_is_wrong_is_said_before_it_returns() {
         failure(larder().arg("mount").args(arguments).arg(image).arg(point))
     };
     assert!(mount(&["-o", "wibble"], &image, &point).contains("'wibble'"));
-    assert!(mount(&["-o", "ro,rescue=all"], &image, &point).contains("only what is sound"));
+    assert!(mount(&["-o", "ro,rescue=all"], &image, &point).contains("sound structures only"));
     assert!(mount(&["-o", "autodefrag"], &image, &point).contains("'autodefrag'"));
     assert!(mount(&["-o", "subvol=none"], &image, &point).contains("none"));
     assert!(mount(&[], Path::new("/none"), &point).contains("/none"));

@@ -216,8 +216,8 @@ fn options_change_while_it_is_mounted() {
     remount(&mounted, "compress=no").unwrap();
     write("none");
     let refused = |words: &str| remount(&mounted, words).unwrap_err();
-    assert!(refused("strictatime").contains("can only be said when mounting"));
-    assert!(refused("allow_other").contains("can only be said when mounting"));
+    assert!(refused("strictatime").contains("can only be set when mounting"));
+    assert!(refused("allow_other").contains("can only be set when mounting"));
     assert!(refused("wibble").contains("'wibble'"));
     mounted.unmount();
     mounted.check();

@@ -214,7 +214,7 @@ impl Encoded {
                 plain.truncate(len);
                 Ok(plain)
             }
-            _ => Err(Error::Invalid("data that does not decompress to what it says")),
+            _ => Err(Error::Invalid("data that does not decompress to its stated length")),
         }
     }
 }

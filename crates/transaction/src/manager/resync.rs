@@ -44,7 +44,9 @@ pub(super) fn bring_devices_up_to_date(
     }
     for device in volume.stale_devices() {
         let (devid, name) = (device.devid(), device.name());
-        tracing::warn!("device {devid} ({name}) gets what it missed now, copied from the others");
+        tracing::warn!(
+            "device {devid} ({name}) now gets the commits that it missed, copied from the others"
+        );
     }
     if volume.stale_devices().next().is_some() { resynchronise(manager, tell) } else { Ok(()) }
 }

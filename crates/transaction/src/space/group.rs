@@ -40,7 +40,7 @@ impl Group {
         let mut at = group.start;
         for range in free.iter().chain([&(group.end..group.end)]) {
             if range.start < at || range.end > group.end || range.start > range.end {
-                let problem = format!("free range {range:?} lies outside it or behind another");
+                let problem = format!("free range {range:?} lies outside it or after another");
                 return Err(Error::block_group(chunk.logical(), problem));
             }
             if at < range.start {

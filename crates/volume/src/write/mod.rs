@@ -44,7 +44,7 @@ pub enum WriteError {
         problem: CopyProblem,
     },
     /// Too many devices are missing, or a device is a seed's.
-    #[error("the chunk at {chunk} cannot be written: too few devices are there for it")]
+    #[error("the chunk at {chunk} cannot be written: too few of its devices are available")]
     NotWritable {
         /// Logical start of the chunk.
         chunk: Logical,

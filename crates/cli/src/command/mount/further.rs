@@ -108,7 +108,7 @@ pub fn read(filesystem: &Filesystem, said: &[String], words: &str) -> anyhow::Re
         if let Ok(with) = &with
             && !with.shows_likewise(&before)
         {
-            bail!("'{word}': it is mounted otherwise, and all its mounts have that in common");
+            bail!("'{word}': it is mounted otherwise, and all its mounts share that");
         }
         if !with.is_ok_and(|with| with.serves_likewise(&before)) {
             ignored.push(word.to_owned());

@@ -146,7 +146,10 @@ impl Mount {
             let mountpoint = self.paths.last().context("no mountpoint was given")?;
             return remount::remount(mountpoint, &self.options);
         }
-        ensure!(self.paths.len() > 1, "give what to mount, and the directory to mount it at");
+        ensure!(
+            self.paths.len() > 1,
+            "give the image or device to mount, and the directory to mount it at"
+        );
         if let Some(subvolume) = self.part {
             return part::attach_for_server(subvolume, &self.paths);
         }
@@ -397,7 +400,7 @@ fn unmount_on_signals(signals: &mut Signals, mount: &larder_fuse::Mount, mountpo
 fn create_image(devices: &[PathBuf], size: u64) -> anyhow::Result<HalfMade> {
     let [image] = devices else { bail!("--create makes one image") };
     if image.try_exists()? {
-        bail!("{}: it is there already; without --create it is mounted", image.display());
+        bail!("{}: it exists already; without --create it is mounted", image.display());
     }
     let owner = Some(caller());
     let made = HalfMade::of(devices)?;

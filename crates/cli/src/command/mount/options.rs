@@ -138,11 +138,11 @@ impl Options {
     pub fn settings(&self, before: &Self, devices: &[PathBuf]) -> anyhow::Result<Settings> {
         ensure!(
             self.server.access_times == before.server.access_times,
-            "which times of last access are kept can only be said when mounting"
+            "the times of last access to keep can only be set when mounting"
         );
         ensure!(
             self.mount.allow_other == before.mount.allow_other,
-            "which users may look in can only be said when mounting"
+            "the users with access can only be set when mounting"
         );
         Ok(Settings {
             open: self.open_options(),
@@ -270,7 +270,8 @@ impl Options {
                 "nologreplay" => self.skips_log = true,
                 _ if RESCUES.contains(&one) => {
                     bail!(
-                        "the mount option 'rescue={one}' cannot be obeyed: only what is sound is read"
+                        "the mount option 'rescue={one}' cannot be obeyed: \
+                         larder reads sound structures only"
                     )
                 }
                 _ => bail!("unknown mount option 'rescue={one}'"),
@@ -314,7 +315,7 @@ mod tests {
         assert_eq!(options.commit_interval, Some(Duration::from_secs(5)));
         let error = |list| Options::parse([list]).unwrap_err().to_string();
         assert_eq!(error("rw,wibble=3"), "unknown mount option 'wibble=3'");
-        assert!(error("ro,rescue=all").contains("only what is sound"));
+        assert!(error("ro,rescue=all").contains("larder reads sound structures only"));
         assert!(error("rescue=nologreplay").contains("goes with ro"));
         assert!(error("ro,rescue=wibble").contains("unknown mount option 'rescue=wibble'"));
         assert!(error("autodefrag").contains("in the background"));

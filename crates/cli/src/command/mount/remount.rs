@@ -54,7 +54,7 @@ pub fn remount(mountpoint: &Path, lists: &[String]) -> Outcome {
 fn tell_server(mountpoint: &Path, words: String) -> anyhow::Result<()> {
     let directory = File::open(mountpoint)?;
     let Some((mut channel, _)) = Channel::of(&directory)? else {
-        bail!("the server of the mount does not answer as larder's do");
+        bail!("the server of the mount is not larder's");
     };
     channel.call(&Request::Remount(words), &mut |_, _| Ok(()))?;
     Ok(())

@@ -19,7 +19,7 @@ impl Replay<'_> {
         let number = key.objectid;
         let (mut item, file_type) = self.existing_inode(key)?;
         if !matches!(file_type, FileType::Regular | FileType::Symlink) {
-            return Err(wrong(key, "data of what has none"));
+            return Err(wrong(key, "data of an inode that has none"));
         }
         let extent = FileExtent::parse(data).map_err(|problem| bad(key, problem))?;
         if self.tree.get(key)?.is_some_and(|there| there == data) {

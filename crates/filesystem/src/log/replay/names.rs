@@ -148,10 +148,10 @@ impl Replay<'_> {
     /// the reference.
     fn enter(&mut self, key: Key, name: &Name, inode: u64, file_type: FileType) -> Changed<()> {
         let &Name { directory, index, ref name } = name;
-        check_name(name).map_err(|_| wrong(key, "it has what can be no name"))?;
+        check_name(name).map_err(|_| wrong(key, "it has an invalid name"))?;
         let parent = self.inode(directory)?;
         if parent.is_none_or(|(_, file_type)| file_type != FileType::Directory) {
-            return Err(wrong(key, "it has a name in what is no directory"));
+            return Err(wrong(key, "it has a name in an inode that is no directory"));
         }
         if let Some(location) = self.entry(directory, name)? {
             self.drop_entry(directory, name, location)?;
