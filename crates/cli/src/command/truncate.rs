@@ -20,7 +20,7 @@ use crate::units::parse_size;
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub struct Truncate {
-    /// Bytes, or with k, m, g, ... behind it of their powers of 1024. Before it: + to add, - to
+    /// Bytes, or with k, m, g, ... after it of their powers of 1024. Before it: + to add, - to
     /// take, < for at most, > for at least, / and % to round down and up to a multiple
     #[arg(short, long, value_parser = Size::parse, allow_hyphen_values = true)]
     size: Size,
