@@ -78,7 +78,7 @@ impl Call<'_> {
     }
 
     /// Whether a file loses setuid or setgid when the caller changes it.
-    pub(super) fn takes_rights_by_mode(&self, inode: &Inode) -> bool {
+    pub(super) fn loses_set_id_bits(&self, inode: &Inode) -> bool {
         let has = |bits| inode.metadata().mode & bits == bits;
         has(SET_UID) || has(SET_GID) && (has(RUN_BY_GROUP) || !self.is_in_group_of(inode))
     }

@@ -70,7 +70,7 @@ pub(super) fn set(
     // nor group. That is for the owner alone, and it changes the inode all the same.
     if valid.is_empty() {
         if node.inode.file_type() != FileType::Directory {
-            if call.takes_rights_by_mode(&node.inode) && !node.is_open_for_writing() {
+            if call.loses_set_id_bits(&node.inode) && !node.is_open_for_writing() {
                 call.check_owner(&node.inode)?;
             }
             call.drop_privileges(&node.inode)?;
@@ -81,7 +81,7 @@ pub(super) fn set(
         node.inode.touch(of_access, of_content).map_err(failed)?;
         return put(server, &node, reply);
     }
-    if server.options.writeback_cache && brings_times(given, new.fh) {
+    if server.options.writeback_cache && sends_times(given, new.fh) {
         let time = |seconds: u64, nanoseconds| Timestamp { seconds: seconds as i64, nanoseconds };
         let (mtime, ctime) = (time(new.mtime, new.mtimensec), time(new.ctime, new.ctimensec));
         node.open_file()?.set_times_of_writes(mtime, ctime).map_err(failed)?;
@@ -232,7 +232,7 @@ fn touches(valid: SetAttrValid) -> Option<(bool, bool)> {
 /// Whether the kernel, which sets the times of cached writes, sends them: through a file handle for
 /// writing, for a file that may have become protected since. A program that sets only the time of
 /// modification through such a handle looks the same.
-fn brings_times(given: SetAttrValid, handle: u64) -> bool {
+fn sends_times(given: SetAttrValid, handle: u64) -> bool {
     let is_for_writing = |opening: Opening| opening.access != Access::Read;
     given == SetAttrValid::FH | SetAttrValid::MTIME | SetAttrValid::CTIME
         && Opening::of_handle(handle).is_some_and(is_for_writing)

@@ -57,7 +57,7 @@ pub(super) fn write(
     if opening.is_some_and(|it| it.only_appends) && !appends && node.is_append_only() {
         return Err(Errno::PERM);
     }
-    if to.write_flags & WRITE_KILL_SUIDGID != 0 && node.gives_rights_by_mode()
+    if to.write_flags & WRITE_KILL_SUIDGID != 0 && node.has_set_id_bits()
         || node.may_have_capability()?
     {
         call.drop_privileges(&node.inode)?;
@@ -91,8 +91,8 @@ pub(super) fn seek(
     let file = node.file()?;
     // The kernel may have dirty data that the server does not know, and asks without sending it.
     // The notice makes it write the data back.
-    let brings_data = || call.kernel.now(&Notice::content(call.id, seek.offset, 0));
-    if may_miss_data(server, &node) && brings_data().is_err() {
+    let writes_data_back = || call.kernel.now(&Notice::content(call.id, seek.offset, 0));
+    if may_miss_data(server, &node) && writes_data_back().is_err() {
         let offset = seek_without_knowing(server, &node, seek)?;
         return reply.put(&LseekOut { offset });
     }
@@ -127,7 +127,7 @@ pub(super) fn allocate(server: &Server, call: &Call<'_>, range: &FallocateIn) ->
     let mode = if keeps_size { AllocateMode::KeepSize } else { AllocateMode::Grow };
     let (offset, len_bytes) = (range.offset, range.length);
     if !keeps_size {
-        bring_last_page(server, call, &node, offset.saturating_add(len_bytes));
+        write_back_last_page(server, call, &node, offset.saturating_add(len_bytes));
     }
     with_times(server, &node, || {
         match range.mode & !FALLOC_FL_KEEP_SIZE {
@@ -152,7 +152,7 @@ pub(super) fn copy_range(
     let file = node.open_file()?;
     let len_bytes = copy.len.min(MOST_COPIED_BYTES);
     let out = Call { id: copy.nodeid_out, ..*call };
-    bring_last_page(server, &out, &node, copy.off_out.saturating_add(len_bytes));
+    write_back_last_page(server, &out, &node, copy.off_out.saturating_add(len_bytes));
     let watch = server.interrupts.watch(call.unique);
     let copied = with_times(server, &node, || {
         let mut copied = 0;
@@ -204,7 +204,7 @@ pub(super) fn note_resized(server: &Server, node: &FuseNode, old_end: u64, new_e
 
 /// A file is about to grow to `new_end`, unless it is that long already. Makes the kernel write its
 /// last page back.
-fn bring_last_page(server: &Server, call: &Call<'_>, node: &FuseNode, new_end: u64) {
+fn write_back_last_page(server: &Server, call: &Call<'_>, node: &FuseNode, new_end: u64) {
     let end = node.inode.metadata().size_bytes;
     let has_tail = new_end > end && !end.is_multiple_of(page_tail::page_bytes());
     if has_tail && node.may_be_mapped_for_writing() && !server.options.writeback_cache {

@@ -251,7 +251,7 @@ impl FuseNode {
     }
 
     /// Whether it has setuid or setgid.
-    pub(super) fn gives_rights_by_mode(&self) -> bool {
+    pub(super) fn has_set_id_bits(&self) -> bool {
         self.inode.metadata().mode & (S_ISUID | S_ISGID) != 0
     }
 
