@@ -31,7 +31,7 @@ fn what_is_wrong_is_said_before_it_returns() {
     assert!(mount(&["-o", "subvol=none"], &image, &point).contains("none"));
     assert!(mount(&[], Path::new("/none"), &point).contains("/none"));
     assert!(mount(&[], &image, Path::new("/none")).contains("/none"));
-    assert!(mount(&["--create", "1G"], &image, &point).contains("there already"));
+    assert!(mount(&["--create", "1G"], &image, &point).contains("exists already"));
     assert!(failure(larder().arg("umount").arg(&point)).contains("nothing here"));
     mounted.mount(&[]);
     let twice = mount(&[], &image, &point);
