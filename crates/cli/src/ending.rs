@@ -1,7 +1,7 @@
-//! Waiting for servers whose mounts have ended, and which still write.
+//! Waiting for servers whose mounts have ended and that still write.
 //!
-//! `umount` of the system returns once nothing shows a mount any more; the last commit of its server is then still to
-//! come. A command that comes next has to find what that commit leaves.
+//! The system's `umount` returns once no mount is visible any more; the last commit of its server
+//! then still follows. The next command must find the result of that commit.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -11,12 +11,12 @@ use std::time::{Duration, Instant};
 use larder_device::InUse;
 use larder_fuse::usage::{MountEntry, Process, namespaces, processes};
 
-/// How long a wait may go on before it is told.
+/// How long a wait goes on before it is reported.
 const SILENCE: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(30);
 
-/// Waits until no server whose mounts have ended has one of `paths` open for writing, and says so if that takes
-/// long. A signal ends the program as ever.
+/// Waits until no server whose mounts have ended has one of `paths` open for writing, and reports
+/// it if that takes long. A signal ends the program as usual.
 pub fn wait_for_ending_servers(paths: &[impl AsRef<Path>]) {
     for path in paths.iter().map(AsRef::as_ref) {
         let mut wait = Wait::new(path);
@@ -35,7 +35,7 @@ fn ending_server(path: &Path) -> Option<Process> {
     mount_of(server).is_none().then_some(server)
 }
 
-/// A wait for a server that ends, or begins.
+/// A wait for a server to end or begin.
 pub struct Wait<'p> {
     path: &'p Path,
     start: Instant,
@@ -43,35 +43,35 @@ pub struct Wait<'p> {
 }
 
 impl<'p> Wait<'p> {
-    /// One that begins now, for the server that has `path` open.
+    /// A wait that begins now, for the server that has `path` open.
     pub fn new(path: &'p Path) -> Self {
         Self { path, start: Instant::now(), is_told: false }
     }
 
-    /// Lets a moment pass, and says after a while that it is `server` that has to end.
+    /// Sleeps for a moment, and reports after a while that `server` must end.
     pub fn goes_on(&mut self, server: Process) {
         if !self.is_told && self.start.elapsed() >= SILENCE {
             self.is_told = true;
             eprintln!(
-                "{}: {server} still writes what was mounted from it; waiting, interrupt to give up",
+                "{}: {server} still writes to it after its mount ended; waiting, interrupt to give up",
                 self.path.display()
             );
         }
         thread::sleep(PAUSE);
     }
 
-    /// How long it takes already.
+    /// How long it has taken.
     pub fn elapsed(&self) -> Duration {
         self.start.elapsed()
     }
 }
 
-/// The process that serves a mount of what is at `path`, or begins or ends doing so.
+/// The process that serves a mount of the image at `path`, or begins or ends doing so.
 pub fn server_of(path: &Path) -> Option<Process> {
     processes().find(|process| is_server(*process) && process.has_open(path))
 }
 
-/// A mount that `server` serves, with the process that can reach it: this one, if it can reach any.
+/// A mount that `server` serves, with a process that can reach it: this one, if it can reach any.
 pub fn mount_of(server: Process) -> Option<(Process, MountEntry)> {
     namespaces().find_map(|(seer, table)| {
         let mount = table.ours().find(|mount| server.serves(mount, seer))?;

@@ -24,23 +24,23 @@ use crate::tree::{Node, Visitor};
 /// Bytes of a file that are read at a time.
 const BUFFER_BYTES: usize = 1 << 20;
 
-/// What a copy keeps beside content.
+/// What a copy keeps besides content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keep {
-    /// Permissions, less the umask.
+    /// Permissions, minus the umask.
     Permissions,
     /// Modes, owners, times, extended attributes and hard links.
     Everything,
 }
 
-/// Writes what a walk meets.
+/// Writes the inodes of a walk.
 pub struct Extract {
-    /// The directory that the copy's start lies in.
+    /// The directory that contains the start of the copy.
     parent: OwnedFd,
     /// The name of the copy's start; `.` to copy into `parent` itself.
     name: OsString,
     keep: Keep,
-    /// The directories from the start of the copy to where the walk is.
+    /// The directories from the start of the copy to the position of the walk.
     open: Vec<OwnedFd>,
     buffer: Vec<u8>,
     written_bytes: u64,
@@ -72,7 +72,7 @@ impl Extract {
         })
     }
 
-    /// The directory that a node lies in and its name there.
+    /// The directory of a node, and its name there.
     fn place<'a>(&'a self, path: &'a Path) -> (BorrowedFd<'a>, &'a OsStr) {
         match (path.file_name(), self.open.last()) {
             (Some(name), Some(directory)) => (directory.as_fd(), name),
@@ -93,7 +93,7 @@ impl Extract {
         self.attributes(path, inode)
     }
 
-    /// Copies the data of a file; what is a hole stays one.
+    /// Copies the data of a file; holes stay holes.
     fn content(&mut self, out: &mut File, inode: &Inode) -> anyhow::Result<()> {
         use std::os::unix::fs::FileExt;
         let file = inode.clone().into_file()?;
@@ -159,7 +159,7 @@ impl Extract {
         self.attributes(path, inode)
     }
 
-    /// Sets what the copy keeps, in the order in which one does not undo the other: a change of owner
+    /// Sets the attributes of the copy, in an order in which none undoes another: a change of owner
     /// clears the set-user-ID bit and capabilities, and any change the times.
     fn attributes(&self, path: &Path, inode: &Inode) -> anyhow::Result<()> {
         let (directory, name) = self.place(path);
@@ -175,7 +175,7 @@ impl Extract {
         let (uid, gid) = (Uid::from_raw(metadata.uid), Gid::from_raw(metadata.gid));
         let flags = AtFlags::SYMLINK_NOFOLLOW;
         match rustix::fs::chownat(directory, name, Some(uid), Some(gid), flags) {
-            // Only root can give files away. The copy belongs to its maker, as with cp -a.
+            // Only root can give files away. The copy belongs to its creator, as with cp -a.
             Err(Errno::PERM) if !rustix::process::geteuid().is_root() => {}
             other => other.context("cannot set the owner")?,
         }
@@ -216,7 +216,8 @@ impl Visitor for Extract {
     }
 }
 
-/// Removes what is in the way of a new file. A device or a pipe is more than a name: it stays, and the copy fails.
+/// Removes an inode in the way of a new file. A device or a pipe is more than a name: it stays, and
+/// the copy fails.
 fn make_way(directory: BorrowedFd<'_>, name: &OsStr) -> anyhow::Result<()> {
     if let Ok(there) = rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
         let kind = NodeType::from_raw_mode(there.st_mode);
@@ -228,16 +229,15 @@ fn make_way(directory: BorrowedFd<'_>, name: &OsStr) -> anyhow::Result<()> {
     remove(directory, name)
 }
 
-/// Removes what is in the way.
+/// Removes an inode in the way.
 fn remove(directory: BorrowedFd<'_>, name: &OsStr) -> anyhow::Result<()> {
     match rustix::fs::unlinkat(directory, name, AtFlags::empty()) {
         Ok(()) | Err(Errno::NOENT) => Ok(()),
-        Err(error) => Err(error).context("cannot replace what is in the way"),
+        Err(error) => Err(error).context("cannot replace the existing file"),
     }
 }
 
-/// Sets extended attributes by a path through the directory's descriptor, since there is no call
-/// that takes both.
+/// Sets extended attributes by a path through the directory's descriptor, since no call takes both.
 fn set_xattrs(directory: BorrowedFd<'_>, name: &OsStr, inode: &Inode) -> anyhow::Result<()> {
     let mut path = format!("/proc/self/fd/{}/", directory.as_raw_fd()).into_bytes();
     path.extend_from_slice(name.as_bytes());
@@ -247,7 +247,7 @@ fn set_xattrs(directory: BorrowedFd<'_>, name: &OsStr, inode: &Inode) -> anyhow:
         let set = rustix::fs::lsetxattr(path, &xattr.name, &xattr.value, XattrFlags::empty());
         match set {
             Ok(()) => {}
-            // Attributes that need root, and those that the destination has no room for.
+            // Attributes that need root, or for which the destination has no room.
             Err(Errno::PERM | Errno::NOTSUP) => {
                 eprintln!("WARNING: {}: cannot keep {}", name.display(), xattr.name.display());
             }
@@ -265,7 +265,7 @@ fn times(metadata: &Metadata) -> Timestamps {
     Timestamps { last_access: time(metadata.atime), last_modification: time(metadata.mtime) }
 }
 
-/// The umask, read by setting it: there is no other way that works everywhere.
+/// The umask. Reading it means setting it: no other way works everywhere.
 pub fn umask() -> u32 {
     let mask = rustix::process::umask(Mode::empty());
     rustix::process::umask(mask);

@@ -47,11 +47,11 @@ impl<'a> Ingest<'a> {
         }
     }
 
-    /// Copies what is at `source`, and below it, to `target`. What fails is reported on standard
-    /// error and passed over; returns how often that was. A signal that is
-    /// [watched](interrupt::watch) for ends it.
+    /// Copies the tree at `source` to `target`. Errors are reported on standard error, and the copy
+    /// goes on; returns how many there were. A signal that is [watched](interrupt::watch) for ends
+    /// it.
     pub fn copy(&mut self, source: &Path, target: &Path) -> anyhow::Result<usize> {
-        // Directories are finished last, since what is made in them changes their times.
+        // Directories are finished last, since creating their entries changes their times.
         let mut directories = Vec::new();
         let mut waiting = vec![(source.to_owned(), target.to_owned())];
         while let Some((source, target)) = waiting.pop() {
@@ -121,7 +121,8 @@ impl<'a> Ingest<'a> {
         if self.keep == Keep::Everything { attributes(source, &metadata, &inode) } else { Ok(()) }
     }
 
-    /// What is made first, for a copy that keeps everything with these permissions until it is complete.
+    /// The attributes for creating an inode. A copy that keeps everything has these permissions
+    /// until it is complete.
     fn new_inode(&self, metadata: &Metadata, at_first: u32) -> NewInode {
         match self.keep {
             Keep::Everything => new_inode(metadata.mode() & !0o7777 | at_first, 0),
@@ -129,7 +130,7 @@ impl<'a> Ingest<'a> {
         }
     }
 
-    /// Makes anything but a directory.
+    /// Creates an inode that is no directory.
     fn make(&mut self, source: &Path, target: &Path, metadata: &Metadata) -> anyhow::Result<Inode> {
         let kind = metadata.file_type();
         if kind.is_symlink() {
@@ -152,7 +153,7 @@ impl<'a> Ingest<'a> {
         Ok(file.into_inode())
     }
 
-    /// Copies the data of a file; what is a hole stays one.
+    /// Copies the data of a file; holes stay holes.
     fn content(&mut self, from: &File, to: &larder::File, len_bytes: u64) -> anyhow::Result<()> {
         let mut offset = 0;
         while let Some(start) = seek(from, SeekFrom::Data(offset))? {
@@ -194,7 +195,7 @@ fn attributes(source: &Path, metadata: &Metadata, inode: &Inode) -> anyhow::Resu
     Ok(())
 }
 
-/// Room for the names, or for one value: the kernel has no longer ones.
+/// Room for the names, or for one value: the kernel's maximum.
 const XATTR_BYTES: usize = 64 << 10;
 
 fn copy_xattrs(source: &Path, inode: &Inode) -> anyhow::Result<()> {
@@ -217,7 +218,7 @@ fn copy_xattrs(source: &Path, inode: &Inode) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Takes ACLs from a copy that it has from its directory, and that the original has not.
+/// Removes ACLs from a copy that it inherited and that the original does not have.
 pub(crate) fn drop_inherited_acls(inode: &Inode, has: impl Fn(&str) -> bool) -> larder::Result<()> {
     const ACLS: [&str; 2] = ["system.posix_acl_access", "system.posix_acl_default"];
     ACLS.into_iter()
@@ -225,7 +226,7 @@ pub(crate) fn drop_inherited_acls(inode: &Inode, has: impl Fn(&str) -> bool) -> 
         .try_for_each(|name| inode.remove_xattr(name))
 }
 
-/// Seeks data or a hole; `None` where there is no more of it.
+/// Seeks data or a hole; `None` if there are no more.
 fn seek(file: &File, to: SeekFrom) -> anyhow::Result<Option<u64>> {
     match rustix::fs::seek(file, to) {
         Ok(offset) => Ok(Some(offset)),

@@ -1,7 +1,7 @@
-//! Signals that ask this process to end while something is half-made.
+//! Signals that ask this process to end while some output is incomplete.
 //!
 //! - A signal that was ignored when this process was started stays ignored.
-//! - Work that is interrupted says so, and the process ends by the signal, as others do.
+//! - Interrupted work says so, and the process ends by the signal, as others do.
 
 use std::error::Error;
 use std::fmt;
@@ -18,7 +18,7 @@ use signal_hook::iterator::{Handle, Signals};
 /// The signal that came first, or zero.
 static ARRIVED: LazyLock<Arc<AtomicUsize>> = LazyLock::new(Arc::default);
 
-/// The signals that ask this process to end, without those that it was started to ignore.
+/// The signals that ask this process to end, except those that were ignored when it started.
 pub fn heeded() -> Vec<i32> {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
@@ -27,8 +27,8 @@ pub fn heeded() -> Vec<i32> {
     all.into_iter().filter(|signal| ignored & (1 << (signal - 1)) == 0).collect()
 }
 
-/// From now on signals only make [`check`] fail. The second one ends the process at once: what the work waits
-/// for may never come.
+/// From now on signals only make [`check`] fail. The second one ends the process at once: the event
+/// that the work waits for may never come.
 pub fn watch() -> io::Result<()> {
     let again = Arc::new(AtomicBool::new(false));
     for signal in heeded() {
@@ -47,12 +47,12 @@ pub fn check() -> Result<(), Interrupted> {
     }
 }
 
-/// Work ended before it was done, because of this signal.
+/// Work ended early because of this signal.
 #[derive(Clone, Debug)]
 pub struct Interrupted(i32);
 
 impl Interrupted {
-    /// The interruption that `error` is about, if it is about one.
+    /// The interruption in `error`, if there is one.
     pub fn behind(error: &anyhow::Error) -> Option<&Self> {
         error.chain().find_map(|cause| cause.downcast_ref())
     }
@@ -71,8 +71,8 @@ impl fmt::Display for Interrupted {
 
 impl Error for Interrupted {}
 
-/// Files that are made now. Unless they are [kept](Self::keep), they are removed: also when a signal ends the
-/// process meanwhile, after which nothing is kept any more.
+/// Files that are being created. Unless they are [kept](Self::keep), they are removed, also if a
+/// signal ends the process meanwhile; after that nothing is kept any more.
 pub struct HalfMade {
     files: Arc<Mutex<Files>>,
     signals: Handle,
@@ -81,7 +81,7 @@ pub struct HalfMade {
 struct Files(Vec<PathBuf>);
 
 impl HalfMade {
-    /// Those of `paths` that are not there yet.
+    /// Those of `paths` that do not exist yet.
     pub fn of(paths: &[PathBuf]) -> io::Result<Self> {
         let made = paths.iter().filter(|path| path.symlink_metadata().is_err()).cloned();
         let files = Arc::new(Mutex::new(Files(made.collect())));
@@ -121,7 +121,7 @@ fn lock(files: &Mutex<Files>) -> MutexGuard<'_, Files> {
 }
 
 impl Files {
-    /// Removes those that are there; returns which.
+    /// Removes existing ones; returns which.
     fn remove(&mut self) -> Vec<PathBuf> {
         self.0.drain(..).filter(|path| fs::remove_file(path).is_ok()).collect()
     }

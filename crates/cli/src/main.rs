@@ -1,25 +1,25 @@
 //! The `larder` command: btrfs without the kernel.
 //!
 //! Each subcommand is a file of [`command`] with its arguments and a `run`; [`mod@print`] writes
-//! on-disk structures as text. What a user of the library would want too is in the library.
+//! on-disk structures as text. Code that a user of the library would want too is in the library.
 //!
 //! # Invariants
-//! - What scripts read is what btrfs-progs prints, to the byte; `docs/commands.md` lists the
+//! - Output that scripts read is that of btrfs-progs, to the byte; `docs/commands.md` lists the
 //!   exceptions.
-//! - Nothing from an image is trusted on the way to the host: names are checked, and files are made
-//!   relative to descriptors of directories, without following links.
+//! - Nothing from an image is trusted on the way to the host: names are checked, and files are
+//!   created relative to descriptors of directories, without following links.
 //! - Standard output is for results, standard error for everything else.
 //! - umount(2) may return before a server's last commit: each command waits for a server whose
 //!   mount has ended ([`ending`]).
 //! - What the library reports goes to the terminal, or from the background to journald or syslog
 //!   ([`report`]). One thread writes it, and no thread of a server waits for the reader.
-//! - A command that a signal interrupts ends by that signal, and leaves an image that needs
-//!   nothing.
+//! - A command that a signal interrupts ends by that signal, and leaves an image that needs no
+//!   repair.
 #![forbid(unsafe_code)]
 // In a program nothing is reachable from outside; `pub` still says what a module offers to others.
 #![allow(unreachable_pub)]
 
-/// As that of the standard library, but where standard error cannot be written to, nothing happens:
+/// Like that of the standard library, but does nothing if standard error cannot be written to:
 /// there is no other place to report it, and a panic would not help.
 macro_rules! eprintln {
     ($($words:tt)*) => {{
@@ -66,7 +66,8 @@ use self::interrupt::Interrupted;
 use self::output::stdout;
 use self::reason::in_words;
 
-/// That of the system keeps what many threads have freed, several times as much as is in use.
+/// The system's allocator keeps memory that many threads have freed, several times as much as is in
+/// use.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -94,7 +95,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Shows the help that was asked for, or says what is wrong with the command line.
+/// Shows the requested help, or an error in the command line.
 fn explain(usage: &clap::Error) -> ExitCode {
     match usage.print() {
         Err(error) if !usage.use_stderr() => {
@@ -105,18 +106,18 @@ fn explain(usage: &clap::Error) -> ExitCode {
     }
 }
 
-/// Ends as a program does that the system stops when the reader of its output has seen enough.
+/// Ends as a program does that the system stops when the reader of its output has gone.
 fn end_by_broken_pipe() -> ExitCode {
     let _ = signal_hook::low_level::emulate_default_handler(SIGPIPE);
     ExitCode::FAILURE
 }
 
-/// Makes a write beyond the limit on the size of files end with an error, and not this process.
+/// Makes a write beyond the limit on the size of files fail, instead of ending this process.
 fn ignore_file_size_signal() -> io::Result<()> {
     signal_hook::flag::register(SIGXFSZ, Arc::default()).map(drop)
 }
 
-/// An error and its causes, in words. What the text before a cause already says is left out.
+/// An error and its causes, in words. A cause that the text before it already contains is left out.
 ///
 /// A text that ends with a colon is an [image](source::on_image): a path in it follows at once.
 fn message(error: &anyhow::Error) -> String {
@@ -124,7 +125,8 @@ fn message(error: &anyhow::Error) -> String {
     on_one_line(&text)
 }
 
-/// A name in a message may hold anything: what would move the cursor or begin a line is escaped.
+/// A name in a message may contain anything: characters that move the cursor or begin a line are
+/// escaped.
 fn on_one_line(text: &str) -> String {
     let mut line = String::new();
     for letter in text.chars() {

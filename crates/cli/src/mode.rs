@@ -12,7 +12,7 @@ pub fn text(mode: u32) -> String {
         0o100_000 => '-',
         _ => '?',
     };
-    // Read, write, execute of one class; the special bit shows in the place of execute.
+    // Read, write, execute of one class; the special bit shows in place of execute.
     let class = |shift: u32, special: u32, letter: char| {
         let bits = mode >> shift;
         let execute = match (bits & 1 != 0, mode & special != 0) {

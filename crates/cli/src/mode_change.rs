@@ -15,7 +15,7 @@ pub struct ModeChange {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Clause {
-    /// The bits of those whom it is about; `None` for all, less the umask.
+    /// The bits of the classes that it names; `None` for all, minus the umask.
     who: Option<u32>,
     operator: Operator,
     what: What,
@@ -30,11 +30,11 @@ enum Operator {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum What {
-    /// These bits, and with `executable` execution of what is a directory or can be executed.
+    /// These bits and, with `executable`, execution of directories and executable files.
     Bits { bits: u32, executable: bool },
-    /// What the class has whose bits begin there.
+    /// The permissions of the class whose bits begin there.
     CopyOf(u32),
-    /// All bits are given as a number; those that it can mean are in the mask.
+    /// All bits as a number; the mask has those that it can mean.
     Number { bits: u32, mask: u32 },
 }
 
@@ -46,7 +46,8 @@ impl ModeChange {
         if is_number {
             let bits = u32::from_str_radix(text, 8).ok().filter(|bits| *bits <= ALL);
             let bits = bits.ok_or_else(invalid)?;
-            // Fewer than five digits leave a directory's set-ids that are not among them.
+            // A number of fewer than five digits leaves a directory's set-ids that it does not
+            // name.
             let mask = if text.len() < 5 { bits | PERMISSIONS } else { ALL };
             let what = What::Number { bits, mask };
             return Ok(Self { clauses: vec![Clause { who: None, operator: Operator::Set, what }] });
@@ -58,13 +59,13 @@ impl ModeChange {
         Ok(Self { clauses })
     }
 
-    /// The mode after the change of `mode`, whose type is left as it is. The `umask` is about clauses
-    /// that do not say whom they mean.
+    /// The mode after the change of `mode`, whose type stays. The `umask` applies to clauses that
+    /// name no class.
     pub fn apply(&self, mode: u32, is_directory: bool, umask: u32) -> u32 {
         self.apply_noting(mode, is_directory, umask).0
     }
 
-    /// As [`apply`](Self::apply), with the bits that it decides about, whatever they were.
+    /// Like [`apply`](Self::apply), with the bits that the change decides, whatever they were.
     pub fn apply_noting(&self, mode: u32, is_directory: bool, umask: u32) -> (u32, u32) {
         self.clauses.iter().fold((mode, 0), |(mode, noted), clause| {
             let (mode, decided) = clause.apply(mode, is_directory, umask);
@@ -74,7 +75,7 @@ impl ModeChange {
 }
 
 impl Clause {
-    /// The mode after the change of `mode`, and the bits that it decides about.
+    /// The mode after the change of `mode`, and the bits that the change decides.
     fn apply(&self, mode: u32, is_directory: bool, umask: u32) -> (u32, u32) {
         let (value, mentioned) = match self.what {
             What::Number { bits, mask } => (bits, mask),
@@ -89,7 +90,7 @@ impl Clause {
                 (bits, bits)
             }
         };
-        // What is not mentioned of a directory's set-ids stays.
+        // A directory's set-ids stay unless they are named.
         let left = if is_directory { SET_IDS & !mentioned } else { 0 };
         let value = value & !left;
         match self.operator {
@@ -107,7 +108,7 @@ impl Clause {
     }
 }
 
-/// Reads one part between commas: whom, then one or more operators with what they add, remove or set.
+/// Reads one clause: classes, then one or more operators with what they add, remove or set.
 fn parse_part(part: &str, clauses: &mut Vec<Clause>) -> Option<()> {
     let mut rest = part.chars();
     let mut who = None;
@@ -137,7 +138,7 @@ fn bits_of_class(letter: char) -> Option<u32> {
     }
 }
 
-/// Reads what stands behind an operator, up to what cannot belong to it.
+/// Reads the operand after an operator, up to the first character that cannot belong to it.
 fn parse_what(rest: &mut Chars<'_>) -> What {
     if let Some(shift) = rest.clone().next().and_then(|letter| "ogu".find(letter)) {
         rest.next();

@@ -1,4 +1,4 @@
-//! Ids, addresses and uuids as operands: what cannot be read is named in the message.
+//! Ids, addresses and UUIDs as operands: a message names an operand that cannot be read.
 
 use std::num::{IntErrorKind, ParseIntError};
 
@@ -12,7 +12,7 @@ pub fn parse_number(text: &str) -> Result<u64, String> {
     })
 }
 
-/// Reads a uuid as `larder subvolume show` prints it.
+/// Reads a UUID as `larder subvolume show` prints it.
 pub fn parse_uuid(text: &str) -> Result<Uuid, String> {
     text.parse().map_err(|_| format!("'{text}' is not a uuid"))
 }

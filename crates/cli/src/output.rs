@@ -1,4 +1,4 @@
-//! Standard output. An error of it says so: the reader would look for the fault in an image otherwise.
+//! Standard output. Errors name it: otherwise the user would look for the fault in an image.
 
 use std::io::{self, StdoutLock, Write};
 

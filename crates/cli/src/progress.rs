@@ -12,24 +12,24 @@ const BYTES_AND_LEFT: &str = "{spinner} {bytes} ({bytes_per_sec}, {eta} left)";
 const FILES: &str = "{spinner} {pos} files";
 const STEPS: &str = "{msg} {pos}/{len} ({eta} left)";
 
-/// A line on standard error, if that is a terminal, which appears once the work has taken two seconds.
+/// A line on standard error, if that is a terminal. It appears once the work has taken two seconds.
 pub struct Progress {
     bar: ProgressBar,
     shown: bool,
 }
 
 impl Progress {
-    /// Of bytes whose number is not known.
+    /// For an unknown number of bytes.
     pub fn of_bytes() -> Self {
         Self::new(None, BYTES)
     }
 
-    /// Of files whose number is not known.
+    /// For an unknown number of files.
     pub fn of_files() -> Self {
         Self::new(None, FILES)
     }
 
-    /// Of a known number of steps.
+    /// For a known number of steps.
     pub fn of_steps(total: u64) -> Self {
         Self::new(Some(total), STEPS)
     }
@@ -39,18 +39,18 @@ impl Progress {
         Self { bar: bar.with_style(style(template)), shown: false }
     }
 
-    /// Says what is being done and how much there is to do.
+    /// Sets what is being done and how much there is to do.
     pub fn start(&mut self, message: &str, total: u64) {
         self.bar.set_message(message.to_owned());
         self.bar.set_length(total);
     }
 
-    /// Says something in a line of its own on standard error.
+    /// Writes a line of its own to standard error.
     pub fn say(&self, message: &str) {
         self.bar.suspend(|| eprintln!("{message}"));
     }
 
-    /// Says how far the work has come.
+    /// Sets how far the work has come.
     pub fn set(&mut self, position: u64) {
         if !self.shown && self.bar.elapsed() >= QUIET {
             self.bar.set_draw_target(ProgressDrawTarget::stderr());
@@ -59,12 +59,12 @@ impl Progress {
         self.bar.set_position(position);
     }
 
-    /// Says that so much more is done.
+    /// Adds to how far the work has come.
     pub fn add(&mut self, done: u64) {
         self.set(self.bar.position() + done);
     }
 
-    /// Says how many bytes there will be, as far as one can tell so far.
+    /// Sets how many bytes there will be, as far as is known.
     pub fn expect_bytes(&mut self, total: u64) {
         if self.bar.length().is_none() {
             self.bar.set_style(style(BYTES_AND_LEFT));

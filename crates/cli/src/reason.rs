@@ -1,16 +1,17 @@
-//! What the operating system answers, in the words that people and scripts search for.
+//! Errors of the operating system, in the words that people and scripts search for.
 
 use rustix::io::Errno;
 
-/// What stands before the number in the text of a [`std::io::Error`], and what after it.
+/// The text before the number in a [`std::io::Error`], and after it.
 const BEFORE_NUMBER: &str = " (os error ";
 const AFTER_NUMBER: char = ')';
 
-/// Said of a path that is neither an image nor in a mounted file system that understands btrfs's requests.
+/// The error for a path that is neither an image nor in a mounted file system that understands
+/// btrfs's requests.
 const NO_BTRFS: &str = "neither the kernel's btrfs nor a mount of larder";
 
-/// The text of an error without numbers of the operating system: the words of strerror(3) stay as they
-/// are, and a way out follows where there is one.
+/// The text of an error without numbers of the operating system: the words of strerror(3) stay, and
+/// a way out follows if there is one.
 pub fn in_words(text: &str) -> String {
     let mut words = String::new();
     let mut rest = text;

@@ -1,4 +1,4 @@
-//! How far copying to devices that missed commits has come: opening for writing waits for it.
+//! Progress of copying to devices that missed commits, which opening for writing waits for.
 
 use std::io::{IsTerminal, stderr};
 use std::sync::{Mutex, PoisonError};
@@ -7,7 +7,7 @@ use larder::{OpenOptions, ResyncProgress};
 
 use crate::progress::Progress;
 
-/// Shows the progress on a terminal. Elsewhere each tenth is reported.
+/// Shows the progress on a terminal. Elsewhere it reports each tenth.
 pub fn shown(options: OpenOptions) -> OpenOptions {
     let shown = Mutex::new(Shown::default());
     options.resync_progress(move |now| {

@@ -1,4 +1,4 @@
-//! Opening the file system that a command is about.
+//! Opening the file system that a command works on.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ use crate::report::{self, LogLevel};
 use crate::resync;
 use crate::target::{Target, mounted_path};
 
-/// Options that every command on an image has. They say how an image is opened: with a path in a
+/// Options that every command on an image has. They say how to open an image: with a path in a
 /// mounted file system they are refused, since nothing there would obey them.
 #[derive(Debug, Args)]
 pub struct Source {
@@ -28,13 +28,15 @@ pub struct Source {
     degraded: bool,
 }
 
-/// Commands that write go through the trees once: what they have passed is not worth keeping, and memory that is
-/// used again is faster than new memory.
+/// Commands that write go through the trees once: blocks that they have passed are not worth
+/// caching, and memory that is used again is faster than new memory.
 const WRITING_CACHE_BYTES: usize = 32 << 20;
-/// For the same reason little changes again after a commit, which goes on beside the command's work.
+/// For the same reason few blocks change again after a commit, which goes on while the command
+/// works.
 const WRITING_COMMIT_BYTES: usize = 64 << 20;
 
-/// Options of commands that take `IMAGE:/path`; refused likewise with paths in mounted file systems.
+/// Options of commands that take `IMAGE:/path`; refused likewise with paths in mounted file
+/// systems.
 #[derive(Debug, Args)]
 pub struct PathSource {
     #[command(flatten)]
@@ -54,9 +56,9 @@ impl Source {
         [image].into_iter().chain(self.devices.iter().map(PathBuf::as_path)).collect()
     }
 
-    /// Opens the file system on `image` and the other devices for writing. What a command does is
-    /// durable once it has called [`Filesystem::sync`]; interrupted before, it leaves the file system
-    /// as some commit left it.
+    /// Opens the file system on `image` and the other devices for writing. The command's changes
+    /// are durable once it has called [`Filesystem::sync`]; if it is interrupted before, the file
+    /// system is in the state of some commit.
     pub fn open_for_writing(&self, image: &Path) -> anyhow::Result<Filesystem> {
         let options = resync::shown(self.options().write(true));
         let options = options.cache_bytes(WRITING_CACHE_BYTES).commit_bytes(WRITING_COMMIT_BYTES);
@@ -66,8 +68,8 @@ impl Source {
         Ok(report::on_terminal(LogLevel::Warn, || options.open(paths))??)
     }
 
-    /// Opens for writing the file system that `text`, an `IMAGE:/path`, is in, of which `start`
-    /// chooses the subvolume in which paths start.
+    /// Opens for writing the file system of `text`, an `IMAGE:/path`; `start` chooses the subvolume
+    /// in which paths start.
     pub fn write(
         &self,
         text: &OsStr,
@@ -96,7 +98,7 @@ impl Source {
 }
 
 impl Source {
-    /// The path that `text` means, if that lies in a mounted file system and not in an image.
+    /// The path in `text`, if that lies in a mounted file system and not in an image.
     pub fn mounted_path<'a>(&self, text: &'a OsStr) -> anyhow::Result<Option<&'a Path>> {
         let Some(path) = mounted_path(text) else { return Ok(None) };
         let shown = path.display();
@@ -111,12 +113,12 @@ impl Source {
         Ok(Some(path))
     }
 
-    /// The directory of a mounted file system that `text` means, if it is no image.
+    /// The directory of a mounted file system in `text`, unless it is an image.
     pub fn mounted_directory<'a>(&self, text: &'a OsStr) -> anyhow::Result<Option<&'a Path>> {
         Ok(self.mounted_path(text)?.filter(|path| path.is_dir()))
     }
 
-    /// The file system that `text`, an image or a directory of one that is mounted, means.
+    /// The file system in `text`: an image, or a directory of a mounted one.
     pub fn overview(&self, text: &OsStr) -> anyhow::Result<Box<dyn Overview>> {
         Ok(match self.mounted_directory(text)? {
             Some(path) => Box::new(MountedFilesystem::open(path)?),
@@ -124,8 +126,8 @@ impl Source {
         })
     }
 
-    /// The file system in which `text`, an `IMAGE:/path` or a path of one that is mounted, lies, and the id
-    /// of the subvolume there.
+    /// The file system of `text`, an `IMAGE:/path` or a path of a mounted one, and the id of the
+    /// subvolume there.
     pub fn overview_at(&self, text: &OsStr) -> anyhow::Result<(Box<dyn Overview>, u64)> {
         if let Some(path) = self.mounted_path(text)? {
             let mounted = MountedFilesystem::open(path)?;
@@ -136,7 +138,7 @@ impl Source {
         Ok((Box::new(filesystem), id))
     }
 
-    /// Opens the file system that `text`, an `IMAGE:/path`, is in; with the id of the subvolume there.
+    /// Opens the file system of `text`, an `IMAGE:/path`; with the id of the subvolume there.
     fn open_at(&self, text: &OsStr) -> anyhow::Result<(Filesystem, u64)> {
         let target = Target::parse(text);
         let filesystem = self.open(&target.image)?;
@@ -147,7 +149,7 @@ impl Source {
 }
 
 impl PathSource {
-    /// For an image that the options say nothing about: its default subvolume, on one device.
+    /// For an image that the options do not concern: its default subvolume, on one device.
     pub fn of_other_image(&self) -> Self {
         let source = Source { devices: Vec::new(), degraded: self.source.degraded };
         Self { source, subvolid: None }
@@ -160,7 +162,7 @@ impl PathSource {
         }
     }
 
-    /// The path that `text` means, if that lies in a mounted file system and not in an image.
+    /// The path in `text`, if that lies in a mounted file system and not in an image.
     pub fn mounted_path<'a>(&self, text: &'a OsStr) -> anyhow::Result<Option<&'a Path>> {
         let path = self.source.mounted_path(text)?;
         ensure!(
@@ -171,13 +173,13 @@ impl PathSource {
         Ok(path)
     }
 
-    /// Opens for writing the file system that `text`, an `IMAGE:/path`, is in.
+    /// Opens for writing the file system of `text`, an `IMAGE:/path`.
     pub fn write(&self, text: &OsStr) -> anyhow::Result<Writing> {
         self.source.write(text, |filesystem| self.start(filesystem))
     }
 
-    /// Opens for writing the file system that `text`, an `IMAGE:/path`, is in, and makes durable what `change`
-    /// does to it. `change` returns how much of it failed; its errors are said to be about the image.
+    /// Opens for writing the file system of `text`, an `IMAGE:/path`, runs `change` and makes its
+    /// changes durable. `change` returns how many operations failed; its errors name the image.
     pub fn change(
         &self,
         text: &OsStr,
@@ -189,7 +191,8 @@ impl PathSource {
         writing.end(failures)
     }
 
-    /// Finds what `text`, an `IMAGE:/path`, means. A symbolic link at its end is followed on demand.
+    /// Finds the inode of `text`, an `IMAGE:/path`. A symbolic link at its end is followed on
+    /// demand.
     pub fn find(&self, text: &OsStr, follow: bool) -> anyhow::Result<Inode> {
         let target = Target::parse(text);
         let filesystem = self.source.open(&target.image)?;
@@ -209,8 +212,8 @@ pub struct Writing {
     pub start: Subvolume,
 }
 
-/// What the system would make for a program that asks for `mode`, type and permissions: a umask takes from
-/// those, or in its place a default ACL does.
+/// The permissions that the system would give a program which asks for `mode`, type and
+/// permissions: a umask removes some, or a default ACL replaces it.
 pub fn new_inode(mode: u32, umask: u32) -> NewInode {
     let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
     NewInode { mode, uid, gid, umask, device: (0, 0) }
@@ -223,13 +226,13 @@ impl Writing {
         image == self.image || canonical(image) == canonical(&self.image)
     }
 
-    /// What a user calls `path` in the file system.
+    /// The name of `path` in the file system as users write it.
     pub fn shown(&self, path: &Path) -> PathBuf {
         let bytes = [self.image.as_os_str(), OsStr::new(":"), path.as_os_str()];
         bytes.into_iter().collect::<OsString>().into()
     }
 
-    /// The path in the file system that `text`, an `IMAGE:/path`, means.
+    /// The path in the file system of `text`, an `IMAGE:/path`.
     pub fn path(&self, text: &OsStr) -> anyhow::Result<OsString> {
         let target = Target::parse(text);
         if target.image != self.image {
@@ -239,7 +242,7 @@ impl Writing {
         Ok(target.path_os().to_owned())
     }
 
-    /// Makes a file with these permissions, less the umask.
+    /// Creates a file with these permissions, minus the umask.
     pub fn create_file(
         &self,
         path: impl AsRef<Path>,
@@ -249,7 +252,7 @@ impl Writing {
         self.start.create_inode(path, &new)?.into_file()
     }
 
-    /// Makes what was done durable. Returns the exit code of a command of which so much failed.
+    /// Makes all changes durable. Returns the exit code of a command with so many failures.
     pub fn end(self, failures: usize) -> Outcome {
         // A subvolume may have been removed while something of it was still open here.
         self.filesystem.delete_unlinked();
@@ -258,12 +261,12 @@ impl Writing {
     }
 }
 
-/// What an error about something on `image` begins with.
+/// The beginning of an error about something on `image`.
 pub fn on_image(image: &Path) -> String {
     format!("{}:", image.display())
 }
 
-/// An error that says what is needed instead, if `path` is something in a mounted file system.
+/// Fails if `path` is in a mounted file system, and names the command to use instead.
 fn expect_image(path: &Path) -> anyhow::Result<()> {
     ensure!(
         !path.is_dir(),
@@ -273,7 +276,7 @@ fn expect_image(path: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Says so when copies were bad: what was read is sound, but the file system is not as it should be.
+/// Reports bad copies: the content was sound, but the file system is not as it should be.
 pub fn warn_of_bad_copies(filesystem: &Filesystem) {
     let stats = filesystem.stats().volume;
     for device in &stats.devices {
@@ -300,8 +303,8 @@ pub fn warn_of_bad_copies(filesystem: &Filesystem) {
     }
 }
 
-/// Warns if another program may be writing to a device: what is read may then be torn. Waits for
-/// servers whose mounts have ended.
+/// Warns if another program may be writing to a device: reads may then be torn. Waits for servers
+/// whose mounts have ended.
 pub fn warn_if_in_use(paths: &[impl AsRef<Path>]) {
     wait_for_ending_servers(paths);
     for path in paths {

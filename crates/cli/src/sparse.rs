@@ -7,12 +7,12 @@ use anyhow::{Context, ensure};
 
 /// Bytes of a tar block; maps are padded to it.
 const BLOCK_BYTES: u64 = 512;
-/// Ranges that a map has at most: no archive makes us hold more.
+/// The most ranges of a map, which bounds our memory for any archive.
 pub const MOST_RANGES: usize = 1 << 20;
 /// Digits of a number with its end of line.
 const MOST_DIGITS: usize = 21;
 
-/// Where a file has data.
+/// The data of a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ranges(Vec<Range<u64>>);
 
@@ -22,14 +22,14 @@ impl Ranges {
         Self(std::iter::once(0..len_bytes).collect())
     }
 
-    /// Ranges of which offset and length are given in turn.
+    /// Ranges whose offsets and lengths are given in turn.
     pub fn of_numbers(numbers: &[u64]) -> anyhow::Result<Self> {
         let (pairs, rest) = numbers.as_chunks::<2>();
         ensure!(rest.is_empty(), "the map ends in the middle");
         ensure!(pairs.len() <= MOST_RANGES, "the map is too long");
         let range = |[start, len_bytes]: &[u64; 2]| Some(*start..start.checked_add(*len_bytes)?);
         let ranges = pairs.iter().map(range).collect::<Option<_>>();
-        Ok(Self(ranges.context("the map leads beyond all files")?))
+        Ok(Self(ranges.context("the map is longer than any file")?))
     }
 
     /// The ranges, once they are found to ascend, not to overlap, and to end within a file.
@@ -43,8 +43,8 @@ impl Ranges {
     }
 }
 
-/// Reads the map that comes before the data in version 1.0: a count, then offset and length of each range,
-/// a line each, padded to whole blocks.
+/// Reads the map before the data in version 1.0: a count, then offset and length of each range, a
+/// line each, padded to whole blocks.
 pub fn read_map(data: &mut impl Read) -> anyhow::Result<Ranges> {
     let mut lines = Lines { data, read_bytes: 0 };
     let count = usize::try_from(lines.number()?).unwrap_or(usize::MAX);

@@ -1,11 +1,12 @@
 //! Reading tar archives: ustar, GNU and PAX.
 //!
-//! The crate `tar`, whose headers these are, splits PAX records at ends of lines, which values of extended
-//! attributes may contain.
+//! The crate `tar`, whose headers these are, splits PAX records at line ends, which values of
+//! extended attributes may contain.
 //!
 //! # Invariants
-//! - An archive makes us hold at most [`MOST_RECORD_BYTES`] of names and records, and [`MOST_RANGES`] ranges.
-//! - No reader gets more of a member's data than the member has; what is left of it is skipped.
+//! - An archive makes us hold at most [`MOST_RECORD_BYTES`] of names and records, and
+//!   [`MOST_RANGES`] ranges.
+//! - No reader gets more of a member's data than the member has; the rest is skipped.
 
 use std::io::{self, Read};
 
@@ -21,23 +22,23 @@ const MOST_RECORD_BYTES: u64 = 4 << 20;
 /// A PAX record: its key and value.
 pub type Record = (Vec<u8>, Vec<u8>);
 
-/// A member of an archive, but for its data.
+/// A member of an archive, without its data.
 pub struct Member {
     /// Its header.
     pub header: Header,
     /// Its name, as the archive has it.
     pub name: Vec<u8>,
-    /// What it is a link to.
+    /// The target of a link.
     pub link: Vec<u8>,
     /// Bytes of data in the archive.
     pub len_bytes: u64,
-    /// The records that came before it.
+    /// The records before it.
     pub records: Vec<Record>,
-    /// For a sparse file in GNU's old format, its length and where in it the data belongs.
+    /// For a sparse file in GNU's old format, its length and the ranges of its data.
     pub sparse: Option<(u64, Ranges)>,
 }
 
-/// What came before a member and belongs to it.
+/// Headers before a member that belong to it.
 #[derive(Default)]
 struct Before {
     name: Option<Vec<u8>>,
@@ -45,10 +46,10 @@ struct Before {
     records: Vec<Record>,
 }
 
-/// Reads an archive from its start. Reading from it reads the data of the member that came last.
+/// Reads an archive from its start. Reading from it reads the data of the current member.
 pub struct TarReader<R> {
     input: R,
-    /// What is left of the data of that member, and of the padding behind it.
+    /// The rest of that member's data, and of the padding after it.
     data_bytes: u64,
     padding_bytes: u64,
 }
@@ -104,7 +105,7 @@ impl<R: Read> TarReader<R> {
         })
     }
 
-    /// The next header, behind the data of what came before.
+    /// The next header, after the data of the last member.
     fn next_header(&mut self) -> anyhow::Result<Option<Header>> {
         let skip = self.data_bytes.checked_add(self.padding_bytes).context("a size cannot be")?;
         let skipped = io::copy(&mut (&mut self.input).take(skip), &mut io::sink())?;
@@ -115,7 +116,7 @@ impl<R: Read> TarReader<R> {
             return Ok(None);
         }
         if header.as_bytes().iter().all(|byte| *byte == 0) {
-            // The program that writes the archive shall not fail because its end is not read.
+            // The program that writes the archive must not fail because its end is not read.
             io::copy(&mut self.input, &mut io::sink())?;
             return Ok(None);
         }
@@ -129,7 +130,7 @@ impl<R: Read> TarReader<R> {
         self.padding_bytes = len_bytes.wrapping_neg() % BLOCK_BYTES;
     }
 
-    /// All data of what was entered, which is no file.
+    /// All data of the current member, which is no file.
     fn whole(&mut self) -> anyhow::Result<Vec<u8>> {
         ensure!(self.data_bytes <= MOST_RECORD_BYTES, "names or records are too long");
         let mut data = Vec::new();
@@ -144,8 +145,8 @@ impl<R: Read> TarReader<R> {
         Ok(name)
     }
 
-    /// The length of a file in GNU's old sparse format, and where its data belongs: in the header, and in
-    /// blocks behind it that are not counted as data.
+    /// The length of a file in GNU's old sparse format, and the ranges of its data: from the
+    /// header, and from blocks after it that do not count as data.
     fn old_sparse(&mut self, header: &Header) -> anyhow::Result<(u64, Ranges)> {
         let gnu = header.as_gnu().context("a sparse file without a map")?;
         let mut numbers = Vec::new();
@@ -170,7 +171,7 @@ impl<R: Read> Read for TarReader<R> {
     }
 }
 
-/// Reads a whole block; false at the end of the archive.
+/// Reads a whole block. Returns false at the end of the archive.
 fn read_block(input: &mut impl Read, block: &mut [u8]) -> anyhow::Result<bool> {
     let mut read = Vec::with_capacity(block.len());
     input.take(block.len() as u64).read_to_end(&mut read)?;
@@ -182,7 +183,7 @@ fn read_block(input: &mut impl Read, block: &mut [u8]) -> anyhow::Result<bool> {
     Ok(true)
 }
 
-/// The sum of a header's bytes, with blanks in the place of the sum.
+/// The sum of a header's bytes, with blanks in place of the sum.
 fn checksum(header: &Header) -> u32 {
     let field = 148..156;
     let bytes = header.as_bytes().iter().enumerate();
@@ -210,7 +211,7 @@ fn parse_records(mut data: &[u8]) -> anyhow::Result<Vec<Record>> {
     Ok(records)
 }
 
-/// The first record, between its length and its end, and what follows it.
+/// The first record, between its length and its end, and the rest.
 fn split_record(data: &[u8]) -> Option<(&[u8], &[u8])> {
     let blank = data.iter().position(|byte| *byte == b' ')?;
     let len: usize = std::str::from_utf8(&data[..blank]).ok()?.parse().ok()?;

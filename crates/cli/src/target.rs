@@ -32,11 +32,11 @@ impl Target {
     }
 }
 
-/// Where superblocks have their magic number: on each device 64 KiB from the start.
+/// The place of the magic number of a superblock on each device, 64 KiB from the start.
 const MAGIC_OFFSET: u64 = (64 << 10) + std::mem::offset_of!(Superblock, magic) as u64;
 
-/// The path in a file system that is mounted that `text` means: no `IMAGE:/path` of an image that is
-/// there, nor an image or a device itself. What does not exist yet lies in a directory.
+/// The path in a mounted file system in `text`, unless that is an `IMAGE:/path` of an existing
+/// image, or an image or a device itself. A path that does not exist yet lies in a directory.
 pub fn mounted_path(text: &OsStr) -> Option<&Path> {
     let names_image = text.as_bytes().windows(2).any(|two| two == b":/");
     if names_image && Target::parse(text).image.symlink_metadata().is_ok() {
@@ -50,7 +50,7 @@ pub fn mounted_path(text: &OsStr) -> Option<&Path> {
     is_mounted.then_some(path)
 }
 
-/// The directory that `path` names something in.
+/// The directory that contains `path`.
 pub fn parent_of(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
@@ -62,7 +62,7 @@ fn is_image(path: &Path) -> bool {
 }
 
 impl Target {
-    /// The path as the library takes it.
+    /// The path in the library's form.
     pub fn path_os(&self) -> &OsStr {
         OsStr::from_bytes(&self.path)
     }

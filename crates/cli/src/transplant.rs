@@ -16,15 +16,16 @@ use crate::tree::{Node, Visitor};
 /// Bytes of a file that are read at a time.
 const BUFFER_BYTES: usize = 1 << 20;
 
-/// Copies what a walk meets into one subvolume.
+/// Copies the inodes of a walk into one subvolume.
 pub struct Transplant<'a> {
     start: &'a Subvolume,
     /// The path of the copy.
     target: PathBuf,
     keep: Keep,
-    /// Whether original and copy lie in one file system, so that they can share data and can be the same.
+    /// Whether original and copy lie in one file system, so that they can share data and can be the
+    /// same.
     is_same_filesystem: bool,
-    /// Subvolume and number of each directory that was copied to: no original may be one of them.
+    /// Subvolume and number of each directory that was copied to: none of them may be an original.
     directories: HashSet<(u64, u64)>,
     buffer: Vec<u8>,
     written_bytes: u64,
@@ -55,7 +56,8 @@ impl<'a> Transplant<'a> {
         if path.as_os_str().is_empty() { self.target.clone() } else { self.target.join(path) }
     }
 
-    /// What is made first, for a copy that keeps everything with these permissions until it is complete.
+    /// The attributes for creating an inode. A copy that keeps everything has these permissions
+    /// until it is complete.
     fn new_inode(&self, original: &Inode, at_first: u32) -> NewInode {
         let metadata = original.metadata();
         let new = match self.keep {
@@ -65,7 +67,7 @@ impl<'a> Transplant<'a> {
         NewInode { device: metadata.device, ..new }
     }
 
-    /// Removes what is in the way of a copy of `original`, which must not be that itself.
+    /// Removes an inode in the way of a copy of `original`, unless it is that itself.
     fn make_way(&self, original: &Inode, target: &Path) -> anyhow::Result<()> {
         match self.start.lookup(target) {
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
@@ -97,7 +99,7 @@ impl<'a> Transplant<'a> {
         Ok(copy.into_inode())
     }
 
-    /// Copies the data of a file; what is a hole stays one.
+    /// Copies the data of a file; holes stay holes.
     fn content(&mut self, original: &File, copy: &File) -> anyhow::Result<()> {
         for range in original.data_ranges()? {
             let mut offset = range.start;

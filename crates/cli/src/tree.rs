@@ -16,27 +16,27 @@ use crate::interrupt::{self, Interrupted};
 use crate::progress::Progress;
 use crate::{is_broken_pipe, message};
 
-/// An inode in the tree and its place.
+/// An inode in the tree and its path.
 pub struct Node<'a> {
     /// Its path from the start of the walk; empty for the start itself.
     pub path: &'a Path,
     /// The inode.
     pub inode: &'a Inode,
-    /// The path under which the same inode was met before.
+    /// The path under which the walk met the same inode before.
     pub met_as: Option<&'a Path>,
 }
 
-/// What is done with a tree.
+/// An action on each inode of a tree.
 pub trait Visitor {
-    /// A directory, before what is in it. False: do not look into it.
+    /// A directory, before its entries. Returns false to skip them.
     fn enter(&mut self, node: &Node<'_>) -> anyhow::Result<bool>;
-    /// Anything but a directory.
+    /// An inode that is no directory.
     fn visit(&mut self, node: &Node<'_>) -> anyhow::Result<()>;
-    /// A directory, after what is in it.
+    /// A directory, after its entries.
     fn leave(&mut self, node: &Node<'_>) -> anyhow::Result<()>;
 }
 
-/// Does one thing with everything, with a directory before what is in it, and shows how much is done.
+/// Does one thing with every inode, with a directory before its entries, and shows the progress.
 pub struct Each<F> {
     act: F,
     progress: Progress,
@@ -63,7 +63,7 @@ impl<F: FnMut(&Node<'_>) -> anyhow::Result<()>> Visitor for Each<F> {
     }
 }
 
-/// A directory whose entries are being gone through.
+/// A directory whose entries are being visited.
 struct Frame {
     directory: Directory,
     path: PathBuf,
@@ -76,19 +76,19 @@ type InodeId = (u64, u64);
 /// A walk in progress.
 struct Walk<'v, V> {
     visitor: &'v mut V,
-    /// The directories from the start to where the walk is.
+    /// The directories from the start to the position of the walk.
     frames: Vec<Frame>,
-    /// The same directories, for finding one that is inside itself.
+    /// The same directories, to detect one that is inside itself.
     ancestors: HashSet<InodeId>,
-    /// Inodes with several names that were met, and where.
+    /// Inodes with several names that the walk met, and where.
     met: HashMap<InodeId, PathBuf>,
 }
 
-/// Walks what is at `start` and below it, the entries of a directory in the order of their names.
+/// Walks the tree at `start`, the entries of a directory in the order of their names.
 ///
-/// What fails is reported on standard error and passed over. Returns how often that was. Writing to
-/// a pipe without a reader ends the walk, and so does a signal that is [watched](interrupt::watch)
-/// for.
+/// Errors are reported on standard error, and the walk goes on. Returns how many there were.
+/// Writing to a pipe without a reader ends the walk, and so does a signal that is
+/// [watched](interrupt::watch) for.
 pub fn walk(start: &Inode, visitor: &mut impl Visitor) -> anyhow::Result<usize> {
     let mut walk =
         Walk { visitor, frames: Vec::new(), ancestors: HashSet::new(), met: HashMap::new() };

@@ -1,4 +1,5 @@
-//! Sizes in the units that the user asks for, as btrfs-progs reads the options and writes the sizes.
+//! Sizes in the units that the user asks for, as btrfs-progs reads the options and writes the
+//! sizes.
 
 use std::num::{IntErrorKind, ParseIntError};
 
@@ -9,11 +10,11 @@ use clap::{Arg, ArgAction, ArgMatches, Args, Command, Error, FromArgMatches};
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Units {
     style: Style,
-    /// The power of the base that all sizes are written in; the one that suits each if not given.
+    /// The power of the base for all sizes; if there is none, the one that suits each.
     power: Option<usize>,
 }
 
-/// Those of the options that have long names, for a command whose short ones mean something else.
+/// The options that have long names, for a command whose short ones mean something else.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LongUnits(pub Units);
 
@@ -35,7 +36,7 @@ struct UnitOption {
     choice: Choice,
 }
 
-/// What an option does to the units chosen before it.
+/// The effect of an option on the units chosen before it.
 #[derive(Clone, Copy)]
 enum Choice {
     /// Replaces them.
@@ -159,7 +160,7 @@ impl FromArgMatches for LongUnits {
     }
 }
 
-/// Reads a size: a number of bytes, or with k, m, g, t, p or e behind it of their powers of 1024.
+/// Reads a size: a number of bytes, or of their powers of 1024 with k, m, g, t, p or e after it.
 pub fn parse_size(text: &str) -> Result<u64, String> {
     let no_size = || format!("'{text}' is not a size: 4096, 512k or 8G would be");
     let unit_at = text.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(text.len());
@@ -185,20 +186,20 @@ const BINARY: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
 const DECIMAL: [&str; 7] = ["B", "kB", "MB", "GB", "TB", "PB", "EB"];
 
 impl Units {
-    /// Whether each size is in the unit that suits it, base 1024.
+    /// Whether each size has the unit that suits it, base 1024.
     pub fn are_human_binary(&self) -> bool {
         self.style == Style::Binary && self.power.is_none()
     }
 
-    /// `bytes` in these units, with two decimals where it is not a plain number.
+    /// `bytes` in these units, with two decimals unless it is a plain number.
     pub fn show(&self, bytes: u64) -> String {
         let (base, names) = match self.style {
             Style::Raw => return bytes.to_string(),
             Style::Binary => (1024_u64, BINARY),
             Style::Decimal => (1000, DECIMAL),
         };
-        // btrfs-progs computes in single precision. A unit that the user chose divides all bytes; one that
-        // suits the size divides whole numbers, except for the last step.
+        // btrfs-progs computes in single precision. A unit that the user chose divides all bytes;
+        // one that suits the size divides whole numbers, except for the last step.
         let (power, number) = match self.power {
             Some(power) => (power, bytes as f32 / base.pow(power as u32) as f32),
             None => match fitting_power(bytes, base) {

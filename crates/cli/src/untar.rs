@@ -1,7 +1,8 @@
 //! Writing the files of a tar archive into an image.
 //!
-//! The archive may be hostile: names that lead out of the destination are refused, nothing is made below
-//! what is no directory, a map of a sparse file is bounded, and data is copied as it comes.
+//! The archive may be hostile: names that lead out of the destination are refused, nothing is
+//! created below an inode that is no directory, a map of a sparse file is bounded, and data is
+//! copied in pieces.
 
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
@@ -23,7 +24,7 @@ use crate::tar_reader::{Member, TarReader};
 
 /// Bytes of a file that are read at a time.
 const BUFFER_BYTES: usize = 1 << 20;
-/// Permissions of directories that the archive has no entry of.
+/// Permissions of directories without an entry in the archive.
 const PERMISSIONS: u32 = 0o755;
 
 /// Unpacks into one directory of a subvolume.
@@ -31,9 +32,9 @@ pub struct Untar<'a> {
     start: &'a Subvolume,
     destination: PathBuf,
     keep: Keep,
-    /// Directories that were found to be such, and not links.
+    /// Directories that are known to be such, and not links.
     known: HashSet<PathBuf>,
-    /// Directories with what they shall have in the end: what is made in them changes their times.
+    /// Directories with their final attributes: creating entries in them changes their times.
     directories: Vec<(PathBuf, Attributes)>,
     buffer: Vec<u8>,
     written_bytes: u64,
@@ -41,7 +42,7 @@ pub struct Untar<'a> {
     failures: usize,
 }
 
-/// What an entry says besides its data, from its header and its PAX records.
+/// An entry without its data, from its header and its PAX records.
 #[derive(Default)]
 struct Attributes {
     permissions: u32,
@@ -81,8 +82,8 @@ impl<'a> Untar<'a> {
         })
     }
 
-    /// Unpacks all of an archive. What fails is reported on standard error and passed over; returns how
-    /// often that was. An archive that cannot be read any further is an error.
+    /// Unpacks all of an archive. Errors are reported on standard error, and unpacking goes on;
+    /// returns how many there were. An archive that cannot be read any further is an error.
     pub fn unpack(mut self, archive: impl Read) -> anyhow::Result<usize> {
         let mut archive = TarReader::new(archive);
         while let Some(member) = archive.next_member().context("cannot read the archive")? {
@@ -125,7 +126,10 @@ impl<'a> Untar<'a> {
         }
         if kind == EntryType::Link {
             let original = self.place(&member.link)?;
-            ensure!(self.is_reached(&original), "the original lies behind a symbolic link");
+            ensure!(
+                self.is_reached(&original),
+                "the path of the original leads through a symbolic link"
+            );
             if original == path {
                 return Ok(());
             }
@@ -137,7 +141,7 @@ impl<'a> Untar<'a> {
         self.finish(&inode, &attributes)
     }
 
-    /// Where a name in the archive is to be.
+    /// The path for a name in the archive.
     fn place(&self, name: &[u8]) -> anyhow::Result<PathBuf> {
         let mut path = self.destination.clone();
         for component in Path::new(OsStr::from_bytes(name)).components() {
@@ -150,7 +154,7 @@ impl<'a> Untar<'a> {
         Ok(path)
     }
 
-    /// Whether all that a path leads through are directories.
+    /// Whether all parents of a path are directories.
     fn is_reached(&mut self, path: &Path) -> bool {
         path.parent().is_some_and(|parent| self.is_directory(parent))
     }
@@ -185,7 +189,7 @@ impl<'a> Untar<'a> {
         Ok(())
     }
 
-    /// Makes a directory whose parent is one, unless it is there.
+    /// Creates a directory whose parent is one, unless it exists.
     fn directory(&mut self, path: &Path) -> anyhow::Result<()> {
         match self.start.create_directory(path, PERMISSIONS) {
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {
@@ -198,7 +202,7 @@ impl<'a> Untar<'a> {
         Ok(())
     }
 
-    /// Removes what is in the way of anything but a directory.
+    /// Removes an inode in the way of one that is no directory.
     fn make_room(&mut self, path: &Path) -> anyhow::Result<()> {
         match self.start.remove_file(path) {
             Err(error) if error.kind() != ErrorKind::NotFound => Err(error.into()),
@@ -237,7 +241,7 @@ impl<'a> Untar<'a> {
         Ok(self.start.create_node(path, node_type | 0o600, device)?)
     }
 
-    /// Copies the data of a file; what is a hole stays one.
+    /// Copies the data of a file; holes stay holes.
     fn content(
         &mut self,
         member: &Member,
@@ -294,8 +298,8 @@ impl<'a> Untar<'a> {
 }
 
 impl Sparse {
-    /// The length of a file, and where in it the data, of `stored_bytes`, belongs. A map before the data is
-    /// read.
+    /// The length of a file, and the ranges of its data, of `stored_bytes`. Reads a map before the
+    /// data.
     fn ranges(&self, stored_bytes: u64, data: &mut impl Read) -> anyhow::Result<(u64, Ranges)> {
         let len_bytes = self.len_bytes.context("a sparse file without a length");
         if self.has_leading_map {
@@ -313,7 +317,7 @@ impl Attributes {
         let header = &member.header;
         // Before 1970 GNU's headers have the number's two's complement.
         let seconds = header.mtime()? as i64;
-        let id = |id: u64| u32::try_from(id).context("its owner is no number that can be");
+        let id = |id: u64| u32::try_from(id).context("its owner is no valid number");
         let mut attributes = Self {
             permissions: header.mode()? & 0o7777,
             mtime: Some(Timestamp { seconds, nanoseconds: 0 }),
@@ -322,7 +326,7 @@ impl Attributes {
         for (key, value) in &member.records {
             attributes.record(key, value)?;
         }
-        // Where a record says more, the field need not make sense.
+        // If a record says more, the field need not be valid.
         if attributes.uid.is_none() {
             attributes.uid = Some(id(header.uid()?)?);
         }
@@ -332,7 +336,7 @@ impl Attributes {
         Ok(attributes)
     }
 
-    /// Takes a PAX record in.
+    /// Adds a PAX record.
     fn record(&mut self, key: &[u8], value: &[u8]) -> anyhow::Result<()> {
         const XATTR: &[u8] = b"SCHILY.xattr.";
         if let Some(name) = key.strip_prefix(XATTR) {

@@ -16,7 +16,7 @@ pub enum Encoding {
 const BASE64: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
 impl Encoding {
-    /// Text where most of a value can be printed.
+    /// Text if most of a value can be printed.
     pub fn that_suits(value: &[u8]) -> Self {
         let value = value.strip_suffix(&[0]).unwrap_or(value);
         let is_printable = |byte: &u8| (b' '..=b'~').contains(byte);
@@ -66,7 +66,7 @@ fn base64(value: &[u8]) -> Vec<u8> {
     text
 }
 
-/// Reads a value in any of the forms; what is in none of them is taken as it stands.
+/// Reads a value in any of the forms; another text is taken as it is.
 pub fn decode(text: &[u8]) -> anyhow::Result<Vec<u8>> {
     match text {
         [b'0', b'x' | b'X', digits @ ..] => decode_hex(digits).context("bad hexadecimal digits"),
@@ -122,7 +122,7 @@ fn decode_quoted(mut inner: &[u8]) -> anyhow::Result<Vec<u8>> {
             value.push(*escaped);
             inner = rest;
         } else {
-            bail!("a backslash with nothing behind it");
+            bail!("a backslash with nothing after it");
         }
     }
     Ok(value)

@@ -1,5 +1,5 @@
-//! The same commands on a mount and on an image that is not mounted: those of the system and those of Larder
-//! come to the same, and print the same.
+//! The same commands on a mount and on an image that is not mounted: those of the system and those
+//! of Larder have the same results, and print the same.
 
 use std::ffi::OsStr;
 use std::os::unix::fs::PermissionsExt;
@@ -11,15 +11,15 @@ use larder_testkit::content::Content;
 use larder_testkit::manifest::Timestamp;
 use larder_testkit::{ImageSpec, KernelImage, KernelMount, Manifest, Scratch, assert_same, oracle};
 
-/// What is on one side: where `@` in a command leads.
+/// One side: where `@` in a command leads.
 struct Side<'s> {
     program: &'s str,
     place: String,
 }
 
 impl Side<'_> {
-    /// Runs a command of `text`, its words separated by blanks, `~` for a blank in a word. With a umask in
-    /// front, `077:`, it has that.
+    /// Runs a command of `text`, its words separated by blanks, `~` for a blank in a word. A umask
+    /// may come first: `077:`.
     fn run(&self, text: &str) -> Output {
         let (umask, text) = text.split_once(": ").unwrap_or(("022", text));
         let word = |word: &str| match word.strip_prefix('@') {
@@ -48,7 +48,7 @@ fn check(image: &KernelImage) {
     assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stdout));
 }
 
-/// Times of the same change are not the same on both sides, unless the command says which.
+/// Times of the same change are not the same on both sides, unless the command sets them.
 fn manifest(image: &KernelImage) -> Manifest {
     let mount = image.mount("ro,noatime");
     let mut manifest = Manifest::of_tree(mount.path());
@@ -91,7 +91,7 @@ fn same(changes: &[&str], questions: &[&str]) {
     assert_same(&manifest(&theirs), &manifest(&ours));
 }
 
-/// Names of files without the directory that a mount is at.
+/// Names of files without the mount point.
 fn without_place(text: &str) -> String {
     let line = |line: &str| match line.strip_prefix("# file: ") {
         Some(path) => format!("# file: {}", path.rsplit('/').next().unwrap_or(path)),
@@ -259,7 +259,7 @@ fn set_mode(path: &Path, mode: u32) {
     std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).expect("the mode is set");
 }
 
-/// A umask takes from what is made, but not where a default ACL does.
+/// A umask removes permissions from new inodes, but not if a default ACL does.
 #[test]
 fn permissions_of_what_is_made() {
     let acl = ACL.replace('_', "");
@@ -309,7 +309,7 @@ fn permissions_of_what_is_made() {
     same(&changes, &[]);
 }
 
-/// What a directory passes on is not kept by a copy of what has it not.
+/// A copy does not keep ACLs that it inherits and the original does not have.
 #[test]
 fn copies_have_the_acls_of_the_original() {
     let scratch = Scratch::new();
@@ -359,7 +359,7 @@ fn a_subvolume_is_made_read_only_and_back() {
     assert_eq!(shown.expect("btrfs starts").stdout, b"ro=true\n");
 }
 
-/// A copy that is interrupted ends by the signal, and leaves an image that needs nothing.
+/// An interrupted copy ends by the signal, and leaves an image that needs no repair.
 #[test]
 fn an_interrupted_copy_leaves_a_sound_image() {
     let scratch = Scratch::new();

@@ -1,4 +1,5 @@
-//! The commands as a user runs them: what they write to the host, their output and exit codes.
+//! The commands as a user runs them: the files that they write to the host, their output and exit
+//! codes.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -27,9 +28,9 @@ fn small_image() -> KernelImage {
     KernelImage::build(&ImageSpec::new("commands"), &Content::new(1))
 }
 
-/// Compares a copy on another file system with the original, but for what a file system keeps to
-/// itself (numbers, times of change and birth, flags, properties, sizes of folders) and for paths
-/// that `without` names.
+/// Compares a copy on another file system with the original, except what a file system keeps to
+/// itself (numbers, times of change and birth, flags, properties, sizes of folders) and paths in
+/// `without`.
 fn assert_copied(image: &KernelImage, copy: &Path, without: impl Fn(&Entry) -> bool) {
     assert_copied_manifest(image.manifest().clone(), copy, without);
 }
@@ -97,7 +98,7 @@ fn tar_unpacks_to_everything_that_the_kernel_shows() {
     assert_copied(&image, &unpacked, |entry| entry.body == Body::Socket);
 }
 
-/// The lines of `text` but for those that start with one of `words`.
+/// The lines of `text` except those that start with one of `words`.
 fn lines_without(text: &str, words: &[&str]) -> Vec<String> {
     let drop = |line: &&str| words.iter().any(|word| line.trim_start().starts_with(word));
     text.lines().filter(|line| !drop(line)).map(str::to_owned).collect()
@@ -122,7 +123,8 @@ fn space_is_shown_as_btrfs_progs_shows_it() {
             arguments
         };
         let mount = image.mount("ro");
-        // The global reserve, what statfs says and slack behind a device are known to a mount only.
+        // Only a mount knows the global reserve, the result of statfs and slack at the end of a
+        // device.
         let unknown = ["GlobalReserve", "Global reserve", "Free (statfs", "Device slack"];
 
         let ours = stdout(&larder(with("df")));
@@ -262,7 +264,7 @@ fn bad_copies_are_read_around_and_reported() {
     };
     let sound = tar(first, second);
     stdout(&sound);
-    // All of one mirror but the superblock, so that both are taken for what they are.
+    // All of one mirror except the superblock, so that both devices are recognized.
     let noise: Vec<u8> = (0..1 << 20).map(|number: u32| ((number * 31) >> 3) as u8).collect();
     let file = fs::OpenOptions::new().write(true).open(second).expect("a device");
     for megabyte in 1..256_u64 {
@@ -344,7 +346,7 @@ fn cp_into_an_image_keeps_everything_that_the_kernel_shows() {
     assert_copied(&original, &mount.path().join("copy"), |_| false);
 }
 
-/// Archives of GNU tar in its two formats, and of `larder tar`, are unpacked to what the kernel shows.
+/// Archives of GNU tar in its two formats, and of `larder tar`, unpack to what the kernel shows.
 #[test]
 fn archives_are_unpacked_into_images() {
     let original = small_image();
@@ -465,7 +467,7 @@ fn archives_do_not_lead_out_of_where_they_are_unpacked() {
     assert!(stdout(&larder(["check", image_text])).contains("no findings"));
 }
 
-/// All of a tree is copied from one image into another, and within one, where data is shared.
+/// A whole tree is copied from one image into another, and within one, where data is shared.
 #[test]
 fn cp_between_images_keeps_everything_that_the_kernel_shows() {
     let original = small_image();

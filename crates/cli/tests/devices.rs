@@ -1,4 +1,4 @@
-//! File systems on several devices, and what a command says of them.
+//! File systems on several devices, and the messages of commands about them.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -10,7 +10,7 @@ fn larder<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Output {
     Command::new(env!("CARGO_BIN_EXE_larder")).args(arguments).output().expect("larder starts")
 }
 
-/// What a command that must succeed says on its standard error.
+/// The standard error of a command that must succeed.
 #[track_caller]
 fn said<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> String {
     let output = larder(arguments);
@@ -33,7 +33,7 @@ fn a_device_that_returns_is_named() {
     assert!(missing.contains("WARNING: device 2") && missing.contains("is missing"), "{missing}");
     let other = format!("--device={second}");
     let back = said(["mkdir", &other, &format!("{first}:/two")]);
-    let expected = format!("device 2 ({second}) gets what it missed now");
+    let expected = format!("device 2 ({second}) now gets the commits that it missed");
     assert!(back.contains(&expected), "{back}");
     assert_eq!(said(["mkdir", &other, &format!("{first}:/three")]), "");
     let alone = said(["ls", "--degraded", &format!("{second}:/three")]);

@@ -1,5 +1,5 @@
-//! Commands that a signal ends: they say so, end by the signal, and leave nothing half-made. A signal that was
-//! ignored from the start stays ignored.
+//! Commands that a signal ends: they say so, end by the signal, and leave nothing incomplete. A
+//! signal that was ignored from the start stays ignored.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -25,7 +25,7 @@ fn succeed(folder: &Path, words: &str) -> Vec<u8> {
     output.stdout
 }
 
-/// A folder with an image of which `/r` is a read-only snapshot with a file.
+/// A folder with an image in which `/r` is a read-only snapshot with a file.
 fn folder() -> Scratch {
     let scratch = Scratch::new();
     let folder = scratch.path();
@@ -60,7 +60,7 @@ fn signals(child: &Child, line: &str) -> u64 {
 
 const INT: u64 = 1 << 1;
 
-/// Wherever the signal comes while a device that returned is brought up to date: nothing is lost, and the next
+/// At any point of bringing a returned device up to date, a signal loses nothing, and the next
 /// command does it again.
 #[test]
 fn bringing_a_device_up_to_date_may_be_interrupted() {
@@ -94,7 +94,7 @@ fn bringing_a_device_up_to_date_may_be_interrupted() {
 fn a_stream_that_is_not_whole_is_removed() {
     let scratch = folder();
     let folder = scratch.path();
-    // The command cannot say what it sends, and so it waits once the file is there.
+    // The command cannot tell what it sends, and so it waits once the file exists.
     let (mut reader, mut writer) = std::io::pipe().unwrap();
     let flags = fcntl_getfl(&writer).unwrap();
     fcntl_setfl(&writer, flags | OFlags::NONBLOCK).unwrap();
@@ -140,7 +140,7 @@ fn unpack_with_a_signal(folder: &Path, script: &str, line: &str) -> Output {
             && fs::read_to_string(format!("/proc/{}/comm", child.id())).unwrap() == "larder\n"
     });
     interrupt(&child);
-    // What comes too late for the command is refused.
+    // Input that comes too late for the command is refused.
     let _ = child.stdin.take().unwrap().write_all(&archive);
     child.wait_with_output().unwrap()
 }

@@ -1,4 +1,4 @@
-//! What the command prints about images that the kernel made is what btrfs-progs prints, to the byte.
+//! The command prints about images of the kernel what btrfs-progs prints, to the byte.
 
 use std::cmp::Reverse;
 use std::ffi::OsStr;
@@ -53,13 +53,13 @@ fn first_difference(ours: &[u8], theirs: &[u8]) -> String {
 #[test]
 fn dumps_of_every_kind_of_image_are_those_of_btrfs_progs() {
     for Case { spec, content } in matrix() {
-        // There is nothing to compare with where btrfs-progs does not know a feature.
+        // There is nothing to compare with if btrfs-progs does not know a feature.
         if spec.checkable() == Checkable::Nothing {
             continue;
         }
         let image = KernelImage::build(&spec, &content);
-        // btrfs-progs believes the device that it is given first, Larder the newest: so that one
-        // comes before a seed device and one that missed a transaction.
+        // btrfs-progs uses the first device that it is given, Larder the newest: so that one comes
+        // before a seed device and one that missed a transaction.
         let mut devices: Vec<_> = image.devices().iter().collect();
         devices.sort_by_key(|path| Reverse(generation(path)));
         same_dump(spec.name(), &["dump-tree", "--noscan"], &devices);

@@ -1,5 +1,5 @@
-//! What commands say to wrong input: they fail, name the operand that is wrong, and give the reason in the words
-//! of strerror(3), never a number of the operating system's.
+//! Messages for wrong input: commands fail, name the operand that is wrong, and give the reason in
+//! the words of strerror(3), never a number of the operating system.
 
 use std::fs::{self, Permissions};
 use std::io::Write;
@@ -27,7 +27,7 @@ fn succeed(folder: &Path, words: &str) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// A folder with things to get wrong: images, and what is none.
+/// A folder with wrong operands: images, and files that are none.
 fn folder() -> Scratch {
     let scratch = Scratch::new();
     let folder = scratch.path();
@@ -103,7 +103,7 @@ const ON_IMAGES: &[&str] = &[
     "mkfs @",
 ];
 
-/// A command fails, and says something about `named` without numbers of errors, and without more lines
+/// A command fails, and says something about `named` without error numbers, and without more lines
 /// than one error needs.
 #[track_caller]
 fn fails(output: &Output, words: &str, named: &str) {
@@ -130,7 +130,7 @@ fn what_is_no_image_is_named() {
     assert!(errors.contains("-b "), "it says how a file is made: {errors}");
 }
 
-/// Command lines that are wrong, and what in them is.
+/// Wrong command lines, and what is wrong in them.
 const WRONG: &[(&str, &str)] = &[
     ("ls ok.img:/none", "/none: No such file or directory\n"),
     ("ls none.img", "none.img: No such file or directory\n"),
@@ -314,8 +314,8 @@ const PRINTING: &[&str] = &[
     "--version",
 ];
 
-/// What is lost because standard output cannot take it is told, and no success; a reader that has seen enough
-/// ends a command as it ends others.
+/// Output that standard output cannot take is reported as an error; a reader that has gone ends a
+/// command as it ends others.
 #[test]
 fn output_that_cannot_be_written_is_an_error() {
     let scratch = folder();

@@ -61,7 +61,7 @@ impl Images {
         format!("{}:/", self.target.display())
     }
 
-    /// Whether what the kernel finds under a name on both sides is the same.
+    /// Whether the kernel finds the same under a name on both sides.
     fn assert_received(&self, names: &[&str]) {
         oracle::check(from_ref(&self.target), true).unwrap_or_else(|error| panic!("{error}"));
         let mounts = [&self.origin, &self.target]
@@ -194,7 +194,7 @@ fn interrupt(child: &Child) {
     rustix::process::kill_process(pid, rustix::process::Signal::INT).expect("it runs");
 }
 
-/// What is left of `one` can be told from a whole subvolume, and the way that is shown leads on.
+/// The rest of `one` is recognizably incomplete, and the message shows a way on.
 #[track_caller]
 fn assert_unfinished(images: &Images, output: &Output) {
     let said = errors(output);

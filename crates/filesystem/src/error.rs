@@ -1,23 +1,24 @@
-//! What can go wrong, and what it means to a caller.
+//! Errors, and what they mean to a caller.
 
 use larder_btree::{Problem, TreeError};
 use larder_format::{FileOffset, FormatError, Key, Logical};
 use larder_transaction::Error as EngineError;
 use larder_volume::ReadError;
 
-/// What an error means, whatever caused it. Each names the `errno` that a kernel gives for it.
+/// What an error means, whatever caused it. Each variant names the `errno` that a kernel returns
+/// for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// There is nothing of that name or number (`ENOENT`).
+    /// There is no such name or number (`ENOENT`).
     NotFound,
-    /// A directory is needed and it is something else (`ENOTDIR`).
+    /// A directory is needed, and this is none (`ENOTDIR`).
     NotADirectory,
-    /// It is a directory and something else is needed (`EISDIR`).
+    /// This is a directory, and something else is needed (`EISDIR`).
     IsADirectory,
-    /// It is not of the type that the call is for (`EINVAL`).
+    /// It is not of the type that the call needs (`EINVAL`).
     InvalidInput,
-    /// Too many symbolic links on the way (`ELOOP`).
+    /// Too many symbolic links in a path (`ELOOP`).
     Loop,
     /// A name is longer than 255 bytes (`ENAMETOOLONG`).
     NameTooLong,
@@ -25,7 +26,7 @@ pub enum ErrorKind {
     NoSuchAttribute,
     /// The position is at or after the end (`ENXIO`).
     NoSuchPosition,
-    /// There is something of that name already (`EEXIST`).
+    /// The name exists already (`EEXIST`).
     AlreadyExists,
     /// The directory has entries (`ENOTEMPTY`).
     DirectoryNotEmpty,
@@ -33,28 +34,27 @@ pub enum ErrorKind {
     TooManyLinks,
     /// Too many names with one hash (`EOVERFLOW`).
     Overflow,
-    /// What is to be changed is read-only (`EROFS`).
+    /// The file system or subvolume is read-only (`EROFS`).
     ReadOnly,
-    /// What belongs together lies in different subvolumes, or file systems (`EXDEV`).
+    /// The operands lie in different subvolumes, or file systems (`EXDEV`).
     CrossSubvolume,
-    /// What is to be changed is protected (`EPERM`).
+    /// The inode is protected (`EPERM`).
     NotPermitted,
     /// A file would be longer than any can be (`EFBIG`).
     FileTooLarge,
-    /// There is no room (`ENOSPC`).
+    /// There is no space (`ENOSPC`).
     NoSpace,
-    /// A subvolume would pass a limit of its quota group, or of one above it (`EDQUOT`).
+    /// A subvolume would exceed a limit of its quota group, or of one above it (`EDQUOT`).
     QuotaExceeded,
-    /// What is on disk breaks the rules of the format (`EUCLEAN`).
+    /// The data on disk breaks the rules of the format (`EUCLEAN`).
     Corrupt,
     /// No copy could be read or had the right checksum (`EIO`).
     Io,
-    /// Somebody else uses a device (`EBUSY`).
+    /// Another program uses a device (`EBUSY`).
     InUse,
-    /// Permission to open a device is missing, or a file was to get a default ACL (`EACCES`).
+    /// No permission to open a device, or a default ACL for a file (`EACCES`).
     PermissionDenied,
-    /// The file system has features that are not supported, or what was asked for does not exist
-    /// (`EOPNOTSUPP`).
+    /// The file system has unsupported features, or the request is unknown (`EOPNOTSUPP`).
     Unsupported,
 }
 
@@ -65,19 +65,19 @@ pub enum Error {
     /// There is no entry of that name, or no inode of that number.
     #[error("No such file or directory")]
     NotFound,
-    /// A path leads through, or a call needs, a directory that is none.
+    /// A path leads through something that is no directory, or a call needs a directory.
     #[error("Not a directory")]
     NotADirectory,
-    /// A call for files was given a directory.
+    /// A call for files got a directory.
     #[error("Is a directory")]
     IsADirectory,
-    /// A call for regular files was given something else.
+    /// A call for regular files got something else.
     #[error("not a regular file")]
     NotAFile,
-    /// A call for symbolic links was given something else.
+    /// A call for symbolic links got something else.
     #[error("not a symbolic link")]
     NotASymlink,
-    /// A call for subvolumes was given something else.
+    /// A call for subvolumes got something else.
     #[error("not a subvolume")]
     NotASubvolume,
     /// A path leads through too many symbolic links.
@@ -92,7 +92,7 @@ pub enum Error {
     /// A search for data or a hole began at or after the end of the file, or there is no more data.
     #[error("no such position in the file")]
     NoSuchPosition,
-    /// There is something of that name already.
+    /// The name exists already.
     #[error("File exists")]
     AlreadyExists,
     /// A directory that has entries cannot be removed.
@@ -101,7 +101,7 @@ pub enum Error {
     /// An inode has at most 65,535 names, and fewer where extended references are not allowed.
     #[error("Too many links")]
     TooManyLinks,
-    /// The item that names of one hash share is full.
+    /// The item that all names of one hash share is full.
     #[error("too many names with one hash")]
     NameHashFull,
     /// The file system is open for reading.
@@ -110,43 +110,43 @@ pub enum Error {
     /// The subvolume is read-only.
     #[error("Read-only file system: the subvolume is read-only")]
     ReadOnlySubvolume,
-    /// The subvolume can change, and what was asked for needs one that cannot.
+    /// The subvolume is not read-only, and the call needs one that is.
     #[error("subvolume {0} is not read-only: a read-only snapshot of it would do")]
     NotReadOnly(u64),
-    /// A name and what it is to lead to lie in different subvolumes.
+    /// A name and its inode lie in different subvolumes.
     #[error("Invalid cross-device link: not in the same subvolume")]
     CrossSubvolume,
     /// Files lie in different file systems.
     #[error("Invalid cross-device link: not in the same file system")]
     CrossFilesystem,
-    /// What is to be changed is protected by a flag, or is the root of a subvolume.
+    /// The inode is protected by a flag, or is the root of a subvolume.
     #[error("Operation not permitted: {0}")]
     NotPermitted(&'static str),
-    /// A call got what makes no sense.
+    /// A call got invalid arguments.
     #[error("Invalid argument: {0}")]
     Invalid(&'static str),
     /// A file would be longer than any can be.
     #[error("File too large")]
     FileTooLarge,
-    /// An extended attribute does not fit where all of its hash are kept.
+    /// An extended attribute does not fit into the item for its hash.
     #[error("extended attribute is too large")]
     AttributeTooLarge,
-    /// All ids of subvolumes, or all numbers of inodes of a subvolume, were given out.
-    #[error("no number is left for what is to be made")]
+    /// All ids of subvolumes, or all inode numbers of a subvolume, are used up.
+    #[error("all ids or inode numbers are used up")]
     NumbersExhausted,
-    /// The name of an extended attribute has a namespace that there is not.
+    /// The name of an extended attribute has an unknown namespace.
     #[error("no such namespace of extended attributes")]
     NoSuchNamespace,
-    /// Only directories pass an ACL on.
+    /// Only directories have a default ACL.
     #[error("only a directory has a default ACL")]
     NoDefaultAcl,
-    /// The ACL has a version that is not known.
+    /// The ACL has an unknown version.
     #[error("the ACL has an unknown version")]
     UnknownAclVersion,
     /// Flags that do not exist or cannot be changed.
     #[error("flags that cannot be changed")]
     UnknownFlags,
-    /// A symbolic link has no permissions of its own to change (`EOPNOTSUPP`).
+    /// The permissions of a symbolic link cannot change (`EOPNOTSUPP`).
     #[error("a symbolic link has no permissions of its own")]
     NoPermissions,
     /// The transactional engine failed.
@@ -158,18 +158,18 @@ pub enum Error {
     /// A tree block cannot be used.
     #[error(transparent)]
     Tree(Box<TreeError>),
-    /// An item cannot be what it says.
+    /// An item breaks the rules of the format.
     #[error("tree {tree}, item {key}: {problem}")]
     Item {
         /// The tree.
         tree: u64,
         /// The item's key.
         key: Key,
-        /// What is wrong.
+        /// The rule that it breaks.
         #[source]
         problem: FormatError,
     },
-    /// An item that must be there is not.
+    /// A required item is missing.
     #[error("tree {tree} has no item {key}")]
     MissingItem {
         /// The tree.
@@ -184,7 +184,7 @@ pub enum Error {
         subvolume: u64,
         /// The file's inode number.
         inode: u64,
-        /// Where in the file the extent or part that fails begins.
+        /// The offset in the file of the extent or part that fails.
         offset: FileOffset,
         /// What is wrong.
         #[source]
@@ -199,7 +199,7 @@ pub enum DataError {
     /// No copy is good.
     #[error(transparent)]
     Read(#[from] ReadError),
-    /// The checksum tree has none for data that should have some.
+    /// The checksum tree has no checksum for data that should have one.
     #[error("there is no checksum for data at {0}")]
     MissingChecksum(Logical),
     /// The checksums cannot be read.
@@ -245,7 +245,7 @@ impl Error {
         }
     }
 
-    /// An item of `tree` that cannot be.
+    /// An item of `tree` that breaks the rules of the format.
     pub(crate) fn item(tree: u64, key: Key, problem: impl Into<FormatError>) -> Self {
         Self::Item { tree, key, problem: problem.into() }
     }
@@ -273,7 +273,8 @@ fn kind_of_engine(error: &EngineError) -> ErrorKind {
     }
 }
 
-/// A block of which no copy has its own checksum counts as a device's failure, as in the kernel.
+/// A block without any copy that has its own checksum counts as a device's failure, as in the
+/// kernel.
 fn kind_of_problem(problem: &Problem) -> ErrorKind {
     match problem {
         Problem::Read(_) => ErrorKind::Io,
@@ -287,5 +288,5 @@ impl From<TreeError> for Error {
     }
 }
 
-/// What this crate's calls return.
+/// The result of this crate's calls.
 pub type Result<T, E = Error> = std::result::Result<T, E>;

@@ -1,4 +1,4 @@
-//! Work on many pieces by several threads: compressing, checksums, changes of many inodes.
+//! Work on many pieces by several threads: compression, checksums, changes of many inodes.
 
 use std::num::NonZero;
 use std::panic::resume_unwind;
@@ -8,11 +8,11 @@ use std::thread;
 
 /// More threads than this do not help one caller.
 const MOST_THREADS: usize = 8;
-/// Pieces that one thread does in a row at most.
+/// The most pieces that one thread does in a row.
 const STRETCH: usize = 64;
 
-/// What `work` makes of each of `pieces`, in their order. The caller's thread works too; threads beside
-/// it live as long as this call.
+/// The results of `work` for each of `pieces`, in their order. The caller's thread works too;
+/// further threads live as long as this call.
 pub fn map<T: Sync, R: Send>(pieces: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
     let threads = available().min(pieces.len());
     if threads <= 1 {
@@ -27,12 +27,12 @@ pub fn map<T: Sync, R: Send>(pieces: &[T], work: impl Fn(&T) -> R + Sync) -> Vec
         done
     };
     let mut done = thread::scope(|scope| {
-        // A system that has no thread to spare makes it slower, and that is all.
+        // Without a further thread this is slower, no more.
         let spawn = |_| thread::Builder::new().spawn_scoped(scope, run).ok();
         let helpers: Vec<_> = (1..threads).filter_map(spawn).collect();
         let mut done = run();
         for helper in helpers {
-            // Its panic is the caller's.
+            // A panic of the thread becomes the caller's.
             done.extend(helper.join().unwrap_or_else(|panic| resume_unwind(panic)));
         }
         done
@@ -41,7 +41,8 @@ pub fn map<T: Sync, R: Send>(pieces: &[T], work: impl Fn(&T) -> R + Sync) -> Vec
     done.into_iter().map(|(_, result)| result).collect()
 }
 
-/// As [`map`], for pieces of which neighbours touch the same things: one thread does a stretch of them.
+/// Like [`map`], for pieces of which neighbours touch the same things: one thread does a run of
+/// them.
 pub fn map_in_stretches<T: Sync, R: Send>(pieces: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
     let stretch = pieces.len().div_ceil(available()).clamp(1, STRETCH);
     let stretches: Vec<&[T]> = pieces.chunks(stretch).collect();
@@ -49,8 +50,8 @@ pub fn map_in_stretches<T: Sync, R: Send>(pieces: &[T], work: impl Fn(&T) -> R +
     done.into_iter().flatten().collect()
 }
 
-/// Does `work` for each of `pieces`, in stretches. Goes on after an error, and returns that of the first piece that
-/// failed.
+/// Does `work` for each of `pieces`, in runs. Goes on after an error, and returns the error of the
+/// first piece that failed.
 pub(crate) fn in_stretches<T: Sync, E: Send>(
     pieces: &[T],
     work: impl Fn(&T) -> Result<(), E> + Sync,

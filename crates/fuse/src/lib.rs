@@ -1,4 +1,4 @@
-//! A mount: requests from the kernel in, calls of the library `larder` out.
+//! A mount: the kernel's requests become calls of the library `larder`.
 //!
 //! - [`Server`]: serves requests from a [`Filesystem`](larder::Filesystem).
 //! - [`Mount`]: what it serves, mounted.
@@ -19,100 +19,63 @@
 //!
 //! # Invariants
 //! - `protocol` knows bytes, `transport` knows descriptors, `server` knows the library; none knows
-//!   more.
+//!   more than that.
 //! - No request can make the server panic, hang, or allocate beyond its buffers and what the file
 //!   system has.
-//! - The kernel checks permissions (`default_permissions`), and may remember what it was told for
-//!   ever: all changes pass through it, and the server tells it of the few that it does not make
-//!   itself (subvolumes made and deleted by ioctl).
+//! - The kernel checks permissions (`default_permissions`) and may cache what it was told for ever:
+//!   all changes pass through it, except subvolumes that an ioctl makes or deletes. The server
+//!   tells it of those.
 //! - Only `transport` has `unsafe`: for an ioctl, and for memory that comes from the kernel.
-//! - A handler writes its reply where the transport sends it from. A thread's two buffers are all
-//!   that a request takes.
+//! - A handler writes its reply where the transport sends it from. A request takes no memory
+//!   besides the thread's two buffers.
 //! - A handler that panics costs one request an `EIO`. The thread, or the entry of a ring, goes on.
-//! - A connection begins on `/dev/fuse`. Where the kernel offers io_uring and the process may have
-//!   rings, these carry all further requests: a queue for each processor, with threads that are
-//!   pinned there. What cannot be had (rings, memory, threads) is found before INIT is answered;
-//!   then `/dev/fuse` carries everything.
+//! - A connection begins on `/dev/fuse`. Where the kernel offers io_uring and the process may use
+//!   it, rings carry all further requests: a queue for each processor, with threads that are pinned
+//!   there. The transport finds out before it answers INIT whether it gets rings, memory and
+//!   threads. If it does not, `/dev/fuse` carries everything.
 //! - A thread that takes a request when no other thread waits starts another first, up to a bound.
 //!   So a slow request delays no other.
-//! - The kernel may wait for any request in a thread that tells it something. So a thread tells the
-//!   kernel only after it has left its place among the threads that serve (`transport/away.rs`), or
-//!   leaves that to a thread that serves nothing (`transport/soon.rs`). Over rings one entry of
-//!   each queue never leaves (`transport/io_uring/seasoned.rs`).
-//! - Which numbers and generations nodes have is said in `server/nodes.rs`; when the kernel is
-//!   asked to forget inodes, in `server/pruning.rs`; what opening decides, in `server/open.rs`.
+//! - A thread that tells the kernel something may wait there for any request. So it gives up its
+//!   slot among the threads that serve before it tells the kernel (`transport/away.rs`), or leaves
+//!   that to a thread that serves nothing (`transport/soon.rs`). Over rings one entry of each queue
+//!   never does (`transport/io_uring/seasoned.rs`).
+//! - `server/nodes.rs` says which numbers and generations nodes have; `server/pruning.rs`, when the
+//!   server asks the kernel to forget inodes; `server/open.rs`, what an open decides.
 //! - A remount exchanges the server while the mount is in use (`server/exchange.rs`). Further
-//!   mounts are made of the same superblock (`server/further.rs`).
-//! - What is mounted where, and which processes use it, comes from `/proc` alone (`usage`): a
-//!   server that hangs holds up no command.
-//! - A listing ends where its directory ended when the listing last began, so that a program that
-//!   renames what it lists comes to an end.
+//!   mounts are mounts of the same superblock (`server/further.rs`).
+//! - `usage` reads from `/proc` alone what is mounted where, and which processes use it: a server
+//!   that hangs holds up no command.
+//! - A listing ends where its directory ended when the listing last began. So a program that
+//!   renames the entries that it lists comes to an end.
 //! - A server that ends says over the channel how it ended, to every client that asked before the
 //!   mount was gone.
 #![deny(unsafe_code)]
 
+mod options;
 mod protocol;
 mod server;
 #[allow(unsafe_code)]
 mod transport;
 pub mod usage;
 
-use std::ffi::OsString;
 use std::io;
 use std::path::Path;
 
-pub use server::{
-    AccessTimes, FurtherMount, ReadFurther, ReadOptions, Server, ServerOptions, Settings,
-};
+pub use options::{AccessTimes, MountOptions, ServerOptions};
+pub use server::{FurtherMount, ReadFurther, ReadOptions, Server, Settings};
 pub use transport::{Tree, can_mount_parts, end, remount, unmount};
 
 use server::Exchange;
-use transport::{DevFuse, Mounted, SyncCalls, Transport};
+use transport::{DevFuse, Limits, Mounted, SyncCalls, Transport};
 
-/// How to mount.
-#[derive(Clone, Debug)]
-pub struct MountOptions {
-    /// The image file or device: what the table of mounts shows as the source. Where sync(2) can reach
-    /// the mount, the table shows a loop device that is attached to it.
-    pub source: OsString,
-    /// Nothing can be changed.
-    pub read_only: bool,
-    /// Other users than the one who mounts can look in.
-    pub allow_other: bool,
-    /// Setuid bits have no effect. So it always is for who is not root.
-    pub nosuid: bool,
-    /// Device nodes have no effect. So it always is for who is not root.
-    pub nodev: bool,
-    /// Programs cannot be run.
-    pub noexec: bool,
-    /// Requests come through rings of io_uring where the kernel offers that and this process may.
-    pub io_uring: bool,
-    /// Processors stay awake while requests keep coming.
-    pub awake: bool,
-}
-
-impl Default for MountOptions {
-    fn default() -> Self {
-        Self {
-            source: "larder".into(),
-            read_only: false,
-            allow_other: false,
-            nosuid: false,
-            nodev: false,
-            noexec: false,
-            io_uring: true,
-            awake: true,
-        }
-    }
-}
-
-/// What a server serves, mounted. Whoever uses it waits until [`serve`](Self::serve) is called.
+/// A file system that a server serves, mounted. Programs that use it wait until
+/// [`serve`](Self::serve) is called.
 #[derive(Debug)]
 pub struct Mount {
     server: Exchange,
     transport: DevFuse,
     sync: SyncCalls,
-    /// Of the file system, as `st_dev` has it.
+    /// The number of the file system, as in `st_dev`.
     number: u64,
 }
 
@@ -123,8 +86,8 @@ impl Mount {
         Ok(Self::of(mounted, server, options))
     }
 
-    /// Mounts at no place yet, which only root can. The file system is unmounted when the tree is dropped, or when
-    /// it was attached and is unmounted there.
+    /// Mounts at no place yet, which only root can. The file system is unmounted when the tree is
+    /// dropped or, once attached, when it is unmounted there.
     pub fn in_no_place(server: Server, options: &MountOptions) -> io::Result<(Self, Tree)> {
         let (mounted, tree) = transport::mount_in_no_place(options, server.options())?;
         Ok((Self::of(mounted, server, options), tree))
@@ -132,13 +95,12 @@ impl Mount {
 
     fn of(mounted: Mounted, server: Server, options: &MountOptions) -> Self {
         let Mounted { device, superblock, sync, number } = mounted;
-        let transport = DevFuse::new(device, options, server.options().limits());
+        let transport = DevFuse::new(device, options, Limits::of(server.options()));
         let server = Exchange::new(server, options.read_only, superblock);
         Self { server, transport, sync, number }
     }
 
-    /// Why sync(2) and syncfs(2) do not make everything durable, though this is a mount of root's that they could
-    /// reach.
+    /// Why sync(2) and syncfs(2) do not make everything durable, if root mounts and they could.
     pub fn sync_error(&self) -> Option<&io::Error> {
         match &self.sync {
             SyncCalls::Failed(error) => Some(error),
@@ -146,8 +108,9 @@ impl Mount {
         }
     }
 
-    /// Unmounts all mounts that this process sees. [`serve`](Self::serve) goes on until no process uses the file system.
-    /// If `lazily`, the mounts disappear at once, and processes that use them go on.
+    /// Unmounts all mounts that this process sees. [`serve`](Self::serve) goes on until no process
+    /// uses the file system. If `lazily`, the mounts disappear at once, and processes that use them
+    /// go on.
     pub fn unmount(&self, lazily: bool) -> io::Result<()> {
         transport::unmount_own(self.number, lazily, &self.sync)
     }
@@ -157,15 +120,15 @@ impl Mount {
         self.serve_and(|| ())
     }
 
-    /// As [`serve`](Self::serve), and calls `begun` once programs that use the mount are served without waiting
-    /// for the server to begin. If it is unmounted before, `begun` is not called.
+    /// Like [`serve`](Self::serve), and calls `begun` once programs that use the mount need not
+    /// wait for the server to begin. If it is unmounted before, `begun` is not called.
     pub fn serve_and(&self, begun: impl FnOnce()) -> io::Result<()> {
-        self.server.beside(&self.transport, || self.transport.serve(&self.server, begun))
+        server::beside(&self.server, &self.transport, || self.transport.serve(&self.server, begun))
     }
 
-    /// Lets root, and the user who serves, change mount options while it is mounted, and root mount it in further
-    /// places. `read` is called with all lists of options, `said` and those of each remount, and so is
-    /// `read_further`.
+    /// Lets root, and the user who runs the server, change mount options while it is mounted, and
+    /// lets root mount it in further places. `read` and `read_further` are called with all lists of
+    /// options: `said` and that of each remount.
     pub fn configure(
         &self,
         said: Vec<String>,
@@ -175,7 +138,7 @@ impl Mount {
         self.server.configure(said, read, read_further);
     }
 
-    /// Makes durable what was done.
+    /// Makes all changes durable.
     pub fn sync(&self) -> larder::Result<()> {
         self.server.sync()
     }
@@ -185,8 +148,8 @@ impl Mount {
         self.server.generation()
     }
 
-    /// Says to all who asked that the last commit reached the devices, or why it did not. If
-    /// nothing is said before this mount is dropped, they take that for the worst.
+    /// Tells all clients that asked whether the last commit reached the devices, or why it did not.
+    /// If this mount is dropped before, they assume that it did not.
     pub fn say_how_it_ended(&self, failure: Option<&str>) {
         self.server.say_how_it_ended(failure);
     }

@@ -1,8 +1,9 @@
-//! Power cuts under a mount: programs work on it, everything that reaches the device is recorded, and what a cut
-//! at any place leaves is held to what fsync, O_SYNC and commits promised of each file before.
+//! Power cuts under a mount: programs work on it, all writes to the device are recorded, and the
+//! state after a cut at any point is checked against what fsync, O_SYNC and commits promised of
+//! each file before.
 //!
-//! The kernel is part of it: it keeps data and times until it likes to write them back, and what it asks for
-//! when a program syncs is what the promises rest on.
+//! The kernel takes part: it caches data and times and writes them back when it likes, and the
+//! promises rest on the requests that it sends when a program syncs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, OpenOptions};
@@ -28,7 +29,7 @@ const DEVICE_BYTES: u64 = 256 << 20;
 const FOLDERS: [&str; 2] = ["d0", "d1"];
 const DATABASE: &str = "database";
 
-/// What a file was made to be: its names, and which version was written to each sector.
+/// What a file should be: its names, and the version of each sector.
 #[derive(Clone, Debug, Default)]
 struct Tracked {
     names: BTreeSet<String>,
@@ -38,7 +39,7 @@ struct Tracked {
 /// All files, by number, after a step.
 type State = BTreeMap<u8, Tracked>;
 
-/// What a call that returned promised to be as it was then, or newer.
+/// What a call promised when it returned: the state then, or a newer one.
 #[derive(Clone, Copy, Debug)]
 enum Promised {
     File(u8),
@@ -51,7 +52,7 @@ enum Promised {
 
 type History = larder_power_cuts::History<State, Promised>;
 
-/// What a cut left: the content of each file by its path.
+/// The state after a cut: the content of each file by its path.
 type Found = BTreeMap<String, Vec<u8>>;
 
 impl Promised {
@@ -81,7 +82,7 @@ fn judge(history: &History, found: &Found, position: usize, what: &str) {
     history.judge(position, what, |promised, since| promised.is_kept(since, found));
 }
 
-/// Names never lead to another file later: one that stays must be there.
+/// A name never leads to another file later, so one that stays must be there.
 fn name_kept(name: &String, since: &[State], found: &Found) -> Result<(), String> {
     let stays = since.iter().all(|state| state.values().any(|file| file.names.contains(name)));
     if stays && !found.contains_key(name) { Err(format!("{name} is lost")) } else { Ok(()) }
@@ -112,7 +113,8 @@ fn file_kept(id: u8, since: &[State], found: &Found) -> Result<(), String> {
     Ok(())
 }
 
-/// The file that a path leads to: paths are a folder, the number of the file, and one of their own.
+/// The file that a path leads to: a path has a folder, the number of the file, and a number of its
+/// own.
 fn id_of(path: &str) -> Option<u8> {
     path.split_once('/')?.1.split('-').next()?.parse().ok()
 }
@@ -216,14 +218,14 @@ impl Player<'_> {
         let content = sector_of(id, self.version).repeat(sectors.len());
         fs::write(self.root.join(&name), content).unwrap();
         let names = BTreeSet::from([name.clone()]);
-        // It is there before it has content.
+        // It exists before it has content.
         self.state.insert(id, Tracked { names, sectors: Vec::new() });
         self.note(begun, &format!("create {name}"));
         self.state.get_mut(&id).unwrap().sectors.clone_from(&sectors);
         self.note(begun, &format!("write {} sectors to it", sectors.len()));
     }
 
-    /// Writes some sectors, over what is there or behind it.
+    /// Writes some sectors, in the file or after its end.
     fn write(&mut self, begun: usize, id: u8, path: &Path, at_once: bool) {
         self.version += 1;
         let (version, len) = (self.version, self.state[&id].sectors.len());
@@ -244,7 +246,7 @@ impl Player<'_> {
     /// A program that knows what to sync and when.
     fn insert_row(&mut self, begun: usize) {
         let row = self.rows + 1;
-        // With less, the journal may come back that was removed to commit.
+        // With less, the journal that was removed to commit may come back.
         let script = format!(
             "pragma synchronous = extra;
              create table if not exists rows (number integer, filling text);
@@ -264,7 +266,7 @@ fn sqlite(database: &Path, script: &str) -> String {
     String::from_utf8_lossy(&output.stdout).trim().to_owned()
 }
 
-/// Unmounts also when a test fails: who serves ends then.
+/// Unmounts also when a test fails, so that the server ends.
 struct Unmounts<'p>(&'p Path);
 
 impl Drop for Unmounts<'_> {
@@ -273,7 +275,7 @@ impl Drop for Unmounts<'_> {
     }
 }
 
-/// Mounts a new file system on a device that is recorded, and has `steps` done on it.
+/// Mounts a new file system on a device that is recorded, and runs `steps` on it.
 fn work(seed: u64, steps: usize) -> (Recording, History) {
     let device = Arc::new(MemoryDevice::new("memory", DEVICE_BYTES));
     let shared: Arc<dyn Device> = device.clone();
@@ -313,7 +315,7 @@ fn open(device: Arc<dyn Device>) -> Filesystem {
     options.open_devices(vec![device]).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// What the library finds, which replays the log.
+/// The state as the library sees it, which replays the log.
 fn found_by_larder(filesystem: &Filesystem) -> Found {
     fn enter(folder: &Directory, path: &str, found: &mut Found) {
         for entry in folder.entries().unwrap() {
@@ -335,7 +337,8 @@ fn found_by_larder(filesystem: &Filesystem) -> Found {
     found
 }
 
-/// What the kernel finds on a copy, which replays the log too; its checker has to be content then.
+/// The state as the kernel sees it on a copy, which replays the log too; its checker must accept
+/// that.
 fn found_by_kernel(device: &MemoryDevice) -> Found {
     let scratch = Scratch::new();
     let image = scratch.path().join("image");
@@ -373,7 +376,7 @@ fn judge_database(found: &Found, promised: u64, what: &str) {
 }
 
 #[test]
-fn what_programs_synced_on_a_mount_survives_power_cuts() {
+fn synced_files_survive_power_cuts() {
     let (mut cuts, mut kernels) = (0, 0);
     let first = larder_testkit::seed(1);
     for seed in first..first + 4 {

@@ -1,4 +1,4 @@
-//! A mount that says that it has begun serves.
+//! A mount that says that it has begun serves requests.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -13,7 +13,7 @@ use larder_testkit::{RingsOffered, Scratch};
 use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
 use rustix::mount::{UnmountFlags, unmount};
 
-/// How many mounts are made: one alone may be quick.
+/// How many mounts are made: a single one may be lucky.
 const ROUNDS: usize = 10;
 
 /// What the kernel tells of its connections to servers.
@@ -28,9 +28,9 @@ impl Connections {
         Self(scratch)
     }
 
-    /// How many requests of the mount at `point` nobody has answered.
+    /// How many requests of the mount at `point` are unanswered.
     fn waiting(&self, point: &Path) -> u64 {
-        // What the kernel knows: nobody is asked.
+        // The kernel knows: no server is asked.
         let flags = AtFlags::STATX_DONT_SYNC;
         let found = statx(CWD, point, flags, StatxFlags::empty()).unwrap();
         let number = found.stx_dev_major << 20 | found.stx_dev_minor;

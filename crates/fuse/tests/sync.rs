@@ -1,5 +1,5 @@
-//! What syncfs(2) and umount(2) promise of a mount of root's is on the device when they return, and an
-//! error of the device is theirs.
+//! What syncfs(2) and umount(2) promise about a mount of root is on the device when they return,
+//! and they return errors of the device.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -28,11 +28,11 @@ impl Drop for Unmounts<'_> {
 }
 
 fn open(device: Arc<dyn Device>) -> Filesystem {
-    // Nothing but what the test does commits anything.
+    // Nothing commits except what the test does.
     OpenOptions::new().write(true).commit_interval(None).open_devices(vec![device]).unwrap()
 }
 
-/// What a file has on a copy of the device, as it would be after a power cut.
+/// The content of a file on a copy of the device, as after a power cut.
 fn found(device: &MemoryDevice, name: &str) -> Option<Vec<u8>> {
     let filesystem =
         OpenOptions::new().open_devices(vec![Arc::new(device.snapshot())]).expect("it is sound");
@@ -42,7 +42,7 @@ fn found(device: &MemoryDevice, name: &str) -> Option<Vec<u8>> {
     Some(content)
 }
 
-/// Has `work` done on a mount.
+/// Runs `work` on a mount.
 fn on_a_mount(io_uring: bool, work: impl FnOnce(&Path, &MemoryDevice, &FaultDevice)) -> Filesystem {
     let memory = Arc::new(MemoryDevice::new("memory", 256 << 20));
     let device: Arc<dyn Device> = memory.clone();
@@ -54,7 +54,7 @@ fn on_a_mount(io_uring: bool, work: impl FnOnce(&Path, &MemoryDevice, &FaultDevi
     let scratch = Scratch::new();
     let (point, image) = (scratch.path().join("mnt"), scratch.path().join("disk image"));
     fs::create_dir(&point).unwrap();
-    // The mount is told where the devices are, and reads or writes nothing there.
+    // The mount is told where the devices are, and does no I/O there.
     File::create(&image).unwrap().set_len(1 << 20).unwrap();
     let options = MountOptions { source: image.clone().into(), io_uring, ..Default::default() };
     let mount = Mount::new(&point, server, &options).unwrap();
@@ -71,7 +71,7 @@ fn on_a_mount(io_uring: bool, work: impl FnOnce(&Path, &MemoryDevice, &FaultDevi
     filesystem
 }
 
-fn what_syncfs_returned_for_is_durable(io_uring: bool) {
+fn data_is_durable_when_syncfs_returns(io_uring: bool) {
     on_a_mount(io_uring, |point, memory, _| {
         for round in 0..3 {
             let (name, content) = (format!("f{round}"), vec![round; 300_000]);
@@ -84,45 +84,45 @@ fn what_syncfs_returned_for_is_durable(io_uring: bool) {
 }
 
 #[test]
-fn what_syncfs_returned_for_is_durable_through_dev_fuse() {
-    what_syncfs_returned_for_is_durable(false);
+fn data_is_durable_when_syncfs_returns_through_dev_fuse() {
+    data_is_durable_when_syncfs_returns(false);
 }
 
 #[test]
-fn what_syncfs_returned_for_is_durable_over_rings() {
+fn data_is_durable_when_syncfs_returns_over_rings() {
     let _offered = RingsOffered::new();
-    what_syncfs_returned_for_is_durable(true);
+    data_is_durable_when_syncfs_returns(true);
 }
 
-fn what_a_device_refuses_is_an_error_of_syncfs(io_uring: bool) {
+fn device_errors_are_errors_of_syncfs(io_uring: bool) {
     let filesystem = on_a_mount(io_uring, |point, memory, faults| {
         fs::write(point.join("kept"), "kept").unwrap();
         syncfs(File::open(point).unwrap()).unwrap();
         fs::write(point.join("lost"), "lost").unwrap();
         faults.inject(Fault::fail(Operation::Flush));
         assert_eq!(syncfs(File::open(point).unwrap()), Err(Errno::IO));
-        // From then on the file system can only be read, and nobody is told that all is well.
+        // From then on the file system is read-only, and no caller is told that all is well.
         assert_eq!(syncfs(File::open(point).unwrap()), Err(Errno::ROFS));
         assert_eq!(found(memory, "kept").unwrap(), b"kept");
         assert_eq!(found(memory, "lost"), None);
     });
-    // The server learns of it too, after the commit that unmounting makes.
+    // The server learns of it too, after the commit at unmounting.
     filesystem.sync().unwrap_err();
 }
 
 #[test]
-fn what_a_device_refuses_is_an_error_of_syncfs_through_dev_fuse() {
-    what_a_device_refuses_is_an_error_of_syncfs(false);
+fn device_errors_are_errors_of_syncfs_through_dev_fuse() {
+    device_errors_are_errors_of_syncfs(false);
 }
 
 #[test]
-fn what_a_device_refuses_is_an_error_of_syncfs_over_rings() {
+fn device_errors_are_errors_of_syncfs_over_rings() {
     let _offered = RingsOffered::new();
-    what_a_device_refuses_is_an_error_of_syncfs(true);
+    device_errors_are_errors_of_syncfs(true);
 }
 
-/// By another process, as every umount(2) of such a mount must be. A kernel that mounts next
-/// does not wait for the server.
+/// In another process, as every umount(2) of such a mount must be. The kernel's next mount does not
+/// wait for the server.
 #[test]
 fn umount_returns_with_the_last_commit_and_nothing_is_written_later() {
     let mut copy = None;

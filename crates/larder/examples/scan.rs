@@ -1,8 +1,7 @@
 //! Lists all inodes of an image's top level in the order of the tree, with two threads and without
 //! looking at directories: `scan [--count] IMAGE...`
 //!
-//! With `--count` it prints only how many names there are, how long that took, and what was done for
-//! it.
+//! With `--count` it prints only how many names there are, how long that took, and counters.
 
 use std::io::{self, Write};
 use std::time::Instant;

@@ -1,3 +1,3 @@
-//! Where a file system is kept, for programs that open one from something else than paths.
+//! Devices, for programs that open a file system from something other than paths.
 
 pub use larder_device::{Access, Device, DeviceError, FileDevice, InUse, MemoryDevice, Operation};

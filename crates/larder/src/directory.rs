@@ -22,35 +22,35 @@ pub struct Entry {
     inner: DirEntry,
 }
 
-/// An entry of a directory with what it leads to.
+/// An entry of a directory with its inode.
 #[derive(Debug)]
 pub struct ListedEntry {
     /// The entry.
     pub entry: Entry,
-    /// What it leads to; an error if that cannot be read.
-    pub found: Result<Found>,
+    /// The inode; an error if it cannot be read.
+    pub found: Result<ListedInode>,
 }
 
-/// What a listed entry leads to.
+/// The inode of a listed entry.
 #[derive(Debug)]
-pub enum Found {
-    /// A directory, or what is in memory anyway.
-    Inode(Inode),
-    /// Anything else: its attributes. Nothing of it is kept in memory.
+pub enum ListedInode {
+    /// A directory, or an inode that is in memory already.
+    Open(Inode),
+    /// Any other inode: its attributes. It does not enter memory.
     Attributes(Metadata),
 }
 
-/// Some entries of a directory, and where it goes on.
+/// Some entries of a directory, and the index of the rest.
 #[derive(Debug)]
 pub struct Listed {
-    /// The entries in the order of their indexes; errors in the place of those that cannot be read.
+    /// The entries in the order of their indexes. An error stands for each that cannot be read.
     pub entries: Vec<Result<ListedEntry>>,
     /// The index from which there may be more.
     pub next: Option<u64>,
 }
 
-/// Iterates over the entries of a directory in the order in which they were made, neither `.` nor
-/// `..` among them. After an error it goes on behind what cannot be read.
+/// Iterates over the entries of a directory in the order of their creation, without `.` and `..`.
+/// After an error it goes on with the next entry that can be read.
 #[derive(Debug)]
 pub struct Entries {
     directory: Inode,
@@ -71,24 +71,26 @@ impl Directory {
         self.entries_from(0)
     }
 
-    /// The entries whose [`Entry::index`] is `index` or greater: a listing goes on where it stopped
-    /// with one more than the index of the last entry.
+    /// The entries whose [`Entry::index`] is `index` or greater. To continue a listing, pass the
+    /// index of the last entry plus one.
     pub fn entries_from(&self, index: u64) -> Result<Entries> {
         let inner = self.inner().entries_from(index)?;
         Ok(Entries { directory: self.inode.clone(), inner })
     }
 
     /// Up to `most` of the entries whose [`Entry::index`] is `index` or greater, with the
-    /// attributes that what they lead to has: far less work than [`Entry::open`] for each. The
-    /// entries are those of one moment.
+    /// attributes of their inodes: far less work than [`Entry::open`] for each. The entries are
+    /// those of one moment.
     pub fn list_with_inodes(&self, index: u64, most: usize) -> Result<Listed> {
         let larder_filesystem::Listed { entries, next } =
             self.inner().list_with_inodes(index, most)?;
         let entries = entries.into_iter().map(|listed| {
             let larder_filesystem::ListedEntry { entry, found } = listed?;
             let found = found.map(|found| match found {
-                larder_filesystem::Found::Inode(inode) => Found::Inode(Inode::new(inode)),
-                larder_filesystem::Found::Attributes(metadata) => Found::Attributes(metadata),
+                larder_filesystem::ListedInode::Open(inode) => ListedInode::Open(Inode::new(inode)),
+                larder_filesystem::ListedInode::Attributes(metadata) => {
+                    ListedInode::Attributes(metadata)
+                }
             });
             let entry = Entry { directory: self.inode.clone(), inner: entry };
             Ok(ListedEntry { entry, found: found.map_err(Error::from) })
@@ -96,24 +98,24 @@ impl Directory {
         Ok(Listed { entries: entries.collect(), next })
     }
 
-    /// The index that the next name will have: entries with a lower one were there before this call.
+    /// The index that the next name will have: entries with a lower one existed before this call.
     pub fn end_index(&self) -> Result<u64> {
         Ok(self.inner().end_index()?)
     }
 
-    /// What `path` leads to from here, a symbolic link at its end not followed. Absolute paths start
-    /// at the root of the subvolume, and `..` does not lead out of it.
+    /// The inode at `path`, from here. A symbolic link at the end is not followed. Absolute paths
+    /// start at the root of the subvolume, and `..` does not lead out of it.
     pub fn lookup(&self, path: impl AsRef<Path>) -> Result<Inode> {
         self.walk(path.as_ref(), false)
     }
 
-    /// As [`lookup`](Self::lookup), but a symbolic link at the end is followed.
+    /// Like [`lookup`](Self::lookup), but follows a symbolic link at the end.
     pub fn resolve(&self, path: impl AsRef<Path>) -> Result<Inode> {
         self.walk(path.as_ref(), true)
     }
 
-    /// The directory that holds this one: of the root of a subvolume the directory where it is named,
-    /// of the root of the top level itself.
+    /// The directory that holds this one. For the root of a subvolume it is the directory with the
+    /// subvolume's name, for the root of the top level the root itself.
     pub fn parent(&self) -> Result<Self> {
         Inode::new(self.inode.inner().parent()?).into_directory()
     }
@@ -146,17 +148,17 @@ impl Entry {
         path::name(&self.inner.name)
     }
 
-    /// Where it stands in the directory.
+    /// Its position in the directory.
     pub fn index(&self) -> u64 {
         self.inner.index
     }
 
-    /// The type of what it leads to.
+    /// The type of its inode.
     pub fn file_type(&self) -> FileType {
         self.inner.file_type
     }
 
-    /// The number of the inode that it leads to: for a subvolume that of its root.
+    /// The number of its inode. For a subvolume that is the root's.
     pub fn inode_number(&self) -> u64 {
         match self.inner.target {
             Target::Inode(number) => number,
@@ -169,7 +171,7 @@ impl Entry {
         self.directory.subvolume_id()
     }
 
-    /// The id of the subvolume that it leads to, if it does.
+    /// The id of the subvolume that it leads to, if it leads to one.
     pub fn subvolume_id(&self) -> Option<u64> {
         match self.inner.target {
             Target::Inode(_) => None,
@@ -177,7 +179,7 @@ impl Entry {
         }
     }
 
-    /// What it leads to.
+    /// Opens its inode.
     pub fn open(&self) -> Result<Inode> {
         let inode = self
             .directory

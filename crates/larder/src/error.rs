@@ -1,4 +1,4 @@
-//! The one error.
+//! The error type of this library.
 
 use std::fmt;
 use std::io;
@@ -9,14 +9,15 @@ use larder_filesystem::ErrorKind;
 use larder_volume::{OpenError, ScanError, SuperblockProblem};
 use rustix::io::Errno;
 
-/// What this library's calls return.
+/// The result of this library's calls.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What went wrong: a [kind](Self::kind) for programs, and a text that names the place for people.
+/// An error: a [kind](Self::kind) for programs, and a text for people that names the path, device
+/// or item.
 ///
-/// The text is complete; the sources below it are the same story with its parts as values.
+/// The text is complete; the sources have the same information in parts, as values.
 pub struct Error {
-    /// The path that was asked for, or the device that was to be opened.
+    /// The path of the call, or the device that could not be opened.
     about: Option<String>,
     cause: Cause,
 }
@@ -39,12 +40,12 @@ impl Error {
         }
     }
 
-    /// What a file system that is mounted answered.
+    /// An answer of a mounted file system.
     pub(crate) fn of_mounted(error: io::Error) -> Self {
         Self { about: None, cause: Cause::Mounted(error) }
     }
 
-    /// What the error means as a number of the operating system.
+    /// The error as a number of the operating system.
     pub fn errno(&self) -> i32 {
         let errno = match self.kind() {
             ErrorKind::NotFound => Errno::NOENT,

@@ -19,11 +19,11 @@ pub struct File {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Extent {
-    /// Where in the file it starts.
+    /// Its offset in the file.
     pub offset: u64,
     /// Bytes of the file that it covers.
     pub len_bytes: u64,
-    /// What is there.
+    /// Its content.
     pub kind: ExtentKind,
     /// How its data is compressed.
     pub compression: Option<Algorithm>,
@@ -33,18 +33,18 @@ pub struct Extent {
     pub disk_bytes: u64,
 }
 
-/// What is in a range of a file.
+/// The content of a range of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExtentKind {
-    /// Nothing: it reads as zeros.
+    /// A hole: it reads as zeros.
     Hole,
-    /// Data that is kept in the tree.
+    /// Inline data.
     Inline,
-    /// Reserved space, which reads as zeros.
+    /// Preallocated space, which reads as zeros.
     Preallocated,
     /// Data in an extent.
     Data,
-    /// Data that is in memory only: it gets a place when it is written back.
+    /// Data that is in memory only: writeback allocates space for it.
     Delayed,
 }
 
@@ -62,17 +62,17 @@ impl File {
         self.inode.inner().size_bytes()
     }
 
-    /// Reads from `offset` on. Returns how many bytes were read: fewer than asked for only at the end
-    /// of the file.
+    /// Reads from `offset` on. Returns how many bytes were read: fewer than asked for only at the
+    /// end of the file.
     ///
     /// Reads are quickest when they are large, and start and end at whole sectors.
     pub fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize> {
         Ok(self.inner().read_at(buf, offset)?)
     }
 
-    /// The extents from that which covers `offset`, with the holes between them and up to the end of
-    /// the file, and with what is allocated behind the end. As `FIEMAP` without `FIEMAP_FLAG_SYNC` says: data
-    /// that is in memory only shows where there is none on disk.
+    /// The extents from the one that covers `offset` up to the end of the file, with the holes
+    /// between them, and those allocated after the end. As with `FIEMAP` without
+    /// `FIEMAP_FLAG_SYNC`, data in memory shows only where there is none on disk.
     pub fn extents_from(
         &self,
         offset: u64,
@@ -81,22 +81,24 @@ impl File {
         Ok(extents.map(|extent| Ok(Extent::from(&extent?))))
     }
 
-    /// Whether what is on disk for `offset` is another file's, too, or is in this one in another place: what
-    /// `FIEMAP_EXTENT_SHARED` says. In a file system that is open for writing this is a commit first.
+    /// Whether the extent at `offset` also belongs to another file, or to another place in this
+    /// one, as `FIEMAP_EXTENT_SHARED` says. In a file system that is open for writing this commits
+    /// first.
     pub fn is_shared(&self, offset: u64) -> Result<bool> {
         Ok(self.inner().is_shared(offset)?)
     }
 
-    /// The first offset at or behind `offset` where there is data; what is preallocated is none.
+    /// The first offset at or after `offset` where there is data; preallocated space has none.
     ///
-    /// [`NoSuchPosition`](crate::ErrorKind::NoSuchPosition) if there is none.
+    /// [`NoSuchPosition`](crate::ErrorKind::NoSuchPosition) if there is no more data.
     pub fn seek_data(&self, offset: u64) -> Result<u64> {
         Ok(self.inner().seek_data(offset)?)
     }
 
-    /// The first offset at or behind `offset` where there is no data: the end of the file at last.
+    /// The first offset at or after `offset` where there is no data: at the latest the end of the
+    /// file.
     ///
-    /// [`NoSuchPosition`](crate::ErrorKind::NoSuchPosition) if `offset` is at or behind the end.
+    /// [`NoSuchPosition`](crate::ErrorKind::NoSuchPosition) if `offset` is at or after the end.
     pub fn seek_hole(&self, offset: u64) -> Result<u64> {
         Ok(self.inner().seek_hole(offset)?)
     }

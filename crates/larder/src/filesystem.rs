@@ -22,7 +22,7 @@ pub struct Filesystem {
 pub struct DeviceInfo {
     /// Its id in the file system.
     pub id: u64,
-    /// Its uuid.
+    /// Its UUID.
     pub uuid: Uuid,
     /// The path or name that it was opened under; `None` if it is missing.
     pub name: Option<String>,
@@ -30,7 +30,8 @@ pub struct DeviceInfo {
     pub total_bytes: u64,
     /// Bytes of it that belong to chunks.
     pub allocated_bytes: u64,
-    /// Whether it missed commits, and has not been brought up to date: opening for writing does that.
+    /// Whether it missed commits, and has not been brought up to date: opening for writing does
+    /// that.
     pub is_stale: bool,
     /// Whether it belongs to the seed that this file system grew from.
     pub is_seed: bool,
@@ -53,7 +54,7 @@ impl Filesystem {
         Ok(Subvolume::new(self.inner.subvolume(id)?))
     }
 
-    /// The subvolume that a mount shows unless it is told otherwise.
+    /// The subvolume that a mount shows by default.
     pub fn default_subvolume(&self) -> Result<Subvolume> {
         Ok(Subvolume::new(self.inner.default_subvolume()?))
     }
@@ -63,7 +64,7 @@ impl Filesystem {
         Ok(self.inner.default_subvolume_id()?)
     }
 
-    /// All subvolumes in the order of their ids, the top level among them, and those that are being
+    /// All subvolumes in the order of their ids, including the top level and those that are being
     /// deleted.
     pub fn subvolumes(&self) -> Subvolumes {
         Subvolumes::new(self.inner.subvolumes())
@@ -80,12 +81,12 @@ impl Filesystem {
         path::owned_name(self.inner.label())
     }
 
-    /// The uuid by which the file system is known.
+    /// The UUID that identifies the file system.
     pub fn uuid(&self) -> Uuid {
         self.inner.superblock().fsid()
     }
 
-    /// The uuid in its tree blocks: the same, unless the other was changed.
+    /// The UUID in its tree blocks: the same, unless the other was changed.
     pub fn metadata_uuid(&self) -> Uuid {
         self.inner.superblock().metadata_uuid()
     }
@@ -111,8 +112,7 @@ impl Filesystem {
         (checksum as u16, checksum.size() as u16)
     }
 
-    /// The feature flags: those that a reader may ignore, those without which it can only be read,
-    /// and those without which it cannot be read.
+    /// The feature flags: compatible, compatible for reading only, and incompatible ones.
     pub fn feature_bits(&self) -> (u64, u64, u64) {
         let superblock = self.inner.superblock();
         let (compat_ro, incompat) = (superblock.compat_ro_flags, superblock.incompat_flags);
@@ -124,13 +124,13 @@ impl Filesystem {
         self.inner.used_bytes()
     }
 
-    /// Whether a crash left log trees, which hold what was synced file by file since the last commit.
-    /// Reading does not replay them: the last commit is what is seen.
+    /// Whether a crash left log trees, which have the files that were fsynced since the last
+    /// commit. Reading does not replay them, and shows the last commit.
     pub fn needs_log_replay(&self) -> bool {
         self.inner.needs_log_replay()
     }
 
-    /// Its devices in the order of their ids, missing ones among them.
+    /// Its devices in the order of their ids, including missing ones.
     pub fn devices(&self) -> Vec<DeviceInfo> {
         let info = |device: &larder_volume::VolumeDevice| DeviceInfo {
             id: device.devid(),
@@ -144,13 +144,13 @@ impl Filesystem {
         self.inner.volume().devices().iter().map(info).collect()
     }
 
-    /// What a quota group counts; at the last commit, if the file system is open for reading. `None` without
-    /// quotas or without the group. The group of a subvolume has the subvolume's id.
+    /// The counters of a quota group, as of the last commit if the file system is open for reading.
+    /// `None` without quotas or without the group. The group of a subvolume has the subvolume's id.
     pub fn quota_group(&self, id: u64) -> Result<Option<QuotaGroup>> {
         Ok(self.inner.quota_group(id)?)
     }
 
-    /// What was done since it was opened: cache, readahead, devices, what was healed.
+    /// Counters since it was opened: cache, readahead, devices, repaired copies.
     pub fn stats(&self) -> Stats {
         self.inner.stats()
     }

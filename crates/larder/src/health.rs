@@ -1,4 +1,4 @@
-//! How an open file system is: what it committed last, what went wrong.
+//! The health of an open file system: its last commit, and errors.
 
 use std::time::SystemTime;
 
@@ -8,13 +8,13 @@ use larder_volume::DeviceErrors as Errors;
 
 use crate::{Filesystem, Result};
 
-/// How a file system is.
+/// The health of a file system.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Health {
     /// The transaction of the last commit.
     pub generation: u64,
-    /// When that was, if it was since the file system was opened.
+    /// When the last commit was made; none if that was before the file system was opened.
     pub committed_at: Option<SystemTime>,
     /// An error that made it read-only.
     pub made_read_only: Option<MadeReadOnly>,
@@ -22,17 +22,17 @@ pub struct Health {
     pub healed_copies: u64,
 }
 
-/// Why a file system can only be read, and since when.
+/// Why a file system became read-only, and when.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct MadeReadOnly {
-    /// Since when.
+    /// When it became read-only.
     pub since: SystemTime,
     /// The error.
     pub reason: String,
 }
 
-/// How often a device failed since that was last set to zero.
+/// The error counts of a device since they were last reset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DeviceErrors {
@@ -44,14 +44,14 @@ pub struct DeviceErrors {
     pub reads: u64,
     /// Flushes that failed.
     pub flushes: u64,
-    /// Tree blocks and sectors of data that were not what they should be.
+    /// Tree blocks and sectors of data with wrong content.
     pub corruptions: u64,
     /// Tree blocks of another generation than expected.
     pub generations: u64,
 }
 
 impl Filesystem {
-    /// How it is.
+    /// Its health.
     pub fn health(&self) -> Health {
         let inner = self.inner();
         let made_read_only = inner.aborted().map(|aborted| MadeReadOnly {
@@ -66,7 +66,7 @@ impl Filesystem {
         }
     }
 
-    /// How often each device failed, in the order of their ids.
+    /// The error counts of each device, in the order of their ids.
     pub fn device_errors(&self) -> Result<Vec<DeviceErrors>> {
         let inner = self.inner();
         if !self.inner().volume().is_writable() {
@@ -84,8 +84,8 @@ impl Filesystem {
         Ok(inner.volume().devices().iter().map(errors).collect())
     }
 
-    /// Counts the errors of a device from zero again. Returns what they were, `None` if there is no
-    /// such device.
+    /// Resets the error counts of a device. Returns the old counts, or `None` if there is no such
+    /// device.
     ///
     /// # Errors
     /// [`ErrorKind::ReadOnly`](crate::ErrorKind::ReadOnly) in a file system that is open for
@@ -105,7 +105,7 @@ impl DeviceErrors {
         Self { id, writes, reads, flushes, corruptions, generations }
     }
 
-    /// Whether there are none.
+    /// Whether all counts are zero.
     pub fn is_zero(&self) -> bool {
         *self == Self::new(self.id, Errors::default())
     }

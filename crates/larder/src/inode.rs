@@ -50,7 +50,7 @@ impl Inode {
         self.inner.subvolume().id()
     }
 
-    /// What it is.
+    /// Its type.
     pub fn file_type(&self) -> FileType {
         self.inner.file_type()
     }
@@ -61,7 +61,7 @@ impl Inode {
     }
 
     /// Whether it is an empty directory that stands for a subvolume which is not there: a snapshot
-    /// shows it where its origin had a subvolume nested. It is on no disk and has number 2.
+    /// shows it where a subvolume was nested in its origin. It is on no disk and has number 2.
     pub fn is_empty_subvolume(&self) -> bool {
         self.inner.is_empty_subvolume()
     }
@@ -71,13 +71,13 @@ impl Inode {
         self.inner.metadata()
     }
 
-    /// Bytes of data that waits to be written back where the file has no space yet, in whole sectors: what is to be
-    /// added to [`allocated_bytes`](Metadata::allocated_bytes) for `st_blocks`.
+    /// Bytes of dirty data for which the file has no space yet, in whole sectors. For `st_blocks`,
+    /// add them to [`allocated_bytes`](Metadata::allocated_bytes).
     pub fn unplaced_bytes(&self) -> Result<u64> {
         Ok(self.inner.unplaced_bytes()?)
     }
 
-    /// Its extended attributes, POSIX ACLs and btrfs's properties among them.
+    /// Its extended attributes, including POSIX ACLs and btrfs's properties.
     pub fn xattrs(&self) -> Xattrs {
         Xattrs::new(self.inner.xattrs())
     }
@@ -87,12 +87,12 @@ impl Inode {
         Ok(self.inner.xattr(name_bytes(name.as_ref()))?)
     }
 
-    /// Where the symbolic link points.
+    /// The target of the symbolic link.
     pub fn link_target(&self) -> Result<PathBuf> {
         Ok(path::owned(self.inner.link_target()?))
     }
 
-    /// All its names. The root of a subvolume has one that means nothing.
+    /// All its names. The root of a subvolume has one without a meaning.
     pub fn links(&self) -> Result<Vec<Link>> {
         Ok(self.inner.links()?.into_iter().map(Link::from).collect())
     }
@@ -119,7 +119,7 @@ impl Inode {
         }
     }
 
-    /// The subvolume of which the inode is the root.
+    /// The subvolume whose root the inode is.
     pub fn into_subvolume(self) -> Result<Subvolume> {
         if self.is_subvolume_root() {
             Ok(self.subvolume())

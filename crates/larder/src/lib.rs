@@ -1,8 +1,8 @@
 //! btrfs in user space.
 //!
-//! Larder reads and writes the on-disk format of btrfs in image files and on block devices, without a
-//! kernel that knows btrfs and without root. A file system is opened once and used by any number of threads:
-//! every handle is cheap to clone, `Send` and `Sync`.
+//! Larder reads and writes the on-disk format of btrfs in image files and on block devices, without
+//! a kernel that knows btrfs and without root. A file system is opened once and used by any number
+//! of threads: every handle is cheap to clone, `Send` and `Sync`.
 //!
 //! ```no_run
 //! # fn main() -> Result<(), larder::Error> {
@@ -38,16 +38,16 @@
 //!
 //! - [`OpenOptions`] opens a [`Filesystem`]; that has [`Subvolume`]s.
 //! - A [`Subvolume`] finds an [`Inode`] by path or number: a [`File`], a [`Directory`] or another.
-//! - [`MountedFilesystem`] tells of one that is mounted what [`Overview`] tells of either.
-//! - [`Subvolume::scan_parts`] visits everything, with several threads.
-//! - [`Error::kind`] says what an error means; its text names the place.
+//! - [`MountedFilesystem`] is a mounted one. [`Overview`] is common to both.
+//! - [`Subvolume::scan_parts`] visits every inode, with several threads.
+//! - [`Error::kind`] says what an error means; its text names the path, device or item.
 //!
-//! What is read is the last committed state, or, open for writing, what was done up to now. After a crash
-//! there may be more in log trees, which only opening for writing replays: see
+//! Reading shows the last commit or, open for writing, the current state. After a crash, newer
+//! changes may be in log trees, which only opening for writing replays: see
 //! [`Filesystem::needs_log_replay`].
 //!
-//! Data that has checksums is verified on every read. A copy that is bad is read from another one or
-//! rebuilt from parity; [`Filesystem::stats`] tells how often that was so.
+//! Data with checksums is verified on every read. If a copy is bad, the data is read from another
+//! copy or rebuilt from parity; [`Filesystem::stats`] counts this.
 #![forbid(unsafe_code)]
 
 pub mod device;
@@ -71,7 +71,7 @@ mod tree;
 mod write;
 mod xattr;
 
-pub use directory::{Directory, Entries, Entry, Found, Listed, ListedEntry};
+pub use directory::{Directory, Entries, Entry, Listed, ListedEntry, ListedInode};
 pub use error::{Error, Result};
 pub use file::{Extent, ExtentKind, File, Reader};
 pub use filesystem::{DeviceInfo, Filesystem};

@@ -1,7 +1,7 @@
-//! Working in one directory by the names in it, on behalf of others: what is made belongs to whom the
-//! caller says. A server of file requests needs this; by path it is all done with [`Subvolume`].
+//! Calls that work in one directory by the names in it, for other users: the caller says to whom a
+//! new inode belongs. A file server needs this; [`Subvolume`] does the same by path.
 //!
-//! Each of these takes one name, neither a path nor `.` nor `..`, as bytes. Their errors name no path.
+//! Each call takes one name, neither a path nor `.` nor `..`, as bytes. Errors name no path.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -12,17 +12,17 @@ use larder_filesystem::{NewInode, RenameMode};
 use crate::{Directory, Inode, Result, SnapshotKind, Subvolume, path};
 
 impl Directory {
-    /// What is named `name` here; a symbolic link is not followed.
+    /// The inode named `name` here; a symbolic link is not followed.
     pub fn child(&self, name: &OsStr) -> Result<Inode> {
         Ok(Inode::new(self.inner().lookup(name.as_bytes())?))
     }
 
-    /// Makes an inode of any type but a symbolic link.
+    /// Creates an inode of any type except a symbolic link.
     pub fn create_child(&self, name: &OsStr, new: &NewInode) -> Result<Inode> {
         Ok(Inode::new(self.inner().create(name.as_bytes(), new)?))
     }
 
-    /// Makes a symbolic link that points to `target`; mode and device of `new` are not looked at.
+    /// Creates a symbolic link to `target`; mode and device of `new` are ignored.
     pub fn symlink_child(&self, name: &OsStr, target: &Path, new: &NewInode) -> Result<Inode> {
         Ok(Inode::new(self.inner().symlink(name.as_bytes(), path::bytes(target), new)?))
     }
@@ -42,7 +42,8 @@ impl Directory {
         Ok(self.inner().rmdir(name.as_bytes())?)
     }
 
-    /// Moves `name` to `new_name` in `to`; `mode` says what becomes of what is there.
+    /// Renames `name` to `new_name` in `to`; `mode` says what happens to an inode that has the new
+    /// name.
     pub fn rename_child(
         &self,
         name: &OsStr,
@@ -53,8 +54,8 @@ impl Directory {
         Ok(self.inner().rename(name.as_bytes(), to.inner(), new_name.as_bytes(), mode)?)
     }
 
-    /// Makes an empty subvolume whose root has the owner and permissions of `root`. It is durable when
-    /// this returns.
+    /// Creates an empty subvolume whose root has the owner and permissions of `root`. It is durable
+    /// when this returns.
     pub fn create_child_subvolume(&self, name: &OsStr, root: &NewInode) -> Result<Subvolume> {
         Ok(Subvolume::new(self.inner().create_subvolume(name.as_bytes(), root)?))
     }
@@ -71,7 +72,8 @@ impl Directory {
         Ok(Subvolume::new(made))
     }
 
-    /// Deletes the subvolume named `name` and all that is in it; see [`Subvolume::delete_subvolume`].
+    /// Deletes the subvolume named `name` with all its content; see
+    /// [`Subvolume::delete_subvolume`].
     pub fn delete_child_subvolume(&self, name: &OsStr) -> Result<()> {
         Ok(self.inner().delete_subvolume(name.as_bytes())?)
     }

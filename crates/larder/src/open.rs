@@ -11,16 +11,17 @@ use larder_volume::Volume;
 
 use crate::{Filesystem, Result};
 
-/// Tree blocks kept in memory unless told otherwise.
+/// The default for tree blocks in memory.
 const CACHE_BYTES: usize = 128 << 20;
-/// However small the cache is, as many bytes of changed tree blocks wait for the next commit unless told otherwise.
+/// By default, a commit begins after so many bytes of changed tree blocks, however small the cache
+/// is.
 const LEAST_COMMIT_BYTES: usize = 128 << 20;
-/// Data that waits to be written back takes at most as much unless told otherwise.
+/// The default bound on dirty data.
 const DIRTY_BYTES: usize = 64 << 20;
-/// As the kernel.
+/// As in the kernel.
 const COMMIT_INTERVAL: Duration = Duration::from_secs(30);
 
-/// How to open a file system: for reading, unless it says otherwise.
+/// How to open a file system: by default for reading.
 #[derive(Clone)]
 pub struct OpenOptions {
     write: bool,
@@ -56,12 +57,12 @@ impl OpenOptions {
         }
     }
 
-    /// For writing too. What is done is durable after [`Filesystem::sync`] or
-    /// [`Inode::sync`](crate::Inode::sync); dropping the last handle without it leaves what the
-    /// last commit made durable. No other program can have the devices open for writing meanwhile.
+    /// For writing too. Changes are durable after [`Filesystem::sync`] or
+    /// [`Inode::sync`](crate::Inode::sync); if the last handle is dropped without it, the last
+    /// commit counts. No other program can have the devices open for writing meanwhile.
     ///
-    /// Opening fails with [`ErrorKind::ReadOnly`](crate::ErrorKind::ReadOnly) where a sound file
-    /// system can only be read: with RAID5 or RAID6, with features that allow reading only. Logs
+    /// Opening fails with [`ErrorKind::ReadOnly`](crate::ErrorKind::ReadOnly) if a sound file
+    /// system can only be read: with RAID5 or RAID6, or with features that allow reading only. Logs
     /// that a crash left are replayed, which is a commit.
     #[must_use]
     pub fn write(mut self, write: bool) -> Self {
@@ -69,63 +70,64 @@ impl OpenOptions {
         self
     }
 
-    /// For writing although it is mounted: for the server of those mounts, which knows that the kernel changes nothing
-    /// meanwhile.
+    /// For writing although it is mounted: for the server of those mounts, which knows that the
+    /// kernel changes nothing meanwhile.
     #[must_use]
     pub fn mounted(mut self, is_mounted: bool) -> Self {
         self.is_mounted = is_mounted;
         self
     }
 
-    /// Also when devices are missing, as long as what is there is enough to read everything.
+    /// Also when devices are missing, as long as the others are enough to read everything.
     #[must_use]
     pub fn degraded(mut self, degraded: bool) -> Self {
         self.degraded = degraded;
         self
     }
 
-    /// The most bytes of tree blocks to keep in memory: 128 MiB unless set, 64 blocks at least. Besides, there
-    /// are those that have changed since the last commit.
+    /// The most bytes of tree blocks to keep in memory: 128 MiB by default, 64 blocks at least.
+    /// Blocks that changed since the last commit are not counted.
     #[must_use]
     pub fn cache_bytes(mut self, cache_bytes: usize) -> Self {
         self.cache_bytes = cache_bytes;
         self
     }
 
-    /// How often to commit what was done in a file system open for writing: every 30 seconds unless set,
-    /// with `None` only when asked to or when room is needed.
+    /// How often to commit in a file system that is open for writing: every 30 seconds by default.
+    /// With `None`, commits happen only when a caller asks and when space is needed.
     #[must_use]
     pub fn commit_interval(mut self, commit_interval: Option<Duration>) -> Self {
         self.commit_interval = commit_interval;
         self
     }
 
-    /// Where there are commits in the background, how many bytes of changed tree blocks begin one: twice
-    /// [`cache_bytes`](Self::cache_bytes) unless set, and 128 MiB at least. Fewer take less memory, and more of the
-    /// writing goes on while others work; but what changes again and again is written more often.
+    /// With commits in the background, one begins after so many bytes of changed tree blocks: by
+    /// default twice [`cache_bytes`](Self::cache_bytes), and 128 MiB at least. Fewer bytes take
+    /// less memory, and more of the writing goes on while threads work; but blocks that change
+    /// again and again are written more often.
     #[must_use]
     pub fn commit_bytes(mut self, commit_bytes: usize) -> Self {
         self.commit_bytes = Some(commit_bytes);
         self
     }
 
-    /// The most bytes of data that wait in memory to be written back: 64 MiB unless set. A thread that writes
-    /// more waits until enough is written back. A lower bound also lets fewer names and inodes wait.
+    /// The bound on dirty data, in bytes: 64 MiB by default. A thread that writes more waits for
+    /// writeback. A lower bound also means fewer delayed names and inodes.
     #[must_use]
     pub fn dirty_bytes(mut self, dirty_bytes: usize) -> Self {
         self.dirty_bytes = dirty_bytes;
         self
     }
 
-    /// Tells devices of a file system open for writing what space is needed no more, after each commit, so
-    /// that disks can use it and image files give it back. Backup roots may then lead nowhere.
+    /// Discards freed space after each commit in a file system that is open for writing, so that
+    /// disks can use it and image files shrink. Backup roots may then lead nowhere.
     #[must_use]
     pub fn discard(mut self, discard: bool) -> Self {
         self.discard = discard;
         self
     }
 
-    /// Does things in other ways than the best, for measuring one against the other.
+    /// Selects other implementations, for measuring one against another.
     #[doc(hidden)]
     #[must_use]
     pub fn tuning(mut self, tuning: Tuning) -> Self {
@@ -133,25 +135,25 @@ impl OpenOptions {
         self
     }
 
-    /// Compresses what is written to a file system open for writing: files that do not say otherwise
-    /// themselves, by the flags COMPRESS and NOCOMPRESS and the property `btrfs.compression`. Unless set,
-    /// only files that ask for it are compressed.
+    /// Compresses new data in a file system that is open for writing, unless the file says
+    /// otherwise by the flags COMPRESS and NOCOMPRESS or the property `btrfs.compression`. By
+    /// default, only files that ask for it are compressed.
     #[must_use]
     pub fn compression(mut self, compression: Option<WriteCompression>) -> Self {
         self.compression = compression;
         self
     }
 
-    /// How new files are written to a file system open for writing: in place or not, with checksums or
-    /// without, in trees or not.
+    /// How new files are written in a file system that is open for writing: in place or not, with
+    /// checksums or without, inline or not.
     #[must_use]
     pub fn write_policy(mut self, write_policy: WritePolicy) -> Self {
         self.write_policy = write_policy;
         self
     }
 
-    /// Tells `tell` how far opening for writing has come with copying to devices that missed
-    /// commits what they missed. Of large devices that takes long. The process may end meanwhile:
+    /// Calls `tell` with the progress of opening for writing, which copies missed commits to
+    /// devices that missed them. With large devices that takes long. The process may end meanwhile:
     /// the next opening for writing begins again.
     #[must_use]
     pub fn resync_progress(
@@ -203,9 +205,8 @@ impl OpenOptions {
         }))
     }
 
-    /// Makes `filesystem`, which is open for writing, go on with what these options say about
-    /// commits and about how data is written. What they say about devices and memory counts only
-    /// for opening.
+    /// Applies these options to `filesystem`, which is open for writing, as far as they concern
+    /// commits and how data is written. Options about devices and memory count only for opening.
     pub fn apply(&self, filesystem: &Filesystem) -> Result<()> {
         if let Some(interval) = self.commit_interval {
             filesystem.set_commit_interval(interval);

@@ -1,4 +1,4 @@
-//! What there is to know about a file system as a whole, wherever it is.
+//! What both an open and a mounted file system can tell about themselves.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -7,44 +7,45 @@ use larder_filesystem::{FilePlace, QuotaGroup, SubvolumeInfo};
 
 use crate::{DeviceInfo, Filesystem, Result, Space, Uuid};
 
-/// A file system seen as a whole: one that is open here, or one that is
+/// A file system as a whole: one that is open here, or one that is
 /// [mounted](crate::MountedFilesystem).
 pub trait Overview {
     /// The label, empty if it has none.
     fn label(&self) -> Result<OsString>;
 
-    /// The uuid by which it is known.
+    /// Its UUID.
     fn uuid(&self) -> Result<Uuid>;
 
-    /// Its devices in the order of their ids, missing ones among them.
+    /// Its devices in the order of their ids, including missing ones.
     fn devices(&self) -> Result<Vec<DeviceInfo>>;
 
-    /// How much space is set aside for what, and how much of that is used.
+    /// How much space is allocated for each purpose, and how much of that is used.
     fn space(&self) -> Result<Vec<Space>>;
 
     /// Bytes that extents use on all block groups together.
     fn used_bytes(&self) -> Result<u64>;
 
-    /// All subvolumes in the order of their ids, the top level among them, and those that are being
+    /// All subvolumes in the order of their ids, including the top level and those that are being
     /// deleted.
     fn subvolumes(&self) -> Result<Box<dyn Iterator<Item = Result<SubvolumeInfo>> + '_>>;
 
     /// The path of a subvolume from the top level, without a slash at either end.
     fn subvolume_path(&self, id: u64) -> Result<PathBuf>;
 
-    /// Id of the subvolume that a mount shows unless it is told otherwise.
+    /// Id of the subvolume that a mount shows by default.
     fn default_subvolume_id(&self) -> Result<u64>;
 
-    /// What a quota group counts; `None` without quotas or without the group.
+    /// The counters of a quota group; `None` without quotas or without the group.
     fn quota_group(&self, id: u64) -> Result<Option<QuotaGroup>>;
 
-    /// Where in files the data at a logical address is seen; see [`Filesystem::places_of`].
+    /// The places in files that refer to the data at a logical address; see
+    /// [`Filesystem::places_of`].
     fn places_of(&self, logical: u64, of_whole_extent: bool) -> Result<Vec<FilePlace>>;
 
     /// All paths of an inode from the root of its subvolume, without a slash at either end.
     fn inode_paths(&self, subvolume: u64, inode: u64) -> Result<Vec<PathBuf>>;
 
-    /// What the subvolume `id` is.
+    /// Information about the subvolume `id`.
     fn subvolume_info(&self, id: u64) -> Result<SubvolumeInfo> {
         for info in self.subvolumes()? {
             match info {

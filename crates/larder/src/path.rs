@@ -1,4 +1,4 @@
-//! Paths and names are bytes on disk, and the operating system's strings in this library.
+//! Paths and names: bytes on disk, the operating system's strings in this library.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};

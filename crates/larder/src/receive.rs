@@ -1,4 +1,4 @@
-//! Snapshots from streams.
+//! Receiving snapshots from streams.
 
 use std::io::Read;
 use std::ops::ControlFlow;
@@ -12,13 +12,14 @@ pub use larder_stream::{
 use crate::Directory;
 
 impl Directory {
-    /// Receives the streams of `btrfs send` or [`Subvolume::send`](crate::Subvolume::send) in `input` as
-    /// subvolumes in this directory. Parents and clone sources are found anywhere in the file system by
-    /// their uuids.
+    /// Receives the streams of `btrfs send` or [`Subvolume::send`](crate::Subvolume::send) in
+    /// `input` as subvolumes in this directory. Parents and clone sources are found anywhere in the
+    /// file system by their UUIDs.
     ///
-    /// `observe` is told what happens, and asked whether to go on. Each subvolume is durable, read-only
-    /// and known by the uuid of its origin once it is complete. After an error the one that was begun
-    /// is left as it is: it can be changed, has no received uuid, and is named in the error.
+    /// `observe` gets all events, and decides whether to go on. Each subvolume is durable,
+    /// read-only and known by the UUID of its origin once it is complete. After an error the
+    /// unfinished one stays as it is: it can be changed, has no received UUID, and is named in the
+    /// error.
     pub fn receive(
         &self,
         input: impl Read,

@@ -6,7 +6,7 @@ use larder_filesystem::Metadata;
 
 use crate::{Error, Link, Result, Subvolume, path};
 
-/// An inode that a [`Scan`] came by.
+/// An inode that a [`Scan`] found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ScannedInode {
@@ -17,28 +17,29 @@ pub struct ScannedInode {
 }
 
 /// Iterates over the inodes of a subvolume in the order of their numbers. After an error it goes on
-/// behind what cannot be read.
+/// with the next inode that can be read.
 #[derive(Debug)]
 pub struct Scan {
     inner: larder_filesystem::Scan,
 }
 
-/// The paths of what a scan comes by. Each thread has its own.
+/// The paths of the inodes of a scan. Each thread has its own.
 #[derive(Debug)]
 pub struct Paths {
     inner: larder_filesystem::DirectoryPaths,
 }
 
 impl Subvolume {
-    /// All inodes of this subvolume, not of those nested in it, with their attributes and names.
+    /// All inodes of this subvolume, without nested subvolumes, with their attributes and names.
     ///
-    /// This reads every leaf of the tree once and in order. For everything it is much quicker than
-    /// going from directory to directory.
+    /// This reads every leaf of the tree once and in order. To visit everything, it is much quicker
+    /// than going from directory to directory.
     pub fn scan(&self) -> Scan {
         Scan { inner: self.inner().scan() }
     }
 
-    /// As [`scan`](Self::scan), but in at most `count` parts of about equal size, for as many threads.
+    /// Like [`scan`](Self::scan), but in at most `count` parts of about equal size, for as many
+    /// threads.
     ///
     /// ```no_run
     /// # fn main() -> Result<(), larder::Error> {
@@ -61,7 +62,7 @@ impl Subvolume {
         Ok(parts.into_iter().map(|inner| Scan { inner }).collect())
     }
 
-    /// Tells the paths of what a scan of this subvolume comes by.
+    /// The paths of the inodes of a scan of this subvolume.
     pub fn paths(&self) -> Paths {
         Paths { inner: larder_filesystem::DirectoryPaths::new(self.inner().clone()) }
     }

@@ -1,4 +1,4 @@
-//! Snapshots as streams.
+//! Sending snapshots as streams.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -15,11 +15,11 @@ use crate::{Result, Subvolume};
 pub struct SendOptions<S = Subvolume> {
     /// Version of the stream.
     pub version: StreamVersion,
-    /// The receiver has this snapshot: only what differs from it is sent.
+    /// The receiver has this snapshot: only the difference is sent.
     pub parent: Option<S>,
-    /// The receiver has these snapshots too: what they share with this one is cloned.
+    /// The receiver has these snapshots too: data that they share with this one is cloned.
     pub clone_sources: Vec<S>,
-    /// Send data that is stored compressed as it is. From version 2 on.
+    /// Send compressed data as it is stored. From version 2 on.
     pub compressed_data: bool,
     /// Say which ranges of files changed and send no data.
     pub no_data: bool,
@@ -27,12 +27,12 @@ pub struct SendOptions<S = Subvolume> {
     pub begins_stream: bool,
     /// The stream ends with this snapshot; otherwise others follow.
     pub ends_stream: bool,
-    /// Is kept up to date while sending, where that can be known.
+    /// The progress, where it is known.
     pub progress: Arc<SendProgress>,
 }
 
 impl<S> Default for SendOptions<S> {
-    /// Everything, in a stream of version 1 of its own.
+    /// Everything, in a stream of version 1 with only this snapshot.
     fn default() -> Self {
         Self {
             version: StreamVersion::V1,
@@ -48,11 +48,11 @@ impl<S> Default for SendOptions<S> {
 }
 
 impl Subvolume {
-    /// Sends this read-only snapshot to `output` in the format of `btrfs send`, whole or as what
-    /// changed since a parent. All snapshots must come from one open file system.
+    /// Sends this read-only snapshot to `output` in the format of `btrfs send`, whole or as the
+    /// difference from a parent. All snapshots must come from one open file system.
     ///
-    /// The stream of a snapshot is the same each time. After an error, what was written is the start
-    /// of a stream that a receiver finds cut short.
+    /// The stream of a snapshot is the same each time. After an error, `output` has the beginning
+    /// of a stream, which a receiver recognizes as truncated.
     pub fn send(
         &self,
         options: &SendOptions,
@@ -73,8 +73,9 @@ impl Subvolume {
         larder_stream::send(self.inner(), &options, output)
     }
 
-    /// Of several snapshots the one that is likely to differ least from this: a snapshot of the same
-    /// subvolume, or one of the two of the other, changed last before this one or else soonest after.
+    /// The one among several snapshots that probably differs least from this: a snapshot of the
+    /// same subvolume, or one of the two of the other, last changed before this one, or otherwise
+    /// soonest after it.
     pub fn closest_relative<'a>(&self, others: &'a [Subvolume]) -> Result<Option<&'a Subvolume>> {
         let own = Relative::of(&self.info()?);
         let infos = others.iter().map(|other| Ok((Relative::of(&other.info()?), other)));
@@ -82,7 +83,7 @@ impl Subvolume {
     }
 }
 
-/// What tells how near two snapshots are to each other.
+/// How near two snapshots are to each other.
 pub(crate) struct Relative {
     pub(crate) uuid: Uuid,
     pub(crate) parent_uuid: Uuid,
@@ -96,7 +97,7 @@ impl Relative {
         Self { uuid, parent_uuid, generation }
     }
 
-    /// The one that is likely to differ least from this.
+    /// The one that probably differs least from this.
     pub(crate) fn closest<'a, S>(&self, others: Vec<(Self, &'a S)>) -> Option<&'a S> {
         let is_near = |other: &Self| {
             let is_sibling = !self.parent_uuid.is_nil() && self.parent_uuid == other.parent_uuid;

@@ -1,4 +1,4 @@
-//! What space is used for.
+//! The use of space.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use crate::{Filesystem, Result};
 pub use larder_filesystem::Capacity;
 pub use larder_format::Profile;
 
-/// What block groups are for.
+/// The purpose of block groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum SpaceKind {
     /// Data of files.
@@ -23,13 +23,13 @@ pub enum SpaceKind {
     DataAndMetadata,
 }
 
-/// The block groups of one kind and profile together.
+/// The block groups of one purpose and profile together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Space {
-    /// What they are for.
+    /// Their purpose.
     pub kind: SpaceKind,
-    /// How they lie on devices; `None` for a combination of profiles that means nothing.
+    /// Their profile; `None` for an invalid combination.
     pub profile: Option<Profile>,
     /// Bytes of data that they can hold.
     pub total_bytes: u64,
@@ -42,13 +42,13 @@ pub struct Space {
 }
 
 impl Filesystem {
-    /// How much fits: what `df` shows.
+    /// The capacity, as `df` shows it.
     pub fn capacity(&self) -> Result<Capacity> {
         Ok(self.inner().capacity()?)
     }
 
-    /// How much space is set aside for what, and how much of that is used: data first, then system
-    /// and metadata, and of one kind in the order of the profiles' numbers.
+    /// How much space is allocated for each purpose, and how much of that is used: data first, then
+    /// system and metadata, each in the order of the profiles' numbers.
     pub fn space(&self) -> Result<Vec<Space>> {
         let mut spaces = Spaces::default();
         for group in self.inner().block_groups()? {
@@ -61,14 +61,14 @@ impl Filesystem {
     }
 }
 
-/// Block groups added up by kind and profile.
+/// Block groups added up by purpose and profile.
 #[derive(Default)]
 pub(crate) struct Spaces {
     spaces: BTreeMap<(SpaceKind, u64), Space>,
 }
 
 impl Spaces {
-    /// Adds block groups of one kind and profile, in bytes.
+    /// Adds block groups of one purpose and profile, in bytes.
     pub(crate) fn add(&mut self, flags: BlockGroupFlags, total_bytes: u64, used_bytes: u64) {
         let space = self.of(flags);
         space.total_bytes = space.total_bytes.saturating_add(total_bytes);
@@ -104,7 +104,8 @@ impl Spaces {
 }
 
 impl Space {
-    /// The flags of these block groups (`BTRFS_BLOCK_GROUP_*`); of profiles that mean nothing none are set.
+    /// The flags of these block groups (`BTRFS_BLOCK_GROUP_*`); none for an invalid combination of
+    /// profiles.
     pub fn flags(&self) -> u64 {
         let kind = match self.kind {
             SpaceKind::Data => BlockGroupFlags::DATA,

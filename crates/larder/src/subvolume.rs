@@ -9,8 +9,8 @@ use crate::{Directory, Error, File, Filesystem, Inode, Result};
 
 /// A subvolume or snapshot: a tree of files. Cloning it is cheap.
 ///
-/// Paths start at its root, with or without a slash; they lead on into the subvolumes nested in it,
-/// and `..` does not lead out of it.
+/// Paths start at its root, with or without a slash; they lead on into nested subvolumes, and `..`
+/// does not lead out of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Subvolume {
     inner: larder_filesystem::Subvolume,
@@ -35,13 +35,14 @@ impl Subvolume {
         Filesystem::new(self.inner.filesystem().clone())
     }
 
-    /// Its uuid, generations, times and where it is named.
+    /// Its UUID, generations, times and name.
     pub fn info(&self) -> Result<SubvolumeInfo> {
         Ok(self.inner.info()?)
     }
 
-    /// The transaction that made it; 0 for the top level, which was always there. Together with the id that says
-    /// which subvolume it is: the id alone may be that of one which was deleted before the file system was opened.
+    /// The transaction that created it; 0 for the top level, which always existed. Id and
+    /// generation together identify a subvolume: an id alone may have belonged to one that was
+    /// deleted before the file system was opened.
     pub fn creation_generation(&self) -> u64 {
         self.inner.creation_generation()
     }
@@ -56,17 +57,17 @@ impl Subvolume {
         self.inode(larder_format::objectid::FIRST_FREE)?.into_directory()
     }
 
-    /// The inode of this number in this very subvolume.
+    /// The inode of this number in this subvolume, not in a nested one.
     pub fn inode(&self, number: u64) -> Result<Inode> {
         Ok(Inode::new(self.inner.inode(number)?))
     }
 
-    /// What `path` leads to, a symbolic link at its end followed.
+    /// The inode at `path`. A symbolic link at the end is followed.
     pub fn resolve(&self, path: impl AsRef<Path>) -> Result<Inode> {
         self.walk(path.as_ref(), true)
     }
 
-    /// What `path` leads to, a symbolic link at its end not followed.
+    /// The inode at `path`. A symbolic link at the end is not followed.
     pub fn lookup(&self, path: impl AsRef<Path>) -> Result<Inode> {
         self.walk(path.as_ref(), false)
     }
@@ -83,12 +84,12 @@ impl Subvolume {
         self.resolve(path)?.into_directory().map_err(|error| error.about(path))
     }
 
-    /// The attributes of what `path` leads to, a symbolic link at its end followed.
+    /// The attributes of the inode at `path`. A symbolic link at the end is followed.
     pub fn metadata(&self, path: impl AsRef<Path>) -> Result<Metadata> {
         Ok(self.resolve(path)?.metadata())
     }
 
-    /// Where the symbolic link at `path` points.
+    /// The target of the symbolic link at `path`.
     pub fn read_link(&self, path: impl AsRef<Path>) -> Result<PathBuf> {
         let path = path.as_ref();
         self.lookup(path)?.link_target().map_err(|error| error.about(path))
@@ -103,8 +104,8 @@ impl Subvolume {
     }
 }
 
-/// Iterates over all subvolumes of a file system. After an error it goes on behind what cannot be
-/// read.
+/// Iterates over all subvolumes of a file system. After an error it goes on with the next subvolume
+/// that can be read.
 #[derive(Debug)]
 pub struct Subvolumes {
     inner: larder_filesystem::Subvolumes,

@@ -1,4 +1,4 @@
-//! Looking into trees, as `BTRFS_IOC_TREE_SEARCH` does, and from addresses to files.
+//! Reading trees, as `BTRFS_IOC_TREE_SEARCH` does, and finding the files for an address.
 
 use std::ops::RangeInclusive;
 
@@ -13,26 +13,26 @@ pub struct TreeItem {
     inner: larder_btree::ItemRef,
 }
 
-/// Iterates over items of a tree in the order of their keys. After an error it goes on behind what cannot be
-/// read.
+/// Iterates over items of a tree in the order of their keys. After an error it goes on with the
+/// next item that can be read.
 #[derive(Debug)]
 pub struct TreeItems {
     inner: larder_btree::Range,
 }
 
 impl Filesystem {
-    /// The items of the tree with this id whose keys lie in `range`, as they are stored. What only commits
-    /// write, such as roots of trees, is as the last one left it.
+    /// The items of the tree with this id whose keys lie in `range`, as they are stored. Items that
+    /// only commits write, such as roots of trees, are those of the last commit.
     pub fn tree_items(&self, tree: u64, range: RangeInclusive<Key>) -> Result<TreeItems> {
         Ok(TreeItems { inner: self.inner().items(tree, range)? })
     }
 
-    /// Where in files the data at the logical address `logical` is seen, in bytes; with `of_whole_extent` any
-    /// data of the extent that it lies in. In a file system that is open for writing this is a commit
-    /// first.
+    /// The places in files that refer to the data at the logical address `logical`, in bytes, or
+    /// with `of_whole_extent` to any data of its extent. In a file system that is open for writing
+    /// this commits first.
     ///
-    /// [`NotFound`](crate::ErrorKind::NotFound) where no extent is, [`InvalidInput`](crate::ErrorKind::InvalidInput)
-    /// where a tree block is.
+    /// [`NotFound`](crate::ErrorKind::NotFound) if there is no extent,
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) if there is a tree block.
     pub fn places_of(&self, logical: u64, of_whole_extent: bool) -> Result<Vec<FilePlace>> {
         Ok(self.inner().places_of(Logical(logical), of_whole_extent)?)
     }
@@ -49,7 +49,7 @@ impl TreeItem {
         self.inner.leaf().generation()
     }
 
-    /// What it holds.
+    /// Its content.
     pub fn data(&self) -> &[u8] {
         self.inner.data()
     }

@@ -1,9 +1,9 @@
-//! Changing a file system that was opened for writing.
+//! Changing a file system that is open for writing.
 //!
-//! Paths are those of [`Subvolume`]: they start at its root. Symbolic links on the way are followed, one
-//! at the end is not. What is made belongs to the user and group of this process.
+//! Paths are those of [`Subvolume`]: they start at its root. Symbolic links on the way are
+//! followed, one at the end is not. New inodes belong to the user and group of this process.
 //!
-//! In a file system that is open for reading everything here fails with
+//! In a file system that is open for reading, all these calls fail with
 //! [`ErrorKind::ReadOnly`](crate::ErrorKind::ReadOnly).
 
 use std::ffi::OsStr;
@@ -27,25 +27,25 @@ const DIRECTORY: u32 = 0o040_000;
 /// Whether a snapshot can be changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SnapshotKind {
-    /// It stays as it is.
+    /// It never changes.
     ReadOnly,
-    /// It goes its own way.
+    /// It can be changed.
     Writable,
 }
 
 impl Filesystem {
-    /// Makes everything that was done before this call durable, by a commit.
+    /// Makes all earlier changes durable, by a commit.
     pub fn sync(&self) -> Result<()> {
         Ok(self.inner().sync()?)
     }
 
-    /// Gives back the room of files that have no name, and of subvolumes that were deleted, whose last handle is
+    /// Frees the space of files without a name, and of deleted subvolumes, whose last handle is
     /// gone. Removing a name does so too.
     pub fn delete_unlinked(&self) {
         self.inner().delete_unlinked();
     }
 
-    /// Changes how often commits are made in the background, if they are at all; see
+    /// Changes the interval of commits in the background, if there are any; see
     /// [`OpenOptions::commit_interval`](crate::OpenOptions::commit_interval).
     pub fn set_commit_interval(&self, interval: Duration) {
         self.inner().set_commit_interval(interval);
@@ -62,8 +62,8 @@ impl Filesystem {
         Ok(self.inner().set_compression(compression)?)
     }
 
-    /// Deletes the subvolume with this id and all that is in it, wherever it is named. Handles of what
-    /// was in it are of no use afterwards.
+    /// Deletes the subvolume with this id and all its content, wherever its name is. Its handles
+    /// are useless afterwards.
     pub fn delete_subvolume_by_id(&self, id: u64) -> Result<()> {
         let name = self.subvolume_by_id(id)?.info()?.name;
         let name = name.ok_or(larder_filesystem::Error::NotPermitted("the top level stays"))?;
@@ -71,26 +71,26 @@ impl Filesystem {
         directory.into_directory()?.delete_child_subvolume(OsStr::from_bytes(&name.name))
     }
 
-    /// Makes the subvolume with this id the one that a mount shows unless it is told otherwise. It is
-    /// durable when this returns.
+    /// Makes the subvolume with this id the default, which a mount shows unless told otherwise. It
+    /// is durable when this returns.
     pub fn set_default_subvolume(&self, id: u64) -> Result<()> {
         Ok(self.inner().set_default_subvolume(id)?)
     }
 }
 
 impl Subvolume {
-    /// Makes an empty file. `permissions` are those of the mode.
+    /// Creates an empty file. `permissions` are those of the mode.
     pub fn create(&self, path: impl AsRef<Path>, permissions: u32) -> Result<File> {
         self.create_node(path, REGULAR | permissions & PERMISSIONS, (0, 0))?.into_file()
     }
 
-    /// Makes an empty directory. `permissions` are those of the mode.
+    /// Creates an empty directory. `permissions` are those of the mode.
     pub fn create_directory(&self, path: impl AsRef<Path>, permissions: u32) -> Result<Directory> {
         self.create_node(path, DIRECTORY | permissions & PERMISSIONS, (0, 0))?.into_directory()
     }
 
-    /// Makes an inode of any type but a symbolic link: `mode` is its type and permissions, `device` the
-    /// major and minor number of a device node.
+    /// Creates an inode of any type except a symbolic link: `mode` is its type and permissions,
+    /// `device` the major and minor number of a device node.
     pub fn create_node(
         &self,
         path: impl AsRef<Path>,
@@ -100,20 +100,20 @@ impl Subvolume {
         self.create_inode(path, &new_inode(mode, device))
     }
 
-    /// Makes an inode of any type but a symbolic link, as `new` says.
+    /// Creates an inode of any type except a symbolic link, with the properties `new`.
     pub fn create_inode(&self, path: impl AsRef<Path>, new: &NewInode) -> Result<Inode> {
         self.at(path.as_ref(), |directory, name| directory.create(name, new).map(Inode::new))
     }
 
-    /// Makes a file without a name, that takes over what a file made in the directory at `path` does.
-    /// [`link`](Self::link) gives it a name; without one it is deleted with its last handle, and by a
-    /// crash.
+    /// Creates a file without a name, which inherits from the directory at `path` like any file in
+    /// it. [`link`](Self::link) gives it a name; without one it is deleted with its last handle,
+    /// and by a crash.
     pub fn create_unnamed(&self, path: impl AsRef<Path>, permissions: u32) -> Result<File> {
         let directory = self.open_directory(path)?;
         directory.create_unnamed(&new_inode(REGULAR | permissions & PERMISSIONS, (0, 0)))
     }
 
-    /// Makes a symbolic link at `path` that points to `target`.
+    /// Creates a symbolic link at `path` to `target`.
     pub fn symlink(&self, target: impl AsRef<Path>, path: impl AsRef<Path>) -> Result<Inode> {
         self.at(path.as_ref(), |directory, name| {
             let target = path::bytes(target.as_ref());
@@ -121,19 +121,20 @@ impl Subvolume {
         })
     }
 
-    /// Gives what is at `original`, which is no directory, the further name `path`.
+    /// Gives the inode at `original`, which is no directory, the further name `path`.
     pub fn hard_link(&self, original: impl AsRef<Path>, path: impl AsRef<Path>) -> Result<()> {
         let original = self.lookup(original)?;
         self.at(path.as_ref(), |directory, name| directory.link(name, original.inner()))
     }
 
-    /// Gives `inode`, which is no directory, the further name `path`; the first if it was made without.
+    /// Gives `inode`, which is no directory, the further name `path`, or its first if it was
+    /// created without.
     pub fn link(&self, inode: &Inode, path: impl AsRef<Path>) -> Result<()> {
         self.at(path.as_ref(), |directory, name| directory.link(name, inode.inner()))
     }
 
-    /// Removes the name `path`, which is not that of a directory. What it named is deleted with its last
-    /// name, or once the last handle of it is dropped.
+    /// Removes the name `path`, which is not that of a directory. The inode is deleted with its
+    /// last name, or once its last handle is dropped.
     pub fn remove_file(&self, path: impl AsRef<Path>) -> Result<()> {
         self.at(path.as_ref(), |directory, name| directory.unlink(name))
     }
@@ -143,13 +144,13 @@ impl Subvolume {
         self.at(path.as_ref(), |directory, name| directory.rmdir(name))
     }
 
-    /// Moves what is at `from` to `to`, in place of what is there if it is of the same kind, and for a
-    /// directory empty. Subvolumes move to any subvolume, all else within its own.
+    /// Renames `from` to `to`. An inode that is at `to` is replaced if it is of the same kind and,
+    /// for a directory, empty. Subvolumes move to any subvolume, other inodes within their own.
     pub fn rename(&self, from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<()> {
         self.rename_with(from, to, RenameMode::Replace)
     }
 
-    /// As [`rename`](Self::rename); `mode` says what becomes of what is at `to`.
+    /// Like [`rename`](Self::rename); `mode` says what happens to an inode at `to`.
     pub fn rename_with(
         &self,
         from: impl AsRef<Path>,
@@ -171,7 +172,7 @@ impl Subvolume {
         })
     }
 
-    /// Makes an empty subvolume at `path`. It is durable when this returns.
+    /// Creates an empty subvolume at `path`. It is durable when this returns.
     pub fn create_subvolume(&self, path: impl AsRef<Path>) -> Result<Self> {
         self.at(path.as_ref(), |directory, name| {
             directory.create_subvolume(name, &new_inode(0o755, (0, 0))).map(Self::new)
@@ -179,12 +180,12 @@ impl Subvolume {
     }
 
     /// Takes a snapshot of this subvolume, whatever its size, named `path` in this subvolume or one
-    /// nested in it. It has all that was done before this call, and is durable when this returns.
+    /// nested in it. It includes all earlier changes, and is durable when this returns.
     pub fn snapshot(&self, path: impl AsRef<Path>, kind: SnapshotKind) -> Result<Self> {
         self.snapshot_to(self, path, kind)
     }
 
-    /// As [`snapshot`](Self::snapshot), named `path` in `other`.
+    /// Like [`snapshot`](Self::snapshot), named `path` in `other`.
     pub fn snapshot_to(
         &self,
         other: &Self,
@@ -197,20 +198,20 @@ impl Subvolume {
         })
     }
 
-    /// Deletes the subvolume at `path` and all that is in it. What there is a handle of works as before, but has
-    /// no path any more. With the last handle its room comes back.
+    /// Deletes the subvolume at `path` and all its content. Inodes with a handle work as before,
+    /// but have no path any more. The space is freed with the last handle.
     pub fn delete_subvolume(&self, path: impl AsRef<Path>) -> Result<()> {
         self.at(path.as_ref(), |directory, name| directory.delete_subvolume(name))
     }
 
-    /// Makes this subvolume read-only, or not. It is durable when this returns.
+    /// Makes this subvolume read-only, or writable. It is durable when this returns.
     pub fn set_read_only(&self, is_read_only: bool) -> Result<()> {
         Ok(self.inner().set_read_only(is_read_only)?)
     }
 
-    /// Notes that this subvolume was received from the one with this uuid, as transaction `generation` of
-    /// that file system left it, sent at `sent`. Returns the transaction and time of receiving, and is
-    /// durable then.
+    /// Notes that this subvolume was received from the one with this UUID, in the state of
+    /// transaction `generation` of that file system, sent at `sent`. Returns the transaction and
+    /// time of receiving, and is durable then.
     pub fn set_received(
         &self,
         uuid: Uuid,
@@ -244,7 +245,8 @@ impl Subvolume {
 }
 
 impl Directory {
-    /// Makes a regular file without a name, as `new` says; see [`Subvolume::create_unnamed`].
+    /// Creates a regular file without a name, with the properties `new`; see
+    /// [`Subvolume::create_unnamed`].
     pub fn create_unnamed(&self, new: &NewInode) -> Result<File> {
         Inode::new(self.inner().create_unnamed(new)?).into_file()
     }
@@ -256,14 +258,14 @@ impl Inode {
         Ok(self.inner().set_attributes(attributes)?)
     }
 
-    /// Sets the times of last access and of the last change of content to now, each if it is asked for. What is
-    /// append-only allows that, and no other change of times.
+    /// Sets the time of access, that of modification, or both to now. Append-only files allow that,
+    /// and no other change of times.
     pub fn touch(&self, of_access: bool, of_content: bool) -> Result<()> {
         Ok(self.inner().touch(of_access, of_content)?)
     }
 
-    /// Sets the flags as `FS_IOC_SETFLAGS` (`chattr`) numbers them, see [`Metadata::ioctl_flags`]: those that
-    /// can be changed and are not given are cleared.
+    /// Sets the flags in the numbering of `FS_IOC_SETFLAGS` (`chattr`), see
+    /// [`Metadata::ioctl_flags`]: changeable flags that are not given are cleared.
     ///
     /// [`Metadata::ioctl_flags`]: crate::Metadata::ioctl_flags
     pub fn set_ioctl_flags(&self, flags: u32) -> Result<()> {
@@ -271,14 +273,14 @@ impl Inode {
     }
 
     /// Clears the setuid bit, the setgid bit of a file that its group may execute, and the file's
-    /// capabilities. If the caller's user is not in the file's group (`is_in_group`), the setgid bit
-    /// of any file goes. Writing clears capabilities only: the library does not know the user.
+    /// capabilities. If the caller's user is not in the file's group (`is_in_group`), the setgid
+    /// bit of any file goes. Writing clears capabilities only: the library does not know the user.
     pub fn drop_privileges(&self, is_in_group: bool) -> Result<()> {
         Ok(self.inner().drop_privileges(is_in_group)?)
     }
 
-    /// Sets an extended attribute, whose name includes its namespace. An access ACL changes the mode;
-    /// `btrfs.compression` changes flags.
+    /// Sets an extended attribute, whose name includes its namespace. An access ACL changes the
+    /// mode; `btrfs.compression` changes flags.
     pub fn set_xattr(&self, name: impl AsRef<OsStr>, value: &[u8], mode: XattrMode) -> Result<()> {
         Ok(self.inner().set_xattr(name_bytes(name.as_ref()), value, mode)?)
     }
@@ -318,69 +320,72 @@ impl OpenFile {
         Ok(self.inner.copy_range(source.inner(), source_offset, len_bytes, offset)?)
     }
 
-    /// As [`write_at`](Self::write_at), but the times of the file stay as they are: for a caller
-    /// that keeps track of them, and sets them later.
+    /// Like [`write_at`](Self::write_at), but the times of the file stay: the caller keeps track of
+    /// them and sets them later.
     pub fn write_keeping_times(&self, data: &[u8], offset: u64) -> Result<()> {
         Ok(self.inner.write_keeping_times(data, offset)?)
     }
 
-    /// Sets the times of the last change of content and of the inode, for a caller that has
-    /// [written without them](Self::write_keeping_times): also if the file became immutable or append-only, or its
-    /// subvolume read-only.
+    /// Sets the times of modification and change, for a caller that has [written without
+    /// them](Self::write_keeping_times). This works even if the file has become immutable or
+    /// append-only, or its subvolume read-only.
     pub fn set_times_of_writes(&self, mtime: Timestamp, ctime: Timestamp) -> Result<()> {
         Ok(self.inner.set_times_of_writes(mtime, ctime)?)
     }
 }
 
 impl File {
-    /// Writes `data` from `offset` on, all of it; what lies between the end of the file and `offset` reads
-    /// as zeros. It is read back at once, and durable after a sync.
+    /// Writes all of `data` from `offset` on; a gap between the end of the file and `offset` reads
+    /// as zeros. Readers see the data at once, and it is durable after a sync.
     pub fn write_at(&self, data: &[u8], offset: u64) -> Result<()> {
         Ok(self.inner().write_at(data, offset)?)
     }
 
-    /// Opens the file for writing, which decides whether it may be written to: not in a read-only subvolume, not
-    /// if it is immutable, and if it is append-only no other way than `appends`, by which all writes go to its end.
-    /// What is open stays so whatever becomes of the inode and the subvolume.
+    /// Opens the file for writing. This decides whether it may be written to: not in a read-only
+    /// subvolume, not if it is immutable, and if it is append-only, only with `appends`, by which
+    /// all writes go to its end. Later changes of the inode and the subvolume do not matter.
     pub fn open_for_writing(&self, appends: bool) -> Result<OpenFile> {
         Ok(OpenFile { inner: self.inner().open_for_writing(appends)? })
     }
 
-    /// Makes the file `len_bytes` long: what is cut off is gone, what is added reads as zeros.
+    /// Makes the file `len_bytes` long. Content after that is gone; new content reads as zeros.
     pub fn set_len(&self, len_bytes: u64) -> Result<()> {
         Ok(self.inner().truncate(len_bytes)?)
     }
 
-    /// Makes `len_bytes` from `offset` on a hole: they read as zeros, and whole sectors among them take no
-    /// space any more. The size stays as it is.
+    /// Punches a hole of `len_bytes` from `offset` on: the range reads as zeros, and whole sectors
+    /// in it take no space any more. The size stays.
     pub fn punch_hole(&self, offset: u64, len_bytes: u64) -> Result<()> {
         Ok(self.inner().punch_hole(offset, len_bytes)?)
     }
 
-    /// Sees to it that there is room for `len_bytes` from `offset` on: writing there needs no new space,
-    /// as long as nothing shares it. What the file has stays as it is; the rest reads as zeros.
+    /// Allocates space for `len_bytes` from `offset` on: writing there needs no new space, as long
+    /// as nothing shares it. Data that is there stays; the rest reads as zeros.
     pub fn allocate(&self, offset: u64, len_bytes: u64, mode: AllocateMode) -> Result<()> {
         Ok(self.inner().allocate(offset, len_bytes, mode)?)
     }
 
-    /// Makes `len_bytes` from `offset` on zeros, with room for them as [`allocate`](Self::allocate) gives.
+    /// Zeroes `len_bytes` from `offset` on, and allocates space for them as
+    /// [`allocate`](Self::allocate) does.
     pub fn zero_range(&self, offset: u64, len_bytes: u64, mode: AllocateMode) -> Result<()> {
         Ok(self.inner().zero_range(offset, len_bytes, mode)?)
     }
 
-    /// Writes data that is compressed already at `offset`, a sector's start, as it is. It ends with a sector
-    /// too, or at the end of the file or behind it. It is decompressed once, to see that it can be;
-    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) if not, and for a file without checksums.
+    /// Writes compressed data at `offset`, the start of a sector, as it is. It ends at a sector's
+    /// end too, or at or after the end of the file. It is decompressed once, as a check;
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) if that fails, and for a file without
+    /// checksums.
     pub fn write_encoded(&self, data: &[u8], encoded: &Encoded, offset: u64) -> Result<()> {
         Ok(self.inner().write_encoded(data, encoded, offset)?)
     }
 
-    /// Makes `len_bytes` from `offset` on share the data that `source`, which may be this file or lie in
-    /// another subvolume, has from `source_offset` on; with 0, all up to the end of `source`.
+    /// Makes `len_bytes` from `offset` on share the data of `source` from `source_offset` on.
+    /// `source` may be this file or lie in another subvolume. A `len_bytes` of 0 means up to the
+    /// end of `source`.
     ///
-    /// Offsets and length are whole sectors, but for a range that ends with `source` and does not end
-    /// within this file. [`InvalidInput`](crate::ErrorKind::InvalidInput) for other ranges, for one that
-    /// overlaps itself, and where only one of the files has checksums.
+    /// Offsets and length are whole sectors, except for a range that ends with `source` and does
+    /// not end within this file. [`InvalidInput`](crate::ErrorKind::InvalidInput) for other ranges,
+    /// for one that overlaps itself, and if only one of the files has checksums.
     pub fn clone_range(
         &self,
         source: &Self,
@@ -391,9 +396,9 @@ impl File {
         Ok(self.inner().clone_range(source.inner(), source_offset, len_bytes, offset)?)
     }
 
-    /// As [`clone_range`](Self::clone_range), if both ranges have the same bytes, which is looked
-    /// at while no thread can change them. Returns how many bytes were: what is less than a sector
-    /// is left out unless both files end there. `None` if they differ.
+    /// Like [`clone_range`](Self::clone_range), if both ranges have the same bytes, which is
+    /// checked while no thread can change them. Returns how many bytes are shared now: a partial
+    /// sector is left out unless both files end there. `None` if they differ.
     pub fn dedupe_range(
         &self,
         source: &Self,
@@ -404,9 +409,9 @@ impl File {
         Ok(self.inner().dedupe_range(source.inner(), source_offset, len_bytes, offset)?)
     }
 
-    /// Copies up to `len_bytes` that `source` has from `source_offset` on to `offset`, of any alignment.
-    /// What can be shared is shared. Returns how many bytes were copied: fewer than asked for only at the
-    /// end of `source`.
+    /// Copies up to `len_bytes` of `source` from `source_offset` on to `offset`, of any alignment,
+    /// and shares extents where it can. Returns how many bytes were copied: fewer than asked for
+    /// only at the end of `source`.
     pub fn copy_range(
         &self,
         source: &Self,
@@ -419,14 +424,14 @@ impl File {
 }
 
 impl Inode {
-    /// Makes what was done to this inode durable: the data of a file, the entries of a directory,
-    /// attributes and names of either. That takes far less than a commit, unless it must be one.
+    /// Makes all changes of this inode durable: the data of a file, the entries of a directory,
+    /// attributes and names of either. This takes far less than a commit, unless it must be one.
     pub fn sync(&self) -> Result<()> {
         Ok(self.inner().sync()?)
     }
 
-    /// As [`sync`](Self::sync), for callers that can do without times: they come along, since they
-    /// cost nothing. Neither does anything for what did not change since it was durable.
+    /// Like [`sync`](Self::sync), for callers that do not need times: those come along, since they
+    /// cost nothing. Neither call does anything if the inode has not changed since it was durable.
     pub fn sync_data(&self) -> Result<()> {
         self.sync()
     }

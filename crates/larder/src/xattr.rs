@@ -15,7 +15,8 @@ pub struct Xattr {
     pub value: Vec<u8>,
 }
 
-/// Iterates over extended attributes. After an error it goes on behind what cannot be read.
+/// Iterates over extended attributes. After an error it goes on with the next attribute that can be
+/// read.
 #[derive(Debug)]
 pub struct Xattrs {
     inner: larder_filesystem::Xattrs,

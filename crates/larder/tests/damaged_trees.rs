@@ -1,5 +1,5 @@
-//! What a file system needs to be written is looked at before it is: where some of it is damaged,
-//! opening for writing is refused, and reading goes on with what is there.
+//! Trees that are needed for writing are checked first: if one is damaged, opening for writing is
+//! refused, and reading goes on with what is left.
 
 #[path = "support/memory.rs"]
 mod memory;
@@ -49,7 +49,7 @@ impl Patient {
         Volume::open(self.0.devices(), &options).unwrap()
     }
 
-    /// Where the root of a tree lies.
+    /// The address of a tree's root.
     fn root(&self, tree: u64) -> Logical {
         let volume = Arc::new(self.volume());
         let root = TreeRoot::of_root_tree(volume.superblock());

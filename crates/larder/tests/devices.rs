@@ -1,4 +1,4 @@
-//! Profiles with redundancy, with devices that are missing or hold nothing right any more.
+//! Profiles with redundancy, with devices that are missing or have lost all content.
 
 mod support;
 
@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use larder::OpenOptions;
 use larder_testkit::{Content, ImageSpec, KernelImage, Profile, assert_same, damage};
 
-/// Files without checksums are left out: nobody can tell their good copies from their bad ones.
+/// Files without checksums are left out: nothing tells their good copies from their bad ones.
 #[track_caller]
 fn build(data: Profile, metadata: Profile, devices: usize) -> KernelImage {
     let spec = ImageSpec::new(format!("{}-{}", data.name(), metadata.name()))

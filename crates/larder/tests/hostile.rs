@@ -1,4 +1,4 @@
-//! Images whose trees lie: whatever they say, nothing panics, nothing goes on forever.
+//! Images whose trees lie: whatever they say, nothing panics and nothing goes on forever.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ const MOST_INODES: usize = 50_000;
 const SUPERBLOCK_OFFSET: u64 = 64 << 10;
 const FILE_TYPE_OFFSET: usize = std::mem::offset_of!(DirItemHeader, file_type);
 
-/// Where the copies of each tree block lie, by address and generation.
+/// The addresses of the copies of each tree block, by address and generation.
 fn find_blocks(device: &MemoryDevice) -> Vec<Vec<u64>> {
     let mut bytes = vec![0; 4096];
     device.read_at(&mut bytes, SUPERBLOCK_OFFSET).expect("memory can be read");
@@ -42,7 +42,7 @@ fn find_blocks(device: &MemoryDevice) -> Vec<Vec<u64>> {
     places.into_values().collect()
 }
 
-/// Changes a few bits of a tree block where they mean something, and makes its checksum right.
+/// Flips a few bits of a tree block where they mean something, and corrects its checksum.
 fn wound(block: &mut [u8], random: &mut SmallRng) {
     let (data_start, used) = {
         let node = Node::parse(block).expect("only sound blocks are wounded");
@@ -67,7 +67,7 @@ fn wound(block: &mut [u8], random: &mut SmallRng) {
     block[..4].copy_from_slice(checksum.as_bytes());
 }
 
-/// Looks at everything, as far as it can be looked at. Returns how many inodes and errors it met.
+/// Reads everything that can be read. Returns how many inodes and errors it met.
 fn look_at_everything(fs: &Filesystem) -> (usize, usize) {
     let mut look = Look::default();
     let top = look.keep(fs.subvolume("/").and_then(|top| top.root()));

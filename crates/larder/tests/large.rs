@@ -1,4 +1,4 @@
-//! A directory of 100,000 entries, some with one hash, and a file of 20,000 extents.
+//! A directory of 100,000 entries, some with the same hash, and a file of 20,000 extents.
 
 mod support;
 

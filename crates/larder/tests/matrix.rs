@@ -1,4 +1,4 @@
-//! Every image of the matrix: all that the kernel shows in it is what this library shows.
+//! Every image of the matrix: this library shows everything that the kernel shows.
 
 mod support;
 

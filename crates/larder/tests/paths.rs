@@ -1,4 +1,4 @@
-//! Paths, symbolic links, subvolumes by path and by number: as the kernel has them.
+//! Paths, symbolic links, subvolumes by path and by number, as in the kernel.
 
 use std::ffi::OsStr;
 use std::fs::{self, Metadata};
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use larder::{ErrorKind, Filesystem, Inode, OpenOptions};
 use larder_testkit::{Content, Event, ImageSpec, KernelImage, oracle};
 
-/// Paths that lead somewhere, or do not, by many ways.
+/// Valid and invalid paths of many forms.
 const PATHS: [&str; 46] = [
     "",
     ".",
@@ -60,7 +60,7 @@ const PATHS: [&str; 46] = [
     "chain/41",
 ];
 
-/// What a path leads to: an inode, or an errno.
+/// The result for a path: an inode, or an errno.
 type Place = Result<(u64, u64, u32), i32>;
 
 fn kernel_place(found: io::Result<Metadata>) -> Place {
@@ -110,13 +110,13 @@ fn paths_lead_where_they_lead_in_the_kernel() {
     let mount = image.mount("ro,subvolid=5");
     let long_name = "n".repeat(256);
     for path in PATHS.into_iter().chain([&*long_name]) {
-        // The kernel's `..` leads out of the mount, and no path is empty there.
+        // The kernel's `..` leads out of the mount, and it accepts no empty path.
         if path.is_empty() || path.starts_with("..") {
             assert_eq!(own_place(top.resolve(path)).map(|place| place.0), Ok(256), "{path:?}");
             continue;
         }
         let at = mount.path().join(path);
-        // Joining drops nothing but a path's last slash counts: put it back as bytes.
+        // Joining paths drops the last slash, which matters: this adds it as a byte.
         let at = Path::new(OsStr::from_bytes(at.as_os_str().as_bytes()));
         assert_eq!(own_place(top.resolve(path)), kernel_place(fs::metadata(at)), "{path:?}");
         assert_eq!(own_place(top.lookup(path)), kernel_place(fs::symlink_metadata(at)), "{path:?}");

@@ -1,4 +1,4 @@
-//! Reading pieces of files, looking for data and holes, and what is said about data that is bad.
+//! Reading pieces of files, seeking data and holes, and errors for bad data.
 
 use std::fs;
 use std::io::{Read, Seek, SeekFrom};
@@ -12,7 +12,7 @@ use larder_testkit::{Content, Feature, ImageSpec, KernelImage, damage};
 use larder_volume::Volume;
 use rustix::fs::{SeekFrom as RawSeek, seek};
 
-/// Files longer than this are left out here: reading all of a terabyte takes too long.
+/// Longer files are left out here: reading all of a terabyte takes too long.
 const LONGEST_BYTES: u64 = 4 << 20;
 
 fn open(image: &KernelImage) -> Filesystem {
@@ -73,7 +73,7 @@ fn pieces_of_any_size_and_place_are_read() {
     }
 }
 
-/// Pieces around the places where something begins or ends: starts and lengths.
+/// Pieces around the places where an extent begins or ends: starts and lengths.
 fn pieces(len: usize) -> Vec<(usize, usize)> {
     let mut pieces = vec![(len, 1), (len + 5000, 10), (len.saturating_sub(1), 3)];
     for edge in [0, 4096, 8192, 131_072, len / 2] {
@@ -161,13 +161,13 @@ fn bad_data_is_an_error_that_names_its_place() {
     let place = format!("subvolume 5, inode {}, offset 0", file.number());
     assert!(error.to_string().contains(&place), "{error}");
     assert!(error.to_string().contains("checksum"), "{error}");
-    // What is around it is still there.
+    // The data around it is still there.
     assert_eq!(file.read_at(&mut buf[..8192], 0).expect("these are sound"), 8192);
     let rest = file.read_at(&mut buf, 12288).expect("these are sound");
     assert_eq!(rest as u64, file.len_bytes() - 12288);
 }
 
-/// Where the data at `logical` lies on the only device.
+/// The address on the only device of the data at `logical`.
 fn physical_of(image: &KernelImage, logical: u64) -> u64 {
     let device = FileDevice::open(&image.devices()[0], Access::ReadOnly).expect("it is a file");
     let volume = Volume::open(vec![Arc::new(device)], &larder_volume::OpenOptions::default())

@@ -1,5 +1,5 @@
-//! Devices that were missing while others were written come back with what they had then. Nothing
-//! reads that in place of what is newer, and they are brought up to date before they count as any
+//! Devices that were missing while others were written come back with old content. It is never read
+//! in place of newer content, and the devices are brought up to date before they count as any
 //! other.
 
 #[path = "support/memory.rs"]
@@ -90,7 +90,7 @@ fn is_stale(fs: &Filesystem) -> bool {
     fs.devices().iter().any(|device| device.is_stale)
 }
 
-/// What is read without as many of the devices that were there all along as can be lost.
+/// What is read without as many of the original devices as can be lost.
 #[track_caller]
 fn assert_last_has_all(memory: &Memory, lost: usize, value: u8) {
     let fs = open(memory.devices().split_off(lost), false);
@@ -136,7 +136,7 @@ fn a_device_that_returns_is_healed_before_it_is_trusted() {
     }
 }
 
-/// What only the device that was missing has cannot have changed meanwhile, and is read.
+/// Data that only the missing device has cannot have changed meanwhile, and is read.
 #[test]
 fn what_has_no_other_copy_is_right() {
     let memory = made(Profile::Raid0, Profile::Raid1, 2);
@@ -154,9 +154,8 @@ fn what_has_no_other_copy_is_right() {
     assert_has(&fs, 1);
 }
 
-/// How far healing has come is told, from nothing to its end, and only where something is healed. A
-/// process that is killed halfway leaves devices of which the returned one is still not trusted,
-/// and healed the next time.
+/// Progress of healing is reported from the beginning to the end, and only if there is healing. If
+/// the process is killed halfway, the returned device stays untrusted, and is healed the next time.
 #[test]
 fn healing_tells_how_far_it_has_come_and_may_be_killed_halfway() {
     let memory = returned(Profile::Raid1, Profile::Raid1, 2);
@@ -169,7 +168,7 @@ fn healing_tells_how_far_it_has_come_and_may_be_killed_halfway() {
             told.lock().unwrap().push(now);
             let mut halfway = halfway.lock().unwrap();
             if now.done_bytes * 2 > now.total_bytes && halfway.is_none() {
-                // All that was written is there; nothing was flushed after it.
+                // All of it was written; nothing was flushed after it.
                 let killed = devices.iter().map(|device| Arc::new(device.snapshot()));
                 *halfway = Some(killed.collect());
             }
@@ -199,7 +198,7 @@ fn healing_tells_how_far_it_has_come_and_may_be_killed_halfway() {
     assert_sound(killed.0.iter().map(|device| &**device), "healed after it was killed");
 }
 
-/// However far it came when the power was cut, what was copied is copied again, or all of it was.
+/// After a power cut at any point, healing begins again, or all of it was done.
 #[test]
 fn healing_that_is_interrupted_begins_again() {
     let memory = returned(Profile::Raid1, Profile::Raid1, 2);
@@ -243,8 +242,8 @@ fn what_was_logged_without_a_device_counts() {
     plain_has(&open(memory.devices().split_off(1), false), 2);
 }
 
-/// Without a checksum nothing tells that what a device that returned holds is right: it is not
-/// read, and the device stays what it is until there is nothing of the kind any more.
+/// Without a checksum nothing tells that the content of a returned device is right: it is not read,
+/// and the device stays stale until no such data is left.
 #[test]
 fn what_nothing_tells_right_is_not_read() {
     let memory = returned(Profile::Raid1, Profile::Raid1, 2);
@@ -272,7 +271,7 @@ fn what_nothing_tells_right_is_not_read() {
     assert!(!is_stale(&open(devices(), true)));
 }
 
-/// Devices of a file system each of which was used without the other, for so many commits.
+/// Devices of a file system, each used without the other, for so many commits.
 fn used_separately(commits: [usize; 2]) -> Memory {
     let memory = made(Profile::Raid1, Profile::Raid1, 2);
     for (device, commits) in memory.devices().into_iter().zip(commits) {
@@ -303,8 +302,8 @@ fn devices_that_were_used_separately_are_refused() {
     }
 }
 
-/// After more commits on one of them nothing may be left that tells it from a device that only
-/// missed commits. Then the newer device is the truth, as a whole.
+/// After more commits on one of them, nothing may tell it from a device that only missed commits.
+/// Then the newer device is the truth, as a whole.
 #[test]
 fn devices_that_were_used_separately_are_never_mixed() {
     for commits in [3, 6] {
@@ -322,7 +321,7 @@ fn devices_that_were_used_separately_are_never_mixed() {
     }
 }
 
-/// What the kernel wrote without a device is read and healed as well, with parity too.
+/// Data that the kernel wrote without a device is read and healed as well, with parity too.
 #[test]
 fn the_kernel_wrote_without_a_device() {
     use larder_testkit::Profile::{Raid1, Raid1c3, Raid5, Raid6, Raid10};

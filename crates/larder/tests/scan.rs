@@ -15,7 +15,7 @@ fn expected(manifest: &Manifest) -> Names {
         let paths = names.entry((entry.subvolume, entry.inode)).or_default();
         paths.insert(path.clone());
     }
-    // What stands for a subvolume that is not there.
+    // A directory that stands for a subvolume.
     names.remove(&(0, 2));
     names
 }

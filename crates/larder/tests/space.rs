@@ -1,4 +1,4 @@
-//! What is told about a file system as a whole: space, names, devices, counters.
+//! Information about a file system as a whole: space, names, devices, counters.
 
 use larder::{Filesystem, OpenOptions, SpaceKind};
 use larder_testkit::{Content, Event, ImageSpec, KernelImage, Profile, oracle};
@@ -35,7 +35,7 @@ fn space_is_what_the_kernel_counts() {
         let image = KernelImage::build(spec, &Content::new(61));
         let own = df(&open(&image));
         let theirs = oracle::filesystem_df(&image.mount("ro")).expect("btrfs-progs tells it");
-        // The global reserve is a number that a mounted kernel makes up.
+        // The global reserve exists only in a mounted kernel.
         let is_on_disk = |line: &&str| !line.starts_with("GlobalReserve") && !line.is_empty();
         assert_eq!(own, theirs.lines().filter(is_on_disk).collect::<Vec<_>>(), "{}", spec.name());
     }
@@ -72,7 +72,7 @@ fn a_crash_is_told() {
     let image = KernelImage::build(&spec, &Content::new(63));
     let fs = open(&image);
     assert!(fs.needs_log_replay());
-    // What was deleted while it was open is in the tree without a name.
+    // A file that was deleted while it was open is in the tree without a name.
     let orphans = fs
         .subvolume("/")
         .expect("there is a top level")

@@ -1,4 +1,4 @@
-//! Many threads read everything at once through a cache that holds next to nothing.
+//! Many threads read everything at once through a tiny cache.
 
 mod support;
 

@@ -1,7 +1,8 @@
-//! How fast threads insert through the engine, commits included: `create_items IMAGE THREADS FILES`.
+//! How fast threads insert through the engine, commits included: `create_items IMAGE THREADS
+//! FILES`.
 //!
-//! Each file is what creating an empty one inserts: four items in three places of one tree. The image
-//! is read into memory and stays as it is.
+//! Each file is what creating an empty one inserts: four items in three places of one tree. The
+//! image is read into memory and stays as it is.
 
 use std::sync::Arc;
 use std::time::Instant;

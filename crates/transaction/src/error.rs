@@ -1,4 +1,4 @@
-//! What can go wrong between two committed states.
+//! Errors between two committed states.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use larder_volume::{ChunkError, UsedSeparately, WriteError};
 use crate::quota::QuotaLimit;
 use crate::space::SpaceKind;
 
-/// What this crate's calls return.
+/// The result of this crate's calls.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// An error of the transactional engine.
@@ -29,7 +29,7 @@ pub enum Error {
         /// Bytes that were asked for.
         len_bytes: u64,
     },
-    /// A subvolume would pass a limit of its quota group, or of one above it (`EDQUOT`).
+    /// A subvolume would exceed a limit of its quota group, or of one above it (`EDQUOT`).
     #[error(
         "Disk quota exceeded: subvolume {subvolume} would pass the limit of {limit}; \
          delete something or have the limit raised"
@@ -37,7 +37,7 @@ pub enum Error {
     QuotaExceeded {
         /// Id of the subvolume.
         subvolume: u64,
-        /// What it would pass.
+        /// The limit that it would exceed.
         limit: QuotaLimit,
     },
     /// A tree block cannot be used.
@@ -46,18 +46,18 @@ pub enum Error {
     /// A tree cannot be changed like this.
     #[error(transparent)]
     Change(Arc<ChangeError>),
-    /// An item cannot be what it says.
+    /// An item breaks the rules of the format.
     #[error("tree {tree}, item {key}: {problem}")]
     Item {
         /// The tree.
         tree: u64,
         /// The item's key.
         key: Key,
-        /// What is wrong.
+        /// The rule that it breaks.
         #[source]
         problem: FormatError,
     },
-    /// An item that must be there is not.
+    /// A required item is missing.
     #[error("tree {tree} has no item {key}")]
     MissingItem {
         /// The tree.
@@ -65,7 +65,7 @@ pub enum Error {
         /// The item's key.
         key: Key,
     },
-    /// An item that must not be there is.
+    /// An item exists that must not.
     #[error("tree {tree} already has an item {key}")]
     ItemExists {
         /// The tree.
@@ -73,12 +73,12 @@ pub enum Error {
         /// The item's key.
         key: Key,
     },
-    /// The extent tree contradicts the trees that it counts references of.
+    /// The extent tree contradicts the trees whose references it counts.
     #[error("extent at {logical}: {problem}")]
     Extent {
         /// Start of the extent.
         logical: Logical,
-        /// What does not fit.
+        /// The contradiction.
         problem: String,
     },
     /// A block group contradicts the extents in it.
@@ -86,13 +86,13 @@ pub enum Error {
     BlockGroup {
         /// Start of the block group.
         logical: Logical,
-        /// What does not fit.
+        /// The contradiction.
         problem: String,
     },
-    /// A chunk cannot be.
+    /// A chunk is invalid.
     #[error(transparent)]
     Chunk(#[from] ChunkError),
-    /// Two devices have commits that the other has not.
+    /// Each of two devices has commits that the other has not.
     #[error(transparent)]
     UsedSeparately(#[from] UsedSeparately),
     /// A write or a flush failed.
@@ -104,14 +104,14 @@ pub enum Error {
     /// A thread panicked in the middle of a change (`EIO`), which is a defect of this library.
     #[error("a thread panicked in the middle of a change")]
     Panicked,
-    /// What commits need is damaged. Nothing was written.
+    /// A structure that commits need is damaged. Nothing was written.
     #[error(
         "{}{problem}; nothing was written, and the rest can still be read (mount -o ro): \
          larder check says what is damaged",
         TreePrefix(problem)
     )]
     Unsound {
-        /// What is wrong.
+        /// What is damaged.
         problem: Box<Error>,
     },
     /// The file system is open for reading, and why it cannot be written.
@@ -120,17 +120,17 @@ pub enum Error {
 }
 
 impl Error {
-    /// An item of `tree` that cannot be.
+    /// An item of `tree` that breaks the rules of the format.
     pub(crate) fn item(tree: u64, key: Key, problem: impl Into<FormatError>) -> Self {
         Self::Item { tree, key, problem: problem.into() }
     }
 
-    /// An extent whose item or references cannot be as they are.
+    /// An extent whose item or references are invalid.
     pub(crate) fn extent(logical: Logical, problem: impl Into<String>) -> Self {
         Self::Extent { logical, problem: problem.into() }
     }
 
-    /// As an error of opening: one of the file system itself says what is left to do.
+    /// As an error of opening: if it is one of the file system itself, it says what is left to do.
     pub(crate) fn while_opening(self) -> Self {
         match self {
             Self::Tree(_)
@@ -144,13 +144,13 @@ impl Error {
         }
     }
 
-    /// A block group that cannot be as it is.
+    /// An invalid block group.
     pub(crate) fn block_group(logical: Logical, problem: impl Into<String>) -> Self {
         Self::BlockGroup { logical, problem: problem.into() }
     }
 }
 
-/// The name of the tree in which an error was found, in front of what has its number only.
+/// Puts the name of the tree in front of an error that has only its number.
 struct TreePrefix<'a>(&'a Error);
 
 impl fmt::Display for TreePrefix<'_> {

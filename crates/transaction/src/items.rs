@@ -9,13 +9,13 @@ use larder_format::Key;
 
 use crate::error::Result;
 
-/// What looks at a key that was looked up, and at the item that was found for it.
+/// Called with a key that was looked up, and the item that was found for it.
 pub type Look<'a> = dyn FnMut(Key, Option<(Key, &[u8])>) + 'a;
 
 /// A tree whose items are looked up and changed, one or several at a time.
 ///
-/// While a thread reads an item and then changes it, no other thread changes items of that objectid; see the lock
-/// order.
+/// While a thread reads an item and then changes it, no other thread changes items of that
+/// objectid; see the lock order.
 pub trait Items {
     /// Id of the tree, for messages.
     fn tree(&self) -> u64;
@@ -26,7 +26,8 @@ pub trait Items {
     /// The last item whose key is `key` or less.
     fn at_or_before(&self, key: Key) -> Result<Option<(Key, Vec<u8>)>>;
 
-    /// Shows `look` each of `keys`, which ascend, with the first item whose key is that or greater.
+    /// Calls `look` with each of `keys`, which ascend, and the first item whose key is that or
+    /// greater.
     fn look_at_or_after(&self, keys: &[Key], look: &mut Look<'_>) -> Result<()>;
 
     /// The first item whose key is `key` or greater.
@@ -41,27 +42,28 @@ pub trait Items {
     /// The items whose keys lie in `keys`, in order.
     fn range(&self, keys: RangeInclusive<Key>) -> Result<Vec<(Key, Vec<u8>)>>;
 
-    /// Inserts items, whose keys ascend. Fails if there is one with one of these keys.
+    /// Inserts items, whose keys ascend. Fails if one of the keys exists.
     fn insert_batch(&mut self, items: &[(Key, &[u8])]) -> Result<()>;
 
-    /// Inserts an item. Fails if there is one with this key.
+    /// Inserts an item. Fails if its key exists.
     fn insert(&mut self, key: Key, data: &[u8]) -> Result<()> {
         self.insert_batch(&[(key, data)])
     }
 
-    /// Replaces the data of items, which may become longer or shorter, and whose keys ascend. Fails if one is
-    /// not there.
+    /// Replaces the data of items, which may become longer or shorter, and whose keys ascend. Fails
+    /// if one is missing.
     fn replace_batch(&mut self, items: &[(Key, &[u8])]) -> Result<()>;
 
-    /// Replaces the data of an item, which may become longer or shorter. Fails if there is none.
+    /// Replaces the data of an item, which may become longer or shorter. Fails if it is missing.
     fn replace(&mut self, key: Key, data: &[u8]) -> Result<()> {
         self.replace_batch(&[(key, data)])
     }
 
-    /// Removes the items with these keys, which ascend. Fails if one is not there, and names the first key then.
+    /// Removes the items with these keys, which ascend. Fails if one is missing, and names the
+    /// first key then.
     fn remove_batch(&mut self, keys: &[Key]) -> Result<()>;
 
-    /// Removes an item. Fails if there is none.
+    /// Removes an item. Fails if it is missing.
     fn remove(&mut self, key: Key) -> Result<()> {
         self.remove_batch(&[key])
     }

@@ -1,4 +1,4 @@
-//! One step from one committed state to the next.
+//! From one committed state to the next.
 //!
 //! - [`TransactionManager`]: opens a file system for writing, joins threads to the running
 //!   transaction ([`Handle`]), commits, takes snapshots, deletes trees.
@@ -6,18 +6,18 @@
 //! - [`refs`]: delayed references. [`extent`]: the extent tree, which they change, and checksums.
 //! - [`free_space_tree`], [`chunk`]: the other trees of bookkeeping.
 //! - [`Quotas`]: what subvolumes refer to, and their limits.
-//! - [`Recovery`]: replaying the log trees that a crash left. [`LogWriter`]: writing some.
+//! - [`Recovery`]: replaying the log trees that a crash left. [`LogWriter`]: writing log trees.
 //! - [`Items`]: a tree as bookkeeping sees it, so that all of it also runs against an ordered map.
 //!
 //! # Invariants
 //! - Nothing that the last durable superblock leads to is overwritten.
-//! - The extent tree, the free space tree and the block groups of a committed state say exactly
-//!   what its trees use, and how often.
-//! - An allocation searches no tree. Nothing but the count of a block that snapshots may share is
-//!   looked up while a tree block is locked.
+//! - The extent tree, the free space tree and the block groups of a committed state describe
+//!   exactly what its trees use, and how often.
+//! - An allocation searches no tree. While a tree block is locked, the only lookup is that of the
+//!   reference count of a block that snapshots may share.
 //! - A thread that reserved space gets it. ENOSPC comes before anything changes.
 //! - After an error in a commit nothing is written.
-//! - A commit is a whole state: only the superblocks lead to what it wrote. They come last, after a
+//! - A commit is a whole state: only the superblocks lead to its blocks. They come last, after a
 //!   flush and before another one. Their copies follow when the first ones are durable.
 //! - Space that a commit freed is pinned until that commit is durable. If discards are on, it is
 //!   discarded before it can be allocated again.
@@ -27,7 +27,7 @@
 //!   chunks, device extents and block groups (`manager/load.rs`, `manager/cross_check.rs`). So
 //!   opening refuses damage, and no commit finds it.
 //! - Devices that missed commits are brought up to date before a file system is open for writing.
-//!   While a device is missing, nothing changes before a commit that the device lacks
+//!   If a device is missing, a commit that the device lacks comes before any other change
 //!   (`manager/resync.rs`).
 //! - A thread reserves space before it changes anything, for the worst case of each item. Deletions
 //!   always find space. A thread gets ENOSPC only after all threads that had joined have left, all
@@ -36,8 +36,8 @@
 //! - Delayed references are merged in memory, additions before drops, and run until none are left.
 //!   A batch is sorted by address: the items of neighbours change together, one leaf of the extent
 //!   tree at a time.
-//! - Each commit brings the DEV_STATS items up to date, which count the errors of devices. Errors
-//!   alone cause no commit in the background.
+//! - Each commit updates the DEV_STATS items, which count the errors of devices. Errors alone cause
+//!   no commit in the background.
 //! - The thread that commits sleeps while there is nothing to commit (`manager/commit_timer.rs`).
 //!   The first thread that joins after a commit that left nothing wakes it. It commits an interval
 //!   later, or as soon as much has changed. While it writes, as much may change again and no more:
@@ -54,8 +54,8 @@
 //! commit. They are marked as inconsistent, so that the kernel counts again. Counts of tree blocks
 //! are exact. Counts of data are exact, with two exceptions: extents that one subvolume shares with
 //! itself across leaves that snapshots have too, and extents that have more references than fit
-//! their item. Exclusive counts, and counts of higher groups, are estimates: only the subvolume
-//! that changes is counted anew. No reservation passes a limit.
+//! into their item. Exclusive counts, and counts of higher groups, are estimates: only the
+//! subvolume that changes is counted anew. No reservation exceeds a limit.
 //!
 //! `docs/locking.md` has the order in which locks are taken.
 #![forbid(unsafe_code)]

@@ -1,4 +1,4 @@
-//! Power cuts and failing devices: whatever was durable stays, and what is there is sound.
+//! Power cuts and failing devices: durable states stay, and the result is sound.
 
 mod support;
 
@@ -23,18 +23,17 @@ fn reopen(devices: Vec<MemoryDevice>) -> TransactionManager {
     open_devices(devices.collect()).expect("what is left of the image opens")
 }
 
-/// A state that a commit made durable: its generation, its files, and where in the recording the
-/// commit returned.
+/// A durable state: its generation, its files, and where in the recording the commit returned.
 struct Durable {
     generation: u64,
     names: Vec<String>,
     position: usize,
 }
 
-/// What happens before the commit with this number.
+/// The work before the commit with this number.
 type Work = fn(&TransactionManager, &mut State, u64);
 
-/// What a workload remembers.
+/// The memory of a workload.
 struct State {
     files: Files,
     random: Random,
@@ -47,7 +46,7 @@ fn small_changes(manager: &TransactionManager, state: &mut State, _: u64) {
     touch(manager, 5, 20, &mut state.random).unwrap();
 }
 
-/// Files that fill block groups, and go again.
+/// Files that fill block groups, and are deleted again.
 fn chunks_come_and_go(manager: &TransactionManager, state: &mut State, number: u64) {
     let directory = Directory::open(manager, 5);
     for index in 0..6 {
@@ -68,7 +67,7 @@ fn chunks_come_and_go(manager: &TransactionManager, state: &mut State, number: u
     touch(manager, 5, 5, &mut state.random).unwrap();
 }
 
-/// Snapshots that change, and go in steps.
+/// Snapshots that change, and are deleted in steps.
 fn snapshots_come_and_go(manager: &TransactionManager, state: &mut State, _: u64) {
     state.files.churn(manager, 10).unwrap();
     for snapshot in &state.snapshots {
@@ -101,7 +100,7 @@ fn record(base: &[MemoryDevice], recording: &Recording, seed: u64, work: Work) -
     states
 }
 
-/// What is there after a power cut at `position` is a whole state, and none that is too old.
+/// The state after a power cut at `position` is a whole one, and not too old.
 fn judge(devices: Vec<MemoryDevice>, states: &[Durable], position: usize) {
     let manager = reopen(devices);
     let generation = manager.durable_generation();
@@ -168,8 +167,8 @@ fn power_cuts_while_snapshots_come_and_go() {
     explore(&ImageSpec::new("snapshots").node_size(4096), 27, snapshots_come_and_go);
 }
 
-/// Changes and commits until something fails. Returns what is durable for certain, what may be, and
-/// the error.
+/// Changes and commits until something fails. Returns the state that is certainly durable, the one
+/// that may be, and the error.
 fn work_until_error(manager: &TransactionManager) -> (Vec<String>, Vec<String>, Option<Error>) {
     let mut files = Files::new("larder", 5);
     let mut durable = Vec::new();
@@ -188,7 +187,7 @@ fn fail_each(base: &MemoryDevice, operation: Operation) -> u64 {
     for call in 0.. {
         let memory = Arc::new(base.snapshot());
         let device = FaultDevice::new(memory.clone());
-        // Opening reads; what fails there is an error of opening and no matter of this test.
+        // Opening reads; an error there is no matter of this test.
         let faulty = Arc::new(device);
         let manager = open_devices(vec![faulty.clone()]).unwrap();
         faulty.inject(Fault::fail(operation).after(call).times(1));
@@ -234,7 +233,7 @@ fn a_flush_that_fails_surfaces_and_the_last_commit_stays() {
 
 #[test]
 fn a_read_that_fails_surfaces_and_the_last_commit_stays() {
-    // With one copy of metadata a read that fails is an error. Opening has read the roots already.
+    // With one copy of metadata a failed read is an error. Opening has read the roots already.
     let spec = ImageSpec::new("single").profiles(Profile::Single, Profile::Single).node_size(4096);
     let failures = [25, 28, 29].map(|seed| fail_each(&image(&spec, seed)[0], Operation::Read));
     println!("{failures:?} reads");

@@ -1,5 +1,5 @@
-//! Full file systems: no space left is said before anything changes, deleting always works, and what
-//! was freed can be used again.
+//! Full file systems: ENOSPC comes before anything changes, deleting always works, and freed space
+//! can be used again.
 
 mod support;
 
@@ -21,7 +21,7 @@ fn remove(manager: &TransactionManager, directory: &Directory, name: &str) -> Re
     handle.end()
 }
 
-/// Fills what there is for metadata, deletes half at random, and so on.
+/// Fills the space for metadata, deletes half at random, and so on.
 fn fill_metadata(image: &Blank, seed: u64, rounds: u64) {
     let mut random = Random(larder_testkit::seed(seed));
     let mut names: Vec<String> = Vec::new();
@@ -60,7 +60,7 @@ fn mixed_groups_with_small_nodes() {
     fill_metadata(&Blank::new("--mixed -n 4096", &[64 << 20]), 32, 4);
 }
 
-/// Fills what there is for data, deletes half at random, and so on; in the end all.
+/// Fills the space for data, deletes half at random, and so on; in the end all.
 fn fill_data(image: &Blank, seed: u64, rounds: u64) {
     let mut random = Random(larder_testkit::seed(seed));
     let mut names: Vec<String> = Vec::new();
@@ -77,7 +77,7 @@ fn fill_data(image: &Blank, seed: u64, rounds: u64) {
                 Err(Error::NoSpace { kind: SpaceKind::Data, .. }) => break,
                 Err(error) => panic!("round {round}, file {next}: {error}"),
             };
-            // Every sector may become an extent of its own in the worst case; here few do.
+            // In the worst case every sector becomes an extent of its own; here few do.
             let handle = manager.start(16, Priority::Normal).unwrap();
             let inode = directory.create(&handle, &name).unwrap();
             write_data(&manager, &handle, inode, len_bytes).unwrap();

@@ -1,4 +1,4 @@
-//! Images with changed bytes under right checksums: errors, never a panic, and nothing that hangs.
+//! Images with changed bytes under right checksums: errors, never a panic or a hang.
 
 mod support;
 
@@ -20,7 +20,7 @@ fn volume(device: MemoryDevice) -> Option<Arc<Volume>> {
     Volume::open(vec![device], &options).ok().map(Arc::new)
 }
 
-/// Where the tree blocks are.
+/// The addresses of the tree blocks.
 fn tree_blocks(volume: &Arc<Volume>) -> Vec<Logical> {
     let cache = Arc::new(BlockCache::new(volume.clone(), 16 << 20));
     let roots = Tree::new(cache.clone(), TreeRoot::of_root_tree(volume.superblock()));
@@ -53,7 +53,7 @@ fn damage(volume: &Volume, blocks: &[Logical], random: &mut Random) {
     volume.write(logical, &block).unwrap();
 }
 
-/// Whatever can be done with the image is done, until something fails.
+/// Does everything possible with the image, until something fails.
 fn use_it(volume: Arc<Volume>, random: &mut Random) -> larder_transaction::Result<()> {
     let manager = support::open_volume(volume)?;
     let mut files = Files::new("larder", 1);

@@ -1,5 +1,5 @@
-//! Changes to images that the kernel made: what is committed passes `btrfs check`, and the kernel
-//! mounts it, sees it, scrubs it and goes on with it.
+//! Changes to images of the kernel: the committed state passes `btrfs check`, and the kernel mounts
+//! it, sees it, scrubs it and goes on with it.
 
 mod support;
 
@@ -8,7 +8,7 @@ use larder_testkit::{Content, ImageSpec, KernelImage, Profile, oracle};
 use larder_transaction::Error;
 use support::{Files, open, try_open};
 
-/// The files that the kernel sees are those that there should be.
+/// The kernel sees the expected files.
 fn compare(image: &KernelImage, files: &Files, prefix: &str) {
     let mount = image.mount("subvolid=5");
     let mut seen: Vec<String> = std::fs::read_dir(mount.path())

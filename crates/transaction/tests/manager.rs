@@ -1,4 +1,5 @@
-//! The manager itself: its hook, space flushing, new trees, commits in the background, degraded devices.
+//! The manager itself: its hook, space flushing, new trees, commits in the background, degraded
+//! devices.
 
 mod support;
 
@@ -25,7 +26,7 @@ use zerocopy::FromZeros;
 
 const MIB: u64 = 1 << 20;
 
-/// Counts how often a commit calls it, and changes a tree in each.
+/// A hook that counts commits, and changes a tree in each.
 struct Calls {
     manager: Weak<TransactionManager>,
     count: AtomicU64,
@@ -235,7 +236,7 @@ fn a_mirror_may_be_missing() {
     let mount = KernelMount::open(&image.devices[1..], "degraded");
     assert!(files.names.iter().all(|name| mount.path().join(name).exists()));
     drop(mount);
-    // The device that missed it all comes back; the kernel's scrub brings it up to date.
+    // The device that missed everything comes back; the kernel's scrub brings it up to date.
     let mount = KernelMount::open(&image.devices, "");
     larder_testkit::oracle::scrub(&mount).unwrap();
     drop(mount);

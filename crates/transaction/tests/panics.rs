@@ -1,4 +1,5 @@
-//! A panic in the middle of a change: the file system is read-only from then on, and no thread waits for ever.
+//! A panic in the middle of a change: the file system is read-only from then on, and no thread
+//! waits for ever.
 
 mod support;
 
@@ -14,8 +15,7 @@ use support::{Blank, Files, names, open};
 
 const MIB: u64 = 1 << 20;
 
-/// What `change` leaves of a file system when it panics: the last commit, and why there will be no
-/// other.
+/// The result of a panic in `change`: the last commit, and the reason why there will be no other.
 fn panics(change: impl FnOnce(&Arc<TransactionManager>)) {
     let image = Blank::new("", &[256 * MIB]);
     let manager = Arc::new(open(&image.devices));
@@ -92,6 +92,6 @@ fn a_panic_in_the_background_makes_it_read_only() {
         std::thread::sleep(Duration::from_millis(5));
     }
     assert!(is_panicked(&manager));
-    // The thread is there and ends when it should.
+    // The thread exists and ends when it should.
     drop(commits);
 }

@@ -1,5 +1,5 @@
-//! Snapshots, changes on both sides, and deletions in any order leave exact references: `btrfs check`
-//! finds nothing, and the kernel goes on from there.
+//! Snapshots, changes on both sides, and deletions in any order leave exact references: `btrfs
+//! check` finds nothing, and the kernel goes on from there.
 
 mod support;
 
@@ -33,7 +33,7 @@ fn histories(spec: &ImageSpec, seed: u64, rounds: u64) {
                 _ => TOP,
             };
             snapshots.push(take(&manager, source, &mut random));
-            // What the source does before the commit that the snapshot is in.
+            // Changes of the source before the commit that takes the snapshot.
             touch(&manager, TOP, random.below(6), &mut random).unwrap();
             manager.commit().unwrap();
             if snapshots.len() > 3 {

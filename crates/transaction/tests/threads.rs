@@ -12,7 +12,7 @@ use support::{Blank, Directory, Files, Random, names, open, write_data};
 const WRITERS: u64 = 4;
 const PREFIXES: [&str; WRITERS as usize] = ["bread", "butter", "salt", "honey"];
 
-/// Files with data, made and removed.
+/// Files with data, created and removed.
 fn churn_data(
     manager: &larder_transaction::TransactionManager,
     directory: &Directory,
@@ -95,7 +95,7 @@ fn storm(image: &Blank, seed: u64) -> Vec<String> {
 
 #[test]
 fn a_storm_on_one_tree() {
-    // Schedules differ from run to run: several storms meet what one may not.
+    // Schedules differ from run to run: several storms find more than one.
     for (seed, arguments) in (41..57).zip(["", "-n 4096"].into_iter().cycle()) {
         let image = Blank::new(arguments, &[512 << 20]);
         let expected = storm(&image, seed);

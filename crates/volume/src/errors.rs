@@ -1,10 +1,10 @@
-//! Errors of a device since they were last set to zero, as DEV_STATS items keep them.
+//! Errors of a device since they were last reset, as DEV_STATS items store them.
 
 use larder_format::item::DevStatsItem;
 use parking_lot::Mutex;
 use zerocopy::{FromZeros, IntoBytes};
 
-/// How often a device failed, or held wrong content.
+/// The error counts of a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeviceErrors {
     /// Writes that failed.
@@ -19,14 +19,15 @@ pub struct DeviceErrors {
     pub generations: u64,
 }
 
-/// A term that makes the counters of an open volume the errors of its device: it adds the errors from
-/// before the volume was opened, and takes away those from before the last reset. The sum wraps.
+/// A term that turns the counters of an open volume into the errors of its device: it adds the
+/// errors from before the volume was opened, and subtracts those from before the last reset. The
+/// sum wraps.
 #[derive(Debug, Default)]
 pub(crate) struct Baseline(Mutex<DeviceErrors>);
 
 impl Baseline {
-    /// The errors so far. `since_opened` tells those of the open volume, while no other thread resets
-    /// them.
+    /// The errors so far. `since_opened` returns those of the open volume, while no other thread
+    /// resets them.
     pub(crate) fn total(&self, since_opened: impl FnOnce() -> DeviceErrors) -> DeviceErrors {
         self.0.lock().plus(since_opened())
     }
@@ -36,7 +37,7 @@ impl Baseline {
         *self.0.lock() = earlier;
     }
 
-    /// Counts from zero again. Returns the errors so far, as [`total`](Self::total) does.
+    /// Resets the counters. Returns the errors so far, as [`total`](Self::total) does.
     pub(crate) fn reset(&self, since_opened: impl FnOnce() -> DeviceErrors) -> DeviceErrors {
         let mut baseline = self.0.lock();
         let since_opened = since_opened();

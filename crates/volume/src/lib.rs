@@ -1,21 +1,22 @@
 //! From logical addresses to devices.
 //!
 //! A [`Volume`] is a file system's devices seen as one address space: chunks map its ranges to
-//! places on devices, with copies and parity as their profile says. Reads are verified and healed.
-//! This crate knows no tree but the chunk tree, which it reads once when a volume is opened.
+//! places on devices, with copies and parity as their profile says. Reads are verified and
+//! repaired. This crate knows no tree except the chunk tree, which it reads once when a volume is
+//! opened.
 //!
 //! - [`scan`]: the superblock of a device.
-//! - [`Volume::open`], [`Volume::new`] for a file system that is being made.
+//! - [`Volume::open`], [`Volume::new`] for a new file system.
 //! - [`Volume::read_tree_block`], [`Volume::read_data`], [`Volume::read_copy`].
 //! - [`Volume::write`], [`Volume::flush`], [`Volume::write_superblocks`], [`Volume::refresh`].
-//! - [`chunk`]: the arithmetic of profiles, of use without devices.
+//! - [`chunk`]: the arithmetic of profiles, useful without devices.
 //!
 //! # Invariants
 //! - No two chunks overlap; every stripe of every chunk lies within a device of the file system.
 //! - The superblock of the highest generation is the truth. A device with an older one may have
-//!   missed commits: the volume reads content that it may have missed only where no other copy is
+//!   missed commits: the volume reads content that it may have missed only if no other copy is
 //!   good, and only if a checksum proves it right.
-//! - A device gets a newer superblock only when it has all that it leads to.
+//! - A device gets a newer superblock only when it has everything that the superblock leads to.
 //! - The caller gets exactly the bytes that were verified, and never bytes that are known to be
 //!   bad.
 //! - Without `write` no byte of any device changes; a seed's bytes never change.
@@ -24,8 +25,8 @@
 //!   for new parity come before any write of the row.
 //! - Healing never replaces a sound newer block.
 //! - A hostile chunk tree costs at most its own size: no block is visited twice.
-//! - Bad copies, what became of them, and devices that fail are reported now and then, and counted
-//!   always (`report.rs`).
+//! - Bad copies, their repairs, and failing devices are always counted, and reported at a limited
+//!   rate (`report.rs`).
 #![forbid(unsafe_code)]
 
 pub mod chunk;

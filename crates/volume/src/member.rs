@@ -12,11 +12,11 @@ use crate::errors::{Baseline, DeviceErrors};
 use crate::report::ReportLimit;
 use crate::stats::DeviceCounters;
 
-/// A device of the file system, there or missing.
+/// A device of the file system, present or missing.
 #[derive(Debug)]
 pub struct VolumeDevice {
     pub(crate) dev_item: DevItem,
-    /// Bytes allocated to chunks now; the device item keeps what they were at opening.
+    /// Bytes allocated to chunks now; the device item keeps those at opening.
     pub(crate) bytes_used: AtomicU64,
     pub(crate) device: Option<Arc<dyn Device>>,
     /// Generation of the superblock that was found on it.
@@ -30,12 +30,12 @@ pub struct VolumeDevice {
 }
 
 impl VolumeDevice {
-    /// A device of a file system that is being made.
+    /// A device of a new file system.
     pub fn new(dev_item: DevItem, device: Arc<dyn Device>) -> Self {
         Self::member(dev_item, Some(device), None)
     }
 
-    /// A device of the file system that is not there.
+    /// A missing device of the file system.
     pub fn missing(dev_item: DevItem) -> Self {
         Self::member(dev_item, None, None)
     }
@@ -64,17 +64,17 @@ impl VolumeDevice {
         self.dev_item.devid.get()
     }
 
-    /// Uuid of the device.
+    /// UUID of the device.
     pub fn uuid(&self) -> Uuid {
         self.dev_item.uuid()
     }
 
-    /// The DEV_ITEM of the chunk tree, as it was when the volume was opened.
+    /// The DEV_ITEM of the chunk tree when the volume was opened.
     pub fn dev_item(&self) -> &DevItem {
         &self.dev_item
     }
 
-    /// Says how many bytes are allocated to chunks, for superblocks to be written.
+    /// Sets how many bytes are allocated to chunks, for superblocks.
     pub fn set_bytes_used(&self, bytes: u64) {
         self.bytes_used.store(bytes, Relaxed);
     }
@@ -84,7 +84,7 @@ impl VolumeDevice {
         DevItem { bytes_used: self.bytes_used.load(Relaxed).into(), ..self.dev_item }
     }
 
-    /// Where the bytes are, unless the device is missing.
+    /// The device itself, unless it is missing.
     pub fn device(&self) -> Option<&Arc<dyn Device>> {
         self.device.as_ref()
     }
@@ -107,7 +107,7 @@ impl VolumeDevice {
         self.generation
     }
 
-    /// Whether the device belongs to the file system that this one grew from; it is never written.
+    /// Whether the device belongs to the seed that this file system grew from; it is never written.
     pub fn is_seed(&self) -> bool {
         self.is_seed
     }
@@ -122,8 +122,8 @@ impl VolumeDevice {
         Some(result)
     }
 
-    /// Writes the buffers one after the other; succeeds without doing anything on a missing device
-    /// and on a seed.
+    /// Writes the buffers one after the other; does nothing and succeeds on a missing device and on
+    /// a seed.
     pub(crate) fn write(&self, bufs: &[IoSlice<'_>], at: Physical) -> Result<(), DeviceError> {
         let Some(device) = self.written_to() else { return Ok(()) };
         self.counters.writes.add(1);
@@ -138,7 +138,7 @@ impl VolumeDevice {
         })
     }
 
-    /// Where writes go, if they go anywhere.
+    /// The device for writes, if it is written.
     pub(crate) fn written_to(&self) -> Option<&Arc<dyn Device>> {
         self.device.as_ref().filter(|_| !self.is_seed)
     }
@@ -151,7 +151,7 @@ impl VolumeDevice {
         })
     }
 
-    /// Reports that the device failed to do something.
+    /// Reports an error of the device.
     pub(crate) fn report_failure(&self, error: &DeviceError) {
         let devid = self.devid();
         self.reports.report(|left_out| tracing::error!("device {devid}: {error}{left_out}"));
@@ -167,7 +167,7 @@ impl VolumeDevice {
         self.baseline.set_earlier(earlier);
     }
 
-    /// Counts from zero again. Returns the errors so far.
+    /// Resets the counters. Returns the errors so far.
     pub fn reset_errors(&self) -> DeviceErrors {
         self.baseline.reset(|| self.errors_since_opened())
     }

@@ -1,5 +1,5 @@
-//! The devices of a volume together. What is asked of them names a chunk, never an address alone: the map of
-//! chunks is the volume's.
+//! The devices of a volume together. Calls name a chunk, never an address alone: the volume has the
+//! map of chunks.
 
 use larder_format::Logical;
 use parking_lot::{Mutex, MutexGuard};
@@ -21,7 +21,7 @@ pub(crate) struct Members {
     pub(crate) is_writable: bool,
     pub(crate) read_policy: ReadPolicy,
     pub(crate) counters: Counters,
-    /// Of what belongs to no device.
+    /// Counters that belong to no device.
     pub(crate) reports: ReportLimit,
     row_locks: [Mutex<()>; ROW_LOCKS],
 }

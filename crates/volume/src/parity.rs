@@ -47,7 +47,7 @@ fn multiply(a: u8, b: u8) -> u8 {
 }
 
 /// # Panics
-/// When `a` is 0.
+/// If `a` is 0.
 fn inverse(a: u8) -> u8 {
     assert_ne!(a, 0, "0 has no inverse");
     power(ORDER - usize::from(TABLES.log[usize::from(a)]))
@@ -66,7 +66,7 @@ fn scale(bytes: &mut [u8], factor: u8) {
     }
 }
 
-/// P and Q of the columns that were given to it.
+/// P and Q of the columns that were added.
 #[derive(Debug)]
 pub(crate) struct Parity {
     p: Vec<u8>,
@@ -79,8 +79,7 @@ impl Parity {
         Self { p: vec![0; len], q: vec![0; len] }
     }
 
-    /// Takes in the next data column. They must come from the last to the first; one that is not
-    /// known counts as zeros.
+    /// Adds the next data column, from the last to the first; an unknown one counts as zeros.
     pub(crate) fn prepend(&mut self, column: Option<&[u8]>) {
         for byte in &mut self.q {
             *byte = double(*byte);
@@ -101,7 +100,7 @@ impl Parity {
         &self.q
     }
 
-    /// Adds the stored P: leaves the sum of the columns that are not known.
+    /// Adds the stored P: leaves the sum of the unknown columns.
     pub(crate) fn add_p(&mut self, p: &[u8]) {
         add(&mut self.p, p);
     }
@@ -111,24 +110,24 @@ impl Parity {
         add(&mut self.q, q);
     }
 
-    /// The one column that was not known, after [`add_p`](Self::add_p).
+    /// The single unknown column, after [`add_p`](Self::add_p).
     pub(crate) fn solve_with_p(self) -> Vec<u8> {
         self.p
     }
 
-    /// The one column that was not known, after [`add_q`](Self::add_q).
+    /// The single unknown column, after [`add_q`](Self::add_q).
     pub(crate) fn solve_with_q(mut self, column: usize) -> Vec<u8> {
         scale(&mut self.q, inverse(power(column)));
         self.q
     }
 
-    /// `column` of the two that were not known, after both parities were added.
+    /// `column` of the two unknown columns, after both parities were added.
     ///
-    /// What is left is `p = a + b` and `q = 2^column a + 2^other b`, so that
-    /// `a = (q + 2^other p) / (2^column + 2^other)`.
+    /// The sums are `p = a + b` and `q = 2^column a + 2^other b`, so that `a = (q + 2^other p) /
+    /// (2^column + 2^other)`.
     ///
     /// # Panics
-    /// When the two are 255 columns apart: Q cannot tell them from each other.
+    /// If the two are 255 columns apart: Q cannot tell them from each other.
     pub(crate) fn solve_with_both(mut self, column: usize, other: usize) -> Vec<u8> {
         scale(&mut self.p, power(other));
         add(&mut self.q, &self.p);

@@ -1,4 +1,4 @@
-//! The problems of a copy, and why a range cannot be read.
+//! Problems of a copy, and why a range cannot be read.
 
 use std::fmt;
 
@@ -7,18 +7,18 @@ use larder_format::{Checksum, FormatError, Key, Logical, Uuid};
 
 use crate::chunk::Place;
 
-/// No chunk holds the whole of a range.
+/// No chunk contains the whole of a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no chunk maps {len_bytes} bytes at logical address {logical}")]
 pub struct Unmapped {
-    /// The first address that no chunk holds, or where a tree block starts that passes its chunk's
-    /// end.
+    /// The first address outside of all chunks, or the start of a tree block that crosses its
+    /// chunk's end.
     pub logical: Logical,
     /// Bytes from there.
     pub len_bytes: u64,
 }
 
-/// Why one copy is no good.
+/// Why a copy is bad.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CopyProblem {
@@ -31,10 +31,10 @@ pub enum CopyProblem {
     /// Its device cannot read it.
     #[error(transparent)]
     Device(#[from] DeviceError),
-    /// Too few of the other stripes are there.
+    /// Too few of the other stripes are available.
     #[error("too few stripes are left to rebuild it")]
     NotRebuildable,
-    /// The content does not have the checksum that it should have.
+    /// The content has the wrong checksum.
     #[error("its checksum is {computed}, wanted {wanted}")]
     Checksum {
         /// The checksum that is stored with the block, or in the checksum tree.
@@ -62,7 +62,7 @@ pub enum CopyProblem {
     Generation {
         /// The generation in the pointer to it.
         wanted: u64,
-        /// Its header says so.
+        /// The generation in its header.
         found: u64,
     },
     /// The tree block has another level than its place in the tree.
@@ -70,7 +70,7 @@ pub enum CopyProblem {
     Level {
         /// The level of its place.
         wanted: u8,
-        /// Its header says so.
+        /// The level in its header.
         found: u8,
     },
     /// The tree block belongs to another tree.
@@ -78,7 +78,7 @@ pub enum CopyProblem {
     Owner {
         /// The tree that is being read.
         wanted: u64,
-        /// Its header says so.
+        /// The tree in its header.
         found: u64,
     },
     /// The tree block does not begin with the key that its parent has for it.
@@ -100,7 +100,7 @@ impl fmt::Display for FoundKey<'_> {
 }
 
 impl CopyProblem {
-    /// Whether the copy cannot be read, which is known without looking at it.
+    /// Whether the copy is known to be unreadable without a read.
     pub(crate) fn is_absence(&self) -> bool {
         matches!(self, Self::Missing | Self::OutOfDate | Self::NotRebuildable)
     }
@@ -122,15 +122,15 @@ impl CopyProblem {
 /// A bad copy.
 #[derive(Debug)]
 pub struct FailedCopy {
-    /// Which way to read it: counts from 0, below [`Volume::copies`](crate::Volume::copies).
+    /// The way to read it: counts from 0, below [`Volume::copies`](crate::Volume::copies).
     pub copy: usize,
     /// Where the bad part starts.
     pub logical: Logical,
     /// Its length in bytes.
     pub len_bytes: u64,
-    /// Where that lies, unless it was rebuilt from parity.
+    /// The place on a device, unless it was rebuilt from parity.
     pub place: Option<Place>,
-    /// Name of the device there.
+    /// Name of that device.
     pub device: String,
     /// The problem.
     pub problem: CopyProblem,
@@ -148,24 +148,24 @@ impl fmt::Display for FailedCopy {
     }
 }
 
-/// Content that no copy gives.
+/// Content without a good copy.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReadError {
-    /// No chunk holds it.
+    /// No chunk contains it.
     #[error(transparent)]
     Unmapped(#[from] Unmapped),
-    /// A tree block of which no copy is good.
+    /// A tree block without a good copy.
     #[error("tree block at {logical}{}: {}", Tree(.owner), Failures(.failures))]
     TreeBlock {
         /// Its address.
         logical: Logical,
-        /// The tree that is being read, if the caller said.
+        /// The tree that is being read, if the caller knows it.
         owner: Option<u64>,
         /// What is wrong with each copy.
         failures: Vec<FailedCopy>,
     },
-    /// Data of which no copy is good.
+    /// Data without a good copy.
     #[error("data at {logical}, {len_bytes} bytes: {}", Failures(.failures))]
     Data {
         /// Its address.

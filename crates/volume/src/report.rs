@@ -1,18 +1,18 @@
-//! Reports of copies that are no good and devices that fail.
+//! Reports of bad copies and failing devices.
 //!
 //! # Invariants
-//! - A device that fails all the time is reported now and then: [`MOST_REPORTS`] in [`PERIOD`]. The
-//!   next report says how many were left out; counters have them all.
+//! - If a device fails all the time, there are at most [`MOST_REPORTS`] in [`PERIOD`]. The next
+//!   report says how many were left out; counters have them all.
 
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-/// In this time there are as many reports as [`MOST_REPORTS`] at most.
+/// The period for [`MOST_REPORTS`].
 const PERIOD: Duration = Duration::from_secs(5);
 const MOST_REPORTS: u32 = 10;
 
-/// Holds back reports that come too fast.
+/// Limits the rate of reports.
 #[derive(Debug, Default)]
 pub(crate) struct ReportLimit(Mutex<State>);
 
@@ -38,8 +38,8 @@ impl ReportLimit {
         Some(std::mem::take(&mut state.left_out))
     }
 
-    /// Calls `report` unless there were too many reports, with words for the reports that were
-    /// left out.
+    /// Calls `report` unless there were too many reports, with words for the reports that were left
+    /// out.
     pub(crate) fn report(&self, report: impl FnOnce(&str)) {
         match self.admit(Instant::now()) {
             None => {}

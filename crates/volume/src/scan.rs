@@ -11,13 +11,13 @@ use larder_format::{FormatError, Physical, Superblock};
 pub struct ScannedDevice {
     /// The superblock that counts.
     pub superblock: Box<Superblock>,
-    /// Which copy that is: an index into [`OFFSETS`] and into `copies`.
+    /// The copy that it comes from: an index into [`OFFSETS`] and into `copies`.
     pub copy: usize,
-    /// What was found at each place that the device reaches, in order.
+    /// The result for each place within the device, in order.
     pub copies: Vec<SuperblockCopy>,
 }
 
-/// What was found at one place of a superblock.
+/// The result for one place of a superblock.
 #[derive(Debug)]
 pub struct SuperblockCopy {
     /// The place.
@@ -40,13 +40,13 @@ pub enum SuperblockProblem {
     OtherFilesystem(larder_format::Uuid),
 }
 
-/// No superblock of a device counts.
+/// A device without a valid superblock.
 #[derive(Debug, thiserror::Error)]
 #[error("{device}: no btrfs superblock{}", Problems(.copies))]
 pub struct ScanError {
     /// The device's name.
     pub device: String,
-    /// What was found at each place that was looked at; empty if the device ends before.
+    /// The result for each place that was read; empty if the device is too short.
     pub copies: Vec<SuperblockCopy>,
 }
 

@@ -13,20 +13,20 @@ pub struct VolumeStats {
     pub devices: Vec<DeviceStats>,
 }
 
-/// Counts of one device.
+/// Counters of one device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeviceStats {
     /// Id of the device.
     pub devid: u64,
     /// Reads.
     pub reads: u64,
-    /// Bytes that they asked for.
+    /// Bytes of these reads.
     pub read_bytes: u64,
     /// Reads that failed.
     pub read_errors: u64,
     /// Writes.
     pub writes: u64,
-    /// Bytes that they held.
+    /// Bytes of these writes.
     pub written_bytes: u64,
     /// Writes that failed.
     pub write_errors: u64,

@@ -11,14 +11,14 @@ use crate::members::Members;
 use crate::problem::{ReadError, Unmapped};
 use crate::stats::VolumeStats;
 
-/// Which mirror is asked first.
+/// Which mirror is tried first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ReadPolicy {
     /// Every region of address space has its own mirror, so that reads spread over the devices and
     /// each region is cached by one device only.
     #[default]
     Spread,
-    /// The mirror on this device, where there is one.
+    /// The mirror on this device, if there is one.
     Prefer(u64),
 }
 
@@ -33,22 +33,22 @@ pub struct Volume {
     pub(crate) chunks: RwLock<Arc<ChunkMap>>,
 }
 
-/// A range that lies in one piece on each device that holds it, as [`Volume::map`] gives it.
+/// A range that is contiguous on each device that holds it, as [`Volume::map`] returns it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MappedRange {
-    /// Where it starts.
+    /// Its logical address.
     pub logical: Logical,
     /// Length in bytes.
     pub len_bytes: u64,
-    /// The places that hold it as it is, one for each mirror.
+    /// The places of its copies, one for each mirror.
     pub mirrors: Vec<Place>,
     /// The places of its parity: P, then Q.
     pub parities: Vec<Place>,
 }
 
 impl Volume {
-    /// A writable volume of a file system that is being made: `superblock` as it will be written,
-    /// the devices, and the chunks.
+    /// A writable volume of a new file system: `superblock` as it will be written, the devices, and
+    /// the chunks.
     pub fn new(superblock: Box<Superblock>, devices: Vec<VolumeDevice>, chunks: ChunkMap) -> Self {
         Self::assemble(superblock, devices, chunks, true, ReadPolicy::default())
     }
@@ -88,27 +88,27 @@ impl Volume {
         self.superblock.checksum_type()
     }
 
-    /// Whether the volume may be written.
+    /// Whether the volume is writable.
     pub fn is_writable(&self) -> bool {
         self.members.is_writable
     }
 
-    /// The chunks as they are now.
+    /// The current chunks.
     pub fn chunks(&self) -> Arc<ChunkMap> {
         self.chunks.read().clone()
     }
 
-    /// The chunk that holds `logical`.
+    /// The chunk that contains `logical`.
     pub fn chunk_at(&self, logical: Logical) -> Option<Arc<Chunk>> {
         self.chunks.read().get(logical).cloned()
     }
 
-    /// Makes a new chunk known.
+    /// Adds a new chunk.
     pub fn add_chunk(&self, chunk: Chunk) -> Result<(), ChunkError> {
         Arc::make_mut(&mut self.chunks.write()).insert(chunk)
     }
 
-    /// Forgets the chunk that starts at `logical`.
+    /// Removes the chunk that starts at `logical`.
     pub fn remove_chunk(&self, logical: Logical) -> Option<Arc<Chunk>> {
         Arc::make_mut(&mut self.chunks.write()).remove(logical)
     }
@@ -128,18 +128,18 @@ impl Volume {
         self.devices().iter().filter(|device| device.is_stale())
     }
 
-    /// Whether any device holds a part of the chunk that is out of date.
+    /// Whether any device has content of the chunk that is out of date.
     pub fn has_outdated(&self, chunk: &Chunk) -> bool {
         chunk.stripes().iter().any(|stripe| self.members.is_outdated(chunk, stripe.devid))
     }
 
-    /// Counts devices that missed commits as any other, and has the next superblocks say so. The
-    /// caller has brought what is out of date on them up to date, and made it durable.
+    /// Marks devices that missed commits as up to date, also in the next superblocks. The caller
+    /// has brought their content up to date, and made it durable.
     pub fn end_staleness(&self) {
         self.devices().iter().for_each(VolumeDevice::end_staleness);
     }
 
-    /// Where a range lies. In a striped chunk that is one entry for each 64 KiB.
+    /// The places of a range. In a striped chunk that is one entry for each 64 KiB.
     pub fn map(&self, logical: Logical, len_bytes: u64) -> Result<Vec<MappedRange>, ReadError> {
         let mut ranges = Vec::new();
         self.for_each_chunk(logical, len_bytes, |chunk, part, part_bytes| {
@@ -158,17 +158,17 @@ impl Volume {
         Ok(ranges)
     }
 
-    /// What lies at a place on a device.
+    /// The content of a place on a device.
     pub fn contents_at(&self, devid: u64, physical: Physical) -> Vec<Content> {
         self.chunks().contents_at(devid, physical).collect()
     }
 
-    /// The number of ways to read `logical` ([`Chunk::copies`]); 0 if no chunk holds it.
+    /// The number of ways to read `logical` ([`Chunk::copies`]); 0 if no chunk contains it.
     pub fn copies(&self, logical: Logical) -> usize {
         self.chunk_at(logical).map_or(0, |chunk| chunk.copies())
     }
 
-    /// What was done since the volume was opened.
+    /// Counters since the volume was opened.
     pub fn stats(&self) -> VolumeStats {
         VolumeStats {
             healed: self.members.counters.healed.get(),
@@ -177,7 +177,7 @@ impl Volume {
         }
     }
 
-    /// The chunk that holds the whole of a range.
+    /// The chunk that contains the whole of a range.
     pub(crate) fn chunk_of(
         &self,
         logical: Logical,

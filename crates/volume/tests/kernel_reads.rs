@@ -1,4 +1,4 @@
-//! What is written here, the kernel reads, from every combination of devices that must suffice.
+//! The kernel reads what is written here, from every combination of devices that must suffice.
 //!
 //! Needs root, loop devices and a kernel with btrfs.
 
@@ -10,8 +10,8 @@ use support::{MIB, choices, extents_of, kernel_file, open, without};
 
 const FILE: &str = "data/noise-1048576";
 
-/// Overwrites ranges of a file without checksums in place, and has the kernel read the file back,
-/// also without devices, so that it must believe the parity that was written.
+/// Overwrites ranges of a file without checksums in place, and makes the kernel read the file back,
+/// also without devices, so that it must use the new parity.
 #[track_caller]
 fn overwritten(profile: Profile, devices: usize) {
     let spec = ImageSpec::new(format!("overwritten-{}-{devices}", profile.name()))

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 const START: u64 = 1 << 30;
 
-/// What one cell of 64 KiB holds.
+/// The content of one cell of 64 KiB.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Cell {
     /// The data cell of this number, counted through the chunk.
@@ -17,7 +17,7 @@ enum Cell {
     Parity(u64, usize),
 }
 
-/// Lays a chunk of `rows` rows out: for each row what each stripe's cell holds.
+/// Lays a chunk of `rows` rows out: for each row the content of each stripe's cell.
 fn table(profile: Profile, stripes: usize, rows: u64) -> Vec<Vec<Cell>> {
     let mut next = 0;
     let mut take = || {
@@ -127,7 +127,7 @@ proptest! {
             prop_assert_eq!(segment.logical, Logical(next));
             prop_assert!(segment.len_bytes > 0);
             next += segment.len_bytes;
-            // Its last byte lies on every mirror as far from the first as in the segment.
+            // Its last byte is on every mirror as far from the first as in the segment.
             let last = chunk.segment(Logical(next - 1), 1);
             for (first, last) in chunk.places(&segment).zip(chunk.places(&last)) {
                 prop_assert_eq!(first.stripe, last.stripe);
@@ -242,7 +242,8 @@ fn superblock_copies_are_stepped_around() {
     assert_eq!(single, [(Logical(START + 8 * mib), cell)]);
     let both = ranges(Profile::Raid1, 16 * mib, vec![at(1, 56 * mib), at(2, 60 * mib)]);
     assert_eq!(both, [(Logical(START + 4 * mib), cell), (Logical(START + 8 * mib), cell)]);
-    // With two data columns, row 128 starts at 16 MiB and its first column is on stripe 128 % 3 = 2.
+    // With two data columns, row 128 starts at 16 MiB and its first column is on stripe 128 % 3 =
+    // 2.
     let parity = |stripe: usize| {
         let mut stripes = vec![at(1, 100 * mib); 3];
         stripes[stripe] = at(1, 56 * mib);

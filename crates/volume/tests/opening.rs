@@ -1,4 +1,4 @@
-//! What opens, what does not, and what is said then.
+//! Opening: successes, refusals and their messages.
 //!
 //! Needs root, loop devices and a kernel with btrfs.
 
@@ -67,7 +67,7 @@ fn the_newest_sound_superblock_is_chosen() {
     assert_eq!((found.copy, found.copies.len()), (0, 2), "256 MiB hold two copies");
     let generation = found.superblock.generation.get();
 
-    // A copy that missed a commit does not count, a first one that missed it neither.
+    // A copy that missed a commit does not count, even if it is the first.
     for (stale, offset) in OFFSETS.into_iter().enumerate().take(2) {
         let device = file(Access::ReadWrite);
         let mut superblock = scan_copy(&device, stale).expect("it is sound").superblock;
@@ -94,7 +94,7 @@ fn the_newest_sound_superblock_is_chosen() {
         "no btrfs superblock",
     );
 
-    // Writing superblocks mends the first one, and the kernel agrees.
+    // Writing superblocks repairs the first one, and the kernel agrees.
     let volume = open(image.devices(), &WRITE);
     volume.write_superblocks(volume.superblock()).expect("it writes");
     drop(volume);
@@ -124,7 +124,7 @@ fn a_device_that_missed_commits_is_read_last() {
     assert_eq!(wanted.failures.messages, [""; 0], "the stale device is not asked");
     let stats = volume.stats();
     assert_eq!(stats.devices[1].reads, 0, "{stats:?}");
-    // Even when it is preferred.
+    // Even if it is preferred.
     drop(volume);
     let prefer = OpenOptions { read_policy: larder_volume::ReadPolicy::Prefer(2), ..WRITE };
     assert_eq!(Everything::read(&open(image.devices(), &prefer)), wanted);
@@ -149,7 +149,7 @@ fn a_sprout_needs_its_seed() {
     assert!(alone.superblock().fsid() != open(image.devices(), &READ).superblock().fsid());
     Everything::read(&alone);
     refused(try_open(from_ref(seed), &WRITE), "it is a seed");
-    // A seed of another file system is no part of this one.
+    // A seed of another file system does not belong to this one.
     let other = KernelImage::build(&spec, &Content::new(6));
     let foreign = [sprout.clone(), seed.clone(), other.devices()[0].clone()];
     refused(try_open(&foreign, &READ), "both are device 1");

@@ -1,4 +1,4 @@
-//! Every profile as the kernel wrote it: whole, without devices, and with devices full of rubbish.
+//! Every profile as the kernel wrote it: whole, without devices, and with devices full of garbage.
 //!
 //! Needs root, loop devices and a kernel with btrfs.
 
@@ -17,7 +17,7 @@ const READ: OpenOptions = OpenOptions {
 };
 const DEGRADED: OpenOptions = OpenOptions { degraded: true, ..READ };
 
-/// Reads everything, and holds one file against what the kernel shows.
+/// Reads everything, and compares one file with the kernel's view.
 #[track_caller]
 fn read_whole(image: &KernelImage) -> Everything {
     let volume = open(image.devices(), &READ);
@@ -57,7 +57,7 @@ fn reads_without_devices(image: &KernelImage, wanted: &Everything, losses: usize
     }
 }
 
-/// With one device more lost than the profile bears, opening says which chunk is lost, or which
+/// With one device more lost than the profile tolerates, opening says which chunk is lost, or which
 /// devices the chunk tree needs.
 #[track_caller]
 fn refuses_without(image: &KernelImage, lost: &[usize]) {
@@ -70,7 +70,7 @@ fn refuses_without(image: &KernelImage, lost: &[usize]) {
 }
 
 /// Scrambles the devices in `hit`, reads everything through a writable volume that prefers each of
-/// them in turn, and has the kernel scrub what is left.
+/// them in turn, and makes the kernel scrub the result.
 #[track_caller]
 fn heals(image: &KernelImage, wanted: &Everything, hit: &[usize]) {
     let copy = image.duplicate();
@@ -158,7 +158,7 @@ fn raid6() {
     profile(Profile::Raid6, 5);
 }
 
-/// One copy of every chunk is rubbish, now the first and now the second.
+/// One copy of every chunk is garbage, first the first and then the second.
 #[test]
 fn dup() {
     let image = image(Profile::Dup, 1);
@@ -177,7 +177,7 @@ fn dup() {
     }
 }
 
-/// Inverts a range, but for the superblock copy that may lie in it.
+/// Inverts a range, except a superblock copy in it.
 fn scramble_range(image: &KernelImage, range: std::ops::Range<u64>) {
     let file = &image.devices()[0];
     let copy = damage::SUPERBLOCK_OFFSETS[1];

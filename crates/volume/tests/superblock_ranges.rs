@@ -1,6 +1,6 @@
-//! The kernel steps around superblock copies where we do: in a full file system nothing else is left.
+//! The kernel avoids superblock copies where we do: in a full file system nothing else is left.
 //!
-//! (The free space tree says nothing of this: it counts these ranges as free.)
+//! (The free space tree does not show this: it counts these ranges as free.)
 //!
 //! Needs root, loop devices and a kernel with btrfs.
 
@@ -32,7 +32,7 @@ fn fill(root: &Path) {
     }
 }
 
-/// What of a chunk no extent covers.
+/// The ranges of a chunk that no extent covers.
 fn gaps(volume: &Volume, chunk: &Chunk) -> Vec<(Logical, u64)> {
     let mut gaps = Vec::new();
     let mut next = chunk.logical().0;

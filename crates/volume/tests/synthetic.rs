@@ -73,7 +73,8 @@ fn checksums(bytes: &[u8]) -> Vec<u8> {
     bytes.chunks(4096).flat_map(|s| ChecksumType::Crc32c.compute(s).as_bytes().to_vec()).collect()
 }
 
-/// A device that cannot read some sectors: only these come from the other mirror, and are rewritten.
+/// A device that cannot read some sectors: only these come from the other mirror, and are
+/// rewritten.
 #[test]
 fn unreadable_sectors_come_from_elsewhere() {
     let devices: Vec<Arc<FaultDevice>> =
@@ -98,7 +99,7 @@ fn unreadable_sectors_come_from_elsewhere() {
         assert_eq!(read.failures[0].len_bytes, 4096);
     }
     assert_eq!(volume.stats().healed, 2);
-    // With both copies of a sector gone the error names both.
+    // If both copies of a sector are gone, the error names both.
     devices[1].inject(Fault::fail(Operation::Read).within((2 << 20) + 40960..(2 << 20) + 45056));
     let mut found = vec![0; wanted.len()];
     let error = volume.read_data(Logical(START), &mut found, None).expect_err("no copy is left");
@@ -160,7 +161,7 @@ fn writers_of_one_row_do_not_spoil_its_parity() {
     }
 }
 
-/// A file system of one device that holds a chunk tree only, block by block.
+/// A file system of one device that has only a chunk tree, block by block.
 struct Forged {
     device: Arc<MemoryDevice>,
     superblock: Box<Superblock>,
@@ -283,8 +284,8 @@ fn chunk_trees_that_lie() {
     refused(with_leaf(&[(key, vec![0; 97])]), "item (1 DEV_ITEM 1)");
 }
 
-/// A block that two parents point to is met once; anything else would let a small image make a walk
-/// without end.
+/// A block that two parents point to is visited once; otherwise a small image could make a walk
+/// endless.
 #[test]
 fn no_block_is_walked_twice() {
     let key = |offset| Key::new(objectid::FIRST_CHUNK_TREE, ItemType::CHUNK_ITEM, offset);
@@ -307,7 +308,7 @@ fn no_block_is_walked_twice() {
     refused(forged.open(2), "its child at 16793600 was met before");
 }
 
-/// Healing replaces what is older, never what is newer.
+/// A repair replaces older content, never newer.
 #[test]
 fn a_newer_block_is_left_alone() {
     let devices = [memory(1), memory(2)];
@@ -352,7 +353,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 2000, ..ProptestConfig::default() })]
 
     /// Whatever the superblock, its system chunks and the chunk tree say, with right checksums:
-    /// opening and reading what was opened ends, and does not panic.
+    /// opening and reading end, and do not panic.
     #[test]
     fn lies_do_not_panic(
         array in proptest::collection::vec((0_usize..129, any::<u8>()), 0..3),

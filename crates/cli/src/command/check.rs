@@ -16,11 +16,12 @@ use crate::{is_broken_pipe, message};
 
 /// Prove a file system sound, or say what is wrong with it
 ///
-/// Reads all metadata, every copy of it, and relates everything that is stored twice. Changes nothing.
+/// Reads all metadata, every copy of it, and compares everything that is stored twice. Changes
+/// nothing.
 ///
 /// Each finding names the files that the damage touches, and the bytes of devices. `--format json`
-/// gives them as fields. Lines that begin with 'not checked' are no findings: they say what larder
-/// cannot judge. Of a device that is one commit behind, for example, it cannot say whether power
+/// gives them as fields. Lines that begin with 'not checked' are no findings: they name what larder
+/// cannot judge. For a device that is one commit behind, for example, it cannot tell whether power
 /// failed or the device missed the commit.
 ///
 /// Exit codes:
@@ -66,7 +67,7 @@ enum Format {
     Json,
 }
 
-/// The exit code for what could not be checked at all.
+/// The exit code if the check is not possible at all.
 const CANNOT_RUN: u8 = 2;
 
 impl Check {
@@ -97,7 +98,7 @@ impl Check {
         let report = check(&volume, &options);
         drop(progress);
         match self.write(&report) {
-            // The reader of the output may have seen enough; the findings count all the same.
+            // If the reader of the output has gone, the findings count all the same.
             Err(error) if !is_broken_pipe(&error) => {
                 eprintln!("ERROR: {}", message(&error));
                 ExitCode::from(CANNOT_RUN)

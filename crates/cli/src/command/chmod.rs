@@ -16,7 +16,7 @@ use crate::tree::{Each, walk};
 /// Change permissions in a file system that is not mounted
 ///
 /// An access ACL follows. Symbolic links have no permissions: one that is named is followed, those
-/// that are met on the way are left alone.
+/// below a directory are left alone.
 ///
 /// Examples:
 ///   larder chmod 600 disk.img:/etc/shadow

@@ -29,12 +29,11 @@ use crate::untar::Untar;
 ///   larder cp -a disk.img:/home other.img:/home
 ///   tar -c etc | larder cp -a - disk.img:/backup
 ///
-/// Into a file system when the destination is IMAGE:/PATH; all of it is then one commit or more.
-/// A source - is a tar archive on standard input, which is unpacked into the destination.
-/// Copies within one image share their data with the originals. From one image into another, --device
-/// and --subvolid are about the one that is copied into.
-/// The copy of the root directory is what is in it. Files that are in the way are replaced;
-/// nothing is written through symbolic links.
+/// The destination IMAGE:/PATH copies into a file system; this is one commit or more. A source - is
+/// a tar archive on standard input, which is unpacked into the destination. Copies within one image
+/// share their data with the originals. From one image into another, --device and --subvolid apply
+/// to the destination. A copy of the root directory is its content. Files that are in the way are
+/// replaced; nothing is written through symbolic links.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub struct Cp {
@@ -123,7 +122,7 @@ impl Cp {
         Ok(failures + between)
     }
 
-    /// Copies from an image into the one that is open. Returns how many failed.
+    /// Copies from an image into the open one. Returns how many copies failed.
     fn copy_between(
         &self,
         source: &OsStr,

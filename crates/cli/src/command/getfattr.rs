@@ -86,7 +86,7 @@ impl Getfattr {
             return Ok(());
         }
         let path = Target::parse(text).path;
-        // As of an absolute path, the slash is left out.
+        // As for an absolute path, the slash is left out.
         let shown = match path.strip_prefix(b"/") {
             Some(b"") | None => b".",
             Some(path) => path,

@@ -17,7 +17,7 @@ use super::Outcome;
 use crate::output::stdout;
 use crate::print::local_time;
 
-/// Show how a mount of larder's is: last commit, errors, read-only since when and why
+/// Show the health of a mount of larder: last commit, errors, since when and why it is read-only
 ///
 /// The exit code is 1 if an error made the file system read-only, and 0 otherwise. Errors of
 /// devices are also told by `larder device stats`, which can set them to zero.

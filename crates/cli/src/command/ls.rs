@@ -80,7 +80,8 @@ impl Ls {
         Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
     }
 
-    /// Lists a directory, and with `--recursive` those below it. True if anything could not be read.
+    /// Lists a directory, and with `--recursive` those below it. Returns true if anything could not
+    /// be read.
     fn list(
         &self,
         listing: &mut Listing,
@@ -133,7 +134,7 @@ fn name_of(entry: &larder::Result<Entry>) -> Option<&OsStr> {
     entry.as_ref().ok().map(Entry::name)
 }
 
-/// Whether it is an entry that is shown only with `--all`.
+/// Whether an entry is shown only with `--all`.
 fn is_hidden(entry: &larder::Result<Entry>) -> bool {
     name_of(entry).is_some_and(|name| name.as_bytes().starts_with(b"."))
 }

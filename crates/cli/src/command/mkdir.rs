@@ -22,8 +22,8 @@ pub struct Mkdir {
     /// Parents too where they are missing; a directory that is there is no error
     #[arg(short, long)]
     parents: bool,
-    /// Permissions of the new directories, though not of parents: as of chmod. Unless given, those that the
-    /// umask or a default ACL leaves
+    /// Permissions of the new directories, though not of parents: as of chmod. Unless given, those
+    /// that the umask or a default ACL leaves
     #[arg(short, long, value_parser = ModeChange::parse)]
     mode: Option<ModeChange>,
     #[command(flatten)]
@@ -37,9 +37,9 @@ const DIRECTORY: u32 = 0o040_000;
 const SET_IDS: u32 = 0o6000;
 const STICKY: u32 = 0o1000;
 const OTHERS_WRITE: u32 = 0o022;
-/// Permissions before the umask, and those that a change in the command line starts from.
+/// Permissions before the umask, from which a change in the command line starts.
 const PERMISSIONS: u32 = 0o777;
-/// The owner may always do this to parents, whatever the umask.
+/// The owner always gets these permissions on parents, whatever the umask.
 const OF_PARENTS: u32 = 0o300;
 
 impl Mkdir {
@@ -72,8 +72,8 @@ fn make(writing: &Writing, path: &Path, umask: u32) -> larder::Result<()> {
     writing.start.create_inode(path, &new_inode(DIRECTORY | PERMISSIONS, umask)).map(drop)
 }
 
-/// Makes a directory with these permissions. Those that are `decided` on are as asked for, whatever a default
-/// ACL says; others may only be fewer.
+/// Creates a directory with these permissions. The `decided` bits are exactly as asked for,
+/// whatever a default ACL says; of the others there may only be fewer.
 fn make_just_so(
     writing: &Writing,
     path: &Path,
@@ -81,7 +81,7 @@ fn make_just_so(
     decided: u32,
 ) -> larder::Result<()> {
     let is_special = decided & SET_IDS != 0 || permissions & STICKY != 0;
-    // Until it is special, no other user may write to it.
+    // Until it has its special bits, no other user may write to it.
     let withheld = SET_IDS | if is_special { OTHERS_WRITE } else { 0 };
     let new = new_inode(DIRECTORY | permissions & !withheld, 0);
     let made = writing.start.create_inode(path, &new)?;
@@ -93,7 +93,7 @@ fn make_just_so(
     Ok(())
 }
 
-/// What a path leads through, from the root down, without the root itself.
+/// The parents of a path, from the root down, without the root itself.
 fn parents(path: &Path) -> Vec<&Path> {
     let above = path.ancestors().skip(1);
     let mut parents: Vec<&Path> = above.filter(|path| path.parent().is_some()).collect();
@@ -101,7 +101,7 @@ fn parents(path: &Path) -> Vec<&Path> {
     parents
 }
 
-/// What is there already is as good as made, if it is a directory.
+/// An existing directory is as good as a new one.
 fn unless_there(writing: &Writing, path: &Path, made: larder::Result<()>) -> larder::Result<()> {
     match made {
         Err(error) if error.kind() == ErrorKind::AlreadyExists => {

@@ -85,8 +85,8 @@ pub struct Mkfs {
     /// Compress data: zlib, lzo or zstd, with a level (zstd:9)
     #[arg(long, value_name = "ALGO[:LEVEL]", requires = "rootdir")]
     compress: Option<Compression>,
-    /// Owner of everything. Unless given, the root directory of a new file system belongs to the user
-    /// who makes it, and what comes from a directory to its owner there
+    /// Owner of everything. Unless given, the root directory of a new file system belongs to the
+    /// user who makes it, and what comes from a directory to its owner there
     #[arg(long, value_name = "UID:GID")]
     owner: Option<Owner>,
     /// Do not discard what the devices held before
@@ -140,14 +140,14 @@ impl Mkfs {
         wait_for_ending_servers(&self.devices);
         let half_made = HalfMade::of(&self.devices)?;
         let made = mkfs(&self.devices, &options);
-        // If it failed, it has undone what it did.
+        // If it failed, it has undone its changes.
         half_made.keep();
         let summary = made.map_err(|error| match error {
             MkfsError::Occupied { .. } => anyhow!("{error}; with -f it is overwritten"),
             MkfsError::NoLength { .. } => anyhow!("{error}; -b 8G would make it that long"),
             error => error.into(),
         })?;
-        // The line of progress goes away before the summary comes.
+        // The progress line goes away before the summary comes.
         drop(options);
         if !self.quiet {
             write!(stdout(), "{summary}")?;
@@ -177,7 +177,7 @@ fn feature_choice<'a>(lists: impl Iterator<Item = &'a String>) -> Result<Feature
     Ok(choice)
 }
 
-/// The time that stands for now in builds that are to be reproducible.
+/// The fixed time for reproducible builds.
 fn source_date_epoch() -> anyhow::Result<Option<i64>> {
     match env::var("SOURCE_DATE_EPOCH") {
         Ok(text) => Ok(Some(text.parse().context("SOURCE_DATE_EPOCH is not a number of seconds")?)),

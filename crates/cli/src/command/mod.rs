@@ -1,7 +1,7 @@
 //! The command tree. Names follow btrfs-progs, and unambiguous prefixes are accepted.
 //!
-//! What is interrupted ends by the signal, as other programs do (a shell calls that 130 for Ctrl-C, 143 for
-//! TERM): the image is as some commit left it, and needs nothing to be sound.
+//! An interrupted command ends by the signal, as other programs do (a shell calls that 130 for
+//! Ctrl-C, 143 for TERM): the image is in the state of some commit, and needs no repair.
 
 mod cat;
 mod check;
@@ -45,13 +45,13 @@ pub use mount::run_as_helper;
 
 use crate::ending::wait_for_ending_servers;
 
-/// What every command comes to: an exit code, or an error for standard error.
+/// The result of a command: an exit code, or an error for standard error.
 pub type Outcome = anyhow::Result<ExitCode>;
 
 /// Mount, read, change, make and check btrfs file systems without kernel btrfs and without root.
 ///
-/// Most commands are about a file system that is not mounted: IMAGE:/PATH is a path in the one on an
-/// image file or block device. How a command is used, with examples, its --help says.
+/// Most commands work on a file system that is not mounted: IMAGE:/PATH is a path in the one on an
+/// image file or block device. The --help of each command has its usage and examples.
 ///
 /// Exit codes: 0 success, 1 failure (for check: damage was found), 2 the command line is wrong
 /// (for check: it could not run).
@@ -107,7 +107,7 @@ enum Command {
 }
 
 impl Larder {
-    /// Does what the command line asks for.
+    /// Runs the command line.
     pub fn run(self) -> Outcome {
         match self.command {
             Command::Cat(command) => command.run(),

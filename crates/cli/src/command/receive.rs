@@ -23,17 +23,17 @@ use crate::reason::in_words;
 use crate::source::{PathSource, on_image};
 use crate::target::Target;
 
-/// What is read from the input at once.
+/// How much of the input is read at once.
 const INPUT_BYTES: usize = 1 << 20;
 
 /// Make subvolumes of the streams of btrfs send or larder send
 ///
 /// Each snapshot in the stream becomes a subvolume in the directory TARGET: IMAGE:/directory in a
-/// file system that is not mounted, or a directory of a mounted btrfs, which takes the rights of root.
-/// An increment needs the snapshot that it builds on, received before or sent from there, anywhere in
-/// the file system. A subvolume that is complete is read-only and has a received uuid, which `larder
-/// subvolume show` shows. One that is not, because the stream was cut short or a command failed, can
-/// be changed and has none: delete it and receive again.
+/// file system that is not mounted, or a directory of a mounted btrfs, which takes the rights of
+/// root. An increment needs the snapshot that it builds on, received before or sent from there,
+/// anywhere in the file system. A subvolume that is complete is read-only and has a received uuid,
+/// which `larder subvolume show` shows. One that is not, because the stream was cut short or a
+/// command failed, can be changed and has none: delete it and receive again.
 ///
 /// Examples:
 ///   btrfs send /data/monday | larder receive backup.img:/snapshots
@@ -49,11 +49,12 @@ pub struct Receive {
     /// Read the stream from this file and not from standard input
     #[arg(short, value_name = "FILE")]
     file: Option<PathBuf>,
-    /// Stop where the first stream ends; otherwise everything is received up to the end of the input
+    /// Stop where the first stream ends; otherwise everything is received up to the end of the
+    /// input
     #[arg(short = 'e')]
     stop_at_end: bool,
-    /// Give up after N commands that cannot be applied, or never with 0. A subvolume that is received
-    /// with errors stays unfinished
+    /// Give up after N commands that cannot be applied, or never with 0. A subvolume that is
+    /// received with errors stays unfinished
     #[arg(long, short = 'E', value_name = "N", default_value_t = 1, value_parser = parse_number)]
     max_errors: u64,
     /// Print errors only
@@ -110,7 +111,7 @@ impl Receive {
         let outcome = directory.receive(input, &options, &mut observe);
         drop(watch);
         if outcome.is_err() {
-            // What was applied is there to be looked at, as far as it goes.
+            // The commands that were applied stay, so that the user can look at them.
             writing.filesystem.sync()?;
         }
         let delete = |name: &str| format!("larder subvolume delete {}/{name}", trimmed(target));
@@ -118,13 +119,13 @@ impl Receive {
     }
 }
 
-/// What is left of a file, if it is one.
+/// The rest of a file, if it is one.
 fn len_of(input: &File) -> Option<u64> {
     let (metadata, position) = (input.metadata().ok()?, rustix::fs::tell(input).ok()?);
     metadata.is_file().then(|| metadata.len().saturating_sub(position))
 }
 
-/// Says how a receive ended; `delete` is the command that deletes a subvolume of this name.
+/// Reports how a receive ended; `delete` is the command that deletes a subvolume of this name.
 fn report(outcome: Result<Received, ReceiveError>, delete: &dyn Fn(&str) -> String) -> ExitCode {
     let Err(error) = outcome else { return ExitCode::SUCCESS };
     eprintln!("ERROR: {}", in_words(&error.to_string()));
@@ -139,7 +140,7 @@ fn report(outcome: Result<Received, ReceiveError>, delete: &dyn Fn(&str) -> Stri
     ExitCode::FAILURE
 }
 
-/// Shows how far it has come, and looks whether a signal asks it to end.
+/// Shows the progress, and checks for a signal that asks it to end.
 struct Watch {
     is_quiet: bool,
     progress: Progress,
@@ -150,7 +151,7 @@ impl Watch {
     fn new(is_quiet: bool, len_bytes: Option<u64>) -> io::Result<Self> {
         let interrupted = Arc::new(AtomicBool::new(false));
         for signal in interrupt::heeded() {
-            // The second time it does what it always does: the input may never come.
+            // The second signal has its usual effect: the input may never come.
             signal_hook::flag::register_conditional_default(signal, interrupted.clone())?;
             signal_hook::flag::register(signal, interrupted.clone())?;
         }
@@ -179,7 +180,7 @@ impl Watch {
     }
 }
 
-/// A name of a stream as a terminal may see it.
+/// A name in a stream, safe for a terminal.
 fn shown(name: &[u8]) -> String {
     String::from_utf8_lossy(name).escape_debug().to_string()
 }

@@ -15,8 +15,8 @@ use crate::source::{PathSource, Writing};
 
 /// Make a copy of a file that shares its data with the original
 ///
-/// Neither changes with the other. A file that has the name of the copy keeps its attributes and gets
-/// the content.
+/// Neither changes with the other. If a file has the name of the copy, it keeps its attributes and
+/// gets the content.
 ///
 /// Examples:
 ///   larder reflink disk.img:/var/lib/disk disk.img:/var/lib/disk.before
@@ -70,7 +70,7 @@ impl Reflink {
     }
 }
 
-/// Copies in a file system that is mounted.
+/// Copies in a mounted file system.
 fn copy_mounted(original: &Path, copy: &Path) -> Outcome {
     let source = File::open(original).with_context(|| original.display().to_string())?;
     let permissions = source.metadata()?.permissions().mode() & 0o777;

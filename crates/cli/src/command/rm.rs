@@ -59,7 +59,7 @@ impl Rm {
     }
 }
 
-/// Removes what a walk meets.
+/// Removes the inodes of a walk.
 struct Removal<'a> {
     start: &'a Subvolume,
     root: PathBuf,

@@ -20,15 +20,15 @@ use crate::progress::Progress;
 use crate::source::{Source, on_image, warn_of_bad_copies};
 use crate::target::Target;
 
-/// Millionths of the whole from which on it is worth telling how long the rest takes.
+/// With fewer millionths of the whole, an estimate of the remaining time is worthless.
 const ENOUGH_TO_TELL: u64 = 1000;
 
 /// Write read-only snapshots as streams for btrfs receive and larder receive
 ///
 /// A snapshot is IMAGE:/PATH in a file system that is not mounted, with paths that start at the top
-/// level, or the path of its root in one that is. Mounts of larder and of the kernel's btrfs are asked
-/// the same way; they do so for root, and larder's also for the user who mounted. All snapshots are of
-/// one file system.
+/// level, or the path of its root in one that is. Mounts of larder and of the kernel's btrfs work
+/// the same way; they answer root, and larder's also the user who mounted. All snapshots are of one
+/// file system.
 ///
 /// Examples:
 ///   larder send disk.img:/snapshots/monday | btrfs receive /backup
@@ -40,8 +40,8 @@ pub struct Send {
     /// The receiver has this snapshot: send only what differs from it
     #[arg(short, value_name = "SNAPSHOT")]
     parent: Option<OsString>,
-    /// The receiver has this snapshot too: clone what it shares; may be given several times. Without
-    /// -p the closest relative of each snapshot among them is its parent
+    /// The receiver has this snapshot too: clone what it shares; may be given several times.
+    /// Without -p the closest relative of each snapshot among them is its parent
     #[arg(short, value_name = "SNAPSHOT")]
     clone_source: Vec<OsString>,
     /// Write several snapshots as one stream
@@ -66,7 +66,7 @@ pub struct Send {
     snapshots: Vec<OsString>,
 }
 
-/// Which version of the stream is wanted.
+/// The wanted version of the stream.
 #[derive(Clone, Copy, Debug)]
 enum Proto {
     Newest,
@@ -83,7 +83,7 @@ fn parse_version(text: &str) -> Result<Proto, String> {
     }
 }
 
-/// What can be sent, wherever it is.
+/// A snapshot to send, wherever it is.
 trait Snapshot: Clone {
     fn newest_version(&self) -> StreamVersion;
 
@@ -171,9 +171,9 @@ impl Send {
             eprintln!("At subvol {name}");
             out.begin(options.progress.clone());
             match snapshot.send(&options, &mut out) {
-                // Elsewhere a reader that goes has seen enough; here what it has is no snapshot.
+                // Elsewhere a reader that goes has seen enough; here it has an incomplete snapshot.
                 Err(SendError::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
-                    bail!("{name}: nobody reads the stream to its end")
+                    bail!("{name}: the reader has closed the stream before its end")
                 }
                 sent => sent.with_context(|| name.to_string())?,
             }
@@ -208,7 +208,7 @@ fn find_mounted(
     Ok(snapshot)
 }
 
-/// Where the stream goes, counted.
+/// The output, with a count of its bytes.
 struct Output {
     inner: Box<dyn Write>,
     /// Bytes of this snapshot.

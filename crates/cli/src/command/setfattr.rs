@@ -22,8 +22,8 @@ pub struct Setfattr {
     /// The name of the attribute to set, with its namespace
     #[arg(short, long, value_name = "NAME", required_unless_present = "remove")]
     name: Option<OsString>,
-    /// Its value: as it stands, in double quotes with escapes, with 0x before it hexadecimal, with 0s
-    /// base64; nothing unless given
+    /// Its value: as it stands, in double quotes with escapes, with 0x before it hexadecimal, with
+    /// 0s base64; nothing unless given
     #[arg(short, long, requires = "name", allow_hyphen_values = true)]
     value: Option<OsString>,
     /// The name of the attribute to remove

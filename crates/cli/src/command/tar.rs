@@ -52,14 +52,14 @@ impl Tar {
 /// Bytes of a tar block; headers and data are padded to it.
 const BLOCK_BYTES: usize = 512;
 
-/// Writes what a walk meets.
+/// Writes the inodes of a walk.
 struct Archive<W: Write> {
     builder: Builder<W>,
     progress: Progress,
     written_bytes: u64,
 }
 
-/// Attributes that the header has no room for, as PAX records.
+/// Attributes that do not fit into the header, as PAX records.
 #[derive(Default)]
 struct Pax(Vec<(String, Vec<u8>)>);
 
@@ -81,7 +81,7 @@ impl Pax {
 }
 
 impl<W: Write> Archive<W> {
-    /// A header with the attributes of `inode`, and records of what it has no room for.
+    /// A header with the attributes of `inode`, and records for those that do not fit.
     fn describe(path: &Path, inode: &Inode, kind: EntryType) -> anyhow::Result<(Header, Pax)> {
         let metadata = inode.metadata();
         let mut header = Header::new_ustar();
@@ -116,7 +116,7 @@ impl<W: Write> Archive<W> {
         Ok((header, pax))
     }
 
-    /// Writes an entry: its records, its header and what `data` holds.
+    /// Writes an entry: its records, its header and `data`.
     fn append(&mut self, mut header: Header, pax: &Pax, data: impl Read) -> anyhow::Result<()> {
         let records = pax.0.iter().map(|(key, value)| (key.as_str(), value.as_slice()));
         self.builder.append_pax_extensions(records)?;
@@ -245,7 +245,7 @@ fn sparse_map(ranges: &[Range<u64>], len_bytes: u64) -> Vec<u8> {
     map
 }
 
-/// The name of an entry: relative, and with a slash behind that of a directory.
+/// The name of an entry: relative, and with a slash after that of a directory.
 fn archive_name(path: &Path, file_type: FileType) -> Vec<u8> {
     let mut name = b"./".to_vec();
     name.extend_from_slice(path.as_os_str().as_bytes());
@@ -255,7 +255,7 @@ fn archive_name(path: &Path, file_type: FileType) -> Vec<u8> {
     name
 }
 
-/// Puts as much of a name as fits into a field of a header; the record has the whole.
+/// Writes as much of a name as fits into a field of a header; the record has the whole.
 fn put_name(field: &mut [u8], name: &[u8]) {
     let len = name.len().min(field.len());
     field[..len].copy_from_slice(&name[..len]);

@@ -20,8 +20,8 @@ use crate::units::parse_size;
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub struct Truncate {
-    /// Bytes, or with k, m, g, ... behind it of their powers of 1024. Before it: + to add, - to take,
-    /// < for at most, > for at least, / and % to round down and up to a multiple
+    /// Bytes, or with k, m, g, ... after it of their powers of 1024. Before it: + to add, - to
+    /// take, < for at most, > for at least, / and % to round down and up to a multiple
     #[arg(short, long, value_parser = Size::parse, allow_hyphen_values = true)]
     size: Size,
     /// Make no files
@@ -75,7 +75,7 @@ impl Size {
         Ok(Self { relation, bytes })
     }
 
-    /// The size of a file that has `before` bytes; `None` beyond all numbers.
+    /// The new size of a file that has `before` bytes; `None` if it is too large for any number.
     fn apply(self, before: u64) -> Option<u64> {
         let bytes = self.bytes;
         match self.relation {

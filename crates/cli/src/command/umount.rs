@@ -21,13 +21,13 @@ use super::Outcome;
 ///
 /// Fails if the last commit did not reach the devices.
 ///
-/// Where the file system is mounted in another place too, or in another mount namespace, only this
-/// mount ends: what still holds it is said, and nothing is waited for.
+/// If the file system is mounted in another place too, or in another mount namespace, only this
+/// mount ends: the command names what still uses it, and waits for nothing.
 ///
-/// umount(8) waits for no server of FUSE. Larder's own commands wait for one that still writes; a
-/// kernel that is to mount the same image next does not: use `larder umount` then.
+/// umount(8) does not wait for FUSE servers. Larder's own commands wait for one that still writes;
+/// the kernel does not before it mounts the same image: use `larder umount` then.
 ///
-/// Programs that wait for a server that was killed get an error with -f, which only root may.
+/// With -f, which only root may use, programs that wait for a killed server get an error.
 ///
 /// Example: larder umount ~/mnt
 #[derive(Debug, Args)]
@@ -35,8 +35,8 @@ pub struct Umount {
     /// Unmount at once for all processes that do not use it, and for the others when they are done
     #[arg(short, long)]
     lazy: bool,
-    /// End the connection to the server first, for all mounts of the file system: for a server that is gone, or
-    /// does not answer
+    /// End the connection to the server first, for all mounts of the file system: for a server that
+    /// is gone, or does not answer
     #[arg(short, long)]
     force: bool,
     /// Directories that something is mounted at
@@ -44,14 +44,14 @@ pub struct Umount {
     mountpoints: Vec<PathBuf>,
 }
 
-/// Users of a mount that are named at most.
+/// The most users of a mount that are named.
 const MOST_NAMED: usize = 8;
-/// How long a wait may go on before it is told.
+/// How long a wait goes on before it is reported.
 const SILENCE: Duration = Duration::from_secs(2);
-/// How often the wait looks for what keeps the file system mounted.
+/// How often the wait checks what keeps the file system mounted.
 const LOOK: Duration = Duration::from_millis(500);
 const PAUSE: Duration = Duration::from_millis(10);
-/// How long a server may take to answer before it is unmounted without.
+/// How long a server may take to answer before it is unmounted anyway.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 impl Umount {
@@ -77,8 +77,8 @@ impl Umount {
         let ending = if self.force || self.lazy { None } else { ending_of(&mountpoint) };
         // Opened before, so that it is the file that the mount has open.
         let source = File::open(&mount.source).with_context(|| mount.source.display().to_string());
-        // The number of a file system is given to another once it is gone: only now can the
-        // processes that use this one be found.
+        // The number of a file system is used again once it is gone: only now can the processes
+        // that use this one be found.
         let users: Vec<_> =
             processes().filter(|process| process.use_of(mount.device).is_some()).collect();
         let is_unmounted = self.force && end(&mountpoint)?;
@@ -105,12 +105,12 @@ impl Umount {
 fn ending_of(mountpoint: &Path) -> Option<Ending> {
     let (answer, ending) = channel();
     let mountpoint = mountpoint.to_owned();
-    // A thread, which a server that does not answer holds up for as long as this process is there.
+    // A thread, which a server that does not answer blocks as long as this process exists.
     thread::spawn(move || answer.send(File::open(mountpoint).and_then(Ending::of)));
     ending.recv_timeout(PATIENCE).ok()?.ok()?
 }
 
-/// Ends the connection of what is mounted; whether that has unmounted it.
+/// Ends the connection of a mount. Returns whether that has unmounted it.
 fn end(mountpoint: &Path) -> io::Result<bool> {
     match larder_fuse::end(mountpoint) {
         Err(error) if error.kind() == io::ErrorKind::ResourceBusy => Ok(false),
@@ -118,7 +118,7 @@ fn end(mountpoint: &Path) -> io::Result<bool> {
     }
 }
 
-/// What keeps `mount` from being unmounted, as far as it can be seen.
+/// The users that keep `mount` from being unmounted, as far as they are visible.
 fn uses_of(table: &MountTable, mount: &MountEntry) -> Vec<String> {
     let inside = table.inside(mount).map(|it| format!("{} is mounted in it", it.path.display()));
     let processes = processes()
@@ -131,14 +131,14 @@ fn uses_of(table: &MountTable, mount: &MountEntry) -> Vec<String> {
     uses
 }
 
-/// Waits until the server of `mount`, which has `source` open, has ended: the lock on it is held until the last byte
-/// is written. A server goes on if something still holds what it serves, one of `users` for example: then that is said.
-/// Returns whether the server has ended.
+/// Waits until the server of `mount`, which has `source` open, has ended: it holds the lock until
+/// the last byte is written. A server goes on as long as the file system is in use, for example by
+/// one of `users`: then this reports that. Returns whether the server has ended.
 fn wait_for_server(mount: &MountEntry, users: &[Process], source: &File) -> anyhow::Result<bool> {
     let start = Instant::now();
     let (mut is_told, mut next_look) = (false, start);
     loop {
-        // A server for reading has no lock that would tell that it goes on.
+        // A server for reading has no lock that would show that it goes on.
         if Instant::now() >= next_look {
             if let Some(holder) = holder_of(mount, users) {
                 eprintln!("{}: unmounted here; {holder}", mount.source.display());

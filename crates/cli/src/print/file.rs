@@ -1,4 +1,4 @@
-//! Inodes and what files hold.
+//! Inodes and the content of files.
 
 use larder_format::compression::Algorithm;
 use larder_format::item::{DirLogItem, FileExtent, InodeFlags, InodeItem};

@@ -5,7 +5,7 @@ use larder_format::{ItemType, Key, objectid};
 
 use super::text::{Hex16, Put, put};
 
-/// The name of an object id that has one wherever it stands.
+/// The name of an object id that means the same in every tree.
 pub fn objectid_name(id: u64) -> Option<&'static str> {
     Some(match id {
         objectid::ROOT_TREE => "ROOT_TREE",

@@ -74,7 +74,7 @@ fn put_header_flags(out: &mut Vec<u8>, bits: u64, names: &[(u64, &str)]) {
     }
 }
 
-/// Appends what an item holds, or why it cannot be read.
+/// Appends the content of an item, or why it cannot be read.
 fn put_item(out: &mut Vec<u8>, key: Key, data: &[u8], style: NodeStyle) {
     let start = out.len();
     if let Err(error) = put_known_item(out, key, data, style) {
@@ -200,7 +200,7 @@ fn put_dir_entries(out: &mut Vec<u8>, data: &[u8], style: NodeStyle) -> Result<(
     Ok(())
 }
 
-/// The part of an extended attribute's value that is shown: as far as a C string of a name's length.
+/// The visible part of an extended attribute's value: a C string of a name's length.
 fn shown_value(value: &[u8]) -> &[u8] {
     let value = &value[..value.len().min(NAME_MAX)];
     value.split(|byte| *byte == 0).next().unwrap_or_default()

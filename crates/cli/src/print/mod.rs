@@ -1,8 +1,8 @@
 //! On-disk structures as text, in the words and layout of btrfs-progs.
 //!
-//! Scripts read this output, so it follows one version of it to the letter:
-//! [`OUTPUT_VERSION`]. Everything is written to a byte buffer without going through `fmt`, since a
-//! dump of a large tree is hundreds of megabytes.
+//! Scripts read this output, so it follows one version of it to the letter: [`OUTPUT_VERSION`].
+//! Everything is written to a byte buffer without going through `fmt`, since a dump of a large tree
+//! is hundreds of megabytes.
 
 mod extent;
 mod file;
@@ -19,5 +19,5 @@ pub use key::key_text;
 pub use leaf::{NodeStyle, put_node};
 pub use time::{local_time, local_time_with_zone};
 
-/// The release of btrfs-progs whose output this is.
+/// The release of btrfs-progs whose output this follows.
 pub const OUTPUT_VERSION: &str = "btrfs-progs v6.2";

@@ -55,14 +55,14 @@ pub fn local_time(seconds: i64) -> String {
     format_local(seconds, "%m-%d %H:%M:%S")
 }
 
-/// The year, a dash, and what `after_year` asks for.
+/// The year, a dash, and the result of `after_year`.
 fn format_local(seconds: i64, after_year: &str) -> String {
     let cycles = if (-YEAR_9000..YEAR_9000).contains(&seconds) {
         0
     } else {
         seconds.div_euclid(CYCLE_SECONDS)
     };
-    // In range: what is left of a whole number of cycles is under one cycle.
+    // In range: the rest after whole cycles is under one cycle.
     let within = seconds - cycles * CYCLE_SECONDS;
     let time = Timestamp::from_second(within).expect("between the years -5000 and 9000");
     let local = ZONE.with(|zone| time.to_zoned(zone.clone()));

@@ -1,11 +1,11 @@
-//! What the library reports while it serves a mount: on the terminal, and in the background to the
-//! log of the system.
+//! Reports of the library while it serves a mount: on the terminal, and in the background to the
+//! system's log.
 //!
 //! # Invariants
-//! - A thread that reports something does not wait: one thread writes what all others report.
-//!   The program that keeps the log may have its files on this very mount, and would wait for a
-//!   server that waits for it.
-//! - What finds no room in the queue is counted, and the log says how much that was.
+//! - A thread that reports something does not wait: one thread writes what all others report. The
+//!   program that keeps the log may have its files on this very mount, and would wait for a server
+//!   that waits for it.
+//! - Reports for which the queue has no room are counted, and the log says how many they were.
 
 mod journal;
 mod panic;
@@ -26,23 +26,23 @@ use journal::Journal;
 use syslog::Syslog;
 use terminal::Terminal;
 
-/// What reports are signed with.
+/// The signature of reports.
 const IDENTIFIER: &str = "larder";
 
 /// How much is reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum LogLevel {
-    /// What failed.
+    /// Errors.
     Error,
-    /// And what may become worse: bad copies that were healed.
+    /// And warnings: bad copies that were repaired.
     Warn,
-    /// And what happened: a log that was replayed.
+    /// And events: a log that was replayed.
     Info,
     /// And how the server works.
     Debug,
 }
 
-/// A place where reports go.
+/// A destination of reports.
 trait Sink: Send {
     fn write(&mut self, level: Level, text: &str) -> io::Result<()>;
 }
@@ -59,7 +59,7 @@ pub fn on_terminal<T>(level: LogLevel, work: impl FnOnce() -> T) -> io::Result<T
     Ok(tracing::subscriber::with_default(subscriber, work))
 }
 
-/// Makes reports go to journald, or where there is none to syslog, and to standard error as long as
+/// Makes reports go to journald, or if there is none to syslog, and to standard error as long as
 /// that leads anywhere.
 pub fn to_system_log(level: LogLevel) -> io::Result<Reporter> {
     let mut sinks: Vec<Box<dyn Sink>> = vec![Box::new(Terminal)];

@@ -14,27 +14,27 @@ use tracing_subscriber::layer::Context;
 
 use super::Sink;
 
-/// Reports that wait to be written at most.
+/// The most reports that wait to be written.
 const MOST_WAITING: usize = 1024;
 
 enum Entry {
     Report(Level, String),
-    /// Answered when all that came before was written.
+    /// Answered when everything before it was written.
     Written(SyncSender<()>),
     End,
 }
 
-/// The thread that writes reports. What was reported before this is dropped is written then.
+/// The thread that writes reports. Dropping this writes all earlier reports.
 #[derive(Debug)]
 pub struct Reporter {
     queue: SyncSender<Entry>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// Where events come in.
+/// The input of events.
 pub(super) struct Queue {
     queue: SyncSender<Entry>,
-    /// Reports that found no room since the last that did.
+    /// Reports without room since the last that had some.
     lost: Arc<AtomicU64>,
 }
 
@@ -48,7 +48,7 @@ impl Reporter {
         Ok((Self { queue, thread: Some(thread) }, layer))
     }
 
-    /// Waits until all that was reported so far is written.
+    /// Waits until all reports so far are written.
     pub fn flush(&self) {
         let (written, wait) = sync_channel(1);
         if self.queue.send(Entry::Written(written)).is_ok() {
@@ -76,8 +76,8 @@ impl<S: Subscriber> Layer<S> for Queue {
     }
 }
 
-/// Writes one entry after another. What cannot be written is lost: there is no other place to
-/// report it.
+/// Writes one entry after another. An entry that cannot be written is lost: there is no other place
+/// to report it.
 fn write_entries(entries: &Receiver<Entry>, lost: &AtomicU64, mut sinks: Vec<Box<dyn Sink>>) {
     let mut write = |level, text: &str| {
         for sink in &mut sinks {
@@ -98,7 +98,7 @@ fn write_entries(entries: &Receiver<Entry>, lost: &AtomicU64, mut sinks: Vec<Box
     }
 }
 
-/// The message of an event, and after it its other fields.
+/// The message of an event, followed by its other fields.
 #[derive(Default)]
 struct Text(String);
 
@@ -122,7 +122,7 @@ mod tests {
 
     use super::*;
 
-    /// Keeps what it is given, and waits before each until it may go on.
+    /// A sink that keeps reports, and waits before each until it may go on.
     struct Slow {
         written: Arc<Mutex<Vec<String>>>,
         may_write: Receiver<()>,

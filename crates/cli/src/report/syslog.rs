@@ -1,4 +1,4 @@
-//! syslog: datagrams to its socket, as RFC 3164 has them.
+//! syslog: datagrams to its socket, as in RFC 3164.
 
 use std::io;
 use std::os::unix::net::UnixDatagram;
@@ -15,7 +15,7 @@ pub(super) const SOCKET: &str = "/dev/log";
 /// The facility of daemons.
 const FACILITY: u8 = 3;
 
-/// The program that listens at a socket. It may come later, and may be started anew.
+/// The program that listens at a socket. It may come later, and may be restarted.
 pub(super) struct Syslog {
     path: PathBuf,
     socket: Option<UnixDatagram>,

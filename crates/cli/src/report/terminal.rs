@@ -1,4 +1,4 @@
-//! The standard error.
+//! Standard error.
 
 use std::io::{self, Write};
 

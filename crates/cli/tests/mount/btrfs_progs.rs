@@ -1,8 +1,8 @@
-//! The `btrfs` program on a mount of larder's prints and does what it prints and does on the kernel's.
+//! The `btrfs` program does and prints the same on a mount of larder as on the kernel's.
 //!
-//! It refuses what `statfs` does not call a btrfs, and takes for a subvolume only what has the inode number
-//! 256; the kernel lets no FUSE server say either. Here a library that is loaded before the C library says
-//! both, so that all that is left is what the ioctls answer.
+//! It refuses a file system that `statfs` does not call a btrfs, and takes only inodes with the
+//! number 256 for subvolumes; the kernel lets no FUSE server say either. Here a library that is
+//! loaded before the C library says both, so that only the ioctls are compared.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -37,15 +37,15 @@ int stat(const char *p, struct stat *s) { return fstatat(AT_FDCWD, p, s, 0); }
 int fstat(int f, struct stat *s) { return fstatat(f, "", s, AT_EMPTY_PATH); }
 "#;
 
-/// The program, and a place where it is to do something.
+/// The program, and where it runs.
 struct Side<'a> {
     place: &'a Path,
     shim: Option<&'a Path>,
 }
 
 impl Side<'_> {
-    /// Runs `btrfs` with these words, of which `@` stands for the place. Returns whether it succeeded, and what
-    /// it said without the place.
+    /// Runs `btrfs` with these words, in which `@` stands for the place. Returns whether it
+    /// succeeded, and its output without the place.
     fn run(&self, words: &str) -> (bool, String) {
         let place = self.place.display().to_string();
         let mut command = Command::new("btrfs");
@@ -154,7 +154,7 @@ fn it_does_the_same() {
             "subvolume sync @",
         ] {
             let (expected, answer) = (theirs.run(words), ours.run(words));
-            // Generations are those of commits, which are made at other times.
+            // Generations are those of commits, which happen at other times.
             let without = |(done, said): (bool, String)| {
                 let kept = said.split(' ').filter(|word| word.parse::<u64>().is_err());
                 (done, kept.collect::<Vec<_>>().join(" "))

@@ -1,5 +1,5 @@
-//! What the kernel keeps of files and has not brought yet: it is found, it is not stale, and asking for it never ends in
-//! all of the server waiting for the kernel.
+//! Data that the kernel caches and has not written back yet: the server finds it, it is not stale,
+//! and asking for it never blocks the whole server.
 
 use std::process::{Command, Stdio};
 use std::thread;
@@ -10,10 +10,10 @@ use larder_testkit::{ImageSpec, KernelImage};
 use crate::support::{self, Mounted, assert_same_lines, is_over_rings, larder};
 use crate::trace::Trace;
 
-/// What a script may take under load.
+/// How long a script may take under load.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// Runs a script of Python in the root directory; what hangs is cut off from its server.
+/// Runs a script of Python in the root directory; a script that hangs is cut off from its server.
 #[track_caller]
 fn python(mounted: &Mounted, script: &str) {
     let mut python = Command::new("/usr/bin/python3");
@@ -71,8 +71,8 @@ for number in range(COUNT):
     assert found[number] == (at, at + 4096), found[number]
 ";
 
-/// `SEEK_ALL`, which demands to the byte where the data is. Over rings too few may be left who serve what the kernel asks
-/// for first: then all may be data.
+/// `SEEK_ALL`, which demands to the byte where the data is. Over rings, too few threads may be left
+/// to serve the requests that the kernel makes first: then all may be data.
 fn seek_all() -> String {
     let exact = if is_over_rings() { "False" } else { "True" };
     SEEK_ALL.replace("EXACT", exact)
@@ -85,7 +85,7 @@ pub(crate) fn any_number_of_calls_finds_data_in_mappings() {
     mounted.finish();
 }
 
-/// With what programs wrote kept by the kernel.
+/// With a write cache in the kernel.
 #[test]
 pub(crate) fn any_number_of_calls_finds_data_that_is_kept() {
     let mut mounted = Mounted::unmounted();
@@ -97,7 +97,7 @@ pub(crate) fn any_number_of_calls_finds_data_that_is_kept() {
     mounted.finish();
 }
 
-/// The kernel is told of each subvolume that appears, and waits for those who change the same directory.
+/// The kernel is told of each new subvolume, and waits for threads that change the same directory.
 #[test]
 pub(crate) fn any_number_of_subvolumes_is_made_beside_directories() {
     let mounted = Mounted::new();
@@ -129,8 +129,8 @@ assert all(os.stat(str(number)).st_nlink == 1 for number in range(COUNT))
     mounted.finish();
 }
 
-/// All that makes the server call the kernel at once, by many more threads than the server has, while programs that do
-/// the same are killed.
+/// Everything that makes the server call the kernel at once, by many more threads than the server
+/// has, while programs that do the same are killed.
 #[test]
 pub(crate) fn any_number_of_calls_of_all_kinds_is_answered() {
     let mounted = Mounted::new();
@@ -238,9 +238,9 @@ assert len(os.listdir('there')) == 5 * OTHERS * ROUNDS
     mounted.finish();
 }
 
-/// As soon as a write around the cache has ended a reader through the cache sees it, though others
-/// read the same pages while it was on its way. Without the server's word to the kernel each
-/// thirtieth round finds a stale page.
+/// As soon as a direct write has ended, a reader through the cache sees it, though others read the
+/// same pages meanwhile. Without the server's notice to the kernel every thirtieth round finds a
+/// stale page.
 #[test]
 pub(crate) fn what_is_written_around_the_cache_is_seen_through_it() {
     let mounted = Mounted::new();
@@ -249,7 +249,8 @@ pub(crate) fn what_is_written_around_the_cache_is_seen_through_it() {
     mounted.finish();
 }
 
-/// What programs store past the end of a file that they have mapped is zeros when the file grows, as on the kernel's.
+/// Bytes that programs store past the end of a mapped file are zeros when the file grows, as on the
+/// kernel's.
 #[test]
 pub(crate) fn what_is_stored_past_the_end_is_no_content() {
     let script = include_str!("past_the_end.py");
@@ -261,7 +262,7 @@ pub(crate) fn what_is_stored_past_the_end_is_no_content() {
     mounted.finish();
 }
 
-/// A listing ends, though what it shows is renamed at once and would come again.
+/// A listing ends, though each entry is renamed at once and would come again.
 #[test]
 pub(crate) fn a_listing_ends_though_renames_go_on() {
     let mounted = Mounted::new();
@@ -288,7 +289,7 @@ for walk in range(2):
     mounted.finish();
 }
 
-/// Attributes say what a call did as soon as it has returned.
+/// Attributes show the effect of a call as soon as it has returned.
 #[test]
 pub(crate) fn attributes_follow_at_once() {
     let mounted = Mounted::new();
@@ -331,8 +332,8 @@ assert os.stat('f').st_mtime_ns > before
     mounted.finish();
 }
 
-/// What a program wrote, and the server has not written back, has attributes that the kernel need
-/// not ask for again: writing it back does not change them.
+/// The kernel need not ask again for the attributes of data that the server has not written back:
+/// writeback does not change them.
 #[test]
 pub(crate) fn attributes_stay_known_while_data_waits() {
     let mounted = Mounted::new();
@@ -340,7 +341,7 @@ pub(crate) fn attributes_stay_known_while_data_waits() {
     mounted.shell("for n in 5 3000 5000 200000; do head -c $n /dev/zero > $n; done");
     let stat = || mounted.shell("stat -c '%s %b %y %z' 5 3000 5000 200000");
     let before = stat();
-    // The server could only say for how many seconds it knows.
+    // The server could only vouch for some seconds.
     thread::sleep(Duration::from_millis(1500));
     let counts = trace.count(|| assert_eq!(stat(), before));
     assert_eq!(counts.values().sum::<u64>(), 0, "{counts:?}");

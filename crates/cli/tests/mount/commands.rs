@@ -1,4 +1,5 @@
-//! The same commands on an image, on a mount of larder's and on one of the kernel's print and do the same.
+//! The same commands on an image, on a mount of larder and on one of the kernel print and do the
+//! same.
 
 use std::fs;
 use std::path::Path;
@@ -9,7 +10,7 @@ use larder_testkit::{ImageSpec, KernelImage, KernelMount, oracle};
 
 use crate::support::{Mounted, larder, shell, succeed};
 
-/// Where commands are run: `@` in their words is what stands before a path, `%` the file system.
+/// Where commands run: `@` in their words is the prefix of a path, `%` the file system.
 struct Place {
     before_path: String,
     whole: String,
@@ -26,7 +27,7 @@ impl Place {
         Self { before_path: whole.clone(), whole }
     }
 
-    /// Runs a command; whether it succeeded, and what it said without the place.
+    /// Runs a command. Returns whether it succeeded, and its output without the place.
     fn run(&self, words: &str) -> (bool, String) {
         let word = |word: &str| word.replace('@', &self.before_path).replace('%', &self.whole);
         let output = larder().args(words.split(' ').map(word)).output().expect("it starts");
@@ -38,7 +39,7 @@ impl Place {
 
 fn image() -> KernelImage {
     let image = KernelImage::build(&ImageSpec::new("commands"), &Content::new(7));
-    // The kernel gives the space of a deleted subvolume back in the background, and may not be done.
+    // The kernel frees the space of a deleted subvolume in the background, and may not be done.
     let mount = image.mount("subvolid=5");
     succeed(Command::new("btrfs").args(["subvolume", "sync"]).arg(mount.path()));
     drop(mount);
@@ -133,7 +134,7 @@ fn they_print_the_same_wherever_they_look() {
     as_btrfs_says(&theirs, &shared);
 }
 
-/// What is found by address is what btrfs-progs finds.
+/// Files are found by address as btrfs-progs finds them.
 fn as_btrfs_says(mount: &KernelMount, address: &str) {
     let sorted = |text: String| {
         let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
@@ -186,7 +187,7 @@ fn they_do_the_same_wherever_they_work() {
         "subvolume list -r %",
         "subvolume list -s %",
     ];
-    // Generations, ids that follow from them, and times are those of commits made at other times.
+    // Generations, ids that follow from them, and times are those of commits at other times.
     let without_numbers = |said: String| {
         let is_number = |word: &&str| word.bytes().all(|byte| b"0123456789-:".contains(&byte));
         said.split([' ', '\n']).filter(|word| !is_number(word)).collect::<Vec<_>>().join(" ")

@@ -1,4 +1,4 @@
-//! A server that is killed leaves a file system that is as some commit left it.
+//! A killed server leaves a file system in the state of some commit.
 
 use std::fs::{self, File};
 use std::io::Write;

@@ -1,4 +1,4 @@
-//! How mounts end: what comes next waits for the last commit, and what holds a mount is named.
+//! How mounts end: the next command waits for the last commit, and users of a mount are named.
 
 use std::fs::{self, Permissions};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -36,7 +36,7 @@ impl Stopped {
         wait_until("it is mounted", || {
             stopped.user("mountpoint -q mnt").status().unwrap().success()
         });
-        // What the kernel has to write back would wait for the server.
+        // Dirty data in the kernel would wait for the server.
         succeed(&mut stopped.user("dd if=/dev/zero of=mnt/f bs=4k count=1 conv=fsync status=none"));
         kill_process(Pid::from_child(&stopped.server), Signal::STOP).unwrap();
         rustix::mount::unmount(stopped.at("mnt"), UnmountFlags::empty()).unwrap();
@@ -53,7 +53,7 @@ impl Stopped {
         command
     }
 
-    /// Starts `larder` with `words`, and returns it once it has said that it waits.
+    /// Starts `larder` with `words`, and returns it once it has reported that it waits.
     fn waiting(&self, words: &[&str]) -> (Child, BufReader<ChildStderr>) {
         let mut command = as_nobody(self.at("larder"));
         command.args(words).current_dir(self.scratch.path());
@@ -128,7 +128,7 @@ fn who_waits_for_a_server_can_be_interrupted() {
         let (mut child, mut said) = stopped.waiting(&words);
         kill_process(Pid::from_child(&child), signal).unwrap();
         assert_eq!(child.wait().unwrap().signal(), Some(signal.as_raw()));
-        // Whatever it has started ends with it.
+        // All processes that it has started end with it.
         said.read_to_end(&mut Vec::new()).unwrap();
     }
     assert!(
@@ -152,7 +152,7 @@ pub(crate) fn a_script_that_unmounts_and_mounts_again_is_never_refused() {
     mounted.finish();
 }
 
-/// What `larder umount` writes on standard error, and whether it succeeds.
+/// The standard error of `larder umount`, and whether it succeeds.
 fn umount(path: &std::path::Path) -> (bool, String) {
     let output = larder().arg("umount").arg(path).output().unwrap();
     (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())

@@ -1,5 +1,5 @@
-//! A file system that fills up: a program is told by the write that has no room, what it was told is there has its
-//! room, and what is deleted makes room again.
+//! A file system that fills up: the write that finds no space fails, accepted data has its space,
+//! and deleting frees space again.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -24,7 +24,7 @@ fn available_in(folder: &Path) -> u64 {
     room.f_bavail * room.f_frsize
 }
 
-/// A mounted file system on one device that is made with these options.
+/// A mounted file system on one device, created with these options.
 fn made_with(size: &str, options: &[&str]) -> Mounted {
     let mut mounted = Mounted::unmounted();
     let mut mkfs = larder();
@@ -61,7 +61,7 @@ pub(crate) fn write_says_that_there_is_no_room() {
     mounted.finish();
 }
 
-/// What statfs(2) says is available one file can have.
+/// One file can have all the space that statfs(2) reports.
 #[test]
 pub(crate) fn all_that_is_available_is_allocated() {
     let cases: [(&str, &[&str]); 6] = [
@@ -87,10 +87,10 @@ pub(crate) fn all_that_is_available_is_allocated() {
     }
 }
 
-/// Files that as many threads write at once until there is no room.
+/// Files that as many threads write at once until the space runs out.
 const WRITERS: u8 = 4;
 
-/// Has all of them write until write(2) refuses. Returns how many bytes each was told are written.
+/// Makes all of them write until write(2) refuses. Returns how many bytes of each were accepted.
 fn fill(folder: &Path) -> Vec<u64> {
     let write = |number: u8| {
         let mut file = File::create_new(folder.join(number.to_string())).unwrap();
@@ -112,7 +112,7 @@ fn fill(folder: &Path) -> Vec<u64> {
     })
 }
 
-/// All that writers were told is written is there, and nothing else.
+/// All accepted data is there, and nothing else.
 #[track_caller]
 fn assert_filled(folder: &Path, written_bytes: &[u64]) {
     for (number, len_bytes) in (1..).zip(written_bytes) {
@@ -127,7 +127,7 @@ fn assert_filled(folder: &Path, written_bytes: &[u64]) {
     }
 }
 
-/// Deletes what was filled; returns what is available when that is done.
+/// Deletes the files; returns how much space is available afterwards.
 fn empty(folder: &Path, least_bytes: u64) -> u64 {
     (0..WRITERS).for_each(|number| fs::remove_file(folder.join(number.to_string())).unwrap());
     succeed(std::process::Command::new("sync").arg("-f").arg(folder));
@@ -135,9 +135,9 @@ fn empty(folder: &Path, least_bytes: u64) -> u64 {
     available_in(folder)
 }
 
-/// On devices of these sizes: what write(2) accepts survives, is within two percent of what the
-/// kernel accepts, and is as much when all was deleted; and all that statfs(2) says is available
-/// one file can have.
+/// On devices of these sizes: data that write(2) accepts survives, is within two percent of what
+/// the kernel accepts, and is as much again when all was deleted; and one file can have all the
+/// space that statfs(2) reports.
 fn fills_as_on_the_kernels(profile: &str, metadata: &str, sizes_mib: &[u64]) {
     let mut mounted = Mounted::unmounted();
     let made = |name: &str| -> Vec<PathBuf> {

@@ -1,4 +1,4 @@
-//! Handles of files: what `name_to_handle_at` gives leads to the file later, whatever the kernel
+//! File handles: `name_to_handle_at` gives one that leads to the file later, whatever the kernel
 //! has forgotten.
 
 use std::fs;
@@ -7,8 +7,7 @@ use std::process::Command;
 
 use crate::support::{Mounted, larder, succeed};
 
-/// Prints the handle of a path, or what a handle leads to: its inode number and content, or the
-/// error.
+/// Prints the handle of a path, or the inode number and content of a handle, or the error.
 const HANDLES: &str = r#"
 #define _GNU_SOURCE
 #include <errno.h>
@@ -92,7 +91,7 @@ pub(crate) fn handles_lead_to_what_the_kernel_has_forgotten() {
         assert_eq!(shown(&mounted, &all), before);
         assert_eq!(handles.open(&mounted.path(), &of_gone), "ESTALE");
     }
-    // Once the file system was closed, its number may be that of another.
+    // Once the file system was closed, its number may belong to another.
     subvolume(&mounted, &["delete", "snapshot"]);
     assert_eq!(handles.open(&mounted.path(), &of_snapshot), "ESTALE");
     mounted.unmount();

@@ -1,5 +1,5 @@
-//! The server is killed while real programs work: the file system is sound, what programs were promised is
-//! there, and it goes on.
+//! The server is killed while real programs work: the file system is sound, the promises to
+//! programs hold, and it can be used again.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
@@ -12,9 +12,9 @@ use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 
 use crate::support::{Mounted, larder, loop_devices, succeed, wait_until};
 
-/// A line in a shell that is at work on a mount, in a namespace of process numbers of its own: all of its
-/// processes end with the shell, also those that have left its session, as the jobs of fio do. Else they would
-/// keep the mount.
+/// A line in a shell that is at work on a mount, in a PID namespace of its own: all of its
+/// processes end with the shell, also those that have left its session, as the jobs of fio do.
+/// Otherwise they would keep the mount.
 struct Work(Child);
 
 impl Work {
@@ -51,8 +51,8 @@ impl Drop for Work {
     }
 }
 
-/// Kills the server some time after the line in a shell has made `begun`, and returns what is left, mounted
-/// again.
+/// Kills the server some time after the line in a shell has created `begun`, and returns the image,
+/// mounted again.
 fn killed_during(line: &str, begun: &str) -> Mounted {
     let mut mounted = Mounted::in_foreground();
     let mut work = Work::start(&mounted, line);
@@ -81,7 +81,7 @@ fn goes_on(mounted: Mounted) {
     mounted.finish();
 }
 
-/// A server that does not answer is left without its mount, and keeps what was done before.
+/// A server that does not answer loses its mount, and keeps earlier changes.
 #[test]
 fn who_waits_for_a_server_can_be_freed() {
     let mut mounted = Mounted::in_foreground();
@@ -132,7 +132,8 @@ pub(crate) fn during_fio() {
     ));
 }
 
-/// What a transaction wrote is there once it is over: the folder, too, is synced when its journal is deleted.
+/// The data of a finished transaction is there: the folder, too, is synced when its journal is
+/// deleted.
 #[test]
 pub(crate) fn during_sqlite() {
     for journal in ["wal", "delete"] {

@@ -1,5 +1,5 @@
-//! Files as long as a file can be, 2^63 - 1 bytes: what each call near that comes to, and that
-//! nothing else stumbles over them; beside the kernel's.
+//! Files of the maximum length, 2^63 - 1 bytes: the result of each call near the end, compared with
+//! the kernel's, and that nothing else stumbles over them.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -35,8 +35,7 @@ fn assert_is_longest(path: &Path) {
     assert_eq!(&end, b"\0end");
 }
 
-/// As a snapshot and as what changed since another, from larder's mount to the kernel's and on to
-/// an image.
+/// As a snapshot and as an increment, from larder's mount to the kernel's and on to an image.
 #[test]
 fn the_longest_files_are_sent_and_received() {
     let mounted = Mounted::new();

@@ -20,8 +20,7 @@ const DIRECTORIES: u64 = 3;
 const LISTED_FILES: u64 = 1000;
 const FILE_BYTES: usize = 3000;
 
-/// What was measured: requests by opcode, for each operation, with the number of files that it was
-/// about.
+/// The measurements: requests by opcode, for each operation, with its number of files.
 #[derive(Default)]
 struct Ledger(Vec<(&'static str, Counts, u64)>);
 
@@ -52,8 +51,8 @@ struct Row {
 }
 
 impl Row {
-    /// What a document may be above what is: a mount's first request of a kind, and what depends on
-    /// a moment.
+    /// By how much the document may exceed a measurement: a mount's first request of a kind, and
+    /// requests that depend on timing.
     const SLACK: u64 = 5;
 
     fn new(operation: &str, counts: &Counts, files: u64) -> Self {
@@ -78,7 +77,7 @@ impl Row {
         Some(Self { operation: operation.to_owned(), hundredths })
     }
 
-    /// Whether nothing is above what is said, and what is said is hardly above.
+    /// Whether no measurement exceeds the document, and the document hardly exceeds any.
     fn is_within(&self, said: &Self) -> bool {
         let of = |row: &Self, opcode| row.hundredths.get(opcode).copied().unwrap_or(0);
         let opcodes = self.hundredths.keys().chain(said.hundredths.keys());
@@ -117,7 +116,7 @@ fn forget(mounted: &mut Mounted) {
     mounted.mount(&[]);
 }
 
-/// What one process does with one file after another.
+/// One process handles one file after another.
 fn single_calls(mounted: &Mounted, ledger: &mut Ledger) {
     let trace = Trace::of(&mounted.path());
     let folder = mounted.join("calls");
@@ -144,7 +143,7 @@ fn stat(path: &Path) {
     rustix::fs::lstat(path).unwrap();
 }
 
-/// What programs do with new files.
+/// Operations of programs on new files.
 fn programs(mounted: &Mounted, ledger: &mut Ledger) {
     let archive = mounted.folder().join("archive.tar");
     let source = mounted.folder().join("source");
@@ -180,7 +179,7 @@ fn programs(mounted: &Mounted, ledger: &mut Ledger) {
     mounted.shell("rm -rf tar/.git");
 }
 
-/// What programs do with what the kernel does not know.
+/// Operations of programs on files that the kernel does not know.
 fn walks(mounted: &mut Mounted, ledger: &mut Ledger) {
     for directory in 0..DIRECTORIES {
         let folder = mounted.join("walk").join(directory.to_string());

@@ -1,5 +1,5 @@
-//! Limits of quota groups over a mount: who would pass one is told, by the call that would, or, where the kernel
-//! keeps what is written, when that is synced or closed.
+//! Limits of quota groups on a mount: the call that would exceed one fails or, with a write cache
+//! in the kernel, the fsync or close.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -39,7 +39,7 @@ fn who_would_pass_a_limit_is_told() {
     let mut mounted = limited();
     let subvolume = mounted.join("s");
     let room = statvfs(&subvolume).unwrap().f_blocks;
-    // What the kernel keeps is refused when it is synced, and nothing that was is lost.
+    // Cached data is refused at fsync, and nothing that was synced is lost.
     let mut file = File::create_new(subvolume.join("f")).unwrap();
     let mut fill = || -> io::Result<()> {
         for _ in 0..30 {
@@ -49,7 +49,7 @@ fn who_would_pass_a_limit_is_told() {
     };
     assert_eq!(errno(fill()), Some(Errno::DQUOT));
     drop(file);
-    // Or when it is closed, which programs look at.
+    // Or at close, which programs check.
     let closed = mounted.shell("! dd if=/dev/zero of=s/g bs=1M count=30 2>&1");
     assert!(closed.contains("Disk quota exceeded") || closed.contains("Input/output error"));
     mounted.shell("rm s/f s/g");
@@ -73,7 +73,7 @@ fn who_would_pass_a_limit_is_told() {
     assert_eq!(errno(File::create_new(subvolume.join("more"))), Some(Errno::DQUOT));
     assert_eq!(errno(fs::create_dir(subvolume.join("d"))), Some(Errno::DQUOT));
     assert_eq!(errno(fs::rename(subvolume.join("f"), subvolume.join("e"))), Some(Errno::DQUOT));
-    // Others have room, and as much as before as far as statfs(2) knows.
+    // Other subvolumes have space, and as much as before according to statfs(2).
     fs::write(mounted.join("f"), vec![5; 1 << 20]).unwrap();
     assert_eq!(statvfs(&subvolume).unwrap().f_blocks, room);
     drop(file);
@@ -89,7 +89,7 @@ fn who_would_pass_a_limit_is_told() {
     mounted.finish();
 }
 
-/// A snapshot is no way around a limit, for the kernel either.
+/// A snapshot is no way around a limit, in the kernel either.
 #[test]
 fn a_snapshot_has_the_limit_of_its_source() {
     let mut mounted = limited();

@@ -1,11 +1,11 @@
-//! Listings that bring attributes along: they are true, they do not get old, and what they show
-//! works like anything else that was looked up.
+//! Listings with attributes: they are true, they do not become stale, and their entries work like
+//! anything that was looked up.
 
 use std::process::Command;
 
 use crate::support::{Mounted, larder, python, succeed};
 
-/// Files grow, change modes, get other names and go, while others list them.
+/// Files grow, change modes, are renamed and deleted, while other programs list them.
 const CHANGE_WHILE_LISTED: &str = r"
 import os, stat, threading
 
@@ -74,8 +74,8 @@ pub(crate) fn attributes_are_true_while_files_change() {
     mounted.finish();
 }
 
-/// What was listed and never opened is used after it has lost its name, by a program that refers to
-/// it.
+/// A file that was listed and never opened is used after it has lost its name, by a program that
+/// refers to it.
 #[test]
 pub(crate) fn what_was_only_listed_outlives_its_name() {
     let mut mounted = Mounted::new();
@@ -102,8 +102,8 @@ for name, fd in files.items():
     mounted.finish();
 }
 
-/// Attributes that came with a listing follow what is done by another name, through another mount,
-/// by an ioctl.
+/// Attributes that came with a listing follow changes by another name, through another mount, by an
+/// ioctl.
 #[test]
 pub(crate) fn listed_attributes_follow_changes() {
     let mut mounted = Mounted::new();

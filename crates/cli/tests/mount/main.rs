@@ -1,5 +1,5 @@
-//! Mounts as users have them: through the command, held to POSIX, to real programs, to both checkers and
-//! to the kernel, which mounts what they leave.
+//! Mounts as users have them: through the command, checked against POSIX, real programs, both
+//! checkers and the kernel, which mounts the result.
 
 mod btrfs_progs;
 mod cached;

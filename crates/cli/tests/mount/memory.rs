@@ -11,9 +11,10 @@ use rustix::fs::{OFlags, SeekFrom as Sought, seek};
 
 use crate::support::{Mounted, larder, shell, succeed};
 
-/// What `--memory` gives, in KiB.
+/// The value of `--memory`, in KiB.
 const GIVEN_KIB: u64 = 128 << 10;
-/// The most that a server may have had of that: a tenth more is for an allocator that has many threads to serve.
+/// The most of that which a server may have had: a tenth more is for an allocator with many
+/// threads.
 const BOUND_KIB: u64 = GIVEN_KIB / 10 * 11;
 const MIB: usize = 1 << 20;
 
@@ -25,7 +26,7 @@ fn peak(mounted: &Mounted) -> u64 {
     line.trim().trim_end_matches(" kB").parse().unwrap()
 }
 
-/// Has a server with little memory do `work`, and looks at how much it took.
+/// Makes a server with little memory do `work`, and checks how much it took.
 #[track_caller]
 fn bounded(options: &[&str], work: impl FnOnce(&Mounted)) {
     let mut mounted = Mounted::unmounted();
@@ -37,7 +38,7 @@ fn bounded(options: &[&str], work: impl FnOnce(&Mounted)) {
     mounted.check();
 }
 
-/// Does `work` by so many threads, which have their numbers.
+/// Does `work` in so many threads, with their numbers.
 fn by_threads(count: usize, work: impl Fn(usize) + Sync) {
     thread::scope(|scope| {
         for number in 0..count {
@@ -89,7 +90,7 @@ fn many_files_and_walks_fit_into_what_was_given() {
     });
 }
 
-/// The kernel makes the files, which is faster.
+/// The kernel creates the files, which is faster.
 #[test]
 fn listings_with_attributes_fit_into_what_was_given() {
     const LARGE: usize = 100_000;

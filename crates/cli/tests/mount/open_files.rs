@@ -1,5 +1,5 @@
-//! What is open and has no name any more, or none yet: files, and subvolumes that were deleted,
-//! beside the kernel's.
+//! Open inodes without a name any more, or without one yet: files, and deleted subvolumes, compared
+//! with the kernel's.
 
 use std::fmt::Debug;
 use std::fs::{self, File, OpenOptions, Permissions};
@@ -18,7 +18,7 @@ use rustix::io::Errno;
 
 use crate::support::{Mounted, larder, succeed, wait_until};
 
-/// Has the kernel forget the data of a file, so that the server is asked again.
+/// Makes the kernel drop the data of a file, so that the server is asked again.
 fn forget_pages(file: &File) {
     fadvise(file, 0, None, Advice::DontNeed).unwrap();
 }
@@ -84,7 +84,7 @@ pub(crate) fn what_lost_its_name_keeps_its_data_when_synced() {
     mounted.finish();
 }
 
-/// What each call on what is open of a deleted subvolume in `place` comes to.
+/// The results of each call on open inodes of a deleted subvolume in `place`.
 struct Outcomes {
     all: Vec<(String, String)>,
 }
@@ -186,7 +186,7 @@ fn use_deleted(place: &Path) -> Vec<(String, String)> {
     let directories = [File::open(&root).unwrap(), File::open(root.join("folder")).unwrap()];
     subvolume(place, &["delete", "doomed"]).unwrap();
     outcomes.note("metadata of what is deleted", fs::metadata(&root).map(drop));
-    // Were its space free this would be there.
+    // If its space were free, this would be there.
     fs::write(place.join("other"), vec![b'o'; 1 << 20]).unwrap();
     File::open(place.join("other")).unwrap().sync_all().unwrap();
     for (file, name) in files.iter().zip(["f", "g"]) {
@@ -238,7 +238,7 @@ pub(crate) fn the_room_of_a_deleted_subvolume_comes_back_when_nothing_of_it_is_o
     mounted.finish();
 }
 
-/// The kernel may still remember what had a number.
+/// The kernel may still cache an old inode with the same number.
 #[test]
 pub(crate) fn nothing_shows_in_the_place_of_what_was_deleted() {
     let mounted = Mounted::new();

@@ -1,4 +1,4 @@
-//! The words behind `-o`, what goes wrong before a mount, and mount(8).
+//! The words after `-o`, errors before a mount, and mount(8).
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};
@@ -26,12 +26,12 @@ fn what_is_wrong_is_said_before_it_returns() {
         failure(larder().arg("mount").args(arguments).arg(image).arg(point))
     };
     assert!(mount(&["-o", "wibble"], &image, &point).contains("'wibble'"));
-    assert!(mount(&["-o", "ro,rescue=all"], &image, &point).contains("only what is sound"));
+    assert!(mount(&["-o", "ro,rescue=all"], &image, &point).contains("sound structures only"));
     assert!(mount(&["-o", "autodefrag"], &image, &point).contains("'autodefrag'"));
     assert!(mount(&["-o", "subvol=none"], &image, &point).contains("none"));
     assert!(mount(&[], Path::new("/none"), &point).contains("/none"));
     assert!(mount(&[], &image, Path::new("/none")).contains("/none"));
-    assert!(mount(&["--create", "1G"], &image, &point).contains("there already"));
+    assert!(mount(&["--create", "1G"], &image, &point).contains("exists already"));
     assert!(failure(larder().arg("umount").arg(&point)).contains("nothing here"));
     mounted.mount(&[]);
     let twice = mount(&[], &image, &point);
@@ -95,7 +95,8 @@ fn subvolumes_are_shown_by_path_and_id() {
     }
 }
 
-/// Flags and extents of files that are made under options, on a mount of larder's and on the kernel's.
+/// Flags and extents of files that are created with options, on a mount of larder and on the
+/// kernel's.
 #[test]
 fn new_files_are_written_as_options_say() {
     for options in
@@ -167,7 +168,7 @@ pub(crate) fn times_of_last_access_are_kept_as_on_the_kernels() {
             };
             steps.map(|step| {
                 let before = times();
-                // So that a time that is set again is another.
+                // So that a new time differs from the old one.
                 shell(folder, &format!("sleep 0.02; {step}"));
                 let after = times();
                 [0, 1, 2].map(|at| before[at] != after[at])
@@ -216,7 +217,7 @@ fn what_is_remounted_for_reading_cannot_be_changed() {
     mounted.finish();
 }
 
-/// Programs that wait on a mount end with a signal, and the mount goes on.
+/// A signal ends programs that wait on a mount, and the mount goes on.
 #[test]
 fn who_waits_can_be_interrupted() {
     let mounted = Mounted::new();
@@ -243,7 +244,7 @@ fn who_waits_can_be_interrupted() {
         drop(holder);
         fs::write(mounted.join("after"), waiting).unwrap();
     }
-    // When what was interrupted was last written to is for the kernel to know.
+    // Only the kernel knows when an interrupted file was last written to.
     mounted.shell("rm p other");
     mounted.finish();
 }

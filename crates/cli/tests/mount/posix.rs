@@ -1,4 +1,4 @@
-//! What POSIX and Linux say about each call, errors included.
+//! What POSIX and Linux say about each call, including errors.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions, Permissions};
@@ -82,7 +82,7 @@ pub(crate) fn names_that_are_there_or_not() {
     assert_eq!(errno(fs::rename(at("d"), at("d/e/d"))), Some(Errno::INVAL));
     assert_eq!(errno(fs::rename(at("f"), at("d"))), Some(Errno::ISDIR));
     assert_eq!(errno(fs::rename(at("d"), at("f"))), Some(Errno::NOTDIR));
-    // A name that was looked for in vain is found once it is made, and not once it is gone.
+    // A name that was looked up in vain is found once it exists, and not once it is gone.
     assert!(!at("g").exists());
     fs::hard_link(at("f"), at("g")).unwrap();
     assert_eq!(fs::metadata(at("g")).unwrap().nlink(), 2);
@@ -180,7 +180,7 @@ pub(crate) fn appending_truncating_and_replacing() {
     fs::write(mounted.join("new"), "new").unwrap();
     fs::rename(mounted.join("new"), &path).unwrap();
     assert_eq!(fs::read(&path).unwrap(), b"new");
-    // What was replaced is there for who has it open.
+    // A replaced file stays for programs that have it open.
     let mut old = two;
     writeln!(old, "still").unwrap();
     drop((one, old));
@@ -373,7 +373,7 @@ pub(crate) fn data_that_the_kernel_keeps_is_found() {
 #[test]
 fn a_full_file_system_says_so_and_recovers() {
     let mut mounted = Mounted::unmounted();
-    // What is deleted is free with the next commit.
+    // Deleted files free their space with the next commit.
     mounted.mount(&["--create", "128M", "-o", "commit=1"]);
     let mut file = File::create_new(mounted.join("f")).unwrap();
     let mut filled = || -> io::Result<()> {
@@ -419,7 +419,7 @@ pub(crate) fn a_listing_survives_changes() {
     let mut listed = Vec::new();
     for (number, entry) in fs::read_dir(mounted.path()).unwrap().enumerate() {
         let name = entry.unwrap().file_name().into_string().unwrap();
-        // Some of what was listed goes, and something new comes.
+        // Some listed entries go, and something new comes.
         if number % 3 == 0 {
             fs::remove_file(mounted.join(&name)).unwrap();
         }
@@ -501,7 +501,7 @@ pub(crate) fn attributes_are_made_and_replaced_as_on_the_kernels() {
     mounted.finish();
 }
 
-/// What changes nothing sets times in some ways to call it, and in others it does not.
+/// Calls without an effect set times in some forms, and not in others.
 #[test]
 pub(crate) fn times_follow_what_changes_nothing_as_on_the_kernels() {
     let script = r"

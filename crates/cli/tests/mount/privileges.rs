@@ -1,5 +1,5 @@
-//! What a file gives those who run it goes when somebody else changes it, by whatever call, and at once; beside the
-//! kernel's.
+//! A file loses setuid, setgid and capabilities when another user changes it, by whatever call, and
+//! at once; compared with the kernel's.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -10,7 +10,8 @@ use larder_testkit::{ImageSpec, KernelImage};
 
 use crate::support::{Mounted, as_nobody, assert_same_lines, python, succeed};
 
-/// Changes files of all modes in all ways, and prints which mode each has then: as it is open, and by its name.
+/// Changes files of all modes in all ways, and prints the mode that each has then: through its
+/// descriptor, and by its name.
 const CHANGE_ALL: &str = r"
 import ctypes, mmap, os, sys
 c = ctypes.CDLL(None, use_errno=True)
@@ -60,7 +61,7 @@ const CHANGES: [&str; 11] = [
 ];
 const MODES: [&str; 6] = ["4777", "2777", "6777", "2767", "6666", "777"];
 
-/// The modes that files in `folder` have after each change, by root and by nobody.
+/// The modes of the files in `folder` after each change, by root and by nobody.
 fn modes_after(folder: &Path) -> String {
     fs::set_permissions(folder, Permissions::from_mode(0o755)).unwrap();
     let prepare = |name: &str, mode: &str| {
@@ -96,7 +97,7 @@ pub(crate) fn changing_a_file_takes_what_it_takes_on_the_kernels() {
         assert_eq!(seen, expected);
     }
     assert_eq!(seen.lines().count(), 2 * CHANGES.len() * MODES.len());
-    // What the kernel kept of the modes is what is on the disk.
+    // The modes that the kernel caches are those on disk.
     ours.unmount();
     ours.mount(&["-o", "allow_other"]);
     for line in seen.lines() {
@@ -107,8 +108,7 @@ pub(crate) fn changing_a_file_takes_what_it_takes_on_the_kernels() {
     ours.finish();
 }
 
-/// Owners, members of groups and strangers: what each may change, and what is inherited by what
-/// they make.
+/// Owners, members of groups and strangers: what each may change, and what their new files inherit.
 #[test]
 fn users_may_do_what_they_may_on_the_kernels() {
     let mut ours = Mounted::unmounted();

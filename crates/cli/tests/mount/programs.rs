@@ -53,7 +53,7 @@ pub(crate) fn sqlite() {
              UPDATE t SET v = 'x' WHERE i % 7 = 0; DELETE FROM t WHERE i % 11 = 0; VACUUM; \
              PRAGMA integrity_check;"
         );
-        // With the log an error names the call and the file that it came from.
+        // With the log, an error names the call and the file that it came from.
         let mut sqlite3 = Command::new("sqlite3");
         let said =
             succeed(sqlite3.args(["-cmd", ".log stderr"]).arg(mounted.join(file)).arg(script));

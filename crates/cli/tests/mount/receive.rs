@@ -1,4 +1,4 @@
-//! Streams received into a directory of a mount of larder's.
+//! Streams received into a directory of a mount of larder.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -18,7 +18,8 @@ use crate::support::{Mounted, larder, succeed, wait_until};
 /// Snapshots in a chain.
 const SNAPSHOTS: usize = 6;
 
-/// Streams of a chain of snapshots, made by the kernel: the first whole, the others as increments.
+/// Streams of a chain of snapshots, made by the kernel: the first complete, the others as
+/// increments.
 struct Chain {
     scratch: Scratch,
     manifests: Vec<Manifest>,
@@ -61,7 +62,7 @@ impl Chain {
         self.scratch.path().join(format!("{round}.stream"))
     }
 
-    /// What was received in `directory` is what was sent.
+    /// The received subvolumes in `directory` are those that were sent.
     #[track_caller]
     fn assert_received(&self, directory: &Path) {
         for (round, manifest) in self.manifests.iter().enumerate() {
@@ -101,7 +102,7 @@ fn chains_are_received_as_they_were() {
         let chain = Chain::new(seed);
         let mut mounted = Mounted::new();
         fs::create_dir(mounted.join("backup")).unwrap();
-        // The kernel remembers that none of them is there.
+        // The kernel caches that none of them exists.
         let look = |round: usize| mounted.join(format!("backup/{round}")).symlink_metadata();
         assert!((0..SNAPSHOTS).all(|round| look(round).is_err()));
         for round in 0..SNAPSHOTS {
@@ -113,7 +114,7 @@ fn chains_are_received_as_they_were() {
         assert!((0..SNAPSHOTS).all(|round| !shown(round).entries.is_empty()));
         let error = fs::write(mounted.join("backup/0/n"), "").unwrap_err();
         assert_eq!(Errno::from_io_error(&error), Some(Errno::ROFS));
-        // What was received can be sent on.
+        // A received snapshot can be sent on.
         let again = mounted.folder().join("again");
         let paths = ["backup/1", "backup/2"].map(|path| mounted.join(path));
         succeed(larder().args(["send", "-p"]).arg(&paths[0]).arg("-f").arg(&again).arg(&paths[1]));
@@ -127,7 +128,8 @@ fn chains_are_received_as_they_were() {
     }
 }
 
-/// While it is received nobody can look in; when that has ended everybody can, whatever the kernel remembered.
+/// During a receive nobody can look into the subvolume; afterwards everybody can, whatever the
+/// kernel cached.
 #[test]
 fn what_is_not_finished_is_not_shown() {
     let chain = Chain::new(9);
@@ -178,7 +180,7 @@ fn a_stream_cut_short_says_how_to_go_on() {
     mounted.finish();
 }
 
-/// A client that dies leaves what a stream cut short leaves.
+/// A client that dies leaves the same as a truncated stream.
 #[test]
 fn a_command_that_dies_leaves_what_is_plainly_unfinished() {
     let chain = Chain::new(6);

@@ -1,5 +1,6 @@
-//! What is immutable, append-only or in a read-only subvolume is refused when it is opened, to everybody who opens,
-//! and nobody sees what was refused. Who had it open before goes on. All as on the kernel's, beside it.
+//! Immutable files, append-only files and those in read-only subvolumes are refused when they are
+//! opened, to every program, and no program sees refused changes. Programs that had them open
+//! before go on. All of it is compared with the kernel's.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -13,10 +14,10 @@ use rustix::io::Errno;
 
 use crate::support::{Mounted, assert_same_lines, larder, python, shell, succeed};
 
-/// What each call came to, by what it was.
+/// The result of each call, by its name.
 type Outcomes = Vec<(String, Option<Errno>)>;
 
-/// Remembers what calls come to.
+/// Records the results of calls.
 #[derive(Default)]
 struct Outcome(Outcomes);
 
@@ -82,14 +83,15 @@ fn no_flags() -> rustix::fs::AtFlags {
     rustix::fs::AtFlags::empty()
 }
 
-/// A file of 5000 bytes, and two who have it open.
+/// A file of 5000 bytes, and two programs that have it open.
 fn prepared(path: &Path) -> (File, File) {
     fs::write(path, [7; 5000]).unwrap();
     let file = File::options().read(true).write(true).open(path).unwrap();
     (file, OpenOptions::new().append(true).open(path).unwrap())
 }
 
-/// What comes of all calls on what is protected in each way in `folder`, and what is left of the files.
+/// The results of all calls on files that are protected in each way in `folder`, and the files
+/// afterwards.
 fn history(folder: &Path, set_read_only: impl Fn(&Path)) -> (Outcomes, Vec<Vec<u8>>) {
     let (mut outcome, mut left) = (Outcome::default(), Vec::new());
     for flag in ["i", "a"] {
@@ -145,8 +147,8 @@ pub(crate) fn what_is_protected_is_refused_when_it_is_opened() {
     mounted.finish();
 }
 
-/// The kernel asks nobody before a program maps a file, or writes to what it has mapped: that is
-/// not compared.
+/// The kernel asks no server before a program maps a file, or writes to a mapping: that is not
+/// compared.
 #[test]
 pub(crate) fn programs_with_a_file_open_may_do_what_they_may_on_the_kernels() {
     let mounted = Mounted::new();
@@ -163,7 +165,7 @@ pub(crate) fn programs_with_a_file_open_may_do_what_they_may_on_the_kernels() {
     mounted.finish();
 }
 
-/// A log that can only grow keeps each line, whatever else has it open.
+/// An append-only log keeps each line, whatever else has it open.
 #[test]
 pub(crate) fn what_can_only_grow_loses_nothing() {
     let mounted = Mounted::new();
@@ -181,7 +183,8 @@ pub(crate) fn what_can_only_grow_loses_nothing() {
     mounted.finish();
 }
 
-/// What is there stays, also if the program that opened the file to append then says that it does not, or maps it.
+/// Existing content stays, even if the program that opened the file to append then clears O_APPEND,
+/// or maps it.
 #[test]
 pub(crate) fn what_can_only_grow_is_not_overwritten() {
     let script = r"
@@ -222,7 +225,7 @@ print(open('log').read(), os.read(both, 100))
     mounted.finish();
 }
 
-/// The same where the kernel keeps what programs write, and its times, beyond the time at which the file
+/// The same with a write cache in the kernel, and its times, beyond the time at which the file
 /// becomes protected.
 #[test]
 pub(crate) fn what_was_written_before_is_brought_after() {
@@ -261,12 +264,12 @@ for path, protect in (('i', ['chattr', '+i', 'i']), ('a', ['chattr', '+a', 'a'])
     shell(kernel.path(), "btrfs subvolume create s");
     let seen = python(&mounted.path(), script, &[env!("CARGO_BIN_EXE_larder")]);
     assert_same_lines(&seen, &python(kernel.path(), script, &["btrfs"]));
-    // The kernel does not look at the time of the last change of the inode that chattr(1) made.
+    // The kernel does not look at the time of change that chattr(1) set.
     mounted.unmount();
     mounted.check();
 }
 
-/// A file that a program has mapped keeps what the program writes there, before and after it is protected.
+/// A mapped file keeps what the program writes there, before and after it is protected.
 #[test]
 pub(crate) fn what_was_mapped_before_is_written() {
     let mounted = Mounted::new();

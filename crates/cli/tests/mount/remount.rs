@@ -1,4 +1,4 @@
-//! `remount`: what is mounted goes on with other options.
+//! `remount`: a mount gets other options.
 
 use std::fs::{self, File, Permissions};
 use std::io::Write;
@@ -13,13 +13,13 @@ use rustix::io::Errno;
 
 use crate::support::{Mounted, as_nobody, larder, succeed, wait_until};
 
-/// Has the mount go on as mount(8) would, and returns what is said if it does not.
+/// Remounts as mount(8) would, and returns the message if that fails.
 fn remount(mounted: &Mounted, words: &str) -> Result<(), String> {
     let helper = mounted.folder().join("mount.fuse.larder");
     if !helper.exists() {
         symlink(env!("CARGO_BIN_EXE_larder"), &helper).unwrap();
     }
-    // It repeats what the kernel shows.
+    // It repeats the options that the kernel shows.
     let words = format!("remount,noatime,user_id=0,group_id=0,default_permissions,{words}");
     let mut command = Command::new(helper);
     command.arg(mounted.image()).arg(mounted.path()).args(["-o", &words]);
@@ -30,7 +30,7 @@ fn remount(mounted: &Mounted, words: &str) -> Result<(), String> {
     Err(String::from_utf8_lossy(&output.stderr).into_owned())
 }
 
-/// Whether nobody has the image open for writing.
+/// Whether no process has the image open for writing.
 fn is_free(image: &Path) -> bool {
     Command::new("flock").arg("-n").arg(image).arg("true").status().unwrap().success()
 }
@@ -50,7 +50,7 @@ pub(crate) fn from_writing_to_reading_and_back() {
         assert!(is_read_only(&fs::write(mounted.join("d/e/f"), "x").unwrap_err()));
         assert!(is_read_only(&fs::create_dir(mounted.join("new")).unwrap_err()));
         assert!(is_free(&mounted.image()), "it was closed");
-        // All is there, and nothing is left to be written.
+        // All of it is there, and nothing is dirty.
         mounted.check();
         open.read_exact_at(&mut bytes, 0).unwrap();
         assert_eq!(&bytes, b"bread");
@@ -63,7 +63,7 @@ pub(crate) fn from_writing_to_reading_and_back() {
     mounted.finish();
 }
 
-/// What is told of a mount goes back to when it was mounted.
+/// The counters of a mount go back to when it was mounted.
 #[test]
 fn what_is_told_of_a_mount_survives() {
     let mounted = Mounted::new();
@@ -76,7 +76,7 @@ fn what_is_told_of_a_mount_survives() {
     mounted.finish();
 }
 
-/// What was mounted for reading was never open for writing, and then is.
+/// A mount for reading never had the image open for writing, and then has.
 #[test]
 fn from_reading_to_writing() {
     let mut mounted = Mounted::new();
@@ -89,7 +89,7 @@ fn from_reading_to_writing() {
     mounted.finish();
 }
 
-/// What is mounted below stays mounted, though the server is another.
+/// Mounts below stay, though the server is another.
 #[test]
 fn what_is_mounted_below_stays() {
     let mounted = Mounted::new();
@@ -102,7 +102,7 @@ fn what_is_mounted_below_stays() {
     mounted.finish();
 }
 
-/// A remount that the kernel of btrfs refuses is refused here too, and one that it does is done.
+/// A remount that the kernel's btrfs refuses is refused here too, and one that it does is done.
 #[test]
 fn it_is_refused_while_files_are_open_for_writing_as_on_the_kernels() {
     let history = |folder: &Path, remount: &dyn Fn(&str) -> bool| {
@@ -110,7 +110,7 @@ fn it_is_refused_while_files_are_open_for_writing_as_on_the_kernels() {
         let while_open = remount("ro");
         file.write_all(b"bread").unwrap();
         drop(file);
-        // What a close leaves to be done is done soon.
+        // The work that a close leaves is done soon.
         wait_until("it is for reading", || remount("ro"));
         let refused = is_read_only(&File::create(folder.join("g")).unwrap_err());
         (while_open, refused, remount("rw"), File::create(folder.join("g")).is_ok())
@@ -133,7 +133,7 @@ fn it_is_refused_while_files_are_open_for_writing_as_on_the_kernels() {
     ours.finish();
 }
 
-/// Has others know when it is dropped.
+/// Tells other threads when it is dropped.
 struct Ends<'a>(&'a AtomicBool);
 
 impl Drop for Ends<'_> {
@@ -154,7 +154,7 @@ pub(crate) fn no_request_is_lost() {
                 scope.spawn(|| {
                     let mut rounds = 0_u64;
                     while !is_done.load(Relaxed) {
-                        // The kernel remembers nothing of this.
+                        // The kernel has nothing of this in its cache.
                         rustix::fs::statvfs(mounted.path()).unwrap();
                         for number in 1..=50 {
                             let found = fs::read_to_string(mounted.join(format!("d/{number}")));
@@ -178,7 +178,8 @@ pub(crate) fn no_request_is_lost() {
     mounted.finish();
 }
 
-/// What a crash left in a log is shown once it is replayed, and the kernel remembers nothing from before.
+/// Changes that a crash left in a log are shown once it is replayed, and the kernel caches nothing
+/// from before.
 #[test]
 fn a_log_is_replayed_when_writing_begins() {
     let mut mounted = Mounted::in_foreground();
@@ -200,7 +201,7 @@ fn a_log_is_replayed_when_writing_begins() {
 #[test]
 fn options_change_while_it_is_mounted() {
     let mut mounted = Mounted::new();
-    // What counts is when data is written back.
+    // The time of writeback counts.
     let write = |name: &str| {
         let mut file = File::create(mounted.join(name)).unwrap();
         file.write_all(&vec![b'a'; 300_000]).unwrap();
@@ -215,8 +216,8 @@ fn options_change_while_it_is_mounted() {
     remount(&mounted, "compress=no").unwrap();
     write("none");
     let refused = |words: &str| remount(&mounted, words).unwrap_err();
-    assert!(refused("strictatime").contains("can only be said when mounting"));
-    assert!(refused("allow_other").contains("can only be said when mounting"));
+    assert!(refused("strictatime").contains("can only be set when mounting"));
+    assert!(refused("allow_other").contains("can only be set when mounting"));
     assert!(refused("wibble").contains("'wibble'"));
     mounted.unmount();
     mounted.check();

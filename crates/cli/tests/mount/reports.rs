@@ -1,4 +1,4 @@
-//! What goes wrong is told: by the server, by commands that ask it, and by what it leaves.
+//! Errors are reported: by the server, by commands that ask it, and in the state that it leaves.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -17,17 +17,17 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::support::{larder, succeed, wait_until};
 
 const SECTOR: usize = 4096;
-/// Chunks lie behind this offset, in bytes.
+/// Chunks are after this offset, in bytes.
 const BEFORE_CHUNKS: &str = "1048576";
 
-/// A server in the foreground, and what it says.
+/// A server in the foreground, and its reports.
 struct Server {
     scratch: Scratch,
     child: Option<Child>,
 }
 
 impl Server {
-    /// A new file system that nobody serves.
+    /// A new file system that is not served.
     fn unmounted(mkfs: &[&str]) -> Self {
         let scratch = Scratch::new();
         fs::create_dir(scratch.path().join("mnt")).unwrap();
@@ -100,7 +100,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// The program, which can write to no file behind `BEFORE_CHUNKS`.
+/// The program, which can write to no file beyond `BEFORE_CHUNKS`.
 fn limited() -> Command {
     let mut command = Command::new("prlimit");
     command.arg(format!("--fsize={BEFORE_CHUNKS}")).arg(larder().get_program());
@@ -128,7 +128,7 @@ fn a_commit_that_fails_is_told_by_the_server_and_by_who_asks() {
     assert!(!is_well && health.contains("read-only since"), "{health}");
     assert!(health.contains("File too large") && health.contains(" write, "), "{health}");
     assert!(server.counter("write_io_errs") > 0);
-    // Reading goes on: the signal that comes with such an error is no end.
+    // Reading goes on: the signal that comes with such an error ends nothing.
     fs::read_dir(server.path()).unwrap();
     let umount = server.umount();
     let complaint = text(&umount.stderr);
@@ -168,7 +168,7 @@ fn signals_end_the_server_with_what_the_last_commit_came_to() {
     }
 }
 
-/// Where in `file` these bytes are.
+/// The offsets of these bytes in `file`.
 fn places_of(file: &Path, bytes: &[u8]) -> Vec<u64> {
     let mut content = Vec::new();
     File::open(file).unwrap().read_to_end(&mut content).unwrap();
@@ -189,7 +189,7 @@ fn bad_copies_are_told_and_counted_for_good() {
         assert_eq!(places.len(), 2);
         image.write_all_at(&[0; SECTOR], places[copy]).unwrap();
     };
-    // Whichever copy is read first has something to heal.
+    // Whichever copy is read first has something to repair.
     spoil(3, 0);
     spoil(4, 1);
     drop(image);
@@ -222,7 +222,7 @@ fn bad_copies_are_told_and_counted_for_good() {
     assert_eq!(reset, counters, "it says what was");
     assert_eq!(stats().status.code(), Some(0));
     server.stop();
-    // Both checkers believe the items that keep the counters.
+    // Both checkers accept the items with the counters.
     oracle::check(&[server.image()], false).unwrap_or_else(|error| panic!("{error}"));
     server.start(larder(), &["-o", "ro"]);
     assert_eq!(server.counter("corruption_errs"), 0);
@@ -263,8 +263,8 @@ fn replaying_a_log_is_told() {
     server.stop();
 }
 
-/// A mount in the background that fails, in a mount namespace in which the log of the system is
-/// `log`: nothing is mounted, so that no server is in that namespace.
+/// A mount in the background that fails, in a mount namespace in which the system's log is `log`:
+/// nothing is mounted, so that no server is in that namespace.
 fn fail_in_namespace(scratch: &Scratch, link: &str) {
     let line = format!(
         "mount --bind {} /mnt && mount -t tmpfs none /dev && mknod -m 666 /dev/null c 1 3 && \
@@ -279,7 +279,7 @@ fn fail_in_namespace(scratch: &Scratch, link: &str) {
     assert_eq!(said.matches("missing.img").count(), 1, "{said}");
 }
 
-/// What comes to a log of the system.
+/// The messages that reach a log of the system.
 fn received(log: &UnixDatagram) -> String {
     let mut bytes = [0; 4096];
     loop {
@@ -331,8 +331,8 @@ fn closed_and_full_streams_are_no_panic() {
     }
 }
 
-/// How far bringing a device up to date has come is said while the file system is being mounted, where standard
-/// error is no terminal in tenths; and nothing once the device is up to date.
+/// The progress of bringing a device up to date is reported while the file system is being mounted,
+/// in tenths if standard error is no terminal; and not once the device is up to date.
 #[test]
 fn mounting_says_how_far_a_returned_device_is() {
     let scratch = Scratch::new();

@@ -1,4 +1,4 @@
-//! The same over rings of io_uring, and when rings are used at all.
+//! The same tests over rings of io_uring, and when rings are used at all.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -8,7 +8,7 @@ use larder_testkit::{RingsOffered, Scratch};
 
 use crate::support::{Mounted, as_nobody, over_rings, rings_of, succeed, wait_until};
 
-/// Repeats tests of other files with what they mount served through rings.
+/// Repeats tests of other files with their mounts served through rings.
 macro_rules! over_rings {
     ($($file:ident::$test:ident),* $(,)?) => {
         $(
@@ -124,7 +124,7 @@ fn they_are_used_where_they_are_wanted() {
     });
 }
 
-/// What a system may forbid to those who are not root.
+/// Features that a system may deny to users other than root.
 struct NoRingsForUsers(String);
 
 const IO_URING_DISABLED: &str = "/proc/sys/kernel/io_uring_disabled";

@@ -1,6 +1,6 @@
-//! Commands that btrfs-progs has too mean the same, option by option: `larder` and `btrfs` are run with
-//! the same words on mounts of the kernel's, and must print the same and end alike. That the commands do
-//! on images and on larder's own mounts what they do here is tested beside this.
+//! Commands that btrfs-progs has too mean the same, option by option: `larder` and `btrfs` are run
+//! with the same words on mounts of the kernel, and must print the same and end alike. Other tests
+//! check that the commands do the same on images and on larder's own mounts.
 
 use std::path::Path;
 use std::process::Command;
@@ -14,10 +14,10 @@ use crate::support::{Mounted, larder, succeed};
 const LEFT_OUT: [&str; 5] =
     ["GlobalReserve", "Global reserve", "Device slack", "Free (statfs", "Send time"];
 
-/// How a command ended: whether it succeeded, and what it printed.
+/// The result of a command: whether it succeeded, and what it printed.
 type Answer = (bool, String);
 
-/// Runs `program` with these words, of which `@` stands for the mount point.
+/// Runs `program` with these words, in which `@` stands for the mount point.
 fn run(mut program: Command, mount: &Path, words: &str) -> Answer {
     let place = mount.display().to_string();
     program.args(words.split(' ').map(|word| word.replace('@', &place)));
@@ -182,7 +182,8 @@ const CHANGES: &[&str] = &[
     "subvolume delete @/new",
     "subvolume delete @/new/inner/deep @/new/inner",
     "subvolume delete @/none @/snapshot/new @/data @/read-only",
-    // What was deleted a moment ago is not listed, whether or not a commit came between.
+    // A subvolume that was deleted a moment ago is not listed, whether or not a commit came
+    // between.
     "subvolume list @",
     "subvolume show @/new",
     "subvolume delete -c @/snapshot @/new",
@@ -224,7 +225,7 @@ const CHANGES: &[&str] = &[
 #[test]
 fn changes_are_the_same() {
     let image = image();
-    // Times and uuids are those of each, generations those of commits that are made at any time.
+    // Each has its own times and UUIDs, and generations of commits at any time.
     let is_same = |word: &&str| {
         word.len() != 36 && !word.bytes().all(|byte| b"0123456789-:+".contains(&byte))
     };
@@ -232,7 +233,7 @@ fn changes_are_the_same() {
         let words = printed.split([' ', '\n', '\t']).filter(is_same).map(str::to_owned);
         (done, words.collect::<Vec<_>>())
     };
-    // One after the other: the kernel mounts no two file systems of one uuid.
+    // One after the other: the kernel mounts no two file systems with the same UUID.
     let answers = |program: &dyn Fn() -> Command| {
         let copy = image.duplicate();
         let mount = copy.mount("subvolid=5");
@@ -242,8 +243,8 @@ fn changes_are_the_same() {
     let (expected, ours) = (answers(&|| Command::new("btrfs")), answers(&larder));
     for ((words, (is_done, said)), ours) in CHANGES.iter().zip(expected).zip(ours) {
         assert_eq!(ours.0, is_done, "{words}");
-        // btrfs says what it does before it tries, and larder once it has. What is deleted by id btrfs
-        // gives a path that is right at the mount point of the top level only.
+        // btrfs reports what it does before it tries, and larder afterwards. For a deletion by id,
+        // btrfs prints a path that is right only at the mount point of the top level.
         let by_id = words.contains(" -i ") || words.contains(" --subvolid ");
         if !by_id && (is_done || words.starts_with("subvolume delete @/none ")) {
             assert_eq!(ours.1, said, "{words}");
@@ -258,8 +259,8 @@ fn listed(place: &str) -> Vec<String> {
     listed.lines().map(path).collect()
 }
 
-/// Two subvolumes are made, and the one with the lower id is deleted by that id, while the path is that of
-/// the other.
+/// Creates two subvolumes, and deletes the one with the lower id by that id, while the path is that
+/// of the other.
 fn delete_by_id(place: &str, path: impl Fn(&str) -> String) {
     for name in ["/by-id", "/by-path"] {
         succeed(larder().args(["subvolume", "create", &path(name)]));
@@ -293,7 +294,7 @@ fn an_id_says_which_subvolume_is_deleted_wherever_that_is() {
     delete_by_id(&point, |path| format!("{point}{path}"));
 }
 
-/// What says how an image is opened is no option of a mount: nothing there would obey it.
+/// Options for opening an image are no options for a mount: nothing there would obey them.
 #[test]
 fn options_of_images_are_refused_on_mounts() {
     let mounted = Mounted::new();

@@ -1,4 +1,5 @@
-//! An image that is mounted is mounted in other places too: the same file system, as on the kernel's, by one server.
+//! A mounted image is mounted in other places too: the same file system, as on the kernel's, by one
+//! server.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -13,7 +14,7 @@ use rustix::process::Signal;
 
 use crate::support::{Mounted, as_nobody, larder, shell, succeed, wait_until};
 
-/// Another place for what is mounted; unmounted when dropped.
+/// Another mount point; unmounted when dropped.
 struct Place(PathBuf);
 
 impl Place {
@@ -26,7 +27,7 @@ impl Place {
         Self::new(mounted.folder().join(name))
     }
 
-    /// Mounts `image` here with the program, and returns what it says if it refuses.
+    /// Mounts `image` here with the program, and returns the message if that fails.
     fn mount(&self, options: &str, image: &Path) -> Result<String, String> {
         let output =
             larder().args(["mount", "-o", options]).arg(image).arg(&self.0).output().unwrap();
@@ -45,7 +46,7 @@ impl Place {
         table.contains(&format!(" {} ", self.0.display()))
     }
 
-    /// A column of what findmnt says of it.
+    /// A column of findmnt's output for it.
     fn column(&self, column: &str) -> String {
         let mut command = Command::new("findmnt");
         let said = succeed(command.args(["-n", "-o", column, "--mountpoint"]).arg(&self.0));
@@ -65,7 +66,8 @@ fn errno(outcome: io::Result<()>) -> Option<Errno> {
     outcome.err().as_ref().and_then(Errno::from_io_error)
 }
 
-/// Mounts in three places and tells what each place shows. `mount` mounts with options, `subvolume` makes one.
+/// Mounts in three places and returns what each place shows. `mount` mounts with options,
+/// `subvolume` creates one.
 fn history(
     first: &Path,
     places: [&Path; 2],
@@ -89,7 +91,7 @@ fn history(
     };
     assert!(mount("rw", second) && mount("ro,nodev,subvol=d/deep", third));
     look("mounted");
-    // What is done in one place is seen in the others at once, through descriptors opened before too.
+    // Changes in one place are seen in the others at once, through descriptors opened before too.
     let mut open = File::open(second.join("f")).unwrap();
     fs::write(first.join("f"), "butter").unwrap();
     fs::write(second.join("d/deep/g"), "jam").unwrap();
@@ -153,7 +155,8 @@ fn it_is_the_same_file_system_as_on_the_kernels() {
     ours.finish();
 }
 
-/// Whichever mount was the first: the last one ends the server, and the commit is waited for.
+/// Whichever mount was the first: the last one ends the server, and the command waits for the
+/// commit.
 #[test]
 fn the_server_ends_with_the_last_mount() {
     let mut mounted = Mounted::in_foreground();
@@ -179,7 +182,7 @@ fn the_server_ends_with_the_last_mount() {
     );
 }
 
-/// A subvolume was mounted first: what lies above it and beside it can be mounted too.
+/// A subvolume was mounted first: directories above it and beside it can be mounted too.
 #[test]
 fn subvolumes_beside_the_first_are_reached() {
     let mut mounted = Mounted::new();
@@ -210,7 +213,7 @@ fn subvolumes_beside_the_first_are_reached() {
     mounted.check();
 }
 
-/// Options that contradict what is so for all mounts are refused or told, each by name.
+/// Options that contradict those of all mounts are refused or reported, each by name.
 #[test]
 fn options_that_are_shared_are_told() {
     let mut mounted = Mounted::new();
@@ -233,7 +236,8 @@ fn options_that_are_shared_are_told() {
     mounted.finish();
 }
 
-/// What is for reading shows what is written; and what is served for reading is not written beside its server.
+/// A mount for reading shows new data; and an image that is served for reading is not written by
+/// another server.
 #[test]
 fn reading_and_writing_go_through_one_server() {
     let mut mounted = Mounted::new();
@@ -274,7 +278,8 @@ fn reading_and_writing_go_through_one_server() {
     mounted.finish();
 }
 
-/// Users mount no second time, and whoever may not write does not read beside a server either.
+/// Users mount no second time, and a user without write permission does not read next to a server
+/// either.
 #[test]
 fn users_are_told_what_they_can_do() {
     let scratch = Scratch::new();
@@ -298,14 +303,14 @@ fn users_are_told_what_they_can_do() {
         let said = refusal(&mut user(&format!("./larder mount -o {options} disk.img second")));
         assert!(said.contains("mount --bind") && said.contains("mounted at"), "{said}");
     }
-    // Root neither, for what another serves.
+    // Neither does root, if another user serves.
     let said = refusal(larder().args(["mount"]).arg(at("disk.img")).arg(&second.0));
     assert!(said.contains("mount --bind"), "{said}");
     rustix::mount::mount_bind(at("mnt"), &second.0).unwrap();
     succeed(&mut user("test $(cat second/f) = bread"));
     rustix::mount::unmount(&second.0, UnmountFlags::empty()).unwrap();
     succeed(&mut user("./larder umount mnt"));
-    // What root serves, a user who may read the image does not read beside it.
+    // If root serves an image, a user who may read it does not read next to the server.
     succeed(larder().arg("mount").arg(at("disk.img")).arg(at("mnt")));
     for options in ["rw", "ro"] {
         let said = refusal(&mut user(&format!("./larder mount -o {options} disk.img second")));
@@ -377,7 +382,7 @@ fn any_of_several_devices_leads_to_the_server() {
     first.unmount();
 }
 
-/// What a mount in another namespace, a detached one and a killed server leave.
+/// After a mount in another namespace, a detached one and a killed server.
 #[test]
 fn other_namespaces_and_lazy_mounts_join_too() {
     let mut mounted = Mounted::in_foreground();
@@ -393,14 +398,14 @@ fn other_namespaces_and_lazy_mounts_join_too() {
     let mut elsewhere = Command::new("unshare");
     elsewhere.args(["-m", "--propagation", "private", "bash", "-euc", &line]);
     assert_eq!(succeed(&mut elsewhere), "bread\n");
-    // Nothing shows it any more, and a file is open.
+    // No mount shows it any more, and a file is open.
     let mut open = File::create(mounted.join("g")).unwrap();
     rustix::mount::unmount(mounted.path(), UnmountFlags::DETACH).unwrap();
     second.mount("rw", &image).unwrap();
     open.write_all(b"butter").unwrap();
     assert_eq!(fs::read_to_string(second.0.join("g")).unwrap(), "butter");
     drop(open);
-    // All places are unmounted by a signal.
+    // A signal unmounts all places.
     let third = Place::of(&mounted, "third");
     third.mount("ro", &image).unwrap();
     mounted.end(Signal::TERM);
@@ -408,7 +413,7 @@ fn other_namespaces_and_lazy_mounts_join_too() {
     mounted.check();
 }
 
-/// A server that was killed leaves mounts that are of no use, and a new one starts beside them.
+/// A killed server leaves mounts that are useless, and a new one starts next to them.
 #[test]
 fn a_killed_server_is_followed_by_another() {
     let mut mounted = Mounted::in_foreground();

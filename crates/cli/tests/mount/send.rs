@@ -1,4 +1,4 @@
-//! Snapshots sent by their paths: from a mount of larder's while it is in use, and from the kernel's.
+//! Snapshots sent by their paths: from a mount of larder while it is in use, and from the kernel's.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -36,7 +36,7 @@ fn subvolume(mounted: &Mounted, arguments: &[&str]) -> String {
     succeed(larder().arg("subvolume").args(arguments).current_dir(mounted.path()))
 }
 
-/// What `larder send` writes with these arguments, in `directory`.
+/// The output of `larder send` with these arguments, in `directory`.
 #[track_caller]
 fn sent(arguments: &[&str], directory: &Path) -> Vec<u8> {
     let output = larder().arg("send").args(arguments).current_dir(directory).output().unwrap();
@@ -48,7 +48,7 @@ fn errors(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// What `larder send` says when it fails, in `directory`.
+/// The message of `larder send` when it fails, in `directory`.
 #[track_caller]
 fn refused(arguments: &[&str], directory: &Path) -> String {
     let output = larder().arg("send").args(arguments).current_dir(directory).output().unwrap();
@@ -68,7 +68,7 @@ const WAYS: [&[&str]; 8] = [
     &["--no-data", "-p", "one", "two"],
 ];
 
-/// That of these which sends data that is stored compressed as it is.
+/// The one that sends compressed data as it is stored.
 const PACKED: usize = 6;
 
 #[test]
@@ -80,7 +80,7 @@ fn what_is_in_use_is_sent_as_from_its_image() {
     let dump = succeed(larder().args(["receive", "--dump", "-f"]).arg(&path));
     assert!(dump.lines().any(|line| line.starts_with("encoded_write ")), "{dump}");
     succeed(larder().args(["send", "-f"]).arg(&path).arg(mounted.join("two")));
-    // What was changed since is no part of it.
+    // Later changes are not in it.
     fs::write(mounted.join("work/since"), "x").unwrap();
     assert_eq!(sent(WAYS[0], &mounted.path()), streams[0]);
     mounted.unmount();
@@ -123,7 +123,7 @@ fn the_kernel_is_asked_where_it_has_mounted() {
     }
 }
 
-/// An output that notes how far the send has come each time something is written.
+/// An output that records the progress of the send with each write.
 struct Noting<'a> {
     progress: &'a SendProgress,
     seen: Vec<u32>,
@@ -144,7 +144,7 @@ impl Write for Noting<'_> {
 fn how_far_the_kernel_has_come_is_told() {
     let image = KernelImage::build(&ImageSpec::new("send").devices(&[512 << 20]), &Content::new(4));
     let mount = image.mount("noatime");
-    // Behind all others, and most of the stream.
+    // After all others, and most of the stream.
     fs::write(mount.path().join("large"), vec![1; 40 << 20]).unwrap();
     let words = ["subvolume", "snapshot", "-r", ".", "all"];
     succeed(Command::new("btrfs").args(words).current_dir(mount.path()));
@@ -224,7 +224,7 @@ fn others_go_on_while_it_is_sent() {
     mounted.shell("echo new > work/new; sync -f .; cat work/new huge/huge > /dev/null");
     subvolume(&mounted, &["snapshot", "-r", "work", "meanwhile"]);
     subvolume(&mounted, &["delete", "meanwhile"]);
-    // What is being sent stays; the file system does, too.
+    // A snapshot that is being sent stays; the file system does, too.
     let delete = || {
         larder().args(["subvolume", "delete"]).arg(mounted.join("huge")).output().unwrap().status
     };
@@ -248,7 +248,7 @@ fn a_reader_that_goes_ends_it() {
         env!("CARGO_BIN_EXE_larder")
     ));
     let said = fs::read_to_string(mounted.join("said")).unwrap();
-    assert!(said.contains("nobody reads the stream to its end"), "{said}");
+    assert!(said.contains("the reader has closed the stream before its end"), "{said}");
     let path = mounted.join("huge");
     let mut delete = larder();
     delete.args(["subvolume", "delete"]).arg(path);
@@ -301,7 +301,7 @@ fn channel(path: PathBuf) -> (Channel, larder_ioctl::channel::NodeId) {
 
 /// Whether the server has closed this connection.
 fn is_closed(mut socket: &UnixStream) -> bool {
-    // What was not read is lost with the connection.
+    // Unread data is lost with the connection.
     let is_reset = |error: std::io::Error| error.kind() == std::io::ErrorKind::ConnectionReset;
     socket.read(&mut [0; 64]).map_or_else(is_reset, |len| len == 0)
 }
@@ -325,7 +325,7 @@ fn hostile_clients_harm_nobody() {
         socket.write_all(&bytes).unwrap();
         assert!(is_closed(socket), "{bytes:?}");
     }
-    // Requests of the right form that make no sense are answered.
+    // Well-formed requests without a meaning are answered.
     let (mut channel_, node) = channel(mounted.path());
     let (_, one) = channel(mounted.join("one"));
     let good = SendRequest { version: 1, snapshot: one.subvolume, ..SendRequest::default() };
@@ -362,7 +362,7 @@ fn received_by_the_kernel_it_is_what_it_was() {
     {
         let kernel = KernelMount::open(from_ref(&target), "noatime");
         let (program, target) = (env!("CARGO_BIN_EXE_larder"), kernel.path().display());
-        // The parent of the others is the one that is nearest of what the receiver has.
+        // The parent of the others is the closest one that the receiver has.
         for snapshots in ["one", "-e -c one two three"] {
             mounted.shell(&format!("{program} send {snapshots} | btrfs receive -q {target}"));
         }

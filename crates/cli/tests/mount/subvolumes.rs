@@ -57,7 +57,7 @@ fn numbers_are_unique_and_names_do_not_cross() {
     mounted.finish();
 }
 
-/// Lines of which each is run alone, with the program in `$LARDER`.
+/// Lines that run one by one, with the program in `$LARDER`.
 const REMOVALS: &[&str] = &[
     "$LARDER subvolume create empty; rmdir empty; ls",
     "$LARDER subvolume create full; touch full/f; rmdir full; rm full/f; rmdir full; ls",

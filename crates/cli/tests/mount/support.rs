@@ -12,27 +12,27 @@ use larder_testkit::manifest::{Body, Manifest, Timestamp, assert_same};
 use larder_testkit::{KernelMount, RingsOffered, Scratch, oracle};
 use rustix::process::Pid;
 
-/// What a daemon may take to come or go before a test gives up.
+/// How long a daemon may take to come or go before a test gives up.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 thread_local! {
-    /// Whether what this thread mounts is to be served through rings of io_uring.
+    /// Whether this thread's mounts use rings of io_uring.
     static OVER_RINGS: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs a test with all that it mounts served through rings of io_uring instead of `/dev/fuse`.
+/// Runs a test with all its mounts served through rings of io_uring instead of `/dev/fuse`.
 pub(crate) fn over_rings(test: impl FnOnce()) {
     let _over = OverRings(RingsOffered::new());
     OVER_RINGS.set(true);
     test();
 }
 
-/// Whether what this thread mounts is served through rings.
+/// Whether this thread's mounts use rings.
 pub(crate) fn is_over_rings() -> bool {
     OVER_RINGS.get()
 }
 
-/// What is so until it is dropped.
+/// A setting that lasts until this is dropped.
 struct OverRings(#[allow(dead_code, reason = "it is held")] RingsOffered);
 
 impl Drop for OverRings {
@@ -66,14 +66,14 @@ pub(crate) fn shell(directory: &Path, line: &str) -> String {
     succeed(Command::new("bash").args(["-euo", "pipefail", "-c", line]).current_dir(directory))
 }
 
-/// What a script of Python prints that runs in `folder`; it must succeed.
+/// The output of a script of Python that runs in `folder`; it must succeed.
 #[track_caller]
 pub(crate) fn python(folder: &Path, script: &str, arguments: &[&str]) -> String {
     let mut python = Command::new("/usr/bin/python3");
     succeed(python.args(["-c", script]).args(arguments).current_dir(folder))
 }
 
-/// What was printed here must be what was printed on the kernel's, line by line.
+/// The output must be the kernel's, line by line.
 #[track_caller]
 pub(crate) fn assert_same_lines(seen: &str, expected: &str) {
     for (seen, expected) in seen.lines().zip(expected.lines()) {
@@ -86,7 +86,7 @@ pub(crate) fn assert_same_lines(seen: &str, expected: &str) {
 pub(crate) struct Mounted {
     scratch: Scratch,
     is_mounted: bool,
-    /// Who serves, if that is a child of this process.
+    /// The server, if it is a child of this process.
     server: Option<Child>,
 }
 
@@ -151,16 +151,16 @@ impl Mounted {
         }
     }
 
-    /// Who serves, if that is a child of this process.
+    /// The server, if it is a child of this process.
     pub(crate) fn server_pid(&self) -> Pid {
         Pid::from_child(self.server.as_ref().expect("it is a child"))
     }
 
-    /// Kills who serves, in the middle of whatever it does.
+    /// Kills the server, in the middle of whatever it does.
     pub(crate) fn kill(&mut self) {
         let mut server = self.server.take().expect("it is a child");
         server.kill().unwrap();
-        // One of its threads may wait in the kernel for data that nobody takes any more.
+        // One of its threads may wait in the kernel for data that no process takes any more.
         let _ = rustix::mount::unmount(self.path(), rustix::mount::UnmountFlags::FORCE);
         server.wait().unwrap();
         detach(&self.path());
@@ -172,7 +172,7 @@ impl Mounted {
         rings_of(self.server.as_ref().expect("it is a child").id())
     }
 
-    /// How often threads that serve requests left a processor so far.
+    /// How often serving threads left a processor so far.
     pub(crate) fn count_switches(&self) -> u64 {
         let tasks = format!("/proc/{}/task", self.server.as_ref().expect("it is a child").id());
         let tasks = fs::read_dir(tasks).expect("it is there");
@@ -230,7 +230,7 @@ impl Mounted {
         table.contains(&format!(" {} ", self.path().display()))
     }
 
-    /// Unmounts, has both checkers look, and the kernel show the same files.
+    /// Unmounts, runs both checkers, and compares with the files that the kernel shows.
     #[track_caller]
     pub(crate) fn finish(mut self) {
         let shown = comparable(Manifest::of_tree(&self.path()));
@@ -240,7 +240,7 @@ impl Mounted {
         assert_same(&comparable(Manifest::of_tree(kernel.path())), &shown);
     }
 
-    /// Has both checkers look.
+    /// Runs both checkers.
     #[track_caller]
     pub(crate) fn check(&self) {
         oracle::check(&[self.image()], true).unwrap_or_else(|error| panic!("{error}"));
@@ -276,8 +276,8 @@ fn detach(point: &Path) {
     let _ = rustix::mount::unmount(point, rustix::mount::UnmountFlags::DETACH);
 }
 
-/// A manifest without what a mount through FUSE has its own of: numbers of inodes across subvolumes,
-/// access times, and what files take as long as data that replaces other is not written back.
+/// A manifest without what differs on a FUSE mount: numbers of inodes across subvolumes, access
+/// times, and allocated bytes while data that replaces other is dirty.
 fn comparable(mut manifest: Manifest) -> Manifest {
     for entry in manifest.entries.values_mut() {
         (entry.inode, entry.subvolume, entry.allocated_bytes) = (0, 0, 0);
@@ -289,7 +289,7 @@ fn comparable(mut manifest: Manifest) -> Manifest {
     manifest
 }
 
-/// Waits until something is so.
+/// Waits until a condition holds.
 #[track_caller]
 pub(crate) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     let start = Instant::now();

@@ -1,4 +1,4 @@
-//! sync(2) and syncfs(2) on mounts of root's, and what else comes with their being of the type `fuseblk`.
+//! sync(2) and syncfs(2) on mounts of root, and what else follows from their type `fuseblk`.
 
 use std::fs;
 use std::path::Path;
@@ -8,7 +8,7 @@ use rustix::process::Signal;
 
 use crate::support::{Mounted, larder, loop_devices, shell, succeed, wait_until};
 
-/// What a file has on a copy of the image.
+/// The content of a file on a copy of the image.
 fn found(image: &Path, name: &str) -> Option<Vec<u8>> {
     let copy = image.with_extension("copy");
     fs::copy(image, &copy).unwrap();
@@ -16,13 +16,13 @@ fn found(image: &Path, name: &str) -> Option<Vec<u8>> {
     output.status.success().then_some(output.stdout)
 }
 
-/// What `findmnt` says of the mount.
+/// The output of `findmnt` for the mount.
 fn table(mounted: &Mounted, column: &str) -> String {
     let said = shell(mounted.folder(), &format!("findmnt -n -o {column} --mountpoint mnt"));
     said.trim().to_owned()
 }
 
-/// Nothing but the programs of the test has anything committed.
+/// Nothing commits except the programs of the test.
 const NO_COMMITS: [&str; 4] = ["--create", "300m", "-o", "commit=3600"];
 
 #[test]
@@ -47,7 +47,7 @@ pub(crate) fn the_table_of_mounts_leads_to_the_image() {
     assert_eq!(table(&mounted, "FSTYPE"), "fuseblk.larder");
     let device = loop_devices(&image);
     assert_eq!(table(&mounted, "SOURCE"), device.trim());
-    // Nobody else gets at what is mounted, through the loop device neither.
+    // No other program can use the mounted image, not through the loop device either.
     let said = |command: &mut Command| {
         let output = command.output().unwrap();
         assert!(!output.status.success(), "{command:?}");
@@ -66,7 +66,7 @@ pub(crate) fn the_table_of_mounts_leads_to_the_image() {
     mounted.check();
 }
 
-/// umount(8), which waits until all is on the device.
+/// umount(8), which waits until everything is on the device.
 #[test]
 pub(crate) fn umount_waits_for_the_last_commit() {
     let mut mounted = Mounted::unmounted();
@@ -78,7 +78,7 @@ pub(crate) fn umount_waits_for_the_last_commit() {
     wait_until("it is detached", || loop_devices(&image).is_empty());
 }
 
-/// What is mounted for reading has nothing to sync, and leaves the image to other readers.
+/// A mount for reading has nothing to sync, and leaves the image to other readers.
 #[test]
 fn what_is_mounted_for_reading_has_no_loop_device() {
     let mut mounted = Mounted::new();
@@ -89,7 +89,8 @@ fn what_is_mounted_for_reading_has_no_loop_device() {
     mounted.unmount();
 }
 
-/// In a mount namespace that can end, and with it the server, the kernel might wait for that for ever.
+/// In a mount namespace that can end, and the server with it, the kernel might wait for that for
+/// ever.
 #[test]
 fn other_mount_namespaces_get_what_is_safe_there() {
     let mounted = Mounted::unmounted();
@@ -107,7 +108,7 @@ fn other_mount_namespaces_get_what_is_safe_there() {
     mounted.check();
 }
 
-/// Also one that some program uses when the signal comes: another process unmounts.
+/// Also if a program uses it when the signal comes: another process unmounts.
 #[test]
 pub(crate) fn a_signal_leaves_nothing_behind() {
     for is_used in [false, true] {

@@ -13,11 +13,10 @@ use crate::support::succeed;
 
 /// The tracepoint, in an instance of tracing.
 const EVENT: &str = "events/fuse/fuse_request_send";
-/// What an instance keeps for each processor: more than any test here has requests.
+/// The buffer of an instance for each processor: more than any test here has requests.
 const BUFFER_KIB: &str = "16384";
 
-/// A private instance of the kernel's tracing that has the requests of one mount; removed when
-/// dropped.
+/// A private instance of the kernel's tracing with the requests of one mount; removed when dropped.
 pub(crate) struct Trace {
     tracefs: Tracefs,
     name: String,
@@ -48,7 +47,7 @@ impl Drop for Tracefs {
 }
 
 impl Trace {
-    /// Traces the requests to the server of what is mounted at `point`.
+    /// Traces the requests to the server of the mount at `point`.
     pub(crate) fn of(point: &Path) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let name = format!("larder-{}-{}", std::process::id(), NEXT.fetch_add(1, Relaxed));
@@ -111,7 +110,7 @@ impl Drop for Trace {
     }
 }
 
-/// The name of an opcode that an event has as its number and, in parentheses, its name. Linux 6.18
+/// The name of an opcode, which an event has as a number and, in parentheses, a name. Linux 6.18
 /// left the name of its newest one out.
 fn name_of(opcode: &str) -> String {
     match opcode.split_once(" (FUSE_") {
@@ -121,8 +120,8 @@ fn name_of(opcode: &str) -> String {
     }
 }
 
-/// The number that the kernel's events have for the connection of what is mounted at `point`: that
-/// of its device, in which the kernel itself has 20 bits for the minor number.
+/// The number in the kernel's events for the connection of the mount at `point`: that of its
+/// device, with 20 bits for the minor number.
 fn connection_of(point: &Path) -> u32 {
     let device = fs::metadata(point).expect("it is mounted").dev();
     rustix::fs::major(device) << 20 | rustix::fs::minor(device)

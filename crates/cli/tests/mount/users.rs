@@ -1,4 +1,4 @@
-//! Who may what: permissions, ACLs, and mounting by who is not root.
+//! Permissions, ACLs, and mounting by users other than root.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -18,10 +18,10 @@ fn nobody_can(mounted: &Mounted, line: &str) -> bool {
     output.expect("setpriv starts").status.success()
 }
 
-/// A mount that others can look into.
+/// A mount that other users can look into.
 fn shared() -> Mounted {
     let mut mounted = Mounted::unmounted();
-    // Whoever looks in passes through.
+    // Users who look in pass through.
     fs::set_permissions(mounted.folder(), Permissions::from_mode(0o755)).unwrap();
     mounted.mount(&["-o", "allow_other", "--create", "1G"]);
     mounted
@@ -97,8 +97,8 @@ fn others_cannot_look_in_unless_they_may() {
     mounted.finish();
 }
 
-/// A folder of nobody's with a directory to mount at, and with a copy of the program, since nobody may not
-/// look into a build directory.
+/// A folder of nobody with a directory to mount at, and with a copy of the program, since nobody
+/// may not look into a build directory.
 fn folder_of_nobody() -> Scratch {
     let scratch = Scratch::new();
     let at = |name: &str| scratch.path().join(name);
@@ -129,8 +129,8 @@ pub(crate) fn who_is_not_root_mounts_uses_and_unmounts() {
     succeed(larder().arg("check").arg(at("disk.img")));
 }
 
-/// First use: the user who makes a file system can write to it, mounted by larder or by the kernel. A
-/// failed attempt leaves nothing behind.
+/// First use: the user who creates a file system can write to it, mounted by larder or by the
+/// kernel. A failed attempt leaves nothing.
 #[test]
 fn who_makes_a_file_system_can_write_to_it() {
     let scratch = folder_of_nobody();
@@ -163,7 +163,7 @@ fn users_have_the_rights_to_subvolumes_that_btrfs_gives_them() {
             mounted.unmount();
             mounted.mount(&["-o", "allow_other,user_subvol_rm_allowed"]);
         }
-        // Whoever runs it must be able to reach it.
+        // The user who runs it must be able to reach it.
         fs::copy(env!("CARGO_BIN_EXE_larder"), mounted.folder().join("larder")).unwrap();
         let can = |line: &str| nobody_can(&mounted, &format!("../larder {line}"));
         assert!(can("subvolume create own/mine"));
@@ -189,10 +189,11 @@ fn users_have_the_rights_to_subvolumes_that_btrfs_gives_them() {
     }
 }
 
-/// A user with hardly any threads mounts, or is told why not: nobody waits for a server that has too few of them.
+/// A user with hardly any threads mounts, or is told why not: no program waits for a server that
+/// has too few.
 #[test]
 fn few_threads_serve_or_the_server_says_why_not() {
-    /// Whose threads are counted: no other test's.
+    /// The user whose threads are counted: no other test's.
     const FRUGAL: &str = "games";
     let scratch = Scratch::new();
     let at = |name: &str| scratch.path().join(name);

@@ -1,8 +1,8 @@
-//! Ids of subvolumes and numbers of inodes that are given out.
+//! Ids of subvolumes and inode numbers that are in use or were.
 //!
 //! # Invariants
-//! - As long as the file system is open both only rise. The kernel remembers what it shows of a
-//!   mount by numbers; it never takes something new for what it remembers.
+//! - As long as the file system is open, both only rise. The kernel caches a mount's inodes by
+//!   number, and must not take a new one for a cached one.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use parking_lot::{Mutex, MutexGuard};
 use crate::core::changed::Changed;
 use crate::error::{Error, Result};
 
-/// What was given out.
+/// The highest numbers in use so far.
 #[derive(Default)]
 pub(crate) struct Ids {
     /// The highest id of a subvolume.
@@ -25,12 +25,12 @@ pub(crate) struct Ids {
     of_subvolumes: Mutex<HashMap<u64, InodeNumbers>>,
 }
 
-/// The inode number that a subvolume gives out next.
+/// The inode number that a subvolume assigns next.
 #[derive(Clone)]
 pub(crate) struct InodeNumbers(Arc<AtomicU64>);
 
 impl Ids {
-    /// The inode numbers of a subvolume, by what its tree has and what was given out before.
+    /// The inode numbers of a subvolume, from its tree and from earlier assignments.
     pub(crate) fn inode_numbers(&self, tree: &Arc<LiveTree>) -> Changed<InodeNumbers> {
         if let Some(numbers) = self.of_subvolumes.lock().get(&tree.id()) {
             return Ok(numbers.clone());
@@ -41,7 +41,7 @@ impl Ids {
         Ok(self.of_subvolumes.lock().entry(tree.id()).or_insert(numbers).clone())
     }
 
-    /// An id that no subvolume has, nor had since the file system was opened.
+    /// An id that no subvolume has, nor has had since the file system was opened.
     pub(crate) fn next_subvolume(
         &self,
         _subvolumes: &MutexGuard<'_, ()>,
@@ -61,7 +61,7 @@ impl Ids {
 }
 
 impl InodeNumbers {
-    /// A number that was never given out.
+    /// An inode number that was never used.
     pub(crate) fn next(&self) -> Result<u64> {
         checked(self.0.fetch_add(1, Relaxed))
     }

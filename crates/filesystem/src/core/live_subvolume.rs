@@ -8,13 +8,14 @@ use larder_btree::LiveTree;
 use crate::core::ids::InodeNumbers;
 use crate::error::{Error, Result};
 
-/// What a subvolume has that can be changed.
+/// The part of a subvolume that can change.
 pub(crate) struct LiveSubvolume {
     pub(crate) tree: Arc<LiveTree>,
     pub(crate) inode_numbers: InodeNumbers,
     /// Changes only while transactions are quiesced.
     pub(crate) is_read_only: AtomicBool,
-    /// It was deleted, and is there for what is open of it. Changes only while transactions are quiesced.
+    /// It was deleted, and remains for its open inodes. Changes only while transactions are
+    /// quiesced.
     pub(crate) is_deleted: AtomicBool,
 }
 
@@ -28,7 +29,8 @@ impl LiveSubvolume {
         self.is_deleted.load(Ordering::Relaxed)
     }
 
-    /// Refuses what a subvolume has to be named for. The answer stays true as long as the thread is joined.
+    /// Refuses operations that need a subvolume with a name. The answer stays true as long as the
+    /// thread is joined.
     pub(crate) fn check_not_deleted(&self) -> Result<()> {
         if self.is_deleted() { Err(Error::NoSuchSubvolume(self.tree.id())) } else { Ok(()) }
     }

@@ -1,4 +1,4 @@
-//! What everything stands on: the engine of a file system that is open for writing.
+//! The base of all other folders: the engine of a file system that is open for writing.
 
 pub(crate) mod changed;
 pub(crate) mod ids;

@@ -1,18 +1,19 @@
-//! How data is written that does not say so itself.
+//! The defaults for writing data.
 
 use larder_format::item::InodeFlags;
 
 use crate::inode::metadata::FileType;
 
-/// How new files are written: the kernel's mount options of these names.
+/// How new files are written, as by the kernel's mount options of these names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WritePolicy {
-    /// Data is written to new places. Without it, new files are overwritten in place, have no checksums and are
-    /// not compressed.
+    /// Data is copied on write. Without it, new files are overwritten in place, have no checksums
+    /// and are not compressed.
     pub datacow: bool,
     /// Data has checksums. Without it, new files have none.
     pub datasum: bool,
-    /// What takes no more bytes than this, compressed or not, and is less than a sector, is kept in the tree.
+    /// Files are inline if their data, compressed or not, takes no more bytes than this and less
+    /// than a sector.
     pub max_inline_bytes: u64,
 }
 
@@ -23,7 +24,7 @@ impl Default for WritePolicy {
 }
 
 impl WritePolicy {
-    /// The flags that a new inode has by this, besides those of its directory.
+    /// The flags that this adds to those that a new inode inherits.
     pub(crate) fn flags_of(self, file_type: FileType) -> InodeFlags {
         let mut flags = InodeFlags::empty();
         if file_type == FileType::Regular {

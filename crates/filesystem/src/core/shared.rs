@@ -13,14 +13,15 @@ use crate::error::{Error, Result};
 use crate::file::decompressed::DecompressedExtents;
 use crate::subvolume::info::SubvolumeName;
 
-/// An open file system, below its handles: as its last commit left it, or, open for writing, as it is now.
+/// An open file system, below its handles: in the state of its last commit or, open for writing, in
+/// the current state.
 pub(crate) struct Core {
     volume: Arc<Volume>,
     cache: Arc<BlockCache>,
     root_tree: TreeView,
     csum_tree: TreeView,
     decompressed: DecompressedExtents,
-    /// What changes it, if it is open for writing.
+    /// The writer, if it is open for writing.
     writer: Option<Writer>,
 }
 
@@ -55,7 +56,7 @@ impl Core {
         Ok(Self { volume, cache, root_tree, csum_tree, decompressed, writer: Some(writer) })
     }
 
-    /// The volume that it lies on.
+    /// The volume that it is on.
     pub(crate) fn volume(&self) -> &Arc<Volume> {
         &self.volume
     }
@@ -81,17 +82,17 @@ impl Core {
         u64::from(self.volume.sectorsize())
     }
 
-    /// What changes the file system; none if it is open for reading.
+    /// The writer; none if the file system is open for reading.
     pub(crate) fn try_writer(&self) -> Option<&Writer> {
         self.writer.as_ref()
     }
 
-    /// What changes the file system.
+    /// The writer.
     pub(crate) fn writer(&self) -> Result<&Writer> {
         self.try_writer().ok_or(Error::NotWritable)
     }
 
-    /// The tree with this id, which is neither that of a subvolume nor the tree of tree roots.
+    /// The tree with this id. It must be neither that of a subvolume nor the tree of tree roots.
     pub(crate) fn tree(&self, id: u64) -> Result<TreeView> {
         match &self.writer {
             Some(writer) => writer.tree(id),
@@ -113,8 +114,8 @@ impl Core {
         find_root_item(&self.root_tree, id)
     }
 
-    /// The root item of a tree in the running transaction, if the tree is open: its generation is that of
-    /// the last change.
+    /// The root item of a tree in the running transaction, if the tree is open. Its generation is
+    /// that of the last change.
     pub(crate) fn live_root_item(&self, id: u64) -> Option<RootItem> {
         let manager = self.try_writer()?.manager();
         let (_, mut item) = manager.trees().root_item(id)?;
@@ -127,17 +128,17 @@ impl Core {
         Some(item)
     }
 
-    /// How files are written that do not say so themselves.
+    /// How files are written that have no flags or properties for it.
     pub(crate) fn write_policy(&self) -> WritePolicy {
         self.try_writer().map_or_else(WritePolicy::default, |writer| *writer.policy.read())
     }
 
-    /// Files up to this size, in bytes, are kept in the tree.
+    /// Files up to this size, in bytes, are inline.
     pub(crate) fn most_inline_bytes(&self) -> u64 {
         self.write_policy().max_inline_bytes.min(self.sectorsize() - 1)
     }
 
-    /// Where the subvolume `id` is named, by its `ROOT_BACKREF`.
+    /// The name of the subvolume `id`, from its `ROOT_BACKREF`.
     pub(crate) fn subvolume_name(&self, id: u64) -> Result<Option<SubvolumeName>> {
         let backref = |parent| Key::new(id, ItemType::ROOT_BACKREF, parent);
         let mut range = self.root_tree().range(backref(0)..=backref(u64::MAX), Readahead::None);
@@ -157,7 +158,7 @@ fn open_tree(cache: &Arc<BlockCache>, root_tree: &TreeView, id: u64) -> Result<T
     Ok(Tree::new(cache.clone(), TreeRoot::of_item(id, &item)))
 }
 
-/// The root item of the tree `id` and its key, whose offset is not known beforehand.
+/// The root item of the tree `id` and its key, whose offset is found by searching.
 fn find_root_item(root_tree: &TreeView, id: u64) -> Result<Option<(Key, Box<RootItem>)>> {
     let mut cursor = root_tree.cursor(Readahead::None);
     if !cursor.seek_last(Key::new(id, ItemType::ROOT_ITEM, u64::MAX))? {

@@ -1,11 +1,11 @@
-//! Other ways to do things, to be measured against those that are used.
+//! Alternative implementations, for measuring against the default ones.
 
-/// How things are done, for measuring one way against the other.
+/// Which implementations to use, for measuring one against the other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tuning {
-    /// What becomes of index items and inode items.
+    /// How index items and inode items reach the trees.
     pub queue: Queue,
-    /// What queued index items keep.
+    /// What queued index items reserve space for.
     pub reserve: Reserve,
     /// Where readers find the extents of a file.
     pub extents: FindExtents,
@@ -14,24 +14,24 @@ pub struct Tuning {
 /// Where readers find the extents of a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FindExtents {
-    /// In memory, once they were searched for.
+    /// In memory, after the first search.
     #[default]
     InMemory,
     /// In the trees, each time.
     InTrees,
 }
 
-/// What becomes of index items and inode items.
+/// How index items and inode items reach the trees.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Queue {
-    /// They wait, and go into the trees many at a time.
+    /// They are delayed, and go into the trees many at a time.
     #[default]
     Delayed,
     /// They go into the trees one by one.
     Direct,
 }
 
-/// For what queued insertions keep room.
+/// What queued insertions reserve space for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Reserve {
     /// For each leaf that they will touch.

@@ -1,13 +1,14 @@
-//! What changes a file system.
+//! Changing a file system.
 //!
 //! # Invariants
-//! - A thread that changes a tree has a handle of the running transaction. What can be refused is refused before
-//!   the first change; an error after it gives the transaction up.
-//! - Space is reserved before the first lock of an inode is taken, since reserving may wait for a commit.
-//! - The item of a live inode is what its tree has or, in `delayed`, is to have, except for times and size while
-//!   data is dirty. All threads share one live inode.
+//! - A thread that changes a tree has a handle of the running transaction. All refusals come before
+//!   the first change; an error after it aborts the transaction.
+//! - Space is reserved before an inode is locked, since reserving may wait for a commit.
+//! - The item of a live inode is what its tree has or, through `delayed`, will have, except for
+//!   times and size while data is dirty. All threads share one live inode.
 //! - A tree has no inode without a name except those that an ORPHAN_ITEM lists.
-//! - Data is on the devices before any item refers to it. Until the trees refer to it, readers find it in memory.
+//! - Data is on the devices before any item refers to it. Until the trees refer to it, readers find
+//!   it in memory.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -40,7 +41,7 @@ use crate::subvolume::pending_snapshots::PendingSnapshots;
 use crate::subvolume::send_guards::SendGuards;
 use crate::xattr::property::inheritable;
 
-/// What a file system that is open for writing has besides its trees.
+/// The parts of a file system that exist only while it is open for writing.
 pub(crate) struct Writer {
     pub(crate) manager: Arc<TransactionManager>,
     pub(crate) inodes: InodeTable,
@@ -51,16 +52,17 @@ pub(crate) struct Writer {
     pub(crate) snapshots: PendingSnapshots,
     pub(crate) deleted: DeletedSubvolumes,
     pub(crate) ids: Ids,
-    /// Subvolumes that stay as they are while they are sent.
+    /// Subvolumes that must not change while they are sent.
     pub(crate) send_guards: SendGuards,
     /// The inodes that logs have.
     pub(crate) logged_inodes: Arc<LoggedInodes>,
     pub(crate) syncs: Syncs,
-    /// How data of files without a property about compression is compressed.
+    /// How data is compressed if its file has no property for it.
     pub(crate) compression: RwLock<Option<WriteCompression>>,
     pub(crate) compressors: Compressors,
     pub(crate) policy: RwLock<WritePolicy>,
-    /// Held by the thread that moves a directory: meanwhile no directory comes to lie below another.
+    /// Held by the thread that moves a directory, so that meanwhile no directory comes to lie below
+    /// another.
     pub(crate) renames: Mutex<()>,
     /// Held by the thread that makes or removes a subvolume.
     pub(crate) subvolumes: Mutex<()>,
@@ -106,8 +108,8 @@ impl Writer {
         self.delayed.stats()
     }
 
-    /// Notes that nothing of a deleted subvolume is open any more. Its tree goes when deletions are
-    /// next completed.
+    /// Notes that nothing of a deleted subvolume is open any more. Its tree is dropped when
+    /// deletions are next completed.
     pub(crate) fn subvolume_is_unused(&self, id: u64) {
         self.deleted.push(id);
         self.manager.note_work();
@@ -120,7 +122,7 @@ impl Writer {
         Names::new(live.tree(), volume.nodesize(), has_extended_refs, self.logged_inodes.clone())
     }
 
-    /// Says in the superblock that data may be compressed as `value` says.
+    /// Sets the feature flag for `value` in the superblock: data may be compressed that way.
     pub(crate) fn note_compression(&self, value: &[u8]) {
         let feature = match inheritable(value) {
             Some(b"lzo") => IncompatFlags::COMPRESS_LZO,
@@ -139,7 +141,7 @@ impl Writer {
         self.extent_maps.stats()
     }
 
-    /// Whether anything waits to be written back, or to be deleted.
+    /// Whether any writeback or deletion is pending.
     pub(crate) fn has_more(&self) -> bool {
         let has_deleted = !self.orphans.is_empty() || !self.deleted.is_empty();
         has_deleted || !self.dirty.is_empty() || !self.delayed.is_empty()

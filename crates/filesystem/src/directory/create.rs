@@ -1,4 +1,4 @@
-//! Making inodes.
+//! Creating inodes.
 
 use larder_btree::LiveTree;
 use larder_format::item::{FileExtentHeader, InodeItem, InodeRef};
@@ -23,20 +23,20 @@ use crate::operation::inode_change::{InodeChange, ItemReservation};
 use crate::subvolume::handle::Subvolume;
 use crate::xattr::item::attribute_item;
 
-/// Items that an inode without a name takes: inode, three attributes, orphan.
+/// Items of an inode without a name: inode, three attributes, orphan.
 const UNNAMED_ITEMS: u64 = 5;
-/// Items that a new inode and its name take: inode and reference, three attributes, extent, entry and
+/// Items of a new inode with a name: inode and reference, three attributes, extent, entry and
 /// index, and the directory's inode.
 const ITEMS: u64 = 9;
 /// The longest target of a symbolic link (`PATH_MAX` without its end).
 const MOST_TARGET_BYTES: usize = 4095;
 
 impl Directory<'_> {
-    /// Makes a regular file that has no name, and takes over from this directory what a file made in it
-    /// does. [`link`](Self::link) gives it a name; without one it is deleted once it is not open.
+    /// Creates a regular file without a name, which inherits from this directory like any file in
+    /// it. [`link`](Self::link) gives it a name; without one it is deleted once it is not open.
     ///
     /// # Errors
-    /// `ENOTDIR`, `EINVAL` for what is no regular file, `ENOENT` in a directory that was removed, `EPERM`,
+    /// `ENOTDIR`, `EINVAL` for other types, `ENOENT` in a directory that was removed, `EPERM`,
     /// `EROFS`, `ENOSPC`, `EDQUOT`.
     pub fn create_unnamed(self, new: &NewInode) -> Result<Inode> {
         let directory = self.live_inode()?;
@@ -64,11 +64,13 @@ impl Directory<'_> {
         Ok(Inode::of_live_inode(self.subvolume().clone(), live))
     }
 
-    /// Makes an inode named `name` in this directory: a file, a directory, a device node, a pipe or a
-    /// socket. It takes over flags, the property about compression and the default ACL of the directory.
+    /// Creates an inode named `name` in this directory: a file, a directory, a device node, a pipe
+    /// or a socket. It inherits flags, the compression property and the default ACL of the
+    /// directory.
     ///
     /// # Errors
-    /// `EEXIST`, `ENAMETOOLONG`, `EOVERFLOW` for too many names of one hash, `EPERM`, `EROFS`, `ENOSPC`, `EDQUOT`.
+    /// `EEXIST`, `ENAMETOOLONG`, `EOVERFLOW` for too many names of one hash, `EPERM`, `EROFS`,
+    /// `ENOSPC`, `EDQUOT`.
     pub fn create(self, name: &[u8], new: &NewInode) -> Result<Inode> {
         if new.file_type()? == FileType::Symlink {
             return Err(Error::Invalid("a symbolic link has a target"));
@@ -76,18 +78,20 @@ impl Directory<'_> {
         self.make(name, new, None)
     }
 
-    /// Makes a symbolic link named `name` in this directory; the type in the mode is not looked at.
+    /// Creates a symbolic link named `name` in this directory; the type in the mode is ignored.
     pub fn symlink(self, name: &[u8], target: &[u8], new: &NewInode) -> Result<Inode> {
         check_target(&self, target)?;
         let new = NewInode { mode: 0o120_777, device: (0, 0), ..*new };
         self.make(name, &new, Some(target))
     }
 
-    /// Makes an inode named `name` in this directory, with all that it has, in one step.
+    /// Creates an inode named `name` in this directory, complete with attributes and content, in
+    /// one step.
     ///
     /// # Errors
-    /// As [`create`](Self::create), [`symlink`](Self::symlink), [`set_attributes`](Inode::set_attributes)
-    /// and [`set_xattr`](Inode::set_xattr). After an error nothing was made.
+    /// As [`create`](Self::create), [`symlink`](Self::symlink),
+    /// [`set_attributes`](Inode::set_attributes) and [`set_xattr`](Inode::set_xattr). After an
+    /// error nothing was created.
     pub fn create_whole(self, name: &[u8], whole: &WholeInode<'_>) -> Result<Inode> {
         let file_type = whole.new.file_type()?;
         check_whole(&self, file_type, whole)?;
@@ -109,8 +113,8 @@ impl Directory<'_> {
         })
     }
 
-    /// Makes what `draft` says it will be, given the state of this directory and the running
-    /// transaction, and named `name`; that takes `items` items at most.
+    /// Creates an inode named `name`, as `draft` describes it from the state of this directory and
+    /// the running transaction. It takes `items` items at most.
     pub(crate) fn make_drafted(
         self,
         name: &[u8],
@@ -143,7 +147,7 @@ impl Directory<'_> {
         Ok(Inode::of_live_inode(self.subvolume().clone(), live))
     }
 
-    /// What a new inode in this directory, whose state is `state`, will be.
+    /// The draft of a new inode in this directory, whose state is `state`.
     pub(crate) fn draft(
         self,
         new: &NewInode,
@@ -166,7 +170,7 @@ impl Directory<'_> {
         Ok(Draft { number, file_type, item, items })
     }
 
-    /// Enters a new inode and its name in this directory.
+    /// Inserts a new inode and its name in this directory.
     pub(crate) fn insert_named(
         self,
         names: &mut Names,
@@ -195,12 +199,12 @@ pub(crate) struct Draft {
     pub(crate) number: u64,
     pub(crate) file_type: FileType,
     pub(crate) item: InodeItem,
-    /// What it has besides its item and names.
+    /// Its items besides the inode item and names.
     pub(crate) items: Vec<NewItem>,
 }
 
 impl Draft {
-    /// Enters it into its tree, with the reference to its name if it has one.
+    /// Inserts it into its tree, with the reference to its name if it has one.
     pub(crate) fn insert(&self, tree: &LiveTree, reference: Option<&NewItem>) -> Changed<()> {
         let location = Key::new(self.number, ItemType::INODE_ITEM, 0);
         let mut items = vec![(location, self.item.as_bytes())];
@@ -210,7 +214,7 @@ impl Draft {
         Ok(tree.insert_batch(&items)?)
     }
 
-    /// The inode of an inode that was entered into its tree.
+    /// The live inode of an inode that was inserted into its tree.
     pub(crate) fn into_live_inode(self, subvolume: &Subvolume) -> Result<OpenInode> {
         let writer = subvolume.filesystem().writer()?;
         let live =
@@ -221,7 +225,7 @@ impl Draft {
     }
 }
 
-/// Refuses what no symbolic link can point to.
+/// Refuses targets that no symbolic link can have.
 pub(crate) fn check_target(directory: &Inode, target: &[u8]) -> Result<()> {
     let nodesize = directory.core().volume().nodesize() as usize;
     let most = leaf_data_size(nodesize) - ITEM_HEADER_SIZE - size_of::<FileExtentHeader>();

@@ -11,10 +11,10 @@ use crate::directory::handle::Directory;
 use crate::error::{Error, Result};
 use crate::inode::handle::Inode;
 
-/// Iterates over the entries of a directory in the order of their indexes, which is that of their
-/// making. After an error it goes on after what cannot be read.
+/// Iterates over the entries of a directory in the order of their indexes, which is the order of
+/// their creation. After an error it goes on with the next entry that can be read.
 ///
-/// Where the directory changes meanwhile, what is there from beginning to end is listed once.
+/// If the directory changes meanwhile, entries that exist all the time are listed once.
 #[derive(Debug)]
 pub struct Entries {
     directory: Inode,
@@ -25,19 +25,19 @@ pub struct Entries {
 enum Source {
     /// The index items of a directory that does not change.
     Committed(Range),
-    /// Entries that were seen at one moment, and where those go on that were not yet.
+    /// Entries as they are at one moment, and the index of the rest.
     Live { seen: VecDeque<Result<DirEntry>>, next: Option<u64> },
 }
 
 impl Directory<'_> {
-    /// The entries of the directory whose index is `index` or greater, neither `.` nor `..` among
-    /// them. All indexes are above 1. The root of a deleted subvolume lists nothing: `ENOENT`.
+    /// The entries of the directory from `index` on, without `.` and `..`. All indexes are above 1.
+    /// The root of a deleted subvolume lists nothing: `ENOENT`.
     pub fn entries_from(self, index: u64) -> Result<Entries> {
         self.check_not_removed()?;
         let source = if self.try_live_inode().is_some() {
             Source::Live { seen: VecDeque::new(), next: Some(index) }
         } else {
-            // What stands for a subvolume has no items: its number is that of no inode.
+            // A directory that stands for a subvolume has no items: its number is that of no inode.
             let range =
                 self.key(ItemType::DIR_INDEX, index)..=self.key(ItemType::DIR_INDEX, u64::MAX);
             Source::Committed(self.subvolume().view().range(range, Readahead::Forward))
@@ -45,7 +45,7 @@ impl Directory<'_> {
         Ok(Entries { directory: self.inode.clone(), source })
     }
 
-    /// The index that the next name in this directory will have: what is listed up to there was there before.
+    /// The index of the next name in this directory: every entry below it was there before.
     pub fn end_index(self) -> Result<u64> {
         let Some(live) = self.try_live_inode() else { return Ok(u64::MAX) };
         Ok(live.end_index(&mut live.write())?)
@@ -56,7 +56,7 @@ impl Directory<'_> {
         self.entries_from(0)
     }
 
-    /// The index of the entry `name` of this directory, whose inode's state the caller holds.
+    /// The index of the entry `name` of this directory. The caller holds the inode's state.
     pub(crate) fn index_of(self, name: &[u8]) -> Result<u64> {
         let (mut next, mut found) = (Some(0), None);
         while let Some(from) = next
@@ -72,8 +72,8 @@ impl Directory<'_> {
         found.ok_or(Error::NotFound)?.map(|entry| entry.index)
     }
 
-    /// Calls `visit` with some entries from the index `from` on, as they are at one moment if the caller
-    /// holds the state of the directory's inode. Returns where they go on.
+    /// Calls `visit` with some entries from the index `from` on, as they are at one moment if the
+    /// caller holds the state of the directory's inode. Returns the index of the rest.
     pub(super) fn visit_entries(
         self,
         from: u64,

@@ -5,7 +5,7 @@ use std::ops::Deref;
 use crate::error::{Error, Result};
 use crate::inode::handle::Inode;
 
-/// An inode that is a directory. It is a view of the inode, which costs nothing.
+/// An inode that is a directory. Converting costs nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Directory<'i> {
     pub(super) inode: &'i Inode,

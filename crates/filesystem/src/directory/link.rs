@@ -13,18 +13,19 @@ use crate::inode::new::entry_type;
 use crate::inode::orphans::orphan_key;
 use crate::operation::inode_change::{InodeChange, ItemReservation};
 
-/// Items that a name takes: entry, index, reference, orphan, and both inodes.
+/// Items of a name: entry, index, reference, orphan, and both inodes.
 const ITEMS: u64 = 6;
-/// Names that an inode has at most.
+/// The most names that an inode has.
 const MOST_LINKS: u32 = 65_535;
 
 impl Directory<'_> {
-    /// Gives `inode`, which is no directory, the further name `name` in this directory: a first one if it was
-    /// [made without](Self::create_unnamed). What has lost its last name gets none.
+    /// Gives `inode`, which is no directory, the further name `name` in this directory, or its
+    /// first if it was [created without](Self::create_unnamed). An inode that lost its last name
+    /// gets no other.
     ///
     /// # Errors
-    /// `EEXIST`, `EXDEV`, `EPERM` for a directory, `EMLINK` beyond 65,535 names, `EOVERFLOW`, `EROFS`,
-    /// `ENOSPC`, `EDQUOT`.
+    /// `EEXIST`, `EXDEV`, `EPERM` for a directory, `EMLINK` beyond 65,535 names, `EOVERFLOW`,
+    /// `EROFS`, `ENOSPC`, `EDQUOT`.
     pub fn link(self, name: &[u8], inode: &Inode) -> Result<()> {
         let (directory, linked) = (self.live_inode()?, inode.live_inode()?);
         check_name(name)?;

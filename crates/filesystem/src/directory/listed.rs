@@ -1,16 +1,14 @@
-//! Listing a directory together with the attributes of what it has.
+//! Listing a directory with the attributes of its entries.
 //!
 //! # Invariants
-//! - The entries are those of one moment after the call began, and each leads to the inode that is
-//!   given with it.
-//! - Attributes are those that the inode had at one moment after the call began. The tree says what
-//!   they are, unless the inode is in memory, where it may be newer. An inode that enters memory
-//!   while the tree is read could change and leave again meanwhile, with one part of its change
-//!   read and another not: so such an inode is looked up once more
-//!   ([`InodeTable::has_entries_since`]).
-//! - An inode that was not in memory does not enter it, except a directory: to tell that it is
-//!   named here only takes a look at its reference, and a program that asks for attributes opens it
-//!   next.
+//! - The entries are those of one moment after the call began, and each leads to the inode that
+//!   comes with it.
+//! - Attributes are those that the inode had at one moment after the call began. They come from the
+//!   tree, unless the inode is in memory, where it may be newer. If an inode entered memory while
+//!   the tree is read, it could change and leave again, and the listing could see half of its
+//!   change: so such an inode is looked up once more ([`InodeTable::has_entries_since`]).
+//! - An inode that was not in memory does not enter it, except a directory: checking that it is
+//!   named here means reading its reference, and a program that asks for attributes opens it next.
 //!
 //! [`InodeTable::has_entries_since`]: crate::inode::table::InodeTable::has_entries_since
 
@@ -26,37 +24,36 @@ use crate::inode::id::InodeId;
 use crate::inode::metadata::{FileType, Metadata, parse_item};
 use crate::inode::table::InodeTable;
 
-/// An entry with what it leads to.
+/// An entry with its inode.
 #[derive(Debug)]
 pub struct ListedEntry {
     /// The entry.
     pub entry: DirEntry,
-    /// What it leads to; an error if that cannot be read.
-    pub found: Result<Found>,
+    /// The inode; an error if it cannot be read.
+    pub found: Result<ListedInode>,
 }
 
-/// What a listed entry leads to.
+/// The inode of a listed entry.
 #[derive(Debug)]
-pub enum Found {
-    /// A directory, or an inode that is in memory anyway.
-    Inode(Inode),
-    /// Anything else: its attributes, with nothing of it kept in memory.
+pub enum ListedInode {
+    /// A directory, or an inode that is in memory already.
+    Open(Inode),
+    /// Any other inode: its attributes. It does not enter memory.
     Attributes(Metadata),
 }
 
-/// Some entries of a directory, and where it goes on.
+/// Some entries of a directory, and the index of the rest.
 #[derive(Debug)]
 pub struct Listed {
-    /// The entries in the order of their indexes; errors in the place of those that cannot be read.
+    /// The entries in the order of their indexes. An error stands for each that cannot be read.
     pub entries: Vec<Result<ListedEntry>>,
     /// The index from which there may be more.
     pub next: Option<u64>,
 }
 
 impl Directory<'_> {
-    /// The entries of the directory whose index is `index` or greater, with what they lead to: up
-    /// to `most` of them, and fewer where that is less work. The root of a deleted subvolume lists
-    /// nothing: `ENOENT`.
+    /// The entries of the directory from `index` on, with their inodes: up to `most`, and fewer
+    /// where that is less work. The root of a deleted subvolume lists nothing: `ENOENT`.
     pub fn list_with_inodes(self, index: u64, most: usize) -> Result<Listed> {
         self.check_not_removed()?;
         let (seen, next, found) = match self.try_live_inode() {
@@ -85,8 +82,8 @@ impl Directory<'_> {
             }
         };
         let owned = |found| match found {
-            Found::Inode(inode) => Found::Inode(inode.owned_as(&self)),
-            found @ Found::Attributes(_) => found,
+            ListedInode::Open(inode) => ListedInode::Open(inode.owned_as(&self)),
+            found @ ListedInode::Attributes(_) => found,
         };
         let entries = seen.into_iter().zip(found);
         let entries = entries.map(|(entry, found)| {
@@ -95,8 +92,8 @@ impl Directory<'_> {
         Ok(Listed { entries: entries.collect(), next })
     }
 
-    /// What `entries`, which are those of this moment, lead to.
-    fn find_all(self, entries: &[Result<DirEntry>]) -> Vec<Result<Found>> {
+    /// The inodes of `entries`, which are those of this moment.
+    fn find_all(self, entries: &[Result<DirEntry>]) -> Vec<Result<ListedInode>> {
         let table = self.table();
         let before = table.map(InodeTable::entry_counts);
         let mut found = Vec::with_capacity(entries.len());
@@ -126,8 +123,8 @@ impl Directory<'_> {
         found
     }
 
-    /// What an entry leads to, unless its number is to be looked for in the tree.
-    fn find_at_once(self, entry: &DirEntry) -> Result<Result<Found>, u64> {
+    /// The inode of an entry, if it is found without its tree.
+    fn find_at_once(self, entry: &DirEntry) -> Result<Result<ListedInode>, u64> {
         let number = match entry.target {
             Target::Inode(number) if entry.file_type != FileType::Directory => number,
             _ => return Ok(self.open_found(entry)),
@@ -138,12 +135,17 @@ impl Directory<'_> {
         }
     }
 
-    fn open_found(self, entry: &DirEntry) -> Result<Found> {
-        self.open_target(entry.target, &entry.name, Some(entry.index)).map(Found::Inode)
+    fn open_found(self, entry: &DirEntry) -> Result<ListedInode> {
+        self.open_target(entry.target, &entry.name, Some(entry.index)).map(ListedInode::Open)
     }
 
-    /// What the tree has of an inode that an entry leads to.
-    fn read_found(self, cursor: &mut ViewCursor, number: u64, entry: &DirEntry) -> Result<Found> {
+    /// The inode of an entry as its tree has it.
+    fn read_found(
+        self,
+        cursor: &mut ViewCursor,
+        number: u64,
+        entry: &DirEntry,
+    ) -> Result<ListedInode> {
         let key = Key::new(number, ItemType::INODE_ITEM, 0);
         cursor.seek_near(key)?;
         let Some((_, bytes)) = cursor.item().filter(|(found, _)| *found == key) else {
@@ -151,7 +153,7 @@ impl Directory<'_> {
         };
         let (item, file_type) =
             parse_item(bytes).map_err(|problem| self.subvolume().bad_item(key, problem))?;
-        // Where the entry says otherwise.
+        // The entry says otherwise.
         if file_type == FileType::Directory {
             return self.open_found(entry);
         }
@@ -160,10 +162,10 @@ impl Directory<'_> {
         }
         let sectorsize = self.core().sectorsize();
         let metadata = Metadata::new(self.subvolume().id(), number, file_type, item, sectorsize);
-        Ok(Found::Attributes(metadata))
+        Ok(ListedInode::Attributes(metadata))
     }
 
-    /// The inodes in memory, if any of this directory's can be there.
+    /// The inodes in memory, if this directory's can be there.
     fn table(&self) -> Option<&InodeTable> {
         self.try_live_inode()?;
         self.subvolume().filesystem().try_writer().map(Writer::inodes)

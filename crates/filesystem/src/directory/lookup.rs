@@ -1,4 +1,4 @@
-//! Finding a name, and opening what an entry leads to.
+//! Finding a name, and opening the inode of an entry.
 
 use larder_format::item::{DirEntries, NAME_MAX};
 use larder_format::{FormatError, ItemType, name_hash, objectid};
@@ -13,7 +13,7 @@ use crate::subvolume::handle::Subvolume;
 use crate::subvolume::info::SubvolumeName;
 
 impl Directory<'_> {
-    /// What the directory has under `name`, which is neither `.` nor `..` nor a path.
+    /// The inode named `name` in this directory; `name` is neither `.` nor `..` nor a path.
     pub fn lookup(self, name: &[u8]) -> Result<Inode> {
         if name.len() > NAME_MAX {
             return Err(Error::NameTooLong);
@@ -25,10 +25,10 @@ impl Directory<'_> {
         Ok(found?.owned_as(&self))
     }
 
-    /// What an entry of this directory leads to.
+    /// The inode of an entry of this directory.
     pub fn open_entry(self, entry: &DirEntry) -> Result<Inode> {
         let opened = self.while_unchanged(|| {
-            // What was listed may have been renamed or removed since.
+            // The entry may have been renamed or removed since it was listed.
             if self.try_live_inode().is_some() && self.find(&entry.name)? != Some(entry.target) {
                 return Err(Error::NotFound);
             }
@@ -51,7 +51,7 @@ impl Directory<'_> {
         found.unwrap_or(Ok(None)).map_err(|problem| self.subvolume().bad_item(key, problem))
     }
 
-    /// What this directory's entry `name`, at `index` if that is known, leads to.
+    /// The inode of this directory's entry `name`, at `index` if that is known.
     pub(super) fn open_target(
         self,
         target: Target,
@@ -73,7 +73,7 @@ impl Directory<'_> {
         }
     }
 
-    /// Checks that this directory is named by that entry and no other.
+    /// Checks that the reference of the directory names this entry and no other.
     fn check_named_by(self, parent: u64, name: &[u8], index: Option<u64>) -> Result<()> {
         let is_its = |link: &Link| {
             (link.parent, &*link.name) == (parent, name)
@@ -97,7 +97,7 @@ impl Directory<'_> {
     }
 }
 
-/// What the entry `name` among those of an item leads to.
+/// The location in the entry `name` among those of an item.
 fn find_in(item: &[u8], name: &[u8]) -> Result<Option<Target>, FormatError> {
     for entry in DirEntries::new(item) {
         let entry = entry?;
@@ -108,9 +108,9 @@ fn find_in(item: &[u8], name: &[u8]) -> Result<Option<Target>, FormatError> {
     Ok(None)
 }
 
-/// The root directory of the subvolume `id` as the entry `name` of `directory` shows it, at
-/// `index` if that is known: `None` if that subvolume is not named there, which is so in
-/// snapshots of what holds it, or is no more.
+/// The root directory of the subvolume `id` if the entry `name` of `directory` is its name, at
+/// `index` if that is known. `None` if the subvolume is gone or named elsewhere, as in a snapshot
+/// of the subvolume around it.
 fn nested(
     subvolume: &Subvolume,
     id: u64,

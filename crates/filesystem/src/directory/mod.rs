@@ -1,9 +1,9 @@
 //! Directories: finding a name by its hash, listing names by their index, changing names.
 //!
 //! # Invariants
-//! - A directory is reached only by the entry that it, by its own reference, is named by; so is a
-//!   subvolume. From a subvolume's root each directory is therefore reached by one way only: no image
-//!   can make a walk over all entries go on forever.
+//! - A directory is reached only through the entry that its own reference names; so is a subvolume.
+//!   From a subvolume's root each directory is therefore reached in one way only: no image can make
+//!   a walk over all entries go on forever.
 
 pub(crate) mod create;
 pub(crate) mod entries;

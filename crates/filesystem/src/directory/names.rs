@@ -1,7 +1,7 @@
 //! Names in a tree: entries of directories, and references back to them.
 //!
 //! A name is in three places: in the DIR_ITEM of its hash, in a DIR_INDEX of its own, and in an
-//! INODE_REF (or where that is full an INODE_EXTREF) of the inode.
+//! INODE_REF of the inode, or in an INODE_EXTREF if that is full.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use crate::inode::id::InodeId;
 use crate::inode::live::LiveInode;
 use crate::log::logged_inodes::LoggedInodes;
 
-/// Refuses what can be no name.
+/// Refuses invalid names.
 pub(crate) fn check_name(name: &[u8]) -> Result<()> {
     if name.len() > NAME_MAX {
         return Err(Error::NameTooLong);
@@ -45,7 +45,7 @@ pub(crate) struct Names {
     logged_inodes: Arc<LoggedInodes>,
 }
 
-/// An entry of a directory to be.
+/// A new entry of a directory.
 #[derive(Clone, Copy)]
 pub(crate) struct NewEntry<'a> {
     /// The directory.
@@ -53,7 +53,7 @@ pub(crate) struct NewEntry<'a> {
     pub(crate) name: &'a [u8],
     /// Its index in the directory.
     pub(crate) index: u64,
-    /// Key of what it leads to.
+    /// Key of the inode or subvolume that it leads to.
     pub(crate) location: Key,
     pub(crate) file_type: FileType,
     /// The running transaction.
@@ -80,7 +80,7 @@ impl Names {
         &mut self.items
     }
 
-    /// Refuses an entry whose name is there, or that has no place among those of its hash.
+    /// Refuses an entry whose name exists, or that does not fit into the item of its hash.
     pub(crate) fn check_free(&self, directory: u64, name: &[u8]) -> Result<()> {
         let key = dir_item_key(directory, name);
         let Some(data) = self.items.get(key)? else { return Ok(()) };
@@ -92,7 +92,7 @@ impl Names {
         self.check_fits_behind(data.len(), name)
     }
 
-    /// Refuses an entry that has no place among those of its hash.
+    /// Refuses an entry that does not fit into the item of its hash.
     pub(crate) fn check_room(&self, directory: u64, name: &[u8]) -> Result<()> {
         let data = self.items.get(dir_item_key(directory, name))?;
         data.map_or(Ok(()), |data| self.check_fits_behind(data.len(), name))
@@ -103,7 +103,7 @@ impl Names {
         if fits { Ok(()) } else { Err(Error::NameHashFull) }
     }
 
-    /// Refuses a reference that has no place.
+    /// Refuses a reference that does not fit.
     pub(crate) fn check_ref_room(&self, inode: u64, directory: u64, name: &[u8]) -> Result<()> {
         let len = |key| self.items.get(key).map(|data| data.map_or(0, |data| data.len()));
         let mut plain = Vec::new();
@@ -122,7 +122,7 @@ impl Names {
         len_bytes + ITEM_HEADER_SIZE <= leaf_data_size(self.nodesize)
     }
 
-    /// Enters a name into a directory.
+    /// Inserts a name into a directory.
     pub(crate) fn insert(&mut self, entry: &NewEntry<'_>) -> Changed<()> {
         let bytes = self.insert_hashed(
             entry.directory.number(),
@@ -134,7 +134,8 @@ impl Names {
         entry.directory.insert_index(entry.index, bytes)
     }
 
-    /// Enters a name under its hash only. Returns the entry, which is to be entered under an index too.
+    /// Inserts a name under its hash only. Returns the entry, which the caller inserts under an
+    /// index too.
     pub(crate) fn insert_hashed(
         &mut self,
         directory: u64,
@@ -156,11 +157,11 @@ impl Names {
         Ok(bytes)
     }
 
-    /// Makes an item, or appends to it.
+    /// Inserts an item, or appends to it.
     fn append(&mut self, key: Key, bytes: &[u8]) -> Changed<()> {
         match self.items.insert(key, bytes) {
             Err(larder_transaction::Error::ItemExists { .. }) => {}
-            // Hardly any two names have one hash.
+            // Hardly any two names have the same hash.
             inserted => return inserted,
         }
         let mut data = self.items.get(key)?.unwrap_or_default();
@@ -168,7 +169,7 @@ impl Names {
         self.items.replace(key, &data)
     }
 
-    /// Takes a name from a directory.
+    /// Removes a name from a directory.
     pub(crate) fn remove(
         &mut self,
         directory: &Arc<LiveInode>,
@@ -179,7 +180,7 @@ impl Names {
         directory.remove_index(index)
     }
 
-    /// Takes a name from those of its hash only.
+    /// Removes a name from the item of its hash only.
     pub(crate) fn remove_hashed(&mut self, directory: u64, name: &[u8]) -> Changed<()> {
         let key = dir_item_key(directory, name);
         let data = self.items.get(key)?.unwrap_or_default();
@@ -217,7 +218,7 @@ impl Names {
         self.append(extref_key(inode, directory, name), &bytes)
     }
 
-    /// The index of a name, as the inode's reference to it has it.
+    /// The index of a name, from the inode's reference to it.
     pub(crate) fn index_of(&self, inode: u64, directory: u64, name: &[u8]) -> Changed<u64> {
         let key = ref_key(inode, directory);
         for link in InodeRefs::new(&self.items.get(key)?.unwrap_or_default()) {
@@ -236,7 +237,7 @@ impl Names {
         Err(self.bad(key, FormatError::invalid("inode reference", "a name has none")))
     }
 
-    /// Takes an inode's reference to a name away, and returns the name's index.
+    /// Removes an inode's reference to a name, and returns the name's index.
     pub(crate) fn remove_ref(&mut self, inode: u64, directory: u64, name: &[u8]) -> Changed<u64> {
         self.note_change(inode);
         let key = ref_key(inode, directory);

@@ -5,10 +5,10 @@ use crate::error::{Error, Result};
 use crate::inode::handle::Inode;
 use crate::inode::metadata::FileType;
 
-/// Symbolic links on one path, as many as the kernel follows.
+/// Symbolic links in one path, as many as the kernel follows.
 const MAX_SYMLINKS: usize = 40;
 
-/// What `path` leads to: see [`Inode::resolve`].
+/// The inode at the end of `path`: see [`Inode::resolve`].
 pub(crate) fn resolve(from: &Inode, root: &Inode, path: &[u8], follow_last: bool) -> Result<Inode> {
     Walk { root, at: from.clone(), symlinks: 0 }.follow(path, follow_last)
 }
@@ -21,8 +21,8 @@ struct Walk<'a> {
 
 impl Walk<'_> {
     fn follow(mut self, path: &[u8], follow_last: bool) -> Result<Inode> {
-        // What is still to be walked, the nearest last: one path for each symbolic link that is not
-        // yet at its end.
+        // The rest of the walk, nearest last: one path for each symbolic link that is not yet at
+        // its end.
         let mut rest = vec![path.to_vec()];
         while let Some(path) = rest.pop() {
             if path.first() == Some(&b'/') {
@@ -57,8 +57,8 @@ impl Walk<'_> {
     }
 }
 
-/// The first name of a path and what stands behind it, without the slashes between: `.` if there
-/// are only slashes, for what has one behind it must be a directory. `None` if there is no name.
+/// The first name of a path and the rest, without the slashes between: `.` if there are only
+/// slashes, since a name with a slash after it must be a directory. `None` if there is no name.
 fn split(path: &[u8]) -> Option<(&[u8], &[u8])> {
     let is_slash = |&byte: &u8| byte == b'/';
     let path = &path[path.iter().position(|byte| !is_slash(byte))?..];

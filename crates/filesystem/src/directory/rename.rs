@@ -1,4 +1,4 @@
-//! Moving names.
+//! Renaming.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -20,20 +20,20 @@ use crate::operation::inode_change::{InodeChange, ItemReservation};
 use crate::operation::locks::LockedInodes;
 use crate::subvolume::references::{enter_subvolume, leave_subvolume};
 
-/// Items that are changed: two entries and indexes, two references or four of subvolumes, an orphan, four
-/// inodes; and a whiteout with its entry, index, reference and access ACL.
+/// Items that change: two entries and indexes, two references or four of subvolumes, an orphan,
+/// four inodes; and a whiteout with its entry, index, reference and access ACL.
 const ITEMS: u64 = 18;
-/// What an overlay takes for a name that is removed: a character device 0:0 without permissions.
+/// An overlay's mark for a removed name: a character device 0:0 without permissions.
 const WHITEOUT_MODE: u32 = 0o020_000;
 
-/// What becomes of what has the new name already.
+/// What happens to an inode that has the new name already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RenameMode {
     /// It loses the name.
     Replace,
     /// It keeps it: `EEXIST`.
     NoReplace,
-    /// It gets the old name. It must be there.
+    /// It gets the old name. It must exist.
     Exchange,
     /// It loses the name, and a whiteout of this owner and group gets the old one.
     Whiteout {
@@ -42,7 +42,8 @@ pub enum RenameMode {
         /// Group.
         gid: u32,
     },
-    /// It keeps it: `EEXIST`. Without it, a whiteout of this owner and group gets the old name.
+    /// It keeps it: `EEXIST`. If there is none, a whiteout of this owner and group gets the old
+    /// name.
     NoReplaceWhiteout {
         /// Owner.
         uid: u32,
@@ -52,7 +53,7 @@ pub enum RenameMode {
 }
 
 impl RenameMode {
-    /// What is made in the old place.
+    /// What gets the old name.
     fn whiteout(self) -> Option<NewInode> {
         match self {
             Self::Whiteout { uid, gid } | Self::NoReplaceWhiteout { uid, gid } => {
@@ -63,20 +64,20 @@ impl RenameMode {
     }
 }
 
-/// A name in a directory, and what it leads to.
-struct Place<'a> {
+/// A name in a directory, and its inode.
+struct Dentry<'a> {
     directory: Directory<'a>,
     name: &'a [u8],
     inode: Inode,
     target: Target,
-    /// The name's index if it leads to what stands for a subvolume that is not there, which no reference tells.
-    /// Such a name only ever goes, so that it stays true while the target does.
+    /// The name's index if it leads to a directory that stands for a subvolume, which no reference
+    /// tells. Such a name only ever goes, so that the index stays true as long as the target.
     index: Option<u64>,
 }
 
-impl<'a> Place<'a> {
+impl<'a> Dentry<'a> {
     fn find(directory: Directory<'a>, name: &'a [u8]) -> Result<Self> {
-        // Found first: whatever the name leads to later is not what was looked up.
+        // Looked up first: if the name leads elsewhere later, the index does not match.
         let found = directory.find(name)?.ok_or(Error::NotFound)?;
         let inode = directory.lookup(name)?;
         let index = inode.is_empty_subvolume().then(|| directory.index_of(name)).transpose()?;
@@ -90,7 +91,7 @@ impl<'a> Place<'a> {
         Ok(Self { directory, name, inode, target, index })
     }
 
-    /// The inode; what stands for a subvolume that is not there has none.
+    /// The inode; a directory that stands for a subvolume has none.
     fn live_inode(&self) -> Option<&Arc<LiveInode>> {
         (!self.inode.is_empty_subvolume()).then(|| live_inode_of(&self.inode))
     }
@@ -101,13 +102,14 @@ impl<'a> Place<'a> {
 }
 
 impl Directory<'_> {
-    /// Moves the name `name` of this directory to `new_name` in `to`. Names of subvolumes move to any
-    /// subvolume, others within theirs.
+    /// Renames `name` of this directory to `new_name` in `to`. Names of subvolumes move to any
+    /// subvolume, others within their own.
     ///
     /// # Errors
-    /// `ENOENT`, `EEXIST`, `EISDIR`, `ENOTDIR`, `ENOTEMPTY` also for a subvolume that would be replaced,
-    /// `EXDEV`, `EINVAL` for a directory that would move below itself, `EMLINK`, `EOVERFLOW`, `EPERM`, `EROFS`
-    /// also for a read-only subvolume that would move to another directory, `ENOSPC`, `EDQUOT`.
+    /// `ENOENT`, `EEXIST`, `EISDIR`, `ENOTDIR`, `ENOTEMPTY` also for a subvolume that would be
+    /// replaced, `EXDEV`, `EINVAL` for a directory that would move below itself, `EMLINK`,
+    /// `EOVERFLOW`, `EPERM`, `EROFS` also for a read-only subvolume that would move to another
+    /// directory, `ENOSPC`, `EDQUOT`.
     pub fn rename(
         self,
         name: &[u8],
@@ -118,7 +120,7 @@ impl Directory<'_> {
         let writer = self.writer()?;
         check_name(name)?;
         check_name(new_name)?;
-        // No directory moves while this looks up which lie below which.
+        // No directory moves while this compares their paths.
         let renaming = writer.renames.lock();
         while !self.try_rename(name, to, new_name, mode)? {}
         drop(renaming);
@@ -126,7 +128,7 @@ impl Directory<'_> {
         Ok(())
     }
 
-    /// Moves a name unless what was looked up has changed in between. Returns whether it did.
+    /// Renames, unless the lookup is out of date. Returns whether it did.
     fn try_rename(
         self,
         name: &[u8],
@@ -135,8 +137,8 @@ impl Directory<'_> {
         mode: RenameMode,
     ) -> Result<bool> {
         let (from_live, to_live) = (self.live_inode()?, to.live_inode()?);
-        let old = Place::find(self, name)?;
-        let there = match Place::find(to, new_name) {
+        let old = Dentry::find(self, name)?;
+        let there = match Dentry::find(to, new_name) {
             Ok(there) => Some(there),
             Err(Error::NotFound) => None,
             Err(error) => return Err(error),
@@ -146,7 +148,7 @@ impl Directory<'_> {
             return Ok(true);
         }
         let mut inodes = vec![from_live, to_live, old.inode.live_inode()?];
-        inodes.extend(there.as_ref().and_then(Place::live_inode));
+        inodes.extend(there.as_ref().and_then(Dentry::live_inode));
         let reservation = ItemReservation::adding(ITEMS);
         let mut change =
             InodeChange::start(to.core(), to.subvolume().live()?, reservation, inodes)?;
@@ -197,11 +199,11 @@ impl Directory<'_> {
     }
 }
 
-/// Refuses what cannot be moved.
+/// Refuses inodes that cannot be moved.
 fn check(
-    old: &Place<'_>,
+    old: &Dentry<'_>,
     to: Directory<'_>,
-    there: Option<&Place<'_>>,
+    there: Option<&Dentry<'_>>,
     mode: RenameMode,
 ) -> Result<()> {
     let is_one_subvolume = old.directory.subvolume() == to.subvolume();
@@ -238,7 +240,7 @@ fn check(
     }
 }
 
-fn check_replaceable(old: &Place<'_>, there: &Place<'_>) -> Result<()> {
+fn check_replaceable(old: &Dentry<'_>, there: &Dentry<'_>) -> Result<()> {
     if there.inode == old.inode {
         return Ok(());
     }
@@ -251,12 +253,13 @@ fn check_replaceable(old: &Place<'_>, there: &Place<'_>) -> Result<()> {
     }
 }
 
-/// Refuses what flags protect, directories with names in them, and moving what is read-only.
+/// Refuses to move protected inodes, and read-only subvolumes to another directory, and to replace
+/// directories with names in them.
 fn check_inodes(
     locked: &mut LockedInodes<'_>,
-    old: &Place<'_>,
+    old: &Dentry<'_>,
     to: Directory<'_>,
-    there: Option<&Place<'_>>,
+    there: Option<&Dentry<'_>>,
     mode: RenameMode,
 ) -> Result<()> {
     let (from_live, to_live) = (live_inode_of(&old.directory), live_inode_of(&to));
@@ -267,12 +270,12 @@ fn check_inodes(
     }
     locked.of(from_live).check_may_unname()?;
     locked.of(to_live).check_may_name()?;
-    for place in [Some(old), there].into_iter().flatten() {
-        let Some(live) = place.live_inode() else { continue };
+    for dentry in [Some(old), there].into_iter().flatten() {
+        let Some(live) = dentry.live_inode() else { continue };
         locked.of(live).check_may_unname()?;
-        // The root of a subvolume would have another parent, though it does not say so.
-        if place.inode.is_subvolume_root() && old.directory != to {
-            place.inode.subvolume().live()?.check_writable()?;
+        // The root of a subvolume would have another parent, though no item of it says so.
+        if dentry.inode.is_subvolume_root() && old.directory != to {
+            dentry.inode.subvolume().live()?.check_writable()?;
         }
     }
     if let Some(there) = there {
@@ -286,12 +289,12 @@ fn check_inodes(
     Ok(())
 }
 
-/// Refuses names and references that have no place.
+/// Refuses names and references that do not fit.
 fn check_room(
-    old: &Place<'_>,
+    old: &Dentry<'_>,
     to: Directory<'_>,
     new_name: &[u8],
-    there: Option<&Place<'_>>,
+    there: Option<&Dentry<'_>>,
     mode: RenameMode,
 ) -> Result<()> {
     let check_ref = |inode: &Inode, directory: &Inode, name: &[u8]| {
@@ -310,7 +313,7 @@ fn check_room(
     }
 }
 
-/// A move in progress.
+/// A rename in progress.
 struct Change<'c, 'l> {
     generation: u64,
     locked: &'c mut LockedInodes<'l>,
@@ -319,10 +322,10 @@ struct Change<'c, 'l> {
 impl Change<'_, '_> {
     fn run(
         &mut self,
-        old: &Place<'_>,
+        old: &Dentry<'_>,
         to: Directory<'_>,
         new_name: &[u8],
-        there: Option<&Place<'_>>,
+        there: Option<&Dentry<'_>>,
         mode: RenameMode,
     ) -> Changed<()> {
         self.take(old)?;
@@ -336,7 +339,7 @@ impl Change<'_, '_> {
         }
         self.give(&old.inode, to, new_name)?;
         match there {
-            // Second, as the kernel does: listings show that order.
+            // Second, as in the kernel: listings show that order.
             Some(there) if mode == RenameMode::Exchange => {
                 self.give(&there.inode, old.directory, old.name)
             }
@@ -344,25 +347,25 @@ impl Change<'_, '_> {
         }
     }
 
-    /// Takes a name away.
-    fn take(&mut self, place: &Place<'_>) -> Changed<()> {
-        let directory = place.directory;
-        if let Some(index) = place.index {
-            directory.names().remove(live_inode_of(&directory), place.name, index)?;
-        } else if place.inode.is_subvolume_root() {
+    /// Removes a name.
+    fn take(&mut self, dentry: &Dentry<'_>) -> Changed<()> {
+        let directory = dentry.directory;
+        if let Some(index) = dentry.index {
+            directory.names().remove(live_inode_of(&directory), dentry.name, index)?;
+        } else if dentry.inode.is_subvolume_root() {
             let index = leave_subvolume(
                 directory.writer_of_change(),
                 live_inode_of(&directory),
-                place.inode.subvolume().id(),
+                dentry.inode.subvolume().id(),
             )?;
-            directory.names().remove(live_inode_of(&directory), place.name, index)?;
+            directory.names().remove(live_inode_of(&directory), dentry.name, index)?;
         } else {
-            live_inode_of(&place.inode).set_name(None);
+            live_inode_of(&dentry.inode).set_name(None);
             let mut names = directory.names();
-            let index = names.remove_ref(place.inode.number(), directory.number(), place.name)?;
-            names.remove(live_inode_of(&directory), place.name, index)?;
+            let index = names.remove_ref(dentry.inode.number(), directory.number(), dentry.name)?;
+            names.remove(live_inode_of(&directory), dentry.name, index)?;
         }
-        self.directory_grew(directory, -(place.name.len() as i64))
+        self.directory_grew(directory, -(dentry.name.len() as i64))
     }
 
     /// Gives an inode a name.
@@ -397,7 +400,7 @@ impl Change<'_, '_> {
         live.put_item(state)
     }
 
-    /// Gives a name that was taken from a directory to a whiteout.
+    /// Gives a name that was removed from a directory to a whiteout.
     fn white_out(&mut self, directory: Directory<'_>, draft: &Draft, name: &[u8]) -> Changed<()> {
         let live = live_inode_of(&directory);
         let index = live.next_index(self.locked.of(live))?;

@@ -1,4 +1,4 @@
-//! Taking names away.
+//! Removing names.
 
 use std::sync::Arc;
 
@@ -17,12 +17,12 @@ use crate::inode::orphans::{Orphan, orphan_key};
 use crate::operation::inode_change::{InodeChange, ItemReservation};
 use crate::subvolume::delete::Content;
 
-/// Items that are changed: entry, index, reference, orphan, and both inodes.
+/// Items that change: entry, index, reference, orphan, and both inodes.
 const ITEMS: u64 = 6;
 
 impl Directory<'_> {
-    /// Takes the name `name`, which is not that of a directory, from this directory. What loses its
-    /// last name is deleted once it is not open.
+    /// Removes `name`, which is not that of a directory, from this directory. An inode without
+    /// other names is deleted once it is not open.
     ///
     /// # Errors
     /// `ENOENT`, `EISDIR`, `EPERM`, `EROFS`.
@@ -66,7 +66,7 @@ impl Directory<'_> {
             )?;
             let (handle, locked) = change.parts();
             if self.find(name)? != Some(Target::Inode(found.number())) {
-                // Somebody was faster.
+                // Another thread was faster.
                 continue;
             }
             self.check_not_removed()?;
@@ -97,7 +97,7 @@ impl Directory<'_> {
         Ok(())
     }
 
-    /// Removes the entry that stands for a subvolume which is not there: nothing refers back to it.
+    /// Removes the entry of a subvolume that is not there: nothing refers back to it.
     fn take_empty_subvolume(self, name: &[u8]) -> Result<bool> {
         let directory = self.live_inode()?;
         let mut change = InodeChange::start(
@@ -122,8 +122,8 @@ impl Directory<'_> {
 }
 
 impl LiveInode {
-    /// Deletes a file that loses its only name, if only the caller has it open and one step is enough: then
-    /// it never becomes an orphan. Returns whether it is gone.
+    /// Deletes a file that loses its only name, if only the caller has it open and one step is
+    /// enough. So it never becomes an orphan. Returns whether it is gone.
     fn delete_now(
         self: &Arc<Self>,
         writer: &Writer,
@@ -149,7 +149,7 @@ impl LiveInode {
         Ok(true)
     }
 
-    /// Notes that a name is gone. With the last one the inode becomes an orphan.
+    /// Notes that a name is gone. Without any name the inode becomes an orphan.
     pub(crate) fn lose_name(
         self: &Arc<Self>,
         state: &mut InodeState,

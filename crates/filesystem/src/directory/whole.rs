@@ -1,4 +1,4 @@
-//! New inodes with all that they have at once, as a receiver makes them.
+//! New inodes, complete in one step, for a receiver of streams.
 
 use larder_format::node::{ITEM_HEADER_SIZE, leaf_data_size};
 use larder_format::{ItemType, Key, name_hash};
@@ -12,26 +12,26 @@ use crate::inode::new::{NewInode, NewItem};
 use crate::xattr::item::attribute;
 use crate::xattr::set::check_plain_xattr;
 
-/// Items that a new inode and its name take besides its extended attributes: inode and reference,
-/// extent, entry and index, and the directory's inode.
+/// Items of a new inode and its name, besides extended attributes: inode and reference, extent,
+/// entry and index, and the directory's inode.
 pub(crate) const WHOLE_ITEMS: u64 = 6;
 
-/// An inode and all that it is to have. It takes nothing over from its directory.
+/// A complete new inode. It inherits nothing from its directory.
 #[derive(Clone, Copy, Debug)]
 pub struct WholeInode<'a> {
     /// Type, permissions, owner, device number.
     pub new: NewInode,
-    /// What is to be different from that, and times that are not now. No flags.
+    /// Attributes that differ from that, and times other than now. No flags.
     pub attributes: &'a SetAttributes,
-    /// Extended attributes, none twice: names with the namespace `user`, `trusted` or `security`, and
-    /// values. Others mean more than what they say, and are set once it is made.
+    /// Extended attributes, each once: names with the namespace `user`, `trusted` or `security`,
+    /// and values. Attributes with a meaning of their own are set later.
     pub xattrs: &'a [(Vec<u8>, Vec<u8>)],
     /// The target of a symbolic link, or all data of a regular file, of at most
     /// [`most_inline_bytes`](crate::Filesystem::most_inline_bytes).
     pub content: &'a [u8],
 }
 
-/// Refuses what cannot be made in `directory` in one step.
+/// Refuses inodes that cannot be created in `directory` in one step.
 pub(crate) fn check_whole(
     directory: &Inode,
     file_type: FileType,
@@ -55,7 +55,7 @@ pub(crate) fn check_whole(
     whole.xattrs.iter().try_for_each(|(name, _)| check_plain_xattr(file_type, name))
 }
 
-/// The items of extended attributes: those of one hash share one.
+/// The items of extended attributes: attributes of the same hash share one.
 pub(crate) fn xattr_items(
     directory: &Inode,
     number: u64,

@@ -1,4 +1,4 @@
-//! Space of files: preallocated space, which reads as zeros until it is written to, and holes.
+//! Preallocated space, which reads as zeros until it is written, and holes.
 
 use std::ops::Range;
 
@@ -23,19 +23,19 @@ use crate::xattr::capability::drop_capability;
 
 /// New extents in one transaction.
 const EXTENTS_PER_STEP: usize = 16;
-/// Extents that are looked at in one transaction.
+/// Extents in one step of a transaction.
 const EXTENTS_LOOKED_AT: usize = 256;
 
-/// What becomes of the size of a file that is allocated after its end.
+/// What happens to the size of a file that is allocated after its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AllocateMode {
-    /// It grows to the end of what was asked for.
+    /// It grows to the end of the range.
     Grow,
-    /// It stays as it is.
+    /// It stays the same.
     KeepSize,
 }
 
-/// Room for data that is to be allocated.
+/// The reservation for data that is allocated.
 struct Reserved {
     data: Reservation,
     /// Within the quota of quota groups.
@@ -43,12 +43,13 @@ struct Reserved {
 }
 
 impl File<'_> {
-    /// Sees to it that the regular file has room for `len_bytes` from `offset` on: writing there needs no
-    /// new space, as long as no other file shares it. What the file has stays as it is; the rest reads as zeros.
+    /// Allocates space for `len_bytes` from `offset` on in the regular file: writing there needs no
+    /// new space, as long as no other file shares it. Data that is there stays; the rest reads as
+    /// zeros.
     ///
     /// # Errors
-    /// As [`write_at`](Self::write_at), and `EINVAL` if `len_bytes` is 0. After `ENOSPC` a part may have
-    /// been allocated.
+    /// As [`write_at`](Self::write_at), and `EINVAL` if `len_bytes` is 0. After `ENOSPC` a part may
+    /// have been allocated.
     pub fn allocate(self, offset: u64, len_bytes: u64, mode: AllocateMode) -> Result<()> {
         let writer = self.writer()?;
         let end = checked_end(offset, len_bytes)?;
@@ -58,7 +59,7 @@ impl File<'_> {
         let sectorsize = core.sectorsize();
         flush(core, live)?;
         let range = offset - offset % sectorsize..end.next_multiple_of(sectorsize);
-        // All of it at once, so that no space left is said before anything is taken.
+        // All of it at once, so that too little space is found before any is taken.
         let mut reserved = self.reserve_extents(writer, self.hole_bytes(writer, range.clone())?)?;
         let mut at = range.start;
         while at < range.end {
@@ -73,12 +74,12 @@ impl File<'_> {
         }
     }
 
-    /// Makes `len_bytes` of the regular file from `offset` on a hole: they read as zeros, and whole sectors
-    /// among them take no space any more. The size stays as it is.
+    /// Punches a hole of `len_bytes` from `offset` on into the regular file: the range reads as
+    /// zeros, and whole sectors in it take no space any more. The size stays.
     ///
     /// # Errors
-    /// As [`write_at`](Self::write_at), and `EINVAL` if `len_bytes` is 0. After an error, or a crash, a
-    /// part may have been made a hole.
+    /// As [`write_at`](Self::write_at), and `EINVAL` if `len_bytes` is 0. After an error or a
+    /// crash, a part may be a hole.
     pub fn punch_hole(self, offset: u64, len_bytes: u64) -> Result<()> {
         if len_bytes == 0 {
             return Err(Error::Invalid("a hole of no length"));
@@ -86,13 +87,13 @@ impl File<'_> {
         clear(self, offset..offset.saturating_add(len_bytes), What::Everything)
     }
 
-    /// Makes a range zeros; space that is preallocated in it stays so.
+    /// Zeroes a range; preallocated space in it stays.
     fn clear_data(self, range: Range<u64>) -> Result<()> {
         checked_end(range.start, range.end - range.start)?;
         clear(self, range, What::Data)
     }
 
-    /// Makes `len_bytes` of the regular file from `offset` on zeros, and has space allocated for them as
+    /// Zeroes `len_bytes` of the regular file from `offset` on, and allocates space for them as
     /// [`allocate`](Self::allocate) does.
     ///
     /// # Errors
@@ -103,7 +104,7 @@ impl File<'_> {
         self.allocate(offset, len_bytes, mode)
     }
 
-    /// Promises room for data that is to be allocated.
+    /// Reserves space for data that is allocated.
     fn reserve_extents(self, writer: &Writer, len_bytes: u64) -> Result<Reserved> {
         let quota = reserve_quota(self.core(), self.subvolume().id(), len_bytes, QUOTA_BLOCKS)?;
         let data = writer.manager.reserve(SpaceKind::Data, len_bytes, Priority::Normal)?;
@@ -125,8 +126,8 @@ impl File<'_> {
         Ok(hole_bytes)
     }
 
-    /// Allocates space for the first holes in `range`, as much as `room` has. Returns where the rest
-    /// of the range begins.
+    /// Allocates space for the first holes in `range`, as much as `room` has. Returns the start of
+    /// the rest of the range.
     fn allocate_some(
         self,
         writer: &Writer,
@@ -135,7 +136,7 @@ impl File<'_> {
     ) -> Result<u64> {
         let (live, core) = (self.live_inode()?, self.core());
         let sectorsize = core.sectorsize();
-        // What is kept in the tree gets a sector.
+        // Inline data gets a sector.
         let is_short = |size_bytes| (1..=sectorsize).contains(&size_bytes);
         let was_short = is_short(self.size_bytes());
         let data_bytes = if was_short { sectorsize } else { 0 };
@@ -144,7 +145,7 @@ impl File<'_> {
         let mut file = change.lock(live);
         file.check_mutable()?;
         if is_short(file.size_bytes) && !was_short {
-            // It became so meanwhile.
+            // It became inline meanwhile.
             return Ok(range.start);
         }
         file.absorb_reservation();
@@ -158,7 +159,7 @@ impl File<'_> {
         file.apply(|_| {
             for (start, data) in &taken {
                 let hole = start + data.len_bytes;
-                // Where holes have items, these go.
+                // If holes have items, these go.
                 extents.drop_range(*start, hole)?;
                 let item = extents.item(FileExtentKind::Prealloc, *data, data.len_bytes, None);
                 extents.insert_new(*start, &item)?;
@@ -175,7 +176,7 @@ impl File<'_> {
         write_back(&mut file)?;
         drop(file);
         change.end()?;
-        // What was taken is counted now.
+        // The space that was taken is counted now.
         if let Some(quota) = &mut reserved.quota {
             let nodesize = u64::from(core.volume().nodesize());
             quota.shrink_to(reserved.data.len_bytes() + QUOTA_BLOCKS * nodesize);
@@ -189,7 +190,7 @@ impl File<'_> {
             return Ok(());
         }
         let (live, core) = (self.live_inode()?, self.core());
-        // The sector that the file ends in, where that is not a sector's end.
+        // The sector that the file ends in, if it does not end at a sector's end.
         let has_part = |size_bytes: u64| !size_bytes.is_multiple_of(core.sectorsize());
         let had_part = has_part(self.size_bytes());
         let data_bytes = if had_part { core.sectorsize() } else { 0 };
@@ -197,7 +198,7 @@ impl File<'_> {
         let change = FileChange::start(self.core(), self.subvolume().live()?, [live], reservation)?;
         let mut file = change.lock(live);
         if has_part(file.size_bytes) && !had_part {
-            // It became so meanwhile.
+            // It became inline meanwhile.
             drop(file);
             drop(change);
             return self.grow(writer, size_bytes);
@@ -231,8 +232,8 @@ impl File<'_> {
     }
 }
 
-/// Takes space for the first `holes`, as far as it is reserved. Returns what each part was given,
-/// and up to where: `until` if that is all.
+/// Takes reserved space for the first `holes`. Returns the extent for each part, and the end of the
+/// last: `until` if that is all.
 fn take_space(
     core: &Core,
     reserved: &mut Reservation,
@@ -265,7 +266,8 @@ fn take_space(
 }
 
 impl FileExtents<'_> {
-    /// The holes among the first `most` extents in `start..end`, and up to where these are all.
+    /// The holes among the first `most` extents in `start..end`, and the end of the range that they
+    /// cover.
     fn holes(&self, start: u64, end: u64, most: usize) -> Changed<(Vec<Range<u64>>, u64)> {
         let stretch = self.stretch(start, end, most)?;
         let (mut at, mut holes) = (start, Vec::new());
@@ -282,7 +284,7 @@ impl FileExtents<'_> {
     }
 }
 
-/// The end of a range of a file, if it can be one.
+/// The end of a range of a file, if it is possible.
 pub(crate) fn checked_end(offset: u64, len_bytes: u64) -> Result<u64> {
     if len_bytes == 0 {
         return Err(Error::Invalid("a range of no length"));

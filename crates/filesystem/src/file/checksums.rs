@@ -15,7 +15,7 @@ impl Core {
         let wanted_len = ((end.0 - start.0) / sectorsize) as usize * csum_size;
         let mut checksums = Vec::with_capacity(wanted_len);
         let mut cursor = self.csum_tree().cursor(Readahead::Forward);
-        // The item that covers the start is the last whose key is not behind it.
+        // The item that covers the start is the last whose key is not after it.
         cursor.seek_last(csum_key(start)).map_err(|error| unreadable(error.into()))?;
         while checksums.len() < wanted_len {
             let at = Logical(start.0 + (checksums.len() / csum_size) as u64 * sectorsize);
@@ -35,7 +35,7 @@ impl Core {
         Ok(checksums)
     }
 
-    /// The checksums of an item from that of the sector at `at` on: none if it covers others only.
+    /// The checksums of an item from that of the sector at `at` on: none if it covers only others.
     fn checksums_from<'a>(&self, at: Logical, key: Key, bytes: &'a [u8]) -> Result<&'a [u8]> {
         if (key.objectid, key.item_type) != (objectid::EXTENT_CSUM, ItemType::EXTENT_CSUM)
             || key.offset > at.0

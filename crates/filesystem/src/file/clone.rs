@@ -1,9 +1,9 @@
 //! Reflinks: ranges of files that share extents, and copies that share what they can.
 //!
 //! # Invariants
-//! - No other thread changes or writes back either file while a part is shared: the target gets what the
-//!   source has.
-//! - A file without checksums shares with such files only.
+//! - While two files come to share a part, no other thread changes either or writes it back: the
+//!   target gets what the source has.
+//! - A file without checksums shares only with other such files.
 //! - An inline extent is never shared: its data is copied.
 
 use std::sync::Arc;
@@ -26,14 +26,14 @@ use crate::xattr::capability::drop_capability;
 
 /// Extents that are shared in one transaction.
 const SHARED_PER_STEP: usize = 16;
-/// What is compared in one transaction.
+/// Bytes that are compared in one transaction.
 const COMPARED_BYTES: u64 = 1 << 20;
-/// What cannot be shared is copied in pieces of this size.
+/// Data that cannot be shared is copied in pieces of this size.
 const COPIED_BYTES: u64 = 1 << 20;
-/// How a caller writes that did not open the file for that.
+/// How a caller writes without having opened the file for it.
 const UNOPENED: WriteAs = WriteAs { is_open: false, sets_times: true };
 
-/// A range of a file that is to be that of another, or of the same.
+/// A range of a file that will share the extents of another file, or of the same.
 #[derive(Clone, Copy)]
 struct Share<'a> {
     source: File<'a>,
@@ -41,7 +41,7 @@ struct Share<'a> {
     source_offset: u64,
     target_offset: u64,
     len_bytes: u64,
-    /// Only where both have the same bytes already.
+    /// Only if both have the same bytes already.
     if_equal: bool,
 }
 
@@ -49,22 +49,22 @@ struct Share<'a> {
 struct Part {
     /// In whole sectors.
     len_bytes: u64,
-    /// The source's extents, each with its place in the target. Between them are holes.
+    /// The source's extents, each with its offset in the target. Between them are holes.
     extents: Vec<(u64, FileExtentItem)>,
-    /// The source's first sector, if it is inline, and its place in the target.
+    /// The source's first sector, if it is inline, and its offset in the target.
     inline: Option<(u64, Vec<u8>)>,
 }
 
 impl File<'_> {
-    /// Makes `len_bytes` of this regular file from `offset` on share the data that `source`, which may be
-    /// the same file or lie in another subvolume, has from `source_offset` on. With a `len_bytes` of 0
-    /// it is all up to the end of `source`. Offsets and length are whole sectors, except for a range that
-    /// ends with `source` and does not end within this file.
+    /// Makes `len_bytes` of this regular file from `offset` on share the extents of `source` from
+    /// `source_offset` on. `source` may be the same file or lie in another subvolume. A `len_bytes`
+    /// of 0 means up to the end of `source`. Offsets and length are whole sectors, except for a
+    /// range that ends with `source` and does not end within this file.
     ///
     /// # Errors
-    /// As [`write_at`](Self::write_at), `EXDEV` for another file system, and `EINVAL` for a range that is
-    /// not as above, that passes the end of `source`, that overlaps itself, or where only one file has
-    /// checksums. After `ENOSPC` or `EIO` a first part may be shared.
+    /// As [`write_at`](Self::write_at), `EXDEV` for another file system, and `EINVAL` for a range
+    /// that is not as above, that goes past the end of `source`, that overlaps itself, or if only
+    /// one file has checksums. After `ENOSPC` or `EIO` a first part may be shared.
     pub fn clone_range(
         self,
         source: File<'_>,
@@ -83,9 +83,9 @@ impl File<'_> {
         share.run().map(drop)
     }
 
-    /// As [`clone_range`](Self::clone_range), if both ranges have the same bytes. Both lie within their
-    /// files, and what is less than a sector at the end is left out unless both files end there. Returns
-    /// for how many bytes that was done: none if they differ. Times stay as they are.
+    /// As [`clone_range`](Self::clone_range), if both ranges have the same bytes. Both lie within
+    /// their files, and a partial sector at the end is left out unless both files end there.
+    /// Returns how many bytes are shared now: none if they differ. Times stay.
     pub fn dedupe_range(
         self,
         source: File<'_>,
@@ -104,9 +104,9 @@ impl File<'_> {
         share.run()
     }
 
-    /// Copies up to `len_bytes` that `source` has from `source_offset` on to this regular file, at
-    /// `offset`. What can be shared is shared. Returns how many bytes were copied: fewer than asked for
-    /// only at the end of `source`.
+    /// Copies up to `len_bytes` of `source` from `source_offset` on to this regular file, at
+    /// `offset`, and shares extents where it can. Returns how many bytes were copied: fewer than
+    /// asked for only at the end of `source`.
     ///
     /// # Errors
     /// As [`write_at`](Self::write_at), and `EINVAL` for a range that overlaps itself.
@@ -153,8 +153,7 @@ impl File<'_> {
             match self.clone_range(source, from, tail - head_bytes, to) {
                 // One of them has no checksums, or another size by now.
                 Err(Error::Invalid(_)) => copy(head_bytes, tail)?,
-                // It was opened before that was so: it shares nothing any more, and can be written
-                // to.
+                // It was opened before: it shares nothing any more, and can be written to.
                 Err(Error::ReadOnlySubvolume | Error::NotPermitted(_)) if how.is_open => {
                     copy(head_bytes, tail)?;
                 }
@@ -189,7 +188,7 @@ impl File<'_> {
 }
 
 impl Share<'_> {
-    /// Returns for how many bytes it was done; none if they are not equal and have to be.
+    /// Returns how many bytes are shared now; none if they must be equal and are not.
     fn run(self) -> Result<Option<u64>> {
         self.target.writer()?;
         self.source.writer()?;
@@ -203,7 +202,7 @@ impl Share<'_> {
         }
         check_alike(self.source.item().flags(), self.target.item().flags())?;
         if self.len_bytes == 0 && self.source_offset == self.source.size_bytes() {
-            // Nothing goes anywhere, whether it could begin there or not.
+            // Nothing to copy, whether the range is valid or not.
             return Ok(Some(0));
         }
         let len_bytes = self.checked_len()?;
@@ -226,7 +225,7 @@ impl Share<'_> {
         Ok(Some(len_bytes))
     }
 
-    /// The length that can be shared, in bytes. It is what the kernel's rules make of it.
+    /// The length that can be shared, in bytes, by the kernel's rules.
     fn checked_len(&self) -> Result<u64> {
         let sectorsize = self.target.core().sectorsize();
         let (source_size, target_size) = (self.source.size_bytes(), self.target.size_bytes());
@@ -262,7 +261,8 @@ impl Share<'_> {
         Ok(len_bytes)
     }
 
-    /// Shares a first part. Returns its length, in whole sectors; none if it is not equal and has to be.
+    /// Shares a first part. Returns its length, in whole sectors; none if it must be equal and is
+    /// not.
     fn step(&self) -> Result<Option<u64>> {
         let (source, target) = (self.source.live_inode()?, self.target.live_inode()?);
         let core = self.target.core();
@@ -291,7 +291,7 @@ impl Share<'_> {
         }
         let part = self.part(change.handle())?;
         if self.if_equal && part.inline.is_some() {
-            // There is nothing to be shared.
+            // There is nothing to share.
             return Ok(Some(part.len_bytes));
         }
         let mut file = change.lock(target);
@@ -318,7 +318,7 @@ impl Share<'_> {
         Ok(Some(part.len_bytes))
     }
 
-    /// Whether one may share what the other has.
+    /// Whether the files may share extents.
     fn check(&self, source: &LiveInode, target: &LiveInode) -> Result<()> {
         let sectorsize = self.target.core().sectorsize();
         let source = source.item();
@@ -333,7 +333,7 @@ impl Share<'_> {
         if self.if_equal { file.check_mutable() } else { file.check_may_write(self.target_offset) }
     }
 
-    /// Whether both have the same bytes in what is compared at once. Nothing of them is dirty.
+    /// Whether both have the same bytes in the first part. Nothing of them is dirty.
     fn is_equal(&self, source: &LiveInode, target: &LiveInode) -> Result<bool> {
         let len = self.len_bytes.min(COMPARED_BYTES) as usize;
         let (mut its, mut ours) = (vec![0; len], vec![0; len]);
@@ -343,7 +343,7 @@ impl Share<'_> {
         Ok(its == ours)
     }
 
-    /// What is shared at once.
+    /// The first part to share.
     fn part(&self, handle: &Handle<'_>) -> Result<Part> {
         let (theirs, ours) = (self.source.extents_in(handle)?, self.target.extents_in(handle)?);
         let most_bytes = if self.if_equal { COMPARED_BYTES } else { u64::MAX };
@@ -374,7 +374,7 @@ impl Share<'_> {
         Ok(part)
     }
 
-    /// Puts the part in the place of what the target has there.
+    /// Replaces the extents of the target with the part.
     fn enter(&self, target: &mut StillFile<'_, '_>, part: &Part) -> Result<()> {
         let extents = target.extents();
         let (start, end) = (self.target_offset, self.target_offset + part.len_bytes);

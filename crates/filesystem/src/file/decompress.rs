@@ -13,7 +13,7 @@ use crate::file::extent::DiskExtent;
 use crate::file::read::Verify;
 
 thread_local! {
-    /// Where a thread reads compressed data into: at most 128 KiB.
+    /// A thread's buffer for compressed data: at most 128 KiB.
     static STORED: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 

@@ -1,11 +1,11 @@
-//! Compressed extents, decompressed, and a few of them kept: a reader of small pieces of a file would
-//! otherwise decompress each extent many times.
+//! A cache of a few decompressed extents: without it, a reader of small pieces of a file would
+//! decompress each extent many times.
 //!
 //! # Invariants
-//! - An extent is known by its address and the transaction that wrote it: an address that is used anew
-//!   is another extent.
+//! - The key of an extent is its address and the transaction that wrote it: when the address is
+//!   used again, it is another extent.
 //! - At most [`KEPT_EXTENTS`] are kept, each of at most 128 KiB.
-//! - The lock is held for looking and putting only, never while reading or decompressing.
+//! - The lock is held only to look up and insert, never during I/O or decompression.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,10 +14,10 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use larder_format::Logical;
 use parking_lot::Mutex;
 
-/// At 128 KiB each these are 8 MiB.
+/// At 128 KiB each, these are 8 MiB.
 const KEPT_EXTENTS: usize = 64;
 
-/// What was decompressed last.
+/// The extents that were decompressed last.
 #[derive(Debug, Default)]
 pub(crate) struct DecompressedExtents {
     /// The one used last is at the back.
@@ -32,7 +32,7 @@ struct Kept {
     data: Arc<[u8]>,
 }
 
-/// An extent, and how the file extent item says it is to be read.
+/// An extent, and how to read it, as the file extent item says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Identity {
     pub(crate) logical: Logical,

@@ -1,4 +1,4 @@
-//! Writing data that is compressed already.
+//! Writing data that is already compressed.
 
 use larder_format::compression::{Algorithm, ExtentKind, decompress};
 use larder_format::item::{FileExtentKind, InodeFlags, MAX_COMPRESSED_EXTENT_BYTES};
@@ -14,7 +14,7 @@ use crate::operation::data_reservation::reserve_within_quota;
 use crate::operation::file_change::{FileChange, StillFile};
 use crate::xattr::capability::drop_capability;
 
-/// Compressed data of a file: which part of it the file has, and what it is part of.
+/// Compressed data of a file: the part that the file has, and the whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Encoded {
     /// How it is compressed.
@@ -23,19 +23,19 @@ pub struct Encoded {
     pub len_bytes: u64,
     /// Bytes of the data, decompressed.
     pub unencoded_bytes: u64,
-    /// Where in the data, decompressed, the file's bytes start: whole sectors.
+    /// Offset of the file's bytes in the decompressed data: whole sectors.
     pub unencoded_offset: u64,
 }
 
 impl File<'_> {
-    /// Writes compressed data to the regular file at `offset`, a sector's start, as it is: as
-    /// `BTRFS_IOC_ENCODED_WRITE` does. The end of what is written is whole sectors too, or the end of the
-    /// file, which may grow to it. The data is decompressed once, to see that it can be.
+    /// Writes compressed data to the regular file at `offset`, the start of a sector, as
+    /// `BTRFS_IOC_ENCODED_WRITE` does. The written range ends at a sector's end too, or at the end
+    /// of the file, which may grow to it. The data is decompressed once, as a check.
     ///
     /// # Errors
-    /// As [`write_at`](Self::write_at), and `EINVAL` for what is not as above: data that does not
-    /// decompress to what it says, that is not shorter than that, or is longer than an extent; a file
-    /// without checksums.
+    /// As [`write_at`](Self::write_at), and `EINVAL` for a range that is not as above, for data
+    /// that does not decompress to its stated length, that is not shorter than that, or that is
+    /// longer than an extent, and for a file without checksums.
     pub fn write_encoded(self, data: &[u8], encoded: &Encoded, offset: u64) -> Result<()> {
         self.writer()?;
         let core = self.core();
@@ -92,12 +92,12 @@ impl File<'_> {
         if entered {
             return Ok(());
         }
-        // The file has more data, or no free space is as long: it is written as any data is.
+        // The file has more data, or no free space is long enough: it is written like other data.
         let start = encoded.unencoded_offset as usize;
         self.write_at(&plain[start..start + encoded.len_bytes as usize], offset)
     }
 
-    /// Puts all data of the file in the tree, unless there is more. Returns whether it did.
+    /// Stores all data of the file inline, unless there is more. Returns whether it did.
     fn enter_inline(
         self,
         file: &mut StillFile<'_, '_>,
@@ -122,8 +122,8 @@ impl File<'_> {
         Ok(true)
     }
 
-    /// Writes the data to `extent`, which was just allocated, and puts that in the place of what the
-    /// file has at `offset`. An error comes before the trees are changed.
+    /// Writes the data to `extent`, which was just allocated, and replaces the file's extents at
+    /// `offset` with it. An error comes before the trees change.
     fn enter_extent(
         self,
         file: &mut StillFile<'_, '_>,
@@ -145,7 +145,7 @@ impl File<'_> {
         if offset > 0 {
             self.load(file, &[Need::IfInline])?;
         }
-        // What lies before it first.
+        // First the data before it.
         file.note_dirty()?;
         write_back(file)?;
         let _alone = file.exclude_readers();
@@ -170,7 +170,7 @@ impl File<'_> {
 }
 
 impl InodeState {
-    /// Bytes took the place of others in the file, which reaches up to `end` at least.
+    /// Bytes replaced others in the file, which reaches up to `end` at least.
     fn added(&mut self, dropped_bytes: u64, added_bytes: u64, end: u64) {
         let nbytes = self.item.nbytes.get().saturating_sub(dropped_bytes) + added_bytes;
         self.item.nbytes = nbytes.into();
@@ -185,7 +185,7 @@ impl Encoded {
         self.unencoded_offset == 0 && self.len_bytes == self.unencoded_bytes
     }
 
-    /// Whether such an extent can be.
+    /// Whether such an extent is possible.
     fn check(&self, data: &[u8], sectorsize: u64) -> Result<()> {
         let stored_bytes = data.len() as u64;
         let longest = self.unencoded_bytes.max(stored_bytes);
@@ -206,7 +206,7 @@ impl Encoded {
     /// The data, decompressed.
     fn decompress(&self, data: &[u8], kind: ExtentKind, sectorsize: u32) -> Result<Vec<u8>> {
         let expected_len = self.unencoded_bytes as usize;
-        // One byte more than there should be, where a stream may end before its space does.
+        // One byte more than there should be: a stream may end before its space does.
         let room = expected_len + usize::from(kind == ExtentKind::Regular);
         let mut plain = vec![0; room];
         match decompress(self.algorithm, data, &mut plain, sectorsize, kind) {
@@ -214,7 +214,7 @@ impl Encoded {
                 plain.truncate(len);
                 Ok(plain)
             }
-            _ => Err(Error::Invalid("data that does not decompress to what it says")),
+            _ => Err(Error::Invalid("data that does not decompress to its stated length")),
         }
     }
 }

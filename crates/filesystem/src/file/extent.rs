@@ -10,33 +10,33 @@ use larder_format::item::{
 };
 use larder_format::{FileOffset, FormatError, Logical};
 
-/// A range of a file and what is in it.
+/// A range of a file and its content.
 #[derive(Clone, Debug)]
 pub struct Extent {
-    /// Where in the file it starts.
+    /// Its offset in the file.
     pub start: FileOffset,
     /// Bytes of the file that it covers: whole sectors, except a hole at the end of the file.
     pub len_bytes: u64,
-    /// What is there.
+    /// Its content.
     pub content: ExtentContent,
 }
 
-/// What is in a range of a file.
+/// The content of a range of a file.
 #[derive(Clone, Debug)]
 pub enum ExtentContent {
-    /// Nothing: it reads as zeros.
+    /// A hole: it reads as zeros.
     Hole,
-    /// Data that is in memory only: it gets a place when it is written back.
+    /// Data that is in memory only: writeback allocates space for it.
     Delayed,
-    /// The data is in the tree.
+    /// The data is inline.
     Inline(InlineExtent),
-    /// Space is reserved, and reads as zeros.
+    /// Preallocated space, which reads as zeros.
     Preallocated(DiskExtent),
     /// The data is in an extent on disk.
     Data(DiskExtent),
 }
 
-/// Data that is kept in the tree.
+/// Inline data.
 #[derive(Clone, Debug)]
 pub struct InlineExtent {
     pub(super) item: ItemRef,
@@ -49,13 +49,13 @@ pub struct InlineExtent {
 /// A part of an extent on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DiskExtent {
-    /// Where the whole extent starts.
+    /// The address of the whole extent.
     pub logical: Logical,
     /// Bytes of the whole extent on disk.
     pub disk_bytes: u64,
     /// Bytes of the whole extent after decompression.
     pub ram_bytes: u64,
-    /// Where in the whole extent, decompressed, the part starts.
+    /// Offset of the part in the whole extent, decompressed.
     pub offset_bytes: u64,
     /// How the extent is compressed.
     pub compression: Option<Algorithm>,
@@ -64,17 +64,17 @@ pub struct DiskExtent {
 }
 
 impl Extent {
-    /// Where in the file it ends.
+    /// Its end in the file.
     pub fn end(&self) -> u64 {
         self.start.0 + self.len_bytes
     }
 
-    /// Whether there is data: neither a hole nor preallocated.
+    /// Whether there is data: neither a hole nor preallocated space.
     pub fn is_data(&self) -> bool {
         !matches!(self.content, ExtentContent::Hole | ExtentContent::Preallocated(_))
     }
 
-    /// The part of it in `range`, which meets it.
+    /// The part of it in `range`, which overlaps it.
     pub(super) fn part(&self, range: &Range<u64>) -> Self {
         let start = self.start.0.max(range.start);
         let mut content = self.content.clone();
@@ -84,7 +84,7 @@ impl Extent {
         Self { start: FileOffset(start), len_bytes: self.end().min(range.end) - start, content }
     }
 
-    /// With a hole made as long as the sectors that it has a part of, which are holes too.
+    /// The same, with a hole extended to whole sectors.
     pub(super) fn in_whole_sectors(mut self, sectorsize: u64) -> Self {
         let end = self.end().next_multiple_of(sectorsize);
         self.start.0 -= self.start.0 % sectorsize;
@@ -92,7 +92,7 @@ impl Extent {
         self
     }
 
-    /// Where on disk the sectors lie that it has of an uncompressed extent with data.
+    /// The addresses of the sectors that it has of an uncompressed extent with data.
     pub(super) fn plain_range(&self) -> Option<(Logical, Logical)> {
         match &self.content {
             ExtentContent::Data(disk @ DiskExtent { compression: None, .. }) => {
@@ -141,7 +141,7 @@ impl InlineExtent {
     }
 }
 
-/// Says whether an extent can be what an item says.
+/// Whether an extent can be as an item says.
 fn check(is_right: bool, problem: &'static str) -> Result<(), FormatError> {
     if is_right { Ok(()) } else { Err(FormatError::invalid("file extent", problem)) }
 }

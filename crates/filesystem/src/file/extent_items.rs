@@ -1,12 +1,12 @@
 //! Editing the EXTENT_DATA items of a file.
 //!
 //! # Invariants
-//! - The tree is changed before the references that the change adds or drops are queued: copying the
-//!   leaf counts what is in it.
-//! - Cutting a file extent leaves the difference of file offset and offset in the extent as it was, so
-//!   that what is left is counted under the same reference.
-//! - With any change of what is in a range, what readers know of it is forgotten, and where items changed
-//!   is noted for the log. The state of the inode is locked meanwhile.
+//! - The tree is changed before the references that the change adds or drops are queued: the
+//!   references of a copied leaf are counted from its items.
+//! - Cutting a file extent keeps the difference of file offset and offset in the extent, so that
+//!   the rest counts under the same reference.
+//! - Any change of extents in a range drops what readers cached of the range, and the range is
+//!   noted for the log if items changed. The state of the inode is locked meanwhile.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -35,10 +35,10 @@ pub(crate) struct FileExtents<'a> {
     pub(crate) sectorsize: u64,
 }
 
-/// A file extent as its item has it.
+/// A file extent in the form of its item.
 #[derive(Clone, Copy)]
 pub(crate) enum Stored {
-    /// All data of a short file, or its first sector compressed.
+    /// All data of a short file, or its compressed first sector.
     Inline {
         /// Bytes of data, decompressed.
         len_bytes: u64,
@@ -49,22 +49,22 @@ pub(crate) enum Stored {
 
 /// File extents from some offset on.
 pub(crate) struct Stretch {
-    /// The extents, each with the offset at which it starts, which may lie before the stretch.
+    /// The extents, each with its offset, which may lie before the stretch.
     pub(crate) extents: Vec<(u64, Stored)>,
-    /// There is nothing else before this offset.
+    /// There are no others before this offset.
     pub(crate) until: u64,
 }
 
-/// What was taken out of a file.
+/// What was removed from a file.
 pub(crate) struct Dropped {
     /// Bytes of it that were allocated.
     pub(crate) counted_bytes: u64,
-    /// It was taken out up to this offset.
+    /// The end of the range that was removed.
     pub(crate) until: u64,
 }
 
 impl Stored {
-    /// Whether there is an item that says there is nothing.
+    /// Whether there is an explicit item for the hole.
     pub(crate) fn is_hole(&self) -> bool {
         matches!(self, Self::Regular(item) if item.extent.disk_bytenr().is_none())
     }
@@ -74,7 +74,7 @@ impl Stored {
         matches!(self, Self::Regular(item) if item.header.kind == FileExtentKind::Prealloc as u8)
     }
 
-    /// Bytes that count as allocated to the file, of `len_bytes` of it.
+    /// How many of the `len_bytes` count as allocated to the file.
     pub(crate) fn counted_bytes(&self, len_bytes: u64) -> u64 {
         match self {
             Self::Inline { len_bytes } => *len_bytes,
@@ -92,13 +92,13 @@ impl<'a> FileExtents<'a> {
 }
 
 impl FileExtents<'_> {
-    /// Takes `start..end`, whole sectors, out of the file. Returns how many bytes of it were allocated.
+    /// Removes `start..end`, whole sectors, from the file. Returns how many bytes of it were
+    /// allocated.
     pub(crate) fn drop_range(&self, start: u64, end: u64) -> Changed<u64> {
         Ok(self.drop_some(start, end, usize::MAX)?.counted_bytes)
     }
 
-    /// Takes `start..end`, whole sectors, out of the file, or a first part in which there are `most`
-    /// extents.
+    /// Removes `start..end`, whole sectors, from the file, or a first part with `most` extents.
     pub(crate) fn drop_some(&self, start: u64, end: u64, most: usize) -> Changed<Dropped> {
         let Stretch { extents, until } = self.stretch(start, end, most)?;
         self.forget(start..until);
@@ -121,7 +121,7 @@ impl FileExtents<'_> {
         Ok(Dropped { counted_bytes, until })
     }
 
-    /// Takes `start..end` out of an extent that overlaps it. Returns the length of what was taken.
+    /// Removes `start..end` from an extent that overlaps it. Returns the length that was removed.
     fn cut(&self, key: Key, item: FileExtentItem, start: u64, end: u64) -> Changed<u64> {
         let (from, len_bytes) = (key.offset, item.extent.num_bytes.get());
         let to = from + len_bytes;
@@ -153,7 +153,7 @@ impl FileExtents<'_> {
         Ok(to.min(end) - from.max(start))
     }
 
-    /// Enters an extent that was just allocated, where nothing is.
+    /// Inserts an extent that was just allocated, where nothing is.
     pub(crate) fn insert_new(&self, start: u64, item: &FileExtentItem) -> Changed<()> {
         self.change(start..start + item.extent.num_bytes.get());
         self.tree.insert(self.key(start), item.as_bytes())?;
@@ -162,7 +162,7 @@ impl FileExtents<'_> {
         Ok(())
     }
 
-    /// Enters a part of an extent that others have too, or a hole, where nothing is.
+    /// Inserts a part of an extent that is shared, or a hole, where nothing is.
     pub(crate) fn insert_shared(&self, start: u64, item: &FileExtentItem) -> Changed<()> {
         self.change(start..start + item.extent.num_bytes.get());
         self.tree.insert(self.key(start), item.as_bytes())?;
@@ -172,7 +172,8 @@ impl FileExtents<'_> {
         Ok(())
     }
 
-    /// Enters all of a file's data inline, where nothing is: `len_bytes`, as `data` has them.
+    /// Inserts all of a file's data inline, where nothing is: `len_bytes`, in the encoding of
+    /// `data`.
     pub(crate) fn insert_inline(
         &self,
         data: &[u8],
@@ -184,7 +185,7 @@ impl FileExtents<'_> {
         Ok(self.tree.insert(self.key(0), &[header.as_bytes(), data].concat())?)
     }
 
-    /// Enters hole items where there is no item from `start` to `end`, whole sectors.
+    /// Inserts hole items where there is no item from `start` to `end`, whole sectors.
     pub(crate) fn fill_holes(&self, start: u64, end: u64) -> Changed<()> {
         let mut at = start;
         let mut holes = Vec::new();
@@ -234,7 +235,8 @@ impl FileExtents<'_> {
         Ok(Stretch { extents, until: end })
     }
 
-    /// The last extents that overlap what lies from `start` on, at most `most`, the very last first.
+    /// The last extents that overlap the range from `start` on, at most `most`, the very last
+    /// first.
     pub(crate) fn last(&self, start: u64, most: usize) -> Changed<Vec<(u64, Stored)>> {
         let mut extents = Vec::new();
         let mut cursor = self.tree.cursor(Readahead::Back);
@@ -266,7 +268,7 @@ impl FileExtents<'_> {
         let extent = FileExtent::parse(data).map_err(|problem| self.bad(key, problem))?;
         let overflows = || FormatError::invalid("file extent", "it passes the end of all offsets");
         let len_bytes = extent.num_bytes();
-        // Up to the end of the sector that the longest file ends in.
+        // Up to the end of the sector that the longest possible file ends in.
         let end = key.offset.checked_add(len_bytes).filter(|end| *end <= 1 << 63);
         end.ok_or_else(|| self.bad(key, overflows()))?;
         Ok(match FileExtentItem::read_from_bytes(data) {
@@ -316,7 +318,8 @@ impl FileExtents<'_> {
         }
     }
 
-    /// The extent on disk that an item at `start` refers to, and the owner that it names; none for a hole.
+    /// The extent on disk that an item at `start` refers to, and the owner that it names; none for
+    /// a hole.
     pub(crate) fn reference(
         &self,
         start: u64,
@@ -333,20 +336,20 @@ impl FileExtents<'_> {
         Key::new(self.id.number, ItemType::EXTENT_DATA, offset)
     }
 
-    /// Says that other items come to have a range.
+    /// Notes that the items of a range change.
     fn change(&self, range: Range<u64>) {
         self.forget(range.clone());
         self.note(range);
     }
 
-    /// Makes readers search again for what is in a range.
+    /// Makes readers search for the extents of a range again.
     pub(crate) fn forget(&self, range: Range<u64>) {
         if let Some(live) = self.live {
             live.extents().forget(range);
         }
     }
 
-    /// Makes the log look at the items that have a range.
+    /// Makes the log look at the items of a range.
     pub(crate) fn note(&self, range: Range<u64>) {
         if let Some(live) = self.live {
             live.modified_extents.lock().add(range);

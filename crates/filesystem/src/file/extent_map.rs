@@ -1,16 +1,15 @@
-//! What is known of the extents of an open file, so that readers do not search trees again.
+//! A cache of an open file's extents, which saves readers the search in the trees.
 //!
 //! # Invariants
-//! - An entry says of a range of the file what its tree has there, and of data, if it has checksums there,
-//!   what the checksum tree has of it. A reader puts entries in, with the state of the inode locked in
-//!   any way, if nothing of the file's extents has changed since it searched the trees. A thread that changes
-//!   a file's extents has the state locked alone and, before it unlocks the state, calls
-//!   [`forget`](ExtentMap::forget) for the range that it changed. So what a thread finds with the state locked
-//!   is true as long as the state is locked.
-//! - There may be less than was put in: entries go at any time when memory is short. There is nothing of
-//!   inline extents.
-//! - Looking up takes no lock. All maps of a file system together have at most [`MOST_ENTRIES`], but for
-//!   what is put in at once.
+//! - An entry says what the tree has in a range of the file and, for data with checksums, what the
+//!   checksum tree has of it. A reader, who holds the state of the inode locked in any mode,
+//!   inserts entries if no extent of the file has changed since it searched the trees. A thread
+//!   that changes extents has the state locked exclusively and, before it unlocks it, calls
+//!   [`forget`](ExtentMap::forget) for the range. So an entry that a thread finds with the state
+//!   locked is true as long as the state is locked.
+//! - Entries may be missing: they go at any time when memory is short. Inline extents have none.
+//! - A lookup takes no lock. All maps of a file system together have at most [`MOST_ENTRIES`], and
+//!   whatever one thread inserts at once.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -26,47 +25,47 @@ use crate::filesystem::stats::ExtentMapStats;
 /// An entry takes some 150 bytes, and up to 256 for CRC-32C checksums: 10 to 40 MiB.
 const MOST_ENTRIES: usize = 100_000;
 
-/// An extent, of which an entry may be a part.
+/// An extent, or a part of one.
 #[derive(Clone, Debug)]
 pub(crate) struct KnownExtent {
     /// It is not inline.
     pub(super) extent: Extent,
-    /// The checksums of the sectors that this has of an uncompressed extent on disk.
+    /// The checksums of the sectors of an uncompressed extent on disk.
     pub(super) checksums: Option<Arc<[u8]>>,
 }
 
 /// Extents of one file.
 pub(crate) struct ExtentMap {
     all: Arc<ExtentMaps>,
-    /// Made when there is something to put in: it takes several times as much as an inode.
+    /// Created with the first entry: it takes several times as much memory as an inode.
     entries: OnceLock<RangeIndex<KnownExtent>>,
-    /// Held while entries are put in or taken out: how many `all` counts.
+    /// Held while entries are inserted or removed. It is how many `all` counts.
     counted: Mutex<usize>,
 }
 
 /// The maps of a file system.
 pub(crate) struct ExtentMaps {
-    /// Nothing is kept if not.
+    /// Whether to keep anything.
     keeps: bool,
     entries: AtomicUsize,
     learned: AtomicU64,
-    /// Those that have entries, and some that had, in the order in which they got the first.
+    /// The maps that have entries, and some that had, in the order of their first entry.
     filled: Mutex<VecDeque<Weak<ExtentMap>>>,
 }
 
 impl ExtentMap {
-    /// One with nothing in it.
+    /// An empty one.
     pub(crate) fn new(all: Arc<ExtentMaps>) -> Arc<Self> {
         Arc::new(Self { all, entries: OnceLock::new(), counted: Mutex::default() })
     }
 
-    /// What is known of the extent at `offset`, and up to where that holds.
+    /// The cached extent at `offset`, and the end of its range.
     pub(super) fn get(&self, offset: u64) -> Option<(KnownExtent, u64)> {
         let (range, known) = self.entries.get()?.get(offset)?;
         Some((known, range.end))
     }
 
-    /// Puts in what is known of ranges. What is there already stays.
+    /// Inserts entries for ranges. Existing entries stay.
     pub(crate) fn learn(self: &Arc<Self>, learned: Vec<(Range<u64>, KnownExtent)>) {
         if learned.is_empty() || !self.all.keeps {
             return;
@@ -84,7 +83,7 @@ impl ExtentMap {
         self.all.relieve();
     }
 
-    /// Forgets what was known of a range.
+    /// Drops the entries of a range.
     pub(crate) fn forget(&self, range: Range<u64>) {
         let has_any = self.entries.get().is_some_and(|entries| !entries.is_empty());
         if !range.is_empty() && has_any {
@@ -92,7 +91,7 @@ impl ExtentMap {
         }
     }
 
-    /// Changes what is there. Returns whether it was empty before.
+    /// Changes the entries. Returns whether there were none before.
     fn edit<T>(&self, change: impl FnOnce(&RangeIndex<KnownExtent>) -> T) -> bool {
         let mut counted = self.counted.lock();
         let entries = self.entries.get_or_init(RangeIndex::new);
@@ -111,7 +110,7 @@ impl Drop for ExtentMap {
 }
 
 impl ExtentMaps {
-    /// None yet, and none ever if it does not keep any.
+    /// Empty, and always empty if it keeps nothing.
     pub(crate) fn new(keeps: bool) -> Arc<Self> {
         Arc::new(Self {
             keeps,
@@ -121,7 +120,7 @@ impl ExtentMaps {
         })
     }
 
-    /// Empties those that were filled first, until there are few enough entries.
+    /// Empties the maps that were filled first, until there are few enough entries.
     fn relieve(&self) {
         while self.entries.load(Relaxed) > MOST_ENTRIES {
             let Some(first) = self.filled.lock().pop_front() else { return };
@@ -172,7 +171,7 @@ mod tests {
         }
         assert!(map.get(40).is_none() && map.get(59).is_none() && map.get(100).is_none());
         assert_eq!(all.stats(), ExtentMapStats { entries: 2, learned: 1 });
-        // The slower reader does not bring back what was cut.
+        // The slower reader does not bring back a range that was cut.
         learn(&map, 0, 100);
         assert!(map.get(50).is_none());
         drop(map);
@@ -188,7 +187,7 @@ mod tests {
         }
         assert!(maps[0].get(0).is_none() && maps[1].get(0).is_some() && maps[2].get(9).is_some());
         assert_eq!(all.stats().entries, MOST_ENTRIES as u64 / 2 + 10);
-        // One that is too large by itself begins anew.
+        // A map that is too large by itself begins anew.
         (0..=MOST_ENTRIES as u64).for_each(|number| learn(&maps[1], 1 << 30 | number, 1));
         assert!(all.stats().entries <= MOST_ENTRIES as u64);
     }

@@ -1,9 +1,9 @@
 //! The extents of a file, one after the other, with the holes between them.
 //!
 //! # Invariants
-//! - Data that is in memory only shows where the tree has none: elsewhere an extent shows that is to be
-//!   replaced. What is in memory is noted before the tree is looked at, so that no data is missed on its way from
-//!   the one to the other.
+//! - Data in memory shows only where the tree has none: elsewhere the extent shows that it will
+//!   replace. Data in memory is noted before the tree is read, so that no data is missed on its way
+//!   from memory to the tree.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -17,33 +17,33 @@ use crate::file::handle::File;
 use crate::inode::handle::Inode;
 use crate::subvolume::handle::Subvolume;
 
-/// Iterates over the extents of a file. What it gives has no gaps: where there is no item, there is
-/// a hole. Ends after an error.
+/// Iterates over the extents of a file without gaps: where there is no item, there is a hole. Ends
+/// after an error.
 #[derive(Debug)]
 pub struct Extents {
     subvolume: Subvolume,
     inode: u64,
     cursor: ViewCursor,
     state: State,
-    /// Extents are asked for from here on.
+    /// The start of the range.
     asked: u64,
-    /// Up to where everything was given.
+    /// The end of what was returned.
     position: u64,
-    /// Items from here on are not looked at.
+    /// Items from here on are ignored.
     stop: u64,
-    /// The hole after the last extent goes up to here.
+    /// The end of the hole after the last extent.
     hole_until: u64,
     waiting: Waiting,
-    /// Parts of an extent in which there is data in memory.
+    /// Parts of an extent that has data in memory.
     parts: VecDeque<Extent>,
 }
 
-/// What of a file is in memory only.
+/// The data of a file that is in memory only.
 #[derive(Debug, Default)]
 pub(crate) struct Waiting {
     /// Data, in order, in whole sectors.
     pub(crate) data: Vec<Range<u64>>,
-    /// What the tree has from there on is gone.
+    /// The tree's extents from there on are gone.
     pub(crate) cut: Option<u64>,
 }
 
@@ -57,8 +57,8 @@ enum State {
 }
 
 impl File<'_> {
-    /// The extents of a regular file: from that which covers `offset` up to the end of the file, and
-    /// those allocated after the end. Nothing is written back for that.
+    /// The extents of a regular file: from the one that covers `offset` up to the end of the file,
+    /// and those allocated after the end. This writes nothing back.
     pub fn extents_from(self, offset: FileOffset) -> Result<Extents> {
         let waiting = self.try_live_inode().map(|live| live.waiting()).unwrap_or_default();
         let mut extents = self.extents_between(offset.0, u64::MAX, self.size_bytes());
@@ -67,16 +67,16 @@ impl File<'_> {
         Ok(extents)
     }
 
-    /// The first offset at or after `offset` where the file has data, as `SEEK_DATA` says: what is preallocated
-    /// counts as a hole.
+    /// The first offset at or after `offset` where the file has data, as `SEEK_DATA` says:
+    /// preallocated space counts as a hole.
     ///
-    /// [`Error::NoSuchPosition`] if there is no more.
+    /// [`Error::NoSuchPosition`] if there is no more data.
     pub fn seek_data(self, offset: u64) -> Result<u64> {
         self.seek(offset, true)?.ok_or(Error::NoSuchPosition)
     }
 
-    /// The first offset at or after `offset` where the file has a hole, as `SEEK_HOLE` says: there is one at the end
-    /// of every file.
+    /// The first offset at or after `offset` where the file has a hole, as `SEEK_HOLE` says: there
+    /// is one at the end of every file.
     ///
     /// [`Error::NoSuchPosition`] if `offset` is at or after the end of the file.
     pub fn seek_hole(self, offset: u64) -> Result<u64> {
@@ -100,9 +100,9 @@ impl File<'_> {
         Ok(None)
     }
 
-    /// Whether the extent on disk that the file has at `offset` is another file's, too, or is in this one in
-    /// another place: what `FIEMAP_EXTENT_SHARED` says. It is not for two parts of one extent that lie as far
-    /// from each other as on disk. In a file system that is open for writing this is a commit first.
+    /// Whether the extent at `offset` also belongs to another file, or to another place in this
+    /// one, as `FIEMAP_EXTENT_SHARED` says. Two parts of one extent do not count if they are as far
+    /// apart in the file as on disk. In a file system that is open for writing this commits first.
     pub fn is_shared(self, offset: u64) -> Result<bool> {
         let filesystem = self.subvolume().filesystem();
         filesystem.sync()?;
@@ -135,7 +135,7 @@ impl File<'_> {
 }
 
 impl Inode {
-    /// Bytes of data that waits to be written back where the file has no space yet, in whole sectors.
+    /// Bytes of dirty data for which the file has no space yet, in whole sectors.
     pub fn unplaced_bytes(&self) -> Result<u64> {
         let sectorsize = self.core().sectorsize();
         let waiting = self.try_live_inode().map(|live| live.waiting()).unwrap_or_default();
@@ -156,7 +156,7 @@ impl Inode {
         Ok(unplaced_bytes)
     }
 
-    /// The extents from that which covers `start` to that which covers the byte before `end`.
+    /// The extents from the one that covers `start` to the one that covers the byte before `end`.
     pub(crate) fn extents_within(&self, start: u64, end: u64) -> Extents {
         self.extents_between(start, end, end)
     }
@@ -178,7 +178,7 @@ impl Inode {
     }
 }
 
-/// Where in the file all of an extent on disk would begin; it wraps around.
+/// Where in the file the whole extent on disk would begin; it wraps around.
 fn origin_of(extent: &Extent) -> Option<u64> {
     match &extent.content {
         ExtentContent::Data(disk) | ExtentContent::Preallocated(disk) => {
@@ -259,7 +259,8 @@ impl Extents {
         self.cursor.item_ref().map(parse).transpose()
     }
 
-    /// Takes apart what has no data in the tree but in memory, into those parts that were asked for.
+    /// Splits an extent without data in the tree, but with data in memory, into the parts that were
+    /// asked for.
     fn take_apart(&mut self, extent: &Extent) {
         let whole = extent.start.0..extent.end().min(self.waiting.cut.unwrap_or(u64::MAX));
         let sectorsize = self.subvolume.filesystem().core().sectorsize();

@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::inode::handle::Inode;
 use crate::inode::metadata::FileType;
 
-/// An inode that is a regular file. It is a view of the inode, which costs nothing.
+/// An inode that is a regular file. Converting costs nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct File<'i> {
     pub(super) inode: &'i Inode,

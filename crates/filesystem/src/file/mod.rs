@@ -1,4 +1,4 @@
-//! Regular files: where data lies, reading and writing it.
+//! Regular files: their extents, reading and writing.
 
 pub(crate) mod allocate;
 pub(crate) mod checksums;

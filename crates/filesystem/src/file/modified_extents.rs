@@ -1,14 +1,14 @@
-//! Where the extents of a file changed since it was last logged: all that a log has to be brought up to date with.
+//! Where the extents of a file changed since it was last logged: what the log is updated with.
 //!
 //! # Invariants
-//! - Outside of the ranges the file has the extents that it had when it was last logged or in the last commit,
-//!   whichever was later.
-//! - Ranges neither overlap nor touch. Too many of them are one that has everything.
+//! - Outside of the ranges the file has the same extents as when it was last logged or as in the
+//!   last commit, whichever was later.
+//! - Ranges neither overlap nor touch. Too many of them become one that covers everything.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// Ranges beyond which everything is looked at.
+/// With more ranges, everything is logged.
 const MOST_RANGES: usize = 64;
 
 /// Where the extents of a file changed.
@@ -21,14 +21,14 @@ pub(crate) struct ModifiedExtents {
 }
 
 impl Default for ModifiedExtents {
-    /// Of a file of which nothing is known.
+    /// For a file of which nothing is known.
     fn default() -> Self {
         Self { ranges: BTreeMap::from([(0, u64::MAX)]), end_of_file: 0 }
     }
 }
 
 impl ModifiedExtents {
-    /// Of a file that was just logged.
+    /// For a file that was just logged.
     pub(crate) fn nothing(end_of_file: u64) -> Self {
         Self { ranges: BTreeMap::new(), end_of_file }
     }

@@ -1,10 +1,10 @@
 //! Regular files that are open for writing.
 //!
 //! # Invariants
-//! - Opening decides whether a program may write to a file, and writing does not ask again, as on
-//!   Linux. If the inode becomes immutable or append-only later, or its subvolume read-only, openings
-//!   from before may still write. So a cache may bring a write late: no write that has succeeded for
-//!   the program is refused afterwards for these reasons.
+//! - Opening decides whether a program may write to a file, and writing does not check again, as on
+//!   Linux. If the inode becomes immutable or append-only later, or its subvolume read-only,
+//!   earlier opens may still write. So a write cache can be written back late: no write that has
+//!   succeeded for the program is refused afterwards for these reasons.
 
 use larder_format::item::InodeFlags;
 
@@ -31,13 +31,13 @@ impl OpenFile {
     /// Writes as [`File::write_at`] does.
     ///
     /// # Errors
-    /// `EFBIG`, `ENOSPC`, `EDQUOT`, and `EIO` if what shares a sector with the data cannot be read.
+    /// `EFBIG`, `ENOSPC`, `EDQUOT`, and `EIO` if the rest of a sector cannot be read.
     pub fn write_at(&self, data: &[u8], offset: u64) -> Result<()> {
         self.file().write_as(data, offset, WriteAs { is_open: true, sets_times: true })
     }
 
-    /// Makes the file `size_bytes` long, as [`File::truncate`] does. What became append-only does not allow that,
-    /// nor does a subvolume that became read-only.
+    /// Makes the file `size_bytes` long, as [`File::truncate`] does. This is refused if the file
+    /// became append-only or its subvolume read-only.
     ///
     /// # Errors
     /// As [`File::truncate`].
@@ -45,8 +45,8 @@ impl OpenFile {
         self.file().truncate_as(size_bytes, InodeFlags::APPEND)
     }
 
-    /// Copies as [`File::copy_range`] does. If the file can share nothing any more, because it became append-only or
-    /// its subvolume read-only, this copies the bytes.
+    /// Copies as [`File::copy_range`] does. If the file can share nothing any more, because it
+    /// became append-only or its subvolume read-only, this copies the bytes.
     ///
     /// # Errors
     /// As [`write_at`](Self::write_at), `EINVAL` for a range that overlaps itself, and `EPERM` if
@@ -63,8 +63,8 @@ impl OpenFile {
         self.file().copy_as(source, source_offset, len_bytes, offset, how)
     }
 
-    /// As [`write_at`](Self::write_at), but times and capabilities stay as they are: for a caller who keeps
-    /// track of them and sets them later.
+    /// Like [`write_at`](Self::write_at), but times and capabilities stay: the caller keeps track
+    /// of them and sets them later.
     ///
     /// # Errors
     /// As [`write_at`](Self::write_at).
@@ -72,12 +72,12 @@ impl OpenFile {
         self.file().write_as(data, offset, WriteAs { is_open: true, sets_times: false })
     }
 
-    /// Sets the times of the last change of content and of the inode, for a caller that has
-    /// [written without them](Self::write_keeping_times). They are those of writes that were allowed, so that
-    /// a file that became immutable or append-only takes them, and so does a subvolume that became read-only.
+    /// Sets the times of modification and change, for a caller that has [written without
+    /// them](Self::write_keeping_times). They belong to writes that were allowed, so this works
+    /// even if the file has become immutable or append-only, or its subvolume read-only.
     ///
     /// # Errors
-    /// `EINVAL` for times that are none, `ENOSPC`.
+    /// `EINVAL` for invalid times, `ENOSPC`.
     pub fn set_times_of_writes(&self, mtime: Timestamp, ctime: Timestamp) -> Result<()> {
         let (mtime, ctime) = (Some(mtime), Some(ctime));
         let times = SetAttributes { mtime, ctime, ..SetAttributes::default() };

@@ -1,4 +1,4 @@
-//! Making holes, in steps: a file may have any number of extents.
+//! Punching holes, in steps: a file may have any number of extents.
 
 use std::ops::Range;
 
@@ -17,11 +17,11 @@ use crate::xattr::capability::drop_capability;
 /// Extents that go in one transaction.
 pub(crate) const EXTENTS_PER_STEP: usize = 128;
 
-/// What of a range goes.
+/// Which extents of a range go.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum What {
     Everything,
-    /// All but what is preallocated.
+    /// All except preallocated ones.
     Data,
 }
 
@@ -41,8 +41,8 @@ pub(crate) fn clear(file: File<'_>, range: Range<u64>, what: What) -> Result<()>
     Ok(())
 }
 
-/// Makes parts of sectors zeros, and writes back what is dirty. What lies behind the end of the
-/// locked is zeros already.
+/// Zeroes parts of sectors, and writes dirty data back. The locked file has zeros after its end
+/// already.
 fn clear_edges(file: File<'_>, writer: &Writer, edges: &[Range<u64>]) -> Result<()> {
     let (live, core) = (file.live_inode()?, file.core());
     let sectorsize = core.sectorsize();
@@ -67,8 +67,8 @@ fn clear_edges(file: File<'_>, writer: &Writer, edges: &[Range<u64>]) -> Result<
     change.end()
 }
 
-/// Takes the first extents in `range`, whole sectors, out of the locked. Returns where the rest of
-/// the range begins.
+/// Removes the first extents in `range`, whole sectors, from the locked file. Returns the start of
+/// the rest of the range.
 fn clear_some(file: File<'_>, writer: &Writer, range: Range<u64>, what: What) -> Result<u64> {
     let (live, core) = (file.live_inode()?, file.core());
     let reservation = writer.reserve_to_delete(0, 4)?;
@@ -98,7 +98,7 @@ fn clear_some(file: File<'_>, writer: &Writer, range: Range<u64>, what: What) ->
 }
 
 impl FileExtents<'_> {
-    /// As [`drop_some`](Self::drop_some), but leaves what is preallocated.
+    /// Like [`drop_some`](Self::drop_some), but leaves preallocated space.
     fn drop_data(&self, start: u64, end: u64, most: usize) -> Changed<Dropped> {
         let Stretch { extents, until } = self.stretch(start, end, most)?;
         let mut counted_bytes = 0;

@@ -16,20 +16,20 @@ use crate::file::handle::File;
 use crate::inode::handle::Inode;
 use crate::inode::metadata::FileType;
 
-/// Data is read and verified in pieces of this size: what was just read is verified while it is in
-/// the processor's cache.
+/// Data is read and verified in pieces of this size, so that a piece is verified while it is in the
+/// processor's cache.
 const PIECE_BYTES: usize = 256 << 10;
-/// Checksums of an extent that are remembered at most: more than these take a search for each read.
+/// The most checksums of an extent that are cached; with more, each read searches for them.
 const REMEMBERED_CHECKSUMS: u64 = 64;
 
-/// What data is held to.
+/// How data is verified.
 #[derive(Clone, Copy)]
 pub(super) enum Verify<'a> {
     /// It has no checksums.
     Not,
-    /// The checksums that the tree has.
+    /// By the checksums in the tree.
     Searched,
-    /// The checksums of the sectors from an address on.
+    /// By these checksums, of the sectors from an address on.
     Known(Logical, &'a [u8]),
 }
 
@@ -40,11 +40,11 @@ pub(crate) type Learned = Vec<(Range<u64>, KnownExtent)>;
 const TARGET_MAX_BYTES: u64 = 4095;
 
 impl File<'_> {
-    /// Reads the regular file from `offset` on. Returns how many bytes were read: fewer than asked for
-    /// only at the end of the file.
+    /// Reads the regular file from `offset` on. Returns how many bytes were read: fewer than asked
+    /// for only at the end of the file.
     ///
     /// Data with checksums is verified; a bad copy is replaced by a good one if the volume is
-    /// writable. What lies in whole sectors goes straight from the device to `buf`.
+    /// writable. Whole sectors go straight from the device to `buf`.
     pub fn read_at(self, buf: &mut [u8], offset: u64) -> Result<usize> {
         if let Some(live) = self.try_live_inode() {
             return self.read_live(live, buf, offset);
@@ -54,8 +54,8 @@ impl File<'_> {
         Ok(len)
     }
 
-    /// Reads the whole compressed extent `extent`, which the file has at `offset`, as it is stored. Data
-    /// with checksums is verified.
+    /// Reads the whole compressed extent `extent`, which the file has at `offset`, as it is stored.
+    /// Data with checksums is verified.
     pub fn read_stored(self, extent: &DiskExtent, offset: u64) -> Result<Vec<u8>> {
         let has_checksums = !self.item().flags().contains(InodeFlags::NODATASUM);
         let mut stored = vec![0; extent.disk_bytes as usize];
@@ -72,7 +72,7 @@ impl File<'_> {
 }
 
 impl Inode {
-    /// Where the symbolic link points, as it was made.
+    /// The target of the symbolic link.
     pub fn link_target(&self) -> Result<Vec<u8>> {
         if self.file_type() != FileType::Symlink {
             return Err(Error::NotASymlink);
@@ -83,13 +83,13 @@ impl Inode {
         Ok(target)
     }
 
-    /// Fills `buf` with what lies from `offset` on, zeros where nothing does.
+    /// Fills `buf` from `offset` on, with zeros where there is no data.
     pub(crate) fn read_range(&self, buf: &mut [u8], offset: u64) -> Result<()> {
         let has_checksums = !self.item().flags().contains(InodeFlags::NODATASUM);
         self.read_stored_range(buf, offset, has_checksums)
     }
 
-    /// Fills `buf` with what the tree says lies from `offset` on, zeros where nothing does.
+    /// Fills `buf` from `offset` on with the data that the tree has, and with zeros elsewhere.
     pub(crate) fn read_stored_range(
         &self,
         mut buf: &mut [u8],
@@ -106,8 +106,8 @@ impl Inode {
         Ok(())
     }
 
-    /// As [`read_stored_range`](Self::read_stored_range), but what `map` knows is not searched for.
-    /// Returns what had to be.
+    /// Like [`read_stored_range`](Self::read_stored_range), but searches only for what `map` does
+    /// not have. Returns what it found.
     pub(crate) fn read_known_range(
         &self,
         map: &ExtentMap,
@@ -143,7 +143,7 @@ impl Inode {
         Ok(learned)
     }
 
-    /// The checksums of all that a file has of an extent, if they are few and all there.
+    /// The checksums of the file's part of an extent, if they are few and complete.
     fn all_checksums(&self, extent: &Extent, has_checksums: bool) -> Option<Arc<[u8]>> {
         let core = self.core();
         let (start, end) = extent.plain_range()?;
@@ -165,7 +165,7 @@ impl Inode {
         let core = self.core();
         let within = start - extent.start.0;
         let outcome = match &extent.content {
-            // What is in memory only is laid over this.
+            // Data in memory is copied over this later.
             ExtentContent::Hole | ExtentContent::Delayed | ExtentContent::Preallocated(_) => {
                 buf.fill(0);
                 Ok(())
@@ -190,7 +190,8 @@ impl Inode {
     }
 }
 
-/// Where what `extent` has of a read from `offset` to `end` starts in the file, and its length.
+/// Start in the file, and length, of the part of `extent` that a read from `offset` to `end`
+/// covers.
 fn part_of(extent: &Extent, offset: u64, end: u64) -> (u64, usize) {
     let start = extent.start.0.max(offset);
     (start, (extent.end().min(end) - start) as usize)
@@ -234,8 +235,7 @@ fn copy_or_zero(data: &[u8], within: usize, buf: &mut [u8]) {
 }
 
 impl Core {
-    /// Reads data at any address. With checksums the sectors of which only a part is wanted go
-    /// through a buffer of their own.
+    /// Reads data at any address. Partial sectors with checksums go through a buffer.
     fn read_bytes(&self, at: Logical, buf: &mut [u8], verify: Verify<'_>) -> Result<(), DataError> {
         if matches!(verify, Verify::Not) {
             return self.read_sectors(at, buf, verify);

@@ -1,5 +1,5 @@
-//! Reading a file of which some data may be in memory only, and bringing sectors into memory that are to be
-//! changed in part.
+//! Reading a file that may have data in memory only, and making sectors dirty before a part of them
+//! changes.
 
 use std::ops::Range;
 
@@ -13,14 +13,14 @@ use crate::inode::live::{InodeState, LiveInode};
 use crate::operation::file_change::LockedFile;
 use crate::operation::locks::KeepsData;
 
-/// A sector that is to be dirty, under some condition.
+/// A sector to be made dirty, under some condition.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Need {
     /// The one at this offset.
     Sector(u64),
     /// The one at this offset if it has data: it is neither a hole nor preallocated.
     IfData(u64),
-    /// The first if it is inline: an inline extent can be the only one alone.
+    /// The first if it is inline: an inline extent must be the only one.
     IfInline,
 }
 
@@ -34,8 +34,8 @@ impl Need {
 }
 
 impl File<'_> {
-    /// Reads a file of which some data may not be written back. Its state is locked before and after the
-    /// devices work, not meanwhile.
+    /// Reads a file that may have dirty data. Its state is locked before and after device I/O, not
+    /// meanwhile.
     pub(crate) fn read_live(self, live: &LiveInode, buf: &mut [u8], offset: u64) -> Result<usize> {
         {
             let state = live.read();
@@ -55,7 +55,7 @@ impl File<'_> {
         let there = cut.saturating_sub(offset).min(len as u64) as usize;
         self.read_tree(live, &mut buf[..there], offset, has_checksums)?;
         let state = live.read();
-        // What came since is in memory, all of it, or was cut off.
+        // Newer data is in memory, all of it, or was cut off.
         let now = state.len_at(offset, buf.len());
         let uncut =
             state.pages.cut().unwrap_or(u64::MAX).saturating_sub(offset).min(there as u64) as usize;
@@ -64,8 +64,8 @@ impl File<'_> {
         Ok(now)
     }
 
-    /// Reads what the tree has of a file whose extents stay: the caller has `reading` in some way, or
-    /// `flushing`.
+    /// Reads the file as the tree has it, with its extents kept: the caller has `reading` in some
+    /// mode, or `flushing`.
     pub(crate) fn read_tree(
         self,
         live: &LiveInode,
@@ -78,8 +78,8 @@ impl File<'_> {
         Ok(())
     }
 
-    /// Makes sectors dirty, with what the file has there. The state is not locked while a device works. Since the
-    /// last of them became dirty it was locked.
+    /// Makes sectors dirty, with their current content. The state is not locked during device I/O,
+    /// and has been locked continuously since the last sector became dirty.
     pub(crate) fn load<L: KeepsData>(
         self,
         file: &mut LockedFile<'_, '_, L>,
@@ -87,7 +87,7 @@ impl File<'_> {
     ) -> Result<()> {
         let live = self.live_inode()?;
         let sectorsize = self.core().sectorsize();
-        // No other thread makes data where there is none.
+        // No other thread creates data where there is none.
         let mut absent: Vec<Need> = Vec::new();
         loop {
             let is_dirty = |need: &Need| {
@@ -111,7 +111,7 @@ impl File<'_> {
         }
     }
 
-    /// What the file has in a sector; none if that is not what is needed.
+    /// The content of a sector; none if the condition does not hold.
     fn wanted_sector(self, live: &LiveInode, need: Need) -> Result<Option<Vec<u8>>> {
         let sectorsize = self.core().sectorsize();
         let start = need.start();
@@ -144,7 +144,7 @@ impl File<'_> {
         Ok(extent.is_some_and(|extent| extent.is_data()))
     }
 
-    /// Whether the tree has the data of the file inline.
+    /// Whether the tree has the file's data inline.
     fn is_inline(self, live: &LiveInode) -> Result<bool> {
         let sectorsize = self.core().sectorsize();
         let size_bytes = live.read().size_bytes;
@@ -156,7 +156,7 @@ impl File<'_> {
         Ok(extent.is_some_and(|extent| matches!(extent.content, ExtentContent::Inline(_))))
     }
 
-    /// Makes a range within one sector zeros if the sector is dirty: what is no data has been left alone.
+    /// Zeroes a range within one sector if the sector is dirty: no data was left alone.
     pub(crate) fn zero(self, state: &mut InodeState, range: Range<u64>) {
         let sectorsize = self.core().sectorsize();
         let start = range.start - range.start % sectorsize;
@@ -166,13 +166,13 @@ impl File<'_> {
         }
     }
 
-    /// What has to be dirty before what lies behind `end` in its sector is made zeros.
+    /// The sector that must be dirty before the bytes after `end` in it are zeroed.
     pub(crate) fn need_of_end(self, end: u64) -> Option<Need> {
         let sectorsize = self.core().sectorsize();
         (!end.is_multiple_of(sectorsize)).then(|| Need::IfData(end - end % sectorsize))
     }
 
-    /// Makes what lies behind `end` in its sector zeros; see [`need_of_end`](Self::need_of_end).
+    /// Zeroes the bytes after `end` in its sector; see [`need_of_end`](Self::need_of_end).
     pub(crate) fn zero_behind(self, state: &mut InodeState, end: u64) {
         let sectorsize = self.core().sectorsize();
         self.zero(state, end..end.next_multiple_of(sectorsize));
@@ -180,7 +180,7 @@ impl File<'_> {
 }
 
 impl LiveInode {
-    /// What is in memory only.
+    /// The data that is in memory only.
     pub(crate) fn waiting(&self) -> Waiting {
         let state = self.read();
         Waiting { data: state.pages.ranges(), cut: state.pages.cut() }
@@ -188,7 +188,7 @@ impl LiveInode {
 }
 
 impl InodeState {
-    /// How many of `most` bytes from `offset` on the file has.
+    /// How many of `most` bytes from `offset` on lie in the file.
     fn len_at(&self, offset: u64, most: usize) -> usize {
         self.size_bytes.saturating_sub(offset).min(most as u64) as usize
     }

@@ -1,5 +1,5 @@
-//! Changing the size of a file. What is cut off goes from the back, in steps that each leave a shorter
-//! file: it may have any number of extents, and is sound whenever a crash comes.
+//! Changing the size of a file. It is cut from the back, in steps that each leave a shorter file: a
+//! file may have any number of extents, and is consistent whenever a crash comes.
 
 use larder_format::item::InodeFlags;
 
@@ -13,8 +13,8 @@ use crate::operation::file_change::{FileChange, StillFile};
 use crate::xattr::capability::drop_capability;
 
 impl File<'_> {
-    /// Makes the regular file `size_bytes` long. What is cut off is gone; what is added reads as zeros.
-    /// Meanwhile others may see sizes between the old and the new one.
+    /// Makes the regular file `size_bytes` long. Content after that is gone; new content reads as
+    /// zeros. Meanwhile other threads may see sizes between the old and the new one.
     ///
     /// # Errors
     /// As [`write_at`](Self::write_at). After an error the file may be shorter than before.
@@ -33,7 +33,7 @@ impl File<'_> {
         Ok(())
     }
 
-    /// Comes nearer to the size, if not all the way. Returns whether it is reached.
+    /// Does one step. Returns whether the size is reached.
     fn truncate_step(self, writer: &Writer, size_bytes: u64, refuses: InodeFlags) -> Result<bool> {
         let (live, core) = (self.live_inode()?, self.core());
         let sectorsize = core.sectorsize();
@@ -82,8 +82,7 @@ impl File<'_> {
         Ok(is_last_step)
     }
 
-    /// Makes the file, whose state this is, as short as `size_bytes`. Its extents follow when it is
-    /// written back.
+    /// Cuts the file, whose state this is, to `size_bytes`. Its extents follow at writeback.
     fn cut_off(self, file: &mut StillFile<'_, '_>, size_bytes: u64) -> Result<()> {
         let sectorsize = self.core().sectorsize();
         let cut = size_bytes.next_multiple_of(sectorsize);

@@ -1,4 +1,4 @@
-//! Writing to a file: data waits in memory, in whole sectors, until it is written back.
+//! Writing to a file: data waits in memory, in whole sectors, until writeback.
 
 use std::ops::Range;
 
@@ -18,25 +18,24 @@ use crate::operation::data_reservation::reserve_within_quota;
 use crate::operation::file_change::FileChange;
 use crate::xattr::capability::drop_capability;
 
-/// No file is longer: it is the largest offset that a program can name. The last byte that a file
-/// of this size has shares its sector with the byte that none can have, and the end of that sector
-/// is no `i64`.
+/// The longest file: the largest offset that a program can name. Its last byte shares its sector
+/// with a byte that no file can have, and the end of that sector is no `i64`.
 pub(crate) const MOST_BYTES: u64 = i64::MAX as u64;
-/// What is written at once at most; longer writes are several.
+/// The most that is written at once; longer writes become several.
 const PIECE_BYTES: usize = 1 << 20;
-/// Dirty data of one file beyond which its writer writes it back, unless there is less room.
+/// With more dirty data, a file's writer writes it back. The limit is lower with little memory.
 const MOST_DIRTY_BYTES: u64 = 16 << 20;
-/// Runs of dirty data of one file beyond which its writer writes them back.
+/// With more runs of dirty data, a file's writer writes them back.
 const MOST_DIRTY_RUNS: usize = 64;
-/// The part of all space for dirty data that one file may have.
+/// The part of the memory for dirty data that one file may have.
 const PART_OF_ONE_FILE: u64 = 4;
 
-/// What a write may rest on, and what it changes besides data.
+/// What a write checks, and what it changes besides data.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WriteAs {
     /// The file was opened for writing: that decided whether it may be written to.
     pub(crate) is_open: bool,
-    /// The times of the last change become now, and capabilities go.
+    /// Times become now, and capabilities go.
     pub(crate) sets_times: bool,
 }
 
@@ -44,8 +43,8 @@ impl File<'_> {
     /// Opens the regular file for writing; `appends` says that all writes go to its end.
     ///
     /// # Errors
-    /// `EISDIR`, `EINVAL` for what is no file, `EROFS` in a read-only subvolume, and `EPERM` for a file that is
-    /// immutable, or append-only unless `appends`.
+    /// `EISDIR`, `EINVAL` for other types, `EROFS` in a read-only subvolume, and `EPERM` for a file
+    /// that is immutable, or append-only unless `appends`.
     pub fn open_for_writing(self, appends: bool) -> Result<OpenFile> {
         let writer = self.writer()?;
         let handle = writer.manager.join()?;
@@ -55,12 +54,12 @@ impl File<'_> {
         Ok(OpenFile { inode: self.inode.clone() })
     }
 
-    /// Gives this regular file other content, all of it, and other times, in one step, if it is short and
-    /// stays so: what it has is in the tree, and what it gets goes there. Returns whether that was so: if not,
-    /// at most its capabilities are gone, and [`write_at`](Self::write_at) and the like do it.
+    /// Replaces all content of this regular file, and its times, in one step, if the old and the
+    /// new content are inline. Returns whether they were: if not, at most its capabilities are
+    /// gone, and [`write_at`](Self::write_at) and others do it.
     ///
     /// # Errors
-    /// As [`write_at`](Self::write_at). After an error its content and times are what they were.
+    /// As [`write_at`](Self::write_at). After an error content and times are unchanged.
     pub fn rewrite(self, content: &[u8], times: &SetAttributes) -> Result<bool> {
         self.writer()?;
         let (live, core) = (self.live_inode()?, self.core());
@@ -100,12 +99,13 @@ impl File<'_> {
         Ok(true)
     }
 
-    /// Writes `data` to the regular file at `offset`, all of it. It is read back at once, and durable
-    /// after a sync. A program loses its capabilities by that, as by each change of its content.
+    /// Writes all of `data` to the regular file at `offset`. Readers see it at once, and it is
+    /// durable after a sync. A program loses its capabilities by any change of its content.
     ///
     /// # Errors
-    /// `EISDIR`, `EINVAL` for what is no file, `EFBIG`, `EPERM`, `EROFS`, `ENOSPC`, `EDQUOT`, and `EIO` if what shares
-    /// a sector with it cannot be read. After an error a first part of `data` may have been written.
+    /// `EISDIR`, `EINVAL` for other types, `EFBIG`, `EPERM`, `EROFS`, `ENOSPC`, `EDQUOT`, and `EIO`
+    /// if the rest of a sector cannot be read. After an error a first part of `data` may have been
+    /// written.
     pub fn write_at(self, data: &[u8], offset: u64) -> Result<()> {
         self.write_as(data, offset, WriteAs { is_open: false, sets_times: true })
     }
@@ -172,8 +172,8 @@ impl File<'_> {
         if is_much { flush(core, live) } else { Ok(()) }
     }
 
-    /// Promises room for writing `range`, whole sectors. The sectors that the file begins and ends with
-    /// now may become dirty too.
+    /// Reserves space for writing `range`, whole sectors. The sectors that the file begins and ends
+    /// with now may become dirty too.
     fn reserve_for_write(self, writer: &Writer, range: Range<u64>) -> Result<DataReservation> {
         let sectorsize = self.core().sectorsize();
         let is_full =
@@ -191,8 +191,8 @@ impl File<'_> {
         }
     }
 
-    /// Whether writing `range`, whole sectors, needs no new space: the file has it, for that and for
-    /// what else becomes dirty by it.
+    /// Whether writing `range`, whole sectors, needs no new space: the file has space for it, and
+    /// for all sectors that become dirty with it.
     fn has_room(self, writer: &Writer, range: Range<u64>) -> Result<bool> {
         let handle = writer.manager.join()?;
         let state = self.live_inode()?.read();
@@ -235,7 +235,7 @@ impl InodeState {
         Ok(())
     }
 
-    /// Whether the file, whose data this is about, can be opened for writing.
+    /// Whether the file with this data can be opened for writing.
     pub(crate) fn check_may_open(&self, appends: bool) -> Result<()> {
         if self.item.flags().contains(InodeFlags::APPEND) && !appends {
             return Err(Error::NotPermitted("it can only grow, and was not opened to append"));

@@ -1,4 +1,4 @@
-//! Deleting what has no name any more.
+//! Deleting inodes and subvolumes without a name.
 
 use crate::core::shared::Core;
 use crate::error::Result;
@@ -6,7 +6,8 @@ use crate::filesystem::handle::Filesystem;
 use crate::inode::orphan_deletion::{delete_orphans, resume_orphans};
 use crate::subvolume::drop_tree::{drop_unused_subvolumes, resume_subvolume_deletions};
 
-/// Deletes inodes and subvolumes that have no name and are not open. What fails stays listed.
+/// Deletes inodes and subvolumes that have no name and are not open. If that fails, they stay
+/// listed.
 pub(crate) fn delete_unlinked(core: &Core) {
     if let Some(writer) = core.try_writer() {
         delete_orphans(writer);
@@ -14,8 +15,8 @@ pub(crate) fn delete_unlinked(core: &Core) {
     }
 }
 
-/// Completes deletions of inodes and subvolumes that a crash interrupted, in read-only subvolumes too:
-/// what has no name is no part of what they keep.
+/// Completes deletions of inodes and subvolumes that a crash interrupted, also in read-only
+/// subvolumes: an inode without a name is not part of their content.
 pub(crate) fn resume_deletions(filesystem: &Filesystem) -> Result<()> {
     let writer = filesystem.writer()?;
     for subvolume in filesystem.subvolumes() {

@@ -15,8 +15,9 @@ use crate::inode::delayed::flush::flush_delayed;
 use crate::inode::orphan_deletion::delete_orphans;
 use crate::subvolume::take_snapshots::take_snapshots;
 
-/// Before a commit it writes data back and puts delayed items into their trees. In the commit it takes snapshots
-/// and puts later delayed items into the trees. It frees space by delayed items and by deletions.
+/// Before a commit it writes data back and inserts delayed items into their trees. In the commit it
+/// takes snapshots and inserts the later delayed items. It frees space through delayed items and
+/// deletions.
 pub(crate) struct Hook {
     core: Weak<Core>,
 }
@@ -26,7 +27,7 @@ impl Hook {
         Self { core: Arc::downgrade(core) }
     }
 
-    /// Does something with the file system, while there is one.
+    /// Does something with the file system, as long as there is one.
     fn with_core(&self, act: impl FnOnce(&Core, &Writer) -> Changed<()>) -> Changed<()> {
         let Some(core) = self.core.upgrade() else { return Ok(()) };
         core.try_writer().map_or(Ok(()), |writer| act(&core, writer))
@@ -61,7 +62,7 @@ impl TransactionHook for Hook {
 
     fn clean_deleted(&self) -> Changed<()> {
         self.with_core(|core, _| {
-            // An inode with data that is not written back is not let go of before that.
+            // An inode with dirty data is not dropped before that.
             write_back(core)?;
             delete_unlinked(core);
             Ok(())
@@ -69,7 +70,7 @@ impl TransactionHook for Hook {
     }
 }
 
-/// Writes back what all files have in memory only.
+/// Writes back the dirty data of all files.
 fn write_back(core: &Core) -> Changed<()> {
     flush_all(core).map_err(|error| match error {
         Error::Engine(error) => error,
@@ -79,19 +80,19 @@ fn write_back(core: &Core) -> Changed<()> {
 }
 
 impl Filesystem {
-    /// Deletes inodes without a name, and deleted subvolumes, that are not open any more. Removing a name does
-    /// so too; callers that drop handles later call this. What fails is deleted when the file system is opened
-    /// for writing again.
+    /// Deletes inodes without a name, and deleted subvolumes, that are not open any more. Removing
+    /// a name does so too; callers that drop handles later call this. If a deletion fails, it is
+    /// completed when the file system is opened for writing again.
     pub fn delete_unlinked(&self) {
         delete_unlinked(self.core());
     }
 
-    /// Makes everything that was done before this call durable, by a commit. Nothing happens in a file
-    /// system that is open for reading.
+    /// Makes all earlier changes durable, by a commit. Does nothing in a file system that is open
+    /// for reading.
     ///
     /// # Errors
-    /// `ENOSPC`, `EIO`, and `EROFS` once an error in a commit has made the file system read-only: the last
-    /// commit is intact then.
+    /// `ENOSPC`, `EIO`, and `EROFS` once an error in a commit has made the file system read-only:
+    /// the last commit is intact then.
     pub fn sync(&self) -> Result<()> {
         let Some(writer) = self.try_writer() else { return Ok(()) };
         flush_all(self.core())?;
@@ -100,8 +101,8 @@ impl Filesystem {
         Ok(())
     }
 
-    /// Puts what is queued now into the trees, for readers that do not look at live inodes. Nothing happens in a
-    /// file system that is open for reading.
+    /// Inserts queued items into the trees, for readers that do not look at live inodes. Does
+    /// nothing in a file system that is open for reading.
     pub(crate) fn flush_delayed(&self) -> Result<()> {
         Ok(self.try_writer().map_or(Ok(()), flush_delayed)?)
     }

@@ -19,27 +19,27 @@ use crate::error::{Error, Result};
 use crate::filesystem::stats::Stats;
 use crate::subvolume::handle::{Subvolume, SubvolumeState};
 
-/// A file system: as its last commit left it, or, open for writing, as it is now. Cloning it is cheap,
-/// and all threads may use it.
+/// A file system: in the state of its last commit or, open for writing, in the current state.
+/// Cloning is cheap, and all threads may use it.
 #[derive(Clone)]
 pub struct Filesystem {
     core: Arc<Core>,
-    /// The subvolumes that callers have: one state for each, whichever handle opened it.
+    /// The subvolumes that callers have open: one state for each, whichever handle opened it.
     subvolumes: Arc<Mutex<HashMap<u64, Weak<SubvolumeState>>>>,
-    /// In the handles that callers have, not in those that a commit makes for itself: the thread ends
-    /// with the last of them.
+    /// In the handles that callers have, not in those that a commit makes for itself: the thread
+    /// ends with the last of them.
     background: Option<Arc<BackgroundCommits>>,
 }
 
 impl Filesystem {
-    /// Opens the file system on `volume` for reading, keeping at most `cache_bytes` of tree blocks in
+    /// Opens the file system on `volume` for reading, with at most `cache_bytes` of tree blocks in
     /// memory.
     pub fn open(volume: Arc<Volume>, cache_bytes: usize) -> Result<Self> {
         let cache = Arc::new(BlockCache::new(volume.clone(), cache_bytes));
         Ok(Core::committed(volume, cache).map(Arc::new)?.into())
     }
 
-    /// The volume that it lies on.
+    /// The volume that it is on.
     pub fn volume(&self) -> &Arc<Volume> {
         self.core.volume()
     }
@@ -49,9 +49,8 @@ impl Filesystem {
         self.core.volume().superblock()
     }
 
-    /// Whether a crash left log trees: what was synced file by file since the last commit is in them
-    /// only. They are replayed when opening for writing; when opening for reading they are not, and what
-    /// they hold is not seen.
+    /// Whether a crash left log trees: only these have the files that were fsynced since the last
+    /// commit. Opening for writing replays them. Opening for reading does not, and ignores them.
     pub fn needs_log_replay(&self) -> bool {
         self.try_writer().is_none() && self.superblock().log_root.get() != 0
     }
@@ -64,7 +63,7 @@ impl Filesystem {
         }
     }
 
-    /// When the last commit was made, if it was since the file system was opened.
+    /// When the last commit was made; none if that was before the file system was opened.
     pub fn committed_at(&self) -> Option<SystemTime> {
         self.try_writer()?.manager().committed_at()
     }
@@ -74,7 +73,7 @@ impl Filesystem {
         self.try_writer()?.manager().aborted()
     }
 
-    /// The subvolume with this id. One that was deleted is not found, even while it is in use.
+    /// The subvolume with this id. A deleted one is not found, even while it is in use.
     pub fn subvolume(&self, id: u64) -> Result<Subvolume> {
         let missing = Error::NoSuchSubvolume(id);
         let known = self.subvolumes.lock().get(&id).and_then(Weak::upgrade);
@@ -96,7 +95,8 @@ impl Filesystem {
         let state =
             Arc::new(SubvolumeState::new(self.clone(), tree, live.map(Arc::new), item, key.offset));
         let found = self.remember(id, state);
-        // Asked again, now that a thread that deletes it finds this state: it may be deleted since.
+        // Checked again, now that a thread that deletes it finds this state: it may have been
+        // deleted since.
         if let Some(writer) = self.try_writer()
             && writer.manager().trees().root_item(id).is_none_or(|(_, item)| item.refs.get() == 0)
         {
@@ -105,7 +105,7 @@ impl Filesystem {
         Ok(found.into())
     }
 
-    /// The one state of a subvolume: this, unless another thread was faster.
+    /// The state of a subvolume that all share: this one, unless another thread was faster.
     fn remember(&self, id: u64, state: Arc<SubvolumeState>) -> Arc<SubvolumeState> {
         let mut open = self.subvolumes.lock();
         if let Some(known) = open.get(&id).and_then(Weak::upgrade) {
@@ -118,12 +118,12 @@ impl Filesystem {
         state
     }
 
-    /// The subvolume that is mounted when none is asked for.
+    /// The subvolume that a mount shows by default.
     pub fn default_subvolume(&self) -> Result<Subvolume> {
         self.subvolume(self.default_subvolume_id()?)
     }
 
-    /// Id of the default subvolume: what the "default" entry of the root tree's directory points to.
+    /// Id of the default subvolume, from the "default" entry of the root tree's directory.
     pub fn default_subvolume_id(&self) -> Result<u64> {
         let directory = self.superblock().root_dir_objectid.get();
         let key = Key::new(directory, ItemType::DIR_ITEM, name_hash::dir_name(b"default"));
@@ -140,7 +140,7 @@ impl Filesystem {
         }
     }
 
-    /// What was done so far.
+    /// Counters of the work so far.
     pub fn stats(&self) -> Stats {
         Stats {
             trees: self.core.cache().stats(),
@@ -166,17 +166,17 @@ impl Filesystem {
         self.core.root_tree()
     }
 
-    /// The tree with this id, which is neither that of a subvolume nor the tree of tree roots.
+    /// The tree with this id. It must be neither that of a subvolume nor the tree of tree roots.
     pub fn tree(&self, id: u64) -> Result<TreeView> {
         self.core.tree(id)
     }
 
-    /// What changes the file system; none if it is open for reading.
+    /// The writer; none if the file system is open for reading.
     pub(crate) fn try_writer(&self) -> Option<&Writer> {
         self.core.try_writer()
     }
 
-    /// What changes the file system.
+    /// The writer.
     pub(crate) fn writer(&self) -> Result<&Writer> {
         self.core.writer()
     }
@@ -186,7 +186,7 @@ impl Filesystem {
         Self { background: Some(Arc::new(background)), ..self }
     }
 
-    /// Changes the interval of commits in the background, if there are any; it begins anew.
+    /// Changes the interval of commits in the background, if there are any, and restarts it.
     pub fn set_commit_interval(&self, interval: Duration) {
         if let Some(background) = &self.background {
             background.set_interval(interval);
@@ -218,8 +218,8 @@ impl fmt::Debug for Filesystem {
     }
 }
 
-/// The default subvolume by the item that names it, which may hold other entries of the same hash; the top
-/// level if it does not.
+/// The default subvolume in the item that names it, which may hold other entries of the same hash;
+/// the top level if there is none.
 pub fn default_subvolume_in(item: &[u8]) -> Result<u64, FormatError> {
     for entry in DirEntries::new(item) {
         let entry = entry?;

@@ -18,12 +18,12 @@ use crate::log::replay;
 impl Filesystem {
     /// Opens the file system on `volume`, which is open for writing, for reading and writing.
     ///
-    /// What is done is durable after [`sync`](Self::sync). Dropping the last handle without it leaves what
-    /// the last commit made durable. Logs that a crash left are replayed first, and deletions that were
-    /// interrupted are completed.
+    /// Changes are durable after [`sync`](Self::sync). If the last handle is dropped without it,
+    /// the last commit counts. Logs that a crash left are replayed first, and interrupted deletions
+    /// are completed.
     ///
     /// # Errors
-    /// [`ErrorKind::ReadOnly`](crate::ErrorKind::ReadOnly) where a sound file system can only be read.
+    /// [`ErrorKind::ReadOnly`](crate::ErrorKind::ReadOnly) if a sound file system can only be read.
     pub fn open_writable(volume: Arc<Volume>, options: &WriteOptions<'_>) -> Result<Self> {
         let WriteOptions {
             cache_bytes, commit_interval, commit_bytes, dirty_bytes, tuning, ..
@@ -43,7 +43,8 @@ impl Filesystem {
         Ok(match commit_interval {
             Some(interval) => {
                 let core = Arc::downgrade(filesystem.core());
-                // The thread that drops the last handle of an inode without a name need not delete it.
+                // The thread that drops the last handle of an inode without a name need not delete
+                // it.
                 let tidy = move || {
                     if let Some(core) = core.upgrade() {
                         delete_unlinked(&core);

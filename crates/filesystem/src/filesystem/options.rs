@@ -11,17 +11,18 @@ use crate::core::tuning::Tuning;
 pub struct WriteOptions<'a> {
     /// Unchanged tree blocks are kept in memory up to this many bytes.
     pub cache_bytes: usize,
-    /// How often to commit in the background; if none, there are commits when a caller asks and when space is
-    /// needed.
+    /// How often to commit in the background. If `None`, commits happen when a caller asks and when
+    /// space is needed.
     pub commit_interval: Option<Duration>,
-    /// Where there are commits in the background, one begins when changed tree blocks take this many bytes.
-    /// Each commit copies again what the next one changes, and goes on beside others' work.
+    /// With commits in the background, one begins when changed tree blocks take this many bytes.
+    /// Each commit copies again what the next one changes, and goes on while other threads work.
     pub commit_bytes: usize,
-    /// Data that waits to be written back takes at most this many bytes. Other changes that wait for their trees have
-    /// a bound in proportion. A thread that writes more waits until enough is written back.
+    /// The bound on dirty data, in bytes. Delayed items have a bound in proportion. A thread that
+    /// writes more waits for writeback.
     pub dirty_bytes: usize,
-    /// To have some things done in other ways, to compare them.
+    /// Selects other implementations, to compare them.
     pub tuning: Tuning,
-    /// Told from the thread that opens how far the copying has come to devices that missed commits.
+    /// Called in the thread that opens, with the progress of copying to devices that missed
+    /// commits.
     pub resync_progress: &'a dyn Fn(ResyncProgress),
 }

@@ -1,4 +1,4 @@
-//! What quota groups count.
+//! The counters of quota groups.
 
 use larder_format::item::{QgroupInfoItem, QgroupLimitItem, qgroup_limit_flags};
 use larder_format::{FormatError, ItemType, Key, objectid, read_exact_item};
@@ -6,7 +6,7 @@ use larder_format::{FormatError, ItemType, Key, objectid, read_exact_item};
 use crate::error::{Error, Result};
 use crate::filesystem::handle::Filesystem;
 
-/// What a quota group counts and how much it may.
+/// The counters and limits of a quota group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct QuotaGroup {
@@ -14,17 +14,18 @@ pub struct QuotaGroup {
     pub referenced_bytes: u64,
     /// Bytes that nothing else refers to.
     pub exclusive_bytes: u64,
-    /// The most that may be referred to.
+    /// The limit of `referenced_bytes`.
     pub max_referenced_bytes: Option<u64>,
-    /// The most that may be referred to by nothing else.
+    /// The limit of `exclusive_bytes`.
     pub max_exclusive_bytes: Option<u64>,
 }
 
 impl Filesystem {
-    /// What the quota group `id` counts: what the last commit has, or, in a file system that is open for
-    /// writing, what it counts now. `None` without quotas or without the group.
+    /// The counters of the quota group `id`: those of the last commit or, in a file system that is
+    /// open for writing, the current ones. `None` without quotas or without the group.
     ///
-    /// The group of a subvolume has the subvolume's id; the level of others is in the top 16 bits.
+    /// The group of a subvolume has the subvolume's id; other groups have their level in the top 16
+    /// bits.
     pub fn quota_group(&self, id: u64) -> Result<Option<QuotaGroup>> {
         let tree_id = objectid::QUOTA_TREE;
         let tree_key = Key::new(tree_id, ItemType::ROOT_ITEM, 0);
@@ -47,7 +48,7 @@ impl Filesystem {
 }
 
 impl QuotaGroup {
-    /// What the items of a group, of which the second may be missing, say.
+    /// The counters and limits in the items of a group, of which the second may be missing.
     pub fn of_items(info: &[u8], limit: Option<&[u8]>) -> Result<Self, FormatError> {
         let info: &QgroupInfoItem = read_exact_item(info)?;
         let mut group = Self {

@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::filesystem::handle::Filesystem;
 use crate::subvolume::handle::Subvolume;
 
-/// A place in a file that data is seen at.
+/// A reference from a file to data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FilePlace {
     /// The subvolume.
@@ -31,16 +31,16 @@ struct Candidate {
     last: u64,
 }
 
-/// A data extent that is looked for.
+/// The data extent that is searched for.
 struct SoughtExtent {
     start: u64,
-    /// How far behind its start; `None` for any part of it.
+    /// The offset in it; `None` for any part of it.
     at: Option<u64>,
 }
 
 impl Filesystem {
-    /// The items of a tree whose keys lie in `range`: all that was done so far is in them, but what commits
-    /// alone write.
+    /// The items of a tree whose keys lie in `range`. They include all changes so far, except those
+    /// that only commits write.
     pub fn items(&self, tree: u64, range: RangeInclusive<Key>) -> Result<Range> {
         self.flush_delayed()?;
         let view = match tree {
@@ -54,11 +54,12 @@ impl Filesystem {
         Ok(view.range(range, Readahead::Forward))
     }
 
-    /// Where in files the data at `logical` is seen, or any data of the extent that it lies in. In a file
-    /// system that is open for writing it is a commit first, since references are in trees only then.
+    /// The places in files that refer to the data at `logical`, or to any data of its extent. In a
+    /// file system that is open for writing this commits first, since only then all references are
+    /// in trees.
     ///
-    /// Who refers to an extent are leaves, that several subvolumes may share: each leaf says which inodes, and
-    /// each subvolume is asked for those.
+    /// An extent is referred to by leaves, which several subvolumes may share: each leaf names
+    /// inodes, and each subvolume is searched for those.
     pub fn places_of(&self, logical: Logical, of_whole_extent: bool) -> Result<Vec<FilePlace>> {
         if self.try_writer().is_some() {
             self.sync()?;
@@ -92,12 +93,12 @@ impl Filesystem {
         Ok(places.into_iter().collect())
     }
 
-    /// The data extent that `logical` lies in: where it begins, and its references.
+    /// The data extent that contains `logical`: its address, and its references.
     fn data_extent(&self, logical: Logical) -> Result<(u64, Vec<BackRef>)> {
         let tree = self.tree(objectid::EXTENT_TREE)?;
         let mut cursor = tree.cursor(Readahead::None);
         cursor.seek_last(Key::new(logical.0, ItemType::METADATA_ITEM, u64::MAX))?;
-        // Behind an extent come its references, and a block group may begin where it does.
+        // After an extent come its references, and a block group may begin at the same address.
         while cursor.key().is_some_and(|key| !is_extent(key)) {
             cursor.prev()?;
         }
@@ -126,7 +127,7 @@ impl Filesystem {
         Ok((key.objectid, refs))
     }
 
-    /// The file extents in the leaf at `leaf` that refer to what is wanted.
+    /// The file extents in the leaf at `leaf` that refer to the extent.
     fn candidates_in(&self, leaf: Logical, wanted: &SoughtExtent) -> Result<Vec<Candidate>> {
         let mut bytes = vec![0; self.volume().nodesize() as usize];
         let expectation = BlockExpectation { level: Some(0), ..BlockExpectation::default() };
@@ -156,7 +157,7 @@ impl Filesystem {
     }
 }
 
-/// Where the data is seen in the files of this subvolume, as far as a candidate goes.
+/// The places in files of this subvolume that refer to the data, for one candidate.
 fn places_in(
     subvolume: &Subvolume,
     candidate: Candidate,
@@ -177,7 +178,7 @@ fn places_in(
 }
 
 impl Candidate {
-    /// Those of which the offset in the file less that in the extent is `offset`, which wraps around.
+    /// Those whose offset in the file minus that in the extent is `offset`, which wraps around.
     fn near(inode: u64, offset: u64) -> Self {
         let last = offset.checked_add(larder_format::item::MAX_EXTENT_BYTES);
         match last {
@@ -188,7 +189,7 @@ impl Candidate {
 }
 
 impl SoughtExtent {
-    /// The offset in the file at which a file extent shows what is wanted, if it does.
+    /// The offset in the file of the data that is searched for, if a file extent has it.
     fn offset_in(&self, key: Key, bytes: &[u8]) -> Result<Option<u64>, FormatError> {
         let FileExtent::Regular { header, extent, .. } = FileExtent::parse(bytes)? else {
             return Ok(None);
@@ -198,7 +199,7 @@ impl SoughtExtent {
         }
         let (first, len) = (extent.offset.get(), extent.num_bytes.get());
         match self.at {
-            // In what is compressed no byte has an address of its own.
+            // The bytes of compressed data have no addresses of their own.
             Some(at) if header.compression == 0 => {
                 let behind = at.checked_sub(first).filter(|behind| *behind < len);
                 Ok(behind.and_then(|behind| key.offset.checked_add(behind)))

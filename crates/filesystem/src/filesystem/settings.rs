@@ -1,4 +1,4 @@
-//! What can be changed about an open file system: its label, its default subvolume, and how files are written.
+//! Settings of an open file system: its label, its default subvolume, and how files are written.
 
 use larder_format::feature::IncompatFlags;
 use larder_format::item::{DirEntries, DirEntry, DirItemHeader};
@@ -17,7 +17,7 @@ impl Filesystem {
     /// Changes the label. It is durable when this returns.
     ///
     /// # Errors
-    /// `EINVAL` for more than 255 bytes, for zeros and for ends of lines; `EROFS`.
+    /// `EINVAL` for more than 255 bytes, for zero bytes and for line ends; `EROFS`.
     pub fn set_label(&self, label: &[u8]) -> Result<()> {
         let writer = self.writer()?;
         if label.len() >= LABEL_SIZE {
@@ -33,7 +33,7 @@ impl Filesystem {
         self.sync()
     }
 
-    /// Makes the subvolume `id` the one that a mount shows unless it is told otherwise. It is durable
+    /// Makes `id` the default subvolume, which a mount shows unless told otherwise. It is durable
     /// when this returns.
     pub fn set_default_subvolume(&self, id: u64) -> Result<()> {
         let writer = self.writer()?;
@@ -62,26 +62,26 @@ impl Filesystem {
         self.sync()
     }
 
-    /// Changes how files are written from now on. Flags of files that are there stay.
+    /// Changes how files are written from now on. Flags of existing files stay.
     pub fn set_write_policy(&self, policy: WritePolicy) -> Result<()> {
         *self.writer()?.policy.write() = policy;
         Ok(())
     }
 
-    /// Compresses data that is written back from now on, unless its file says otherwise; `None` compresses
-    /// that of files which ask for it.
+    /// Compresses data at writeback from now on, unless its file says otherwise. `None` compresses
+    /// only files that ask for it.
     pub fn set_compression(&self, compression: Option<WriteCompression>) -> Result<()> {
         *self.writer()?.compression.write() = compression;
         Ok(())
     }
 
-    /// Files up to this size, in bytes, are kept in the tree.
+    /// Files up to this size, in bytes, are inline.
     pub fn most_inline_bytes(&self) -> u64 {
         self.core().most_inline_bytes()
     }
 
-    /// Whether devices are told what space is needed no more, after each commit: not, unless set. Fails in a
-    /// file system that is open for reading.
+    /// Whether each commit discards freed space on devices; off by default. Fails in a file system
+    /// that is open for reading.
     pub fn set_discards(&self, discards: bool) -> Result<()> {
         self.writer()?.manager().space().set_discards(discards);
         Ok(())

@@ -1,4 +1,4 @@
-//! What space is used for.
+//! The use of space.
 
 use larder_format::feature::CompatRoFlags;
 use larder_format::item::BlockGroupItem;
@@ -9,7 +9,7 @@ use larder_volume::VolumeDevice;
 use crate::error::{Error, Result};
 use crate::filesystem::handle::Filesystem;
 
-/// A block group: the use that is made of a chunk.
+/// A block group: how a chunk is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockGroup {
     /// Where it starts.
@@ -25,7 +25,7 @@ pub struct BlockGroup {
 }
 
 impl BlockGroup {
-    /// A block group as it is in the running transaction.
+    /// A block group in the running transaction.
     fn of_group(group: &Group) -> Self {
         let chunk = group.chunk();
         Self {
@@ -38,21 +38,21 @@ impl BlockGroup {
     }
 }
 
-/// How much fits a file system, in bytes of data with the profile that new data gets.
+/// The capacity of a file system, in bytes of data with the profile for new data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capacity {
     /// All devices together.
     pub total_bytes: u64,
-    /// What no extent uses, that which only trees can have among it.
+    /// Unused bytes, including those that only tree blocks can use.
     pub free_bytes: u64,
-    /// What more data can have: what is free in block groups, and in those that can still be made. One file can
-    /// have all of it allocated.
+    /// Bytes for more data: those that are free in block groups, and in block groups that can still
+    /// be created. One file can allocate all of them.
     pub available_bytes: u64,
 }
 
 impl Filesystem {
-    /// How much there is room for. Data that waits to be written back has its room already; what was
-    /// deleted since the last commit counts as free.
+    /// The capacity. Dirty data has its space already; space that was freed since the last commit
+    /// counts as free.
     pub fn capacity(&self) -> Result<Capacity> {
         let groups = self.block_groups()?;
         let of_data = || groups.iter().filter(|group| group.flags.contains(BlockGroupFlags::DATA));
@@ -82,7 +82,7 @@ impl Filesystem {
 
     /// All block groups in the order of their addresses.
     ///
-    /// Every chunk has one under a key that the chunk gives away, so that nothing else of the extent
+    /// Each chunk has one, whose key follows from the chunk, so that nothing else of the extent
     /// tree is read.
     pub fn block_groups(&self) -> Result<Vec<BlockGroup>> {
         if let Some(writer) = self.try_writer() {

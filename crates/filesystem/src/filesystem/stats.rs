@@ -1,4 +1,4 @@
-//! What was done, in numbers.
+//! Counters.
 
 use larder_volume::VolumeStats;
 
@@ -8,15 +8,15 @@ use larder_volume::VolumeStats;
 pub struct Stats {
     /// Tree blocks: cache and readahead.
     pub trees: larder_btree::Stats,
-    /// Changes of trees: locks, splits, what searches needed.
+    /// Changes of trees: locks, splits, searches.
     pub changes: larder_btree::ChangeStats,
-    /// Devices: reads, errors, what was healed.
+    /// Devices: reads, errors, repaired copies.
     pub volume: VolumeStats,
-    /// Compressed extents that were found decompressed in memory.
+    /// Compressed extents that were cached, decompressed.
     pub decompressed_hits: u64,
     /// Compressed extents that had to be decompressed.
     pub decompressions: u64,
-    /// What is remembered of extents of open files.
+    /// Cached extents of open files.
     pub extents: ExtentMapStats,
     /// Items of directories and inodes that wait to be put into the trees.
     pub delayed: DelayedStats,
@@ -28,9 +28,9 @@ pub struct Stats {
 pub struct DelayedStats {
     /// Items that are queued now.
     pub queued_items: u64,
-    /// Bytes of space that are reserved for putting them into the trees.
+    /// Bytes of space that are reserved for them.
     pub reserved_bytes: u64,
-    /// The most bytes that ever were.
+    /// The most bytes so far.
     pub peak_reserved_bytes: u64,
     /// Items that went from the queues into the trees.
     pub flushed_items: u64,
@@ -38,12 +38,12 @@ pub struct DelayedStats {
     pub flushes: u64,
 }
 
-/// Extents of files that are open for writing, in memory.
+/// Cached extents of files that are open for writing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ExtentMapStats {
-    /// Extents that are remembered now.
+    /// Extents that are cached now.
     pub entries: u64,
-    /// Extents that were searched for in the trees and remembered.
+    /// Extents that were searched for in the trees and cached.
     pub learned: u64,
 }

@@ -22,14 +22,14 @@ const S_IXGRP: u32 = 0o0010;
 /// The extended attribute that gives a program capabilities.
 pub(crate) const CAPABILITY: &[u8] = b"security.capability";
 
-/// Attributes to be changed; what is `None` stays.
+/// Attributes to change; `None` leaves one as it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SetAttributes {
-    /// Permissions with setuid, setgid and sticky. An access ACL follows them, its mask in the place of the
-    /// group.
+    /// Permissions with setuid, setgid and sticky. An access ACL follows: the group bits set its
+    /// mask.
     pub permissions: Option<u32>,
-    /// Owner. Unless `permissions` are given too, a change of owner or group takes from everything but
-    /// directories what [`drop_privileges`](Inode::drop_privileges) does.
+    /// Owner. Unless `permissions` are given too, a change of owner or group does what
+    /// [`drop_privileges`](Inode::drop_privileges) does, except to directories.
     pub uid: Option<u32>,
     /// Group.
     pub gid: Option<u32>,
@@ -37,19 +37,19 @@ pub struct SetAttributes {
     pub atime: Option<Timestamp>,
     /// Last change of content.
     pub mtime: Option<Timestamp>,
-    /// Last change of the inode: now, if it is not set.
+    /// Last change of the inode. By default it becomes now.
     pub ctime: Option<Timestamp>,
     /// Creation.
     pub otime: Option<Timestamp>,
-    /// All of the flags that can be changed. What has no meaning for the type of inode is left out, and
-    /// so is a change of NODATACOW, which brings NODATASUM with it, of a file with data. COMPRESS sets
-    /// the property about compression to what all files are compressed with, or to zlib; without it the
-    /// property is removed.
+    /// All flags that can be changed. Flags without a meaning for the type of inode are ignored,
+    /// and so is a change of NODATACOW, and of NODATASUM with it, for a file with data. COMPRESS
+    /// sets the compression property to the algorithm of the mount, or to zlib; without the flag
+    /// the property is removed.
     pub flags: Option<InodeFlags>,
 }
 
 impl SetAttributes {
-    /// Refuses times that are none.
+    /// Refuses invalid times.
     pub(crate) fn check_times(&self) -> Result<()> {
         let times = [self.atime, self.mtime, self.ctime, self.otime];
         let is_time = |time: &Timestamp| time.nanoseconds < 1_000_000_000;
@@ -59,13 +59,13 @@ impl SetAttributes {
         Err(Error::Invalid("a second has 1,000,000,000 nanoseconds"))
     }
 
-    /// Whether nothing but times is set, if anything is.
+    /// Whether it sets times only, if anything.
     pub(crate) fn are_times(&self) -> bool {
         let Self { atime, mtime, ctime, otime, .. } = *self;
         *self == Self { atime, mtime, ctime, otime, ..Self::default() }
     }
 
-    /// Puts what is set into an inode item, except flags.
+    /// Copies the new attributes into an inode item, except flags.
     pub(crate) fn put(&self, item: &mut InodeItem) {
         if let Some(permissions) = self.permissions {
             item.mode = (item.mode.get() & !PERMISSIONS | permissions & PERMISSIONS).into();
@@ -83,10 +83,10 @@ impl SetAttributes {
 }
 
 impl Inode {
-    /// Changes attributes. An inode that is immutable or append-only has only its flags changed.
+    /// Changes attributes. If an inode is immutable or append-only, only its flags can change.
     ///
     /// # Errors
-    /// `EINVAL` for times that are none and for flags that cannot be changed or exclude each other,
+    /// `EINVAL` for invalid times and for flags that cannot be changed or exclude each other,
     /// `EOPNOTSUPP` for permissions of a symbolic link, `EPERM`, `EROFS`, `ENOSPC`.
     pub fn set_attributes(&self, new: &SetAttributes) -> Result<()> {
         let only_flags = SetAttributes { flags: new.flags, ..SetAttributes::default() };
@@ -94,22 +94,22 @@ impl Inode {
         self.change_attributes(new, if *new == only_flags { InodeFlags::empty() } else { refuses })
     }
 
-    /// Sets the flags as `FS_IOC_SETFLAGS` (`chattr`) does, which numbers them differently: those that
-    /// can be changed and are not given are cleared. See [`SetAttributes::flags`].
+    /// Sets the flags as `FS_IOC_SETFLAGS` (`chattr`) does, in its numbering: changeable flags that
+    /// are not given are cleared. See [`SetAttributes::flags`].
     ///
     /// # Errors
-    /// `EOPNOTSUPP` for flags that cannot be changed, and as [`set_attributes`](Self::set_attributes).
+    /// `EOPNOTSUPP` for flags that cannot be changed, and as
+    /// [`set_attributes`](Self::set_attributes).
     pub fn set_ioctl_flags(&self, flags: u32) -> Result<()> {
         let flags = flags_of_ioctl(flags).filter(|flags| CHANGEABLE.contains(*flags));
         let flags = Some(flags.ok_or(Error::UnknownFlags)?);
         self.set_attributes(&SetAttributes { flags, ..SetAttributes::default() })
     }
 
-    /// Sets the times of last access and of the last change of content to now, each if it is asked for. What is
-    /// append-only allows that.
+    /// Sets the time of access, that of modification, or both to now. Append-only files allow that.
     ///
     /// # Errors
-    /// `EPERM` for what is immutable, `EROFS`, `ENOSPC`.
+    /// `EPERM` for an immutable inode, `EROFS`, `ENOSPC`.
     pub fn touch(&self, of_access: bool, of_content: bool) -> Result<()> {
         let now = Timestamp::now();
         let (atime, mtime) = (of_access.then_some(now), of_content.then_some(now));
@@ -144,7 +144,7 @@ impl Inode {
         } else if new.uid.or(new.gid).is_some() && self.file_type() != FileType::Directory {
             xattrs.push(self.without_privileges(&mut item, true, generation)?);
         }
-        // Its size follows when data is written back.
+        // Its size follows at writeback.
         state.item = InodeItem { size: state.item.size, ..item };
         state.inherited = None;
         state.touch(generation, false);
@@ -156,12 +156,13 @@ impl Inode {
         change.end()
     }
 
-    /// Clears the setuid bit, the setgid bit of a file that its group may execute, and the file's
+    /// Clears setuid, the setgid bit of a file that its group may execute, and the file's
     /// capabilities.
     ///
-    /// POSIX has that follow each write by somebody without privileges. Who that is nobody knows here, so
-    /// that writing takes capabilities away and no more: a caller who serves others calls this. Of what its group may
-    /// not run the setgid bit goes as well, unless whoever writes `is_in_group`.
+    /// POSIX demands this after each write by an unprivileged user. This crate does not know the
+    /// user, so that writing removes only capabilities: a caller that serves users calls this. If
+    /// its group may not execute the file, the setgid bit goes too, unless the writer
+    /// `is_in_group`.
     ///
     /// # Errors
     /// As [`set_attributes`](Self::set_attributes).

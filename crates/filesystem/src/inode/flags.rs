@@ -17,11 +17,11 @@ pub(crate) const CHANGEABLE: InodeFlags = OF_EVERYTHING
     .union(InodeFlags::COMPRESS)
     .union(InodeFlags::NOCOMPRESS)
     .union(InodeFlags::NODATACOW);
-/// Those that mean something for what is neither file nor directory.
+/// The flags that mean something for inodes that are neither file nor directory.
 const OF_EVERYTHING: InodeFlags = InodeFlags::NODUMP.union(InodeFlags::NOATIME);
 
-/// Whether `wanted` cannot be, or cannot follow `before`: who wants to change from compressing to overwriting
-/// in place, or back, first has to clear what was.
+/// Checks that the flags `wanted` are possible, also after `before`: a change from compressing to
+/// overwriting in place, or back, needs the old flag cleared first.
 fn exclude_each_other(before: InodeFlags, wanted: InodeFlags) -> bool {
     const ABOUT_COMPRESSION: InodeFlags = InodeFlags::COMPRESS.union(InodeFlags::NOCOMPRESS);
     let in_place = InodeFlags::NODATACOW;
@@ -31,8 +31,8 @@ fn exclude_each_other(before: InodeFlags, wanted: InodeFlags) -> bool {
         || before.contains(in_place) && wanted.intersects(ABOUT_COMPRESSION)
 }
 
-/// Gives the item of this inode the flags `wanted`. Returns how its property about compression
-/// changes with them.
+/// Gives the item of this inode the flags `wanted`. Returns how its compression property changes
+/// with them.
 pub(crate) fn change_flags(
     inode: &Inode,
     item: &mut InodeItem,
@@ -54,7 +54,7 @@ pub(crate) fn change_flags(
     };
     let mut after = (before - CHANGEABLE) | (wanted & has_meaning);
     if file_type == FileType::Regular {
-        // The flag says how the data that is there was written.
+        // The flag tells how existing data was written.
         if item.size.get() > 0 {
             after.set(InodeFlags::NODATACOW, before.contains(InodeFlags::NODATACOW));
         } else {
@@ -66,7 +66,7 @@ pub(crate) fn change_flags(
         return Err(Error::Invalid("data that is overwritten in place is not compressed"));
     }
     item.flags = after.bits().into();
-    // Like the kernel: the flag alone stands for what is used for all files.
+    // As in the kernel: the flag alone stands for the algorithm of the mount.
     let general = *inode.writer()?.compression.read();
     let algorithm = general.map_or(USUAL_COMPRESSION, |general| general.compression.algorithm());
     let value = is_compressed.then_some(algorithm.name().as_bytes());

@@ -22,27 +22,27 @@ use crate::inode::open::OpenInode;
 use crate::scan::paths::DirectoryPaths;
 use crate::subvolume::handle::Subvolume;
 
-/// The number that the kernel gives to the directory which stands for a subvolume that is not there.
+/// The kernel's number for a directory that stands for a subvolume which is not there.
 const EMPTY_SUBVOLUME: u64 = 2;
 
-/// An inode with its attributes at hand: as committed, or, in a file system that is open for writing, as
-/// they are now. Cloning it is cheap.
+/// An inode with its attributes: as committed or, in a file system that is open for writing,
+/// current. Cloning it is cheap.
 #[derive(Clone, Debug)]
 pub struct Inode {
     pub(super) subvolume: Subvolume,
     pub(super) number: u64,
     attributes: Attributes,
     pub(super) file_type: FileType,
-    /// For what stands for a subvolume that is not there: the directory that has the entry.
+    /// For a directory that stands for a subvolume: the directory that has the entry.
     stands_in: Option<u64>,
 }
 
 /// Where an inode's attributes are.
 #[derive(Clone, Debug)]
 enum Attributes {
-    /// Here, and they never change.
+    /// Here. They never change.
     Committed(InodeItem),
-    /// In what all handles of the inode share.
+    /// In the live inode, which all handles share.
     Live(OpenInode),
 }
 
@@ -70,7 +70,7 @@ impl Subvolume {
 }
 
 impl Inode {
-    /// The names in the tree of this inode, which is one that changes.
+    /// The names in the tree of this inode, whose subvolume can change.
     pub(crate) fn names(&self) -> Names {
         let writer = self.writer().expect("it is being changed");
         writer.names_of(live_inode_of(self))
@@ -82,7 +82,7 @@ impl Inode {
         Self { subvolume, number, attributes: Attributes::Live(live), file_type, stands_in: None }
     }
 
-    /// What all handles of the inode share; none if it cannot be changed.
+    /// The live inode, which all handles share; none if it cannot change.
     pub(crate) fn try_live_inode(&self) -> Option<&Arc<LiveInode>> {
         match &self.attributes {
             Attributes::Live(live) => Some(live),
@@ -90,7 +90,7 @@ impl Inode {
         }
     }
 
-    /// What all handles of the inode share.
+    /// The live inode, which all handles share.
     pub(crate) fn live_inode(&self) -> Result<&Arc<LiveInode>> {
         if let Some(live) = self.try_live_inode() {
             return Ok(live);
@@ -106,15 +106,15 @@ impl Inode {
         self.subvolume().filesystem().writer()
     }
 
-    /// Refuses to list or change names in a directory that was removed, as the root of a deleted subvolume was. To
-    /// change something the caller has a handle.
+    /// Refuses to list or change names in a directory that was removed, or in the root of a deleted
+    /// subvolume. To change something the caller has a handle.
     pub(crate) fn check_not_removed(&self) -> Result<()> {
         let is_deleted = self.subvolume().try_live().is_some_and(LiveSubvolume::is_deleted);
         let is_removed = is_deleted && self.is_subvolume_root();
         if is_removed { Err(Error::NotFound) } else { Ok(()) }
     }
 
-    /// A handle of what all handles of the inode share.
+    /// A handle of a live inode.
     pub(crate) fn open_inode(&self) -> Result<&OpenInode> {
         match &self.attributes {
             Attributes::Live(live) => Ok(live),
@@ -122,7 +122,7 @@ impl Inode {
         }
     }
 
-    /// What changes the file system of an inode that is being changed.
+    /// The writer of an inode that is being changed.
     pub(crate) fn writer_of_change(&self) -> &Writer {
         self.writer().expect("it is being changed")
     }
@@ -142,7 +142,8 @@ impl Inode {
         }
     }
 
-    /// Gives a directory that stands for a subvolume the owner of `directory`, whose state is not locked.
+    /// Gives a directory that stands for a subvolume the owner of `directory`, whose state is not
+    /// locked.
     pub(crate) fn owned_as(mut self, directory: &Self) -> Self {
         if self.is_empty_subvolume()
             && let Attributes::Committed(item) = &mut self.attributes
@@ -168,7 +169,7 @@ impl Inode {
         self.number
     }
 
-    /// What it is.
+    /// Its type.
     pub fn file_type(&self) -> FileType {
         self.file_type
     }
@@ -193,7 +194,7 @@ impl Inode {
         Metadata { dirty_bytes, ..metadata }
     }
 
-    /// All its names: those in one directory together, except when there are very many.
+    /// All its names. Names in the same directory come together, unless there are very many.
     pub fn links(&self) -> Result<Vec<Link>> {
         let range = self.key(ItemType::INODE_REF, 0)..=self.key(ItemType::INODE_EXTREF, u64::MAX);
         let mut items = self.subvolume.view().range(range, Readahead::Forward);
@@ -231,8 +232,8 @@ impl Inode {
         self.item().size.get()
     }
 
-    /// The directory that holds this directory: for the root of a subvolume that where the subvolume
-    /// is named, for the root of the top level itself.
+    /// The directory that holds this directory. For the root of a subvolume it is the directory
+    /// with the subvolume's name, for the root of the top level the root itself.
     pub fn parent(&self) -> Result<Self> {
         self.expect_directory()?;
         if let Some(directory) = self.stands_in {
@@ -248,11 +249,11 @@ impl Inode {
         }
     }
 
-    /// What `path` leads to from this directory, within the tree below `root`: that is where absolute
-    /// paths start and beyond which `..` does not lead.
+    /// The inode at the end of `path`, walked from this directory, within the tree below `root`:
+    /// absolute paths start there, and `..` does not lead out of it.
     ///
     /// A symbolic link at the end of the path is followed if `follow_last` says so, or if a slash
-    /// stands behind it.
+    /// follows it.
     pub fn resolve(&self, root: &Self, path: &[u8], follow_last: bool) -> Result<Self> {
         resolve(self, root, path, follow_last)
     }
@@ -292,7 +293,7 @@ impl PartialEq for Inode {
 
 impl Eq for Inode {}
 
-/// The inode of an inode that was checked to have one.
+/// The live inode of an inode that was checked to have one.
 pub(crate) fn live_inode_of(inode: &Inode) -> &Arc<LiveInode> {
     inode.try_live_inode().expect("it can be changed")
 }

@@ -1,6 +1,6 @@
-//! Which inode.
+//! The identity of an inode.
 
-/// Which inode: subvolume and number, the order in which inodes are locked.
+/// The identity of an inode: subvolume and number. Inodes are locked in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct InodeId {
     pub(crate) subvolume: u64,

@@ -1,11 +1,10 @@
-//! What a new inode takes over from the directory that it is made in.
+//! What a new inode inherits from its directory.
 //!
 //! - Flags about compression and copying: every inode.
-//! - The property about compression: files and directories, as the bare name of the algorithm.
-//! - The default ACL: everything but symbolic links; directories pass it on. Where there is one it
-//!   takes the place of the umask.
+//! - The compression property: files and directories, as the bare name of the algorithm.
+//! - The default ACL: all except symbolic links; directories pass it on. It replaces the umask.
 //! - Subvolumes differ: see [`inherited_by_subvolume`].
-//! - The group, in a directory with its setgid bit set; directories take that bit over too.
+//! - The group, in a directory with setgid; directories inherit that bit too.
 
 use std::sync::Arc;
 
@@ -19,11 +18,11 @@ use crate::xattr::acl;
 use crate::xattr::acl::Acl;
 use crate::xattr::property::{COMPRESSION, inheritable};
 
-/// The bits of a mode that ACLs and a umask are about.
+/// The bits of a mode that ACLs and a umask change.
 const PERMISSIONS: u32 = 0o777;
 
-/// What this directory, whose state is `state`, passes on. It is looked up once, and again after
-/// its extended attributes have changed.
+/// What new inodes inherit from this directory, whose state is `state`. It is looked up once, and
+/// again after the directory's extended attributes have changed.
 pub(crate) fn inherited(directory: &Inode, state: &mut InodeState) -> Result<Arc<Inherited>> {
     if let Some(known) = &state.inherited {
         return Ok(known.clone());
@@ -42,9 +41,9 @@ pub(crate) fn inherited(directory: &Inode, state: &mut InodeState) -> Result<Arc
     Ok(inherited)
 }
 
-/// What a new subvolume in this directory, whose state is `state`, takes over: the default ACL takes from
-/// the permissions that its root would have, and is not passed on; the property about compression is that
-/// of the root of the subvolume around it.
+/// What a new subvolume inherits from this directory, whose state is `state`. The default ACL
+/// limits the permissions of its root, and is not passed on. The compression property comes from
+/// the root of the subvolume around it.
 pub(crate) fn inherited_by_subvolume(
     directory: &Inode,
     state: &mut InodeState,

@@ -1,4 +1,4 @@
-//! What a directory passes on to a new inode, and how the inode takes it over.
+//! Inheriting from a directory.
 
 use larder_format::item::{InodeFlags, InodeItem};
 
@@ -8,12 +8,12 @@ use crate::xattr::acl;
 use crate::xattr::acl::Acl;
 use crate::xattr::property::COMPRESSION;
 
-/// The bits of a mode that ACLs and a umask are about.
+/// The bits of a mode that ACLs and a umask change.
 const PERMISSIONS: u32 = 0o777;
 
 const S_ISGID: u32 = 0o2000;
 
-/// What a directory's extended attributes say about what is made in it.
+/// What new inodes inherit from a directory's extended attributes.
 #[derive(Debug, Default)]
 pub(crate) struct Inherited {
     pub(crate) default_acl: Option<Acl>,
@@ -21,7 +21,7 @@ pub(crate) struct Inherited {
 }
 
 impl Inherited {
-    /// Gives the item of a new inode, made as `new` says, what it takes over from `directory`.
+    /// Gives the item of a new inode, created as `new` says, what it inherits from `directory`.
     /// Returns the names and values of its extended attributes.
     pub(crate) fn pass_on(
         &self,

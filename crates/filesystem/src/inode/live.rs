@@ -23,7 +23,7 @@ use crate::inode::metadata::FileType;
 use crate::inode::opens::Opens;
 use crate::inode::orphans::{Orphan, Orphans};
 
-/// An inode in memory: all handles of it share one, each as an [`OpenInode`].
+/// An inode in memory: all handles share one, each through an [`OpenInode`].
 pub(crate) struct LiveInode {
     id: InodeId,
     file_type: FileType,
@@ -31,39 +31,39 @@ pub(crate) struct LiveInode {
     orphans: Arc<Orphans>,
     delayed_inodes: Arc<DelayedInodes>,
     pub(crate) delayed: DelayedItems,
-    /// What readers found out about its extents.
+    /// A cache of its extents.
     extents: Arc<ExtentMap>,
-    /// What the log does not have of its extents.
+    /// Its extents that the log does not have.
     pub(crate) modified_extents: Mutex<ModifiedExtents>,
-    /// Held by the thread that changes its data or size, except to write back.
+    /// Held by the thread that changes its data or size, except by writeback.
     pub(crate) changing: Mutex<()>,
     /// Held by the thread that writes its data back, or changes its extents in another way.
     pub(crate) flushing: Mutex<()>,
-    /// Shared by threads that read its extents and their data from the devices. Held alone by the thread that changes
-    /// the extents, until it is done.
+    /// Shared by threads that read its extents and their data from the devices. Held exclusively by
+    /// the thread that changes the extents, until it is done.
     pub(crate) reading: RwLock<()>,
     /// How often it is open, and whether it has a name. The latter changes under the state's lock.
     pub(crate) opens: Opens,
     /// Its tree has nothing of it any more. The last thread that has it open sets this.
     is_deleted: AtomicBool,
-    /// The name that its reference was seen to have, of a directory.
+    /// For a directory: its name, once its reference was read.
     name: Mutex<Option<Link>>,
     state: RwLock<InodeState>,
 }
 
-/// What changes about an inode.
+/// The changing parts of an inode.
 pub(crate) struct InodeState {
-    /// The item as it is in the tree or queued, except for times that are newer here while data is dirty.
+    /// The item as in the tree or queued, except for times that are newer here while data is dirty.
     pub(crate) item: InodeItem,
-    /// Size in bytes as everybody sees it; that of the item follows when data is written back.
+    /// Size in bytes as all threads see it; the item's follows at writeback.
     pub(crate) size_bytes: u64,
     /// Data that the trees do not have.
     pub(crate) pages: PageCache,
-    /// The sequence number of the item when the inode was last synced.
+    /// The sequence number of the item when the inode was last fsynced.
     pub(crate) synced: Option<u64>,
-    /// For a directory, the index of the next name, once it was asked for.
+    /// For a directory, the index of the next name, once a thread needed it.
     pub(crate) next_index: Option<u64>,
-    /// For a directory, what it passes on, once it was asked for.
+    /// For a directory, what new inodes inherit, once a thread needed it.
     pub(crate) inherited: Option<Arc<Inherited>>,
     /// It is known to have no capabilities.
     pub(crate) has_no_capability: bool,
@@ -71,7 +71,7 @@ pub(crate) struct InodeState {
     pub(crate) is_unnamed: bool,
 }
 
-/// The state of an inode, locked to be changed.
+/// The state of an inode, locked for changes.
 pub(crate) type StateGuard<'a> = RwLockWriteGuard<'a, InodeState>;
 
 impl LiveInode {
@@ -113,8 +113,8 @@ impl LiveInode {
         }
     }
 
-    /// How far the inode has changed, unless all of that is durable: in the commit of `durable_generation`,
-    /// or because it was synced. What it has in memory only has been written back.
+    /// The sequence number of its changes, unless all are durable: in the commit of
+    /// `durable_generation`, or by fsync. Its data has been written back.
     pub(crate) fn unsynced(&self, durable_generation: u64) -> Option<u64> {
         let state = self.read();
         let sequence = state.item.sequence.get();
@@ -123,7 +123,7 @@ impl LiveInode {
         (!state.pages.is_clean() || !is_durable).then_some(sequence)
     }
 
-    /// Notes that what was done up to this sequence number is durable.
+    /// Notes that all changes up to this sequence number are durable.
     pub(crate) fn synced(&self, sequence: u64) {
         self.write().synced = Some(sequence);
     }
@@ -152,18 +152,18 @@ impl LiveInode {
         &self.delayed_inodes
     }
 
-    /// The item with the size that everybody sees.
+    /// The item with the size that all threads see.
     pub(crate) fn item(&self) -> InodeItem {
         let state = self.read();
         InodeItem { size: state.size_bytes.into(), ..state.item }
     }
 
-    /// Bytes of data that are not written back.
+    /// Bytes of dirty data.
     pub(crate) fn dirty_bytes(&self) -> u64 {
         self.read().pages.unwritten_bytes()
     }
 
-    /// Notes that nothing is left of it in the tree.
+    /// Notes that the tree has nothing of it any more.
     pub(crate) fn mark_deleted(&self) {
         self.is_deleted.store(true, Ordering::Relaxed);
     }
@@ -172,13 +172,12 @@ impl LiveInode {
         self.opens.is_unlinked()
     }
 
-    /// Whether its name is known, and is one of which `is_its` holds.
+    /// Whether its name is known, and `is_its` accepts it.
     pub(crate) fn is_named(&self, is_its: impl FnOnce(&Link) -> bool) -> bool {
         self.name.lock().as_ref().is_some_and(is_its)
     }
 
-    /// Says what its reference is, or that it changes. The state of the directory that has the name is
-    /// locked.
+    /// Notes its name, or that it changes. The state of the directory that has the name is locked.
     pub(crate) fn set_name(&self, name: Option<Link>) {
         *self.name.lock() = name;
     }
@@ -191,7 +190,8 @@ impl LiveInode {
         self.state.write()
     }
 
-    /// Runs `look` while nobody changes the inode. `look` may not ask the inode for its attributes.
+    /// Runs `look` while no thread changes the inode. `look` may not ask the inode for its
+    /// attributes.
     pub(crate) fn while_locked<T>(&self, look: impl FnOnce() -> T) -> T {
         let _state = self.read();
         look()
@@ -201,16 +201,16 @@ impl LiveInode {
         Key::new(self.id.number, item_type, offset)
     }
 
-    /// The index of the next name in this directory, whose state is `state`. It is given out once.
+    /// Takes the index of the next name in this directory, whose state is `state`.
     pub(crate) fn next_index(&self, state: &mut InodeState) -> Changed<u64> {
         let index = self.end_index(state)?;
         state.next_index = Some(index + 1);
         Ok(index)
     }
 
-    /// The index that the next name in this directory will have, whose state is `state`.
+    /// The index of the next name in this directory, whose state is `state`.
     pub(crate) fn end_index(&self, state: &mut InodeState) -> Changed<u64> {
-        /// Indexes below stand for `.` and `..`.
+        /// The indexes below are those of `.` and `..`.
         const FIRST_INDEX: u64 = 2;
         let index = if let Some(index) = state.next_index {
             index
@@ -237,7 +237,7 @@ impl InodeState {
         }
     }
 
-    /// A directory's names became longer by `bytes` together, or shorter if it is negative.
+    /// The names in a directory became longer by `bytes` together, or shorter if it is negative.
     pub(crate) fn names_grew(&mut self, generation: u64, bytes: i64) {
         // Each name is in two items.
         self.size_bytes = self.size_bytes.saturating_add_signed(2 * bytes);
@@ -245,7 +245,7 @@ impl InodeState {
         self.touch(generation, true);
     }
 
-    /// Whether names can be made in this directory.
+    /// Whether names can be created in this directory.
     pub(crate) fn check_may_name(&self) -> Result<()> {
         if self.item.nlink.get() == 0 {
             return Err(Error::NotFound);
@@ -253,7 +253,7 @@ impl InodeState {
         self.check_mutable()
     }
 
-    /// Whether names can be taken from this directory, or this inode can lose one.
+    /// Whether names can be removed from this directory, or this inode can lose one.
     pub(crate) fn check_may_unname(&self) -> Result<()> {
         if self.item.flags().contains(InodeFlags::APPEND) {
             return Err(Error::NotPermitted("it can only grow"));

@@ -46,7 +46,7 @@ impl FileType {
     }
 }
 
-/// A point in time as stored: nothing promises that the nanoseconds are below a second.
+/// A point in time as stored: the nanoseconds may exceed a second.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp {
     /// Seconds since 1970, negative before.
@@ -56,7 +56,7 @@ pub struct Timestamp {
 }
 
 impl Timestamp {
-    /// The time now, by the clock that all times of files come from.
+    /// The current time, by the clock that all times of files come from.
     pub fn now() -> Self {
         let (seconds, nanoseconds) = larder_device::now();
         Self { seconds, nanoseconds }
@@ -88,7 +88,7 @@ pub struct Metadata {
     pub subvolume: u64,
     /// Inode number, unique within the subvolume.
     pub inode: u64,
-    /// What it is.
+    /// Its type.
     pub file_type: FileType,
     /// Type and permissions, as `st_mode`.
     pub mode: u32,
@@ -100,12 +100,13 @@ pub struct Metadata {
     pub gid: u32,
     /// Major and minor number of a device node, zeros of anything else.
     pub device: (u32, u32),
-    /// Bytes in a file or in a symbolic link's target; of a directory twice the lengths of its names.
+    /// Bytes in a file or in a symbolic link's target; of a directory twice the lengths of its
+    /// names.
     pub size_bytes: u64,
     /// Bytes that its extents cover, in whole sectors, uncompressed: `st_blocks` in bytes.
     pub allocated_bytes: u64,
-    /// Bytes of data that wait to be written back, in whole sectors: those that are not counted as
-    /// allocated yet, and those that will take the place of others.
+    /// Bytes of dirty data, in whole sectors: those that are not counted as allocated yet, and
+    /// those that will replace others.
     pub dirty_bytes: u64,
     /// Last access.
     pub atime: Timestamp,
@@ -128,7 +129,7 @@ pub struct Metadata {
 impl Metadata {
     /// The flags as `FS_IOC_GETFLAGS` (`chattr`, `lsattr`) has them.
     pub fn ioctl_flags(&self) -> u32 {
-        // A file whose data turned out not to compress has both: what is done about it is shown.
+        // A file whose data proved incompressible has both; this is what writeback does about it.
         let is_not_compressed = self.flags.contains(InodeFlags::NOCOMPRESS);
         let hidden = if is_not_compressed { InodeFlags::COMPRESS } else { InodeFlags::empty() };
         let shown = self.flags - hidden;
@@ -153,7 +154,7 @@ const IOCTL_FLAGS: [(InodeFlags, u32); 10] = [
     (InodeFlags::NODATACOW, 0x80_0000),
 ];
 
-/// The flags on disk that flags of `FS_IOC_SETFLAGS` mean; `None` if some mean none.
+/// The flags on disk for flags of `FS_IOC_SETFLAGS`; `None` if some have none.
 pub(crate) fn flags_of_ioctl(bits: u32) -> Option<InodeFlags> {
     let meant = IOCTL_FLAGS.iter().filter(|(_, bit)| bits & bit != 0);
     let (flags, known) = meant

@@ -1,4 +1,4 @@
-//! Inodes: what a tree says about one file, directory or other.
+//! Inodes: the items of one file, directory or other inode.
 
 pub(crate) mod attributes;
 pub(crate) mod delayed;

@@ -1,4 +1,4 @@
-//! What a new inode is to be.
+//! The properties of a new inode.
 
 use larder_format::item::{FileExtentHeader, FileExtentKind, InodeItem};
 use larder_format::{ItemType, Key, item};
@@ -14,17 +14,17 @@ const MOST_MINOR: u32 = (1 << MINOR_BITS) - 1;
 /// Type and permissions, all bits that a mode can have.
 const MODE_BITS: u32 = 0o177_777;
 
-/// What a new inode is to be.
+/// The properties of a new inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NewInode {
     /// Type and permissions, as `st_mode`.
     pub mode: u32,
     /// Owner.
     pub uid: u32,
-    /// Group; in a directory with its setgid bit set, the directory's is taken. Whether who makes it may
-    /// set its setgid bit is for the caller to know.
+    /// Group; a directory with setgid passes its own on instead. The caller decides whether the
+    /// creator may set the setgid bit.
     pub gid: u32,
-    /// Permissions that are taken from those in `mode`, unless the directory has a default ACL.
+    /// Permissions that are removed from those in `mode`, unless the directory has a default ACL.
     pub umask: u32,
     /// Major and minor number of a device node, zeros for anything else.
     pub device: (u32, u32),
@@ -34,7 +34,7 @@ pub struct NewInode {
 pub(crate) type NewItem = (Key, Vec<u8>);
 
 impl NewInode {
-    /// The type that is made. Refuses what an inode item cannot have.
+    /// Its type. Refuses a mode or device number that an inode item cannot have.
     pub(crate) fn file_type(&self) -> Result<FileType> {
         if self.mode & !MODE_BITS != 0 {
             return Err(Error::Invalid("the mode has bits without a meaning"));
@@ -45,13 +45,13 @@ impl NewInode {
         FileType::from_mode(self.mode).ok_or(Error::Invalid("the mode has no type"))
     }
 
-    /// The device number as inode items have it.
+    /// The device number in the form of inode items.
     pub(crate) fn rdev(&self) -> u64 {
         u64::from(self.device.0) << MINOR_BITS | u64::from(self.device.1)
     }
 }
 
-/// The type of what a directory entry leads to.
+/// The type in a directory entry.
 pub(crate) fn entry_type(file_type: FileType) -> item::FileType {
     match file_type {
         FileType::Regular => item::FileType::Regular,
@@ -64,7 +64,7 @@ pub(crate) fn entry_type(file_type: FileType) -> item::FileType {
     }
 }
 
-/// The item of a new inode that takes nothing over from its directory.
+/// The item of a new inode that inherits nothing from its directory.
 pub(crate) fn new_item(new: &NewInode, generation: u64, target: Option<&[u8]>) -> InodeItem {
     let mut item = InodeItem::new_zeroed();
     item.generation = generation.into();
@@ -81,7 +81,7 @@ pub(crate) fn new_item(new: &NewInode, generation: u64, target: Option<&[u8]>) -
     item
 }
 
-/// The only extent of an inode, whose data is in the item.
+/// The only extent of an inode, whose data is inline.
 pub(crate) fn inline_item(number: u64, generation: u64, data: &[u8]) -> NewItem {
     let header = FileExtentHeader {
         generation: generation.into(),

@@ -1,19 +1,20 @@
-//! Open inodes: the handles that keep what is written to an inode.
+//! Open inodes: the handles that keep an inode's changes.
 //!
 //! # Invariants
 //! - A caller of the library has an inode through an [`OpenInode`] and in no other way. The sets of
-//!   dirty and delayed inodes, and the threads that write them back, only refer to the [`LiveInode`].
+//!   dirty and delayed inodes, and the threads that write them back, only refer to the
+//!   [`LiveInode`].
 //! - The number of [`OpenInode`]s and whether the inode has a name are one word. An inode that has
-//!   no name and is not open stays so: nobody can open it, and nobody can give it a name. Only then
-//!   may its data be thrown away.
+//!   no name and is not open stays so: no thread can open it or give it a name. Only then may its
+//!   data be dropped.
 
 use std::ops::Deref;
 use std::sync::Arc;
 
 use crate::inode::live::LiveInode;
 
-/// A handle of an inode: as long as there is one of these, what is written to the inode is kept,
-/// whether it has a name or not.
+/// A handle of an inode: as long as there is one, the inode's changes are kept, whether it has a
+/// name or not.
 #[derive(Debug)]
 pub(crate) struct OpenInode {
     live: Arc<LiveInode>,

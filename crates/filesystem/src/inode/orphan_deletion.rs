@@ -14,8 +14,8 @@ use crate::inode::orphans::{Orphan, orphan_key};
 /// Items that a step may insert at worst: none, but leaves are copied.
 const ITEMS: u64 = 4;
 
-/// Deletes inodes that are not open any more. What fails is tried again with the next call, and
-/// with the next commit in the background. It stays listed in its tree until it is deleted.
+/// Deletes inodes that are not open any more. After a failure the next call, or the next commit in
+/// the background, tries again. An inode stays listed in its tree until it is deleted.
 pub(crate) fn delete_orphans(writer: &Writer) {
     if writer.orphans.is_empty() {
         return;
@@ -46,7 +46,7 @@ fn delete_inode(writer: &Writer, cleaning: &Cleaning<'_>, orphan: &Orphan) -> Ch
     }
 }
 
-/// Deletes the inodes without a name of a subvolume that is not open.
+/// Deletes the inodes without a name in a subvolume that is not open.
 pub(crate) fn resume_orphans(writer: &Writer, subvolume: u64) -> Result<()> {
     let tree = writer.live_tree(subvolume)?;
     let listed = orphan_key(0)..=orphan_key(u64::MAX);
@@ -56,7 +56,7 @@ pub(crate) fn resume_orphans(writer: &Writer, subvolume: u64) -> Result<()> {
     Ok(())
 }
 
-/// Deletes an inode that is listed as an orphan; one that has a name is only taken from the list.
+/// Deletes an inode that is listed as an orphan; one that has a name is only removed from the list.
 fn resume_orphan(writer: &Writer, orphan: &Orphan) -> Result<()> {
     let key = orphan.key(ItemType::INODE_ITEM, 0);
     let links =

@@ -1,5 +1,5 @@
-//! Inodes without a name, which are deleted once they are not open: in steps, so that a file of
-//! any size takes little room in each transaction.
+//! Inodes without a name, which are deleted once they are not open: in steps, so that a file of any
+//! size takes little space in each transaction.
 
 use std::sync::Arc;
 
@@ -32,7 +32,8 @@ impl Orphans {
         Self { queue: Mutex::default(), manager }
     }
 
-    /// Enters one. The next thread that deletes some, or the next commit in the background, deletes it.
+    /// Adds one. The next thread that deletes some, or the next commit in the background, deletes
+    /// it.
     pub(crate) fn push(&self, orphan: Orphan) {
         self.queue.lock().push(orphan);
         self.manager.note_work();
@@ -53,8 +54,8 @@ pub(crate) fn orphan_key(number: u64) -> Key {
 }
 
 impl Orphan {
-    /// Deletes everything about an inode that is not listed as an orphan, unless it has more extents than
-    /// are deleted in one step. Returns whether it did.
+    /// Deletes everything of an inode that is not listed as an orphan, unless it has too many
+    /// extents for one step. Returns whether it did.
     pub(crate) fn delete_whole(&self, handle: &Handle<'_>) -> Changed<bool> {
         let extents = self.last_extents()?;
         if extents.len() == EXTENTS_PER_STEP {
@@ -68,7 +69,7 @@ impl Orphan {
         Ok(true)
     }
 
-    /// Deletes some of the last extents, or all that is left. Returns whether nothing is.
+    /// Deletes some of the last extents, or all that is left. Returns whether nothing is left.
     pub(crate) fn delete_step(&self, handle: &Handle<'_>) -> Changed<bool> {
         let extents = self.last_extents()?;
         let Some((first, _)) = extents.last() else {
@@ -91,8 +92,8 @@ impl Orphan {
         Ok(false)
     }
 
-    /// Drops the reference of a file extent that is not in the tree any more. Returns the bytes that
-    /// it counted for.
+    /// Drops the reference of a file extent that is not in the tree any more. Returns the bytes
+    /// that it counted for.
     fn give_up(&self, handle: &Handle<'_>, key: Key, extent: &FileExtent<'_>) -> u64 {
         let FileExtent::Regular { extent, .. } = extent else { return extent.num_bytes() };
         let Some(logical) = extent.disk_bytenr() else { return 0 };

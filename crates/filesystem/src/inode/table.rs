@@ -18,7 +18,7 @@ use crate::inode::metadata::{FileType, parse_item};
 use crate::inode::open::OpenInode;
 use crate::inode::orphans::Orphans;
 
-/// Locks that inodes are spread over.
+/// The number of shards, each with a lock.
 const SHARDS: usize = 16;
 
 /// The inodes in memory.
@@ -29,11 +29,11 @@ pub(crate) struct InodeTable {
     extent_maps: Arc<ExtentMaps>,
 }
 
-/// Some of the inodes in memory.
+/// A shard of the table.
 #[derive(Default)]
 struct Shard {
     inodes: HashMap<InodeId, Weak<LiveInode>>,
-    /// How many entered that were in a tree before.
+    /// How many inodes entered that were in a tree before.
     entries: u64,
 }
 
@@ -58,7 +58,8 @@ impl InodeTable {
         let live = if let Some(live) = known {
             live
         } else {
-            // Under the lock: a thread that has the inode meanwhile could change the item and be gone.
+            // Under the lock: otherwise a thread that has the inode meanwhile could change the item
+            // and be gone.
             let live = Arc::new(self.read(subvolume, id)?);
             shard.entries += 1;
             shard.remember(&live);
@@ -73,9 +74,8 @@ impl InodeTable {
         self.shard(id).lock().known(id)
     }
 
-    /// How many inodes entered so far. What the trees have of an inode that is not
-    /// [`known`](Self::known) after this stays as it is until the inode
-    /// [enters](Self::has_entries_since).
+    /// How many inodes have entered so far. If an inode is not [`known`](Self::known) after this,
+    /// its items in the trees stay as they are until the inode [enters](Self::has_entries_since).
     pub(crate) fn entry_counts(&self) -> EntryCounts {
         EntryCounts(std::array::from_fn(|shard| self.shards[shard].lock().entries))
     }
@@ -97,7 +97,7 @@ impl InodeTable {
         Ok(self.new_inode(id, file_type, *item, tree.clone()))
     }
 
-    /// Enters an inode that was just made.
+    /// Inserts an inode that was just created.
     pub(crate) fn create(
         &self,
         subvolume: &LiveSubvolume,

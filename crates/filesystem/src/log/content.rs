@@ -1,11 +1,11 @@
-//! What a log holds of the inodes that it covers.
+//! The content of a log for the inodes that it covers.
 //!
 //! # Invariants
-//! - What a log holds of an inode follows from the inode now and in the last commit alone: what it held
-//!   before is brought to that.
-//! - Of the file's extents it holds what the last commit has not, and holes where that has more. Only where
-//!   they changed since it was last logged are they looked at.
-//! - Checksums of extents are in the log before anything can need them: when the extent enters it.
+//! - What a log holds of an inode follows only from the inode's current state and the last commit.
+//!   Earlier content of the log is adjusted to that.
+//! - Of the file's extents it holds those that the last commit does not have, and holes where that
+//!   has others. Only ranges that changed since the file was last logged are looked at.
+//! - Checksums of extents enter the log together with the extent, before anything can need them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Range, RangeInclusive};
@@ -24,15 +24,15 @@ use crate::inode::links::links_of_item;
 use crate::log::extents::FileLog;
 use crate::log::plan::{LogPlan, NameChanges, bad};
 
-/// Items that are changed beyond which a commit is cheaper.
+/// With more changed items a commit is cheaper.
 const MOST_CHANGES: usize = 4096;
-/// Extents of one file that came and went since it was last logged, beyond which a commit is cheaper.
+/// With more extents of one file added and removed since it was last logged, a commit is cheaper.
 const MOST_EXTENTS: usize = 512;
 
 /// Items by key.
 pub(crate) type Contents = BTreeMap<Key, Vec<u8>>;
 
-/// How a log is to be changed.
+/// Changes to be made to a log.
 #[derive(Default)]
 struct Changes {
     removed: BTreeSet<Key>,
@@ -40,7 +40,7 @@ struct Changes {
 }
 
 impl LogPlan {
-    /// Brings the logs to what they are to hold. Returns whether there is room for that.
+    /// Brings the logs to their new content. Returns whether there is space for that.
     pub(crate) fn enter(&self, core: &Core, logs: &mut LogWriter<'_, '_>) -> Changed<bool> {
         let mut changes: BTreeMap<u64, Changes> = BTreeMap::new();
         for (id, names) in &self.inodes {
@@ -81,7 +81,7 @@ impl LogPlan {
         Ok(true)
     }
 
-    /// Finds out what is to change in the log about an inode; false if it is too much.
+    /// Plans the changes of the log for an inode. Returns false if there are too many.
     fn compare(
         &self,
         core: &Core,
@@ -112,7 +112,7 @@ impl LogPlan {
         Ok(true)
     }
 
-    /// Enters the checksums of an extent, if its file has any; whether they are all there.
+    /// Plans the checksums of an extent, if its file has any. Returns whether they are complete.
     fn enter_checksums(
         &self,
         core: &Core,
@@ -139,7 +139,8 @@ impl LogPlan {
     }
 }
 
-/// Where checksums lie that a file extent needs: none if it has no written data of its own.
+/// The addresses of the checksums that a file extent needs: none if it has no written data of its
+/// own.
 fn checksum_range(data: &[u8]) -> Option<Range<u64>> {
     let Ok(FileExtent::Regular { header, extent, preallocated: false }) = FileExtent::parse(data)
     else {
@@ -154,7 +155,7 @@ fn checksum_range(data: &[u8]) -> Option<Range<u64>> {
 }
 
 impl Changes {
-    /// Notes what it takes to bring the items with these keys from what the log has to `contents`.
+    /// Plans the changes that turn the log's items with these keys into `contents`.
     fn bring(
         &mut self,
         log: Option<&Arc<LiveTree>>,
@@ -174,8 +175,8 @@ impl Changes {
 }
 
 impl Changes {
-    /// Notes that entries of directories go from the log that lead to an inode by names which it had when
-    /// it was logged and has no more.
+    /// Plans to remove entries of directories from the log that lead to an inode by names which it
+    /// had when it was logged and has lost.
     fn forget_entries(
         &mut self,
         log: Option<&Arc<LiveTree>>,
@@ -222,7 +223,7 @@ fn items(tree: &TreeView, keys: &RangeInclusive<Key>) -> Changed<Contents> {
 }
 
 impl NameChanges {
-    /// The entries that came, and ranges of those that went.
+    /// Entries that were added, and ranges of those that were removed.
     fn contents(&self, id: InodeId) -> Contents {
         let mut contents = Contents::new();
         for (index, entry) in &self.came {

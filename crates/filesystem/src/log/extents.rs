@@ -1,10 +1,10 @@
-//! What a log holds of the extents of a file.
+//! The content of a log for the extents of a file.
 //!
 //! # Invariants
-//! - What is looked at consists of ranges that no item passes the limits of: neither of the file now, nor in
+//! - A range that is logged has limits that no item crosses: neither in the current file, nor in
 //!   the last commit, nor in the log. So a log never has two items that overlap.
-//! - All that is after the end of the file, in whole sectors, is in the log: a replay first drops what it
-//!   finds there.
+//! - Everything after the end of the file, in whole sectors, is in the log: a replay first drops
+//!   the extents there.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ pub(crate) struct FileLog<'a> {
 }
 
 impl FileLog<'_> {
-    /// The ranges that are to be looked at, in order.
+    /// The ranges to log, in order.
     pub(crate) fn changed(&self, core: &Core) -> Changed<Vec<Range<u64>>> {
         let writer = core.try_writer().expect("it is being changed");
         let end = self.end()?;
@@ -55,7 +55,7 @@ impl FileLog<'_> {
         Ok(wide.take(end))
     }
 
-    /// A range made so wide that no item passes its limits.
+    /// A range extended so that no item crosses its limits.
     fn widened(&self, mut range: Range<u64>) -> Changed<Range<u64>> {
         let live = TreeView::Live(self.trees.live.clone());
         let committed = TreeView::Committed(self.trees.committed.clone());
@@ -76,7 +76,7 @@ impl FileLog<'_> {
         }
     }
 
-    /// What the item covers that covers `offset`.
+    /// The range of the item that covers `offset`.
     fn item_at(&self, view: &TreeView, offset: u64) -> Changed<Option<Range<u64>>> {
         let mut cursor = view.cursor(Readahead::None);
         let is_at_item = cursor.seek_last(self.key(offset))?;
@@ -88,8 +88,8 @@ impl FileLog<'_> {
         Ok(covered.contains(&offset).then_some(covered))
     }
 
-    /// The extents in a range that the last commit does not have just so, and holes where it has others.
-    /// And all that is after the end.
+    /// The extents in a range that differ from the last commit's, and holes where that has others.
+    /// Also everything after the end.
     pub(crate) fn extents(&self, range: &Range<u64>) -> Changed<Contents> {
         let mut contents = Contents::new();
         let mut lost: Vec<Range<u64>> = Vec::new();
@@ -176,11 +176,11 @@ fn holes_in(
     Ok(holes)
 }
 
-/// What a file extent covers of its file.
+/// The range of the file that a file extent covers.
 fn covered(id: InodeId, key: Key, data: &[u8], sectorsize: u64) -> Changed<Range<u64>> {
     let extent = FileExtent::parse(data).map_err(|problem| bad(id, key, problem))?;
     let end = key.offset.saturating_add(extent.num_bytes()).checked_next_multiple_of(sectorsize);
-    // At least a sector, so that a walk gets on.
+    // At least a sector, so that a walk advances.
     Ok(key.offset..end.unwrap_or(u64::MAX).max(key.offset.saturating_add(sectorsize)))
 }
 

@@ -7,11 +7,11 @@ use parking_lot::Mutex;
 
 use crate::inode::id::InodeId;
 
-/// The inodes that logs have, and those of them whose names have changed since: what a log says of names
-/// must be true of all its inodes at one time, or two of them could claim one name.
+/// The inodes that logs have, and those of them whose names have changed since. What a log says of
+/// names must be true of all its inodes at one time, or two of them could claim one name.
 #[derive(Default)]
 pub(crate) struct LoggedInodes {
-    /// Nobody asks for a lock while there are none.
+    /// No thread takes a lock while there are none.
     are_there: AtomicBool,
     inner: Mutex<Inner>,
 }
@@ -34,12 +34,13 @@ impl LoggedInodes {
         }
     }
 
-    /// Those whose names have changed. Transactions are quiesced.
+    /// The inodes whose names have changed. Transactions are quiesced.
     pub(crate) fn renamed(&self) -> Vec<InodeId> {
         self.inner.lock().renamed.iter().copied().collect()
     }
 
-    /// Notes that the logs have these as they are now, and not those. Transactions are quiesced.
+    /// Notes that the logs now have the first inodes as they are, and do not have the others.
+    /// Transactions are quiesced.
     pub(crate) fn logged(
         &self,
         there: impl IntoIterator<Item = InodeId>,

@@ -1,9 +1,9 @@
-//! What is in log trees: inodes, whole or in part, that were synced since the last commit.
+//! Log trees: inodes, whole or in part, that were fsynced since the last commit.
 //!
 //! - [`replay`]: from a log that a crash left into its subvolume.
-//! - [`sync`]: the calls that make inodes durable. [`plan`]: which other inodes a log must have for that, and when only a
-//!   commit will do. [`content`], [`extents`], [`tree_difference`]: the items of a log. [`logged_inodes`]: the inodes that
-//!   logs have.
+//! - [`sync`]: the calls that make inodes durable. [`plan`]: which other inodes a log must have for
+//!   that, and when only a commit will do. [`content`], [`extents`], [`tree_difference`]: the items
+//!   of a log. [`logged_inodes`]: the inodes that logs have.
 
 pub(crate) mod content;
 pub(crate) mod extents;

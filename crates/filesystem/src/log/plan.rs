@@ -1,20 +1,23 @@
-//! What is to be logged along with an inode, so that a replay leaves what fsync promised.
+//! Which inodes are logged along with an inode, so that a replay leaves what fsync promised.
 //!
-//! A replay starts from the last commit, and knows of other inodes only what is logged. It gives a name to
-//! who is logged to have it, takes it from whoever had it, and takes from an inode those names of a logged
-//! reference's key that are not logged. Hence:
+//! A replay starts from the last commit, and knows other inodes only if they are logged. It gives a
+//! name to the inode that the log says has it, and takes it from any other inode. It removes those
+//! names of an inode that belong to a logged reference's key and are not logged. Hence:
 //!
 //! # Invariants
-//! - An inode is logged with all its names as they are now. So are its directories if the last commit does
-//!   not have them, and who had one of its names then and lives on under another.
-//! - Who has a name now that one of these loses is logged too: the name was never free.
-//! - Of an inode, all keys of references in the last commit are still there: a name that went with its key
-//!   would stay. Otherwise there is a commit.
-//! - Of a directory that is logged with its names, what was taken away and lives on is logged, too.
-//! - A directory that is gone took nothing with it that lives on: there is a commit unless it was empty in
-//!   the last one.
-//! - What a log has is made anew once its names have changed; what is gone leaves the log if the last
-//!   commit does not have it, and otherwise there is a commit.
+//! - An inode is logged with all its current names. Its directories are logged too if the last
+//!   commit does not have them. So are inodes that had one of its names then and now live under
+//!   another.
+//! - If one of these inodes loses a name, the inode that has the name now is logged too: the name
+//!   was never free.
+//! - If a key of references that an inode had in the last commit is gone, there is a commit:
+//!   otherwise a name that went with its key would stay.
+//! - If a directory is logged with its names, inodes that were removed from it and live on are
+//!   logged too.
+//! - If a directory that was not empty in the last commit is gone, there is a commit. An empty one
+//!   took no inode with it that lives on.
+//! - An inode in the log is logged anew once its names have changed. An inode that is gone is
+//!   removed from the log if the last commit does not have it; otherwise there is a commit.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -31,14 +34,14 @@ use crate::inode::id::InodeId;
 use crate::inode::links::links_of_item;
 use crate::log::tree_difference::{Difference, differences};
 
-/// Names that came to and went from directories beyond which a commit is cheaper.
+/// With more names added to and removed from directories a commit is cheaper.
 const MOST_NAMES: usize = 256;
 
-/// What is to be logged.
+/// The inodes to log.
 pub(crate) struct LogPlan {
-    /// Inodes that are there, and the names of those that are directories to be logged with theirs.
+    /// Existing inodes, and the names of those directories that are logged with their names.
     pub(crate) inodes: BTreeMap<InodeId, Option<NameChanges>>,
-    /// Inodes of logs that are no more.
+    /// Inodes in logs that are gone.
     pub(crate) gone: BTreeSet<InodeId>,
     pub(crate) trees: BTreeMap<u64, Trees>,
 }
@@ -49,29 +52,29 @@ pub(crate) struct Trees {
     pub(crate) committed: Tree,
 }
 
-/// What became of the names in a directory since the last commit.
+/// The changes of the names in a directory since the last commit.
 #[derive(Default)]
 pub(crate) struct NameChanges {
-    /// Entries that came, by index.
+    /// Entries that were added, by index.
     pub(crate) came: Vec<(u64, Vec<u8>)>,
-    /// Indexes that went.
+    /// Indexes that were removed.
     pub(crate) went: Vec<u64>,
 }
 
-/// A name as a reference has it.
+/// A name in the form of a reference.
 type Name = (u64, u64, Vec<u8>);
 
-/// Finds out what is to be logged.
+/// Finds the inodes to log.
 struct Search<'a, 'm, 'l> {
     writer: &'a Writer,
     logs: &'a LogWriter<'m, 'l>,
     plan: LogPlan,
-    /// To be looked at, and whether with its names.
+    /// Inodes still to be looked at, each with whether its names are.
     pending: Vec<(InodeId, bool)>,
 }
 
 impl LogPlan {
-    /// What is to be logged for these inodes, with their names or without. `None` if that takes a commit.
+    /// The plan for these inodes, each with its names or without. `None` if it takes a commit.
     pub(crate) fn of(
         writer: &Writer,
         logs: &LogWriter<'_, '_>,
@@ -100,7 +103,7 @@ impl LogPlan {
 }
 
 impl Search<'_, '_, '_> {
-    /// Looks at an inode; whether it can be logged. `is_member` says that a log has it.
+    /// Looks at an inode. Returns whether it can be logged. `is_member` says that a log has it.
     fn visit(&mut self, id: InodeId, with_names: bool, is_member: bool) -> Changed<bool> {
         let is_done = |names: &Option<NameChanges>| !with_names || names.is_some();
         if self.plan.inodes.get(&id).is_some_and(is_done) {
@@ -170,7 +173,8 @@ impl Search<'_, '_, '_> {
         Ok(names.into_values().flatten().collect())
     }
 
-    /// Looks at the inodes that have names now which an inode loses by what is logged: the names were never free.
+    /// Looks at the inodes that now have names which the plan takes from an inode: the names were
+    /// never free.
     fn visit_heirs<'n>(
         &mut self,
         id: InodeId,
@@ -189,7 +193,7 @@ impl Search<'_, '_, '_> {
         Ok(true)
     }
 
-    /// Looks at an inode that loses a name of the last commit by what is logged.
+    /// Looks at an inode that loses a name of the last commit by this plan.
     fn visit_displaced(&mut self, id: InodeId) -> Changed<bool> {
         if self.inode_now(id)?.is_some() {
             self.pending.push((id, false));
@@ -201,7 +205,7 @@ impl Search<'_, '_, '_> {
         Ok(self.inode_then(id)?.is_none_or(was_empty))
     }
 
-    /// What became of the names in a directory. `None` if they cannot be logged.
+    /// The changes of the names in a directory. `None` if they cannot be logged.
     fn name_changes(&mut self, id: InodeId) -> Changed<Option<NameChanges>> {
         let trees = &self.plan.trees[&id.subvolume];
         let mut changes = NameChanges::default();
@@ -258,10 +262,10 @@ impl Search<'_, '_, '_> {
         Ok(true)
     }
 
-    /// An inode as it is now, if it has a name. What is queued of it is in the tree then.
+    /// The current state of an inode, if it has a name. Its queued items are in the tree then.
     fn inode_now(&self, id: InodeId) -> Changed<Option<(InodeItem, FileType)>> {
         if let Some(live) = self.writer.inodes.known(id) {
-            // Half of it could be in the tree.
+            // Otherwise half of it could be in the tree.
             let abort =
                 |error: &larder_transaction::Error| self.writer.manager.abort(error.clone());
             live.flush_delayed().inspect_err(abort)?;
@@ -280,7 +284,7 @@ impl Search<'_, '_, '_> {
     }
 }
 
-/// Where a name leads.
+/// The inode of a name.
 fn entry(tree: &TreeView, directory: InodeId, name: &[u8]) -> Changed<Option<Key>> {
     let key = Key::new(directory.number, ItemType::DIR_ITEM, name_hash::dir_name(name));
     let Some(data) = tree.get(key)? else { return Ok(None) };
@@ -293,7 +297,8 @@ fn entry(tree: &TreeView, directory: InodeId, name: &[u8]) -> Changed<Option<Key
     Ok(None)
 }
 
-/// The names of an inode by the keys of the references that hold them. The root of a subvolume has none.
+/// The names of an inode by the keys of the references that hold them. The root of a subvolume has
+/// none.
 fn names(tree: &TreeView, number: u64) -> Changed<BTreeMap<Key, Vec<Name>>> {
     let mut names = BTreeMap::new();
     if number == FIRST_FREE {

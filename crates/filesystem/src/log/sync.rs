@@ -1,11 +1,11 @@
-//! Making single files and directories durable: through logs where they can take it, and else by a commit.
+//! fsync: through logs if they can take it, and otherwise by a commit.
 //!
 //! # Invariants
-//! - A thread that syncs has its data in the trees before it queues up. One thread at a time writes logs, for all
-//!   that have queued up by then. They return as soon as that is done.
-//! - Each change of an inode raises its sequence number. What did not change since it was synced, or in the
-//!   running transaction, is durable.
-//! - Where it is not certain that a log says all that must survive, there is a commit.
+//! - A thread that syncs writes its data back before it queues up. One thread at a time writes
+//!   logs, for all that have queued up by then. They return as soon as that is done.
+//! - Each change of an inode raises its sequence number. If it has not changed since it was
+//!   fsynced, or in the running transaction, it is durable.
+//! - If it is not certain that a log says everything that must survive, there is a commit.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
@@ -24,9 +24,9 @@ use crate::log::plan::LogPlan;
 use crate::log::sync_queue::Request;
 
 impl Inode {
-    /// Makes what was done to this file or directory durable: of a file its data, attributes and names,
-    /// of a directory its attributes and what came and went in it. Nothing happens in a file system that
-    /// is open for reading.
+    /// Makes all changes of this file or directory durable: data, attributes and names of a file;
+    /// attributes, and added and removed entries, of a directory. Does nothing in a file system
+    /// that is open for reading.
     ///
     /// # Errors
     /// As [`Filesystem::sync`](crate::Filesystem::sync).
@@ -60,14 +60,15 @@ fn make_durable(core: &Core, writer: &Writer, requests: &[Arc<Request>]) -> Chan
         *wanted.entry(request.id).or_default() |= request.is_directory;
     }
     let is_logged = LogWriter::write(&writer.manager, |logs| fill_logs(core, logs, wanted));
-    // What cannot be logged, because something cannot be read for one, may still be committed.
+    // An inode that cannot be logged, for example because something cannot be read, may still be
+    // committed.
     if matches!(is_logged, Ok(true)) {
         return Ok(());
     }
     writer.manager.commit().map(drop)
 }
 
-/// Puts what is wanted into the logs. Returns whether they can take it.
+/// Writes the requests to the logs. Returns whether the logs can take them.
 fn fill_logs(
     core: &Core,
     logs: &mut LogWriter<'_, '_>,

@@ -1,4 +1,5 @@
-//! The threads that wait for what they did to be durable, and the one that writes logs for all of them.
+//! The threads that wait for their changes to be durable, and the one that writes logs for all of
+//! them.
 
 use std::sync::{Arc, OnceLock};
 
@@ -7,7 +8,7 @@ use parking_lot::{Condvar, Mutex};
 use crate::core::changed::Changed;
 use crate::inode::id::InodeId;
 
-/// The threads that wait for what they did to be durable.
+/// The threads that wait for their changes to be durable.
 #[derive(Default)]
 pub(crate) struct Syncs {
     queue: Mutex<Queue>,
@@ -19,11 +20,12 @@ pub(crate) struct Syncs {
 struct Queue {
     /// Requests that no thread has taken up.
     waiting: Vec<Arc<Request>>,
-    /// A thread writes logs for those that waited before.
+    /// A thread writes logs for the requests that waited before.
     is_writing: bool,
 }
 
-/// The turn of the thread that writes logs. Every request in it gets an answer, also while a panic unwinds.
+/// The turn of the thread that writes logs. Every request in it gets an answer, also while a panic
+/// unwinds.
 pub(crate) struct Turn<'s> {
     syncs: &'s Syncs,
     pub(crate) requests: Vec<Arc<Request>>,
@@ -41,7 +43,8 @@ impl Syncs {
         self.queue.lock().waiting.push(request);
     }
 
-    /// Waits until `request`, which was queued, is done, or it is its turn to write logs for all that wait.
+    /// Waits until `request`, which was queued, is done, or it is its thread's turn to write logs
+    /// for all that wait.
     pub(crate) fn wait(&self, request: &Request) -> Option<Turn<'_>> {
         let mut queue = self.queue.lock();
         loop {
@@ -68,7 +71,7 @@ impl Turn<'_> {
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        // Without an answer so far, this unwinds.
+        // A request without an answer: this unwinds.
         self.answer(&Err(larder_transaction::Error::Panicked));
         self.syncs.queue.lock().is_writing = false;
         self.syncs.written.notify_all();

@@ -1,4 +1,4 @@
-//! What differs between a tree and the last commit's.
+//! The difference between a tree and the last commit's.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use larder_format::Key;
 
 use crate::core::changed::Changed;
 
-/// An item that only one of them has. One that was changed is in both.
+/// An item that only one of the trees has. A changed item is in both.
 #[derive(Clone, Copy)]
 pub(crate) enum Difference<'a> {
     /// It is there now.
@@ -17,8 +17,8 @@ pub(crate) enum Difference<'a> {
     Then(Key, &'a [u8]),
 }
 
-/// Shows the differences among the items with these keys to `visit` in order of keys, of one key what was
-/// there first. Leaves that both have are passed by.
+/// Calls `visit` with the differences among the items with these keys in order of keys; for the
+/// same key, the old item comes first. Skips leaves that both trees share.
 pub(crate) fn differences(
     live: &Arc<LiveTree>,
     committed: &Tree,

@@ -10,22 +10,22 @@ use crate::inode::delayed::flush::relieve;
 use crate::inode::live::InodeState;
 use crate::operation::limits::reserve_quota;
 
-/// Items that writing a file back takes besides its extents: the inode, and what is cut.
+/// Items that writeback of a file takes besides its extents: the inode, and the cut.
 const ITEMS: u64 = 4;
 
-/// Tree blocks that writing a file back adds to its subvolume.
+/// Tree blocks that writeback of a file adds to its subvolume.
 pub(crate) const QUOTA_BLOCKS: u64 = 1;
 
 /// Items that a run of dirty data takes: extent, checksums.
 const ITEMS_PER_RUN: u64 = 2;
 
 impl Writer {
-    /// Promises room for `data_bytes` more of dirty data in `runs` more runs.
+    /// Reserves space for `data_bytes` more of dirty data in `runs` more runs.
     pub(crate) fn reserve_data(&self, data_bytes: u64, runs: u64) -> Result<DataReservation> {
         self.reserve_with(Priority::Normal, data_bytes, runs)
     }
 
-    /// As [`reserve_data`](Self::reserve_data), for what takes more away than it adds.
+    /// Like [`reserve_data`](Self::reserve_data), for changes that remove more than they add.
     pub(crate) fn reserve_to_delete(&self, data_bytes: u64, runs: u64) -> Result<DataReservation> {
         self.reserve_with(Priority::Deleting, data_bytes, runs)
     }
@@ -57,7 +57,7 @@ pub(crate) fn reserve_within_quota(
 }
 
 impl InodeState {
-    /// Gives back what was promised beyond what writing back takes.
+    /// Gives back the reservation that writeback does not need.
     pub(crate) fn shrink_reservation(&mut self, writer: &Writer) {
         let items = ITEMS + ITEMS_PER_RUN * self.pages.run_count() as u64;
         let metadata_bytes = writer.manager.space().insertion_bytes(items);

@@ -16,12 +16,13 @@ use crate::file::writeback::reservation::DataReservation;
 use crate::inode::live::{InodeState, LiveInode, StateGuard};
 use crate::operation::locks::{Changing, Flushing, Still};
 
-/// Files that are being changed in the running transaction. `L` says which locks keep others away.
+/// Files that are being changed in the running transaction. `L` says which locks keep other threads
+/// away.
 pub(crate) struct FileChange<'a, L> {
     core: &'a Core,
     handle: Handle<'a>,
     locks: L,
-    /// Goes to the first file that takes it, and otherwise stays until the end.
+    /// Moves to the first file that takes it, and otherwise stays until the end.
     reservation: Cell<Option<DataReservation>>,
 }
 
@@ -32,12 +33,13 @@ pub(crate) struct LockedFile<'c, 'a, L> {
     state: StateGuard<'a>,
 }
 
-/// One of the files of a change that keeps all others away.
+/// One of the files of a change that keeps all other threads away.
 pub(crate) type StillFile<'c, 'a> = LockedFile<'c, 'a, Still<'a>>;
 
 impl<'a> FileChange<'a, Still<'a>> {
-    /// Begins to change files, some of which may be given twice: no other thread changes them or writes them back.
-    /// The changed one lies in `subvolume`. Space was reserved before, since reserving may wait for a commit.
+    /// Begins to change files, some of which may be given twice: no other thread changes them or
+    /// writes them back. The file to change lies in `subvolume`. The caller reserved space before,
+    /// since reserving may wait for a commit.
     ///
     /// # Errors
     /// `EROFS`.
@@ -54,7 +56,7 @@ impl<'a> FileChange<'a, Still<'a>> {
 }
 
 impl<'a> FileChange<'a, Changing<'a>> {
-    /// Begins to write to a file, which others may write back meanwhile.
+    /// Begins to write to a file, which other threads may write back meanwhile.
     pub(crate) fn start_writing(
         core: &'a Core,
         file: &'a LiveInode,
@@ -65,8 +67,8 @@ impl<'a> FileChange<'a, Changing<'a>> {
 }
 
 impl<'a> FileChange<'a, Flushing<'a>> {
-    /// Begins to write a file back. Its space was reserved when its data became dirty: a commit that needs the data
-    /// in the trees must not wait for space.
+    /// Begins to write a file back. Its space was reserved when its data became dirty: a commit
+    /// that needs the data in the trees must not wait for space.
     pub(crate) fn start_flushing(core: &'a Core, file: &'a LiveInode) -> Result<Self> {
         Self::join(core, Flushing::new(file), None)
     }
@@ -87,7 +89,7 @@ impl<'a, L> FileChange<'a, L> {
         LockedFile { change: self, live, state: live.write() }
     }
 
-    /// Leaves the transaction, and then lets others change the files.
+    /// Leaves the transaction, and then unlocks the files.
     pub(crate) fn end(self) -> Result<()> {
         let Self { handle, locks, .. } = self;
         let ended = handle.end();
@@ -121,24 +123,24 @@ impl<'c, 'a, L> LockedFile<'c, 'a, L> {
         }
     }
 
-    /// Does something while the state is not locked.
+    /// Runs `work` while the state is not locked.
     pub(crate) fn unlocked<T>(&mut self, act: impl FnOnce() -> T) -> T {
         StateGuard::unlocked(&mut self.state, act)
     }
 
-    /// Waits until no thread reads the extents of the file, and makes others wait that want to.
+    /// Waits until no thread reads the extents of the file, and makes later readers wait.
     pub(crate) fn exclude_readers(&mut self) -> RwLockWriteGuard<'a, ()> {
         let live = self.live;
         self.unlocked(|| live.reading.write())
     }
 
-    /// Notes how much data of the file is to be written back.
+    /// Updates the count of the file's dirty data.
     pub(crate) fn note_dirty(&self) -> Result<()> {
         self.core().writer()?.dirty.insert(self.live, &self.state);
         Ok(())
     }
 
-    /// Runs changes of the trees. An error leaves something half done, and gives the transaction up.
+    /// Runs changes of the trees. An error leaves something half done, and aborts the transaction.
     pub(crate) fn apply<T>(
         &mut self,
         change: impl FnOnce(&mut InodeState) -> Changed<T>,

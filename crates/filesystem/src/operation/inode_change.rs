@@ -1,4 +1,4 @@
-//! A change of items of inodes: attributes, and names with the inodes that they lead to.
+//! A change of inode items: attributes, and names with their inodes.
 
 use std::sync::Arc;
 
@@ -13,47 +13,47 @@ use crate::inode::live::LiveInode;
 use crate::operation::limits::reserve_quota;
 use crate::operation::locks::LockedInodes;
 
-/// What a change of items needs.
+/// The space for a change of items.
 #[derive(Clone, Copy)]
 pub(crate) struct ItemReservation {
-    /// Items that are inserted at most.
+    /// The most items that are inserted.
     items: u64,
-    /// Items that make the subvolume larger; none of them if nothing is asked of its quota.
+    /// Items that make the subvolume larger; 0 if they are not counted against its quota.
     growing: Option<u64>,
     priority: Priority,
 }
 
-/// Inodes of which items are being changed in the running transaction, with their states locked.
+/// Inodes whose items are being changed in the running transaction, with their states locked.
 pub(crate) struct InodeChange<'a> {
     locked: LockedInodes<'a>,
     handle: Handle<'a>,
 }
 
 impl ItemReservation {
-    /// For what makes its subvolume larger by up to `items` items.
+    /// For a change that makes its subvolume larger by up to `items` items.
     pub(crate) fn adding(items: u64) -> Self {
         Self { items, growing: Some(items), priority: Priority::Normal }
     }
 
-    /// For what changes items.
+    /// For a change of existing items.
     pub(crate) fn changing(items: u64) -> Self {
         Self { items, growing: None, priority: Priority::Normal }
     }
 
-    /// For what takes more away than it adds.
+    /// For a change that removes more than it adds.
     pub(crate) fn removing(items: u64) -> Self {
         Self { items, growing: None, priority: Priority::Deleting }
     }
 
-    /// The same, of which only `items` make the subvolume larger.
+    /// The same, if only `items` make the subvolume larger.
     pub(crate) fn growing_by(self, items: u64) -> Self {
         Self { growing: Some(items), ..self }
     }
 }
 
 impl<'a> InodeChange<'a> {
-    /// Reserves space, joins the running transaction to change `subvolume`, and locks the states of `inodes`, some
-    /// of which may be given twice.
+    /// Reserves space, joins the running transaction to change `subvolume`, and locks the states of
+    /// `inodes`, some of which may be given twice.
     ///
     /// # Errors
     /// `EROFS`, `ENOSPC`, `EDQUOT`.
@@ -68,8 +68,8 @@ impl<'a> InodeChange<'a> {
         Ok(change)
     }
 
-    /// As [`start`](Self::start), to change a file that was opened for writing: that decided whether its
-    /// subvolume may change.
+    /// Like [`start`](Self::start), to change a file that was opened for writing: that decided
+    /// whether its subvolume may change.
     ///
     /// # Errors
     /// `ENOSPC`, `EDQUOT`.

@@ -1,12 +1,12 @@
 //! Keeping subvolumes within the limits of their quota groups.
 //!
 //! # Invariants
-//! - A thread that makes a subvolume larger reserves space within its limits before, and keeps the reservation until
-//!   what it added is counted: a write until its data is written back, anything else for as long as it has a
-//!   handle. So a limit is hit by the call that would pass it, never by writing back.
-//! - What takes something away, what changes attributes, and growing a file by a hole ask for nothing.
-//! - Sharing data with another subvolume reserves only what it adds to the tree, as in the kernel:
-//!   only shared data and delayed names can pass a limit.
+//! - A thread that makes a subvolume larger reserves space within its limits before, and keeps the
+//!   reservation until the addition is counted: a write until writeback, anything else as long as
+//!   it has a handle. So the call that would exceed a limit fails, never writeback.
+//! - Removing anything, changing attributes, and growing a file by a hole reserve nothing.
+//! - Sharing data with another subvolume reserves only the additions to the tree, as in the kernel:
+//!   only shared data and delayed names can exceed a limit.
 
 use larder_transaction::{Error as EngineError, QuotaReservation};
 
@@ -14,11 +14,11 @@ use crate::core::shared::Core;
 use crate::error::Result;
 use crate::file::writeback::flush::flush_all;
 
-/// Reserves within the limits of a subvolume that it may come to refer to `data_bytes` more of data and `nodes` tree
-/// blocks, as many as items are inserted at most. None where quotas are off.
+/// Reserves, within the limits of a subvolume, `data_bytes` more of data and `nodes` tree blocks,
+/// as many as items are inserted at most. None if quotas are off.
 ///
-/// This comes before any lock of a file or inode: it may write data back, which often takes less than was reserved
-/// for it.
+/// Call this before locking any file or inode: it may write data back, which often takes less than
+/// was reserved for it.
 ///
 /// # Errors
 /// `EDQUOT`.
@@ -33,7 +33,7 @@ pub(crate) fn reserve_quota(
     let len_bytes = data_bytes.saturating_add(nodes * nodesize);
     let reservation = match quotas.reserve(subvolume, len_bytes) {
         Err(EngineError::QuotaExceeded { .. }) => {
-            // A thread that syncs the file is told what fails here.
+            // A thread that syncs the file learns of errors here.
             let _ = flush_all(core);
             quotas.reserve(subvolume, len_bytes)
         }

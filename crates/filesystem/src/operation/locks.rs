@@ -1,11 +1,13 @@
-//! The locks that operations take on inodes. They are those of `docs/locking.md`, in its order: `changing` and
-//! `flushing` of files before a thread joins the transaction, then `reading`, then states.
+//! The locks that operations take on inodes. They are those of `docs/locking.md`, in its order:
+//! `changing` and `flushing` of files before a thread joins the transaction, then `reading`, then
+//! states.
 //!
 //! # Invariants
 //! - Several locks of one kind are taken in the order of subvolume and number.
-//! - No state is locked while a device works for data.
-//! - Extents of a file stay for a thread that [keeps its extents](KeepsExtents), and for readers. Data and size of
-//!   a file stay, except for writeback, for a thread that [keeps its data](KeepsData).
+//! - No state is locked during device I/O for data.
+//! - Extents of a file do not change for a thread that [keeps its extents](KeepsExtents), and for
+//!   readers. Data and size of a file do not change, except by writeback, for a thread that [keeps
+//!   its data](KeepsData).
 
 use std::sync::Arc;
 
@@ -14,18 +16,18 @@ use parking_lot::MutexGuard;
 use crate::inode::id::InodeId;
 use crate::inode::live::{InodeState, LiveInode, StateGuard};
 
-/// Says that no other thread changes data or size of the file, except to write back.
+/// No other thread changes data or size of the file, except by writeback.
 pub(crate) trait KeepsData {}
 
-/// Says that no other thread writes the file back, or changes its extents in another way.
+/// No other thread writes the file back, or changes its extents in another way.
 pub(crate) trait KeepsExtents {}
 
-/// The one that changes data of a file, which others may write back.
+/// For changing a file's data, while other threads may write it back.
 pub(crate) struct Changing<'a> {
     _guard: MutexGuard<'a, ()>,
 }
 
-/// The one that writes a file back, while others may write to it.
+/// For writing a file back, while other threads may write to it.
 pub(crate) struct Flushing<'a> {
     _guard: MutexGuard<'a, ()>,
 }
@@ -53,7 +55,7 @@ impl<'a> Flushing<'a> {
 }
 
 impl<'a> Still<'a> {
-    /// Keeps files, some of which may be given twice.
+    /// Locks files, some of which may be given twice.
     pub(crate) fn new(inodes: impl IntoIterator<Item = &'a Arc<LiveInode>>) -> Self {
         let inodes = in_order(inodes);
         let changing = inodes.iter().map(|live| live.changing.lock()).collect();

@@ -1,4 +1,4 @@
-//! What an operation takes before it changes anything.
+//! What an operation takes before it changes anything: locks, a handle, space.
 
 pub(crate) mod data_reservation;
 pub(crate) mod file_change;

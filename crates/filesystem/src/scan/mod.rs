@@ -1,8 +1,8 @@
 //! Every inode of a subvolume, in the order of its tree.
 //!
-//! A walk that follows directories jumps between a directory's items and those of its inodes. Who
-//! wants all inodes anyway reads each leaf once instead, in order and read ahead, and may do so with
-//! several threads, each with a part of the inode numbers.
+//! A walk that follows directories jumps between a directory's items and those of its inodes. A
+//! scan reads each leaf once instead, in order and read ahead, and several threads can each scan a
+//! part of the inode numbers.
 
 mod parts;
 pub(crate) mod paths;
@@ -17,18 +17,18 @@ use crate::subvolume::handle::Subvolume;
 
 pub use paths::DirectoryPaths;
 
-/// An inode that a scan came by.
+/// An inode that a scan found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ScannedInode {
     /// Its attributes.
     pub metadata: Metadata,
-    /// Its names; none if it was unlinked while somebody had it open and is not yet deleted.
+    /// Its names; none if it was unlinked while it was open and is not yet deleted.
     pub links: Vec<Link>,
 }
 
 /// Iterates over the inodes of a subvolume in the order of their numbers. After an error it goes on
-/// after what cannot be read.
+/// with the next inode that can be read.
 #[derive(Debug)]
 pub struct Scan {
     subvolume: Subvolume,
@@ -42,13 +42,13 @@ enum State {
     Before {
         first: u64,
     },
-    /// At an item that was not looked at yet.
+    /// At the next item to look at.
     At,
     Damaged,
 }
 
 impl Subvolume {
-    /// All inodes of this subvolume, not of those nested in it.
+    /// All inodes of this subvolume, without nested subvolumes.
     pub fn scan(&self) -> Scan {
         self.scan_between(objectid::FIRST_FREE, objectid::LAST_FREE)
     }
@@ -96,7 +96,7 @@ impl Scan {
             if key.item_type == ItemType::INODE_ITEM {
                 return metadata_of_item(&self.subvolume, key, bytes).map(Some);
             }
-            // What else an inode has may fill many leaves.
+            // The other items of an inode may fill many leaves.
             self.cursor.seek(Key::new(key.objectid + 1, ItemType::INODE_ITEM, 0))?;
         }
         Ok(None)

@@ -7,11 +7,11 @@ use crate::error::Result;
 use crate::scan::Scan;
 use crate::subvolume::handle::Subvolume;
 
-/// Each part consists of so many subtrees at least, so that parts are of about equal size.
+/// Each part has at least so many subtrees, so that parts are of about equal size.
 const SUBTREES_PER_PART: usize = 4;
 
 impl Subvolume {
-    /// As [`Subvolume::scan`], divided into at most `count` parts of about equal size, in order.
+    /// Like [`Subvolume::scan`], divided into at most `count` parts of about equal size, in order.
     pub fn scan_parts(&self, count: usize) -> Result<Vec<Scan>> {
         let subtrees = self.subtree_starts(count.saturating_mul(SUBTREES_PER_PART))?;
         let count = count.min(subtrees.len());
@@ -29,7 +29,7 @@ impl Subvolume {
     /// The inode numbers at which the subtrees below the root begin; those of the level below it if
     /// there are fewer than `least`.
     fn subtree_starts(&self, least: usize) -> Result<Vec<u64>> {
-        // One that changes is walked in one part.
+        // A subvolume that can change is scanned in one part.
         let TreeView::Committed(tree) = self.view() else { return Ok(Vec::new()) };
         let root = tree.root_block()?;
         if root.level() < 2 || root.node().nritems() >= least {
@@ -39,7 +39,7 @@ impl Subvolume {
         for slot in 0..root.node().nritems() {
             match tree.child(&root, slot, None) {
                 Ok(child) => all.extend(starts(&child.block)),
-                // It is a part nevertheless, and its scan says what is wrong.
+                // It is a part nevertheless, and its scan returns the error.
                 Err(_) => all.push(root.node().key(slot).objectid),
             }
         }

@@ -1,4 +1,4 @@
-//! Paths for what a scan comes by: the names of directories are remembered.
+//! Paths for the inodes of a scan: the names of directories are cached.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -9,15 +9,15 @@ use crate::error::Result;
 use crate::inode::links::Link;
 use crate::subvolume::handle::Subvolume;
 
-/// The most names that are remembered; then all are forgotten.
+/// The most names that are cached; then all are dropped.
 const MOST_NAMES: usize = 1 << 16;
 
-/// The paths of a subvolume's directories, looked up when they are first asked for.
+/// The paths of a subvolume's directories, looked up when they are first needed.
 #[derive(Debug)]
 pub struct DirectoryPaths {
     subvolume: Subvolume,
     names: HashMap<u64, (Key, Link)>,
-    /// The directory that was asked for last, and its path: most often it is the next one too.
+    /// The last directory and its path: most often it is the next one too.
     last: (u64, Vec<u8>),
 }
 
@@ -27,8 +27,8 @@ impl DirectoryPaths {
         Self { subvolume, names: HashMap::new(), last: (objectid::FIRST_FREE, Vec::new()) }
     }
 
-    /// The path of a directory from the root of the subvolume, without a slash at either end: that of
-    /// the root is empty.
+    /// The path of a directory from the root of the subvolume, without a slash at either end: that
+    /// of the root is empty.
     pub fn directory(&mut self, number: u64) -> Result<&[u8]> {
         if self.last.0 != number {
             self.last = (number, self.walk_up(number)?);
@@ -45,7 +45,7 @@ impl DirectoryPaths {
 
     fn walk_up(&mut self, number: u64) -> Result<Vec<u8>> {
         let mut parts: Vec<Vec<u8>> = Vec::new();
-        // Who walks in a loop comes back to a place that was remembered long enough ago.
+        // A loop comes back to a directory that was cached long enough ago.
         let mut landmark = number;
         let mut at = number;
         while at != objectid::FIRST_FREE {

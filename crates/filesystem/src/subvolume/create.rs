@@ -1,9 +1,9 @@
-//! Making and marking subvolumes. Each of these is a commit of its own.
+//! Creating and marking subvolumes. Each of these is a commit of its own.
 //!
 //! # Invariants
-//! - A thread that makes, deletes or marks a subvolume holds `subvolumes`.
-//! - A subvolume is marked as deleted or read-only while transactions are quiesced: a joined thread has checked what
-//!   it is, and that stays so until the thread leaves.
+//! - A thread that creates, deletes or marks a subvolume holds `subvolumes`.
+//! - A subvolume is marked as deleted or read-only while transactions are quiesced: a joined thread
+//!   has checked its state, which does not change until the thread leaves.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -28,17 +28,18 @@ use crate::subvolume::uuids::enter_uuid;
 use crate::xattr::item::attribute_item;
 use crate::xattr::property::{COMPRESSION, set_compression};
 
-/// Items that a subvolume takes: root, inode, reference and property, entry and index, the directory, two
+/// Items of a subvolume: root, inode, reference and property, entry and index, the directory, two
 /// references, uuid, orphan; and as many to spare.
 pub(crate) const ITEMS: u64 = 20;
-/// Items of these in the tree that has its name: entry and index, the directory.
+/// Those of these items that are in the tree with its name: entry and index, the directory.
 pub(crate) const NAME_ITEMS: u64 = 3;
-/// `.` and `..`, as far as the reference of a subvolume's root is concerned.
+/// The name in the reference of a subvolume's root.
 const PARENT: &[u8] = b"..";
 
 impl Directory<'_> {
-    /// Makes an empty subvolume named `name` in this directory, whose root has the owner and
-    /// permissions of `root`, as far as a default ACL of this directory allows. It is durable when this returns.
+    /// Creates an empty subvolume named `name` in this directory. Its root gets the owner and
+    /// permissions in `root`, as far as a default ACL of this directory allows. It is durable when
+    /// this returns.
     ///
     /// # Errors
     /// As [`create`](Self::create).
@@ -76,7 +77,7 @@ impl Directory<'_> {
 }
 
 impl Subvolume {
-    /// Makes the subvolume read-only, or not. It is durable when this returns. One that is
+    /// Makes the subvolume read-only, or writable. It is durable when this returns. One that is
     /// [being sent](Self::guard_for_send) stays read-only (`EPERM`).
     pub fn set_read_only(&self, is_read_only: bool) -> Result<()> {
         let filesystem = self.filesystem();

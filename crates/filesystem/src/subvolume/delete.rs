@@ -4,12 +4,12 @@
 //! - A deleted subvolume has no name. Its root item counts no reference, and an ORPHAN_ITEM of the
 //!   root tree lists it until its tree is gone, so that opening the file system for writing after a
 //!   crash completes the deletion.
-//! - All handles of a subvolume, and of inodes in it, share one [`SubvolumeState`]. That of a
-//!   deleted subvolume gets no handles but copies of those that there are, so that its end is the
-//!   end of all use. Until then everything goes on as before, but names in its root directory
-//!   neither come nor go, and nothing is nested in it.
-//! - When the first block of a tree is given up nothing of it is dirty, queued or newer than the
-//!   last commit, and that stays so.
+//! - All handles of a subvolume, and of inodes in it, share one [`SubvolumeState`]. After the
+//!   deletion, new handles are only copies of existing ones, so that the end of the state is the
+//!   end of all use. Until then everything works as before, except that its root directory gains
+//!   and loses no names and no subvolume is nested in it.
+//! - When the first block of a tree is dropped, nothing of the tree is dirty, queued or newer than
+//!   the last commit, and that does not change.
 //!
 //! [`SubvolumeState`]: crate::subvolume::handle::SubvolumeState
 
@@ -32,30 +32,30 @@ use crate::subvolume::drop_tree::drop_unused;
 use crate::subvolume::references::leave_subvolume;
 use crate::subvolume::uuids::forget_uuid;
 
-/// What a subvolume may have in it when it is deleted.
+/// What a subvolume may contain when it is deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Content {
-    /// Anything but other subvolumes.
+    /// Anything except other subvolumes.
     Any,
     /// Nothing.
     None,
 }
 
 impl Directory<'_> {
-    /// Deletes the subvolume named `name` in this directory with all that is in it. The name is
-    /// gone durably when this returns. The rest is gone too, unless something of the subvolume is
-    /// open: that works as before, and the rest goes with the last of it. If that is interrupted,
+    /// Deletes the subvolume named `name` in this directory with all its content. The name is
+    /// durably gone when this returns. The rest is gone too, unless something of the subvolume is
+    /// open: that works as before, and the rest goes with the last of it. If this is interrupted,
     /// opening the file system for writing completes it.
     ///
     /// # Errors
-    /// `ENOENT`, `EINVAL` for what is no subvolume, `ENOTEMPTY` if subvolumes are nested in it,
-    /// `EPERM` for the default subvolume and for one that is [being sent](crate::Subvolume::guard_for_send),
+    /// `ENOENT`, `EINVAL` for other inodes, `ENOTEMPTY` if subvolumes are nested in it, `EPERM` for
+    /// the default subvolume and for one that is [being sent](crate::Subvolume::guard_for_send),
     /// `EROFS`.
     pub fn delete_subvolume(self, name: &[u8]) -> Result<()> {
         self.remove_subvolume(name, Content::Any)
     }
 
-    /// Deletes the subvolume named `name` in this directory if it has no more in it than that.
+    /// Deletes the subvolume named `name` in this directory if it contains no more than that.
     pub(crate) fn remove_subvolume(self, name: &[u8], content: Content) -> Result<()> {
         let (writer, filesystem) = (self.writer()?, self.subvolume().filesystem());
         let subvolumes = writer.subvolumes.lock();
@@ -79,12 +79,12 @@ impl Directory<'_> {
         drop((exclusive, reservation));
         filesystem.sync()?;
         drop(subvolumes);
-        // Unless something else of it is open it is unused from here on.
+        // Unless something else of it is open, it is unused from here on.
         drop(root);
         Ok(drop_unused(writer, &cleaning)?)
     }
 
-    /// Takes the name of a subvolume away and lists it as an orphan.
+    /// Removes the name of a subvolume and lists it as an orphan.
     fn unname_subvolume(self, exclusive: &Exclusive<'_>, root: &Inode, name: &[u8]) -> Result<()> {
         let subvolume = root.subvolume();
         let (writer, directory, id) = (self.writer()?, self.live_inode()?, subvolume.id());
@@ -122,7 +122,7 @@ impl Directory<'_> {
     }
 }
 
-/// Refuses to delete what others depend on.
+/// Refuses to delete subvolumes that are still needed.
 fn check_deletable(filesystem: &Filesystem, id: u64) -> Result<()> {
     if id == filesystem.default_subvolume_id()? {
         return Err(Error::NotPermitted("it is the default subvolume"));

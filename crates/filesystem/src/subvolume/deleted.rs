@@ -1,4 +1,4 @@
-//! Deleted subvolumes that wait for their trees to go.
+//! Deleted subvolumes whose trees are to be dropped.
 
 use parking_lot::Mutex;
 

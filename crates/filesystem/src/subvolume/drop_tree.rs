@@ -1,4 +1,4 @@
-//! Giving up the trees of deleted subvolumes.
+//! Dropping the trees of deleted subvolumes.
 
 use larder_transaction::space::Priority;
 use larder_transaction::{Cleaning, Items, TreeItems};
@@ -8,15 +8,16 @@ use crate::core::writer::Writer;
 use crate::error::Result;
 use crate::inode::orphans::orphan_key;
 
-/// Tree blocks that are given up in one step of a deletion.
+/// Tree blocks that are dropped in one step of a deletion.
 const BLOCKS_PER_STEP: u64 = 256;
 
-/// Gives up the trees of deleted subvolumes of which nothing is open. What fails is tried again
-/// with the next call, and stays listed until the file system is opened for writing again.
+/// Drops the trees of deleted subvolumes of which nothing is open. After a failure the next call
+/// tries again; until then a subvolume stays listed, and opening the file system for writing
+/// completes the deletion.
 pub(crate) fn drop_unused_subvolumes(writer: &Writer) {
     if !writer.deleted.is_empty() {
-        // It fails where an error has made the file system read-only, or there is no room at
-        // the moment.
+        // It fails if an error has made the file system read-only, or if there is no space at the
+        // moment.
         let _ = drop_unused(writer, &writer.manager.begin_cleaning());
     }
 }
@@ -29,8 +30,8 @@ pub(crate) fn drop_unused(writer: &Writer, cleaning: &Cleaning<'_>) -> Changed<(
     Ok(())
 }
 
-/// Makes the tree of a subvolume of which nothing is open as the last commit has it, and forgets what need not be
-/// written any more.
+/// Resets the tree of a subvolume of which nothing is open to the last commit, and drops changes
+/// that need not be written any more.
 fn commit_unused(writer: &Writer, id: u64) -> Changed<()> {
     writer.dirty.discard(id);
     writer.delayed.discard(id);
@@ -41,7 +42,7 @@ fn commit_unused(writer: &Writer, id: u64) -> Changed<()> {
     Ok(())
 }
 
-/// Gives up the tree of a subvolume that was deleted, in steps, and takes it from the list.
+/// Drops the tree of a deleted subvolume, in steps, and removes it from the list.
 fn drop_subvolume(writer: &Writer, cleaning: &Cleaning<'_>, id: u64) -> Changed<()> {
     if writer.manager.trees().open(id)?.is_some() {
         while !writer.manager.drop_tree(id, BLOCKS_PER_STEP)? {
@@ -55,14 +56,14 @@ fn drop_subvolume(writer: &Writer, cleaning: &Cleaning<'_>, id: u64) -> Changed<
     handle.end()
 }
 
-/// Completes deletions of subvolumes that were interrupted.
+/// Completes interrupted deletions of subvolumes.
 pub(crate) fn resume_subvolume_deletions(writer: &Writer) -> Result<()> {
     let root_tree = TreeItems::new(writer.manager.trees().root().clone());
     for (key, _) in root_tree.range(orphan_key(0)..=orphan_key(u64::MAX))? {
         let id = key.offset;
         let item =
             writer.manager.trees().open(id)?.and_then(|_| writer.manager.trees().root_item(id));
-        // One that is in use is listed for another reason, which is not known here.
+        // A subvolume in use is listed for another reason, which is unknown here.
         if item.is_none_or(|(_, item)| item.refs.get() == 0) {
             drop_subvolume(writer, &writer.manager.begin_cleaning(), id)?;
         }

@@ -24,10 +24,11 @@ pub(crate) struct SubvolumeState {
     filesystem: Filesystem,
     tree: Tree,
     view: TreeView,
-    /// What is needed to change it, if the file system is open for writing.
+    /// The live subvolume, if the file system is open for writing.
     live: Option<Arc<LiveSubvolume>>,
     item: Box<RootItem>,
-    /// Offset of the root item's key: the transaction that took the snapshot, 0 for no snapshot.
+    /// Offset of the root item's key: the transaction that took the snapshot, 0 for other
+    /// subvolumes.
     pub(super) snapshot_generation: u64,
 }
 
@@ -74,23 +75,23 @@ impl Subvolume {
         &self.state.filesystem
     }
 
-    /// Its tree as it was committed when the subvolume was opened. In a file system that is open for
-    /// writing it is that of a state gone by, unless the subvolume is read-only.
+    /// Its tree as it was committed when the subvolume was opened. In a file system that is open
+    /// for writing this is an old state, unless the subvolume is read-only.
     pub fn tree(&self) -> &Tree {
         &self.state.tree
     }
 
-    /// Its tree as it is now.
+    /// Its tree in its current state.
     pub(crate) fn view(&self) -> &TreeView {
         &self.state.view
     }
 
-    /// What is needed to change it, to keep; none if the file system is open for reading.
+    /// The live subvolume, to keep; none if the file system is open for reading.
     pub(crate) fn shared_live(&self) -> Result<Arc<LiveSubvolume>> {
         self.state.live.clone().ok_or(Error::NotWritable)
     }
 
-    /// What is needed to change it; none if the file system is open for reading.
+    /// The live subvolume; none if the file system is open for reading.
     pub(crate) fn try_live(&self) -> Option<&LiveSubvolume> {
         self.state.live.as_deref()
     }
@@ -99,7 +100,7 @@ impl Subvolume {
         self.try_live().ok_or(Error::NotWritable)
     }
 
-    /// The transaction that made it; 0 for the top level, which was always there.
+    /// The transaction that created it; 0 for the top level, which always existed.
     pub fn creation_generation(&self) -> u64 {
         self.state.item.otransid.get()
     }
@@ -109,19 +110,19 @@ impl Subvolume {
         self.filesystem().core().live_root_item(self.id()).unwrap_or(*self.state.item)
     }
 
-    /// What its root item and its reference say.
+    /// The content of its root item and its reference.
     pub fn info(&self) -> Result<SubvolumeInfo> {
         let state = &self.state;
         let name = self.name()?;
         Ok(SubvolumeInfo::new(self.id(), &self.root_item(), state.snapshot_generation, name))
     }
 
-    /// Where it is named; `None` for the top level.
+    /// Its name; `None` for the top level.
     pub fn name(&self) -> Result<Option<SubvolumeName>> {
         self.filesystem().core().subvolume_name(self.id())
     }
 
-    /// The one name of a directory that is not the root, and the key of the reference.
+    /// The only name of a directory that is not the root, and the key of the reference.
     pub(crate) fn directory_link(&self, inode: u64) -> Result<(Key, Link)> {
         let key = |parent| Key::new(inode, ItemType::INODE_REF, parent);
         let mut items = self.view().range(key(0)..=key(u64::MAX), Readahead::None);

@@ -12,23 +12,23 @@ use crate::inode::metadata::Timestamp;
 pub struct SubvolumeInfo {
     /// Its id.
     pub id: u64,
-    /// Where it is named; `None` for the top level, and for one that is being deleted.
+    /// Its name; `None` for the top level, and for one that is being deleted.
     pub name: Option<SubvolumeName>,
-    /// Its uuid; nil for the top level of an old file system.
+    /// Its UUID; nil for the top level of an old file system.
     pub uuid: Uuid,
-    /// The uuid of the subvolume that it is a snapshot of; nil for none.
+    /// The UUID of the subvolume that it is a snapshot of; nil if it is none.
     pub parent_uuid: Uuid,
-    /// The uuid of the subvolume that it was received from; nil for none.
+    /// The UUID of the subvolume that it was received from; nil if it was not received.
     pub received_uuid: Uuid,
     /// The transaction that last changed its tree.
     pub generation: u64,
     /// The transaction that last changed an inode.
     pub change_generation: u64,
-    /// The transaction that made it.
+    /// The transaction that created it.
     pub creation_generation: u64,
-    /// The transaction of the subvolume that it was received from, when it was sent.
+    /// The transaction of the sent subvolume on the sender's side.
     pub send_generation: u64,
-    /// The transaction that it was received in.
+    /// The transaction that received it.
     pub receive_generation: u64,
     /// The transaction in which a snapshot of it was last taken.
     pub last_snapshot_generation: u64,
@@ -44,7 +44,7 @@ pub struct SubvolumeInfo {
     pub is_read_only: bool,
     /// Whether it was made as a snapshot.
     pub is_snapshot: bool,
-    /// Whether it is being deleted: nothing but this description is left to be seen.
+    /// Whether it is being deleted: only this description is left of it.
     pub is_being_deleted: bool,
     /// The flags of the root item.
     pub flags: u64,
@@ -52,7 +52,7 @@ pub struct SubvolumeInfo {
     pub tree_bytes: u64,
 }
 
-/// Where a subvolume is named (`struct btrfs_root_ref`).
+/// The name of a subvolume (`struct btrfs_root_ref`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SubvolumeName {
     /// The subvolume that holds the name.

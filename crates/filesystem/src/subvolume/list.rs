@@ -1,4 +1,4 @@
-//! The subvolumes of a file system: all of them, by uuid, and their paths.
+//! The subvolumes of a file system: all of them, by UUID, and their paths.
 
 use std::collections::HashSet;
 
@@ -12,8 +12,8 @@ use crate::scan::paths::DirectoryPaths;
 use crate::subvolume::handle::Subvolume;
 use crate::subvolume::info::{SubvolumeInfo, SubvolumeName};
 
-/// Iterates over the subvolumes in the order of their ids, the top level and those that are being
-/// deleted among them. After an error it goes on after what cannot be read.
+/// Iterates over the subvolumes in the order of their ids, including the top level and those that
+/// are being deleted. After an error it goes on with the next subvolume that can be read.
 #[derive(Debug)]
 pub struct Subvolumes {
     filesystem: Filesystem,
@@ -21,7 +21,7 @@ pub struct Subvolumes {
     together: SubvolumeItems,
 }
 
-/// Puts together what items of the root tree, given in order, say about subvolumes.
+/// Assembles subvolumes from items of the root tree, given in order.
 #[derive(Debug, Default)]
 pub struct SubvolumeItems {
     /// The subvolume whose reference may follow.
@@ -36,8 +36,8 @@ impl Filesystem {
         Subvolumes { filesystem: self.clone(), items, together: SubvolumeItems::default() }
     }
 
-    /// The path of the subvolume `id` from the top level, without a slash at either end: that of the
-    /// top level is empty.
+    /// The path of the subvolume `id` from the top level, without a slash at either end: that of
+    /// the top level is empty.
     pub fn subvolume_path(&self, id: u64) -> Result<Vec<u8>> {
         let mut parts: Vec<Vec<u8>> = Vec::new();
         let mut seen = HashSet::new();
@@ -59,7 +59,7 @@ impl Filesystem {
         Ok(parts.join(&b'/'))
     }
 
-    /// The subvolumes that have this uuid, or were received from one that has it.
+    /// The subvolumes that have this UUID, or were received from one that has it.
     pub fn subvolumes_of(&self, uuid: Uuid) -> Result<Vec<Subvolume>> {
         let mut found = Vec::new();
         if uuid.is_nil() {
@@ -67,7 +67,7 @@ impl Filesystem {
         }
         for id in self.ids_of(uuid)? {
             match self.subvolume(id) {
-                // What the uuid tree says may be of the past.
+                // The uuid tree may be out of date.
                 Ok(subvolume) if has_uuid(&subvolume, uuid) => found.push(subvolume),
                 Ok(_) | Err(Error::NoSuchSubvolume(_)) => {}
                 Err(error) => return Err(error),
@@ -79,7 +79,7 @@ impl Filesystem {
     fn ids_of(&self, uuid: Uuid) -> Result<Vec<u64>> {
         let superblock = self.superblock();
         if superblock.uuid_tree_generation != superblock.generation {
-            // A program that does not know of the tree has made or removed subvolumes.
+            // A program that does not know the tree has created or removed subvolumes.
             return self.subvolumes().map(|info| Ok(info?.id)).collect();
         }
         let tree = self.tree(objectid::UUID_TREE)?;
@@ -100,14 +100,14 @@ fn has_uuid(subvolume: &Subvolume, uuid: Uuid) -> bool {
 }
 
 impl SubvolumeItems {
-    /// The first and the last key that an item about a subvolume can have.
+    /// The first and the last key of items about a subvolume.
     pub const RANGE: (Key, Key) = (
         Key::new(objectid::FS_TREE, ItemType::ROOT_ITEM, 0),
         Key::new(objectid::LAST_FREE, ItemType::ROOT_BACKREF, u64::MAX),
     );
 
-    /// Takes the next item; `live` gives a newer root item of a subvolume, if there is one. Returns a
-    /// subvolume that is complete with it.
+    /// Takes the next item; `live` returns a newer root item of a subvolume, if there is one.
+    /// Returns a subvolume that this completes.
     pub fn add(
         &mut self,
         key: Key,
@@ -133,7 +133,7 @@ impl SubvolumeItems {
         }
     }
 
-    /// There are no more items. Returns the last subvolume, if it is not complete without that.
+    /// There are no more items. Returns the last subvolume, if it is still incomplete.
     pub fn end(&mut self) -> Option<SubvolumeInfo> {
         self.pending.take()
     }

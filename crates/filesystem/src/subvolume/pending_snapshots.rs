@@ -21,6 +21,6 @@ pub(crate) struct Pending {
     pub(crate) subvolume: Arc<LiveSubvolume>,
     pub(crate) name: Vec<u8>,
     pub(crate) is_read_only: bool,
-    /// What came of it.
+    /// The outcome.
     pub(crate) outcome: Mutex<Option<Result<()>>>,
 }

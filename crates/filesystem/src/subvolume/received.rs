@@ -1,4 +1,4 @@
-//! Subvolumes that come from elsewhere.
+//! Received subvolumes.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -18,17 +18,17 @@ use crate::subvolume::uuids::{enter_received_uuid, forget_uuid};
 const ITEMS: u64 = 3;
 
 impl Subvolume {
-    /// Notes that this subvolume was received from the one with the uuid `uuid`, as transaction
-    /// `generation` of that file system left it, and makes it read-only, in one step: it is durable when
-    /// this returns.
+    /// Notes that this subvolume was received from the one with the UUID `uuid`, in the state of
+    /// transaction `generation` of that file system, and makes it read-only, in one step. It is
+    /// durable when this returns.
     pub fn mark_received(&self, uuid: Uuid, generation: u64) -> Result<()> {
-        // When it was sent is in no stream.
+        // No stream says when it was sent.
         self.note_received(uuid, generation, Timespec::new_zeroed(), ROOT_SUBVOL_RDONLY)?;
         Ok(())
     }
 
-    /// Notes that this subvolume was received from the one with the uuid `uuid`, as transaction
-    /// `generation` of that file system left it, sent at `sent`; it can be changed as before. Returns the
+    /// Notes that this subvolume was received from the one with the UUID `uuid`, in the state of
+    /// transaction `generation` of that file system, sent at `sent`; it stays writable. Returns the
     /// transaction and time of receiving, and is durable then.
     pub fn set_received(
         &self,
@@ -51,7 +51,8 @@ impl Subvolume {
         let filesystem = self.filesystem();
         let (writer, live) = (filesystem.writer()?, self.live()?);
         let _subvolumes = writer.subvolumes.lock();
-        // What cannot be written back is not said to be received. One commit has all of it then, and that.
+        // If data cannot be written back, the subvolume is not marked as received. One commit has
+        // the data and the mark.
         flush_all(filesystem.core())?;
         let reservation = writer.manager.space().insertion_bytes(ITEMS);
         let reservation =

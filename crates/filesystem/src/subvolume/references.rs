@@ -11,7 +11,7 @@ use crate::core::writer::Writer;
 use crate::directory::names::NewEntry;
 use crate::inode::live::LiveInode;
 
-/// Enters the name of a subvolume, and the references that go with it.
+/// Inserts the name of a subvolume, and the references that go with it.
 pub(crate) fn enter_subvolume(
     writer: &Writer,
     directory: &Arc<LiveInode>,
@@ -37,7 +37,7 @@ pub(crate) fn enter_subvolume(
     Ok(())
 }
 
-/// Takes the references that go with the name of a subvolume in this directory away. Returns the index
+/// Removes the references that go with the name of a subvolume in this directory. Returns the index
 /// of the name.
 pub(crate) fn leave_subvolume(
     writer: &Writer,

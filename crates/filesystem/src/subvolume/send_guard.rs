@@ -1,10 +1,12 @@
-//! Read-only subvolumes that a send walks as they are committed, while the file system goes on changing.
+//! Read-only subvolumes that a send walks in their committed state, while the file system goes on
+//! changing.
 //!
 //! # Invariants
-//! - As long as a subvolume has a guard its tree is the one that was committed: it is neither deleted nor made
-//!   writable, and what it has without a name stays until the file system is opened for writing again.
-//! - A thread takes a guard while transactions are quiesced. Threads that were joined before have left then,
-//!   and a commit has made what they changed durable before the tree is walked.
+//! - As long as a subvolume has a guard, its tree is the committed one: it is neither deleted nor
+//!   made writable, and its inodes without a name stay until the file system is opened for writing
+//!   again.
+//! - A thread takes a guard while transactions are quiesced. Threads that were joined before have
+//!   left then, and a commit has made their changes durable before the tree is walked.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -16,8 +18,8 @@ use crate::error::{Error, Result};
 use crate::filesystem::handle::Filesystem;
 use crate::subvolume::handle::{Subvolume, SubvolumeState};
 
-/// A read-only subvolume as it is committed. In a file system that is open for writing nothing can change
-/// or delete it as long as this is there, and it is read without locks.
+/// A read-only subvolume in its committed state. In a file system that is open for writing nothing
+/// can change or delete it as long as this exists, and it is read without locks.
 #[derive(Debug)]
 pub struct SendGuard {
     committed: Subvolume,
@@ -33,10 +35,11 @@ struct CountedGuard {
 }
 
 impl Subvolume {
-    /// Guards the subvolume against changes while it is sent. All that was done to it is durable when this returns.
+    /// Guards the subvolume against changes while it is sent. All its changes are durable when this
+    /// returns.
     ///
     /// # Errors
-    /// [`Error::NotReadOnly`] for one that can change.
+    /// [`Error::NotReadOnly`] for one that is writable.
     pub fn guard_for_send(&self) -> Result<SendGuard> {
         let (filesystem, id) = (self.filesystem(), self.id());
         let Some(live) = self.try_live() else {

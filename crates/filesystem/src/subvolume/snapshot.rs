@@ -15,8 +15,8 @@ use crate::subvolume::handle::Subvolume;
 use crate::subvolume::pending_snapshots::Pending;
 
 impl Subvolume {
-    /// Takes a snapshot of this subvolume as it is now, named `name` in `directory`, which may lie in
-    /// any subvolume. It is durable when this returns.
+    /// Takes a snapshot of this subvolume in its current state, named `name` in `directory`, which
+    /// may lie in any subvolume. It is durable when this returns.
     ///
     /// # Errors
     /// As [`create`](Directory::create).
@@ -48,15 +48,16 @@ impl Subvolume {
         let committed = filesystem.sync();
         writer.snapshots.queue.lock().clear();
         let outcome = pending.outcome.lock().take();
-        // What it says is more to the point than that the commit failed because of it.
+        // The snapshot's own error is more to the point than that the commit failed because of it.
         match outcome {
             Some(outcome) => outcome?,
             None => return Err(committed.err().unwrap_or(Error::NotWritable)),
         }
         committed?;
-        // Files that are open in the source without a name are nobody's in the snapshot. As the kernel
-        // does, it is emptied of them at once: `btrfs check` stumbles over two snapshots that share one.
-        // What fails stays listed, and is deleted when the file system is opened for writing again.
+        // Files that are open in the source without a name have no owner in the snapshot. As in the
+        // kernel, they are deleted from it at once: `btrfs check` stumbles over two snapshots that
+        // share one. After a failure they stay listed, and are deleted when the file system is
+        // opened for writing again.
         let _ = resume_orphans(writer, pending.id);
         filesystem.subvolume(pending.id)
     }

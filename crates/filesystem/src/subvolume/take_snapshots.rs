@@ -14,8 +14,8 @@ use crate::subvolume::pending_snapshots::Pending;
 use crate::subvolume::references::enter_subvolume;
 use crate::subvolume::uuids::{enter_received_uuid, enter_uuid};
 
-/// Puts all delayed items into their trees and takes the snapshots that are pending. The door is
-/// closed. An error leaves something half done.
+/// Inserts all delayed items into their trees and takes the pending snapshots. The door is closed.
+/// An error leaves something half done.
 pub(crate) fn take_snapshots(writer: &Writer, exclusive: &Exclusive<'_>) -> Changed<()> {
     flush_delayed_in(writer, exclusive)?;
     let pending = std::mem::take(&mut *writer.snapshots.queue.lock());
@@ -62,7 +62,7 @@ impl Pending {
         enter_received_uuid(writer, received.unwrap_or_default(), self.id)
     }
 
-    /// Makes of a copy of the source's root item that of the snapshot.
+    /// Turns a copy of the source's root item into that of the snapshot.
     fn configure(&self, item: &mut RootItem, uuid: Uuid, generation: u64) {
         item.parent_uuid = item.uuid;
         item.uuid = *uuid.as_bytes();

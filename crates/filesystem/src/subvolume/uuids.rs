@@ -1,4 +1,4 @@
-//! The uuid tree: which subvolumes have a uuid, or were received from the one that has it.
+//! The uuid tree: which subvolumes have a UUID, or were received from the one that has it.
 
 use larder_format::item::uuid_key;
 use larder_format::node::{ITEM_HEADER_SIZE, leaf_data_size};
@@ -8,14 +8,14 @@ use larder_transaction::{Items, TreeItems};
 use crate::core::changed::Changed;
 use crate::core::writer::Writer;
 
-/// Enters a new uuid into the uuid tree, where there is one.
+/// Inserts a new UUID into the uuid tree, if there is one.
 pub(crate) fn enter_uuid(writer: &Writer, uuid: Uuid, id: u64) -> Changed<()> {
     let Some(tree) = writer.manager.trees().open(objectid::UUID_TREE)? else { return Ok(()) };
     let key = uuid_key(uuid, ItemType::UUID_KEY_SUBVOL);
     TreeItems::new(tree).insert(key, &id.to_le_bytes())
 }
 
-/// Takes a subvolume from those of a uuid. One that is not there was never entered.
+/// Removes a subvolume from those of a UUID, if it is there.
 pub(crate) fn forget_uuid(
     writer: &Writer,
     uuid: Uuid,
@@ -34,8 +34,8 @@ pub(crate) fn forget_uuid(
     }
 }
 
-/// Adds a subvolume to those that were received from the one with the uuid `uuid`, where there is a
-/// uuid tree, and room for one more of them.
+/// Adds a subvolume to those that were received from the one with the UUID `uuid`, if there is a
+/// uuid tree and it has room for one more of them.
 pub(crate) fn enter_received_uuid(writer: &Writer, uuid: Uuid, id: u64) -> Changed<()> {
     let Some(tree) = writer.manager.trees().open(objectid::UUID_TREE)? else { return Ok(()) };
     if uuid.is_nil() {

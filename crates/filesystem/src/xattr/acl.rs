@@ -1,6 +1,6 @@
-//! POSIX ACLs: their form, and what they and a mode say about each other.
+//! POSIX ACLs: their form, and how they and a mode follow each other.
 //!
-//! They are kept in the form that system calls use (`struct posix_acl_xattr_header`): a version, then
+//! They are stored in the form of system calls (`struct posix_acl_xattr_header`): a version, then
 //! entries of tag, permissions and id, all little-endian.
 
 use crate::error::{Error, Result};
@@ -17,7 +17,7 @@ const NOBODY: u32 = u32::MAX;
 /// Read, write and execute.
 const ALL: u16 = 7;
 
-/// The users that an entry is about.
+/// To whom an entry applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Tag {
     Owner,
@@ -36,14 +36,14 @@ struct Entry {
     id: u32,
 }
 
-/// A list that says something: its entries are in order, and those are there that must be.
+/// A valid list: its entries are in order, and the required ones are there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Acl {
     entries: Vec<Entry>,
 }
 
 impl Acl {
-    /// Reads the value of an extended attribute; `None` if it says nothing, which removes an ACL.
+    /// Reads the value of an extended attribute; `None` if it has no entries, which removes an ACL.
     pub(crate) fn parse(value: &[u8]) -> Result<Option<Self>> {
         if value.is_empty() {
             return Ok(None);
@@ -76,8 +76,8 @@ impl Acl {
         bytes
     }
 
-    /// One entry of owner, owning group and others each, those of users and groups in between, and a
-    /// mask if there are any of these.
+    /// One entry each for owner, owning group and others, those for users and groups in between,
+    /// and a mask if there are any of these.
     fn is_in_order(&self) -> bool {
         let count = |tag| self.entries.iter().filter(|entry| entry.tag == tag).count();
         let needs_mask = count(Tag::User) + count(Tag::Group) > 0;
@@ -86,23 +86,23 @@ impl Acl {
             && (usize::from(needs_mask)..=1).contains(&count(Tag::Mask))
     }
 
-    /// Whether a mode says as much.
+    /// Whether a mode says the same.
     pub(crate) fn is_mode(&self) -> bool {
         !self.entries.iter().any(|entry| matches!(entry.tag, Tag::User | Tag::Group | Tag::Mask))
     }
 
-    /// The permissions of owner, group and others as a mode shows them: for the group those of the
-    /// mask, where there is one.
+    /// The permissions of owner, group and others in a mode: for the group those of the mask, if
+    /// there is one.
     pub(crate) fn permissions(&self) -> u32 {
         self.shown().map(|(entry, shift)| u32::from(entry.permissions) << shift).sum()
     }
 
-    /// Makes it say what `permissions` do, as `chmod` does.
+    /// Applies `permissions`, as `chmod` does.
     pub(crate) fn set_permissions(&mut self, permissions: u32) {
         self.each_shown(|entry, mode| *entry = mode, permissions);
     }
 
-    /// Takes away what `permissions` do not have, as making a file does.
+    /// Removes permissions that are not in `permissions`, as creating a file does.
     pub(crate) fn restrict(&mut self, permissions: u32) {
         self.each_shown(|entry, mode| *entry &= mode, permissions);
     }
@@ -116,7 +116,7 @@ impl Acl {
         }
     }
 
-    /// The entries that a mode shows, and where.
+    /// The entries that a mode shows, and its bits for each.
     fn shown(&self) -> impl Iterator<Item = (&Entry, u32)> {
         let has_mask = self.has_mask();
         self.entries.iter().filter_map(move |entry| {
@@ -160,8 +160,7 @@ impl Tag {
         Self::NUMBERS.iter().find(|(tag, _)| *tag == self).map_or(0, |(_, number)| *number)
     }
 
-    /// Where in a mode the permissions of such an entry are shown, if they are: a mask hides the owning
-    /// group.
+    /// The bits of a mode that show such an entry, if any do: a mask hides the owning group.
     fn shift_in_mode(self, has_mask: bool) -> Option<u32> {
         match self {
             Self::Owner => Some(6),

@@ -1,8 +1,8 @@
-//! Capabilities of programs: any change of what a program does takes them, as in the kernel.
+//! Capabilities of programs: any change of a program's content removes them, as in the kernel.
 //!
 //! # Invariants
-//! - An inode that is known to have no capabilities has none in its tree. It is known with the state locked, and not
-//!   any more before an attribute is set.
+//! - An inode that is known to have no capabilities has none in its tree. This becomes known with
+//!   the state locked, and is forgotten before an attribute is set.
 
 use crate::core::changed::apply;
 use crate::error::{Error, Result};
@@ -13,7 +13,8 @@ use crate::operation::inode_change::{InodeChange, ItemReservation};
 /// The inode and the attribute.
 const ITEMS: u64 = 2;
 
-/// Takes capabilities from a regular file whose content is to change. They are looked for once.
+/// Removes capabilities from a regular file whose content is about to change. They are searched for
+/// once.
 pub(crate) fn drop_capability(inode: &Inode) -> Result<()> {
     let live = inode.live_inode()?;
     if live.read().has_no_capability {

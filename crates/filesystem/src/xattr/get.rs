@@ -1,5 +1,5 @@
 //! Extended attributes: user attributes, security labels, POSIX ACLs (`system.posix_acl_*`, in the
-//! form that system calls use) and btrfs's own properties (`btrfs.*`) alike.
+//! form of system calls) and btrfs's own properties (`btrfs.*`) alike.
 
 use std::collections::VecDeque;
 
@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::inode::handle::Inode;
 use crate::subvolume::handle::Subvolume;
 
-/// How names of attributes begin that an inode can have.
+/// The prefixes of the names of attributes that an inode can have.
 const KNOWN_PREFIXES: [&[u8]; 5] =
     [b"user.", b"trusted.", b"security.", b"btrfs.", b"system.posix_acl_"];
 
@@ -25,7 +25,7 @@ pub struct Xattr {
 }
 
 /// Iterates over extended attributes in the order of their names' hashes. After an error it goes on
-/// after what cannot be read.
+/// with the next attribute that can be read.
 #[derive(Debug)]
 pub struct Xattrs {
     subvolume: Subvolume,
@@ -63,7 +63,7 @@ impl Inode {
     }
 }
 
-/// How it is said that there is no attribute `name`.
+/// The error if there is no attribute `name`.
 fn missing(name: &[u8]) -> Error {
     let is_known = KNOWN_PREFIXES.iter().any(|prefix| name.starts_with(prefix));
     match name {

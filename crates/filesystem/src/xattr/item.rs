@@ -1,9 +1,9 @@
-//! Extended attributes as items have them.
+//! Extended attributes in the form of items.
 
 use larder_format::item::{DirEntry, DirItemHeader, FileType as EntryType};
 use larder_format::{ItemType, Key, name_hash};
 
-/// An attribute as its item has it.
+/// An attribute in the form of its item.
 pub(crate) fn attribute(generation: u64, name: &[u8], value: &[u8]) -> Vec<u8> {
     let header = DirItemHeader {
         location: Key::MIN.into(),

@@ -1,4 +1,4 @@
-//! Extended attributes, and those that mean something to the file system.
+//! Extended attributes, and those with a meaning for the file system.
 
 pub(crate) mod acl;
 pub(crate) mod capability;

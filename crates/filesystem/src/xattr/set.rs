@@ -18,12 +18,12 @@ use crate::xattr::property::{COMPRESSION, can_compress, compression_flags, set_c
 
 /// The attribute and the inode.
 const ITEMS: u64 = 2;
-/// Namespaces that there are; ACLs and the property about compression have names of their own.
+/// The namespaces; ACLs and the compression property have names of their own.
 const NAMESPACES: [&[u8]; 3] = [b"user.", b"trusted.", b"security."];
-/// The bits of a mode that an access ACL is about.
+/// The bits of a mode that an access ACL changes.
 const PERMISSIONS: u32 = 0o777;
 
-/// Whether an extended attribute may or must be there before it is set.
+/// Whether an extended attribute may or must exist before it is set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum XattrMode {
     /// It may.
@@ -37,15 +37,15 @@ pub enum XattrMode {
 impl Inode {
     /// Sets the extended attribute `name`, with its namespace.
     ///
-    /// ACLs have the form that system calls use. An access ACL changes the mode, and is kept only if it
-    /// says more than a mode can; `mode` is not looked at for ACLs, and an empty one is a removal.
-    /// `btrfs.compression` also sets the flags that it means; it is removed by an empty value, and left
-    /// alone of what is neither file nor directory.
+    /// ACLs have the form of system calls. An access ACL changes the mode, and is stored only if it
+    /// says more than a mode can; `mode` is ignored for ACLs, and an empty one is a removal.
+    /// `btrfs.compression` also sets the flags that it means. An empty value removes it, and it is
+    /// ignored for inodes that are neither file nor directory.
     ///
     /// # Errors
-    /// `EOPNOTSUPP` for other namespaces, `EINVAL` for names and values that cannot be, `EACCES` for a
-    /// default ACL of what is no directory, `EEXIST`, `ENODATA`, `ENOSPC` for one that does not fit a leaf with
-    /// those of its hash, `EPERM`, `EROFS`.
+    /// `EOPNOTSUPP` for other namespaces, `EINVAL` for invalid names and values, `EACCES` for a
+    /// default ACL of an inode that is no directory, `EEXIST`, `ENODATA`, `ENOSPC` if it does not
+    /// fit into a leaf with the others of its hash, `EPERM`, `EROFS`.
     pub fn set_xattr(&self, name: &[u8], value: &[u8], mode: XattrMode) -> Result<()> {
         self.check_name_of_xattr(name)?;
         match name {
@@ -55,8 +55,8 @@ impl Inode {
         }
     }
 
-    /// Removes the extended attribute `name`, with its namespace. Removing an access ACL leaves the mode
-    /// as it is.
+    /// Removes the extended attribute `name`, with its namespace. Removing an access ACL does not
+    /// change the mode.
     ///
     /// # Errors
     /// `ENODATA` except for ACLs, `EOPNOTSUPP`, `EPERM`, `EROFS`, `ENOSPC`.
@@ -124,7 +124,7 @@ impl Inode {
         Ok(())
     }
 
-    /// Changes an attribute, and with it what `and_also` changes, which changes nothing if it fails.
+    /// Changes an attribute, and with it what `and_also` changes. If that fails, nothing changes.
     fn change_xattr(
         &self,
         name: &[u8],
@@ -159,7 +159,7 @@ impl Inode {
         change.end()
     }
 
-    /// How an attribute of this inode, which is locked, gets the value `value`, or goes.
+    /// Plans the change of an attribute of this inode, which is locked: to `value`, or its removal.
     pub(crate) fn plan_xattr(
         &self,
         name: &[u8],
@@ -189,7 +189,7 @@ impl Inode {
     }
 }
 
-/// Refuses the name of an attribute that means nothing but what it says, for what has this type.
+/// Refuses the name of an attribute that has no meaning of its own, for inodes of this type.
 pub(crate) fn check_plain_xattr(file_type: FileType, name: &[u8]) -> Result<()> {
     if name.starts_with(b"btrfs.") {
         return Err(Error::Invalid("there is no such property"));
@@ -208,7 +208,7 @@ pub(crate) fn check_plain_xattr(file_type: FileType, name: &[u8]) -> Result<()> 
     Ok(())
 }
 
-/// A change of one extended attribute that was found possible.
+/// A change of one extended attribute that was found to be possible.
 pub(crate) struct XattrChange {
     key: Key,
     has_item: bool,
@@ -218,7 +218,7 @@ pub(crate) struct XattrChange {
 }
 
 impl XattrChange {
-    /// Makes the change, to the inode of `inode` that it was planned for and that was locked since.
+    /// Makes the change, to the live inode that it was planned for and that was locked since.
     pub(crate) fn apply(&self, live: &LiveInode) -> Changed<()> {
         let mut items = TreeItems::new(live.tree().clone());
         match (self.has_item, self.data.is_empty()) {
@@ -229,7 +229,7 @@ impl XattrChange {
         }
     }
 
-    /// Whether it removes what is not there.
+    /// Whether it removes an attribute that does not exist.
     pub(crate) fn changes_nothing(&self) -> bool {
         !self.has_item && self.data.is_empty()
     }

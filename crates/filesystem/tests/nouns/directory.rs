@@ -1,4 +1,4 @@
-//! Names: made, moved, taken away.
+//! Names: created, moved, removed.
 
 use larder_filesystem::{
     ErrorKind, Inode, NewInode, RenameMode, Result, SetAttributes, WholeInode,

@@ -1,4 +1,4 @@
-//! The log tree: what was synced is there after a power cut, without a commit.
+//! The log tree: fsynced changes survive a power cut, without a commit.
 
 use std::sync::Arc;
 

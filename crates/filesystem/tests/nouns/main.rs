@@ -1,5 +1,5 @@
-//! What each noun of this crate does, on a file system in memory: no root and no kernel. A module for each folder of
-//! `src` that has operations. `larder/tests/in_memory` does random operations.
+//! The operations of this crate, on a file system in memory: no root and no kernel. A module for
+//! each folder of `src` that has operations. `larder/tests/in_memory` does random operations.
 
 mod directory;
 mod file;
@@ -19,7 +19,7 @@ use larder_volume::{OpenOptions, Volume};
 
 const SECTOR: u64 = 4096;
 
-/// A new file system on a device in memory, or on what a power cut left of one.
+/// A new file system on a device in memory, or on the state that a power cut left.
 struct Disk(Arc<MemoryDevice>);
 
 impl Disk {
@@ -34,7 +34,7 @@ impl Disk {
         open(self.0.clone())
     }
 
-    /// Our checker finds nothing in what was committed.
+    /// Our checker finds no error in the committed state.
     #[track_caller]
     fn check(&self) {
         assert_sound_to_larder([&*self.0], "a disk");
@@ -81,7 +81,7 @@ fn write(file: &Inode, data: &[u8], offset: u64) {
     file.as_file().unwrap().write_at(data, offset).unwrap();
 }
 
-/// All that a file has.
+/// All content of a file.
 fn read(file: &Inode) -> Vec<u8> {
     let mut data = vec![0; file.size_bytes() as usize + 1];
     let len = file.as_file().unwrap().read_at(&mut data, 0).unwrap();

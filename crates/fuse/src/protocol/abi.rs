@@ -1,16 +1,16 @@
-//! Structures and constants of linux/fuse.h, version 7.44 and before, under their names there without
-//! the prefix. All are in the byte order of the machine.
+//! Structures and constants of linux/fuse.h, up to version 7.44, under their names there without
+//! the prefix, in the byte order of the machine.
 
 use bitflags::bitflags;
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
 /// The major version of the protocol.
 pub(crate) const VERSION: u32 = 7;
-/// The minor version that replies have the form of.
+/// The minor version that replies follow.
 pub(crate) const MINOR_VERSION: u32 = 44;
-/// The oldest minor version that is served: Linux 5.4 has it.
+/// The oldest minor version that is served, that of Linux 5.4.
 pub(crate) const OLDEST_MINOR_VERSION: u32 = 31;
-/// The node that is there without a lookup.
+/// The node that the kernel knows without a lookup.
 pub(crate) const ROOT_ID: u64 = 1;
 
 /// What a request asks for.
@@ -101,17 +101,18 @@ bitflags! {
     }
 }
 
-/// `FUSE_WRITE_CACHE`: the kernel writes back what it kept, and sets the times itself if it keeps written data.
+/// `FUSE_WRITE_CACHE`: the kernel writes back its cache. If it caches writes, it sets the times
+/// itself.
 pub(crate) const WRITE_CACHE: u32 = 1 << 0;
 /// `FUSE_WRITE_KILL_SUIDGID`.
 pub(crate) const WRITE_KILL_SUIDGID: u32 = 1 << 2;
 /// `FUSE_SETXATTR_ACL_KILL_SGID`.
 pub(crate) const SETXATTR_ACL_KILL_SGID: u32 = 1 << 0;
-/// `FOPEN_DIRECT_IO`: the kernel reads and writes past what it keeps of a file, and maps none of it to be shared.
+/// `FOPEN_DIRECT_IO`: reads and writes bypass the page cache, and shared mappings are refused.
 pub(crate) const FOPEN_DIRECT_IO: u32 = 1 << 0;
-/// `FOPEN_KEEP_CACHE`: what the kernel keeps of a file is still so.
+/// `FOPEN_KEEP_CACHE`: the cached content of the file is still valid.
 pub(crate) const FOPEN_KEEP_CACHE: u32 = 1 << 1;
-/// `FOPEN_CACHE_DIR`: the kernel may keep a listing.
+/// `FOPEN_CACHE_DIR`: the kernel may cache a listing.
 pub(crate) const FOPEN_CACHE_DIR: u32 = 1 << 3;
 /// `FUSE_NOTIFY_INVAL_INODE`.
 pub(crate) const NOTIFY_INVAL_INODE: i32 = 2;
@@ -119,7 +120,7 @@ pub(crate) const NOTIFY_INVAL_INODE: i32 = 2;
 pub(crate) const NOTIFY_INVAL_ENTRY: i32 = 3;
 /// `FUSE_NOTIFY_PRUNE`, since Linux 6.18.
 pub(crate) const NOTIFY_PRUNE: i32 = 9;
-/// `FUSE_NOTIFY_INC_EPOCH`, since Linux 6.16: all names are to be looked up again.
+/// `FUSE_NOTIFY_INC_EPOCH`, since Linux 6.16: the kernel looks all names up again.
 pub(crate) const NOTIFY_INC_EPOCH: i32 = 8;
 
 /// `FUSE_IO_URING_CMD_REGISTER`.
@@ -237,25 +238,25 @@ structures! {
     /// `fuse_copy_file_range_in`.
     CopyFileRangeIn: 56 { fh_in: u64, off_in: u64, nodeid_out: u64, fh_out: u64, off_out: u64,
         len: u64, flags: u64 }
-    /// `fuse_dirent`, without the name behind it.
+    /// `fuse_dirent`, without the name after it.
     Dirent: 24 { ino: u64, off: u64, namelen: u32, typ: u32 }
     /// `fuse_notify_inval_inode_out`.
     NotifyInvalInodeOut: 24 { ino: u64, off: i64, len: i64 }
     /// `fuse_notify_inval_entry_out`.
     NotifyInvalEntryOut: 16 { parent: u64, namelen: u32, flags: u32 }
-    /// `fuse_notify_prune_out`, without the nodes behind it.
+    /// `fuse_notify_prune_out`, without the nodes after it.
     NotifyPruneOut: 16 { count: u32, padding: u32, spare: u64 }
     /// `fuse_uring_ent_in_out`.
     UringEntInOut: 32 { flags: u64, commit_id: u64, payload_sz: u32, padding: u32, reserved: u64 }
-    /// `fuse_uring_req_header`: the header of a request or of its reply, what a request of its kind begins
-    /// with, and what the ring says of it.
+    /// `fuse_uring_req_header`: the header of a request or of its reply, the structure that a
+    /// request of its kind begins with, and what the ring says of it.
     UringReqHeader: 288 { in_out: [u8; 128], op_in: [u8; 128], ring_ent_in_out: UringEntInOut }
     /// `fuse_uring_cmd_req`.
     UringCmdReq: 24 { flags: u64, commit_id: u64, qid: u16, padding: [u8; 6] }
 }
 
 impl EntryOut {
-    /// The answer to a lookup that finds nothing, which the kernel may remember.
+    /// The answer to a lookup that finds nothing. The kernel may cache it.
     pub(crate) fn negative(valid_seconds: u64) -> Self {
         Self { entry_valid: valid_seconds, ..Self::new_zeroed() }
     }

@@ -1,8 +1,8 @@
-//! The FUSE protocol: what goes over a connection between the kernel and a server (linux/fuse.h).
+//! The FUSE protocol: the bytes on a connection between the kernel and a server (linux/fuse.h).
 //!
 //! # Invariants
-//! - Nothing is believed about a request: each length is checked against the bytes that are there, each
-//!   name ends where its zero is, and what does not fit is `EINVAL`, never a panic.
+//! - No request is trusted: each length is checked against the bytes that are there, each name ends
+//!   at its zero, and anything that does not fit is `EINVAL`, never a panic.
 //! - A reply never grows beyond the room that the kernel left for it.
 
 pub(crate) mod abi;

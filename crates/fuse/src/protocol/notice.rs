@@ -1,4 +1,4 @@
-//! What a server tells the kernel without being asked.
+//! Messages that a server sends the kernel without being asked.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -10,20 +10,21 @@ use super::abi::{
     NotifyInvalInodeOut, NotifyPruneOut, OutHeader,
 };
 
-/// One notification, as it is sent. Each makes the kernel forget something, so that telling it twice is telling it
-/// once.
+/// One notification, as it is sent. Each makes the kernel forget something, so that sending it
+/// twice does no more than sending it once.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Notice(Vec<u8>);
 
 impl Notice {
-    /// The kernel forgets attributes, and content from `offset` on: `len_bytes` of it, or all with 0.
+    /// The kernel forgets attributes, and `len_bytes` of content from `offset` on, or all from
+    /// there with 0.
     pub(crate) fn content(node: u64, offset: u64, len_bytes: u64) -> Self {
         let (off, len) = (offset as i64, len_bytes as i64);
         let inode = NotifyInvalInodeOut { ino: node, off, len };
         Self::new(NOTIFY_INVAL_INODE, &[inode.as_bytes()])
     }
 
-    /// The kernel forgets attributes, and nothing of content.
+    /// The kernel forgets attributes, and keeps content.
     pub(crate) fn attributes(node: u64) -> Self {
         let inode = NotifyInvalInodeOut { ino: node, off: -1, len: 0 };
         Self::new(NOTIFY_INVAL_INODE, &[inode.as_bytes()])
@@ -36,13 +37,20 @@ impl Notice {
         Self::new(NOTIFY_INVAL_ENTRY, &[entry.as_bytes(), name, b"\0"])
     }
 
-    /// The kernel forgets all names, and takes no lock for that. When it looks a name up again, it unmounts all that
-    /// is mounted below. Linux 6.16 and newer know this notice.
+    /// The kernel forgets what it knows about `name` in a directory, and about the directory. It
+    /// waits for the lock of the directory. [`all_names`](Self::all_names) does not, and would
+    /// unmount what is mounted below other names.
+    pub(crate) fn name_and_directory(directory: u64, name: &OsStr) -> [Self; 2] {
+        [Self::name(directory, name), Self::content(directory, 0, 0)]
+    }
+
+    /// The kernel forgets all names, and takes no lock for that. When it looks a name up again, it
+    /// unmounts everything that is mounted below. Linux 6.16 and newer know this notice.
     pub(crate) fn all_names() -> Self {
         Self::new(NOTIFY_INC_EPOCH, &[])
     }
 
-    /// The kernel drops those of `nodes` that no program uses. Linux 6.18 and newer know this notice.
+    /// The kernel drops those of `nodes` that are unused. Linux 6.18 and newer know this notice.
     pub(crate) fn unused(nodes: &[u64]) -> Self {
         let header = NotifyPruneOut { count: nodes.len() as u32, ..NotifyPruneOut::new_zeroed() };
         Self::new(NOTIFY_PRUNE, &[header.as_bytes(), nodes.as_bytes()])
@@ -55,7 +63,7 @@ impl Notice {
         Self([header.as_bytes(), &*body].concat())
     }
 
-    /// The bytes that the kernel takes.
+    /// The bytes to send.
     pub(crate) fn as_bytes(&self) -> &[u8] {
         &self.0
     }

@@ -1,4 +1,4 @@
-//! What a request asks for, with all its parts checked.
+//! The operation that a request asks for, with all its parts checked.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -13,7 +13,7 @@ use super::abi::{
     RenameIn, SetattrIn, SetxattrIn, WriteIn, opcode,
 };
 
-/// An operation of the protocol. Those that this server leaves to the kernel are `Other`.
+/// An operation of the protocol. `Other` stands for those that this server leaves to the kernel.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Operation<'a> {
     Init(InitIn),
@@ -69,10 +69,10 @@ impl<'a> Forgets<'a> {
 }
 
 impl<'a> Operation<'a> {
-    /// What `request` asks for.
+    /// The operation that `request` asks for.
     ///
     /// # Errors
-    /// `EINVAL` for one of which a part is missing.
+    /// `EINVAL` if a part of it is missing.
     pub(crate) fn of(request: &Request<'a>) -> Result<Self, Errno> {
         let mut names = Names(request.payload());
         Ok(match request.opcode() {
@@ -151,7 +151,7 @@ fn fixed<T: FromBytes>(request: &Request<'_>) -> Result<T, Errno> {
     T::read_from_bytes(request.fixed()).map_err(|_| Errno::INVAL)
 }
 
-/// INIT, which older kernels send shorter: what is missing is zeros.
+/// INIT, which older kernels send shorter: missing fields are zeros.
 fn init(bytes: &[u8]) -> InitIn {
     let mut init = InitIn::new_zeroed();
     let len = bytes.len().min(size_of::<InitIn>());
@@ -159,7 +159,7 @@ fn init(bytes: &[u8]) -> InitIn {
     init
 }
 
-/// Names behind each other, each with a zero at its end.
+/// Names one after another, each with a zero at its end.
 struct Names<'a>(&'a [u8]);
 
 impl<'a> Names<'a> {

@@ -1,16 +1,16 @@
-//! The body of a reply, written where the kernel will take it from.
+//! The body of a reply, written where the transport sends it from.
 
 use rustix::io::Errno;
 use zerocopy::{Immutable, IntoBytes};
 
-/// What comes of a request.
+/// How a request is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
-    /// The reply that was written.
+    /// With the reply that was written.
     Reply,
-    /// An error, in place of what was written.
+    /// With an error, in place of the reply.
     Error(Errno),
-    /// Nothing: the kernel waits for none.
+    /// Not at all: the kernel expects no answer.
     Nothing,
 }
 
@@ -57,7 +57,7 @@ impl<'a> Reply<'a> {
         &mut room[..len]
     }
 
-    /// So many bytes of the room were filled.
+    /// `len` bytes of the room were filled.
     pub(crate) fn filled(&mut self, len: usize) {
         self.len = (self.len + len).min(self.room.len());
     }

@@ -5,7 +5,7 @@ use zerocopy::FromBytes;
 
 use super::abi::{self, InHeader, opcode};
 
-/// A request: its header, the structure that its kind begins with, and what follows.
+/// A request: its header, the structure that its kind begins with, and the rest.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Request<'a> {
     header: InHeader,
@@ -17,14 +17,14 @@ impl<'a> Request<'a> {
     /// Takes a message apart.
     ///
     /// # Errors
-    /// `EINVAL` for what is shorter than it says or than a request of its kind is.
+    /// `EINVAL` if it is shorter than its header says, or than a request of its kind.
     pub(crate) fn parse(message: &'a [u8]) -> Result<Self, Errno> {
         let (header, body) = InHeader::read_from_prefix(message).map_err(|_| Errno::INVAL)?;
         let len = (header.len as usize).checked_sub(size_of::<InHeader>()).ok_or(Errno::INVAL)?;
         let extension_bytes = usize::from(header.total_extlen) * 8;
         let len = len.checked_sub(extension_bytes).ok_or(Errno::INVAL)?;
         let body = body.get(..len).ok_or(Errno::INVAL)?;
-        // An older kernel has a shorter INIT.
+        // An older kernel sends a shorter INIT.
         let fixed_len = match header.opcode {
             opcode::INIT => body.len().min(size_of::<abi::InitIn>()),
             other => fixed_len(other),
@@ -33,11 +33,11 @@ impl<'a> Request<'a> {
         Ok(Self { header, fixed, payload })
     }
 
-    /// Puts a request together from where a ring has its parts: `op_in` begins with the structure that its
-    /// kind begins with, and `payload` is what follows.
+    /// Puts a request together from its parts in a ring: `op_in` begins with the structure that its
+    /// kind begins with, and `payload` is the rest.
     ///
     /// # Errors
-    /// `EINVAL` for what is shorter than it says or than a request of its kind is.
+    /// `EINVAL` if it is shorter than its header says, or than a request of its kind.
     pub(crate) fn of_parts(
         header: InHeader,
         op_in: &'a [u8],
@@ -45,7 +45,7 @@ impl<'a> Request<'a> {
     ) -> Result<Self, Errno> {
         let fixed = op_in.get(..fixed_len(header.opcode)).ok_or(Errno::INVAL)?;
         let least_len = size_of::<InHeader>() + fixed.len() + payload.len();
-        // What it did not bring would be that of a request before it.
+        // The missing bytes would be those of an earlier request.
         if (header.len as usize) < least_len {
             return Err(Errno::INVAL);
         }
@@ -54,7 +54,7 @@ impl<'a> Request<'a> {
         Ok(Self { header, fixed, payload: &payload[..len] })
     }
 
-    /// What it asks for (`FUSE_*` of `enum fuse_opcode`).
+    /// The kind of request (`FUSE_*` of `enum fuse_opcode`).
     pub(crate) fn opcode(&self) -> u32 {
         self.header.opcode
     }

@@ -1,14 +1,14 @@
-//! Who may do what, where the kernel does not ask before it passes a request on: that is with ioctls. And what a file
-//! loses when it is changed by somebody.
+//! Permissions that the kernel leaves to the server: those of ioctls, which it passes on unchecked,
+//! and the rights that a file loses when a caller changes it.
 
 use std::fs;
 
 use larder::{ErrorKind, Inode, Metadata};
 use rustix::io::Errno;
 
-use super::{Call, Outcome, Server, failed};
+use super::call::{Call, Outcome, failed};
 
-/// Bits of a permission: those of others in a mode.
+/// The bits of a permission, as a mode has them for others.
 pub(super) const READ: u32 = 4;
 pub(super) const WRITE: u32 = 2;
 pub(super) const EXECUTE: u32 = 1;
@@ -18,11 +18,11 @@ const SET_UID: u32 = 0o4000;
 const SET_GID: u32 = 0o2000;
 const RUN_BY_GROUP: u32 = 0o0010;
 const ACCESS_ACL: &str = "system.posix_acl_access";
-/// Bytes of the version in front of an ACL, and of each of its entries.
+/// Bytes of the version at the beginning of an ACL, and of each of its entries.
 const ACL_HEADER_BYTES: usize = 4;
 const ACL_ENTRY_BYTES: usize = 8;
 
-/// `ACL_*`: what an entry of an ACL is about.
+/// `ACL_*`: to whom an entry of an ACL applies.
 mod tag {
     pub(super) const USER: u16 = 2;
     pub(super) const GROUP_OBJ: u16 = 4;
@@ -30,30 +30,26 @@ mod tag {
     pub(super) const MASK: u16 = 16;
 }
 
-impl Server {
-    /// Whether the caller may do everything: root, and the user who runs the server.
-    pub(super) fn is_privileged(&self, call: &Call<'_>) -> bool {
-        self.is_privileged_user(call.uid)
+/// Whether a user may do everything: root, and the `owner`, who runs the server.
+pub(super) fn is_privileged(uid: u32, owner: u32) -> bool {
+    uid == 0 || uid == owner
+}
+
+impl Call<'_> {
+    /// Refuses all callers except root and the user who runs the server.
+    pub(super) fn check_privileged(&self) -> Outcome {
+        if self.is_privileged { Ok(()) } else { Err(Errno::PERM) }
     }
 
-    pub(super) fn is_privileged_user(&self, uid: u32) -> bool {
-        uid == 0 || uid == self.owner
-    }
-
-    /// Refuses what is for root and for the user who runs the server.
-    pub(super) fn check_privileged(&self, call: &Call<'_>) -> Outcome {
-        if self.is_privileged(call) { Ok(()) } else { Err(Errno::PERM) }
-    }
-
-    /// Refuses what is for the owner of an inode.
-    pub(super) fn check_owner(&self, call: &Call<'_>, inode: &Inode) -> Outcome {
-        let is_owner = inode.metadata().uid == call.uid;
-        if is_owner || self.is_privileged(call) { Ok(()) } else { Err(Errno::PERM) }
+    /// Refuses callers that do not own `inode`.
+    pub(super) fn check_owner(&self, inode: &Inode) -> Outcome {
+        let is_owner = inode.metadata().uid == self.uid;
+        if is_owner || self.is_privileged { Ok(()) } else { Err(Errno::PERM) }
     }
 
     /// Refuses what the mode of an inode, or its ACL, does not allow.
-    pub(super) fn check_access(&self, call: &Call<'_>, inode: &Inode, wanted: u32) -> Outcome {
-        if self.is_privileged(call) {
+    pub(super) fn check_access(&self, inode: &Inode, wanted: u32) -> Outcome {
+        if self.is_privileged {
             return Ok(());
         }
         let metadata = inode.metadata();
@@ -62,59 +58,52 @@ impl Server {
             Err(error) if error.kind() == ErrorKind::NoSuchAttribute => Vec::new(),
             Err(error) => return Err(failed(error)),
         };
-        let is_allowed = Asking::of(call).may(wanted, &metadata, &acl);
+        let is_allowed = Credentials::of(self).may(wanted, &metadata, &acl);
         if is_allowed { Ok(()) } else { Err(Errno::ACCESS) }
     }
 
-    /// Refuses to take `child` out of `directory` as the kernel does: in a directory that is sticky, what
-    /// belongs to others stays.
-    pub(super) fn check_may_remove(
-        &self,
-        call: &Call<'_>,
-        directory: &Inode,
-        child: &Inode,
-    ) -> Outcome {
-        self.check_access(call, directory, WRITE | EXECUTE)?;
+    /// Refuses to take `child` out of `directory` as the kernel does: from a sticky directory a
+    /// caller takes only its own.
+    pub(super) fn check_may_remove(&self, directory: &Inode, child: &Inode) -> Outcome {
+        self.check_access(directory, WRITE | EXECUTE)?;
         let metadata = directory.metadata();
-        let owns = metadata.uid == call.uid || child.metadata().uid == call.uid;
-        let stays = metadata.mode & STICKY != 0 && !owns && !self.is_privileged(call);
+        let owns = metadata.uid == self.uid || child.metadata().uid == self.uid;
+        let stays = metadata.mode & STICKY != 0 && !owns && !self.is_privileged;
         if stays { Err(Errno::PERM) } else { Ok(()) }
     }
-}
 
-impl Call<'_> {
-    /// Takes from a file what gives those who run it rights of others, now that the caller changes it.
+    /// Takes setuid, setgid and capabilities from a file that the caller changes.
     pub(super) fn drop_privileges(&self, inode: &Inode) -> Outcome {
         inode.drop_privileges(self.is_in_group_of(inode)).map_err(failed)
     }
 
-    /// Whether a file loses a bit of its mode when the caller changes it.
-    pub(super) fn takes_rights_by_mode(&self, inode: &Inode) -> bool {
+    /// Whether a file loses setuid or setgid when the caller changes it.
+    pub(super) fn loses_set_id_bits(&self, inode: &Inode) -> bool {
         let has = |bits| inode.metadata().mode & bits == bits;
         has(SET_UID) || has(SET_GID) && (has(RUN_BY_GROUP) || !self.is_in_group_of(inode))
     }
 
     /// Whether the caller is in the group of a file, or root.
     pub(super) fn is_in_group_of(&self, inode: &Inode) -> bool {
-        self.uid == 0 || Asking::of(self).groups.contains(&inode.metadata().gid)
+        self.uid == 0 || Credentials::of(self).groups.contains(&inode.metadata().gid)
     }
 }
 
-/// Who asks.
+/// The user and the groups of a caller.
 #[derive(Debug)]
-struct Asking {
+struct Credentials {
     uid: u32,
     groups: Vec<u32>,
 }
 
-impl Asking {
+impl Credentials {
     fn of(call: &Call<'_>) -> Self {
-        let mut groups = further_groups(call.pid).unwrap_or_default();
+        let mut groups = supplementary_groups(call.pid).unwrap_or_default();
         groups.push(call.gid);
         Self { uid: call.uid, groups }
     }
 
-    /// Whether the mode in `metadata`, and `acl` unless it is empty, allow all that is wanted.
+    /// Whether the mode in `metadata`, and `acl` unless it is empty, allow all of `wanted`.
     fn may(&self, wanted: u32, metadata: &Metadata, acl: &[u8]) -> bool {
         let Metadata { mode, uid, gid, .. } = *metadata;
         let allows = |permissions: u32| permissions & wanted == wanted;
@@ -144,7 +133,7 @@ impl Asking {
     }
 }
 
-/// An entry of an ACL as the attribute has it (`struct posix_acl_xattr_entry`).
+/// An entry of an ACL as in the attribute (`struct posix_acl_xattr_entry`).
 struct AclEntry {
     tag: u16,
     permissions: u32,
@@ -164,8 +153,8 @@ impl AclEntry {
     }
 }
 
-/// The groups that a thread has besides its own, by `/proc`; none if it is gone.
-fn further_groups(pid: u32) -> Option<Vec<u32>> {
+/// The supplementary groups of a thread, as `/proc` shows them. `None` if it has ended.
+fn supplementary_groups(pid: u32) -> Option<Vec<u32>> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("Groups:"))?;
     line.split_whitespace().map(|number| number.parse().ok()).collect()
@@ -179,8 +168,8 @@ mod tests {
 
     const EVERYTHING: u32 = READ | WRITE | EXECUTE;
 
-    fn asking(uid: u32, groups: &[u32]) -> Asking {
-        Asking { uid, groups: groups.to_vec() }
+    fn caller(uid: u32, groups: &[u32]) -> Credentials {
+        Credentials { uid, groups: groups.to_vec() }
     }
 
     fn metadata(mode: u32) -> Metadata {
@@ -193,10 +182,10 @@ mod tests {
     #[test]
     fn the_first_class_that_fits_decides() {
         let metadata = metadata(0o075);
-        assert!(!asking(1, &[2]).may(READ, &metadata, b""), "the owner has nothing");
-        assert!(asking(3, &[2]).may(EVERYTHING, &metadata, b""));
-        assert!(asking(3, &[4]).may(READ | EXECUTE, &metadata, b""));
-        assert!(!asking(3, &[4]).may(WRITE, &metadata, b""));
+        assert!(!caller(1, &[2]).may(READ, &metadata, b""), "the owner has nothing");
+        assert!(caller(3, &[2]).may(EVERYTHING, &metadata, b""));
+        assert!(caller(3, &[4]).may(READ | EXECUTE, &metadata, b""));
+        assert!(!caller(3, &[4]).may(WRITE, &metadata, b""));
     }
 
     #[test]
@@ -211,12 +200,12 @@ mod tests {
             (32, 0, !0),
         ];
         let (acl, metadata) = (acl(&entries), metadata(0o760));
-        assert!(asking(9, &[]).may(READ | WRITE, &metadata, &acl));
-        assert!(!asking(9, &[]).may(EXECUTE, &metadata, &acl), "the mask");
-        assert!(asking(3, &[2]).may(READ, &metadata, &acl));
-        assert!(asking(3, &[2, 7]).may(WRITE, &metadata, &acl));
-        assert!(!asking(3, &[2, 7]).may(READ | WRITE, &metadata, &acl), "no one entry has both");
-        assert!(!asking(3, &[4]).may(READ, &metadata, &acl));
-        assert!(asking(1, &[]).may(EVERYTHING, &metadata, &acl));
+        assert!(caller(9, &[]).may(READ | WRITE, &metadata, &acl));
+        assert!(!caller(9, &[]).may(EXECUTE, &metadata, &acl), "the mask");
+        assert!(caller(3, &[2]).may(READ, &metadata, &acl));
+        assert!(caller(3, &[2, 7]).may(WRITE, &metadata, &acl));
+        assert!(!caller(3, &[2, 7]).may(READ | WRITE, &metadata, &acl), "no one entry has both");
+        assert!(!caller(3, &[4]).may(READ, &metadata, &acl));
+        assert!(caller(1, &[]).may(EVERYTHING, &metadata, &acl));
     }
 }

@@ -1,204 +1,204 @@
-//! Attributes: asked for and changed.
+//! Getting and setting attributes.
 
 use larder::{FileType, Metadata, SetAttributes, Subvolume, Timestamp};
 use zerocopy::FromZeros;
 
-use super::nodes::{Access, Node, Opening, generation_in, number_of};
-use super::{Call, Outcome, Server, failed};
+use super::call::{Call, Outcome, failed};
+use super::data::note_resized;
+use super::nodes::{Access, FuseNode, Opening, generation_in, number_of};
+use super::state::Server;
 use crate::protocol::Reply;
 use crate::protocol::abi::{
     Attr, AttrOut, EntryOut, SetAttrValid, SetattrIn, Statx, StatxOut, SxTime,
 };
 
-/// How long the kernel may believe what it was told, in seconds: a year, which is for ever. All changes
-/// are made through it.
+/// How long the kernel may cache what it was told, in seconds: a year, which is for ever. All
+/// changes are made through it.
 pub(super) const VALID_SECONDS: u64 = 365 * 24 * 3600;
 
 /// Bytes that `st_blocks` counts in.
 const BLOCK_BYTES: u64 = 512;
 /// The bits of a mode that are not its type.
 pub(super) const PERMISSIONS: u32 = 0o7777;
-/// What statx returns besides what stat does.
+/// The fields of statx that the server fills: those of stat, and the time of birth.
 const STATX_BASIC_STATS_AND_BTIME: u32 = 0xFFF;
 
-impl Server {
-    pub(super) fn get_attributes(&self, call: &Call<'_>, reply: &mut Reply<'_>) -> Outcome {
-        let node = self.node(call)?;
-        self.put_attributes(&node, reply)
-    }
+pub(super) fn get(server: &Server, call: &Call<'_>, reply: &mut Reply<'_>) -> Outcome {
+    let node = server.node(call)?;
+    put(server, &node, reply)
+}
 
-    pub(super) fn statx(&self, call: &Call<'_>, reply: &mut Reply<'_>) -> Outcome {
-        let node = self.node(call)?;
-        let Seen { metadata, taken_bytes, valid_seconds } = Seen::of(&node);
-        let attr = self.attr(node.number(), &metadata, taken_bytes);
-        let time = |time: Timestamp| SxTime {
-            tv_sec: time.seconds,
-            tv_nsec: nanoseconds(time),
-            reserved: 0,
+pub(super) fn statx(server: &Server, call: &Call<'_>, reply: &mut Reply<'_>) -> Outcome {
+    let node = server.node(call)?;
+    let Seen { metadata, taken_bytes, valid_seconds } = Seen::of(&node);
+    let attr = attributes(server, node.number(), &metadata, taken_bytes);
+    let time =
+        |time: Timestamp| SxTime { tv_sec: time.seconds, tv_nsec: nanoseconds(time), reserved: 0 };
+    let (rdev_major, rdev_minor) = metadata.device;
+    let stat = Statx {
+        mask: STATX_BASIC_STATS_AND_BTIME,
+        blksize: attr.blksize,
+        nlink: attr.nlink,
+        uid: attr.uid,
+        gid: attr.gid,
+        mode: attr.mode as u16,
+        ino: attr.ino,
+        size: attr.size,
+        blocks: attr.blocks,
+        atime: time(metadata.atime),
+        btime: time(metadata.otime),
+        ctime: time(metadata.ctime),
+        mtime: time(metadata.mtime),
+        rdev_major,
+        rdev_minor,
+        ..Statx::new_zeroed()
+    };
+    reply.put(&StatxOut { attr_valid: valid_seconds, stat, ..StatxOut::new_zeroed() })
+}
+
+pub(super) fn set(
+    server: &Server,
+    call: &Call<'_>,
+    new: &SetattrIn,
+    reply: &mut Reply<'_>,
+) -> Outcome {
+    let node = server.node(call)?;
+    let given = SetAttrValid::from_bits_truncate(new.valid);
+    let valid = given - SetAttrValid::FH;
+    // The kernel asks for this before it changes content through a descriptor, so that the file
+    // loses setuid, setgid and capabilities. It also passes on a chown(2) that names neither owner
+    // nor group. That is for the owner alone, and it changes the inode all the same.
+    if valid.is_empty() {
+        if node.inode.file_type() != FileType::Directory {
+            if call.loses_set_id_bits(&node.inode) && !node.is_open_for_writing() {
+                call.check_owner(&node.inode)?;
+            }
+            call.drop_privileges(&node.inode)?;
+        }
+        node.inode.set_attributes(&SetAttributes::default()).map_err(failed)?;
+    }
+    if let Some((of_access, of_content)) = touches(valid) {
+        node.inode.touch(of_access, of_content).map_err(failed)?;
+        return put(server, &node, reply);
+    }
+    if server.options.writeback_cache && sends_times(given, new.fh) {
+        let time = |seconds: u64, nanoseconds| Timestamp { seconds: seconds as i64, nanoseconds };
+        let (mtime, ctime) = (time(new.mtime, new.mtimensec), time(new.ctime, new.ctimensec));
+        node.open_file()?.set_times_of_writes(mtime, ctime).map_err(failed)?;
+        return put(server, &node, reply);
+    }
+    if valid.contains(SetAttrValid::SIZE) {
+        let before = node.inode.metadata();
+        // Also to the size that the file has: space allocated past its end is freed.
+        let set = if given.contains(SetAttrValid::FH) {
+            node.open_file()?.set_len(new.size)
+        } else {
+            node.file()?.set_len(new.size)
         };
-        let (rdev_major, rdev_minor) = metadata.device;
-        let stat = Statx {
-            mask: STATX_BASIC_STATS_AND_BTIME,
-            blksize: attr.blksize,
-            nlink: attr.nlink,
-            uid: attr.uid,
-            gid: attr.gid,
-            mode: attr.mode as u16,
-            ino: attr.ino,
-            size: attr.size,
-            blocks: attr.blocks,
-            atime: time(metadata.atime),
-            btime: time(metadata.otime),
-            ctime: time(metadata.ctime),
-            mtime: time(metadata.mtime),
-            rdev_major,
-            rdev_minor,
-            ..Statx::new_zeroed()
-        };
-        reply.put(&StatxOut { attr_valid: valid_seconds, stat, ..StatxOut::new_zeroed() })
-    }
-
-    pub(super) fn set_attributes(
-        &self,
-        call: &Call<'_>,
-        new: &SetattrIn,
-        reply: &mut Reply<'_>,
-    ) -> Outcome {
-        let node = self.node(call)?;
-        let given = SetAttrValid::from_bits_truncate(new.valid);
-        let valid = given - SetAttrValid::FH;
-        // The kernel asks for this before it changes content through a descriptor, so that the file no longer gives
-        // those who run it rights of others. It also passes on a chown(2) that names neither owner nor group, which
-        // is for the owner, and a change all the same.
-        if valid.is_empty() {
-            if node.inode.file_type() != FileType::Directory {
-                if call.takes_rights_by_mode(&node.inode) && !node.is_open_for_writing() {
-                    self.check_owner(call, &node.inode)?;
-                }
-                call.drop_privileges(&node.inode)?;
-            }
-            node.inode.set_attributes(&SetAttributes::default()).map_err(failed)?;
+        set.map_err(failed)?;
+        note_resized(server, &node, before.size_bytes, new.size);
+        // Cutting a file to the size that it has changes its times if the file is open or is being
+        // opened, but not if truncate(2) does it by a path.
+        let is_opened = given.contains(SetAttrValid::FH) || new.size == 0;
+        if before.size_bytes == new.size && !is_opened {
+            let (mtime, ctime) = (Some(before.mtime), Some(before.ctime));
+            let unchanged = SetAttributes { mtime, ctime, ..SetAttributes::default() };
+            node.inode.set_attributes(&unchanged).map_err(failed)?;
         }
-        if let Some((of_access, of_content)) = touches(valid) {
-            node.inode.touch(of_access, of_content).map_err(failed)?;
-            return self.put_attributes(&node, reply);
-        }
-        if self.options.writeback_cache && brings_times(given, new.fh) {
-            let time =
-                |seconds: u64, nanoseconds| Timestamp { seconds: seconds as i64, nanoseconds };
-            let (mtime, ctime) = (time(new.mtime, new.mtimensec), time(new.ctime, new.ctimensec));
-            node.open_file()?.set_times_of_writes(mtime, ctime).map_err(failed)?;
-            return self.put_attributes(&node, reply);
-        }
-        if valid.contains(SetAttrValid::SIZE) {
-            let before = node.inode.metadata();
-            // Also to the size that it has: space past its end goes.
-            let set = if given.contains(SetAttrValid::FH) {
-                node.open_file()?.set_len(new.size)
-            } else {
-                node.file()?.set_len(new.size)
-            };
-            set.map_err(failed)?;
-            self.note_resized(&node, before.size_bytes, new.size);
-            // Times change if a file that is open, or that is being opened, is cut to the size that it has, but not if
-            // truncate(2) does that by a path.
-            let is_opened = given.contains(SetAttrValid::FH) || new.size == 0;
-            if before.size_bytes == new.size && !is_opened {
-                let (mtime, ctime) = (Some(before.mtime), Some(before.ctime));
-                let unchanged = SetAttributes { mtime, ctime, ..SetAttributes::default() };
-                node.inode.set_attributes(&unchanged).map_err(failed)?;
-            }
-            if valid.contains(SetAttrValid::KILL_SUIDGID) {
-                call.drop_privileges(&node.inode)?;
-            }
-        }
-        let changes = changes(new, valid);
-        if changes != SetAttributes::default() {
-            // By the group that the file has now.
-            let drops_setgid = valid.intersects(SetAttrValid::UID | SetAttrValid::GID)
-                && !valid.contains(SetAttrValid::MODE)
-                && node.inode.file_type() != FileType::Directory
-                && !call.is_in_group_of(&node.inode);
-            node.inode.set_attributes(&changes).map_err(failed)?;
-            if drops_setgid {
-                node.inode.drop_privileges(false).map_err(failed)?;
-            }
-        }
-        self.put_attributes(&node, reply)
-    }
-
-    fn put_attributes(&self, node: &Node, reply: &mut Reply<'_>) -> Outcome {
-        let Seen { metadata, taken_bytes, valid_seconds } = Seen::of(node);
-        let attr = self.attr(node.number(), &metadata, taken_bytes);
-        reply.put(&AttrOut { attr_valid: valid_seconds, attr, ..AttrOut::new_zeroed() })
-    }
-
-    /// What the kernel gets to know about an inode that was looked up.
-    pub(super) fn entry(&self, id: u64, node: &Node) -> EntryOut {
-        let Seen { metadata, taken_bytes, valid_seconds } = Seen::of(node);
-        EntryOut {
-            nodeid: id,
-            generation: node.generation(&metadata).into(),
-            entry_valid: VALID_SECONDS,
-            attr_valid: valid_seconds,
-            attr: self.attr(node.number(), &metadata, taken_bytes),
-            ..EntryOut::new_zeroed()
+        if valid.contains(SetAttrValid::KILL_SUIDGID) {
+            call.drop_privileges(&node.inode)?;
         }
     }
-
-    /// What the kernel gets to know about an inode that a listing shows, none of whose data waits
-    /// to be written back.
-    pub(super) fn listed_entry(&self, subvolume: &Subvolume, metadata: &Metadata) -> EntryOut {
-        let number = number_of(metadata.subvolume, metadata.inode);
-        EntryOut {
-            nodeid: number,
-            generation: generation_in(subvolume, metadata).into(),
-            entry_valid: VALID_SECONDS,
-            attr_valid: VALID_SECONDS,
-            attr: self.attr(number, metadata, metadata.allocated_bytes),
-            ..EntryOut::new_zeroed()
+    let changes = changes(new, valid);
+    if changes != SetAttributes::default() {
+        // The group that the file has now counts.
+        let drops_setgid = valid.intersects(SetAttrValid::UID | SetAttrValid::GID)
+            && !valid.contains(SetAttrValid::MODE)
+            && node.inode.file_type() != FileType::Directory
+            && !call.is_in_group_of(&node.inode);
+        node.inode.set_attributes(&changes).map_err(failed)?;
+        if drops_setgid {
+            node.inode.drop_privileges(false).map_err(failed)?;
         }
     }
+    put(server, &node, reply)
+}
 
-    fn attr(&self, number: u64, metadata: &Metadata, taken_bytes: u64) -> Attr {
-        Attr {
-            ino: number,
-            size: metadata.size_bytes,
-            blocks: taken_bytes / BLOCK_BYTES,
-            atime: metadata.atime.seconds as u64,
-            mtime: metadata.mtime.seconds as u64,
-            ctime: metadata.ctime.seconds as u64,
-            atimensec: nanoseconds(metadata.atime),
-            mtimensec: nanoseconds(metadata.mtime),
-            ctimensec: nanoseconds(metadata.ctime),
-            mode: metadata.mode,
-            nlink: metadata.nlink,
-            uid: metadata.uid,
-            gid: metadata.gid,
-            rdev: device_number(metadata.device),
-            blksize: self.filesystem.sector_bytes(),
-            flags: 0,
-        }
+fn put(server: &Server, node: &FuseNode, reply: &mut Reply<'_>) -> Outcome {
+    let Seen { metadata, taken_bytes, valid_seconds } = Seen::of(node);
+    let attr = attributes(server, node.number(), &metadata, taken_bytes);
+    reply.put(&AttrOut { attr_valid: valid_seconds, attr, ..AttrOut::new_zeroed() })
+}
+
+/// The reply for an inode that was looked up.
+pub(super) fn entry(server: &Server, id: u64, node: &FuseNode) -> EntryOut {
+    let Seen { metadata, taken_bytes, valid_seconds } = Seen::of(node);
+    EntryOut {
+        nodeid: id,
+        generation: node.generation(&metadata).into(),
+        entry_valid: VALID_SECONDS,
+        attr_valid: valid_seconds,
+        attr: attributes(server, node.number(), &metadata, taken_bytes),
+        ..EntryOut::new_zeroed()
     }
 }
 
-/// The attributes of a node, as the kernel gets to know them.
+/// The reply for an inode that a listing shows and that has no dirty data.
+pub(super) fn listed_entry(
+    server: &Server,
+    subvolume: &Subvolume,
+    metadata: &Metadata,
+) -> EntryOut {
+    let number = number_of(metadata.subvolume, metadata.inode);
+    EntryOut {
+        nodeid: number,
+        generation: generation_in(subvolume, metadata).into(),
+        entry_valid: VALID_SECONDS,
+        attr_valid: VALID_SECONDS,
+        attr: attributes(server, number, metadata, metadata.allocated_bytes),
+        ..EntryOut::new_zeroed()
+    }
+}
+
+fn attributes(server: &Server, number: u64, metadata: &Metadata, taken_bytes: u64) -> Attr {
+    Attr {
+        ino: number,
+        size: metadata.size_bytes,
+        blocks: taken_bytes / BLOCK_BYTES,
+        atime: metadata.atime.seconds as u64,
+        mtime: metadata.mtime.seconds as u64,
+        ctime: metadata.ctime.seconds as u64,
+        atimensec: nanoseconds(metadata.atime),
+        mtimensec: nanoseconds(metadata.mtime),
+        ctimensec: nanoseconds(metadata.ctime),
+        mode: metadata.mode,
+        nlink: metadata.nlink,
+        uid: metadata.uid,
+        gid: metadata.gid,
+        rdev: device_number(metadata.device),
+        blksize: server.filesystem.sector_bytes(),
+        flags: 0,
+    }
+}
+
+/// The attributes of a node, as the kernel gets them.
 struct Seen {
     metadata: Metadata,
-    /// What `st_blocks` counts: the space that the file has, and that which data waits for.
+    /// Counted in `st_blocks`: the space that is allocated, and the space that dirty data will
+    /// need.
     taken_bytes: u64,
-    /// How long the kernel may believe all of this.
+    /// How long the kernel may cache all of this.
     valid_seconds: u64,
 }
 
 impl Seen {
-    /// Attempts to see a file while none of its data is written back.
+    /// Attempts to see a file between two writebacks.
     const ATTEMPTS: u32 = 4;
 
-    /// The attributes as they are at one moment. Writing data back changes none of them: what waits
-    /// for space gets as much as was counted. Where they were not seen at one moment, or what waits
-    /// cannot be told, they count all data that waits, and the kernel asks again soon.
-    fn of(node: &Node) -> Self {
+    /// The attributes at one moment. Writeback changes none of them: dirty data gets as much space
+    /// as was counted for it. If no attempt sees a single moment, or the space cannot be told, all
+    /// dirty data counts, and the kernel asks again soon.
+    fn of(node: &FuseNode) -> Self {
         let mut metadata = node.inode.metadata();
         for _ in 0..Self::ATTEMPTS {
             let waits = metadata.dirty_bytes > 0;
@@ -217,7 +217,8 @@ impl Seen {
     }
 }
 
-/// Whether only times are set, and only to now: which, of access and of content.
+/// Whether the change sets times only, and only to now. If so, whether that of access and that of
+/// content.
 fn touches(valid: SetAttrValid) -> Option<(bool, bool)> {
     let of_access = SetAttrValid::ATIME | SetAttrValid::ATIME_NOW;
     let of_content = SetAttrValid::MTIME | SetAttrValid::MTIME_NOW;
@@ -228,10 +229,10 @@ fn touches(valid: SetAttrValid) -> Option<(bool, bool)> {
     (is_all && !valid.is_empty()).then_some(touched)
 }
 
-/// Whether the kernel, which keeps the times of what programs write, brings them: through an opening for
-/// writing, to a file that may have become protected since. It cannot be told from a program that
-/// sets only the time of the last change of content through such an opening.
-fn brings_times(given: SetAttrValid, handle: u64) -> bool {
+/// Whether the kernel, which sets the times of cached writes, sends them: through a file handle for
+/// writing, for a file that may have become protected since. A program that sets only the time of
+/// modification through such a handle looks the same.
+fn sends_times(given: SetAttrValid, handle: u64) -> bool {
     let is_for_writing = |opening: Opening| opening.access != Access::Read;
     given == SetAttrValid::FH | SetAttrValid::MTIME | SetAttrValid::CTIME
         && Opening::of_handle(handle).is_some_and(is_for_writing)
@@ -257,17 +258,18 @@ fn changes(new: &SetattrIn, valid: SetAttrValid) -> SetAttributes {
     }
 }
 
-/// The nanoseconds of a stored time, which may be more than a second has.
+/// The nanoseconds of a stored time, which may exceed a second.
 fn nanoseconds(time: Timestamp) -> u32 {
     time.nanoseconds.min(999_999_999)
 }
 
-/// A device number as the protocol has it: eight bits of the minor number, the major number, the rest.
+/// A device number in the protocol's form: eight bits of the minor number, the major number, the
+/// rest.
 fn device_number((major, minor): (u32, u32)) -> u32 {
     minor & 0xFF | (major & 0xFFF) << 8 | (minor & !0xFF) << 12
 }
 
-/// Major and minor number of a device number of the protocol.
+/// Major and minor number of a device number in the protocol's form.
 pub(super) fn device_of(number: u32) -> (u32, u32) {
     (number >> 8 & 0xFFF, number & 0xFF | number >> 12 & 0xF_FF00)
 }

@@ -1,77 +1,77 @@
 //! Listing directories.
 //!
 //! # Invariants
-//! - An entry's offset is one more than its index in the directory: where a listing goes on depends on
-//!   that alone, so that it neither repeats nor misses what was there all the time, whatever else is made
-//!   or removed meanwhile.
-//! - A listing ends where the directory ended when one last began. What is made or renamed later is not listed, so that
-//!   who renames what it is shown comes to an end.
-//! - A reply with attributes may have some entries without: the kernel then looks those up when a
+//! - An entry's offset is one more than its index in the directory. A listing goes on by that
+//!   alone, so that it neither repeats nor misses an entry that was there all the time, whatever
+//!   else is made or removed meanwhile.
+//! - A listing ends where the directory ended when one last began. Entries that are made or renamed
+//!   later are not listed, so that a program which renames the entries that it lists comes to an
+//!   end.
+//! - A reply with attributes may leave out those of some entries: the kernel looks these up when a
 //!   program asks for them.
 
 use std::os::unix::ffi::OsStrExt;
 
-use larder::{Directory, Entry, FileType, Found, ListedEntry, Subvolume};
+use larder::{Directory, Entry, FileType, ListedEntry, ListedInode, Subvolume};
 use rustix::io::Errno;
 use zerocopy::{FromZeros, IntoBytes};
 
-use super::nodes::{Node, number_of};
+use super::call::{Call, Outcome, failed};
+use super::nodes::{FuseNode, number_of};
+use super::state::Server;
 use super::walkers::Shown;
-use super::{Call, Outcome, Server, failed};
+use super::{atime, attributes};
 use crate::protocol::Reply;
 use crate::protocol::abi::{Dirent, EntryOut, ReadIn};
 
-/// Offsets behind `.` and `..`, below all of other entries.
+/// Offsets after `.` and `..`, below those of all other entries.
 const BEHIND_DOT: u64 = 1;
 const BEHIND_DOT_DOT: u64 = 2;
 /// `DT_DIR`.
 const TYPE_DIRECTORY: u32 = 4;
 
-impl Server {
-    pub(super) fn readdir(
-        &self,
-        call: &Call<'_>,
-        from: &ReadIn,
-        plus: bool,
-        reply: &mut Reply<'_>,
-    ) -> Outcome {
-        let node = self.node(call)?;
-        let directory = node.directory()?;
-        self.accessed(&directory);
-        let most_bytes = from.size as usize;
-        let subvolume = directory.subvolume();
-        let mut listing =
-            Listing { server: self, directory: &directory, subvolume, plus, most_bytes, reply };
-        if from.offset < BEHIND_DOT && !listing.put_dot(node.number(), BEHIND_DOT, b".")? {
+pub(super) fn list(
+    server: &Server,
+    call: &Call<'_>,
+    from: &ReadIn,
+    plus: bool,
+    reply: &mut Reply<'_>,
+) -> Outcome {
+    let node = server.node(call)?;
+    let directory = node.directory()?;
+    atime::note_read(&server.options, &directory);
+    let most_bytes = from.size as usize;
+    let subvolume = directory.subvolume();
+    let mut listing = Listing { server, directory: &directory, subvolume, plus, most_bytes, reply };
+    if from.offset < BEHIND_DOT && !listing.put_dot(node.number(), BEHIND_DOT, b".")? {
+        return Ok(());
+    }
+    if from.offset < BEHIND_DOT_DOT {
+        let parent = number_of_parent(&node, &directory);
+        if !listing.put_dot(parent, BEHIND_DOT_DOT, b"..")? {
             return Ok(());
         }
-        if from.offset < BEHIND_DOT_DOT {
-            let parent = Self::number_of_parent(&node, &directory);
-            if !listing.put_dot(parent, BEHIND_DOT_DOT, b"..")? {
-                return Ok(());
-            }
-        }
-        let end_index = node.listing_end(from.offset == 0, || directory.end_index())?;
-        if !plus {
-            return listing.put_names(from.offset, end_index);
-        }
-        let shown = self.walkers.list(call.pid, from.offset == 0);
-        if shown == Shown::Directories {
-            return listing.put_names(from.offset, end_index);
-        }
-        let mut to_hold_back = usize::from(shown == Shown::AllButOne);
-        listing.put_with_inodes(from.offset, end_index, &mut to_hold_back)?;
-        if shown == Shown::AllButOne && to_hold_back == 0 {
-            self.walkers.held_back(call.pid);
-        }
-        Ok(())
     }
+    let end_index = node.listing_end(from.offset == 0, || directory.end_index())?;
+    if !plus {
+        return listing.put_names(from.offset, end_index);
+    }
+    let shown = server.walkers.list(call.pid, from.offset == 0);
+    if shown == Shown::Directories {
+        return listing.put_names(from.offset, end_index);
+    }
+    let mut to_hold_back = usize::from(shown == Shown::AllButOne);
+    listing.put_with_inodes(from.offset, end_index, &mut to_hold_back)?;
+    if shown == Shown::AllButOne && to_hold_back == 0 {
+        server.walkers.held_back(call.pid);
+    }
+    Ok(())
+}
 
-    fn number_of_parent(node: &Node, directory: &Directory) -> u64 {
-        let number = |parent: Directory| number_of(parent.subvolume_id(), parent.number());
-        // Where the parent cannot be read the list is the better answer than none.
-        directory.parent().map_or(node.number(), number)
-    }
+fn number_of_parent(node: &FuseNode, directory: &Directory) -> u64 {
+    let number = |parent: Directory| number_of(parent.subvolume_id(), parent.number());
+    // If the parent cannot be read, a listing is better than an error.
+    directory.parent().map_or(node.number(), number)
 }
 
 struct Listing<'l, 'r> {
@@ -84,7 +84,7 @@ struct Listing<'l, 'r> {
 }
 
 impl Listing<'_, '_> {
-    /// Appends `.` or `..`, which are not looked up. Returns whether there was room.
+    /// Appends `.` or `..`, which count as no lookup. Returns whether there was room.
     fn put_dot(&mut self, number: u64, offset: u64, name: &[u8]) -> Result<bool, Errno> {
         let attributes = EntryOut::new_zeroed();
         self.put(
@@ -94,8 +94,8 @@ impl Listing<'_, '_> {
         )
     }
 
-    /// Appends the entries from `index` up to `end_index`, as far as there is room. If that is
-    /// wanted they come with what they lead to, but only directories.
+    /// Appends the entries from `index` up to `end_index`, as far as there is room. If attributes
+    /// are wanted, only directories come with them.
     fn put_names(&mut self, index: u64, end_index: u64) -> Outcome {
         for entry in self.directory.entries_from(index).map_err(failed)? {
             let entry = match self.or_later(entry)? {
@@ -106,15 +106,16 @@ impl Listing<'_, '_> {
                 return Ok(());
             }
             let is_shown = self.plus && entry.file_type() == FileType::Directory;
-            // What vanished meanwhile, or cannot be read, is listed without being looked up.
-            let found = if is_shown { entry.open().ok().map(Found::Inode) } else { None };
+            // An inode that vanished meanwhile, or cannot be read, is listed without a lookup.
+            let found = if is_shown { entry.open().ok().map(ListedInode::Open) } else { None };
             self.put_entry(&entry, found)?;
         }
         Ok(())
     }
 
-    /// Appends the entries from `index` up to `end_index` with what they lead to, as far as there
-    /// is room. The attributes of the first `to_hold_back` that are no directories are held back.
+    /// Appends the entries from `index` up to `end_index` with their inodes, as far as there is
+    /// room. The attributes of the first `to_hold_back` entries that are no directories are left
+    /// out.
     fn put_with_inodes(&mut self, index: u64, end_index: u64, to_hold_back: &mut usize) -> Outcome {
         let mut next = Some(index);
         while let Some(index) = next {
@@ -134,7 +135,7 @@ impl Listing<'_, '_> {
                 }
                 let is_held_back = entry.file_type() != FileType::Directory && *to_hold_back > 0;
                 *to_hold_back -= usize::from(is_held_back);
-                // What cannot be read is listed without being looked up.
+                // An inode that cannot be read is listed without a lookup.
                 self.put_entry(&entry, found.ok().filter(|_| !is_held_back))?;
             }
             next = listed.next;
@@ -142,7 +143,7 @@ impl Listing<'_, '_> {
         Ok(())
     }
 
-    /// What was listed; nothing in the place of an error that the next call is to meet first.
+    /// The entry. `None` for an error after other entries: the next call meets it first.
     fn or_later<T>(&self, listed: larder::Result<T>) -> Result<Option<T>, Errno> {
         match listed {
             Ok(listed) => Ok(Some(listed)),
@@ -151,8 +152,8 @@ impl Listing<'_, '_> {
         }
     }
 
-    /// Appends an entry, for which there is room, and what it leads to.
-    fn put_entry(&mut self, entry: &Entry, found: Option<Found>) -> Outcome {
+    /// Appends an entry, for which there is room, and looks up its inode.
+    fn put_entry(&mut self, entry: &Entry, found: Option<ListedInode>) -> Outcome {
         let name = entry.name().as_bytes();
         let subvolume = entry.subvolume_id().unwrap_or(entry.directory_subvolume_id());
         let number = number_of(subvolume, entry.inode_number());
@@ -172,16 +173,16 @@ impl Listing<'_, '_> {
         put.map(drop)
     }
 
-    fn look_up(&self, found: Found) -> Result<EntryOut, Errno> {
+    fn look_up(&self, found: ListedInode) -> Result<EntryOut, Errno> {
         let server = self.server;
         match found {
-            Found::Inode(inode) => {
+            ListedInode::Open(inode) => {
                 let (id, node) = server.nodes.look_up(inode)?;
-                Ok(server.entry(id, &node))
+                Ok(attributes::entry(server, id, &node))
             }
-            Found::Attributes(metadata) => {
+            ListedInode::Attributes(metadata) => {
                 server.nodes.look_up_listed(&self.subvolume, metadata.inode)?;
-                Ok(server.listed_entry(&self.subvolume, &metadata))
+                Ok(attributes::listed_entry(server, &self.subvolume, &metadata))
             }
         }
     }
@@ -204,14 +205,14 @@ impl Listing<'_, '_> {
         self.reply.len() + self.len_of(name) <= self.most_bytes
     }
 
-    /// What the entry `name` takes of a reply.
+    /// The bytes that the entry `name` takes in a reply.
     fn len_of(&self, name: &[u8]) -> usize {
         let attributes_len = if self.plus { size_of::<EntryOut>() } else { 0 };
         attributes_len + size_of::<Dirent>() + name.len().next_multiple_of(8)
     }
 }
 
-/// A type as `d_type` has it.
+/// A type in the form of `d_type`.
 fn directory_type(file_type: FileType) -> u32 {
     match file_type {
         FileType::Fifo => 1,

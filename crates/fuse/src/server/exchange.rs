@@ -1,75 +1,51 @@
-//! A server that is exchanged for another while its mount is in use: what was opened for reading is opened for writing,
-//! and back.
+//! Replaces a server while its mount is in use: a file system that was opened for reading is opened
+//! for writing, or the other way round.
 //!
 //! # Invariants
-//! - One server serves a request from beginning to end. While servers are exchanged requests wait; none is lost.
-//! - A request that is on its way may need that others are served. So a request waits for an exchange only when
-//!   none is on its way; an exchange waits for such a moment, and gives up after a while.
-//! - The kernel has nothing to write back when what was open for writing is closed: it was told first that the file system
-//!   is read-only.
-//! - The kernel forgets names only if the file system is another than it was shown: with the names it
-//!   unmounts all that is mounted below them.
-//! - At no time are the devices open twice for writing, or written by who had them open before.
+//! - One server serves a request from beginning to end. While servers are exchanged, requests wait;
+//!   none is lost.
+//! - A request that is being served may need others to be served. So a request waits for an
+//!   exchange only when none is being served; an exchange waits for such a moment, and gives up
+//!   after a while.
+//! - The kernel has nothing to write back when the file system is closed for writing: it was told
+//!   first that the file system is read-only.
+//! - The kernel is made to forget names only if the file system differs from what it was shown:
+//!   with a name it unmounts all that is mounted below.
+//! - The devices are never open twice for writing, and a server that was replaced writes nothing.
 
 use std::fmt;
-use std::io;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use larder::OpenOptions;
 use parking_lot::{Mutex, RwLock};
 use rustix::io::Errno;
 
-use super::channel::{Channel, Refusal};
-use super::further::ReadFurther;
+use super::channel::Channel;
+use super::configuration::{Configuration, ReadFurther, ReadOptions, Settings};
 use super::nodes::Nodes;
-use super::pruning::Pruning;
-use super::{Server, ServerOptions};
+use super::pruning::{CurrentNodes, Pruning};
+use super::refusal::{Refusal, refuse};
+use super::state::Server;
 use crate::protocol::{Answer, Notice, Reply, Request};
 use crate::transport::{Handler, Notify, Superblock, Tell};
 
 /// How long an exchange waits for a moment without requests.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// What a mount is to be from now on.
-#[derive(Clone, Debug)]
-pub struct Settings {
-    /// How to open the devices.
-    pub open: OpenOptions,
-    /// Nothing can be changed.
-    pub read_only: bool,
-    /// All devices.
-    pub devices: Vec<PathBuf>,
-    /// How to serve.
-    pub server: ServerOptions,
-}
-
-/// Reads lists of mount options, the last of which is that of a remount. An error is for who asked.
-pub type ReadOptions = dyn Fn(&[String]) -> Result<Settings, String> + Send + Sync;
-
-/// Where a remount begins.
-pub(super) struct Configuration {
-    read: Box<ReadOptions>,
-    pub(super) read_further: Box<ReadFurther>,
-    /// All that was said so far.
-    pub(super) said: Vec<String>,
-}
-
 /// The server that serves now.
 pub(crate) struct Exchange {
     server: RwLock<Current>,
     pub(super) channel: Arc<Channel>,
-    pruning: Arc<Pruning>,
+    pub(super) pruning: Arc<Pruning>,
     pub(super) owner: u32,
-    /// What further mounts are made of, if this process can make any.
+    /// The source of further mounts, if this process can make any.
     pub(super) superblock: Option<Superblock>,
     /// Locked while a remount or a further mount is made.
     pub(super) configuration: Mutex<Option<Configuration>>,
 }
 
 struct Current {
-    /// `None` after what was open could not be opened anew.
+    /// `None` after the file system could not be opened again.
     server: Option<Server>,
     read_only: bool,
 }
@@ -83,16 +59,8 @@ impl Exchange {
         Self { server, channel, pruning, owner, superblock, configuration }
     }
 
-    /// Does what goes on beside requests while `serve` runs.
-    pub(crate) fn beside(
-        &self,
-        kernel: &dyn Notify,
-        serve: impl FnOnce() -> io::Result<()>,
-    ) -> io::Result<()> {
-        self.with_channel(kernel, || self.pruning.during(self, kernel, serve))
-    }
-
-    /// Says to all who asked how the last commit ended: `failure` is why it did not reach the devices.
+    /// Tells all clients that asked how the last commit ended: `failure` is why it did not reach
+    /// the devices.
     pub(crate) fn say_how_it_ended(&self, failure: Option<&str>) {
         self.channel.say_how_it_ended(failure);
     }
@@ -103,12 +71,7 @@ impl Exchange {
         current.server.as_ref().map(|server| server.filesystem.generation())
     }
 
-    /// Looks at what the kernel knows now. `None` if nothing is open.
-    pub(super) fn look_at_nodes<T>(&self, look: impl FnOnce(&Nodes) -> T) -> Option<T> {
-        self.server.read_recursive().server.as_ref().map(|server| look(&server.nodes))
-    }
-
-    /// Has what is asked for from now on begin where `said` left it.
+    /// Sets what remounts start from: the lists of options `said`.
     pub(crate) fn configure(
         &self,
         said: Vec<String>,
@@ -118,12 +81,12 @@ impl Exchange {
         *self.configuration.lock() = Some(Configuration { read, read_further, said });
     }
 
-    /// Whether nothing can be changed now.
+    /// Whether the mount refuses all changes now.
     pub(super) fn is_read_only(&self) -> bool {
         self.server.read_recursive().read_only
     }
 
-    /// Makes durable what was done.
+    /// Makes all changes durable.
     pub(crate) fn sync(&self) -> larder::Result<()> {
         match &self.server.read_recursive().server {
             Some(server) => server.filesystem.sync(),
@@ -131,7 +94,7 @@ impl Exchange {
         }
     }
 
-    /// Has the server that serves now do `work`, which no exchange interrupts.
+    /// Runs `work` with the server that serves now. No exchange interrupts it.
     pub(super) fn with_server<T>(
         &self,
         work: impl FnOnce(&Server) -> Result<T, Refusal>,
@@ -142,17 +105,16 @@ impl Exchange {
         }
     }
 
-    /// Goes on as mount options say, besides those that were given before.
+    /// Changes mount options: `words` come after all lists that were given before.
     pub(super) fn remount(&self, words: &str, kernel: &dyn Notify) -> Result<(), Refusal> {
-        let refusal = |errno, message: &str| Refusal { errno, message: message.to_owned() };
         let mut configuration = self.configuration.lock();
         let Some(Configuration { read, said, .. }) = &mut *configuration else {
-            return Err(refusal(Errno::OPNOTSUPP, "this mount cannot be remounted"));
+            return Err(refuse(Errno::OPNOTSUPP, "this mount cannot be remounted"));
         };
         let said_now = [&**said, &[words.to_owned()]].concat();
-        let settings = read(&said_now).map_err(|message| refusal(Errno::INVAL, &message))?;
+        let settings = read(&said_now).map_err(|message| refuse(Errno::INVAL, &message))?;
         let Some(mut current) = self.server.try_write_for(PATIENCE) else {
-            return Err(refusal(
+            return Err(refuse(
                 Errno::BUSY,
                 "requests are on their way, or a snapshot is being sent or received: try again later",
             ));
@@ -169,21 +131,24 @@ impl Exchange {
 
     /// Makes the kernel forget all that it was shown.
     fn forget_all(&self, kernel: &dyn Notify) {
-        // Older kernels keep the names that are in use.
+        // Older kernels keep names that are in use.
         let _ = kernel.notify(&Notice::all_names());
-        let current = self.server.read_recursive();
-        let known = current.server.as_ref().map(|server| server.nodes.places()).unwrap_or_default();
-        // The kernel may wait for requests meanwhile.
-        drop(current);
-        for place in known {
-            let _ = kernel.notify(&Notice::content(place.id, 0, 0));
+        // The kernel may wait for requests meanwhile, so no lock is held.
+        for node in self.look(Nodes::records).unwrap_or_default() {
+            let _ = kernel.notify(&Notice::content(node.id, 0, 0));
         }
     }
 }
 
+impl CurrentNodes for Exchange {
+    fn look<T>(&self, look: impl FnOnce(&Nodes) -> T) -> Option<T> {
+        self.server.read_recursive().server.as_ref().map(|server| look(&server.nodes))
+    }
+}
+
 impl Current {
-    /// Goes on with `settings`. Returns whether the file system is another than the kernel was shown: opening it
-    /// replayed a log, or another program changed it while it was mounted for reading.
+    /// Applies `settings`. Returns whether the file system differs from what the kernel was shown:
+    /// opening it replayed a log, or another program changed it while it was mounted for reading.
     fn go_on(&mut self, settings: &Settings) -> Result<bool, Refusal> {
         let Some(server) = &mut self.server else {
             return Err(not_open());
@@ -196,16 +161,16 @@ impl Current {
             return Ok(false);
         }
         if settings.read_only {
-            // What is only open until now is deleted with the next mount.
+            // Orphans that are still open are deleted with the next mount.
             server.filesystem.sync()?;
         }
-        let heritage = server.heritage();
+        let handover = server.handover();
         let was_shown = server.filesystem.generation();
         if settings.read_only {
             self.server = None;
         }
         let filesystem = settings.open.clone().mounted(true).open(&settings.devices)?;
-        let next = Server::that_inherits(&filesystem, &heritage, settings.server)?;
+        let next = Server::taking_over(&filesystem, &handover, settings.server)?;
         let before = self.server.replace(next);
         self.read_only = settings.read_only;
         drop(before);
@@ -214,8 +179,7 @@ impl Current {
 }
 
 fn not_open() -> Refusal {
-    let message = "the file system could not be opened again: unmount it".to_owned();
-    Refusal { errno: Errno::IO, message }
+    refuse(Errno::IO, "the file system could not be opened again: unmount it")
 }
 
 impl Handler for Exchange {

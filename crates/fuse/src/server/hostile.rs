@@ -9,12 +9,13 @@ use proptest::prelude::*;
 use rustix::io::Errno;
 use zerocopy::{FromZeros, IntoBytes};
 
-use super::{Server, ServerOptions};
+use super::Server;
+use crate::options::ServerOptions;
 use crate::protocol::abi::{InHeader, IoctlIn, IoctlOut, opcode};
 use crate::protocol::{Answer, Notice, Reply, Request};
 use crate::transport::{Handler, MustNotWait, Tell};
 
-/// A kernel that hears nothing.
+/// A kernel that ignores notices.
 struct Deaf;
 
 impl Tell for Deaf {
@@ -51,7 +52,7 @@ fn message(code: u32, nodeid: u64, body: &[u8]) -> Vec<u8> {
     [header.as_bytes(), body].concat()
 }
 
-/// What comes of a message, with the reply that was written.
+/// Serves a message. Returns the answer and the reply that was written.
 fn handle(server: &Server, message: &[u8], room: usize) -> (Answer, Vec<u8>) {
     let mut room = vec![0; room];
     let mut reply = Reply::new(&mut room);
@@ -65,7 +66,7 @@ fn handle(server: &Server, message: &[u8], room: usize) -> (Answer, Vec<u8>) {
 }
 
 #[test]
-fn what_is_cut_short_is_refused() {
+fn truncated_requests_are_refused() {
     let server = server();
     let whole = message(opcode::LOOKUP, 1, b"file\0");
     assert_eq!(handle(&server, &whole, 4096).0, Answer::Reply);
@@ -94,7 +95,7 @@ fn a_listing_fits_whatever_room_there_is() {
     }
 }
 
-/// An ioctl of the top level.
+/// An ioctl on the top level.
 fn ioctl(request: u32, data: &[u8]) -> Vec<u8> {
     let len = data.len() as u32;
     let call = IoctlIn { cmd: request, in_size: len, out_size: len, ..IoctlIn::new_zeroed() };
@@ -133,8 +134,8 @@ fn envelopes_are_opened_with_care() {
 }
 
 #[test]
-fn who_interrupts_gets_no_reply() {
-    // Any error would have the kernel ask no more, or again.
+fn interrupts_get_no_reply() {
+    // An error would make the kernel send no more interrupts, or the same again.
     let answer = handle(&server(), &message(opcode::INTERRUPT, 0, &[7; 8]), 4096).0;
     assert_eq!(answer, Answer::Nothing);
 }
@@ -142,7 +143,7 @@ fn who_interrupts_gets_no_reply() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
 
-    /// Any body of any kind of request about any node, many to one server.
+    /// Many requests of any kind, with any body, about any node, to one server.
     #[test]
     fn nothing_panics(
         requests in prop::collection::vec(

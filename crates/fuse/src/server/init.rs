@@ -1,16 +1,17 @@
-//! Agreeing with the kernel on what both can do.
+//! Agreeing with the kernel on a protocol.
 
 use rustix::io::Errno;
 use rustix::param::page_size;
 use zerocopy::FromZeros;
 
-use super::{AccessTimes, Call, Outcome, ServerOptions};
+use super::call::{Call, Outcome};
+use crate::options::{AccessTimes, ServerOptions};
 use crate::protocol::Reply;
 use crate::protocol::abi::{
     InitFlags, InitIn, InitOut, MINOR_VERSION, OLDEST_MINOR_VERSION, VERSION,
 };
 
-/// What is used of what the kernel can do.
+/// The features that the server uses.
 const WANTED: InitFlags = InitFlags::ASYNC_READ
     .union(InitFlags::EXPORT_SUPPORT)
     .union(InitFlags::BIG_WRITES)
@@ -27,14 +28,14 @@ const WANTED: InitFlags = InitFlags::ASYNC_READ
     .union(InitFlags::HANDLE_KILLPRIV_V2)
     .union(InitFlags::SETXATTR_EXT)
     .union(InitFlags::INIT_EXT);
-/// Requests that the kernel may have on the way without anybody waiting: readahead, writeback.
+/// Requests that the kernel may have on the way without a waiting program: readahead, writeback.
 const MOST_BACKGROUND: u16 = 64;
 
-/// What keeps the kernel from asking when something is read.
+/// Features that let the kernel serve reads without a request.
 const UNSEEN_READS: InitFlags = InitFlags::NO_OPENDIR_SUPPORT.union(InitFlags::CACHE_SYMLINKS);
 
-/// Answers INIT: with `options` go what the kernel may keep, and what it is to ask. The way to the kernel may add
-/// to what is wanted.
+/// Answers INIT: `options` decide what the kernel may cache, and what it must ask. The transport
+/// may add features.
 pub(super) fn agree(
     init: &InitIn,
     options: ServerOptions,
@@ -43,7 +44,7 @@ pub(super) fn agree(
 ) -> Outcome {
     let answer = InitOut { major: VERSION, minor: MINOR_VERSION, ..InitOut::new_zeroed() };
     if init.major > VERSION {
-        // It asks again in the way of this version.
+        // The kernel then asks again in this version.
         return reply.put(&answer);
     }
     if init.major < VERSION || init.minor < OLDEST_MINOR_VERSION {
@@ -59,7 +60,7 @@ pub(super) fn agree(
     let most_io_bytes = options.most_io_bytes;
     let flags = InitFlags::from_bits_retain(offered) & (wanted | call.kernel.features());
     reply.put(&InitOut {
-        // The kernel takes the least of this and what the mount is set to.
+        // The kernel takes the minimum of this and the mount's setting.
         max_readahead: most_io_bytes as u32,
         flags: flags.bits() as u32,
         flags2: (flags.bits() >> 32) as u32,
@@ -72,9 +73,9 @@ pub(super) fn agree(
     })
 }
 
-/// Whether the kernel is told to forget what a write around its cache replaced, which it does not do itself after an
-/// asynchronous one. Over rings such writes are synchronous, since the thread that serves one may have to answer
-/// before the kernel was told.
+/// Whether to tell the kernel to drop what a direct write replaced, which it does not do itself
+/// after an asynchronous one. Over rings such writes are synchronous, since the serving thread may
+/// have to answer before it can tell the kernel.
 pub(super) fn tells_of_direct_writes(call: &Call<'_>) -> bool {
     !call.kernel.features().contains(InitFlags::OVER_IO_URING)
 }

@@ -1,9 +1,9 @@
 //! Requests whose caller got a signal.
 //!
-//! The kernel itself ends what nobody has begun to serve, and the waiting for locks, which it keeps. A request that
-//! is being served is waited for: most take no longer than a device does, and are completed. Those that may take
-//! long watch for interruption and stop at a place where all is sound. That a request of which nothing
-//! is known is interrupted means nothing: it was served, or does not take long.
+//! The kernel itself ends requests that no thread has taken, and lock requests, which it serves. It
+//! waits for a request that is being served: most take no longer than a device does, and are
+//! completed. Requests that may take long watch for an interrupt, and stop where all is consistent.
+//! An interrupt of an unknown request is ignored: it was served, or does not take long.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,13 +11,13 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use parking_lot::Mutex;
 
-/// The requests that watch, by their numbers.
+/// The requests that watch for interrupts, by their numbers.
 #[derive(Debug, Default)]
 pub(super) struct Interrupts {
     watched: Mutex<HashMap<u64, Arc<AtomicBool>>>,
 }
 
-/// A request that watches as long as this lives.
+/// A request watches as long as this lives.
 #[derive(Debug)]
 pub(super) struct Watch<'i> {
     interrupts: &'i Interrupts,
@@ -26,7 +26,7 @@ pub(super) struct Watch<'i> {
 }
 
 impl Interrupts {
-    /// Has the request `unique` watch.
+    /// Makes the request `unique` watch.
     pub(super) fn watch(&self, unique: u64) -> Watch<'_> {
         let interrupted = Arc::<AtomicBool>::default();
         self.watched.lock().insert(unique, interrupted.clone());
@@ -42,7 +42,7 @@ impl Interrupts {
 }
 
 impl Watch<'_> {
-    /// Whether to stop.
+    /// Whether the request should stop.
     pub(super) fn is_interrupted(&self) -> bool {
         self.interrupted.load(Relaxed)
     }
@@ -59,7 +59,7 @@ mod tests {
     use super::Interrupts;
 
     #[test]
-    fn only_who_is_meant_stops() {
+    fn only_the_interrupted_request_stops() {
         let interrupts = Interrupts::default();
         let (first, second) = (interrupts.watch(2), interrupts.watch(4));
         interrupts.interrupt(2);

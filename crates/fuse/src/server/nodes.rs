@@ -1,14 +1,15 @@
-//! The inodes that the kernel knows, by the numbers that it knows them by.
+//! The inodes that the kernel knows, by its numbers for them.
 //!
 //! # Invariants
 //! - A node stays in the table as long as the kernel has looked it up more often than it forgot it.
-//! - A node's number follows from its subvolume and inode number alone, so that it is the same in every
-//!   mount, and two inodes never share one: where they would, the second is refused. As long as the file system is
-//!   mounted neither is given out twice, and what had a number before is told by its generation.
-//! - An inode that only a listing showed is not open. The server opens it when the kernel first asks
-//!   for it, and before it serves a request that may remove the inode's last name: after that the
-//!   inode could not be opened.
-//! - No lock is held while the library is called.
+//! - A node's number follows from its subvolume and inode number alone, so that it is the same in
+//!   every mount. Two inodes never share a number: if they would, the second is refused. While the
+//!   file system is mounted, no number is used twice; the generation tells a node from earlier ones
+//!   with its number.
+//! - An inode that only a listing showed is not open. The server opens it when the kernel first
+//!   asks for it, and before it serves a request that may remove the inode's last name: after that
+//!   the inode could not be opened.
+//! - No lock is held during calls of the library.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,36 +22,38 @@ use parking_lot::Mutex;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
-use super::failed;
+use super::call::failed;
 use super::page_tail::PageTail;
 use crate::protocol::abi::ROOT_ID;
 
-/// The attribute that gives a program capabilities, which end when the program is changed.
+/// The attribute that gives a program capabilities. A change of the program removes it.
 const CAPABILITY: &str = "security.capability";
 const S_ISUID: u32 = 0o4000;
 const S_ISGID: u32 = 0o2000;
-/// Locks that nodes are spread over.
+/// The table has so many parts, each with a lock.
 const SHARDS: usize = 64;
 /// The top level, whose inodes keep their own numbers.
 pub(super) const TOP_LEVEL: u64 = 5;
-/// Bits of a number that an inode has for itself; those above are its subvolume's.
+/// Bits of a number for the inode; those above are for the subvolume.
 const INODE_BITS: u32 = 40;
-/// Bits for a subvolume: with those of an inode they leave the two highest to the numbers below.
+/// Bits for the subvolume: with those of the inode they leave the two highest for the numbers
+/// below.
 const SUBVOLUME_BITS: u32 = 22;
-/// Numbers of inodes or subvolumes that are too large for those bits are scattered from here on.
+/// Hashed numbers begin here: those of inodes or subvolumes that are too large for those bits.
 const SCATTERED: u64 = 1 << 63;
-/// Directories that stand for a subvolume which is not there are numbered from here on as they are seen.
+/// Numbers of directories that stand for a subvolume which is not there begin here. Each gets the
+/// next when it is seen.
 const STAND_INS: u64 = 1 << 62;
 
 /// An inode that the kernel knows.
 #[derive(Debug)]
-pub(super) struct Node {
+pub(super) struct FuseNode {
     pub(super) inode: Inode,
-    /// It has been seen to have no capabilities, which a write would have to take from it.
+    /// It was seen to have no capabilities, which a write would have to remove.
     has_no_capability: AtomicBool,
     writers: Mutex<Writers>,
     pub(super) page_tail: PageTail,
-    /// Where a listing of the directory ends that goes on; 0 before one began.
+    /// Where a listing of the directory ends; 0 before one began.
     listing_end: AtomicU64,
 }
 
@@ -60,40 +63,39 @@ pub(super) struct Node {
 pub(super) enum Access {
     Read,
     Write,
-    /// Reading and writing, by which a file can be mapped to be written to.
+    /// Reading and writing: the file can be mapped for writing.
     ReadAndWrite,
 }
 
-/// An opening of a file. The kernel is given it as the handle.
+/// An open file. The kernel gets it as the handle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Opening {
     pub(super) access: Access,
-    /// The file was append-only: the opening allows no other writes as long as the file is.
+    /// The file was append-only: this handle allows no other writes as long as the file is.
     pub(super) only_appends: bool,
 }
 
-/// The opens of a file for writing.
+/// The handles of a file for writing.
 #[derive(Debug, Default)]
 struct Writers {
     count: u32,
-    /// Opens that allow a mapping.
+    /// Handles that allow a mapping.
     can_map: u32,
-    /// Open as long as there are any.
+    /// Open as long as there are handles.
     file: Option<OpenFile>,
 }
 
-/// What the kernel knows under a number.
+/// An inode that the kernel knows, with its lookups.
 #[derive(Debug)]
 struct Known {
-    what: What,
+    inode: KnownInode,
     lookups: u64,
 }
 
-/// An inode, and whether it is open.
 #[derive(Debug)]
-enum What {
-    Node(Arc<Node>),
-    /// One that a listing showed, and the kernel has not asked for.
+enum KnownInode {
+    Open(Arc<FuseNode>),
+    /// A listing showed it, and the kernel has not asked for it.
     Listed(Listed),
 }
 
@@ -104,9 +106,9 @@ struct Listed {
     inode: u64,
 }
 
-/// A node as the kernel knows it, without what it is in this opening of the file system.
+/// A node as another opening of the file system can enter it: by numbers alone.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
+pub(super) struct NodeRecord {
     pub(super) id: u64,
     subvolume: u64,
     inode: u64,
@@ -123,28 +125,28 @@ pub(super) struct Nodes {
     next_stand_in: AtomicU64,
 }
 
-/// The number under which programs and the kernel know an inode: of the top level its own, of another
-/// subvolume that with the subvolume's id above it.
+/// The number under which programs and the kernel know an inode: its own in the top level,
+/// elsewhere with the subvolume's id in the bits above.
 pub(super) fn number_of(subvolume: u64, inode: u64) -> u64 {
     let subvolume = if subvolume == TOP_LEVEL { 0 } else { subvolume };
     if inode >> INODE_BITS == 0 && subvolume >> SUBVOLUME_BITS == 0 {
         return subvolume << INODE_BITS | inode;
     }
-    // Any odd factor scatters without losing a bit; that two meet is as likely as for random numbers.
+    // Any odd factor hashes without losing a bit. A collision is as likely as with random numbers.
     let scattered = subvolume.wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(32) ^ inode;
     SCATTERED | scattered.wrapping_mul(0xD6E8_FEB8_6659_FD93) >> 1
 }
 
-/// The [generation](Node::generation) of an inode in `subvolume`.
+/// The [generation](FuseNode::generation) of an inode in `subvolume`.
 pub(super) fn generation_in(subvolume: &Subvolume, metadata: &Metadata) -> u32 {
-    /// An odd factor: what differs in one of both differs.
+    /// An odd factor: if either number differs, so does the result.
     const SPREAD: u32 = 0x9E37_79B9;
     let subvolume = subvolume.creation_generation() as u32;
     (metadata.generation as u32).wrapping_mul(SPREAD).wrapping_add(subvolume)
 }
 
-/// The subvolume and inode that have a number; none if they cannot be told from it.
-fn place_of(number: u64) -> Option<(u64, u64)> {
+/// The subvolume and inode that have a number. `None` if the number does not tell.
+fn inode_of(number: u64) -> Option<(u64, u64)> {
     let inode = number & ((1 << INODE_BITS) - 1);
     match number >> INODE_BITS {
         0 => Some((TOP_LEVEL, inode)),
@@ -153,13 +155,13 @@ fn place_of(number: u64) -> Option<(u64, u64)> {
     }
 }
 
-impl Node {
+impl FuseNode {
     fn new(inode: Inode) -> Self {
         let (has_no_capability, writers, page_tail, listing_end) = Default::default();
         Self { inode, has_no_capability, writers, page_tail, listing_end }
     }
 
-    /// Opens it, unless it may not be written to and that is what it is opened for.
+    /// Opens the file. Fails if `flags` ask for writing and that is not allowed.
     pub(super) fn open(&self, flags: u32) -> Result<Opening, Errno> {
         let access = Access::of_flags(flags);
         if access == Access::Read {
@@ -174,7 +176,7 @@ impl Node {
         Ok(Opening { access, only_appends: self.is_append_only() })
     }
 
-    /// Closes what was opened for `access`.
+    /// Closes a handle for `access`.
     pub(super) fn close(&self, access: Access) {
         if access == Access::Read {
             return;
@@ -183,12 +185,12 @@ impl Node {
         writers.count = writers.count.saturating_sub(1);
         writers.can_map = writers.can_map.saturating_sub(u32::from(access == Access::ReadAndWrite));
         let closed = if writers.count == 0 { writers.file.take() } else { None };
-        // Its end may be that of a deleted file: not under the lock.
+        // This may delete an orphan: not under the lock.
         drop(writers);
         drop(closed);
     }
 
-    /// The index at which a listing of the directory ends: if it `begins`, what `end_index` says.
+    /// The index at which a listing of the directory ends. If it `begins`, that is `end_index`.
     pub(super) fn listing_end(
         &self,
         begins: bool,
@@ -203,12 +205,12 @@ impl Node {
         Ok(end_index)
     }
 
-    /// Whether nothing that is in the file may change.
+    /// Whether existing content may not change.
     pub(super) fn is_append_only(&self) -> bool {
         self.inode.metadata().flags.contains(InodeFlags::APPEND)
     }
 
-    /// The file as it is open for writing.
+    /// The file, open for writing.
     pub(super) fn open_file(&self) -> Result<OpenFile, Errno> {
         self.writers.lock().file.clone().ok_or(Errno::BADF)
     }
@@ -233,7 +235,7 @@ impl Node {
         self.inode.clone().into_file().map_err(failed)
     }
 
-    /// Whether a write has to take capabilities from it.
+    /// Whether a write has to remove capabilities.
     pub(super) fn may_have_capability(&self) -> Result<bool, Errno> {
         if self.has_no_capability.load(Relaxed) {
             return Ok(false);
@@ -248,8 +250,8 @@ impl Node {
         }
     }
 
-    /// Whether its mode gives who runs it rights of others.
-    pub(super) fn gives_rights_by_mode(&self) -> bool {
+    /// Whether it has setuid or setgid.
+    pub(super) fn has_set_id_bits(&self) -> bool {
         self.inode.metadata().mode & (S_ISUID | S_ISGID) != 0
     }
 
@@ -258,9 +260,9 @@ impl Node {
         self.has_no_capability.store(false, Relaxed);
     }
 
-    /// What tells it from others that had its number before the file system was mounted: inodes by when they were
-    /// made, and those of snapshots, which are as old as what they are of, by when the snapshot was taken. A
-    /// handle of a file has this much of it.
+    /// Tells it from inodes that had its number before the file system was mounted: by the time an
+    /// inode was made or, in a snapshot, by the time of the snapshot, since its inodes are as old
+    /// as the originals. File handles contain it.
     pub(super) fn generation(&self, metadata: &Metadata) -> u32 {
         generation_in(&self.inode.subvolume(), metadata)
     }
@@ -275,7 +277,7 @@ impl Node {
 }
 
 impl Access {
-    /// What the flags of open(2) ask for.
+    /// The access that the flags of open(2) ask for.
     fn of_flags(flags: u32) -> Self {
         let flags = OFlags::from_bits_retain(flags) & OFlags::ACCMODE;
         match flags {
@@ -287,7 +289,7 @@ impl Access {
 }
 
 impl Opening {
-    /// The bit of a handle beside the number of what the opening is for.
+    /// The bit of a handle besides the number of its access.
     const ONLY_APPENDS: u64 = 1 << 2;
 
     pub(super) fn of_handle(handle: u64) -> Option<Self> {
@@ -301,8 +303,8 @@ impl Opening {
         self.access as u64 | if self.only_appends { Self::ONLY_APPENDS } else { 0 }
     }
 
-    /// Whether all reads and writes go past what the kernel keeps of the file, so that no program maps it to be
-    /// shared: through a mapping it could change what is there.
+    /// Whether reads and writes bypass the page cache, so that no program maps the file shared: a
+    /// mapping could change existing content.
     pub(super) fn is_direct(self) -> bool {
         self.only_appends && self.access == Access::ReadAndWrite
     }
@@ -316,33 +318,34 @@ impl Nodes {
             root: root.clone(),
             next_stand_in: AtomicU64::new(STAND_INS),
         };
-        let known = Known { what: What::Node(Arc::new(Node::new(root))), lookups: 1 };
+        let known = Known { inode: KnownInode::Open(Arc::new(FuseNode::new(root))), lookups: 1 };
         nodes.shard(ROOT_ID).lock().insert(ROOT_ID, known);
         nodes
     }
 
-    /// The root of what is served.
+    /// The root of the mount.
     pub(super) fn root(&self) -> &Inode {
         &self.root
     }
 
     /// The node that the kernel knows as `id`.
-    pub(super) fn get(&self, id: u64) -> Result<Arc<Node>, Errno> {
-        let listed = match &self.shard(id).lock().get(&id).ok_or(Errno::STALE)?.what {
-            What::Node(node) => return Ok(node.clone()),
-            What::Listed(listed) => listed.clone(),
+    pub(super) fn get(&self, id: u64) -> Result<Arc<FuseNode>, Errno> {
+        let listed = match &self.shard(id).lock().get(&id).ok_or(Errno::STALE)?.inode {
+            KnownInode::Open(node) => return Ok(node.clone()),
+            KnownInode::Listed(listed) => listed.clone(),
         };
         let inode = listed.subvolume.inode(listed.inode).map_err(failed)?;
         self.open(id, inode).ok_or(Errno::STALE)
     }
 
-    /// Opens an inode if a listing showed it, because it may be about to lose its last name.
+    /// Opens an inode that a listing showed, because it may be about to lose its last name.
     pub(super) fn keep(&self, inode: Inode) {
         self.open(self.id_of(&inode), inode);
     }
 
-    /// The node of an inode that the kernel knows as `id`, made of `inode` if there was none.
-    fn open(&self, id: u64, inode: Inode) -> Option<Arc<Node>> {
+    /// The node that the kernel knows as `id`, if it is that of `inode`. Opens it with `inode` if
+    /// it is not open.
+    fn open(&self, id: u64, inode: Inode) -> Option<Arc<FuseNode>> {
         let mut shard = self.shard(id).lock();
         let known = shard.get_mut(&id).filter(|known| known.is(&inode))?;
         Some(known.node(inode))
@@ -353,23 +356,23 @@ impl Nodes {
         if let Ok(known) = self.get(id) {
             return Ok(known.inode.clone());
         }
-        let (subvolume, inode) = place_of(id).ok_or(Errno::STALE)?;
+        let (subvolume, inode) = inode_of(id).ok_or(Errno::STALE)?;
         let found = fs.subvolume_by_id(subvolume).and_then(|subvolume| subvolume.inode(inode));
         found.map_err(failed)
     }
 
-    /// Whether an inode lies above all that is mounted: the root of the top level, where a subvolume is mounted.
+    /// Whether an inode lies above the mount: the root of the top level, if a subvolume is mounted.
     pub(super) fn is_above_root(&self, inode: &Inode) -> bool {
         inode.is_subvolume_root() && inode.subvolume_id() == TOP_LEVEL && *inode != self.root
     }
 
-    /// Enters what was found under a name, and returns it with its number: it is looked up once more.
-    pub(super) fn look_up(&self, inode: Inode) -> Result<(u64, Arc<Node>), Errno> {
+    /// Counts a lookup of `inode`, and returns its number and node.
+    pub(super) fn look_up(&self, inode: Inode) -> Result<(u64, Arc<FuseNode>), Errno> {
         let id = self.id_of(&inode);
         let mut shard = self.shard(id).lock();
         let Some(known) = shard.get_mut(&id) else {
-            let node = Arc::new(Node::new(inode));
-            shard.insert(id, Known { what: What::Node(node.clone()), lookups: 1 });
+            let node = Arc::new(FuseNode::new(inode));
+            shard.insert(id, Known { inode: KnownInode::Open(node.clone()), lookups: 1 });
             self.len.fetch_add(1, Relaxed);
             return Ok((id, node));
         };
@@ -380,18 +383,18 @@ impl Nodes {
         Ok((id, known.node(inode)))
     }
 
-    /// Enters an inode, which is no directory, that a listing shows, and returns its number: it is
-    /// looked up once more.
+    /// Counts a lookup of an inode that a listing shows and that is no directory, and returns its
+    /// number.
     pub(super) fn look_up_listed(&self, subvolume: &Subvolume, inode: u64) -> Result<u64, Errno> {
         let id = number_of(subvolume.id(), inode);
         let mut shard = self.shard(id).lock();
         let Some(known) = shard.get_mut(&id) else {
-            let what = What::Listed(Listed { subvolume: subvolume.clone(), inode });
-            shard.insert(id, Known { what, lookups: 1 });
+            let inode = KnownInode::Listed(Listed { subvolume: subvolume.clone(), inode });
+            shard.insert(id, Known { inode, lookups: 1 });
             self.len.fetch_add(1, Relaxed);
             return Ok(id);
         };
-        if known.place() != (subvolume.id(), inode) {
+        if known.location() != (subvolume.id(), inode) {
             return Err(Errno::OVERFLOW);
         }
         known.lookups += 1;
@@ -406,18 +409,18 @@ impl Nodes {
         if known.lookups == 0 && id != ROOT_ID {
             let forgotten = shard.remove(&id);
             self.len.fetch_sub(1, Relaxed);
-            // Its end may be that of a deleted file: not under the lock.
+            // This may delete an orphan: not under the lock.
             drop(shard);
             drop(forgotten);
         }
     }
 
-    /// The nodes of some subvolumes: of which, and as which the kernel knows each.
+    /// The nodes of these subvolumes, as pairs of a subvolume and a node's number.
     pub(super) fn of_subvolumes(&self, subvolumes: &[u64]) -> Vec<(u64, u64)> {
         let mut found = Vec::new();
         for shard in &self.shards {
             for (id, known) in shard.lock().iter() {
-                let (subvolume, _) = known.place();
+                let (subvolume, _) = known.location();
                 if subvolumes.contains(&subvolume) {
                     found.push((subvolume, *id));
                 }
@@ -431,7 +434,7 @@ impl Nodes {
         self.len.load(Relaxed)
     }
 
-    /// The numbers of all nodes but the root, shard by shard.
+    /// The numbers of all nodes except the root, shard by shard.
     pub(super) fn ids(&self) -> impl Iterator<Item = Vec<u64>> {
         self.shards
             .iter()
@@ -443,19 +446,19 @@ impl Nodes {
         for shard in &self.shards {
             let forgotten = std::mem::take(&mut *shard.lock());
             self.len.fetch_sub(forgotten.len(), Relaxed);
-            // The end of some may be that of deleted files: not under the lock.
+            // This may delete orphans: not under the lock.
             drop(forgotten);
         }
     }
 
     /// All nodes that the kernel knows.
-    pub(super) fn places(&self) -> Vec<Place> {
-        let place = |(id, known): (&u64, &Known)| {
-            let (subvolume, inode) = known.place();
-            Place { id: *id, subvolume, inode, lookups: known.lookups }
+    pub(super) fn records(&self) -> Vec<NodeRecord> {
+        let record = |(id, known): (&u64, &Known)| {
+            let (subvolume, inode) = known.location();
+            NodeRecord { id: *id, subvolume, inode, lookups: known.lookups }
         };
         let shards = self.shards.iter();
-        shards.flat_map(|shard| shard.lock().iter().map(place).collect::<Vec<_>>()).collect()
+        shards.flat_map(|shard| shard.lock().iter().map(record).collect::<Vec<_>>()).collect()
     }
 
     /// The number of the next directory that stands for a subvolume.
@@ -463,23 +466,28 @@ impl Nodes {
         self.next_stand_in.load(Relaxed)
     }
 
-    /// Enters what the table of another opening of `filesystem` had. What is not there is stale from now on, and so
-    /// are directories that stand for a subvolume, which the kernel then looks up again.
-    pub(super) fn inherit(&self, filesystem: &Filesystem, places: &[Place], next_stand_in: u64) {
+    /// Enters the nodes of another opening of `filesystem`. An inode that is gone is stale from now
+    /// on. So is a directory that stands for a subvolume: the kernel looks it up again.
+    pub(super) fn take_over(
+        &self,
+        filesystem: &Filesystem,
+        records: &[NodeRecord],
+        next_stand_in: u64,
+    ) {
         self.next_stand_in.store(next_stand_in, Relaxed);
         let is_stand_in = |id: u64| (STAND_INS..SCATTERED).contains(&id);
-        for place in places.iter().filter(|it| it.id != ROOT_ID && !is_stand_in(it.id)) {
-            let subvolume = filesystem.subvolume_by_id(place.subvolume);
-            if let Ok(inode) = subvolume.and_then(|subvolume| subvolume.inode(place.inode)) {
-                let what = What::Node(Arc::new(Node::new(inode)));
-                let known = Known { what, lookups: place.lookups };
-                self.shard(place.id).lock().insert(place.id, known);
+        for record in records.iter().filter(|it| it.id != ROOT_ID && !is_stand_in(it.id)) {
+            let subvolume = filesystem.subvolume_by_id(record.subvolume);
+            if let Ok(inode) = subvolume.and_then(|subvolume| subvolume.inode(record.inode)) {
+                let inode = KnownInode::Open(Arc::new(FuseNode::new(inode)));
+                let known = Known { inode, lookups: record.lookups };
+                self.shard(record.id).lock().insert(record.id, known);
                 self.len.fetch_add(1, Relaxed);
             }
         }
     }
 
-    /// The number under which the kernel knows an inode, or would.
+    /// The number under which the kernel knows an inode, or would know it.
     pub(super) fn id_of(&self, inode: &Inode) -> u64 {
         if *inode == self.root {
             return ROOT_ID;
@@ -497,27 +505,27 @@ impl Nodes {
 
 impl Known {
     /// Its subvolume and inode number.
-    fn place(&self) -> (u64, u64) {
-        match &self.what {
-            What::Node(node) => (node.inode.subvolume_id(), node.inode.number()),
-            What::Listed(listed) => (listed.subvolume.id(), listed.inode),
+    fn location(&self) -> (u64, u64) {
+        match &self.inode {
+            KnownInode::Open(node) => (node.inode.subvolume_id(), node.inode.number()),
+            KnownInode::Listed(listed) => (listed.subvolume.id(), listed.inode),
         }
     }
 
     fn is(&self, inode: &Inode) -> bool {
-        match &self.what {
-            What::Node(node) => node.inode == *inode,
-            What::Listed(_) => self.place() == (inode.subvolume_id(), inode.number()),
+        match &self.inode {
+            KnownInode::Open(node) => node.inode == *inode,
+            KnownInode::Listed(_) => self.location() == (inode.subvolume_id(), inode.number()),
         }
     }
 
-    /// The node, made of `inode`, which is that inode, if there was none.
-    fn node(&mut self, inode: Inode) -> Arc<Node> {
-        if let What::Node(node) = &self.what {
+    /// The node of `inode`, opened now if it was not.
+    fn node(&mut self, inode: Inode) -> Arc<FuseNode> {
+        if let KnownInode::Open(node) = &self.inode {
             return node.clone();
         }
-        let node = Arc::new(Node::new(inode));
-        self.what = What::Node(node.clone());
+        let node = Arc::new(FuseNode::new(inode));
+        self.inode = KnownInode::Open(node.clone());
         node
     }
 }
@@ -526,7 +534,7 @@ impl Known {
 mod tests {
     use std::collections::HashSet;
 
-    use super::{STAND_INS, TOP_LEVEL, number_of, place_of};
+    use super::{STAND_INS, TOP_LEVEL, inode_of, number_of};
 
     #[test]
     fn numbers_are_unique_across_subvolumes() {
@@ -539,10 +547,10 @@ mod tests {
         assert_eq!(numbers.len(), subvolumes.len() * inodes.len());
         assert_eq!(number_of(TOP_LEVEL, 257), 257);
         assert_eq!(number_of(256, 257), (256 << 40) + 257);
-        for place in [(TOP_LEVEL, 257), (256, 257), ((1 << 22) - 1, (1 << 40) - 1)] {
-            assert_eq!(place_of(number_of(place.0, place.1)), Some(place));
+        for inode in [(TOP_LEVEL, 257), (256, 257), ((1 << 22) - 1, (1 << 40) - 1)] {
+            assert_eq!(inode_of(number_of(inode.0, inode.1)), Some(inode));
         }
-        assert_eq!(place_of(number_of(1 << 22, 257)), None, "it is scattered");
-        assert_eq!(place_of(STAND_INS), None);
+        assert_eq!(inode_of(number_of(1 << 22, 257)), None, "it is scattered");
+        assert_eq!(inode_of(STAND_INS), None);
     }
 }

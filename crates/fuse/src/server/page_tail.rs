@@ -1,21 +1,21 @@
-//! What programs store past the end of a file that they have mapped.
+//! Bytes that programs store past the end of a mapped file.
 //!
 //! A mapping ends with the page that the file ends in, and a program may store to all of that page.
-//! What it stores past the end is no content: Linux's own file systems set it to zeros when the file
-//! grows. The kernel does not do that for a FUSE server: it brings the page, with these bytes, once
-//! the file has grown.
+//! The bytes past the end are no content: Linux's own file systems set them to zeros when the file
+//! grows. The kernel does not do that for a FUSE server: it writes the page back, with these bytes,
+//! once the file has grown.
 //!
 //! # Invariants
-//! - What a file grows by reads as zeros until a program writes there.
-//! - ftruncate(2): after the reply and before it returns to the program, the kernel brings the page
-//!   if a program stored to it, and drops it. Before a program can store to the page again the kernel
-//!   reads it. So the first data of the page that the kernel brings is from before the file grew,
-//!   unless the kernel has read the page since. What that data has past the old end is left out.
-//! - fallocate(2) and copy_file_range(2): the kernel is told to bring the page before the file grows.
-//!   It then leaves out what is past the end.
-//! - A program that writes past the end locks pages in the kernel meanwhile, so that the kernel cannot
-//!   be told anything. With `writeback_cache` writes can look like the page from before. In these two
-//!   cases what was stored past the end becomes content.
+//! - A file grows by zeros until a program writes there.
+//! - ftruncate(2): after the reply and before it returns to the program, the kernel writes the page
+//!   back if a program stored to it, and drops it. It reads the page before a program can store to
+//!   it again. So the first data of the page that it writes is from before the file grew, unless it
+//!   has read the page since. The server leaves out the part of that data past the old end.
+//! - fallocate(2) and copy_file_range(2): the server makes the kernel write the page back before
+//!   the file grows. The kernel then leaves out the bytes past the end.
+//! - While a program writes past the end, the kernel holds pages locked, and the server cannot tell
+//!   it anything. With `writeback_cache`, writes can look like the old page. In these two cases the
+//!   bytes past the end become content.
 
 use std::ops::Range;
 use std::sync::atomic::AtomicU64;
@@ -23,24 +23,20 @@ use std::sync::atomic::Ordering::SeqCst;
 
 use rustix::param::page_size;
 
-use super::nodes::Node;
-use super::{Call, Server};
-use crate::protocol::Notice;
-
-/// The place where a file ended before ftruncate(2) made it longer, as long as the kernel may have
-/// the page from before. 0 if it has none.
+/// Where a file ended before ftruncate(2) made it longer, as long as the kernel may have the page
+/// from before. 0 if it has not.
 #[derive(Debug, Default)]
 pub(super) struct PageTail(AtomicU64);
 
 impl PageTail {
     /// ftruncate(2) has changed the size from `old_end` to `new_end`.
-    fn resized(&self, old_end: u64, new_end: u64) {
+    pub(super) fn resized(&self, old_end: u64, new_end: u64) {
         let has_tail = new_end > old_end && !old_end.is_multiple_of(page_bytes());
         self.0.store(if has_tail { old_end } else { 0 }, SeqCst);
     }
 
-    /// The kernel reads or brings `len_bytes` from `offset` on. Returns what of the page may be from
-    /// before the file grew, if that was in doubt until now.
+    /// The kernel reads or writes `len_bytes` from `offset` on. Returns the part of the page that
+    /// may be from before the file grew, if that was in doubt until now.
     pub(super) fn take(&self, offset: u64, len_bytes: usize) -> Option<Range<u64>> {
         let old_end = self.0.load(SeqCst);
         if old_end == 0 {
@@ -54,26 +50,8 @@ impl PageTail {
     }
 }
 
-impl Server {
-    /// ftruncate(2) has changed the size of a file.
-    pub(super) fn note_resized(&self, node: &Node, old_end: u64, new_end: u64) {
-        if node.may_be_mapped_for_writing() && !self.options.writeback_cache {
-            node.page_tail.resized(old_end, new_end);
-        }
-    }
-
-    /// A file is about to grow up to `new_end`, if it is not as long already.
-    pub(super) fn bring_last_page(&self, call: &Call<'_>, node: &Node, new_end: u64) {
-        let end = node.inode.metadata().size_bytes;
-        let has_tail = new_end > end && !end.is_multiple_of(page_bytes());
-        if has_tail && node.may_be_mapped_for_writing() && !self.options.writeback_cache {
-            // Where this thread must not wait, what is past the end becomes content.
-            let _ = call.kernel.now(&Notice::content(call.id, end, 1));
-        }
-    }
-}
-
-/// The parts of `data`, to be written at `offset`, that lie outside of `range`, and where.
+/// The parts of `data` outside of `range`, each with its offset. `data` is to be written at
+/// `offset`.
 pub(super) fn parts_outside(
     range: Option<Range<u64>>,
     data: &[u8],
@@ -85,7 +63,7 @@ pub(super) fn parts_outside(
     parts.into_iter().filter(|(data, _)| !data.is_empty())
 }
 
-fn page_bytes() -> u64 {
+pub(super) fn page_bytes() -> u64 {
     page_size() as u64
 }
 
@@ -110,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_out_is_no_part() {
+    fn left_out_bytes_are_in_no_part() {
         let data = b"0123456789";
         let parts = |range| parts_outside(range, data, 100).collect::<Vec<_>>();
         assert_eq!(parts(None), [(&data[..], 100)]);

@@ -9,14 +9,14 @@ use larder_testkit::{RingsOffered, Scratch};
 use rustix::io::Errno;
 use rustix::mount::{UnmountFlags, unmount};
 
+use super::Server;
 use super::hostile::filesystem;
-use super::{Server, ServerOptions};
-use crate::MountOptions;
+use crate::options::{MountOptions, ServerOptions};
 use crate::protocol::abi::opcode;
 use crate::protocol::{Answer, Reply, Request};
-use crate::transport::{self, DevFuse, Handler, Tell, Transport};
+use crate::transport::{self, DevFuse, Handler, Limits, Tell, Transport};
 
-/// A server that panics when it is asked for the name `panic`.
+/// A server that panics when it looks up the name `panic`.
 struct Fragile(Server);
 
 impl Handler for Fragile {
@@ -27,7 +27,7 @@ impl Handler for Fragile {
     }
 }
 
-/// What is mounted, until this is dropped.
+/// A mount that ends when this is dropped.
 struct Mounted<'m>(&'m Path);
 
 impl Drop for Mounted<'_> {
@@ -43,7 +43,7 @@ fn panics_cost_one_request_each(io_uring: bool) {
     let server = Fragile(Server::new(&filesystem, &top, ServerOptions::default()).unwrap());
     let options = MountOptions::default();
     let mounted = transport::mount(scratch.path(), &options, ServerOptions::default()).unwrap();
-    let limits = ServerOptions::default().limits();
+    let limits = Limits::of(ServerOptions::default());
     let options = MountOptions { io_uring, awake: false, ..options };
     let connection = DevFuse::new(mounted.device, &options, limits);
     thread::scope(|scope| {

@@ -1,18 +1,18 @@
 //! Makes the kernel forget inodes that no program uses.
 //!
-//! The kernel remembers names and inodes until its own memory runs short, and the server has to
+//! The kernel caches names and inodes until its own memory runs short, and the server has to
 //! remember those inodes for as long. That is too long in two cases:
 //! - There are too many of them for the memory that the server may use.
-//! - They are of a deleted subvolume, whose room comes back only when nothing of it is open. The
-//!   kernel drops such inodes when the subvolume is deleted, except those that a program has open
-//!   then, and the folders above them.
+//! - They are of a deleted subvolume, whose space is freed only when none of its inodes is open.
+//!   The kernel drops such inodes when the subvolume is deleted, except those that a program has
+//!   open then, and the directories above them.
 //!
 //! # Invariants
-//! - A thread of its own asks the kernel (`FUSE_NOTIFY_PRUNE`, since Linux 6.18): the kernel may wait
-//!   for an answer of the server before it has dropped an inode, and no request waits for the thread. It
+//! - A thread of its own asks the kernel (`FUSE_NOTIFY_PRUNE`, since Linux 6.18): the kernel may
+//!   wait for the server before it has dropped an inode, and no request waits for the thread. It
 //!   holds no lock while it asks.
-//! - As long as one of the two cases lasts, the thread asks again and again. Rounds that were in vain,
-//!   because programs use those inodes, follow one another ever more slowly.
+//! - As long as one of the two cases lasts, the thread asks again and again. If programs use the
+//!   inodes, the pauses grow.
 
 use std::io;
 use std::sync::atomic::AtomicBool;
@@ -22,7 +22,6 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
-use super::exchange::Exchange;
 use super::nodes::Nodes;
 use crate::protocol::Notice;
 use crate::transport::Notify;
@@ -31,10 +30,16 @@ use crate::transport::Notify;
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 /// The longest time between two rounds.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
-/// Inodes that one request to the kernel names.
+/// Inodes in one notice.
 const BATCH: usize = 256;
 
-/// What the thread waits for.
+/// The nodes of the server that serves now: servers are exchanged while the thread runs.
+pub(super) trait CurrentNodes: Sync {
+    /// Runs `look` on them. `None` if no file system is open.
+    fn look<T>(&self, look: impl FnOnce(&Nodes) -> T) -> Option<T>;
+}
+
+/// The reasons to prune, which the thread waits for.
 #[derive(Debug)]
 pub(super) struct Pruning {
     most_nodes: usize,
@@ -46,7 +51,7 @@ pub(super) struct Pruning {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Subvolumes that were deleted, and of which the kernel may know inodes.
+    /// Deleted subvolumes of which the kernel may know inodes.
     deleted: Vec<u64>,
     is_crowded: bool,
     /// A reason came up since the last round began.
@@ -54,7 +59,7 @@ struct State {
     is_ended: bool,
 }
 
-/// What a round begins with.
+/// The reasons at the beginning of a round.
 struct Round {
     deleted: Vec<u64>,
     is_crowded: bool,
@@ -99,7 +104,7 @@ impl Pruning {
     /// Prunes while `serve` runs.
     pub(super) fn during(
         &self,
-        exchange: &Exchange,
+        nodes: &impl CurrentNodes,
         kernel: &dyn Notify,
         serve: impl FnOnce() -> io::Result<()>,
     ) -> io::Result<()> {
@@ -107,7 +112,7 @@ impl Pruning {
         thread::scope(|scope| {
             let _ending = Ending(self);
             let prune = || {
-                if let Err(error) = self.prune(exchange, kernel) {
+                if let Err(error) = self.prune(nodes, kernel) {
                     tracing::debug!("the kernel forgets inodes only by itself: {error}");
                 }
             };
@@ -116,8 +121,8 @@ impl Pruning {
         })
     }
 
-    /// Waits for a reason to prune; if there was one in the last round too, for `pause` or until another comes up.
-    /// Returns nothing at the end.
+    /// Waits for a reason to prune. If the last round left one, waits for `pause` or until another
+    /// comes up. Returns `None` at the end.
     fn next(&self, pause: Duration) -> Option<Round> {
         let mut state = self.state.lock();
         self.changed.wait_while(&mut state, |state| {
@@ -131,37 +136,36 @@ impl Pruning {
         (!state.is_ended).then_some(Round { deleted, is_crowded, is_new })
     }
 
-    fn prune(&self, exchange: &Exchange, kernel: &dyn Notify) -> io::Result<()> {
+    fn prune(&self, nodes: &impl CurrentNodes, kernel: &dyn Notify) -> io::Result<()> {
         let (mut pause, mut left_before) = (FIRST_PAUSE, 0);
         while let Some(Round { mut deleted, is_crowded, is_new }) = self.next(pause) {
-            let of_deleted =
-                exchange.look_at_nodes(|nodes| nodes.of_subvolumes(&deleted)).unwrap_or_default();
+            let of_deleted = nodes.look(|nodes| nodes.of_subvolumes(&deleted)).unwrap_or_default();
             let ids: Vec<u64> = of_deleted.iter().map(|(_, id)| *id).collect();
             ask_to_forget(&ids, kernel)?;
             if is_crowded {
-                self.thin_out(exchange, kernel)?;
+                self.thin_out(nodes, kernel)?;
             }
-            // Inodes that were forgotten let go of the folders above them: those are next.
-            let left = of_deleted.len() + if is_crowded { node_count(exchange) } else { 0 };
+            // A forgotten inode lets go of the directory above it: that is next.
+            let left = of_deleted.len() + if is_crowded { node_count(nodes) } else { 0 };
             let is_progress = is_new || left < left_before;
             pause = if is_progress { FIRST_PAUSE } else { (2 * pause).min(LONGEST_PAUSE) };
             left_before = left;
-            // The kernel knows nothing of these any more. Nor will it: what it looks up lies in a folder that it
-            // knows.
+            // The kernel knows no inode of these any more, and will know none: it looks names up
+            // only in directories that it knows.
             deleted.retain(|subvolume| of_deleted.iter().all(|(other, _)| other != subvolume));
-            self.end_round(&deleted, node_count(exchange));
+            self.end_round(&deleted, node_count(nodes));
         }
         Ok(())
     }
 
-    /// Asks until a quarter of the nodes that are allowed is gone, or the kernel was asked for each.
-    fn thin_out(&self, exchange: &Exchange, kernel: &dyn Notify) -> io::Result<()> {
+    /// Asks until a quarter of the nodes that are allowed is gone, or the kernel was asked for
+    /// each.
+    fn thin_out(&self, nodes: &impl CurrentNodes, kernel: &dyn Notify) -> io::Result<()> {
         let enough = self.most_nodes - self.most_nodes / 4;
-        let all: Vec<Vec<u64>> =
-            exchange.look_at_nodes(|nodes| nodes.ids().collect()).unwrap_or_default();
+        let all: Vec<Vec<u64>> = nodes.look(|nodes| nodes.ids().collect()).unwrap_or_default();
         for ids in all {
             ask_to_forget(&ids, kernel)?;
-            if node_count(exchange) <= enough {
+            if node_count(nodes) <= enough {
                 break;
             }
         }
@@ -179,8 +183,8 @@ impl Pruning {
 }
 
 /// How many nodes there are.
-fn node_count(exchange: &Exchange) -> usize {
-    exchange.look_at_nodes(Nodes::len).unwrap_or(0)
+fn node_count(nodes: &impl CurrentNodes) -> usize {
+    nodes.look(Nodes::len).unwrap_or(0)
 }
 
 /// Asks the kernel to forget nodes that no program uses.

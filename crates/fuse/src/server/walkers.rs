@@ -3,28 +3,29 @@
 //! A program that lists names only, such as `find -name`, has no use for attributes, and each costs
 //! the server and the kernel more than its name. A program that asks for the attributes of every
 //! name costs far more if they do not come with the listing. The kernel does not say which it is:
-//! it asks for both, and answers from what came with the listing without a request.
+//! it asks for both, and answers from the listing without a request.
 //!
 //! So the server finds out. Now and then it holds the attributes of one entry back. A thread that
 //! wants attributes looks that entry up. A thread that has left several such entries alone gets
 //! names, until it looks one up.
 //!
 //! # Invariants
-//! - Whatever the table says, each entry is listed, and the kernel finds the attributes of those
-//!   that came without.
-//! - The table is bounded. A thread whose place another one takes is new when it comes again.
+//! - Whatever the table says, each entry is listed, and the kernel looks missing attributes up when
+//!   a program asks for them.
+//! - The table is bounded. A thread that lost its place to another starts anew.
 
 use parking_lot::Mutex;
 
 /// Threads that are remembered.
 const WALKERS: usize = 256;
-/// Entries held back and left alone after which a thread gets names. A program that walks depth
-/// first may come to the files of a directory after it has listed several directories below.
+/// After so many entries that were held back and not looked up, a thread gets names. A program that
+/// walks depth first may come to the files of a directory after it has listed several directories
+/// below.
 const PATIENCE: u8 = 4;
 /// The most listings between two entries that are held back.
 const LONGEST_TRUST: u8 = 64;
 
-/// What of a directory's entries comes with attributes.
+/// Which entries of a directory come with attributes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Shown {
     Everything,
@@ -45,7 +46,7 @@ struct Walker {
     thread: u32,
     /// Listings to come before an entry is held back.
     until_asked: u8,
-    /// What that is set to next.
+    /// The next value of `until_asked`.
     trust: u8,
     /// Entries held back that the thread has not looked up.
     left_alone: u8,
@@ -58,7 +59,7 @@ impl Default for Walkers {
 }
 
 impl Walkers {
-    /// What to show a thread that lists a directory, and begins with it if `begins`.
+    /// Decides what to show a thread that lists a directory, and begins with it if `begins`.
     pub(super) fn list(&self, thread: u32, begins: bool) -> Shown {
         let mut walker = self.walker(thread).lock();
         if walker.thread != thread {
@@ -75,7 +76,7 @@ impl Walkers {
         }
     }
 
-    /// A thread looks up what is no directory.
+    /// A thread looks up an entry that is no directory.
     pub(super) fn ask(&self, thread: u32) {
         let mut walker = self.walker(thread).lock();
         if walker.thread == thread {
@@ -117,8 +118,8 @@ mod tests {
 
     const THREAD: u32 = 7;
 
-    /// What a thread is shown that lists so many directories, and looks up an entry that is held
-    /// back if it `asks`.
+    /// What a thread is shown in `listings` listings, if it looks up the entries that are held
+    /// back, or does not.
     fn shown(walkers: &Walkers, listings: usize, asks: bool) -> Vec<Shown> {
         let list = |_| {
             let shown = walkers.list(THREAD, true);

@@ -1,29 +1,31 @@
 //! Telling the kernel something from a thread that serves requests.
 //!
 //! # Invariants
-//! - The kernel may wait, in the thread that tells it, for requests to be served. A thread tells it
-//!   only after it has [left](Place) its place among the threads that serve: enough others remain to serve any request.
+//! - A thread that tells the kernel something may wait there for requests to be served. So it first
+//!   [gives up](Slot::leave) its slot among the threads that serve: enough others remain to serve
+//!   any request.
 
+use super::kernel::{MustNotWait, Notify, Tell};
 use super::soon::Soon;
-use super::{MustNotWait, Notify, Tell};
 use crate::protocol::Notice;
 use crate::protocol::abi::InitFlags;
 
-/// The place of a thread among the threads that serve.
-pub(super) trait Place {
-    /// Asks whether this thread may wait for the kernel. It may if enough others remain to serve.
+/// The slot of a thread among the threads that serve.
+pub(super) trait Slot {
+    /// Gives it up, so that this thread may wait for the kernel. Returns false if too few others
+    /// would remain to serve.
     fn leave(&self) -> bool;
 
-    /// This thread, which had left, goes on with its request.
+    /// Takes it back.
     fn come_back(&self);
 }
 
-/// A thread has left its place until this is dropped.
-struct Away<'p>(&'p dyn Place);
+/// A thread has given up its slot until this is dropped.
+struct Away<'s>(&'s dyn Slot);
 
-impl<'p> Away<'p> {
-    fn from(place: &'p dyn Place) -> Result<Self, MustNotWait> {
-        if place.leave() { Ok(Self(place)) } else { Err(MustNotWait) }
+impl<'s> Away<'s> {
+    fn from(slot: &'s dyn Slot) -> Result<Self, MustNotWait> {
+        if slot.leave() { Ok(Self(slot)) } else { Err(MustNotWait) }
     }
 }
 
@@ -33,17 +35,17 @@ impl Drop for Away<'_> {
     }
 }
 
-/// The way to the kernel of a thread that has a place among the threads that serve.
-pub(super) struct FromPlace<'p> {
-    pub(super) kernel: &'p dyn Notify,
-    pub(super) soon: &'p Soon,
-    pub(super) place: &'p dyn Place,
+/// The way to the kernel of a thread that has a slot.
+pub(super) struct FromSlot<'s> {
+    pub(super) kernel: &'s dyn Notify,
+    pub(super) soon: &'s Soon,
+    pub(super) slot: &'s dyn Slot,
 }
 
-impl Tell for FromPlace<'_> {
+impl Tell for FromSlot<'_> {
     fn now(&self, notice: &Notice) -> Result<(), MustNotWait> {
-        let _away = Away::from(self.place)?;
-        // It fails where the kernel knows nothing that it could forget.
+        let _away = Away::from(self.slot)?;
+        // It fails if the kernel knows nothing to forget.
         let _ = self.kernel.notify(notice);
         Ok(())
     }

@@ -1,14 +1,14 @@
 //! Mounts whose source is a block device, which sync(2) and syncfs(2) reach.
 //!
-//! The kernel passes these on (SYNCFS) to servers of type `fuseblk` only, and demands a block device
-//! of such a mount, which it claims for itself. A [`StandIn`](larder_device::StandIn) is that device.
+//! The kernel passes these on (SYNCFS) to servers of type `fuseblk` only. Such a mount needs a
+//! block device, which the kernel claims. A [`StandIn`](larder_device::StandIn) is that device.
 //!
 //! # Invariants
-//! - umount(2) sends DESTROY to the server of such a mount and waits for the reply, which nothing
-//!   interrupts but the end of the connection. A server therefore has another process
-//!   [unmount](unmount) what it serves.
-//! - A server that dies with its mount namespace has the kernel unmount in the dying process, before
-//!   that has let go of its connection: the process waits for itself. Hence such mounts are made only
+//! - umount(2) sends DESTROY to the server of such a mount and waits for the reply; only the end of
+//!   the connection interrupts it. A server therefore makes another process [unmount](unmount) what
+//!   it serves.
+//! - If a server dies with its mount namespace, the kernel unmounts in the dying process, before
+//!   that has closed its connection: the process waits for itself. Hence such mounts are made only
 //!   in the first mount namespace, which never ends.
 
 use std::fs;
@@ -17,11 +17,9 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::Command;
 
-use super::mount::run;
+use super::program::run;
 use super::version;
 
-/// What the kernel shows as the type of such a file system.
-pub(crate) const TYPE: &str = "fuseblk.larder";
 /// The first Linux that passes sync(2) on.
 const FIRST_LINUX: (u32, u32) = (6, 18);
 /// `MNT_NS_INIT_INO` of linux/nsfs.h: the inode of the first mount namespace.
@@ -33,7 +31,7 @@ pub(super) fn is_offered() -> bool {
     version::is_at_least(FIRST_LINUX) && namespace.is_ok_and(|inode| inode == FIRST_NAMESPACE)
 }
 
-/// Has umount(8) unmount `mountpoint`, if `lazily`, when nobody uses it any more.
+/// Makes umount(8) unmount `mountpoint`: at once, or, if `lazily`, when it is not in use any more.
 pub(super) fn unmount(mountpoint: &Path, lazily: bool) -> io::Result<()> {
     // Without helpers, which might be this very program.
     let mut command = Command::new("umount");

@@ -1,17 +1,18 @@
 //! A thread polls for the next request for a moment before it sleeps.
 //!
-//! While a thread sleeps its processor may halt, and waking two processors takes longer than serving
-//! most requests. So a thread that has served a request looks for another, yields the processor, and
-//! looks again. A program on the same processor makes its next request meanwhile and sleeps until the
-//! reply: no thread has to be woken on another processor, and none halts.
+//! While a thread sleeps its processor may halt, and waking two processors takes longer than
+//! serving most requests. So a thread that has served a request looks for another, yields the
+//! processor, and looks again. A program on the same processor makes its next request meanwhile and
+//! sleeps until the reply: no thread has to be woken on another processor, and none halts.
 //!
 //! # Invariants
 //! - A polling thread is as good as a sleeping one: it takes the next request that no other thread
 //!   takes.
-//! - A poll ends a [`MOMENT`] after it began, or when a thread that got the processor yields it after
-//!   that. Such a poll was in vain, whatever it found: before the thread polls again, twice as many
+//! - A poll ends a [`MOMENT`] after it began, or later if another thread has the processor then.
+//!   Such a poll was in vain, whatever it found: before the thread polls again, twice as many
 //!   requests as the last time must each come within a moment while it sleeps. So no thread polls
-//!   without requests, and hardly any polls if requests come slowly or the processor has other work.
+//!   without requests, and hardly any polls if requests come slowly or the processor has other
+//!   work.
 
 use std::time::{Duration, Instant};
 
@@ -90,8 +91,8 @@ mod tests {
             Self { poll: BusyPoll::new(now), now }
         }
 
-        /// Waits for a request that comes after `gap`. Returns how often the thread looked for it if
-        /// each look takes `look`.
+        /// Waits for a request that comes after `gap`. Returns how often the thread looked for it
+        /// if each look takes `look`.
         fn waits(&mut self, gap: Duration, look: Duration) -> usize {
             let comes = self.now + gap;
             let mut looks = 0;

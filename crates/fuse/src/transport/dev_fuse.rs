@@ -1,13 +1,15 @@
-//! Requests and replies through reads and writes of `/dev/fuse`, which is where a connection begins.
+//! Requests and replies through reads and writes of `/dev/fuse`, which is where a connection
+//! begins.
 //!
 //! # Invariants
-//! - Each thread reads from a descriptor of its own and answers through the same: the kernel keeps what
-//!   is on the way by descriptor.
-//! - As long as there may be more threads, one waits for requests whatever the others do: sleeps in a read, or
-//!   [polls](super::busy_poll) before it does.
-//! - A thread has one buffer for requests and one for replies, as long as it lives. Who ends leaves them to who
-//!   begins: under load threads come and go, and filling new buffers with zeros takes longer than a request.
-//! - Rings are offered to the kernel only when they are there, and all that is needed to serve them.
+//! - Each thread reads from a descriptor of its own and answers through the same: the kernel keeps
+//!   pending requests by descriptor.
+//! - As long as there may be more threads, one always waits for requests: it sleeps in a read, or
+//!   [polls](super::busy_poll) first.
+//! - A thread has one buffer for requests and one for replies, as long as it lives. A thread that
+//!   ends leaves them to one that starts: under load threads come and go, and filling new buffers
+//!   with zeros takes longer than a request.
+//! - Rings are offered to the kernel only once they and everything needed to serve them are there.
 
 use std::fs::File;
 use std::io;
@@ -23,22 +25,23 @@ use rustix::ioctl::{Opcode, Updater, ioctl, opcode};
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::awake::Awake;
-use super::away::{FromPlace, Place};
+use super::away::{FromSlot, Slot};
 use super::busy_poll::BusyPoll;
 use super::io_uring::Queues;
+use super::kernel::{Notify, Tell};
 use super::mapping::Buffer;
 use super::pool::Pool;
 use super::readahead::read_ahead;
 use super::readiness::Readiness;
+use super::serving::{HEADROOM_BYTES, Handler, Limits, Served, Serving, Transport, serve};
 use super::soon::Soon;
-use super::{HEADROOM_BYTES, Handler, Limits, Notify, Served, Serving, Tell, Transport, serve};
-use crate::MountOptions;
+use crate::options::MountOptions;
 use crate::protocol::abi::{self, InHeader, InitFlags, InitOut, OutHeader};
 use crate::protocol::{Notice, Reply, Request};
 
-/// Threads that wait for requests at most; more end.
+/// The most threads that wait for requests; more end.
 const MOST_IDLE_THREADS: usize = 4;
-/// Buffers that are kept for threads to come at most; more are given back.
+/// The most buffers that are kept for new threads; more are freed.
 const MOST_SPARE_BUFFERS: usize = 16;
 /// `FUSE_DEV_IOC_CLONE` of linux/fuse.h.
 const FUSE_DEV_IOC_CLONE: Opcode = opcode::read::<u32>(229, 0);
@@ -48,9 +51,9 @@ const FUSE_DEV_IOC_CLONE: Opcode = opcode::read::<u32>(229, 0);
 pub(crate) struct DevFuse {
     device: OwnedFd,
     limits: Limits,
-    /// The rings that most requests may come through.
+    /// The rings that may carry most requests.
     queues: Option<Queues>,
-    /// The rings have threads that wait for INIT to be answered.
+    /// The rings have threads, which wait until INIT is answered.
     can_use_rings: AtomicBool,
     spare: Spare,
     soon: Soon,
@@ -69,8 +72,9 @@ struct Buffers {
 }
 
 impl DevFuse {
-    /// The connection that `device`, an open `/dev/fuse`, was mounted with. With `io_uring` requests come
-    /// through rings where the kernel offers them. With `awake` processors stay awake while requests keep coming.
+    /// A connection over `device`, an open `/dev/fuse`. With `io_uring`, requests come through
+    /// rings where the kernel offers them. With `awake`, processors stay awake while requests keep
+    /// coming.
     pub(crate) fn new(device: OwnedFd, options: &MountOptions, limits: Limits) -> Self {
         let queues = if options.io_uring { Queues::offered(limits) } else { None };
         let can_use_rings = AtomicBool::new(false);
@@ -78,8 +82,8 @@ impl DevFuse {
         Self { device, limits, queues, can_use_rings, spare, soon, awake }
     }
 
-    /// A further descriptor of the connection. Where the device cannot be opened again, which is so for
-    /// a user whom only `fusermount3` lets mount, it shares the queue of the first.
+    /// A further descriptor of the connection. If the device cannot be opened again, as for a user
+    /// for whom `fusermount3` mounts, it shares the queue of the first.
     fn another(&self) -> io::Result<OwnedFd> {
         let options = File::options().read(true).write(true).open("/dev/fuse");
         let Ok(another) = options else { return self.device.try_clone() };
@@ -99,7 +103,8 @@ impl DevFuse {
         started.map(|_| ()).inspect_err(|_| pool.ends())
     }
 
-    /// Serves one request after another until the connection ends, or until there are threads enough.
+    /// Serves one request after another until the connection ends, or until there are threads
+    /// enough.
     fn serve_one_by_one<'s>(
         &'s self,
         device: &OwnedFd,
@@ -111,13 +116,13 @@ impl DevFuse {
         while let Some(len) = self.wait(&mut busy_poll, &mut buffers, device) {
             self.awake.count_request();
             if pool.takes() {
-                // Without one more thread things are slower, and go on.
+                // Without one more thread serving is slower, and goes on.
                 let _ = self.start(serving, pool);
             }
             let start = || self.start(serving, pool);
-            let place = &InPool { pool, start: &start };
+            let slot = &InPool { pool, start: &start };
             let Serving { kernel, soon, .. } = serving;
-            let kernel = FromPlace { kernel, soon, place };
+            let kernel = FromSlot { kernel, soon, slot };
             if buffers.has(abi::opcode::INIT, len) {
                 self.agree(&mut buffers, device, len, serving, &kernel);
             } else {
@@ -139,7 +144,7 @@ impl DevFuse {
         buffers: &mut Buffers,
         device: &OwnedFd,
     ) -> Option<usize> {
-        // Where there are rings nobody waits for the reply to what comes this way.
+        // With rings, no program waits for the requests that come this way.
         let has_rings = self.queues.as_ref().is_some_and(Queues::are_used);
         if busy_poll.begins(Instant::now()) && !has_rings {
             while !is_readable(device) && busy_poll.goes_on(Instant::now()) {
@@ -151,7 +156,7 @@ impl DevFuse {
         received
     }
 
-    /// Answers INIT, and begins to use rings if that is what comes of it.
+    /// Answers INIT, and begins to use rings if both sides agree on them.
     fn agree<'s>(
         &'s self,
         buffers: &mut Buffers,
@@ -163,11 +168,11 @@ impl DevFuse {
         if let Some(queues) = &self.queues {
             self.can_use_rings.store(queues.prepare(serving).is_ok(), SeqCst);
         }
-        // Without, reading is slower.
+        // Without readahead, reading is slower.
         let _ = read_ahead(device, self.limits.io_bytes);
         let body = buffers.answer(device, len, serving.handler, kernel);
         let Ok((agreed, _)) = InitOut::read_from_prefix(body) else {
-            // Nothing was agreed on, and the kernel refuses all that programs ask for.
+            // No agreement: the kernel refuses everything that programs ask for.
             return serving.readiness.ended();
         };
         let has_rings = u64::from(agreed.flags2) << 32 & InitFlags::OVER_IO_URING.bits() != 0;
@@ -211,15 +216,15 @@ impl Notify for DevFuse {
     }
 }
 
-/// The place of a thread of `pool`. Another serves in its place while it waits for the kernel, so that any number of
-/// them can wait.
+/// The slot of a thread of `pool`. Another thread serves while this one waits for the kernel, so
+/// that any number of them can wait.
 struct InPool<'p> {
     pool: &'p Pool,
     /// Starts another thread of the pool.
     start: &'p dyn Fn() -> io::Result<()>,
 }
 
-impl Place for InPool<'_> {
+impl Slot for InPool<'_> {
     fn leave(&self) -> bool {
         let may_leave = !self.pool.goes_away() || (self.start)().is_ok();
         if !may_leave {
@@ -236,18 +241,18 @@ impl Place for InPool<'_> {
 /// Whether a read returns at once.
 fn is_readable(device: impl AsFd) -> bool {
     let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-    // What cannot be asked is read, and says what is wrong.
+    // If the poll fails, the read says what is wrong.
     poll(&mut [PollFd::new(&device, PollFlags::IN)], Some(&now)) != Ok(0)
 }
 
 impl Spare {
-    /// Buffers for a thread that begins, those that were left last if there are any.
+    /// Buffers for a new thread: those that were left last, if there are any.
     fn take(&self, limits: Limits) -> Result<Buffers, Errno> {
         let left = self.0.lock().pop();
         left.map_or_else(|| Buffers::new(limits), Ok)
     }
 
-    /// Keeps what a thread had that ends, if not enough is kept already.
+    /// Keeps the buffers of a thread that ends, unless enough are kept already.
     fn leave(&self, buffers: Buffers) {
         let mut spare = self.0.lock();
         if spare.len() < MOST_SPARE_BUFFERS {
@@ -267,7 +272,7 @@ impl Buffers {
         loop {
             match retry_on_intr(|| read(&device, self.request.bytes_mut())) {
                 Ok(len) => return Some(len),
-                // Whoever asked was interrupted before this could be read.
+                // The caller was interrupted before the request could be read.
                 Err(Errno::NOENT | Errno::AGAIN) => {}
                 Err(_) => return None,
             }
@@ -299,7 +304,7 @@ impl Buffers {
         let Served { error, body_len } = served;
         let len = header.len() + body_len;
         header.copy_from_slice(OutHeader { len: len as u32, error, unique }.as_bytes());
-        // It fails when whoever asked was interrupted or the connection ended: nobody waits then.
+        // It fails if the caller was interrupted or the connection ended: no program waits then.
         let _ = retry_on_intr(|| write(&device, &self.reply.bytes()[..len]));
         &self.reply.bytes()[size_of::<OutHeader>()..len]
     }
@@ -310,7 +315,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_begins_takes_what_was_left() {
+    fn new_threads_take_the_buffers_of_old_ones() {
         let spare = Spare::default();
         let limits = Limits { io_bytes: 1 << 16, threads: 1 };
         let take =

@@ -1,4 +1,4 @@
-//! Memory that comes from the kernel page by page, as it is used, and goes back at once.
+//! Memory that the kernel gives page by page, as it is used, and takes back at once.
 
 use std::os::fd::AsFd;
 use std::ptr::{self, NonNull};
@@ -7,14 +7,15 @@ use std::slice;
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 
-/// Memory that is shared with the kernel, or only meant to be.
+/// Memory that is shared with the kernel, or private.
 #[derive(Debug)]
 pub(super) struct Mapping {
     start: NonNull<u8>,
     len: usize,
 }
 
-// SAFETY: it is memory, which no thread has a part in; what it is used for takes care of who uses it when.
+// SAFETY: it is memory, which belongs to no thread. Its owner sees to it that one thread uses it at
+// a time.
 unsafe impl Send for Mapping {}
 
 impl Mapping {
@@ -50,8 +51,8 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: it was mapped with this address and length, and nobody refers to it any more.
-        // It cannot fail: the kernel said where it is.
+        // SAFETY: it was mapped with this address and length, and nothing refers to it any more. It
+        // cannot fail: the kernel chose the address.
         let _ = unsafe { munmap(self.start.as_ptr().cast(), self.len) };
     }
 }
@@ -74,7 +75,7 @@ impl Buffer {
 
     /// All of it, to be changed.
     pub(super) fn bytes_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as above, and nobody else refers to it.
+        // SAFETY: as above, and nothing else refers to it.
         unsafe { slice::from_raw_parts_mut(self.0.start.as_ptr(), self.0.len) }
     }
 }

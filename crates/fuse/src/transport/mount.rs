@@ -15,26 +15,23 @@ use rustix::path;
 use rustix::process::geteuid;
 
 use super::block;
+use super::program::run;
 use super::superblock::{Superblock, attributes};
 use super::tree::Tree;
+use crate::options::{AccessTimes, MountOptions, ServerOptions};
 use crate::usage::MountTable;
-use crate::{AccessTimes, MountOptions, ServerOptions};
 
-/// What programs see of the type of the file system behind what the kernel knows it by.
-pub(super) const SUBTYPE: &str = "larder";
-/// What the kernel shows as the type of the file system where it is not [`block::TYPE`].
-pub(crate) const TYPE: &str = "fuse.larder";
-/// The program that lets those mount who are not root.
+/// The program that mounts for users other than root.
 const FUSERMOUNT: &str = "fusermount3";
 
-/// What came of mounting.
+/// A new mount.
 pub(crate) struct Mounted {
     /// The open `/dev/fuse` of the connection.
     pub(crate) device: OwnedFd,
-    /// What further mounts are made of. Others than root cannot make any.
+    /// The source of further mounts, which only root can make.
     pub(crate) superblock: Option<Superblock>,
     pub(crate) sync: SyncCalls,
-    /// Of the file system, as `st_dev` has it.
+    /// The number of the file system, as in `st_dev`.
     pub(crate) number: u64,
 }
 
@@ -43,13 +40,13 @@ pub(crate) struct Mounted {
 pub(crate) enum SyncCalls {
     /// The kernel passes them on: it is a mount of [`block`].
     Reach,
-    /// The kernel passes them on to no such mount.
+    /// The kernel does not pass them on to such a mount.
     DoNotReach,
-    /// They could reach it, had not this gone wrong.
+    /// They could reach it, but this went wrong.
     Failed(io::Error),
 }
 
-/// Mounts at `mountpoint`. The table of mounts says which times of last access the server keeps.
+/// Mounts at `mountpoint`. The mount table shows which access times the server keeps.
 pub(crate) fn mount(
     mountpoint: &Path,
     options: &MountOptions,
@@ -66,12 +63,12 @@ pub(crate) fn mount(
     }
 }
 
-/// The same for root, at no place yet. What is returned first is of no use after what is returned second has ended.
+/// The same for root, at no place yet. The mount lives no longer than the tree.
 pub(crate) fn mount_in_no_place(
     options: &MountOptions,
     server: ServerOptions,
 ) -> io::Result<(Mounted, Tree)> {
-    // Where nothing is written nothing has to be synced.
+    // A mount that writes nothing needs no sync.
     let sync = if options.read_only || !block::is_offered() {
         SyncCalls::DoNotReach
     } else {
@@ -96,16 +93,16 @@ fn mount_first(
     Ok((Mounted { device, superblock: Some(superblock), sync, number }, tree))
 }
 
-/// The number of the file system that is mounted at `path`. No request goes to its server for that.
+/// The number of the file system that is mounted at `path`. This sends no request to its server.
 fn number_of(directory: impl AsFd, path: impl path::Arg) -> io::Result<u64> {
     let flags = AtFlags::STATX_DONT_SYNC | AtFlags::EMPTY_PATH;
     let found = statx(directory, path, flags, StatxFlags::empty())?;
     Ok(makedev(found.stx_dev_major, found.stx_dev_minor))
 }
 
-/// Unmounts what is mounted at `mountpoint`; if `lazily`, at once for everybody who does not use it
-/// yet, and for the others when they are done. The process that serves it calls
-/// [`Mount::unmount`](crate::Mount::unmount).
+/// Unmounts the file system at `mountpoint`. If `lazily`, it disappears at once, and processes that
+/// use it go on. The process that serves it calls [`Mount::unmount`](crate::Mount::unmount)
+/// instead.
 pub fn unmount(mountpoint: &Path, lazily: bool) -> io::Result<()> {
     if geteuid().is_root() {
         let flags = if lazily { UnmountFlags::DETACH } else { UnmountFlags::empty() };
@@ -116,11 +113,11 @@ pub fn unmount(mountpoint: &Path, lazily: bool) -> io::Result<()> {
     run(&mut command)
 }
 
-/// Unmounts the file system with this number, which this process serves, from all places that it sees. It goes on
-/// serving meanwhile.
+/// Unmounts the file system with this number, which this process serves, from all places that it
+/// sees, and keeps serving meanwhile.
 pub(crate) fn unmount_own(number: u64, lazily: bool, sync: &SyncCalls) -> io::Result<()> {
     let table = MountTable::of_this_process()?;
-    // What was mounted last may lie on the others.
+    // The last mount may lie on the others.
     for mount in table.of_device(number).collect::<Vec<_>>().into_iter().rev() {
         match sync {
             SyncCalls::Reach => block::unmount(&mount.path, lazily),
@@ -130,12 +127,12 @@ pub(crate) fn unmount_own(number: u64, lazily: bool, sync: &SyncCalls) -> io::Re
     Ok(())
 }
 
-/// Ends the connection of what is mounted at `mountpoint`, and unmounts it unless somebody still uses it: whoever waits
-/// for the server gets an error. A server that was killed while it told the kernel to forget data of a file may
-/// need that, for the kernel then waits for it to take the data, and keeps it until it has.
+/// Ends the connection of the mount at `mountpoint`, and unmounts it unless it is in use: programs
+/// that wait for the server get an error. This helps after a server was killed while it told the
+/// kernel to forget data of a file: the kernel waits for the dead server to take the data.
 ///
 /// # Errors
-/// `EBUSY` if it is still mounted, `EPERM` for all but root.
+/// `EBUSY` if it is still mounted, `EPERM` for users other than root.
 pub fn end(mountpoint: &Path) -> io::Result<()> {
     Ok(rustix::mount::unmount(mountpoint, UnmountFlags::FORCE)?)
 }
@@ -167,21 +164,8 @@ fn mount_as_user(
     // It sends the descriptor through its standard input, which needs no inherited number.
     command.stdin(Stdio::from(theirs)).env("_FUSE_COMMFD", "0");
     run(&mut command)?;
-    // What it was given goes with it: if it sent nothing, that is the end of the stream.
+    // This closes its end of the socket: if it sent nothing, the stream ends.
     drop(command);
     let device = descriptor::receive(&ours)?;
     device.ok_or_else(|| io::Error::other(format!("{FUSERMOUNT} sent no descriptor")))
-}
-
-/// Runs a program, of which what it says is the error.
-pub(super) fn run(command: &mut Command) -> io::Result<()> {
-    let output =
-        command.stdout(Stdio::null()).stderr(Stdio::piped()).output().map_err(|error| {
-            let program = command.get_program().display();
-            io::Error::new(error.kind(), format!("{program} cannot be run: {error}"))
-        })?;
-    if output.status.success() {
-        return Ok(());
-    }
-    Err(io::Error::other(String::from_utf8_lossy(&output.stderr).trim().to_owned()))
 }

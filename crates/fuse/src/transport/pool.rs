@@ -1,11 +1,11 @@
-//! Threads that take requests from one place.
+//! Threads that take requests from one source.
 //!
 //! # Invariants
-//! - As long as there may be more threads, one waits for requests whatever the others do: who takes a
-//!   request when nobody else waits is told to start another thread first.
-//! - A thread that is away, waiting for the kernel, is not counted: the kernel may have to be served before it
-//!   comes back. So there may be as many more threads as are away, and one of the others waits for requests or will,
-//!   once it has served one for which it waits for nobody but devices.
+//! - As long as there may be more threads, one always waits for requests: a thread that takes a
+//!   request when no other waits is told to start another first.
+//! - A thread that is away, waiting for the kernel, is not counted: the kernel may need requests
+//!   served before the thread comes back. So there may be as many more threads as are away. One of
+//!   the others waits for requests, or will, once it has served one that waits only for devices.
 
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::SeqCst;
@@ -38,19 +38,19 @@ impl Pool {
         self.threads.fetch_sub(1, SeqCst);
     }
 
-    /// Whether any thread began that has not ended.
+    /// Whether any thread has begun and not ended.
     pub(super) fn has_threads(&self) -> bool {
         self.threads.load(SeqCst) > 0
     }
 
-    /// A thread that waited has a request. Returns whether it has to start another thread first.
+    /// A waiting thread has a request. Returns whether it has to start another thread first.
     pub(super) fn takes(&self) -> bool {
         let nobody_waits = self.waiting.fetch_sub(1, SeqCst) == 1;
         nobody_waits && self.has_room()
     }
 
-    /// A thread that serves a request is to wait for the kernel. Returns whether it has to start another thread
-    /// first.
+    /// A thread that serves a request is about to wait for the kernel. Returns whether it has to
+    /// start another thread first.
     pub(super) fn goes_away(&self) -> bool {
         self.away.fetch_add(1, SeqCst);
         self.waiting.load(SeqCst) == 0 && self.has_room()
@@ -65,10 +65,11 @@ impl Pool {
         self.threads.load(SeqCst) < self.most + self.away.load(SeqCst)
     }
 
-    /// A thread is done with its request. Returns whether it waits for the next: if `most` wait already, it
-    /// is no thread of the pool any more.
+    /// A thread has served its request. Returns whether it waits for the next: if `most` wait
+    /// already, it leaves the pool.
     pub(super) fn waits(&self, most: usize) -> bool {
-        // In one step: were those counted that go, the last could go for them.
+        // In one step: otherwise two threads could leave because of each other, and none would
+        // wait.
         let one_more = |waiting| (waiting < most).then_some(waiting + 1);
         let waits = self.waiting.fetch_update(SeqCst, SeqCst, one_more).is_ok();
         if !waits {
@@ -83,14 +84,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_goes_is_not_waited_for() {
+    fn a_thread_that_leaves_does_not_count_as_waiting() {
         let pool = Pool::new(8);
         assert!(!pool.has_threads());
         (0..3).for_each(|_| pool.begins());
         assert!(pool.has_threads());
         assert!(!pool.takes() && !pool.takes());
         assert!(pool.waits(2));
-        // Two wait: this one goes, and nobody takes it for one who waits.
+        // Two wait: this one leaves, and is not counted as waiting.
         assert!(!pool.waits(2));
         assert!(!pool.takes());
         assert!(pool.takes(), "nobody waits");
@@ -100,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_away_is_replaced() {
+    fn a_thread_that_is_away_is_replaced() {
         let pool = Pool::new(2);
         (0..2).for_each(|_| pool.begins());
         assert!(!pool.takes());

@@ -1,4 +1,4 @@
-//! How far the kernel reads ahead of who reads a file in order.
+//! How far the kernel reads ahead of a program that reads a file in order.
 
 use std::fs;
 use std::io;
@@ -7,12 +7,12 @@ use std::os::fd::AsRawFd;
 /// `MINORBITS` of linux/kdev_t.h.
 const MINOR_BITS: u32 = 20;
 
-/// Has the kernel read as far ahead as the largest request goes, instead of the 128 KiB that it gives every FUSE
-/// file system: then a request is on its way while the one before is read. Called before INIT is answered, with
-/// which the kernel takes what is set.
+/// Makes the kernel read as far ahead as the largest request goes, instead of its 128 KiB for FUSE:
+/// then one request is on its way while the one before is read. Called before INIT is answered,
+/// when the kernel reads the setting.
 ///
 /// # Errors
-/// Only root may. Kernels that do not say which connection a `/dev/fuse` has are left as they are.
+/// Only root may. A kernel that does not tell the connection of a `/dev/fuse` keeps its setting.
 pub(super) fn read_ahead(device: &impl AsRawFd, io_bytes: usize) -> io::Result<()> {
     let about = fs::read_to_string(format!("/proc/self/fdinfo/{}", device.as_raw_fd()))?;
     let name = name(&about).ok_or(io::ErrorKind::Unsupported)?;
@@ -20,13 +20,13 @@ pub(super) fn read_ahead(device: &impl AsRawFd, io_bytes: usize) -> io::Result<(
     fs::write(setting, (io_bytes >> 10).to_string())
 }
 
-/// The name under which the kernel shows how it reads ahead of the mount whose connection `about` tells.
+/// The kernel's name for the readahead setting of a connection, which `about` describes.
 fn name(about: &str) -> Option<String> {
     let connection = about.lines().find_map(|line| line.strip_prefix("fuse_connection:"))?;
-    // The connection has the number of the mount's device, as the kernel has it.
+    // The connection has the device number of the mount, in the kernel's form.
     let connection: u32 = connection.trim().parse().ok()?;
     let (major, minor) = (connection >> MINOR_BITS, connection & ((1 << MINOR_BITS) - 1));
-    // The major number of what has no device is 0.
+    // The major number is 0 without a block device.
     let suffix = if major == 0 { "" } else { "-fuseblk" };
     Some(format!("{major}:{minor}{suffix}"))
 }

@@ -1,8 +1,9 @@
-//! When the programs that use a mount are served.
+//! When programs that use a mount are served.
 //!
 //! # Invariants
-//! - A connection is ready once INIT is answered and, if that agreed on rings, the kernel has taken or
-//!   refused all entries that the rings begin with. From then on no request waits for the server to begin.
+//! - A connection is ready once INIT is answered and, if both sides agreed on rings, the kernel has
+//!   taken or refused all entries that the rings begin with. From then on no request waits for the
+//!   server to begin.
 //! - A thread that waits goes on when the connection ends before it is ready.
 
 use parking_lot::{Condvar, Mutex};
@@ -45,7 +46,7 @@ mod tests {
     use super::Readiness;
 
     #[test]
-    fn what_comes_first_counts() {
+    fn the_first_outcome_counts() {
         for is_ready in [true, false] {
             let readiness = Readiness::default();
             thread::scope(|scope| {

@@ -1,4 +1,4 @@
-//! What the kernel keeps of a mount, and how it is changed.
+//! The mount options that the kernel keeps, and changing them.
 
 use std::io;
 
@@ -6,7 +6,7 @@ use rustix::mount::{MountFlags, mount_remount};
 
 use crate::usage::MountEntry;
 
-/// Words of tables of mounts, and what takes them back.
+/// Words of mount tables, and the words that revoke them.
 const WORDS: [(&str, &str, MountFlags); 6] = [
     ("ro", "rw", MountFlags::RDONLY),
     ("nosuid", "suid", MountFlags::NOSUID),
@@ -16,11 +16,13 @@ const WORDS: [(&str, &str, MountFlags); 6] = [
     ("nodiratime", "diratime", MountFlags::NODIRATIME),
 ];
 
-/// Has the kernel go on with `mount` as `words` say, and otherwise as before. If `ro` or `rw` changes what the
-/// file system is, it changes for all mounts of it: what programs wrote goes to the server before it is read-only.
+/// Makes the kernel apply `words` to `mount`, and keep its other options. If `ro` or `rw` changes
+/// the superblock, it changes for all mounts of it: dirty data goes to the server before the
+/// superblock is read-only.
 ///
 /// # Errors
-/// `EBUSY` if a file is open for writing that could not be written any more, `EPERM` for all but root.
+/// `EBUSY` if a file is open for writing and would become read-only, `EPERM` for users other than
+/// root.
 pub fn remount(mount: &MountEntry, words: &str) -> io::Result<()> {
     let mut flags = MountFlags::empty();
     for word in mount.options.split(',').chain(words.split(',')) {

@@ -2,7 +2,7 @@
 //!
 //! # Invariants
 //! - No request waits for this thread, so that it may wait in the kernel for any request.
-//! - Equal notices that wait are one.
+//! - Equal pending notices are one.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -10,10 +10,10 @@ use std::thread;
 
 use parking_lot::{Condvar, Mutex};
 
-use super::Notify;
+use super::kernel::Notify;
 use crate::protocol::Notice;
 
-/// Notices that the kernel is yet to be given.
+/// Notices that the kernel has not been given yet.
 #[derive(Debug, Default)]
 pub(super) struct Soon {
     state: Mutex<State>,
@@ -37,7 +37,7 @@ impl Drop for Ending<'_> {
 }
 
 impl Soon {
-    /// The kernel is told `notice` by the thread, unless serving ends before.
+    /// Makes the thread tell the kernel `notice`, unless serving ends before.
     pub(super) fn post(&self, notice: Notice) {
         self.state.lock().notices.insert(notice);
         self.changed.notify_all();
@@ -53,7 +53,7 @@ impl Soon {
             let _ending = Ending(self);
             let tell = || {
                 while let Some(notice) = self.next() {
-                    // It fails where the kernel knows nothing that it could forget.
+                    // It fails if the kernel knows nothing to forget.
                     let _ = kernel.notify(&notice);
                 }
             };
@@ -62,7 +62,7 @@ impl Soon {
         })
     }
 
-    /// Waits for a notice. Returns nothing at the end.
+    /// Waits for a notice. Returns `None` at the end.
     fn next(&self) -> Option<Notice> {
         let mut state = self.state.lock();
         self.changed.wait_while(&mut state, |state| state.notices.is_empty() && !state.is_ended);

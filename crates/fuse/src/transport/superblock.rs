@@ -1,8 +1,8 @@
-//! What root mounts: a superblock of the kernel's, of which there may be any number of mounts.
+//! Mounts by root: a superblock of the kernel, with any number of mounts.
 //!
 //! # Invariants
-//! - The kernel makes the superblock when it is told of a connection for the first time. Who tells it the same
-//!   again gets another mount of that superblock, as long as one is there.
+//! - The kernel makes the superblock when it is told of a connection for the first time. When it is
+//!   told again, it makes another mount of that superblock, as long as there is one.
 
 use std::ffi::OsString;
 use std::io;
@@ -19,9 +19,11 @@ use rustix::mount::{
 use rustix::param::page_size;
 use rustix::process::{getegid, geteuid};
 
-use super::mount::SUBTYPE;
 use super::tree::Tree;
-use crate::{AccessTimes, MountOptions, ServerOptions};
+use crate::options::{AccessTimes, MountOptions, ServerOptions};
+
+/// The type of the file system, after the `fuse.` or `fuseblk.` that the kernel shows before it.
+const SUBTYPE: &str = "larder";
 
 /// What the kernel is told of a superblock.
 #[derive(Debug)]
@@ -34,19 +36,20 @@ pub(crate) struct Superblock {
 
 #[derive(Debug)]
 enum Source {
-    /// The kernel shows this name, and that is all.
+    /// A name for the kernel to show, no more.
     Name(OsString),
-    /// See [`block`](super::block). It stays attached as long as the server is there: no other device gets its name.
+    /// See [`block`](super::block). It stays attached as long as the server runs, so that no other
+    /// device gets its name.
     Block(StandIn),
 }
 
 impl Superblock {
-    /// One that sync(2) does not reach.
+    /// A superblock that sync(2) does not reach.
     pub(super) fn named(options: &MountOptions) -> io::Result<Self> {
         Self::new(Source::Name(options.source.clone()), options)
     }
 
-    /// One that sync(2) reaches.
+    /// A superblock that sync(2) reaches.
     pub(super) fn block(options: &MountOptions) -> io::Result<Self> {
         Self::new(Source::Block(StandIn::attach(Path::new(&options.source))?), options)
     }
@@ -61,13 +64,14 @@ impl Superblock {
         self.device.try_clone()
     }
 
-    /// Another mount of it. `is_read_only` says whether the superblock is; `attributes` are the mount's own.
+    /// Another mount of it. `is_read_only` tells of the superblock; `attributes` are the mount's
+    /// own.
     ///
     /// # Errors
-    /// There are others than the system's if the last mount ends meanwhile: the connection has ended then, too.
+    /// The system's, and others if the last mount has just ended, and the connection with it.
     pub(crate) fn tree(&self, is_read_only: bool, attributes: MountAttrFlags) -> io::Result<Tree> {
         match self.ask(is_read_only, attributes) {
-            // A remount tells the kernel and the server one after the other.
+            // A remount tells the kernel first and the server afterwards.
             Err(Errno::BUSY) => Ok(self.ask(!is_read_only, attributes)?),
             asked => Ok(asked?),
         }
@@ -105,7 +109,7 @@ impl Superblock {
     }
 }
 
-/// What is said of a mount, and not of its superblock.
+/// The attributes of a mount, as opposed to those of its superblock.
 pub(crate) fn attributes(options: &MountOptions, server: ServerOptions) -> MountAttrFlags {
     let mut attributes = match server.access_times {
         AccessTimes::Never => MountAttrFlags::MOUNT_ATTR_NOATIME,

@@ -1,10 +1,10 @@
-//! Mounts of a file system that are in no place yet, and how they come to one.
+//! Mounts of a file system that are in no place yet, and attaching them.
 //!
 //! # Invariants
-//! - A process that walks through a mount waits for its server. The server itself never walks there: killed in the middle,
-//!   it would wait for itself and could not end. It attaches only the root of what it serves; what lies below is
-//!   attached by another process.
-//! - A file system stays mounted while there is a tree of it, in a place or in none.
+//! - A process that walks through a mount waits for its server. The server itself never does:
+//!   killed in the middle, it would wait for itself and could not end. It attaches only the root of
+//!   the file system; another process attaches what lies below.
+//! - A file system stays mounted as long as there is a tree of it, attached or not.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -19,35 +19,36 @@ use super::version;
 
 /// The inode number of each subvolume's root.
 const ROOT_INODE: u64 = 256;
-/// The first Linux that makes a mount of a part of one that is in no place.
+/// The first Linux that makes a mount of a part of a detached one.
 const FIRST_LINUX_WITH_PARTS: (u32, u32) = (6, 15);
 
-/// A mount that is in no place yet.
+/// A detached mount.
 #[derive(Debug)]
 pub struct Tree(OwnedFd);
 
 impl Tree {
-    /// What a server sent, or has passed on.
+    /// A tree that a server sent, or passed on.
     pub fn received(descriptor: OwnedFd) -> Self {
         Self(descriptor)
     }
 
-    /// For a process that is started with it, or that it is sent to.
+    /// The descriptor, to pass to another process.
     pub fn into_descriptor(self) -> OwnedFd {
         self.0
     }
 
-    /// Shows it at the directory `mountpoint`. No request goes to the server for that.
+    /// Attaches it at the directory `mountpoint`. This sends no request to the server.
     pub fn attach(&self, mountpoint: &Path) -> io::Result<()> {
         let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
         Ok(move_mount(&self.0, "", CWD, mountpoint, flags)?)
     }
 
-    /// The subvolume with the id `subvolume`, of which `path` is the path in it; empty, that is the whole of it. A process
-    /// must not ask for a part of what it serves.
+    /// The part of it from the subvolume with the id `subvolume` down. `path` is the path of that
+    /// in this tree; if it is empty, the part is all of it. A process must not ask for a part of a
+    /// file system that it serves.
     ///
     /// # Errors
-    /// `NotFound` if the subvolume is not there any more: it has been renamed or deleted meanwhile.
+    /// `NotFound` if the subvolume is not there any more: it was renamed or deleted meanwhile.
     pub fn part(self, subvolume: u64, path: &Path) -> io::Result<Self> {
         if path.as_os_str().is_empty() {
             return Ok(self);
@@ -71,8 +72,8 @@ impl AsFd for Tree {
     }
 }
 
-/// Whether this process can mount a part of what its servers serve, in other words whether
-/// a server can have the whole file system and show a subvolume of it.
+/// Whether this process can mount a part of a file system, so that a server can have the whole file
+/// system and show a subvolume of it.
 pub fn can_mount_parts() -> bool {
     geteuid().is_root() && version::is_at_least(FIRST_LINUX_WITH_PARTS)
 }

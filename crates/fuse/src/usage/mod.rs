@@ -1,9 +1,10 @@
-//! What is mounted, in which namespaces, and which processes use it: what a command needs to know that mounts,
-//! unmounts, or finds an image in use.
+//! What is mounted, in which namespaces, and which processes use it, for commands that mount,
+//! unmount, or find an image in use.
 //!
 //! # Invariants
-//! - No server is asked: everything comes from `/proc`, so that a server that hangs holds nobody up.
-//! - What the caller may not see (processes of other users, namespaces without processes) is left out.
+//! - Everything comes from `/proc`, and no server is asked: a server that hangs holds up no caller.
+//! - What the caller may not see (processes of other users, namespaces without processes) is left
+//!   out.
 
 mod processes;
 mod table;

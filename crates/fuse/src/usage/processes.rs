@@ -20,7 +20,7 @@ pub struct Process {
     pub pid: u32,
 }
 
-/// All processes that can be seen but this one.
+/// All processes that the caller can see, except this one.
 pub fn processes() -> impl Iterator<Item = Process> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     entries
@@ -29,8 +29,8 @@ pub fn processes() -> impl Iterator<Item = Process> {
         .map(|pid| Process { pid })
 }
 
-/// One process of each mount namespace that can be seen, with the mounts that it can reach. The namespace of this
-/// process comes first.
+/// One process of each mount namespace that the caller can see, with the mounts that it can reach.
+/// The namespace of this process comes first.
 pub fn namespaces() -> impl Iterator<Item = (Process, MountTable)> {
     let this = Process { pid: std::process::id() };
     let mut seen = HashSet::new();
@@ -55,8 +55,8 @@ impl Process {
         words.map(|word| OsString::from_vec(word.to_vec())).collect()
     }
 
-    /// What of the file system with the number `device` it uses: its directories, files that it has open or
-    /// has mapped. The first that is found.
+    /// How it uses the file system with the number `device`: a directory, an open file or a mapped
+    /// one. The first use that is found.
     pub fn use_of(self, device: u64) -> Option<String> {
         let is_in = |path: &Path| device_of(path) == Some(device);
         for (name, text) in
@@ -80,7 +80,8 @@ impl Process {
         })
     }
 
-    /// Which file of the file system with the number `device` it has open for writing. The first that is found.
+    /// A file of the file system with the number `device` that it has open for writing. The first
+    /// that is found.
     pub fn write_to(self, device: u64) -> Option<String> {
         let file = self.open_files().find(|file| {
             device_of(file) == Some(device)
@@ -113,7 +114,7 @@ impl Process {
         })
     }
 
-    /// Whether it has open what `mount`, one that the process `seer` can reach, was mounted from.
+    /// Whether it has the source of `mount` open. The process `seer` can reach that mount.
     pub fn serves(self, mount: &MountEntry, seer: Self) -> bool {
         let Ok(source) = mount.source.strip_prefix("/") else { return false };
         let source = seer.entry("root").join(source);
@@ -134,11 +135,11 @@ impl fmt::Display for Process {
     }
 }
 
-/// What tells a file or block device from others.
+/// What identifies a file or block device.
 struct Identity {
     device: u64,
     inode: u64,
-    /// The number of a block device.
+    /// The device number of a block device.
     number: Option<u64>,
 }
 
@@ -150,7 +151,8 @@ impl Identity {
     }
 }
 
-/// What `path` leads to. No server is waited for, as `path` may lead to what one serves.
+/// The identity of the file at `path`. This waits for no server, as `path` may lead into a mount of
+/// one.
 fn identity(path: &Path) -> Option<Identity> {
     let mask = StatxFlags::TYPE | StatxFlags::INO;
     let found = statx(CWD, path, AtFlags::STATX_DONT_SYNC, mask).ok()?;
@@ -170,8 +172,8 @@ fn backing_file(device: &Path) -> Option<PathBuf> {
     Some(OsString::from_vec(path.trim_ascii_end().to_vec()).into())
 }
 
-/// The number of the file system that `path` leads into. To ask for nothing else needs no right to look into it,
-/// and no answer of a server.
+/// The number of the file system that `path` leads into. Asking for no more needs no permission on
+/// the file, and no answer of a server.
 fn device_of(path: &Path) -> Option<u64> {
     let found = statx(CWD, path, AtFlags::STATX_DONT_SYNC, StatxFlags::empty()).ok()?;
     Some(makedev(found.stx_dev_major, found.stx_dev_minor))

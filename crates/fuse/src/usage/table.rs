@@ -8,7 +8,9 @@ use std::path::{Path, PathBuf};
 
 use larder_device::StandIn;
 
-use crate::transport::{TYPE, block};
+/// The types of file systems that servers of this kind serve, as the kernel shows them.
+const TYPE: &str = "fuse.larder";
+const BLOCK_TYPE: &str = "fuseblk.larder";
 
 /// All mounts of a mount namespace that a process can reach, in the order in which they were made.
 #[derive(Clone, Debug, Default)]
@@ -35,7 +37,7 @@ pub struct MountEntry {
     pub is_ours: bool,
     /// The image file or device that it was mounted from.
     pub source: PathBuf,
-    /// The user who mounted, where that is told.
+    /// The user who mounted it, if the table says so.
     pub owner: Option<u32>,
 }
 
@@ -45,7 +47,7 @@ impl MountTable {
         Ok(Self::parse(&fs::read("/proc/self/mountinfo")?))
     }
 
-    /// The mounts that the process `pid` can reach; none if that cannot be seen.
+    /// The mounts that the process `pid` can reach; none if the caller may not see them.
     pub fn of_process(pid: u32) -> Self {
         Self::parse(&fs::read(format!("/proc/{pid}/mountinfo")).unwrap_or_default())
     }
@@ -54,7 +56,7 @@ impl MountTable {
         Self(table.split(|byte| *byte == b'\n').filter_map(MountEntry::parse).collect())
     }
 
-    /// What is mounted at `path`, if a server of this kind serves it: what was mounted last lies on top.
+    /// The mount at `path`, if a server of this kind serves it. The last mount lies on top.
     pub fn ours_at(&self, path: &Path) -> Option<&MountEntry> {
         self.0.iter().rfind(|mount| mount.path == path).filter(|mount| mount.is_ours)
     }
@@ -69,14 +71,14 @@ impl MountTable {
         self.0.iter().filter(move |mount| mount.device == device)
     }
 
-    /// What is mounted on directories of `mount`.
+    /// The mounts on directories of `mount`.
     pub fn inside<'t>(&'t self, mount: &'t MountEntry) -> impl Iterator<Item = &'t MountEntry> {
         self.0.iter().filter(|other| other.parent == mount.id && other.path != mount.path)
     }
 }
 
 impl MountEntry {
-    /// Whether nothing can be changed through any mount of the file system.
+    /// Whether the superblock is read-only.
     pub fn has_read_only_superblock(&self) -> bool {
         self.superblock_options.split(',').any(|word| word == "ro")
     }
@@ -95,7 +97,7 @@ impl MountEntry {
         let owner = owner.and_then(|id| id.parse().ok());
         let (is_ours, source) = match kind {
             kind if kind == TYPE.as_bytes() => (true, source),
-            kind if kind == block::TYPE.as_bytes() => {
+            kind if kind == BLOCK_TYPE.as_bytes() => {
                 (true, StandIn::target_of(&source).unwrap_or(source))
             }
             _ => (false, source),

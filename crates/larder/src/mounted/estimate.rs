@@ -1,4 +1,4 @@
-//! How far a send of the kernel's has come, which does not say so itself.
+//! An estimate of how far a send of the kernel has come, which the kernel does not tell.
 
 use std::fs::File;
 
@@ -9,7 +9,7 @@ use rustix::fs::{AtFlags, statat};
 use super::MountedSnapshot;
 use crate::{SendOptions, SendProgress};
 
-/// Guesses from the stream: the kernel comes to inodes in the order of their numbers.
+/// Guesses from the stream: the kernel sends inodes in the order of their numbers.
 pub(super) struct Estimate<'a> {
     root: &'a File,
     follower: Follower,
@@ -18,9 +18,9 @@ pub(super) struct Estimate<'a> {
 }
 
 impl<'a> Estimate<'a> {
-    /// Of a send of the snapshot whose root is `root`.
+    /// For a send of the snapshot whose root is `root`.
     pub(super) fn new(root: &'a File, options: &'a SendOptions<MountedSnapshot>) -> Self {
-        // If it cannot be found, there is no estimate.
+        // Without this there is no estimate.
         let total =
             larder_ioctl::last_inode(root).map_or(0, |last| last - objectid::FIRST_FREE + 1);
         Self {
@@ -34,7 +34,7 @@ impl<'a> Estimate<'a> {
     /// A piece of the stream passes.
     pub(super) fn pass(&mut self, piece: &[u8]) {
         let Some(work) = self.follower.pass(piece) else { return };
-        // What has no place of its own yet is not found.
+        // An inode without its final name is not found.
         let Ok(stat) = statat(self.root, work.path, AtFlags::SYMLINK_NOFOLLOW) else { return };
         self.counted.done = stat.st_ino.saturating_sub(objectid::FIRST_FREE);
         let size = u64::try_from(stat.st_size).unwrap_or(0);

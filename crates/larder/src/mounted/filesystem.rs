@@ -13,11 +13,11 @@ use larder_volume::Chunk;
 use crate::space::Spaces;
 use crate::{DeviceInfo, Error, Overview, Result, Space, Uuid, path};
 
-/// `BTRFS_SPACE_INFO_GLOBAL_RSV`: what the kernel reserves in memory, which is no block group.
+/// `BTRFS_SPACE_INFO_GLOBAL_RSV`: the kernel's reserve in memory, which is no block group.
 const GLOBAL_RESERVE: u64 = 1 << 49;
 
-/// A file system that is mounted, asked by ioctls of btrfs. Most of it takes the rights of root; a mount of
-/// larder's answers the user who mounted, too.
+/// A mounted file system, asked by ioctls of btrfs. Most of them need root; a mount of larder also
+/// answers the user who mounted it.
 #[derive(Debug)]
 pub struct MountedFilesystem {
     inside: File,
@@ -99,7 +99,7 @@ impl Overview for MountedFilesystem {
         Ok(devices.into_iter().map(info).collect())
     }
 
-    /// Only root and the user who mounted may know on which devices block groups lie.
+    /// Only root and the user who mounted it may know on which devices block groups lie.
     fn space(&self) -> Result<Vec<Space>> {
         let mut spaces = Spaces::default();
         for space in larder_ioctl::spaces(&self.inside).map_err(Error::from_mounted)? {
@@ -130,7 +130,7 @@ impl Overview for MountedFilesystem {
             );
         }
         infos.extend(together.end().map(Ok));
-        // The kernel takes the name of a subvolume away at once, and marks its root with a commit.
+        // The kernel removes the name of a subvolume at once, and marks its root with a commit.
         let is_nameless =
             |info: &SubvolumeInfo| info.name.is_none() && info.id != objectid::FS_TREE;
         for info in infos.iter_mut().flatten() {
@@ -180,7 +180,7 @@ impl Overview for MountedFilesystem {
             let paths = larder_ioctl::inode_paths(&self.inside, inode);
             return Ok(paths.map_err(Error::from_mounted)?.into_iter().map(path::owned).collect());
         }
-        // Of other subvolumes one path is to be had.
+        // The ioctls give one path for each other subvolume.
         let path = larder_ioctl::directory_path(&self.inside, subvolume, inode);
         let mut path = path.map_err(Error::from_mounted)?;
         path.pop();
@@ -193,7 +193,7 @@ fn bad(tree: u64, key: Key, problem: FormatError) -> Error {
 }
 
 impl Error {
-    /// What a mounted file system answered.
+    /// An error of a mounted file system.
     pub(crate) fn from_mounted(error: io::Error) -> Self {
         let error = match error.raw_os_error().map(rustix::io::Errno::from_raw_os_error) {
             Some(rustix::io::Errno::NOTTY | rustix::io::Errno::NOSYS) => io::Error::new(

@@ -1,5 +1,5 @@
 //! File systems that are mounted, by larder or by the kernel, and snapshots of them: the requests
-//! are the same, and a server or the kernel answers. A mount of larder's has its own channel for
+//! are the same, and a server or the kernel answers. A mount of larder has a channel of its own for
 //! snapshots ([`larder_ioctl::channel`]).
 
 mod estimate;

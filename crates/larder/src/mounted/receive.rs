@@ -1,4 +1,4 @@
-//! Receiving into directories that are mounted.
+//! Receiving into directories of mounted file systems.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -16,14 +16,15 @@ use larder_stream::MountedTarget;
 
 use crate::{ReceiveError, ReceiveEvent, ReceiveOptions, ReceiveProblem, Received};
 
-/// What is read from the input and goes to the server at once.
+/// How much of the input goes to the server at once.
 const PIECE_BYTES: usize = 256 << 10;
 
-/// As [`Directory::receive`](crate::Directory::receive), into a directory of a file system that is mounted, by
-/// larder or by the kernel. Only root may do that, and on a mount of larder's the user who mounted.
+/// Like [`Directory::receive`](crate::Directory::receive), into a directory of a file system that
+/// is mounted, by larder or by the kernel. Only root may do that and, on a mount of larder, the
+/// user who mounted it.
 ///
-/// What is received on a mount of larder's can be opened once this returns. After an error the input may
-/// go on being read once more.
+/// On a mount of larder, a received subvolume can be opened once this returns. After an error, the
+/// input may be read once more.
 pub fn receive_mounted(
     directory: impl AsRef<Path>,
     input: impl Read + Send + 'static,
@@ -53,7 +54,7 @@ fn hand_over(
     let socket = channel.socket();
     frame::write(socket, request.kind(), &request.body()).map_err(frame::of_socket)?;
     let is_stopped = Arc::new(AtomicBool::new(false));
-    // No thread waits for this one: its input may never come to an end.
+    // No thread waits for this one: its input may never end.
     let (to, stop) = (socket.try_clone()?, is_stopped.clone());
     thread::spawn(move || pass_on(input, &to, &stop));
     let mut body = Vec::new();
@@ -80,7 +81,7 @@ fn hand_over(
     }
 }
 
-/// Passes the input on as frames. An error of the socket is the other thread's to see.
+/// Passes the input on as frames. The other thread sees errors of the socket.
 fn pass_on(mut input: impl Read, socket: &UnixStream, is_stopped: &AtomicBool) -> io::Result<()> {
     let mut piece = vec![0; PIECE_BYTES];
     loop {

@@ -1,4 +1,4 @@
-//! Sending snapshots that are mounted.
+//! Sending snapshots of mounted file systems.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -16,11 +16,11 @@ use super::estimate::Estimate;
 use crate::send::Relative;
 use crate::{SendError, SendOptions, StreamVersion};
 
-/// What goes through a pipe at once.
+/// How much goes through a pipe at once.
 const PIPE_BYTES: usize = 1 << 20;
 
-/// A snapshot in a file system that is mounted, by larder or by the kernel. The file system cannot be unmounted
-/// as long as this is there.
+/// A snapshot in a file system that is mounted, by larder or by the kernel. The file system cannot
+/// be unmounted as long as this exists.
 #[derive(Clone, Debug)]
 pub struct MountedSnapshot {
     root: Arc<File>,
@@ -28,7 +28,7 @@ pub struct MountedSnapshot {
     on: On,
 }
 
-/// What serves the file system.
+/// The server of the file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum On {
     Larder(Uuid),
@@ -69,9 +69,9 @@ impl MountedSnapshot {
         }
     }
 
-    /// Sends this snapshot to `output`, as [`Subvolume::send`](crate::Subvolume::send) does. All snapshots must be
-    /// [together](Self::is_together). Only root may ask for this, and on a mount of larder's the user who
-    /// mounted. Returns the bytes of the stream.
+    /// Sends this snapshot to `output`, as [`Subvolume::send`](crate::Subvolume::send) does. All
+    /// snapshots must be [together](Self::is_together). Only root may do that and, on a mount of
+    /// larder, the user who mounted it. Returns the bytes of the stream.
     pub fn send(
         &self,
         options: &SendOptions<Self>,
@@ -83,7 +83,7 @@ impl MountedSnapshot {
         }
     }
 
-    /// As [`Subvolume::closest_relative`](crate::Subvolume::closest_relative).
+    /// Like [`Subvolume::closest_relative`](crate::Subvolume::closest_relative).
     pub fn closest_relative<'a>(&self, others: &'a [Self]) -> io::Result<Option<&'a Self>> {
         if others.is_empty() {
             return Ok(None);
@@ -146,7 +146,7 @@ impl MountedSnapshot {
         }
         let (from, to) = pipe_with(PipeFlags::CLOEXEC)
             .map_err(|error| SendError::Mounted(io::Error::from(error)))?;
-        // A smaller one is only slower.
+        // A smaller pipe is only slower.
         let _ = fcntl_setpipe_size(&to, PIPE_BYTES);
         let sources = options.parent.iter().chain(&options.clone_sources);
         let sources: Vec<u64> = sources.map(|source| source.id).collect();
@@ -163,7 +163,7 @@ impl MountedSnapshot {
             let root = &self.root;
             let sending = scope.spawn(move || larder_ioctl::send(root, &request, to.as_fd()));
             let mut estimate = Estimate::new(root, options);
-            // What fails here closes the pipe, and that ends the other.
+            // An error here closes the pipe, and that ends the other thread.
             let copied = copy(from, output, &mut estimate);
             let sent = sending.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
             let stream_bytes = copied?;
@@ -173,7 +173,7 @@ impl MountedSnapshot {
     }
 }
 
-/// Copies all that comes through a pipe.
+/// Copies everything that comes through a pipe.
 fn copy(
     from: OwnedFd,
     output: &mut dyn Write,

@@ -1,5 +1,5 @@
-//! What was synced file by file is there after a power cut, whoever recovers: the kernel replays our logs,
-//! and so do we.
+//! Files that were fsynced survive a power cut, whoever replays the log: the kernel replays our
+//! logs, and so do we.
 
 mod random;
 #[path = "../support/mod.rs"]
@@ -40,7 +40,7 @@ fn recover_by_kernel(image: &KernelImage, device: &MemoryDevice, what: &str) -> 
     Manifest::of_tree(mount.path())
 }
 
-/// Recovers a device with the library. Returns what it shows then, and holds it to both checkers.
+/// Recovers a device with the library, and runs both checkers. Returns what it shows then.
 #[track_caller]
 fn recover_by_larder(image: &KernelImage, device: &MemoryDevice, what: &str) -> Manifest {
     let device = Arc::new(device.snapshot());
@@ -55,7 +55,8 @@ fn recover_by_larder(image: &KernelImage, device: &MemoryDevice, what: &str) -> 
     manifest
 }
 
-/// Kernel and library agree about what a log says, but for times, which the kernel changes on the way.
+/// Kernel and library agree about the content of a log, except for times, which the kernel changes
+/// during replay.
 #[track_caller]
 fn recover(image: &KernelImage, device: &MemoryDevice, what: &str) -> Manifest {
     let mut by_kernel = recover_by_kernel(image, device, what);
@@ -70,15 +71,15 @@ fn recover(image: &KernelImage, device: &MemoryDevice, what: &str) -> Manifest {
     by_larder
 }
 
-/// What a power cut leaves now of a recorded device: nothing that was not flushed.
+/// The state of a recorded device after a power cut now: everything that was not flushed is lost.
 fn cut(recording: &Recording) -> MemoryDevice {
     let mut replay = recording.replay();
     while replay.step().is_some() {}
     replay.power_cut(|_, _| Survival::Lost).remove(0)
 }
 
-/// A program that replaces a file: writes another, syncs it, moves it over the first and syncs the directory.
-/// Then a journal that is made, synced and removed around each write.
+/// A program that replaces a file: it writes another, syncs it, renames it over the first and syncs
+/// the directory. Then a journal that is created, synced and removed around each write.
 #[test]
 fn patterns_of_programs_need_no_commit() {
     let image = KernelImage::empty(&ImageSpec::new("patterns"));
@@ -115,8 +116,8 @@ fn patterns_of_programs_need_no_commit() {
     }
 }
 
-/// Small writes all over a file, holes, a new size: however many syncs there are, each logs what it has to, and
-/// what did not change since it was synced is not written again.
+/// Small writes all over a file, holes, a new size: however many syncs there are, each logs its
+/// changes, and unchanged parts are not written again.
 #[test]
 fn a_file_is_synced_again_and_again_without_a_commit() {
     const SECTOR: u64 = 4096;
@@ -181,7 +182,7 @@ fn larder_generation(device: &MemoryDevice) -> u64 {
     volume.unwrap().superblock().generation.get()
 }
 
-/// Threads that sync their own files at once share what is written; each finds what it was promised.
+/// Threads that sync their own files at once share the writing; each gets what it was promised.
 #[test]
 fn threads_that_sync_at_once() {
     const THREADS: u8 = 4;
@@ -216,8 +217,8 @@ fn threads_that_sync_at_once() {
     }
 }
 
-/// The kernel replays no log of a file system with mixed block groups: what is synced there is committed, and
-/// the kernel finds it after a cut.
+/// The kernel replays no log of a file system with mixed block groups: a sync there is a commit,
+/// and the kernel finds it after a cut.
 #[test]
 fn mixed_block_groups_get_no_log() {
     let spec = ImageSpec::new("mixed").devices(&[256 << 20]).mixed().node_size(4096);

@@ -1,4 +1,4 @@
-//! Random work with syncs, and power cuts all over the place.
+//! Random work with syncs, and power cuts at random points.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use rand::{RngExt, SeedableRng};
 use super::synced::{State, play};
 use super::*;
 
-/// Plays, cuts the power all over the place, and judges what is left. Returns how many cuts there were,
+/// Plays, cuts the power at random points, and judges the result. Returns how many cuts there were,
 /// and in how many of them there was a log.
 fn explore(spec: &ImageSpec, seed: u64, rounds: usize) -> (usize, usize) {
     println!("seed {seed}");

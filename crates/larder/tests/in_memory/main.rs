@@ -1,7 +1,8 @@
-//! Random operations on file systems in memory, against a model: no root and no kernel, so that every change can
-//! be held to them at once. `writing` and `fsync` do the same with the kernel as the oracle.
+//! Random operations on file systems in memory, against a model: no root and no kernel, so that
+//! every change can be tested at once. `writing` and `fsync` do the same with the kernel as the
+//! oracle.
 //!
-//! `LARDER_EFFORT` multiplies what is done, and `LARDER_SEED` makes it something else.
+//! `LARDER_EFFORT` multiplies the work, and `LARDER_SEED` changes it.
 
 #[path = "../support/data.rs"]
 mod data;
@@ -20,7 +21,7 @@ use larder::device::{Device, MemoryDevice};
 use larder::{Filesystem, OpenOptions};
 use larder_mkfs::{MkfsOptions, mkfs_on};
 
-/// Enough for what one test does, copies on two devices included.
+/// Enough for one test, including copies on two devices.
 const DEVICE_BYTES: u64 = 512 << 20;
 
 /// New devices with an empty file system.

@@ -13,13 +13,13 @@ use super::view::{View, assert_same, by_larder};
 use super::{as_dyn, make, open, small_nodes};
 
 const FOLDER: &str = "work";
-/// Steps between two looks at everything.
+/// Steps between two full comparisons.
 const STEPS: usize = 80;
 /// Snapshots that are kept at the same time.
 const MOST_SNAPSHOTS: usize = 3;
 
-/// Plays rounds, each of steps, a snapshot and a commit, and now and then opens the file system again. Each round
-/// ends with a look at everything, and at what our checker says.
+/// Plays rounds, each of steps, a snapshot and a commit, and reopens the file system now and then.
+/// Each round ends with a full comparison and a run of our checker.
 fn play(devices: &[Arc<MemoryDevice>], options: &OpenOptions, seed: u64) {
     let seed = larder_testkit::seed(seed);
     let mut player = Player::new(FOLDER, seed);

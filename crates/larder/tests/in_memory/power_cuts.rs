@@ -1,4 +1,4 @@
-//! What was synced file by file is there after a power cut: the log that the cut left is replayed.
+//! Files that were fsynced survive a power cut: the log that the cut left is replayed.
 
 use std::sync::Arc;
 
@@ -25,7 +25,8 @@ fn has_log(device: &MemoryDevice) -> bool {
     volume.superblock().log_root.get() != 0
 }
 
-/// Works, cuts the power all over the place, opens what is left, and holds it to what was promised before the cut.
+/// Works, cuts the power at random points, opens what is left, and checks it against what was
+/// promised before the cut.
 fn explore(options: &MkfsOptions, seed: u64) {
     let seed = larder_testkit::seed(seed);
     let recording = Recording::new();

@@ -1,5 +1,5 @@
-//! Logs that were tampered with: whatever stands in them, opening ends, and what comes of it is sound or
-//! as the crash left it.
+//! Logs that were tampered with: whatever is in them, opening ends, and leaves a sound file system
+//! or the state after the crash.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use rand::{RngExt, SeedableRng};
 
 use super::{folder_of, scenarios};
 
-/// Logs that are made of each.
+/// Logs that are derived from each.
 const TRIALS: u64 = 8;
 
 fn volume(device: &MemoryDevice, write: bool) -> Volume {
@@ -113,7 +113,7 @@ fn tampered_logs() {
     assert!(refused > TRIALS && replayed > TRIALS, "{refused}, {replayed}");
 }
 
-/// What a log says of data and its length is believed; nothing else comes of it.
+/// The log's word about data and its length is taken; nothing else comes of it.
 #[track_caller]
 fn check(device: &MemoryDevice, what: &str) {
     let report = larder_check::check(&volume(device, false), &larder_check::Options::default());

@@ -1,4 +1,4 @@
-//! Logs that the kernel wrote are replayed as the kernel replays them: power cuts after fsyncs, recovered
+//! Logs of the kernel are replayed as the kernel replays them: power cuts after fsyncs, recovered
 //! by either, and compared.
 
 mod hostile;
@@ -18,7 +18,7 @@ use larder_testkit::{
 
 const READING: &str = "ro,noatime,subvolid=5";
 
-/// What our own checker finds.
+/// The findings of our own checker.
 fn findings(image: &KernelImage) -> Vec<(larder_check::Kind, u64)> {
     let open = |path| -> Arc<dyn Device> {
         Arc::new(FileDevice::open(path, larder::device::Access::ReadOnly).unwrap())
@@ -37,8 +37,8 @@ fn has_log(image: &KernelImage) -> bool {
     !line.trim_end().ends_with("\t0")
 }
 
-/// Recovers a crashed image with either, and compares everything. Where a log contradicts itself, as the
-/// kernel's may about the size of a file that was cut, both leave the same behind.
+/// Recovers a crashed image with either, and compares everything. If a log contradicts itself, as
+/// the kernel's may about the size of a truncated file, both leave the same state.
 #[track_caller]
 fn recover(crashed: &KernelImage, what: &str) {
     let other = crashed.duplicate();
@@ -61,8 +61,9 @@ fn recover(crashed: &KernelImage, what: &str) {
     larder_testkit::assert_same(&seen, &expected);
 }
 
-/// Takes away what the kernel does to times while it replays: it stamps an inode that loses a name, and one
-/// that it had in memory before it replayed it gets its old times back with the next change of a name.
+/// Hides the kernel's changes of times during replay: it stamps an inode that loses a name, and an
+/// inode that it had in memory before replay gets its old times back with the next change of a
+/// name.
 fn alike(mut kernel: Manifest, larder: Manifest) -> (Manifest, Manifest) {
     for (path, entry) in &mut kernel.entries {
         let Some(other) = larder.entries.get(path) else { continue };

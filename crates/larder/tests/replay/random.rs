@@ -40,7 +40,7 @@ impl Player {
         folder.join(format!("file-{}", self.below(NAMES)))
     }
 
-    /// Does what it can; what there is no more, or is already, is refused.
+    /// Does what is possible; a missing or existing name is refused.
     pub(crate) fn play(&mut self, steps: usize) {
         for _ in 0..steps {
             let _refused: io::Result<()> = self.step();

@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
 use std::path::Path;
 
-/// Something that is made and committed, and what happens to it before the power cut.
+/// A state that is committed, and what happens to it before the power cut.
 pub(crate) struct Scenario {
     pub(crate) name: &'static str,
     pub(crate) before: fn(&Path) -> io::Result<()>,
@@ -46,7 +46,7 @@ fn set_xattr(path: impl AsRef<Path>, name: &str, value: &[u8]) -> io::Result<()>
     Ok(rustix::fs::setxattr(path.as_ref(), name, value, rustix::fs::XattrFlags::empty())?)
 }
 
-/// A few files of some data each.
+/// A few files with some data each.
 fn files(root: &Path) -> io::Result<()> {
     for name in ["a", "b", "c"] {
         write(root.join(name), 0, name.as_bytes()[0], 40_000)?;

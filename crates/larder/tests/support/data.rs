@@ -8,7 +8,7 @@ use super::model::{MOST_BYTES, Outcome, Player};
 const SECTOR: u64 = 4096;
 
 impl Player {
-    /// Allocates, makes zeros, shares, copies.
+    /// Allocates, zeroes, shares, copies.
     pub(super) fn data_step(
         &mut self,
         root: &Subvolume,
@@ -89,7 +89,7 @@ impl Player {
     ) -> (Outcome, larder::Result<()>) {
         let (from_path, _, data) = self.source();
         let from = self.random.random_range(0..MOST_BYTES / 6);
-        // Often with sectors that lie alike.
+        // Often with the same alignment.
         let shift =
             self.random.random_range(0..10) * if self.random.random() { SECTOR } else { 777 };
         let (to, len) = (from + shift, self.random.random_range(1..60_000));
@@ -116,7 +116,8 @@ impl Player {
         (expected, seen)
     }
 
-    /// Makes two ranges share, which only happens where they are equal. Nothing is to be seen of it.
+    /// Deduplicates two ranges, which shares them only if they are equal. The content stays the
+    /// same.
     fn dedupe(
         &mut self,
         root: &Subvolume,
@@ -152,7 +153,7 @@ impl Player {
         (expected, seen)
     }
 
-    /// Some path, and of the file that is there whether it is overwritten in place, and its data.
+    /// A random path and, if a file is there, its data and whether it is overwritten in place.
     fn source(&mut self) -> (String, bool, Result<Vec<u8>, ErrorKind>) {
         let (directory, path, name) = self.place();
         let id = self.model.find(directory, &name);

@@ -32,7 +32,7 @@ impl Memory {
         Self(files.iter().map(|file| Arc::new(load(file))).collect())
     }
 
-    /// A copy that changes on its own.
+    /// An independent copy.
     pub(crate) fn copy(&self) -> Self {
         Self(self.0.iter().map(|device| Arc::new(device.snapshot())).collect())
     }

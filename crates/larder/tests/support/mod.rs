@@ -6,11 +6,11 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use larder::{
-    Directory, File, FileType, Filesystem, Found, Inode, ListedEntry, Metadata, Timestamp,
+    Directory, File, FileType, Filesystem, Inode, ListedEntry, ListedInode, Metadata, Timestamp,
 };
 use larder_testkit::manifest::{Body, ContentHash, Entry, Manifest};
 
-/// Holes above this length are trusted to read as zeros, as they are on the kernel's side.
+/// Longer holes are trusted to read as zeros, as on the kernel's side.
 const LARGEST_HOLE_READ_BYTES: u64 = 64 << 20;
 
 /// Describes everything below the top level.
@@ -54,7 +54,7 @@ fn children(directory: &Directory, path: &Path) -> Vec<(PathBuf, Inode)> {
     children
 }
 
-/// What a directory has with the attributes, listed piece by piece.
+/// The content of a directory with the attributes, listed piece by piece.
 fn listed(directory: &Directory) -> Vec<(OsString, Metadata)> {
     let (mut listed, mut next) = (Vec::new(), Some(0));
     while let Some(index) = next {
@@ -63,8 +63,8 @@ fn listed(directory: &Directory) -> Vec<(OsString, Metadata)> {
         for entry in piece.entries {
             let ListedEntry { entry, found } = entry.expect("it can be read");
             let metadata = match found.expect("it can be read") {
-                Found::Inode(inode) => inode.metadata(),
-                Found::Attributes(metadata) => metadata,
+                ListedInode::Open(inode) => inode.metadata(),
+                ListedInode::Attributes(metadata) => metadata,
             };
             listed.push((entry.name().to_owned(), metadata));
         }
@@ -75,7 +75,7 @@ fn listed(directory: &Directory) -> Vec<(OsString, Metadata)> {
 
 fn describe(inode: &Inode) -> larder::Result<Entry> {
     let metadata = inode.metadata();
-    // The kernel knows neither a subvolume nor flags of what stands for a subvolume that is not there.
+    // For a directory that stands for a subvolume, the kernel knows neither a subvolume nor flags.
     let is_on_disk = !inode.is_empty_subvolume();
     let has_flags = matches!(metadata.file_type, FileType::Regular | FileType::Directory);
     let mut xattrs = BTreeMap::new();
@@ -130,7 +130,7 @@ fn body(inode: &Inode, number: (u32, u32)) -> larder::Result<Body> {
     })
 }
 
-/// Reads holes like everything else, unless they are very long.
+/// Reads holes like data, unless they are very long.
 fn content_hash(file: &File) -> larder::Result<u64> {
     let mut hash = ContentHash::new();
     let mut buffer = vec![0; 1 << 20];

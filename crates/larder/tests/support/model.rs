@@ -1,4 +1,4 @@
-//! A file system as simple as can be, and random operations that are done to it and to a real one.
+//! A simple model of a file system, and random operations that are done to it and to a real one.
 #![allow(dead_code, reason = "each test program uses a part")]
 
 use std::collections::BTreeMap;
@@ -59,7 +59,7 @@ impl Model {
         Self { nodes: BTreeMap::from([(0, root)]), next: 1 }
     }
 
-    /// What is to be seen below the root.
+    /// Everything below the root.
     pub(crate) fn view(&self) -> View {
         let mut view = View::new();
         let mut pending: Vec<(String, u64)> = vec![(String::new(), 0)];
@@ -85,7 +85,7 @@ impl Model {
         view
     }
 
-    /// The number of what is at a path from the root.
+    /// The number of the inode at a path from the root.
     pub(super) fn number(&self, path: &str) -> Option<u64> {
         path.split('/').try_fold(0, |directory, name| self.find(directory, name))
     }
@@ -100,7 +100,7 @@ impl Model {
 
     fn entries(&mut self, directory: u64) -> &mut BTreeMap<String, u64> {
         let node = self.nodes.get_mut(&directory).expect("it is there");
-        // What changes its names changes its time.
+        // A change of its names changes its time.
         node.mtime = None;
         match &mut node.body {
             Body::Directory(entries) => entries,
@@ -248,7 +248,7 @@ impl Model {
         files
     }
 
-    /// The data of a file, to be looked at, and whether it is overwritten in place.
+    /// The data of a file, to read, and whether it is overwritten in place.
     pub(super) fn peek(&self, id: Option<u64>) -> Result<(&Vec<u8>, bool), ErrorKind> {
         let node = &self.nodes[&id.ok_or(ErrorKind::NotFound)?];
         match &node.body {
@@ -275,7 +275,7 @@ fn join(directory: &str, name: &str) -> String {
     if directory.is_empty() { name.to_owned() } else { format!("{directory}/{name}") }
 }
 
-/// Does random things to a directory and to its model, and compares what comes of each.
+/// Does random operations in a directory and in its model, and compares the results.
 pub(crate) struct Player {
     pub(crate) model: Model,
     pub(super) random: StdRng,
@@ -439,7 +439,7 @@ impl Player {
         let Some(node) = id.and_then(|id| self.model.nodes.get_mut(&id)) else {
             return (Err(ErrorKind::NotFound), inode.map(drop));
         };
-        // The kernel allows attributes of users on files and directories only.
+        // The kernel allows user attributes on files and directories only.
         if !matches!(node.body, Body::File(_) | Body::Directory(_)) {
             return (Ok(()), inode.map(drop));
         }

@@ -1,7 +1,7 @@
-//! Random work with syncs of single files and directories, and what is promised of each of them.
+//! Random work with syncs of single files and directories, and what each sync promised.
 //!
-//! After every step the whole state is noted. After a power cut what was synced must be as it was in the
-//! state of its sync or in a later one, whatever became of the rest.
+//! After every step the whole state is noted. After a power cut an inode that was synced must be in
+//! its state at the sync or in a later one, whatever happened to the rest.
 #![allow(dead_code, reason = "each test program uses a part")]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,14 +14,14 @@ use larder_test_devices::Recording;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
-/// Everything that can be seen, by inode number.
+/// The whole state, by inode number.
 #[derive(Default)]
 pub(crate) struct State {
     inodes: BTreeMap<u64, Seen>,
     folders: BTreeMap<u64, BTreeMap<String, u64>>,
 }
 
-/// What an inode is, without its names.
+/// An inode without its names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Seen {
     file_type: FileType,
@@ -93,7 +93,7 @@ fn see(inode: &Inode) -> Seen {
     }
 }
 
-/// What a sync that returned promised.
+/// The promise of a sync that returned.
 #[derive(Debug)]
 pub(crate) enum Promised {
     /// The inode with this number.
@@ -110,7 +110,7 @@ impl Promised {
     }
 }
 
-/// Whether all is there that was in the first of these states and stayed.
+/// Whether everything exists that was in the first of these states and stayed.
 fn all_is_there(since: &[State], found: &State) -> Result<(), String> {
     for number in since[0].inodes.keys() {
         let stays = since.iter().all(|state| state.inodes.contains_key(number));
@@ -136,7 +136,7 @@ fn inode_kept(number: u64, since: &[State], found: &State) -> Result<(), String>
         return Ok(());
     }
     let Some(seen) = found.inodes.get(&number) else { return Err("it is lost".into()) };
-    // Data that was not synced may be lost, and what came later of attributes not.
+    // Data that was not synced may be lost, but not later changes of attributes.
     let is_same = |part: fn(&Seen, &Seen) -> bool| {
         since.iter().any(|state| part(&state.inodes[&number], seen))
     };
@@ -188,7 +188,7 @@ impl Player {
         format!("{folder}f{}", self.below(8))
     }
 
-    /// Something to be synced.
+    /// Something to sync.
     fn target(&mut self) -> Option<Inode> {
         let path = if self.below(3) == 0 { self.folder() } else { self.path() };
         self.root.lookup(path).ok()
@@ -266,7 +266,8 @@ impl Player {
     }
 }
 
-/// Plays `rounds` rounds on a recorded file system, each of some steps and a sync. Returns what was done and promised.
+/// Plays `rounds` rounds on a recorded file system, each of some steps and a sync. Returns the
+/// states and the promises.
 pub(crate) fn play(
     fs: &Filesystem,
     recording: &Recording,

@@ -1,4 +1,4 @@
-//! What is to be seen in a folder, by the library and by the kernel.
+//! The content of a folder, as the library and as the kernel see it.
 #![allow(dead_code, reason = "each test program uses a part")]
 
 use std::collections::BTreeMap;
@@ -19,7 +19,7 @@ pub(crate) struct Seen {
     /// Data, target, or sorted names.
     pub(crate) content: Vec<u8>,
     pub(crate) xattrs: BTreeMap<String, Vec<u8>>,
-    /// In seconds, where it is known.
+    /// In seconds, if it is known.
     pub(crate) mtime: Option<i64>,
 }
 
@@ -35,7 +35,7 @@ impl std::fmt::Debug for Seen {
     }
 }
 
-/// Compares what is seen with what there should be.
+/// Compares the content with the expected one.
 #[track_caller]
 pub(crate) fn assert_same(seen: &View, expected: &View, by: &str) {
     let names = |view: &View| view.keys().cloned().collect::<Vec<_>>();

@@ -14,10 +14,10 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-/// What is called; the error is a number of the operating system.
+/// The result of a call; the error is a number of the operating system.
 pub(crate) type Done = Result<(), i32>;
 
-/// Somebody who does what is asked for.
+/// An actor does the calls.
 pub(crate) trait Actor {
     fn mkdir(&self, path: &str, mode: u32) -> Done;
     fn mknod(&self, path: &str, mode: u32, device: (u32, u32)) -> Done;
@@ -38,7 +38,7 @@ pub(crate) trait Actor {
     fn punch(&self, path: &str, offset: u64, len_bytes: u64) -> Done;
     fn allocate(&self, path: &str, offset: u64, len_bytes: u64) -> Done;
     fn zero_range(&self, path: &str, offset: u64, len_bytes: u64) -> Done;
-    /// Shares all that `source` has.
+    /// Shares all data of `source`.
     fn clone_range(&self, path: &str, source: &str, offset: u64) -> Done;
     fn subvolume(&self, path: &str) -> Done;
     fn snapshot(&self, source: &str, path: &str, kind: SnapshotKind) -> Done;
@@ -52,7 +52,7 @@ impl Kernel<'_> {
         self.0.join(path)
     }
 
-    /// Opens what is no symbolic link, without waiting for whoever is at the other end of a pipe.
+    /// Opens an inode that is no symbolic link, without waiting for the other end of a pipe.
     fn open(&self, path: &str, flags: OFlags) -> Result<OwnedFd, i32> {
         let flags = flags | OFlags::NOFOLLOW | OFlags::NONBLOCK;
         let opened = rustix::fs::open(self.path(path), flags, Mode::empty());
@@ -208,11 +208,11 @@ fn number<T>(result: larder::Result<T>) -> Done {
     result.map(drop).map_err(|error| error.errno())
 }
 
-/// What the test's process has as its umask.
+/// The umask of the test's process.
 const UMASK: u32 = 0o022;
 
 impl Larder {
-    /// By root, as the kernel's side, and with the umask that it has.
+    /// As root, like the kernel's side, and with the same umask.
     fn new_inode(mode: u32, device: (u32, u32)) -> NewInode {
         NewInode { mode, uid: 0, gid: 0, umask: UMASK, device }
     }

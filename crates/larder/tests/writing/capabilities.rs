@@ -1,4 +1,4 @@
-//! What takes capabilities from a program: the same as on the kernel.
+//! Changes that remove capabilities from a program: the same as on the kernel.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;

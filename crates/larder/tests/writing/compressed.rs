@@ -1,5 +1,5 @@
-//! Data that is compressed when it is written, data that was compressed before, and data that is overwritten
-//! in place.
+//! Data that is compressed at writeback, data that was compressed before, and data that is
+//! overwritten in place.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -48,7 +48,7 @@ fn noise(len: usize, seed: u64) -> Vec<u8> {
     std::iter::repeat_with(next).take(len).collect()
 }
 
-/// Where a file lies once all of it is written back.
+/// The extents of a file once all of it is written back.
 fn extents(file: &larder::File) -> Vec<Extent> {
     file.sync().unwrap();
     let extents = file.extents_from(0).unwrap().map(Result::unwrap);
@@ -83,14 +83,14 @@ fn data_is_compressed_as_was_asked_for() {
         }
         for (size, (path, file)) in sizes.iter().zip(&contents) {
             let extents = extents(file);
-            // One sector at the end cannot become less.
+            // A single sector at the end cannot shrink.
             let mut parts = extents.iter().filter(|extent| extent.offset < 131_072);
             let is_compressed = parts.all(|extent| extent.compression == Some(wanted));
             assert!(is_compressed || *size == 1, "{path}: {extents:?}");
             let kind = if *size <= SECTOR { ExtentKind::Inline } else { ExtentKind::Data };
             assert!(extents.iter().all(|extent| extent.kind == kind), "{path}: {extents:?}");
         }
-        // What does not become smaller is left, and not tried again.
+        // Incompressible data is left, and not tried again.
         let file = root.create("noise", 0o644).unwrap();
         file.write_at(&noise(1 << 20, 7), 0).unwrap();
         fs.sync().unwrap();
@@ -147,7 +147,7 @@ fn files_say_themselves_how_they_are_compressed() {
     assert_eq!(create("all", None), Some(CompressionAlgorithm::Zlib));
     assert_eq!(create("own", Some(b"zstd")), Some(CompressionAlgorithm::Zstd));
     assert_eq!(create("none", Some(b"none")), None);
-    // Forced, everything is tried, and what does not become smaller stays as it is.
+    // With force, everything is tried, and incompressible data stays as it is.
     fs.set_compression(Some(WriteCompression { compression, force: true })).unwrap();
     assert_eq!(create("forced", Some(b"none")), Some(CompressionAlgorithm::Zlib));
     let file = root.create("mixed", 0o644).unwrap();
@@ -281,7 +281,7 @@ fn compress(
     output
 }
 
-/// Files that are overwritten in place, but for what snapshots and reflinks share.
+/// Files that are overwritten in place, except where snapshots and reflinks share them.
 #[test]
 fn data_is_overwritten_in_place_unless_it_is_shared() {
     let image = KernelImage::build(&ImageSpec::new("in-place"), &Content::new(65));
@@ -315,7 +315,7 @@ fn data_is_overwritten_in_place_unless_it_is_shared() {
     assert_eq!(overwrite(&file, 0, 7), 2);
     let second = address(&file);
     assert_ne!(second, first);
-    // What was copied is this file's alone again.
+    // The copies belong to this file alone again.
     assert_eq!((overwrite(&file, 0, 9), address(&file)), (2, second));
     let copy = root.create("in-place/copy", 0o644).unwrap();
     copy.clone_range(&file, 0, 0, 0).unwrap();

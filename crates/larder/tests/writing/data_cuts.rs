@@ -1,5 +1,5 @@
-//! Power cuts while the data of a file changes, in steps with commits between them: what is there is sound, and of
-//! the file each part is as it was or as it is to be.
+//! Power cuts while the data of a file changes, in steps with commits between them: the result is
+//! sound, and each part of the file is in its old or its new state.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -23,7 +23,7 @@ const SECTOR: u64 = 4096;
 /// More extents than go in one step.
 const SECTORS: u64 = 400;
 const LEN: usize = (SECTORS * SECTOR) as usize;
-/// Power cuts of each kind of change.
+/// Power cuts during each kind of change.
 const CUTS: usize = 16;
 
 /// A change of a file whose sectors were written one by one, given another file.
@@ -31,18 +31,18 @@ struct Change {
     name: &'static str,
     is_in_place: bool,
     run: fn(&Filesystem, &File, &File),
-    /// What the file has then.
+    /// The content of the file after it.
     after: fn() -> Vec<u8>,
     /// It becomes shorter on the way.
     is_stepwise_shorter: bool,
 }
 
-/// What the file has at an offset before.
+/// The content of the file at an offset before it.
 fn old(at: usize) -> u8 {
     (at / SECTOR as usize % 100) as u8 + 1
 }
 
-/// What the other file has.
+/// The content of the other file.
 fn new(at: usize) -> u8 {
     (at / SECTOR as usize % 90) as u8 + 120
 }
@@ -55,7 +55,7 @@ fn others() -> Vec<u8> {
     (0..LEN).map(new).collect()
 }
 
-/// What the file has before, with a part of it as `part` says.
+/// The content of the file before it, with a part of it as `part` says.
 fn with(first: u64, sectors: u64, part: impl Fn(usize) -> u8) -> Vec<u8> {
     let mut data = before();
     let range = (first * SECTOR) as usize..((first + sectors) * SECTOR) as usize;
@@ -193,7 +193,7 @@ fn power_cuts_while_data_changes() {
     }
 }
 
-/// Cuts the power at places between `begun` and the end, `done` and behind.
+/// Cuts the power at places between `begun` and the end, at `done` and after it.
 fn cut(change: &Change, recording: &Recording, begun: usize, done: usize, seed: u64) {
     let mut random = StdRng::seed_from_u64(larder_testkit::seed(seed));
     let mut places: Vec<usize> = (1..CUTS).map(|_| random.random_range(begun..done)).collect();

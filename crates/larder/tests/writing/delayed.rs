@@ -1,4 +1,4 @@
-//! Delayed items: nobody can tell that index items and inode items wait in memory, but by the counters.
+//! Delayed items: only the counters show that index items and inode items wait in memory.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use super::model::Player;
 use super::view::{assert_same, by_kernel, by_larder};
 use super::{check, faults, support};
 
-/// Without commits but those that are asked for, so that things stay queued.
+/// Commits only on request, so that items stay queued.
 fn open_with(image: &KernelImage, tuning: Tuning) -> Filesystem {
     let options = OpenOptions::new().write(true).commit_interval(None).tuning(tuning);
     options.open(image.devices()).unwrap_or_else(|error| panic!("{error}"))
@@ -72,7 +72,7 @@ fn what_is_queued_is_listed_and_counted() {
     assert!(delayed.queued_items > 100, "{delayed:?}");
     assert!(delayed.reserved_bytes > 0, "{delayed:?}");
     assert_eq!(names(&directory), expected);
-    // A listing goes on where it stopped, whether or not what it comes by is queued still.
+    // A listing goes on where it stopped, whether or not its entries are still queued.
     let all = listed(&directory, 0);
     for (rank, (index, _)) in all.iter().enumerate().step_by(7) {
         assert_eq!(listed(&directory, index + 1), all[rank + 1..]);
@@ -91,7 +91,7 @@ fn what_is_queued_is_listed_and_counted() {
     check(&image, "all");
 }
 
-/// Names that stay are listed once each, whatever becomes of others and of the queue meanwhile.
+/// Names that stay are listed once each, whatever happens to others and to the queue meanwhile.
 #[test]
 fn listings_are_whole_while_others_come_and_go() {
     const STAYING: usize = 500;
@@ -142,7 +142,7 @@ fn listings_are_whole_while_others_come_and_go() {
     larder_testkit::assert_same(&Manifest::of_tree(mount.path()), &manifest);
 }
 
-/// A snapshot has all that was done before it, and nothing that was done after.
+/// A snapshot has all changes from before it, and none from after it.
 #[test]
 fn snapshots_have_what_was_queued() {
     let image = KernelImage::build(&ImageSpec::new("snapshots"), &Content::new(43));
@@ -175,7 +175,7 @@ fn snapshots_have_what_was_queued() {
     larder_testkit::assert_same(&Manifest::of_tree(mount.path()), &manifest);
 }
 
-/// Whatever waits or does not, and whatever room is kept for it: the same comes of the same operations.
+/// Delayed or not, and whatever is reserved: the same operations have the same results.
 #[test]
 fn it_makes_no_difference() {
     let direct = Tuning { queue: Queue::Direct, ..Tuning::default() };
@@ -203,7 +203,7 @@ fn it_makes_no_difference() {
     }
 }
 
-/// Scanning reads the tree past the inodes, and sees what waits all the same.
+/// A scan reads the tree past the inodes, and sees delayed items all the same.
 #[test]
 fn a_scan_sees_what_was_queued() {
     let image = KernelImage::build(&ImageSpec::new("scanned"), &Content::new(45));
@@ -216,7 +216,7 @@ fn a_scan_sees_what_was_queued() {
     assert_eq!(seen.unwrap().metadata, metadata);
 }
 
-/// However many directories and files wait for a commit, what waits is bounded.
+/// However many directories and files wait for a commit, the delayed items are bounded.
 #[test]
 fn what_waits_is_bounded() {
     const FOLDERS: usize = 40;
@@ -244,8 +244,9 @@ fn what_waits_is_bounded() {
     check(&image, "all");
 }
 
-/// Threads fill a small file system with empty files in many directories. There is room for what waits,
-/// or it does not wait; deleting always works, and in the end nothing is reserved.
+/// Threads fill a small file system with empty files in many directories. There is space for
+/// delayed items, or they are not delayed; deleting always works, and in the end nothing is
+/// reserved.
 #[test]
 fn directories_fill_a_file_system_and_are_emptied() {
     for reserve in [Reserve::PerLeaf, Reserve::PerItem] {
@@ -289,7 +290,7 @@ fn path(thread: usize, number: usize) -> String {
     format!("{thread}-{}/{number:0230}", number % FOLDERS)
 }
 
-/// Returns how many were made before there was no room.
+/// Returns how many were created before the space ran out.
 fn fill(root: &Subvolume, thread: usize) -> usize {
     let is_full = |result: larder::Result<()>| match result {
         Ok(()) => false,
@@ -312,8 +313,8 @@ fn fill(root: &Subvolume, thread: usize) -> usize {
     panic!("it holds more than its devices");
 }
 
-/// After a power cut anywhere each directory has the names of one of the syncs, the same one, and not one
-/// before the last that had returned.
+/// After a power cut at any point each directory has the names of one of the syncs, the same one,
+/// and not one before the last that had returned.
 #[test]
 fn power_cuts_leave_whole_directories() {
     let image = KernelImage::build(&ImageSpec::new("cuts").node_size(4096), &Content::new(47));
@@ -368,7 +369,7 @@ fn power_cuts_leave_whole_directories() {
     assert!(cuts > 20, "{cuts}");
 }
 
-/// The names in both folders; none before they are there.
+/// The names in both folders; none before the folders exist.
 fn folders(root: &Subvolume) -> Vec<BTreeSet<String>> {
     let folders = ["a", "b"].map(|folder| root.lookup(folder).ok());
     let folders = folders.into_iter().flatten();
@@ -384,8 +385,8 @@ fn judge(image: &MemoryDevice, states: &[(usize, Vec<BTreeSet<String>>)], positi
     assert!(is_state || promised.is_none() && seen.is_empty(), "cut at {position}");
 }
 
-/// Where the tree cannot be read when what waits is put into it, the caller of the sync is told, and the
-/// last commit is what is there.
+/// If the tree cannot be read when delayed items are inserted into it, the caller of the sync gets
+/// an error, and the last commit counts.
 #[test]
 fn a_flush_that_fails_leaves_the_last_commit() {
     let spec = ImageSpec::new("flush-fails").node_size(4096);

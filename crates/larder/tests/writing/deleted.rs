@@ -1,4 +1,4 @@
-//! Deleted subvolumes: what is open of one works as before, and the rest goes with the last handle.
+//! Deleted subvolumes: their open inodes work as before, and the rest goes with the last handle.
 
 use std::collections::HashSet;
 
@@ -10,7 +10,7 @@ use super::on_memory::{assert_has, file_system};
 
 const LEN_BYTES: usize = 3 << 20;
 
-/// A subvolume `doomed` with a folder and files in both of which some data is not written back.
+/// A subvolume `doomed` with a folder and files, and dirty data in both.
 fn doomed(fs: &Filesystem, root: &Subvolume) -> [File; 2] {
     let doomed = root.create_subvolume("doomed").unwrap();
     doomed.create_directory("folder", 0o755).unwrap();
@@ -33,7 +33,7 @@ fn an_open_file_of_a_deleted_subvolume_works_until_it_is_closed() {
     assert_eq!(root.lookup("doomed").unwrap_err().kind(), ErrorKind::NotFound);
     let id = files[0].subvolume_id();
     assert_eq!(fs.subvolume_by_id(id).unwrap_err().kind(), ErrorKind::NotFound);
-    // Were its space free these would have it.
+    // If its space were free, these would get it.
     for number in 0..4 {
         let other = root.create(format!("other-{number}"), 0o644).unwrap();
         other.write_at(&vec![2; LEN_BYTES], 0).unwrap();
@@ -112,7 +112,7 @@ fn folders_of_a_deleted_subvolume_work_but_its_root_is_a_removed_one() {
     assert_eq!(kinds, [ErrorKind::NotFound; 14]);
     fs.sync().unwrap();
     assert_sound([&memory.snapshot()], "it changed while deleted");
-    // What is queued and dirty goes with it.
+    // Its queued items and dirty data go with it.
     for number in 0..100 {
         let file = doomed.create(format!("folder/{number}"), 0o644).unwrap();
         file.write_at(&[1; 5000], 0).unwrap();

@@ -1,4 +1,4 @@
-//! Space that is needed no more is given back to whoever keeps the devices' bytes.
+//! Freed space is discarded on the devices.
 
 use std::os::unix::fs::MetadataExt;
 

@@ -1,4 +1,5 @@
-//! The edges: full items, many links, extents that the kernel made, orphans, a full file system, refusals.
+//! The edges: full items, many links, extents that the kernel made, orphans, a full file system,
+//! refusals.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -14,7 +15,7 @@ fn kind<T>(result: larder::Result<T>) -> ErrorKind {
     result.map(drop).expect_err("it is refused").kind()
 }
 
-/// Both checkers find nothing, and the kernel sees what was seen here.
+/// Both checkers find nothing, and the kernel sees what this library saw.
 fn finish(fs: Filesystem, image: &KernelImage) {
     fs.sync().unwrap();
     let manifest = support::manifest(&fs);
@@ -65,7 +66,7 @@ fn many_links_go_to_extended_references() {
     finish(fs, &image);
 }
 
-/// Files that the kernel made (compressed, preallocated, shared, with holes) are cut and overwritten.
+/// Files of the kernel (compressed, preallocated, shared, with holes) are cut and overwritten.
 #[test]
 fn extents_of_the_kernel_are_cut_and_overwritten() {
     let spec = ImageSpec::new("overwritten").mount_option("compress-force=zstd");
@@ -130,8 +131,8 @@ fn regular_files(directory: Inode) -> Vec<Inode> {
     found
 }
 
-/// A file that is open without a name is not in snapshots, neither the first nor the second of the same
-/// leaf, and stays readable where it is open.
+/// A file that is open without a name is in no snapshot, neither the first nor the second of the
+/// same leaf, and stays readable while it is open.
 #[test]
 fn snapshots_leave_open_unlinked_files_behind() {
     let image = KernelImage::build(&ImageSpec::new("shared-orphans"), &Content::new(25));
@@ -171,7 +172,7 @@ fn an_unlinked_file_lives_while_it_is_open_and_is_gone_after_a_crash() {
     file.read_at(&mut seen, 49_500).unwrap();
     assert_eq!((seen[0], seen[500], seen[1999]), (5, 6, 5));
     assert_eq!(kind(root.inode(file.number())), ErrorKind::NotFound);
-    // As if the power went: what is committed lists the file as an orphan.
+    // As if the power went: the commit lists the file as an orphan.
     let number = file.number();
     drop((root, file, fs));
     check(&image, "the crash");
@@ -212,7 +213,8 @@ fn subvolumes_are_made_marked_chosen_and_deleted() {
     assert_eq!(kind(snapshot.open_file("file").unwrap().write_at(b"no", 0)), ErrorKind::ReadOnly);
     assert_eq!(kind(root.delete_subvolume("made")), ErrorKind::DirectoryNotEmpty);
     assert_eq!(kind(root.remove_directory("made")), ErrorKind::DirectoryNotEmpty);
-    // Where the nested one was, the snapshot has an empty directory, which can go once it is writable.
+    // In place of the nested subvolume the snapshot has an empty directory, which can be removed
+    // once the snapshot is writable.
     snapshot.set_read_only(false).unwrap();
     snapshot.remove_directory("nested").unwrap();
     snapshot.create("yes", 0o600).unwrap();
@@ -263,7 +265,7 @@ fn a_full_file_system_refuses_and_can_be_emptied() {
     finish(fs, &image);
 }
 
-/// Small files fill what is for metadata, from four threads; deleting them always works.
+/// Small files fill the space for metadata, from four threads; deleting them always works.
 #[test]
 fn threads_fill_a_file_system_with_small_files_and_empty_it() {
     let image = KernelImage::build(&ImageSpec::new("small"), &Content::new(28));
@@ -297,7 +299,7 @@ fn threads_fill_a_file_system_with_small_files_and_empty_it() {
     finish(fs, &image);
 }
 
-/// Returns how many were made before there was no room.
+/// Returns how many were created before the space ran out.
 fn fill_with_small_files(root: &larder::Subvolume, thread: usize) -> usize {
     for number in 0..200_000 {
         let path = format!("small-{thread}/file-{number}");

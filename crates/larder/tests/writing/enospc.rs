@@ -1,5 +1,5 @@
-//! Full file systems in which something is deleted: what it had can be written at once, also while whoever deletes
-//! is still at it, and whatever it was used for before.
+//! Full file systems in which something is deleted: its space can be written at once, also while
+//! the deletion goes on, and whatever it was used for before.
 //!
 //! `LARDER_EFFORT` multiplies the number of rounds.
 
@@ -14,7 +14,7 @@ const SECTOR: u64 = 4096;
 const PIECE: usize = 1 << 20;
 const THREADS: usize = 4;
 
-/// Writes pieces until there is no room. Returns how many bytes there was room for.
+/// Writes pieces until the space runs out. Returns how many bytes were written.
 fn fill(file: &File) -> u64 {
     let piece = vec![3; PIECE];
     let mut len_bytes = 0;
@@ -29,14 +29,14 @@ fn fill(file: &File) -> u64 {
     }
 }
 
-/// Writes again as much as there was room for, but for what a little more metadata takes.
+/// Writes as much again, except for what a little more metadata takes.
 #[track_caller]
 fn fill_again(file: &File, len_bytes: u64, what: &str) {
     let again = fill(file);
     assert!(again + 4 * PIECE as u64 >= len_bytes, "{what}: {again} bytes, and {len_bytes} before");
 }
 
-/// A file that nobody can find any more gives its room back when it is closed.
+/// A file without a name frees its space when it is closed.
 #[test]
 fn files_without_a_name() {
     let image = KernelImage::empty(&ImageSpec::new("enospc-files").devices(&[128 << 20]));
@@ -50,7 +50,7 @@ fn files_without_a_name() {
     assert_eq!(refused.kind(), ErrorKind::NoSpace, "the file is open, and has its data");
     drop(filler);
     fill_again(&next, len_bytes, "a file that was closed");
-    // One that was never written back for the most part.
+    // Most of this one was never written back.
     drop(next);
     root.remove_file("next").unwrap();
     let unnamed = root.create_unnamed("", 0o600).unwrap();
@@ -63,7 +63,7 @@ fn files_without_a_name() {
     check(&image, "files without a name");
 }
 
-/// Has each thread do its part at once. Returns what they have done together.
+/// Makes each thread do its part at once. Returns what they have done together.
 fn together(act: impl Fn(usize) -> u64 + Sync) -> u64 {
     std::thread::scope(|scope| {
         let act = &act;
@@ -72,7 +72,8 @@ fn together(act: impl Fn(usize) -> u64 + Sync) -> u64 {
     })
 }
 
-/// Writes every other sector of a file until there is no room, so that each is an extent. Returns how many there are.
+/// Writes every other sector of a file until the space runs out, so that each is an extent. Returns
+/// how many there are.
 fn fill_by_sectors(root: &Subvolume, path: &str) -> u64 {
     let file = root.create(path, 0o644).unwrap();
     for number in 0.. {
@@ -84,8 +85,8 @@ fn fill_by_sectors(root: &Subvolume, path: &str) -> u64 {
     unreachable!("a device is full some day")
 }
 
-/// A subvolume is full of pieces so small that deleting it takes a while. Once its name is gone, and while somebody is
-/// deleting it, four threads take nearly all that it had.
+/// A subvolume is full of pieces so small that deleting it takes a while. Once its name is gone,
+/// and while its deletion goes on, four threads take nearly all of its space.
 #[test]
 fn subvolumes_that_are_being_deleted() {
     let spec = ImageSpec::new("enospc-subvolumes").devices(&[160 << 20]).node_size(4096);
@@ -114,7 +115,7 @@ fn subvolumes_that_are_being_deleted() {
                 share_bytes
             });
         });
-        // What there is not is refused.
+        // A missing name is refused.
         let file = root.create("too-much", 0o644).unwrap();
         let refused = file.allocate(0, 160 << 20, AllocateMode::Grow).unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::NoSpace);
@@ -129,7 +130,8 @@ fn subvolumes_that_are_being_deleted() {
     check(&image, "subvolumes that were deleted");
 }
 
-/// Makes small files, which are in metadata, until there is no room or there are `most`. Returns how many.
+/// Creates small files, which are in metadata, until the space runs out or there are `most`.
+/// Returns how many.
 fn fill_metadata(root: &Subvolume, folder: &str, most: u64) -> u64 {
     let small = [5; 2000];
     root.create_directory(folder, 0o755).unwrap();
@@ -143,8 +145,8 @@ fn fill_metadata(root: &Subvolume, folder: &str, most: u64) -> u64 {
     most
 }
 
-/// What data had can become metadata, though a block group is removed only by the commit after the one that leaves it
-/// empty.
+/// Space for data can become space for metadata, though a block group is removed only by the commit
+/// after the one that leaves it empty.
 #[test]
 fn space_of_the_other_kind() {
     let spec = ImageSpec::new("enospc-kinds").devices(&[300 << 20]);
@@ -162,7 +164,7 @@ fn space_of_the_other_kind() {
     check(&image, "space of the other kind");
 }
 
-/// Where metadata is full, many threads can delete at once.
+/// If metadata is full, many threads can delete at once.
 #[test]
 fn metadata_from_many_threads() {
     const DELETERS: usize = 16;

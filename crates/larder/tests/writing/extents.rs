@@ -1,5 +1,5 @@
-//! What readers remember of the extents of a file is what the trees have: files are changed in all ways and
-//! read twice after each, once to find out and once from memory.
+//! The cached extents of files are those of the trees: files are changed in all ways and read twice
+//! after each change, first by searching and then from the cache.
 
 use larder::{
     AllocateMode, CompressionAlgorithm, File, FindExtents, InodeFlags, OpenOptions, SetAttributes,
@@ -15,7 +15,7 @@ const SECTOR: u64 = 4096;
 /// Files stay about as long.
 const LEN: u64 = 64 * SECTOR;
 
-/// A file and what it is to have.
+/// A file and its expected content.
 pub(super) struct Known {
     pub(super) file: File,
     pub(super) data: Vec<u8>,

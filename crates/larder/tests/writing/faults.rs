@@ -1,4 +1,4 @@
-//! Power cuts and failing devices: what was synced stays, and what is there is sound.
+//! Power cuts and failing devices: synced changes stay, and the result is sound.
 
 use std::ops::Range;
 use std::sync::{Arc, mpsc};
@@ -22,8 +22,8 @@ pub(crate) fn open(device: impl Device + 'static) -> larder::Result<Filesystem> 
     options.open_devices(vec![Arc::new(device)])
 }
 
-/// After a power cut anywhere, the file system is as one of the syncs left it, and not as one before
-/// the last that had returned.
+/// After a power cut at any point, the file system is in the state of one of the syncs, and not of
+/// one before the last that had returned.
 #[test]
 fn power_cuts_leave_what_was_synced() {
     let image = KernelImage::build(&ImageSpec::new("cuts").node_size(4096), &Content::new(31));
@@ -77,10 +77,11 @@ fn is_same(seen: &View, state: &View) -> bool {
         })
 }
 
-/// Longer than anything takes, so that what hangs fails.
+/// Longer than anything takes, so that a hang fails.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// Whichever call of a device fails, each in turn: the caller is told, what was synced before stays, nothing hangs.
+/// Whichever call of a device fails, each in turn: the caller gets an error, synced changes stay,
+/// nothing hangs.
 #[test]
 fn failing_devices_leave_what_was_synced() {
     let image = KernelImage::build(&ImageSpec::new("faults"), &Content::new(32));
@@ -92,14 +93,14 @@ fn failing_devices_leave_what_was_synced() {
             told += u64::from(is_told);
         }
         println!("{struck} calls of {operation:?}, of which {told} callers were told");
-        // What cannot be discarded is no worse for it.
+        // A failed discard does no harm.
         let is_told_of = operation != Operation::Discard;
         assert!(struck > 0 && (told > 0) == is_told_of, "{operation:?}: {told} of {struck}");
     }
 }
 
-/// Fails the call of an operation after so many others, once. Returns whether the caller was told; `None` if there
-/// are no more.
+/// Fails the call of an operation after so many others, once. Returns whether the caller got an
+/// error; `None` if there are no more.
 fn fail_one(base: &MemoryDevice, operation: Operation, passing: u64) -> Option<bool> {
     let (disk, what) = (base.snapshot(), format!("{operation:?} {passing}"));
     let (done, waiting) = mpsc::channel();
@@ -113,7 +114,7 @@ fn fail_one(base: &MemoryDevice, operation: Operation, passing: u64) -> Option<b
     trial.join().unwrap_or_else(|_| panic!("{what}"))
 }
 
-/// Returns whether the caller was told of the fault, if there was any.
+/// Returns whether the caller got an error for the fault, if there was any.
 fn work_on_a_faulty_device(disk: MemoryDevice, fault: Fault) -> Option<bool> {
     let disk = Arc::new(disk);
     let device = Arc::new(FaultDevice::new(disk.clone()));
@@ -158,7 +159,7 @@ fn work_until_failure(fs: &Filesystem) -> usize {
     (0..FILES).find(failed).unwrap_or(FILES)
 }
 
-/// Makes a file, and another by sharing, and syncs them, in turn by a commit and through the log.
+/// Creates a file, and another by sharing, and syncs them, in turn by a commit and through the log.
 fn work(fs: &Filesystem, number: usize) -> larder::Result<()> {
     let root = fs.subvolume("/")?;
     let file = root.create(format!("synced-{number}"), 0o644)?;

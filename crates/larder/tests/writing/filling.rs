@@ -1,5 +1,6 @@
-//! File systems that four threads fill with small and large files until there is no room, and half empty again,
-//! over and over: no room is all that is refused, there is little room then, and deleting always works.
+//! File systems that four threads fill with small and large files until the space runs out, and
+//! half empty again, over and over: lack of space is the only error, there is little space left
+//! then, and deleting always works.
 //!
 //! `LARDER_EFFORT` multiplies the number of fills.
 
@@ -14,11 +15,11 @@ use super::{check, support};
 const THREADS: usize = 4;
 const LENGTHS: [usize; 5] = [1500, 900, 40_000, 5 << 20, 300_000];
 
-/// What a thread has made and not deleted: paths, and how many bytes could be written.
+/// The files that a thread has created and not deleted: paths, and how many bytes could be written.
 type Kept = Vec<(String, usize)>;
 
-/// Fills and half empties an image, of whose devices `least_percent` at least must take data. With snapshots,
-/// each fill deletes what the one before took.
+/// Fills and half empties an image. At least `least_percent` of its devices must take data. With
+/// snapshots, each fill deletes the one before.
 fn fill_again(spec: &ImageSpec, options: OpenOptions, least_percent: u64, with_snapshots: bool) {
     let image = KernelImage::empty(spec);
     let devices_bytes: u64 =
@@ -49,7 +50,7 @@ fn fill_again(spec: &ImageSpec, options: OpenOptions, least_percent: u64, with_s
     go_on_by_kernel(&image, &manifest, &kept);
 }
 
-/// Has each thread do its part at once.
+/// Makes each thread do its part at once.
 fn each(kept: &mut [Kept; THREADS], act: impl Fn(usize, &mut Kept) + Sync) {
     std::thread::scope(|scope| {
         for (thread, kept) in kept.iter_mut().enumerate() {
@@ -59,7 +60,7 @@ fn each(kept: &mut [Kept; THREADS], act: impl Fn(usize, &mut Kept) + Sync) {
     });
 }
 
-/// Makes files until there is no room. One that could not be written whole is kept as it is.
+/// Creates files until the space runs out. One that could not be written whole is kept.
 fn fill_up(root: &Subvolume, thread: usize, fill: usize, kept: &mut Kept) {
     for number in 0..100_000_usize {
         let path = format!("filler-{thread}/file-{fill}-{number}");
@@ -91,7 +92,7 @@ fn half_empty(root: &Subvolume, fill: usize, kept: &mut Kept) {
     });
 }
 
-/// There may be no room for one, but it does no harm to ask.
+/// There may be no space for a snapshot, but asking does no harm.
 fn take_snapshot(fs: &Filesystem, root: &Subvolume) {
     if let Err(error) = root.snapshot("snapshot", SnapshotKind::ReadOnly) {
         expect_no_space(&error);
@@ -104,7 +105,7 @@ fn expect_no_space(error: &larder::Error) {
     assert_eq!(error.kind(), ErrorKind::NoSpace, "{error}");
 }
 
-/// Half of it becomes smaller when it is compressed.
+/// Half of it is compressible.
 fn noise(len: usize, seed: u64) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
     let next = || {

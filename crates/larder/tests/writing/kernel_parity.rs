@@ -1,10 +1,11 @@
-//! The same calls on the kernel's files and on ours, one after the other: the same comes of each, they have data
-//! and holes in the same places, and as much is allocated to them.
+//! The same calls on the kernel's files and on ours, one after the other: each has the same result,
+//! the files have data and holes in the same places, and the same allocated bytes.
 //!
-//! There is one difference, and it is accounted for to the sector: where a file grows, or a part of a sector is
-//! punched, the kernel writes zeros to the rest of the sector, also where that was a hole or preallocated.
-//! Ours stay as they are. Such a sector is *spoiled* until something else becomes of it. And where the kernel
-//! overlooks preallocated space, ours does not; see `the_kernel_overlooks_room_that_came_with_a_clone`.
+//! There is one difference, and it is accounted for to the sector: where a file grows, or a part of
+//! a sector is punched, the kernel writes zeros to the rest of the sector, even if that was a hole
+//! or preallocated. Ours stay as they are. Such a sector is *spoiled* until it changes otherwise.
+//! And where the kernel overlooks preallocated space, ours does not; see
+//! `the_kernel_overlooks_room_that_came_with_a_clone`.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -55,8 +56,8 @@ impl Call {
         }
     }
 
-    /// Sectors of a file of `len_bytes` that the kernel may spoil, where `source` are those of the other file that
-    /// are.
+    /// Sectors of a file of `len_bytes` that the kernel may spoil; `source` are the spoiled ones of
+    /// the other file.
     fn spoils(self, len_bytes: u64, source: &BTreeSet<u64>) -> BTreeSet<u64> {
         let part_of = |at: u64| (!at.is_multiple_of(SECTOR)).then_some(at / SECTOR);
         let grows_to = |end: u64| part_of(len_bytes).filter(|_| end > len_bytes);
@@ -65,7 +66,7 @@ impl Call {
         };
         match self {
             Self::Truncate { len } => grows_to(len).into_iter().collect(),
-            // What is written leaves no hole in the sector of its start.
+            // A write leaves no hole in the sector of its start.
             Self::Write { offset, .. } => grows_to(offset).into_iter().collect(),
             Self::Allocate { offset, len, .. } | Self::Zero { offset, len, .. } => {
                 grows_to(offset + len).into_iter().collect()
@@ -122,7 +123,7 @@ impl Call {
             Self::Punch { offset, len } => file.punch_hole(offset, len)?,
             Self::Clone { from, len, to } => file.clone_range(other, from, len, to)?,
             Self::Dedupe { from, len, to } => {
-                // The kernel says all of it, also if less than a sector of it was left out.
+                // The kernel reports all of it, even if a partial sector was left out.
                 return Ok(file.dedupe_range(other, from, len, to)?.map_or(0, |_| len));
             }
         }
@@ -176,7 +177,7 @@ fn files_of_larder(root: &Subvolume) -> Vec<larder::File> {
     (0..FILES).map(file).collect()
 }
 
-/// A file of the kernel's and one of ours, to which the same was done.
+/// A file of the kernel and one of ours, with the same changes.
 struct Twins {
     kernel: File,
     larder: larder::File,
@@ -185,7 +186,8 @@ struct Twins {
 }
 
 impl Twins {
-    /// They have the same content, in the same places but for what is spoiled now, which is among `may_be`.
+    /// They have the same content, in the same places except for spoiled sectors, which are among
+    /// `may_be`.
     fn compare(&mut self, may_be: &BTreeSet<u64>, what: &str) {
         let len = self.kernel.metadata().unwrap().len();
         assert_eq!(self.larder.len_bytes(), len, "{what}");
@@ -207,7 +209,7 @@ impl Twins {
         );
     }
 
-    /// As much is allocated to both, when nothing waits to be written.
+    /// Both have the same allocated bytes, when nothing is dirty.
     fn compare_allocated(&self, what: &str) {
         let is_hole = |sector: &&u64| self.kind_at(**sector) == ExtentKind::Hole;
         let more_bytes = self.spoiled.iter().filter(is_hole).count() as u64 * SECTOR;
@@ -219,7 +221,7 @@ impl Twins {
         self.kernel.metadata().unwrap().blocks() * 512
     }
 
-    /// What our file has there.
+    /// The extents of our file.
     fn kind_at(&self, sector: u64) -> ExtentKind {
         let extent = self.larder.extents_from(sector * SECTOR).unwrap().next();
         extent.map_or(ExtentKind::Hole, |extent| extent.unwrap().kind)
@@ -246,7 +248,7 @@ fn compare(spec: &ImageSpec, seed: u64) {
         let len = twins[at].larder.len_bytes();
         let mut source = twins[other].spoiled.clone();
         if at == other {
-            // It may spoil what it then shares.
+            // It may spoil a sector that it then shares.
             source.extend(call.spoils(len, &BTreeSet::new()));
         }
         let may_be = &twins[at].spoiled | &call.spoils(len, &source);
@@ -274,8 +276,9 @@ fn calls_do_what_they_do_in_the_kernel() {
     compare(&ImageSpec::new("parity-holes").without(Feature::NoHoles), 2);
 }
 
-/// The kernel does not look for holes in a file of which as much is allocated as it is long, unless it made
-/// room in it itself: what came with a clone it overlooks, and calls data.
+/// The kernel does not look for holes in a file whose allocated bytes are its length, unless it
+/// preallocated space in it itself: it overlooks preallocated space that came with a clone, and
+/// calls it data.
 #[test]
 fn the_kernel_overlooks_room_that_came_with_a_clone() {
     let image = KernelImage::build(&ImageSpec::new("overlooked"), &Content::new(72));
@@ -295,7 +298,7 @@ fn the_kernel_overlooks_room_that_came_with_a_clone() {
     mount.sync();
     assert_eq!(sectors_of_kernel(&room), BTreeSet::new());
     assert_eq!(sectors_of_kernel(&file), (0..5).collect());
-    // With a hole behind it, it looks.
+    // With a hole after it, it looks.
     rustix::fs::ftruncate(&file, 8 * SECTOR).unwrap();
     assert_eq!(sectors_of_kernel(&file), BTreeSet::from([0]));
     drop((room, file, mount));

@@ -1,5 +1,5 @@
-//! Quota groups: no subvolume passes a limit, what is counted is what the kernel counts, and who is over a limit
-//! can delete.
+//! Quota groups: no subvolume exceeds a limit, the counters are the kernel's, and a user over a
+//! limit can delete.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -14,12 +14,12 @@ use super::{check, open};
 
 const MIB: u64 = 1 << 20;
 const NODE: u64 = 16 << 10;
-/// The group of the first subvolume that is made.
+/// The group of the first subvolume.
 const FIRST: u64 = 256;
 /// The group `1/1`.
 const ABOVE: u64 = 1 << 48 | 1;
 
-/// A file system with quotas on, to which the kernel does what `script` says in the root directory.
+/// A file system with quotas on, in whose root directory the kernel runs `script`.
 fn limited(name: &str, script: &str) -> KernelImage {
     let image = KernelImage::empty(&ImageSpec::new(name));
     by_kernel(&image, &format!("btrfs quota enable .; {script}; btrfs quota rescan -w ."));
@@ -36,7 +36,7 @@ fn by_kernel(image: &KernelImage, script: &str) -> String {
 /// Bytes that groups refer to, and those that nothing else refers to.
 type Counts = BTreeMap<u64, (u64, u64)>;
 
-/// What the kernel counts, from nothing.
+/// The kernel's counters, from nothing.
 fn counted_by_kernel(image: &KernelImage) -> Counts {
     let shown = by_kernel(image, "btrfs quota rescan -w . >/dev/null; btrfs qgroup show --raw .");
     let group = |line: &str| {
@@ -57,7 +57,7 @@ fn kind<T>(result: larder::Result<T>) -> Option<ErrorKind> {
     result.err().map(|error| error.kind())
 }
 
-/// Appends pieces until there is an error, which is that of a limit. Returns how much there is.
+/// Appends pieces until a limit is exceeded. Returns how many bytes there are.
 fn fill(root: &Subvolume, name: &str, piece_bytes: usize) -> u64 {
     append(&root.create(name, 0o644).unwrap(), piece_bytes)
 }
@@ -88,7 +88,7 @@ fn a_limit_is_hit_by_the_call_that_would_pass_it() {
     let text = error.to_string();
     assert_eq!(error.errno(), rustix::io::Errno::DQUOT.raw_os_error());
     assert!(text.contains("subvolume 256") && text.contains("10485760 bytes of quota group 0/256"));
-    // What the kernel refuses, but for what only takes away, and what it does not.
+    // The kernel refuses the same calls, except those that only remove.
     let (before, large) = (root.open_file("before").unwrap(), root.open_file("large").unwrap());
     let refused = [
         kind(root.create_directory("directory", 0o755)),
@@ -112,7 +112,7 @@ fn a_limit_is_hit_by_the_call_that_would_pass_it() {
     let (referenced_bytes, _) = counted(&fs, FIRST);
     assert!(referenced_bytes <= 10 * MIB, "{referenced_bytes}");
     assert_eq!(large.len_bytes(), len_bytes, "nothing that was taken is lost");
-    // What takes away is not refused, and makes room once no part of an extent is left.
+    // Removing is not refused, and frees space once no part of an extent is left.
     large.punch_hole(0, 1 << 20).unwrap();
     large.set_len(5 * MIB + 1).unwrap();
     root.remove_file("large").unwrap();
@@ -122,7 +122,7 @@ fn a_limit_is_hit_by_the_call_that_would_pass_it() {
     root.create("more", 0o644).unwrap().write_at(&vec![1; 2 << 20], 0).unwrap();
     fill(&root, "again", 1 << 20);
     drop((root, fs));
-    // It is a limit for who opens it next, too: what was not synced is not there.
+    // The limit applies after the next opening, too: data that was not synced is lost.
     let fs = open(&image);
     let root = fs.subvolume("/s").unwrap();
     assert_eq!(counted(&fs, FIRST).0, referenced_bytes);
@@ -135,8 +135,8 @@ fn a_limit_is_hit_by_the_call_that_would_pass_it() {
     assert_eq!(counted_by_kernel(&image)[&FIRST], ours);
 }
 
-/// Writing, cutting, punching, allocating, compressing and cloning, in files large and small: the kernel counts
-/// the same.
+/// Writing, cutting, punching, allocating, compressing and cloning, in files large and small: the
+/// kernel counts the same.
 #[test]
 fn counts_are_those_of_the_kernel() {
     let image = limited(
@@ -180,7 +180,8 @@ fn counts_are_those_of_the_kernel() {
     for (group, ours) in [5, 256, 257].into_iter().zip(ours) {
         assert_eq!(kernel[&group].0, ours.0, "{group}");
     }
-    // What members share counts more than once above them, and for who had it first as its own.
+    // Data that members share counts more than once above them, and as exclusive for its first
+    // owner.
     assert_eq!(above.0, ours[1].0 + ours[2].0);
     assert!(
         kernel[&ABOVE].0 < above.0 && kernel[&256].1 < ours[1].1 && kernel[&257].1 == ours[2].1
@@ -216,7 +217,7 @@ fn a_snapshot_counts_what_its_source_does() {
     let kernel = counted_by_kernel(&image);
     assert_eq!(ours[0], kernel[&FIRST]);
     assert_eq!(ours[1].0, kernel[&id].0);
-    // Gone, it counts nothing.
+    // Once it is gone, it counts nothing.
     let fs = open(&image);
     fs.subvolume("/").unwrap().delete_subvolume("snapshot").unwrap();
     assert_eq!(counted(&fs, id), (0, 0));
@@ -251,7 +252,7 @@ fn limits_of_exclusive_bytes_and_of_groups_above_are_kept() {
     assert_eq!(ours, groups.map(|group| kernel[&group]));
 }
 
-/// Eight threads that write, allocate and make files at once do not pass a limit together.
+/// Eight threads that write, allocate and create files at once do not exceed a limit together.
 #[test]
 fn many_threads_do_not_pass_a_limit() {
     let image = limited("crowded", "btrfs subvolume create s; btrfs qgroup limit 24M s");
@@ -288,7 +289,8 @@ fn many_threads_do_not_pass_a_limit() {
     assert_eq!(counted_by_kernel(&image)[&FIRST], ours);
 }
 
-/// New subvolumes have groups, as the kernel's have, and what is synced by a log is counted after a crash.
+/// New subvolumes have groups, as in the kernel, and changes that a log has are counted after a
+/// crash.
 #[test]
 fn new_subvolumes_are_counted() {
     let image = limited("new", "true");
@@ -308,7 +310,7 @@ fn new_subvolumes_are_counted() {
     assert_eq!(counted_by_kernel(&image)[&id], replayed);
 }
 
-/// As in the kernel, what is shared may pass a limit. Then nothing grows, and everything can become less.
+/// As in the kernel, shared data may exceed a limit. Then nothing grows, and everything can shrink.
 #[test]
 fn what_is_shared_passes_a_limit_and_goes_again() {
     let image = limited("passed", "btrfs subvolume create s; btrfs qgroup limit 2M s");

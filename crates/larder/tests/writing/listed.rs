@@ -1,31 +1,30 @@
-//! Attributes that come with a listing while other threads change what is listed.
+//! Attributes that come with a listing while other threads change its files.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::thread;
 
-use larder::{Found, ListedEntry, Metadata, SetAttributes};
+use larder::{ListedEntry, ListedInode, Metadata, SetAttributes};
 use larder_testkit::{Content, ImageSpec, KernelImage};
 
 use super::{check, open};
 
 const FILES: u64 = 64;
 const STEPS: u64 = 40;
-/// What the size of a file grows by in each step: more than its item can be behind for a reason
-/// other than a mistake.
+/// How much a file grows in each step: more than its item can lag except by a mistake.
 const STEP_BYTES: u64 = 5000;
 
-fn metadata_of(found: Found) -> Metadata {
+fn metadata_of(found: ListedInode) -> Metadata {
     match found {
-        Found::Inode(inode) => inode.metadata(),
-        Found::Attributes(metadata) => metadata,
+        ListedInode::Open(inode) => inode.metadata(),
+        ListedInode::Attributes(metadata) => metadata,
     }
 }
 
 /// A thread takes each file through steps: its size grows, then its owner becomes the number of the
-/// step. Between steps nothing has the file open, so that it leaves memory and comes back. Whatever
-/// a listing says of a file was true at one moment after the listing began: its size is that of a
-/// step, its owner is of that step or the one before, and it is not older than what was done
-/// before.
+/// step. Between steps the file is not open, so that it leaves memory and comes back. Whatever a
+/// listing says of a file was true at one moment after the listing began: its size is that of a
+/// step, its owner is of that step or the one before, and both are no older than the changes before
+/// the listing.
 #[test]
 fn attributes_are_those_of_one_moment_after_the_listing_began() {
     let image = KernelImage::build(&ImageSpec::new("listed"), &Content::new(61));
@@ -48,7 +47,7 @@ fn attributes_are_those_of_one_moment_after_the_listing_began() {
                 drop(file);
                 done[number as usize].store(step, SeqCst);
             }
-            // What waits in memory goes into the trees, and the files leave memory.
+            // Delayed items go into the trees, and the files leave memory.
             fs.sync().unwrap();
         }
         is_over.store(true, SeqCst);
@@ -84,7 +83,7 @@ fn attributes_are_those_of_one_moment_after_the_listing_began() {
     check(&image, "listings");
 }
 
-/// What is listed stays out of memory; what is in memory shows what only memory has.
+/// Listed inodes stay out of memory; an inode that is in memory shows what only memory has.
 #[test]
 fn only_what_is_in_memory_anyway_is_opened() {
     let image = KernelImage::build(&ImageSpec::new("cold"), &Content::new(62));
@@ -108,7 +107,7 @@ fn only_what_is_in_memory_anyway_is_opened() {
     let seen = listed.entries.into_iter().map(|entry| {
         let ListedEntry { entry, found } = entry.unwrap();
         let found = found.unwrap();
-        let is_open = matches!(found, Found::Inode(_));
+        let is_open = matches!(found, ListedInode::Open(_));
         (entry.name().to_str().unwrap().to_owned(), is_open, metadata_of(found).size_bytes)
     });
     let expected =

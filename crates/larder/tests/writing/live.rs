@@ -1,4 +1,4 @@
-//! What is not committed yet shows at once, and what is committed stays: labels, lists of subvolumes, files
+//! Uncommitted changes show at once, and committed ones stay: labels, lists of subvolumes, files
 //! without names.
 
 use larder::{ErrorKind, SnapshotKind};

@@ -1,6 +1,6 @@
-//! What is written here is what the kernel finds: random operations against a model, held to
-//! `btrfs check`, `larder check`, the kernel's view of everything, and its scrub, round after round, with
-//! the kernel changing things in between.
+//! The kernel finds what is written here: random operations against a model, checked by `btrfs
+//! check`, `larder check`, the kernel's view of everything, and its scrub, round after round, with
+//! the kernel making changes in between.
 
 mod actors;
 mod capabilities;
@@ -92,7 +92,8 @@ fn a_first_file() {
     larder_testkit::assert_same(&larder_testkit::Manifest::of_tree(mount.path()), &manifest);
 }
 
-/// Rounds of random operations in a folder and in a snapshot's, with the kernel changing things between.
+/// Rounds of random operations in a folder and in its snapshot, with the kernel making changes in
+/// between.
 fn rounds(spec: &ImageSpec, seed: u64, rounds: usize) {
     let seed = larder_testkit::seed(seed);
     let image = KernelImage::build(spec, &Content::new(seed));
@@ -145,7 +146,7 @@ fn rounds(spec: &ImageSpec, seed: u64, rounds: usize) {
     check(&image, "the kernel's changes");
 }
 
-/// What the kernel does in between, to what is of no model.
+/// The kernel's changes in between, outside of the models.
 fn kernel_changes(image: &KernelImage, round: usize) {
     let mount = image.mount("");
     let folder = mount.path().join("by-the-kernel");
@@ -189,8 +190,8 @@ fn four_devices() {
     rounds(&spec.profiles(Profile::Raid10, Profile::Raid10), 5, 2);
 }
 
-/// All threads do everything in the same few folders while commits follow one another: nothing hangs, and
-/// what comes out is sound.
+/// All threads do everything in the same few folders while commits follow one another: nothing
+/// hangs, and the result is sound.
 #[test]
 fn threads_in_the_same_folders() {
     let image = KernelImage::build(&ImageSpec::new("storm").node_size(4096), &Content::new(7));
@@ -214,7 +215,7 @@ fn threads_in_the_same_folders() {
     larder_testkit::assert_same(&larder_testkit::Manifest::of_tree(mount.path()), &manifest);
 }
 
-/// Does what it can; what others were faster with is refused.
+/// Does what is possible; an operation may be refused because another thread was faster.
 fn storm(root: &Subvolume, seed: u64) {
     let mut random = StdRng::seed_from_u64(seed);
     for number in 0..500 {
@@ -304,7 +305,7 @@ fn images_of_many_shapes() {
 #[test]
 #[ignore = "takes more than a minute: those that differ most are in another test"]
 fn images_of_every_shape() {
-    // What a device missed is still missing afterwards, until it is scrubbed.
+    // Changes that a device missed stay missing until a scrub.
     let is_sound = |case: &&matrix::Case| {
         case.spec.checkable() == Checkable::All && case.spec.name() != "device-out-of-date"
     };

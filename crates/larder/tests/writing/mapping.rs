@@ -1,4 +1,4 @@
-//! Where the data of a file lies, as the kernel says: what is in memory only, what is shared.
+//! The extents of a file, as the kernel reports them: dirty data, shared data.
 
 use std::ops::Range;
 use std::path::Path;
@@ -32,7 +32,7 @@ fn by_kernel(path: &Path, flags: &[&'static str]) -> Vec<Mapped> {
         }
         let number = |text: &str| text.trim().parse::<u64>().unwrap();
         let said = fields.last().unwrap();
-        // What is inline is told in bytes.
+        // Inline data is reported in bytes.
         let end = if said.contains("inline") { 1 } else { number(last) + 1 };
         mapped.push(Mapped {
             sectors: number(first)..end,
@@ -42,7 +42,7 @@ fn by_kernel(path: &Path, flags: &[&'static str]) -> Vec<Mapped> {
     mapped
 }
 
-/// The same of a file that is open here.
+/// The same for a file that is open here.
 fn by_larder(file: &File, flags: &[&'static str]) -> Vec<Mapped> {
     let mut mapped = Vec::new();
     for extent in file.extents_from(0).unwrap().map(Result::unwrap) {
@@ -75,7 +75,8 @@ enum Change {
 
 use Change::{Allocate, Sync, Write};
 
-/// Changes that leave some data in memory: over data, holes and room, in a short file, behind the end.
+/// Changes that leave some data in memory: over data, holes and preallocated space, in a short
+/// file, after the end.
 const FILES: [&[Change]; 5] = [
     &[Write(0, 32 * SECTOR), Sync, Write(4 * SECTOR, 100), Write(40 * SECTOR, 2 * SECTOR)],
     &[Allocate(0, 16 * SECTOR), Sync, Write(4 * SECTOR, 2 * SECTOR), Write(20 * SECTOR, 1)],
@@ -84,7 +85,7 @@ const FILES: [&[Change]; 5] = [
     &[Write(3 * SECTOR, SECTOR), Write(0, SECTOR), Write(8 * SECTOR, 5)],
 ];
 
-/// What is in memory only is told apart, and found by seeking, and nothing is written back for that.
+/// Dirty data is told apart, and seeking finds it, and nothing is written back for that.
 #[test]
 fn what_waits_is_shown_as_the_kernel_shows_it() {
     use std::os::unix::fs::FileExt;
@@ -139,7 +140,7 @@ fn what_waits_is_shown_as_the_kernel_shows_it() {
     }
 }
 
-/// Clones, of a part of the same file too, snapshots and what is left when they are gone.
+/// Clones, also of a part of the same file, snapshots, and what is left when they are gone.
 #[test]
 fn what_is_shared_is_what_the_kernel_says() {
     let content = Content::new(97).scale(Scale::Small);

@@ -1,5 +1,5 @@
-//! What goes on while a device works: readers and writers of a file whose data is being written back, threads that
-//! do everything to one file at once.
+//! Work while a device is busy: readers and writers of a file whose data is being written back,
+//! threads that do everything to one file at once.
 
 use std::io::IoSlice;
 use std::sync::Arc;
@@ -52,7 +52,7 @@ impl Gate {
         self.changed.notify_all();
     }
 
-    /// Returns once somebody waits at it.
+    /// Returns once a write waits at it.
     fn wait_for_somebody(&self) {
         let mut state = self.state.lock();
         self.changed.wait_while(&mut state, |state| state.waiting == 0);
@@ -127,7 +127,7 @@ fn read(file: &File, start: u64, len: u64) -> Vec<u8> {
     buf
 }
 
-/// Nobody waits for a device that is not what they want to read.
+/// No thread waits for a device unless it needs data from it.
 #[test]
 fn a_file_is_read_and_written_while_its_data_is_on_its_way() {
     let (fs, device, _, memory) = gated("meanwhile");
@@ -141,11 +141,11 @@ fn a_file_is_read_and_written_while_its_data_is_on_its_way() {
     thread::scope(|scope| {
         let syncing = scope.spawn(|| file.sync());
         device.gate.wait_for_somebody();
-        // What is written back, what is on the device, and both.
+        // Data under writeback, data on the device, and both.
         assert!(read(&file, 10, half - 10) == vec![2; half as usize - 10]);
         assert!(read(&file, half + 10, 10 * SECTOR) == vec![1; 10 * SECTOR as usize]);
         assert_eq!(read(&file, half - 1, 2), [2, 1]);
-        // Over what is written back, in part of a sector; behind the end; and back.
+        // Over data under writeback, in part of a sector; after the end; and back.
         file.write_at(&[3; 100], 50).unwrap();
         file.write_at(&[4; 100], 3 * half).unwrap();
         assert_eq!(read(&file, 49, 102), [&[2][..], &[3; 100], &[2]].concat());
@@ -168,7 +168,7 @@ fn a_file_is_read_and_written_while_its_data_is_on_its_way() {
     assert!(read(&fs.subvolume("/").unwrap().open_file("file").unwrap(), 0, 4 * half) == expected);
 }
 
-/// What a device refuses stays in memory, with what was written meanwhile over it, and is written later.
+/// After a failed write, data stays in memory, with later writes over it, and is written later.
 #[test]
 fn what_could_not_be_written_back_is_not_lost() {
     let (fs, device, faults, memory) = gated("refused");
@@ -198,7 +198,7 @@ fn what_could_not_be_written_back_is_not_lost() {
     assert!(read(&file, 0, 20 * SECTOR) == expected);
 }
 
-/// However long a device takes, what waits for it is bounded.
+/// However slow a device is, the data that waits for it is bounded.
 #[test]
 fn who_changes_much_waits_for_a_slow_device() {
     const COMMIT_BYTES: usize = 512 << 10;
@@ -234,11 +234,11 @@ fn who_changes_much_waits_for_a_slow_device() {
     assert_sound([&*memory], "waiting for a slow device");
 }
 
-/// Threads that share sectors: no part is a multiple of these.
+/// Threads share sectors: no part is a multiple of these.
 const PART: u64 = 21 * SECTOR + 1234;
 const PARTS: u64 = 4;
 
-/// A thread's part of a file, and what it is to have.
+/// A thread's part of a file, and its expected content.
 struct Part<'f> {
     file: &'f File,
     start: u64,
@@ -276,7 +276,7 @@ impl Part<'_> {
     }
 }
 
-/// What lies behind the parts grows and shrinks, and is cloned into.
+/// The file after the parts grows and shrinks, and is a target of clones.
 fn play_end(file: &File, source: &File, rounds: usize, random: &mut StdRng) -> Vec<u8> {
     let start = (PARTS * PART).next_multiple_of(SECTOR);
     let mut data = vec![0; 1];
@@ -304,8 +304,8 @@ fn play_end(file: &File, source: &File, rounds: usize, random: &mut StdRng) -> V
     data
 }
 
-/// What each thread reads of its part is what it last wrote there, whatever the others do and however often
-/// all is written back and committed.
+/// Each thread reads what it last wrote to its part, whatever the others do and however often
+/// everything is written back and committed.
 #[test]
 fn threads_do_everything_to_one_file() {
     let content = Content::new(94).scale(Scale::Small);

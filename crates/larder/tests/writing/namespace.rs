@@ -1,5 +1,5 @@
-//! Calls to the kernel and to this library on two images alike: each is refused by both with the same error or
-//! by neither, and what comes of them is the same.
+//! Calls to the kernel and to this library on two identical images: both refuse with the same error
+//! or neither does, and the results are the same.
 
 use larder::{Filesystem, SnapshotKind, XattrMode};
 use larder_testkit::{
@@ -10,7 +10,7 @@ use rustix::fs::RenameFlags;
 use super::actors::{Actor, Done, Kernel, Larder};
 use super::{check, open, support};
 
-/// Has `act` done by both on images alike, and compares.
+/// Makes both run `act` on identical images, and compares.
 fn same(name: &str, act: impl Fn(&dyn Actor) -> Vec<Done>) {
     let spec = ImageSpec::new(name);
     let images: [KernelImage; 2] =
@@ -123,7 +123,7 @@ fn directories_pass_acls_groups_flags_and_properties_on() {
             by.chown("setgid", 1, 2),
             by.chmod("setgid", 0o2775),
         ];
-        // Of its root a subvolume takes over other things than of its directory.
+        // A subvolume inherits other things from the root around it than from its directory.
         done.extend([
             by.subvolume("around"),
             by.mkdir("around/folder", 0o755),
@@ -163,7 +163,8 @@ fn flags_and_the_property_go_together() {
             by.set_xattr("pipe", COMPRESSION, b"zstd", ANY),
             by.remove_xattr("pipe", COMPRESSION),
         ];
-        // Compressed, not so, copied in place, those together, synchronous directory, unknown.
+        // Compressed, not compressed, copied in place, those together, synchronous directory,
+        // unknown.
         let flags =
             [0x4, 0x400, 0x80_0000, 0x404, 0x80_0004, 0x1_0080, 0x8, 0x40, 0x1, 0x10_0000, 0];
         for path in ["filled", "empty", "folder"] {

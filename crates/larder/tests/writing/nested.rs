@@ -1,4 +1,5 @@
-//! A file system whose device is a file of another file system: one thread is in a transaction of both.
+//! A file system whose device is a file of another file system: one thread is in a transaction of
+//! both.
 
 use std::io::IoSlice;
 use std::sync::Arc;

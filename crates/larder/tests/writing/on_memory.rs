@@ -1,4 +1,4 @@
-//! A file system in memory, which a power cut may end at any time, and what its files have.
+//! A file system in memory, which a power cut may end at any time, and the content of its files.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Preallocated space: what is written goes there, here and in the kernel, unless it is shared.
+//! Preallocated space: data is written there, here and in the kernel, unless it is shared.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -15,7 +15,7 @@ fn extents(file: &larder::File) -> Vec<Extent> {
     file.extents_from(0).unwrap().map(Result::unwrap).collect()
 }
 
-/// The parts of a file that lie on disk: offset, length, address, and whether there is data.
+/// The extents of a file on disk: offset, length, address, and whether there is data.
 fn places(file: &larder::File) -> Vec<(u64, u64, u64, bool)> {
     let place = |extent: Extent| {
         let is_data = extent.kind == ExtentKind::Data;
@@ -37,7 +37,7 @@ fn what_is_written_goes_where_room_was_made() {
     assert_eq!(before.len(), 2, "{before:?}");
     let (start, _, logical, _) = before[1];
     assert_eq!(start, 4096);
-    // In any order, what follows each other on disk is one item in the end.
+    // In any order, extents that are adjacent on disk are one item in the end.
     for piece in [3, 1, 2, 0] {
         file.write_at(&vec![7; 102_400], 4096 + piece * 102_400).unwrap();
         fs.sync().unwrap();
@@ -48,7 +48,7 @@ fn what_is_written_goes_where_room_was_made() {
     assert!(after[1].3 && after[1].1 >= 400_000, "{after:?}");
     assert_eq!(after.len(), 3, "{after:?}");
     assert_eq!(after[2].2, logical + after[1].1);
-    // All of it, and what lies behind the end, goes with what is cut off.
+    // All of it goes with the cut, including space after the end.
     assert_eq!(file.metadata().allocated_bytes, 2 * MIB);
     file.set_len(file.len_bytes()).unwrap();
     assert!(file.metadata().allocated_bytes < MIB);
@@ -85,7 +85,7 @@ fn shared_room_is_left_alone() {
     }
 }
 
-/// Room that the kernel made is written to here, and the other way round, several times.
+/// Space that the kernel preallocated is written to here, and the other way round, several times.
 #[test]
 fn room_is_used_by_both_sides() {
     let image = KernelImage::build(&ImageSpec::new("both-room"), &Content::new(43));
@@ -132,7 +132,7 @@ fn room_is_used_by_both_sides() {
     }
 }
 
-/// What was allocated can be written when nothing else can.
+/// Preallocated space can be written when nothing else can.
 #[test]
 fn room_is_kept_when_all_else_is_full() {
     let spec = ImageSpec::new("full-room").devices(&[256 << 20]);

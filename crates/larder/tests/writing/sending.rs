@@ -7,7 +7,7 @@ use larder_testkit::{Content, ImageSpec, KernelImage};
 
 use super::{check, open};
 
-/// Takes a stream, and does something after its first piece.
+/// Accepts a stream, and does something after its first piece.
 struct Output<F: FnOnce()> {
     stream: Vec<u8>,
     meanwhile: Option<F>,
@@ -42,12 +42,12 @@ fn a_send_is_of_what_was_committed_and_holds_it() {
         let file = work.create(format!("file{number}"), 0o644).unwrap();
         file.write_at(&vec![number as u8; 20_000], 0).unwrap();
     }
-    // What has no name any more and is open stays, as long as it is held, and is no part of it.
+    // An open inode without a name stays as long as it is held, and is not in the stream.
     let unlinked = work.open_file("file0").unwrap();
     let before = work.snapshot_to(&root, "before", SnapshotKind::ReadOnly).unwrap();
     work.remove_file("file0").unwrap();
     work.open_file("file1").unwrap().write_at(b"changed", 100).unwrap();
-    // Marked, not made, as read-only.
+    // Marked as read-only, not created so.
     work.set_read_only(true).unwrap();
     let refused = work.create("more", 0o644).map(drop).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::ReadOnly);

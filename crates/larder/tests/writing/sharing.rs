@@ -58,17 +58,17 @@ fn ranges_are_shared_by_the_rules_of_the_kernel() {
         let result = other.clone_range(&original, from, len, to);
         assert_eq!(kind(result), ErrorKind::InvalidInput, "{from} {len} {to}");
     }
-    // Nothing may come from anywhere and go anywhere.
+    // A clone of nothing may have any offsets.
     other.clone_range(&original, 100_000, 0, 1).unwrap();
     assert_eq!(other.len_bytes(), 200_000);
     let overlapping = original.clone_range(&original, 0, 2 * SECTOR, SECTOR);
     assert_eq!(kind(overlapping), ErrorKind::InvalidInput);
     original.clone_range(&original, 0, 2 * SECTOR, 2 * SECTOR).unwrap();
-    // The end of one at the end of the other, or behind it.
+    // The end of one at the end of the other, or after it.
     other.clone_range(&original, 98_304, 0, 50 * SECTOR).unwrap();
     assert_eq!(other.len_bytes(), 50 * SECTOR + 1696);
 
-    // Files without checksums share only with such.
+    // Files without checksums share only with other such files.
     let plain = create("plain", b"");
     let flags = Some(InodeFlags::NODATACOW);
     plain.set_attributes(&SetAttributes { flags, ..Default::default() }).unwrap();
@@ -121,7 +121,7 @@ fn what_is_equal_is_shared_once_and_what_differs_is_left() {
     three.write_at(b"x", 2_900_000).unwrap();
     assert_eq!(three.dedupe_range(two, 0, 3_000_000, 0).unwrap(), None);
     assert_eq!(kind(one.dedupe_range(two, 0, 3_000_001, 0)), ErrorKind::InvalidInput);
-    // Once nobody refers to what was shared it is free again.
+    // Once nothing refers to a shared extent, it is free again.
     fs.sync().unwrap();
     let used = fs.used_bytes();
     for path in ["one", "two", "three"] {
@@ -134,8 +134,8 @@ fn what_is_equal_is_shared_once_and_what_differs_is_left() {
     check(&image, "dedupe");
 }
 
-/// Files are shared across subvolumes and snapshots, here and by the kernel, and each side changes what
-/// the other shared.
+/// Files are shared across subvolumes and snapshots, here and by the kernel, and each side changes
+/// what the other shared.
 #[test]
 fn both_sides_change_what_the_other_shared() {
     let image = KernelImage::build(&ImageSpec::new("both").node_size(4096), &Content::new(53));

@@ -1,5 +1,5 @@
-//! What root items say about the size of their trees. The kernel goes by it when it keeps room for itself, and
-//! no checker looks at it. What the kernel itself writes there is a few blocks off at times.
+//! Root items contain the size of their trees. The kernel uses it to reserve space, and no checker
+//! looks at it. The kernel's own values are a few blocks off at times.
 
 use larder::SnapshotKind;
 use larder_testkit::{ImageSpec, KernelImage, oracle};
@@ -7,7 +7,7 @@ use larder_testkit::{ImageSpec, KernelImage, oracle};
 use super::model::Player;
 use super::open;
 
-/// Trees of the superblock's root, and those that the superblock leads to have no items.
+/// Trees of the superblock's root. Those that the superblock leads to have no items.
 const ROOT_TREE: &str = "1";
 
 /// Each root item says how many bytes of blocks its tree has.

@@ -14,10 +14,11 @@ use super::{check, storm, support, view};
 
 const THREADS: u64 = 16;
 
-/// Half of the threads have a folder and a model each, the others meet in a few folders; snapshots come and go.
+/// Half of the threads have a folder and a model each, the others meet in a few folders; snapshots
+/// come and go.
 #[test]
 fn sixteen_threads_do_everything() {
-    // With room for all that comes together when it goes on for long.
+    // With room for what accumulates in a long run.
     let spec = ImageSpec::new("stress").devices(&[8 << 30]);
     let image = KernelImage::build(&spec, &Content::new(71).scale(Scale::Small));
     let options = OpenOptions::new().write(true).commit_interval(Some(Duration::from_millis(200)));

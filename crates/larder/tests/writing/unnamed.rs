@@ -1,5 +1,5 @@
-//! Files without a name: as long as one is open it keeps what was written to it, synced or not, and
-//! can get a name.
+//! Files without a name: as long as one is open, it keeps its changes, synced or not, and can get a
+//! name.
 
 use larder::device::MemoryDevice;
 use larder::{AllocateMode, File, Filesystem};
@@ -11,7 +11,7 @@ use super::on_memory::{assert_has, file_system};
 /// More than one file may have in memory before it is written back.
 const MUCH_BYTES: usize = 20 << 20;
 
-/// What a power cut would leave now has this content at `path`.
+/// After a power cut now, `path` would have this content.
 #[track_caller]
 fn assert_survives(memory: &MemoryDevice, path: &str, expected: &[u8]) {
     let image = memory.snapshot();

@@ -1,8 +1,8 @@
-//! What of each device is allocated to chunks.
+//! The space of devices that is allocated to chunks.
 //!
 //! # Invariants
 //! - No two stripes overlap; none lies in the first MiB or past the device's end.
-//! - What a removed chunk had stays taken until the commit that removed it is durable.
+//! - The space of a removed chunk stays taken until the commit that removed it is durable.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -11,18 +11,18 @@ use larder_format::Uuid;
 use larder_format::superblock::DEVICE_RESERVED_BYTES;
 use larder_volume::{Chunk, ChunkStripe, Volume};
 
-/// One device that chunks can be put on.
+/// A device for chunks.
 #[derive(Clone, Debug)]
 pub struct DeviceSpace {
     /// Id of the device.
     pub devid: u64,
-    /// Uuid of the device.
+    /// UUID of the device.
     pub uuid: Uuid,
     /// Its size in bytes.
     pub total_bytes: u64,
-    /// Whether new chunks may be put there.
+    /// Whether new chunks may be allocated there.
     pub is_usable: bool,
-    /// What is taken, by where it starts.
+    /// Taken ranges, by their start.
     taken: BTreeMap<u64, Taken>,
 }
 
@@ -39,18 +39,18 @@ impl DeviceSpace {
         Self { devid, uuid, total_bytes, is_usable: true, taken: BTreeMap::new() }
     }
 
-    /// Bytes that no chunk has, in any number of pieces.
+    /// Bytes without a chunk, in any number of pieces.
     pub fn unallocated_bytes(&self) -> u64 {
         self.holes().map(|hole| hole.end - hole.start).sum()
     }
 
-    /// Bytes that chunks have, without those of removed chunks.
+    /// Bytes of chunks, without those of removed chunks.
     pub fn bytes_used(&self) -> u64 {
         let live = self.taken.iter().filter(|(_, taken)| !taken.is_retired);
         live.map(|(start, taken)| taken.end - start).sum()
     }
 
-    /// The first hole of `len_bytes`, or else the largest.
+    /// The first hole of `len_bytes`, or otherwise the largest.
     pub fn hole(&self, len_bytes: u64) -> Option<Range<u64>> {
         let size = |hole: &Range<u64>| hole.end - hole.start;
         let first = self.holes().find(|hole| size(hole) >= len_bytes);
@@ -80,7 +80,7 @@ pub struct Devices {
 }
 
 impl Devices {
-    /// The devices of `volume` with what its chunks take.
+    /// The devices of `volume` with the space of its chunks taken.
     pub fn of(volume: &Volume) -> Self {
         let mut devices = Self::default();
         for device in volume.devices() {
@@ -93,7 +93,7 @@ impl Devices {
         devices
     }
 
-    /// Devices that new chunks may be put on.
+    /// Devices for new chunks.
     pub fn usable(&self) -> impl Iterator<Item = &DeviceSpace> {
         self.devices.iter().filter(|device| device.is_usable)
     }
@@ -122,7 +122,7 @@ impl Devices {
         }
     }
 
-    /// Gives the space of a chunk back: no power cut can bring it back any more.
+    /// Frees the space of a chunk: no power cut can bring it back any more.
     pub fn give(&mut self, chunk: &Chunk) {
         for stripe in chunk.stripes() {
             if let Some(device) = self.get_mut(stripe.devid) {

@@ -1,5 +1,5 @@
-//! A chunk in the trees: CHUNK_ITEM, DEV_EXTENTs and the device items' counts, and for system chunks
-//! the superblock's array.
+//! A chunk in the trees: CHUNK_ITEM, DEV_EXTENTs and the device items' counts, and for system
+//! chunks the superblock's array.
 
 use larder_format::block_group::STRIPE_LEN_BYTES;
 use larder_format::item::{self, ChunkHeader, DevExtent, DevItem, Stripe};
@@ -14,19 +14,19 @@ use super::Devices;
 use crate::error::{Error, Result};
 use crate::items::Items;
 
-/// The trees that know chunks.
+/// The trees that describe chunks.
 pub struct ChunkTrees<'a> {
     /// The chunk tree.
     pub chunk_tree: &'a mut dyn Items,
     /// The device tree.
     pub dev_tree: &'a mut dyn Items,
-    /// Uuid of the chunk tree.
+    /// UUID of the chunk tree.
     pub chunk_tree_uuid: Uuid,
     /// Bytes in a sector.
     pub sectorsize: u32,
 }
 
-/// Enters a chunk; `devices` have its space taken.
+/// Inserts a chunk; `devices` have its space taken.
 pub fn insert_chunk(trees: &mut ChunkTrees<'_>, devices: &Devices, chunk: &Chunk) -> Result<()> {
     let data = chunk_bytes(chunk, trees.sectorsize);
     trees.chunk_tree.insert(chunk_key(chunk), &data)?;
@@ -54,7 +54,7 @@ pub fn remove_chunk(trees: &mut ChunkTrees<'_>, devices: &Devices, chunk: &Chunk
     update_device_items(trees, devices, chunk)
 }
 
-/// Brings the device items of a chunk's devices up to date.
+/// Updates the device items of a chunk's devices.
 fn update_device_items(trees: &mut ChunkTrees<'_>, devices: &Devices, chunk: &Chunk) -> Result<()> {
     let tree = &mut *trees.chunk_tree;
     for stripe in chunk.stripes() {

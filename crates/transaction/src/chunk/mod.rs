@@ -1,4 +1,4 @@
-//! Chunks: where on the devices a new one goes, and what a chunk is in the trees.
+//! Chunks: allocating new ones on the devices, and their items in the trees.
 
 mod devices;
 mod items;

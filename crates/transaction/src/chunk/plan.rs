@@ -1,5 +1,5 @@
-//! Choosing devices and sizes for a new chunk. Sizes are the kernel's, so that images that both have
-//! written look alike.
+//! Choosing devices and sizes for a new chunk. Sizes are the kernel's, so that images written by
+//! both look alike.
 
 use std::cmp::Reverse;
 
@@ -16,9 +16,9 @@ use crate::space::SpaceKind;
 
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
-/// Above this much space in all, metadata chunks are as large as those of data.
+/// With more space in all, metadata chunks are as large as those of data.
 const LARGE_FILE_SYSTEM: u64 = 50 * GIB;
-/// Stripes that are made smaller to stay below a chunk's limit are a multiple of this.
+/// Stripes that are shortened to stay below a chunk's limit are a multiple of this.
 const STRIPE_ROUNDING: u64 = 16 * MIB;
 
 /// How large a chunk may be.
@@ -33,7 +33,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// The limits of chunks for `kind` where the devices have `total_bytes` in all.
+    /// The limits of chunks for `kind` if the devices have `total_bytes` in all.
     pub fn new(kind: SpaceKind, total_bytes: u64, nodesize: u32) -> Self {
         let most_bytes = match kind {
             SpaceKind::Data => 10 * GIB,
@@ -42,7 +42,7 @@ impl Limits {
             SpaceKind::System => 32 * MIB,
         };
         let room = match kind {
-            // One more chunk must always fit the superblock's array.
+            // One more chunk must always fit into the superblock's array.
             SpaceKind::System => SYS_CHUNK_ARRAY_SIZE / 2 - size_of::<DiskKey>(),
             _ => leaf_data_size(nodesize as usize) - ITEM_HEADER_SIZE,
         };
@@ -54,12 +54,12 @@ impl Limits {
     }
 }
 
-/// A chunk that can be made.
+/// A chunk that can be created.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
     /// Logical bytes.
     pub len_bytes: u64,
-    /// Where it lies.
+    /// Its stripes.
     pub stripes: Vec<ChunkStripe>,
 }
 
@@ -75,7 +75,7 @@ struct Shape {
 }
 
 impl Shape {
-    /// `None` for profiles with parity, which are only read.
+    /// `None` for profiles with parity, which are read-only.
     fn of(profile: Profile) -> Option<Self> {
         let (per_device, device_step, most_devices) = match profile {
             Profile::Single => (1, 1, 1),
@@ -121,7 +121,7 @@ pub fn plan(profile: Profile, devices: &Devices, limits: Limits) -> Option<Plan>
     Some(Plan { len_bytes: stripe_bytes * data_stripes, stripes })
 }
 
-/// The length of stripes of which each may have `most_bytes` and all together `chunk_bytes`.
+/// The length of stripes if each may have `most_bytes` and all together `chunk_bytes`.
 fn stripe_bytes(most_bytes: u64, data_stripes: u64, chunk_bytes: u64) -> Option<u64> {
     let bytes = if most_bytes * data_stripes > chunk_bytes {
         (chunk_bytes / data_stripes).next_multiple_of(STRIPE_ROUNDING).min(most_bytes)

@@ -1,12 +1,12 @@
-//! From the queued changes of extents to edits of the extent tree.
+//! From queued changes of extents to edits of the extent tree.
 //!
-//! The items of a batch of extents are looked up together, taken apart, changed, and put back together:
+//! The items of a batch of extents are looked up together, parsed, changed, and assembled again:
 //! neighbours share a leaf. References with keys of their own are few, and edited one at a time.
 //!
 //! # Invariants
 //! - An item's count is the sum of its references, inline and keyed.
 //! - A referrer has one back reference at most, either inline or keyed.
-//! - Once an extent has keyed references new ones are keyed too.
+//! - Once an extent has keyed references, new ones are keyed too.
 //! - An item goes with its last reference.
 
 use larder_format::item::{
@@ -22,7 +22,7 @@ use crate::error::{Error, Result};
 use crate::items::Items;
 use crate::refs::{ExtentKind, Head};
 
-/// What running a head did to its extent.
+/// The result of running a head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExtentChange {
     /// The extent is in the extent tree now.
@@ -42,7 +42,7 @@ pub struct References {
     pub flags: u64,
 }
 
-/// How far behind its hash the key of a reference may lie that collides with others.
+/// How far from its hash the key of a reference may be if it collides with others.
 const MOST_COLLISIONS: u64 = 1024;
 
 /// The extent tree of a file system with these properties.
@@ -56,24 +56,24 @@ pub struct ExtentItems {
     pub generation: u64,
 }
 
-/// An extent item in hand.
+/// An extent item in memory.
 struct KeyedRecord {
     key: Key,
     record: Record,
 }
 
-/// An item taken apart, or what is wrong with it.
+/// A parsed item, or what is wrong with it.
 type Parsed = Result<Record, FormatError>;
 
-/// What the extent tree has of an extent.
+/// The state of an extent in the extent tree.
 struct Stored {
-    /// What the key has that a new item gets.
+    /// The item with the key that a new item gets.
     parsed: Option<Parsed>,
     /// Whether the extent has references with keys of their own.
     has_keyed: bool,
 }
 
-/// What becomes of items. The keys of each list ascend.
+/// Planned changes of items. The keys of each list ascend.
 #[derive(Default)]
 struct Edits {
     removed: Vec<Key>,
@@ -94,8 +94,8 @@ fn borrowed(items: &[(Key, Vec<u8>)]) -> Vec<(Key, &[u8])> {
 }
 
 impl ExtentItems {
-    /// Brings the items of extents, whose addresses ascend, and their keyed references up to date. Returns what
-    /// that did to each.
+    /// Updates the items of extents, whose addresses ascend, and their keyed references. Returns
+    /// the result for each.
     pub fn run(
         &self,
         tree: &mut dyn Items,
@@ -111,7 +111,7 @@ impl ExtentItems {
         Ok(changes)
     }
 
-    /// What the extent tree has of each extent.
+    /// The state of each extent in the extent tree.
     fn look_up(&self, tree: &dyn Items, heads: &[(Logical, Head)]) -> Result<Vec<Stored>> {
         let keys_of = |(logical, head): &(Logical, Head)| {
             [self.key(*logical, head.len_bytes, head.kind), key_behind_item(*logical)]
@@ -131,7 +131,7 @@ impl ExtentItems {
         Ok(stored)
     }
 
-    /// Edits the keyed references of an extent, and says what becomes of its item.
+    /// Edits the keyed references of an extent, and plans the change of its item.
     fn run_head(
         &self,
         tree: &mut dyn Items,
@@ -169,7 +169,7 @@ impl ExtentItems {
         Ok(ExtentChange::Kept)
     }
 
-    /// The references of the extent as the extent tree has them; `None` if it has no item.
+    /// The references of the extent in the extent tree; `None` if it has no item.
     pub fn references(
         &self,
         tree: &dyn Items,
@@ -184,8 +184,8 @@ impl ExtentItems {
         }))
     }
 
-    /// How many references the data at `logical` has, and how many of them `referrer` has inline; `None`
-    /// if it has no item.
+    /// How many references the data at `logical` has, and how many of them are inline and from
+    /// `referrer`; `None` if it has no item.
     pub fn data_references(
         &self,
         tree: &dyn Items,
@@ -199,8 +199,8 @@ impl ExtentItems {
         }))
     }
 
-    /// How many references the data at `logical` has, and how many of them files in the subvolume `root` have
-    /// inline; `None` if it has no item.
+    /// How many references the data at `logical` has, and how many of them are inline and from
+    /// files in the subvolume `root`; `None` if it has no item.
     pub fn subvolume_references(
         &self,
         tree: &dyn Items,
@@ -212,7 +212,8 @@ impl ExtentItems {
         Ok(found.map(|KeyedRecord { record, .. }| (record.refs, record.count_in_subvolume(root))))
     }
 
-    /// The item of a new extent, still without references. The first will be inline whatever its size.
+    /// The item of a new extent, still without references. The first will be inline whatever its
+    /// size.
     fn new_item(&self, logical: Logical, head: &Head) -> Result<KeyedRecord> {
         let (Some((first, _)), None) = (head.additions().next(), head.drops().next()) else {
             let problem = "it is new but references to it are dropped or none is added";
@@ -231,7 +232,7 @@ impl ExtentItems {
         Ok(KeyedRecord { key, record: Record::new(self.generation, type_flag | full_flag, info) })
     }
 
-    /// The key that the item of an extent gets.
+    /// The key for the item of an extent.
     fn key(&self, logical: Logical, len_bytes: u64, kind: ExtentKind) -> Key {
         match kind {
             ExtentKind::TreeBlock { level, .. } if self.skinny_metadata => {
@@ -254,8 +255,8 @@ impl ExtentItems {
         self.found(tree, logical, len_bytes, kind, parsed)
     }
 
-    /// The item of an extent, of which `parsed` is what the key has that a new one gets. A tree block from before
-    /// skinny metadata was switched on keeps its long key.
+    /// The item of an extent; `parsed` is the item with the key that a new one gets. A tree block
+    /// from before skinny metadata was switched on keeps its long key.
     fn found(
         &self,
         tree: &dyn Items,
@@ -292,7 +293,7 @@ fn key_behind_item(logical: Logical) -> Key {
     Key::new(logical.0, BEHIND_ITEM, 0)
 }
 
-/// Whether a key behind that of an extent's item is of a reference to this extent.
+/// Whether a key after that of an extent's item is of a reference to this extent.
 fn is_keyed(key: Key, objectid: u64) -> bool {
     key.objectid == objectid && key.item_type < ItemType::BLOCK_GROUP_ITEM
 }
@@ -374,8 +375,9 @@ impl Change<'_> {
         }
     }
 
-    /// The keyed reference of `referrer`, or the key that it would get. References of files go by a
-    /// hash; those whose hashes collide take the keys that follow, and any of them may go again.
+    /// The keyed reference of `referrer`, or the key that it would get. References of files are
+    /// keyed by a hash; those whose hashes collide take the next keys, and any of them may be
+    /// removed again.
     fn find_keyed(&self, referrer: Referrer) -> Result<Keyed> {
         let wanted = referrer.back_ref(1);
         let first = Key::new(self.logical.0, wanted.item_type(), wanted.sequence());

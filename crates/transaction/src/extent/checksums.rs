@@ -1,8 +1,8 @@
-//! Checksums of data: one sum for each sector, runs of them in items.
+//! Checksums of data: one for each sector, runs of them in items.
 //!
 //! # Invariants
 //! - No two items cover the same sector.
-//! - An item is no longer than the limit, so that two of them fit a leaf.
+//! - An item is no longer than the limit, so that two of them fit into a leaf.
 
 use larder_format::item::csum_count;
 use larder_format::node::{ITEM_HEADER_SIZE, leaf_data_size};
@@ -12,7 +12,7 @@ use larder_format::{ChecksumType, ItemType, Key, Logical};
 use crate::error::{Error, Result};
 use crate::items::Items;
 
-/// No item is longer, whatever the size of tree blocks.
+/// The longest item, whatever the size of tree blocks.
 const MOST_ITEM_BYTES: usize = 4096;
 
 /// The checksum tree of a file system with these properties.
@@ -33,7 +33,7 @@ struct Run {
 }
 
 impl ChecksumItems {
-    /// Adds the checksums of the sectors from `start` on, in place of any that are there.
+    /// Adds the checksums of the sectors from `start` on, in place of existing ones.
     pub fn insert(&self, tree: &mut dyn Items, start: Logical, mut sums: &[u8]) -> Result<()> {
         let sectors = sums.len() / self.sum_bytes();
         self.remove(tree, start, sectors as u64 * u64::from(self.sectorsize))?;
@@ -54,7 +54,7 @@ impl ChecksumItems {
         Ok(())
     }
 
-    /// Removes the checksums of all sectors in a range, of which some or all may have none.
+    /// Removes the checksums of all sectors in a range; some or all may have none.
     pub fn remove(&self, tree: &mut dyn Items, start: Logical, len_bytes: u64) -> Result<()> {
         let end = start.0 + len_bytes;
         if let Some(run) = self.run_before(tree, start)? {
@@ -70,7 +70,7 @@ impl ChecksumItems {
         Ok(())
     }
 
-    /// Takes `start..end` out of a run.
+    /// Removes `start..end` from a run.
     fn cut(&self, tree: &mut dyn Items, run: &Run, start: u64, end: u64) -> Result<()> {
         let (run_start, run_end) = (run.key.offset, self.end_of(run));
         if run_end <= start {
@@ -113,7 +113,7 @@ impl ChecksumItems {
         run.key.offset.saturating_add(self.covered_bytes(run.sums.len()))
     }
 
-    /// Bytes of data that so many bytes of checksums are of.
+    /// Bytes of data that so many bytes of checksums cover.
     fn covered_bytes(&self, sums_bytes: usize) -> u64 {
         (sums_bytes / self.sum_bytes()) as u64 * u64::from(self.sectorsize)
     }
@@ -122,7 +122,7 @@ impl ChecksumItems {
         self.checksum_type.size()
     }
 
-    /// The longest item: one less than half of what a leaf holds, in whole sums.
+    /// The longest item: one checksum less than half of a leaf.
     fn most_bytes(&self) -> usize {
         let in_leaf = leaf_data_size(self.nodesize as usize) - 2 * ITEM_HEADER_SIZE;
         let most = (in_leaf - self.sum_bytes()).min(MOST_ITEM_BYTES);
@@ -145,7 +145,7 @@ mod tests {
 
     const SECTOR: u64 = 4096;
 
-    /// What the tree says about each sector; fails where an invariant is broken.
+    /// The checksum of each sector in the tree; fails if an invariant is broken.
     fn sectors(items: &ChecksumItems, tree: &ModelTree) -> BTreeMap<u64, Vec<u8>> {
         let mut sectors = BTreeMap::new();
         for (key, sums) in &tree.items {

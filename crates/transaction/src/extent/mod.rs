@@ -1,4 +1,4 @@
-//! The extent tree: which extents there are, and where the references to each come from.
+//! The extent tree: all extents, with their back references.
 
 mod apply;
 mod checksums;

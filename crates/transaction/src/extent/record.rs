@@ -1,4 +1,4 @@
-//! An EXTENT_ITEM or METADATA_ITEM taken apart, to be changed and put together again.
+//! A parsed EXTENT_ITEM or METADATA_ITEM, to be changed and assembled again.
 
 use std::cmp::Reverse;
 
@@ -9,8 +9,8 @@ use zerocopy::IntoBytes;
 
 use super::Referrer;
 
-/// An extent item. Inline references are sorted as the format demands: types ascending, and within a
-/// type by hash, root or parent descending.
+/// An extent item. Inline references are sorted as the format demands: types ascending, and within
+/// a type by hash, root or parent descending.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Record {
     pub(crate) refs: u64,
@@ -59,7 +59,7 @@ impl Record {
         size_of::<ExtentItem>() + info + inline
     }
 
-    /// Whether the item can take one more inline reference. Items stay small beside a leaf.
+    /// Whether the item can take one more inline reference. Items stay small compared to a leaf.
     pub(crate) fn has_room_for(&self, referrer: Referrer, nodesize: usize) -> bool {
         let limit = leaf_data_size(nodesize) / 16 - ITEM_HEADER_SIZE;
         self.len_bytes() + referrer.back_ref(1).inline_len_bytes() < limit
@@ -79,7 +79,7 @@ impl Record {
     }
 
     /// Sets the count of an inline reference, which appears with a first count and goes with 0. The
-    /// sum of references is the caller's to keep.
+    /// caller updates the sum of references.
     pub(crate) fn set_count(&mut self, referrer: Referrer, count: u32) {
         match self.position(referrer) {
             Some(at) if count == 0 => drop(self.inline.remove(at)),
@@ -97,7 +97,7 @@ impl Record {
     }
 }
 
-/// What inline references are sorted by.
+/// The sort key of inline references.
 fn order(back_ref: &BackRef) -> (u8, Reverse<u64>) {
     (back_ref.item_type().0, Reverse(back_ref.sequence()))
 }

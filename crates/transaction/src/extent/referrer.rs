@@ -1,8 +1,9 @@
-//! Where a reference to an extent comes from: a back reference without its count.
+//! The origin of a reference to an extent: a back reference without its count.
 
 use larder_format::item::BackRef;
 
-/// Where a reference to an extent comes from. Several from one referrer are one back reference with a count.
+/// The origin of a reference to an extent. Several from one referrer are one back reference with a
+/// count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Referrer {
     /// A tree refers to a tree block of its own: a *TREE_BLOCK_REF*.
@@ -24,7 +25,7 @@ pub enum Referrer {
         /// File offset minus offset in the extent (wrapping).
         offset: u64,
     },
-    /// A leaf refers to data, whichever trees it is in: a *SHARED_DATA_REF*.
+    /// A leaf refers to data, whichever trees share it: a *SHARED_DATA_REF*.
     Leaf {
         /// Logical address of the leaf.
         parent: u64,
@@ -62,7 +63,7 @@ impl Referrer {
         matches!(self, Self::File { root, .. } if root == subvolume)
     }
 
-    /// Whether what is referred to is data, not a tree block.
+    /// Whether it refers to data, not to a tree block.
     pub fn is_of_data(self) -> bool {
         matches!(self, Self::File { .. } | Self::Leaf { .. })
     }

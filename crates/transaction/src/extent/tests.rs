@@ -31,7 +31,7 @@ fn run_one(items: ExtentItems, tree: &mut ModelTree, head: Head) -> Result<Exten
     Ok(items.run(tree, &[(AT, head)])?[0])
 }
 
-/// All back references of an extent. Fails where an invariant is broken.
+/// All back references of an extent. Fails if an invariant is broken.
 fn references_at(tree: &ModelTree, at: Logical) -> BTreeMap<Referrer, u64> {
     let mut found = BTreeMap::new();
     let mut claimed = 0;
@@ -81,7 +81,7 @@ fn referrers(kind: ExtentKind) -> Vec<Referrer> {
 /// A referrer of one of several extents, and the count that it gets.
 type Target = (u64, usize, u64);
 
-/// Runs batches of heads that move each referrer named to the count given with it.
+/// Runs batches of heads that move each named referrer to its count.
 fn run(kind: ExtentKind, skinny: bool, batches: &[Vec<Target>]) {
     let (items, referrers) = (items(skinny), referrers(kind));
     let mut tree = ModelTree::default();
@@ -181,7 +181,8 @@ fn references_whose_hashes_collide_take_the_next_keys() {
     let wanted = Referrer::File { root: 5, inode: 300, offset: 0 };
     let (first, items) = (Referrer::Leaf { parent: 1 << 20 }, items(true));
     run_one(items, &mut tree, head(ExtentKind::Data, true, &[(first, 1)])).unwrap();
-    // Two strangers sit where the wanted reference belongs, and the first goes again.
+    // Two other references have the keys that the wanted one would get, and the first is removed
+    // again.
     let hash = wanted.back_ref(1).sequence();
     for (offset, inode) in [(hash, 900), (hash + 1, 901)] {
         let stranger = Referrer::File { root: 5, inode, offset: 0 };

@@ -1,4 +1,4 @@
-//! Free space as bits, one for each sector, and the way between bits and ranges.
+//! Free space as bits, one for each sector, and converting between bits and ranges.
 
 use std::ops::Range;
 
@@ -54,7 +54,7 @@ impl GroupFreeSpace {
         Ok(count)
     }
 
-    /// Turns every bit of a range, all of which are `were` now.
+    /// Flips every bit of a range, all of which are `were` now.
     fn flip_bits(&self, tree: &mut dyn Items, range: &Range<u64>, were: bool) -> Result<()> {
         let mut at = range.start;
         while at < range.end {
@@ -107,7 +107,7 @@ impl GroupFreeSpace {
         }
     }
 
-    /// The free ranges in order, however they are kept.
+    /// The free ranges in order, whether they are bitmaps or not.
     pub(super) fn ranges(&self, tree: &dyn Items) -> Result<Vec<Range<u64>>> {
         let uses_bitmaps = self.info(tree)?.flags.get() & USING_BITMAPS != 0;
         let mut ranges: Vec<Range<u64>> = Vec::new();
@@ -139,7 +139,7 @@ impl GroupFreeSpace {
         Ok(ranges)
     }
 
-    /// Replaces the ranges by bitmaps that say the same. The info item is the caller's to change.
+    /// Replaces the ranges by equivalent bitmaps. The caller updates the info item.
     pub(super) fn convert_to_bitmaps(&self, tree: &mut dyn Items) -> Result<()> {
         let ranges = self.ranges(tree)?;
         ranges.iter().try_for_each(|range| tree.remove(range_key(range)))?;
@@ -164,7 +164,7 @@ impl GroupFreeSpace {
         Ok(())
     }
 
-    /// Replaces the bitmaps by ranges that say the same. The info item is the caller's to change.
+    /// Replaces the bitmaps by equivalent ranges. The caller updates the info item.
     pub(super) fn convert_to_extents(&self, tree: &mut dyn Items) -> Result<()> {
         let ranges = self.ranges(tree)?;
         let keys: Vec<Key> = self.items(tree)?.into_iter().map(|(key, _)| key).collect();

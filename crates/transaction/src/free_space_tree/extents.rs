@@ -19,7 +19,7 @@ pub(super) fn range_of(tree: &dyn Items, key: Key) -> Result<Range<u64>> {
     }
 }
 
-/// Takes a range out of the one that holds it.
+/// Removes a range from the one that contains it.
 pub(super) fn take(tree: &mut dyn Items, range: &Range<u64>) -> Result<i64> {
     let last = Key::new(range.start, ItemType::FREE_SPACE_EXTENT, u64::MAX);
     let found = tree.at_or_before(last)?;
@@ -42,7 +42,7 @@ pub(super) fn take(tree: &mut dyn Items, range: &Range<u64>) -> Result<i64> {
     Ok(more)
 }
 
-/// Adds a range to those of `group`, joining it with what it touches.
+/// Adds a range to those of `group`, and merges it with its neighbours.
 pub(super) fn give(tree: &mut dyn Items, group: &Range<u64>, range: &Range<u64>) -> Result<i64> {
     let (mut joined, mut more) = (range.clone(), 1);
     for (key, found) in neighbours(tree, group, range)? {
@@ -62,8 +62,8 @@ pub(super) fn give(tree: &mut dyn Items, group: &Range<u64>, range: &Range<u64>)
     Ok(more)
 }
 
-/// The free ranges of `group` next to `range`: the last that begins before it ends, the one before that, and
-/// the first behind.
+/// The free ranges of `group` next to `range`: the last that begins before it ends, the one before
+/// that, and the first after it.
 fn neighbours(
     tree: &dyn Items,
     group: &Range<u64>,

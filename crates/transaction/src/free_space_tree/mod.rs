@@ -1,9 +1,9 @@
 //! The free space tree: the free ranges of each block group, as items.
 //!
 //! # Invariants
-//! - The items of a group say exactly what no extent of the extent tree covers in it. Superblock
-//!   copies are no extents: where they lie is free to this tree.
-//! - Ranges do not touch: what touches is one range. The group's info item counts ranges.
+//! - The items of a group describe exactly what no extent of the extent tree covers in it.
+//!   Superblock copies are no extents: to this tree their places are free.
+//! - Ranges do not touch: adjacent ones are merged. The group's info item counts ranges.
 //! - A group is kept in bitmaps once its ranges would take more space as items of their own, and in
 //!   ranges again once they are clearly fewer. The thresholds are the kernel's.
 
@@ -35,26 +35,26 @@ pub struct GroupFreeSpace {
 }
 
 impl GroupFreeSpace {
-    /// Enters a new group, all of it free.
+    /// Inserts a new group, all of it free.
     pub fn create(&self, tree: &mut dyn Items) -> Result<()> {
         let info = FreeSpaceInfo { extent_count: 1.into(), flags: 0.into() };
         tree.insert(self.info_key(), info.as_bytes())?;
         tree.insert(range_key(&self.group), &[])
     }
 
-    /// Removes all that the tree says about the group.
+    /// Removes all items of the group.
     pub fn delete(&self, tree: &mut dyn Items) -> Result<()> {
         let keys: Vec<Key> = self.items(tree)?.into_iter().map(|(key, _)| key).collect();
         keys.into_iter().try_for_each(|key| tree.remove(key))?;
         tree.remove(self.info_key())
     }
 
-    /// A range that was free is free no more.
+    /// A free range is not free any more.
     pub fn take(&self, tree: &mut dyn Items, range: &Range<u64>) -> Result<()> {
         self.change(tree, range, extents::take, |tree, range| self.clear_bits(tree, range))
     }
 
-    /// A range that was not free is free.
+    /// A range becomes free.
     pub fn give(&self, tree: &mut dyn Items, range: &Range<u64>) -> Result<()> {
         let give =
             |tree: &mut dyn Items, range: &Range<u64>| extents::give(tree, &self.group, range);
@@ -131,7 +131,7 @@ impl GroupFreeSpace {
         Ok(*info)
     }
 
-    /// The group's items behind the info item, whose number the group's size bounds.
+    /// The group's items after the info item. The group's size bounds their number.
     fn items(&self, tree: &dyn Items) -> Result<Vec<(Key, Vec<u8>)>> {
         let first = Key::new(self.group.start, ItemType(ItemType::FREE_SPACE_INFO.0 + 1), 0);
         let end = Key::new(self.group.end, ItemType(0), 0);
@@ -147,7 +147,7 @@ impl GroupFreeSpace {
     }
 }
 
-/// An item that cannot be as it is.
+/// An invalid item.
 fn wrong(tree: &dyn Items, key: Key, problem: impl Into<String>) -> Error {
     Error::item(tree.tree(), key, FormatError::invalid("free space tree", problem))
 }
@@ -183,8 +183,8 @@ mod tests {
         space.info(tree).unwrap().flags.get() & USING_BITMAPS != 0
     }
 
-    /// Runs over the sectors, taking every second range of `width` and giving it back, in an order
-    /// that jumps about; checks the tree against the model as it goes.
+    /// Goes over the sectors in an order that jumps about, takes every second range of `width` and
+    /// gives it back; checks the tree against the model as it goes.
     fn fragment_and_mend(sectors: u64, width: u64, expects_bitmaps: bool) {
         let group = START..START + sectors * SECTOR;
         let space = GroupFreeSpace { group, sectorsize: SECTOR as u32 };
@@ -218,7 +218,7 @@ mod tests {
 
     #[test]
     fn a_fragmented_group_turns_to_bitmaps_and_back() {
-        // 32 MiB are four bitmaps: 44 ranges at most are kept as such, and less than none bring the
+        // 32 MiB are four bitmaps: up to 44 ranges are kept as ranges, and fewer than none bring
         // ranges back; 256 MiB are 32: more than 359 and fewer than 259.
         fragment_and_mend(8192, 1, true);
         fragment_and_mend(65536, 8, true);
@@ -260,7 +260,7 @@ mod tests {
             let (mut tree, mut free) = (ModelTree::default(), vec![true; sectors]);
             space.create(&mut tree).unwrap();
             for (first, count) in steps {
-                // As far as the sectors from here on are alike, they change.
+                // The sectors from here on change as long as they are alike.
                 let is_free = free[first];
                 let alike = free[first..].iter().take(count).take_while(|f| **f == is_free).count();
                 let at = |sector: usize| START + sector as u64 * SECTOR;

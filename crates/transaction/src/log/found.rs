@@ -17,22 +17,22 @@ use crate::space::{Space, SpaceKind};
 pub struct FoundLog {
     /// Id of the subvolume.
     pub subvolume: u64,
-    /// What was synced of it.
+    /// Its log tree.
     pub tree: Tree,
 }
 
-/// All logs, and the data that no extent item stood for when they were found.
+/// All logs, and the data without an extent item when they were found.
 #[derive(Debug, Default)]
 pub(super) struct FoundLogs {
     pub(super) logs: Vec<FoundLog>,
     pub(super) data: ClaimedData,
 }
 
-/// Data that was claimed for a log: the length of each extent by its start, and whether it was referred
-/// to since.
+/// Data that was claimed for a log: the length of each extent by its start, and whether it was
+/// referred to since.
 pub(super) type ClaimedData = BTreeMap<u64, (u64, bool)>;
 
-/// Takes what logs occupy out of the free space.
+/// Removes the extents of logs from the free space.
 struct Claims<'a> {
     space: &'a Space,
     nodesize: u64,
@@ -40,7 +40,7 @@ struct Claims<'a> {
 }
 
 impl FoundLogs {
-    /// Finds the logs that the superblock of the last commit leads to, and claims what they occupy.
+    /// Finds the logs that the superblock of the last commit leads to, and claims their extents.
     pub(super) fn find(
         cache: &std::sync::Arc<larder_btree::BlockCache>,
         superblock: &Superblock,
@@ -68,7 +68,7 @@ impl FoundLogs {
     }
 }
 
-/// Where the log tree of an item of the tree of log trees begins.
+/// The root of the log tree in an item of the tree of log trees.
 fn log_root(key: Key, data: &[u8]) -> Result<TreeRoot> {
     let wrong = |problem| Error::item(TREE_LOG, key, FormatError::invalid("log tree", problem));
     if (key.objectid, key.item_type) != (TREE_LOG, ItemType::ROOT_ITEM) {
@@ -90,7 +90,8 @@ impl Claims<'_> {
         self.enter(tree, &tree.root_block()?, None)
     }
 
-    /// Claims what is below a block. Levels fall, and each block is claimed once: it ends.
+    /// Claims everything below a block. Levels fall, and each block is claimed once, so that it
+    /// ends.
     fn enter(&mut self, tree: &Tree, block: &Block, upper: Option<Key>) -> Result<()> {
         let node = block.node();
         if node.is_leaf() {
@@ -117,7 +118,7 @@ impl Claims<'_> {
         self.space.abandoned(&range)
     }
 
-    /// Claims the data that a leaf refers to, where nothing has it.
+    /// Claims the data that a leaf refers to, if it is free.
     fn claim_data(&mut self, leaf: &Block) -> Result<()> {
         let node = leaf.node();
         for (key, data) in
@@ -128,7 +129,7 @@ impl Claims<'_> {
             let FileExtent::Regular { extent, .. } = extent else { continue };
             let Some(logical) = extent.disk_bytenr() else { continue };
             let range = range_of(logical, extent.disk_num_bytes.get())?;
-            // What is in use already has an extent item of its own, or was claimed before.
+            // Data that is in use already has an extent item of its own, or was claimed before.
             if self.space.claim_exactly(SpaceKind::Data, &range)? {
                 self.data.insert(range.start, (range.end - range.start, false));
             }

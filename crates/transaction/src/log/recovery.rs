@@ -1,4 +1,4 @@
-//! Replaying logs: one transaction, filled in by the crate that knows files.
+//! Replaying logs: one transaction, which the crate that knows files fills.
 
 use std::sync::Arc;
 
@@ -38,7 +38,7 @@ impl<'m> Recovery<'m> {
         &self.logs
     }
 
-    /// What is being recovered.
+    /// The file system that is being recovered.
     pub fn manager(&self) -> &'m TransactionManager {
         self.manager
     }
@@ -48,14 +48,14 @@ impl<'m> Recovery<'m> {
         &self.handle
     }
 
-    /// The tree of a subvolume; `None` if it is no more, or is being deleted.
+    /// The tree of a subvolume; `None` if it is gone, or is being deleted.
     pub fn subvolume(&self, id: u64) -> Result<Option<Arc<LiveTree>>> {
         let tree = self.manager.trees().open(id)?;
         let item = self.manager.trees().root_item(id);
         Ok(tree.filter(|_| item.is_some_and(|(_, item)| item.refs.get() > 0)))
     }
 
-    /// Notes that data has a feature.
+    /// Sets a feature flag because of data in the log.
     pub fn require(&self, feature: IncompatFlags) {
         self.manager.change_superblock(|superblock| {
             superblock.incompat_flags = (superblock.incompat_flags.get() | feature.bits()).into();
@@ -65,7 +65,7 @@ impl<'m> Recovery<'m> {
     /// Queues one more reference of a file to data that a log refers to.
     ///
     /// # Errors
-    /// When the data is neither an extent nor was claimed for a log: it lies across others.
+    /// If the data is neither an extent nor was claimed for a log: it overlaps others.
     pub fn add_data_reference(&self, extent: DataExtent, file: DataOwner) -> Result<()> {
         if self.is_extent(extent)? {
             self.handle.add_data_reference(extent, file);
@@ -81,7 +81,7 @@ impl<'m> Recovery<'m> {
         Ok(())
     }
 
-    /// Whether the last commit has an extent of data just like it.
+    /// Whether the last commit has exactly this extent of data.
     fn is_extent(&self, extent: DataExtent) -> Result<bool> {
         let items = self.manager.extent_items();
         let tree = TreeItems::new(self.manager.trees().extent().clone());

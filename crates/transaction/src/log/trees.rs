@@ -12,7 +12,7 @@ pub(crate) struct Logs {
     pub(super) roots: Option<Arc<LiveTree>>,
     /// By subvolume.
     pub(super) trees: BTreeMap<u64, Log>,
-    /// Nothing more goes into them before the next commit.
+    /// No more changes go into them before the next commit.
     pub(super) is_void: bool,
 }
 
@@ -20,6 +20,6 @@ pub(crate) struct Logs {
 #[derive(Debug)]
 pub(super) struct Log {
     pub(super) tree: Arc<LiveTree>,
-    /// Where the tree of log trees says that it begins.
+    /// The root according to the tree of log trees.
     pub(super) entered: Option<TreeRoot>,
 }

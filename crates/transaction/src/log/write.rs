@@ -1,13 +1,14 @@
-//! Writing logs: what was done to a few inodes becomes durable without a commit.
+//! Writing logs: changes of a few inodes become durable without a commit.
 //!
 //! # Invariants
-//! - A thread that writes a log holds `committing` until the log is durable: no commit comes in between, and one
-//!   thread at a time writes the superblock.
-//! - The superblock that leads to a log is that of the last commit, but for the log.
+//! - A thread that writes a log holds `committing` until the log is durable: no commit comes in
+//!   between, and one thread at a time writes the superblock.
+//! - The superblock that leads to a log is that of the last commit, except for the log.
 //! - A log refers to nothing in a block group that the last commit does not have.
-//! - A file system with mixed block groups gets no log: Linux 6.18 replays none there, not even its own.
-//! - A log that could not be completed is never written: then logs are void until the next commit, which also
-//!   frees their blocks.
+//! - A file system with mixed block groups gets no log: Linux 6.18 replays none there, not even its
+//!   own.
+//! - A log that could not be completed is never written: then logs are void until the next commit,
+//!   which also frees their blocks.
 
 use std::sync::Arc;
 
@@ -35,9 +36,9 @@ pub struct LogWriter<'m, 'l> {
 }
 
 impl<'m> LogWriter<'m, '_> {
-    /// Lets `fill` put changes into log trees, and makes them durable with one flush before the superblock and one
-    /// after. Returns whether it did: if not, because `fill` returned false or the logs cannot take the changes,
-    /// the caller commits.
+    /// Lets `fill` change log trees, and makes the changes durable with one flush before the
+    /// superblock and one after. Returns whether it did: if not, because `fill` returned false or
+    /// the logs cannot take the changes, the caller commits.
     ///
     /// # Panics
     /// If this thread has a [`Handle`](crate::Handle).
@@ -77,7 +78,7 @@ impl<'m> LogWriter<'m, '_> {
     /// Reserves space for changing `items` items of logs. Returns whether there is enough.
     pub fn reserve(&mut self, items: u64) -> Result<bool> {
         let manager = self.exclusive.manager();
-        // Each may take a leaf and split it; nodes above are shared by what is logged together.
+        // Each may take a leaf and split it; items that are logged together share the nodes above.
         let nodes = 2 * (items + 2 * MAX_LEVELS as u64);
         let len_bytes = nodes * u64::from(manager.volume().nodesize());
         match manager.space().try_reserve(SpaceKind::Metadata, len_bytes, Priority::Normal) {
@@ -93,7 +94,7 @@ impl<'m> LogWriter<'m, '_> {
         self.logs.trees.get(&subvolume).map(|log| &log.tree)
     }
 
-    /// The log tree of a subvolume, made if it has none.
+    /// The log tree of a subvolume, created if it has none.
     pub fn log_or_new(&mut self, subvolume: u64) -> Result<Arc<LiveTree>> {
         if let Some(log) = self.logs.trees.get(&subvolume) {
             return Ok(log.tree.clone());
@@ -103,7 +104,7 @@ impl<'m> LogWriter<'m, '_> {
         Ok(tree)
     }
 
-    /// The tree of a subvolume as the last commit has it; `None` if it had none.
+    /// The tree of a subvolume in the last commit; `None` if it had none.
     pub fn committed(&self, subvolume: u64) -> Result<Option<Tree>> {
         let manager = self.exclusive.manager();
         let mut cursor = manager.durable_root_tree().cursor(Readahead::None);
@@ -122,13 +123,13 @@ impl<'m> LogWriter<'m, '_> {
         Ok(Some(Tree::new(cache, TreeRoot::of_item(subvolume, &item))))
     }
 
-    /// Enters the checksums of the sectors from `start` on into a log.
+    /// Inserts the checksums of the sectors from `start` on into a log.
     pub fn insert_checksums(&self, log: &Arc<LiveTree>, start: Logical, sums: &[u8]) -> Result<()> {
         let mut items = TreeItems::new(log.clone());
         self.exclusive.manager().checksum_items().insert(&mut items, start, sums)
     }
 
-    /// Brings the tree of log trees up to date.
+    /// Updates the tree of log trees.
     fn enter_roots(&mut self) -> Result<()> {
         let manager = self.exclusive.manager();
         let moved = self.logs.trees.values().any(|log| log.entered != Some(log.tree.root()));

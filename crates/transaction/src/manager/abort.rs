@@ -1,9 +1,10 @@
-//! Giving up a running transaction that cannot be committed.
+//! Aborting a running transaction that cannot be committed.
 //!
 //! # Invariants
-//! - The first reason is kept, with the time. Nothing is written after it, and the last commit stands.
-//! - A panic that unwinds past a [`Handle`](super::Handle), an [`Exclusive`](super::Exclusive) or a commit is
-//!   such a reason: it may leave a change half done in memory.
+//! - The first reason is kept, with the time. Nothing is written after it, and the last commit
+//!   stands.
+//! - A panic that unwinds past a [`Handle`](super::Handle), an [`Exclusive`](super::Exclusive) or a
+//!   commit is such a reason: it may leave a change half done in memory.
 
 use std::sync::{Arc, OnceLock};
 use std::thread;
@@ -15,20 +16,20 @@ use crate::error::{Error, Result};
 /// Why a file system was made read-only, and when.
 #[derive(Clone, Debug)]
 pub struct Aborted {
-    /// Why.
+    /// The reason.
     pub reason: Arc<Error>,
-    /// Since when.
+    /// The time.
     pub since: SystemTime,
 }
 
-/// Whether the running transaction was given up.
+/// Whether the running transaction was aborted.
 #[derive(Debug)]
 pub(super) struct Abort {
     aborted: OnceLock<Aborted>,
     durable: Arc<DurableState>,
 }
 
-/// Gives the running transaction up if a panic unwinds past it.
+/// Aborts the running transaction if a panic unwinds past it.
 #[derive(Debug)]
 pub(super) struct AbortOnUnwind<'m>(pub(super) &'m Abort);
 
@@ -37,9 +38,9 @@ impl Abort {
         Self { aborted: OnceLock::new(), durable }
     }
 
-    /// Gives the running transaction up, unless that was done before.
+    /// Aborts the running transaction, unless that was done before.
     pub(super) fn abort(&self, reason: Error) {
-        // An error that only says that there was an earlier one is no reason.
+        // An error that only tells of an earlier one is no reason.
         if matches!(reason, Error::Aborted(_)) {
             return;
         }
@@ -54,13 +55,13 @@ impl Abort {
         }
     }
 
-    /// When and why the transaction was given up, if it was.
+    /// When and why the transaction was aborted, if it was.
     pub(super) fn get(&self) -> Option<&Aborted> {
         self.aborted.get()
     }
 
     /// # Errors
-    /// [`Error::Aborted`] if the transaction was given up.
+    /// [`Error::Aborted`] if the transaction was aborted.
     pub(super) fn check_alive(&self) -> Result<()> {
         let aborted = |aborted: &Aborted| Err(Error::Aborted(aborted.reason.clone()));
         self.aborted.get().map_or(Ok(()), aborted)

@@ -8,12 +8,12 @@ use std::time::Duration;
 use super::TransactionManager;
 use crate::error::Error;
 
-/// A thread that commits changes that have waited for an interval, so that a crash loses only later ones. It
-/// commits earlier when many tree blocks have changed. It ends when this is dropped; the owner makes the last
-/// commit. A manager has at most one.
+/// A thread that commits changes that have waited for an interval, so that a crash loses only later
+/// ones. It commits earlier when many tree blocks have changed. It ends when this is dropped; the
+/// owner makes the last commit. A manager has at most one.
 ///
-/// After an error that makes the file system read-only, threads that join get that error. The thread reports
-/// other errors. A panic is reported too, and makes the file system read-only.
+/// After an error that makes the file system read-only, threads that join get that error. The
+/// thread reports other errors. A panic is reported too, and makes the file system read-only.
 #[derive(Debug)]
 pub struct BackgroundCommits {
     manager: Arc<TransactionManager>,
@@ -24,9 +24,9 @@ impl BackgroundCommits {
     /// The kernel's interval.
     pub const DEFAULT_INTERVAL: Duration = Duration::from_secs(30);
 
-    /// Starts to commit changes that have waited for `interval`, and whenever changed tree blocks take more
-    /// than `most_dirty_bytes`; as many again may change while a commit writes those. Before each commit it
-    /// calls `prepare`, with nothing locked.
+    /// Starts to commit changes that have waited for `interval`, and whenever changed tree blocks
+    /// take more than `most_dirty_bytes`; as many again may change while a commit writes those.
+    /// Before each commit it calls `prepare`, with nothing locked.
     pub fn start(
         manager: Arc<TransactionManager>,
         interval: Duration,

@@ -1,11 +1,12 @@
-//! References to tree blocks, and from tree blocks to what they lead to.
+//! References to tree blocks, and from tree blocks to others and to data.
 //!
 //! # Invariants
-//! - The id of its tree refers to a block that only this tree has. The address of a block with full back
-//!   references refers to its children; the id of its owner refers to the children of any other block.
-//! - When a tree copies a shared block that it owns, the first such copy turns the references from the old block
-//!   into full back references, since the owner's id will refer from the copy. Any other copy adds references
-//!   from its own tree.
+//! - The id of its tree refers to a block that only this tree has. The address of a block with full
+//!   back references refers to its children; the id of its owner refers to the children of any
+//!   other block.
+//! - When a tree copies a shared block that it owns, the first such copy turns the references from
+//!   the old block into full back references, since the owner's id will refer from the copy. Any
+//!   other copy adds references from its own tree.
 //! - Additions are queued before drops, so that no count passes through zero on the way.
 
 use larder_btree::{Block, Copied};
@@ -20,7 +21,7 @@ use crate::extent::{References, Referrer};
 use crate::refs::{ExtentKind, ExtentRef, HeadLock, Queued};
 use crate::tree_items::TreeItems;
 
-/// Where a back reference comes from.
+/// The origin of a back reference.
 #[derive(Clone, Copy, Debug)]
 enum By {
     /// The tree of this id.
@@ -30,12 +31,12 @@ enum By {
 }
 
 impl TreeSpace {
-    /// The name of a tree block in references to it.
+    /// The referrer of a tree block's children.
     pub(crate) fn block_ref(&self, block: &Block) -> ExtentRef {
         self.block_ref_at(block.logical(), block)
     }
 
-    /// The name of the tree block at `logical`, which has the keys of `block`.
+    /// The referrer for the tree block at `logical`, which has the keys of `block`.
     fn block_ref_at(&self, logical: Logical, block: &Block) -> ExtentRef {
         let (level, first_key) = (block.level(), block.node().first_key().unwrap_or(Key::MIN));
         let kind = ExtentKind::TreeBlock { level, first_key };
@@ -64,8 +65,8 @@ impl TreeSpace {
         Ok(references)
     }
 
-    /// Drops a reference to a tree block. Other threads may be on their way to it: a tree replaces a block that
-    /// snapshots may share without locking it.
+    /// Drops a reference to a tree block. Other threads may be on their way to it: a tree replaces
+    /// a block that snapshots may share without locking it.
     pub(crate) fn drop_block(&self, block: ExtentRef, referrer: Referrer) -> Result<()> {
         match self.refs.change(block, referrer, -1) {
             Queued::Pending => Ok(()),
@@ -73,14 +74,14 @@ impl TreeSpace {
         }
     }
 
-    /// Adds one reference to all that `block` refers to (`count` is 1), or drops one (-1). They are
-    /// by the address of the block if `is_full`, and else by the id of its owner.
+    /// Adds one reference to everything that `block` refers to (`count` is 1), or drops one (-1).
+    /// They are by the address of the block if `is_full`, and otherwise by the id of its owner.
     pub(crate) fn change_children(&self, block: &Block, is_full: bool, count: i64) -> Result<()> {
         self.change_children_of(block.header(), block, is_full, count)
     }
 
-    /// As [`change_children`](Self::change_children), for the block with this header that refers to what `block`
-    /// refers to.
+    /// Like [`change_children`](Self::change_children), for a block with this header and the
+    /// references of `block`.
     fn change_children_of(
         &self,
         header: &Header,
@@ -132,7 +133,7 @@ impl TreeSpace {
     pub(super) fn replace(&self, copied: &Copied<'_>) -> Result<()> {
         let (old, root) = (self.block_ref_at(copied.old.bytenr(), copied.new), copied.tree);
         let referrer = Referrer::Tree { root };
-        // Relocation leaves blocks with full back references behind, whenever they were written.
+        // Relocation leaves blocks with full back references, whenever they were written.
         let is_relocated = copied.old.flags() & HEADER_FLAG_RELOC != 0;
         let may_be_shared = copied.old_may_be_shared || is_relocated;
         if !may_be_shared || !is_file_tree(root) {
@@ -156,8 +157,8 @@ impl TreeSpace {
     }
 }
 
-/// The data that a file extent item refers to, and the file offset at which it would begin; none for
-/// inline data and holes.
+/// The data that a file extent item refers to, and the file offset at which it would begin; none
+/// for inline data and holes.
 fn data_extent(tree: u64, key: Key, data: &[u8]) -> Result<Option<(ExtentRef, u64)>> {
     let extent = FileExtent::parse(data).map_err(|problem| Error::item(tree, key, problem))?;
     let FileExtent::Regular { extent, .. } = extent else { return Ok(None) };

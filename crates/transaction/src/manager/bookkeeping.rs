@@ -1,11 +1,12 @@
-//! The trees that account for all others: extents, free space, block groups, chunks, devices, checksums.
+//! The trees that account for all others: extents, free space, block groups, chunks, devices,
+//! checksums.
 //!
-//! A change of these trees allocates and frees blocks of their own, which changes them again. That ends, since a
-//! block is copied once in a transaction.
+//! A change of these trees allocates and frees blocks of their own, which changes them again. That
+//! ends, since a block is copied once in a transaction.
 //!
 //! # Invariants
-//! - One thread at a time edits the extent, free space, block group, chunk and device trees, and one thread at a
-//!   time the checksum tree.
+//! - One thread at a time edits the extent, free space, block group, chunk and device trees, and
+//!   one thread at a time the checksum tree.
 //! - A block group has its items before any extent in it has one.
 
 use std::sync::Arc;
@@ -30,7 +31,8 @@ use crate::refs::{ExtentKind, Head};
 use crate::space::Group;
 use crate::tree_items::TreeItems;
 
-/// Delayed references of as many extents are run together: about as many as a leaf of the extent tree has.
+/// Delayed references of as many extents are run together: about as many as a leaf of the extent
+/// tree has.
 pub(super) const BATCH: usize = 256;
 
 /// Edits the trees that account for all others.
@@ -71,19 +73,19 @@ impl Bookkeeping {
         }
     }
 
-    /// Enters the checksums of the sectors from `start` on, in place of any that are there.
+    /// Inserts the checksums of the sectors from `start` on, in place of existing ones.
     pub(super) fn insert_checksums(&self, start: Logical, sums: &[u8]) -> Result<()> {
         let _editing = self.checksums.lock();
         let mut tree = TreeItems::new(self.trees.csum.clone());
         self.checksum_items().insert(&mut tree, start, sums)
     }
 
-    /// Runs the delayed references of up to `limit` extents in the transaction `generation`, and returns of how
-    /// many it did.
+    /// Runs the delayed references of up to `limit` extents in the transaction `generation`, and
+    /// returns for how many.
     pub(super) fn run_references(&self, limit: usize, generation: u64) -> Result<usize> {
         let _editing = self.editing.lock();
         let batch = self.tree_space.refs.take(limit);
-        // The groups of all extents in the batch have been made by now.
+        // The groups of all extents in the batch exist by now.
         self.write_created_groups()?;
         let mut extents = TreeItems::new(self.trees.extent.clone());
         let items = self.tree_space.extent_items(generation);
@@ -125,7 +127,7 @@ impl Bookkeeping {
         self.checksum_items().remove(&mut tree, logical, head.len_bytes)
     }
 
-    /// Edits the free space tree, where there is one, about the group that holds `logical`.
+    /// Edits the free space tree, if there is one, for the group that contains `logical`.
     fn with_free_space(
         &self,
         logical: Logical,
@@ -138,7 +140,7 @@ impl Bookkeeping {
         edit(&space, &mut TreeItems::new(tree.clone()))
     }
 
-    /// Enters block groups that exist in memory only.
+    /// Inserts block groups that exist in memory only.
     fn write_created_groups(&self) -> Result<()> {
         while let Some(group) = self.tree_space.space.next_created() {
             let chunk = group.chunk();
@@ -150,13 +152,13 @@ impl Bookkeeping {
         Ok(())
     }
 
-    /// Brings the items of block groups up to date. Returns whether any were out of date.
+    /// Updates the items of block groups. Returns whether any were out of date.
     pub(super) fn write_groups(&self) -> Result<bool> {
         let _editing = self.editing.lock();
         let space = &self.tree_space.space;
         let dirty = loop {
             self.write_created_groups()?;
-            // Another thread may have made a group meanwhile.
+            // Another thread may have created a group meanwhile.
             if let Some(dirty) = space.take_dirty() {
                 break dirty;
             }
@@ -169,8 +171,8 @@ impl Bookkeeping {
         Ok(!dirty.is_empty())
     }
 
-    /// Removes empty block groups. Without a free space tree they stay, since older caches of free space would
-    /// have to be removed with them.
+    /// Removes empty block groups. Without a free space tree they stay, since older caches of free
+    /// space would have to be removed with them.
     pub(super) fn remove_empty_groups(&self) -> Result<()> {
         if self.trees.free_space.is_none() {
             return Ok(());

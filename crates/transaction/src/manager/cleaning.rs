@@ -1,8 +1,9 @@
 //! Deletions in progress, for threads that wait for the space that they free.
 //!
 //! # Invariants
-//! - A thread that deletes something in steps begins before other threads can see that it is gone, and before it
-//!   takes it from a list of things to delete. So a thread that needs space finds it in the list, or here.
+//! - A thread that deletes something in steps begins before other threads can see that it is gone,
+//!   and before it removes it from a list of things to delete. So a thread that needs space finds
+//!   it in the list, or here.
 //! - A thread that deletes does not wait here.
 
 use std::collections::BTreeMap;
@@ -34,7 +35,7 @@ pub struct Cleaning<'m> {
 }
 
 impl Cleaning<'_> {
-    /// Notes one step: some of it was given up.
+    /// Notes one step: some blocks or data were dropped.
     pub fn stepped(&self) {
         self.cleanings.state.lock().steps += 1;
         self.cleanings.changed.notify_all();
@@ -62,8 +63,8 @@ impl Cleanings {
         self.state.lock().begun
     }
 
-    /// Waits until the first `end` deletions have ended, or until deletions have made `steps` more steps. Returns
-    /// whether there was any to wait for.
+    /// Waits until the first `end` deletions have ended, or until deletions have made `steps` more
+    /// steps. Returns whether there was any to wait for.
     pub(super) fn wait(&self, end: u64, steps: u64) -> bool {
         let mut state = self.state.lock();
         let is_running = |state: &State| state.running.range(..end).next().is_some();
@@ -121,7 +122,8 @@ mod tests {
             wait_for_begun.recv().unwrap();
             let asked = cleanings.now();
             scope.spawn(move || {
-                // Late enough to be seen to be waited for, and no harm done if not.
+                // Late enough that another thread should be seen to wait, and harmless if it is
+                // not.
                 std::thread::sleep(std::time::Duration::from_millis(20));
                 go_on.send(()).unwrap();
             });

@@ -1,8 +1,8 @@
 //! Commit: from the running state to a durable one.
 //!
 //! # Invariants
-//! - The superblock is written after everything that it leads to is durable. Nothing that the superblock before
-//!   it leads to is overwritten until the new one is durable.
+//! - The superblock is written after everything that it leads to is durable. Nothing that the
+//!   superblock before it leads to is overwritten until the new one is durable.
 //! - Commits follow one another. Threads join between them, and while a commit writes its blocks.
 //! - After an error the last durable state is on the devices, and the file system is read-only.
 
@@ -23,7 +23,7 @@ use crate::log::Logs;
 use crate::space::Pinned;
 use crate::tree_items::TreeItems;
 
-/// After as many rounds of bookkeeping something is wrong.
+/// With more rounds of bookkeeping, something is wrong.
 const MOST_ROUNDS: usize = 1000;
 
 /// A state that no longer changes, before it is durable.
@@ -34,11 +34,11 @@ struct Frozen {
 }
 
 impl TransactionManager {
-    /// Makes everything that was done before this call durable, unless it is already. Returns the
-    /// generation of the last durable state.
+    /// Makes all earlier changes durable, unless they are already. Returns the generation of the
+    /// last durable state.
     ///
     /// # Panics
-    /// When this thread has a [`Handle`](super::Handle).
+    /// If this thread has a [`Handle`](super::Handle).
     pub fn commit(&self) -> Result<u64> {
         let mut logs = self.committing.lock();
         let _unwinding = AbortOnUnwind(&self.abort);
@@ -47,7 +47,7 @@ impl TransactionManager {
         self.commit_with(&mut logs).inspect_err(|error| self.abort(error.clone()))
     }
 
-    /// Asks the hook to do its part, if there is one.
+    /// Calls the hook, if there is one.
     pub(super) fn with_hook(
         &self,
         act: impl FnOnce(&dyn TransactionHook) -> Result<()>,
@@ -56,13 +56,13 @@ impl TransactionManager {
     }
 
     fn commit_with(&self, logs: &mut Logs) -> Result<u64> {
-        // Most references are run while others go on.
+        // Most references are run while other threads go on.
         self.run_references_in_passing()?;
         let exclusive = Exclusive::new(self);
         // A thread that had joined may have failed in the middle of a change.
         self.check_alive()?;
         self.with_hook(|hook| hook.in_commit(&exclusive))?;
-        // Now, so that what others note from here on makes another commit due.
+        // Now, so that changes which threads note from here on make another commit due.
         self.timer().clear_work();
         // The commit makes all logs void.
         *logs = Logs::default();
@@ -95,7 +95,8 @@ impl TransactionManager {
         Ok(())
     }
 
-    /// Ends the running generation. `None` if nothing has changed in it. The caller has an [`Exclusive`].
+    /// Ends the running generation. `None` if nothing has changed in it. The caller has an
+    /// [`Exclusive`].
     fn freeze(&self) -> Result<Option<Frozen>> {
         let is_changed = self.tree_space.is_changed.swap(false, Relaxed)
             || self.trees.lock_roots().is_dirty()
@@ -120,7 +121,7 @@ impl TransactionManager {
         Ok(Some(Frozen { superblock, blocks, pinned }))
     }
 
-    /// Runs references and writes groups and roots until none of it causes more.
+    /// Runs references and writes groups and roots until this causes no more.
     fn write_until_stable(&self) -> Result<()> {
         let now = larder_device::now().into();
         for _ in 0..MOST_ROUNDS {
@@ -165,7 +166,7 @@ impl TransactionManager {
         self.space().unpin(pinned)
     }
 
-    /// Brings the quota tree up to date, where quotas are on.
+    /// Updates the quota tree, if quotas are on.
     fn write_quotas(&self, generation: u64) -> Result<()> {
         let Some((quotas, tree)) = self.quotas().zip(self.trees.system().quota.clone()) else {
             return Ok(());

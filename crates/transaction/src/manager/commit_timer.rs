@@ -1,13 +1,14 @@
 //! When the next commit in the background is due.
 //!
 //! # Invariants
-//! - Every change is noted here, so that the thread that commits sleeps while there is nothing to commit. It
-//!   wakes when a change has waited for an interval, and when many blocks have changed.
-//! - A commit clears the note while the join gate is quiesced, after it has taken all changes, unless a queue
-//!   still has some. A thread that changes something later joins later, and is noted again.
-//! - However slow the devices are, the changes that wait for them are bounded: while one commit writes its blocks
-//!   and enough blocks for the next have changed, no thread joins. Such a thread waits before it joins, so it
-//!   holds no tree block.
+//! - Every change is noted here, so that the thread that commits sleeps while there is nothing to
+//!   commit. It wakes when a change has waited for an interval, and when many blocks have changed.
+//! - A commit clears the note while the join gate is quiesced, after it has taken all changes,
+//!   unless a queue still has some. A thread that changes something later joins later, and is noted
+//!   again.
+//! - However slow the devices are, the changes that wait for them are bounded: while one commit
+//!   writes its blocks and enough blocks for the next have changed, no thread joins. Such a thread
+//!   waits before it joins, so it holds no tree block.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -24,7 +25,7 @@ pub(super) struct CommitTimer {
     written: Condvar,
     /// Tree blocks that were allocated since the last commit took them.
     new_blocks: AtomicU64,
-    /// As many new blocks make a commit due.
+    /// With so many new blocks a commit is due.
     most_new_blocks: AtomicU64,
 }
 
@@ -48,8 +49,8 @@ struct State {
 }
 
 impl CommitTimer {
-    /// Starts it anew. A commit is due `interval` after a change, and whenever `most_new_blocks` tree blocks
-    /// are new.
+    /// Restarts the timer. A commit is due `interval` after a change, and whenever
+    /// `most_new_blocks` tree blocks are new.
     pub(super) fn start(&self, interval: Duration, most_new_blocks: u64) {
         self.most_new_blocks.store(most_new_blocks.max(1), Relaxed);
         self.change(|state| {
@@ -68,7 +69,8 @@ impl CommitTimer {
         self.change(|state| state.interval = interval);
     }
 
-    /// How often the thread that waits has woken up. It does not wake while there is nothing to commit.
+    /// How often the thread that waits has woken up. It does not wake while there is nothing to
+    /// commit.
     pub(super) fn wakes(&self) -> u64 {
         self.state.lock().wakes
     }

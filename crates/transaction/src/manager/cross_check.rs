@@ -1,11 +1,12 @@
-//! The comparison of chunks with the trees that name them, when a file system is opened for writing.
+//! The comparison of chunks with the trees that name them, when a file system is opened for
+//! writing.
 //!
 //! # Invariants
 //! - Each chunk has its device extents, each device extent its chunk, and none overlaps another.
 //! - No extent and no block group lies outside of all chunks.
 //!
-//! The kernel refuses to mount a file system that breaks one of these: an allocation could return space that is
-//! in use.
+//! The kernel refuses to mount a file system that breaks one of these: an allocation could return
+//! space that is in use.
 
 use std::sync::Arc;
 
@@ -17,7 +18,8 @@ use larder_volume::{Chunk, ChunkMap};
 use super::system_trees::SystemTrees;
 use crate::error::{Error, Result};
 
-/// Compares the device tree, the extent tree and the block group tree, as they were committed, with the chunks.
+/// Compares the device tree, the extent tree and the block group tree, as they were committed, with
+/// the chunks.
 pub(super) fn check(cache: &Arc<BlockCache>, trees: &SystemTrees, chunks: &ChunkMap) -> Result<()> {
     let committed = |root: TreeRoot| Tree::new(cache.clone(), root);
     check_device_extents(&committed(trees.dev.root()), chunks)?;
@@ -59,7 +61,7 @@ fn check_device_extents(tree: &Tree, chunks: &ChunkMap) -> Result<()> {
     Err(Error::item(tree.root().tree, first, FormatError::invalid("DevExtent", problem)))
 }
 
-/// Whether a device extent is one of a chunk that it says it is of.
+/// Whether a device extent belongs to the chunk that it names.
 fn has_extent(chunk: &Chunk, key: Key, item: &DevExtent) -> bool {
     let is_here = chunk
         .stripes()
@@ -70,7 +72,7 @@ fn has_extent(chunk: &Chunk, key: Key, item: &DevExtent) -> bool {
         && is_here
 }
 
-/// Nothing lies between chunks.
+/// Fails if something lies between chunks.
 fn check_gaps(tree: &Tree, chunks: &ChunkMap) -> Result<()> {
     let starts = chunks.iter().map(|chunk| chunk.logical().0).chain([u64::MAX]);
     let ends = std::iter::once(0).chain(chunks.iter().map(|chunk| chunk.end().0));

@@ -13,7 +13,7 @@ use crate::tree_items::TreeItems;
 /// An extent of data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DataExtent {
-    /// Where it starts.
+    /// Its address.
     pub logical: Logical,
     /// Its length on disk in bytes.
     pub len_bytes: u64,
@@ -25,7 +25,7 @@ impl From<DataExtent> for ExtentRef {
     }
 }
 
-/// The file that refers to data, as a file extent item names it.
+/// The file that refers to data, as in a file extent item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DataOwner {
     /// Id of the subvolume.
@@ -44,8 +44,8 @@ impl From<DataOwner> for Referrer {
 }
 
 impl TreeSpace {
-    /// Whether `referrer` has all references to data, as far as is seen without reading references
-    /// with keys of their own.
+    /// Whether `referrer` has all references to data, as far as this is known without reading keyed
+    /// references.
     pub(crate) fn has_all_references(&self, data: ExtentRef, referrer: Referrer) -> Result<bool> {
         let head = self.refs.lock_head(data.logical);
         let items = self.extent_items(0);
@@ -73,12 +73,13 @@ impl TreeSpace {
             let _ = self.refs.change(data, file.into(), count);
             return;
         };
-        // Locked: of two threads that drop the last two references, one must see that it drops the last.
+        // Locked: of two threads that drop the last two references, one must see that it drops the
+        // last.
         let head = self.refs.lock_head(data.logical);
         let before = self.data_references_of(data, file.root, &head);
         let _ = self.refs.change(data, file.into(), count);
         drop(head);
-        // What cannot be read is not counted: running the reference will fail on it.
+        // If it cannot be read, it is not counted: running the reference will fail on it.
         let Ok((all, own)) = before else { return };
         let after = own.saturating_add(count);
         let (begins, ends) = (own <= 0 && after > 0, own > 0 && after <= 0);
@@ -89,8 +90,8 @@ impl TreeSpace {
         }
     }
 
-    /// How many references data has, and how many of them are of files in the subvolume `root`, as far as is
-    /// seen without reading references with keys of their own.
+    /// How many references data has, and how many of them are from files in the subvolume `root`,
+    /// as far as this is known without reading keyed references.
     fn data_references_of(
         &self,
         data: ExtentRef,

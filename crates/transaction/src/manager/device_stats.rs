@@ -1,8 +1,9 @@
-//! The errors of devices, kept in DEV_STATS items of the device tree.
+//! The errors of devices, stored in DEV_STATS items of the device tree.
 //!
 //! # Invariants
-//! - An item has the counters as they were at its commit. A device without errors needs none.
-//! - Errors alone cause no commit in the background. The next commit writes them, and so does the last.
+//! - An item has the counters of its commit. A device without errors needs none.
+//! - Errors alone cause no commit in the background. The next commit writes them, and so does the
+//!   last.
 
 use std::sync::Arc;
 
@@ -23,12 +24,12 @@ use crate::tree_items::TreeItems;
 pub(super) struct DeviceStats {
     volume: Arc<Volume>,
     dev_tree: Arc<LiveTree>,
-    /// What the items say, in the order of devices.
+    /// The counters in the items, in the order of devices.
     written: Mutex<Vec<DeviceErrors>>,
 }
 
 impl DeviceStats {
-    /// Reads the items, and tells each device of `volume` what its item says.
+    /// Reads the items, and sets the counters of each device of `volume`.
     pub(super) fn load(volume: Arc<Volume>, dev_tree: Arc<LiveTree>) -> Result<Self> {
         let tree = TreeItems::new(dev_tree.clone());
         let load_one = |device: &VolumeDevice| {
@@ -46,7 +47,7 @@ impl DeviceStats {
         *self.written.lock() != self.current()
     }
 
-    /// Brings the items up to date. Part of a commit.
+    /// Updates the items. Part of a commit.
     pub(super) fn write(&self) -> Result<()> {
         let mut written = self.written.lock();
         let current = self.current();

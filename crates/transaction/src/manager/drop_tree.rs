@@ -1,11 +1,13 @@
-//! Deleting a tree: its references are dropped from the root down, in steps that can be interrupted.
+//! Deleting a tree: its references are dropped from the root down, in steps that can be
+//! interrupted.
 //!
 //! # Invariants
-//! - The tree's blocks are never changed, only given up. How far that has come is in the root item
-//!   (`drop_progress`, `drop_level`): everything before that key is given up already.
-//! - A block that other trees have too loses one reference and is not entered. If this tree made it,
-//!   all below it first count addresses in place of the tree's id, which will stand for nothing.
-//! - A block goes after all that it refers to.
+//! - The tree's blocks are never changed, only dropped. The root item has the progress
+//!   (`drop_progress`, `drop_level`): everything before that key is dropped already.
+//! - A block that other trees have too loses one reference, and its children are not visited. If
+//!   this tree made it, references below it first become references by address, since the tree's id
+//!   will mean nothing.
+//! - A block goes after everything that it refers to.
 
 use std::sync::Arc;
 
@@ -20,17 +22,17 @@ use crate::extent::{References, Referrer};
 use crate::refs::ExtentRef;
 use crate::space::Priority;
 
-/// Items to reserve for: the root item, and what bookkeeping cannot delay.
+/// Items to reserve for: the root item, and the part of bookkeeping that cannot be delayed.
 const ITEMS_PER_STEP: u64 = 2;
 
-/// A block on the way from the root, of which this tree has the only reference.
+/// A block on the way from the root, to which only this tree refers.
 struct Step {
     block: Block,
-    /// Where the reference to the block comes from.
+    /// The origin of the reference to the block.
     referrer: Referrer,
-    /// Whether the block's children count its address.
+    /// Whether the references to the block's children are by its address.
     is_full: bool,
-    /// The next child to give up.
+    /// The next child to drop.
     slot: usize,
 }
 
@@ -38,8 +40,8 @@ struct Step {
 struct Walk<'m> {
     manager: &'m TransactionManager,
     tree: Arc<LiveTree>,
-    /// The transaction that made the tree, if it was made as a snapshot: all blocks up to it but the
-    /// root are of others.
+    /// The transaction that made the tree, if it is a snapshot: all blocks of up to that
+    /// transaction, except the root, belong to other trees.
     born: u64,
     path: Vec<Step>,
     /// Blocks that may still be visited in this step.
@@ -47,8 +49,9 @@ struct Walk<'m> {
 }
 
 impl TransactionManager {
-    /// Frees about `blocks` blocks of a tree that is being deleted: no thread uses it, nothing leads to it, and the
-    /// reference count in its root item is 0. Returns whether all of it is gone; then its root item is gone too.
+    /// Frees about `blocks` blocks of a tree that is being deleted: no thread uses it, nothing
+    /// leads to it, and the reference count in its root item is 0. Returns whether all of it is
+    /// gone; then its root item is gone too.
     pub fn drop_tree(&self, id: u64, blocks: u64) -> Result<bool> {
         let tree = self.trees.open(id)?;
         let (Some(tree), Some((key, item))) = (tree, self.trees.root_item(id)) else {
@@ -94,7 +97,7 @@ impl Walk<'_> {
         Ok(true)
     }
 
-    /// Enters the root, and what the last step was in.
+    /// Visits the root, and the path at which the last step stopped.
     fn enter_root(&mut self, item: &RootItem) -> Result<()> {
         let root = self.tree.look(&self.tree.root().into())?;
         self.enter(root, Referrer::Tree { root: self.tree.id() })?;
@@ -115,7 +118,8 @@ impl Walk<'_> {
             step.slot += 1;
             self.give_up_child(slot)?;
             if self.path.len() == depth {
-                // Only this tree had its path when the last step ended, and no thread adds references to it.
+                // Only this tree had its path when the last step ended, and no thread adds
+                // references to it.
                 let logical = self.path[depth - 1].block.logical();
                 return Err(Error::extent(logical, "a tree that is being deleted was shared"));
             }
@@ -123,7 +127,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Remembers where the next step begins.
+    /// Records where the next step begins.
     fn note_progress(&self, handle: &Handle<'_>) {
         let Some(step) = self.path.last() else { return };
         let (key, level) = (step.block.node().key(step.slot), step.block.level());
@@ -134,7 +138,7 @@ impl Walk<'_> {
         debug_assert!(noted.is_some(), "a tree that is walked is open");
     }
 
-    /// The child of the last block at `slot`, and where the reference to it comes from.
+    /// The child of the last block at `slot`, and the origin of the reference to it.
     fn child(&mut self, slot: usize) -> Result<(Block, Referrer)> {
         let step = self.path.last().expect("a child has a parent");
         let expected = Expected::child(self.tree.id(), step.block.node(), slot);
@@ -152,7 +156,7 @@ impl Walk<'_> {
         self.enter(child, referrer)
     }
 
-    /// Goes into a block that only this tree has, or gives up the reference to one that is shared.
+    /// Visits a block that only this tree has, or drops the reference to one that is shared.
     fn enter(&mut self, block: Block, referrer: Referrer) -> Result<()> {
         let tree_space = &self.manager.tree_space;
         let named = tree_space.block_ref(&block);
@@ -175,8 +179,8 @@ impl Walk<'_> {
         block.header().owner.get() == self.tree.id() && block.generation() > self.born
     }
 
-    /// Turns all that a shared block of this tree leads to into references by address, down to what
-    /// other trees have made. The block's ref head is locked.
+    /// Turns all references of a shared block of this tree, and of the blocks below it that this
+    /// tree made, into references by address. The block's ref head is locked.
     fn refer_by_address(&mut self, block: &Block, named: ExtentRef, is_full: bool) -> Result<()> {
         let tree_space = &self.manager.tree_space;
         if !is_full {
@@ -207,7 +211,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Gives up a block whose children are given up, or a leaf with the data of its files.
+    /// Drops a block whose children are dropped, or a leaf with the data of its files.
     fn give_up_block(&self, step: &Step) -> Result<()> {
         let tree_space = &self.manager.tree_space;
         if step.block.level() == 0 {

@@ -44,7 +44,7 @@ impl DurableState {
         self.superblock.lock().clone()
     }
 
-    /// Where the tree of tree roots begins.
+    /// The address of the tree of tree roots.
     pub(super) fn root(&self) -> TreeRoot {
         *self.root.read()
     }

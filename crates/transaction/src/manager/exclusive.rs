@@ -11,7 +11,8 @@ use super::join_gate::Quiesced;
 use super::trees::NewSnapshot;
 use crate::error::Result;
 
-/// The right to change trees while no other thread does: the join gate is quiesced as long as this lives.
+/// The right to change trees while no other thread does: the join gate is quiesced as long as this
+/// lives.
 #[derive(Debug)]
 pub struct Exclusive<'m> {
     manager: &'m TransactionManager,
@@ -31,8 +32,8 @@ impl<'m> Exclusive<'m> {
         self.manager
     }
 
-    /// Changes the root item of a tree that is open; the next commit writes it. Returns what `change`
-    /// returns, or `None` if the tree is not open.
+    /// Changes the root item of a tree that is open; the next commit writes it. Returns the result
+    /// of `change`, or `None` if the tree is not open.
     pub fn change_root_item<T>(
         &self,
         tree: u64,
@@ -41,15 +42,15 @@ impl<'m> Exclusive<'m> {
         self.manager.trees.change_root_item(tree, change)
     }
 
-    /// Takes a snapshot: a copy of a root block, and one more reference to each of its children. Its root item
-    /// starts as a copy of the source's; `configure` sets what is its own, such as uuids and flags. Names are
-    /// the caller's business.
+    /// Takes a snapshot: a copy of a root block, and one more reference to each of its children.
+    /// Its root item starts as a copy of the source's; `configure` sets UUIDs, flags and the like.
+    /// The caller inserts names.
     ///
-    /// Until this transaction ends, whatever the source changes is copied anew each time: take
-    /// snapshots in [`TransactionHook::in_commit`](super::TransactionHook::in_commit), or commit right after.
+    /// Until this transaction ends, each change of the source copies blocks anew: take snapshots in
+    /// [`TransactionHook::in_commit`](super::TransactionHook::in_commit), or commit right after.
     ///
-    /// The snapshot must not be changed before this transaction is committed: a commit that finds it
-    /// changed fails.
+    /// The snapshot must not be changed before this transaction is committed: a commit that finds
+    /// it changed fails.
     pub fn snapshot(
         &self,
         snapshot: NewSnapshot,
@@ -58,7 +59,7 @@ impl<'m> Exclusive<'m> {
         self.manager.trees.snapshot(snapshot, configure)
     }
 
-    /// Notes that the commit in progress has taken all changes: the next join is a reason for another.
+    /// Notes that the commit in progress has taken all changes: the next join makes another due.
     pub(super) fn forget_joins(&self) {
         self.quiesced.forget_joins();
     }

@@ -15,13 +15,13 @@ use crate::error::{Error, Result};
 use crate::quota::QuotaReservation;
 use crate::space::Reservation;
 
-/// With more delayed references than these, a thread that ends its handle runs some.
+/// With more delayed references, a thread that ends its handle runs some.
 const MANY_REFERENCES: usize = 2048;
-/// With more than these, it waits for its turn to run some.
+/// With more, it waits for its turn to run some.
 const TOO_MANY_REFERENCES: usize = 16 * MANY_REFERENCES;
 
-/// The right to change trees in the running transaction. No commit ends the transaction before the handle ends.
-/// A handle belongs to the thread that joined; a thread has at most one of a manager.
+/// The right to change trees in the running transaction. No commit ends the transaction before the
+/// handle ends. A handle belongs to the thread that joined; a thread has at most one of a manager.
 #[derive(Debug)]
 pub struct Handle<'m> {
     manager: &'m TransactionManager,
@@ -62,19 +62,19 @@ impl Handle<'_> {
         self.reservation.as_mut()
     }
 
-    /// Keeps a reservation within the limits of quota groups until this handle ends. By then the groups count what
-    /// the handle added.
+    /// Keeps a reservation within the limits of quota groups until this handle ends. By then the
+    /// groups count what the handle added.
     pub fn keep_quota(&mut self, reservation: Option<QuotaReservation>) {
         self.quota = reservation;
     }
 
-    /// Gives the transaction up: a change by this handle is half done and cannot be completed.
+    /// Aborts the transaction: a change by this handle is half done and cannot be completed.
     pub fn abort(&self, reason: Error) {
         self.manager.abort(reason);
     }
 
-    /// Changes the root item of a tree that is open; the next commit writes it. Returns what `change` returns, or
-    /// `None` if the tree is not open.
+    /// Changes the root item of a tree that is open; the next commit writes it. Returns the result
+    /// of `change`, or `None` if the tree is not open.
     pub fn change_root_item<T>(
         &self,
         tree: u64,
@@ -83,8 +83,8 @@ impl Handle<'_> {
         self.manager.trees.change_root_item(tree, change)
     }
 
-    /// Makes a new and empty tree with the root item `item`, in which this sets where the tree begins. The next
-    /// commit writes the item.
+    /// Creates an empty tree with the root item `item`, in which this sets the address of the root.
+    /// The next commit writes the item.
     ///
     /// # Errors
     /// [`Error::ItemExists`] if there is a tree with this id.
@@ -92,40 +92,41 @@ impl Handle<'_> {
         self.manager.trees.create(id, item)
     }
 
-    /// The first reference of a file to data at a place that was just allocated with
+    /// Adds the first reference of a file to data that was just allocated with
     /// [`Space::allocate_data`](crate::space::Space::allocate_data).
     pub fn add_new_data(&self, extent: DataExtent, file: DataOwner) {
         self.manager.tree_space.add_new_data(extent.into(), file);
     }
 
-    /// One more reference of a file to data.
+    /// Adds a reference of a file to data.
     pub fn add_data_reference(&self, extent: DataExtent, file: DataOwner) {
         self.manager.tree_space.change_data(extent.into(), file, 1);
     }
 
-    /// One reference less of a file to data, which goes with the last.
+    /// Drops a reference of a file to data, which is freed with the last.
     ///
-    /// Comes *after* the file extent item was removed or changed: a leaf that snapshots share is
-    /// copied by that, and from then on what it refers to counts for itself.
+    /// Call this *after* removing or changing the file extent item: that copies a leaf which
+    /// snapshots share, and from then on the references of the copy count separately.
     pub fn drop_data_reference(&self, extent: DataExtent, file: DataOwner) {
         self.manager.tree_space.change_data(extent.into(), file, -1);
     }
 
-    /// Whether only this file refers to data. A snapshot that shares the leaf which refers to the data is not seen:
-    /// a file extent item that is not younger than its tree's last snapshot may be shared so.
+    /// Whether only this file refers to data. This does not see a snapshot that shares the leaf
+    /// with the reference: a file extent item that is not newer than its tree's last snapshot may
+    /// be shared so.
     ///
-    /// The answer holds as long as the caller keeps others from changing the file.
+    /// The answer holds as long as the caller keeps other threads from changing the file.
     pub fn is_sole_owner(&self, extent: DataExtent, file: DataOwner) -> Result<bool> {
         self.manager.tree_space.has_all_references(extent.into(), file.into())
     }
 
-    /// Enters the checksums of the sectors from `start` on, in place of any that are there.
+    /// Inserts the checksums of the sectors from `start` on, in place of existing ones.
     pub fn insert_checksums(&self, start: Logical, sums: &[u8]) -> Result<()> {
         self.manager.bookkeeping.insert_checksums(start, sums)
     }
 
-    /// Leaves the transaction. If many delayed references wait, this thread runs some first, unless another does so
-    /// and keeps up.
+    /// Leaves the transaction. If many delayed references wait, this thread runs some first, unless
+    /// another does so and keeps up.
     pub fn end(self) -> Result<()> {
         let manager = self.manager;
         loop {

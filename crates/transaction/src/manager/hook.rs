@@ -3,24 +3,27 @@
 use super::Exclusive;
 use crate::error::Result;
 
-/// What a file system above this crate does in commits, and to free space.
+/// The work of a file system above this crate in commits, and to free space.
 pub trait TransactionHook: Send + Sync {
-    /// Puts queued changes into trees before a commit begins. Other threads go on meanwhile. This must not
-    /// need a commit: it reserves with [`Space::try_reserve`](crate::space::Space::try_reserve) and joins
-    /// with [`join`](super::TransactionManager::join). An error fails the commit and has no other consequence.
+    /// Inserts queued changes into trees before a commit begins. Other threads go on meanwhile.
+    /// This must not need a commit: it reserves with
+    /// [`Space::try_reserve`](crate::space::Space::try_reserve) and joins with
+    /// [`join`](super::TransactionManager::join). An error fails the commit and has no other
+    /// consequence.
     fn before_commit(&self) -> Result<()>;
 
-    /// Puts into the trees what the committed state still lacks. An error makes the file system read-only.
+    /// Inserts everything that the committed state still lacks into the trees. An error makes the
+    /// file system read-only.
     fn in_commit(&self, exclusive: &Exclusive<'_>) -> Result<()>;
 
-    /// Whether anything is queued that the commit in progress has not taken. If nothing is, the next commit
-    /// in the background waits until a thread joins.
+    /// Whether anything is queued that the commit in progress has not taken. If nothing is, the
+    /// next commit in the background waits until a thread joins.
     fn has_more(&self) -> bool {
         false
     }
 
-    /// Puts queued changes into trees, and so gives back the space that was reserved for them beyond their
-    /// need. This reserves nothing: a reservation could lead back here.
+    /// Inserts queued changes into trees, and so gives back the surplus of their reservations. This
+    /// reserves nothing: a reservation could lead back here.
     fn flush_queued(&self) -> Result<()> {
         Ok(())
     }

@@ -1,9 +1,10 @@
-//! The join gate keeps the threads that change trees apart from the one thread that needs them unchanged.
+//! The join gate keeps the threads that change trees apart from the one thread that needs them
+//! unchanged.
 //!
 //! # Invariants
 //! - While a thread has the gate quiesced, no other thread is joined.
-//! - A thread joins a gate once at a time. A second join could wait for a quiescing thread that in turn waits
-//!   for the first join to end.
+//! - A thread joins a gate once at a time. A second join could wait for a quiescing thread that in
+//!   turn waits for the first join to end.
 
 use std::cell::RefCell;
 use std::marker::PhantomData;
@@ -12,8 +13,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use parking_lot::{Condvar, Mutex};
 
 thread_local! {
-    /// The gates that this thread has joined or quiesced. One file system may lie in a file of another, so
-    /// there may be several.
+    /// The gates that this thread has joined or quiesced. One file system may lie in a file of
+    /// another, so there may be several.
     static JOINED: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -49,8 +50,8 @@ impl JoinGate {
         Joined { gate: self, is_first, thread: PhantomData }
     }
 
-    /// Keeps other threads from joining, and waits until all that have joined have left. Dropping the result
-    /// lets them join again.
+    /// Keeps other threads from joining, and waits until all that have joined have left. Dropping
+    /// the result lets them join again.
     ///
     /// # Panics
     /// If this thread has joined or quiesced the gate already.

@@ -1,4 +1,4 @@
-//! Reading what a manager needs in memory from the trees of the last commit.
+//! Loading a manager's state from the trees of the last commit.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::free_space_tree::GroupFreeSpace;
 use crate::space::LoadedGroup;
 use crate::tree_items::TreeItems;
 
-/// Why a file system that could be opened for writing by its features cannot be written here.
+/// Why a file system cannot be written here although its features allow it.
 pub(super) fn check_writable(volume: &Volume) -> Result<()> {
     let superblock = volume.superblock();
     let refuse = |reason| Err(Error::ReadOnly(reason));
@@ -42,8 +42,8 @@ const OPTIONAL_TREES: [u64; 2] = [QUOTA_TREE, UUID_TREE];
 const OTHER_TREES: [u64; 2] = [FS_TREE, DATA_RELOC_TREE];
 
 /// Reads the root items of the system trees, and the root block of each tree that the kernel reads
-/// when it mounts: what a commit needs is known to be there before anything is changed. A
-/// relocation that was interrupted is refused.
+/// when it mounts: everything that a commit needs is known to exist before anything changes. An
+/// interrupted relocation is refused.
 pub(super) fn read_roots(
     cache: &Arc<BlockCache>,
     superblock: &Superblock,
@@ -98,7 +98,7 @@ pub(super) fn load_groups(
         .collect()
 }
 
-/// The part of the free space tree that is about a chunk's block group.
+/// The part of the free space tree for a chunk's block group.
 pub(super) fn free_space_of(chunk: &Chunk, sectorsize: u32) -> GroupFreeSpace {
     GroupFreeSpace { group: chunk.logical().0..chunk.end().0, sectorsize }
 }
@@ -120,7 +120,7 @@ fn read_used(tree: &LiveTree, chunk: &Chunk) -> Result<u64> {
     Ok(item.used.get())
 }
 
-/// What no extent covers in a chunk.
+/// The space of a chunk that no extent covers.
 fn scan_extents(
     forest: &Forest,
     tree: &LiveTree,

@@ -1,20 +1,23 @@
 //! Transactions: many threads change trees, and commits make their changes durable.
 //!
-//! - [`TransactionManager`] (`transaction_manager.rs`): the parts of a file system that is open for writing.
+//! - [`TransactionManager`] (`transaction_manager.rs`): the parts of a file system that is open for
+//!   writing.
 //! - [`Handle`] (`handle.rs`) and [`Exclusive`] (`exclusive.rs`): the two rights to change trees.
 //!   `join_gate.rs` keeps them apart.
 //! - [`Trees`] (`trees.rs`): the trees that are open, and their root items (`roots.rs`).
-//! - `commit.rs`: from the running state to a durable one. `background.rs` and `commit_timer.rs`: when.
-//! - `space_flush.rs`: the steps that free space before a caller gets ENOSPC. `space_waiters.rs` puts
-//!   callers in order.
-//! - `tree_space.rs`, `block_references.rs`, `data_references.rs`: blocks and references, as changing trees
-//!   report them. `bookkeeping.rs` brings the trees that account for them up to date.
-//! - `open.rs`: from a volume to a manager. `resync.rs` copies to devices what they missed.
+//! - `commit.rs`: from the running state to a durable one. `background.rs` and `commit_timer.rs`:
+//!   when.
+//! - `space_flush.rs`: the steps that free space before a caller gets ENOSPC. `space_waiters.rs`
+//!   puts callers in order.
+//! - `tree_space.rs`, `block_references.rs`, `data_references.rs`: blocks and references, as
+//!   changing trees report them. `bookkeeping.rs` brings the trees that account for them up to
+//!   date.
+//! - `open.rs`: from a volume to a manager. `resync.rs` copies missed commits to devices.
 //!
 //! # Invariants
 //! - A thread that changes a tree has a [`Handle`] or an [`Exclusive`].
-//! - A thread reserves space before it starts a change. After that, only a damaged file system or a failing
-//!   device makes the change fail.
+//! - A thread reserves space before it starts a change. After that, only a damaged file system or a
+//!   failing device makes the change fail.
 //! - After an abort nothing is written.
 
 mod abort;

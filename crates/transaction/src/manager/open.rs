@@ -27,13 +27,13 @@ use crate::space::Space;
 use crate::tree_items::TreeItems;
 
 impl TransactionManager {
-    /// Opens the file system on `volume` for writing; `cache` is over the same volume. Devices that missed
-    /// commits get what they missed; nothing else is written before the first commit. If devices are missing,
-    /// the first commit follows at once.
+    /// Opens the file system on `volume` for writing; `cache` is over the same volume. Devices that
+    /// missed commits are brought up to date; nothing else is written before the first commit. If
+    /// devices are missing, the first commit follows at once.
     ///
     /// # Errors
-    /// [`Error::ReadOnly`] says why a sound file system can only be read, [`Error::Unsound`] which structure
-    /// is damaged that commits need.
+    /// [`Error::ReadOnly`] says why a sound file system can only be read, [`Error::Unsound`] which
+    /// structure that commits need is damaged.
     pub fn open(volume: Arc<Volume>, cache: Arc<BlockCache>) -> Result<Self> {
         if volume.superblock().log_root.get() != 0 {
             return Err(Error::ReadOnly("a crash left a log tree, which is to be replayed first"));
@@ -43,9 +43,9 @@ impl TransactionManager {
         Ok(manager)
     }
 
-    /// As [`open`](Self::open), but `replay` first replays the log trees that a crash left; after
+    /// Like [`open`](Self::open), but `replay` first replays the log trees that a crash left; after
     /// that they are void. A commit makes that durable; nothing is written before it. If devices
-    /// missed commits, `tell` learns from this thread how far the copying to them has come.
+    /// missed commits, `tell` is called in this thread with the progress of copying.
     ///
     /// # Errors
     /// As [`open`](Self::open), and those of `replay`; then everything is as the crash left it.
@@ -121,7 +121,7 @@ impl TransactionManager {
     }
 }
 
-/// The ids that each tree block of a file system has.
+/// The ids that the tree blocks of a file system have.
 fn identity_of(superblock: &Superblock, cache: &Arc<BlockCache>) -> Result<BlockIdentity> {
     let chunk_tree = Tree::new(cache.clone(), TreeRoot::of_chunk_tree(superblock));
     let chunk_tree_uuid = chunk_tree.root_block()?.header().chunk_tree_uuid;

@@ -1,12 +1,12 @@
-//! Bringing devices that missed commits up to date, before anything trusts them.
+//! Bringing devices that missed commits up to date, before any content of them is trusted.
 //!
 //! # Invariants
-//! - A device that missed commits keeps its superblock until it has all that it missed and that is
-//!   durable: whatever interrupts this, the next opening begins again.
-//! - What is copied was verified where there is a checksum. Where there is none, it comes from a
-//!   device that missed nothing, or the device that missed commits stays as it is, and is not read.
-//! - While a device is missing nothing changes before a commit that it has not.
-//! - The progress that is told only goes forward, and ends at its total if nothing fails.
+//! - A device that missed commits keeps its superblock until everything that it missed is durable
+//!   on it: if this is interrupted, the next opening begins again.
+//! - Copied content was verified if it has a checksum. If it has none, it comes from a device that
+//!   missed nothing; otherwise the device that missed commits stays stale, and is not read.
+//! - If a device is missing, a commit that it lacks comes before any other change.
+//! - The reported progress only goes forward, and ends at its total if nothing fails.
 
 use std::ops::Range;
 
@@ -19,21 +19,20 @@ use larder_volume::{BlockExpectation, Chunk, Volume};
 use super::TransactionManager;
 use crate::error::{Error, Result};
 
-/// Data is copied in pieces of at most as many bytes.
+/// The size of a piece of data to copy.
 const PIECE_BYTES: u64 = 1 << 20;
 
-/// How far the copying has come to devices that missed commits.
+/// The progress of copying to devices that missed commits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ResyncProgress {
-    /// Bytes of extents that were looked at, those of tree blocks twice.
+    /// Bytes of extents that were looked at; those of tree blocks count twice.
     pub done_bytes: u64,
-    /// Bytes to look at in all.
+    /// Bytes to look at in total.
     pub total_bytes: u64,
 }
 
-/// Before the first change: notes that devices are missing, and brings those up to date that
-/// were. Tells `tell` from this thread how far it has come; if no device missed commits,
-/// nothing.
+/// Before the first change: notes that devices are missing, and brings those up to date that missed
+/// commits. Calls `tell` in this thread with the progress, if any device missed commits.
 pub(super) fn bring_devices_up_to_date(
     manager: &TransactionManager,
     tell: &dyn Fn(ResyncProgress),
@@ -45,7 +44,9 @@ pub(super) fn bring_devices_up_to_date(
     }
     for device in volume.stale_devices() {
         let (devid, name) = (device.devid(), device.name());
-        tracing::warn!("device {devid} ({name}) gets what it missed now, copied from the others");
+        tracing::warn!(
+            "device {devid} ({name}) now gets the commits that it missed, copied from the others"
+        );
     }
     if volume.stale_devices().next().is_some() { resynchronise(manager, tell) } else { Ok(()) }
 }
@@ -86,13 +87,13 @@ fn resynchronise(manager: &TransactionManager, tell: &dyn Fn(ResyncProgress)) ->
     Ok(())
 }
 
-/// The copying of what the last commit has to devices that missed commits.
+/// Copying the last commit to devices that missed commits.
 struct Copying<'v> {
     volume: &'v Volume,
     extents: Tree,
     checksums: Tree,
     copied_bytes: u64,
-    /// Bytes without checksums that cannot be read from where they are right.
+    /// Bytes without checksums that cannot be read from a device that is up to date.
     lost_bytes: u64,
     progress: ResyncProgress,
     tell: &'v dyn Fn(ResyncProgress),
@@ -105,13 +106,13 @@ fn holds_tree_blocks(chunk: &Chunk) -> bool {
 /// An extent.
 struct Extent {
     range: Range<u64>,
-    /// The generation of the tree block that it holds, if it holds one.
+    /// The generation of its tree block, if it is one.
     block_generation: Option<u64>,
 }
 
 impl Copying<'_> {
-    /// Refuses devices that did not miss commits only, but made others: a tree block that was there
-    /// before they missed any must be there still.
+    /// Refuses devices that did not only miss commits, but made others: a tree block from before
+    /// they missed any must still be there.
     fn check_history(&mut self, chunk: &Chunk) -> Result<()> {
         let mut block = vec![0; self.volume.nodesize() as usize];
         for extent in self.extents_of(chunk) {
@@ -173,8 +174,7 @@ impl Copying<'_> {
         Ok(())
     }
 
-    /// Copies sectors that all have checksums, or all have none; each for itself if not all can be
-    /// read.
+    /// Copies sectors that all have checksums, or all have none; one by one if not all can be read.
     fn copy_run(&mut self, start: u64, sectors: u64, sums: Option<&[u8]>) -> Result<()> {
         let sectorsize = self.sectorsize();
         let mut data = vec![0; (sectors * sectorsize) as usize];
@@ -183,7 +183,7 @@ impl Copying<'_> {
             return Ok(());
         }
         if sectors == 1 {
-            // What has a checksum is never taken for right by mistake.
+            // Content with a checksum is never taken for right by mistake.
             self.lost_bytes += if sums.is_none() { sectorsize } else { 0 };
             return Ok(());
         }
@@ -201,7 +201,7 @@ impl Copying<'_> {
         let mut sums = vec![None; ((range.end - range.start) / sectorsize) as usize];
         let key = |logical| Key::new(objectid::EXTENT_CSUM, ItemType::EXTENT_CSUM, logical);
         let mut cursor = self.checksums.cursor(Readahead::Forward);
-        // The item that covers the start is the last whose key is not behind it.
+        // The item that covers the start is the last whose key is not after it.
         let mut is_there = cursor.seek_last(key(range.start))? || cursor.next()?;
         while let Some((found, data)) = cursor.item().filter(|_| is_there) {
             if found >= key(range.end) {

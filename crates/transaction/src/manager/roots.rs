@@ -11,7 +11,7 @@ use zerocopy::IntoBytes;
 use crate::error::{Error, Result};
 use crate::items::Items;
 
-/// `item` with where `tree` begins.
+/// `item` with the root of `tree`.
 pub(super) fn beginning_of(tree: &LiveTree, item: &RootItem) -> RootItem {
     let root = tree.root();
     RootItem {
@@ -43,23 +43,23 @@ pub(super) struct Roots {
 struct OpenRoot {
     key: Key,
     item: RootItem,
-    /// The root tree has another state of it, or none.
+    /// The root tree has an older item, or none.
     is_dirty: bool,
 }
 
 impl Roots {
-    /// Enters an item as the root tree has it.
+    /// Adds an item as in the root tree.
     pub(super) fn open(&mut self, key: Key, item: &RootItem) {
         let open = OpenRoot { key, item: *item, is_dirty: false };
         self.open.entry(key.objectid).or_insert(open);
     }
 
-    /// Enters an item that the root tree does not have yet.
+    /// Adds an item that the root tree does not have yet.
     pub(super) fn create(&mut self, key: Key, item: &RootItem) {
         self.open.insert(key.objectid, OpenRoot { key, item: *item, is_dirty: true });
     }
 
-    /// Forgets a tree, and returns its key.
+    /// Removes a tree, and returns its key.
     pub(super) fn forget(&mut self, tree: u64) -> Option<Key> {
         Some(self.open.remove(&tree)?.key)
     }
@@ -69,7 +69,7 @@ impl Roots {
         self.open.get(&tree).map(|open| (open.key, &open.item))
     }
 
-    /// Changes the item of a tree; whether it is open.
+    /// Changes the item of a tree. Returns whether it is open.
     pub(super) fn change<T>(
         &mut self,
         tree: u64,
@@ -80,10 +80,10 @@ impl Roots {
         Some(change(&mut open.item))
     }
 
-    /// Points items to where their trees begin now. Subvolumes note when.
+    /// Updates the addresses of roots in items. Subvolumes also note the generation.
     ///
-    /// A snapshot that changed in the transaction that made it is refused: a thread that deletes it takes all blocks
-    /// of that transaction for blocks of other trees.
+    /// A snapshot that changed in the transaction that made it is refused: a thread that deletes it
+    /// takes all blocks of that transaction for blocks of other trees.
     pub(super) fn moved(&mut self, root: TreeRoot, now: Timespec) -> Result<()> {
         let is_newborn = |(key, item): (Key, &RootItem)| {
             key.offset == root.generation && item.bytenr() != root.logical
@@ -110,20 +110,20 @@ impl Roots {
         moved.ok_or(Error::MissingItem { tree: ROOT_TREE, key })
     }
 
-    /// Notes that a tree has so many bytes of blocks more, or less. The kernel sizes its global reserve by the sizes of
-    /// the trees of bookkeeping: a wrong size could leave no space for other uses.
+    /// Adds to the size of a tree in bytes, or subtracts. The kernel sizes its global reserve by
+    /// the sizes of the trees of bookkeeping: a wrong size could leave no space for other uses.
     pub(super) fn grown(&mut self, tree: u64, by_bytes: i64) {
         self.change(tree, |item| {
             item.bytes_used = item.bytes_used.get().saturating_add_signed(by_bytes).into();
         });
     }
 
-    /// Whether anything waits to be written.
+    /// Whether any item is to be written.
     pub(super) fn is_dirty(&self) -> bool {
         self.open.values().any(|open| open.is_dirty)
     }
 
-    /// Writes what has changed to the root tree.
+    /// Writes changed items to the root tree.
     pub(super) fn write(&mut self, root_tree: &mut dyn Items) -> Result<()> {
         for open in self.open.values_mut().filter(|open| open.is_dirty) {
             match root_tree.get(open.key)? {

@@ -1,13 +1,15 @@
 //! Space flushing: the steps that free space, in order, before a caller gets ENOSPC.
 //!
 //! # Invariants
-//! - A caller gets ENOSPC only after every thread that had joined has left, after every deletion that had begun
-//!   when the caller asked has ended, and after a commit that freed the space that both gave up.
-//! - The caller has no handle. It is no deletion itself, except with [`Priority::Cleaning`]. It has nothing
-//!   locked that a commit or a deletion needs. So everything that it waits for ends.
-//! - Callers that ask for one kind with one priority and find no space take tickets. Freed space goes to the
-//!   first of them; no caller overtakes another.
-//! - A deletion waits for commits and for tickets of other deletions, never for the end of a deletion.
+//! - A caller gets ENOSPC only after every thread that had joined has left, after every deletion
+//!   that had begun when the caller asked has ended, and after a commit that freed the space that
+//!   both gave up.
+//! - The caller has no handle. It is no deletion itself, except with [`Priority::Cleaning`]. It has
+//!   nothing locked that a commit or a deletion needs. So everything that it waits for ends.
+//! - Callers that ask for one kind with one priority and find no space take tickets. Freed space
+//!   goes to the first of them; no caller overtakes another.
+//! - A deletion waits for commits and for tickets of other deletions, never for the end of a
+//!   deletion.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -16,18 +18,18 @@ use super::handle::Handle;
 use crate::error::{Error, Result};
 use crate::space::{Priority, Reservation, SpaceKind};
 
-/// A caller waits for at most as many steps of deletions before a commit frees their space. It begins with one
-/// step, and doubles.
+/// A caller waits for at most so many steps of deletions before a commit frees their space. It
+/// begins with one step, and doubles.
 const MOST_STEPS: u64 = 64;
 
 /// The steps that free space, the cheapest first.
 #[derive(Clone, Copy)]
 enum FlushState {
-    /// Queued changes go into the trees, and give back what was reserved for them beyond their need.
+    /// Queued changes go into the trees, and give back the surplus of their reservations.
     FlushQueued,
     /// Every thread that has joined leaves, and gives back its reservation.
     WaitForHandles,
-    /// Deletions give up blocks and data.
+    /// Deletions drop blocks and data.
     CleanDeleted,
     /// A commit frees them.
     Commit,
@@ -54,8 +56,8 @@ struct Request {
 }
 
 impl TransactionManager {
-    /// Reserves `len_bytes` of `kind`. If that much is not free, this flushes queued changes, waits for other
-    /// threads' handles and for deletions, and commits, until it is.
+    /// Reserves `len_bytes` of `kind`. If that much is not free, this flushes queued changes, waits
+    /// for other threads' handles and for deletions, and commits, until it is.
     ///
     /// # Errors
     /// [`Error::NoSpace`] if none of that freed enough.
@@ -88,8 +90,8 @@ impl TransactionManager {
         let (kind, len_bytes) = (SpaceKind::Metadata, self.space().insertion_bytes(items));
         let (queue, request) =
             (self.space_waiters.queue(kind, priority), Request { kind, len_bytes, priority });
-        // Reserved after joining, so that a thread which quiesces the gate knows that such reservations are
-        // given back.
+        // Reserved after joining, so that a thread which quiesces the gate knows that such
+        // reservations are given back.
         let handle = self.join()?;
         if queue.is_empty()
             && let Some(reservation) = self.try_request(request)?

@@ -55,7 +55,7 @@ impl NextSuperblock {
     }
 }
 
-/// What the commit of a generation sets in the superblock.
+/// The fields of the superblock that the commit of a generation sets.
 pub(super) struct Committed<'a> {
     pub(super) generation: u64,
     pub(super) root_tree: TreeRoot,
@@ -66,7 +66,7 @@ pub(super) struct Committed<'a> {
 }
 
 impl Committed<'_> {
-    /// Brings a superblock from the commit before to this one.
+    /// Updates the superblock of the commit before for this one.
     fn write_to(&self, superblock: &mut Superblock) {
         let before = superblock.generation.get();
         // A uuid tree that was complete still is: each commit keeps it so.
@@ -117,8 +117,8 @@ impl Committed<'_> {
     }
 }
 
-/// The system chunks in `new`. Those that are in `old` too stay as they are there: their maker may have given them
-/// other hints about alignment, which the chunk tree still has.
+/// The system chunks in `new`. Those that are in `old` too stay unchanged: their maker may have
+/// given them other alignment hints, which the chunk tree still has.
 fn keep_entries(old: &[u8], new: &[u8]) -> Vec<u8> {
     let key_of = |entry: &[u8]| entry[..size_of::<DiskKey>()].to_vec();
     let kept = |entry: &[u8]| {
@@ -140,7 +140,7 @@ fn entries(array: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// The slot behind that of the last commit.
+/// The slot after that of the last commit.
 fn next_backup(backups: &[BackupRoot; BACKUP_ROOTS], last_generation: u64) -> usize {
     let is_last = |backup: &BackupRoot| backup.tree_root_gen.get() == last_generation;
     backups.iter().position(is_last).map_or(0, |last| (last + 1) % BACKUP_ROOTS)

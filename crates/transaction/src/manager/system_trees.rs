@@ -1,4 +1,4 @@
-//! The trees of which a file system has one each.
+//! The trees that a file system has only one of.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use larder_format::{Superblock, Uuid};
 
 use super::roots::Roots;
 
-/// The trees of which a file system has one each, except those of files.
+/// The trees that a file system has only one of, except those of files.
 #[derive(Debug)]
 pub(super) struct SystemTrees {
     pub(super) root: Arc<LiveTree>,
@@ -21,13 +21,13 @@ pub(super) struct SystemTrees {
     pub(super) dev: Arc<LiveTree>,
     pub(super) csum: Arc<LiveTree>,
     pub(super) free_space: Option<Arc<LiveTree>>,
-    /// The block group tree, or else the extent tree.
+    /// The block group tree, or otherwise the extent tree.
     pub(super) block_group: Arc<LiveTree>,
     pub(super) quota: Option<Arc<LiveTree>>,
 }
 
 impl SystemTrees {
-    /// The ids of those that must be there and that the root tree leads to.
+    /// The ids of those that must exist and that the root tree leads to.
     pub(super) fn required(superblock: &Superblock) -> Vec<u64> {
         let mut ids = vec![EXTENT_TREE, DEV_TREE, CSUM_TREE];
         if has_free_space_tree(superblock) {
@@ -68,8 +68,8 @@ impl SystemTrees {
     }
 }
 
-/// Whether there is a free space tree that is valid. An invalid one stays as it is: its flag tells the next
-/// mount not to use it.
+/// Whether there is a free space tree that is valid. An invalid one stays as it is: its flag tells
+/// the next mount not to use it.
 fn has_free_space_tree(superblock: &Superblock) -> bool {
     let both = CompatRoFlags::FREE_SPACE_TREE | CompatRoFlags::FREE_SPACE_TREE_VALID;
     superblock.compat_ro_flags().contains(both)

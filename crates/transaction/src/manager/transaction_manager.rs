@@ -69,7 +69,7 @@ impl TransactionManager {
         self.trees.forest().generation()
     }
 
-    /// Bytes of tree blocks that were changed and are on no device yet.
+    /// Bytes of changed tree blocks that are on no device yet.
     pub fn dirty_bytes(&self) -> u64 {
         self.trees.forest().stats().dirty_blocks * u64::from(self.volume.nodesize())
     }
@@ -84,7 +84,8 @@ impl TransactionManager {
         Tree::new(self.trees.forest().cache().clone(), self.durable.root())
     }
 
-    /// When the last durable state was committed; `None` if that was before the file system was opened.
+    /// When the last durable state was committed; `None` if that was before the file system was
+    /// opened.
     pub fn committed_at(&self) -> Option<SystemTime> {
         self.durable.committed_at()
     }
@@ -94,16 +95,16 @@ impl TransactionManager {
         self.superblock.get()
     }
 
-    /// Changes the superblock that the next commit writes: label, features, and the default fields that commits
-    /// do not set themselves.
+    /// Changes the superblock that the next commit writes: label, features, and the default fields
+    /// that commits do not set themselves.
     pub fn change_superblock<T>(&self, change: impl FnOnce(&mut Superblock) -> T) -> T {
         let changed = self.superblock.change(change);
         self.note_work();
         changed
     }
 
-    /// Makes the next commit in the background due after its interval. A thread that joins or changes the
-    /// superblock need not call this.
+    /// Makes the next commit in the background due after its interval. A thread that joins or
+    /// changes the superblock need not call this.
     pub fn note_work(&self) {
         self.tree_space.timer.note_work();
     }
@@ -116,7 +117,7 @@ impl TransactionManager {
         assert!(self.hook.set(hook).is_ok(), "a manager has one hook");
     }
 
-    /// Joins the running transaction without reserved space: to run what was queued, or to look.
+    /// Joins the running transaction without reserved space: to run queued changes, or to look.
     ///
     /// # Panics
     /// If this thread has a handle already.
@@ -124,8 +125,8 @@ impl TransactionManager {
         Handle::new(self)
     }
 
-    /// Waits until every thread has ended its handle, and keeps others from joining until the result is
-    /// dropped.
+    /// Waits until every thread has ended its handle, and keeps others from joining until the
+    /// result is dropped.
     ///
     /// # Panics
     /// If this thread has a [`Handle`].
@@ -134,17 +135,17 @@ impl TransactionManager {
         Exclusive::new(self)
     }
 
-    /// Begins to delete something that takes more than one step: a subvolume, or a file without a name. Threads that
-    /// find no space from now on wait for it. So the caller reserves with [`Priority::Cleaning`] only, and waits
-    /// for nothing that a thread may hold while it reserves.
+    /// Begins to delete something that takes more than one step: a subvolume, or a file without a
+    /// name. Threads that find no space from now on wait for it. So the caller reserves with
+    /// [`Priority::Cleaning`] only, and waits for nothing that a thread may hold while it reserves.
     ///
     /// [`Priority::Cleaning`]: crate::space::Priority::Cleaning
     pub fn begin_cleaning(&self) -> Cleaning<'_> {
         self.space_waiters.cleanings.begin()
     }
 
-    /// Gives the running transaction up: the file system is read-only from now on, and the last durable state is
-    /// on the devices. The first reason is kept.
+    /// Aborts the running transaction: the file system is read-only from now on, and the last
+    /// durable state is on the devices. The first reason is kept.
     pub fn abort(&self, reason: Error) {
         self.abort.abort(reason);
     }
@@ -171,7 +172,7 @@ impl TransactionManager {
         self.durable.superblock()
     }
 
-    /// Whether the next commit changes what commits do not set themselves in the superblock.
+    /// Whether the next commit changes fields of the superblock that commits do not set themselves.
     pub(crate) fn is_superblock_dirty(&self) -> bool {
         self.superblock.is_dirty()
     }

@@ -1,7 +1,8 @@
 //! The space of tree blocks, as changing trees ask for it and give it back.
 //!
-//! All of this is called while tree blocks are locked. It answers from memory, except for the reference count of
-//! a block that may be shared: that is looked up in the extent tree while the block's ref head is locked.
+//! All of this is called while tree blocks are locked. It answers from memory, except for the
+//! reference count of a block that may be shared: that is looked up in the extent tree while the
+//! block's ref head is locked.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -92,8 +93,8 @@ impl TreeSpace {
         self.space.abandoned(&range_of(block))
     }
 
-    /// Forgets the blocks that came and went in this transaction, so that they are not written. The caller has
-    /// quiesced the join gate, so that no thread is on its way to one.
+    /// Drops the blocks that came and went in this transaction, so that they are not written. The
+    /// caller has quiesced the join gate, so that no thread is on its way to one.
     pub(crate) fn forget_dissolved(&self) {
         let trees = self.extent_tree();
         for logical in std::mem::take(&mut *self.dissolved.lock()) {
@@ -101,7 +102,8 @@ impl TreeSpace {
         }
     }
 
-    /// Frees the blocks of logs, after nothing in memory leads to them. The last superblock may still lead to them.
+    /// Frees the blocks of logs, after nothing in memory leads to them. The last superblock may
+    /// still lead to them.
     pub(crate) fn give_up_log_blocks(&self) -> Result<()> {
         let trees = self.extent_tree();
         for logical in std::mem::take(&mut *self.log_blocks.lock()) {
@@ -111,7 +113,7 @@ impl TreeSpace {
         Ok(())
     }
 
-    /// Gives up a block of a log that goes on.
+    /// Frees a block of a log that stays in use.
     fn drop_log_block(&self, logical: Logical) -> Result<()> {
         self.log_blocks.lock().remove(&logical);
         self.space.abandoned(&(logical.0..logical.0 + u64::from(self.nodesize)))

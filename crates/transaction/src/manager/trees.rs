@@ -1,7 +1,7 @@
 //! Trees by their ids, and their root items.
 //!
 //! # Invariants
-//! - A tree that is open has its root item in memory, where commits bring it up to date.
+//! - A tree that is open has its root item in memory, where commits update it.
 //! - A tree that is being dropped is not opened again half way: both are done with `roots` locked.
 
 use std::sync::Arc;
@@ -19,12 +19,12 @@ use crate::error::{Error, Result};
 use crate::items::Items;
 use crate::tree_items::TreeItems;
 
-/// What a snapshot is to be.
+/// The properties of a new snapshot.
 #[derive(Clone, Copy, Debug)]
 pub struct NewSnapshot {
-    /// The subvolume that it is of.
+    /// The source.
     pub source: u64,
-    /// Its own id, of which there is no tree yet.
+    /// Its own id. No tree has it yet.
     pub id: u64,
 }
 
@@ -98,7 +98,7 @@ impl Trees {
         Ok(Some(self.forest.open_tree(root, item.last_snapshot.get())))
     }
 
-    /// The root item of a tree that is open, and its key. Where the item says that the tree begins may be out of
+    /// The root item of a tree that is open, and its key. The root's address in it may be out of
     /// date.
     pub fn root_item(&self, tree: u64) -> Option<(Key, RootItem)> {
         self.roots.lock().get(tree).map(|(key, item)| (key, *item))
@@ -155,7 +155,7 @@ impl Trees {
         Ok(tree)
     }
 
-    /// Forgets a tree whose blocks are all given up, and removes its root item, which has `key`.
+    /// Removes a tree whose blocks are all dropped, and its root item, which has `key`.
     pub(super) fn remove(&self, tree: u64, key: Key) -> Result<()> {
         self.roots.lock().forget(tree);
         self.forest.forget_tree(tree);
@@ -166,8 +166,8 @@ impl Trees {
         Ok(())
     }
 
-    /// Copies the root of the root tree, which has the superblock's generation even if nothing but the
-    /// superblock changes. Part of a commit.
+    /// Copies the root of the root tree, which has the superblock's generation even if nothing but
+    /// the superblock changes. Part of a commit.
     pub(super) fn renew_root_tree(&self) -> Result<()> {
         if self.system.root.root().generation < self.forest.generation() {
             let always_there = Key::new(EXTENT_TREE, ItemType::ROOT_ITEM, 0);
@@ -176,7 +176,7 @@ impl Trees {
         Ok(())
     }
 
-    /// Brings root items up to date, and returns whether any had changed. Part of a commit.
+    /// Updates root items, and returns whether any had changed. Part of a commit.
     pub(super) fn write_roots(&self, now: Timespec) -> Result<bool> {
         let moved = std::mem::take(&mut *self.tree_space.moved_roots.lock());
         let mut roots = self.roots.lock();

@@ -6,7 +6,7 @@ use larder_volume::Volume;
 
 use crate::error::Result;
 
-/// Blocks that follow one another are written together, up to this many bytes.
+/// Adjacent blocks are written together, up to so many bytes.
 const RUN_BYTES: usize = 1 << 20;
 
 /// Seals the blocks of a set, and writes them.

@@ -1,4 +1,5 @@
-//! Quota groups on disk: the quota tree is read when a file system is opened, and brought up to date in commits.
+//! Quota groups on disk: the quota tree is read when a file system is opened, and updated in
+//! commits.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -38,7 +39,7 @@ impl Quotas {
                     let item: &QgroupLimitItem = read_exact_item(&data).map_err(bad)?;
                     groups.entry(key.offset).or_default().limit = *item;
                 }
-                // Both ends have one: that of the member is the one whose group is lower.
+                // Both ends have one: that of the member has the lower group.
                 ItemType::QGROUP_RELATION if level(key.objectid) < level(key.offset) => {
                     members.entry(key.objectid).or_default().insert(key.offset);
                 }
@@ -83,7 +84,7 @@ impl Quotas {
     }
 }
 
-/// Says that groups have to be counted again, as the kernel does when it loses count.
+/// Marks the groups as inconsistent, as the kernel does when it loses count.
 fn mark_inconsistent(tree: &mut dyn Items) -> Result<()> {
     let Some(mut data) = tree.get(STATUS)? else { return Ok(()) };
     let flags = flags_of(tree, &data)?;
@@ -107,7 +108,8 @@ fn level(group: u64) -> u64 {
     group >> QGROUP_LEVEL_SHIFT
 }
 
-/// The groups that a group is in, directly or through others. Levels rise on the way, so that it ends.
+/// The groups that a group is in, directly or through others. Levels rise on the way, so that it
+/// ends.
 fn all_above(group: u64, members: &BTreeMap<u64, BTreeSet<u64>>) -> BTreeSet<u64> {
     let mut above = BTreeSet::new();
     let mut next = vec![group];

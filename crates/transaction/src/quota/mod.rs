@@ -1,23 +1,28 @@
 //! Quota groups: what subvolumes refer to is counted and kept within limits.
 //!
 //! # Invariants
-//! - A reservation never makes a group pass a limit: what it counts and what is reserved in it stay
-//!   within what it may have, and so it is with all groups above it.
-//! - What changes in a subvolume's group changes in all groups above it.
-//! - Something is counted before the reservation for it is given back, so that it is never in neither.
+//! - A reservation never makes a group exceed a limit: its count and its reservations together stay
+//!   within the limit, and so it is with all groups above it.
+//! - A change in a subvolume's group changes all groups above it.
+//! - Something is counted before the reservation for it is given back, so that it is never in
+//!   neither.
 //!
-//! What a subvolume counts begins as the items on disk say, and goes on from there:
-//! - *Tree blocks* exactly: what the subvolume's tree has, whether others have it too or not.
-//! - *Data* exactly as long as each extent is referred to by references with the subvolume's id: an extent counts
-//!   with all its bytes on disk from the first reference to the last, however much of it files still show. It is
-//!   an estimate where a subvolume refers to one extent from several leaves that it shares with snapshots, and
-//!   for an extent with more references than fit its item.
-//! - *Exclusive bytes* lag behind: when another subvolume begins to share an extent or a tree block by a reflink,
-//!   or is the last that has it left, only the one that acted is counted anew. A snapshot leaves the source and
-//!   itself with a root block each, as in the kernel.
-//! - *Groups above* add up what their members count, what these share counts more than once there.
+//! The count of a subvolume begins with the items on disk, and goes on from there:
+//! - *Tree blocks* exactly: the blocks of the subvolume's tree, whether other trees share them or
+//!   not.
+//! - *Data* exactly, as long as each extent is referred to by references with the subvolume's id:
+//!   an extent counts with all its bytes on disk from the first reference to the last, however much
+//!   of it files still use. It is an estimate if a subvolume refers to one extent from several
+//!   leaves that it shares with snapshots, and for an extent with more references than fit into its
+//!   item.
+//! - *Exclusive bytes* lag: when another subvolume begins to share an extent or a tree block by a
+//!   reflink, or becomes the last to have it, only the subvolume that acted is counted anew. A
+//!   snapshot leaves the source and itself with a root block each, as in the kernel.
+//! - *Groups above* add up the counts of their members; what members share counts more than once
+//!   there.
 //!
-//! The counts are written with each commit, and marked as inconsistent, so that the kernel counts again.
+//! The counts are written with each commit, and marked as inconsistent, so that the kernel counts
+//! again.
 
 mod items;
 #[cfg(test)]
@@ -35,20 +40,20 @@ use zerocopy::little_endian::U64;
 
 use crate::error::{Error, Result};
 
-/// The quota groups of a file system that has quotas on. Those of subvolumes have their ids; the level of
-/// others is in the top 16 bits.
+/// The quota groups of a file system that has quotas on. Those of subvolumes have their ids; the
+/// level of others is in the top 16 bits.
 #[derive(Debug)]
 pub struct Quotas {
     nodesize: u64,
     groups: Mutex<BTreeMap<u64, Group>>,
 }
 
-/// What a group counts, in bytes on disk.
+/// The counters of a group, in bytes on disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counted {
-    /// What its subvolumes refer to.
+    /// Bytes that its subvolumes refer to.
     pub referenced_bytes: u64,
-    /// What nothing else refers to.
+    /// Bytes that nothing else refers to.
     pub exclusive_bytes: u64,
 }
 
@@ -60,7 +65,7 @@ struct Group {
     limit: QgroupLimitItem,
     /// The groups that it is in, and those that they are in.
     above: BTreeSet<u64>,
-    /// It counts something else than its item.
+    /// Its counters differ from its item.
     is_changed: bool,
 }
 
@@ -69,22 +74,23 @@ struct Group {
 pub struct QuotaLimit {
     /// The group that has it.
     pub group: u64,
-    /// The most that it may count, in bytes.
+    /// The limit in bytes.
     pub max_bytes: u64,
-    /// It is one of what nothing else refers to.
+    /// It is a limit of exclusive bytes.
     pub is_exclusive: bool,
 }
 
 impl Quotas {
-    /// What a group counts now; `None` if there is no such group.
+    /// The current counters of a group; `None` if there is no such group.
     pub fn counted(&self, group: u64) -> Option<Counted> {
         self.groups.lock().get(&group).map(|group| group.counted)
     }
 
-    /// Reserves `len_bytes` that a subvolume may come to refer to. A subvolume without a group has no limit.
+    /// Reserves `len_bytes` that a subvolume may come to refer to. A subvolume without a group has
+    /// no limit.
     ///
     /// # Errors
-    /// [`Error::QuotaExceeded`] if its group, or one above it, would pass a limit.
+    /// [`Error::QuotaExceeded`] if its group, or one above it, would exceed a limit.
     pub fn reserve(self: &Arc<Self>, subvolume: u64, len_bytes: u64) -> Result<QuotaReservation> {
         let mut groups = self.groups.lock();
         let passed = concerned(&groups, subvolume)
@@ -101,8 +107,8 @@ impl Quotas {
         is_subvolume(tree) && self.groups.lock().contains_key(&tree)
     }
 
-    /// Notes that a subvolume refers to so many bytes more, or fewer, and to so many that nothing else refers
-    /// to.
+    /// Notes that a subvolume refers to so many bytes more, or fewer, and to so many exclusive
+    /// bytes.
     pub(crate) fn change(&self, subvolume: u64, referenced_bytes: i64, exclusive_bytes: i64) {
         let mut groups = self.groups.lock();
         for id in concerned(&groups, subvolume).collect::<Vec<_>>() {
@@ -136,7 +142,8 @@ impl Quotas {
         self.block_added(subvolume);
     }
 
-    /// Begins to count a snapshot, which refers to what its source refers to, within the same limits.
+    /// Begins to count a snapshot, which refers to the same data as its source, within the same
+    /// limits.
     pub(crate) fn snapshot(&self, source: u64, id: u64) {
         let mut groups = self.groups.lock();
         let of_source = groups.get(&source).map(|group| (group.counted, group.limit));
@@ -170,7 +177,7 @@ impl Default for Group {
 }
 
 impl Group {
-    /// The limit that it would pass with so many bytes more.
+    /// The limit that it would exceed with so many bytes more.
     fn passed_with(&self, group: u64, len_bytes: u64) -> Option<QuotaLimit> {
         let more = self.reserved_bytes.saturating_add(len_bytes);
         let Counted { referenced_bytes, exclusive_bytes } = self.counted;
@@ -204,7 +211,7 @@ pub struct QuotaReservation {
 }
 
 impl QuotaReservation {
-    /// Gives all but `len_bytes` back.
+    /// Gives all except `len_bytes` back.
     pub fn shrink_to(&mut self, len_bytes: u64) {
         let excess_bytes = self.len_bytes.saturating_sub(len_bytes);
         if excess_bytes > 0 {
@@ -243,7 +250,7 @@ fn change_reserved(groups: &mut BTreeMap<u64, Group>, subvolume: u64, change: im
     }
 }
 
-/// A count of an image, which may be anything.
+/// A count in an image, which may be anything.
 pub(crate) fn signed(bytes: u64) -> i64 {
     i64::try_from(bytes).unwrap_or(i64::MAX)
 }

@@ -85,11 +85,11 @@ fn reserved_and_counted_bytes_together_never_pass_a_limit() {
     quotas.change(256, -50, 0);
     drop(quotas.reserve(256, 80).unwrap());
     assert_eq!(quotas.counted(top), Some(Counted::default()));
-    // What has no group has no limit.
+    // A subvolume without a group has no limit.
     drop(quotas.reserve(300, u64::MAX).unwrap());
 }
 
-/// As in the kernel: else a snapshot would be a way around the limit of its source.
+/// As in the kernel: otherwise a snapshot would be a way around the limit of its source.
 #[test]
 fn a_snapshot_has_the_limits_of_its_source() {
     let mut tree = tree();
@@ -106,7 +106,7 @@ fn a_snapshot_has_the_limits_of_its_source() {
     }
 }
 
-/// Groups of one level in each other, in themselves and in what is not there; counts beyond all sense.
+/// Groups of one level in each other, in themselves and in missing ones; absurd counts.
 #[test]
 fn nonsense_does_no_harm() {
     let mut tree = tree();

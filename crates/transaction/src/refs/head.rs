@@ -1,4 +1,4 @@
-//! All that has changed about the references to one extent and is not in the extent tree yet.
+//! All changes of the references to one extent that are not in the extent tree yet.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use larder_format::Key;
 
 use crate::extent::Referrer;
 
-/// What an extent holds.
+/// The content of an extent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExtentKind {
     /// File data.
@@ -25,13 +25,14 @@ pub enum ExtentKind {
 pub struct Head {
     /// Length of the extent in bytes.
     pub len_bytes: u64,
-    /// What it holds.
+    /// Its content.
     pub kind: ExtentKind,
     /// The extent was allocated and is not in the extent tree yet.
     pub is_new: bool,
     /// Its references disagree about what it is: its changes cannot be run.
     pub is_contradictory: bool,
-    /// Children of the tree block count its address from now on, and not its owner.
+    /// References to children of the tree block are by its address from now on, and not by its
+    /// owner.
     pub sets_full_backref: bool,
     /// By how much the count of each referrer changes; never 0.
     changes: BTreeMap<Referrer, i64>,
@@ -51,7 +52,7 @@ impl Head {
         }
     }
 
-    /// Notes a reference that takes it for an extent of `len_bytes` and of `kind`.
+    /// Notes a reference to an extent of `len_bytes` and of `kind`.
     pub(crate) fn compare(&mut self, len_bytes: u64, kind: ExtentKind) {
         let is_same_kind = match (self.kind, kind) {
             (ExtentKind::Data, ExtentKind::Data) => true,

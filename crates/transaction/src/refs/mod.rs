@@ -1,15 +1,15 @@
-//! Delayed references: what has changed about extents and is not in the extent tree yet.
+//! Delayed references: changes of extents that are not in the extent tree yet.
 //!
 //! # Invariants
 //! - The references of an extent are those of its item in the extent tree plus those of its head.
-//! - A thread that decides by the reference count of a tree block *locks its ref head* from before it counts until
-//!   it has queued the consequences. A thread that runs a head has it locked, so that no thread counts while the
-//!   head is neither here nor in the extent tree.
+//! - A thread that decides by the reference count of a tree block *locks its ref head* from before
+//!   it counts until it has queued the consequences. A thread that runs a head has it locked, so
+//!   that no thread counts while the head is neither here nor in the extent tree.
 //! - A new tree block whose references cancel out leaves no trace here.
 //!
-//! Only locks of ref heads wait here, for each other. A thread that runs heads has them locked only while it edits
-//! the extent, checksum, free space and block group trees. Blocks of these are never shared, so no thread locks
-//! their heads.
+//! Threads wait here only for locks of ref heads. A thread that runs heads has them locked only
+//! while it edits the extent, checksum, free space and block group trees. Blocks of these are never
+//! shared, so no thread locks their heads.
 
 mod head;
 
@@ -23,7 +23,7 @@ use crate::extent::Referrer;
 
 pub use head::{ExtentKind, Head};
 
-/// After as many changes a thread lets others have a turn.
+/// After so many changes a thread lets others have a turn.
 const MOST_AT_ONCE: usize = 64;
 
 /// The delayed references of the running transaction.
@@ -46,15 +46,15 @@ struct Queue {
 /// An extent as its references name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExtentRef {
-    /// Where it starts.
+    /// Its address.
     pub logical: Logical,
     /// Its length in bytes.
     pub len_bytes: u64,
-    /// What it holds.
+    /// Its content.
     pub kind: ExtentKind,
 }
 
-/// What became of a change of references.
+/// The outcome of a change of references.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Queued {
@@ -80,7 +80,7 @@ impl DelayedRefs {
         self.edit(|queue| queue.change(extent, referrer, count))
     }
 
-    /// As [`change`](Self::change), for each of many extents. Returns those that dissolved.
+    /// Like [`change`](Self::change), for each of many extents. Returns those that dissolved.
     pub fn change_all(&self, extents: &[(ExtentRef, Referrer)], count: i64) -> Vec<ExtentRef> {
         let mut dissolved = Vec::new();
         for some in extents.chunks(MOST_AT_ONCE) {
@@ -95,7 +95,8 @@ impl DelayedRefs {
         dissolved
     }
 
-    /// Queues that children of this tree block count its address from now on, not its owner.
+    /// Queues that references to children of this tree block are by its address from now on, not by
+    /// its owner.
     pub fn set_full_backref(&self, extent: ExtentRef) {
         self.edit(|queue| queue.head(extent).sets_full_backref = true);
     }
@@ -105,7 +106,7 @@ impl DelayedRefs {
         self.len.load(Relaxed)
     }
 
-    /// Whether nothing is queued. What a runner has taken is not.
+    /// Whether nothing is queued. Heads that a runner has taken do not count.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -124,7 +125,7 @@ impl DelayedRefs {
         Batch { refs: self, heads: self.edit(|queue| queue.take(limit)) }
     }
 
-    /// Forgets everything. Only after the transaction was given up.
+    /// Drops everything. Only after the transaction was aborted.
     pub fn clear(&self) {
         self.edit(|queue| queue.heads.clear());
     }
@@ -177,7 +178,7 @@ impl Queue {
         if let Some(last) = chosen.last() {
             *next = Logical(last.0.saturating_add(1));
         }
-        // For those behind the end that begin again.
+        // For those after the end, which begin again.
         chosen.sort_unstable();
         let take = |logical| {
             locked.insert(logical);

@@ -4,8 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use parking_lot::Mutex;
 
-/// How much space there is of a kind, and what becomes of it. All numbers are bytes of logical
-/// address space.
+/// The space of a kind, and its uses. All numbers are bytes of logical address space.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     /// In all block groups.
@@ -16,11 +15,11 @@ pub struct Usage {
     pub reserved: u64,
     /// Not in the extent tree any more, but in the last durable state.
     pub pinned: u64,
-    /// Never to be used: superblock copies, and groups that cannot be written.
+    /// Unusable: superblock copies, and groups that cannot be written.
     pub unusable: u64,
     /// Held by reservations.
     pub may_use: u64,
-    /// Kept for what must not fail: bookkeeping and deleting.
+    /// Kept for work that must not fail: bookkeeping and deleting.
     pub global_reserve: u64,
     /// Space that new chunks could add.
     pub unallocated: u64,
@@ -38,7 +37,7 @@ impl Usage {
     }
 }
 
-/// The counts behind [`Usage`].
+/// The counters of [`Usage`].
 #[derive(Debug, Default)]
 pub(super) struct Account {
     pub(super) total: Count,

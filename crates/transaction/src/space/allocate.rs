@@ -1,6 +1,6 @@
 //! Allocation: from memory, without searching a tree.
 //!
-//! Tree blocks are taken one after the other from where this thread's last one was, so that a commit
+//! A thread takes tree blocks one after the other from where its last one was, so that a commit
 //! writes few long runs. Threads start in different places and do not meet.
 
 use std::cell::Cell;
@@ -51,14 +51,15 @@ fn slot_of_this_thread() -> usize {
 }
 
 impl Space {
-    /// Takes one tree block. Makes a chunk if no block group has enough space.
+    /// Allocates one tree block. Creates a chunk if no block group has enough space.
     pub fn allocate_block(&self, kind: SpaceKind) -> Result<Logical> {
         let len_bytes = u64::from(self.volume.nodesize());
         self.allocate(kind, len_bytes, len_bytes)
     }
 
-    /// Takes a range for data: `len_bytes` if they are free in one piece, or else a half, a quarter,
-    /// and so on, but at least `least_bytes`. Both are whole sectors. Returns the start and length.
+    /// Allocates a range for data: `len_bytes` if they are free in one piece, or otherwise a half,
+    /// a quarter, and so on, but at least `least_bytes`. Both are whole sectors. Returns the start
+    /// and length.
     pub fn allocate_data(&self, len_bytes: u64, least_bytes: u64) -> Result<(Logical, u64)> {
         let sector = u64::from(self.volume.sectorsize());
         let mut len_bytes = len_bytes;
@@ -73,10 +74,11 @@ impl Space {
         }
     }
 
-    /// Takes just this range, as a log that a crash left refers to it. Returns whether it was free.
+    /// Allocates exactly this range, which a log refers to that a crash left. Returns whether it
+    /// was free.
     ///
     /// # Errors
-    /// When no block group for `kind` holds it.
+    /// If no block group for `kind` contains it.
     pub fn claim_exactly(&self, kind: SpaceKind, range: &Range<u64>) -> Result<bool> {
         let start = Logical(range.start);
         let group = self
@@ -104,7 +106,8 @@ impl Space {
         }
     }
 
-    /// Takes a range from the group of the hint, or from any other, those of the wanted profile first.
+    /// Allocates a range from the group of the hint, or from any other, those of the wanted profile
+    /// first.
     fn claim(
         &self,
         kind: SpaceKind,
@@ -132,10 +135,10 @@ impl Space {
         of_kind(true).chain(of_kind(false).filter(is_safe_enough)).find_map(from)
     }
 
-    /// Makes a block group for `kind`, in memory only; its items follow with the transaction. `seen`
-    /// is how many groups there were when the caller found no space: if there are more now, another thread was
-    /// faster. If metadata has too little for its reservations, the group is for metadata. `None` if the devices have
-    /// no space.
+    /// Creates a block group for `kind`, in memory only; its items follow with the transaction.
+    /// `seen` is how many groups there were when the caller found no space: if there are more now,
+    /// another thread was faster. If metadata has too little for its reservations, the group is for
+    /// metadata. `None` if the devices have no space.
     pub(super) fn create_chunk(&self, kind: SpaceKind, seen: usize) -> Result<Option<()>> {
         if kind != SpaceKind::System && !self.make_system_room()? {
             return Ok(None);
@@ -185,7 +188,7 @@ impl Space {
         Ok(Some(()))
     }
 
-    /// Sees to it that the chunk tree can take the items of one more chunk.
+    /// Makes room in the chunk tree for the items of one more chunk.
     fn make_system_room(&self) -> Result<bool> {
         // The chunk, and the item of each device.
         let needed = self.insertion_bytes(1 + self.volume.devices().len() as u64);
@@ -204,7 +207,7 @@ impl Space {
         system_chunk_array(&self.volume.chunks(), self.volume.sectorsize()).is_none()
     }
 
-    /// New chunks come behind all others in the address space.
+    /// New chunks come after all others in the address space.
     pub(super) fn next_logical(&self) -> Logical {
         self.volume.chunks().iter().map(|chunk| chunk.end()).max().unwrap_or_default()
     }

@@ -1,8 +1,9 @@
-//! How much data still fits.
+//! How much more data fits.
 //!
 //! # Invariants
-//! - A caller can reserve all that is said to be available at once, if no other thread reserves meanwhile, and the trees
-//!   have space for the items about it. Chunks are imagined as reservations would make them, also chunks for trees.
+//! - A caller can reserve all available bytes at once, if no other thread reserves meanwhile, and
+//!   the trees have space for the items about it. Future chunks are simulated as reservations would
+//!   create them, also chunks for trees.
 
 use larder_volume::Chunk;
 
@@ -11,14 +12,14 @@ use crate::chunk::{DeviceSpace, Devices, Limits, plan};
 
 /// Items that an operation on data may have reserved while it goes on.
 const OPERATION_ITEMS: u64 = 64;
-/// Chunks that are imagined at most.
+/// The most chunks that are simulated.
 const MOST_IMAGINED_CHUNKS: usize = 1024;
-/// Where many more chunks than these would fit, several are imagined as one.
+/// If many more chunks than these would fit, several are simulated as one.
 const SINGLE_CHUNKS: u64 = 16;
 
 impl Space {
-    /// Bytes of data that can be reserved, in chunks that are there and in those that could be made. What was
-    /// deleted since the last commit is among them.
+    /// Bytes of data that can be reserved, in existing chunks and in those that could be created.
+    /// Space that was freed since the last commit is included.
     pub fn available_data(&self) -> u64 {
         let usage = self.usage(SpaceKind::Data);
         let spoken_for = usage.spoken_for() - usage.pinned;
@@ -29,7 +30,7 @@ impl Space {
         usage.total.saturating_sub(spoken_for) + self.obtainable_data()
     }
 
-    /// Bytes that new chunks for data can have.
+    /// Bytes of new chunks for data.
     fn obtainable_data(&self) -> u64 {
         let mut devices = self.devices.lock().clone();
         let (metadata, system) = (self.usage(SpaceKind::Metadata), self.usage(SpaceKind::System));
@@ -55,7 +56,7 @@ impl Space {
         data_bytes
     }
 
-    /// The devices with one more chunk, and how many bytes that can hold.
+    /// The devices with one more chunk, and the bytes in that.
     fn imagine(&self, kind: SpaceKind, devices: &Devices) -> Option<(Devices, u64)> {
         let profile = self.profile(kind);
         let limits = self.limits(kind, devices);

@@ -1,10 +1,10 @@
-//! One block group in memory: which of its addresses are taken, and what for.
+//! One block group in memory: which of its addresses are taken, and for what.
 //!
 //! # Invariants
-//! - Whatever an extent of the running or of the last durable state covers is taken, and so are the
-//!   places of superblock copies.
-//! - `used` is what the extent tree says, `reserved` what was allocated and is not in it yet,
-//!   `pinned` what is not in it any more but still in the last durable state.
+//! - Every address that an extent of the running or of the last durable state covers is taken, and
+//!   so are the places of superblock copies.
+//! - `used` is in the extent tree, `reserved` was allocated and is not in it yet, `pinned` is not
+//!   in it any more but still in the last durable state.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ pub struct Group {
 }
 
 impl Group {
-    /// The group of `chunk`, of which `free` is free but for where superblock copies lie.
+    /// The group of `chunk`; `free` is free except where superblock copies are.
     pub(super) fn new(chunk: Arc<Chunk>, used: u64, free: &[Range<u64>]) -> Result<Self> {
         let group = chunk.logical().0..chunk.end().0;
         let taken = RangeIndex::new();
@@ -40,7 +40,7 @@ impl Group {
         let mut at = group.start;
         for range in free.iter().chain([&(group.end..group.end)]) {
             if range.start < at || range.end > group.end || range.start > range.end {
-                let problem = format!("free range {range:?} lies outside it or behind another");
+                let problem = format!("free range {range:?} lies outside it or after another");
                 return Err(Error::block_group(chunk.logical(), problem));
             }
             if at < range.start {
@@ -76,7 +76,7 @@ impl Group {
         &self.chunk
     }
 
-    /// Where it starts.
+    /// Its address.
     pub fn start(&self) -> Logical {
         self.chunk.logical()
     }
@@ -101,17 +101,17 @@ impl Group {
         self.flags().contains(kind.flag())
     }
 
-    /// What the extent tree says is used.
+    /// Used according to the extent tree.
     pub fn used(&self) -> u64 {
         self.used.load(Relaxed)
     }
 
-    /// What can never be used: where superblock copies lie.
+    /// Unusable: the places of superblock copies.
     pub fn unusable_bytes(&self) -> u64 {
         self.unusable_bytes
     }
 
-    /// What can be allocated, in any number of pieces. Nearly right while others allocate.
+    /// Free bytes, in any number of pieces. Approximate while other threads allocate.
     pub fn free_bytes(&self) -> u64 {
         self.len_bytes().saturating_sub(self.taken.covered())
     }
@@ -121,8 +121,8 @@ impl Group {
         self.is_closed.load(Relaxed)
     }
 
-    /// Takes a free range of `len_bytes`, the first at or behind `hint` or else the first of all, and
-    /// counts it as reserved.
+    /// Allocates a free range of `len_bytes`, the first at or after `hint` or otherwise the first
+    /// of all, and counts it as reserved.
     pub(super) fn claim(&self, len_bytes: u64, align: u64, hint: u64) -> Option<Logical> {
         if self.free_bytes() < len_bytes {
             return None;
@@ -137,7 +137,7 @@ impl Group {
         claimed
     }
 
-    /// Takes just this range, if all of it is free, and counts it as reserved.
+    /// Allocates exactly this range, if all of it is free, and counts it as reserved.
     pub(super) fn claim_exactly(&self, range: &Range<u64>) -> bool {
         let is_free = self.taken.insert(range.clone(), ()).is_ok();
         if is_free {
@@ -152,7 +152,7 @@ impl Group {
         counts.iter().all(|count| count.load(SeqCst) == 0)
     }
 
-    /// Closes the group if nothing in it is in use; whether it did.
+    /// Closes the group if nothing in it is in use. Returns whether it did.
     pub(super) fn close_if_empty(&self) -> bool {
         self.is_closed.store(true, SeqCst);
         let is_empty = self.is_empty();
@@ -164,7 +164,7 @@ impl Group {
         let request =
             Request::new(len_bytes).align(align).within(self.range()).order(Order::From(hint));
         let start = self.taken.claim(&request, ())?;
-        // One entry for what is taken in one piece keeps the index small.
+        // A single entry for a range that was taken in one piece keeps the index small.
         self.taken.merge_at(start, |(), ()| Some(()));
         self.taken.merge_at(start + len_bytes, |(), ()| Some(()));
         Some(Logical(start))

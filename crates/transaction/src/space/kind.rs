@@ -1,16 +1,16 @@
-//! What space is for.
+//! The purpose of space.
 
 use std::fmt;
 
 use larder_format::BlockGroupFlags;
 use larder_format::objectid::CHUNK_TREE;
 
-/// What space is for: the three types of block groups.
+/// The purpose of space: the three types of block groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SpaceKind {
     /// File data.
     Data,
-    /// Tree blocks of all trees but the chunk tree.
+    /// Tree blocks of all trees except the chunk tree.
     Metadata,
     /// Tree blocks of the chunk tree.
     System,
@@ -20,7 +20,7 @@ impl SpaceKind {
     /// All of them.
     pub const ALL: [Self; 3] = [Self::Data, Self::Metadata, Self::System];
 
-    /// The kind that blocks of a tree take.
+    /// The kind for blocks of a tree.
     pub fn of_tree(tree: u64) -> Self {
         if tree == CHUNK_TREE { Self::System } else { Self::Metadata }
     }

@@ -3,11 +3,11 @@
 //! # Invariants
 //! - An address is handed out once until it is released; pinned addresses are released only when no
 //!   durable state needs them.
-//! - [`Reservation`]s and the global reserve together never exceed the space that is free or could be allocated as
-//!   new chunks. A data chunk never takes space that metadata has reserved.
-//! - Nothing here reads or changes a tree. Changes that the trees are to record wait in `Changes`.
-//! - A group that has no items yet is among the created groups before any thread can find it. While there is one, no
-//!   thread gets the list of groups whose items are out of date.
+//! - [`Reservation`]s and the global reserve together never exceed the space that is free or could
+//!   be allocated as new chunks. A data chunk never takes space that metadata has reserved.
+//! - Nothing here reads or changes a tree. Changes for the trees wait in `Changes`.
+//! - A group that has no items yet is among the created groups before any thread can find it. While
+//!   there is one, no thread gets the list of groups whose items are out of date.
 
 mod account;
 mod allocate;
@@ -40,7 +40,7 @@ pub use reserve::{Priority, Reservation};
 /// A block group as it is loaded.
 #[derive(Clone, Debug)]
 pub struct LoadedGroup {
-    /// Where it starts.
+    /// Its address.
     pub start: Logical,
     /// Length in bytes.
     pub len_bytes: u64,
@@ -48,16 +48,16 @@ pub struct LoadedGroup {
     pub flags: BlockGroupFlags,
     /// Bytes that extents use.
     pub used: u64,
-    /// What is free, ascending.
+    /// Free ranges, ascending.
     pub free: Vec<Range<u64>>,
 }
 
-/// What the running transaction has to tell the trees about space.
+/// Changes of space that the running transaction has to write to the trees.
 #[derive(Debug, Default)]
 struct Changes {
     /// Starts of groups whose use has changed.
     dirty: BTreeSet<u64>,
-    /// Groups that have no items yet, in the order in which they were made.
+    /// Groups that have no items yet, in the order of their creation.
     created: Vec<Arc<Group>>,
 }
 
@@ -81,13 +81,13 @@ pub struct Space {
     changes: Mutex<Changes>,
     pinned: Mutex<Pinned>,
     hints: Hints,
-    /// Groups were made that the last commit does not have.
+    /// There are groups that the last commit does not have.
     has_new_groups: AtomicBool,
     /// Some group may have become empty.
     may_have_empty_groups: AtomicBool,
-    /// The level of the highest root that was seen.
+    /// The level of the highest root so far.
     highest_level: AtomicU8,
-    /// Whether commits discard the space that they free.
+    /// Whether commits discard freed space.
     discards: AtomicBool,
 }
 
@@ -112,7 +112,7 @@ impl Space {
         }
     }
 
-    /// Enters the groups, of which there is one for each chunk. Before anything is allocated.
+    /// Adds the groups, of which there is one for each chunk. Before anything is allocated.
     pub fn load(&self, loaded: &[LoadedGroup]) -> Result<()> {
         for group in loaded {
             self.enter(self.loaded_group(group)?);
@@ -139,7 +139,8 @@ impl Space {
         Ok(Arc::new(group))
     }
 
-    /// Whether every byte of a chunk gets at least one copy when it is written. Seeds are not.
+    /// Whether every byte of a chunk gets at least one copy when it is written. Seeds are not
+    /// written.
     fn can_write(&self, chunk: &Chunk) -> bool {
         let is_lost = |devid| {
             let device = self.volume.device(devid);
@@ -148,7 +149,7 @@ impl Space {
         chunk.survives(|stripe| is_lost(stripe.devid))
     }
 
-    /// Makes a group known.
+    /// Adds a group.
     fn enter(&self, group: Arc<Group>) {
         let account = self.account_of(group.flags());
         account.total.add(group.len_bytes());
@@ -160,7 +161,7 @@ impl Space {
         self.groups.write().insert(group.start().0, group);
     }
 
-    /// The group that holds an address.
+    /// The group that contains an address.
     pub fn group_at(&self, logical: Logical) -> Option<Arc<Group>> {
         let groups = self.groups.read();
         let (_, group) = groups.range(..=logical.0).next_back()?;
@@ -172,7 +173,7 @@ impl Space {
         self.groups.read().values().cloned().collect()
     }
 
-    /// How much there is for `kind`, and of what.
+    /// The space for `kind`, and its uses.
     pub fn usage(&self, kind: SpaceKind) -> Usage {
         self.account(kind).usage()
     }
@@ -189,7 +190,7 @@ impl Space {
         ids.filter_map(|id| Some((id, devices.get(id)?.bytes_used()))).collect()
     }
 
-    /// Calls `use_devices` with what is taken on the devices.
+    /// Calls `use_devices` with the allocated space of the devices.
     pub fn with_devices<T>(&self, use_devices: impl FnOnce(&Devices) -> T) -> T {
         use_devices(&self.devices.lock())
     }
@@ -234,8 +235,8 @@ impl Space {
         Ok(())
     }
 
-    /// An allocated range is needed no more and never entered the extent tree. Something on a device
-    /// may already refer to it, such as a log tree.
+    /// An allocated range is not needed any more and never entered the extent tree. Something on a
+    /// device may already refer to it, such as a log tree.
     pub fn abandoned(&self, range: &Range<u64>) -> Result<()> {
         let (group, account, len_bytes) = self.of_range(range)?;
         group.pinned.fetch_add(len_bytes, Relaxed);
@@ -246,7 +247,7 @@ impl Space {
         Ok(())
     }
 
-    /// An allocated range is needed no more and nothing on a device ever referred to it.
+    /// An allocated range is not needed any more and nothing on a device ever referred to it.
     pub fn unused(&self, range: &Range<u64>) -> Result<()> {
         let (group, account, len_bytes) = self.of_range(range)?;
         group.release(range.clone());
@@ -255,29 +256,29 @@ impl Space {
         Ok(())
     }
 
-    /// Takes what is to be released when the running transaction is durable.
+    /// Takes the ranges to release when the running transaction is durable.
     pub fn take_pinned(&self) -> Pinned {
         std::mem::take(&mut *self.pinned.lock())
     }
 
-    /// Makes commits discard the space that they free, or not. At first they do not.
+    /// Makes commits discard freed space, or not. By default they do not.
     pub fn set_discards(&self, discards: bool) {
         self.discards.store(discards, Relaxed);
     }
 
-    /// Says to the devices that what was pinned for a transaction that is durable now is needed no more.
-    /// A device that cannot keeps its content: nothing depends on it.
+    /// Discards space on the devices that was pinned for a transaction that is durable now. A
+    /// device that cannot keeps its content: nothing depends on it.
     fn discard(&self, pinned: &Pinned) {
         let mut ranges = pinned.ranges.clone();
         ranges.sort_unstable_by_key(|range| range.start);
         for run in ranges.chunk_by(|a, b| a.end == b.start) {
             let (start, end) = (run[0].start, run[run.len() - 1].end);
-            // A group that was removed is not mapped any more.
+            // A removed group is not mapped any more.
             let _ = self.volume.discard(Logical(start), end - start);
         }
     }
 
-    /// Releases what was pinned for a transaction that is durable now.
+    /// Releases space that was pinned for a transaction that is durable now.
     pub fn unpin(&self, pinned: Pinned) -> Result<()> {
         // Before the space can be allocated again.
         if self.discards.load(Relaxed) {
@@ -307,8 +308,8 @@ impl Space {
         self.has_new_groups.store(false, Relaxed);
     }
 
-    /// Takes the list of groups whose items do not say what is true now, unless there is one that has no
-    /// items yet.
+    /// Takes the list of groups whose items are out of date, unless there is one that has no items
+    /// yet.
     pub fn take_dirty(&self) -> Option<BTreeSet<u64>> {
         let mut changes = self.changes.lock();
         changes.created.is_empty().then(|| std::mem::take(&mut changes.dirty))
@@ -320,8 +321,8 @@ impl Space {
         if created.is_empty() { None } else { Some(created.remove(0)) }
     }
 
-    /// Closes and returns the groups that are empty, but for the last of each type and profile. The
-    /// caller takes them out of the trees and then [`remove`](Self::remove)s them.
+    /// Closes and returns the groups that are empty, except the last of each type and profile. The
+    /// caller removes them from the trees and then calls [`remove`](Self::remove).
     pub fn close_empty_groups(&self) -> Vec<Arc<Group>> {
         if !self.may_have_empty_groups.swap(false, Relaxed) {
             return Vec::new();
@@ -369,7 +370,7 @@ impl Space {
         !self.changes.lock().created.iter().any(is_created) && group.close_if_empty()
     }
 
-    /// Forgets a group that is in no tree any more. Its space on devices comes back with
+    /// Drops a group that is in no tree any more. Its space on devices comes back with
     /// [`unpin`](Self::unpin).
     pub fn remove(&self, group: &Arc<Group>) {
         let account = self.account_of(group.flags());
@@ -382,7 +383,7 @@ impl Space {
         self.pinned.lock().chunks.push(group.chunk().clone());
     }
 
-    /// Marks a chunk's space on the devices as unused, while no thread may take it yet.
+    /// Marks a chunk's space on the devices as unused, while no thread may allocate it yet.
     pub fn retire(&self, chunk: &Chunk) {
         self.devices.lock().retire(chunk);
     }
@@ -395,12 +396,12 @@ impl Space {
         Ok((group, account, range.end - range.start))
     }
 
-    /// The profile of new chunks for `kind`: the safest that there is.
+    /// The profile of new chunks for `kind`: the safest of the existing ones.
     pub fn profile(&self, kind: SpaceKind) -> Profile {
         self.profiles.read()[kind as usize]
     }
 
-    /// Looks again which profiles there are.
+    /// Updates the profiles.
     fn update_profiles(&self) {
         let groups = self.groups();
         let of_kind = |kind| {
@@ -423,7 +424,7 @@ impl std::fmt::Debug for Space {
     }
 }
 
-/// Profiles from the least to the most wanted where block groups of several are there.
+/// Profiles from the least to the most preferred if block groups of several exist.
 fn rank(profile: Profile) -> u8 {
     match profile {
         Profile::Single => 0,

@@ -1,7 +1,8 @@
-//! Reservations: a thread reserves space before it changes anything, so that no change fails half way.
+//! Reservations: a thread reserves space before it changes anything, so that no change fails half
+//! way.
 //!
-//! The unit of reservations for tree blocks is the worst case of inserting one item: every level of a
-//! tree copied and split.
+//! The unit of reservations for tree blocks is the worst case of inserting one item: every level of
+//! a tree copied and split.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -13,29 +14,30 @@ use super::{Space, SpaceKind};
 use crate::chunk::{Devices, Limits, plan};
 use crate::error::{Error, Result};
 
-/// The least that is kept for bookkeeping and deleting, in items that could be inserted.
+/// The minimum that is kept for bookkeeping and deleting, in items that could be inserted.
 const LEAST_GLOBAL_RESERVE_ITEMS: u64 = 32;
 /// The share of used space that is kept, for bookkeeping that grows with it.
 const GLOBAL_RESERVE_SHARE: u64 = 8;
-/// The most that is kept for bookkeeping and deleting.
+/// The maximum that is kept for bookkeeping and deleting.
 const MOST_GLOBAL_RESERVE: u64 = 512 << 20;
-/// The next mount must have space for as many items, at the kernel's worst case for each: the kernel keeps a larger
-/// reserve than Larder. If data took the rest of the devices, only deletions would have space there.
+/// The next mount must have space for so many items, at the kernel's worst case for each: the
+/// kernel keeps a larger reserve than Larder. If data took the rest of the devices, only deletions
+/// would have space there.
 const HEADROOM_ITEMS: u64 = 64;
 /// The share of small devices that this is at most.
 const HEADROOM_SHARE: u64 = 16;
-/// Chunks that are imagined at most when weighing what is not allocated yet.
+/// The most chunks that are simulated when unallocated space is weighed.
 const MOST_IMAGINED_CHUNKS: usize = 64;
 
 /// The purpose of a reservation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Priority {
-    /// Leaves the global reserve alone.
+    /// Does not touch the global reserve.
     Normal,
     /// For deleting: may use up to half of the global reserve, since it frees space in the end.
     Deleting,
-    /// For freeing the space of what was deleted, while other threads may wait for it: may use up to two thirds of
-    /// the global reserve, so more than the deletions that wait for it.
+    /// For freeing the space of deleted inodes and subvolumes, while other threads may wait for it:
+    /// may use up to two thirds of the global reserve, so more than the deletions that wait for it.
     Cleaning,
 }
 
@@ -58,12 +60,12 @@ impl Reservation {
         self.len_bytes
     }
 
-    /// What it is for.
+    /// Its kind.
     pub fn kind(&self) -> SpaceKind {
         self.kind
     }
 
-    /// Gives all but `len_bytes` back.
+    /// Gives all except `len_bytes` back.
     pub fn shrink_to(&mut self, len_bytes: u64) {
         let given_back = self.len_bytes.saturating_sub(len_bytes);
         *self.space.account(self.kind).may_use.lock() -= given_back;
@@ -95,22 +97,22 @@ impl Drop for Reservation {
 }
 
 impl Space {
-    /// Bytes of tree blocks that inserting `items` items takes at worst: each copies and splits every
-    /// level of a tree, which may become one level higher.
+    /// Bytes of tree blocks that inserting `items` items takes at worst: each copies and splits
+    /// every level of a tree, which may become one level higher.
     pub fn insertion_bytes(&self, items: u64) -> u64 {
         let levels = u64::from(self.highest_level.load(Relaxed)) + 2;
         u64::from(self.volume.nodesize()) * 2 * levels.min(MAX_LEVELS as u64) * items
     }
 
-    /// Says that there is a tree whose root is at this level.
+    /// Notes that a tree has its root at this level.
     pub fn note_level(&self, level: u8) {
         if level > self.highest_level.load(Relaxed) {
             self.highest_level.fetch_max(level, Relaxed);
         }
     }
 
-    /// Reserves `len_bytes` of `kind` if they are free or could be allocated. It frees nothing: the caller flushes
-    /// space.
+    /// Reserves `len_bytes` of `kind` if they are free or could be allocated. It frees nothing: the
+    /// caller flushes space.
     pub fn try_reserve(
         self: &Arc<Self>,
         kind: SpaceKind,
@@ -121,7 +123,8 @@ impl Space {
             if self.reserve_now(kind, len_bytes, priority) {
                 return Ok(Reservation { space: self.clone(), kind, len_bytes });
             }
-            // Data is reserved in block groups only, so that each reservation can become an address.
+            // Data is reserved in block groups only, so that each reservation can become an
+            // address.
             let seen = self.groups.read().len();
             let may_create = kind == SpaceKind::Data && !self.is_mixed;
             if !may_create || self.create_chunk(kind, seen)?.is_none() {
@@ -146,7 +149,7 @@ impl Space {
         fits
     }
 
-    /// Measures anew how much could be allocated for metadata, and how much is kept in reserve.
+    /// Recomputes how much could be allocated for metadata, and how much is kept in reserve.
     pub(super) fn update_reserve(&self) {
         let unallocated = self.obtainable_metadata(&self.devices.lock());
         let account = self.account(SpaceKind::Metadata);
@@ -155,13 +158,13 @@ impl Space {
         let usage = account.usage();
         let wanted =
             (usage.used / GLOBAL_RESERVE_SHARE).clamp(least, MOST_GLOBAL_RESERVE.max(least));
-        // At most the space that is left: then only deletions can reserve more. Reservations are given back, so
-        // they do not count here.
+        // At most the space that is left: then only deletions can reserve more. Reservations are
+        // given back, so they do not count here.
         let left = (usage.total + usage.unallocated).saturating_sub(usage.taken());
         account.global_reserve.set(wanted.min(left));
     }
 
-    /// Bytes that new metadata chunks could have if all the rest of the devices went to them.
+    /// Bytes of new metadata chunks if all the rest of the devices went to them.
     pub(super) fn obtainable_metadata(&self, devices: &Devices) -> u64 {
         let kind = SpaceKind::Metadata;
         self.obtainable(kind, devices, self.limits(kind, devices))
@@ -182,14 +185,15 @@ impl Space {
         bytes
     }
 
-    /// Whether these devices still have space for all reservations of metadata, and for the next mount's needs.
+    /// Whether these devices still have space for all reservations of metadata, and for the needs
+    /// of the next mount.
     pub(super) fn keeps_reservations(&self, devices: &Devices) -> bool {
         let usage = self.usage(SpaceKind::Metadata);
         let needed = usage.spoken_for() + usage.global_reserve + self.headroom(devices);
         needed <= usage.total + self.obtainable_metadata(devices)
     }
 
-    /// What is kept of metadata for the next to open the file system, in bytes.
+    /// How much metadata is kept for the next mount, in bytes.
     pub(super) fn headroom(&self, devices: &Devices) -> u64 {
         let devices_bytes: u64 = devices.usable().map(|device| device.total_bytes).sum();
         let item_bytes = u64::from(self.volume.nodesize()) * 2 * MAX_LEVELS as u64;

@@ -1,4 +1,4 @@
-//! Groups that are made while others look for what changed.
+//! Groups that are created while other threads look for changes.
 
 use larder_device::MemoryDevice;
 use larder_mkfs::{MkfsOptions, mkfs_on};
@@ -6,7 +6,7 @@ use larder_volume::OpenOptions;
 
 use super::*;
 
-/// The space of an empty file system, with as many groups as it begins with.
+/// The space of an empty file system, with its initial groups.
 fn space() -> Space {
     let devices: Vec<Arc<dyn larder_device::Device>> =
         vec![Arc::new(MemoryDevice::new("memory", 1 << 30))];
@@ -31,11 +31,11 @@ fn create(space: &Space, kind: SpaceKind) {
     space.create_chunk(kind, seen).unwrap().expect("the device has room");
 }
 
-/// A thread that finds a group uses it, and then its item is to be brought up to date.
+/// A thread that finds a group uses it, and then its item must be updated.
 #[test]
 fn a_group_is_among_the_created_before_it_can_be_found() {
     let space = space();
-    // A thread that enters a group waits for this.
+    // A thread that adds a group waits for this.
     let groups = space.groups.read();
     std::thread::scope(|scope| {
         scope.spawn(|| create(&space, SpaceKind::Data));
@@ -49,7 +49,7 @@ fn a_group_is_among_the_created_before_it_can_be_found() {
     });
 }
 
-/// What was found to be changed would be updated in the tree, where a new group is not yet.
+/// A changed group would be updated in the tree, where a new group is not yet.
 #[test]
 fn nobody_takes_the_changed_groups_while_one_of_them_has_no_items() {
     let space = space();

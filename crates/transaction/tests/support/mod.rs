@@ -1,4 +1,4 @@
-//! A small file system over the engine: enough of one to make and remove empty files.
+//! A small file system over the engine: just enough to create and remove empty files.
 
 #![allow(dead_code, unreachable_pub, reason = "each test uses its part")]
 
@@ -99,7 +99,7 @@ impl Directory {
         TreeItems::new(self.tree.clone())
     }
 
-    /// Makes an empty file.
+    /// Creates an empty file.
     pub fn create(&self, handle: &Handle<'_>, name: &str) -> Result<u64> {
         let inode = self.next_inode.fetch_add(1, Relaxed);
         let index = self.next_index.fetch_add(1, Relaxed);
@@ -138,7 +138,7 @@ impl Directory {
     }
 
     /// Removes a file with all its items, and then its references to data: its leaves were copied
-    /// before, so that what snapshots share of them counts for itself.
+    /// before, so that references from leaves that snapshots share count separately.
     pub fn remove(&self, handle: &Handle<'_>, name: &str) -> Result<()> {
         let mut items = self.items();
         let inode = self.find(name)?;
@@ -189,7 +189,7 @@ fn dir_item_key(name: &str) -> Key {
     Key::new(ROOT_DIRECTORY, ItemType::DIR_ITEM, name_hash::dir_name(name.as_bytes()))
 }
 
-/// Files with names of which no two share a hash, made and removed at random.
+/// Files with names whose hashes all differ, created and removed at random.
 pub struct Files {
     pub names: Vec<String>,
     next: u64,
@@ -209,7 +209,8 @@ impl Files {
         names
     }
 
-    /// Makes or removes `count` files of the top-level subvolume, a few in each transaction handle.
+    /// Creates or removes `count` files of the top-level subvolume, a few in each transaction
+    /// handle.
     pub fn churn(&mut self, manager: &TransactionManager, count: u64) -> Result<()> {
         let directory = Directory::try_open(manager, 5)?;
         for _ in 0..count {
@@ -280,7 +281,8 @@ pub fn names(manager: &TransactionManager, prefix: &str) -> Result<Vec<String>> 
     Ok(names)
 }
 
-/// Gives an empty file data of `len_bytes`, whole sectors, in as many extents as space comes in.
+/// Gives an empty file data of `len_bytes`, whole sectors, in as many extents as the allocator
+/// gives.
 pub fn write_data(
     manager: &TransactionManager,
     handle: &Handle<'_>,
@@ -329,7 +331,7 @@ pub fn write_data(
     })?)
 }
 
-/// An empty file system that mkfs.btrfs made.
+/// An empty file system of mkfs.btrfs.
 pub struct Blank {
     pub devices: Vec<PathBuf>,
     _scratch: Scratch,

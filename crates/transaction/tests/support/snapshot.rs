@@ -1,4 +1,4 @@
-//! Snapshots with all that `btrfs check` wants to see of them.
+//! Snapshots with everything that `btrfs check` expects.
 
 use larder_format::item::{
     DirItemHeader, FileType, INODE_ROOT_ITEM_INIT, InodeItem, ROOT_SUBVOL_DEAD, RootItem,
@@ -38,7 +38,7 @@ pub fn take(manager: &TransactionManager, source: u64, random: &mut Random) -> S
         item.inode.flags = INODE_ROOT_ITEM_INIT.into();
     };
     exclusive.snapshot(NewSnapshot { source, id }, configure).unwrap();
-    // Far from the indexes that files get.
+    // Far from the indexes of files.
     let snapshot = Snapshot { id, name: format!("snapshot-{id}"), index: id << 40, uuid };
     name(manager, &snapshot);
     drop((exclusive, room));
@@ -98,7 +98,7 @@ fn grow(manager: &TransactionManager, by: i64) {
     .unwrap();
 }
 
-/// Unlinks a snapshot; what is left of it is an orphan.
+/// Unlinks a snapshot, which becomes an orphan.
 pub fn unlink(manager: &TransactionManager, snapshot: &Snapshot) {
     let handle = manager.start(8, Priority::Deleting).unwrap();
     let mut top = TreeItems::new(manager.trees().open(TOP).unwrap().unwrap());

@@ -1,7 +1,7 @@
-//! Where the bytes of a chunk lie, and back.
+//! From the bytes of a chunk to places on devices, and back.
 //!
 //! A striped chunk is a table: a *row* is a full stripe, a *column* one piece of 64 KiB in it. Data
-//! columns come first, then P, then Q. RAID5 and RAID6 turn each row by one device more than the
+//! columns come first, then P, then Q. RAID5 and RAID6 rotate each row by one device more than the
 //! row before. A chunk that is not striped is a table of one cell, as large as the chunk.
 
 use larder_format::block_group::STRIPE_LEN_BYTES;
@@ -10,33 +10,33 @@ use larder_format::{Logical, Physical};
 
 use super::Chunk;
 
-/// A place on a device that holds some bytes of a chunk.
+/// A place on a device that holds bytes of a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// Which of the chunk's stripes.
+    /// The index of the chunk's stripe.
     pub stripe: usize,
     /// Id of the device.
     pub devid: u64,
-    /// Where on the device.
+    /// The physical address on the device.
     pub physical: Physical,
 }
 
-/// A range of a chunk that lies in one piece on each device that holds it.
+/// A range of a chunk that is contiguous on each device that holds it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment {
-    /// Where it starts.
+    /// Its logical address.
     pub logical: Logical,
     /// Length in bytes; not 0.
     pub len_bytes: u64,
-    /// The row that it lies in.
+    /// Its row.
     pub row: u64,
-    /// The data column that it lies in.
+    /// Its data column.
     pub column: usize,
-    /// Bytes from the start of its cell.
+    /// Its offset in the cell, in bytes.
     pub within_bytes: u64,
 }
 
-/// What a byte of a stripe holds.
+/// The content of a byte of a stripe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Content {
     /// The byte of this address.
@@ -51,7 +51,7 @@ pub enum Content {
 }
 
 impl Chunk {
-    /// Bytes of a cell: of what lies on one device before the next follows.
+    /// Bytes of a cell: of the piece on one device before the next follows.
     fn cell_bytes(&self) -> u64 {
         if self.is_striped() { STRIPE_LEN_BYTES } else { self.len_bytes() }
     }
@@ -69,7 +69,7 @@ impl Chunk {
     /// The segment that starts at `logical` and ends at its cell's end, or after `len_bytes`.
     ///
     /// # Panics
-    /// When `logical` does not lie in the chunk.
+    /// If `logical` does not lie in the chunk.
     pub fn segment(&self, logical: Logical, len_bytes: u64) -> Segment {
         assert!(self.contains(logical), "{logical} is not in the chunk at {}", self.logical());
         let offset = logical.0 - self.logical().0;
@@ -84,7 +84,7 @@ impl Chunk {
         }
     }
 
-    /// The segments of a range, in order; what lies past the chunk's end is left out.
+    /// The segments of a range, in order. The part past the chunk's end is left out.
     pub fn segments(
         &self,
         logical: Logical,
@@ -99,13 +99,13 @@ impl Chunk {
         })
     }
 
-    /// The places that hold the segment as it is, one for each mirror.
+    /// The places of the segment's copies, one for each mirror.
     pub fn places(&self, segment: &Segment) -> impl Iterator<Item = Place> + use<'_> {
         let segment = *segment;
         (0..self.mirrors()).map(move |mirror| self.place(&segment, mirror))
     }
 
-    /// The place that holds the segment on this mirror.
+    /// The place of the segment on this mirror.
     pub(crate) fn place(&self, segment: &Segment, mirror: usize) -> Place {
         let stripe = if self.has_parity() {
             self.stripe_of_column(segment.row, segment.column)
@@ -131,10 +131,10 @@ impl Chunk {
         Place { stripe, devid: at.devid, physical }
     }
 
-    /// What the byte at `offset` of the stripe with this index holds.
+    /// The content of the byte at `offset` of the stripe with this index.
     ///
     /// # Panics
-    /// When there is no such stripe or `offset` passes its end.
+    /// If there is no such stripe or `offset` passes its end.
     pub fn content_at(&self, stripe: usize, offset: u64) -> Content {
         assert!(stripe < self.stripes().len() && offset < self.bytes_per_stripe());
         let (row, within) = (offset / self.cell_bytes(), offset % self.cell_bytes());
@@ -153,7 +153,7 @@ impl Chunk {
         }
     }
 
-    /// What lies at a place on a device: one entry for each stripe that covers it.
+    /// The content of a place on a device: one entry for each stripe that covers it.
     pub fn contents_at(&self, devid: u64, physical: Physical) -> impl Iterator<Item = Content> {
         let per_stripe = self.bytes_per_stripe();
         self.stripes().iter().enumerate().filter_map(move |(index, stripe)| {

@@ -14,12 +14,12 @@ pub struct ChunkMap {
 }
 
 impl ChunkMap {
-    /// A map of no chunks.
+    /// An empty map.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A map of these chunks. Refuses ones that overlap.
+    /// A map of these chunks. Refuses overlapping ones.
     pub fn from_chunks(chunks: impl IntoIterator<Item = Chunk>) -> Result<Self, ChunkError> {
         let mut map = Self::new();
         chunks.into_iter().try_for_each(|chunk| map.insert(chunk))?;
@@ -51,7 +51,7 @@ impl ChunkMap {
         Some(self.chunks.remove(at))
     }
 
-    /// The chunk that holds `logical`.
+    /// The chunk that contains `logical`.
     pub fn get(&self, logical: Logical) -> Option<&Arc<Chunk>> {
         let after = self.chunks.partition_point(|chunk| chunk.logical() <= logical);
         after.checked_sub(1).map(|at| &self.chunks[at]).filter(|chunk| chunk.contains(logical))
@@ -67,12 +67,12 @@ impl ChunkMap {
         self.chunks.len()
     }
 
-    /// Whether there are none.
+    /// Whether the map is empty.
     pub fn is_empty(&self) -> bool {
         self.chunks.is_empty()
     }
 
-    /// What lies at a place on a device; more than one entry only if device extents overlap or a
+    /// The content of a place on a device; more than one entry only if device extents overlap or a
     /// chunk has the place twice.
     pub fn contents_at(&self, devid: u64, physical: Physical) -> impl Iterator<Item = Content> {
         self.chunks.iter().flat_map(move |chunk| chunk.contents_at(devid, physical))

@@ -1,6 +1,6 @@
 //! Chunks: which devices hold a range of logical addresses, and how.
 //!
-//! Pure arithmetic: nothing here touches a device.
+//! Pure arithmetic, without I/O.
 
 mod layout;
 mod map;
@@ -12,13 +12,13 @@ use larder_format::{BlockGroupFlags, Logical, Physical, Profile, Uuid};
 pub use layout::{Content, Place, Segment};
 pub use map::ChunkMap;
 
-/// A chunk that cannot be: which, and why.
+/// An invalid chunk.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("chunk at {logical}: {problem}")]
 pub struct ChunkError {
     /// Logical start of the chunk.
     pub logical: Logical,
-    /// Which field, and why its value cannot be.
+    /// The invalid field, and why.
     pub problem: String,
 }
 
@@ -27,13 +27,13 @@ pub struct ChunkError {
 pub struct ChunkStripe {
     /// Id of the device.
     pub devid: u64,
-    /// Uuid of the device.
+    /// UUID of the device.
     pub dev_uuid: Uuid,
-    /// Where on the device it starts.
+    /// Its physical address on the device.
     pub physical: Physical,
 }
 
-/// A range of logical addresses and where it lies.
+/// A range of logical addresses and its stripes.
 ///
 /// # Invariants
 /// - The number of stripes fits the profile; a striped chunk holds a whole number of full stripes.
@@ -48,7 +48,7 @@ pub struct Chunk {
 }
 
 impl Chunk {
-    /// A chunk of `len_bytes` from `logical`. Refuses what no file system can hold.
+    /// A chunk of `len_bytes` from `logical`. Refuses invalid ones.
     pub fn new(
         logical: Logical,
         len_bytes: u64,
@@ -138,7 +138,7 @@ impl Chunk {
         Logical(self.logical.0 + self.len_bytes)
     }
 
-    /// Whether `logical` lies in it.
+    /// Whether it contains `logical`.
     pub fn contains(&self, logical: Logical) -> bool {
         self.logical <= logical && logical < self.end()
     }
@@ -148,7 +148,7 @@ impl Chunk {
         self.flags
     }
 
-    /// How its bytes lie on devices.
+    /// How its bytes are laid out on devices.
     pub fn profile(&self) -> Profile {
         self.profile
     }
@@ -163,7 +163,7 @@ impl Chunk {
         self.len_bytes / self.data_stripes() as u64
     }
 
-    /// Stripes that hold different data: all but mirrors and parity.
+    /// Stripes with different data: all except mirrors and parity.
     pub fn data_stripes(&self) -> usize {
         let (stripes, profile) = (self.stripes.len(), self.profile);
         (stripes - profile.parities() as usize) / self.mirrors()
@@ -179,8 +179,8 @@ impl Chunk {
         self.profile.parities() > 0
     }
 
-    /// The number of ways to read a byte: one for each mirror; for RAID5 as it is or rebuilt; for
-    /// RAID6 as it is, or rebuilt while any one of the other stripes is not believed.
+    /// The number of ways to read a byte: one for each mirror; for RAID5 directly or rebuilt; for
+    /// RAID6 directly, or rebuilt without any one of the other stripes.
     pub fn copies(&self) -> usize {
         match self.profile {
             Profile::Raid5 => 2,
@@ -189,12 +189,12 @@ impl Chunk {
         }
     }
 
-    /// Devices that hold each byte as it is.
+    /// Devices that hold each byte directly.
     pub(crate) fn mirrors(&self) -> usize {
         self.profile.copies() as usize
     }
 
-    /// Whether every byte can still be read when the stripes for which `is_missing` holds are gone.
+    /// Whether every byte can still be read without the stripes for which `is_missing` holds.
     pub fn survives(&self, is_missing: impl Fn(&ChunkStripe) -> bool) -> bool {
         let missing = |stripes: &[ChunkStripe]| stripes.iter().filter(|s| is_missing(s)).count();
         if self.has_parity() {

@@ -13,9 +13,9 @@ use crate::chunk::{Chunk, ChunkMap};
 use crate::read::BlockExpectation;
 use crate::volume::Volume;
 
-/// What the chunk tree says.
+/// The content of the chunk tree.
 pub(super) struct ChunkTree {
-    /// All chunks; those of the system chunk array are taken from there.
+    /// All chunks; system chunks come from the superblock's array.
     pub(super) chunks: ChunkMap,
     /// The devices in order of their ids.
     pub(super) dev_items: Vec<DevItem>,

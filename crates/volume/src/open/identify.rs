@@ -1,4 +1,4 @@
-//! Which device is which.
+//! Identifying devices.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -15,7 +15,7 @@ use crate::member::VolumeDevice;
 use crate::problem::ReadError;
 use crate::scan::{scan, scan_copy};
 
-/// The devices that were given, and the superblock that is believed.
+/// The devices that were given, and the superblock that counts.
 pub(super) struct GivenDevices {
     pub(super) newest: Box<Superblock>,
     devices: Vec<(Arc<dyn Device>, Box<Superblock>)>,
@@ -50,7 +50,8 @@ impl GivenDevices {
         Ok(found)
     }
 
-    /// Every device is of the file system, or of a seed that the chunk tree will have to name.
+    /// Checks that every device is of the file system, or of a seed, which the chunk tree must
+    /// name.
     fn check_foreign(&self) -> Result<(), OpenError> {
         let is_foreign = |s: &Superblock| s.fsid != self.newest.fsid && !is_seeding(s);
         match self.devices.iter().find(|(_, superblock)| is_foreign(superblock)) {
@@ -85,7 +86,7 @@ impl GivenDevices {
         }
     }
 
-    /// Every device is of the newest commit, or of one that led to it.
+    /// Checks that every device is of the newest commit, or of one that led to it.
     fn check_commits(&self) -> Result<(), UsedSeparately> {
         let newest = &*self.newest;
         let is_newest =
@@ -108,7 +109,7 @@ impl GivenDevices {
         Err(UsedSeparately { first: first.name().to_owned(), second: second.name().to_owned() })
     }
 
-    /// The devices by what their own superblocks say, to read the chunk tree with.
+    /// The devices according to their own superblocks, for reading the chunk tree.
     pub(super) fn provisional(&self) -> Vec<VolumeDevice> {
         self.devices
             .iter()
@@ -124,8 +125,8 @@ impl GivenDevices {
     ) -> VolumeDevice {
         let generation = superblock.generation.get();
         let is_seed = superblock.fsid != self.newest.fsid;
-        // Of one generation, that with a log is newer: a commit makes logs void, and ends the
-        // generation.
+        // Of the same generation, the superblock with a log is newer: a commit makes logs void, and
+        // ends the generation.
         let has_all = (superblock.generation, superblock.log_root)
             == (self.newest.generation, self.newest.log_root);
         let is_stale = AtomicBool::new(!is_seed && !has_all);
@@ -164,8 +165,8 @@ impl GivenDevices {
         }
     }
 
-    /// What to say when the chunk tree cannot be read: that devices of the system chunks are
-    /// missing if any are, else `error`.
+    /// The error if the chunk tree cannot be read: missing devices of the system chunks if there
+    /// are any, otherwise `error`.
     pub(super) fn blame_missing(&self, system_chunks: &ChunkMap, error: ReadError) -> OpenError {
         let is_here = |devid: u64, uuid: Uuid| {
             self.devices.iter().any(|(_, superblock)| {

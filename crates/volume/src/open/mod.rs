@@ -1,7 +1,7 @@
 //! Opening: from devices in any order to a volume.
 //!
 //! The newest superblock is the truth. Its system chunks lead to the chunk tree, and that to all
-//! chunks and to what devices there should be.
+//! chunks and to the list of devices.
 
 mod chunk_tree;
 mod identify;
@@ -30,22 +30,22 @@ pub use separate::UsedSeparately;
 /// How to open a volume.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OpenOptions {
-    /// For writing. Devices, but for seeds, must be writable.
+    /// For writing. Devices, except seeds, must be writable.
     pub write: bool,
     /// Also when devices are missing, as long as every chunk can be read without them.
     pub degraded: bool,
-    /// The superblock copy to believe, in place of the newest sound one of each device.
+    /// The superblock copy to use, in place of the newest sound one of each device.
     pub superblock_copy: Option<usize>,
-    /// Which mirror is asked first.
+    /// Which mirror is tried first.
     pub read_policy: ReadPolicy,
 }
 
-/// A device that the file system has and that was not given.
+/// A device of the file system that was not given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MissingDevice {
     /// Id of the device.
     pub devid: u64,
-    /// Uuid of the device.
+    /// UUID of the device.
     pub uuid: Uuid,
 }
 
@@ -70,9 +70,9 @@ pub enum OpenError {
     DuplicateDevice {
         /// The id.
         devid: u64,
-        /// Name of the one.
+        /// Name of the first.
         first: String,
-        /// Name of the other.
+        /// Name of the second.
         second: String,
     },
     /// A device belongs to another file system, or is no longer part of this one.
@@ -87,7 +87,7 @@ pub enum OpenError {
         /// The file system that is being opened.
         wanted: Uuid,
     },
-    /// Two devices have commits that the other has not.
+    /// Each of two devices has commits that the other has not.
     #[error(transparent)]
     UsedSeparately(#[from] UsedSeparately),
     /// Devices are missing.
@@ -96,21 +96,21 @@ pub enum OpenError {
     /// Too many devices are missing.
     #[error("{}, without {}", NotEnough(.chunk), List(.missing))]
     NotEnoughDevices {
-        /// The first chunk that cannot be read whole.
+        /// The first chunk that cannot be read completely.
         chunk: Arc<Chunk>,
-        /// What is missing.
+        /// The missing devices.
         missing: Vec<MissingDevice>,
     },
     /// The file system has features that are not supported.
     #[error(transparent)]
     Feature(#[from] FeatureError),
-    /// The superblock says that the file system must not be opened like this.
+    /// The superblock forbids opening the file system like this.
     #[error("{0}")]
     State(&'static str),
     /// A device cannot be written.
     #[error("{0} is open for reading only")]
     ReadOnlyDevice(String),
-    /// A device is shorter than the file system believes.
+    /// A device is shorter than the chunk tree says.
     #[error("{device} has {len_bytes} bytes, the file system believes {wanted_bytes}")]
     ShortDevice {
         /// Name of the device.
@@ -123,18 +123,18 @@ pub enum OpenError {
     /// The superblock's system chunk array is broken.
     #[error("system chunk array: {0}")]
     SystemChunks(#[source] FormatError),
-    /// A chunk cannot be.
+    /// A chunk is invalid.
     #[error(transparent)]
     Chunk(#[from] ChunkError),
     /// The chunk tree cannot be read.
     #[error("chunk tree: {0}")]
     ChunkTree(#[from] ReadError),
-    /// The chunk tree holds something that cannot be.
+    /// The chunk tree contains an invalid item.
     #[error("chunk tree block at {logical}: {problem}")]
     ChunkTreeItem {
         /// The tree block.
         logical: Logical,
-        /// Which item, and what is wrong with it.
+        /// The item, and what is wrong with it.
         problem: String,
     },
 }
@@ -176,13 +176,13 @@ impl fmt::Display for NotEnough<'_> {
 }
 
 impl Volume {
-    /// Opens a file system on these devices, given in any order, those of its seeds among them.
+    /// Opens a file system on these devices, given in any order, including those of its seeds.
     ///
     /// Devices whose superblock is older than the newest missed commits
-    /// ([`Volume::stale_devices`]). They are written like the others, but for their superblocks;
-    /// what of them may be out of date is read only when no other copy is good, and never without a
-    /// checksum. A caller that opens for writing brings them up to date with
-    /// [`Volume::refresh`], and then calls [`Volume::end_staleness`].
+    /// ([`Volume::stale_devices`]). They are written like the others, except for their superblocks.
+    /// Content that may be out of date is read only if no other copy is good, and never without a
+    /// checksum. A caller that opens for writing brings them up to date with [`Volume::refresh`],
+    /// and then calls [`Volume::end_staleness`].
     pub fn open(devices: Vec<Arc<dyn Device>>, options: &OpenOptions) -> Result<Self, OpenError> {
         let found = GivenDevices::scan(devices, options.superblock_copy)?;
         let superblock = found.newest.clone();
@@ -258,7 +258,7 @@ impl Volume {
     }
 }
 
-/// Reports that a device is not as good as it should be.
+/// Reports a device that is missing or stale.
 fn report_weakness(device: &VolumeDevice) {
     let (devid, name) = (device.devid(), device.name());
     if device.is_missing() {

@@ -1,10 +1,10 @@
 //! Devices that were used separately: each has commits that the other has not, and neither is the
 //! truth.
 //!
-//! Their superblocks may have the same generation, and what was done alike may lie at the same
-//! addresses; but the same tree block of the same generation then has another content on each.
-//! Where no block of the time in which both were used is left, nothing tells them from a device
-//! that missed commits, and the newer is the truth.
+//! Their superblocks may have the same generation, and identical changes may have the same
+//! addresses; but the same tree block of the same generation then has different content on each. If
+//! no block of the time in which both were used is left, nothing tells them from a device that
+//! missed commits, and the newer is the truth.
 
 use larder_format::{Logical, Superblock};
 
@@ -12,7 +12,7 @@ use crate::member::VolumeDevice;
 use crate::read::BlockExpectation;
 use crate::volume::Volume;
 
-/// Two devices have commits that the other has not.
+/// Each of two devices has commits that the other has not.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{first} and {second} were used separately: each has changes that the other has not; \
@@ -35,8 +35,8 @@ pub(super) fn is_same_commit(a: &Superblock, b: &Superblock) -> bool {
     commit(a) == commit(b)
 }
 
-/// Whether the commit of an older superblock can be one that led to a newer one, as far as that
-/// remembers.
+/// Whether the commit of an older superblock can have led to a newer one, as far as the newer one's
+/// backup roots tell.
 pub(super) fn is_earlier_commit(older: &Superblock, newer: &Superblock) -> bool {
     let is_of_older = |generation: u64| generation == older.generation.get();
     let mut backups = newer.super_roots.iter();
@@ -47,8 +47,7 @@ pub(super) fn is_earlier_commit(older: &Superblock, newer: &Superblock) -> bool 
 }
 
 impl Volume {
-    /// Holds the copies of the root of the root tree on devices of the newest generation against
-    /// each other.
+    /// Compares the copies of the root of the root tree on devices of the newest generation.
     pub(super) fn check_same_root(&self) -> Result<(), UsedSeparately> {
         let (root, generation) = (self.superblock.root(), self.superblock.generation.get());
         let expected = BlockExpectation { generation: Some(generation), ..Default::default() };
@@ -60,8 +59,8 @@ impl Volume {
         }
     }
 
-    /// Holds what devices that missed commits have at the place of a tree block against the block:
-    /// it was there before they missed any, if it is not newer, so that another sound block is of a
+    /// Compares a tree block with the content at its place on devices that missed commits. A block
+    /// that is not newer existed before they missed any, so that another sound block there is of a
     /// commit that others have not.
     pub fn check_history(
         &self,
@@ -79,7 +78,7 @@ impl Volume {
         Err(UsedSeparately { first, second: newest.map_or_else(String::new, VolumeDevice::name) })
     }
 
-    /// The sound copies of a tree block on devices that are wanted, with their names.
+    /// The sound copies of a tree block on wanted devices, with their names.
     fn copies_on_devices<'v>(
         &'v self,
         logical: Logical,

@@ -10,12 +10,12 @@ use crate::members::Members;
 use crate::problem::Unmapped;
 use crate::volume::Volume;
 
-/// The most of a range that is announced.
+/// The longest range that is announced.
 const MAX_BYTES: u64 = 32 << 20;
 
 impl Volume {
-    /// Says that a range, or its first 32 MiB, will be read soon. Each device that it would be read
-    /// from is told once for each chunk; what cannot be mapped is left out.
+    /// Announces that a range, or its first 32 MiB, will be read soon. Each device that it would be
+    /// read from is told once for each chunk; unmapped parts are left out.
     pub fn readahead(&self, logical: Logical, len_bytes: u64) {
         let len_bytes = len_bytes.min(MAX_BYTES);
         let _: Result<(), Unmapped> =
@@ -27,8 +27,8 @@ impl Volume {
 }
 
 impl Members {
-    /// As [`Volume::readahead`], of a range of one chunk. What a device holds of it lies together,
-    /// but for the parity in between.
+    /// Like [`Volume::readahead`], for a range of one chunk. A device's part of it is contiguous,
+    /// except for the parity in between.
     pub(super) fn readahead(&self, chunk: &Chunk, logical: Logical, len_bytes: u64) {
         let mut ranges: Vec<Option<Range<u64>>> = vec![None; chunk.stripes().len()];
         for segment in chunk.segments(logical, len_bytes) {

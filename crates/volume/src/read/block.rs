@@ -25,9 +25,9 @@ pub struct BlockExpectation {
 /// How a tree block was read.
 #[derive(Debug)]
 pub struct BlockRead {
-    /// The copy that was good.
+    /// The good copy.
     pub copy: usize,
-    /// The copies that were tried before and were not; those on missing devices are left out.
+    /// The bad copies that were tried before, without those on missing devices.
     pub failures: Vec<FailedCopy>,
     /// How many of these were overwritten with good content.
     pub healed: usize,
@@ -40,7 +40,7 @@ impl Volume {
     /// [`Node::parse`] accepts it. If the volume is writable, the good copy overwrites a bad one.
     ///
     /// # Panics
-    /// When `buf` has another length than `nodesize`.
+    /// If `buf` has another length than `nodesize`.
     pub fn read_tree_block(
         &self,
         logical: Logical,

@@ -15,18 +15,18 @@ const REGION_BYTES: u64 = 1 << 20;
 /// The most copies that any profile has, RAID1C4.
 const MAX_MIRRORS: usize = 4;
 
-/// What to do with a copy on a device that missed commits, where it may be out of date.
+/// How to treat a copy that may be out of date, because its device missed commits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outdated {
     /// It is lost: nothing tells whether it is right.
     Lost,
-    /// It is used where all else fails: a checksum tells.
+    /// It is the last resort: a checksum tells.
     LastResort,
 }
 
 impl Volume {
-    /// Reads one copy of a range as it is, unverified. The copies are the mirrors, then the ways to
-    /// rebuild from parity ([`Chunk::copies`]).
+    /// Reads one copy of a range, unverified. The copies are the mirrors, then the ways to rebuild
+    /// from parity ([`Chunk::copies`]).
     pub fn read_copy(
         &self,
         logical: Logical,
@@ -80,7 +80,7 @@ impl Members {
     }
 
     /// The copies of a segment in the order in which they are tried: mirrors, as the read policy
-    /// says, those that are missing last; then parity; then mirrors that are out of date.
+    /// says, missing ones last; then parity; then mirrors that are out of date.
     pub(crate) fn copy_order(
         &self,
         chunk: &Chunk,

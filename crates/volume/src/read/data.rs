@@ -12,8 +12,7 @@ use crate::volume::Volume;
 /// How data was read.
 #[derive(Debug, Default)]
 pub struct DataRead {
-    /// The copies of sectors that were tried and were not good; those on missing devices are left
-    /// out.
+    /// The bad copies of sectors that were tried, without those on missing devices.
     pub failures: Vec<FailedCopy>,
     /// How many of these were overwritten with good content.
     pub healed: usize,
@@ -22,12 +21,12 @@ pub struct DataRead {
 impl Volume {
     /// Reads data into `buf`.
     ///
-    /// With `checksums`, those of the sectors one after the other, each sector that comes back has
-    /// its checksum; other copies of a sector that has not are tried, and the bad one is overwritten
-    /// if the volume is writable. Without, a copy is good when its device says so and missed no commits.
+    /// With `checksums`, those of the sectors one after the other, each returned sector matches its
+    /// checksum. If a copy does not, other copies are tried, and the bad one is overwritten if the
+    /// volume is writable. Without, a copy is good if its device says so and missed no commits.
     ///
-    /// A range that lies on several devices is announced to them before it is read. The error is of
-    /// the first part that no copy gives; what the buffer then holds is unspecified.
+    /// A range on several devices is announced to them before it is read. The error is of the first
+    /// part without a good copy; the content of the buffer is unspecified then.
     pub fn read_data(
         &self,
         logical: Logical,
@@ -67,12 +66,12 @@ impl Volume {
     }
 }
 
-/// The reading of one segment: copy after copy, each time only what is not good yet.
+/// Reads one segment: copy after copy, each time only the parts that are not good yet.
 struct SegmentRead<'a> {
     volume: &'a Volume,
     chunk: &'a Chunk,
     segment: Segment,
-    /// Of its sectors.
+    /// The checksums of its sectors.
     checksums: Option<&'a [u8]>,
     outcome: &'a mut DataRead,
 }
@@ -107,8 +106,8 @@ impl SegmentRead<'_> {
         Logical(self.segment.logical.0 + at as u64)
     }
 
-    /// Reads `range` of the segment from one copy, and adds what of it is no good to `bad`. When a
-    /// device fails a long read, its sectors are read one by one.
+    /// Reads `range` of the segment from one copy, and adds the bad parts to `bad`. If a device
+    /// fails a long read, its sectors are read one by one.
     fn read_range(
         &mut self,
         copy: usize,

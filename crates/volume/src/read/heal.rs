@@ -1,4 +1,4 @@
-//! Healing bad copies, and reporting them.
+//! Repairing bad copies, and reporting them.
 
 use std::io::IoSlice;
 
@@ -6,19 +6,19 @@ use crate::chunk::{Chunk, Place};
 use crate::members::Members;
 use crate::problem::{FailedCopy, ReadError};
 
-/// The fate of a bad copy of which there is a good one.
+/// The fate of a bad copy if there is a good one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     /// It was overwritten with good content.
     Healed,
     /// That failed.
     NotHealed,
-    /// It was left as it is.
+    /// It was left unchanged.
     Left,
 }
 
 impl Members {
-    /// Writes good content over a bad copy and reports that; whether it did.
+    /// Overwrites a bad copy with good content and reports that. Returns whether it did.
     pub(super) fn heal(&self, chunk: &Chunk, failure: &FailedCopy, good: &[u8]) -> bool {
         if failure.problem.is_absence() {
             return false;
@@ -44,7 +44,7 @@ impl Members {
         if is_healed { Fate::Healed } else { Fate::NotHealed }
     }
 
-    /// The device counts a failure to heal. It is no error otherwise, since the reader has the
+    /// The device counts a failed repair. Otherwise it is no error, since the reader has the
     /// content.
     fn write_place(&self, place: Place, bytes: &[u8]) -> bool {
         self.device(place.devid).is_some_and(|device| {
@@ -70,7 +70,7 @@ impl Members {
         });
     }
 
-    /// Reports that something cannot be read.
+    /// Reports content that cannot be read.
     pub(super) fn report_lost(&self, error: &ReadError) {
         self.reports.report(|left_out| tracing::error!("no good copy: {error}{left_out}"));
     }

@@ -2,9 +2,9 @@
 //!
 //! # Invariants
 //! - Content is returned only after it passed every check that the caller gave the means for.
-//! - Healing overwrites only a copy that is known to be worse than the good one: bytes that fail
-//!   their own checksum, address or structure, or an older generation. It leaves a sound tree
-//!   block alone that is newer than expected, since then the expectation is old.
+//! - A repair overwrites only a copy that is known to be worse than the good one: bytes that fail
+//!   their own checksum, address or structure, or an older generation. It leaves a sound tree block
+//!   alone that is newer than expected, since then the expectation is old.
 
 mod ahead;
 mod block;

@@ -1,8 +1,8 @@
-//! Rebuilding what a stripe held from the other columns of its row.
+//! Rebuilding a stripe from the other columns of its row.
 //!
-//! A column can be lost because its device is missing, fails or missed commits, or be left out because it is not
-//! believed: with RAID6 each of the other columns in turn, so that the one that silently changed
-//! is found by the checksum of what comes out.
+//! A column can be lost because its device is missing, fails or missed commits, or be left out
+//! because it may be wrong: with RAID6 each of the other columns in turn, so that the checksum of
+//! the result finds the one that silently changed.
 
 use super::copy::Outdated;
 use crate::chunk::{Chunk, Segment};
@@ -11,7 +11,7 @@ use crate::members::Members;
 use crate::parity::Parity;
 use crate::problem::CopyProblem;
 
-/// The columns of a row to be rebuilt without.
+/// The columns of a row that are not used to rebuild.
 struct Lost {
     /// The columns, that of the segment first. No more than there are parities.
     columns: Vec<usize>,
@@ -30,7 +30,7 @@ impl Members {
     /// Rebuilds a segment from the rest of its row.
     ///
     /// With RAID6, `attempt` chooses which other column is left out as well: 0 is Q, 1 is P, then
-    /// follow the other data columns.
+    /// the other data columns follow.
     pub(super) fn rebuild(
         &self,
         chunk: &Chunk,
@@ -52,7 +52,7 @@ impl Members {
         }
     }
 
-    /// As [`Members::rebuild`], for a caller that has locked the row.
+    /// Like [`Members::rebuild`], for a caller that has locked the row.
     pub(crate) fn rebuild_locked(
         &self,
         chunk: &Chunk,
@@ -77,7 +77,7 @@ impl Members {
                     buf.copy_from_slice(&rebuilt);
                     return Ok(());
                 }
-                // Each turn loses one more column, and only so many can be.
+                // Each turn loses one more column, and the number of parities is the limit.
                 Err(Unreadable(column)) => lose(chunk, &mut lost, column)?,
             }
         }
@@ -123,7 +123,7 @@ impl Members {
     }
 }
 
-/// Which column is left out along with `column` in this attempt at RAID6.
+/// The column that is left out along with `column` in this attempt at RAID6.
 fn left_out(chunk: &Chunk, column: usize, attempt: usize) -> usize {
     let data = chunk.data_stripes();
     match attempt {

@@ -1,8 +1,8 @@
-//! Writing: to every place that holds a range.
+//! Writing: to every place of a range.
 //!
 //! # Invariants
 //! - Nothing is written through a volume that was opened for reading, nor to a seed.
-//! - A write that returns is in every place that is there; a missing device gets nothing.
+//! - When a write returns, every available place has it; a missing device gets nothing.
 //! - Nothing is durable before a flush that follows.
 
 mod parity;
@@ -29,13 +29,13 @@ pub enum WriteError {
     /// The volume was opened for reading.
     #[error("the volume is open for reading only")]
     ReadOnly,
-    /// No chunk holds the range.
+    /// No chunk contains the range.
     #[error(transparent)]
     Unmapped(#[from] Unmapped),
     /// A device failed.
     #[error(transparent)]
     Device(#[from] DeviceError),
-    /// A full stripe that is written in part cannot be completed with what it held.
+    /// A full stripe that is written in part cannot be completed with its old content.
     #[error("the rest of the full stripe at {row}: {problem}")]
     Incomplete {
         /// First address of the full stripe.
@@ -44,7 +44,7 @@ pub enum WriteError {
         problem: CopyProblem,
     },
     /// Too many devices are missing, or a device is a seed's.
-    #[error("the chunk at {chunk} cannot be written: too few devices are there for it")]
+    #[error("the chunk at {chunk} cannot be written: too few of its devices are available")]
     NotWritable {
         /// Logical start of the chunk.
         chunk: Logical,
@@ -52,8 +52,8 @@ pub enum WriteError {
 }
 
 impl Volume {
-    /// Writes `bytes` to every place that holds the range. The caller must not read or write any of
-    /// the range at the same time.
+    /// Writes `bytes` to every place of the range. The caller must not read or write any of the
+    /// range at the same time.
     pub fn write(&self, logical: Logical, mut bytes: &[u8]) -> Result<(), WriteError> {
         self.check_writable()?;
         self.for_each_chunk(logical, bytes.len() as u64, |chunk, at, part_bytes| {
@@ -82,15 +82,16 @@ impl Volume {
 
     /// Returns once every write that returned before this call is durable on every device.
     ///
-    /// Flushes all devices also when one fails, and returns the first error.
+    /// Flushes all devices even if one fails, and returns the first error.
     pub fn flush(&self) -> Result<(), WriteError> {
         self.check_writable()?;
         let results: Vec<_> = self.devices().iter().map(VolumeDevice::flush).collect();
         Ok(results.into_iter().collect::<Result<(), _>>()?)
     }
 
-    /// Commits: makes all writes durable, then writes the first copy of the superblock to every device that
-    /// missed nothing, and makes it durable, then writes the others, which the next [`flush`](Self::flush) makes durable.
+    /// Commits: makes all writes durable, then writes the first copy of the superblock to every
+    /// device that missed nothing, and makes it durable, then writes the others, which the next
+    /// [`flush`](Self::flush) makes durable.
     ///
     /// Each device gets `template` with its own device item, and each copy its own place and
     /// checksum.
@@ -99,19 +100,19 @@ impl Volume {
         OFFSETS[1..].iter().try_for_each(|offset| write_copies(self.devices(), *offset, template))
     }
 
-    /// The first half of that: for a superblock that differs from the last commit's in nothing but its log.
+    /// The first half of that: for a superblock that differs from the last commit's only in its
+    /// log.
     pub fn write_first_copies(&self, template: &Superblock) -> Result<(), WriteError> {
         self.flush()?;
         write_copies(self.devices(), OFFSETS[0], template)?;
         self.flush()
     }
 
-    /// Gives devices that missed commits what they are to hold of a range, where they hold anything
-    /// else. `good` is the range as it was read from other devices. Returns how many bytes were
-    /// written.
+    /// Writes a range to devices that missed commits, where their content differs. `good` is the
+    /// range as it was read from other devices. Returns how many bytes were written.
     ///
     /// # Panics
-    /// When the range lies in a chunk with parity.
+    /// If the range lies in a chunk with parity.
     pub fn refresh(&self, logical: Logical, mut good: &[u8]) -> Result<u64, WriteError> {
         self.check_writable()?;
         let mut written_bytes = 0;
@@ -136,10 +137,10 @@ impl Volume {
         Ok(written_bytes)
     }
 
-    /// Says to every device that holds the range that its content is needed no more: what is read of it
-    /// is undefined from now on. The caller must not read or write any of it at the same time.
+    /// Discards the range on every device that holds it: its content is undefined from now on. The
+    /// caller must not read or write any of it at the same time.
     ///
-    /// Ranges with parity are left as they are: what rebuilds their neighbours must not change.
+    /// Ranges with parity are left unchanged: their neighbours are rebuilt from them.
     pub fn discard(&self, logical: Logical, len_bytes: u64) -> Result<(), WriteError> {
         self.check_writable()?;
         self.for_each_chunk(logical, len_bytes, |chunk, at, part_bytes| {
@@ -160,7 +161,7 @@ impl Volume {
 }
 
 impl Members {
-    /// Writes to mirrors: what goes to one device lies there in one piece and is one write.
+    /// Writes to mirrors: each device's part is contiguous and is one write.
     fn write_mirrors(
         &self,
         chunk: &Chunk,

@@ -3,11 +3,11 @@
 //! # Invariants
 //! - A thread that changes a row, or rebuilds from it, holds its lock, so that parity fits the
 //!   data whenever no thread holds it.
-//! - All that a row's new parity needs is read before any of the row is written.
+//! - Everything that a row's new parity needs is read before any of the row is written.
 //!
-//! A row that is written in part is completed with what its other columns hold; the volume knows no
-//! checksums to doubt that by. A crash between the writes of a row leaves parity that does not fit
-//! (the write hole); the next write to the row makes it fit again.
+//! A row that is written in part is completed with the content of its other columns; the volume
+//! knows no checksums to doubt that by. A crash between the writes of a row leaves parity that does
+//! not fit (the write hole); the next write to the row makes it fit again.
 
 use std::io::IoSlice;
 use std::ops::Range;
@@ -45,7 +45,7 @@ struct RowWrite<'a> {
     row: u64,
     /// Bytes of each cell that change, and with them those of parity.
     interval: Range<u64>,
-    /// What is written, by data column.
+    /// The new bytes, by data column.
     parts: Vec<(Segment, &'a [u8])>,
 }
 
@@ -68,7 +68,7 @@ impl<'a> RowWrite<'a> {
         (self.interval.end - self.interval.start) as usize
     }
 
-    /// What is written to a column, and how far into the interval that starts.
+    /// The new bytes of a column, and their offset in the interval.
     fn part(&self, column: usize) -> Option<(usize, &'a [u8])> {
         let (segment, part) = self.parts.iter().find(|(segment, _)| segment.column == column)?;
         Some(((segment.within_bytes - self.interval.start) as usize, part))
@@ -102,7 +102,7 @@ impl<'a> RowWrite<'a> {
         Ok(())
     }
 
-    /// The parity that the row will have.
+    /// The new parity of the row.
     fn parity_after(&self) -> Result<Parity, WriteError> {
         let mut parity = Parity::new(self.interval_bytes());
         let mut old = Vec::new();
@@ -124,7 +124,7 @@ impl<'a> RowWrite<'a> {
         Ok(parity)
     }
 
-    /// Reads what a column holds, or rebuilds it.
+    /// Reads the content of a column, or rebuilds it.
     fn read_column(&self, column: usize, buf: &mut [u8]) -> Result<(), WriteError> {
         let segment = self.column(column);
         let place = self.chunk.place(&segment, 0);

@@ -1,9 +1,9 @@
 //! Writing superblocks.
 //!
 //! # Invariants
-//! - A superblock is written after all that it leads to is durable.
-//! - A first copy is durable before any other copy says the same: what was lost of a commit is lost
-//!   for a reader that believes the newest copy, as this one does, and for one that believes the
+//! - A superblock is written after everything that it leads to is durable.
+//! - A first copy is durable before any other copy is written: if part of a commit is lost, it is
+//!   lost for a reader that uses the newest copy, as this one does, and for one that uses the
 //!   first, as the kernel does.
 //! - A device that missed commits keeps the superblock that says so.
 
@@ -16,8 +16,8 @@ use zerocopy::IntoBytes;
 use super::WriteError;
 use crate::member::VolumeDevice;
 
-/// Writes the copies at `offset` to every device that missed nothing, each with its own device item, place and
-/// checksum.
+/// Writes the copies at `offset` to every device that missed nothing, each with its own device
+/// item, place and checksum.
 pub(super) fn write_copies(
     devices: &[VolumeDevice],
     offset: Physical,
@@ -31,7 +31,7 @@ pub(super) fn write_copies(
     Ok(())
 }
 
-/// A copy needs a byte after it: so the kernel has it.
+/// A copy needs a byte after it, as in the kernel.
 fn reaches(device: &VolumeDevice, offset: Physical) -> bool {
     offset.0 + (SUPERBLOCK_SIZE as u64) < device.dev_item.total_bytes.get()
 }

@@ -45,11 +45,11 @@ pub(crate) struct Everything {
     pub(crate) blocks: BTreeMap<Logical, [u8; 32]>,
     /// Checksums of the data's content (CRC-32C) by address of the checksum item.
     pub(crate) data: BTreeMap<Logical, u32>,
-    /// Copies that were no good.
+    /// Bad copies.
     pub(crate) failures: Failures,
 }
 
-/// Differs between two ways to read the same.
+/// Fails if two ways to read the same differ.
 #[derive(Debug, Default)]
 pub(crate) struct Failures {
     pub(crate) messages: Vec<String>,
@@ -203,7 +203,7 @@ pub(crate) fn extents_of(volume: &Volume, inode: u64) -> Vec<Extent> {
     extents.collect()
 }
 
-/// The paths but for those at these places.
+/// The paths except those at these places.
 pub(crate) fn without(paths: &[PathBuf], lost: &[usize]) -> Vec<PathBuf> {
     let kept = (0..).zip(paths).filter(|(at, _)| !lost.contains(at));
     kept.map(|(_, path)| path.clone()).collect()

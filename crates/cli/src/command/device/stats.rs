@@ -17,9 +17,8 @@ use crate::output::stdout;
 
 /// Show how often each device of a mounted file system failed
 ///
-/// Writes, reads and flushes that failed, and what was read with a wrong checksum, structure or
-/// generation. The counters are kept in the file system. With -c the exit code is 64 if any is not
-/// zero.
+/// Failed writes, reads and flushes, and reads with a wrong checksum, structure or generation. The
+/// counters are kept in the file system. With -c the exit code is 64 if any is not zero.
 ///
 /// Example: larder device stats ~/mnt
 #[derive(Debug, Args)]
@@ -35,7 +34,7 @@ pub struct Stats {
     path: PathBuf,
 }
 
-/// What `--check` ends with: the bit that btrfs-progs set.
+/// The exit code of `--check`: the bit that btrfs-progs sets.
 const ERRORS_COUNTED: u8 = 64;
 
 impl Stats {

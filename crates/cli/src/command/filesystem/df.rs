@@ -12,7 +12,7 @@ use crate::output::stdout;
 use crate::source::Source;
 use crate::units::Units;
 
-/// Show what space is set aside for and how much of it is used
+/// Show how much space is allocated for each purpose, and how much of it is used
 ///
 /// The global reserve that `btrfs filesystem df` shows of a mounted file system is in memory only,
 /// and left out.

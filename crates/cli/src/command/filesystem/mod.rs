@@ -33,7 +33,7 @@ impl Filesystem {
     }
 }
 
-/// What block groups are for, as btrfs-progs names it.
+/// The purpose of block groups, as btrfs-progs names it.
 fn kind_name(kind: SpaceKind) -> &'static str {
     match kind {
         SpaceKind::Data => "Data",

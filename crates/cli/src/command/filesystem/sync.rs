@@ -9,10 +9,10 @@ use clap::Args;
 
 use crate::command::Outcome;
 
-/// Make all that was done in a file system that is mounted durable
+/// Make all changes of a mounted file system durable
 ///
 /// When this returns, everything is on the devices. sync(1) does the same on root's mounts (Linux
-/// 6.18 or newer); on others it only hands what was written to the server of the mount.
+/// 6.18 or newer); on others it only makes the kernel hand dirty data to the server.
 ///
 /// Example: larder filesystem sync ~/mnt
 #[derive(Debug, Args)]

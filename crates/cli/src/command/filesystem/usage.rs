@@ -16,8 +16,8 @@ use crate::units::Units;
 
 /// Show how space is used, on which devices, and what is left
 ///
-/// What only a mounted file system has is left out: the global reserve, and what statfs would say.
-/// Of a mounted file system only root, or the user who mounted it with larder, may know all this.
+/// The global reserve and the result of statfs are left out: only a mounted file system has them.
+/// For a mounted file system only root, or the user who mounted it with larder, gets all of this.
 ///
 /// Examples:
 ///   larder filesystem usage disk.img
@@ -114,13 +114,13 @@ impl Usage {
     }
 }
 
-/// What the block groups and devices add up to, in bytes.
+/// The sums of block groups and devices, in bytes.
 struct Sums {
     size: u64,
     missing: u64,
     allocated: u64,
     used: u64,
-    /// What data chunks have room for and do not use, in bytes of data.
+    /// Free bytes in data chunks, in bytes of data.
     data_free: u64,
     /// Bytes on devices for each byte of data.
     data_ratio: f64,
@@ -176,7 +176,7 @@ impl Sums {
     }
 }
 
-/// Bytes on devices for each byte that block groups hold.
+/// Bytes on devices for each byte of block groups.
 fn ratio(space: &Space) -> f64 {
     if space.total_bytes == 0 { 1.0 } else { space.raw_bytes as f64 / space.total_bytes as f64 }
 }

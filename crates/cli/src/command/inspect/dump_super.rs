@@ -68,8 +68,8 @@ impl DumpSuper {
         }
     }
 
-    /// Shows one superblock; of all that there may be, those behind the end of the device as empty lines.
-    /// False when what lies there is no superblock.
+    /// Shows one superblock; when all are shown, those after the end of the device are empty lines.
+    /// Returns false if there is no superblock.
     fn show(
         &self,
         out: &mut impl Write,

@@ -186,7 +186,7 @@ fn log_root_tree(superblock: &Superblock) -> Option<BlockPointer> {
     })
 }
 
-/// Where the dump goes and what it is about.
+/// The output of the dump and its subject.
 struct Dump<'a, W> {
     walk: TreeWalk<'a>,
     superblock: &'a Superblock,

@@ -14,7 +14,7 @@ use crate::operand::parse_number;
 use crate::output::stdout;
 use crate::source::Source;
 
-/// Show the files that data at a logical address is seen in
+/// Show the files that contain the data at a logical address
 ///
 /// Paths are below PATH as if that were the top level.
 ///
@@ -27,7 +27,7 @@ pub struct LogicalResolve {
     /// Show inodes, offsets and subvolumes and no paths
     #[arg(short = 'P')]
     numbers: bool,
-    /// Show all files that see any data of the extent that the address lies in
+    /// Show all files that contain any data of the extent at the address
     #[arg(short = 'o')]
     of_whole_extent: bool,
     /// The logical address, in bytes

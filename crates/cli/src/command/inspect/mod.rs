@@ -42,7 +42,7 @@ impl Inspect {
     }
 }
 
-/// What `path` is called below what a user called `place`.
+/// The name of `path` below what a user calls `place`.
 fn below(place: &OsStr, path: &Path) -> PathBuf {
     let place = match mounted_path(place) {
         None if !place.as_bytes().windows(2).any(|two| two == b":/") => {

@@ -46,7 +46,7 @@ pub fn parse(text: &str) -> Result<u64, String> {
         .ok_or_else(|| format!("unrecognized tree id: {text}"))
 }
 
-/// What a dump calls the tree of this id.
+/// The name of this tree in a dump.
 pub fn title(id: u64) -> &'static str {
     match id {
         objectid::ROOT_TREE => "root",

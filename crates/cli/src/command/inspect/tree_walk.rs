@@ -14,7 +14,7 @@ use crate::reason::in_words;
 /// Blocks that a thread reads and formats at a time.
 const BATCH_BLOCKS: usize = 32;
 
-/// Where a tree block is and what it must be.
+/// A tree block and its expectations.
 #[derive(Clone, Copy, Debug)]
 pub struct BlockPointer {
     /// Its address.
@@ -36,7 +36,7 @@ pub enum Order {
     LeavesOnly,
 }
 
-/// Writes trees. A block that cannot be read is reported on standard error and passed over.
+/// Writes trees. A block that cannot be read is reported on standard error, and the walk goes on.
 pub struct TreeWalk<'a> {
     volume: &'a Volume,
     style: NodeStyle,
@@ -44,7 +44,7 @@ pub struct TreeWalk<'a> {
     failed: AtomicBool,
 }
 
-/// What a batch of blocks came to.
+/// The result for a batch of blocks.
 struct Batch {
     text: Vec<u8>,
     children: Vec<BlockPointer>,
@@ -68,7 +68,7 @@ impl<'a> TreeWalk<'a> {
         }
     }
 
-    /// Writes the block at `logical`, and with `follow` all that is below it.
+    /// Writes the block at `logical`, and with `follow` all blocks below it.
     pub fn dump_block(
         &self,
         logical: Logical,
@@ -107,7 +107,7 @@ impl<'a> TreeWalk<'a> {
         vec![0; self.volume.nodesize() as usize]
     }
 
-    /// Reads a block, or says why not on standard error.
+    /// Reads a block, or reports the error on standard error.
     fn read<'b>(&self, pointer: BlockPointer, buffer: &'b mut [u8]) -> Option<Node<'b>> {
         let expectation = BlockExpectation {
             generation: pointer.generation,

@@ -1,8 +1,8 @@
-//! Serving in the background: a process of its own that says when all is well.
+//! Serving in the background: in a process of its own, which reports when it is ready.
 //!
-//! The command starts itself again with `--served` and waits. The second process mounts, writes one line
-//! to its standard output, lets go of terminal and directory, and serves; whatever fails before that
-//! goes to the standard error that both have.
+//! The command starts itself again with `--served` and waits. The second process mounts, writes one
+//! line to its standard output, detaches from terminal and directory, and serves; an error before
+//! that goes to the standard error that both have.
 
 use std::env;
 use std::ffi::OsString;
@@ -17,10 +17,11 @@ use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
 
 use crate::report::Reporter;
 
-/// What the second process is told besides what the first was.
+/// The environment of the second process, besides that of the first.
 pub const SERVED: &str = "--served";
 
-/// Runs this program again to serve, with `environment` besides its own, and waits until it does or has failed.
+/// Runs this program again to serve, with `environment` besides its own, and waits until it does or
+/// has failed.
 pub fn start(
     arguments: impl IntoIterator<Item = OsString>,
     environment: impl IntoIterator<Item = (&'static str, &'static str)>,
@@ -35,27 +36,28 @@ pub fn start(
     if !line.is_empty() {
         return Ok(ExitCode::SUCCESS);
     }
-    // It has said what is wrong.
+    // It has reported the error.
     let status = child.wait()?;
     Ok(ExitCode::from(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1).max(1)))
 }
 
-/// Until all is well, this process ends when the first is killed; a signal from the terminal reaches both.
+/// Until it is ready, this process ends when the first is killed; a signal from the terminal
+/// reaches both.
 pub fn end_with_starter() -> io::Result<()> {
     Ok(set_parent_process_death_signal(Some(Signal::TERM))?)
 }
 
-/// Tells the first process that all is well, and lets go of what belongs to its caller.
+/// Tells the first process that it is ready, and detaches from its caller.
 pub fn say_ready(reporter: &Reporter) -> io::Result<()> {
-    // What was reported so far is for the caller too.
+    // Earlier reports are for the caller too.
     reporter.flush();
     let null = File::options().read(true).write(true).open("/dev/null")?;
     io::stdout().write_all(b"ready\n")?;
     io::stdout().flush()?;
     env::set_current_dir(Path::new("/"))?;
     set_parent_process_death_signal(None)?;
-    // Nothing sent to the terminal reaches this process any more. It fails only for the leader of a group, which has
-    // nothing to leave.
+    // No signal of the terminal reaches this process any more. It fails only for the leader of a
+    // group, which has nothing to leave.
     let _ = setsid();
     dup2_stdin(&null)?;
     dup2_stdout(&null)?;

@@ -1,5 +1,5 @@
-//! Further mounts of an image that is mounted already: its server makes the kernel create one, and this process
-//! attaches it.
+//! Further mounts of an image that is mounted already: its server makes the kernel create one, and
+//! this process attaches it.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -15,25 +15,25 @@ use super::options::Options;
 use super::shown;
 use crate::ending::{Wait, mount_of, server_of};
 
-/// How long a server may take to answer before it is asked again. One that is stopped never does.
+/// How long a server may take to answer before it is asked again. A stopped one never does.
 const ANSWER: Duration = Duration::from_secs(1);
 /// How long it is asked while a mount shows that it neither begins nor ends.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// What became of an attempt to join a server.
+/// The result of an attempt to join a server.
 enum Attempt {
     Joined,
-    /// It does not hear, or does not any more: it begins or ends.
+    /// It does not listen yet, or not any more: it begins or ends.
     NotHeard,
 }
 
-/// Shows at `mountpoint` what a server has open already that was mounted from one of `devices`, with the options in
-/// `lists`. Returns whether there is such a server. One that begins or ends is waited for.
+/// Shows at `mountpoint` the file system of a server that has one of `devices` open, with the
+/// options in `lists`. Returns whether there is such a server. Waits for one that begins or ends.
 pub fn join(devices: &[PathBuf], mountpoint: &Path, lists: &[String]) -> anyhow::Result<bool> {
     for device in devices {
         let mut wait = Wait::new(device);
         while let Some(server) = server_of(device) {
-            // As for the kernel, nothing lies on itself.
+            // As for the kernel, no mount lies on itself.
             let this = Process { pid: std::process::id() };
             let table = MountTable::of_this_process()?;
             if table.ours_at(mountpoint).is_some_and(|mount| server.serves(mount, this)) {
@@ -96,18 +96,19 @@ fn is_unheard(error: &io::Error) -> bool {
     matches!(error.kind(), UnexpectedEof | NotConnected | TimedOut | WouldBlock)
 }
 
-/// For the server: what `words` ask for, where a file system is mounted as the lists `said` say.
+/// For the server: reads the options `words`, for a file system that is mounted with the lists
+/// `said`.
 pub fn read(filesystem: &Filesystem, said: &[String], words: &str) -> anyhow::Result<FurtherMount> {
     let wanted = Options::parse([words])?;
     let before = Options::parse(said.iter().map(String::as_str))?;
     let mut ignored = Vec::new();
     for word in words.split(',') {
-        // What cannot be said of it any more would have to be said first, too.
+        // An option that can only be set first is in the way here, too.
         let with = Options::parse(said.iter().map(String::as_str).chain([word]));
         if let Ok(with) = &with
             && !with.shows_likewise(&before)
         {
-            bail!("'{word}': it is mounted otherwise, and all its mounts have that in common");
+            bail!("'{word}': it is mounted otherwise, and all its mounts share that");
         }
         if !with.is_ok_and(|with| with.serves_likewise(&before)) {
             ignored.push(word.to_owned());

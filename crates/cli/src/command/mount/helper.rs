@@ -1,5 +1,5 @@
-//! `mount.fuse.larder` and `umount.fuse.larder`: the names under which mount(8) and umount(8) look for
-//! this program when the type of a file system is `fuse.larder`.
+//! `mount.fuse.larder` and `umount.fuse.larder`: the names under which mount(8) and umount(8) look
+//! for this program when the type of a file system is `fuse.larder`.
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
@@ -7,9 +7,9 @@ use std::path::Path;
 const MOUNT: &str = "mount.fuse.larder";
 const UMOUNT: &str = "umount.fuse.larder";
 
-/// The command line of `larder` that means what this one means, if the program was called as a helper:
-/// `mount.fuse.larder DEVICE DIRECTORY [-sfnv] [-t TYPE] [-o OPTIONS]`, `umount.fuse.larder DIRECTORY
-/// [-nlfvr] [-t TYPE]`.
+/// The command line of `larder` that means what this one means, if the program was called as a
+/// helper: `mount.fuse.larder DEVICE DIRECTORY [-sfnv] [-t TYPE] [-o OPTIONS]`, `umount.fuse.larder
+/// DIRECTORY [-nlfvr] [-t TYPE]`.
 pub fn run_as_helper(arguments: &[OsString]) -> Option<Vec<OsString>> {
     let name = Path::new(arguments.first()?).file_name()?;
     let command = match name.to_str()? {
@@ -27,9 +27,9 @@ pub fn run_as_helper(arguments: &[OsString]) -> Option<Vec<OsString>> {
             }
             Some("-t" | "-N") => drop(arguments.next()),
             Some("-l") => translated.push("--lazy".into()),
-            // To mount(8) it means that nothing is to be mounted, which this is not called for.
+            // To mount(8) it means not to mount, which this is never called for.
             Some("-f") if command == "umount" => translated.push("--force".into()),
-            // How much to say, and tables that no system keeps any more.
+            // How much to report, and tables that no system has any more.
             Some(flag) if flag.starts_with('-') => {}
             _ => paths.push(OsStr::to_owned(argument)),
         }

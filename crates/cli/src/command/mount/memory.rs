@@ -1,9 +1,9 @@
-//! How much memory a server may take, and what for.
+//! How much memory a server may take, and for what.
 //!
 //! # Invariants
-//! - This is the one place that divides the size. Each part has a bound of its own that its user keeps: a thread that finds
-//!   no room waits, or writes back first.
-//! - The parts together are nine tenths of the size. The last tenth is what the allocator keeps.
+//! - This is the one place that divides the size. The user of each part keeps its bound: a thread
+//!   that finds no room waits, or writes back first.
+//! - The parts together are nine tenths of the size. The last tenth is for the allocator.
 
 use std::env;
 use std::ops::RangeInclusive;
@@ -13,24 +13,24 @@ use larder_fuse::{ServerOptions, Settings};
 
 use crate::units::parse_size;
 
-/// The program, and what it has when nothing happens.
+/// The program, and its memory when it is idle.
 const PROGRAM_BYTES: usize = 20 << 20;
 /// The least that a server works with.
 const LEAST_BYTES: usize = 128 << 20;
-/// The most that a server takes unless told otherwise.
+/// The default maximum.
 const MOST_BYTES_UNASKED: usize = 1 << 30;
-/// More data than this does not wait to be written back.
+/// The most dirty data.
 const MOST_DIRTY_BYTES: usize = 64 << 20;
-/// What the server has in memory for an inode that the kernel knows, and what the library has for it.
+/// The memory of the server and of the library for an inode that the kernel knows.
 const NODE_BYTES: usize = 2048;
 /// The bounds of what one request brings.
 const IO_BYTES: RangeInclusive<usize> = 128 << 10..=1 << 20;
-/// The bounds of how many threads serve.
+/// The bounds of the number of threads.
 const THREADS: RangeInclusive<usize> = 32..=128;
-/// What a thread has besides what requests bring: its stack, and its part of the allocator.
+/// The memory of a thread besides that of requests: its stack, and its part of the allocator.
 const THREAD_BYTES: usize = 128 << 10;
-/// How the allocator keeps what was freed for the shortest time, and takes no large pages of which little is used. It
-/// reads this when a program begins.
+/// Makes the allocator return freed memory as early as possible, and avoid large pages that are
+/// mostly unused. It reads this when a program begins.
 const THRIFT: [(&str, &str); 2] = [("MIMALLOC_PURGE_DELAY", "10"), ("MIMALLOC_ALLOW_THP", "0")];
 
 /// A bound on the memory of a server.
@@ -50,7 +50,7 @@ impl Memory {
         Ok(Self { bytes })
     }
 
-    /// An eighth of the machine's, but not more than a server can use well.
+    /// An eighth of the machine's memory, but not more than a server can use well.
     pub fn of_this_machine() -> Self {
         let info = rustix::system::sysinfo();
         let bytes = u64::from(info.mem_unit) * info.totalram;
@@ -63,20 +63,20 @@ impl Memory {
         self.bytes
     }
 
-    /// What the environment of a server has to say for the allocator to be thrifty, if it is to be and
-    /// the environment does not say otherwise.
+    /// The environment that makes a server's allocator thrifty, unless the environment says
+    /// otherwise.
     pub fn environment(self) -> impl Iterator<Item = (&'static str, &'static str)> {
         let is_small = self.bytes < MOST_BYTES_UNASKED;
         THRIFT.into_iter().filter(move |(name, _)| is_small && env::var_os(name).is_none())
     }
 
-    /// Gives data that waits to be written, and trees, their parts.
+    /// Sets the parts of dirty data and trees.
     pub fn open(self, options: OpenOptions) -> OpenOptions {
         let options = options.dirty_bytes(self.dirty_bytes());
         options.cache_bytes(self.part()).commit_bytes(self.part())
     }
 
-    /// Gives threads and inodes their parts.
+    /// Sets the parts of threads and inodes.
     pub fn serve(self, options: ServerOptions) -> ServerOptions {
         ServerOptions {
             most_nodes: self.part() / NODE_BYTES,
@@ -86,7 +86,7 @@ impl Memory {
         }
     }
 
-    /// Gives both their parts.
+    /// Sets both parts.
     pub fn limit(self, settings: Settings) -> Settings {
         let (open, server) = (self.open(settings.open), self.serve(settings.server));
         Settings { open, server, ..settings }
@@ -105,8 +105,9 @@ impl Memory {
         (self.bytes / (4 << 20)).clamp(*THREADS.start(), *THREADS.end())
     }
 
-    /// A quarter of what nothing else has. Tree blocks in the cache have one, inodes that the kernel knows another, and
-    /// changed tree blocks two: while a commit writes as many as begin one, as many again may change.
+    /// A quarter of the rest. Tree blocks in the cache have one, inodes that the kernel knows
+    /// another, and changed tree blocks two: while a commit writes as many as begin one, as many
+    /// again may change.
     fn part(self) -> usize {
         let of_threads = self.threads() * (2 * self.io_bytes() + THREAD_BYTES);
         let others = PROGRAM_BYTES + self.dirty_bytes() + of_threads;

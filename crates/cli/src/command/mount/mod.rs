@@ -41,7 +41,8 @@ pub use helper::run_as_helper;
 
 /// The subvolume that holds all others.
 const TOP_LEVEL: u64 = 5;
-/// How often a device that another program writes to is tried again: commands are done in a moment.
+/// How often a device that another program writes to is tried again: most commands are done in a
+/// moment.
 const MOST_ATTEMPTS: u32 = 20;
 const PAUSE: Duration = Duration::from_millis(30);
 
@@ -67,37 +68,38 @@ const PAUSE: Duration = Duration::from_millis(30);
 ///   commit=SECONDS        how often to commit (30)
 ///   discard               tell devices what is free
 ///   notreelog             make fsync a commit
-///   writeback_cache       let the kernel keep what programs write, and bring it later: many small
-///                         writes become fast, and what write(2) would refuse (no space left, a
-///                         quota) a program hears from fsync, or from close, which it may not look at
+///   writeback_cache       let the kernel cache writes, and write them back later: many small writes
+///                         become fast, and errors of write(2) (no space left, a quota) come from
+///                         fsync instead, or from close, which many programs do not check
 ///   noatime, relatime, strictatime, nodiratime
-///                         when to keep times of last access: unless told otherwise never
+///                         when to keep times of last access: by default never
 ///   user_subvol_rm_allowed
 ///                         users may delete subvolumes that are theirs
 ///   no_io_uring           take requests through /dev/fuse, also where the kernel offers io_uring
 ///                         (see /sys/module/fuse/parameters/enable_uring)
-///   noawake               let processors sleep while programs use the mount. By default they stay awake while
-///                         requests keep coming, since waking one takes longer than serving a request:
-///                         root's mounts through /dev/cpu_dma_latency, others by threads of the lowest
-///                         priority. That takes power, and no time from other programs
-///   rescue=nologreplay    with ro, which never replays a log: say so
+///   noawake               let processors sleep while programs use the mount. By default they stay
+///                         awake while requests keep coming, since waking one takes longer than
+///                         serving a request: root's mounts through /dev/cpu_dma_latency, others by
+///                         threads of the lowest priority. That takes power, and no time from other
+///                         programs
+///   rescue=nologreplay    accepted with ro, which never replays a log
 /// Others that change nothing are accepted (flushoncommit, ssd, space_cache=v2, …); an option that
-/// cannot be obeyed is refused with the reason. With `remount` a mount goes on with the other
-/// options: ro, rw, and all that can change then. Only root can change ro and rw. The subvolume
-/// that is shown, the users who see it, and the times of last access that are kept cannot change.
+/// cannot be obeyed is refused with the reason. `remount` changes the options of a mount: ro, rw,
+/// and all others that can change. Only root can change ro and rw. The subvolume that is shown, the
+/// users who see it, and the times of last access that are kept cannot change.
 ///
 /// Root can mount a file system in further places while it is mounted: the same part of it, or
-/// another subvolume. The server that runs serves these mounts too. Each mount has its own ro,
-/// nodev, nosuid, noexec, subvol and subvolid. The other options are those of the first mount:
-/// allow_other and times of last access are refused if they differ, and other differences are
-/// reported and not obeyed. A mount for writing is refused while the file system is mounted for
-/// reading: remount it first. A mount of a user's can be shown in another place by root, with
-/// 'mount --bind'.
+/// another subvolume. The running server serves these mounts too. Each mount has its own ro, nodev,
+/// nosuid, noexec, subvol and subvolid. The other options are those of the first mount: allow_other
+/// and times of last access are refused if they differ, and other differences are reported and
+/// ignored. A mount for writing is refused while the file system is mounted for reading: remount it
+/// first. Root can show a user's mount in another place with 'mount --bind'.
 ///
-/// fsync makes a file durable on every mount. sync(2) and syncfs(2) make everything durable on mounts
-/// for writing that root makes in the machine's first mount namespace, with Linux 6.18 or newer; the
-/// table of mounts shows them as fuseblk, with a loop device that is attached to the image or device.
-/// Other mounts do not hear of sync(2): after it, the next commit makes everything durable.
+/// fsync makes a file durable on every mount. sync(2) and syncfs(2) make everything durable on
+/// mounts for writing that root makes in the machine's first mount namespace, with Linux 6.18 or
+/// newer; the table of mounts shows them as fuseblk, with a loop device that is attached to the
+/// image or device. Other mounts do not hear of sync(2): after it, the next commit makes everything
+/// durable.
 ///
 /// Examples:
 ///   larder mount disk.img ~/mnt
@@ -116,12 +118,13 @@ pub struct Mount {
     /// Make a file of this size with an empty file system first
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     create: Option<u64>,
-    /// The most memory that the server has resident, at least 128M; unless told otherwise an eighth of the
-    /// machine's, but at most 1G. Where it is reached things get slower. What programs have open is not
-    /// bounded: each inode takes up to 2K
+    /// The most memory that the server has resident, at least 128M; by default an eighth of the
+    /// machine's, but at most 1G. At the limit things get slower. Open inodes are not bounded: each
+    /// takes up to 2K
     #[arg(long, value_name = "SIZE", value_parser = Memory::parse)]
     memory: Option<Memory>,
-    /// How much the server reports: to the terminal in the foreground, otherwise to journald or syslog
+    /// How much the server reports: to the terminal in the foreground, otherwise to journald or
+    /// syslog
     #[arg(long, value_name = "LEVEL", default_value = "info")]
     log_level: LogLevel,
     /// Serve for the process that started this one
@@ -137,13 +140,16 @@ pub struct Mount {
 
 impl Mount {
     pub fn run(self) -> Outcome {
-        // What is wrong with the command line is found before anything is started.
+        // Errors in the command line are found before anything is started.
         let options = Options::parse(self.options.iter().map(String::as_str))?;
         if options.remounts {
             let mountpoint = self.paths.last().context("no mountpoint was given")?;
             return remount::remount(mountpoint, &self.options);
         }
-        ensure!(self.paths.len() > 1, "give what to mount, and the directory to mount it at");
+        ensure!(
+            self.paths.len() > 1,
+            "give the image or device to mount, and the directory to mount it at"
+        );
         if let Some(subvolume) = self.part {
             return part::attach_for_server(subvolume, &self.paths);
         }
@@ -167,7 +173,8 @@ impl Mount {
         }))
     }
 
-    /// Runs this program anew in this process, with what the allocator reads when it begins. Returns why it cannot.
+    /// Runs this program anew in this process, with the environment that the allocator reads when
+    /// it begins. Returns why it cannot.
     fn begin_again(&self, memory: Memory) -> anyhow::Error {
         let program = match env::current_exe().context("this program cannot find itself") {
             Ok(program) => program,
@@ -189,8 +196,8 @@ impl Mount {
         arguments.chain(paths).collect::<Vec<_>>().into_iter()
     }
 
-    /// Mounts, and serves until it is unmounted. What another server has open already that one mounts in a further
-    /// place: then there is nothing to serve.
+    /// Mounts, and serves until it is unmounted. If another server has the devices open already,
+    /// that one mounts them in a further place, and there is nothing to serve.
     fn serve(self, reporter: &Reporter) -> Outcome {
         let mut options = Options::parse(self.options.iter().map(String::as_str))?;
         let (mountpoint, devices) = self.paths.split_last().context("no mountpoint was given")?;
@@ -203,7 +210,7 @@ impl Mount {
             Some(size) => Some(create_image(&devices, size)?),
             None => None,
         };
-        // Others are told where the devices are.
+        // Other programs are told where the devices are.
         let absolute =
             |device: &PathBuf| device.canonicalize().with_context(|| device.display().to_string());
         let devices: Vec<PathBuf> = devices.iter().map(absolute).collect::<anyhow::Result<_>>()?;
@@ -243,7 +250,7 @@ impl Mount {
             Ok(ready()?)
         };
         let served = serve(&mount, &mountpoint, &mut signals, begin);
-        // Whatever ended it: what was done is kept.
+        // Whatever ended it, the changes are kept.
         let synced = mount.sync().with_context(|| {
             let generation = mount.generation().unwrap_or_default();
             format!("changes since generation {generation} did not reach the devices")
@@ -256,10 +263,10 @@ impl Mount {
     }
 }
 
-/// Opens what is to be served; `None` if `join` finds that another server does already.
+/// Opens the file system to serve; `None` if `join` finds that another server does already.
 ///
-/// A server for writing that begins meanwhile has the devices locked, so that this one fails to lock them, or finds the
-/// lock after it has opened them for reading. It joins the other then.
+/// A server for writing that begins meanwhile has the devices locked, so that this one fails to
+/// lock them, or finds the lock after it has opened them for reading. It joins the other then.
 fn open(
     devices: &[PathBuf],
     options: &Options,
@@ -288,7 +295,8 @@ fn open(
     Ok(None)
 }
 
-/// Which of `devices` another program writes to, where they are only read here: what it changes would not be seen.
+/// Those of `devices` that another program writes to, if they are only read here: its changes would
+/// not be seen.
 fn writer_beside<'d>(devices: &'d [PathBuf], options: &Options) -> io::Result<Option<&'d PathBuf>> {
     for device in devices.iter().filter(|_| options.mount.read_only) {
         if larder_device::has_writer(device)? {
@@ -307,7 +315,7 @@ fn shown(filesystem: &Filesystem, options: &Options) -> larder::Result<larder::S
     }
 }
 
-/// Mounts. What is returned besides is to be attached once the mount is served.
+/// Mounts. Also returns the part to attach once the mount is served.
 fn mount(
     filesystem: &Filesystem,
     device: &Path,
@@ -331,7 +339,8 @@ fn mount(
     Ok((mount, Some(Part::new(tree, shown.id(), shown.path()?))))
 }
 
-/// Serves requests until all that is mounted is unmounted. Meanwhile this thread calls `begin`, and then waits for signals.
+/// Serves requests until all mounts end. Meanwhile this thread calls `begin`, and then waits for
+/// signals.
 fn serve(
     mount: &larder_fuse::Mount,
     mountpoint: &Path,
@@ -358,7 +367,7 @@ fn serve(
             Err(_) => Err(anyhow!("{}: the mount ended at once", mountpoint.display())),
         };
         if outcome.is_err() {
-            // The caller is told that it failed.
+            // The caller learns that it failed.
             let _ = mount.unmount(true);
         }
         unmount_on_signals(signals, mount, mountpoint);
@@ -377,7 +386,7 @@ impl Drop for Closing {
 }
 
 /// Unmounts with each signal: programs that still use the file system go on, and serving ends when
-/// the last is done.
+/// the last has gone.
 fn unmount_on_signals(signals: &mut Signals, mount: &larder_fuse::Mount, mountpoint: &Path) {
     for _ in signals.forever() {
         let unmounted = mount.unmount(false).or_else(|_| mount.unmount(true));
@@ -387,11 +396,11 @@ fn unmount_on_signals(signals: &mut Signals, mount: &larder_fuse::Mount, mountpo
     }
 }
 
-/// Makes a file of `size` bytes with an empty file system. It goes again unless it comes to be mounted.
+/// Creates a file of `size` bytes with an empty file system. It is removed unless it gets mounted.
 fn create_image(devices: &[PathBuf], size: u64) -> anyhow::Result<HalfMade> {
     let [image] = devices else { bail!("--create makes one image") };
     if image.try_exists()? {
-        bail!("{}: it is there already; without --create it is mounted", image.display());
+        bail!("{}: it exists already; without --create it is mounted", image.display());
     }
     let owner = Some(caller());
     let made = HalfMade::of(devices)?;
@@ -399,7 +408,7 @@ fn create_image(devices: &[PathBuf], size: u64) -> anyhow::Result<HalfMade> {
     match mkfs(devices, &options) {
         Ok(_) => Ok(made),
         Err(error) => {
-            // It has undone what it did.
+            // It has undone its changes.
             made.keep();
             Err(error.into())
         }

@@ -1,4 +1,4 @@
-//! The words behind `-o`.
+//! The words after `-o`.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -12,25 +12,25 @@ use crate::operand::parse_number;
 use crate::resync;
 use crate::units::parse_size;
 
-/// What the words behind `-o` say.
+/// The options in the words after `-o`.
 #[derive(Debug, Default)]
 pub struct Options {
     pub mount: MountOptions,
     pub server: ServerOptions,
     pub degraded: bool,
-    /// How often to commit, where it was said.
+    /// How often to commit, if given.
     pub commit_interval: Option<Duration>,
     /// The subvolume to show, by path or id.
     pub subvolume: Option<Subvolume>,
-    /// How to compress what is written, where it was said.
+    /// How to compress new data, if given.
     pub compression: Option<WriteCompression>,
-    /// Devices are told what space is needed no more.
+    /// Freed space is discarded on devices.
     pub discard: bool,
     /// How new files are written.
     pub write_policy: WritePolicy,
-    /// It was said that a log is not to be replayed.
+    /// Whether `rescue=nologreplay` was given.
     skips_log: bool,
-    /// What is mounted is to go on with these options.
+    /// Whether `remount` was given.
     pub remounts: bool,
     /// Further devices.
     pub devices: Vec<String>,
@@ -52,7 +52,7 @@ impl fmt::Display for Subvolume {
     }
 }
 
-/// Words that say what is so anyway, or that are for other programs that read the same table.
+/// Words that change nothing, or that are for other programs that read the same table.
 const OF_NO_EFFECT: [&str; 26] = [
     "_netdev",
     "acl",
@@ -75,7 +75,7 @@ const OF_NO_EFFECT: [&str; 26] = [
     "nossd",
     "nostrictatime",
     "nouser",
-    // There is no balance that could be resumed.
+    // There is no balance to resume.
     "skip_balance",
     "silent",
     "space_cache",
@@ -105,7 +105,7 @@ const REFUSED: [(&str, &str); 17] = [
     ("usebackuproot", "only the last commit is read"),
 ];
 
-/// What `rescue=` may ask for besides `nologreplay`, and cannot have.
+/// Words of `rescue=` other than `nologreplay`, which cannot be obeyed.
 const RESCUES: [&str; 9] = [
     "all",
     "ibadroots",
@@ -134,15 +134,15 @@ impl Options {
         Ok(options)
     }
 
-    /// What can be changed while something is mounted, on `devices` and with the options `before`.
+    /// The settings that can change on a mount of `devices` with the options `before`.
     pub fn settings(&self, before: &Self, devices: &[PathBuf]) -> anyhow::Result<Settings> {
         ensure!(
             self.server.access_times == before.server.access_times,
-            "which times of last access are kept can only be said when mounting"
+            "the times of last access to keep can only be set when mounting"
         );
         ensure!(
             self.mount.allow_other == before.mount.allow_other,
-            "which users may look in can only be said when mounting"
+            "the users with access can only be set when mounting"
         );
         Ok(Settings {
             open: self.open_options(),
@@ -152,15 +152,16 @@ impl Options {
         })
     }
 
-    /// Whether a mount with these options shows a file system to those to whom one with `other` shows it, and keeps
-    /// the same times of last access.
+    /// Whether a mount with these options has the same users as one with `other`, and keeps the
+    /// same times of last access.
     pub fn shows_likewise(&self, other: &Self) -> bool {
         let shows =
             |it: &Self| (it.mount.allow_other, it.server.access_times, it.server.nodiratime);
         shows(self) == shows(other)
     }
 
-    /// Whether a server obeys `other` if it obeys these, whatever each mount has for itself.
+    /// Whether a server that obeys these options also obeys `other`, apart from the options that
+    /// each mount has for itself.
     pub fn serves_likewise(&self, other: &Self) -> bool {
         let served = |it: &Self| {
             let Self { server, compression, write_policy, discard, .. } = *it;
@@ -194,7 +195,7 @@ impl Options {
             ("ro", None) => self.mount.read_only = true,
             ("rw", None) => self.mount.read_only = false,
             ("remount", None) => self.remounts = true,
-            // What the kernel shows of a mount, and mount(8) repeats.
+            // Options that the kernel shows of a mount, and mount(8) repeats.
             ("user_id" | "group_id" | "blksize", Some(_)) => {}
             ("allow_other", None) => self.mount.allow_other = true,
             ("nosuid", None) => self.mount.nosuid = true,
@@ -204,7 +205,7 @@ impl Options {
             ("no_io_uring", None) => self.mount.io_uring = false,
             ("awake", None) => self.mount.awake = true,
             ("noawake", None) => self.mount.awake = false,
-            // What a user may mount for others to see is this much.
+            // A user may mount so much for other users to see.
             ("user" | "users" | "owner" | "group", None) => {
                 (self.mount.nosuid, self.mount.nodev) = (true, true);
             }
@@ -262,14 +263,15 @@ impl Options {
         Ok(())
     }
 
-    /// Ways to read what is damaged, with colons between them.
+    /// Ways to read damaged file systems, with colons between them.
     fn rescue(&mut self, what: &str) -> anyhow::Result<()> {
         for one in what.split(':') {
             match one {
                 "nologreplay" => self.skips_log = true,
                 _ if RESCUES.contains(&one) => {
                     bail!(
-                        "the mount option 'rescue={one}' cannot be obeyed: only what is sound is read"
+                        "the mount option 'rescue={one}' cannot be obeyed: \
+                         larder reads sound structures only"
                     )
                 }
                 _ => bail!("unknown mount option 'rescue={one}'"),
@@ -292,7 +294,7 @@ fn refusal(name: &str, word: &str) -> anyhow::Error {
     }
 }
 
-/// `compress`, `compress=zstd`, `compress-force=zstd:9`, `compress=no`; zlib unless it says otherwise.
+/// `compress`, `compress=zstd`, `compress-force=zstd:9`, `compress=no`; zlib by default.
 fn compression(name: &str, value: Option<&str>) -> anyhow::Result<Option<WriteCompression>> {
     let compression = match value {
         Some("no" | "none") => return Ok(None),
@@ -313,7 +315,7 @@ mod tests {
         assert_eq!(options.commit_interval, Some(Duration::from_secs(5)));
         let error = |list| Options::parse([list]).unwrap_err().to_string();
         assert_eq!(error("rw,wibble=3"), "unknown mount option 'wibble=3'");
-        assert!(error("ro,rescue=all").contains("only what is sound"));
+        assert!(error("ro,rescue=all").contains("larder reads sound structures only"));
         assert!(error("rescue=nologreplay").contains("goes with ro"));
         assert!(error("ro,rescue=wibble").contains("unknown mount option 'rescue=wibble'"));
         assert!(error("autodefrag").contains("in the background"));

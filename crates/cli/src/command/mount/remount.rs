@@ -1,4 +1,4 @@
-//! `larder mount -o remount`: a mount goes on with other options.
+//! `larder mount -o remount`: changing the options of a mount.
 
 use std::fs::File;
 use std::io;
@@ -12,11 +12,11 @@ use rustix::process::geteuid;
 
 use super::Outcome;
 
-/// Makes the mount at `mountpoint` go on with the options in `lists`, besides those that it has.
+/// Adds the options in `lists` to those of the mount at `mountpoint`.
 ///
-/// With `ro` and `rw` this is so for the file system, wherever it is mounted; another mount for reading stays one. The
-/// kernel writes nothing while its superblock is read-only: it becomes so before the server closes what is open
-/// for writing, and ceases to be so after the server has opened it.
+/// `ro` and `rw` change the file system, wherever it is mounted; another mount for reading stays
+/// one. The kernel writes nothing while its superblock is read-only: it becomes read-only before
+/// the server closes the file system for writing, and writable after the server has opened it.
 pub fn remount(mountpoint: &Path, lists: &[String]) -> Outcome {
     let named = || mountpoint.display().to_string();
     let mountpoint = mountpoint.canonicalize().with_context(named)?;
@@ -54,13 +54,13 @@ pub fn remount(mountpoint: &Path, lists: &[String]) -> Outcome {
 fn tell_server(mountpoint: &Path, words: String) -> anyhow::Result<()> {
     let directory = File::open(mountpoint)?;
     let Some((mut channel, _)) = Channel::of(&directory)? else {
-        bail!("the server of the mount does not answer as larder's do");
+        bail!("the server of the mount is not larder's");
     };
     channel.call(&Request::Remount(words), &mut |_, _| Ok(()))?;
     Ok(())
 }
 
-/// Makes the kernel go on as `words` say, if it would for this user.
+/// Makes the kernel apply `words`, if it would for this user.
 fn tell_kernel(mountpoint: &Path, words: &str) -> anyhow::Result<()> {
     if !geteuid().is_root() {
         return Ok(());

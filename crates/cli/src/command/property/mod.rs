@@ -33,7 +33,7 @@ impl Property {
     }
 }
 
-/// What can have properties.
+/// The objects that can have properties.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Object {
     /// The file system, at the root of its top level
@@ -50,7 +50,7 @@ enum Object {
     Device,
 }
 
-/// A property that there is.
+/// A property.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Known {
     ReadOnly,
@@ -85,7 +85,7 @@ impl Known {
         }
     }
 
-    /// Whether `bearer` has it, seen as `object` or as anything that it is.
+    /// Whether `bearer` has it, seen as `object` or as any of its types.
     fn is_of(self, bearer: &dyn Bearer, object: Option<Object>) -> bool {
         let is_subvolume = bearer.is_subvolume_root();
         let is_top = is_subvolume && bearer.is_in_top_level();
@@ -120,7 +120,7 @@ impl Known {
         })
     }
 
-    /// Gives it a value, `force` also to the subvolume that was received.
+    /// Sets its value, with `force` also for a received subvolume.
     fn set(self, bearer: &dyn Bearer, value: &OsStr, force: bool) -> anyhow::Result<()> {
         match self {
             Self::ReadOnly => set_read_only(bearer, value, force),
@@ -130,13 +130,13 @@ impl Known {
     }
 }
 
-/// What bears properties: something in an image, or in a file system that is mounted.
+/// An inode that can have properties, in an image or in a mounted file system.
 trait Bearer {
     fn is_subvolume_root(&self) -> bool;
     fn is_in_top_level(&self) -> bool;
     /// Whether it is a regular file or a directory.
     fn has_data(&self) -> bool;
-    /// What the subvolume of which it is the root is.
+    /// The flags of the subvolume whose root it is.
     fn subvolume(&self) -> anyhow::Result<State>;
     fn set_read_only(&self, is_read_only: bool) -> anyhow::Result<()>;
     fn label(&self) -> anyhow::Result<OsString>;
@@ -145,7 +145,7 @@ trait Bearer {
     fn set_compression(&self, compression: &OsStr) -> anyhow::Result<()>;
 }
 
-/// What a subvolume is, as far as properties go by it.
+/// The flags of a subvolume, as far as properties need them.
 struct State {
     is_read_only: bool,
     is_received: bool,
@@ -194,7 +194,7 @@ impl Bearer for Inode {
     }
 }
 
-/// What `text` means.
+/// The inode of `text`.
 fn find(source: &PathSource, text: &OsStr) -> anyhow::Result<Box<dyn Bearer>> {
     Ok(match source.mounted_path(text)? {
         Some(path) => Box::new(mounted::Mounted::open(path)?),

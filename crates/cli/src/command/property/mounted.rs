@@ -1,4 +1,4 @@
-//! Properties in a file system that is mounted.
+//! Properties in a mounted file system.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -11,10 +11,10 @@ use rustix::io::Errno;
 
 use super::{Bearer, COMPRESSION, State, TOP_LEVEL};
 
-/// No name of a compression is longer.
+/// The longest name of a compression.
 const MOST_VALUE_BYTES: usize = 256;
 
-/// Something that is open.
+/// An open inode.
 pub struct Mounted {
     file: File,
     subvolume_id: u64,

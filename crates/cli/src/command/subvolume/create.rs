@@ -44,7 +44,7 @@ impl Create {
     }
 
     fn create_in_image(&self, writing: &Writing) -> anyhow::Result<()> {
-        // A default ACL takes from what the umask left, and not in its place.
+        // A default ACL removes from what the umask left, and does not replace it.
         let root = new_inode(0o040_777 & !umask(), 0);
         for text in &self.paths {
             let path = writing.path(text)?;

@@ -19,9 +19,9 @@ use crate::source::Source;
 
 /// Delete subvolumes and snapshots with all that is in them
 ///
-/// In a mounted file system a deletion becomes durable with the next commit, unless -c or -C waits for
-/// one. In an image all of them are durable when this ends. What cannot be deleted does not keep the
-/// others from being deleted.
+/// In a mounted file system a deletion becomes durable with the next commit, unless -c or -C waits
+/// for one. In an image all of them are durable when this ends. If one cannot be deleted, the
+/// others still are.
 ///
 /// Examples:
 ///   larder subvolume delete disk.img:/snapshots/monday
@@ -140,12 +140,12 @@ impl Delete {
     }
 }
 
-/// Says what was deleted, and whether the command waits for a commit of that.
+/// Reports what was deleted, and whether the command waits for a commit of that.
 fn announce(waits: bool, what: &str) -> io::Result<()> {
     writeln!(stdout(), "Delete subvolume ({}): {what}", if waits { "commit" } else { "no-commit" })
 }
 
-/// Says what failed, which counts as one.
+/// Reports an error, which counts as one.
 fn tell(error: &anyhow::Error) -> Failures {
     eprintln!("ERROR: {}", message(error));
     1

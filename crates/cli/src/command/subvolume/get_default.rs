@@ -10,7 +10,7 @@ use crate::command::Outcome;
 use crate::output::stdout;
 use crate::source::Source;
 
-/// Show the subvolume that a mount shows unless told otherwise
+/// Show the subvolume that a mount shows by default
 ///
 /// Examples:
 ///   larder subvolume get-default disk.img

@@ -21,8 +21,8 @@ use crate::source::Source;
 
 /// List subvolumes and snapshots
 ///
-/// Paths of subvolumes that lie in the one at the path start there, unless -o or -a is given; others
-/// start at the top level.
+/// Paths of subvolumes that lie in the one at the path start there, unless -o or -a is given;
+/// others start at the top level.
 ///
 /// Examples:
 ///   larder subvolume list disk.img
@@ -78,8 +78,8 @@ pub struct List {
     sort: Vec<SortField>,
     #[command(flatten)]
     source: Source,
-    /// The image file or block device, and for -o and -a a subvolume in it; or a path in a file system that is
-    /// mounted
+    /// The image file or block device, and for -o and -a a subvolume in it; or a path in a file
+    /// system that is mounted
     #[arg(value_name = "IMAGE[:/PATH] or PATH")]
     target: OsString,
 }
@@ -110,7 +110,7 @@ impl Listed {
 #[derive(Clone, Copy, Debug)]
 struct Bound {
     value: u64,
-    /// What comparing a generation with the value must give; `None` for equality.
+    /// The required result of comparing a generation with the value; `None` for equality.
     side: Option<Ordering>,
 }
 
@@ -159,11 +159,11 @@ impl FromStr for SortField {
 
 /// A column of the output.
 struct Column {
-    /// What stands before the value in a line.
+    /// The text before the value in a line.
     label: &'static str,
-    /// What stands above it in a table.
+    /// The text above it in a table.
     title: &'static str,
-    /// Least width of the value in a line.
+    /// Minimum width of the value in a line.
     width: usize,
     value: fn(&Listed) -> String,
 }
@@ -270,7 +270,7 @@ impl List {
     }
 }
 
-/// Id of the top level, which is no subvolume of anything.
+/// Id of the top level, which no subvolume contains.
 const TOP_LEVEL: u64 = 5;
 
 const TOP_LEVEL_COLUMN: &str = "top level";
@@ -286,7 +286,7 @@ fn start_at(listed: &mut [Listed], start: &Path) {
     }
 }
 
-/// Puts `<FS_TREE>/` before the paths of subvolumes that are not directly below the one at hand.
+/// Puts `<FS_TREE>/` before the paths of subvolumes that are not directly below the given one.
 fn mark_those_outside(listed: &mut [Listed], here: u64) {
     for subvolume in listed.iter_mut().filter(|subvolume| subvolume.parent() != here) {
         subvolume.path = PathBuf::from("<FS_TREE>").join(&subvolume.path);

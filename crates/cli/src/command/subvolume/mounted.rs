@@ -26,7 +26,7 @@ pub fn subvolume_at(path: &Path) -> anyhow::Result<u64> {
     larder_ioctl::subvolume_id(root).with_context(named)
 }
 
-/// An error if `path` is no root of a subvolume. A directory that this user may not look into passes:
+/// Fails if `path` is no root of a subvolume. Accepts a directory that this user may not look into:
 /// the file system decides about that one.
 pub fn expect_subvolume(path: &Path) -> anyhow::Result<()> {
     let root = match File::open(path) {
@@ -36,7 +36,7 @@ pub fn expect_subvolume(path: &Path) -> anyhow::Result<()> {
     expect_root(&root)
 }
 
-/// An error if `file` is no root of a subvolume: only those have flags of subvolumes.
+/// Fails if `file` is no root of a subvolume: only those have flags of subvolumes.
 fn expect_root(file: &File) -> anyhow::Result<()> {
     match larder_ioctl::is_read_only(file) {
         Err(error) if Errno::from_io_error(&error) == Some(Errno::INVAL) => {
@@ -47,7 +47,7 @@ fn expect_root(file: &File) -> anyhow::Result<()> {
 }
 
 impl Place {
-    /// Where `path` is, which need not exist.
+    /// The directory and name of `path`, which need not exist.
     pub fn of(path: &Path) -> anyhow::Result<Self> {
         let name = path.file_name().with_context(|| format!("{}: no name", path.display()))?;
         let directory = parent_of(path).to_owned();

@@ -12,7 +12,7 @@ use crate::command::Outcome;
 use crate::operand::parse_number;
 use crate::source::{PathSource, Writing};
 
-/// Choose the subvolume that a mount shows unless told otherwise
+/// Choose the subvolume that a mount shows by default
 ///
 /// Examples:
 ///   larder subvolume set-default 256 disk.img
@@ -26,7 +26,8 @@ pub struct SetDefault {
     /// The subvolume by path; or its id, followed by the image
     #[arg(value_name = "IMAGE:/PATH or PATH|ID")]
     subvolume: OsString,
-    /// The image, or a directory of a file system that is mounted, when the subvolume is given by id
+    /// The image, or a directory of a file system that is mounted, when the subvolume is given by
+    /// id
     #[arg(value_name = "IMAGE or PATH")]
     image: Option<OsString>,
 }

@@ -38,7 +38,8 @@ pub struct Show {
     units: Units,
     #[command(flatten)]
     source: Source,
-    /// The subvolume, in an image by its path from the top level, or in a file system that is mounted
+    /// The subvolume, in an image by its path from the top level, or in a file system that is
+    /// mounted
     #[arg(value_name = "IMAGE:/PATH or PATH")]
     target: OsString,
 }
@@ -72,7 +73,7 @@ impl Show {
         Ok(ExitCode::SUCCESS)
     }
 
-    /// The file system, and the id of the subvolume that is meant.
+    /// The file system, and the id of the subvolume that the operand names.
     fn find(&self) -> anyhow::Result<(Box<dyn Overview>, u64)> {
         if let Some(id) = self.rootid {
             let (filesystem, _) = self.source.overview_at(&self.target)?;

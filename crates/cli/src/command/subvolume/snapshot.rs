@@ -65,7 +65,7 @@ impl Snapshot {
         Ok(place.path())
     }
 
-    /// Takes it in an image. Returns what a user calls it: the image and its path there.
+    /// Takes it in an image. Returns its name for the user: the image and its path there.
     fn take_in_image(&self) -> anyhow::Result<PathBuf> {
         let writing = self.source.write(&self.subvolume)?;
         let source = writing.path(&self.subvolume)?;

@@ -1,8 +1,9 @@
-//! Whether data is compressed when it is written back, and how.
+//! Whether and how writeback compresses data.
 //!
 //! # Invariants
 //! - Data that is overwritten in place, or has no checksums, is not compressed.
-//! - A compressed extent takes at least one sector less than its data, an inline one at least a byte.
+//! - A compressed extent takes at least one sector less than its data, an inline one at least a
+//!   byte.
 
 use larder_format::compression::{
     Algorithm, Compression, ExtentKind, MAX_UNCOMPRESSED_BYTES, is_worth_trying,
@@ -12,14 +13,12 @@ use crate::file::writeback::compressors::Compressors;
 use crate::file::writeback::slices::Slices;
 use crate::parallel;
 
-/// How data is compressed when it is written back: the kernel's mount options `compress` and
-/// `compress-force`.
+/// How writeback compresses data: the kernel's mount options `compress` and `compress-force`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WriteCompression {
-    /// Algorithm and level. A file's own property chooses another algorithm, at its usual level.
+    /// Algorithm and level. A file's own property selects another algorithm, at its default level.
     pub compression: Compression,
-    /// Everything is tried: also what looks as if it would not become smaller, and files that were found
-    /// not to.
+    /// Compresses everything: also data that looks incompressible, and files that proved to be.
     pub force: bool,
 }
 
@@ -28,21 +27,21 @@ pub struct WriteCompression {
 pub(crate) struct Plan {
     pub(crate) compression: Compression,
     pub(crate) force: bool,
-    /// Data that does not become smaller says so about its file.
+    /// Whether data that does not become smaller marks its file as incompressible.
     pub(crate) gives_up: bool,
 }
 
 /// Up to 128 KiB of data.
 pub(crate) struct Piece<'a> {
-    /// Where in the file it starts.
+    /// Its offset in the file.
     pub(crate) start: u64,
     /// In whole sectors.
     pub(crate) data: Slices<'a>,
-    /// How many bytes of it the file has.
+    /// How many bytes of it lie in the file.
     pub(crate) len: usize,
 }
 
-/// What became of a piece.
+/// The result for a piece.
 pub(crate) enum Outcome {
     /// It is shorter now: whole sectors.
     Compressed(Vec<u8>),
@@ -57,7 +56,7 @@ impl Plan {
         self.compression.algorithm()
     }
 
-    /// Whether a file of which `outcomes` came is not tried again.
+    /// Whether a file with these `outcomes` counts as incompressible.
     pub(crate) fn gives_up(&self, outcomes: &[Outcome]) -> bool {
         let is_bad = |outcome: &Outcome| matches!(outcome, Outcome::Incompressible);
         self.gives_up && outcomes.iter().any(is_bad)
@@ -81,7 +80,7 @@ impl Plan {
     ) -> Outcome {
         let data = piece.data.joined();
         let input = &data[..piece.len];
-        // One sector cannot become fewer.
+        // A single sector cannot become fewer.
         let is_tried = piece.len > sectorsize as usize && (self.force || is_worth_trying(input));
         if !is_tried {
             return Outcome::Left;
@@ -95,7 +94,7 @@ impl Plan {
         }
     }
 
-    /// Compresses all data of a short file, to be kept in the tree, if it becomes shorter.
+    /// Compresses all data of a short file, to be inline, if it becomes shorter.
     pub(crate) fn compress_inline(
         &self,
         data: &[u8],

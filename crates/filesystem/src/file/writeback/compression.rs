@@ -1,4 +1,4 @@
-//! Whether data of a file is compressed when it is written back, and how.
+//! Whether and how writeback compresses a file's data.
 
 use larder_format::compression::Algorithm;
 use larder_format::item::{DirEntries, InodeFlags};
@@ -10,7 +10,7 @@ use crate::file::writeback::compress::Plan;
 use crate::inode::live::{InodeState, LiveInode};
 use crate::xattr::property::{COMPRESSION, USUAL_COMPRESSION, can_compress};
 
-/// How the data of a file, whose state is locked, is compressed, if it is.
+/// How the data of a file, whose state is locked, is compressed; none if it is not.
 pub(crate) fn compression_plan(
     core: &Core,
     live: &LiveInode,

@@ -1,10 +1,10 @@
 //! Compressors, shared by all threads that write data back.
 //!
 //! # Invariants
-//! - There are at most as many compressors as threads can compress at once. A thread uses one for one piece, and
-//!   waits for nothing meanwhile.
-//! - At most [`BATCHES`] batches of several pieces are in memory, compressed and not written. A thread with a batch
-//!   waits for compressors and devices only.
+//! - There are at most as many compressors as threads can compress at once. A thread uses one for
+//!   one piece, and waits for nothing meanwhile.
+//! - At most [`BATCHES`] batches of several pieces are in memory, compressed and not yet written. A
+//!   thread with a batch waits for compressors and devices only.
 
 use larder_format::compression::{Compression, Compressor};
 use parking_lot::{Condvar, Mutex};
@@ -67,7 +67,8 @@ impl Compressors {
         PIECES_PER_THREAD * parallel::available()
     }
 
-    /// Waits until there may be one more batch, until the result is dropped. A single piece need not wait.
+    /// Waits until there may be one more batch. It exists until the result is dropped. A single
+    /// piece need not wait.
     pub(crate) fn begin(&self, batch: &[Piece<'_>]) -> Option<Permit<'_>> {
         (batch.len() > 1).then(|| self.batches.take())
     }
@@ -81,7 +82,7 @@ impl Compressors {
         let _permit = self.compressing.take();
         let mut idle = self.idle.lock();
         let known = idle.iter().rposition(|it| it.compression() == compression);
-        // A compressor for other data makes way, so that there are never more.
+        // A compressor for another algorithm goes, so that there are never more.
         let taken = known.map(|at| idle.swap_remove(at));
         let replaced = if taken.is_none() { idle.pop() } else { None };
         drop(idle);

@@ -1,9 +1,10 @@
-//! Data of a file that is not written back yet.
+//! Dirty data of a file.
 //!
 //! # Invariants
 //! - It consists of runs of whole sectors that do not overlap.
-//! - No run is longer than [`MOST_RUN_BYTES`]. A short one has room for at most twice its length, a longer one has all
-//!   the room that it can need: what it did not use is in no memory, and it never moves.
+//! - No run is longer than [`MOST_RUN_BYTES`]. A short one has capacity for at most twice its
+//!   length. A longer one has all the capacity that it can need: unused capacity takes no memory,
+//!   and the run never moves.
 
 use std::collections::BTreeMap;
 use std::ops::Bound::{Excluded, Unbounded};
@@ -11,12 +12,13 @@ use std::ops::Range;
 
 use crate::file::writeback::slices::Slices;
 
-/// No run is longer. It is a multiple of what is compressed at once.
+/// The longest run: a multiple of the unit of compression.
 const MOST_RUN_BYTES: usize = 1 << 20;
-/// Runs up to this length are short. What an allocator has in sizes between these two it keeps for each thread.
+/// Runs up to this length are short. An allocator keeps memory of sizes between these two for each
+/// thread.
 const SHORT_RUN_BYTES: usize = 64 << 10;
 
-/// Data that is not written back yet, by file offset.
+/// Dirty data, by file offset.
 #[derive(Debug, Default)]
 pub(crate) struct DirtyData {
     runs: BTreeMap<u64, Vec<u8>>,
@@ -56,7 +58,7 @@ impl DirtyData {
         true
     }
 
-    /// Where the run that has `at` ends; `at` if none has.
+    /// The end of the run that has `at`; `at` if none has.
     pub(crate) fn covered_until(&self, at: u64) -> u64 {
         self.run_at(at).map_or(at, |(start, run)| start + run.len() as u64)
     }
@@ -66,7 +68,7 @@ impl DirtyData {
         (at < start + run.len() as u64).then_some((*start, run))
     }
 
-    /// Puts `data` at `start`.
+    /// Inserts `data` at `start`.
     pub(crate) fn write(&mut self, start: u64, mut data: &[u8]) {
         let mut at = start;
         while !data.is_empty() {
@@ -99,7 +101,8 @@ impl DirtyData {
         }
     }
 
-    /// Puts `data`, of any length, at any `offset`. Sectors of which it is only a part are dirty already.
+    /// Inserts `data`, of any length, at any `offset`. The sectors that it covers only in part are
+    /// dirty already.
     pub(crate) fn write_bytes(&mut self, offset: u64, data: &[u8], sectorsize: u64) {
         let head_len =
             (offset.next_multiple_of(sectorsize) - offset).min(data.len() as u64) as usize;
@@ -117,7 +120,7 @@ impl DirtyData {
         next.map_or(most, |(next, _)| most.min((next - at) as usize))
     }
 
-    /// Copies what is dirty over `buf`, which has what lies at `offset` on the devices.
+    /// Copies dirty data over `buf`, which has the content at `offset` on the devices.
     pub(crate) fn overlay(&self, offset: u64, buf: &mut [u8]) {
         let end = offset + buf.len() as u64;
         let first = self.run_at(offset).map_or(offset, |(start, _)| start);
@@ -129,7 +132,7 @@ impl DirtyData {
         }
     }
 
-    /// Forgets what lies from `end`, a sector's start, on.
+    /// Drops the data from `end`, the start of a sector, on.
     pub(crate) fn truncate(&mut self, end: u64) {
         let behind = self.runs.split_off(&end);
         self.len_bytes -= behind.values().map(|run| run.len() as u64).sum::<u64>();
@@ -143,7 +146,7 @@ impl DirtyData {
         }
     }
 
-    /// Puts in what is older, where nothing newer is.
+    /// Inserts older data where there is no newer.
     pub(crate) fn add_older(&mut self, older: Self) {
         let newer = std::mem::replace(self, older);
         for (start, run) in newer.runs {
@@ -156,7 +159,7 @@ impl DirtyData {
         self.runs.iter().map(|(start, run)| *start..start + run.len() as u64).collect()
     }
 
-    /// The data as contiguous ranges: where each starts, and what it has.
+    /// The data as contiguous ranges, each with its offset.
     pub(crate) fn ranges(&self) -> Vec<(u64, Slices<'_>)> {
         let mut ranges: Vec<(u64, Slices<'_>)> = Vec::new();
         let mut end = None;

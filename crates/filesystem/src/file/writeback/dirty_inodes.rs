@@ -1,4 +1,4 @@
-//! Which inodes have data that is not written back.
+//! The inodes with dirty data.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,14 +9,14 @@ use crate::file::writeback::dirty_space::DirtySpace;
 use crate::inode::id::InodeId;
 use crate::inode::live::{InodeState, LiveInode};
 
-/// Inodes with data that is not written back.
+/// Inodes with dirty data.
 pub(crate) struct DirtyInodes {
     inodes: Mutex<BTreeMap<InodeId, (Arc<LiveInode>, u64)>>,
     space: DirtySpace,
 }
 
 impl DirtyInodes {
-    /// None yet. The data of all of them is to take `most_bytes` at most.
+    /// None yet. The data of all of them takes `most_bytes` at most.
     pub(crate) fn new(most_bytes: usize) -> Self {
         Self { inodes: Mutex::default(), space: DirtySpace::new(most_bytes as u64) }
     }
@@ -26,14 +26,14 @@ impl DirtyInodes {
         &self.space
     }
 
-    /// Enters an inode, whose state is locked, with its dirty data.
+    /// Inserts an inode, whose state is locked, with its dirty data.
     pub(crate) fn insert(&self, live: &Arc<LiveInode>, state: &InodeState) {
         let bytes = state.pages.memory_bytes();
         let before = self.inodes.lock().insert(live.id(), (live.clone(), bytes));
         self.space.changed(before.map_or(0, |(_, bytes)| bytes), bytes);
     }
 
-    /// Notes how much dirty data an inode has after some was written back; its state is locked.
+    /// Notes how much dirty data an inode has after a writeback; its state is locked.
     pub(crate) fn update(&self, live: &Arc<LiveInode>, state: &InodeState) {
         if !state.pages.is_clean() {
             return self.insert(live, state);
@@ -47,7 +47,7 @@ impl DirtyInodes {
         self.inodes.lock().is_empty()
     }
 
-    /// Forgets what is dirty in a subvolume of which nothing is open.
+    /// Drops the dirty data of a subvolume of which nothing is open.
     pub(crate) fn discard(&self, subvolume: u64) {
         let inodes = self.all().into_iter().filter(|live| live.id().subvolume == subvolume);
         for live in inodes {

@@ -1,11 +1,12 @@
-//! The memory for data that is not written back.
+//! The memory for dirty data.
 //!
 //! # Invariants
-//! - Data that is dirty or being written back takes no more than a bound. A writer counts its data before it adds it.
-//!   Only the rest of its first and last sectors, and the spare capacity of runs, come on top.
-//! - A writer that finds too little space writes back the data of all files, one thread at a time, until there is
-//!   enough. It has not joined a transaction and holds no lock of a file meanwhile.
-//! - Writing back needs none of this space.
+//! - Data that is dirty or under writeback takes no more than a bound. A writer counts its data
+//!   before it adds it. Only the rest of its first and last sectors, and the spare capacity of
+//!   runs, are not counted.
+//! - A writer that finds too little space writes back the data of all files, one thread at a time,
+//!   until there is enough. It has not joined a transaction and holds no lock of a file meanwhile.
+//! - Writeback needs none of this space.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread;
@@ -15,7 +16,8 @@ use parking_lot::Mutex;
 
 use crate::error::Result;
 
-/// A writer that finds too little space after everything was written back, because others took it, lets them go on.
+/// If there is too little space after everything was written back, because other threads took it, a
+/// writer waits for them.
 const PAUSE: Duration = Duration::from_millis(1);
 
 /// The bound, and how much of it is taken.
@@ -26,7 +28,7 @@ pub(crate) struct DirtySpace {
     turn: Mutex<()>,
 }
 
-/// Space for the data that a writer is about to add, until that data is counted itself.
+/// Space for the data that a writer is about to add, until that data itself is counted.
 #[must_use]
 pub(crate) struct Entrance<'r> {
     space: &'r DirtySpace,

@@ -1,4 +1,4 @@
-//! Writing data back: it is put on the devices, then the trees say where it is.
+//! Writeback: data goes to the devices, then the trees learn where it is.
 
 use std::sync::Arc;
 
@@ -18,20 +18,20 @@ use crate::operation::file_change::{FileChange, LockedFile};
 use crate::operation::locks::KeepsExtents;
 use crate::parallel;
 
-/// All data of a file, as it is kept in the tree.
+/// All data of a file, as it is stored inline.
 struct Inline {
     stored: Vec<u8>,
     compression: Option<Algorithm>,
 }
 
-/// Writes back what all files have in memory only, with several threads if they are many. Goes on after an error, and
-/// returns the first.
+/// Writes back the dirty data of all files, with several threads if there are many. Goes on after
+/// an error, and returns the first.
 pub(crate) fn flush_all(core: &Core) -> Result<()> {
     parallel::in_stretches(&core.writer()?.dirty.all(), |live| flush(core, live))
 }
 
-/// Writes back what a file has in memory only; what was written before this call is in the
-/// running transaction then.
+/// Writes back the dirty data of a file: data from before this call is in the running transaction
+/// afterwards.
 pub(crate) fn flush(core: &Core, live: &Arc<LiveInode>) -> Result<()> {
     let writer = core.writer()?;
     let change = FileChange::start_flushing(core, live)?;
@@ -49,8 +49,9 @@ pub(crate) fn flush(core: &Core, live: &Arc<LiveInode>) -> Result<()> {
     change.end()
 }
 
-/// Writes back the data of a file. Its state is not locked while devices work: unless the caller keeps the data of
-/// the file, too, there may be dirty data again when this returns. After an error nothing has changed.
+/// Writes back the data of a file. Its state is not locked during device I/O: unless the caller
+/// also keeps the data of the file, there may be dirty data again when this returns. After an error
+/// nothing has changed.
 pub(crate) fn write_back<L: KeepsExtents>(file: &mut LockedFile<'_, '_, L>) -> Result<()> {
     let core = file.core();
     let plan = compression_plan(core, file.live(), file)?;
@@ -105,7 +106,7 @@ fn write_back_extents<L: KeepsExtents>(
     Ok(())
 }
 
-/// Puts all data of a file in the tree.
+/// Stores all data of a file inline.
 fn enter_inline<L: KeepsExtents>(
     file: &mut LockedFile<'_, '_, L>,
     Inline { stored, compression }: &Inline,
@@ -127,15 +128,15 @@ fn enter_inline<L: KeepsExtents>(
     Ok(())
 }
 
-/// Whether all of the file's data is in one sector that is dirty, and has no place of its own: what is overwritten
-/// in place has one, as in the kernel.
+/// Whether all of the file's data is in one dirty sector without a place of its own: a file that is
+/// overwritten in place has one, as in the kernel.
 fn is_short(core: &Core, state: &InodeState) -> bool {
     let is_short = state.size_bytes > 0 && state.size_bytes <= core.sectorsize();
     let is_in_place = state.item.flags().contains(InodeFlags::NODATACOW);
     is_short && !is_in_place && state.pages.is_dirty(0, core.sectorsize())
 }
 
-/// All of the file's data, if it is to be in the tree: it is short, dirty, and there is no more.
+/// All of the file's data, if it is to be inline: it is short, dirty, and there is no more.
 fn inline_data<L>(file: &LockedFile<'_, '_, L>, plan: Option<&Plan>) -> Result<Option<Inline>> {
     let core = file.core();
     let (size_bytes, sectorsize) = (file.size_bytes, core.sectorsize());
@@ -160,7 +161,7 @@ fn inline_data<L>(file: &LockedFile<'_, '_, L>, plan: Option<&Plan>) -> Result<O
     Ok(fits.then_some(Inline { stored: data, compression: None }))
 }
 
-/// Where holes have items, enters those of what the file grew by.
+/// If holes have items, inserts those for the part that the file grew by.
 fn fill_holes(
     core: &Core,
     extents: &FileExtents<'_>,

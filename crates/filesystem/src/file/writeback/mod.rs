@@ -1,4 +1,4 @@
-//! Data that is in memory only, and its way to the devices and into the trees.
+//! Dirty data, and its way to the devices and into the trees.
 
 pub(crate) mod compress;
 pub(crate) mod compression;

@@ -1,10 +1,10 @@
-//! Data that is written where the file already has room for it: preallocated space, and, in files that
-//! are overwritten in place, their data.
+//! Writing into space that a file already has: preallocated space and, in files that are
+//! overwritten in place, their data.
 //!
 //! # Invariants
-//! - Nothing is written in place that anything else refers to: another file, another part of this one, a
-//!   snapshot.
-//! - What was preallocated reads as zeros until data was written to all of it that says otherwise.
+//! - Data is never written in place if anything else refers to it: another file, another part of
+//!   this one, a snapshot.
+//! - Preallocated space reads as zeros until all of the data that replaces it is written.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -19,14 +19,13 @@ use crate::file::extent_items::{FileExtents, Stored};
 /// A range of a file, and where its data goes.
 pub(crate) struct Target {
     pub(crate) range: Range<u64>,
-    /// Where on disk the file has space for it that no other file refers to; none where there is to be a
-    /// new extent.
+    /// The address of space that only this file has; none if a new extent is needed.
     pub(crate) place: Option<Logical>,
 }
 
 impl FileExtents<'_> {
-    /// Where the data of `range`, whole sectors, goes in a file with these flags, of which what lies from
-    /// `cut` on is gone.
+    /// Where the data of `range`, whole sectors, goes in a file with these flags. The file's
+    /// extents from `cut` on are gone.
     pub(crate) fn targets(
         &self,
         cut: Option<u64>,
@@ -35,7 +34,7 @@ impl FileExtents<'_> {
     ) -> Changed<Vec<Target>> {
         let mut targets = Vec::new();
         let mut at = range.start;
-        // What is to be cut off is not there any more.
+        // Extents that will be cut off do not count.
         let end = range.end.min(cut.unwrap_or(u64::MAX));
         let may_have_room = flags.intersects(InodeFlags::NODATACOW | InodeFlags::PREALLOC);
         if may_have_room && at < end {
@@ -60,7 +59,7 @@ impl FileExtents<'_> {
         Ok(targets)
     }
 
-    /// Whether data may be written to an extent of the file that starts at `from`.
+    /// Whether data may be written in place to an extent of the file, which starts at `from`.
     fn is_preallocated(
         &self,
         flags: InodeFlags,
@@ -72,7 +71,7 @@ impl FileExtents<'_> {
         if is_written && !flags.contains(InodeFlags::NODATACOW) {
             return Ok(false);
         }
-        // Snapshots may share the leaf of what is older, and with it the extent.
+        // Snapshots may share the leaf of an older extent, and with it the extent.
         let is_old = item.header.generation.get() <= self.tree.last_snapshot();
         if item.header.compression != 0 || is_old {
             return Ok(false);
@@ -80,8 +79,8 @@ impl FileExtents<'_> {
         self.handle.is_sole_owner(data, owner)
     }
 
-    /// Says that `start..end`, whole sectors, which has room on disk that is this file's alone, has data.
-    /// Pieces of one extent that follow each other become one item.
+    /// Notes that `start..end`, whole sectors of space that only this file has, has data. Adjacent
+    /// pieces of one extent become one item.
     pub(crate) fn mark_written(&self, start: u64, end: u64) -> Changed<()> {
         self.forget(start..end);
         // With its neighbours, which it may join.
@@ -111,7 +110,7 @@ impl FileExtents<'_> {
         self.replace(&before, &after)
     }
 
-    /// The pieces that an extent falls into when `start..end` of it, if it is preallocated, has data.
+    /// The pieces of an extent after `start..end` of it got data, if it is preallocated.
     fn written(
         &self,
         from: u64,
@@ -139,7 +138,7 @@ impl FileExtents<'_> {
         bounds.into_iter().filter(|range| !range.is_empty()).map(piece).collect()
     }
 
-    /// Puts extents in the place of others that cover the same parts of the same extents on disk.
+    /// Replaces extents with others that cover the same parts of the same extents on disk.
     fn replace(
         &self,
         before: &BTreeMap<u64, FileExtentItem>,
@@ -167,7 +166,7 @@ impl FileExtents<'_> {
     }
 }
 
-/// Whether a piece of written data goes on where the one before it ends, in the file and on disk.
+/// Whether a piece of written data is contiguous with the one before it, in the file and on disk.
 fn continues(start: u64, last: &FileExtentItem, from: u64, piece: &FileExtentItem) -> bool {
     let is_plain = |item: &FileExtentItem| {
         item.header.kind == FileExtentKind::Regular as u8 && item.header.compression == 0

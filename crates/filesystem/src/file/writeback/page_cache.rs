@@ -1,7 +1,8 @@
-//! The page cache of a file: its data that the trees do not have, and the space that is reserved for it.
+//! The page cache of a file: data that the trees do not have yet, and the space that is reserved
+//! for it.
 //!
-//! Each sector of a file is clean, dirty, under writeback ("writing"), or dirty again while it is under writeback
-//! ("rewritten"):
+//! Each sector of a file is clean, dirty, under writeback ("writing"), or dirty again while it is
+//! under writeback ("rewritten"):
 //!
 //! ```text
 //! clean      ── write, load ─────────────────▶ dirty
@@ -14,12 +15,12 @@
 //! ```
 //!
 //! # Invariants
-//! - Dirty data and data under writeback consist of whole sectors. A reader sees dirty data, below it data under
-//!   writeback, below it what the trees have, up to where the file is cut off.
+//! - Dirty data and data under writeback consist of whole sectors. A reader sees dirty data first,
+//!   then data under writeback, then the trees' data up to where the file is cut off.
 //! - At most one writeback of a file is in progress. Its [`Writeback`] ends it, and can do so once.
 //! - While a writeback is in progress, nothing is truncated or cut off: sectors only become dirty.
-//! - The space that is reserved belongs to the dirty data. It goes with the data into a writeback, and comes back
-//!   with it.
+//! - The reserved space belongs to the dirty data. It goes with the data into a writeback, and
+//!   comes back with it.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -28,20 +29,20 @@ use crate::file::writeback::dirty::DirtyData;
 use crate::file::writeback::reservation::DataReservation;
 use crate::file::writeback::slices::Slices;
 
-/// The data of a file that the trees do not have. See the module for the states of each sector.
+/// The data of a file that the trees do not have. The module describes the states of each sector.
 #[derive(Default)]
 pub(crate) struct PageCache {
     dirty: DirtyData,
     /// Shared with the [`Writeback`] in progress.
     writing: Option<Arc<DirtyData>>,
-    /// What the trees have from there on is cut off, and goes with the next writeback.
+    /// The trees' extents from there on are cut off, and go with the next writeback.
     cut: Option<u64>,
-    /// Room for writing the dirty data back: for the data, and for the items that say where it is.
+    /// Space for writing the dirty data back: for the data, and for the items that say where it is.
     reservation: Option<DataReservation>,
 }
 
-/// A writeback in progress. [`PageCache::written_back`] or [`PageCache::put_back`] ends it. If neither comes, because
-/// the transaction was given up, the data stays readable.
+/// A writeback in progress. [`PageCache::written_back`] or [`PageCache::put_back`] ends it. If
+/// neither does, because the transaction was aborted, the data stays readable.
 #[must_use]
 pub(crate) struct Writeback {
     data: Arc<DirtyData>,
@@ -50,12 +51,12 @@ pub(crate) struct Writeback {
 }
 
 impl PageCache {
-    /// Whether the trees have all that the file is.
+    /// Whether the trees have all content of the file.
     pub(crate) fn is_clean(&self) -> bool {
         self.dirty.is_empty() && self.writing.is_none() && self.cut.is_none()
     }
 
-    /// Where what the trees have is cut off.
+    /// Where the trees' extents are cut off.
     pub(crate) fn cut(&self) -> Option<u64> {
         self.cut
     }
@@ -99,7 +100,7 @@ impl PageCache {
         true
     }
 
-    /// Copies what is here over `buf`, which has what lies at `offset` on the devices.
+    /// Copies cached data over `buf`, which has the content at `offset` on the devices.
     pub(crate) fn overlay(&self, offset: u64, buf: &mut [u8]) {
         if let Some(writing) = &self.writing {
             writing.overlay(offset, buf);
@@ -107,7 +108,7 @@ impl PageCache {
         self.dirty.overlay(offset, buf);
     }
 
-    /// Where there is data, in order; no two ranges meet.
+    /// The ranges of cached data, in order; no two touch.
     pub(crate) fn ranges(&self) -> Vec<Range<u64>> {
         let mut data = self.dirty.covered();
         data.extend(self.writing.iter().flat_map(|writing| writing.covered()));
@@ -122,32 +123,33 @@ impl PageCache {
         merged
     }
 
-    /// Puts `data` at `offset`. Sectors of which it is only a part are dirty already.
+    /// Inserts `data` at `offset`. The sectors that it covers only in part are dirty already.
     pub(crate) fn write(&mut self, offset: u64, data: &[u8], sectorsize: u64) {
         self.dirty.write_bytes(offset, data, sectorsize);
     }
 
-    /// Makes the sector at `start` dirty with what the file has there, unless it is dirty: that is newer.
+    /// Makes the sector at `start` dirty with the file's content, unless it is dirty: dirty data is
+    /// newer.
     pub(crate) fn load(&mut self, start: u64, sector: &[u8]) {
         if !self.dirty.covers(start, start + sector.len() as u64) {
             self.dirty.write(start, sector);
         }
     }
 
-    /// Forgets dirty data from `end`, a sector's start, on.
+    /// Drops dirty data from `end`, the start of a sector, on.
     pub(crate) fn truncate(&mut self, end: u64) {
         self.check_no_writeback();
         self.dirty.truncate(end);
     }
 
-    /// Forgets dirty data from `end`, a sector's start, on, and notes that what the trees have from there on goes
-    /// with the next writeback.
+    /// Drops dirty data from `end`, the start of a sector, on, and notes that the trees' extents
+    /// from there on go with the next writeback.
     pub(crate) fn cut_off(&mut self, end: u64) {
         self.truncate(end);
         self.cut = Some(self.cut.map_or(end, |earlier| earlier.min(end)));
     }
 
-    /// Forgets everything: the trees have it, or no thread will ask for it.
+    /// Drops everything: the trees have it, or no thread will ask for it.
     pub(crate) fn forget(&mut self) {
         *self = Self::default();
     }
@@ -173,7 +175,7 @@ impl PageCache {
         Writeback { data, cut: self.cut, reservation: self.reservation.take() }
     }
 
-    /// Makes data dirty again that could not be written, except where newer data is.
+    /// Makes data dirty again after a failed writeback, except where newer data is.
     pub(crate) fn put_back(&mut self, writeback: Writeback) {
         self.writing = None;
         let Writeback { data, reservation, .. } = writeback;
@@ -184,7 +186,7 @@ impl PageCache {
         }
     }
 
-    /// The trees have the data, and nothing that was cut off. The space that was reserved for it is given back.
+    /// The trees have the data, and nothing after the cut. Gives the reserved space back.
     pub(crate) fn written_back(&mut self, writeback: Writeback) {
         debug_assert!(self.cut == writeback.cut, "nothing is cut off during a writeback");
         self.writing = None;
@@ -198,12 +200,12 @@ impl PageCache {
 }
 
 impl Writeback {
-    /// The data as contiguous ranges: where each starts, and what it has.
+    /// The data as contiguous ranges, each with its offset.
     pub(crate) fn ranges(&self) -> Vec<(u64, Slices<'_>)> {
         self.data.ranges()
     }
 
-    /// Where what the trees have is cut off.
+    /// Where the trees' extents are cut off.
     pub(crate) fn cut(&self) -> Option<u64> {
         self.cut
     }
@@ -244,7 +246,7 @@ mod tests {
         ]
     }
 
-    /// The content of a sector in each place that may have it.
+    /// The content of a sector in each of its possible places.
     #[derive(Clone, Copy, Default)]
     struct Sector {
         dirty: Option<u8>,

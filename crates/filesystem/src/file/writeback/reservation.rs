@@ -3,7 +3,7 @@
 use larder_transaction::QuotaReservation;
 use larder_transaction::space::Reservation;
 
-/// Room for writing data back.
+/// Space for writing data back.
 pub(crate) struct DataReservation {
     pub(crate) data: Reservation,
     pub(crate) metadata: Reservation,

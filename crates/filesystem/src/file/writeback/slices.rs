@@ -1,4 +1,4 @@
-//! Data that is contiguous in a file and lies in several pieces of memory, so that no thread has to copy it together.
+//! Contiguous data of a file in several pieces of memory, so that no thread has to copy it.
 //!
 //! # Invariants
 //! - No piece is empty.

@@ -1,11 +1,11 @@
-//! A writeback of a file, and what the file was like when it began.
+//! A writeback of a file, and the state of the file when it began.
 
 use larder_format::item::InodeFlags;
 
 use crate::file::writeback::page_cache::Writeback;
 use crate::inode::live::InodeState;
 
-/// A writeback in progress, and what the file was like when it began.
+/// A writeback in progress, and the state of the file when it began.
 pub(crate) struct Taken {
     pub(crate) writeback: Writeback,
     pub(crate) size_bytes: u64,

@@ -1,5 +1,4 @@
-//! Putting data on the devices: new extents are allocated, compressed or as it is, or room is used that the
-//! file has.
+//! Writing data to the devices: to new extents, compressed or not, or to space that the file has.
 
 use larder_format::Logical;
 use larder_format::compression::Algorithm;
@@ -19,20 +18,20 @@ use crate::parallel;
 /// Checksums are computed in pieces of this size, which are whole sectors.
 const SUMMED_BYTES: usize = 1 << 20;
 
-/// Data that was written and that no tree says anything about yet.
+/// Data that was written and that no tree refers to yet.
 pub(crate) struct Written {
-    /// Where in the file it starts.
+    /// Its offset in the file.
     start: u64,
     place: Destination,
-    /// Of what is on disk, where the file has any.
+    /// The address, if it is on disk.
     checksums: Vec<u8>,
 }
 
 /// Where data was written.
 enum Destination {
-    /// In an extent of its own.
+    /// To an extent of its own.
     New(FileExtentItem),
-    /// Where the file had room for it.
+    /// To space that the file had.
     InPlace { logical: Logical, len_bytes: u64 },
 }
 
@@ -40,7 +39,7 @@ enum Destination {
 #[derive(Default)]
 pub(crate) struct WrittenData {
     pub(crate) written: Vec<Written>,
-    /// It did not become smaller: the file is not to be compressed any more.
+    /// It did not become smaller: the file counts as incompressible from now on.
     pub(crate) gives_up: bool,
 }
 
@@ -54,7 +53,8 @@ struct Writing<'a> {
 }
 
 impl Core {
-    /// Writes data that was taken from a file, whose `flushing` is held. After an error no new extent is left.
+    /// Writes data that was taken from a file, whose `flushing` is held. After an error it gives
+    /// all new extents back.
     pub(crate) fn write_data(
         &self,
         extents: &FileExtents<'_>,
@@ -74,7 +74,7 @@ impl Core {
         Ok(writing.data)
     }
 
-    /// Takes space for an extent of `wanted_bytes`, whole sectors, or of fewer.
+    /// Allocates an extent of `wanted_bytes`, whole sectors, or of fewer.
     pub(crate) fn allocate_data(&self, wanted_bytes: u64) -> Changed<DataExtent> {
         let wanted_bytes = wanted_bytes.min(MAX_EXTENT_BYTES);
         let space = self.try_writer().expect("it is open for writing").manager().space();
@@ -82,8 +82,8 @@ impl Core {
         Ok(DataExtent { logical, len_bytes })
     }
 
-    /// Takes space for an extent of exactly `len_bytes`, whole sectors; none where no free space is as
-    /// long.
+    /// Allocates an extent of exactly `len_bytes`, whole sectors; none if no free space is long
+    /// enough.
     pub(crate) fn allocate_whole(&self, len_bytes: u64) -> Changed<Option<DataExtent>> {
         let space = self.try_writer().expect("it is open for writing").manager().space();
         match space.allocate_data(len_bytes, len_bytes) {
@@ -93,7 +93,7 @@ impl Core {
         }
     }
 
-    /// Gives back space that was taken for data and that no tree says anything about.
+    /// Gives back an extent that no tree refers to yet.
     pub(crate) fn give_up(&self, data: DataExtent) -> Changed<()> {
         let space = self.try_writer().expect("it is open for writing").manager().space();
         space.abandoned(&(data.logical.0..data.logical.0 + data.len_bytes))
@@ -150,13 +150,13 @@ impl Writing<'_> {
         Ok(())
     }
 
-    /// Writes data to new extents, those pieces compressed that become smaller.
+    /// Writes data to new extents. Pieces that become smaller are compressed.
     fn write_compressed(&mut self, plan: &Plan, start: u64, data: &Slices<'_>) -> Result<()> {
         let core = self.core;
         let sectorsize = core.volume().sectorsize();
         let compressors = &core.writer()?.compressors;
         let pieces = pieces(data, start, self.taken.size_bytes);
-        // Pieces that stay as they are go together.
+        // Adjacent uncompressed pieces go together.
         let mut left_from = 0;
         for batch in pieces.chunks(Compressors::batch_len()) {
             let _turn = compressors.begin(batch);
@@ -179,8 +179,8 @@ impl Writing<'_> {
         self.write_plain(start + left_from, &data.part(left_from, u64::MAX))
     }
 
-    /// Writes what is to be on disk to an extent that was just allocated and holds `ram_bytes` of the
-    /// file from `start` on.
+    /// Writes bytes to an extent that was just allocated and holds `ram_bytes` of the file from
+    /// `start` on.
     fn put_new(
         &mut self,
         extent: DataExtent,
@@ -203,7 +203,7 @@ impl Writing<'_> {
         let has_checksums = !self.taken.flags.contains(InodeFlags::NODATASUM);
         let sums = || self.core.sums_of_pieces(stored.pieces());
         let checksums = if has_checksums { sums() } else { Vec::new() };
-        // Before it is written: what is noted here is given back after an error.
+        // Noted before it is written, so that an error gives it back.
         self.data.written.push(Written { start, place, checksums });
         let mut at = logical;
         for piece in stored.pieces() {
@@ -215,8 +215,8 @@ impl Writing<'_> {
 }
 
 impl Written {
-    /// Says in the trees where the data is, in the place of what the file has there. Returns how many
-    /// bytes of that were allocated.
+    /// Inserts extents for the data into the trees, in place of the file's old ones. Returns how
+    /// many bytes of those were allocated.
     pub(crate) fn enter(&self, extents: &FileExtents<'_>) -> Changed<u64> {
         let (logical, dropped_bytes) = match &self.place {
             Destination::New(item) => {
@@ -236,7 +236,7 @@ impl Written {
         Ok(dropped_bytes)
     }
 
-    /// Bytes of the file that were not allocated before, but for those that [`enter`](Self::enter)
+    /// Bytes of the file that were not allocated before, except those that [`enter`](Self::enter)
     /// returns.
     pub(crate) fn added_bytes(&self) -> u64 {
         match &self.place {

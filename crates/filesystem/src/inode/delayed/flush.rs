@@ -1,4 +1,5 @@
-//! Putting what is queued into the trees: before and in commits, under pressure, for want of space.
+//! Inserting queued items into the trees: before and in commits, under memory pressure, and when
+//! space is short.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
@@ -9,7 +10,8 @@ use crate::core::writer::Writer;
 use crate::inode::delayed::table::DelayedInodes;
 use crate::parallel;
 
-/// Puts what is queued now into the trees, in the running transaction, with several threads if it is much.
+/// Inserts the items that are queued now into the trees, in the running transaction, with several
+/// threads if there are many.
 pub(crate) fn flush_delayed(writer: &Writer) -> Changed<()> {
     parallel::in_stretches(&writer.delayed.all(), |live| {
         let handle = writer.manager.join()?;
@@ -18,7 +20,7 @@ pub(crate) fn flush_delayed(writer: &Writer) -> Changed<()> {
     })
 }
 
-/// Puts all that is queued into the trees. No thread can queue more meanwhile.
+/// Inserts all queued items into the trees. No thread can queue more meanwhile.
 pub(crate) fn flush_delayed_in(writer: &Writer, _exclusive: &Exclusive<'_>) -> Changed<()> {
     for live in writer.delayed.all() {
         live.flush_delayed()?;

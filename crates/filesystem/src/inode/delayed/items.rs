@@ -1,4 +1,4 @@
-//! What a inode queues, and what it takes back.
+//! Queueing and dequeueing items of an inode.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -18,7 +18,7 @@ use crate::inode::delayed::table::{DelayedInodes, MOST_DELETIONS, MOST_INSERTION
 use crate::inode::live::{InodeState, LiveInode};
 
 impl LiveInode {
-    /// Notes that the item of `state`, which is this inode's, is what its tree is to have.
+    /// Notes that the item of `state`, which is this inode's, is to go into the tree.
     pub(crate) fn put_item(self: &Arc<Self>, state: &InodeState) -> Changed<()> {
         let mut slot = self.delayed.lock();
         let needs_reservation = |queued: &Queued| queued.item.is_none();
@@ -33,7 +33,7 @@ impl LiveInode {
         self.write_item(&state.item)
     }
 
-    /// Gives this directory an index item after all that it has.
+    /// Queues an index item for this directory, after all existing ones.
     pub(crate) fn insert_index(self: &Arc<Self>, index: u64, item: Vec<u8>) -> Changed<()> {
         let mut slot = self.delayed.lock();
         let needs_reservation = |queued: &Queued| queued.index.needs_reservation(item.len());
@@ -45,7 +45,7 @@ impl LiveInode {
         if queued.index.len() >= MOST_INSERTIONS { self.flush_slot(&mut slot) } else { Ok(()) }
     }
 
-    /// Takes an index item from this directory.
+    /// Removes an index item from this directory.
     pub(crate) fn remove_index(self: &Arc<Self>, index: u64) -> Changed<()> {
         let mut slot = self.delayed.lock();
         if let Some(queued) = slot.as_deref_mut()
@@ -66,7 +66,7 @@ impl LiveInode {
         Ok(())
     }
 
-    /// Puts the item of `state`, which is this inode's, and all that is queued into the tree.
+    /// Inserts the item of `state`, which is this inode's, and all that is queued into the tree.
     pub(crate) fn write_items(&self, state: &InodeState) -> Changed<()> {
         let mut slot = self.delayed.lock();
         if let Some(queued) = slot.as_deref_mut()
@@ -79,7 +79,8 @@ impl LiveInode {
         self.write_item(&state.item)
     }
 
-    /// Forgets the queued item of an inode that is no directory: the inode is deleted, or its item is put at once.
+    /// Drops the queued item of an inode that is no directory: the inode is deleted, or its item is
+    /// written at once.
     pub(crate) fn forget_delayed(&self) {
         let mut slot = self.delayed.lock();
         if let Some(queued) = slot.as_deref_mut()
@@ -90,7 +91,7 @@ impl LiveInode {
         self.tidy(&mut slot);
     }
 
-    /// Forgets all that is queued of this inode: its tree is about to go.
+    /// Drops all that is queued of this inode: its tree is about to go.
     pub(crate) fn discard_delayed(&self) {
         let mut slot = self.delayed.lock();
         let (shared, Some(mut queued)) = (self.delayed_inodes(), slot.take()) else { return };
@@ -99,12 +100,13 @@ impl LiveInode {
         shared.inodes.lock().remove(&self.id());
     }
 
-    /// Puts all that is queued of this inode into its tree.
+    /// Inserts all that is queued of this inode into its tree.
     pub(crate) fn flush_delayed(&self) -> Changed<()> {
         self.flush_slot(&mut self.delayed.lock())
     }
 
-    /// The queue, with room for one more. None if there is no room, or nothing is to be queued.
+    /// The queue, with space reserved for one more item. None if there is no space, or nothing is
+    /// to be queued.
     fn queue<'q>(
         self: &Arc<Self>,
         slot: &'q mut Option<Box<Queued>>,
@@ -169,7 +171,7 @@ impl LiveInode {
         }
     }
 
-    /// Gives back room that is not needed, and leaves the delayed inodes once nothing is queued.
+    /// Gives unneeded space back, and leaves the delayed inodes once nothing is queued.
     fn tidy(&self, slot: &mut Option<Box<Queued>>) {
         let (shared, Some(queued)) = (self.delayed_inodes(), slot.as_deref_mut()) else { return };
         queued.reserved.shrink_to(queued.reservations(), &shared.reservations);

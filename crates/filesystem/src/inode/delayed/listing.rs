@@ -1,4 +1,4 @@
-//! Listing a directory of which something is queued.
+//! Listing a directory with queued items.
 
 use larder_btree::{Range, Readahead, TreeError, TreeView};
 use larder_format::Key;
@@ -10,11 +10,11 @@ use crate::inode::live::LiveInode;
 const ITEMS_AT_ONCE: usize = 128;
 
 impl LiveInode {
-    /// Calls `visit` with some index items of this directory from the index `from` on, in order, and with
-    /// what of the tree cannot be read. Returns from where there may be more.
+    /// Calls `visit` with some index items of this directory from the index `from` on, in order,
+    /// and with errors of the tree. Returns the index of the rest.
     ///
-    /// The items are those of one moment; a thread that locks the state of the inode keeps others from changing names in
-    /// between.
+    /// The items are those of one moment; a thread that locks the state of the inode keeps other
+    /// threads from changing names in between.
     pub(crate) fn visit_index(
         &self,
         from: u64,
@@ -38,7 +38,7 @@ impl LiveInode {
                     return None;
                 }
                 Err(error) => {
-                    // What can be read goes on there, if that is still in this directory.
+                    // The next readable item is there, if it is still in this directory.
                     let behind = error.upper.filter(|upper| *upper < self.index_key(u64::MAX));
                     let behind = behind.map(|upper| upper.offset).filter(|behind| *behind > next);
                     visit_queued(queued, next, behind.map_or(u64::MAX, |b| b - 1), &mut visit);
@@ -56,7 +56,7 @@ impl LiveInode {
     }
 }
 
-/// Visits what is to be inserted from `first` to `last`.
+/// Visits the items to be inserted from `first` to `last`.
 fn visit_queued(
     queued: Option<&Queued>,
     first: u64,

@@ -1,4 +1,4 @@
-//! The index items that one directory has queued, and the units of room that they keep.
+//! The index items that one directory has queued, and the units of space that they reserve.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,7 +6,8 @@ use larder_format::node::ITEM_HEADER_SIZE;
 
 use crate::core::tuning::Reserve;
 
-/// Index items to be inserted into a directory, and to be deleted from it, by index. None is both.
+/// Index items to be inserted into a directory, and to be deleted from it, by index. No item is
+/// both.
 #[derive(Debug)]
 pub(crate) struct IndexQueue {
     insertions: BTreeMap<u64, Box<[u8]>>,
@@ -14,8 +15,8 @@ pub(crate) struct IndexQueue {
     leaves: Leaves,
 }
 
-/// How many leaves inserting what is queued takes: items that follow one another fill a leaf after
-/// the other, whatever lies between their indexes.
+/// How many leaves the insertions take: consecutive items fill one leaf after the other, whatever
+/// lies between their indexes.
 #[derive(Debug)]
 struct Leaves {
     reserve: Reserve,
@@ -45,7 +46,7 @@ impl IndexQueue {
         self.insertions.len() + self.deletions.len()
     }
 
-    /// Units of room that what is queued keeps.
+    /// Units of space that are reserved for what is queued.
     pub(crate) fn reservations(&self) -> u64 {
         self.leaves.reservations + self.deletions.len() as u64
     }
@@ -55,7 +56,7 @@ impl IndexQueue {
         self.leaves.needs_reservation(weight(item_bytes))
     }
 
-    /// Queues an item after those that are there.
+    /// Queues an item after the existing ones.
     pub(crate) fn insert(&mut self, index: u64, item: Box<[u8]>) {
         debug_assert!(self.insertions.last_key_value().is_none_or(|(last, _)| *last < index));
         debug_assert!(!self.deletions.contains(&index));
@@ -63,15 +64,15 @@ impl IndexQueue {
         self.insertions.insert(index, item);
     }
 
-    /// Takes an item back that was to be inserted; whether there was one.
+    /// Drops a queued insertion. Returns whether there was one.
     pub(crate) fn cancel(&mut self, index: u64) -> bool {
         let Some(item) = self.insertions.remove(&index) else { return false };
         self.leaves.cancel(weight(item.len()), self.insertions.is_empty());
         true
     }
 
-    /// Queues the deletion of an item that is in the tree. It keeps a reservation: which leaf it is in, and
-    /// whether others are in it too, only the tree knows.
+    /// Queues the deletion of an item that is in the tree. It has a reservation of its own: only
+    /// the tree knows which leaf it is in, and whether others are in it too.
     pub(crate) fn delete(&mut self, index: u64) {
         let is_new = self.deletions.insert(index);
         debug_assert!(is_new && !self.insertions.contains_key(&index));
@@ -81,12 +82,12 @@ impl IndexQueue {
         self.deletions.contains(&index)
     }
 
-    /// The items that are to be inserted whose indexes lie from `first` to `last`.
+    /// The queued insertions with indexes from `first` to `last`.
     pub(crate) fn insertions(&self, first: u64, last: u64) -> impl Iterator<Item = (u64, &[u8])> {
         self.insertions.range(first..=last).map(|(index, item)| (*index, &**item))
     }
 
-    /// The first items to be inserted that fit into a leaf together; none once there are none.
+    /// The first insertions that fit into a leaf together; none if there are none left.
     pub(crate) fn batch(&self) -> Vec<(u64, &[u8])> {
         let (mut batch, mut bytes) = (Vec::new(), 0);
         for (index, item) in &self.insertions {
@@ -99,7 +100,7 @@ impl IndexQueue {
         batch
     }
 
-    /// Forgets the first `count` items to be inserted, which are in the tree now: one leaf.
+    /// Drops the first `count` insertions, which are in the tree now: one leaf.
     pub(crate) fn inserted(&mut self, count: usize) {
         for _ in 0..count {
             self.insertions.pop_first();
@@ -117,7 +118,7 @@ impl IndexQueue {
         self.deletions.iter().copied()
     }
 
-    /// Forgets the items to be deleted, which are out of the tree now.
+    /// Drops the deletions, which are done now.
     pub(crate) fn deleted(&mut self) {
         self.deletions.clear();
     }
@@ -139,7 +140,7 @@ impl Leaves {
         self.reservations += u64::from(needs_reservation);
     }
 
-    /// With one leaf it is known that the item was in it. With more, it is forgotten in which.
+    /// With one leaf, the item was in it. With more, it is unknown in which.
     fn cancel(&mut self, bytes: usize, is_empty: bool) {
         match self.reserve {
             _ if is_empty => self.clear(),
@@ -194,7 +195,7 @@ mod tests {
         prop::collection::vec(step, 1..120)
     }
 
-    /// A directory: what its tree has, what is queued, and what there should be.
+    /// A directory: what its tree has, what is queued, and what it should contain.
     struct Directory {
         queue: IndexQueue,
         tree: BTreeSet<u64>,
@@ -246,7 +247,7 @@ mod tests {
             }
         }
 
-        /// Leaves that flushing what is queued would take.
+        /// Leaves that flushing the queue would take.
         fn leaves(&self) -> u64 {
             let (mut leaves, mut bytes) = (0, CAPACITY_BYTES);
             for (_, item) in self.queue.insertions(0, u64::MAX) {
@@ -260,7 +261,7 @@ mod tests {
     }
 
     proptest! {
-        /// What is queued and what is in the tree are together what there should be; there is always a
+        /// The queue and the tree together are what the directory should contain; there is always a
         /// reservation for every leaf that will be touched, and none is left at the end.
         #[test]
         fn queue_and_tree_are_a_set(steps in steps(), per_item in any::<bool>()) {
@@ -295,7 +296,7 @@ mod tests {
             queue.insert(index, vec![0; 100 - ITEM_HEADER_SIZE].into());
             assert_eq!(queue.reservations(), (index - 2) / 4 + 1);
         }
-        // In which leaf it was is not known, so that there is no room for another.
+        // It is unknown in which leaf it was, so that there is no room for another.
         assert!(queue.cancel(3));
         assert!(queue.needs_reservation(100 - ITEM_HEADER_SIZE));
         assert_eq!(queue.batch().len(), 4);

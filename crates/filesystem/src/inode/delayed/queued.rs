@@ -1,4 +1,4 @@
-//! What is queued of one inode.
+//! The queued items of one inode.
 
 use larder_format::item::InodeItem;
 use parking_lot::{Mutex, MutexGuard};
@@ -6,7 +6,7 @@ use parking_lot::{Mutex, MutexGuard};
 use crate::inode::delayed::queue::IndexQueue;
 use crate::inode::delayed::reservation::ReservedItems;
 
-/// What is queued of one inode; there is something.
+/// The queued items of one inode; there is at least one.
 pub(crate) struct Queued {
     pub(crate) item: Option<InodeItem>,
     pub(crate) index: IndexQueue,
@@ -27,7 +27,7 @@ impl Queued {
     }
 }
 
-/// What is queued of a inode, if anything is.
+/// The queued items of an inode, if there are any.
 #[derive(Default)]
 pub(crate) struct DelayedItems {
     queued: Mutex<Option<Box<Queued>>>,

@@ -1,11 +1,11 @@
-//! Room for what is queued.
+//! Space for queued items.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use larder_transaction::space::{Priority, Reservation, Space, SpaceKind};
 
-/// Where space is reserved, and how much of it is.
+/// Where space is reserved, and how much.
 pub(crate) struct ItemReservations {
     space: Arc<Space>,
     bytes: AtomicU64,
@@ -17,7 +17,7 @@ impl ItemReservations {
         Self { space, bytes: AtomicU64::new(0), peak_bytes: AtomicU64::new(0) }
     }
 
-    /// Room for inserting one item at worst, if there is any without making it.
+    /// Space for inserting one item at worst, if there is any without waiting.
     pub(crate) fn reservation(&self, priority: Priority) -> Option<Reservation> {
         let len_bytes = self.space.insertion_bytes(1);
         let reservation = self.space.try_reserve(SpaceKind::Metadata, len_bytes, priority).ok()?;
@@ -31,13 +31,13 @@ impl ItemReservations {
         self.bytes.load(Relaxed)
     }
 
-    /// The most that ever were.
+    /// The most so far.
     pub(crate) fn peak_bytes(&self) -> u64 {
         self.peak_bytes.load(Relaxed)
     }
 }
 
-/// The units that one inode keeps. They may be of different sizes, where a tree has grown in between.
+/// The units that one inode has reserved. They may differ in size, if a tree has grown in between.
 #[derive(Debug, Default)]
 pub(crate) struct ReservedItems {
     held: Option<Reservation>,
@@ -53,7 +53,7 @@ impl ReservedItems {
         self.count += 1;
     }
 
-    /// Gives all but `units` back.
+    /// Gives all except `units` back.
     pub(crate) fn shrink_to(&mut self, count: u64, reservations: &ItemReservations) {
         let Some(held) = self.held.as_mut().filter(|_| count < self.count) else {
             debug_assert_eq!(count, self.count);

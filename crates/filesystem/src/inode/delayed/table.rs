@@ -1,4 +1,4 @@
-//! The table of the inodes that have something queued.
+//! The table of the inodes with queued items.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,16 +14,16 @@ use crate::inode::delayed::reservation::ItemReservations;
 use crate::inode::id::InodeId;
 use crate::inode::live::LiveInode;
 
-/// Index items of one directory beyond which they are put into the tree: some leaves full.
+/// With more index items, those of one directory go into the tree: some full leaves.
 pub(crate) const MOST_INSERTIONS: usize = 1024;
-/// Each of these keeps room of its own.
+/// Each of these has a reservation of its own.
 pub(crate) const MOST_DELETIONS: usize = 256;
-/// Items of all inodes together beyond which they are put into the trees.
+/// With more items of all inodes together, they go into the trees.
 const MOST_ITEMS: u64 = 32_768;
-/// With less memory for waiting changes there are fewer: each may keep an inode in memory.
+/// With less memory for delayed items there are fewer: each may keep an inode in memory.
 const ITEM_BYTES: u64 = 2048;
 
-/// The inodes that have something queued.
+/// The inodes with queued items.
 pub(crate) struct DelayedInodes {
     pub(crate) tuning: Tuning,
     pub(crate) leaf_bytes: usize,
@@ -32,7 +32,7 @@ pub(crate) struct DelayedInodes {
     pub(crate) inodes: Mutex<BTreeMap<InodeId, Arc<LiveInode>>>,
     /// Items of all of them.
     pub(crate) items: AtomicU64,
-    /// Somebody is at it to put all of them into the trees.
+    /// A thread is inserting all of them into the trees.
     pub(crate) is_flushing: AtomicBool,
     pub(crate) flushed_items: AtomicU64,
     pub(crate) flushes: AtomicU64,
@@ -67,7 +67,7 @@ impl DelayedInodes {
         self.inodes.lock().values().cloned().collect()
     }
 
-    /// Forgets everything that is queued. Inodes and this lead to each other.
+    /// Drops all queued items. This table and inodes refer to each other.
     pub(crate) fn clear(&self) {
         let inodes = std::mem::take(&mut *self.inodes.lock());
         for live in inodes.values() {
@@ -75,7 +75,7 @@ impl DelayedInodes {
         }
     }
 
-    /// Forgets what is queued in a subvolume of which nothing is open.
+    /// Drops the queued items of a subvolume of which nothing is open.
     pub(crate) fn discard(&self, subvolume: u64) {
         for live in self.all().iter().filter(|live| live.id().subvolume == subvolume) {
             live.discard_delayed();

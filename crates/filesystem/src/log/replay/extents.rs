@@ -1,4 +1,4 @@
-//! Data: file extents and the checksums that a log has of them.
+//! Data: file extents and their checksums in a log.
 
 use std::ops::Range;
 
@@ -14,12 +14,12 @@ use crate::core::changed::Changed;
 use crate::log::replay::{Replay, bad, wrong};
 
 impl Replay<'_> {
-    /// Third pass: puts an extent in the place of what the file has there.
+    /// Third pass: replaces the file's extents with a logged one.
     pub(super) fn replay_extent(&mut self, key: Key, data: &[u8]) -> Changed<()> {
         let number = key.objectid;
         let (mut item, file_type) = self.existing_inode(key)?;
         if !matches!(file_type, FileType::Regular | FileType::Symlink) {
-            return Err(wrong(key, "data of what has none"));
+            return Err(wrong(key, "data of an inode that has none"));
         }
         let extent = FileExtent::parse(data).map_err(|problem| bad(key, problem))?;
         if self.tree.get(key)?.is_some_and(|there| there == data) {
@@ -47,7 +47,7 @@ impl Replay<'_> {
                         let checksums = checksum_range(logical, range, header.compression != 0);
                         self.tree.insert(key, data)?;
                         self.refer(key, logical, range)?;
-                        // Nothing is written to preallocated space: no checksum is right there.
+                        // No data is written to preallocated space: any checksum there is wrong.
                         if !preallocated {
                             self.insert_checksums(checksums)?;
                         }
@@ -61,7 +61,7 @@ impl Replay<'_> {
         self.put_inode(number, &item)
     }
 
-    /// Where in the file an extent ends: inline data fills its sector.
+    /// The end of an extent in the file: inline data fills its sector.
     fn end_of(&self, key: Key, extent: &FileExtent<'_>) -> Changed<u64> {
         let len_bytes = match extent {
             FileExtent::Inline { .. } => {
@@ -89,7 +89,7 @@ impl Replay<'_> {
         }
     }
 
-    /// Enters the checksums that the log has of a range of addresses.
+    /// Inserts the log's checksums for a range of addresses.
     fn insert_checksums(&self, range: Range<u64>) -> Changed<()> {
         let at = |logical| Key::new(EXTENT_CSUM, ItemType::EXTENT_CSUM, logical);
         let sum_bytes = self.recovery.manager().volume().checksum_type().size();
@@ -117,7 +117,7 @@ impl Replay<'_> {
     }
 }
 
-/// Refuses what no reader could make sense of.
+/// Refuses extents that no reader could use.
 fn check_form(key: Key, extent: &FileExtent<'_>, sectorsize: u64) -> Changed<()> {
     let ram_bytes = extent.header().ram_bytes.get();
     let is_compressed = extent.header().compression != 0;
@@ -137,8 +137,8 @@ fn check_form(key: Key, extent: &FileExtent<'_>, sectorsize: u64) -> Changed<()>
     if is_possible { Ok(()) } else { Err(wrong(key, "it reaches beyond its extent")) }
 }
 
-/// The addresses whose checksums belong to a file extent: all of it if it is compressed, or else its
-/// part.
+/// The addresses whose checksums belong to a file extent: the whole extent if it is compressed,
+/// otherwise its part.
 fn checksum_range(logical: Logical, range: &RegularExtent, is_compressed: bool) -> Range<u64> {
     if is_compressed {
         return logical.0..logical.0 + range.disk_num_bytes.get();

@@ -15,8 +15,7 @@ use crate::log::replay::{Replay, bad, parse_inode, wrong};
 const NANOSECONDS: u32 = 1_000_000_000;
 
 impl Replay<'_> {
-    /// First pass: brings an inode to what the log says of it, and takes away what the log knows to be
-    /// gone.
+    /// First pass: gives an inode its logged state, and removes what the log knows to be gone.
     pub(super) fn replay_inode(&mut self, key: Key, data: &[u8]) -> Changed<()> {
         if key.item_type != ItemType::INODE_ITEM {
             return Ok(());
@@ -39,12 +38,12 @@ impl Replay<'_> {
         if file_type == FileType::Directory && there.is_some() {
             self.remove_lost_entries(number)?;
         }
-        // Entries that went have changed the size of a directory.
+        // Removed entries have changed the size of a directory.
         let there = self.inode(number)?.map(|(item, _)| item);
         let mut item = self.merged(there.as_ref(), logged, file_type);
         self.put_inode(number, &item)?;
         if file_type == FileType::Regular {
-            // What lies after the end now may be preallocated anew by the log.
+            // The log may preallocate the space after the end anew.
             let end = item.size.get().checked_next_multiple_of(self.sectorsize);
             let end = end.ok_or_else(|| wrong(key, "its size is beyond all offsets"))?;
             let dropped_bytes = self.file_extents(number).drop_range(end, u64::MAX)?;
@@ -55,8 +54,8 @@ impl Replay<'_> {
         Ok(())
     }
 
-    /// What an inode is after the log. What its extents and entries amount to follows from these; a
-    /// generation of 0 says that the inode was logged only to be there.
+    /// An inode's item after replay. Its sizes follow from its extents and entries; a generation of
+    /// 0 says that the inode was logged only to exist.
     fn merged(
         &self,
         there: Option<&InodeItem>,
@@ -97,7 +96,7 @@ impl Replay<'_> {
         FileExtents { tree: &self.tree, id, live: None, handle, sectorsize }
     }
 
-    /// Removes the attributes of an inode that the log, which has all of them, does not have.
+    /// Removes the attributes of an inode that the log does not have: it has all of them.
     fn remove_lost_xattrs(&self, number: u64) -> Changed<()> {
         for (key, data) in self.stored(number, ItemType::XATTR_ITEM, 0, u64::MAX)? {
             let logged = self.log.get(key)?;
@@ -118,8 +117,8 @@ impl Replay<'_> {
         Ok(())
     }
 
-    /// Removes the entries of a directory that lie in ranges which the log knows all of and are not in
-    /// the log.
+    /// Removes the entries of a directory that lie in ranges which the log covers and that are not
+    /// in the log.
     fn remove_lost_entries(&mut self, directory: u64) -> Changed<()> {
         let of = |offset| Key::new(directory, ItemType::DIR_LOG_INDEX, offset);
         let mut ranges = Vec::new();
@@ -168,8 +167,8 @@ impl Replay<'_> {
         Ok(found)
     }
 
-    /// Last: counts the names of inodes of which some have come or gone. One that has none becomes an
-    /// orphan, and what is in a directory like that goes with it.
+    /// Last: counts the names of inodes that gained or lost some. One without a name becomes an
+    /// orphan, and so do the contents of such a directory.
     pub(super) fn count_links(&mut self) -> Changed<()> {
         while let Some(number) = self.to_count.pop_last() {
             let Some((mut item, file_type)) = self.inode(number)? else { continue };

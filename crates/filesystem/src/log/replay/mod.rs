@@ -1,13 +1,15 @@
 //! Replaying the logs that a crash left, as the kernel does.
 //!
-//! A log has inodes with their references, attributes, extents and checksums, and of directories the
-//! entries that changed, with ranges of indexes that it knows all of. Three passes over all logs: inodes,
-//! so that whatever a name leads to is there; entries; everything else. Links are counted last.
+//! A log has inodes with their references, attributes, extents and checksums, and of directories
+//! the changed entries, with the ranges of indexes that it covers. Three passes go over all logs:
+//! inodes first, so that the inode of each name exists; then entries; then everything else. Links
+//! are counted last.
 //!
 //! # Invariants
-//! - A name in a directory and its reference in the inode come and go together.
+//! - A name in a directory and its reference in the inode are added and removed together.
 //! - An inode whose names changed is counted anew; one without a name becomes an orphan.
-//! - Everything in a log is hostile: what cannot be ends the replay, and nothing of it was written.
+//! - Everything in a log is hostile: an invalid item ends the replay, and nothing of it was
+//!   written.
 
 mod extents;
 mod inodes;
@@ -26,7 +28,7 @@ use larder_transaction::{Error, FoundLog, Recovery};
 use crate::core::changed::Changed;
 use crate::directory::names::Names;
 
-/// Replays all logs, but those of subvolumes that are no more.
+/// Replays all logs, except those of subvolumes that are gone.
 pub(crate) fn replay(recovery: &Recovery<'_>) -> Changed<()> {
     let mut replays = Vec::new();
     for log in recovery.logs() {
@@ -45,7 +47,7 @@ pub(crate) fn replay(recovery: &Recovery<'_>) -> Changed<()> {
     Ok(())
 }
 
-/// One log being replayed into its subvolume.
+/// The replay of one log into its subvolume.
 struct Replay<'a> {
     recovery: &'a Recovery<'a>,
     subvolume: u64,
@@ -75,7 +77,8 @@ impl<'a> Replay<'a> {
         }
     }
 
-    /// Shows each item of the log to `replay`, except inodes that had no name when they were synced.
+    /// Calls `replay` with each item of the log, except those of inodes that had no name when they
+    /// were synced.
     fn pass(&mut self, replay: fn(&mut Self, Key, &[u8]) -> Changed<()>) -> Changed<()> {
         let mut items = self.log.range(.., Readahead::Forward);
         let mut unnamed = None;
@@ -100,7 +103,7 @@ impl<'a> Replay<'a> {
         }
     }
 
-    /// Puts an item of an inode that is there in the place of any that has its key.
+    /// Inserts an item of an existing inode, in place of any with its key.
     fn put(&self, key: Key, data: &[u8]) -> Changed<()> {
         self.existing_inode(key)?;
         Ok(self.tree.put(key, data)?)
@@ -120,7 +123,7 @@ impl<'a> Replay<'a> {
         })
     }
 
-    /// The inode that an item of the log is about.
+    /// The inode of an item of the log.
     fn existing_inode(&self, key: Key) -> Changed<(InodeItem, FileType)> {
         self.inode(key.objectid)?.ok_or_else(|| wrong(key, "there is no such inode"))
     }
@@ -141,7 +144,7 @@ fn parse_inode(key: Key, data: &[u8]) -> Changed<(InodeItem, FileType)> {
     Ok((*item, file_type.ok_or_else(|| wrong(key, "its mode has no type"))?))
 }
 
-/// An item of a log that cannot be.
+/// An invalid item of a log.
 fn wrong(key: Key, problem: &'static str) -> Error {
     bad(key, FormatError::invalid("log", problem))
 }

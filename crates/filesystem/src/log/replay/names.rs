@@ -9,7 +9,7 @@ use crate::directory::names::check_name;
 use crate::inode::links::links_of_item;
 use crate::log::replay::{Replay, bad, wrong};
 
-/// A name as a reference has it.
+/// A name in the form of a reference.
 struct Name {
     directory: u64,
     index: u64,
@@ -17,7 +17,8 @@ struct Name {
 }
 
 impl Replay<'_> {
-    /// Second pass: an entry of a directory. One whose reference is in the log too comes with that.
+    /// Second pass: an entry of a directory. If the log has its reference too, the entry comes with
+    /// that.
     pub(super) fn replay_entry(&mut self, key: Key, data: &[u8]) -> Changed<()> {
         if key.item_type != ItemType::DIR_INDEX {
             return Ok(());
@@ -29,7 +30,7 @@ impl Replay<'_> {
                 Name { directory: key.objectid, index: key.offset, name: entry.name.to_vec() };
             let is_subvolume = location.item_type != ItemType::INODE_ITEM;
             if is_subvolume || self.is_in_place(&name, location.objectid)? {
-                // A subvolume is named by a commit, never by a log.
+                // Only a commit names a subvolume, never a log.
                 continue;
             }
             let Some((_, file_type)) = self.inode(location.objectid)? else { continue };
@@ -43,8 +44,8 @@ impl Replay<'_> {
         Ok(())
     }
 
-    /// Third pass: all references of an inode that have one key. Those of them that the subvolume has
-    /// and the log has not are gone.
+    /// Third pass: all references of an inode with one key. Those that the subvolume has and the
+    /// log does not have are removed.
     pub(super) fn replay_references(&mut self, key: Key, data: &[u8]) -> Changed<()> {
         let inode = key.objectid;
         if inode == key.offset && key.item_type == ItemType::INODE_REF {
@@ -54,7 +55,7 @@ impl Replay<'_> {
         let (_, file_type) = self.existing_inode(key)?;
         let logged = names_of(key, data).map_err(|problem| bad(key, problem))?;
         if !self.has_directories(&logged)? {
-            // Its directory was not logged: then the name was not to be kept.
+            // Its directory was not logged, so the name need not survive.
             return Ok(());
         }
         let stored = self.tree.get(key)?.unwrap_or_default();
@@ -121,7 +122,7 @@ impl Replay<'_> {
                 .is_some_and(|(there, location)| there == name.name && leads_to_it(location)))
     }
 
-    /// Where the entry with this name leads.
+    /// The inode of the entry with this name.
     fn entry(&self, directory: u64, name: &[u8]) -> Changed<Option<Key>> {
         let key = Key::new(directory, ItemType::DIR_ITEM, name_hash::dir_name(name));
         let data = self.tree.get(key)?.unwrap_or_default();
@@ -134,7 +135,7 @@ impl Replay<'_> {
         Ok(None)
     }
 
-    /// The name at this index, and where it leads.
+    /// The name at this index, and its inode.
     fn entry_at(&self, directory: u64, index: u64) -> Changed<Option<(Vec<u8>, Key)>> {
         let key = index_key(directory, index);
         let Some(data) = self.tree.get(key)? else { return Ok(None) };
@@ -143,13 +144,14 @@ impl Replay<'_> {
         Ok(Some((entry.name.to_vec(), entry.header.location.get())))
     }
 
-    /// Enters a name into its directory in place of what is in its way. The reference is the caller's.
+    /// Inserts a name into its directory, and removes whatever is in its way. The caller inserts
+    /// the reference.
     fn enter(&mut self, key: Key, name: &Name, inode: u64, file_type: FileType) -> Changed<()> {
         let &Name { directory, index, ref name } = name;
-        check_name(name).map_err(|_| wrong(key, "it has what can be no name"))?;
+        check_name(name).map_err(|_| wrong(key, "it has an invalid name"))?;
         let parent = self.inode(directory)?;
         if parent.is_none_or(|(_, file_type)| file_type != FileType::Directory) {
-            return Err(wrong(key, "it has a name in what is no directory"));
+            return Err(wrong(key, "it has a name in an inode that is no directory"));
         }
         if let Some(location) = self.entry(directory, name)? {
             self.drop_entry(directory, name, location)?;
@@ -166,7 +168,7 @@ impl Replay<'_> {
         Ok(())
     }
 
-    /// Takes the name of an entry that leads to `location`.
+    /// Removes the name of an entry that leads to `location`.
     pub(super) fn drop_entry(&mut self, directory: u64, name: &[u8], location: Key) -> Changed<()> {
         if location.item_type != ItemType::INODE_ITEM {
             let key = Key::new(directory, ItemType::DIR_INDEX, 0);
@@ -175,7 +177,7 @@ impl Replay<'_> {
         self.unlink(directory, name, location.objectid)
     }
 
-    /// Takes a name from an inode and from its directory.
+    /// Removes a name from an inode and from its directory.
     fn unlink(&mut self, directory: u64, name: &[u8], inode: u64) -> Changed<()> {
         let index = self.names.remove_ref(inode, directory, name)?;
         self.names.remove_hashed(directory, name)?;
@@ -195,7 +197,7 @@ impl Replay<'_> {
         self.put_inode(directory, &InodeItem { size, ..item })
     }
 
-    /// An item of the subvolume that cannot be.
+    /// An invalid item of the subvolume.
     pub(super) fn bad_own(&self, key: Key, problem: FormatError) -> Error {
         Error::Item { tree: self.subvolume, key, problem }
     }

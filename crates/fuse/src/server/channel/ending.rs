@@ -1,4 +1,4 @@
-//! How the server ended, for those who asked before the mount was gone.
+//! Telling clients how the server ended.
 
 use std::os::unix::net::UnixStream;
 
@@ -8,12 +8,12 @@ use rustix::io::Errno;
 use super::{Channel, MOST_CONNECTIONS};
 
 impl Channel {
-    /// Says to all who asked that the last commit reached the devices, or why it did not. If
-    /// nothing is said before this is dropped, they take that for the worst.
+    /// Tells all clients that asked whether the last commit reached the devices, or why it did not.
+    /// If this is dropped before, they assume that it did not.
     pub(in crate::server) fn say_how_it_ended(&self, failure: Option<&str>) {
         let watching = std::mem::take(&mut self.connections.lock().watching);
         for socket in watching {
-            // Whoever went away does not want to know.
+            // A client that has gone does not want to know.
             let _ = match failure {
                 None => frame::write(&socket, Kind::Done, &[]),
                 Some(reason) => {
@@ -24,7 +24,7 @@ impl Channel {
         }
     }
 
-    /// Has `socket` told how the server ends, and confirms that, unless there are too many.
+    /// Notes that `socket` asks how the server ends, and confirms that, unless there are too many.
     pub(super) fn watch(&self, socket: UnixStream) {
         let Ok(confirmed) = socket.try_clone() else { return };
         {
@@ -34,7 +34,7 @@ impl Channel {
             }
             watching.push(socket);
         }
-        // In this order: a client that has the confirmation is told.
+        // In this order: a client that got the confirmation will be told.
         let _ = frame::write(&confirmed, Kind::Event, &[]);
     }
 }

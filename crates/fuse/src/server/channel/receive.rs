@@ -1,7 +1,7 @@
-//! Streams received from whoever asks.
+//! Streams received from a client.
 //!
 //! # Invariants
-//! - The kernel, which remembers what it is shown, is shown nothing of a subvolume before its receiving has
+//! - The kernel caches what it is shown, and is shown nothing of a subvolume before its receive has
 //!   ended: its name cannot be opened until then.
 
 use std::ffi::{OsStr, OsString};
@@ -12,31 +12,16 @@ use std::os::unix::net::UnixStream;
 
 use larder::{Directory, ReceiveEvent, ReceiveOptions};
 use larder_ioctl::channel::{Kind, NodeId, ReceiveNews, ReceiveReply, ReceiveRequest, frame};
-use parking_lot::RwLock;
 
-use super::refusal::Refusal;
-use crate::server::Server;
-use crate::server::ioctl::notices_of_name;
+use crate::protocol::Notice;
+use crate::server::refusal::Refusal;
+use crate::server::state::Server;
 use crate::transport::Notify;
 
-/// Progress is told in steps of at least so many bytes.
+/// The client is told of each further step of so many bytes.
 const STEP_BYTES: u64 = 256 << 10;
 
-/// Names that cannot be opened yet.
-#[derive(Debug, Default)]
-pub(in crate::server) struct Hidden {
-    names: RwLock<Vec<(NodeId, OsString)>>,
-}
-
-impl Hidden {
-    /// Whether `name` in `directory` cannot be opened yet.
-    pub(in crate::server) fn has(&self, directory: &Directory, name: &OsStr) -> bool {
-        let names = self.names.read();
-        names.iter().any(|hidden| hidden.0 == node_of(directory) && hidden.1 == name)
-    }
-}
-
-/// Names of one receiving: hidden until this is dropped.
+/// The names of one receive, hidden until this is dropped.
 struct Hiding<'s> {
     server: &'s Server,
     directory: &'s Directory,
@@ -46,75 +31,65 @@ struct Hiding<'s> {
 
 impl Hiding<'_> {
     fn hide(&mut self, name: &OsStr) {
-        let hidden = (node_of(self.directory), name.to_owned());
-        self.server.hidden.names.write().push(hidden);
+        self.server.hidden.insert(self.directory, name);
         self.names.push(name.to_owned());
     }
 }
 
 impl Drop for Hiding<'_> {
     fn drop(&mut self) {
-        let directory = node_of(self.directory);
         for name in &self.names {
-            let mut hidden = self.server.hidden.names.write();
-            let at = hidden.iter().position(|hidden| hidden.0 == directory && hidden.1 == *name);
-            at.inspect(|at| drop(hidden.swap_remove(*at)));
+            self.server.hidden.remove(self.directory, name);
         }
         let id = self.server.nodes.id_of(self.directory);
-        for notice in self.names.iter().flat_map(|name| notices_of_name(id, name)) {
-            // It fails where the kernel knows nothing that it could forget.
+        for notice in self.names.iter().flat_map(|name| Notice::name_and_directory(id, name)) {
+            // It fails if the kernel knows nothing to forget.
             let _ = self.kernel.notify(&notice);
         }
     }
 }
 
-fn node_of(directory: &Directory) -> NodeId {
-    NodeId { subvolume: directory.subvolume_id(), inode: directory.number() }
+/// Receives the streams that follow the request.
+pub(super) fn receive(
+    server: &Server,
+    request: &ReceiveRequest,
+    socket: &UnixStream,
+    kernel: &dyn Notify,
+) -> Result<Vec<u8>, Refusal> {
+    let NodeId { subvolume, inode } = request.directory;
+    let inode = server.filesystem.subvolume_by_id(subvolume)?.inode(inode)?;
+    let directory = inode.into_directory()?;
+    let ReceiveRequest { stop_at_end, max_errors, .. } = *request;
+    let options = ReceiveOptions { stop_at_end, max_errors };
+    let mut hiding = Hiding { server, directory: &directory, kernel, names: Vec::new() };
+    let mut told_bytes = 0;
+    let mut observe = |event: ReceiveEvent<'_>| {
+        if let ReceiveEvent::Begins { name, .. } = &event {
+            hiding.hide(OsStr::from_bytes(name));
+        }
+        match tell(&event, &mut told_bytes, socket) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(_) => ControlFlow::Break(()),
+        }
+    };
+    let outcome = directory.receive(Input::new(socket), &options, &mut observe);
+    let reply = match outcome {
+        Ok(received) => ReceiveReply::Received {
+            stream_bytes: received.stream_bytes,
+            subvolumes: received.subvolumes,
+            commands: received.commands,
+        },
+        Err(error) => {
+            // The commands that were applied stay, so that the user can look at them.
+            server.filesystem.sync()?;
+            let message = error.to_string();
+            ReceiveReply::Failed { unfinished: error.unfinished, message }
+        }
+    };
+    Ok(reply.body())
 }
 
-impl Server {
-    /// Receives the streams that follow the request.
-    pub(super) fn receive(
-        &self,
-        request: &ReceiveRequest,
-        socket: &UnixStream,
-        kernel: &dyn Notify,
-    ) -> Result<Vec<u8>, Refusal> {
-        let NodeId { subvolume, inode } = request.directory;
-        let inode = self.filesystem.subvolume_by_id(subvolume)?.inode(inode)?;
-        let directory = inode.into_directory()?;
-        let ReceiveRequest { stop_at_end, max_errors, .. } = *request;
-        let options = ReceiveOptions { stop_at_end, max_errors };
-        let mut hiding = Hiding { server: self, directory: &directory, kernel, names: Vec::new() };
-        let mut told_bytes = 0;
-        let mut observe = |event: ReceiveEvent<'_>| {
-            if let ReceiveEvent::Begins { name, .. } = &event {
-                hiding.hide(OsStr::from_bytes(name));
-            }
-            match tell(&event, &mut told_bytes, socket) {
-                Ok(()) => ControlFlow::Continue(()),
-                Err(_) => ControlFlow::Break(()),
-            }
-        };
-        let outcome = directory.receive(Input::new(socket), &options, &mut observe);
-        let reply = match outcome {
-            Ok(received) => ReceiveReply::Received {
-                stream_bytes: received.stream_bytes,
-                subvolumes: received.subvolumes,
-                commands: received.commands,
-            },
-            Err(error) => {
-                // What was applied is there to be looked at, as far as it goes.
-                self.filesystem.sync()?;
-                let message = error.to_string();
-                ReceiveReply::Failed { unfinished: error.unfinished, message }
-            }
-        };
-        Ok(reply.body())
-    }
-}
-
-/// Tells the client what happened.
+/// Tells the client of an event.
 fn tell(event: &ReceiveEvent<'_>, told_bytes: &mut u64, socket: &UnixStream) -> io::Result<()> {
     let news = |news: ReceiveNews<'_>| frame::write(socket, Kind::Event, &news.body());
     match *event {

@@ -1,4 +1,4 @@
-//! Snapshots sent to whoever asks.
+//! Snapshots sent to a client.
 
 use std::io::{self, Write};
 use std::os::unix::net::UnixStream;
@@ -8,46 +8,44 @@ use larder::{SendOptions, SendProgress, StreamVersion};
 use larder_ioctl::channel::{Kind, SendRequest, frame};
 use rustix::io::Errno;
 
-use super::refusal::Refusal;
-use crate::server::Server;
+use crate::server::refusal::Refusal;
+use crate::server::state::Server;
 
-/// Progress is told in steps of so many millionths.
+/// The client is told of each further step of so many millionths.
 const STEP: u32 = 1000;
 
-impl Server {
-    /// Sends a snapshot as it is committed. Who closes the connection ends that.
-    pub(super) fn send_snapshot(
-        &self,
-        request: &SendRequest,
-        socket: &UnixStream,
-    ) -> Result<Vec<u8>, Refusal> {
-        let version = u32::try_from(request.version).ok().and_then(StreamVersion::from_number);
-        let unknown = || Refusal {
-            errno: Errno::OPNOTSUPP,
-            message: format!("streams of version {} are not known here", request.version),
-        };
-        let subvolume = |id: &u64| self.filesystem.subvolume_by_id(*id);
-        let options = SendOptions {
-            version: version.ok_or_else(unknown)?,
-            parent: request.parent.as_ref().map(subvolume).transpose()?,
-            clone_sources: request.clone_sources.iter().map(subvolume).collect::<Result<_, _>>()?,
-            compressed_data: request.compressed_data,
-            no_data: request.no_data,
-            begins_stream: request.begins_stream,
-            ends_stream: request.ends_stream,
-            progress: Arc::default(),
-        };
-        let mut frames = Frames { socket, progress: options.progress.clone(), told: 0 };
-        subvolume(&request.snapshot)?.send(&options, &mut frames)?;
-        Ok(Vec::new())
-    }
+/// Sends a snapshot as it is committed, until the client closes the connection.
+pub(super) fn send(
+    server: &Server,
+    request: &SendRequest,
+    socket: &UnixStream,
+) -> Result<Vec<u8>, Refusal> {
+    let version = u32::try_from(request.version).ok().and_then(StreamVersion::from_number);
+    let unknown = || Refusal {
+        errno: Errno::OPNOTSUPP,
+        message: format!("streams of version {} are not known here", request.version),
+    };
+    let subvolume = |id: &u64| server.filesystem.subvolume_by_id(*id);
+    let options = SendOptions {
+        version: version.ok_or_else(unknown)?,
+        parent: request.parent.as_ref().map(subvolume).transpose()?,
+        clone_sources: request.clone_sources.iter().map(subvolume).collect::<Result<_, _>>()?,
+        compressed_data: request.compressed_data,
+        no_data: request.no_data,
+        begins_stream: request.begins_stream,
+        ends_stream: request.ends_stream,
+        progress: Arc::default(),
+    };
+    let mut frames = Frames { socket, progress: options.progress.clone(), told: 0 };
+    subvolume(&request.snapshot)?.send(&options, &mut frames)?;
+    Ok(Vec::new())
 }
 
-/// Writes what it is given as frames, and tells how far it has come.
+/// Writes bytes as frames, and tells the client how far it has come.
 struct Frames<'s> {
     socket: &'s UnixStream,
     progress: Arc<SendProgress>,
-    /// Millionths that were told.
+    /// Millionths that the client was told.
     told: u32,
 }
 

@@ -5,85 +5,84 @@ use std::os::unix::ffi::OsStrExt;
 use larder_ioctl::abi::{DataContainer, IGNORE_OFFSET, InoLookupArgs, InoPathArgs, LogicalInoArgs};
 use rustix::io::Errno;
 
-use super::{Ioctl, Outcome, Server, failed, padded};
-use crate::server::Call;
+use super::call::{Ioctl, padded};
+use crate::server::call::{Outcome, failed};
 
 /// Bytes of a value in a container.
 const VALUE_BYTES: usize = size_of::<u64>();
-/// Values that say where data is seen: inode, offset, subvolume.
-const PLACE_VALUES: usize = 3;
+/// Values of a reference: inode, offset, subvolume.
+const REFERENCE_VALUES: usize = 3;
 
-impl Server {
-    /// The path of an inode in a subvolume, with a slash at its end; of tree 0 that of the inode that the
-    /// ioctl was called of.
-    pub(super) fn look_up_inode(&self, call: &Call<'_>, io: &mut Ioctl<'_>) -> Outcome {
-        let asked: InoLookupArgs = io.input()?;
-        let own = self.node(call)?.inode.subvolume();
-        let subvolume = match asked.treeid {
-            0 => own,
-            id => self.filesystem.subvolume_by_id(id).map_err(failed)?,
-        };
-        let treeid = subvolume.id();
-        let root = subvolume.root().map_err(failed)?.number();
-        // Anybody may ask which subvolume this is.
-        if asked.objectid == root {
-            return io.output(&InoLookupArgs { treeid, name: padded(b""), ..asked });
-        }
-        self.check_privileged(call)?;
-        let inode = subvolume.inode(asked.objectid).map_err(failed)?;
-        let paths = inode.paths().map_err(failed)?;
-        let path = paths.first().ok_or(Errno::NOENT)?.as_os_str().as_bytes();
-        if path.len() + 1 >= asked.name.len() {
-            return Err(Errno::NAMETOOLONG);
-        }
-        io.output(&InoLookupArgs { treeid, name: padded(&[path, b"/"].concat()), ..asked })
+/// The path of an inode in a subvolume, with a slash at its end. Tree 0 is the subvolume that the
+/// ioctl was called in.
+pub(super) fn look_up_inode(ioctl: &mut Ioctl<'_>) -> Outcome {
+    let asked: InoLookupArgs = ioctl.input()?;
+    let own = ioctl.node()?.inode.subvolume();
+    let subvolume = match asked.treeid {
+        0 => own,
+        id => ioctl.server.filesystem.subvolume_by_id(id).map_err(failed)?,
+    };
+    let treeid = subvolume.id();
+    let root = subvolume.root().map_err(failed)?.number();
+    // Every user may ask which subvolume this is.
+    if asked.objectid == root {
+        return ioctl.output(&InoLookupArgs { treeid, name: padded(b""), ..asked });
     }
-
-    /// All paths of an inode in the subvolume that the ioctl was called in.
-    pub(super) fn inode_paths(&self, call: &Call<'_>, io: &mut Ioctl<'_>) -> Outcome {
-        self.check_privileged(call)?;
-        let (asked, more) = io.input_and_more::<InoPathArgs>()?;
-        let subvolume = self.node(call)?.inode.subvolume();
-        let paths = subvolume.inode(asked.inum).and_then(|inode| inode.paths()).map_err(failed)?;
-        // Each is a value, which says where from the first value on its text is.
-        let texts: Vec<&[u8]> = paths.iter().map(|path| path.as_os_str().as_bytes()).collect();
-        let takes = |text: &&[u8]| VALUE_BYTES + text.len() + 1;
-        let room = Room::of(more.len(), asked.size, texts.iter().map(takes))?;
-        let mut values = Vec::new();
-        let mut behind = Vec::new();
-        for text in &texts[..room.fitting] {
-            values.extend((room.fitting * VALUE_BYTES + behind.len()).to_ne_bytes());
-            behind.extend_from_slice(text);
-            behind.push(0);
-        }
-        io.output(&asked)?;
-        io.output(&room.container(1, texts.len()))?;
-        io.output(&*values)?;
-        io.output(&*behind)
+    ioctl.call.check_privileged()?;
+    let inode = subvolume.inode(asked.objectid).map_err(failed)?;
+    let paths = inode.paths().map_err(failed)?;
+    let path = paths.first().ok_or(Errno::NOENT)?.as_os_str().as_bytes();
+    if path.len() + 1 >= asked.name.len() {
+        return Err(Errno::NAMETOOLONG);
     }
-
-    /// Where in files the data at a logical address is seen.
-    pub(super) fn places_of_address(&self, call: &Call<'_>, io: &mut Ioctl<'_>) -> Outcome {
-        self.check_privileged(call)?;
-        let (asked, more) = io.input_and_more::<LogicalInoArgs>()?;
-        if asked.flags & !IGNORE_OFFSET != 0 {
-            return Err(Errno::INVAL);
-        }
-        let places = self.filesystem.places_of(asked.logical, asked.flags & IGNORE_OFFSET != 0);
-        let places = places.map_err(failed)?;
-        let takes = |_| PLACE_VALUES * VALUE_BYTES;
-        let room = Room::of(more.len(), asked.size, places.iter().map(takes))?;
-        let values = places[..room.fitting]
-            .iter()
-            .flat_map(|place| [place.inode, place.offset, place.subvolume])
-            .flat_map(u64::to_ne_bytes);
-        io.output(&asked)?;
-        io.output(&room.container(PLACE_VALUES, places.len()))?;
-        io.output(&*values.collect::<Vec<u8>>())
-    }
+    ioctl.output(&InoLookupArgs { treeid, name: padded(&[path, b"/"].concat()), ..asked })
 }
 
-/// The room in a container and what of it is needed.
+/// All paths of an inode in the subvolume that the ioctl was called in.
+pub(super) fn inode_paths(ioctl: &mut Ioctl<'_>) -> Outcome {
+    ioctl.call.check_privileged()?;
+    let (asked, more) = ioctl.input_and_more::<InoPathArgs>()?;
+    let subvolume = ioctl.node()?.inode.subvolume();
+    let paths = subvolume.inode(asked.inum).and_then(|inode| inode.paths()).map_err(failed)?;
+    // The value for a path is the offset of its text from the first value.
+    let texts: Vec<&[u8]> = paths.iter().map(|path| path.as_os_str().as_bytes()).collect();
+    let takes = |text: &&[u8]| VALUE_BYTES + text.len() + 1;
+    let room = Room::of(more.len(), asked.size, texts.iter().map(takes))?;
+    let mut values = Vec::new();
+    let mut names = Vec::new();
+    for text in &texts[..room.fitting] {
+        values.extend((room.fitting * VALUE_BYTES + names.len()).to_ne_bytes());
+        names.extend_from_slice(text);
+        names.push(0);
+    }
+    ioctl.output(&asked)?;
+    ioctl.output(&room.container(1, texts.len()))?;
+    ioctl.output(&*values)?;
+    ioctl.output(&*names)
+}
+
+/// The file extents that refer to the data at a logical address.
+pub(super) fn extent_references(ioctl: &mut Ioctl<'_>) -> Outcome {
+    ioctl.call.check_privileged()?;
+    let (asked, more) = ioctl.input_and_more::<LogicalInoArgs>()?;
+    if asked.flags & !IGNORE_OFFSET != 0 {
+        return Err(Errno::INVAL);
+    }
+    let references =
+        ioctl.server.filesystem.places_of(asked.logical, asked.flags & IGNORE_OFFSET != 0);
+    let references = references.map_err(failed)?;
+    let takes = |_| REFERENCE_VALUES * VALUE_BYTES;
+    let room = Room::of(more.len(), asked.size, references.iter().map(takes))?;
+    let values = references[..room.fitting]
+        .iter()
+        .flat_map(|found| [found.inode, found.offset, found.subvolume])
+        .flat_map(u64::to_ne_bytes);
+    ioctl.output(&asked)?;
+    ioctl.output(&room.container(REFERENCE_VALUES, references.len()))?;
+    ioctl.output(&*values.collect::<Vec<u8>>())
+}
+
+/// The room in a container, and how much of it the results need.
 struct Room {
     bytes: usize,
     needed: usize,
@@ -92,7 +91,7 @@ struct Room {
 }
 
 impl Room {
-    /// The room that the caller says it has, if it has it, for results that take so many bytes each.
+    /// The room for results of these lengths: `size` bytes, or as many as are there.
     fn of(there: usize, size: u64, results: impl Iterator<Item = usize>) -> Result<Self, Errno> {
         let size = usize::try_from(size).unwrap_or(usize::MAX).min(there);
         let bytes = size.checked_sub(size_of::<DataContainer>()).ok_or(Errno::INVAL)?;
@@ -104,7 +103,7 @@ impl Room {
         Ok(room)
     }
 
-    /// What stands before the values, `of_each` for each of `count` results.
+    /// The header of the values, `of_each` for each of `count` results.
     fn container(&self, of_each: usize, count: usize) -> DataContainer {
         DataContainer {
             bytes_left: self.bytes.saturating_sub(self.needed) as u32,

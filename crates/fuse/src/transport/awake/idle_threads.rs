@@ -1,8 +1,10 @@
 //! Threads of the lowest priority that keep processors from sleeping.
 //!
 //! # Invariants
-//! - A thread spins only with the scheduling class SCHED_IDLE: any other thread takes its processor at once.
-//! - The threads spin only between [`KeepAwake::keep`] and [`KeepAwake::rest`]. They sleep otherwise.
+//! - A thread spins only with the scheduling class SCHED_IDLE: any other thread takes its processor
+//!   at once.
+//! - The threads spin only between [`KeepAwake::keep`] and [`KeepAwake::rest`]. They sleep
+//!   otherwise.
 
 use std::hint;
 use std::io;
@@ -12,11 +14,11 @@ use std::thread;
 use parking_lot::{Condvar, Mutex};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-use super::KeepAwake;
+use super::keep::KeepAwake;
 
-/// Of more processors only the first are kept awake.
+/// The most processors to keep awake.
 const MOST_THREADS: usize = 16;
-/// A thread spins as often between two looks whether it is to go on.
+/// How often a thread spins before it looks whether to go on.
 const SPINS: u32 = 1000;
 
 /// One thread for each processor that this process may use.
@@ -27,7 +29,7 @@ pub(super) struct IdleThreads {
     changed: Condvar,
 }
 
-/// The owner of the threads while they run.
+/// Ends the threads when dropped.
 struct Owner<'t>(&'t IdleThreads);
 
 impl IdleThreads {
@@ -39,7 +41,7 @@ impl IdleThreads {
             let mut owner = Owner(threads);
             for processor in processors() {
                 let run = move || threads.run(processor);
-                // Without it this processor may sleep.
+                // Without the thread this processor may sleep.
                 let _ = thread::Builder::new().name("larder-idle".into()).spawn_scoped(scope, run);
             }
             govern(&mut owner);

@@ -3,10 +3,10 @@
 use std::fs::File;
 use std::io::Write;
 
-use super::KeepAwake;
+use super::keep::KeepAwake;
 
-/// The device through which root bounds the latency, in microseconds. The bound is that of the lowest value in any
-/// open descriptor.
+/// The device through which root bounds the latency, in microseconds. The bound is that of the
+/// lowest value in any open descriptor.
 const DEVICE: &str = "/dev/cpu_dma_latency";
 
 /// A bound of 0 microseconds: processors do not leave their shallowest sleep.

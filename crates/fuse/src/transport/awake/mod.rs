@@ -1,16 +1,17 @@
 //! Keeping processors out of deep sleep while requests keep coming.
 //!
-//! Serving a request takes a few microseconds. A processor that sleeps when the request or its reply comes takes
-//! several times as long to wake up.
+//! Serving a request takes a few microseconds. A processor that sleeps when the request or its
+//! reply comes takes several times as long to wake up.
 //!
 //! # Invariants
-//! - Processors are kept awake only while [`BUSY_REQUESTS`] or more requests come in each [`TICK`], and for
-//!   [`QUIET_TICKS`] after.
-//! - A mount without requests wakes no thread. A mount with few requests wakes one at most once for each
-//!   [`BUSY_REQUESTS`] of them.
+//! - Processors are kept awake only while [`BUSY_REQUESTS`] or more requests come in each [`TICK`],
+//!   and for [`QUIET_TICKS`] after.
+//! - A mount without requests wakes no thread. A mount with few requests wakes one at most once for
+//!   each [`BUSY_REQUESTS`] of them.
 //! - A request costs one atomic addition, and no system call while requests keep coming.
 
 mod idle_threads;
+mod keep;
 mod latency;
 
 use std::io;
@@ -21,13 +22,14 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex};
 
 use self::idle_threads::IdleThreads;
+use self::keep::KeepAwake;
 use self::latency::LatencyRequest;
 
 /// How often the pace of requests is measured while they come.
 const TICK: Duration = Duration::from_millis(4);
-/// With as many requests in a tick they keep coming.
+/// With so many requests in a tick, requests keep coming.
 const BUSY_REQUESTS: u64 = 8;
-/// After as many ticks with fewer requests they do not.
+/// After so many ticks with fewer requests, they have stopped.
 const QUIET_TICKS: u32 = 4;
 
 /// Keeps processors awake while requests keep coming, if that is wanted.
@@ -47,9 +49,9 @@ pub(super) struct Awake {
 enum Pace {
     /// Requests keep coming: processors are kept awake.
     Busy,
-    /// There may be more soon: everything stays as it is.
+    /// There may be more soon: nothing changes.
     Unclear,
-    /// Requests do not keep coming: processors may sleep, and the thread sleeps too.
+    /// Requests have stopped: processors may sleep, and the thread sleeps too.
     Quiet,
 }
 
@@ -57,15 +59,6 @@ enum Pace {
 #[derive(Debug, Default)]
 struct Governor {
     quiet_ticks: u32,
-}
-
-/// A way to keep processors awake.
-trait KeepAwake {
-    /// Keeps them awake from now on.
-    fn keep(&mut self);
-
-    /// Lets them sleep.
-    fn rest(&mut self);
 }
 
 impl Awake {
@@ -107,7 +100,7 @@ impl Awake {
         })
     }
 
-    /// Keeps processors awake by `way` whenever requests keep coming, until serving ends.
+    /// Keeps processors awake by `way` while requests keep coming, until serving ends.
     fn govern(&self, way: &mut dyn KeepAwake) {
         while self.sleep_until_requests_come() {
             let mut governor = Governor::default();
@@ -213,7 +206,7 @@ mod tests {
             assert!(kept, "many requests came");
             let wait = || tells.recv_timeout(Duration::from_secs(60)).expect("an end of requests");
             while wait() != "rest" {}
-            // The thread sleeps: it could only say something after more requests.
+            // The thread sleeps: only more requests could wake it.
             (1..BUSY_REQUESTS).for_each(|_| awake.count_request());
         });
         assert!(tells.iter().all(|told| told == "rest"), "few requests keep nothing awake");

@@ -1,10 +1,11 @@
-//! An entry of a queue: what the kernel puts one request into, and takes the reply from.
+//! An entry of a queue: where the kernel puts one request, and takes the reply from.
 //!
 //! # Invariants
-//! - As long as an entry is [`Given`] the kernel owns its header and payload, and nothing here refers to them; at all
-//!   other times the kernel does not touch them.
-//! - An entry that was never used takes no memory: its pages are first touched by its first request.
-//! - If it cannot be known whether the kernel is done with the memory, it is never given back.
+//! - As long as an entry is [`Given`], the kernel owns its header and payload, and nothing here
+//!   refers to them; at all other times the kernel does not touch them.
+//! - An entry that was never used takes no memory: its pages are first touched by its first
+//!   request.
+//! - If it is unknown whether the kernel is done with the memory, the memory is leaked.
 
 use std::mem;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -14,32 +15,32 @@ use rustix::io::Errno;
 use rustix::io_uring::iovec;
 use zerocopy::{FromZeros, IntoBytes};
 
+use super::super::kernel::Tell;
 use super::super::mapping::Mapping;
-use super::super::{Handler, Served, Tell, serve};
+use super::super::serving::{Handler, Served, serve};
 use super::ring::{Command, Ring};
 use crate::protocol::abi::{
     OutHeader, URING_CMD_COMMIT_AND_FETCH, URING_CMD_REGISTER, UringCmdReq, UringReqHeader, opcode,
 };
 use crate::protocol::{Reply, Request};
 
-/// Where the payload begins: on a page of its own, behind the header.
+/// Where the payload begins: on a page of its own, after the header.
 const PAYLOAD_AT: usize = 4096;
-/// The most that a request has besides its fixed parts if it is no WRITE: the value of an attribute, and
-/// names.
+/// The most that a request other than WRITE has besides its fixed parts: the value of an attribute,
+/// and names.
 const MOST_BESIDE_BYTES: usize = (64 << 10) + 4096;
 
 /// An entry that has no request.
 #[derive(Debug)]
 pub(super) struct Idle {
-    /// The header, the payload, and room for what cannot stay in the payload, where request and reply share one
-    /// place.
+    /// The header, the payload, and room for the part of a request that the reply would overwrite.
     memory: Mapping,
     payload_len: usize,
     ring: Ring,
     next: Next,
 }
 
-/// What the kernel is told to have it fill the entry.
+/// How the kernel is told to fill the entry.
 #[derive(Clone, Copy, Debug)]
 enum Next {
     Register,
@@ -56,23 +57,24 @@ pub(super) struct Given(Idle);
 pub(super) struct Taken(Idle);
 
 impl Idle {
-    /// An entry that no queue has, with so much room for what a request brings and a reply. [`enable`](Self::enable) comes next.
+    /// An entry of no queue, with room for `payload_len` bytes of a request or reply.
+    /// [`enable`](Self::enable) comes next.
     pub(super) fn new(payload_len: usize) -> Result<Self, Errno> {
         let ring = Ring::new()?;
         let memory = Mapping::anonymous(PAYLOAD_AT + payload_len + MOST_BESIDE_BYTES)?;
         Ok(Self { memory, payload_len, ring, next: Next::Register })
     }
 
-    /// Makes this thread the one that uses the entry.
+    /// Makes this thread the user of the entry.
     pub(super) fn enable(&self) -> Result<(), Errno> {
         self.ring.enable()
     }
 
-    /// Gives the entry to `queue` of the connection `device`: at once if no queue has had it, otherwise with the
-    /// reply, when this thread [waits](Given::wait).
+    /// Gives the entry to `queue` of the connection `device`: at once the first time, and later
+    /// with the reply, when this thread [waits](Given::wait).
     ///
     /// # Errors
-    /// What keeps the kernel from taking it.
+    /// The kernel's: it does not take the entry.
     pub(super) fn give(mut self, device: BorrowedFd<'_>, queue: u16) -> Result<Given, Errno> {
         let command = |cmd_op, parts, commit_id| {
             let request = UringCmdReq { commit_id, qid: queue, ..UringCmdReq::new_zeroed() };
@@ -85,9 +87,9 @@ impl Idle {
             iovec { iov_base: start.as_ptr().cast(), iov_len: size_of::<UringReqHeader>() },
             iovec { iov_base: payload.as_ptr().cast(), iov_len: self.payload_len },
         ];
-        // SAFETY: the kernel reads the parts before it returns from taking the first command, and until a command is
-        // completed it reads and writes the memory that they name, which is this entry's and referred to by
-        // nobody: a `Given` refers to none of it.
+        // SAFETY: the kernel reads `parts` before it returns from taking the first command. Until a
+        // command is completed, it reads and writes the memory that they name. That memory is this
+        // entry's, and a `Given` does not refer to it.
         let taken = unsafe {
             match self.next {
                 Next::Register => {
@@ -112,9 +114,9 @@ impl Idle {
 
     fn memory(&mut self) -> (&mut UringReqHeader, &mut [u8], &mut [u8]) {
         let start = self.memory.start();
-        // SAFETY: the mapping has as much, at page boundaries, of bytes that are always initialized and
-        // valid as what they are taken for; the parts do not overlap and are borrowed with the entry, which the
-        // kernel does not have while it can be borrowed.
+        // SAFETY: the mapping is long enough, each part begins at a page boundary, and all bytes
+        // are initialized and valid for their types. The parts do not overlap. They are borrowed
+        // with the entry, which the kernel does not have while it can be borrowed.
         unsafe {
             let header = start.cast::<UringReqHeader>().as_mut();
             let payload = start.byte_add(PAYLOAD_AT).as_ptr();
@@ -126,8 +128,8 @@ impl Idle {
 }
 
 impl Given {
-    /// Gives the kernel the reply, if there is one, and returns whether the entry then waits: nothing waits in its
-    /// queue. If it says no, something may or may not.
+    /// Gives the kernel the reply, if there is one. Returns true if the entry then waits, and
+    /// nothing waits in its queue. If it returns false, something may wait or not.
     pub(super) fn is_waiting(&mut self) -> bool {
         self.0.ring.submit().is_ok() && !self.0.ring.is_completed()
     }
@@ -149,7 +151,7 @@ impl Given {
 }
 
 impl Taken {
-    /// Has the request served, and leaves the reply where the kernel takes it from with the next
+    /// Serves the request, and leaves the reply for the kernel, which takes it with the next
     /// [`give`](Idle::give).
     pub(super) fn answer(mut self, handler: &dyn Handler, kernel: &dyn Tell) -> Idle {
         let (parts, payload, beside) = self.0.memory();
@@ -166,8 +168,8 @@ impl Taken {
 
 /// Serves the request in `parts` and `payload`, and leaves the body of the reply in `payload`.
 ///
-/// What a WRITE brings stays where it is, and its short reply is made beside it. All other requests are
-/// short and make room for the reply.
+/// The data of a WRITE stays in place, and its short reply is made beside it. All other requests
+/// are short and make room for the reply.
 fn answer(
     parts: &UringReqHeader,
     payload: &mut [u8],
@@ -178,7 +180,7 @@ fn answer(
     let header = parts.in_header();
     let len = parts.ring_ent_in_out.payload_sz as usize;
     let request = |payload| Request::of_parts(header, &parts.op_in, payload);
-    // Nothing comes this way that is not answered.
+    // Requests without a reply do not come this way.
     let nothing = Served { error: 0, body_len: 0 };
     if header.opcode == opcode::WRITE {
         let request = payload.get(..len).ok_or(Errno::INVAL).and_then(request);
@@ -199,14 +201,14 @@ fn answer(
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::MustNotWait;
+    use super::super::super::kernel::MustNotWait;
     use super::*;
     use crate::protocol::abi::InHeader;
     use crate::protocol::{Answer, Notice};
 
     const MAX_IO_BYTES: usize = 1 << 20;
 
-    /// Replies with what it is asked with, twice.
+    /// Replies with the request's payload, twice.
     struct Echo;
 
     impl Handler for Echo {
@@ -224,7 +226,7 @@ mod tests {
         fn soon(&self, _: Notice) {}
     }
 
-    /// What comes of a request of the kind `opcode` with `payload`, which says that it has `len` bytes.
+    /// The answer to a request of the kind `opcode` with `payload`, whose header says `len` bytes.
     fn served(opcode: u32, payload: &[u8], len: u32) -> Result<Vec<u8>, i32> {
         let mut parts = UringReqHeader::new_zeroed();
         let header = InHeader { len: u32::MAX, opcode, ..InHeader::new_zeroed() };
@@ -247,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn what_says_that_it_is_longer_than_it_can_be_is_refused() {
+    fn requests_longer_than_possible_are_refused() {
         let too_long = -Errno::INVAL.raw_os_error();
         let beside = MOST_BESIDE_BYTES as u32;
         for (opcode, len) in [
@@ -258,7 +260,7 @@ mod tests {
         ] {
             assert_eq!(served(opcode, b"", len).unwrap_err(), too_long, "{opcode} {len}");
         }
-        // A reply to a WRITE has only the room beside.
+        // The reply to a WRITE has only the room beside it.
         let no_room = -Errno::OVERFLOW.raw_os_error();
         assert_eq!(served(opcode::WRITE, b"", beside).unwrap_err(), no_room);
     }

@@ -1,19 +1,20 @@
-//! Requests and replies through rings of io_uring: a queue for each processor, served where its requests
-//! are made.
+//! Requests and replies through rings of io_uring: a queue for each processor, served on the
+//! processor that made the requests.
 //!
-//! INIT comes through `/dev/fuse`, and so do, ever after, what needs no reply (FORGET, INTERRUPT) and what
-//! the server tells the kernel. Rings are prepared before INIT is answered, so that what is agreed to can be
-//! kept: from then on the kernel holds all requests back until each queue has an entry.
+//! INIT comes through `/dev/fuse`. So do, also later, requests without a reply (FORGET, INTERRUPT)
+//! and the server's notices. Rings are prepared before INIT is answered, so that the server can
+//! keep what it agrees to: from then on the kernel holds all requests back until each queue has an
+//! entry.
 //!
 //! # Invariants
-//! - A thread has one entry of one queue, so that the kernel gives a request only to a thread that waits for one: to
-//!   the one that was done last.
-//! - As long as a queue may have more threads, one of its threads waits whatever the others do.
-//! - Of each queue one [seasoned](seasoned) entry at least waits for a request, or serves one without waiting for the
-//!   kernel: so whatever waits in a queue is served.
-//! - There are at most as many entries in all queues together as there may be threads, or two for each processor that
-//!   may ever be there, whatever is more. An entry holds what one request may bring and a little more, and takes
-//!   memory as far as it was used.
+//! - A thread has one entry of one queue, so that the kernel gives a request only to a waiting
+//!   thread: to the one that became idle last.
+//! - As long as a queue may have more threads, one of its threads always waits.
+//! - At least one [seasoned](seasoned) entry of each queue waits for a request, or serves one
+//!   without waiting for the kernel: so every request in a queue is served.
+//! - All queues together have at most as many entries as there may be threads, or two for each
+//!   possible processor, whichever is more. An entry has room for one request and a little more,
+//!   and takes memory only as far as it was used.
 
 mod entry;
 mod ring;
@@ -33,24 +34,25 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use self::entry::{Given, Idle};
 use self::seasoned::{Season, Seasoned};
-use super::away::FromPlace;
+use super::away::FromSlot;
 use super::pool::Pool;
-use super::{Limits, Serving};
+use super::serving::{Limits, Serving};
 
-/// Whether this kernel's FUSE offers rings.
+/// Says whether this kernel's FUSE offers rings.
 const ENABLED: &str = "/sys/module/fuse/parameters/enable_uring";
-/// The processors that may ever be there, as ranges.
+/// The processors that the machine may ever have, as ranges.
 const POSSIBLE_PROCESSORS: &str = "/sys/devices/system/cpu/possible";
-/// Entries that a queue begins with, if it may have as many: all but one of them can wait for the kernel.
+/// Entries that a queue begins with, if it may have as many: all except one of them can wait for
+/// the kernel.
 const FIRST_ENTRIES: usize = 4;
 
 /// The queues of a connection.
 #[derive(Debug)]
 pub(super) struct Queues {
     queues: Vec<Queue>,
-    /// Whether the kernel and the server have agreed on rings, once they have talked.
+    /// Whether the kernel and the server use rings, once they have agreed.
     agreed: OnceLock<bool>,
-    /// How many of the entries that queues begin with the kernel has neither taken nor refused.
+    /// How many of the first entries the kernel has neither taken nor refused.
     left: AtomicUsize,
 }
 
@@ -62,7 +64,7 @@ struct Queue {
     pool: Pool,
     /// How many entries it begins with.
     first: usize,
-    /// These are registered.
+    /// The kernel has taken or refused the first entries.
     registered: Barrier,
     seasoned: Seasoned,
 }
@@ -80,8 +82,8 @@ impl Queues {
         Some(Self { queues, agreed: OnceLock::new(), left })
     }
 
-    /// Starts the first threads of each queue. They wait until it is known what was [agreed](Self::agreed) on, also
-    /// those that were started when an error is returned.
+    /// Starts the first threads of each queue. They wait until both sides have
+    /// [agreed](Self::agreed), even if this returns an error.
     pub(super) fn prepare<'s>(&'s self, serving: Serving<'s, '_>) -> io::Result<()> {
         let first = self.queues.iter().flat_map(|queue| iter::repeat_n(queue, queue.first));
         first.into_iter().try_for_each(|queue| {
@@ -95,7 +97,7 @@ impl Queues {
 
     /// The kernel and the server have agreed to use rings, or not to.
     pub(super) fn agreed(&self, is_so: bool) {
-        // Who asks twice gets no second answer.
+        // If it is called twice, the first call counts.
         let _ = self.agreed.set(is_so);
     }
 
@@ -106,7 +108,7 @@ impl Queues {
         }
     }
 
-    /// Whether that was agreed on, and what came of it: the kernel may refuse what it offered.
+    /// Whether rings were agreed on and are in use: the kernel may refuse what it offered.
     pub(super) fn are_used(&self) -> bool {
         self.agreed.get() == Some(&true) && self.queues.iter().any(|queue| queue.pool.has_threads())
     }
@@ -137,7 +139,8 @@ impl Queue {
         started.map(|_| ()).inspect_err(|_| self.pool.ends())
     }
 
-    /// Serves with one of the first entries. Calls `is_registered` once the kernel has taken or refused it.
+    /// Serves with one of the first entries. Calls `is_registered` once the kernel has taken or
+    /// refused it.
     fn serve_first<'s>(
         &'s self,
         entry: Idle,
@@ -151,7 +154,7 @@ impl Queue {
         self.serve(given, season, serving);
     }
 
-    /// Serves with an entry that comes when requests do already.
+    /// Serves with an entry that is added while requests are served.
     fn serve_later<'s>(&'s self, entry: Idle, serving: Serving<'s, '_>) {
         let given = self.register(entry, serving);
         self.serve(given, Season::Joins, serving);
@@ -178,10 +181,10 @@ impl Queue {
             awake.count_request();
             self.seasoned.taken(&mut season);
             if self.pool.takes() {
-                // Without one more thread things are slower, and go on.
+                // Without one more thread serving is slower, and goes on.
                 let _ = self.start(serving, move |entry| self.serve_later(entry, serving));
             }
-            let kernel = FromPlace { kernel, soon, place: &self.seasoned };
+            let kernel = FromSlot { kernel, soon, slot: &self.seasoned };
             given = taken.answer(handler, &kernel).give(device.as_fd(), self.processor);
             self.pool.waits(usize::MAX);
         }
@@ -189,14 +192,14 @@ impl Queue {
     }
 }
 
-/// Keeps this thread on `processor`, if it may run there at all.
+/// Pins this thread to `processor`, if it may run there at all.
 fn pin(processor: usize) {
     let may_run = sched_getaffinity(None)
         .is_ok_and(|set| processor < CpuSet::MAX_CPU && set.is_set(processor));
     if may_run {
         let mut only = CpuSet::new();
         only.set(processor);
-        // Elsewhere it is slower.
+        // On another processor it is slower.
         let _ = sched_setaffinity(None, &only);
     }
 }

@@ -1,10 +1,10 @@
 //! A ring of io_uring that carries one command at a time.
 //!
 //! # Invariants
-//! - There is room for one submission: a command is in the kernel, or none is. The thread waits until one is
-//!   completed before it submits the next.
-//! - The thread that enables a ring is the only one that uses it, and the kernel's part of completing a
-//!   command is done by that thread while it waits.
+//! - There is room for one submission: a command is in the kernel, or none is. The thread waits
+//!   until one is completed before it submits the next.
+//! - Only the thread that enables a ring uses it. The kernel completes commands in that thread
+//!   while it waits.
 
 use std::os::fd::OwnedFd;
 use std::ptr;
@@ -22,7 +22,8 @@ use zerocopy::{Immutable, IntoBytes};
 use super::super::mapping::Mapping;
 use crate::protocol::abi::UringCmdReq;
 
-/// How rings are: commands of 128 bytes, one thread, completed by it while it waits, nothing to reorder.
+/// How rings are set up: commands of 128 bytes, one thread, which completes them while it waits,
+/// nothing to reorder.
 const SETUP: IoringSetupFlags = IoringSetupFlags::SQE128
     .union(IoringSetupFlags::SINGLE_ISSUER)
     .union(IoringSetupFlags::DEFER_TASKRUN)
@@ -83,7 +84,7 @@ pub(super) struct Ring {
     fd: OwnedFd,
 }
 
-/// Where in the rings what lies, in bytes.
+/// Offsets of the parts of the rings, in bytes.
 #[derive(Clone, Copy, Debug)]
 struct Offsets {
     submitted: u32,
@@ -95,11 +96,11 @@ struct Offsets {
 }
 
 impl Ring {
-    /// A ring that the thread which is to use it has yet to enable.
+    /// A ring, which is yet to be enabled by the thread that will use it.
     ///
     /// # Errors
-    /// `ENOSYS` and `EPERM` where io_uring is not there or not for this process, `EINVAL` where the
-    /// kernel is older than Linux 6.6.
+    /// `ENOSYS` and `EPERM` if io_uring is missing or not allowed, `EINVAL` if the kernel is older
+    /// than Linux 6.6.
     pub(super) fn new() -> Result<Self, Errno> {
         let mut params = io_uring_params::default();
         params.flags = SETUP;
@@ -124,29 +125,30 @@ impl Ring {
         Ok(Self { rings, commands, offsets, fd })
     }
 
-    /// Makes this thread the one that uses the ring.
+    /// Makes this thread the user of the ring.
     pub(super) fn enable(&self) -> Result<(), Errno> {
         let operation = IoringRegisterOp::RegisterEnableRings;
         // SAFETY: the operation takes no argument.
         unsafe { io_uring_register(&self.fd, operation, ptr::null(), 0) }.map(|_| ())
     }
 
-    /// Leaves `command` where the kernel takes it when it is next asked to.
+    /// Leaves `command` for the kernel, which takes it at the next call.
     ///
     /// # Safety
-    /// What the kernel does on this command, until it is completed, with memory that the command or one
-    /// before it names may be done to that memory.
+    /// Until the command is completed, the memory that this command or an earlier one names must be
+    /// free for whatever the kernel does with it on this command.
     pub(super) unsafe fn put(&mut self, command: Command) {
-        // SAFETY: the ring has room for one command, and the one before is completed: the kernel is not looking.
+        // SAFETY: the ring has room for one command, and the one before is completed: the kernel
+        // does not look at it now.
         unsafe { self.commands.start().cast::<Command>().write(command) };
         let tail = self.word(self.offsets.submitted);
         tail.store(tail.load(Relaxed).wrapping_add(1), Release);
     }
 
-    /// Makes the kernel take the command if it has not, and do what there is to do for it by now.
+    /// Makes the kernel take the command if it has not, and do the work that is due by now.
     ///
     /// # Errors
-    /// What keeps the kernel from taking it.
+    /// The kernel's: it does not take the command.
     pub(super) fn submit(&mut self) -> Result<(), Errno> {
         loop {
             self.enter(0)?;
@@ -156,12 +158,12 @@ impl Ring {
         }
     }
 
-    /// Makes the kernel take the command if it has not, waits until it is completed, and returns with what
-    /// result.
+    /// Makes the kernel take the command if it has not, waits until it is completed, and returns
+    /// its result.
     ///
     /// # Errors
-    /// What keeps this thread from waiting. The kernel may have the command then for as long as the
-    /// process lives.
+    /// The kernel's: this thread cannot wait. The kernel may have the command then for as long as
+    /// the process lives.
     pub(super) fn wait(&mut self) -> Result<Result<(), Errno>, Errno> {
         loop {
             self.enter(1)?;
@@ -175,9 +177,10 @@ impl Ring {
         }
     }
 
-    /// Makes the kernel take what is left, and waits until `completions` are there, or not as long.
+    /// Makes the kernel take the command, if one is left, and waits until `completions` are there,
+    /// or returns early with an error.
     fn enter(&self, completions: u32) -> Result<(), Errno> {
-        // SAFETY: whoever put the command answers for what it refers to.
+        // SAFETY: the caller of `put` answered for the memory that the command names.
         match unsafe {
             io_uring_enter(&self.fd, self.left(), completions, IoringEnterFlags::GETEVENTS)
         } {
@@ -207,8 +210,8 @@ impl Ring {
         let at = self.word(seen).load(Relaxed);
         let number = at & self.word(completions_mask).load(Relaxed);
         let offset = completions as usize + number as usize * size_of::<io_uring_cqe>();
-        // SAFETY: the entry lies in the mapping, whose length was made of the number of entries, and the
-        // kernel does not write to it before it was seen.
+        // SAFETY: the entry lies in the mapping, whose length was computed from the number of
+        // entries, and the kernel does not write to it before it was seen.
         let result = unsafe {
             let entry = self.rings.start().byte_add(offset).cast::<io_uring_cqe>().as_ptr();
             (&raw const (*entry).res).read()
@@ -220,8 +223,8 @@ impl Ring {
     /// A word of the rings that is shared with the kernel.
     fn word(&self, offset: u32) -> &AtomicU32 {
         debug_assert!(offset as usize + size_of::<u32>() <= self.rings.len());
-        // SAFETY: the kernel gave the offset, of an aligned word in the mapping, which lives as long as
-        // this ring, and both sides use the word atomically.
+        // SAFETY: the kernel gave the offset, of an aligned word in the mapping, which lives as
+        // long as this ring, and both sides access the word atomically.
         unsafe { AtomicU32::from_ptr(self.rings.start().byte_add(offset as usize).cast().as_ptr()) }
     }
 }

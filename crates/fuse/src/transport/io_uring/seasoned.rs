@@ -1,19 +1,19 @@
-//! The entries of a queue that take what waits in it.
+//! The entries of a queue that take the requests which wait in it.
 //!
-//! A request that comes while an entry waits is put into the entry. One that comes while none does waits in the
-//! queue, until an entry brings a reply: that one takes it. An entry that is registered meanwhile takes nothing that
-//! waits already. So an entry is *seasoned* once it has had a request, or since a time at which it was registered and
-//! nothing waited in the queue.
+//! A request that comes while an entry waits is put into the entry. Otherwise it waits in the queue
+//! until an entry brings a reply: that entry takes it. An entry that is registered meanwhile does
+//! not take a waiting request. So an entry is *seasoned* once it has had a request, or once it was
+//! registered at a time when no request waited in the queue.
 //!
 //! # Invariants
-//! - Of the seasoned entries of a queue one at least waits for a request, or serves one without waiting for the kernel:
-//!   what waits in the queue is served by that one, if by no other.
-//! - An entry that is not counted as seasoned may be, and never the other way round.
+//! - At least one of the seasoned entries of a queue waits for a request, or serves one without
+//!   waiting for the kernel: that one serves the requests in the queue, if no other does.
+//! - An entry that is not counted as seasoned may be seasoned, never the other way round.
 
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::SeqCst;
 
-use super::super::away::Place;
+use super::super::away::Slot;
 
 /// How many seasoned entries of a queue do not wait for the kernel.
 #[derive(Debug, Default)]
@@ -22,8 +22,8 @@ pub(super) struct Seasoned(AtomicUsize);
 /// What is left to do until an entry is counted as seasoned.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Season {
-    /// It is one of the first, so many, which are all registered. It is the one that finds nothing waiting in the queue
-    /// and counts them all.
+    /// It is one of the first entries, all of which are registered. It is the one that finds no
+    /// request in the queue and counts them all.
     Opens(usize),
     /// It came later, and counts itself.
     Joins,
@@ -32,7 +32,8 @@ pub(super) enum Season {
 }
 
 impl Seasoned {
-    /// The kernel has an entry. `is_waiting` tells whether the entry waits for a request, with nothing in the queue.
+    /// The kernel has an entry. `is_waiting` tells whether the entry waits for a request, with none
+    /// in the queue.
     pub(super) fn given(&self, season: &mut Season, is_waiting: impl FnOnce() -> bool) {
         if let Season::Opens(first) = *season
             && is_waiting()
@@ -56,7 +57,7 @@ impl Seasoned {
     }
 }
 
-impl Place for Seasoned {
+impl Slot for Seasoned {
     fn leave(&self) -> bool {
         let others_stay = |here: usize| (here > 1).then(|| here - 1);
         self.0.fetch_update(SeqCst, SeqCst, others_stay).is_ok()
@@ -80,7 +81,7 @@ mod tests {
         seasoned.given(&mut season, || true);
         assert!(seasoned.leave());
         assert!(!seasoned.leave());
-        // A later one counts once it has had a request.
+        // An entry that came later counts once it has had a request.
         let mut season = Season::Joins;
         seasoned.given(&mut season, || true);
         assert!(!seasoned.leave());

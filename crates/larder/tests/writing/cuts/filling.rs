@@ -1,4 +1,4 @@
-//! A file system that is full, half emptied and full again while the power goes.
+//! A file system that is full, half emptied and full again when the power goes.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -12,11 +12,11 @@ use super::{Work, explore};
 const THREADS: usize = 4;
 const FILLS: usize = 2;
 const LENGTHS: [usize; 5] = [900, 1_500_000, 4096, 40_000, 3_000_000];
-/// Where a recording was before there was anything.
+/// The position of the recording before anything was written.
 const NEVER: usize = usize::MAX;
 
-/// By path, of files that could be written whole: where the recording was when a sync after that had
-/// returned, and when its deletion began.
+/// By path, for files that could be written whole: the position of the recording when a sync after
+/// that had returned, and when its deletion began.
 struct Filling {
     files: BTreeMap<String, (usize, usize)>,
 }

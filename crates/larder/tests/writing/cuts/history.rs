@@ -1,11 +1,11 @@
-//! What threads did, each in a folder of its own, and what may be left of it.
+//! The history of threads, each in a folder of its own, and what a cut may leave of it.
 //!
 //! # Promises
-//! - A commit is of one moment: of every thread it has what was done by then, and of the step that was being
-//!   done all or nothing, as far as names and attributes go.
-//! - Data is at least as it was when the last sync began that returned before the cut, and at most as it was
-//!   at that moment. Where nothing was written in between, it is exact.
-//! - A snapshot is of one moment while it was taken, and stays so.
+//! - A commit is of one moment: of every thread it has all steps that were done by then, and the
+//!   step in progress all or not at all, as far as names and attributes go.
+//! - Data is at least as new as when the last sync began that returned before the cut, and at most
+//!   as new as that moment. Where nothing was written in between, it is exact.
+//! - A snapshot is of one moment while it was taken, and does not change.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::RangeInclusive;
@@ -34,7 +34,7 @@ pub(super) struct State {
     pub(super) model: Model,
 }
 
-/// What one thread did. Its first state is that before any step.
+/// The history of one thread. Its first state is that before any step.
 pub(super) struct Lane {
     pub(super) folder: String,
     pub(super) states: Vec<State>,
@@ -43,7 +43,7 @@ pub(super) struct Lane {
 /// A sync that returned.
 pub(super) struct Sync {
     pub(super) begun: u64,
-    /// Where the recording was when it had returned.
+    /// The position of the recording when it had returned.
     pub(super) position: usize,
 }
 
@@ -51,7 +51,8 @@ pub(super) struct Snapshot {
     pub(super) name: String,
     pub(super) begun: u64,
     pub(super) done: u64,
-    /// Where the recording was when it had been taken, and when its deletion began and was done.
+    /// The position of the recording when it had been taken, and when its deletion began and was
+    /// done.
     pub(super) taken: usize,
     pub(super) leaving: Option<usize>,
     pub(super) gone: Option<usize>,
@@ -62,19 +63,19 @@ pub(super) struct History {
     pub(super) lanes: Vec<Lane>,
     pub(super) syncs: Vec<Sync>,
     pub(super) snapshots: Vec<Snapshot>,
-    /// By lane and state: names and attributes of all that there was.
+    /// By lane and state: all names and attributes.
     shapes: Vec<Vec<u64>>,
 }
 
 impl History {
-    /// To be called once all is done, before anything is judged.
+    /// Call this once the work is done, before judging a cut.
     pub(super) fn finish(&mut self) {
         let shapes =
             |lane: &Lane| lane.states.iter().map(|state| shape(&state.model.view())).collect();
         self.shapes = self.lanes.iter().map(shapes).collect();
     }
 
-    /// Holds what a cut at `position` left to the promises.
+    /// Checks the state after a cut at `position` against the promises.
     pub(super) fn judge(&self, root: &Subvolume, position: usize) {
         let sync = self.syncs.iter().rfind(|sync| sync.position <= position);
         let since = sync.expect("cuts come after the first sync").begun;
@@ -91,7 +92,7 @@ impl History {
         }
     }
 
-    /// Finds the moment, one of `moments`, at which all lanes were as they are below `prefix`.
+    /// Finds the moment, one of `moments`, at which all lanes had their state below `prefix`.
     fn hold(&self, root: &Subvolume, prefix: &str, moments: RangeInclusive<u64>) {
         let seen: Vec<View> = self
             .lanes
@@ -127,7 +128,7 @@ impl History {
         (0..states.len()).filter(is_it).map(window).collect()
     }
 
-    /// The last state of a lane that has this shape and may have been at `moment`.
+    /// The last state of a lane that has this shape and may have existed at `moment`.
     fn state_at(&self, lane: usize, shape: u64, moment: u64) -> Option<usize> {
         let mut windows = self.windows(lane, shape).into_iter().rev();
         windows.find(|(_, window)| window.contains(&moment)).map(|(number, _)| number)
@@ -135,8 +136,8 @@ impl History {
 }
 
 impl Lane {
-    /// Data is as it was in one of the states since a sync began, up to that with this number; what was
-    /// being written may be there in part.
+    /// Data is as in one of the states from the beginning of a sync up to the state with this
+    /// number; a write in progress may be there in part.
     fn hold_data(&self, seen: &View, since: u64, last: usize) {
         let first = self.states.iter().rposition(|state| state.done <= since).unwrap_or(0);
         let states = &self.states[first.min(last)..=(last + 1).min(self.states.len() - 1)];
@@ -159,14 +160,14 @@ impl Lane {
     }
 }
 
-/// Whether each byte is as it was at some time.
+/// Whether each byte had its value at some time.
 fn is_between(seen: &[u8], known: &[&[u8]]) -> bool {
     let byte = |data: &[u8], at: usize| data.get(at).copied().unwrap_or(0);
     known.iter().any(|data| data.len() == seen.len())
         && (0..seen.len()).all(|at| known.iter().any(|data| byte(data, at) == seen[at]))
 }
 
-/// Names and attributes, but for data and times.
+/// Names and attributes, without data and times.
 fn shape(view: &View) -> u64 {
     let mut hasher = DefaultHasher::new();
     for (path, seen) in view {

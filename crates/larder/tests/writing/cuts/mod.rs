@@ -1,10 +1,9 @@
-//! Power cuts while many threads work: whatever the devices had not made durable is lost, torn or there, and
-//! what is left opens, satisfies both checkers, and has all that was promised.
+//! Power cuts while many threads work: everything that the devices had not made durable is lost,
+//! torn or there, and the result opens, satisfies both checkers, and has all that was promised.
 //!
-//! Each workload is recorded once and cut [`CUTS`] times, times `LARDER_EFFORT`. `LARDER_SEED` makes
-//! other workloads.
-//! Every cut is held to both checkers, of several devices to ours; one in [`MOUNTED`] to `btrfs check` in any case and
-//! to a mount by the kernel too.
+//! Each workload is recorded once and cut [`CUTS`] times, times `LARDER_EFFORT`. `LARDER_SEED`
+//! makes other workloads. Both checkers run after every cut, with several devices only ours; one
+//! cut in [`MOUNTED`] gets `btrfs check` in any case and a mount by the kernel too.
 
 mod filling;
 mod history;
@@ -24,15 +23,15 @@ use rand::{RngExt, SeedableRng};
 
 /// Cuts of a workload.
 const CUTS: usize = 100;
-/// One cut in so many is mounted by the kernel too, and gone on with.
+/// One cut in so many is mounted by the kernel too, and used further.
 const MOUNTED: usize = 20;
 
-/// What was done, and what must be left of it.
+/// The history, and what must be left of it.
 trait Work: Sized {
-    /// Works on a recorded file system. Nothing is asked of cuts before the position that comes with it.
+    /// Works on a recorded file system. Cuts before the returned position promise nothing.
     fn record(fs: &Filesystem, recording: &Recording, seed: u64) -> (Self, usize);
 
-    /// Holds what a cut at `position` left to what was promised before.
+    /// Checks the state after a cut at `position` against earlier promises.
     fn judge(&self, root: &Subvolume, position: usize);
 
     /// Folders that the kernel must see as we do.
@@ -77,7 +76,7 @@ fn explore<W: Work>(spec: &ImageSpec, options: &OpenOptions, seed: u64) {
     assert_eq!(cuts, wanted);
 }
 
-/// Flushes are where promises are made: as many cuts go to one as to this many other entries.
+/// Flushes are where promises are made: a flush gets as many cuts as this many other entries.
 fn weight(entry: &Entry) -> usize {
     if entry.event == Event::Flush { 10 } else { 1 }
 }
@@ -107,7 +106,7 @@ fn judge<W: Work>(
     if is_mounted {
         assert_sound_to_btrfs(devices, what);
         by_kernel(work, devices, &root);
-        // It can be gone on with, unless it is full.
+        // It is usable, unless it is full.
         let made = root.create("after-the-cut", 0o644);
         if let Err(error) = made.and_then(|file| file.write_at(&[1; 9000], 0)) {
             assert_eq!(error.kind(), ErrorKind::NoSpace, "{what}: {error}");
@@ -119,7 +118,7 @@ fn judge<W: Work>(
     }
 }
 
-/// The kernel can mount what is left, and sees in it what we see.
+/// The kernel can mount the result, and sees in it what we see.
 fn by_kernel<W: Work>(work: &W, devices: &[MemoryDevice], root: &Subvolume) {
     let scratch = Scratch::new();
     let paths: Vec<PathBuf> =

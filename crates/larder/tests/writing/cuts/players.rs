@@ -1,4 +1,5 @@
-//! Threads that do everything, each in its folder, with syncs, snapshots and their deletion in between.
+//! Threads that do everything, each in its folder, with syncs, snapshots and their deletion in
+//! between.
 
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use super::super::model::Player;
 use super::history::{Clock, History, Lane, Snapshot, State, Sync};
 use super::{Work, explore};
 
-/// Threads, and what each of them does.
+/// Threads, and how many steps each takes.
 struct Players<const THREADS: usize, const STEPS: usize> {
     history: History,
 }
@@ -62,7 +63,7 @@ fn play(mut player: Player, folder: String, steps: usize, root: &Subvolume, cloc
         let begun = clock.now();
         player.play(root, 1);
         states.push(State { begun, done: clock.now(), model: player.model.clone() });
-        // So that others have their turn, however few processors there are.
+        // So that other threads have their turn, however few processors there are.
         std::thread::sleep(Duration::from_micros(50));
     }
     Lane { folder, states }

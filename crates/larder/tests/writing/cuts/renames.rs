@@ -1,4 +1,4 @@
-//! Files that are moved and exchanged all the time: each is there once, whenever the power goes.
+//! Files that are renamed and exchanged all the time: each exists once, whenever the power goes.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use super::{Work, explore};
 
 const FOLDERS: [&str; 5] = ["storm", "storm/a", "storm/a/b", "storm/c", "storm/d"];
 const THREADS: usize = 4;
-/// Files of each thread, which all threads' folders have.
+/// Files of each thread, spread over all threads' folders.
 const FILES: usize = 12;
 const STEPS: usize = 250;
 
@@ -62,7 +62,7 @@ impl Work for Renames {
                 }
             }
         }
-        // Which file has which name is up to exchanges; that each is there is not.
+        // Exchanges may give a file any of the names, but each file must be there.
         for thread in 0..THREADS {
             for number in 0..FILES {
                 let name = names.remove(&content(thread, number));
@@ -98,7 +98,7 @@ fn storm(root: &Subvolume, thread: usize, seed: u64) {
             root.rename(&from, path(to, number)).unwrap();
             places[number] = to;
         }
-        // So that others have their turn, however few processors there are.
+        // So that other threads have their turn, however few processors there are.
         std::thread::sleep(Duration::from_micros(50));
     }
 }

@@ -11,7 +11,7 @@ use super::super::namespace::COMPRESSION;
 
 const FOLDERS: usize = 400;
 
-/// A directory passes its property about compression on. The kernel that has to read the directory first
+/// A directory passes its compression property on. A kernel that has to read the directory first
 /// misses the property if the inode's item is the last of its leaf, with the reference in the next.
 #[test]
 fn what_the_kernel_does_not_pass_on() {
@@ -31,7 +31,7 @@ fn what_the_kernel_does_not_pass_on() {
     drop(mount);
     let last = inodes_that_end_leaves(&oracle::dump_tree(image.devices(), &["-t", "5"]).unwrap());
     let mount = image.mount("");
-    // Read before anything changes where leaves end.
+    // Read before a change moves the ends of leaves.
     let folders: Vec<File> =
         (0..FOLDERS).map(|number| File::open(mount.path().join(folder(number))).unwrap()).collect();
     for (number, inode) in numbers.iter().enumerate() {

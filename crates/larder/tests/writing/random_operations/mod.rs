@@ -1,6 +1,6 @@
-//! Round trips on every profile that can be written, and on other shapes: the kernel changes a file system,
-//! Larder changes it, the kernel scrubs it, again and again, with random operations. A twin on which the
-//! kernel alone does the same shows what must come of it.
+//! Round trips on every profile that can be written, and on other shapes: the kernel changes a file
+//! system, Larder changes it, the kernel scrubs it, again and again, with random operations. A twin
+//! on which the kernel alone does the same shows the expected result.
 //!
 //! `LARDER_EFFORT` multiplies the number of rounds, and `LARDER_SEED` makes others.
 
@@ -18,8 +18,8 @@ use operations::{OPERATIONS, Outcome, RandomOperations};
 use super::actors::{Kernel, Larder};
 use super::{check, support};
 
-/// What two file systems that were changed alike share: not times, nor numbers, some of which are lost by
-/// who is refused, nor where data is.
+/// The parts of a file system that two twins share: not times, nor numbers, some of which a refused
+/// call uses up, nor addresses of data.
 fn in_common(mut manifest: Manifest) -> Manifest {
     for entry in manifest.entries.values_mut() {
         (entry.atime, entry.mtime, entry.ctime, entry.otime) = Default::default();
@@ -31,7 +31,7 @@ fn in_common(mut manifest: Manifest) -> Manifest {
     manifest
 }
 
-/// Goes back and forth on an image of this kind. Where data is compressed, all of it is, by both sides: they
+/// Goes back and forth on an image of this kind. If data is compressed, both sides force it: they
 /// need not agree about what is worth it.
 fn round_trips(spec: &ImageSpec, compresses: bool, seed: u64) {
     let seed = larder_testkit::seed(seed);
@@ -73,7 +73,7 @@ fn round_trips(spec: &ImageSpec, compresses: bool, seed: u64) {
     println!("{}: {rounds} rounds, {done} operations done on each image", spec.name());
 }
 
-/// Each operation is done or refused, whoever does it. Returns how many were done.
+/// Each operation is done by both sides or refused by both. Returns how many were done.
 fn compare(seen: &[Outcome], expected: &[Outcome], by: &str) -> usize {
     for ((what, seen), (expected_what, expected)) in seen.iter().zip(expected) {
         // Shown if this fails.
@@ -87,7 +87,7 @@ fn compare(seen: &[Outcome], expected: &[Outcome], by: &str) -> usize {
     done
 }
 
-/// Devices that are large enough for all copies of all.
+/// Devices that are large enough for all copies of everything.
 fn spec(name: &str, profile: Profile, devices: usize) -> ImageSpec {
     ImageSpec::new(name).devices(&vec![768 << 20; devices]).profiles(profile, profile)
 }

@@ -1,8 +1,8 @@
-//! Which names there are, as far as whoever makes them has to know to choose sensibly.
+//! The existing names, as far as the generator must know them to choose sensibly.
 
 use std::collections::BTreeMap;
 
-/// What a name stands for.
+/// What a name leads to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     File,
@@ -11,12 +11,12 @@ pub(super) enum Kind {
     /// A pipe or a device.
     Special,
     Subvolume,
-    /// A snapshot that cannot be changed; what is in it is not listed.
+    /// A read-only snapshot; its content is not listed.
     ReadOnly,
 }
 
 impl Kind {
-    /// Whether names can be made in it.
+    /// Whether names can be created in it.
     pub(super) fn takes_names(self) -> bool {
         matches!(self, Self::Directory | Self::Subvolume)
     }
@@ -25,18 +25,18 @@ impl Kind {
         matches!(self, Self::Subvolume | Self::ReadOnly)
     }
 
-    /// Whether it goes by `rmdir` and is replaced by directories only.
+    /// Whether `rmdir` removes it and only directories replace it.
     fn is_directory(self) -> bool {
         !matches!(self, Self::File | Self::Symlink | Self::Special)
     }
 
-    /// Whether the one may take the other's place.
+    /// Whether one may replace the other.
     pub(super) fn replaces(self, other: Self) -> bool {
         self.is_directory() == other.is_directory()
     }
 }
 
-/// Names by path; the top level itself is not among them.
+/// Names by path, without the top level itself.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Names {
     kinds: BTreeMap<String, Kind>,
@@ -82,8 +82,8 @@ impl Names {
         self.put(one, second);
     }
 
-    /// Notes a snapshot of the subvolume `source` at `path`. What stands there for subvolumes that were
-    /// nested in it is left out.
+    /// Notes a snapshot of the subvolume `source` at `path`, without the directories that stand for
+    /// nested subvolumes.
     pub(super) fn snapshot(&mut self, source: &str, path: &str) {
         let parts: Vec<(String, Kind)> = self
             .below(source)
@@ -94,7 +94,8 @@ impl Names {
         self.put(path, parts);
     }
 
-    /// The path of the subvolume that what is at `path` belongs to: a subvolume to that above it.
+    /// The path of the subvolume that the inode at `path` belongs to: for a subvolume the one above
+    /// it.
     pub(super) fn subvolume_of<'p>(&self, path: &'p str) -> &'p str {
         let mut above = parent(path);
         while !above.is_empty() && !self.kind(above).is_some_and(Kind::is_subvolume) {
@@ -110,7 +111,7 @@ impl Names {
         self.kinds.iter().filter(move |(below, _)| within(below)).map(|(path, kind)| (path, *kind))
     }
 
-    /// Takes a path and what is below it away: the rests of the paths and their kinds.
+    /// Takes a path and everything below it away: the rests of the paths and their kinds.
     fn take(&mut self, path: &str) -> Vec<(String, Kind)> {
         let below: Vec<String> = self.below(path).map(|(below, _)| below.clone()).collect();
         let all = below.into_iter().chain([path.to_owned()]);

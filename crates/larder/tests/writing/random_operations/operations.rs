@@ -1,5 +1,5 @@
-//! Random operations: the same from the same seed, whoever does them. They are chosen so that most can be
-//! done, and some must be refused.
+//! Random operations: the same from the same seed, on either side. They are chosen so that most can
+//! be done, and some must be refused.
 
 use larder::{SnapshotKind, XattrMode};
 use larder_testkit::acl;
@@ -13,7 +13,7 @@ use super::names::{Kind, Names, join, parent};
 
 /// Operations of one side in a round.
 pub(super) const OPERATIONS: usize = 120;
-/// Made where they are missing before a round, so that it never runs out of places.
+/// Created before a round if they are missing, so that it never runs out of places.
 const FOLDERS: [(&str, Kind); 6] = [
     ("a", Kind::Directory),
     ("a/b", Kind::Directory),
@@ -23,17 +23,17 @@ const FOLDERS: [(&str, Kind); 6] = [
     ("sub-1", Kind::Subvolume),
 ];
 const NAMES: usize = 9;
-/// Subvolumes beyond this many are deleted before more are made.
+/// Above this many subvolumes, some are deleted before more are created.
 const MOST_SUBVOLUMES: usize = 8;
-/// Where there are more names than this, every second operation takes one away.
+/// Above this many names, every second operation removes one.
 const MOST_NAMES: usize = 200;
-/// One operation in so many takes any paths there may be.
+/// One operation in so many takes any paths that may exist.
 const WILD: usize = 15;
 
-/// What was done, in words, and what came of it.
+/// The operations in words, and their results.
 pub(super) type Outcome = (String, Done);
 
-/// Does random things, and knows the names that came of them.
+/// Does random operations, and knows the names that they leave.
 #[derive(Default)]
 pub(super) struct RandomOperations {
     names: Names,
@@ -227,7 +227,7 @@ impl Hand<'_> {
         (format!("flags of {path} {flags:#x}"), self.by.set_flags(&path, flags))
     }
 
-    /// What changes the data of a file.
+    /// An operation that changes the data of a file.
     fn data(&mut self) -> (String, Done) {
         let path = self.some(|kind| kind == Kind::File);
         let (offset, len) = (self.offset(), self.offset() + 1);
@@ -252,16 +252,16 @@ impl Hand<'_> {
             _ => {
                 let source = self.some(|kind| kind == Kind::File);
                 let to = offset - offset % 4096;
-                // All of the source, from its start: whatever it has can be shared.
+                // All of the source, from its start: everything in it can be shared.
                 let done = self.by.clone_range(&path, &source, to);
                 (format!("clone {source} to {path} at {to}"), done)
             }
         }
     }
 
-    /// Takes the property about compression from files and directories. The kernel knows what it remembers
-    /// having set, but not always what it has to read first, see `what_the_kernel_does_not_pass_on`: neither a
-    /// mount nor a snapshot must bring any with it.
+    /// Removes the compression property from files and directories. The kernel knows the property
+    /// if it remembers having set it, but not always if it has to read it first, see
+    /// `what_the_kernel_does_not_pass_on`: no mount and no snapshot may have one.
     fn forget_properties(&self, is_wanted: impl Fn(&str) -> bool) {
         let may_have =
             |path: &str, kind: Kind| (kind == Kind::File || kind.takes_names()) && is_wanted(path);
@@ -332,7 +332,7 @@ impl Hand<'_> {
         paths.swap_remove(number)
     }
 
-    /// Whatever is there or may be, with one path for each.
+    /// Everything that exists or may exist, with one path for each.
     fn any_path(&mut self) -> String {
         let mut folders = self.names.select(|_, kind| kind != Kind::Symlink);
         folders.push(String::new());
@@ -400,7 +400,7 @@ fn depth(path: &str) -> usize {
     path.split('/').count()
 }
 
-/// Whether a directory is none of those that every round finds.
+/// Whether a directory is none of those that every round creates.
 fn is_deep(path: &str) -> bool {
     FOLDERS.iter().all(|(folder, _)| *folder != path)
 }

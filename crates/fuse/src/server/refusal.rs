@@ -3,10 +3,15 @@
 use larder::{Error, SendError};
 use rustix::io::Errno;
 
-/// A number for programs, and a text for people.
-pub(in crate::server) struct Refusal {
-    pub(in crate::server) errno: Errno,
-    pub(in crate::server) message: String,
+/// An error number for programs, and a message for people.
+pub(super) struct Refusal {
+    pub(super) errno: Errno,
+    pub(super) message: String,
+}
+
+/// A refusal that says `message`.
+pub(super) fn refuse(errno: Errno, message: &str) -> Refusal {
+    Refusal { errno, message: message.to_owned() }
 }
 
 impl From<Error> for Refusal {

@@ -1,0 +1,17 @@
+//! Programs that the server runs.
+
+use std::io;
+use std::process::{Command, Stdio};
+
+/// Runs a program. The error is what it wrote to standard error.
+pub(super) fn run(command: &mut Command) -> io::Result<()> {
+    let output =
+        command.stdout(Stdio::null()).stderr(Stdio::piped()).output().map_err(|error| {
+            let program = command.get_program().display();
+            io::Error::new(error.kind(), format!("{program} cannot be run: {error}"))
+        })?;
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(io::Error::other(String::from_utf8_lossy(&output.stderr).trim().to_owned()))
+}
