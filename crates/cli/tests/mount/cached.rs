@@ -88,8 +88,7 @@ pub(crate) fn any_number_of_calls_finds_data_in_mappings() {
 /// With a write cache in the kernel.
 #[test]
 pub(crate) fn any_number_of_calls_finds_data_that_is_kept() {
-    let mut mounted = Mounted::unmounted();
-    mounted.mount(&["--create", "2G", "-o", "writeback_cache"]);
+    let mounted = Mounted::with_writeback_cache();
     python(
         &mounted,
         &seek_all().replace("memory[at:at + 1] = b'x'", "os.pwrite(fd, b'x' * 4096, at)"),

@@ -103,6 +103,13 @@ impl Mounted {
         mounted
     }
 
+    /// One whose kernel caches writes.
+    pub(crate) fn with_writeback_cache() -> Self {
+        let mut mounted = Self::unmounted();
+        mounted.mount(&["--create", "2G", "-o", "writeback_cache"]);
+        mounted
+    }
+
     /// One whose server is a child of this process.
     pub(crate) fn in_foreground() -> Self {
         let mut mounted = Self::unmounted();

@@ -112,9 +112,12 @@ impl Inode {
             }
             Ok(())
         };
+        // An invalid value is told before a missing attribute.
+        check(self.item().flags())?;
         if !self.has_data_or_names() {
-            return check(self.item().flags());
+            return Ok(());
         }
+        let mode = if kept.is_none() && mode == XattrMode::Create { XattrMode::Any } else { mode };
         self.change_xattr(COMPRESSION, kept, mode, |state| {
             check(state.item.flags())?;
             set_compression(&mut state.item, value);

@@ -1,6 +1,7 @@
 //! Getting and setting attributes.
 
 use larder::{FileType, Metadata, SetAttributes, Subvolume, Timestamp};
+use rustix::io::Errno;
 use zerocopy::FromZeros;
 
 use super::call::{Call, Outcome, failed};
@@ -20,6 +21,11 @@ pub(super) const VALID_SECONDS: u64 = 365 * 24 * 3600;
 const BLOCK_BYTES: u64 = 512;
 /// The bits of a mode that are not its type.
 pub(super) const PERMISSIONS: u32 = 0o7777;
+/// utimensat(2) to the present, with writeback_cache.
+const NOW_BY_KERNEL: SetAttrValid = SetAttrValid::ATIME
+    .union(SetAttrValid::ATIME_NOW)
+    .union(SetAttrValid::MTIME)
+    .union(SetAttrValid::CTIME);
 /// The fields of statx that the server fills: those of stat, and the time of birth.
 const STATX_BASIC_STATS_AND_BTIME: u32 = 0xFFF;
 
@@ -64,11 +70,13 @@ pub(super) fn set(
 ) -> Outcome {
     let node = server.node(call)?;
     let given = SetAttrValid::from_bits_truncate(new.valid);
-    let valid = given - SetAttrValid::FH;
+    let mut valid = given - SetAttrValid::FH;
+    let names_nothing =
+        valid.is_empty() || server.options.writeback_cache && valid == SetAttrValid::CTIME;
     // The kernel asks for this before it changes content through a descriptor, so that the file
     // loses setuid, setgid and capabilities. It also passes on a chown(2) that names neither owner
     // nor group. That is for the owner alone, and it changes the inode all the same.
-    if valid.is_empty() {
+    if names_nothing {
         if node.inode.file_type() != FileType::Directory {
             if call.loses_set_id_bits(&node.inode) && !node.is_open_for_writing() {
                 call.check_owner(&node.inode)?;
@@ -82,32 +90,17 @@ pub(super) fn set(
         return put(server, &node, reply);
     }
     if server.options.writeback_cache && sends_times(given, new.fh) {
-        let time = |seconds: u64, nanoseconds| Timestamp { seconds: seconds as i64, nanoseconds };
-        let (mtime, ctime) = (time(new.mtime, new.mtimensec), time(new.ctime, new.ctimensec));
-        node.open_file()?.set_times_of_writes(mtime, ctime).map_err(failed)?;
+        set_times_of_writes(&node, new)?;
         return put(server, &node, reply);
     }
     if valid.contains(SetAttrValid::SIZE) {
-        let before = node.inode.metadata();
-        // Also to the size that the file has: space allocated past its end is freed.
-        let set = if given.contains(SetAttrValid::FH) {
-            node.open_file()?.set_len(new.size)
-        } else {
-            node.file()?.set_len(new.size)
-        };
-        set.map_err(failed)?;
-        note_resized(server, &node, before.size_bytes, new.size);
-        // Cutting a file to the size that it has changes its times if the file is open or is being
-        // opened, but not if truncate(2) does it by a path.
-        let is_opened = given.contains(SetAttrValid::FH) || new.size == 0;
-        if before.size_bytes == new.size && !is_opened {
-            let (mtime, ctime) = (Some(before.mtime), Some(before.ctime));
-            let unchanged = SetAttributes { mtime, ctime, ..SetAttributes::default() };
-            node.inode.set_attributes(&unchanged).map_err(failed)?;
-        }
-        if valid.contains(SetAttrValid::KILL_SUIDGID) {
-            call.drop_privileges(&node.inode)?;
-        }
+        resize(server, call, &node, new)?;
+    }
+    let is_resized_open = given.contains(SetAttrValid::SIZE | SetAttrValid::FH);
+    if server.options.writeback_cache && is_resized_open {
+        // The file may have become protected since it was opened.
+        set_times_of_writes(&node, new)?;
+        valid -= SetAttrValid::MTIME | SetAttrValid::CTIME;
     }
     let changes = changes(new, valid);
     if changes != SetAttributes::default() {
@@ -116,12 +109,52 @@ pub(super) fn set(
             && !valid.contains(SetAttrValid::MODE)
             && node.inode.file_type() != FileType::Directory
             && !call.is_in_group_of(&node.inode);
-        node.inode.set_attributes(&changes).map_err(failed)?;
+        match node.inode.set_attributes(&changes).map_err(failed) {
+            // A protected file refuses times that are named, but not the present. With
+            // writeback_cache the kernel names the present too.
+            Err(Errno::PERM) if server.options.writeback_cache && names_nothing => {}
+            Err(Errno::PERM) if server.options.writeback_cache && valid == NOW_BY_KERNEL => {
+                node.inode.touch(true, true).map_err(failed)?;
+            }
+            outcome => outcome?,
+        }
         if drops_setgid {
             node.inode.drop_privileges(false).map_err(failed)?;
         }
     }
     put(server, &node, reply)
+}
+
+/// Sets the times that the kernel gave to writes or to a truncation through a descriptor.
+fn set_times_of_writes(node: &FuseNode, new: &SetattrIn) -> Outcome {
+    let time = |seconds: u64, nanoseconds| Timestamp { seconds: seconds as i64, nanoseconds };
+    let (mtime, ctime) = (time(new.mtime, new.mtimensec), time(new.ctime, new.ctimensec));
+    node.open_file()?.set_times_of_writes(mtime, ctime).map_err(failed)
+}
+
+fn resize(server: &Server, call: &Call<'_>, node: &FuseNode, new: &SetattrIn) -> Outcome {
+    let given = SetAttrValid::from_bits_truncate(new.valid);
+    let before = node.inode.metadata();
+    // Also to the size that the file has: space allocated past its end is freed.
+    let set = if given.contains(SetAttrValid::FH) {
+        node.open_file()?.set_len(new.size)
+    } else {
+        node.file()?.set_len(new.size)
+    };
+    set.map_err(failed)?;
+    note_resized(server, node, before.size_bytes, new.size);
+    // Cutting a file to the size that it has changes its times if the file is open or is being
+    // opened, but not if truncate(2) does it by a path.
+    let is_opened = given.contains(SetAttrValid::FH) || new.size == 0;
+    if before.size_bytes == new.size && !is_opened {
+        let (mtime, ctime) = (Some(before.mtime), Some(before.ctime));
+        let unchanged = SetAttributes { mtime, ctime, ..SetAttributes::default() };
+        node.inode.set_attributes(&unchanged).map_err(failed)?;
+    }
+    if given.contains(SetAttrValid::KILL_SUIDGID) {
+        call.drop_privileges(&node.inode)?;
+    }
+    Ok(())
 }
 
 fn put(server: &Server, node: &FuseNode, reply: &mut Reply<'_>) -> Outcome {

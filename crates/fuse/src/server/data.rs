@@ -1,6 +1,6 @@
 //! Reading and writing files.
 
-use larder::{AllocateMode, Metadata, SetAttributes};
+use larder::{AllocateMode, Metadata};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
@@ -220,8 +220,6 @@ fn keeping_times<T>(
 ) -> Result<T, Errno> {
     let Metadata { mtime, ctime, .. } = node.inode.metadata();
     let done = change()?;
-    let (mtime, ctime) = (Some(mtime), Some(ctime));
-    let times = SetAttributes { mtime, ctime, ..SetAttributes::default() };
-    node.inode.set_attributes(&times).map_err(failed)?;
+    node.open_file()?.set_times_of_writes(mtime, ctime).map_err(failed)?;
     Ok(done)
 }
