@@ -24,8 +24,9 @@ use super::Outcome;
 /// If the file system is mounted in another place too, or in another mount namespace, only this
 /// mount ends: the command names what still uses it, and waits for nothing.
 ///
-/// umount(8) does not wait for FUSE servers. Larder's own commands wait for one that still writes;
-/// the kernel does not before it mounts the same image: use `larder umount` then.
+/// umount(8) waits for the last commit only where the table of mounts shows fuseblk.larder. Larder's
+/// own commands wait for a server that still writes; the kernel does not before it mounts the same
+/// image: use `larder umount` then.
 ///
 /// With -f, which only root may use, programs that wait for a killed server get an error.
 ///

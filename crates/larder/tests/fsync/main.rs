@@ -217,8 +217,7 @@ fn threads_that_sync_at_once() {
     }
 }
 
-/// The kernel replays no log of a file system with mixed block groups: a sync there is a commit,
-/// and the kernel finds it after a cut.
+/// With mixed block groups a sync is a commit, and the kernel finds it after a cut.
 #[test]
 fn mixed_block_groups_get_no_log() {
     let spec = ImageSpec::new("mixed").devices(&[256 << 20]).mixed().node_size(4096);

@@ -5,8 +5,7 @@
 //!   between, and one thread at a time writes the superblock.
 //! - The superblock that leads to a log is that of the last commit, except for the log.
 //! - A log refers to nothing in a block group that the last commit does not have.
-//! - A file system with mixed block groups gets no log: Linux 6.18 replays none there, not even its
-//!   own.
+//! - A file system with mixed block groups gets no log: the caller commits.
 //! - A log that could not be completed is never written: then logs are void until the next commit,
 //!   which also frees their blocks.
 

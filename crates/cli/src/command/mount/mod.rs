@@ -97,9 +97,9 @@ const PAUSE: Duration = Duration::from_millis(30);
 ///
 /// fsync makes a file durable on every mount. sync(2) and syncfs(2) make everything durable on
 /// mounts for writing that root makes in the machine's first mount namespace, with Linux 6.18 or
-/// newer; the table of mounts shows them as fuseblk, with a loop device that is attached to the
-/// image or device. Other mounts do not hear of sync(2): after it, the next commit makes everything
-/// durable.
+/// newer; the table of mounts shows them as fuseblk.larder, with a loop device that is attached to
+/// the image or device. Other mounts do not hear of sync(2): after it, the next commit makes
+/// everything durable.
 ///
 /// Examples:
 ///   larder mount disk.img ~/mnt
