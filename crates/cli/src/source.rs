@@ -14,7 +14,7 @@ use crate::extract::umask;
 use crate::operand::parse_number;
 use crate::report::{self, LogLevel};
 use crate::resync;
-use crate::target::{Target, mounted_path};
+use crate::target::{Target, is_image, mounted_path};
 
 /// Options that every command on an image has. They say how to open an image: with a path in a
 /// mounted file system they are refused, since nothing there would obey them.
@@ -268,12 +268,25 @@ pub fn on_image(image: &Path) -> String {
 
 /// Fails if `path` is in a mounted file system, and names the command to use instead.
 fn expect_image(path: &Path) -> anyhow::Result<()> {
+    let shown = path.display();
+    let way_out =
+        if is_in_mounted_btrfs(path) { "; on a mount use the system's own commands" } else { "" };
     ensure!(
         !path.is_dir(),
-        "{}: is a directory, where an image file or a block device is needed",
-        path.display()
+        "{shown}: is a directory, where an image file or a block device is needed{way_out}"
+    );
+    ensure!(
+        way_out.is_empty() || !path.is_file() || is_image(path),
+        "{shown}: is no image of btrfs{way_out}"
     );
     Ok(())
+}
+
+/// Whether a path may lie on a mount of larder's or of the kernel's btrfs.
+fn is_in_mounted_btrfs(path: &Path) -> bool {
+    const BTRFS: i64 = 0x9123_683E;
+    const FUSE: i64 = 0x6573_5546;
+    rustix::fs::statfs(path).is_ok_and(|found| [BTRFS, FUSE].contains(&(found.f_type as i64)))
 }
 
 /// Reports bad copies: the content was sound, but the file system is not as it should be.

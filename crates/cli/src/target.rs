@@ -55,7 +55,8 @@ pub fn parent_of(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-fn is_image(path: &Path) -> bool {
+/// Whether a file has the magic number of btrfs.
+pub fn is_image(path: &Path) -> bool {
     let mut magic = [0; 8];
     let read = File::open(path).and_then(|file| file.read_exact_at(&mut magic, MAGIC_OFFSET));
     read.is_ok() && magic == superblock::MAGIC.to_le_bytes()

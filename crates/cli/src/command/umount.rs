@@ -1,8 +1,9 @@
 //! `larder umount`.
 
+use std::env;
 use std::fs::File;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::{self, Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::mpsc::channel;
 use std::thread;
@@ -57,19 +58,21 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 impl Umount {
     pub fn run(self) -> Outcome {
-        for mountpoint in &self.mountpoints {
-            self.unmount(mountpoint).with_context(|| mountpoint.display().to_string())?;
+        let absolute: Vec<_> =
+            self.mountpoints.iter().map(path::absolute).collect::<io::Result<_>>()?;
+        // This process itself may be in one of them.
+        let _ = env::set_current_dir("/");
+        for (absolute, mountpoint) in absolute.iter().zip(&self.mountpoints) {
+            self.unmount(absolute).with_context(|| mountpoint.display().to_string())?;
         }
         Ok(ExitCode::SUCCESS)
     }
 
     fn unmount(&self, mountpoint: &Path) -> anyhow::Result<()> {
         // The file system itself need not answer: only the way to it is looked at.
-        let name = mountpoint.file_name();
-        let parent = mountpoint.parent().filter(|parent| !parent.as_os_str().is_empty());
-        let mountpoint = match name {
-            Some(name) => parent.unwrap_or(Path::new(".")).canonicalize()?.join(name),
-            None => mountpoint.canonicalize()?,
+        let mountpoint = match (mountpoint.parent(), mountpoint.file_name()) {
+            (Some(parent), Some(name)) => parent.canonicalize()?.join(name),
+            _ => mountpoint.canonicalize()?,
         };
         let table = MountTable::of_this_process()?;
         let Some(mount) = table.ours_at(&mountpoint) else {

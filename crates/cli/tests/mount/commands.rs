@@ -226,3 +226,24 @@ fn they_do_the_same_wherever_they_work() {
     let shown = succeed(Command::new("filefrag").arg("-v").arg(mount.path().join("copy")));
     assert!(shown.contains("shared"), "{shown}");
 }
+
+/// Commands that only images need name the system's own where a path is on a mount.
+#[test]
+fn commands_for_images_name_the_way_out_on_mounts() {
+    let mounted = Mounted::new();
+    mounted.shell("touch f; mkdir d");
+    let image = KernelImage::empty(&ImageSpec::new("way-out"));
+    let kernel = image.mount("");
+    shell(kernel.path(), "touch f; mkdir d");
+    for place in [&mounted.path(), kernel.path()] {
+        for words in [&["chmod", "600"][..], &["getfattr"], &["ls"], &["truncate", "-s", "1"]] {
+            for name in ["f", "d"] {
+                let output = larder().args(words).arg(place.join(name)).output().unwrap();
+                let said = String::from_utf8_lossy(&output.stderr);
+                let way_out = "on a mount use the system's own commands";
+                assert!(!output.status.success() && said.contains(way_out), "{words:?}: {said}");
+            }
+        }
+    }
+    mounted.finish();
+}

@@ -219,3 +219,17 @@ fn busy_names_those_who_use_a_mount() {
     shell(mounted.folder(), "rm mnt/s");
     mounted.finish();
 }
+
+#[test]
+fn a_mount_is_unmounted_from_inside() {
+    let mut mounted = Mounted::new();
+    mounted.shell("mkdir d");
+    let program = env!("CARGO_BIN_EXE_larder");
+    for line in ["cd mnt && exec \"$1\" umount .", "cd mnt/d && exec \"$1\" umount ../../mnt"] {
+        let mut command = Command::new("sh");
+        command.args(["-c", line, "sh", program]).current_dir(mounted.folder());
+        succeed(&mut command);
+        mounted.mount(&[]);
+    }
+    mounted.finish();
+}
