@@ -466,6 +466,34 @@ pub(crate) fn flags_are_set_and_hold() {
     mounted.finish();
 }
 
+/// Whether data is overwritten in place cannot change once a file has data.
+#[test]
+fn flags_of_empty_files_stay_when_data_is_cached() {
+    let script = r"
+import fcntl, os, struct, subprocess
+GET, SET, NOCOW = 0x80086601, 0x40086602, 0x800000
+os.mkdir('d')
+subprocess.check_call(['chattr', '+C', 'd'])
+for name, data in (('full', b'bread'), ('empty', b'')):
+    with open('d/' + name, 'wb') as file:
+        file.write(data)
+        file.flush()
+        # Without closing: the kernel writes data back then.
+        again = os.open('d/' + name, os.O_RDONLY)
+        fcntl.ioctl(again, SET, struct.pack('l', 0))
+        print(name, struct.unpack('l', fcntl.ioctl(again, GET, bytes(8)))[0] == NOCOW)
+";
+    let run =
+        |place: &Path| succeed(Command::new("python3").args(["-c", script]).current_dir(place));
+    let image = KernelImage::empty(&ImageSpec::new("empty-flags"));
+    let expected = run(image.mount("").path());
+    for mut mounted in [Mounted::new(), Mounted::with_writeback_cache()] {
+        assert_eq!(run(&mounted.path()), expected);
+        mounted.unmount();
+        mounted.check();
+    }
+}
+
 #[test]
 pub(crate) fn attributes_are_made_and_replaced_as_on_the_kernels() {
     let outcomes = |place: &Path| {

@@ -19,8 +19,17 @@ pub(super) fn get_flags(ioctl: &mut Ioctl<'_>) -> Outcome {
 }
 
 pub(super) fn set_flags(ioctl: &mut Ioctl<'_>) -> Outcome {
-    let flags: u32 = ioctl.input()?;
-    ioctl.node()?.inode.set_ioctl_flags(flags).map_err(failed)?;
+    let flags = ioctl.input()?;
+    change_flags(ioctl, flags)
+}
+
+fn change_flags(ioctl: &Ioctl<'_>, flags: u32) -> Outcome {
+    let node = ioctl.node()?;
+    if ioctl.server.options.writeback_cache && node.is_open_for_writing() {
+        // Some flags change only in empty files, and data may be in the kernel's cache alone.
+        let _ = ioctl.call.kernel.now(&Notice::content(ioctl.call.id, 0, 0));
+    }
+    node.inode.set_ioctl_flags(flags).map_err(failed)?;
     ioctl.call.kernel.now_or_soon(Notice::attributes(ioctl.call.id));
     Ok(())
 }
@@ -38,8 +47,7 @@ pub(super) fn set_fsxattr(ioctl: &mut Ioctl<'_>) -> Outcome {
     if xflags & !known != 0 || (extsize, projid, cowextsize) != (0, 0, 0) {
         return Err(Errno::OPNOTSUPP);
     }
-    let node = ioctl.node()?;
-    let before = node.inode.metadata().ioctl_flags();
+    let before = ioctl.node()?.inode.metadata().ioctl_flags();
     let flags =
         XFLAGS.iter().fold(
             before,
@@ -47,9 +55,7 @@ pub(super) fn set_fsxattr(ioctl: &mut Ioctl<'_>) -> Outcome {
                 if xflags & xflag != 0 { flags | flag } else { flags & !flag }
             },
         );
-    node.inode.set_ioctl_flags(flags).map_err(failed)?;
-    ioctl.call.kernel.now_or_soon(Notice::attributes(ioctl.call.id));
-    Ok(())
+    change_flags(ioctl, flags)
 }
 
 pub(super) fn get_version(ioctl: &mut Ioctl<'_>) -> Outcome {
