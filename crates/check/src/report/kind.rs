@@ -164,7 +164,7 @@ kinds! {
     EntryDangling "entry-dangling" Error Drop "A directory entry points to nothing.";
     EntryType "entry-type" Error Recompute "A directory entry has another file type than its inode.";
     OrphanMissing "orphan-missing" Error Recompute "An inode or subvolume without names is not listed for deletion.";
-    WrongInodeType "wrong-inode-type" Error Drop "An inode has items of another type.";
+    WrongInodeType "wrong-inode-type" Error Drop "An inode has items that its type does not allow.";
     FileExtent "file-extent" Error Drop "A file extent item is invalid.";
     FileExtentOverlap "file-extent-overlap" Error Drop "Two file extents overlap.";
     FileExtentGap "file-extent-gap" Error Recompute "A range of a file has no extent, not even a hole.";

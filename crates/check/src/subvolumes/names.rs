@@ -42,7 +42,7 @@ fn check_entry(
 ) {
     let place = Place::tree(name.parent).inode(name.dirid);
     if roots.get(name.child).is_none() {
-        let message = format_args!("it names subvolume {}, which does not exist", name.child);
+        let message = format_args!("it names subvolume {}, which is not one", name.child);
         return context.find(Kind::RootReferenceDangling, place, message);
     }
     let Some(parent) = trees.get(&name.parent) else {
