@@ -1,4 +1,4 @@
-//! An image that the kernel made and filled with small files, which lie in the tree's leaves.
+//! An image that the kernel made and filled with inline files.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -12,14 +12,15 @@ use larder_testkit::{KernelMount, Scratch};
 /// Files in one directory.
 const FILES_PER_DIRECTORY: usize = 10_000;
 
-/// Where the image is: in a scratch directory that goes away, or where the caller wants to keep it.
+/// The place of the image: in a scratch directory, or in a file that the caller keeps.
 pub struct InlineFiles {
     path: PathBuf,
     _scratch: Option<Scratch>,
 }
 
 impl InlineFiles {
-    /// Takes the image at `kept` if it is there, else makes one of `files` files of `file_bytes`.
+    /// Takes the image at `kept` if it exists, otherwise makes one of `files` files of
+    /// `file_bytes`.
     pub fn new(files: usize, file_bytes: usize, kept: Option<&Path>) -> anyhow::Result<Self> {
         if let Some(path) = kept.filter(|path| path.exists()) {
             return Ok(Self { path: path.to_owned(), _scratch: None });
@@ -28,7 +29,7 @@ impl InlineFiles {
         let path = match (&scratch, kept) {
             (Some(scratch), _) => scratch.path().join("inline-files.img"),
             (None, Some(path)) => path.to_owned(),
-            (None, None) => unreachable!("there is a scratch directory when nothing is kept"),
+            (None, None) => unreachable!("there is a scratch directory if no image is kept"),
         };
         eprintln!("making an image of {files} files of {file_bytes} bytes with the kernel ...");
         make(&path, files, file_bytes)?;

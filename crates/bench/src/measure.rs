@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 
-/// How often the memory of a program is looked at. The kernel keeps the peak, so only growth in
-/// the last interval of its life can be missed.
+/// How often the memory of a program is sampled. The kernel keeps the peak, so only growth in the
+/// last interval of its life can be missed.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(2);
 
-/// What one run took.
+/// The result of one run.
 #[derive(Clone, Copy, Debug)]
 pub struct Run {
     /// Wall clock time.
@@ -22,14 +22,14 @@ pub struct Run {
 }
 
 impl Run {
-    /// A piece of work in this process; its memory is not told apart.
+    /// Work in this process; its memory is that of the whole process.
     pub fn in_process(work: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<Self> {
         let start = Instant::now();
         work()?;
         Ok(Self { elapsed: start.elapsed(), peak_bytes: 0 })
     }
 
-    /// A program whose output is thrown away and which must succeed.
+    /// A program whose output is discarded and which must succeed.
     pub fn of<S: AsRef<OsStr>>(
         program: impl AsRef<OsStr>,
         arguments: impl IntoIterator<Item = S>,
@@ -59,7 +59,7 @@ pub fn own_peak_bytes() -> u64 {
     resident_peak("/proc/self/status").unwrap_or(0)
 }
 
-/// Processor time that all threads of this process took so far.
+/// Processor time of all threads of this process so far.
 pub fn own_processor_time() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
@@ -73,7 +73,7 @@ fn resident_peak(status_file: &str) -> Option<u64> {
     Some(kibibytes * 1024)
 }
 
-/// Writes back what is dirty and forgets what is clean, so that the next run starts cold.
+/// Writes back dirty pages and drops clean ones, so that the next run starts cold.
 pub fn drop_caches() -> anyhow::Result<()> {
     Command::new("sync").status()?;
     fs::write("/proc/sys/vm/drop_caches", "3").context("cannot drop caches; needs root")

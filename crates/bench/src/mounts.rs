@@ -1,5 +1,5 @@
-//! The same work on a mount of the kernel's btrfs and on one of larder's: each on a new file system in
-//! a file on tmpfs, the kernel's through a loop device.
+//! The same work on a mount of the kernel's btrfs and on one of larder's: each on a new file system
+//! in a file on tmpfs, the kernel's through a loop device.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -13,7 +13,7 @@ use crate::workload::larder_program;
 /// Bytes of each file system.
 const LEN_BYTES: u64 = 8 << 30;
 
-/// A file system that does the work, and how requests reach it.
+/// A file system, and the transport of its requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     /// The kernel's btrfs.
@@ -28,7 +28,7 @@ impl Side {
     /// All of them, in the order of the columns of a table.
     pub const ALL: [Self; 3] = [Self::Kernel, Self::DevFuse, Self::IoUring];
 
-    /// What tables call it.
+    /// The name in tables.
     pub fn name(self) -> &'static str {
         match self {
             Self::Kernel => "kernel",
@@ -37,8 +37,8 @@ impl Side {
         }
     }
 
-    /// Calls `work` with the root of a mount of a new file system, which goes away afterwards. Larder's
-    /// mounts get `options` too.
+    /// Calls `work` with the root of a mount of a new file system, which is removed afterwards.
+    /// Larder's mounts get `options` too.
     pub fn on_new_mount<T>(
         self,
         options: Option<&str>,
@@ -58,15 +58,15 @@ impl Side {
     }
 }
 
-/// How requests reach larder.
+/// The transport of requests to Larder.
 #[derive(Clone, Copy)]
 enum Transport {
     DevFuse,
     IoUring,
 }
 
-/// Measures `rate` on all sides in turns, and prints the best of each. `rate` works below the directory
-/// that it gets and returns how much it did in a second.
+/// Measures `rate` on all sides in turns, and prints the best of each. `rate` works below the given
+/// directory and returns its work per second.
 pub fn compare(
     workload: &str,
     unit: &str,
@@ -90,7 +90,7 @@ pub fn compare(
     Ok(())
 }
 
-/// Runs a line in a shell in `directory`, which must succeed, and returns its standard output.
+/// Runs a shell command in `directory`, which must succeed, and returns its standard output.
 pub fn shell(directory: &Path, line: &str) -> anyhow::Result<String> {
     let mut command = Command::new("bash");
     let output = command.args(["-euo", "pipefail", "-c", line]).current_dir(directory).output()?;
@@ -103,7 +103,7 @@ pub fn shell(directory: &Path, line: &str) -> anyhow::Result<String> {
 struct LarderMount {
     program: PathBuf,
     scratch: Scratch,
-    /// The kernel may still be asked whether it offers rings when the mount is there.
+    /// The kernel may still check whether it offers rings when the mount exists.
     _rings: Option<RingsOffered>,
 }
 

@@ -1,4 +1,4 @@
-//! Snapshots of an image, to be sent and received.
+//! Snapshots of an image, to send and receive.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -12,15 +12,15 @@ use larder_testkit::{KernelMount, Scratch};
 use crate::image::InlineFiles;
 use crate::measure::Run;
 
-/// One file of so many changes between the snapshots.
+/// One file in so many changes between the snapshots.
 const ONE_IN: usize = 100;
 /// Bytes of one of the large files.
 const LARGE_FILE_BYTES: u64 = 256 << 20;
 
-/// What is sent and received.
+/// The snapshots to send and receive.
 #[derive(Debug, Args)]
 pub struct SnapshotOptions {
-    /// Small files, which lie in the tree itself
+    /// Number of small, inline files
     #[arg(long, default_value_t = 500_000)]
     files: usize,
     /// Bytes in each of them
@@ -34,17 +34,17 @@ pub struct SnapshotOptions {
     pub repeats: usize,
 }
 
-/// An image with the snapshots `before` and `after` of small files, of which one in a hundred changed, and
-/// `large` of large ones.
+/// An image with the snapshots `before` and `after` of small files, of which one in a hundred
+/// changed, and `large` of large ones.
 pub struct Snapshots {
     image: InlineFiles,
     scratch: Scratch,
 }
 
-/// A snapshot, and the one that it is sent as an increment of.
+/// A snapshot, and its parent for an increment.
 pub type Sent = (&'static str, Option<&'static str>);
 
-/// What is measured: everything, an increment, large files.
+/// The sends to measure: everything, an increment, large files.
 pub const SENT: [(&str, Sent); 3] = [
     ("small files", ("before", None)),
     ("1% of them changed", ("after", Some("before"))),
@@ -52,7 +52,7 @@ pub const SENT: [(&str, Sent); 3] = [
 ];
 
 impl Snapshots {
-    /// Makes them, with the kernel.
+    /// Makes the kernel create them.
     pub fn new(options: &SnapshotOptions) -> anyhow::Result<Self> {
         let image = InlineFiles::new(options.files, options.file_bytes, None)?;
         let snapshots = Self { image, scratch: Scratch::new() };
@@ -87,7 +87,7 @@ impl Snapshots {
         self.image.path()
     }
 
-    /// Where other files can be made.
+    /// A directory for other files.
     pub fn scratch(&self) -> &Path {
         self.scratch.path()
     }
@@ -97,7 +97,7 @@ impl Snapshots {
         KernelMount::open(&[self.image().to_owned()], "noatime,max_inline=2048")
     }
 
-    /// Has the kernel send a snapshot to a file.
+    /// Makes the kernel send a snapshot to a file.
     pub fn kernel_send(
         mount: &KernelMount,
         (name, parent): Sent,
@@ -111,7 +111,7 @@ impl Snapshots {
         Run::of("btrfs", arguments)
     }
 
-    /// Has Larder send a snapshot to a file.
+    /// Makes Larder send a snapshot to a file.
     pub fn larder_send(
         &self,
         larder: &Path,

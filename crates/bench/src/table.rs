@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::measure::Run;
 
-/// Repeated runs of both sides, taken in turns so that drift meets both alike.
+/// Repeated runs of both sides, in turns so that drift affects both alike.
 pub struct Comparison {
     workload: &'static str,
     theirs: Vec<Run>,

@@ -1,5 +1,5 @@
-//! A subvolume's tree in memory, without devices or a file system around it: what is left is the tree
-//! and its locks.
+//! A subvolume's tree in memory, without devices or a file system: only the tree and its locks are
+//! measured.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,7 +15,7 @@ use larder_format::{ItemType, Key, Logical, Uuid, name_hash};
 
 const NODESIZE: usize = 16 * 1024;
 
-/// Gives out addresses and never takes one back.
+/// Allocates addresses and never frees one.
 #[derive(Default)]
 struct Addresses(AtomicU64);
 
@@ -31,18 +31,18 @@ impl BlockSpace for Addresses {
     fn freed(&self, _: u64, _: &larder_btree::Block) {}
 }
 
-/// What threads did to one tree.
+/// The result of threads working on one tree.
 pub struct TreeRun {
     pub files: u64,
     pub elapsed: Duration,
-    /// The longest that one file took.
+    /// The longest time for one file.
     pub worst: Duration,
     pub stats: ChangeStats,
 }
 
 impl TreeRun {
-    /// Creates `files` files from `threads` threads, each in a directory of its own, looking each up
-    /// once it is there, in a new tree whose locks are taken by `policy`.
+    /// Creates `files` files from `threads` threads, each in a directory of its own, looking each
+    /// up once it is there, in a new tree whose locks are taken by `policy`.
     pub fn measure(policy: LockPolicy, files: u64, threads: u64) -> anyhow::Result<Self> {
         let cache = Arc::new(BlockCache::new(Arc::new(MemoryStore::new(NODESIZE)), 0));
         let identity = BlockIdentity { fsid: Uuid::nil(), chunk_tree_uuid: Uuid::nil() };
@@ -73,8 +73,8 @@ impl TreeRun {
     }
 }
 
-/// Creates files in one directory: inode and reference next to each other, then the two entries; then
-/// finds each by its name. Returns how long the slowest took.
+/// Creates files in one directory: inode and reference next to each other, then the two entries;
+/// then finds each by its name. Returns the longest time for one.
 fn create(
     tree: &LiveTree,
     next_inode: &AtomicU64,
@@ -91,7 +91,7 @@ fn create(
             (Key::new(inode, ItemType::INODE_ITEM, 0), &[0; 160]),
             (Key::new(inode, ItemType::INODE_REF, directory), &[0; 32]),
         ])?;
-        // Names of one hash share an item; here the later one takes its place.
+        // Names of one hash share an item; here the later one replaces the earlier.
         tree.put(entry, &[0; 52])?;
         tree.insert(Key::new(directory, ItemType::DIR_INDEX, index), &[0; 52])?;
         anyhow::ensure!(tree.get_with(entry, <[u8]>::len)?.is_some(), "{name} is not there");

@@ -1,4 +1,4 @@
-//! The cache: bounded, shared, and reading a block once however many ask.
+//! The cache: bounded, shared, and each block is read once, however many threads request it.
 
 mod support;
 
@@ -10,7 +10,7 @@ use larder_format::Logical;
 use parking_lot::Mutex;
 use support::{Built, build, items};
 
-/// A store that counts, remembers what it was told to read ahead, and holds reads up on demand.
+/// A store that counts calls, records readahead hints, and delays reads on demand.
 struct Watched {
     built: Built,
     reads: AtomicU64,
@@ -72,7 +72,7 @@ fn threads_that_miss_the_same_block_read_it_once() {
 }
 
 #[test]
-fn a_failed_read_leaves_nothing_behind() {
+fn a_failed_read_leaves_nothing_in_the_cache() {
     let built = build(4096, 100, &items(50, 0));
     let tree = built.tree();
     built.store.damage(built.root.logical, |bytes| bytes[100] ^= 1);
@@ -83,7 +83,7 @@ fn a_failed_read_leaves_nothing_behind() {
 }
 
 #[test]
-fn the_cache_stays_within_its_limit_and_what_is_held_stays_whole() {
+fn the_cache_stays_within_its_limit_and_held_blocks_stay_whole() {
     let items = items(5000, 10);
     let built = build(4096, 10, &items);
     let tree = built.tree_with_cache(0);
@@ -98,7 +98,7 @@ fn the_cache_stays_within_its_limit_and_what_is_held_stays_whole() {
 }
 
 #[test]
-fn a_long_walk_does_not_drive_out_what_is_used_often() {
+fn a_long_walk_does_not_evict_blocks_in_frequent_use() {
     let items = items(20000, 0);
     let built = build(4096, 20, &items);
     let tree = built.tree_with_cache(256 * 4096);
@@ -143,12 +143,12 @@ fn readahead_asks_for_each_sibling_once_and_for_adjacent_ones_together() {
     assert_eq!(store.blocks_asked_for(), 0);
 }
 
-/// A cursor of a tree that may change has no path to go along, and reads ahead all the same.
+/// A cursor of a tree that may change has no path to follow, and reads ahead all the same.
 #[test]
 fn live_cursors_read_ahead_too() {
     for mode in [Readahead::Forward, Readahead::Back, Readahead::None] {
         let store = Arc::new(Watched::new(build(4096, 50, &items(20000, 0))));
-        // With room for all: no block that was read ahead is evicted before a reader uses it.
+        // With space for all: no prefetched block is evicted before a reader uses it.
         let room = 1 << 24;
         let forest = support::space::forest_over(store.clone(), support::GENERATION + 1, room);
         let mut cursor = forest.open_tree(store.built.root, 0).cursor(mode);

@@ -1,5 +1,5 @@
 //! Many threads change one tree, with the lock-order validator on (these are debug builds), while
-//! commits freeze and write it and readers walk what was committed.
+//! commits freeze and write it and readers walk the committed trees.
 
 mod support;
 
@@ -27,8 +27,8 @@ impl Numbers {
     }
 }
 
-/// The items of one thread in the tree: keys with its own remainder, so that models do not meet
-/// while leaves do.
+/// The items of one thread in the tree: keys with its own remainder, so that threads share leaves
+/// but not keys.
 struct Worker<'w> {
     tree: &'w Arc<LiveTree>,
     numbers: Numbers,
@@ -105,8 +105,7 @@ impl Worker<'_> {
         }
     }
 
-    /// Walks on from a key: all items of this thread must be there, in order, and no other item of
-    /// it.
+    /// Walks on from a key: all items of this thread must be there, in order, and no others of it.
     fn look_around(&self, at: Key) {
         let mut cursor = self.tree.cursor(Readahead::Forward);
         let mut before = None;
@@ -130,8 +129,8 @@ impl Worker<'_> {
     }
 }
 
-/// Runs `threads` threads of `steps` steps with commits in between, and checks all that was
-/// committed while the tree goes on changing.
+/// Runs `threads` threads of `steps` steps with commits in between, and checks all committed items
+/// while the tree goes on changing.
 fn storm(nodesize: usize, policy: LockPolicy, threads: u64, steps: u64, cache_bytes: usize) {
     let steps = steps * larder_testkit::effort();
     let world = World::with(nodesize, policy, cache_bytes);
@@ -190,7 +189,7 @@ fn storm(nodesize: usize, policy: LockPolicy, threads: u64, steps: u64, cache_by
     }
 }
 
-/// Freezes with the door closed, notes what the tree holds then, and writes with the door open.
+/// Freezes with the door closed, records the tree's items then, and writes with the door open.
 fn commit(
     world: &World,
     tree: &Arc<LiveTree>,
@@ -283,8 +282,8 @@ fn a_tree_that_grows_at_one_end_and_shrinks_at_the_other() {
     assert_eq!(world.check_alone(&tree).blocks, [1]);
 }
 
-/// A snapshot and its source share what neither has changed, and neither sees the other's changes,
-/// in the same transaction and in later ones.
+/// A snapshot and its source share unchanged blocks, and neither sees the other's changes, in the
+/// same transaction and in later ones.
 #[test]
 fn a_snapshot_stays_as_it_was() {
     let world = World::new(4096);
@@ -329,10 +328,10 @@ fn contents(tree: &Arc<LiveTree>) -> Model {
     items
 }
 
-/// Blocks that are written while their transaction runs, as a log tree's are, are copied before they
-/// change again.
+/// Blocks that are written while their transaction runs, as a log tree's are, are copied before
+/// they change again.
 #[test]
-fn what_was_written_early_is_not_changed_in_place() {
+fn blocks_written_early_are_not_changed_in_place() {
     let world = World::new(4096);
     let log = world.forest.create_unlisted_tree(support::TREE).unwrap();
     for n in 0..500 {
@@ -359,7 +358,7 @@ fn what_was_written_early_is_not_changed_in_place() {
 /// A finger is of no use once no thread may change its node in place: the node's copy takes over
 /// without a lock on the node.
 #[test]
-fn what_is_remembered_does_not_hide_a_copy() {
+fn fingers_do_not_hide_a_copy() {
     let world = World::new(4096);
     world.space.keeps_replaced.store(true, Ordering::SeqCst);
     let listed = world.tree();
@@ -389,7 +388,7 @@ fn what_is_remembered_does_not_hide_a_copy() {
     check(&snapshot, 8);
 }
 
-/// A tree that is given up as a whole in the transaction that made it leaves nothing to write, and
+/// A tree that is dropped as a whole in the transaction that made it leaves nothing to write, and
 /// the next tree that gets its addresses keeps them.
 #[test]
 fn forgotten_blocks_are_not_written() {

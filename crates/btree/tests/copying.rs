@@ -1,5 +1,5 @@
-//! Leaves that are copied before they change: the copy takes the place of the old one in memory,
-//! and a reader that has the old one, or comes to it from a committed root, sees it unchanged.
+//! Leaves that are copied before they change: the copy replaces the old one in memory, and a reader
+//! that has the old one, or reaches it from a committed root, sees it unchanged.
 
 mod support;
 
@@ -10,7 +10,7 @@ const ITEMS: u64 = 2000;
 const NODESIZE: usize = 4096;
 
 #[test]
-fn what_a_leaf_was_is_in_memory_only_for_who_has_it() {
+fn an_old_leaf_stays_in_memory_only_for_its_readers() {
     let world = World::new(NODESIZE);
     let tree = world.tree();
     for number in 0..ITEMS {
@@ -28,7 +28,7 @@ fn what_a_leaf_was_is_in_memory_only_for_who_has_it() {
     assert_eq!(
         before - cached_bytes(),
         2 * NODESIZE as u64,
-        "the old leaves, and not what is above"
+        "the old leaves, and not the nodes above"
     );
     assert_eq!(held.data(), [1; 100]);
     for number in [0, ITEMS - 1] {

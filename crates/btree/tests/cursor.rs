@@ -35,7 +35,7 @@ fn any_move() -> impl Strategy<Value = Move> {
     ]
 }
 
-/// Where a cursor stands between `items`: after all is `items.len()`, before all is `None`.
+/// The position of a cursor between `items`: `items.len()` after all, `None` before all.
 fn check_moves(tree: &TreeView, items: &[Item], moves: &[Move]) {
     let mut cursor = tree.cursor(Readahead::Forward);
     let mut at: Option<usize> = None;
@@ -90,7 +90,7 @@ proptest! {
     }
 
     #[test]
-    fn a_range_holds_what_a_sorted_list_holds(
+    fn a_range_has_the_items_of_a_sorted_list(
         count in 0..300_u64,
         fan_out in 3..10_usize,
         start in 0..700_u64,
@@ -172,7 +172,7 @@ fn a_block_that_cannot_be_read_costs_its_subtree_only() {
 }
 
 #[test]
-fn a_damaged_block_is_tried_again_and_can_be_left_behind_either_way() {
+fn a_damaged_block_is_tried_again_and_can_be_skipped_both_ways() {
     let items = items(30, 0);
     let built = build(4096, 3, &items);
     built.store.remove(built.levels[0][5].1);
@@ -202,10 +202,10 @@ fn an_unreadable_root_ends_every_walk() {
 }
 
 #[test]
-fn what_a_parent_says_about_its_child_must_be_true() {
+fn children_must_match_their_parents() {
     let items = items(60, 8);
     let victim = |built: &Built| built.levels[0][3].1;
-    // Offsets of fields in the header, and what the error calls them.
+    // Offsets of fields in the header, and their names in the error.
     for (field, offset) in [("address", 48), ("generation", 80), ("owner", 88)] {
         let built = build(4096, 4, &items);
         built.store.damage(victim(&built), |bytes| bytes[offset] ^= 4);

@@ -6,7 +6,7 @@ use larder_btree::{Readahead, TreeView};
 use proptest::prelude::*;
 use support::{Built, build, items, key};
 
-/// A byte of a block: the block by level and place, the place in it, and what it becomes.
+/// A changed byte of a block: the block by level and place, the offset in it, and the new value.
 #[derive(Clone, Debug)]
 struct Damage {
     level: usize,
@@ -16,7 +16,7 @@ struct Damage {
 }
 
 fn any_damage() -> impl Strategy<Value = Damage> {
-    // Headers and what follows them decide more than the rest.
+    // Headers and the bytes after them decide more than the rest.
     let place = prop_oneof![2 => 48..101_usize, 3 => 101..400_usize, 1 => 0..4096_usize];
     (0..3_usize, 0..1000_usize, place, any::<u8>())
         .prop_map(|(level, block, place, value)| Damage { level, block, place, value })
@@ -62,7 +62,7 @@ proptest! {
         let built = build(4096, 6, &items(300, 30));
         damage(&built, &damages);
         for view in built.views() {
-            // Every block may at worst hold as many items as fit its size.
+            // Every block has at most as many items as fit its size.
             let most = built.levels.iter().map(Vec::len).sum::<usize>() * 160;
             walk(&view, most, true);
             walk(&view, most, false);

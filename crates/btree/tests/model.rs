@@ -24,7 +24,7 @@ enum Op {
     Put(u64, usize),
     Modify(u64),
     Replace(u64, usize),
-    /// First key, how many, which of them to leave out, and what lengths stay below.
+    /// First key, how many, which of them to leave out, and a bound of the lengths.
     ReplaceBatch(u64, usize, u64, usize),
     Extend(u64, usize),
     Truncate(u64, usize, bool),
@@ -70,7 +70,7 @@ fn data(n: u64, len: usize) -> Vec<u8> {
     (0..len).map(|at| (n as usize * 31 + at) as u8).collect()
 }
 
-/// The key of the item at or after key `n`: most operations shall hit something.
+/// The key of the item at or after key `n`: most operations should find something.
 fn near(model: &Model, n: u64) -> Option<Key> {
     model.range(key(n)..).next().or_else(|| model.iter().next()).map(|(key, _)| *key)
 }
@@ -115,7 +115,7 @@ fn apply(world: &World, tree: &Arc<LiveTree>, model: &mut Model, op: &Op, capaci
             let there = model.range(key(n)..).map(|(key, _)| *key).take(count);
             let mut keys: Vec<Key> = there.filter(|key| key.offset % (out + 1) != 0).collect();
             let gone = keys.len();
-            // One that is not there.
+            // A key that does not exist.
             keys.extend(
                 keys.last().and_then(|key| key.successor()).filter(|k| !model.contains_key(k)),
             );
@@ -407,7 +407,7 @@ fn a_batch_outgrows_the_leaves_that_it_is_in() {
         let expected = if n % 3 > 0 { data(n, 42) } else { vec![n as u8; 33] };
         assert_eq!(tree.get(key(n)).unwrap(), Some(expected), "{n}");
     }
-    // The error names the first of two bad items. The items before it are done.
+    // The error names the first of two bad items. The items before it are changed.
     let wrong = [(key(3), &[1_u8; 50][..]), (key(4000), &[2; 3]), (key(4001), &[2; 3])];
     let error = tree.replace_batch(&wrong).unwrap_err();
     assert!(matches!(error, ChangeError::NotFound { key: named, .. } if named == key(4000)));
@@ -443,7 +443,7 @@ fn a_failed_allocation_leaves_the_tree_as_it_was() {
 }
 
 #[test]
-fn what_was_removed_does_not_reach_the_store() {
+fn removed_data_does_not_reach_the_store() {
     let world = World::new(4096);
     let tree = world.tree();
     for n in 0..100 {

@@ -1,5 +1,6 @@
-//! A reader that is overtaken: while it is about to read a block, two commits pass, and the address holds
-//! another block by then. It finds its way again; a block that is really bad is an error all the same.
+//! A reader that is overtaken: while it is about to read a block, two commits pass, and its address
+//! then holds another block. The reader searches again; a block that is really bad is still an
+//! error.
 
 mod support;
 
@@ -12,7 +13,8 @@ use support::{TREE, key};
 
 type Hook = Box<dyn FnOnce() + Send>;
 
-/// Calls a hook once, when siblings of a block that will be read are announced: no lock is held then.
+/// Calls a hook once, when siblings of a block that will be read are announced: the reader holds no
+/// lock then.
 struct Interrupted {
     store: Arc<MemoryStore>,
     hook: Arc<Mutex<Option<Hook>>>,
@@ -37,12 +39,12 @@ impl BlockStore for Interrupted {
 
 const ITEMS: u64 = 6000;
 const NODESIZE: usize = 4096;
-/// The item that is looked for.
+/// The item that the reader looks for.
 const WANTED: u64 = 20;
 
 fn world(hook: &Arc<Mutex<Option<Hook>>>) -> Arc<World> {
     let hook = hook.clone();
-    // The smallest cache there is: the first leaves are not in it once the last are.
+    // The smallest possible cache: the first leaves are evicted by the last.
     let world = World::over(NODESIZE, LockPolicy::default(), 0, |store| {
         Arc::new(Interrupted { store, hook })
     });
@@ -70,12 +72,12 @@ fn a_reader_that_two_commits_overtake_begins_again() {
     assert_eq!(cursor.item(), Some((key(WANTED), &[2; 100][..])));
 }
 
-/// Replaces the leaf of the item that is wanted, and all above it, and uses their addresses anew.
+/// Replaces the leaf of the wanted item, and all above it, and reuses their addresses.
 fn two_commits(world: &World) {
     let tree = world.forest.tree(TREE).unwrap();
     tree.modify(key(WANTED), |data| data.fill(2)).unwrap();
     let replaced: Vec<Logical> = world.space.replaced.lock().iter().copied().collect();
-    assert!(replaced.len() > 1, "the leaf and what is above it");
+    assert!(replaced.len() > 1, "the leaf and the nodes above it");
     world.commit();
     world.space.unpin(replaced.clone());
     for number in (ITEMS / 2..ITEMS).step_by(500) {

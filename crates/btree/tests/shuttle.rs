@@ -1,5 +1,5 @@
-//! Models of the lock protocol under shuttle: threads switch at every acquisition of a tree lock, in
-//! many random schedules, with the lock-order validator on. Run with `--features shuttle`.
+//! Models of the lock protocol under shuttle: threads switch at every acquisition of a tree lock,
+//! in many random schedules, with the lock-order validator on. Run with `--features shuttle`.
 
 mod support;
 
@@ -92,7 +92,7 @@ fn keys(tree: &Arc<LiveTree>) -> Vec<Key> {
 
 fn insert(n: u64) -> Work {
     Box::new(move |tree| {
-        // The thread knows its way by the time it inserts, and others may make that outdated.
+        // The thread knows its path when it inserts, and others may make it outdated.
         let _ = tree.get(key(n));
         tree.insert(key(n), &[1; LEN]).unwrap();
         assert_eq!(tree.get(key(n)).unwrap(), Some(vec![1; LEN]));
@@ -107,7 +107,7 @@ fn delete(n: u64) -> Work {
     })
 }
 
-/// Looks for a key that is there all the time, by key and by walking.
+/// Looks for a key that always exists, by key and by walking.
 fn find(n: u64) -> Work {
     Box::new(move |tree| {
         assert_eq!(tree.get(key(n)).unwrap().map(|data| data.len()), Some(LEN));

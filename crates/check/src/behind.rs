@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
-/// Devices that are one commit behind, and whether they lack tree blocks of that commit. Any thread
-/// that reads tree blocks adds to it.
+/// Devices that are one commit behind, and whether they lack tree blocks of that commit. Every
+/// thread that reads tree blocks adds to it.
 #[derive(Debug, Default)]
 pub(crate) struct OneCommitBehind {
     devices: Mutex<BTreeMap<u64, bool>>,

@@ -1,4 +1,4 @@
-//! What every part of a check needs at hand.
+//! The state that all parts of a check share.
 
 use std::sync::{Arc, OnceLock};
 
@@ -15,7 +15,7 @@ use crate::report::{Kind, Place, Sink};
 /// Bytes of tree blocks that are read at once: four of the largest.
 const BATCH_BYTES: usize = 256 << 10;
 
-/// The volume, what is known of it from the start, and where findings go.
+/// The volume, the facts known from the start, and the sink for findings.
 pub(crate) struct Context<'a> {
     pub(crate) volume: &'a Volume,
     pub(crate) superblock: &'a Superblock,
@@ -31,7 +31,7 @@ pub(crate) struct Context<'a> {
     pub(crate) block_fsids: Vec<[u8; 16]>,
     pub(crate) progress: Tracker<'a>,
     pub(crate) one_commit_behind: OneCommitBehind,
-    /// Known when all trees are.
+    /// Known once all trees are.
     pub(crate) orphans: OnceLock<Orphans>,
 }
 

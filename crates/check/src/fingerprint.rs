@@ -1,9 +1,9 @@
 //! Fingerprints: numbers that stand for facts, so that sets of facts compare by sums.
 //!
-//! Two sets of facts are told apart by comparing the wrapping sums of their fingerprints: the order
-//! in which facts are met does not matter, no fact is kept, and sums of parts add up to the sum of
-//! the whole. The key is drawn anew for every check, so no image can be made to collide: different
-//! sets have equal sums with probability 2^-64. Equal sets always have equal sums.
+//! Comparing the wrapping sums of fingerprints tells two sets of facts apart: the order of facts
+//! does not matter, no fact is kept, and sums of parts add up to the sum of the whole. Every check
+//! draws a new key, so no image can be made to collide: different sets have equal sums with
+//! probability 2^-64. Equal sets always have equal sums.
 
 use std::hash::{BuildHasher, RandomState};
 
@@ -17,7 +17,7 @@ impl Fingerprints {
     /// A new random key.
     pub(crate) fn new() -> Self {
         let source = RandomState::new();
-        // Odd, so that no key annihilates what it multiplies.
+        // Odd, so that multiplying by a key loses nothing.
         Self { keys: std::array::from_fn(|index| source.hash_one(index) | 1) }
     }
 

@@ -1,10 +1,10 @@
 //! An independent reader that proves a btrfs file system sound.
 //!
-//! [`check`] reads every tree of a [`Volume`] by its own means, relates everything that is stored
-//! twice, and returns a [`Report`] of what does not agree. It changes nothing.
+//! [`check`] reads every tree of a [`Volume`] with its own code, compares everything that is stored
+//! twice, and returns a [`Report`] of mismatches. It changes nothing.
 //!
 //! How it works, in the order of reading:
-//! 1. Superblocks; then the root tree tells which trees there are.
+//! 1. Superblocks; then the root tree, which lists the other trees.
 //! 2. `blocks`: a *forest* of all trees is grown from their roots, each block read and verified
 //!    once, all copies of it.
 //! 3. `space`, `extents`, `checksums`: trees that describe space are streamed in key order. Extents
@@ -12,23 +12,23 @@
 //! 4. `files`: leaves of file trees are read in parallel, in order of addresses. Items of one inode
 //!    are compared exactly; relations between inodes as sums of fingerprints, which snapshots
 //!    share.
-//! 5. `log`: a log is held to what its replay needs.
+//! 5. `log`: a log must have what its replay needs.
 //! 6. Where a balance or a sum is not zero, a second reading finds out exactly what differs.
-//! 7. `locate`: findings learn which files and which places on devices they touch.
+//! 7. `locate`: finds the files and the places on devices of each finding.
 //!
 //! # Invariants
-//! * Uses no code that writes or caches trees: this is the second opinion on those.
-//! * Sound file systems have no findings, nor has what a power cut leaves: superblock copies of two
-//!   commits, a log, inodes and subvolumes of which a part is deleted. A device whose superblocks
-//!   are all one commit old is a finding only if it lacks a tree block of the last commit;
-//!   otherwise the report says that its data without checksums was not judged.
-//! * What the kernel refuses to read is found: each block is held to its rules, too.
-//! * No input makes it panic or loop. Memory is bounded by what the image holds: at most about 1
-//!   KiB for each leaf, 80 bytes for each extent item, 100 for each pointer to a block, and the
-//!   findings that are kept. Only the second reading of a tree with broken relations keeps more:
-//!   about 50 bytes for each of its names.
-//! * Each damage is reported by the most basic check that sees it; what follows from parts that
-//!   cannot be read is not reported again.
+//! * Uses no code that writes or caches trees: the check is the second opinion on that code.
+//! * Sound file systems have no findings. Neither have those that a power cut leaves: superblock
+//!   copies of two commits, a log, inodes and subvolumes that are partly deleted. A device whose
+//!   superblocks are all one commit old is a finding only if it lacks a tree block of the last
+//!   commit; otherwise the report says that its data without checksums was not judged.
+//! * It finds what the kernel refuses to read: each block must pass the kernel's rules, too.
+//! * No input makes it panic or loop. The image bounds its memory: at most about 1 KiB for each
+//!   leaf, 80 bytes for each extent item, 100 for each pointer to a block, and the findings that
+//!   are kept. Only the second reading of a tree with broken relations keeps more: about 50 bytes
+//!   for each of its names.
+//! * The most basic check that sees a damage reports it. The consequences of unreadable parts are
+//!   not reported again.
 #![forbid(unsafe_code)]
 
 mod behind;
@@ -63,9 +63,9 @@ pub use report::{
 pub struct Options<'a> {
     /// Also read all data that has checksums, and parity: every copy.
     pub check_data_csum: bool,
-    /// Threads that read and compare; 0 for one for each processor.
+    /// Threads that read and compare; 0 means one for each processor.
     pub threads: usize,
-    /// Findings of one kind that are kept. Further ones are only counted.
+    /// Most findings of one kind to keep. The others are only counted.
     pub kept_per_kind: usize,
     /// Told from any thread how far the check has come.
     pub progress: Option<&'a (dyn Fn(Progress) + Sync)>,
@@ -87,10 +87,11 @@ impl std::fmt::Debug for Options<'_> {
     }
 }
 
-/// Checks a file system. Whatever is wrong with it is in the report.
+/// Checks a file system. The report lists all that is wrong with it. The volume must not change
+/// meanwhile.
 ///
-/// The volume must not change meanwhile. A file system that cannot be opened as a volume at all
-/// cannot be checked: a command says so with exit code 2.
+/// A file system that cannot be opened as a volume cannot be checked: a command says so with exit
+/// code 2.
 pub fn check(volume: &Volume, options: &Options<'_>) -> Report {
     run::run(volume, options)
 }

@@ -2,8 +2,8 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Calls `work` with every piece, on `threads` threads that each have a state of their own, and
-/// returns the results in the order of the pieces.
+/// Calls `work` with every piece, on `threads` threads that each have a state of their own. Returns
+/// the results in the order of the pieces.
 pub(crate) fn map<P: Sync, S, R: Send>(
     threads: usize,
     pieces: &[P],

@@ -1,9 +1,9 @@
-//! How far a check has come.
+//! The progress of a check.
 
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
 
-/// What a check is doing.
+/// The phases of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Phase {
     /// Reading superblocks and the inner blocks of every tree.
@@ -12,7 +12,7 @@ pub enum Phase {
     Space,
     /// Reading the leaves of every subvolume.
     Files,
-    /// Relating what was read.
+    /// Comparing related items.
     Relations,
     /// Reading data and comparing it with its checksums.
     Data,
@@ -30,18 +30,18 @@ impl fmt::Display for Phase {
     }
 }
 
-/// How far a check has come.
+/// The progress of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// What it is doing.
+    /// The current phase.
     pub phase: Phase,
     /// Bytes done in this phase.
     pub done_bytes: u64,
-    /// Bytes to do in this phase, 0 when that is not known.
+    /// Bytes to do in this phase; 0 if unknown.
     pub total_bytes: u64,
 }
 
-/// Keeps count of the progress and tells it.
+/// Counts the progress and reports it.
 pub(crate) struct Tracker<'a> {
     tell: Option<&'a (dyn Fn(Progress) + Sync)>,
     now: Mutex<Progress>,
@@ -53,17 +53,17 @@ impl<'a> Tracker<'a> {
         Self { tell, now: Mutex::new(now) }
     }
 
-    /// Starts a phase; `total_bytes` is 0 when that is not known.
+    /// Starts a phase; `total_bytes` is 0 if unknown.
     pub(crate) fn begin(&self, phase: Phase, total_bytes: u64) {
         self.update(|now| *now = Progress { phase, done_bytes: 0, total_bytes });
     }
 
-    /// Says that `bytes` more of the phase are done.
+    /// Adds `bytes` to the progress of the phase.
     pub(crate) fn advance(&self, bytes: u64) {
         self.update(|now| now.done_bytes = now.done_bytes.saturating_add(bytes));
     }
 
-    /// Holds the lock while telling, so that what is told only goes forward.
+    /// Reports under the lock, so that the reported progress only grows.
     fn update(&self, change: impl FnOnce(&mut Progress)) {
         let mut now = self.now.lock().unwrap_or_else(PoisonError::into_inner);
         change(&mut now);

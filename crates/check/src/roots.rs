@@ -1,4 +1,4 @@
-//! The root tree: which trees there are, how subvolumes are named, and the v1 space cache's files.
+//! The root tree: the list of trees, the names of subvolumes, and the v1 space cache's files.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,7 +20,7 @@ use crate::report::{Kind, Place};
 pub(crate) struct RootEntry {
     /// Id of the tree.
     pub(crate) id: u64,
-    /// The transaction that made a snapshot; 0 for what is none.
+    /// The transaction that made a snapshot; 0 for other trees.
     pub(crate) snapshot_transid: u64,
     pub(crate) item: RootItem,
 }
@@ -31,13 +31,13 @@ impl RootEntry {
         self.item.refs.get() == 0
     }
 
-    /// Whether it is a subvolume that can be used.
+    /// Whether it is a subvolume in use.
     pub(crate) fn is_live_subvolume(&self) -> bool {
         objectid::is_subvolume(self.id) && !self.is_deleted()
     }
 
-    /// Whether it was made as a copy of another. It keeps the entries of subvolumes that only the tree
-    /// it was made of names. (The uuid of that is no sign: the top subvolume may have none.)
+    /// Whether it was made as a copy of another. It keeps the entries of subvolumes that only its
+    /// source names. (The source's uuid does not tell: the top subvolume may have none.)
     pub(crate) fn is_snapshot(&self) -> bool {
         self.snapshot_transid != 0 || !self.item.parent_uuid().is_nil()
     }
@@ -76,10 +76,10 @@ struct CacheExtent {
     extent: RegularExtent,
 }
 
-/// What the root tree says.
+/// The contents of the root tree.
 #[derive(Debug, Default)]
 pub(crate) struct RootTree {
-    /// In order of their ids.
+    /// In order of ids.
     pub(crate) entries: Vec<RootEntry>,
     pub(crate) refs: BTreeSet<SubvolumeName>,
     pub(crate) back_refs: BTreeSet<SubvolumeName>,
@@ -90,7 +90,7 @@ pub(crate) struct RootTree {
     pub(crate) cache_inodes: BTreeMap<u64, CacheInode>,
     cache_extents: Vec<CacheExtent>,
     default_subvolume: Option<u64>,
-    /// Whether a root item could not be used.
+    /// Whether a root item was unusable.
     lacks_roots: bool,
     /// Whether all of the tree could be read, and all trees are known.
     pub(crate) is_whole: bool,
@@ -116,7 +116,7 @@ impl RootTree {
         Some(&self.entries[index])
     }
 
-    /// Plants the trees: first those that are whole, then what deletion has left of others.
+    /// Plants the trees: whole ones first, then the rest of partly deleted ones.
     pub(crate) fn plant(&self, context: &Context<'_>, forest: &mut Forest) {
         for entry in self.entries.iter().filter(|entry| entry.drop_progress().is_none()) {
             plant(forest, entry);
@@ -208,7 +208,7 @@ impl RootTree {
                 self.cache_extents.push(CacheExtent { leaf, key, extent: *extent });
             }
             Ok(_) => {
-                let message = format_args!("a file of the space cache has only real extents");
+                let message = format_args!("a file of the space cache has only regular extents");
                 item.find(context, Kind::FileExtent, message);
             }
             Err(error) => item.find(context, Kind::ItemFormat, format_args!("{error}")),
@@ -235,7 +235,7 @@ impl RootTree {
         }
     }
 
-    /// Takes the references of the space cache's files away from what the extent tree knows.
+    /// Subtracts the references of the space cache's files from those in the extent tree.
     pub(crate) fn add_references(&self, context: &Context<'_>, extents: &ExtentTable) {
         for CacheExtent { leaf, key, extent } in &self.cache_extents {
             let references = LeafReferences::new(context, extents, *leaf, objectid::ROOT_TREE);

@@ -1,4 +1,4 @@
-//! A check from beginning to end.
+//! A check from start to end.
 
 use std::thread::available_parallelism;
 
@@ -121,7 +121,7 @@ impl<'c, 'v> Check<'c, 'v> {
         self.forest.roots().iter().find(|root| root.tree == id).copied()
     }
 
-    /// A tree without which nothing works; reports its absence.
+    /// A tree that the check cannot do without; reports its absence.
     fn needed_tree(&self, id: u64) -> Option<TreeRoot> {
         let root = self.tree(id);
         if root.is_none() && self.roots.is_whole {
@@ -180,7 +180,7 @@ impl<'c, 'v> Check<'c, 'v> {
             return;
         }
         let Some(root) = self.needed_tree(objectid::FREE_SPACE_TREE) else { return };
-        // Without the second flag the kernel does not believe it.
+        // Without the second flag the kernel ignores it.
         if flags.contains(CompatRoFlags::FREE_SPACE_TREE_VALID) && groups.is_whole {
             space::check_free_space_tree(context, &mut self.forest, &root, space);
         }
@@ -195,7 +195,7 @@ impl<'c, 'v> Check<'c, 'v> {
         checksums
     }
 
-    /// Reads trees that no other check has read, so that at least their shape is checked.
+    /// Reads trees that no other check has read, to check at least their shape.
     fn read_rest(&mut self) {
         for root in self.forest.roots().to_vec() {
             if !objectid::is_file_tree(root.tree) && self.forest.is_unread(&root) {

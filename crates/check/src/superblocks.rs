@@ -1,4 +1,4 @@
-//! Superblocks and their copies, and what they say of the rest.
+//! Superblocks, their copies, and their agreement with the trees.
 
 use larder_format::feature::IncompatFlags;
 use larder_format::item::DevItem;
@@ -15,8 +15,8 @@ use crate::context::Context;
 use crate::report::{Kind, Place};
 use crate::space::{BlockGroups, ChunkTree};
 
-/// Checks every copy on every device against the others there, and against the one that the volume
-/// was opened with.
+/// Checks every copy on every device against the others on that device, and against the one that
+/// the volume was opened with.
 pub(crate) fn check_copies(context: &Context<'_>) {
     for device in context.volume.devices() {
         if device.is_missing() {
@@ -26,7 +26,7 @@ pub(crate) fn check_copies(context: &Context<'_>) {
         }
         let copies = sound_copies(context, device);
         if device.is_seed() {
-            continue; // They belong to the file system that this one grew from.
+            continue; // Its superblocks belong to another file system.
         }
         let newest = copies.iter().map(|(_, copy)| copy.generation.get()).max();
         for (place, copy) in &copies {
@@ -42,7 +42,7 @@ pub(crate) fn check_copies(context: &Context<'_>) {
     }
 }
 
-/// The copies on a device that are sound. Reports the others.
+/// The sound copies on a device. Reports the others.
 fn sound_copies(context: &Context<'_>, device: &VolumeDevice) -> Vec<(Place, Box<Superblock>)> {
     let Some(real) = device.device() else { return Vec::new() };
     let len_bytes = real.len_bytes().min(device.dev_item().total_bytes.get());
@@ -74,15 +74,17 @@ fn check_copy(
     };
     if copy.generation == wanted.generation {
         if !is_same(copy, wanted) {
-            disagree(format_args!("it is unlike the others of its generation"));
+            disagree(format_args!("it differs from the others of its generation"));
         }
         return check_device(context, &copy.dev_item, device, place);
     }
-    // Power that fails while a commit writes its superblocks leaves some of the commit before. What
-    // an old one says about its device was true then.
+    // A power cut while a commit writes its superblocks leaves some of the previous commit. An old
+    // one described its device correctly then.
     let generation = copy.generation.get();
     if generation.saturating_add(1) < newest {
-        disagree(format_args!("it is of generation {generation}, the newest there is {newest}"));
+        disagree(format_args!(
+            "it is of generation {generation}, the newest on the device is {newest}"
+        ));
     } else if !is_same_shape(copy, wanted) {
         disagree(format_args!("it describes another file system than the newest"));
     }
@@ -90,9 +92,9 @@ fn check_copy(
 
 /// Checks the commit that the superblocks of a device say it has.
 ///
-/// A device that is one commit behind the others is what power that fails leaves, while a commit
-/// writes its superblocks: all else of the commit was durable before. It is also what a device is
-/// that missed that commit. Only a tree block of the commit tells: one that the device lacks.
+/// A device can be one commit behind the others for two reasons: a power cut while a commit wrote
+/// its superblocks, after all else of the commit was durable; or the device missed that commit.
+/// Only a tree block of the commit that the device lacks tells the second from the first.
 fn check_commit(context: &Context<'_>, devid: u64, generation: u64) {
     let newest = context.generation();
     if generation.saturating_add(1) == newest {
@@ -103,8 +105,8 @@ fn check_commit(context: &Context<'_>, devid: u64, generation: u64) {
     }
 }
 
-/// Says of devices that are one commit behind whether they missed that commit, once all tree blocks
-/// were read.
+/// Reports devices that missed the last commit, among those that are one commit behind. Call it
+/// when all tree blocks are read.
 pub(crate) fn check_devices_behind(context: &Context<'_>) {
     let newest = context.generation();
     for (devid, lacks_blocks) in context.one_commit_behind.take() {
@@ -121,7 +123,7 @@ pub(crate) fn check_devices_behind(context: &Context<'_>) {
     }
 }
 
-/// Whether two superblocks agree in what no commit changes.
+/// Whether two superblocks agree in all that no commit changes.
 fn is_same_shape(a: &Superblock, b: &Superblock) -> bool {
     let shape = |superblock: &Superblock| {
         let Superblock { nodesize, sectorsize, csum_type, .. } = *superblock;
@@ -130,7 +132,7 @@ fn is_same_shape(a: &Superblock, b: &Superblock) -> bool {
     shape(a) == shape(b)
 }
 
-/// Whether two copies of one generation agree in all that is not their own.
+/// Whether two copies of one generation agree in all that they share.
 fn is_same(a: &Superblock, b: &Superblock) -> bool {
     let shared = |superblock: &Superblock| {
         let mut shared = superblock.clone();
@@ -279,7 +281,8 @@ pub(crate) fn check_totals(context: &Context<'_>, tree: &ChunkTree) {
     check_system_chunks(context, tree);
 }
 
-/// The superblock holds exactly the chunks that the chunk tree needs to be read.
+/// Checks that the superblock has exactly the system chunks, which are needed for reading the chunk
+/// tree.
 fn check_system_chunks(context: &Context<'_>, tree: &ChunkTree) {
     let find = |logical: u64, message: std::fmt::Arguments<'_>| {
         context.find(Kind::SystemChunkArray, Place::logical(logical), message);

@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_mode_is_refused() {
+    fn invalid_modes_are_refused() {
         for text in ["", "8", "10000", "u", "u+q", "x", "+x,", "u+x,,g+x", "ux+r"] {
             assert!(ModeChange::parse(text).is_err(), "{text}");
         }

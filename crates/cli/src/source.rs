@@ -284,9 +284,9 @@ fn expect_image(path: &Path) -> anyhow::Result<()> {
 
 /// Whether a path may lie on a mount of larder's or of the kernel's btrfs.
 fn is_in_mounted_btrfs(path: &Path) -> bool {
-    const BTRFS: i64 = 0x9123_683E;
-    const FUSE: i64 = 0x6573_5546;
-    rustix::fs::statfs(path).is_ok_and(|found| [BTRFS, FUSE].contains(&(found.f_type as i64)))
+    const BTRFS: rustix::fs::FsWord = 0x9123_683E;
+    const FUSE: rustix::fs::FsWord = 0x6573_5546;
+    rustix::fs::statfs(path).is_ok_and(|found| [BTRFS, FUSE].contains(&found.f_type))
 }
 
 /// Reports bad copies: the content was sound, but the file system is not as it should be.

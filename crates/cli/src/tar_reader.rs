@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_archive_is_refused() {
+    fn invalid_archives_are_refused() {
         for bytes in [vec![1; 512], vec![1; 511], [vec![b'a'; 100], vec![0; 412]].concat()] {
             assert!(TarReader::new(&bytes[..]).next_member().is_err());
         }

@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn later_options_change_what_earlier_ones_chose_as_with_btrfs_progs() {
+    fn later_options_override_earlier_ones_as_with_btrfs_progs() {
         for (options, expected) in [
             ("-k -m", "0.19MiB"),
             ("-m -k", "192.00KiB"),

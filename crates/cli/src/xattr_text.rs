@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read_back() {
+    fn written_attributes_are_read_back() {
         for len in 0..70 {
             let value: Vec<u8> = (0..len).map(|number: u8| number.wrapping_mul(37)).collect();
             for encoding in [Encoding::Hex, Encoding::Base64] {
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_refused() {
+    fn unreadable_text_is_refused() {
         for text in ["0x1", "0xgg", "0sA", "0sA===", "0sAA==AAAA", "\"\\\"", "\"\\777\""] {
             assert!(decode(text.as_bytes()).is_err(), "{text}");
         }

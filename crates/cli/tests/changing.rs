@@ -261,7 +261,7 @@ fn set_mode(path: &Path, mode: u32) {
 
 /// A umask removes permissions from new inodes, but not if a default ACL does.
 #[test]
-fn permissions_of_what_is_made() {
+fn permissions_of_new_files() {
     let acl = ACL.replace('_', "");
     let scratch = Scratch::new();
     let source = scratch.path().display().to_string();

@@ -195,7 +195,7 @@ fn lists_hide_names_with_a_dot_unless_all_are_asked_for() {
 }
 
 #[test]
-fn what_mkfs_makes_is_clean_and_what_is_damaged_is_not() {
+fn new_images_are_clean_and_damaged_ones_are_not() {
     let scratch = Scratch::new();
     let source = scratch.path().join("source");
     fs::create_dir(&source).expect("a new directory");
@@ -236,7 +236,7 @@ fn what_mkfs_makes_is_clean_and_what_is_damaged_is_not() {
 }
 
 #[test]
-fn exit_codes_tell_what_went_wrong() {
+fn exit_codes_tell_the_error() {
     let scratch = Scratch::new();
     let nothing = scratch.sparse_file("nothing", 1 << 20);
     let nothing = nothing.to_str().expect("ASCII");
@@ -289,7 +289,7 @@ fn write(target: &str, content: &[u8]) {
 }
 
 #[test]
-fn what_commands_write_the_kernel_mounts_and_both_checkers_call_sound() {
+fn changed_images_are_mounted_by_the_kernel_and_sound_to_both_checkers() {
     let scratch = Scratch::new();
     let image = scratch.path().join("image");
     let at = |path: &str| format!("{}:{path}", image.display());

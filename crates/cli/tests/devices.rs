@@ -41,7 +41,7 @@ fn a_device_that_returns_is_named() {
 }
 
 #[test]
-fn what_is_given_twice_is_refused() {
+fn an_operand_given_twice_is_refused() {
     let scratch = Scratch::new();
     let device = scratch.sparse_file("device", 256 << 20);
     said(["mkfs", word(&device)]);

@@ -90,7 +90,7 @@ fn same_subvolumes(case: &str, image: &KernelImage, devices: &[&PathBuf]) {
 }
 
 #[test]
-fn options_of_dump_tree_do_what_those_of_btrfs_progs_do() {
+fn options_of_dump_tree_do_the_same_as_those_of_btrfs_progs() {
     let Case { spec, content } = matrix().into_iter().next().expect("the matrix is not empty");
     let image = KernelImage::build(&spec, &content);
     for options in [

@@ -117,7 +117,7 @@ fn fails(output: &Output, words: &str, named: &str) {
 }
 
 #[test]
-fn what_is_no_image_is_named() {
+fn operands_that_are_no_images_are_named() {
     let scratch = folder();
     for image in ["missing.img", "folder", "empty", "junk"] {
         for words in ON_IMAGES {
@@ -244,7 +244,7 @@ const WRONG: &[(&str, &str)] = &[
 ];
 
 #[test]
-fn what_is_wrong_is_named() {
+fn wrong_operands_are_named() {
     let scratch = folder();
     for (words, named) in WRONG {
         fails(&larder(scratch.path(), words), words, named);

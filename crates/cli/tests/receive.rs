@@ -141,7 +141,7 @@ fn snapshots_are_received_through_a_mount() {
 }
 
 #[test]
-fn an_increment_says_what_it_misses() {
+fn an_increment_names_its_missing_parent() {
     let images = Images::new();
     let second = images.stream("two", Some("one"));
     let output = larder(["receive", "-q", "-f"]).arg(&second).arg(images.target()).output();
@@ -219,7 +219,7 @@ fn assert_unfinished(images: &Images, output: &Output) {
 }
 
 #[test]
-fn what_cannot_be_applied_is_skipped_on_demand_and_never_finished() {
+fn failed_commands_are_skipped_on_demand_and_never_finish() {
     let images = Images::new();
     let path = images.scratch.path().join("stream");
     let file = File::create(&path).expect("made");

@@ -10,7 +10,7 @@ use crate::DeviceError;
 /// Offsets and lengths are in bytes. Concurrent calls on disjoint ranges do not affect each other;
 /// what a read sees of an overlapping concurrent write is unspecified.
 pub trait Device: Send + Sync + fmt::Debug {
-    /// What errors call this device: its path, or a name given at construction.
+    /// The device's name in errors: its path, or a name given at construction.
     fn name(&self) -> &str;
 
     /// Length in bytes.
@@ -33,17 +33,18 @@ pub trait Device: Send + Sync + fmt::Debug {
 
     /// Returns once every write that returned before this call is durable.
     ///
-    /// After one failed flush every later one fails too: what the medium holds is then unknown, and
-    /// no later success may suggest otherwise.
+    /// After one failed flush every later one fails too: the content of the medium is then unknown,
+    /// and no later success may suggest otherwise.
     fn flush(&self) -> Result<(), DeviceError>;
 
-    /// Says that the range's content is no longer needed; reading it gives unspecified bytes.
+    /// Tells the device that the range's content is no longer needed; reading it gives unspecified
+    /// bytes.
     ///
     /// A device that cannot discard succeeds without doing anything, and one that can only discard
     /// whole units leaves the edges alone.
     fn discard(&self, offset: u64, len_bytes: u64) -> Result<(), DeviceError>;
 
-    /// Says that the range will be read soon. Never fails, and may do nothing.
+    /// Tells the device that the range will be read soon. Never fails, and may do nothing.
     fn readahead(&self, offset: u64, len_bytes: u64);
 }
 

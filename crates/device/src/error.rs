@@ -1,4 +1,4 @@
-//! What can go wrong with a device, and how it is told.
+//! Errors of devices.
 
 use std::fmt;
 use std::io;
@@ -38,7 +38,7 @@ pub enum DeviceError {
     Open {
         /// The device's name.
         device: String,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 
@@ -58,7 +58,7 @@ pub enum DeviceError {
         device: String,
         /// The wanted length.
         len_bytes: u64,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 
@@ -73,7 +73,7 @@ pub enum DeviceError {
         offset: u64,
         /// How long its range is.
         len_bytes: u64,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 
@@ -119,8 +119,8 @@ impl DeviceError {
     }
 }
 
-/// Checks a call of `device` before it has any effect: the range lies within the device, and the device is writable
-/// if the call changes it. For implementations of [`Device`].
+/// Checks a call of `device` before it has any effect: the range lies within the device, and the
+/// device is writable if the call changes it. For implementations of [`Device`].
 ///
 /// # Errors
 /// [`DeviceError::ReadOnly`] and [`DeviceError::PastEnd`].

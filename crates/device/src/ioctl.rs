@@ -23,7 +23,7 @@ const LO_FLAGS_AUTOCLEAR: u32 = 4;
 /// `BLKDISCARD` of linux/fs.h.
 const BLKDISCARD: Opcode = opcode::none(0x12, 119);
 
-/// Room for the name that a loop device is given (`LO_NAME_SIZE`).
+/// Length of a loop device's name (`LO_NAME_SIZE`).
 pub(crate) const LOOP_NAME_BYTES: usize = 64;
 
 /// `struct loop_info64` of linux/loop.h.
@@ -45,7 +45,7 @@ struct LoopInfo64 {
     lo_init: [u64; 2],
 }
 
-/// The name that a loop device is given: what is behind it is zeros.
+/// The name of a loop device, padded with zeros.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct LoopName(pub(crate) [u8; LOOP_NAME_BYTES]);
 
@@ -64,7 +64,7 @@ struct LoopConfig {
     reserved: [u64; 8],
 }
 
-/// What a loop device is attached to, and the name that it was given.
+/// The file that a loop device is attached to, and the name of the loop device.
 pub(crate) fn loop_status(loop_device: &File) -> Result<(Identity, LoopName)> {
     // SAFETY: the request fills a `struct loop_info64`, which `LoopInfo64` matches in layout and in
     // its size of 232 bytes; every bit pattern is valid for its fields.
@@ -92,9 +92,9 @@ pub(crate) fn attach_loop(loop_device: &File, backing: &File, name: LoopName) ->
     unsafe { ioctl(loop_device, Setter::<LOOP_CONFIGURE, LoopConfig>::new(config)) }
 }
 
-/// The number of a loop device that is not attached, of `/dev/loop-control`.
+/// The number of a free loop device, from `/dev/loop-control`.
 pub(crate) fn free_loop(control: &File) -> Result<u32> {
-    // SAFETY: the request takes no argument, and its answer is what the call returns.
+    // SAFETY: the request takes no argument, and the call returns its answer.
     unsafe { ioctl(control, GetFree) }
 }
 

@@ -1,15 +1,14 @@
-//! Where bytes are kept.
+//! Devices: arrays of bytes that are kept.
 //!
 //! A [`Device`] is a fixed-length array of bytes with exact reads and writes, a durable barrier,
-//! and two hints. This crate does not know what the bytes mean.
+//! and two hints. This crate does not interpret the bytes.
 //!
 //! - [`FileDevice`]: a regular file or a block device. Opened for writing, it is the only writer.
 //! - [`MemoryDevice`]: sparse memory with cheap snapshots.
-//! - [`PrefetchingDevice`]: readahead where the system has none.
-//! - [`in_use`]: what else uses what a path leads to; [`has_writer`]: whether a program writes to
-//!   it.
+//! - [`PrefetchingDevice`]: readahead for reads around the page cache.
+//! - [`in_use`]: the other use of a path; [`has_writer`]: whether a program writes to it.
 //! - [`StandIn`]: a block device for a mount that needs one as its source.
-//! - [`now`]: the clock, for what is kept there.
+//! - [`now`]: the clock for times of files.
 //!
 //! # Invariants
 //! - A read or a write is whole or an error: no call returns having moved fewer bytes than asked.
@@ -22,10 +21,10 @@
 //! - The exclusive lock of a device that is open for writing is on the file, and on all that lies
 //!   below a loop device. A block device is claimed from the kernel too. An error says where a
 //!   device is in use.
-//! - No thread reads or writes through a [`StandIn`], and it stands in the way of no writer. The
-//!   kernel detaches it when the last process closes it.
+//! - No thread reads or writes through a [`StandIn`], and it excludes no writer. The kernel
+//!   detaches it when the last process closes it.
 //! - All times of files come from one clock ([`now`]): that of the kernel's own file systems.
-//! - Readahead never holds more than its limit, and no copy that it holds gets old.
+//! - Readahead never holds more than its limit, and its copies never become stale.
 
 mod clock;
 mod device;

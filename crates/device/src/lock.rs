@@ -1,8 +1,8 @@
 //! The lock that makes a writer the only one.
 //!
 //! # Invariants
-//! - The lock is `flock`'s on the inode itself: it holds whatever name a writer came by, and ends
-//!   with the open file, so also with a killed process.
+//! - The lock is `flock`'s on the inode itself: it holds whatever name a writer used, and ends with
+//!   the open file, so also with a killed process.
 //! - A writer through a loop device holds the lock of every file and device beneath it too, so that
 //!   it excludes a writer that opens one of those directly.
 
@@ -20,12 +20,12 @@ use crate::usage::{Identity, InUse, Link, MAX_CHAIN, Mounts, backing_path, find_
 const ATTEMPTS: u32 = 20;
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Makes the opener of `file` its only writer until `file` and what is returned are closed: the
-/// files beneath a loop device, none for all else.
+/// Makes the opener of `file` its only writer until `file` and the returned files are closed: those
+/// beneath a loop device, none for others.
 ///
-/// Some stand in the way for a moment only: udev when it probes a disk, another [`is_locked`], a
-/// process that has a loop device open while it is being detached, a child between fork and exec
-/// that still has a lock's file open. Hence the patience.
+/// Some locks are held only for a moment: by udev as it probes a disk, by another [`is_locked`], by
+/// a process that has a loop device open while it is being detached, or by a child between fork and
+/// exec that still has a lock's file open. Hence the retries.
 pub(crate) fn exclude_others(
     file: &File,
     identity: Identity,
@@ -72,8 +72,8 @@ fn try_lock(file: &File, operation: FlockOperation) -> io::Result<bool> {
 
 /// Takes the exclusive locks of everything beneath a loop device; an empty list for all else.
 ///
-/// What cannot be opened or locked, because its name is gone or lies in another mount namespace or on
-/// a file system without locks, is left out.
+/// Skips files that cannot be opened or locked, because their names are gone or in another mount
+/// namespace, or because their file systems have no locks.
 pub(crate) fn lock_backing_files(mut identity: Identity) -> Result<Vec<File>, InUse> {
     let mut locks = Vec::new();
     while locks.len() < MAX_CHAIN

@@ -37,7 +37,8 @@ impl MemoryDevice {
         Self { name: name.into(), content }
     }
 
-    /// A device of the same name and content that changes on its own from here. Copies no data.
+    /// A device with the same name and content, which changes independently from now on. Copies no
+    /// data.
     #[must_use]
     pub fn snapshot(&self) -> Self {
         Self { name: self.name.clone(), content: RwLock::new(self.content.read().clone()) }
@@ -53,8 +54,8 @@ impl MemoryDevice {
         content.len_bytes = len_bytes;
     }
 
-    /// Calls `act` with the offset and the content of each part in which this device may differ from `other`: all but
-    /// the pages that the two share, or neither has.
+    /// Calls `act` with the offset and the content of each part in which this device may differ
+    /// from `other`: all except the pages that the two share, or that neither has.
     pub fn each_difference(&self, other: &Self, mut act: impl FnMut(u64, &[u8])) {
         let (own, others) = (self.content.read().clone(), other.content.read().clone());
         let mut numbers: Vec<u64> = own.pages.keys().chain(others.pages.keys()).copied().collect();

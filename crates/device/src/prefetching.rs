@@ -1,10 +1,10 @@
-//! Readahead for devices that have none of their own, such as a file that is read around the page cache.
+//! Readahead for devices that have none, such as a file that is read around the page cache.
 //!
 //! # Invariants
-//! - What is held and under way never passes the limit; a hint that would is dropped, and if need be the
-//!   oldest range that no thread came for goes first.
-//! - Only readers of the inner device are served: it is not open for writing, so no copy gets old.
-//! - A range that is under way is read once: a thread that wants a part of it waits.
+//! - Finished and running reads never exceed the limit; a hint that would exceed it is dropped, or
+//!   replaces the oldest ranges that no thread has used.
+//! - The inner device is not open for writing, so no copy becomes stale.
+//! - A range that is being read is read once: a thread that needs a part of it waits.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::IoSlice;
@@ -15,7 +15,7 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::{Device, DeviceError};
 
-/// Reads ranges that it is told about in the background, and hands them out when they are asked for.
+/// Reads announced ranges in the background, and returns them on request.
 #[derive(Debug)]
 pub struct PrefetchingDevice {
     shared: Arc<Shared>,
@@ -27,9 +27,9 @@ struct Shared {
     inner: Arc<dyn Device>,
     limit_bytes: u64,
     state: Mutex<State>,
-    /// There is work, or an end of it.
+    /// There is work, or the device is dropped.
     wanted: Condvar,
-    /// A range came in.
+    /// A range was read.
     brought: Condvar,
 }
 
@@ -37,9 +37,9 @@ struct Shared {
 struct State {
     /// By offset.
     ranges: BTreeMap<u64, Prefetched>,
-    /// Offsets that no worker has taken up.
+    /// Offsets of ranges that no worker has begun.
     queue: VecDeque<u64>,
-    /// Offsets in the order in which they were asked for.
+    /// Offsets in the order of their hints.
     ages: VecDeque<u64>,
     held_bytes: u64,
     is_closing: bool,
@@ -48,7 +48,7 @@ struct State {
 #[derive(Debug)]
 struct Prefetched {
     len_bytes: u64,
-    /// Nothing while it is under way.
+    /// `None` while it is being read.
     data: Option<Arc<Vec<u8>>>,
 }
 
@@ -58,7 +58,7 @@ impl PrefetchingDevice {
     /// # Panics
     /// If `inner` is open for writing.
     pub fn new(inner: Arc<dyn Device>, threads: usize, limit_bytes: u64) -> Self {
-        assert!(!inner.is_writable(), "what is read ahead would get old");
+        assert!(!inner.is_writable(), "prefetched data would become stale");
         let state = Mutex::default();
         let (wanted, brought) = (Condvar::new(), Condvar::new());
         let shared = Arc::new(Shared { inner, limit_bytes, state, wanted, brought });
@@ -81,7 +81,7 @@ impl Shared {
             let Some(range) = state.ranges.get(&offset) else { continue };
             let mut data = vec![0; range.len_bytes as usize];
             parking_lot::MutexGuard::unlocked(&mut state, || {
-                // A thread that wants it finds out what is wrong.
+                // The thread that needs the range will meet the error.
                 let _ = self.inner.read_at(&mut data, offset).inspect_err(|_| data.clear());
             });
             if data.is_empty() {
@@ -93,7 +93,7 @@ impl Shared {
         }
     }
 
-    /// The range that has `offset..end`, once it is there, and where it starts.
+    /// The range that contains `offset..end`, once it is read, and its start.
     fn take(&self, offset: u64, end: u64) -> Option<(u64, Arc<Vec<u8>>)> {
         let mut state = self.state.lock();
         loop {
@@ -121,7 +121,7 @@ impl State {
         }
     }
 
-    /// Makes room for `len_bytes` more below `limit_bytes`, if what no thread came for is enough.
+    /// Makes room for `len_bytes` more below `limit_bytes`, if dropping unused ranges suffices.
     fn make_room(&mut self, len_bytes: u64, limit_bytes: u64) -> bool {
         while self.held_bytes + len_bytes > limit_bytes {
             let oldest = self.ages.front().copied();
@@ -144,7 +144,7 @@ impl Drop for PrefetchingDevice {
         self.shared.state.lock().is_closing = true;
         self.shared.wanted.notify_all();
         for worker in self.workers.drain(..) {
-            // It has nothing to say; a panic in it was printed.
+            // The thread returns nothing; a panic in it was printed.
             let _ = worker.join();
         }
     }
@@ -273,14 +273,14 @@ mod tests {
     }
 
     #[test]
-    fn what_was_read_ahead_is_not_read_again() {
+    fn prefetched_ranges_are_not_read_again() {
         let (device, counting, _file) = numbered(1 << 20);
         device.readahead(8 * 4096, 16 * 4096);
         for block in 8..24 {
             assert_eq!(read(&device, block), block as u8);
         }
         assert_eq!(counting.reads(), 1);
-        assert_eq!(read(&device, 8), 8, "what was used up is read anew");
+        assert_eq!(read(&device, 8), 8, "used ranges are read again");
         assert_eq!(counting.reads(), 2);
         assert_eq!(device.shared.state.lock().held_bytes, 0);
     }
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn the_limit_holds_and_the_oldest_goes() {
+    fn the_limit_holds_and_the_oldest_range_is_dropped() {
         let (device, _, _file) = numbered(16 * 4096);
         for block in (0..256).step_by(4) {
             device.readahead(block * 4096, 4 * 4096);
@@ -308,14 +308,14 @@ mod tests {
         device.readahead(0, 1 << 20);
         assert!(
             device.shared.state.lock().held_bytes <= 16 * 4096,
-            "a hint beyond the limit is none"
+            "a hint beyond the limit is ignored"
         );
         device.readahead(u64::MAX - 4096, 1 << 20);
         assert_eq!(read(&device, 255), 255);
     }
 
     #[test]
-    fn threads_share_what_is_under_way() {
+    fn threads_share_running_reads() {
         let (device, counting, _file) = numbered(1 << 20);
         device.readahead(0, 1 << 20);
         std::thread::scope(|scope| {

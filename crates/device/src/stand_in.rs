@@ -1,16 +1,15 @@
 //! A block device that stands in for an image file or a block device as the source of a mount.
 //!
-//! The kernel demands a block device as the source of some mounts, and claims it for itself. The
-//! server of such a mount has its image open already, and has claimed its block device. It attaches
-//! a loop device and names that to the kernel.
+//! For some mounts the kernel requires a block device as the source, and claims it. The server of
+//! such a mount has already opened its image or claimed its block device. So it attaches a loop
+//! device and passes that to the kernel.
 //!
 //! # Invariants
-//! - No program reads or writes through a stand-in. The server reads and writes what the stand-in
-//!   is attached to, and holds its lock.
+//! - No program reads or writes through a stand-in. The server reads and writes the stand-in's
+//!   target, and holds its lock.
 //! - This process opens the stand-in, and the kernel opens it for the mount. The kernel detaches it
 //!   after the last of both closes it, also if the server was killed.
-//! - Every stand-in has the same [`NAME`], by which another writer knows that it does not stand in
-//!   its way.
+//! - Every stand-in has the same [`NAME`], which tells another writer that it excludes nothing.
 
 use std::fs::File;
 use std::io;
@@ -21,7 +20,7 @@ use rustix::io::Errno;
 use crate::ioctl::{self, LOOP_NAME_BYTES, LoopName};
 use crate::usage::{self, Identity};
 
-/// The name that a loop device is given that is a stand-in.
+/// The name of loop devices that are stand-ins.
 pub(crate) const NAME: LoopName = {
     let (text, mut name) = (b"larder stand-in", [0; LOOP_NAME_BYTES]);
     let mut at = 0;
@@ -32,7 +31,7 @@ pub(crate) const NAME: LoopName = {
     LoopName(name)
 };
 
-/// How many devices that seem to be free are tried before giving up: others attach theirs meanwhile.
+/// Attempts with devices that seem free: other processes attach theirs meanwhile.
 const ATTEMPTS: u32 = 64;
 
 /// A loop device that stands in for an image file or a block device.
@@ -47,9 +46,9 @@ impl StandIn {
     /// Attaches a free loop device to `target`.
     ///
     /// # Errors
-    /// Those of the system, for all but root and where there are no loop devices.
+    /// Those of the system: only root may attach, and loop devices must exist.
     pub fn attach(target: &Path) -> io::Result<Self> {
-        // With an open file of its own, or it would keep the lock of the caller's.
+        // With its own open file, since that of the caller has the caller's lock.
         let backing = File::options().read(true).write(true).open(target)?;
         let control = File::options().read(true).write(true).open("/dev/loop-control")?;
         for _ in 0..ATTEMPTS {
@@ -69,8 +68,8 @@ impl StandIn {
         &self.path
     }
 
-    /// What the loop device `device` is attached to. `None` if it is no loop device, or what it is attached to has
-    /// no name any more.
+    /// The target of the loop device `device`. `None` if it is no loop device, or its target has no
+    /// name any more.
     pub fn target_of(device: &Path) -> Option<PathBuf> {
         usage::backing_path(Identity::of_path(device)?)
     }

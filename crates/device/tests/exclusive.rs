@@ -1,4 +1,4 @@
-//! One writer only, and none on what a kernel uses.
+//! A device has one writer only, and none while a kernel uses it.
 
 mod support;
 
@@ -14,7 +14,7 @@ use support::{Loop, Mount, Scratch, Undo, run};
 const MIB: u64 = 1 << 20;
 const IMAGE_BYTES: u64 = 128 * MIB;
 
-/// Who keeps `path` from being opened for writing.
+/// The use that prevents opening `path` for writing.
 fn refusal(path: &Path) -> InUse {
     match FileDevice::open(path, Access::ReadWrite) {
         Err(DeviceError::InUse { device, by }) => {
@@ -31,8 +31,8 @@ fn assert_free(path: &Path) {
     assert_seen_in_use(path, None);
 }
 
-/// What a reader sees. A writer waits for what ends in a moment, a reader does not: a lock that was
-/// dropped lives on while another test's thread is between fork and exec.
+/// The use that a reader sees. A writer waits for uses that end in a moment, a reader does not: a
+/// dropped lock lives on while another test's thread is between fork and exec.
 fn assert_seen_in_use(path: &Path, expected: Option<&InUse>) {
     for _ in 0..100 {
         if in_use(path).unwrap().as_ref() == expected {
@@ -97,7 +97,7 @@ fn attached_file_is_refused_by_any_name() {
     assert_eq!(refusal(&path), by);
     assert_eq!(by.to_string(), format!("attached as {}; detach it first", attached.0.display()));
 
-    // The name it was attached by is gone; another leads there.
+    // The name that it was attached by is gone; another leads to the file.
     let other_name = scratch.path("hard-link.img");
     fs::hard_link(&path, &other_name).unwrap();
     fs::remove_file(&path).unwrap();
@@ -257,9 +257,9 @@ fn active_swap_is_refused() {
     assert_eq!(refusal(&attached.0), InUse::Swap);
 }
 
-/// A mount may have one as its source. It stands in the way of nobody but those whom the mount does.
+/// A mount may have a stand-in as its source. It excludes only the writers that the mount excludes.
 #[test]
-fn a_stand_in_is_no_use() {
+fn a_stand_in_does_not_count_as_a_use() {
     require_root!();
     let scratch = Scratch::new();
     let path = scratch.file("disk.img", MIB);
@@ -270,7 +270,7 @@ fn a_stand_in_is_no_use() {
     // The lock ends with its holder.
     drop(writer);
     assert_free(&path);
-    // Whoever opens the stand-in itself would be a second writer.
+    // Opening the stand-in itself would make a second writer.
     let writer = FileDevice::open(&path, Access::ReadWrite).unwrap();
     assert_eq!(refusal(stand_in.path()), linked(Link::BackedBy, &path, Some(InUse::Locked)));
     drop(writer);
@@ -280,13 +280,13 @@ fn a_stand_in_is_no_use() {
     let device = stand_in.path().to_owned();
     drop(stand_in);
     // A child of another test between fork and exec has it open for a moment, and then it may be
-    // attached to something else.
+    // attached to another file.
     let is_attached = || StandIn::target_of(&device).as_ref() == Some(&path);
     (0..6000).take_while(|_| is_attached()).for_each(|_| thread::sleep(Duration::from_millis(10)));
     assert!(!is_attached());
 }
 
-/// What is mounted from a stand-in counts as mounted from what that stands in for.
+/// A mount of a stand-in counts as a mount of its target.
 #[test]
 fn a_stand_in_that_is_mounted_is_seen() {
     require_root!();

@@ -19,13 +19,13 @@ fn read(device: &dyn Device, offset: u64, len: usize) -> Vec<u8> {
     buf
 }
 
-/// Bytes that differ from place to place.
+/// Bytes that differ by offset.
 fn pattern(len: usize) -> Vec<u8> {
     (0..len as u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect()
 }
 
 #[test]
-fn created_file_is_sparse_zeros_and_keeps_what_is_written() {
+fn created_file_is_sparse_zeros_and_keeps_writes() {
     let scratch = Scratch::new();
     let path = scratch.path("new.img");
     let device = FileDevice::create(&path, 64 * MIB).unwrap();
@@ -62,7 +62,7 @@ fn vectored_writes_of_many_buffers_arrive_whole() {
 }
 
 #[test]
-fn calls_past_the_end_say_so_and_do_nothing() {
+fn calls_past_the_end_fail_and_do_nothing() {
     let scratch = Scratch::new();
     let device = FileDevice::create(scratch.path("disk.img"), 8192).unwrap();
     let refused = |result: Result<(), DeviceError>, operation| {
@@ -111,7 +111,7 @@ fn read_only_device_refuses_changes() {
 }
 
 #[test]
-fn what_is_no_storage_is_refused_without_waiting() {
+fn other_file_types_are_refused_without_waiting() {
     let scratch = Scratch::new();
     let pipe = scratch.path("pipe");
     run("mkfifo", &[&pipe]);
@@ -154,7 +154,7 @@ fn direct_reads_of_any_range_agree() {
     let ranges = [0..4096, 0..len, 1..2, 4095..4097, len - 1..len, len - 4097..len, 777..len - 777];
     for range in ranges {
         let mut storage = vec![0; range.len() + 8192];
-        // An address that is aligned, and one that is not.
+        // An aligned address, and an unaligned one.
         let aligned = storage.as_ptr().addr().next_multiple_of(4096) - storage.as_ptr().addr();
         for start in [aligned, aligned + 1] {
             let buf = &mut storage[start..start + range.len()];
@@ -170,7 +170,7 @@ fn direct_reads_of_any_range_agree() {
 }
 
 #[test]
-fn direct_reads_where_there_are_none_say_so() {
+fn missing_direct_io_is_reported() {
     let error = FileDevice::open("/proc/version", Access::ReadOnlyDirect).unwrap_err().to_string();
     assert_eq!(error, "/proc/version: the file system does not support direct I/O");
 }
@@ -183,7 +183,7 @@ fn direct_reads_go_around_the_page_cache() {
     let attached = Loop::attach(&path);
     let cached = FileDevice::open(&attached.0, Access::ReadOnly).unwrap();
     assert_eq!(read(&cached, 0, 4096), [0; 4096]);
-    // Behind the back of the loop device's page cache.
+    // Bypasses the loop device's page cache.
     File::options().write(true).open(&path).unwrap().write_all_at(&[9; 4096], 0).unwrap();
 
     assert_eq!(read(&cached, 0, 4096), [0; 4096], "from the cache");
@@ -224,7 +224,7 @@ fn block_device_reads_writes_and_discards() {
 fn no_flush_succeeds_after_one_failed() {
     require_root!();
     let scratch = Scratch::new();
-    // A loop device that promises more than its file's file system can hold.
+    // A loop device that is larger than the file system of its file.
     let small = Mount::new(&["-t", "tmpfs", "-o", "size=1m"], "none", scratch.directory("small"));
     let path = small.0.join("disk.img");
     File::create(&path).unwrap().set_len(8 * MIB).unwrap();

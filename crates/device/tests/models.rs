@@ -37,7 +37,7 @@ fn content(device: &dyn Device) -> Vec<u8> {
     content
 }
 
-/// The part of `model` that a call is about, if it lies within.
+/// The part of `model` for a call, if it lies within.
 fn part(model: &mut [u8], offset: u64, len: usize) -> Option<&mut [u8]> {
     model.get_mut(offset as usize..offset as usize + len)
 }

@@ -111,7 +111,7 @@ pub enum Error {
     #[error("Read-only file system: the subvolume is read-only")]
     ReadOnlySubvolume,
     /// The subvolume is not read-only, and the call needs one that is.
-    #[error("subvolume {0} is not read-only: a read-only snapshot of it would do")]
+    #[error("subvolume {0} is not read-only: use a read-only snapshot of it")]
     NotReadOnly(u64),
     /// A name and its inode lie in different subvolumes.
     #[error("Invalid cross-device link: not in the same subvolume")]

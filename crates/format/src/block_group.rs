@@ -1,8 +1,8 @@
-//! What a block group or chunk holds, and how its copies lie on devices.
+//! The types and profiles of block groups and chunks.
 
 use std::fmt;
 
-/// How many bytes of a stripe lie on one device before the next device follows.
+/// Bytes of a stripe on one device before the next device follows.
 pub const STRIPE_LEN_BYTES: u64 = 64 * 1024;
 
 bitflags::bitflags! {
@@ -37,9 +37,9 @@ bitflags::bitflags! {
 }
 
 impl BlockGroupFlags {
-    /// The bits that say what is held.
+    /// The bits of the type.
     pub const TYPES: Self = Self::DATA.union(Self::SYSTEM).union(Self::METADATA);
-    /// The bits that say how copies lie; none of them means [`Profile::Single`].
+    /// The bits of the profile; none of them means [`Profile::Single`].
     pub const PROFILES: Self = Self::RAID0
         .union(Self::RAID1)
         .union(Self::DUP)
@@ -55,8 +55,8 @@ impl BlockGroupFlags {
         Profile::ALL.into_iter().find(|profile| profile.flags() == bits)
     }
 
-    /// What is held, as `btrfs filesystem df` names it: `Data`, `System`, `Metadata`,
-    /// `Data+Metadata` or `unknown`.
+    /// The type, as `btrfs filesystem df` names it: `Data`, `System`, `Metadata`, `Data+Metadata`
+    /// or `unknown`.
     pub fn type_name(self) -> &'static str {
         let types = self & Self::TYPES;
         if types == Self::DATA {
@@ -73,7 +73,7 @@ impl BlockGroupFlags {
     }
 }
 
-/// How the bytes of a chunk lie on devices.
+/// The distribution of a chunk's bytes over devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Profile {
     /// One copy.
@@ -125,7 +125,7 @@ impl Profile {
         }
     }
 
-    /// The name that btrfs-progs takes (in lower case).
+    /// The name that btrfs-progs uses, in lower case.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Single => "single",
@@ -177,7 +177,7 @@ impl Profile {
         }
     }
 
-    /// How many devices may be lost without losing data.
+    /// The number of devices that may be lost without losing data.
     pub const fn tolerated_failures(self) -> usize {
         match self {
             Self::Single | Self::Dup | Self::Raid0 => 0,

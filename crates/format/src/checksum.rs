@@ -7,7 +7,7 @@ use blake2::digest::consts::U32 as Bytes32;
 use sha2::{Digest, Sha256};
 use xxhash_rust::xxh64::xxh64;
 
-/// Space that a checksum has in headers and the superblock.
+/// Bytes for a checksum in headers and the superblock.
 pub const CHECKSUM_SIZE: usize = 32;
 
 /// A checksum algorithm (`BTRFS_CSUM_TYPE_*`).
@@ -37,7 +37,7 @@ impl ChecksumType {
         self as u16
     }
 
-    /// The name, as btrfs-progs takes and prints it.
+    /// The name that btrfs-progs uses.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Crc32c => "crc32c",
@@ -91,19 +91,19 @@ pub struct Checksum {
 }
 
 impl Checksum {
-    /// A checksum that was stored; `None` if `stored` is longer than any can be.
+    /// A stored checksum; `None` if `stored` is longer than any checksum.
     pub fn from_stored(stored: &[u8]) -> Option<Self> {
         let mut bytes = [0; CHECKSUM_SIZE];
         bytes.get_mut(..stored.len())?.copy_from_slice(stored);
         Some(Self { bytes, len: stored.len() as u8 })
     }
 
-    /// The bytes that the algorithm makes.
+    /// The bytes of the algorithm.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[..usize::from(self.len)]
     }
 
-    /// The bytes as they stand in a header: padded with zeros.
+    /// The bytes as in a header: padded with zeros.
     pub fn padded(&self) -> [u8; CHECKSUM_SIZE] {
         self.bytes
     }

@@ -4,35 +4,35 @@ use std::any::type_name;
 
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
-/// Bytes that do not hold what they should.
+/// An error of parsing bytes.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FormatError {
     /// A structure reaches past the bytes that hold it.
     #[error("{structure} needs {needed} bytes but {available} are there")]
     TooShort {
-        /// What was being read.
+        /// The structure being read.
         structure: &'static str,
         /// Bytes that it takes.
         needed: usize,
-        /// Bytes that are there.
+        /// Bytes that are left.
         available: usize,
     },
-    /// A fixed-size structure is followed by bytes that belong to nothing.
+    /// A fixed-size structure is followed by extra bytes.
     #[error("{structure} takes {needed} bytes but the item has {available}")]
     WrongSize {
-        /// What was being read.
+        /// The structure being read.
         structure: &'static str,
         /// Bytes that it takes.
         needed: usize,
-        /// Bytes that are there.
+        /// Bytes that there are.
         available: usize,
     },
-    /// A field has a value that cannot be.
+    /// A field has an invalid value.
     #[error("{structure}: {problem}")]
     Invalid {
-        /// What was being read.
+        /// The structure being read.
         structure: &'static str,
-        /// Which field, and why its value cannot be.
+        /// The field, and why its value is invalid.
         problem: String,
     },
 }
@@ -73,7 +73,7 @@ where
     })
 }
 
-/// Splits `len` bytes off `bytes`, naming `structure` when they are not there.
+/// Splits `len` bytes off `bytes`. The error names `structure`.
 pub(crate) fn take<'a>(
     bytes: &'a [u8],
     len: usize,

@@ -49,7 +49,7 @@ bitflags::bitflags! {
     pub struct CompatRoFlags: u64 {
         /// There is a free space tree.
         const FREE_SPACE_TREE = 1;
-        /// The free space tree is to be believed.
+        /// The free space tree is valid.
         const FREE_SPACE_TREE_VALID = 1 << 1;
         /// Files with fs-verity.
         const VERITY = 1 << 2;
@@ -61,7 +61,7 @@ bitflags::bitflags! {
 }
 
 impl IncompatFlags {
-    /// What Larder reads.
+    /// The features that Larder reads.
     pub const SUPPORTED: Self = Self::MIXED_BACKREF
         .union(Self::DEFAULT_SUBVOL)
         .union(Self::MIXED_GROUPS)
@@ -79,7 +79,7 @@ impl IncompatFlags {
 }
 
 impl CompatRoFlags {
-    /// What Larder writes.
+    /// The features that Larder writes.
     pub const SUPPORTED: Self =
         Self::FREE_SPACE_TREE.union(Self::FREE_SPACE_TREE_VALID).union(Self::BLOCK_GROUP_TREE);
 }

@@ -1,4 +1,4 @@
-//! Keys: what every tree is sorted by.
+//! Keys, the order of every tree.
 
 use std::fmt;
 
@@ -76,7 +76,7 @@ item_types! {
     SHARED_DATA_REF = 184;
     /// A block group.
     BLOCK_GROUP_ITEM = 192;
-    /// Free space tree: how a block group's free space is kept.
+    /// Free space tree: the form of a block group's free space.
     FREE_SPACE_INFO = 198;
     /// Free space tree: a free range.
     FREE_SPACE_EXTENT = 199;
@@ -88,7 +88,7 @@ item_types! {
     DEV_ITEM = 216;
     /// A chunk.
     CHUNK_ITEM = 228;
-    /// Where the parts of a data extent lie (raid stripe tree).
+    /// The places of a data extent's parts (raid stripe tree).
     RAID_STRIPE = 230;
     /// State of the quota tree.
     QGROUP_STATUS = 240;
@@ -98,9 +98,9 @@ item_types! {
     QGROUP_LIMIT = 244;
     /// Membership of a quota group in another.
     QGROUP_RELATION = 246;
-    /// State that goes away; `BALANCE_ITEM` is its one user.
+    /// Temporary state, used only for `BALANCE_ITEM`.
     TEMPORARY_ITEM = 248;
-    /// State that stays; device statistics are its one user.
+    /// Permanent state, used only for device statistics.
     PERSISTENT_ITEM = 249;
     /// State of a device replacement.
     DEV_REPLACE = 250;
@@ -130,11 +130,11 @@ impl fmt::Display for ItemType {
 /// A key in memory. Keys compare by objectid, then type, then offset, all unsigned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key {
-    /// What the item belongs to: an inode, a tree, an address, …
+    /// The owner of the item: an inode, a tree, an address, …
     pub objectid: u64,
-    /// What the item is.
+    /// The type of the item.
     pub item_type: ItemType,
-    /// What the type makes of it: an offset, an id, a hash, …
+    /// Depends on the type: an offset, an id, a hash, …
     pub offset: u64,
 }
 

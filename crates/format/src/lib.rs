@@ -1,4 +1,4 @@
-//! The btrfs on-disk format: what the bytes mean.
+//! The btrfs on-disk format.
 //!
 //! Everything here is a pure function of bytes. Structures that have a fixed layout are
 //! `#[repr(C)]` views ([`zerocopy`]) with their size asserted at compile time; structures of
@@ -7,17 +7,17 @@
 //! Invariants of the crate:
 //! * no I/O, no locks, no `unsafe`;
 //! * nothing is allocated in proportion to a length field that has not been checked against the
-//!   bytes that are really there;
+//!   bytes that exist;
 //! * no input makes it panic.
-//! * [`tree_check`] is never stricter than the checker of Linux 6.18 where that looks at all. It is
-//!   linear in the block, and allocates only to say what is wrong.
+//! * [`tree_check`] is never stricter than the checker of Linux 6.18 on anything that this checks.
+//!   It is linear in the block, and allocates only for an error.
 //! * [`compression::decompress`] touches nothing outside its two slices. Its memory is constant for
 //!   each thread, and its time bounded by the two lengths.
-//! * What a [`compression::Compressor`] makes depends only on its input, level, sector size and
+//! * The output of a [`compression::Compressor`] depends only on its input, level, sector size and
 //!   kind of extent, never on earlier extents.
 //!
 //! Start reading at [`superblock`], then [`key`] and [`node`], then the items in [`item`];
-//! [`tree_check`] says what of all that can be.
+//! [`tree_check`] has the rules for valid ones.
 #![forbid(unsafe_code)]
 
 pub mod address;

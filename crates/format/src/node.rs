@@ -1,7 +1,7 @@
-//! Tree blocks: the header, and a checked view of what follows it.
+//! Tree blocks: the header, and a checked view of the rest.
 //!
-//! A leaf (level 0) holds item headers from the front and item data from the back; an internal
-//! node holds key pointers. Item offsets count from the end of the header.
+//! A leaf (level 0) holds item headers from the front and item data from the back; an internal node
+//! holds key pointers. Item offsets count from the end of the header.
 
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -133,7 +133,7 @@ pub const fn leaf_data_size(nodesize: usize) -> usize {
     nodesize - HEADER_SIZE
 }
 
-/// Checks that as many items or key pointers fit as the header says there are.
+/// Checks that the number of items or key pointers in the header fits the block.
 fn check_header(bytes: &[u8]) -> Result<(), FormatError> {
     let (header, _) = read_prefix::<Header>(bytes)?;
     let nritems = header.nritems.get() as usize;
@@ -156,7 +156,7 @@ fn check_header(bytes: &[u8]) -> Result<(), FormatError> {
 }
 
 /// A tree block whose structure was checked: every item lies inside it, items do not overlap, and
-/// keys ascend. What items mean is not checked here.
+/// keys ascend. The content of items is not checked here.
 #[derive(Clone, Copy, Debug)]
 pub struct Node<'a> {
     bytes: &'a [u8],
@@ -301,7 +301,7 @@ impl<'a> Node<'a> {
         start - self.nritems() * ITEM_HEADER_SIZE
     }
 
-    /// The slot of `key`, or (`Err`) where it would be inserted.
+    /// The slot of `key`, or (`Err`) the slot to insert it at.
     pub fn search(&self, key: Key) -> Result<usize, usize> {
         let compare = |disk: &DiskKey| disk.get().cmp(&key);
         if self.is_leaf() {

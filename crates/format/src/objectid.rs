@@ -1,4 +1,4 @@
-//! Object ids that mean something (`BTRFS_*_OBJECTID`). Several are small negatives read unsigned.
+//! Reserved object ids (`BTRFS_*_OBJECTID`). Several are small negative numbers, read unsigned.
 
 /// The tree of tree roots.
 pub const ROOT_TREE: u64 = 1;

@@ -1,16 +1,16 @@
-//! Things that lie in an item one after the other, each saying how long it is.
+//! Entries that are adjacent in an item, each with its own length.
 
 use std::marker::PhantomData;
 
 use crate::error::FormatError;
 
-/// Something of which an item holds several.
+/// An entry type of which an item holds several.
 pub trait Packed<'a>: Sized {
-    /// Reads the one at the start of `bytes` and returns it with what follows.
+    /// Reads the first entry of `bytes` and returns it with the rest.
     fn parse_first(bytes: &'a [u8]) -> Result<(Self, &'a [u8]), FormatError>;
 }
 
-/// Iterates over what an item holds. Ends after an error.
+/// Iterates over the entries of an item. Ends after an error.
 #[derive(Clone, Debug)]
 pub struct PackedItems<'a, T> {
     bytes: &'a [u8],
@@ -18,7 +18,7 @@ pub struct PackedItems<'a, T> {
 }
 
 impl<'a, T> PackedItems<'a, T> {
-    /// What is in `bytes`, an item's data.
+    /// The entries in `bytes`, an item's data.
     pub fn new(bytes: &'a [u8]) -> Self {
         Self { bytes, items: PhantomData }
     }
@@ -31,7 +31,7 @@ impl<'a, T: Packed<'a>> Iterator for PackedItems<'a, T> {
         if self.bytes.is_empty() {
             return None;
         }
-        // Behind an error nobody knows where the next one starts.
+        // After an error the start of the next entry is unknown.
         let first = T::parse_first(self.bytes).map(|(first, rest)| {
             self.bytes = rest;
             first

@@ -1,6 +1,6 @@
-//! The superblock: where everything starts.
+//! The superblock: the start of a file system.
 //!
-//! A device has a superblock at 64 KiB, and copies at 64 MiB and 256 GiB where it reaches so far.
+//! A device has a superblock at 64 KiB, and copies at 64 MiB and 256 GiB if it is large enough.
 
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -28,7 +28,7 @@ pub const BACKUP_ROOTS: usize = 4;
 /// Bytes at the start of a device that are never allocated.
 pub const DEVICE_RESERVED_BYTES: u64 = 1024 * 1024;
 
-/// Where the superblock and its copies lie on a device of any size.
+/// The places of the superblock and its copies on a device of any size.
 pub const OFFSETS: [Physical; 3] =
     [Physical(64 * 1024), Physical(64 * 1024 * 1024), Physical(256 * 1024 * 1024 * 1024)];
 
@@ -189,9 +189,9 @@ impl Superblock {
         Self::new_box_zeroed().expect("a superblock is 4 KiB")
     }
 
-    /// Reads a superblock: magic, checksum, and the fields that everything else is read by.
+    /// Reads a superblock: magic, checksum, and the fields that reading everything else depends on.
     ///
-    /// `offset` is where the bytes come from; a copy knows its own place.
+    /// `offset` is the place of the bytes; a copy records its own place.
     pub fn parse(bytes: &[u8], offset: Physical) -> Result<Box<Self>, FormatError> {
         let (view, _) = read_prefix::<Self>(bytes)?;
         let invalid = |problem: String| FormatError::invalid("superblock", problem);
@@ -213,7 +213,7 @@ impl Superblock {
         Ok(Box::new(view.clone()))
     }
 
-    /// Checks what everything else is read by, apart from magic and checksum.
+    /// Checks the fields that reading everything else depends on, except magic and checksum.
     pub fn validate(&self, offset: Physical) -> Result<(), FormatError> {
         let sectorsize = self.sectorsize.get();
         let nodesize = self.nodesize.get();
@@ -242,10 +242,10 @@ impl Superblock {
         Err(FormatError::invalid("superblock", problem))
     }
 
-    /// Sets the checksum for what the superblock holds now.
+    /// Sets the checksum for the current content.
     ///
     /// # Panics
-    /// When `csum_type` is not one that exists.
+    /// When `csum_type` is not a known one.
     pub fn update_checksum(&mut self) {
         self.csum = self.checksum_type().compute_block(self.as_bytes()).padded();
     }
@@ -253,7 +253,7 @@ impl Superblock {
     /// The checksum algorithm.
     ///
     /// # Panics
-    /// When `csum_type` is not one that exists; [`Superblock::parse`] refuses such a superblock.
+    /// When `csum_type` is not a known one; [`Superblock::parse`] refuses such a superblock.
     pub fn checksum_type(&self) -> ChecksumType {
         ChecksumType::from_disk(self.csum_type.get()).expect("validated when parsed")
     }
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn sound_one_parses() {
+    fn a_sound_superblock_parses() {
         let superblock = sound();
         assert!(Superblock::parse(superblock.as_bytes(), OFFSETS[0]).is_ok());
     }
@@ -352,7 +352,7 @@ mod tests {
         for at in (0..SUPERBLOCK_SIZE).step_by(7) {
             let mut bytes = superblock.as_bytes().to_vec();
             bytes[at] ^= 1;
-            // The part of the checksum field that this algorithm does not use is not covered.
+            // The unused part of the checksum field is not covered.
             let unused = (4..CHECKSUM_SIZE).contains(&at);
             assert_eq!(Superblock::parse(&bytes, OFFSETS[0]).is_ok(), unused, "byte {at}");
         }

@@ -1,5 +1,6 @@
-//! The kernel as oracle for compressed extents, both ways: what it writes is decoded here, and what
-//! is encoded here it reads. Needs root, loop devices, btrfs-progs and a kernel with btrfs.
+//! The kernel as oracle for compressed extents, in both directions: Larder decodes extents of the
+//! kernel, and the kernel reads extents of Larder. Needs root, loop devices, btrfs-progs and a
+//! kernel with btrfs.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -36,7 +37,7 @@ fn run(program: &str, arguments: &[&str], input: &[u8]) -> Vec<u8> {
     output.stdout
 }
 
-/// A small btrfs image in a folder of its own in memory; all of it goes when this is dropped.
+/// A small btrfs image in its own folder in memory, removed when dropped.
 struct Image {
     folder: PathBuf,
 }
@@ -84,7 +85,7 @@ impl Image {
 impl Drop for Image {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.folder);
-        // Goes only when no other test uses it.
+        // Fails while another test uses it.
         let _ = fs::remove_dir(self.folder.parent().unwrap());
     }
 }
@@ -104,7 +105,7 @@ impl Drop for Mount<'_> {
     }
 }
 
-/// A compressed extent of a file, as `btrfs inspect-internal dump-tree` tells it.
+/// A compressed extent of a file, from `btrfs inspect-internal dump-tree`.
 #[derive(Debug)]
 struct Extent {
     algorithm: Algorithm,
@@ -112,7 +113,7 @@ struct Extent {
     inode: u64,
     /// Offset in the file.
     file_offset: u64,
-    /// Where the stream begins in the image, and how many bytes are kept for it.
+    /// The start of the stream in the image, and the bytes reserved for it.
     physical: u64,
     stored_bytes: u64,
     ram_bytes: u64,
@@ -177,7 +178,7 @@ fn extents(image: &Image) -> Vec<Extent> {
         } else if line.starts_with("extent data offset ") {
             ram_bytes = values[2];
         }
-        // Inline extents tell all in one line, regular ones the algorithm in their last.
+        // Inline extents have all on one line, regular ones the algorithm on their last.
         if line.starts_with("inline extent data size ") {
             (kind, stored_at, stored_bytes, ram_bytes) =
                 (ExtentKind::Inline, payload, values[0], values[1]);
@@ -222,7 +223,7 @@ fn prose(seed: u64, len: usize) -> Vec<u8> {
         .collect()
 }
 
-/// Files with a bit of everything, small and large.
+/// Files of several kinds, small and large.
 fn files() -> Vec<(String, Vec<u8>)> {
     let mut files = vec![
         ("zeros".to_owned(), vec![0; 1_000_000]),
@@ -234,7 +235,7 @@ fn files() -> Vec<(String, Vec<u8>)> {
             });
             parts.collect::<Vec<_>>().concat()
         }),
-        // Every sector compresses a little, so that LZO segments end all over their sectors.
+        // Every sector compresses a little, so that LZO segments end anywhere in their sectors.
         ("grain".to_owned(), {
             let sectors =
                 (0..500).map(|n| [noise(n, 3900 - 3 * n as usize), vec![7; 196]].concat());
@@ -248,7 +249,7 @@ fn files() -> Vec<(String, Vec<u8>)> {
 }
 
 #[test]
-fn what_the_kernel_writes_is_decoded() {
+fn streams_of_the_kernel_are_decoded() {
     for spec in ["zlib:1", "zlib:9", "lzo", "zstd:1", "zstd:15", "zstd:-10"] {
         let image = Image::new("written");
         let mut inodes = Vec::new();
@@ -266,7 +267,7 @@ fn what_the_kernel_writes_is_decoded() {
             assert_eq!(extent.algorithm, algorithm);
             let (_, content) = inodes.iter().find(|(inode, _)| *inode == extent.inode).unwrap();
             let mut expected = content[extent.file_offset as usize..].to_vec();
-            // Behind the file's size the last sector reads as zeros.
+            // After the file's size the last sector reads as zeros.
             expected.resize(extent.ram_bytes as usize, 0);
             let stored = extent.stored(&image);
             let mut output = vec![0xa5; expected.len()];
@@ -295,9 +296,9 @@ fn inode_of(path: &Path) -> u64 {
     fs::metadata(path).unwrap().ino()
 }
 
-/// Data for an extent whose stream takes exactly the room that the extent has, and that stream.
-/// Every sector is noise, then zeros; of LZO streams that fit, one with padding before a segment's
-/// length is preferred, if there is one.
+/// Data for an extent whose stream takes exactly the extent's space, and that stream. Every sector
+/// is noise, then zeros. Among LZO streams that fit, one with padding before a segment's length is
+/// preferred.
 fn content_whose_stream_fits(compressor: &mut Compressor, extent: &Extent) -> (Vec<u8>, Vec<u8>) {
     let (len, room) = (extent.ram_bytes as usize, extent.stored_bytes as usize);
     let sectors = len.div_ceil(SECTOR_BYTES as usize);
@@ -312,7 +313,8 @@ fn content_whose_stream_fits(compressor: &mut Compressor, extent: &Extent) -> (V
         let made = compressor.compress(&content, &mut stream, SECTOR_BYTES, extent.kind).unwrap();
         let Some(stream_len) = made else { continue };
         stream.truncate(stream_len);
-        // The kernel wants all sectors of a regular LZO extent used, and an inline one exact.
+        // The kernel wants a regular LZO extent to use all its sectors, and an inline one to be
+        // exact.
         let fits = match (extent.kind, extent.algorithm) {
             (ExtentKind::Inline, Algorithm::Lzo) => stream_len == room,
             (ExtentKind::Inline, _) => stream_len <= room,
@@ -331,7 +333,7 @@ fn content_whose_stream_fits(compressor: &mut Compressor, extent: &Extent) -> (V
     found.unwrap_or_else(|| panic!("no content gives a stream that fits {extent:?}"))
 }
 
-/// Whether an LZO stream has a segment's length moved to the start of a sector.
+/// Whether a segment's length in an LZO stream was moved to the start of a sector.
 fn has_padding(stream: &[u8]) -> bool {
     let mut at = 4;
     while at < stream.len() {
@@ -345,10 +347,10 @@ fn has_padding(stream: &[u8]) -> bool {
     false
 }
 
-/// The extents of a file that the kernel wrote are replaced in the image by other data, compressed
-/// here; the kernel is told to ignore checksums and has to read that data.
+/// Replaces the extents of a file that the kernel wrote by other data, compressed here. The kernel
+/// ignores checksums and must read that data.
 #[test]
-fn what_is_encoded_is_read_by_the_kernel() {
+fn the_kernel_reads_encoded_streams() {
     for spec in ["zlib:1", "zlib:9", "lzo", "zstd:1", "zstd:15", "zstd:-15"] {
         let compression: Compression = spec.parse().unwrap();
         let mut compressor = Compressor::new(compression);
@@ -389,7 +391,7 @@ fn what_is_encoded_is_read_by_the_kernel() {
 }
 
 #[test]
-fn independent_decoders_read_what_is_encoded() {
+fn independent_decoders_read_encoded_streams() {
     let python =
         "import sys, zlib; sys.stdout.buffer.write(zlib.decompress(sys.stdin.buffer.read()))";
     let zlib = ("python3", vec!["-c", python], ["zlib:1", "zlib:3", "zlib:9"]);

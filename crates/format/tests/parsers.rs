@@ -1,4 +1,4 @@
-//! What is written parses to the same, and nothing that is parsed makes a parser panic.
+//! Structures parse to what was written, and no input makes a parser panic.
 
 use larder_format::item::{
     BackRef, Chunk, ChunkHeader, DirEntries, DirEntry, DirItemHeader, EXTENT_FLAG_DATA, Extent,
@@ -150,7 +150,7 @@ proptest! {
             .collect();
         let written: Vec<_> = chunks.iter().map(|(start, stripes)| (*start, stripes.len())).collect();
         prop_assert_eq!(read, written);
-        // Cut anywhere, it ends with one error at most.
+        // Cut anywhere, it ends with at most one error.
         superblock.sys_chunk_array_size = (array.len() as u32 / 2).into();
         prop_assert!(superblock.system_chunks().filter(Result::is_err).count() <= 1);
     }
@@ -161,7 +161,7 @@ proptest! {
         let short = RootItem::parse(&bytes[..ROOT_ITEM_V0_SIZE]).unwrap();
         prop_assert_eq!(&short.as_bytes()[..ROOT_ITEM_V0_SIZE], &bytes[..ROOT_ITEM_V0_SIZE]);
         prop_assert!(short.uuid().is_nil() && short.received_uuid().is_nil());
-        // The rest counts only if the same kernel wrote it.
+        // The rest is valid only if the same kernel wrote it.
         let read = RootItem::parse(&bytes).unwrap();
         let is_current = whole.generation == whole.generation_v2;
         prop_assert_eq!(read, if is_current { whole } else { short });
@@ -180,7 +180,7 @@ proptest! {
 
     #[test]
     fn arbitrary_bytes_are_parsed_or_refused(key in key(), bytes in vec(any::<u8>(), 0..600)) {
-        // An iterator yields no more than there can be, and ends after an error.
+        // An iterator yields no more than can fit, and ends after an error.
         let ends = |results: Vec<bool>| results.iter().rev().skip(1).all(|ok| *ok);
         prop_assert!(ends(DirEntries::new(&bytes).map(|r| r.is_ok()).collect()));
         prop_assert!(ends(InodeRefs::new(&bytes).map(|r| r.is_ok()).collect()));
@@ -202,7 +202,7 @@ proptest! {
         superblock.system_chunks().for_each(drop);
     }
 
-    /// With a header that says how many items there are, but nothing else in order.
+    /// With a valid number of items in the header, and any other bytes.
     #[test]
     fn arbitrary_tree_blocks_are_parsed_or_refused(
         mut bytes in vec(any::<u8>(), 4096),

@@ -1,7 +1,7 @@
 //! Writes the seed corpus for libFuzzer: `seeds IMAGE CORPUS`.
 //!
-//! IMAGE is a sound image of one device, such as `mkfs.btrfs --rootdir` makes; CORPUS is the folder
-//! in which each target gets a folder of its own. It holds `crashed`, a copy of IMAGE, which gets logs.
+//! IMAGE is a sound image of one device, such as `mkfs.btrfs --rootdir` makes; CORPUS is a folder,
+//! which gets a folder for each target. It also gets `crashed`, a copy of IMAGE with logs.
 
 use std::path::Path;
 

@@ -2,8 +2,8 @@
 
 use larder_format::compression::{Algorithm, ExtentKind, MAX_UNCOMPRESSED_BYTES, decompress};
 
-/// Decodes a stream: the first byte chooses algorithm and framing, the next three the length asked
-/// for, the rest is the stream.
+/// Decodes a stream: the first byte chooses algorithm and framing, the next three the length of the
+/// output, the rest is the stream.
 pub fn decompression(bytes: &[u8]) {
     let Some((&[choice, len @ ..], stream)) = bytes.split_first_chunk::<4>() else { return };
     let algorithm = Algorithm::ALL[usize::from(choice) % Algorithm::ALL.len()];

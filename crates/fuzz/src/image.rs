@@ -1,4 +1,4 @@
-//! An image in memory that is wounded over and over.
+//! An image in memory that is damaged over and over.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -14,17 +14,17 @@ use larder_format::{FormatError, Header, ItemType, Logical, Node, Superblock};
 use zerocopy::{FromBytes, IntoBytes};
 
 const PIECE_BYTES: usize = 64 << 10;
-/// Bytes of one patch in a target's input: which block, where in it, how many bytes, which.
+/// Bytes of one patch in a target's input: block, offset in it, length, and new bytes.
 const PATCH_BYTES: usize = 13;
 
-/// A file system of one device, and where its tree blocks are.
+/// A file system of one device, with the places of its tree blocks.
 #[derive(Debug)]
 pub struct Image {
     device: MemoryDevice,
     superblock: Box<Superblock>,
     /// Every copy of every block that can be reached from the superblock.
     blocks: Vec<Block>,
-    /// Those of logs, which a power cut left; none if it has none.
+    /// Blocks of logs, which a power cut left; empty without logs.
     log_blocks: Vec<Block>,
 }
 
@@ -40,19 +40,19 @@ pub enum ImageError {
     /// The file cannot be read.
     #[error(transparent)]
     Io(#[from] io::Error),
-    /// Memory refuses.
+    /// The memory device fails.
     #[error(transparent)]
     Device(#[from] DeviceError),
-    /// It is no btrfs.
+    /// It is not a btrfs.
     #[error(transparent)]
     Format(#[from] FormatError),
 }
 
-/// Blocks by address and generation, with all places where they lie.
+/// Blocks by address and generation, with all their places.
 type BlocksByAddress = BTreeMap<(Logical, u64), Block>;
 
 impl Image {
-    /// Reads a sound image of one device into memory; what is zero in it takes none.
+    /// Reads a sound image of one device into memory; zeros take no memory.
     pub fn read(path: &Path) -> Result<Self, ImageError> {
         let file = File::open(path)?;
         let len_bytes = file.metadata()?.len();
@@ -82,12 +82,12 @@ impl Image {
         Ok(Self { device, superblock, blocks, log_blocks })
     }
 
-    /// The image as it is.
+    /// The unchanged image.
     pub fn sound(&self) -> Arc<dyn Device> {
         Arc::new(self.device.snapshot())
     }
 
-    /// A copy of the image with `patches` applied, and the checksums of what they hit put right.
+    /// A copy of the image with `patches` applied, and valid checksums in the changed blocks.
     pub(crate) fn patched(&self, patches: &[u8]) -> Arc<dyn Device> {
         let device = self.device.snapshot();
         for patch in patches.chunks_exact(PATCH_BYTES) {
@@ -113,7 +113,7 @@ impl Image {
             let (target, rest) = patch.split_at(2);
             let target = usize::from(u16::from_le_bytes([target[0], target[1]]));
             let block = &self.log_blocks[target % self.log_blocks.len()];
-            // Most of a block is empty: where there is something, there is something to get wrong.
+            // Most of a block is unused: patch the used part.
             let used: Vec<usize> =
                 (0..block.bytes.len()).filter(|at| block.bytes[*at] != 0).collect();
             let at = used[usize::from(u16::from_le_bytes([rest[0], rest[1]])) % used.len()] as u16;
@@ -144,7 +144,7 @@ impl Image {
         }
     }
 
-    /// Tree blocks, no two of the same tree and level more than `most` times.
+    /// Tree blocks, at most `most` of each tree and level.
     pub fn blocks(&self, most: usize) -> Vec<Vec<u8>> {
         let mut counts = BTreeMap::new();
         let wanted = |block: &&Block| {
@@ -167,7 +167,7 @@ impl Image {
     }
 }
 
-/// Writes up to eight bytes: where, how many, and which.
+/// Overwrites up to eight bytes, as the patch says.
 fn overwrite(bytes: &mut [u8], patch: &[u8]) {
     let at = usize::from(u16::from_le_bytes([patch[0], patch[1]])) % bytes.len();
     let len = (usize::from(patch[2]) % 8 + 1).min(bytes.len() - at);
@@ -195,11 +195,11 @@ fn collect(superblock: &Superblock, piece: &[u8], start: u64, found: &mut Blocks
     }
 }
 
-/// Follows every pointer from these on.
+/// Follows all pointers from these on.
 fn reachable(mut pending: Vec<(Logical, u64)>, found: &mut BlocksByAddress) -> Vec<Block> {
     let mut blocks = Vec::new();
     while let Some(pointer) = pending.pop() {
-        // Taken out: shared blocks are reached more than once.
+        // Removed, since shared blocks are reached more than once.
         let Some(block) = found.remove(&pointer) else { continue };
         let Ok(node) = Node::parse(&block.bytes) else { continue };
         if node.is_leaf() {

@@ -8,7 +8,7 @@ use larder_format::item::{
 };
 use larder_format::{ChecksumType, ItemType, Key, read_exact_item};
 
-/// Hands the item to every parser, not to that of its type alone.
+/// Passes the item to every parser, not only to that of its type.
 pub(crate) fn parse(key: Key, data: &[u8]) {
     fixed_length(data);
     DirEntries::new(data).flatten().for_each(|entry| _ = entry.file_type());

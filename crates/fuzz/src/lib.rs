@@ -1,9 +1,9 @@
-//! What is fuzzed, apart from who fuzzes it.
+//! The targets of fuzzing, independent of the fuzzer.
 //!
-//! Each target is a function of bytes that must return whatever the bytes are: `fuzz/` hands them to
+//! Each target is a function of bytes that must return for any input: `fuzz/` passes them to
 //! libFuzzer, and `tests/mutations.rs` runs them for a bounded time over mutated [`seeds`], which
-//! needs nothing but a stable compiler. Nothing here judges results: not to panic, not to hang, and
-//! to hold no more memory than the test allows is all that is asked.
+//! needs only a stable compiler. Results are not judged: the targets must not panic, not hang, and
+//! use no more memory than the test allows.
 #![forbid(unsafe_code)]
 
 mod decompression;

@@ -1,5 +1,5 @@
-//! Where fuzzing starts from: one small input of each kind, all of them taken from an image or made
-//! here, so that nothing needs to be kept.
+//! The seeds of fuzzing: one small input of each kind, taken from an image or made here, so that no
+//! corpus needs to be kept.
 
 use std::path::Path;
 
@@ -54,8 +54,8 @@ pub fn patches() -> Vec<Vec<u8>> {
     (0..16).map(|count| (0..count).flat_map(|n| patch(count * 37 + n)).collect()).collect()
 }
 
-/// Leaves an image as a power cut does after files and directories in it were synced: with logs, for
-/// [`crate::log_replay`].
+/// Leaves an image as after a power cut after files and directories in it were synced: with logs,
+/// for [`crate::log_replay`].
 pub fn crash(image: &Path) -> larder::Result<()> {
     let options = OpenOptions::new().write(true).commit_interval(None);
     let fs = options.open([image])?;
@@ -75,8 +75,8 @@ pub fn crash(image: &Path) -> larder::Result<()> {
     root.open_directory("logged")?.sync()
 }
 
-/// Inputs of [`crate::stream_dump`] and [`crate::stream_receive`]: every command, in every version of the
-/// stream, and an increment.
+/// Inputs of [`crate::stream_dump`] and [`crate::stream_receive`]: every command, in every version
+/// of the stream, and an increment.
 pub fn snapshots() -> Vec<Vec<u8>> {
     let versions = [Version::V1, Version::V2, Version::V3];
     versions.into_iter().map(|version| snapshot(version).expect("memory takes it")).collect()

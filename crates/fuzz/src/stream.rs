@@ -9,20 +9,21 @@ use crate::Image;
 
 /// The cache that the file system is opened with.
 const CACHE_BYTES: usize = 1 << 20;
-/// A stream's header, that of a command, and where in that its length and checksum are.
+/// Lengths of a stream's header and of a command's, and the places of length and checksum in the
+/// latter.
 const STREAM_HEADER_BYTES: usize = 17;
 const COMMAND_HEADER_BYTES: usize = 10;
 const LEN: std::ops::Range<usize> = 0..4;
 const CHECKSUM: std::ops::Range<usize> = 6..10;
 
-/// Prints a stream, as it is and with checksums put right: no fuzzer finds one.
+/// Prints a stream, as it is and with valid checksums: no fuzzer finds one.
 pub fn stream_dump(bytes: &[u8]) {
     for stream in [bytes, &mended(bytes)] {
         let _ = larder_stream::dump(stream, std::io::sink(), &TimeZone::UTC);
     }
 }
 
-/// Receives a stream, with checksums put right, into a copy of `image` that is in memory.
+/// Receives a stream, with valid checksums, into a copy of `image` in memory.
 pub fn stream_receive(image: &Image, bytes: &[u8]) {
     let options = OpenOptions::new().write(true).commit_interval(None).cache_bytes(CACHE_BYTES);
     let fs = options.open_devices(vec![image.sound()]).expect("the image is sound");
@@ -32,7 +33,7 @@ pub fn stream_receive(image: &Image, bytes: &[u8]) {
     fs.sync().expect("no stream breaks the file system");
 }
 
-/// The stream with the checksums of all commands that are whole put right.
+/// The stream with valid checksums in all whole commands.
 fn mended(bytes: &[u8]) -> Vec<u8> {
     let mut stream = bytes.to_vec();
     let mut at = STREAM_HEADER_BYTES;
@@ -41,7 +42,7 @@ fn mended(bytes: &[u8]) -> Vec<u8> {
         let end = at + COMMAND_HEADER_BYTES + len as usize;
         let Some(command) = stream.get_mut(at..end) else { break };
         command[CHECKSUM].fill(0);
-        // Neither begun nor ended as usual.
+        // Without inversion at start and end.
         let checksum = !crc32c::crc32c_append(!0, command);
         command[CHECKSUM].copy_from_slice(&checksum.to_le_bytes());
         at = end;
@@ -55,7 +56,7 @@ mod tests {
     use crate::seeds;
 
     #[test]
-    fn a_stream_that_is_right_needs_no_mending() {
+    fn a_valid_stream_needs_no_mending() {
         for stream in seeds::snapshots() {
             assert!(mended(&stream) == stream);
         }

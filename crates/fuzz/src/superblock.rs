@@ -4,8 +4,8 @@ use larder_format::superblock::{MAGIC, OFFSETS, SUPERBLOCK_SIZE};
 use larder_format::{Physical, Superblock, feature};
 use zerocopy::{FromBytes, IntoBytes};
 
-/// Reads a superblock as it is, and once more with magic, place and checksum put right: no fuzzer
-/// finds a checksum.
+/// Reads a superblock as it is, and once more with valid magic, place and checksum: no fuzzer finds
+/// a checksum.
 pub fn superblock(bytes: &[u8]) {
     for offset in OFFSETS {
         read(bytes, offset);

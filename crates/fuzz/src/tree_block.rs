@@ -1,4 +1,4 @@
-//! Tree blocks and everything in them.
+//! Tree blocks and their items.
 
 use larder_format::node::HEADER_FLAG_WRITTEN;
 use larder_format::tree_check::{Context, check_node};
@@ -7,9 +7,10 @@ use zerocopy::FromBytes;
 
 use crate::items;
 
-/// Reads a tree block: the first byte chooses what file system it belongs to, the rest is the block.
+/// Reads a tree block: the first byte chooses the properties of the file system, the rest is the
+/// block.
 ///
-/// The parsers of items are called also where the checks would have kept them from it.
+/// Also calls the parsers of items that the checks would refuse.
 pub fn tree_block(bytes: &[u8]) {
     let Some((&choice, block)) = bytes.split_first() else { return };
     let mut block = block.to_vec();

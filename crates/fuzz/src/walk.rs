@@ -11,12 +11,12 @@ use crate::Image;
 /// The cache that the file system is opened with.
 pub const CACHE_BYTES: usize = 1 << 20;
 
-/// Most inodes that one walk visits by their names, and most bytes that it reads.
+/// The most inodes that one walk visits by their names, and the most bytes that it reads.
 const MOST_INODES: usize = 500;
 const MOST_BYTES: usize = 2 << 20;
 const BUFFER_BYTES: usize = 160 << 10;
 
-/// Opens `image` with patches from `bytes` and reads what there is to read, errors or not.
+/// Opens `image` with patches from `bytes` and reads as much as possible, ignoring errors.
 pub fn open_and_walk(image: &Image, bytes: &[u8]) {
     walk(image.patched(bytes));
 }
@@ -29,7 +29,7 @@ fn walk(device: Arc<dyn Device>) {
 }
 
 struct Walk {
-    /// Subvolume and number of inodes that were seen: hostile directories go in circles.
+    /// Subvolumes and numbers of visited inodes: hostile directories go in circles.
     visited: HashSet<(u64, u64)>,
     bytes_left: usize,
     buffer: Vec<u8>,
@@ -69,7 +69,7 @@ impl Walk {
         }
     }
 
-    /// Reads everything about an inode; returns it if it is a directory to go on with.
+    /// Reads everything about an inode; returns it if it is a directory to visit.
     fn inode(&mut self, inode: Inode) -> Option<Directory> {
         let _ = (inode.metadata(), inode.links(), inode.paths());
         for xattr in inode.xattrs().flatten() {

@@ -4,13 +4,13 @@
 //! sequence of inputs. A failure names the target and the input's number.
 //!
 //! # The memory bound
-//! What reading a hostile image may hold at once, besides the devices' own bytes:
-//! [`WALK_BOUND_BYTES`] to open and walk a file system, caches and the caller's buffer included, and
-//! [`PARSE_BOUND_BYTES`] for one superblock, tree block or compressed extent. Neither depends on
-//! anything that the image says. What the zstd library allocates for itself, a window of at most 2 MiB
-//! for each thread, is not counted. [`STREAM_BOUND_BYTES`] is for printing a stream, whose longest command
-//! may have 1 MiB, and [`RECEIVE_BOUND_BYTES`] for receiving one into an image that is in memory: that
-//! holds what is written, too. So does [`REPLAY_BOUND_BYTES`], for opening one for writing that has logs.
+//! The most memory that reading a hostile image may use at once, besides the devices' own bytes:
+//! [`WALK_BOUND_BYTES`] to open and walk a file system, including caches and the caller's buffer,
+//! and [`PARSE_BOUND_BYTES`] for one superblock, tree block or compressed extent. Neither depends
+//! on the image. Memory of the zstd library, a window of at most 2 MiB for each thread, is not
+//! counted. [`STREAM_BOUND_BYTES`] is for printing a stream, whose longest command may have 1 MiB,
+//! and [`RECEIVE_BOUND_BYTES`] for receiving one into an image in memory: it includes the written
+//! data. So does [`REPLAY_BOUND_BYTES`], for opening an image with logs for writing.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -31,7 +31,7 @@ const STREAM_BOUND_BYTES: usize = 4 << 20;
 const RECEIVE_BOUND_BYTES: usize = 64 << 20;
 const REPLAY_BOUND_BYTES: usize = 64 << 20;
 
-/// Counts the bytes that are allocated now, and the most that ever were.
+/// Counts the allocated bytes, and their maximum.
 struct Counting;
 
 static LIVE_BYTES: AtomicUsize = AtomicUsize::new(0);
@@ -56,7 +56,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// The most bytes that `run` held at once beyond what was held before.
+/// The most bytes that `run` used at once beyond those before.
 fn peak_bytes(run: impl FnOnce()) -> usize {
     let before = LIVE_BYTES.load(Relaxed);
     PEAK_BYTES.store(before, Relaxed);
@@ -81,7 +81,7 @@ impl Random {
     }
 }
 
-/// Changes a few bytes, most often to values at the edge of something.
+/// Changes a few bytes, most often to extreme values.
 fn mutate(bytes: &mut Vec<u8>, random: &mut Random) {
     const EDGES: [u64; 8] = [0, 1, 0x7f, 0xff, 0xffff, 1 << 31, u32::MAX as u64, u64::MAX];
     for _ in 0..=random.below(6) {
@@ -100,7 +100,7 @@ fn mutate(bytes: &mut Vec<u8>, random: &mut Random) {
     }
 }
 
-/// What is done with one input.
+/// The target of one input.
 type Run<'a> = Box<dyn Fn(&[u8]) + 'a>;
 
 struct Target<'a> {
@@ -111,7 +111,7 @@ struct Target<'a> {
 }
 
 impl Target<'_> {
-    /// Runs the seeds, then mutations of them until the time is over, but 64 at least.
+    /// Runs the seeds, then mutations of them until the time is over, but at least 64.
     fn run(&self, budget: Duration) {
         let start = Instant::now();
         let mut most = 0;

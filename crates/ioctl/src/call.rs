@@ -1,4 +1,4 @@
-//! Making requests: the one place with pointers, but for writes of stored extents.
+//! Making requests: the only module with pointers, except for writes of stored extents.
 
 #![allow(unsafe_code)]
 
@@ -13,9 +13,9 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 use crate::abi::{ENVELOPE_VERSION, Envelope, IN_ENVELOPE, MOST_IN_ENVELOPE, structure_bytes};
 use crate::invalid;
 
-/// What `statfs` returns as the type of the kernel's btrfs (`BTRFS_SUPER_MAGIC`).
+/// The type of the kernel's btrfs, as `statfs` returns it (`BTRFS_SUPER_MAGIC`).
 const BTRFS_SUPER_MAGIC: u64 = 0x9123_683E;
-/// What a request with a buffer gets where nothing limits it.
+/// The size of a request with a buffer, unless something limits it.
 const MOST_BYTES: usize = 256 << 10;
 
 /// A request that has no structure.
@@ -41,8 +41,8 @@ where
     T: FromBytes + IntoBytes,
 {
     const { assert!(structure_bytes(REQUEST) == size_of::<T>()) };
-    // SAFETY: the request reads and fills a structure of the size in its number, which is that of `T`,
-    // of which all bytes are valid.
+    // SAFETY: the request reads and fills a structure of the size in its number, which is that of
+    // `T`, of which all bytes are valid.
     Ok(unsafe { ioctl(inode, Updater::<REQUEST, T>::new(both)) }?)
 }
 
@@ -56,18 +56,19 @@ where
     Ok(output)
 }
 
-/// How many bytes of a request with all that follows it reach the file system in which `inode` is open.
+/// The most bytes of a request, with all that follows it, that reach the file system of `inode`.
 pub(crate) fn most_bytes(inode: impl AsFd) -> io::Result<usize> {
     Ok(if is_kernel_btrfs(inode)? { MOST_BYTES } else { MOST_IN_ENVELOPE })
 }
 
-/// Whether the kernel's btrfs answers, which need not have its requests put in envelopes.
+/// Whether the kernel's btrfs answers, which needs no envelopes.
 pub(crate) fn is_kernel_btrfs(inode: impl AsFd) -> io::Result<bool> {
     Ok(fstatfs(inode)?.f_type as u64 == BTRFS_SUPER_MAGIC)
 }
 
-/// A request whose structure `T`, at the beginning of `bytes`, is followed by what it says: `count` tells for how
-/// many bytes more the structure asks to have filled, or is led to by `lead`.
+/// A request whose structure `T`, at the start of `bytes`, is followed by a buffer: `count` returns
+/// the number of bytes that the structure asks to have filled. If the structure points to the
+/// buffer, `lead` sets the pointer.
 pub(crate) fn with_more<T>(
     inode: impl AsFd,
     request: Opcode,
@@ -90,8 +91,8 @@ where
     if let Some(lead) = lead {
         lead(structure, more.as_mut_ptr() as u64);
     }
-    // SAFETY: the request reads and fills a structure of the size in its number, which is that of `T`, and
-    // no more of what follows it or of what it leads to than it says, which is in `bytes`.
+    // SAFETY: the request reads and fills a structure of the size in its number, which is that of
+    // `T`, and no more of what follows it or of what it leads to than it says, which is in `bytes`.
     unsafe { ioctl(inode, Raw { request, bytes }) }?;
     Ok(())
 }
@@ -110,14 +111,14 @@ pub(crate) fn in_envelope(inode: impl AsFd, request: Opcode, bytes: &mut [u8]) -
     Ok(())
 }
 
-/// A request on bytes whose length its number does not tell.
+/// A request whose length its number does not tell.
 struct Raw<'a> {
     request: Opcode,
     bytes: &'a mut [u8],
 }
 
-// SAFETY: the function that makes one sees to it that the request touches no more than `bytes` and
-// what it leads to.
+// SAFETY: the function that makes one ensures that the request touches no more than `bytes` and the
+// buffer that it points to.
 unsafe impl Ioctl for Raw<'_> {
     type Output = ();
 

@@ -58,7 +58,7 @@ pub fn clone_file(target: impl AsFd, source: impl AsFd) -> io::Result<()> {
     if call::is_kernel_btrfs(&target)? {
         return clone_range(target, 0, source, 0, 0);
     }
-    // A mount of larder's, where copying is sharing; elsewhere it would be a copy.
+    // On a Larder mount, copying shares the extents; elsewhere it would copy them.
     crate::subvolume_id(&target)?;
     let len_bytes = fstat(&source)?.st_size as u64;
     let (mut from, mut to) = (0, 0);
@@ -71,16 +71,16 @@ pub fn clone_file(target: impl AsFd, source: impl AsFd) -> io::Result<()> {
     Ok(())
 }
 
-/// A part of an extent that is compressed.
+/// A part of a compressed extent.
 #[derive(Clone, Copy, Debug)]
 pub struct EncodedExtent<'a> {
-    /// Where in the file it goes.
+    /// Offset in the file.
     pub offset: u64,
     /// Bytes of the file that it covers.
     pub len_bytes: u64,
     /// Bytes of the whole extent when decoded.
     pub unencoded_len_bytes: u64,
-    /// Where in the decoded extent the part begins.
+    /// The start of the part in the decoded extent.
     pub unencoded_offset: u64,
     /// Algorithm (`BTRFS_ENCODED_IO_COMPRESSION_*`).
     pub compression: u32,
@@ -103,17 +103,17 @@ pub fn write_encoded(file: impl AsFd, extent: &EncodedExtent<'_>) -> io::Result<
         encryption: 0,
         reserved: [0; 64],
     };
-    // SAFETY: `EncodedArgs` has the layout that this request reads; its vector describes a slice that is
-    // borrowed until the call has returned, and which is only read.
+    // SAFETY: `EncodedArgs` has the layout that this request reads; its vector describes a slice
+    // that is borrowed until the call has returned, and which is only read.
     let written = unsafe { ioctl(file, Write(argument)) }?;
     if written == extent.data.len() { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
 }
 
-/// A request whose return value is a number of bytes, which the usual ones leave out.
+/// A request that returns a number of bytes, which the usual ones ignore.
 struct Write(EncodedArgs);
 
-// SAFETY: the opcode is that of the structure that the pointer leads to, which the kernel does not change,
-// and what it returns is a number of bytes.
+// SAFETY: the opcode is that of the structure that the pointer points to, which the kernel does not
+// change, and it returns a number of bytes.
 unsafe impl Ioctl for Write {
     type Output = usize;
 

@@ -12,13 +12,13 @@ use crate::abi::{
 };
 use crate::{call, invalid};
 
-/// Kinds of block groups that there can be.
+/// The most kinds of block groups.
 const MOST_SPACES: usize = 64;
 
-/// What a file system is known as.
+/// The identity of a file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FilesystemInfo {
-    /// The uuid by which it is known.
+    /// Its uuid.
     pub uuid: Uuid,
     /// The greatest id of a device.
     pub max_device_id: u64,
@@ -41,7 +41,7 @@ pub struct DeviceInfo {
     pub path: Vec<u8>,
 }
 
-/// The block groups of one kind and profile together.
+/// All block groups of one kind and profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SpaceUsage {
     /// Their flags (`BTRFS_BLOCK_GROUP_*`).
@@ -52,9 +52,9 @@ pub struct SpaceUsage {
     pub used_bytes: u64,
 }
 
-/// Makes all that was done in the file system durable.
+/// Makes all changes of the file system durable.
 pub fn sync(inside: impl AsFd) -> io::Result<()> {
-    // What the kernel keeps for a server, which it does not give it for an ioctl.
+    // Makes the kernel send a FUSE server its dirty data, which an ioctl does not.
     rustix::fs::syncfs(&inside)?;
     call::plain::<SYNC>(inside)
 }
@@ -85,11 +85,11 @@ pub fn filesystem_info(inside: impl AsFd) -> io::Result<FilesystemInfo> {
     })
 }
 
-/// The devices of the file system in the order of their ids, missing ones among them.
+/// The devices of the file system in the order of their ids, including missing ones.
 pub fn devices(inside: impl AsFd) -> io::Result<Vec<DeviceInfo>> {
     let info = filesystem_info(&inside)?;
     let mut devices = Vec::new();
-    // Ids may have gaps, but no answer can make this go on for ever.
+    // Ids may have gaps, but no answer can make this loop endless.
     for devid in 0..=info.max_device_id.min(u64::from(u16::MAX)) {
         let mut args = DevInfoArgs { devid, ..DevInfoArgs::new_zeroed() };
         match call::update::<DEV_INFO, _>(&inside, &mut args) {
@@ -108,8 +108,8 @@ pub fn devices(inside: impl AsFd) -> io::Result<Vec<DeviceInfo>> {
     Ok(devices)
 }
 
-/// How much space is set aside for what and how much of it is used. Of the kernel there is one entry more, for
-/// what it reserves in memory.
+/// Allocated and used space by type and profile. The kernel adds one entry, for space that it
+/// reserves in memory.
 pub fn spaces(inside: impl AsFd) -> io::Result<Vec<SpaceUsage>> {
     let mut bytes = vec![0; size_of::<SpaceArgs>() + MOST_SPACES * size_of::<SpaceInfo>()];
     let args = SpaceArgs { space_slots: MOST_SPACES as u64, total_spaces: 0 };
@@ -117,7 +117,7 @@ pub fn spaces(inside: impl AsFd) -> io::Result<Vec<SpaceUsage>> {
     let array_bytes =
         |args: &SpaceArgs| args.space_slots.saturating_mul(size_of::<SpaceInfo>() as u64);
     call::with_more::<SpaceArgs>(inside, SPACE_INFO, &mut bytes, array_bytes, None)?;
-    let short = || invalid("an answer that ends early");
+    let short = || invalid("an answer that is too short");
     let (args, mut rest) = SpaceArgs::read_from_prefix(&bytes).map_err(|_| short())?;
     let mut spaces = Vec::new();
     for _ in 0..args.total_spaces {

@@ -1,4 +1,4 @@
-//! How a mounted file system is.
+//! The health of a mounted file system.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -12,7 +12,7 @@ use crate::abi::{
 };
 use crate::{call, invalid};
 
-/// How often a device failed since that was last set to zero.
+/// The number of errors of a device since they were last reset.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeviceErrors {
     /// Writes that failed.
@@ -27,21 +27,21 @@ pub struct DeviceErrors {
     pub generations: u64,
 }
 
-/// How a mount of Larder's is.
+/// The health of a Larder mount.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Health {
     /// The transaction of the last commit.
     pub generation: u64,
-    /// When that was, if it was since the file system was mounted.
+    /// The time of the last commit, if there was one since the mount.
     pub committed_at: Option<SystemTime>,
-    /// Since when and why it is read-only, if an error made it so.
+    /// When and why it became read-only, if an error made it so.
     pub made_read_only: Option<(SystemTime, String)>,
-    /// Bad copies that were overwritten with good content since it was mounted.
+    /// Bad copies that were overwritten with good content since the mount.
     pub healed_copies: u64,
 }
 
-/// How often the device with id `devid` failed; with `reset` it counts from zero again afterwards,
-/// for which one has to be root.
+/// The numbers of errors of the device with id `devid`. With `reset`, which needs root, they
+/// restart from zero.
 pub fn device_errors(inside: impl AsFd, devid: u64, reset: bool) -> io::Result<DeviceErrors> {
     let flags = if reset { DEV_STATS_RESET } else { 0 };
     let nr_items = DEV_STATS as u64;
@@ -51,7 +51,7 @@ pub fn device_errors(inside: impl AsFd, devid: u64, reset: bool) -> io::Result<D
     Ok(DeviceErrors { writes, reads, flushes, corruptions, generations })
 }
 
-/// How the mount of Larder's is that `inside` lies in; `None` if it lies in something else.
+/// The health of the Larder mount that `inside` lies in; `None` if it is another file system.
 pub fn health(inside: impl AsFd) -> io::Result<Option<Health>> {
     let args: HealthArgs = match call::read::<HEALTH, _>(inside) {
         Ok(args) => args,

@@ -10,10 +10,10 @@ use crate::abi::{
 };
 use crate::{call, invalid};
 
-/// Bytes of a container where nothing limits it: what the kernel takes.
+/// Bytes of a container, unless something limits it: as many as the kernel allows.
 const MOST_CONTAINER_BYTES: usize = 64 << 10;
 
-/// A place in a file that data is seen at.
+/// A place in a file that refers to data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FilePlace {
     /// The subvolume.
@@ -40,8 +40,8 @@ pub fn inode_paths(inside: impl AsFd, inode: u64) -> io::Result<Vec<Vec<u8>>> {
     values.iter().map(path).collect()
 }
 
-/// Where in files of the file system the data at the logical address `logical` is seen; with `of_whole_extent`
-/// any data of the extent that it lies in.
+/// The places in files that refer to the data at the logical address `logical`; with
+/// `of_whole_extent`, to any data of its extent.
 pub fn places_of(
     inside: impl AsFd,
     logical: u64,
@@ -64,9 +64,9 @@ fn container_bytes<T>(inside: impl AsFd) -> io::Result<usize> {
     Ok((call::most_bytes(inside)? - size_of::<T>()).min(MOST_CONTAINER_BYTES))
 }
 
-/// The values in a container, and all that stands behind its beginning.
+/// The values in a container, and the bytes after its header.
 fn values_of(bytes: &[u8]) -> io::Result<(Vec<u64>, &[u8])> {
-    let short = || invalid("an answer that ends early");
+    let short = || invalid("an answer that is too short");
     let (container, behind) = DataContainer::read_from_prefix(bytes).map_err(|_| short())?;
     if container.elem_missed != 0 {
         return Err(invalid("there is more than an answer has room for"));

@@ -1,29 +1,29 @@
-//! What a mounted btrfs offers by ioctl and no library offers as safe functions. [`abi`] is for
-//! servers that answer requests, the functions are for programs that make them.
+//! The ioctls of a mounted btrfs for which no library has safe functions. [`abi`] is for servers
+//! that answer requests, the functions are for programs that make them.
 //!
-//! Requests and structures are those of `linux/btrfs.h`. The same functions ask the kernel's btrfs
-//! and a mount of larder's, which is asked in an [envelope](abi::Envelope) for what FUSE cannot
-//! pass on. Most need the rights of root, or, on larder's mounts, of the user who mounted.
+//! Requests and structures are those of `linux/btrfs.h`. The same functions work on the kernel's
+//! btrfs and on a Larder mount, which gets requests that FUSE cannot pass on in an
+//! [envelope](abi::Envelope). Most need the rights of root, or, on Larder mounts, of the user who
+//! mounted.
 //!
-//! # How a mount of larder's is asked
-//! FUSE hands a server only as many bytes as the number of a request counts. It passes on neither
-//! what lies at the end of a pointer nor descriptors. So there are three ways:
-//! - A request that fits goes to both alike.
-//! - A request with pointers (snapshots, searches with a buffer of their own, space, paths of
-//!   inodes, files of addresses) goes to a mount of larder's in an [envelope](abi::Envelope): a
-//!   request of our own. It comes through an open file, from any user, and the server holds it to
-//!   the caller's permissions.
-//! - A stream is no matter of one request and one answer, and takes hours. It goes over a
-//!   [`channel`]: an ioctl tells the abstract name of a socket and which inode this is, and over
-//!   the socket go frames of at most 1 MiB. A channel is for root and the user who runs the server
-//!   only, and occupies no request of the kernel's. It names inodes by subvolume and number. No
+//! # How requests reach a Larder mount
+//! FUSE passes a server only as many bytes as the number of a request counts. It passes neither the
+//! target of a pointer nor descriptors. So there are three ways:
+//! - A request that fits goes to both file systems alike.
+//! - A request with pointers (snapshots, searches with their own buffer, space, paths of inodes,
+//!   files of addresses) goes to a Larder mount in an [envelope](abi::Envelope): a request of
+//!   Larder's own. It comes through an open file, from any user, and the server checks the caller's
+//!   permissions.
+//! - A stream needs more than one message and one answer, and takes hours. It goes over a
+//!   [`channel`]: an ioctl returns the abstract name of a socket and the id of this inode, and over
+//!   the socket go frames of at most 1 MiB. A channel is only for root and the user who runs the
+//!   server, and occupies no request of the kernel's. It names inodes by subvolume and number. No
 //!   descriptors are passed: a server that used one of its own mount would wait for itself.
 //!
 //! # Invariants
-//! - Each request is called with a structure of the size in its number, and structures are of plain
-//!   numbers; pointers in them are made from borrowed slices and live as long as the call.
-//! - Answers of the kernel are checked before they are believed: it may be a FUSE server that
-//!   answers.
+//! - Each request is called with a structure of the size in its number. Structures consist of plain
+//!   numbers; pointers in them come from borrowed slices, which outlive the call.
+//! - Answers of the kernel are checked before use, since a FUSE server may have given them.
 
 pub mod abi;
 mod call;
@@ -52,7 +52,7 @@ pub use subvolume::{
     is_read_only, set_default_subvolume, set_read_only, set_received, subvolume_id, subvolume_info,
 };
 
-/// What cannot be passed on or believed.
+/// The error for an invalid request or answer.
 fn invalid(reason: &'static str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, reason)
 }

@@ -1,4 +1,4 @@
-//! Looking into trees, and what is found there: subvolumes by their uuids, and where they are.
+//! Searching trees, and lookups in them: subvolumes by uuid, and their paths.
 
 use std::io;
 use std::ops::RangeInclusive;
@@ -13,7 +13,7 @@ use crate::abi::{
 };
 use crate::{call, invalid};
 
-/// Subvolumes that may lie in each other.
+/// The most levels of nested subvolumes.
 const MOST_NESTED: usize = 1024;
 
 /// An item of a tree.
@@ -23,11 +23,12 @@ pub struct Item {
     pub key: Key,
     /// The transaction that last wrote its leaf.
     pub generation: u64,
-    /// What it holds.
+    /// Its data.
     pub data: Vec<u8>,
 }
 
-/// All items of a tree whose keys lie in `range`, in order. Tree 0 is the subvolume that `inside` lies in.
+/// All items of a tree whose keys lie in `range`, in order. Tree 0 is the subvolume that `inside`
+/// lies in.
 pub fn items(inside: impl AsFd, tree_id: u64, range: RangeInclusive<Key>) -> io::Result<Vec<Item>> {
     let (mut first, last) = range.into_inner();
     let mut found = Vec::new();
@@ -42,7 +43,7 @@ pub fn items(inside: impl AsFd, tree_id: u64, range: RangeInclusive<Key>) -> io:
     }
 }
 
-/// The first items from `first` to `last`, as many as there is room for; none if there are none.
+/// The first items from `first` to `last`, as many as fit; none if there are none.
 fn some_items(
     inside: impl AsFd,
     tree_id: u64,
@@ -73,7 +74,7 @@ fn some_items(
         |args| args.buf_size,
         None,
     )?;
-    let short = || invalid("an answer that ends early");
+    let short = || invalid("an answer that is too short");
     let (args, mut rest) = SearchArgsV2::read_from_prefix(&bytes).map_err(|_| short())?;
     let mut items: Vec<Item> = Vec::new();
     for _ in 0..args.key.nr_items {
@@ -95,11 +96,11 @@ fn first_item(inside: impl AsFd, tree: u64, first: Key, last: Key) -> io::Result
     Ok(some_items(inside, tree, first, last, 1)?.into_iter().next())
 }
 
-/// The highest number of an inode in the subvolume that `inside` lies in.
+/// The highest inode number in the subvolume that `inside` lies in.
 pub fn last_inode(inside: impl AsFd) -> io::Result<u64> {
     let (mut last, mut end) = (objectid::FIRST_FREE, objectid::LAST_FREE);
     while last < end {
-        // Rounded up: one of both comes closer each time.
+        // Rounded up, so that the interval shrinks each time.
         let middle = last + (end - last).div_ceil(2);
         let first = Key::new(middle, ItemType(0), 0);
         let behind = Key::new(end, ItemType(u8::MAX), u64::MAX);
@@ -111,8 +112,8 @@ pub fn last_inode(inside: impl AsFd) -> io::Result<u64> {
     Ok(last)
 }
 
-/// Ids of the subvolumes of the file system that `inside` lies in which have this uuid, or were received
-/// from one that has it, by its uuid tree.
+/// Ids of the subvolumes with this uuid, or received from one with it, in the file system that
+/// `inside` lies in. Reads the uuid tree.
 pub fn subvolumes_of(inside: impl AsFd, uuid: Uuid) -> io::Result<Vec<u64>> {
     let mut ids = Vec::new();
     for item_type in [ItemType::UUID_KEY_RECEIVED_SUBVOL, ItemType::UUID_KEY_SUBVOL] {
@@ -125,7 +126,8 @@ pub fn subvolumes_of(inside: impl AsFd, uuid: Uuid) -> io::Result<Vec<u64>> {
     Ok(ids)
 }
 
-/// The path of a subvolume from the top level, without a slash at either end; none if it has no name.
+/// The path of a subvolume from the top level, without a slash at either end; none if it has no
+/// name.
 pub fn subvolume_path(inside: impl AsFd, id: u64) -> io::Result<Option<Vec<u8>>> {
     let mut parts = Vec::new();
     let mut at = id;
@@ -137,7 +139,7 @@ pub fn subvolume_path(inside: impl AsFd, id: u64) -> io::Result<Option<Vec<u8>>>
         if parts.len() >= MOST_NESTED {
             return Err(invalid("subvolumes lie in each other"));
         }
-        // It ends with a slash if it is not empty.
+        // It ends with a slash unless it is empty.
         let directory = directory_path(&inside, key.offset, named.dirid)?;
         parts.push([&directory, named.name].concat());
         at = key.offset;
@@ -146,7 +148,7 @@ pub fn subvolume_path(inside: impl AsFd, id: u64) -> io::Result<Option<Vec<u8>>>
     Ok(Some(parts.join(&b'/')))
 }
 
-/// The path of a directory in the subvolume `treeid`, with a slash behind it; that of the root is empty.
+/// The path of a directory in the subvolume `treeid`, with a slash at its end; empty for the root.
 pub fn directory_path(inside: impl AsFd, treeid: u64, objectid: u64) -> io::Result<Vec<u8>> {
     let mut args = InoLookupArgs { treeid, objectid, ..InoLookupArgs::new_zeroed() };
     call::update::<INO_LOOKUP, _>(inside, &mut args)?;

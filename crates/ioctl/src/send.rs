@@ -31,18 +31,18 @@ const OMIT_END_CMD: u64 = 0x4;
 const VERSION: u64 = 0x8;
 const COMPRESSED: u64 = 0x10;
 
-/// What the kernel is to send, and how.
+/// The options of the kernel's send.
 #[derive(Clone, Copy, Debug)]
 pub struct KernelSend<'a> {
     /// Version of the stream.
     pub version: u32,
-    /// Id of the snapshot that it is an increment of.
+    /// Id of the parent, for an increment.
     pub parent: Option<u64>,
-    /// Ids of all snapshots that may be cloned from.
+    /// Ids of all clone sources.
     pub clone_sources: &'a [u64],
-    /// Data that is stored compressed is sent as it is.
+    /// Send compressed data as it is stored.
     pub compressed_data: bool,
-    /// No data is sent.
+    /// Send no data.
     pub no_data: bool,
     /// A stream begins with this snapshot.
     pub begins_stream: bool,
@@ -51,13 +51,13 @@ pub struct KernelSend<'a> {
 }
 
 /// Makes the kernel send the snapshot whose root is `snapshot` to `output`, most often a pipe.
-/// Returns when everything was written.
+/// Returns when all is written.
 pub fn send(snapshot: impl AsFd, send: &KernelSend<'_>, output: BorrowedFd<'_>) -> io::Result<()> {
     let flags = [
         (send.no_data, NO_FILE_DATA),
         (!send.begins_stream, OMIT_STREAM_HEADER),
         (!send.ends_stream, OMIT_END_CMD),
-        // Older kernels know the first version only, and not how to be asked for it.
+        // Older kernels have only version 1, and no field for the version.
         (send.version != 1, VERSION),
         (send.compressed_data, COMPRESSED),
     ];
@@ -70,8 +70,8 @@ pub fn send(snapshot: impl AsFd, send: &KernelSend<'_>, output: BorrowedFd<'_>) 
         version: if send.version == 1 { 0 } else { send.version },
         reserved: [0; 28],
     };
-    // SAFETY: `SendArgs` has the layout that this request reads; its pointer and count describe a slice that is
-    // borrowed until the call has returned, and which is only read.
+    // SAFETY: `SendArgs` has the layout that this request reads; its pointer and count describe a
+    // slice that is borrowed until the call has returned, and which is only read.
     Ok(unsafe { ioctl(snapshot, Setter::<SEND, _>::new(argument)) }?)
 }
 

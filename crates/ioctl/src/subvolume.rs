@@ -36,8 +36,8 @@ pub fn delete_subvolume_by_id(inside: impl AsFd, id: u64) -> io::Result<()> {
     call::write::<SNAP_DESTROY_V2, _>(inside, args)
 }
 
-/// Takes a snapshot of the subvolume whose root is `source`, named `name` in `directory`. It has all that
-/// was written before.
+/// Takes a snapshot of the subvolume whose root is `source`, named `name` in `directory`. It
+/// includes all earlier writes.
 pub fn create_snapshot(
     directory: impl AsFd,
     source: impl AsFd,
@@ -50,9 +50,10 @@ pub fn create_snapshot(
         args.fd = i64::from(source.as_fd().as_raw_fd());
         return call::write::<SNAP_CREATE_V2, _>(directory, args);
     }
-    // Only roots have flags of subvolumes: of other directories the kernel takes no snapshot either.
+    // Only roots have flags of subvolumes: the kernel takes no snapshot of other directories
+    // either.
     call::read::<SUBVOL_GETFLAGS, u64>(&source)?;
-    // What the kernel keeps for a server reaches it with this.
+    // Sends a FUSE server the kernel's dirty data.
     syncfs(&source)?;
     args.fd = i64::try_from(subvolume_id(source)?).map_err(|_| invalid("the id of a subvolume"))?;
     call::in_envelope(directory, SNAP_CREATE_V2, args.as_mut_bytes())
@@ -73,7 +74,7 @@ pub fn is_read_only(root: impl AsFd) -> io::Result<bool> {
 /// Makes the subvolume whose root is `root` read-only, or not.
 pub fn set_read_only(root: impl AsFd, is_read_only: bool) -> io::Result<()> {
     if is_read_only && !call::is_kernel_btrfs(&root)? {
-        // What the kernel keeps for a server has to come before.
+        // Sends a FUSE server the kernel's dirty data first.
         syncfs(&root)?;
     }
     let flags = call::read::<SUBVOL_GETFLAGS, u64>(&root)? & !SUBVOL_RDONLY;
@@ -86,15 +87,15 @@ pub fn set_default_subvolume(inside: impl AsFd, id: u64) -> io::Result<()> {
     call::write::<DEFAULT_SUBVOL, u64>(inside, id)
 }
 
-/// Notes that the subvolume whose root is `root` was received from the one with this uuid, as transaction
-/// `stransid` of that file system left it.
+/// Records that the subvolume whose root is `root` was received from the one with this uuid, as of
+/// transaction `stransid` of that file system.
 pub fn set_received(root: impl AsFd, uuid: Uuid, stransid: u64) -> io::Result<()> {
     let uuid = *uuid.as_bytes();
     let mut args = ReceivedArgs { uuid, stransid, ..ReceivedArgs::new_zeroed() };
     call::update::<SET_RECEIVED_SUBVOL, _>(root, &mut args)
 }
 
-/// What a subvolume is known as.
+/// The identity of a subvolume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SubvolumeInfo {
     /// Its id.
@@ -127,10 +128,10 @@ pub fn subvolume_info(inside: impl AsFd) -> io::Result<SubvolumeInfo> {
     })
 }
 
-/// A name with zeros behind it.
+/// A name padded with zeros.
 fn padded<const LEN: usize>(name: &[u8]) -> io::Result<[u8; LEN]> {
     if name.is_empty() || name.len() >= LEN || name.contains(&0) {
-        return Err(invalid("this is no name of a subvolume"));
+        return Err(invalid("this is not a valid name of a subvolume"));
     }
     let mut bytes = [0; LEN];
     bytes[..name.len()].copy_from_slice(name);

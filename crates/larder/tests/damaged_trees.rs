@@ -170,7 +170,7 @@ fn move_last(block: &mut [u8]) {
 }
 
 #[test]
-fn chunks_and_what_is_said_of_them_agree() {
+fn chunks_and_their_descriptions_agree() {
     let sound = Patient::new(Profile::Dup, 1);
     let devices = sound.root(DEV_TREE);
     let groups = sound.root(BLOCK_GROUP_TREE);

@@ -6,7 +6,7 @@ use larder::OpenOptions;
 use larder_testkit::{KernelImage, assert_same, matrix};
 
 #[test]
-fn shows_what_the_kernel_shows() {
+fn the_library_shows_the_same_as_the_kernel() {
     for case in matrix::matrix() {
         println!("{}", case.spec.name());
         let image = KernelImage::build(&case.spec, &case.content);

@@ -138,7 +138,7 @@ fn a_device_that_returns_is_healed_before_it_is_trusted() {
 
 /// Data that only the missing device has cannot have changed meanwhile, and is read.
 #[test]
-fn what_has_no_other_copy_is_right() {
+fn data_without_another_copy_is_right() {
     let memory = made(Profile::Raid0, Profile::Raid1, 2);
     let old: Vec<_> = memory.0[1..].iter().map(|device| device.snapshot()).collect();
     let fs = open(memory.devices(), true);
@@ -222,7 +222,7 @@ fn healing_that_is_interrupted_begins_again() {
 /// A file that was synced while a device was missing is in a log only, and the generation is that
 /// of the commit before.
 #[test]
-fn what_was_logged_without_a_device_counts() {
+fn changes_logged_without_a_device_count() {
     let memory = made(Profile::Raid1, Profile::Raid1, 2);
     let mut left = memory.devices();
     left.pop();
@@ -245,7 +245,7 @@ fn what_was_logged_without_a_device_counts() {
 /// Without a checksum nothing tells that the content of a returned device is right: it is not read,
 /// and the device stays stale until no such data is left.
 #[test]
-fn what_nothing_tells_right_is_not_read() {
+fn unverifiable_stale_data_is_not_read() {
     let memory = returned(Profile::Raid1, Profile::Raid1, 2);
     let volume = Volume::open(memory.devices(), &larder_volume::OpenOptions::default()).unwrap();
     let chunks = volume.chunks();

@@ -25,7 +25,7 @@ fn df(fs: &Filesystem) -> Vec<String> {
 }
 
 #[test]
-fn space_is_what_the_kernel_counts() {
+fn space_is_as_the_kernel_counts_it() {
     let specs = [
         ImageSpec::new("default"),
         ImageSpec::new("mixed").devices(&[128 << 20]).mixed().node_size(4 << 10),
@@ -42,7 +42,7 @@ fn space_is_what_the_kernel_counts() {
 }
 
 #[test]
-fn a_file_system_tells_who_it_is() {
+fn a_file_system_has_an_identity() {
     let spec = ImageSpec::new("labelled")
         .label("bread and butter")
         .devices(&[256 << 20, 300 << 20])

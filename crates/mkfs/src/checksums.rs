@@ -7,7 +7,7 @@ use crate::MkfsError;
 use crate::settings::Settings;
 use crate::tree::{BlockSink, TreeBuilder, TreeRoot};
 
-/// No checksum item covers more sectors, whatever the size of a leaf.
+/// The most sectors that a checksum item covers, whatever the size of a leaf.
 const MAX_SECTORS: usize = 4096;
 
 #[derive(Debug)]
@@ -16,7 +16,7 @@ pub(crate) struct ChecksumTree {
     checksum_size: usize,
     sector_size: u64,
     max_item_size: usize,
-    /// Checksums of consecutive sectors from `start` on that are in no item yet.
+    /// Checksums of consecutive sectors from `start` on that are not in an item yet.
     start: Logical,
     pending: Vec<u8>,
 }

@@ -1,4 +1,4 @@
-//! Why a file system could not be made.
+//! Why making a file system failed.
 
 use std::io;
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use larder_volume::WriteError;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum MkfsError {
-    /// Options that make no sense by themselves or together.
+    /// Options that are invalid by themselves or together.
     #[error("{0}")]
     InvalidOptions(String),
 
@@ -20,12 +20,12 @@ pub enum MkfsError {
     Occupied {
         /// The device's name.
         device: String,
-        /// What was found on it.
+        /// The content found on it.
         content: &'static str,
     },
 
-    /// There is no such file, and it is not known how long one would have to be.
-    #[error("{device} does not exist, and no length was given to make it with")]
+    /// There is no such file, and its length is unknown.
+    #[error("{device} does not exist, and no length was given to create it with")]
     NoLength {
         /// The name that was given.
         device: String,
@@ -45,7 +45,7 @@ pub enum MkfsError {
         needed_bytes: u64,
     },
 
-    /// A profile spreads over more devices than there are.
+    /// A profile needs more devices than there are.
     #[error("profile {profile} needs at least {needed} devices, there are {given}")]
     TooFewDevices {
         /// The profile.
@@ -59,34 +59,34 @@ pub enum MkfsError {
     /// The content does not fit the devices.
     #[error("the devices are too small for the content: no room for a {what} block group")]
     NoSpace {
-        /// What the block group would have held.
+        /// The purpose of the block group.
         what: &'static str,
     },
 
     /// The content could not be read.
     #[error("{}: {source}", .path.display())]
     Source {
-        /// What could not be read.
+        /// The unreadable file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 
-    /// The content is not what it was when its directory was read.
+    /// The content changed after its directory was read.
     #[error("{} changed while it was being copied: {change}", .path.display())]
     Changed {
-        /// What changed.
+        /// The changed file.
         path: PathBuf,
-        /// How.
+        /// The change.
         change: &'static str,
     },
 
-    /// The content cannot be stored in the file system that was asked for.
+    /// The file system with these options cannot store the content.
     #[error("{}: {problem}", .path.display())]
     Unsupported {
-        /// What cannot be stored.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         problem: String,
     },
 

@@ -1,7 +1,7 @@
-//! How much room the content will take, before any of it is read.
+//! An estimate of the space for the content, before any of it is read.
 //!
-//! An upper bound in all but odd cases (extended attributes are not known yet), and no more than a
-//! bound: nothing but the size of chunks and of files depends on it.
+//! An upper bound in all but odd cases (extended attributes are not known yet). Only the sizes of
+//! chunks and of files depend on it.
 
 use larder_format::item::{
     DirItemHeader, ExtentItem, FileExtentItem, InodeItem, InodeRefHeader,
@@ -14,13 +14,13 @@ use crate::settings::{MAX_INLINE_BYTES, Settings};
 use crate::source::{Kind, Node, Source, Subvolume};
 use crate::space::Appetite;
 
-/// Room that every file system needs besides its content: a few blocks of each tree, and what the
-/// kernel wants for its first transactions.
+/// Space that every file system needs besides its content: a few blocks of each tree, and the
+/// kernel's first transactions.
 const SPARE_METADATA_BYTES: u64 = 4 * 1024 * 1024;
-/// An extended attribute or two, and the target of a symbolic link.
+/// One or two extended attributes, or the target of a symbolic link.
 const USUAL_EXTRA_BYTES: u64 = 100;
 
-/// The content's appetite for space.
+/// The space that the content needs.
 pub(crate) fn appetite(source: &Source, settings: &Settings) -> Appetite {
     let (mut data_bytes, mut item_bytes) = (0, 0);
     for subvolume in &source.subvolumes {
@@ -33,7 +33,7 @@ pub(crate) fn appetite(source: &Source, settings: &Settings) -> Appetite {
             }
         }
     }
-    // Internal nodes, blocks that are not quite full, and the blocks' own extent items.
+    // Internal nodes, free space in blocks, and the blocks' own extent items.
     let mut metadata_bytes = item_bytes + item_bytes / 8 + SPARE_METADATA_BYTES;
     if settings.has(Features::MIXED_GROUPS) {
         metadata_bytes += data_bytes;

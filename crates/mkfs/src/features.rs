@@ -34,14 +34,14 @@ bitflags::bitflags! {
 }
 
 impl Features {
-    /// What btrfs-progs 6.19 turns on.
+    /// The features that btrfs-progs 6.19 turns on.
     pub const DEFAULT: Self = Self::EXTENDED_REFS
         .union(Self::SKINNY_METADATA)
         .union(Self::NO_HOLES)
         .union(Self::FREE_SPACE_TREE)
         .union(Self::BLOCK_GROUP_TREE);
 
-    /// The features without which the result cannot be read.
+    /// The incompatible features.
     pub(crate) fn incompat(self) -> IncompatFlags {
         let pairs = [
             (Self::MIXED_GROUPS, IncompatFlags::MIXED_GROUPS),
@@ -57,7 +57,7 @@ impl Features {
             .fold(IncompatFlags::MIXED_BACKREF, |flags, (_, flag)| flags | flag)
     }
 
-    /// The features without which the result cannot be written.
+    /// The read-only compatible features.
     pub(crate) fn compat_ro(self) -> CompatRoFlags {
         let mut flags = CompatRoFlags::empty();
         if self.contains(Self::FREE_SPACE_TREE) {
@@ -69,7 +69,7 @@ impl Features {
         flags
     }
 
-    /// The names of what is on, as the summary prints them.
+    /// The names of the features that are on, as in the summary.
     pub fn names(self) -> String {
         let on = KNOWN.iter().filter(|known| self.contains(known.feature));
         on.map(|known| known.name).collect::<Vec<_>>().join(", ")
@@ -153,7 +153,7 @@ const KNOWN: [Known; 9] = [
     },
 ];
 
-/// Which features were turned on and off by name; the others are as by default.
+/// Features that were turned on and off by name; the others have their defaults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FeatureChoice {
     on: Features,
@@ -167,7 +167,7 @@ impl Default for FeatureChoice {
 }
 
 impl FeatureChoice {
-    /// Takes over a list such as `quota,^no-holes`; what comes later wins.
+    /// Applies a list such as `quota,^no-holes`; later words win.
     pub fn apply(&mut self, list: &str) -> Result<(), MkfsError> {
         for entry in list.split(',').filter(|entry| !entry.is_empty()) {
             let (name, on) = entry.strip_prefix('^').map_or((entry, true), |name| (name, false));
@@ -187,8 +187,8 @@ impl FeatureChoice {
         self.on.contains(feature)
     }
 
-    /// The features that are on. The block group tree by default needs two others: where one of
-    /// these is off and the tree was not asked for, it is off as well.
+    /// The features that are on. The block group tree is a default that needs two others: if one of
+    /// these is off and the tree was not requested, it is off as well.
     pub(crate) fn resolve(self) -> Result<Features, MkfsError> {
         let mut features = (Features::DEFAULT | self.on).difference(self.off);
         let needed = Features::FREE_SPACE_TREE | Features::NO_HOLES;
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn the_block_group_tree_goes_with_what_it_needs() {
+    fn the_block_group_tree_is_off_without_its_features() {
         assert!(!chosen("^no-holes").unwrap().contains(Features::BLOCK_GROUP_TREE));
         assert!(chosen("^no-holes,block-group-tree").is_err());
     }

@@ -1,5 +1,4 @@
-//! The file system while it is made: its space, what was allocated and for what, and the way to the
-//! devices.
+//! The file system while it is made: its space, the record of its allocations, and the writer.
 
 use std::ops::Range;
 
@@ -21,7 +20,7 @@ pub(crate) struct BlockRecord {
     pub(crate) logical: Logical,
     pub(crate) owner: u64,
     pub(crate) level: u8,
-    /// Of an empty leaf the least key.
+    /// Its first key; [`Key::MIN`] for an empty leaf.
     pub(crate) first_key: Key,
 }
 
@@ -44,11 +43,11 @@ pub(crate) struct Image<'a> {
     /// Whether any extent is compressed.
     pub(crate) compression_used: bool,
     volume: &'a Volume,
-    /// How many of the space's groups the volume knows.
+    /// How many of the space's groups the volume has.
     known_groups: usize,
     chunk_tree_uuid: Uuid,
     writer: Writer<'a>,
-    /// Tree blocks that follow each other, not yet sent.
+    /// Consecutive tree blocks, not yet sent.
     batch: Vec<u8>,
     batch_start: Logical,
 }
@@ -79,7 +78,7 @@ impl<'a> Image<'a> {
         self.chunk_tree_uuid
     }
 
-    /// Takes over space in which more was allocated.
+    /// Replaces the space by one in which more is allocated.
     pub(crate) fn set_space(&mut self, space: Space) {
         self.space = space;
         self.publish_groups();
@@ -97,7 +96,7 @@ impl<'a> Image<'a> {
         Ok(range)
     }
 
-    /// Makes new chunks known to the volume.
+    /// Adds new chunks to the volume.
     fn publish_groups(&mut self) {
         for group in &self.space.groups()[self.known_groups..] {
             let chunk = group.chunk.as_ref().clone();
@@ -106,7 +105,7 @@ impl<'a> Image<'a> {
         self.known_groups = self.space.groups().len();
     }
 
-    /// Cuts the last block group if it is one for data, when no more data will come.
+    /// Cuts the last block group if it is for data. No more data may follow.
     pub(crate) fn trim_data(&mut self) {
         if let Some(chunk) = self.space.trim_last(Use::Data, self.settings) {
             self.volume.remove_chunk(chunk.logical());
@@ -154,7 +153,7 @@ impl<'a> Image<'a> {
     }
 }
 
-/// Tree blocks of trees that are built before the last ones get the next address.
+/// Trees before the last ones get the next address for each block.
 impl BlockSink for Image<'_> {
     fn store(&mut self, block: &mut OpenNode) -> Result<Logical, MkfsError> {
         let logical = self.space.allocate_block(Use::Metadata, self.settings)?;

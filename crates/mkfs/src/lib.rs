@@ -1,20 +1,20 @@
 //! Makes btrfs file systems, empty or filled from a directory.
 //!
 //! There are no transactions here. Items of a tree arrive in the order of their keys and fill
-//! blocks from the leaves up (`tree`); addresses are given out from front to back (`space`).
-//! Subvolumes are filled first, one after the other, while the checksum tree grows along
-//! (`populate`); the trees that describe the result, themselves included, are planned to a fixed
+//! blocks from the leaves up (`tree`); addresses are assigned in ascending order (`space`).
+//! Subvolumes are filled first, one after the other, while the checksum tree grows with them
+//! (`populate`); the trees that describe the result, including themselves, are planned to a fixed
 //! point (`finish`).
 //!
 //! # Invariants
-//! - Until the superblocks are written, last of all and after a flush, no device has one: what is
-//!   interrupted is no file system.
-//! - The same source, options, uuids and time make the same bytes, however many threads there are:
-//!   threads only prepare what one thread puts in place in order.
+//! - Until the superblocks are written, last of all and after a flush, no device has one: an
+//!   interrupted mkfs leaves no file system.
+//! - The same source, options, uuids and time make the same bytes, whatever the number of threads:
+//!   threads only prepare data, which one thread places in order.
 //! - Memory does not grow with the size of files: it holds names, a few dozen bytes for each entry
 //!   and extent, and a few megabytes of data for each thread.
-//! - Every block group fills from front to back, around the places of superblocks, and records of
-//!   what was allocated ascend by address.
+//! - Every block group fills from start to end, around the places of superblocks, and records of
+//!   allocations ascend by address.
 //! - Block groups do not touch each other. The places of superblocks stay free on every stripe.
 #![forbid(unsafe_code)]
 

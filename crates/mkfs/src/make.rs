@@ -1,4 +1,4 @@
-//! Making a file system from beginning to end.
+//! Making a file system from start to end.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -26,12 +26,12 @@ use crate::{Features, MkfsError, MkfsOptions, target};
 
 /// Makes a file system on files and block devices.
 ///
-/// A file is made if it does not exist and its length is known: from `byte_count`, or because there
-/// is a root directory. Without `byte_count` a file that is too short for the root directory is
-/// made longer. Files are cut only once the file system is there; when none comes of it, files that
-/// were made are removed, and those that were made longer get their length back. Everything is
-/// refused that a kernel or another program uses or that is given twice, and without `force` what
-/// holds a known file system or partition table.
+/// Creates a file if it does not exist and its length is known: from `byte_count`, or because there
+/// is a root directory. Without `byte_count`, a file that is too short for the root directory is
+/// made longer. Files are cut only once the file system is complete; after an error, created files
+/// are removed, and lengthened ones get their old length back. Refuses targets that a kernel or
+/// another program uses or that are given twice, and, without `force`, targets that hold a known
+/// file system or partition table.
 pub fn mkfs(targets: &[PathBuf], options: &MkfsOptions) -> Result<Summary, MkfsError> {
     target::refuse_twice(targets)?;
     let settings = Settings::resolve(options, targets.len())?;
@@ -67,7 +67,7 @@ pub fn mkfs(targets: &[PathBuf], options: &MkfsOptions) -> Result<Summary, MkfsE
     Ok(summary)
 }
 
-/// Makes a file system on devices of any kind.
+/// Makes a file system on devices of any type.
 pub fn mkfs_on(devices: &[Arc<dyn Device>], options: &MkfsOptions) -> Result<Summary, MkfsError> {
     let settings = Settings::resolve(options, devices.len())?;
     let source = read_source(options, &[])?;
@@ -87,7 +87,7 @@ fn read_source(options: &MkfsOptions, targets: &[PathBuf]) -> Result<Source, Mkf
     }
 }
 
-/// Directories are opened by path time and again.
+/// Directories are opened by path again and again.
 fn absolute(path: &Path) -> Result<PathBuf, MkfsError> {
     std::path::absolute(path).map_err(MkfsError::source(|| path.to_owned()))
 }
@@ -115,14 +115,14 @@ fn make(
         add_content(&mut superblock, settings, content);
         Ok::<_, MkfsError>(plan.space)
     })?;
-    // Only now it is known what the items of the devices say.
+    // The final sizes for the device items are known only now.
     let volume = new_volume(devices, &space, settings);
     volume.write_superblocks(&superblock)?;
     volume.flush()?;
     Ok(summary(devices, &space, settings))
 }
 
-/// What there is to allocate from, on devices of these names and lengths.
+/// The space of devices with these names and lengths.
 fn device_rooms<'a>(
     devices: impl Iterator<Item = (&'a str, u64)>,
     options: &MkfsOptions,
@@ -148,7 +148,7 @@ fn device_rooms<'a>(
         .collect()
 }
 
-/// One block group for each use; those for data come last, so that their end can be cut off.
+/// One block group for each use. Those for data come last, so that their end can be cut off.
 fn first_groups(
     rooms: Vec<DeviceRoom>,
     settings: &Settings,
@@ -164,7 +164,7 @@ fn first_groups(
     Ok(space)
 }
 
-/// The devices as a volume, with no chunks yet.
+/// The devices as a volume without chunks.
 fn new_volume(devices: &[Arc<dyn Device>], space: &Space, settings: &Settings) -> Volume {
     let members = devices.iter().zip(space.devices()).map(|(device, room)| {
         VolumeDevice::new(dev_item(space, room, settings), Arc::clone(device))
@@ -172,7 +172,7 @@ fn new_volume(devices: &[Arc<dyn Device>], space: &Space, settings: &Settings) -
     Volume::new(new_superblock(settings), members.collect(), ChunkMap::new())
 }
 
-/// Builds and queues everything but the superblocks.
+/// Builds and queues all but the superblocks.
 fn fill(
     image: &mut Image<'_>,
     source: &Source,
@@ -235,7 +235,7 @@ mod tests {
 
     use super::*;
 
-    /// Makes a file system from a source that is changed after its names were read.
+    /// Makes a file system from a source that changes after its names were read.
     fn make_changed(change: impl Fn(&Path)) -> Result<Summary, MkfsError> {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("file");
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_added_meanwhile_is_left_out() {
+    fn files_added_meanwhile_are_left_out() {
         let longer = |root: &Path| {
             fs::write(root.join("file"), vec![2; 200_000]).unwrap();
             fs::write(root.join("new"), "new").unwrap();

@@ -1,4 +1,4 @@
-//! What to make: the options of mkfs.btrfs.
+//! The options of mkfs.btrfs.
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -9,14 +9,14 @@ use larder_format::{ChecksumType, Profile, Uuid};
 
 use crate::{FeatureChoice, MkfsError, Progress};
 
-/// What to make. The default is that of mkfs.btrfs.
+/// The options of mkfs.btrfs, with its defaults.
 #[derive(Clone, Debug)]
 pub struct MkfsOptions {
-    /// `-f`: overwrite what the devices hold.
+    /// `-f`: overwrite existing content of the devices.
     pub force: bool,
     /// `-b`: bytes of each device, at most its length. Files are made this long.
     pub byte_count: Option<u64>,
-    /// Not `-K`: discard what the devices held before.
+    /// Not `-K`: discard the old content of the devices.
     pub discard: bool,
     /// `-L`: at most 255 bytes, no newline and no zero.
     pub label: String,
@@ -38,22 +38,22 @@ pub struct MkfsOptions {
     pub uuid: Option<Uuid>,
     /// `--device-uuid`: of the first device; those of others follow from it. Random by default.
     pub device_uuid: Option<Uuid>,
-    /// `--rootdir`: what to fill the file system with.
+    /// `--rootdir`: the directory to copy into the file system.
     pub root_dir: Option<PathBuf>,
     /// `--subvol`: directories in `root_dir` that become subvolumes.
     pub subvolumes: Vec<SubvolumeSpec>,
-    /// `--shrink`: cut the file system, and files that hold it, to what the content takes.
+    /// `--shrink`: cut the file system, and the files with it, to the size of the content.
     pub shrink: bool,
     /// `--compress`.
     pub compression: Option<Compression>,
     /// `--owner`: the owner of everything, instead of the owners in the source.
     pub owner: Option<Owner>,
-    /// Seconds since 1970 that stand for now; later times of the source are set back to it. Callers
-    /// give the value of the environment variable `SOURCE_DATE_EPOCH`.
+    /// Seconds since 1970 to use as the current time; later times of the source are set back to it.
+    /// Callers pass the value of the environment variable `SOURCE_DATE_EPOCH`.
     pub source_date_epoch: Option<i64>,
     /// Threads that read, compress and checksum; by default one for each processor.
     pub threads: Option<NonZeroUsize>,
-    /// Told how many bytes are written.
+    /// Called with the number of bytes that are written.
     pub progress: Option<Progress>,
 }
 
@@ -85,7 +85,7 @@ impl Default for MkfsOptions {
     }
 }
 
-/// The profile with this name, in any case.
+/// The profile with this name, case-insensitive.
 pub fn parse_profile(name: &str) -> Result<Profile, MkfsError> {
     Profile::ALL
         .into_iter()
@@ -93,7 +93,8 @@ pub fn parse_profile(name: &str) -> Result<Profile, MkfsError> {
         .ok_or_else(|| MkfsError::invalid(format!("unknown profile '{name}'")))
 }
 
-/// The checksum algorithm with this name, in any case: `crc32c`, `xxhash`, `sha256` or `blake2`.
+/// The checksum algorithm with this name, case-insensitive: `crc32c`, `xxhash`, `sha256` or
+/// `blake2`.
 pub fn parse_checksum(name: &str) -> Result<ChecksumType, MkfsError> {
     match name.to_ascii_lowercase().as_str() {
         "crc32c" => Ok(ChecksumType::Crc32c),
@@ -132,7 +133,7 @@ pub struct SubvolumeSpec {
     pub path: PathBuf,
     /// Whether it cannot be changed.
     pub read_only: bool,
-    /// Whether it is what a mount without further options shows.
+    /// Whether a mount without further options shows it.
     pub default: bool,
 }
 

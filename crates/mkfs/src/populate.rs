@@ -1,4 +1,5 @@
-//! Filling subvolumes: outputs of workers, taken over in order, get addresses and go into trees.
+//! Filling subvolumes: takes over the outputs of workers in order, assigns addresses and fills
+//! trees.
 
 use std::ops::Range;
 
@@ -19,7 +20,7 @@ use crate::settings::GENERATION;
 use crate::source::{Source, Subvolume};
 use crate::tree::{TreeBuilder, TreeRoot};
 
-/// What became of a subvolume.
+/// The result of filling a subvolume.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Filled {
     pub(crate) root: TreeRoot,
@@ -101,7 +102,7 @@ impl Filler<'_, '_> {
         if data.is_empty() { Ok(()) } else { self.image.write_data(data, parts) }
     }
 
-    /// Gives a piece addresses. `parts` says where the parts of the data buffer go.
+    /// Assigns addresses to a piece. `parts` gets the addresses of the parts of the data buffer.
     fn place(
         &mut self,
         inode: u64,
@@ -132,7 +133,7 @@ impl Filler<'_, '_> {
         Ok(())
     }
 
-    /// Adds to the pending extent what follows it in the file and on disk.
+    /// Merges an extent with the pending one if it follows it in the file and on disk.
     fn extend(&mut self, next: PendingExtent) -> Result<(), MkfsError> {
         match &mut self.pending {
             Some(pending)
@@ -227,7 +228,7 @@ impl Filler<'_, '_> {
     }
 }
 
-/// Adds a part of the buffer that goes to `logical`; one that follows the last is one with it.
+/// Adds a part of the buffer for `logical`, and merges it with the last one if they are adjacent.
 fn add_part(parts: &mut Vec<(Logical, Range<usize>)>, logical: u64, part: Range<usize>) {
     match parts.last_mut() {
         Some((start, last)) if last.end == part.start && start.0 + last.len() as u64 == logical => {

@@ -1,10 +1,10 @@
-//! What a device holds already: the signatures of common file systems and partition tables.
+//! The existing content of a device: signatures of common file systems and partition tables.
 
 use larder_device::{Device, DeviceError};
 
 struct Signature {
     content: &'static str,
-    /// Where the magic lies, in bytes from the start of the device.
+    /// Offset of the magic from the start of the device, in bytes.
     offset: u64,
     magic: &'static [u8],
 }
@@ -13,7 +13,7 @@ const fn at(offset: u64, magic: &'static [u8], content: &'static str) -> Signatu
     Signature { content, offset, magic }
 }
 
-/// In order of how sure they are.
+/// The most certain ones first.
 const SIGNATURES: [Signature; 26] = [
     at(0x1_0040, b"_BHRfS_M", "a btrfs file system"),
     at(0x438, b"\x53\xef", "an ext2, ext3 or ext4 file system"),
@@ -51,7 +51,7 @@ const SIGNATURES: [Signature; 26] = [
     at(0x1fe, b"\x55\xaa", "a partition table or boot sector"),
 ];
 
-/// What the device holds, if anything that is known.
+/// The content of the device, if it is known.
 pub(crate) fn content(device: &dyn Device) -> Result<Option<&'static str>, DeviceError> {
     for signature in &SIGNATURES {
         let len_bytes = signature.magic.len() as u64;
@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn signatures_are_found_and_zeros_are_none() {
+    fn signatures_are_found_and_zeros_have_none() {
         let device = MemoryDevice::new("m", 1 << 20);
         assert_eq!(content(&device).unwrap(), None);
         for signature in SIGNATURES {

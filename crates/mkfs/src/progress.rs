@@ -1,9 +1,9 @@
-//! Telling how far the making has come.
+//! The progress of mkfs.
 
 use std::fmt;
 use std::sync::Arc;
 
-/// Called from a thread of its own with the bytes that are written so far.
+/// Called from a thread of its own with the number of bytes written so far.
 #[derive(Clone)]
 pub struct Progress(Arc<dyn Fn(u64) + Send + Sync>);
 

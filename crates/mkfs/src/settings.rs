@@ -1,4 +1,4 @@
-//! Options checked and completed: everything that is decided before the first byte is read.
+//! Options, checked and completed: all decisions before the first byte is read.
 
 use std::num::NonZeroUsize;
 use std::thread::available_parallelism;
@@ -19,11 +19,11 @@ pub(crate) const GENERATION: u64 = 1;
 const MAX_BLOCK_BYTES: u32 = 64 * 1024;
 const MIN_BLOCK_BYTES: u32 = 4096;
 const DEFAULT_NODE_BYTES: u32 = 16 * 1024;
-/// Files of at most this many bytes, as stored, lie in their file extent item, as with the kernel's
-/// default of the mount option `max_inline`.
+/// Files of at most this many bytes, as stored, are inline, as with the default of the kernel's
+/// mount option `max_inline`.
 pub(crate) const MAX_INLINE_BYTES: usize = 2048;
 
-/// What a block group holds.
+/// The use of a block group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Use {
     /// The chunk tree.
@@ -47,7 +47,7 @@ pub(crate) struct Settings {
     pub(crate) device_uuids: Vec<Uuid>,
     pub(crate) compression: Option<Compression>,
     pub(crate) owner: Option<Owner>,
-    /// When the file system was made.
+    /// The time of making the file system.
     pub(crate) now: Timespec,
     /// Whether times of the source after `now` are set back to it.
     pub(crate) clamp_times: bool,
@@ -56,7 +56,7 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    /// Checks options for so many devices and fills in what they leave open.
+    /// Checks options for this number of devices and fills in the defaults.
     pub(crate) fn resolve(options: &MkfsOptions, devices: usize) -> Result<Self, MkfsError> {
         let mut features = options.features.resolve()?;
         features.set(
@@ -114,7 +114,7 @@ impl Settings {
         self.features.contains(features)
     }
 
-    /// What the incompatible features flags say, but for what the content decides.
+    /// The flags for incompatible features, except those that depend on the content.
     pub(crate) fn incompat_flags(&self) -> IncompatFlags {
         self.features.incompat()
     }
@@ -144,7 +144,7 @@ impl Settings {
         }
     }
 
-    /// Where data goes: with mixed groups to the metadata.
+    /// The use for data: metadata with mixed groups.
     pub(crate) fn data_use(&self) -> Use {
         if self.has(Features::MIXED_GROUPS) { Use::Metadata } else { Use::Data }
     }
@@ -154,7 +154,7 @@ impl Settings {
         self.node_size - HEADER_SIZE - ITEM_HEADER_SIZE
     }
 
-    /// A uuid that follows from the file system's.
+    /// A uuid derived from the file system's.
     pub(crate) fn derived_uuid(&self, purpose: &str) -> Uuid {
         derive_uuid(self.fsid, purpose)
     }
@@ -186,7 +186,7 @@ fn profiles(
     Ok((data, metadata))
 }
 
-/// The least number of devices: one for each stripe, but DUP has two on one device.
+/// The least number of devices: the number of stripes, except that DUP has two on one device.
 pub(crate) fn min_devices(profile: Profile) -> usize {
     if profile == Profile::Dup { 1 } else { usize::from(profile.min_stripes()) }
 }
@@ -224,7 +224,7 @@ fn check_label(label: &str) -> Result<(), MkfsError> {
     Ok(())
 }
 
-/// A random-looking uuid (version 4) that only `seed` and `purpose` decide.
+/// A random-looking uuid (version 4), determined by `seed` and `purpose`.
 fn derive_uuid(seed: Uuid, purpose: &str) -> Uuid {
     let digest = ChecksumType::Sha256.compute(&[seed.as_bytes(), purpose.as_bytes()].concat());
     let bytes = digest.as_bytes().first_chunk().expect("a digest has 32 bytes");
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_refused() {
+    fn invalid_options_are_refused() {
         let refused = |change: fn(&mut MkfsOptions)| resolve(2, change).unwrap_err().to_string();
         assert!(refused(|o| o.node_size_bytes = Some(5000)).contains("node size 5000"));
         assert!(refused(|o| o.node_size_bytes = Some(131_072)).contains("node size 131072"));

@@ -1,4 +1,4 @@
-//! What was made, as mkfs.btrfs tells it.
+//! The result, in the form of mkfs.btrfs.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use larder_format::{ChecksumType, Profile, Uuid};
 
 use crate::Features;
 
-/// What was made. Its `Display` is what mkfs.btrfs prints.
+/// The result. Its `Display` is the output of mkfs.btrfs.
 #[derive(Clone, Debug)]
 pub struct Summary {
     /// Label; may be empty.
@@ -21,7 +21,7 @@ pub struct Summary {
     pub total_bytes: u64,
     /// Bytes that extents use.
     pub used_bytes: u64,
-    /// What is in block groups of each type.
+    /// The block groups by type.
     pub block_groups: Vec<GroupSummary>,
     /// Features that are on.
     pub features: Features,

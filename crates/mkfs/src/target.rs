@@ -10,8 +10,8 @@ use larder_device::{Access, Device, DeviceError, FileDevice};
 
 use crate::{MkfsError, probe};
 
-/// What is undone when no file system comes of it: files that were made are removed, and those that
-/// were made longer get their length back.
+/// Undoes changes of files if mkfs fails: removes created files, and gives lengthened ones their
+/// old length back.
 #[derive(Default)]
 pub(crate) struct Undo {
     made: Vec<PathBuf>,
@@ -19,14 +19,14 @@ pub(crate) struct Undo {
 }
 
 impl Undo {
-    /// The file system is there: everything stays.
+    /// Keeps all changes: the file system is complete.
     pub(crate) fn forget(mut self) {
         self.made.clear();
         self.lengthened.clear();
     }
 
-    /// Opens a device, or makes a file if there is a length for it, and checks that it may be
-    /// overwritten. Nothing that was there before is changed.
+    /// Opens a device, or creates a file if there is a length for it, and checks that it may be
+    /// overwritten. Does not change existing content.
     pub(crate) fn open(
         &mut self,
         path: &Path,
@@ -66,7 +66,7 @@ impl Undo {
 
 impl Drop for Undo {
     fn drop(&mut self) {
-        // What went wrong before is what the caller hears of.
+        // The caller hears of the first error.
         for (device, len_bytes) in &self.lengthened {
             let _ = device.set_len(*len_bytes);
         }
@@ -76,7 +76,7 @@ impl Drop for Undo {
     }
 }
 
-/// What two paths share that lead to the same file or device.
+/// The identity of a file or device, whatever its paths.
 #[derive(PartialEq)]
 enum Identity {
     Device { rdev: u64 },
@@ -110,7 +110,7 @@ pub(crate) fn refuse_twice(targets: &[PathBuf]) -> Result<(), MkfsError> {
     Ok(())
 }
 
-/// Fails if the device holds something that is known.
+/// Fails if the device holds known content.
 pub(crate) fn refuse_content(device: &dyn Device) -> Result<(), MkfsError> {
     match probe::content(device)? {
         Some(content) => Err(MkfsError::Occupied { device: device.name().to_owned(), content }),
@@ -118,7 +118,7 @@ pub(crate) fn refuse_content(device: &dyn Device) -> Result<(), MkfsError> {
     }
 }
 
-/// The length that a file will have, or that a device has.
+/// The future length of a file, or the length of a device.
 pub(crate) fn new_len(device: &FileDevice, byte_count: Option<u64>, least_bytes: u64) -> u64 {
     let len_bytes = device.len_bytes();
     if device.is_block_device() {

@@ -1,14 +1,14 @@
-//! Making a device forget what it held.
+//! Wiping the old content of a device.
 
 use larder_device::{Device, DeviceError};
 use larder_format::superblock::{OFFSETS, SUPERBLOCK_SIZE};
 
-/// Bytes at either end of a device where other file systems and partition tables keep what they are
-/// known by.
+/// Bytes at either end of a device where other file systems and partition tables have their
+/// signatures.
 const EDGE_BYTES: u64 = 2 * 1024 * 1024;
 
-/// Discards the device's content if asked to, and zeros every place that says what it holds; the
-/// zeros are durable when this returns.
+/// Discards the device's content if asked to, and zeros every place of a signature. The zeros are
+/// durable when this returns.
 pub(crate) fn wipe(device: &dyn Device, discard: bool) -> Result<(), DeviceError> {
     let len_bytes = device.len_bytes();
     if discard {
@@ -25,7 +25,7 @@ pub(crate) fn wipe(device: &dyn Device, discard: bool) -> Result<(), DeviceError
     device.flush()
 }
 
-/// Zeros a range, but leaves zeros alone: a sparse file stays sparse.
+/// Zeros a range, and keeps zeros as they are: a sparse file stays sparse.
 fn zero(device: &dyn Device, offset: u64, len_bytes: u64) -> Result<(), DeviceError> {
     const STEP_BYTES: u64 = 64 * 1024;
     let (mut found, zeros) = (vec![0; STEP_BYTES as usize], vec![0; STEP_BYTES as usize]);
@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_is_left_to_be_recognized_by() {
+    fn signatures_are_wiped() {
         let device = MemoryDevice::new("m", 70 << 20);
         device.write_at(&vec![1; 3 << 20], 0).unwrap();
         device.write_at(&[1; 4096], OFFSETS[1].0).unwrap();

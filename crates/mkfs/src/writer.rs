@@ -1,7 +1,7 @@
-//! The thread that writes: checksums of tree blocks, then the devices.
+//! The thread that writes: it computes checksums of tree blocks, then writes to the devices.
 //!
-//! Writes are done one after the other, as rows of chunks with parity need it. What is waiting is
-//! bounded by the channel.
+//! It does one write after the other, since full stripes of chunks with parity need that. The
+//! channel bounds the waiting writes.
 
 use std::ops::Range;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -14,7 +14,7 @@ use larder_volume::{Volume, WriteError};
 use crate::content::BufferPool;
 use crate::{MkfsError, Progress};
 
-/// Writes that may wait, of a megabyte each.
+/// The most writes that wait, of a megabyte each.
 const QUEUE: usize = 8;
 
 /// Something to be written.

@@ -13,9 +13,9 @@ use larder_testkit::command::run;
 use larder_testkit::manifest::Timestamp;
 use larder_testkit::{Content, ImageSpec, KernelImage, Scratch, assert_same};
 
-/// A file system that the kernel filled with everything it has, copied.
+/// A file system with everything that the kernel can write, copied.
 #[test]
-fn what_the_kernel_made() {
+fn an_image_filled_by_the_kernel() {
     let image = KernelImage::build(&ImageSpec::new("source"), &Content::new(7));
     let source = image.mount("ro");
     for (node_size, compression) in [(16384, None), (65536, Some("zstd".parse().unwrap()))] {
@@ -27,7 +27,7 @@ fn what_the_kernel_made() {
         let (mut expected, mut found) = (comparable(source.path()), comparable(mount.path()));
         for manifest in [&mut expected, &mut found] {
             for entry in manifest.entries.values_mut() {
-                // The kernel makes up the times of a folder that stands for a subvolume.
+                // The kernel makes up the times of a directory that stands for a subvolume.
                 (entry.ctime, entry.mtime) = (Timestamp::default(), Timestamp::default());
             }
         }
@@ -42,7 +42,7 @@ fn a_directory_of_65000_files() {
     fs::create_dir(&folder).unwrap();
     let content = text(2400);
     for number in 0..65_000_u32 {
-        // Most lie in the tree, each seventh is an extent.
+        // Most are inline, each seventh is an extent.
         let size = (number % 7) as usize * 400;
         fs::write(folder.join(format!("file-{number:05}")), &content[..size]).unwrap();
     }
@@ -57,7 +57,8 @@ fn a_directory_of_65000_files() {
 #[test]
 fn extents_chunks_and_superblock_copies() {
     let source = Scratch::new();
-    // Longer than an extent, than a chunk on this device, and over the place of a superblock copy.
+    // Longer than an extent, than a chunk on this device, and across the place of a superblock
+    // copy.
     let file = File::create(source.path().join("long")).unwrap();
     let piece = noise(1 << 20);
     for number in 0..300 {
@@ -71,7 +72,7 @@ fn extents_chunks_and_superblock_copies() {
     assert!(chunks > 1, "{chunks} data chunks");
 }
 
-/// Devices that reach to the third superblock, and beyond what small chunks are for.
+/// Devices that reach to the third superblock, and that are too large for small chunks.
 #[test]
 fn large_devices() {
     let source = Source::new();
@@ -105,11 +106,7 @@ fn times_and_owners_to_the_nanosecond() {
         ]
     };
     assert_eq!(times(&copy), times(&before));
-    assert_eq!(
-        times(&path.symlink_metadata().unwrap()),
-        times(&before),
-        "the source is left alone"
-    );
+    assert_eq!(times(&path.symlink_metadata().unwrap()), times(&before), "the source is unchanged");
 }
 
 #[test]
@@ -117,7 +114,7 @@ fn subvolumes() {
     let source = Source::new();
     let specs = ["sub", "ro:sub/ro", "default:./sub/inner/"];
     let specs: Vec<_> = specs.map(|spec| spec.parse().unwrap()).into();
-    // Links that cross a subvolume's border become inodes of their own.
+    // Links across a subvolume's border become separate inodes.
     let crossing = source.path().join("sub/inner/crossing");
     fs::hard_link(source.path().join("links/many"), &crossing).unwrap();
     let options = MkfsOptions { subvolumes: specs, ..options(source.path()) };
@@ -152,7 +149,7 @@ fn subvolumes() {
     made.let_the_kernel_work();
 }
 
-/// The counts of quota groups are right from the start: a rescan would find the same.
+/// The counts of quota groups are right from the start: a rescan finds the same.
 #[test]
 fn quota_groups_of_subvolumes() {
     let source = Source::new();

@@ -1,4 +1,4 @@
-//! What is left when making a file system does not come to its end.
+//! The state that an interrupted mkfs leaves.
 
 mod common;
 
@@ -10,7 +10,7 @@ use larder_format::superblock::{MAGIC, OFFSETS};
 use larder_mkfs::{MkfsOptions, mkfs_on};
 use larder_test_devices::{CountingDevice, Event, Fault, FaultDevice, Recording};
 
-/// Whether a superblock lies at any of its places.
+/// Whether there is a superblock at any of its places.
 fn has_superblock(device: &dyn Device) -> bool {
     OFFSETS.iter().any(|offset| {
         let mut magic = [0; 8];
@@ -20,7 +20,7 @@ fn has_superblock(device: &dyn Device) -> bool {
     })
 }
 
-/// A device that holds what was there before.
+/// A device with old content.
 fn old_device() -> Arc<MemoryDevice> {
     let device = MemoryDevice::new("memory", 300 * MIB);
     for offset in &OFFSETS[..2] {
@@ -43,7 +43,7 @@ fn an_error_at_any_write_leaves_no_file_system() {
         device.inject(Fault::fail(Operation::Write).after(good_writes));
         let error = mkfs_on(&[Arc::clone(&device) as Arc<dyn Device>], &options).unwrap_err();
         assert!(error.to_string().starts_with("memory: write of"), "{error}");
-        // The first writes remove the old superblocks, the last ones are the new ones.
+        // The first writes remove the old superblocks, and the last ones write the new ones.
         if (superblocks..=writes - superblocks).contains(&good_writes) {
             assert!(!has_superblock(device.as_ref()), "after {good_writes} writes of {writes}");
         }
@@ -59,7 +59,7 @@ fn a_failed_flush_is_an_error() {
         device.inject(Fault::fail(Operation::Flush).after(good_flushes));
         let error = mkfs_on(&[Arc::clone(&device) as Arc<dyn Device>], &options).unwrap_err();
         assert!(error.to_string().starts_with("memory: flush"), "{error}");
-        // The last flushes come after the first superblock and after its copy.
+        // The last flushes come after the first superblock and after its copies.
         assert_eq!(has_superblock(device.as_ref()), good_flushes >= 2);
     }
 }

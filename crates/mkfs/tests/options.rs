@@ -134,7 +134,7 @@ fn shrunk_to_the_content() {
         assert!(len_bytes < 60 * MIB, "{len_bytes}");
         made.check();
         made.assert_holds(source.path());
-        // There is room for the kernel's own transactions, and the rest can be had back.
+        // There is space for the kernel's own transactions, and the rest can be regained.
         std::fs::File::options()
             .write(true)
             .open(&made.files[0])

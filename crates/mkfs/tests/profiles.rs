@@ -76,7 +76,7 @@ fn different_profiles_and_defaults() {
     made.prove(source.path());
 }
 
-/// What a device held before, and still holds where nothing was written, is not in any parity.
+/// Parity does not cover old content of a device that was not overwritten.
 #[test]
 fn on_devices_that_are_not_blank() {
     let source = Source::new();
@@ -101,8 +101,8 @@ fn on_devices_that_are_not_blank() {
     }
 }
 
-/// What the kernel rebuilds must be what was written: parity and mirrors are compared by scrubbing,
-/// and by reading without a device.
+/// The kernel must rebuild the data that was written: scrubbing compares parity and mirrors, and
+/// reading works without a device.
 #[test]
 fn redundancy_is_real() {
     let source = Source::new();

@@ -1,4 +1,4 @@
-//! What is refused, and that nothing is touched then.
+//! Refusals, which change nothing.
 
 mod common;
 
@@ -20,7 +20,7 @@ fn refused(files: &[PathBuf], options: &MkfsOptions) -> String {
 }
 
 #[test]
-fn what_holds_something_unless_forced() {
+fn devices_with_content_unless_forced() {
     let made = Made::new(&[150 * MIB], &MkfsOptions::default());
     let error = refused(&made.files, &MkfsOptions::default());
     assert!(error.contains("holds a btrfs file system, and"), "{error}");
@@ -37,7 +37,7 @@ fn what_holds_something_unless_forced() {
 }
 
 #[test]
-fn what_is_in_use() {
+fn devices_in_use() {
     let made = Made::new(&[150 * MIB], &MkfsOptions::default());
     let forced = MkfsOptions { force: true, ..MkfsOptions::default() };
     let mount = made.mount("");
@@ -53,7 +53,7 @@ fn what_is_in_use() {
 }
 
 #[test]
-fn what_is_too_small_or_too_few() {
+fn too_small_or_too_few_devices() {
     let scratch = Scratch::new();
     let small = scratch.sparse_file("small", 50 * MIB);
     let error = refused(from_ref(&small), &MkfsOptions::default());
@@ -106,7 +106,7 @@ fn an_image_is_not_copied_into_itself() {
     let inside = source.sparse_file("image", 200 * MIB);
     let error = refused(&[inside], &options(source.path()));
     assert!(error.contains("image: the file system would be copied into itself"), "{error}");
-    // One that does not exist yet is no part of the source.
+    // A target that does not exist yet is not in the source.
     let new = source.path().join("new");
     fs::remove_file(source.path().join("image")).unwrap();
     mkfs(from_ref(&new), &options(source.path())).unwrap();
@@ -142,9 +142,10 @@ fn block_devices_are_formatted_and_limited() {
     larder_testkit::oracle::check(&[file], true).unwrap();
 }
 
-/// Whatever goes wrong, and whenever: files that were made are gone, and others are as long as they were.
+/// After an error of any kind at any time, created files are gone, and others have their old
+/// length.
 #[test]
-fn what_was_made_for_nothing_is_removed() {
+fn files_created_in_vain_are_removed() {
     let scratch = Scratch::new();
     let at = |name: &str| scratch.path().join(name);
     let source = Scratch::new();
@@ -168,7 +169,7 @@ fn what_was_made_for_nothing_is_removed() {
     }
 }
 
-/// Devices that are too small for what is in `root`, which shows only while it is copied.
+/// Devices that are too small for the content of `root`, which shows only during the copy.
 fn options_of_small(root: &std::path::Path) -> MkfsOptions {
     MkfsOptions { byte_count: Some(100 * MIB), data_profile: Some(Profile::Raid1), ..options(root) }
 }

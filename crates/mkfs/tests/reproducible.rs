@@ -33,7 +33,7 @@ fn assert_same_files(one: &Made, other: &Made) {
 }
 
 #[test]
-fn however_many_threads() {
+fn any_number_of_threads_makes_the_same_image() {
     let source = Source::new();
     let specs: Vec<_> = ["sub", "ro:sub/ro"].map(|spec| spec.parse().unwrap()).into();
     for compression in [None, Some("zstd".parse().unwrap()), Some("lzo".parse().unwrap())] {
@@ -51,7 +51,7 @@ fn however_many_threads() {
 }
 
 #[test]
-fn on_several_devices() {
+fn images_on_several_devices_are_the_same() {
     let source = Source::new();
     let make = |threads| {
         let (data_profile, metadata_profile) = (Some(Profile::Raid5), Some(Profile::Raid1));
@@ -62,9 +62,9 @@ fn on_several_devices() {
     assert_same_files(&make(1), &make(5));
 }
 
-/// A copy of the source, made at another time and listed in another order, makes the same image.
+/// A copy of the source, made at another time and in another order, makes the same image.
 #[test]
-fn from_a_copy_of_the_source() {
+fn a_copy_of_the_source_makes_the_same_image() {
     let (one, other) = (Scratch::new(), Scratch::new());
     for (root, order) in [(&one, [1, 2, 3]), (&other, [3, 1, 2])] {
         for number in order {
@@ -82,7 +82,7 @@ fn from_a_copy_of_the_source() {
 }
 
 #[test]
-fn but_not_otherwise() {
+fn uuids_are_random_by_default() {
     let source = Scratch::new();
     let make = || Made::new(&[200 * MIB], &options(source.path())).summary.uuid;
     assert_ne!(make(), make());

@@ -1,15 +1,16 @@
-//! What was done, and what must be left of it.
+//! The history of a recording: its steps, and the promises that must hold after a cut.
 
 use std::fmt::{Debug, Display};
 
-/// States `S` of what is watched on a recorded device, one after each step, and promises `P` of calls that
-/// returned: that something is as it was in the last state then, or in a later one, after any cut from there on.
+/// The states `S` of a recorded device, one after each step, and promises `P` of calls that
+/// returned: after any later cut, the subject of the promise is as in the last state before it, or
+/// as in a later one.
 #[derive(Debug)]
 pub struct History<S, P> {
     states: Vec<S>,
-    /// Where in the recording the step began that led to each state.
+    /// For each state, the position in the recording at which its step began.
     begun: Vec<usize>,
-    /// What each step was, and what was promised after it.
+    /// The description of each step, and the promises after it.
     steps: Vec<String>,
     promises: Vec<Promise<P>>,
 }
@@ -22,25 +23,25 @@ struct Promise<P> {
 }
 
 impl<S, P: Debug> History<S, P> {
-    /// Begins with the state in which a recording is at `position`.
+    /// Starts with the state of a recording at `position`.
     pub fn new(position: usize, state: S) -> Self {
         let steps = vec!["0: the beginning".into()];
         Self { states: vec![state], begun: vec![position], steps, promises: Vec::new() }
     }
 
-    /// Where in the recording it began.
+    /// The position in the recording at which it began.
     pub fn began(&self) -> usize {
         self.begun[0]
     }
 
-    /// Notes a step that began when the recording was at `begun`, and the state after it.
+    /// Adds a step that began when the recording was at `begun`, and the state after it.
     pub fn note(&mut self, begun: usize, step: impl Display, state: S) {
         self.steps.push(format!("{}: {step}", self.states.len()));
         self.begun.push(begun);
         self.states.push(state);
     }
 
-    /// Notes what a call promised that had returned when the recording was at `position`.
+    /// Adds a promise of a call that had returned when the recording was at `position`.
     pub fn promise(&mut self, what: P, position: usize) {
         let state = self.states.len() - 1;
         let note = format!("; promised {what:?} at {position}");
@@ -48,7 +49,7 @@ impl<S, P: Debug> History<S, P> {
         self.promises.push(Promise { what, state, position });
     }
 
-    /// What was promised before a cut at `position`.
+    /// The promises before a cut at `position`.
     pub fn promised(&self, position: usize) -> impl Iterator<Item = &P> {
         self.due(position).map(|promise| &promise.what)
     }
@@ -57,9 +58,9 @@ impl<S, P: Debug> History<S, P> {
         self.promises.iter().filter(move |promise| promise.position <= position)
     }
 
-    /// Holds what a cut at `position` left to what was promised before. `is_kept` is given a promise and the
-    /// states from that in which it was given to the last that the cut may have left, and says what is wrong.
-    /// It panics on the first promise that is broken, naming `what` and all steps.
+    /// Checks the promises before a cut at `position`. `is_kept` gets a promise and the states from
+    /// that of the promise to the last that the cut may have left, and returns the problem, if
+    /// there is one. Panics on the first broken promise, with `what` and all steps.
     #[track_caller]
     pub fn judge(
         &self,
@@ -104,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn promises_are_held_to_states_that_may_be_there() {
+    fn promises_are_checked_against_possible_states() {
         assert_eq!(judged(10), [("first", "a".into())]);
         assert_eq!(judged(29), [("first", "ab".into())]);
         assert_eq!(judged(39), [("first", "abc".into())]);

@@ -1,19 +1,19 @@
-//! Power cuts in tests: what a cut may leave of a file system, and what it must.
+//! Power cuts in tests: the states that a cut may leave of a file system, and those that it must
+//! not.
 //!
 //! A test loads an image into memory, works on a [`Recording`](larder_test_devices::Recording) of
-//! it, and notes in a [`History`] what was done and promised. It replays the recording, cuts the
-//! power where it likes, of which something has [`survival`], and holds what is left to the
-//! history, to both checkers, and after [`store`] to the kernel.
+//! it, and records steps and promises in a [`History`]. It replays the recording, cuts the power at
+//! any point, with [`survival`] deciding about unflushed changes, and checks the rest against the
+//! history, with both checkers, and after [`store`] with the kernel.
 //!
 //! # Invariants
-//! - A superblock is written whole or not at all: commits count on it, and so does the kernel
+//! - A superblock is written whole or not at all: commits depend on it, and so does the kernel
 //!   ([`survival`]).
-//! - What a cut leaves is sound to every checker ([`assert_sound`]).
-//! - What a call promised is judged after every cut from where the recording was when it had
-//!   returned.
-//! - What becomes of unflushed changes is said in one place ([`survival`]).
-//! - Every cut is held to our own checker, and of one device to `btrfs check`. Mounts by the kernel
-//!   are sampled, and so is what `btrfs check` says of several devices.
+//! - The state after a cut is sound for every checker ([`assert_sound`]).
+//! - Every cut after a call returned must keep the call's promise.
+//! - [`survival`] alone decides the fate of unflushed changes.
+//! - Our own checker checks every cut, and `btrfs check` every one of a single device. Mounts by
+//!   the kernel are sampled, and so is `btrfs check` on several devices.
 #![forbid(unsafe_code)]
 
 mod history;

@@ -8,7 +8,7 @@ use larder_device::{Device, MemoryDevice};
 
 const PIECE_BYTES: usize = 64 << 10;
 
-/// Reads an image file into memory; what is zero stays a hole. It panics if it cannot.
+/// Reads an image file into memory; zeros become holes. Panics on an error.
 pub fn load(path: &Path) -> MemoryDevice {
     let file = File::open(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     let len_bytes = file.metadata().expect("what is open has a length").len();
@@ -22,14 +22,14 @@ pub fn load(path: &Path) -> MemoryDevice {
     device
 }
 
-/// Makes `path` an image file with the content of a device; what is zero is a hole. It panics if it cannot.
+/// Makes `path` an image file with the content of a device; zeros become holes. Panics on an error.
 pub fn store(device: &MemoryDevice, path: &Path) {
     let file = File::create(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     file.set_len(device.len_bytes()).expect("there is room for holes");
     store_difference(device, &MemoryDevice::new("zeros", device.len_bytes()), &file);
 }
 
-/// Gives a file that has the content of another device that of `device`.
+/// Changes a file with the content of `other` to that of `device`.
 pub(crate) fn store_difference(device: &MemoryDevice, other: &MemoryDevice, file: &File) {
     device.each_difference(other, |offset, data| {
         file.write_all_at(data, offset).expect("there is room");
@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_stored_is_loaded() {
+    fn stored_images_are_loaded() {
         let device = MemoryDevice::new("memory", (1 << 20) + 1000);
         for offset in [0, 70_000, (1 << 20) + 900] {
             device.write_at(&[7; 100], offset).unwrap();
@@ -64,9 +64,9 @@ mod tests {
         assert!(before == std::fs::read(file.path()).unwrap());
     }
 
-    /// What was written, written again and discarded since, and what both have.
+    /// Data that was written, written again and discarded since, and data that both share.
     #[test]
-    fn a_difference_makes_one_of_the_other() {
+    fn a_difference_turns_one_device_into_the_other() {
         const LEN: usize = (1 << 20) + 1000;
         let before = MemoryDevice::new("memory", LEN as u64);
         for offset in [0, 70_000, 300_000, LEN as u64 - 100] {
@@ -85,7 +85,7 @@ mod tests {
         assert!(std::fs::read(file.path()).unwrap() == expected);
         let mut parts = Vec::new();
         after.each_difference(&before, |offset, _| parts.push(offset));
-        assert!(parts.iter().all(|offset| *offset >= 16_384), "what both have is passed over");
+        assert!(parts.iter().all(|offset| *offset >= 16_384), "shared data is skipped");
         assert_eq!(parts.len(), 4, "{parts:?}");
     }
 }

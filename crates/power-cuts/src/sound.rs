@@ -1,4 +1,4 @@
-//! Soundness of what is left, for our own checker and for `btrfs check`.
+//! Soundness after a cut, for our own checker and for `btrfs check`.
 
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
@@ -11,9 +11,9 @@ use tempfile::NamedTempFile;
 
 use crate::memory::store_difference;
 
-/// Neither checker finds anything on the devices of a file system. It panics if one does, naming `what`. Several devices
-/// are held to our own checker only: `btrfs check` looks for them among all that are attached, and takes for one of them what is left of it from the last cut
-/// ([`assert_sound_to_btrfs`]).
+/// Neither checker finds anything on the devices of a file system. Panics otherwise, with `what`.
+/// Several devices get only our own checker: `btrfs check` looks for them among all attached
+/// devices, and may take one from the last cut ([`assert_sound_to_btrfs`]).
 #[track_caller]
 pub fn assert_sound<'d>(devices: impl IntoIterator<Item = &'d MemoryDevice>, what: &str) {
     let devices: Vec<&MemoryDevice> = devices.into_iter().collect();
@@ -23,7 +23,7 @@ pub fn assert_sound<'d>(devices: impl IntoIterator<Item = &'d MemoryDevice>, wha
     }
 }
 
-/// Our own checker finds nothing. It panics if it does, naming `what`.
+/// Our own checker finds nothing. Panics otherwise, with `what`.
 #[track_caller]
 pub fn assert_sound_to_larder<'d>(devices: impl IntoIterator<Item = &'d MemoryDevice>, what: &str) {
     let snapshot = |device: &MemoryDevice| Arc::new(device.snapshot()) as Arc<dyn Device>;
@@ -39,7 +39,7 @@ pub fn assert_sound_to_larder<'d>(devices: impl IntoIterator<Item = &'d MemoryDe
     assert!(report.is_clean(), "{what}: {report}");
 }
 
-/// `btrfs check` finds nothing, however many devices there are. It panics if it does, naming `what`.
+/// `btrfs check` finds nothing, for any number of devices. Panics otherwise, with `what`.
 #[track_caller]
 pub fn assert_sound_to_btrfs<'d>(devices: impl IntoIterator<Item = &'d MemoryDevice>, what: &str) {
     let devices: Vec<&MemoryDevice> = devices.into_iter().collect();
@@ -48,7 +48,8 @@ pub fn assert_sound_to_btrfs<'d>(devices: impl IntoIterator<Item = &'d MemoryDev
 }
 
 thread_local! {
-    /// A file for each device that this thread has stored, so that little is written for one cut after the other.
+    /// A file for each device that this thread has stored, so that little is written from one cut
+    /// to the next.
     static STORED: RefCell<Vec<Stored>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -60,7 +61,7 @@ struct Stored {
 
 impl Stored {
     fn new() -> Self {
-        // In memory, where there is such a folder: nothing of it is to last.
+        // In memory, if there is such a folder: the file is temporary.
         let memory = Path::new("/dev/shm");
         let file =
             if memory.is_dir() { NamedTempFile::new_in(memory) } else { NamedTempFile::new() };
@@ -76,7 +77,7 @@ impl Stored {
     }
 }
 
-/// Stores devices, each in the file that had the device at its place before.
+/// Stores devices, each in the file of the earlier device with the same index.
 fn store_all(stored: &mut Vec<Stored>, devices: &[&MemoryDevice]) -> Vec<PathBuf> {
     stored.resize_with(stored.len().max(devices.len()), Stored::new);
     let stored = stored.iter_mut().zip(devices);

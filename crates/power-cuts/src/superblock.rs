@@ -1,9 +1,10 @@
-//! What cuts do to copies of the superblock.
+//! Superblock copies in a power cut.
 
 use larder_format::superblock::OFFSETS;
 use larder_test_devices::{Entry, Event, Survival};
 
-/// A change that arrives only in its first `sectors` sectors of 512 bytes; not at all, if it is a superblock.
+/// A change of which only the first `sectors` sectors of 512 bytes are written; nothing, if it is a
+/// superblock.
 pub(crate) fn torn(change: &Entry, sectors: u64) -> Survival {
     let is_copy = |offset: u64| OFFSETS.iter().any(|copy| copy.0 == offset);
     match &change.event {

@@ -1,11 +1,11 @@
-//! What becomes of what was not flushed.
+//! The fate of unflushed changes.
 
 use larder_test_devices::{Entry, Survival};
 
 use crate::superblock::torn;
 
-/// What becomes of each unflushed change in a cut, as `seed` has it. In some cuts all is lost and in some all is there;
-/// in most of them a half is, whatever was written first, and a quarter is torn.
+/// The fate of each unflushed change in a cut, determined by `seed`. In some cuts all are lost and
+/// in some all survive; in most of them a half survive, in any order, and a quarter are torn.
 pub fn survival(seed: u64) -> impl FnMut(usize, &Entry) -> Survival {
     let mut random = Random(seed);
     let (temper, tear) = (random.below(8), random.below(9));
@@ -56,6 +56,6 @@ mod tests {
         for wanted in [[true, false, false], [false, true, false], [true, true, true]] {
             assert!(seen.contains(&wanted), "{wanted:?}");
         }
-        assert_eq!(seen, (0..100).map(kinds).collect::<Vec<_>>(), "a seed says all");
+        assert_eq!(seen, (0..100).map(kinds).collect::<Vec<_>>(), "a seed determines all");
     }
 }

@@ -1,8 +1,8 @@
 //! Runs the same loop on several threads for a fixed time and counts turns.
 //!
-//! By the processor's clock, turns are given per second of processor time that the threads used, which
-//! other programs on the machine do not lengthen; but waiting costs no processor time. By the clock on
-//! the wall, waiting counts, and so does whatever else the machine does: for a quiet machine.
+//! With the processor's clock, turns are given per second of processor time of the threads, which
+//! other programs on the machine do not lengthen; but waiting costs no processor time. With the
+//! wall clock, waiting counts, and so do other programs: use it on a quiet machine.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,7 +14,7 @@ use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use rustix::time::{ClockId, clock_gettime};
 
-/// What a second is.
+/// The meaning of a second.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Clock {
     /// A second that one of the threads ran.
@@ -33,7 +33,7 @@ impl Clock {
     }
 }
 
-/// How to measure.
+/// The parameters of a measurement.
 #[derive(Clone, Copy)]
 pub(crate) struct Run {
     pub(crate) threads: usize,
@@ -41,15 +41,15 @@ pub(crate) struct Run {
     pub(crate) clock: Clock,
 }
 
-/// What a measurement came to.
+/// The result of a measurement.
 #[derive(Clone, Copy)]
 pub(crate) struct Rate {
     pub(crate) turns: f64,
     pub(crate) per_second: f64,
 }
 
-/// Calls what `worker` makes for each thread, over and over, for the time of the run. Making it is not
-/// measured.
+/// Calls the function that `worker` makes for each thread, over and over, for the time of the run.
+/// Making it is not measured.
 pub(crate) fn rate<W: FnMut()>(run: Run, worker: impl Fn(usize, SmallRng) -> W + Sync) -> Rate {
     let barrier = Barrier::new(run.threads + 1);
     let stop = AtomicBool::new(false);

@@ -1,5 +1,5 @@
-//! The extents of an open file, as its readers know them: looked up by point by all threads, now and then
-//! forgotten where something is written, and learned again by whoever reads there next.
+//! The extents of an open file in memory: all threads look them up by point, and now and then
+//! forget one where data is written, which the next reader adds again.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -17,7 +17,7 @@ const EXTENT_BYTES: u64 = 4 << 10;
 /// One in so many operations forgets an extent.
 const FORGOTTEN: u64 = 100;
 
-/// What is known of an extent: where it lies and how, and its checksums.
+/// The properties of an extent: its place, its form and its checksums.
 #[derive(Clone)]
 pub(crate) struct Known {
     place: [u64; 6],
@@ -97,7 +97,7 @@ impl Extents for Exclusive {
     }
 }
 
-/// Looks extents up; what is missing is learned.
+/// Looks up extents; adds missing ones.
 pub(crate) fn extents<E: Extents>(run: Run) -> f64 {
     let extents = E::default();
     let learn = |number: u64| {

@@ -1,7 +1,7 @@
 //! Measures the range index beside other ordered maps, and prints tables.
 //!
-//! A program of its own, not a benchmark target of the index: the rivals stay out of what a build
-//! or a test of the index compiles, and counting memory takes a global allocator.
+//! A separate program, not a benchmark target of the index: builds and tests of the index do not
+//! compile the rivals, and counting memory needs a global allocator.
 
 mod allocator;
 mod clock;
@@ -34,7 +34,8 @@ enum Table {
     NodeSize,
     /// The range index with plain and with guarded values.
     Values,
-    /// Pinned extents, dirty ranges, locked byte ranges and extents of a file, each on the index and on something simpler.
+    /// Pinned extents, dirty ranges, locked byte ranges and extents of a file, each on the index
+    /// and on a simpler structure.
     Places,
 }
 
@@ -65,7 +66,7 @@ struct Arguments {
     /// Only the maps whose name contains this.
     #[arg(long, default_value = "")]
     only: String,
-    /// But not the maps whose name contains one of these.
+    /// Leave out maps whose names contain one of these.
     #[arg(long, value_delimiter = ',')]
     without: Vec<String>,
 }

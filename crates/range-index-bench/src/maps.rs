@@ -1,5 +1,5 @@
-//! The maps, behind the few operations that the workloads need. All map the start of a range to
-//! its end and a value, and look up by the last start at or before a point.
+//! The maps, with the few operations that the workloads need. All map the start of a range to its
+//! end and a value, and look up by the last start at or before a point.
 //!
 //! Inserting looks at both neighbours first. Only the range index and the locked maps do so in one
 //! atomic step; for the others the check does the same work and proves nothing.
@@ -16,7 +16,7 @@ use parking_lot::{Mutex, RwLock};
 use scc::TreeIndex;
 use scc::tree_index::Proximity;
 
-/// A map that several threads share through handles of it.
+/// A map that several threads share through handles.
 pub(crate) trait Map: Send + Sync + Sized {
     const NAME: &'static str;
 
@@ -57,7 +57,7 @@ impl<const KEYS: usize> Map for Arc<RangeIndex<u64, KEYS>> {
     }
 }
 
-/// The map that nobody shares: for one thread only.
+/// An unshared map, for one thread only.
 pub(crate) struct Unshared(std::cell::UnsafeCell<BTreeMap<u64, Ends>>);
 
 // SAFETY: `handle` hands out nothing, and the workloads run this map on one thread.
@@ -125,7 +125,7 @@ impl Map for Arc<RwLock<BTreeMap<u64, Ends>>> {
     }
 }
 
-/// A node of a red-black tree, as a kernel would have it.
+/// A node of a red-black tree, as in a kernel.
 pub(crate) struct Extent {
     link: RBTreeLink,
     pub(crate) start: u64,

@@ -15,14 +15,15 @@ use crate::Arguments;
 use crate::maps::{ByStart, Index, LockFreeTree, Map};
 use crate::read_write::filled;
 
-/// Counts what is allocated and not yet freed.
+/// Counts bytes that are allocated and not yet freed.
 pub(crate) struct Counting;
 
 static ASKED: AtomicIsize = AtomicIsize::new(0);
 static CHUNKS: AtomicIsize = AtomicIsize::new(0);
 static ON: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
 
-/// What a common allocator takes for a request: a word of header, in steps of 16, at least 32.
+/// The bytes of a common allocator for a request: with a word of header, in steps of 16, at least
+/// 32.
 fn chunk(bytes: usize) -> isize {
     (bytes + 8).next_multiple_of(16).max(32) as isize
 }
@@ -62,7 +63,7 @@ fn row<M: Map>(entries: u64) -> [f64; 4] {
         settle();
         ASKED.store(0, Ordering::Relaxed);
         CHUNKS.store(0, Ordering::Relaxed);
-        // A thread may keep spare memory, which is no part of the map.
+        // A thread may keep spare memory, which is not part of the map.
         let map = thread::scope(|scope| {
             let filler = scope.spawn(|| {
                 ON.store(true, Ordering::Relaxed);

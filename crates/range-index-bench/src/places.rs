@@ -1,10 +1,10 @@
-//! The access patterns of a file system's other range maps, on the index and on what a simpler structure
-//! makes of them: which is the best tool where.
+//! The access patterns of a file system's other range maps, on the index and on simpler structures,
+//! to find the best for each.
 //!
-//! - *pinned*: threads note extents that they freed; now and then one thread takes all of them, in order of
-//!   address and merged, as a commit does.
-//! - *dirty*: one thread, under a lock that it has anyway, notes what was written to a file, mostly
-//!   appended, and now and then takes all of it in order, as writeback does.
+//! - *pinned*: threads record extents that they freed; now and then one thread takes all of them,
+//!   in order of address and merged, as a commit does.
+//! - *dirty*: one thread, under a lock that it has anyway, records writes to a file, mostly
+//!   appending, and now and then takes all of them in order, as writeback does.
 //! - *extents*: threads look up the extents of one file.
 
 use std::collections::BTreeMap;
@@ -20,21 +20,21 @@ use crate::extents::{self, Extents, extents};
 
 /// Extents are pinned, and pages dirty, in units of this many bytes.
 const UNIT: u64 = 16 << 10;
-/// Ranges that are noted before all are taken.
+/// Ranges that are recorded before all are taken.
 const BATCH: u64 = 20_000;
 /// The address space in units: large against a batch.
 const UNITS: u64 = 1 << 20;
 
-/// Ranges that are noted and then all taken, sorted and merged.
+/// Ranges that are recorded and then all taken, sorted and merged.
 trait Noted: Sync + Default {
     const NAME: &'static str;
 
-    /// Notes a range of one unit that is not there yet; one that is there may be noted again.
+    /// Records a range of one unit; an existing one may be recorded again.
     fn note(&self, start: u64);
     fn take_all(&self) -> Vec<Range<u64>>;
 }
 
-/// Pushes, and sorts what is taken.
+/// Pushes, and sorts on taking.
 #[derive(Default)]
 struct SortedLater(Mutex<Vec<Range<u64>>>);
 
@@ -90,7 +90,7 @@ impl Noted for Index {
         let mut at = 0;
         while let Some((range, _)) = self.0.first_at_or_after(at) {
             at = range.end;
-            // Another may have merged it meanwhile: what is there now is taken.
+            // Another thread may have merged it meanwhile: take the current range.
             taken.extend(self.0.remove(range.start).map(|(range, _)| range));
         }
         merged(taken)
@@ -108,13 +108,13 @@ fn merged(ranges: impl IntoIterator<Item = Range<u64>>) -> Vec<Range<u64>> {
     merged
 }
 
-/// Notes ranges from all threads; the first takes them all now and then.
+/// Records ranges from all threads; the first takes them all now and then.
 fn pinned<N: Noted>(run: Run) -> f64 {
     let noted = N::default();
     note_and_take(&noted, run, |random| below(random, UNITS))
 }
 
-/// Notes mostly what follows the last, and at times another place.
+/// Mostly records the unit after the last, and at times one elsewhere.
 fn dirty<N: Noted>(run: Run) -> f64 {
     let noted = N::default();
     let at = std::sync::atomic::AtomicU64::new(0);

@@ -50,14 +50,15 @@ pub(crate) fn measure<M: Map>(map: &M, entries: u64, writes: u32, run: Run) -> f
     result.per_second
 }
 
-/// Operations per second of a map and of the index that was measured in turns with it: the best of each.
+/// Operations per second of a map and of the index that was measured in turns with it: the best of
+/// each.
 #[derive(Clone, Copy, Debug, Default)]
 struct Best {
     map: f64,
     index: f64,
 }
 
-/// What a map came to, by share of edits and by number of threads.
+/// The results of a map, by share of edits and by number of threads.
 #[derive(Debug)]
 struct Row {
     name: &'static str,
@@ -68,7 +69,7 @@ struct Row {
 fn row<M: Map>(arguments: &Arguments, entries: u64, index: &Index, most_threads: usize) -> Row {
     eprintln!("{entries} entries: filling {}", M::NAME);
     let map = filled::<M>(entries);
-    // What the edits of the last measurement left out.
+    // Completes the map after the edits of the last measurement.
     for slot in 0..entries {
         Map::insert(index, slot * STEP, slot * STEP + STEP / 2, slot);
     }
@@ -97,7 +98,7 @@ pub(crate) fn print(arguments: &Arguments) {
                 rows.push(row(arguments, entries, &index, most_threads));
             }
         };
-        // The index beside another one like it shows what a ratio of 1 looks like here.
+        // A second index shows the meaning of a ratio of 1.
         add(Index::NAME, row::<Index>, usize::MAX);
         add(Unshared::NAME, row::<Unshared>, 1);
         add("RwLock<BTreeMap>", row::<Arc<RwLock<BTreeMap<_, _>>>>, usize::MAX);

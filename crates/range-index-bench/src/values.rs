@@ -1,6 +1,6 @@
 //! The range index with values of different kinds: plain ones, which an edit copies and an update
-//! replaces, and values each behind a lock and a count of its own, which an edit
-//! counts and an update changes in place.
+//! replaces, and values with a lock and a reference count each, for which an edit counts and an
+//! update changes in place.
 
 use std::sync::Arc;
 

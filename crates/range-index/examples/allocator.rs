@@ -8,7 +8,7 @@ use larder_range_index::{Order, RangeIndex, Request};
 const KIB: u64 = 1024;
 
 fn main() {
-    // Space: what is taken maps to who took it. The first megabyte is reserved.
+    // Ranges in use map to their threads. The first megabyte is reserved.
     let space = RangeIndex::new();
     space.insert(0..1024 * KIB, usize::MAX).expect("the space is empty");
 
@@ -16,7 +16,7 @@ fn main() {
         for me in 0..4 {
             let space = &space;
             scope.spawn(move || {
-                // Each thread starts where the others do not.
+                // Each thread starts at a place of its own.
                 let hint = me as u64 * 4096 * KIB;
                 let request = Request::new(16 * KIB)
                     .align(4 * KIB)

@@ -176,8 +176,8 @@ impl<'g, V> BlockRef<'g, V> {
         })
     }
 
-    /// The first hole from that before entry `first` on, with the index of the entry, in which `place`
-    /// finds a place. `place` is shown holes of `len` addresses and more.
+    /// The first hole from that before entry `first` on, with the index of the entry, in which
+    /// `place` finds a place. `place` is shown holes of `len` addresses and more.
     pub(crate) fn first_place<P>(
         self,
         first: usize,
@@ -352,7 +352,8 @@ impl<V: Clone> Builder<V> {
     /// [`Builder::finish`] for a caller that knows the length of the largest hole.
     pub(crate) fn finish_with(self, largest: u64) -> OwnedBlock<V> {
         assert_eq!(self.len, self.capacity, "a block is finished when it is full");
-        // SAFETY: the header was written when the block was allocated, and no other thread sees it yet.
+        // SAFETY: the header was written when the block was allocated, and no other thread sees it
+        // yet.
         unsafe { (*self.header.as_ptr()).largest = largest };
         let block = OwnedBlock { header: self.header };
         std::mem::forget(self);
@@ -386,7 +387,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_block_knows_its_largest_hole_wherever_that_is() {
+    fn a_block_knows_its_largest_hole_at_any_place() {
         for len in 0..20 {
             for wide in 0..=len {
                 // Holes of one address, and one of seven.

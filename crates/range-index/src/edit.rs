@@ -143,8 +143,8 @@ impl<V: Value, const KEYS: usize> SkipList<V, KEYS> {
         }
     }
 
-    /// Publishes a splice of `spot`; false when the block has changed since. `path` is that to `spot`,
-    /// if there is one.
+    /// Publishes a splice of `spot`; false when the block has changed since. `path` is that to
+    /// `spot`, if there is one.
     pub(crate) fn try_splice<'g>(
         &self,
         spot: &Spot<'g, V>,
@@ -188,8 +188,8 @@ impl<V: Value, const KEYS: usize> SkipList<V, KEYS> {
         }
     }
 
-    /// Edits the block whose tile holds `at`, after all entries that begin in `gathered` have been moved
-    /// into it.
+    /// Edits the block whose tile holds `at`, after all entries that begin in `gathered` have been
+    /// moved into it.
     fn edit_gathered<R>(
         &self,
         at: u64,

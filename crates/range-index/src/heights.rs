@@ -1,14 +1,15 @@
 //! Heights: how many links a new node gets, so that a search enters few nodes at any level.
 //!
 //! Between two nodes that have a link at a level lies a *run* of nodes that end one level below. A
-//! search walks along one run at each level. Were heights drawn blindly, a run would have one node on
-//! average, but often none, which makes the list a level higher for nothing, and often many, which is
-//! where searches spend their steps. So a new node looks at the run that it comes into, and closes
-//! it, by rising above, if one or two others are there already. It goes on to the next level as long as
-//! that is so. A search enters two thirds of the nodes that it would enter among heights drawn blindly.
+//! search walks along one run at each level. Were heights drawn blindly, a run would have one node
+//! on average, but often none, which makes the list a level higher for nothing, and often many,
+//! which is where searches spend their steps. So a new node looks at the run that it comes into,
+//! and closes it, by rising above, if one or two others are there already. It goes on to the next
+//! level as long as that is so. A search enters two thirds of the nodes that it would enter among
+//! heights drawn blindly.
 //!
-//! - One or two, by lot: else a list that is filled in order would have towers at regular distances,
-//!   and removals at regular distances could take them all. As it is, nothing that goes
+//! - One or two, by lot: else a list that is filled in order would have towers at regular
+//!   distances, and removals at regular distances could take them all. As it is, nothing that goes
 //!   by address takes more of the high nodes than of the others.
 //! - Nodes never grow, so removals can leave runs that are too long. A new node in such a run
 //!   rises above it.
@@ -21,8 +22,8 @@ use crate::node::NodeRef;
 use crate::search::Path;
 use crate::slabs::MAX_HEIGHT;
 
-/// The height of a new node whose tile will begin at `low`. `path` leads to the node whose tile holds
-/// `low` now.
+/// The height of a new node whose tile will begin at `low`. `path` leads to the node whose tile
+/// holds `low` now.
 pub(crate) fn height_for<V>(path: &Path<'_, V>, low: u64, guard: &Guard) -> usize {
     let lots = lots(low);
     let rises = |level: usize| run_has(path.at(level), level, 1 + (lots >> level & 1), guard);
@@ -73,8 +74,8 @@ mod tests {
         slots
     }
 
-    /// How many nodes a search enters, on average over all that it could end in, for each halving of their
-    /// number; and at most.
+    /// How many nodes a search enters, on average over all that it could end in, for each halving
+    /// of their number; and at most.
     fn entered(index: &Index) -> (f64, f64) {
         let guard = &epoch::pin();
         // The nodes that a search for the last one has entered, by height: each is the last that is
@@ -103,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn searches_enter_few_nodes_whatever_the_order_of_inserts() {
+    fn searches_enter_few_nodes_for_any_order_of_inserts() {
         let orders = [
             ("ascending", (0..ENTRIES).collect::<Vec<_>>()),
             ("descending", (0..ENTRIES).rev().collect()),

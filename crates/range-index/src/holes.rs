@@ -174,9 +174,9 @@ impl<V: Value, const KEYS: usize> SkipList<V, KEYS> {
     /// Raises the bounds of every link whose span has `point`, which is in the tile of `node` or
     /// was a moment ago, to a hole of `len` around it.
     ///
-    /// `path` spares a search if it leads to `node`: then what it names is never right of the tile with
-    /// `point`, since only the node of that tile can lose it to a node further left, and the thread that moves
-    /// it raises the bounds again.
+    /// `path` spares a search if it leads to `node`: then what it names is never right of the tile
+    /// with `point`, since only the node of that tile can lose it to a node further left, and the
+    /// thread that moves it raises the bounds again.
     pub(crate) fn raise_bounds<'g>(
         &self,
         node: NodeRef<'g, V>,
@@ -253,9 +253,9 @@ fn refresh_bound<V>(node: NodeRef<'_, V>, level: usize, guard: &Guard) {
     }
 }
 
-/// Lowers the bound of the lowest link of `node` to the largest hole in `block`, unless the tower is in
-/// use. Blocks do not change, so if the node still has the one that `word` stands for, that is all
-/// there is to read.
+/// Lowers the bound of the lowest link of `node` to the largest hole in `block`, unless the tower
+/// is in use. Blocks do not change, so if the node still has the one that `word` stands for, that
+/// is all there is to read.
 fn lower_to<V>(node: NodeRef<'_, V>, word: Word<V>, block: BlockRef<'_, V>) {
     let (bound, largest) = (&node.link(0).bound, block.largest());
     if bound.exceeds(largest) && node.try_lock_tower() {

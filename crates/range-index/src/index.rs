@@ -1,5 +1,5 @@
-//! The index: its state as a whole. `insert.rs`, `remove.rs`, `reshape.rs`, `holes.rs` and `iterate.rs` have what is done
-//! with it.
+//! The index: its state as a whole. `insert.rs`, `remove.rs`, `reshape.rs`, `holes.rs` and
+//! `iterate.rs` have what is done with it.
 
 use crate::skip_list::SkipList;
 use crate::stats::Stats;

@@ -33,8 +33,8 @@
 //!
 //! Each forward link carries the *key* at which the next tile begins, so that a search does not
 //! touch nodes that it does not enter, and a *bound*: no hole in the stretch that the link skips is
-//! larger. How many links a node has is chosen when it is made, so that searches enter few nodes at any level
-//! (`heights.rs`).
+//! larger. How many links a node has is chosen when it is made, so that searches enter few nodes at
+//! any level (`heights.rs`).
 //!
 //! # Invariants
 //! 1. Live tiles partition `[0, u64::MAX)`. While entries move between neighbours, two tiles may
@@ -45,8 +45,8 @@
 //!    happens; loading the pointer is when a lookup happens. The index is linearizable.
 //! 4. The key of a link is a hint; the tile in the block decides (`search.rs`).
 //! 5. The bound of a link is never less than a hole that it skips (`holes.rs`).
-//! 6. What has been replaced or unlinked is freed when every thread that could see it has moved
-//!    on (epoch reclamation). A block becomes the next block of the thread that freed it (`spare.rs`),
+//! 6. What has been replaced or unlinked is freed when every thread that could see it has moved on
+//!    (epoch reclamation). A block becomes the next block of the thread that freed it (`spare.rs`),
 //!    a node the next one of its height in the same index (`slabs.rs`).
 //!
 //! # Lock protocol and progress
@@ -73,11 +73,11 @@
 //! `Copy` types cost a `memcpy`; large or shared state goes in an `Arc`.
 //!
 //! # Threads and values
-//! A value is `Clone + Send + 'static`. `Send`, since whichever thread moves the epoch on drops what was
-//! retired. An index moves to another thread if its values do (`Send`), and threads share it
-//! if they may share its values (`Sync`): then two of them may look at one value at once, as readers and
-//! as writers that clone it for an edit of its neighbours. An index of values that are only `Send` is for
-//! one thread at a time:
+//! A value is `Clone + Send + 'static`. `Send`, since whichever thread moves the epoch on drops
+//! what was retired. An index moves to another thread if its values do (`Send`), and threads share
+//! it if they may share its values (`Sync`): then two of them may look at one value at once, as
+//! readers and as writers that clone it for an edit of its neighbours. An index of values that are
+//! only `Send` is for one thread at a time:
 //!
 //! ```
 //! # use larder_range_index::RangeIndex;
@@ -114,8 +114,8 @@
 //! let index = RangeIndex::<Rc<u32>>::new();
 //! ```
 //!
-//! A [`Reader`] pins the thread that it was made on and never leaves it; nor does the index while it
-//! lends a reader, even when it could:
+//! A [`Reader`] pins the thread that it was made on and never leaves it; nor does the index while
+//! it lends a reader, even when it could:
 //!
 //! ```compile_fail,E0277
 //! # use larder_range_index::RangeIndex;

@@ -104,7 +104,7 @@ mod tests {
     use crate::RangeIndex;
 
     #[test]
-    fn who_looks_for_long_holds_back_what_is_retired_and_is_noticed() {
+    fn a_slow_reader_delays_reclamation_and_is_noticed() {
         let index = RangeIndex::<u64>::new();
         let edit = || {
             for _ in 0..(MOST_WAITING + 2) * BATCH {

@@ -12,7 +12,8 @@ use crate::slabs::{MAX_HEIGHT, Slabs};
 use crate::stats::Counters;
 use crate::sync::{AtomicUsize, Ordering};
 
-/// The nodes, their memory, and what they hold together. `KEYS` is how many entries a node holds before it is split.
+/// The nodes, their memory, and what they hold together. `KEYS` is how many entries a node holds
+/// before it is split.
 pub(crate) struct SkipList<V, const KEYS: usize> {
     head: *mut Node<V>,
     /// The memory of all nodes.
@@ -28,9 +29,9 @@ pub(crate) struct SkipList<V, const KEYS: usize> {
 // reach them, but readers borrow the index and so keep it from moving. In the end one thread drops
 // them, after the last reader; it may be any thread, which `Send` allows.
 unsafe impl<V: Send, const KEYS: usize> Send for SkipList<V, KEYS> {}
-// SAFETY: through `&self` threads put in and take out values, which takes `Send`, and look at and clone
-// the same value at once, which takes `Sync`; they never get a `&mut` to one. All other shared state
-// is atomic.
+// SAFETY: through `&self` threads put in and take out values, which takes `Send`, and look at and
+// clone the same value at once, which takes `Sync`; they never get a `&mut` to one. All other
+// shared state is atomic.
 unsafe impl<V: Send + Sync, const KEYS: usize> Sync for SkipList<V, KEYS> {}
 
 impl<V: Value, const KEYS: usize> SkipList<V, KEYS> {

@@ -108,7 +108,8 @@ impl Slabs {
         let list = &self.freed[height - 1];
         let mut next = list.load(Ordering::Relaxed);
         loop {
-            // SAFETY: the caller's promise; a tower has room for a word and begins with an atomic one.
+            // SAFETY: the caller's promise; a tower has room for a word and begins with an atomic
+            // one.
             unsafe { memory.write(Freed { next }) };
             match list.compare_exchange(next, memory.as_ptr(), Ordering::Release, Ordering::Relaxed)
             {
@@ -131,7 +132,8 @@ impl Fresh {
         NonNull::new(memory).expect("a slab")
     }
 
-    /// Begins a new slab, large enough for `layout`. The few bytes that are left of the last are given up.
+    /// Begins a new slab, large enough for `layout`. The few bytes that are left of the last are
+    /// given up.
     fn grow(&mut self, layout: Layout) {
         let size = (self.slabs_bytes / PART).max(LEAST_BYTES).max(layout.size());
         // Layouts differ in size only, which is a multiple of the alignment.
@@ -146,7 +148,8 @@ impl Fresh {
 impl Drop for Fresh {
     fn drop(&mut self) {
         for &(memory, layout) in &self.slabs {
-            // SAFETY: allocated with this layout. Every tower's owner shares the slabs, so none is left.
+            // SAFETY: allocated with this layout. Every tower's owner shares the slabs, so none is
+            // left.
             unsafe { dealloc(memory.as_ptr(), layout) }
         }
     }
@@ -176,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_tower_leaves_is_for_the_next_of_its_height() {
+    fn memory_of_a_tower_goes_to_the_next_of_its_height() {
         let slabs = Slabs::new();
         let towers: Vec<_> = (1..=3).map(|height| allocate(&slabs, height)).collect();
         // SAFETY: allocated with this height, and not used.
@@ -188,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn little_more_is_taken_than_is_used() {
+    fn slabs_take_little_more_memory_than_is_used() {
         let slabs = Slabs::new();
         let mut used = 0;
         for number in 1..20_000_usize {
@@ -202,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn towers_that_others_free_are_never_given_to_two() {
+    fn towers_that_others_free_are_reused_once() {
         let slabs = Slabs::new();
         let alive = Mutex::new(HashSet::new());
         thread::scope(|scope| {

@@ -1,4 +1,4 @@
-//! Every value that goes in is dropped exactly once, after reclamation has caught up.
+//! Every inserted value is dropped exactly once, after reclamation has caught up.
 #![cfg(not(feature = "shuttle"))]
 
 use std::cell::Cell;
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use larder_range_index::{Entry, RangeIndex, Request};
 
-/// How many values of a test there are.
+/// The number of living values of a test.
 type Alive = AtomicI64;
 
 /// Counts itself, and owns memory, so that a tool that looks for leaks sees it too.
@@ -40,7 +40,7 @@ impl Drop for Counted {
     }
 }
 
-/// Waits until the epoch has moved far enough for all that was retired to be freed.
+/// Waits until the epoch has moved far enough for all retired values to be freed.
 fn wait_for(alive: &Alive, expected: usize) {
     let until = Instant::now() + Duration::from_secs(60);
     while alive.load(SeqCst) != expected as i64 {
@@ -77,7 +77,7 @@ fn all_values_are_dropped_once() {
             });
         }
     });
-    // What is in the index is in one block each.
+    // Each value in the index is in one block.
     wait_for(&ALIVE, index.len());
     let kept = index.reader().ascending(0..u64::MAX).map(|entry| *entry.value.number).max();
     assert!(kept < Some(u64::MAX));
@@ -85,15 +85,15 @@ fn all_values_are_dropped_once() {
     wait_for(&ALIVE, 0);
 }
 
-/// Counts how often it is looked at, without any lock: threads may hand it over, not share it.
+/// Counts its uses, without any lock: threads may pass it on, but not share it.
 #[derive(Clone)]
 struct Alone {
     looks: Cell<u64>,
     _counted: Counted,
 }
 
-/// What one thread has replaced is dropped by another one while the index, and the values in it, are
-/// with a third.
+/// Another thread drops the values that one thread has replaced, while a third has the index and
+/// the values in it.
 #[test]
 fn values_that_are_only_send_go_with_the_index_and_are_dropped_elsewhere() {
     static ALIVE: Alive = Alive::new(0);
@@ -121,7 +121,7 @@ fn values_that_are_only_send_go_with_the_index_and_are_dropped_elsewhere() {
             scope.spawn(move || {
                 for turn in 0..rounds {
                     in_turn(turn * THREADS + me);
-                    // Frees what others have retired, while they edit.
+                    // Frees blocks that others have retired, while they edit.
                     crossbeam_epoch::pin().flush();
                 }
             });

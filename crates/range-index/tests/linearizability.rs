@@ -1,6 +1,6 @@
-//! Records what threads did to a few addresses and when, and looks for an order of the operations
-//! that explains every result and contradicts no clock: the check of Wing and Gong, with the states
-//! that were already ruled out remembered.
+//! Records the operations of threads on a few addresses with their times, and looks for an order
+//! that explains every result and contradicts no clock: the check of Wing and Gong, with a memory
+//! of the states that were already ruled out.
 #![cfg(not(feature = "shuttle"))]
 
 use std::collections::HashSet;
@@ -61,7 +61,7 @@ impl State {
         }
     }
 
-    /// What the call gives in this state, and the state after it.
+    /// The answer of the call in this state, and the state after it.
     fn apply(mut self, call: Call, value: u64) -> (Answer, State) {
         let done = Some((0, 0, 0));
         let answer = match call {
@@ -85,7 +85,7 @@ impl State {
                 })
             }),
             Call::InsertSplitting(start, end) => {
-                // What sticks out on the right begins anew behind the new entry.
+                // The part beyond the right end becomes a new entry after the inserted one.
                 let behind = (end < SPACE).then(|| self.entry(end)).flatten();
                 if let Some((begins, old_end, old)) = behind
                     && begins < end
@@ -111,7 +111,7 @@ impl State {
                     (0, 0, 0)
                 })
             }
-            // Which hole is not fixed by a specification that one step could keep.
+            // A specification of single steps does not determine the hole that is claimed.
             Call::Claim(_) => unreachable!("checked by its answer"),
         };
         (answer, self)
@@ -120,7 +120,7 @@ impl State {
     /// The state after the event, if the event is possible here.
     fn after(self, event: &Event) -> Option<State> {
         if let Call::Claim(len) = event.call {
-            // A failure says nothing about a single moment: holes may move while it looks.
+            // A failure tells nothing about a single moment: holes may move during the search.
             let Some((start, ..)) = event.answer else { return Some(self) };
             let mut next = self;
             next.set(start, start + len, Some(event.value));
@@ -149,7 +149,7 @@ fn is_linearizable(events: &[Event], state: State) -> bool {
         let first_end = (0..events.len()).filter(open).map(|index| events[index].ended).min();
         (0..events.len())
             .filter(open)
-            // What began after another had ended cannot come before it.
+            // An event that began after another had ended cannot come before it.
             .filter(|&index| Some(events[index].began) <= first_end)
             .any(|index| {
                 let next = state.after(&events[index]);
@@ -251,9 +251,9 @@ fn histories_have_an_order_that_explains_them() {
     }
 }
 
-/// The checker itself: a history that cannot be, and one that can only in another order.
+/// Tests the checker itself: an impossible history, and one that is possible only in another order.
 #[test]
-fn the_checker_tells_them_apart() {
+fn the_checker_tells_histories_apart() {
     let event = |call, answer, began, ended| Event { call, value: 7, answer, began, ended };
     let empty = State([None; SPACE as usize]);
     let insert = event(Call::Insert(3, 4), Some((0, 0, 0)), 0, 5);

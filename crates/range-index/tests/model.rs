@@ -216,7 +216,7 @@ fn apply<const KEYS: usize>(
             let left = point.checked_sub(1).and_then(|last| model.covering(last));
             let right = model.covering(point);
             let both = left.zip(right).filter(|(left, right)| left.1 == point && right.0 == point);
-            // Refuses every seventh, to see that refusing changes nothing.
+            // Refuses every seventh, to check that refusing changes nothing.
             let both = both.filter(|(left, right)| !(left.2 ^ right.2).is_multiple_of(7));
             if let Some((left, right)) = both {
                 model.0.remove(&right.0);

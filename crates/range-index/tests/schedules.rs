@@ -163,7 +163,7 @@ fn readers_beside_unlinking_miss_nothing_that_stays() {
 }
 
 #[test]
-fn what_one_thread_has_removed_another_does_not_find_again() {
+fn removed_entries_stay_removed_for_other_threads() {
     explore(|| {
         // Removing a node's first entry takes three blocks: still one step for readers.
         let index = tens(5);
@@ -239,12 +239,12 @@ fn a_hole_that_stays_is_found_while_bounds_go_up_and_down() {
             for start in (0..12).map(|n| n * 10) {
                 index.insert(start..start + 9, start).unwrap();
             }
-            // The large hole is in front of 70, in whichever node that is.
+            // The large hole is before 70, in whichever node that is.
             index.remove(60).unwrap();
             let index = Arc::new(index);
             let request = Request::new(8).within(0..119).order(order);
             together!(index;
-                // These may find what they took out claimed by now.
+                // Another thread may have claimed the entries that they removed.
                 { index.remove(50); let _ = index.insert(50..59, 0); },
                 { index.remove(70); let _ = index.insert(70..79, 0); },
                 {
@@ -258,7 +258,7 @@ fn a_hole_that_stays_is_found_while_bounds_go_up_and_down() {
 }
 
 #[test]
-fn what_is_split_meanwhile_is_there_to_be_removed() {
+fn entries_split_meanwhile_can_be_removed() {
     explore(|| {
         // Some entry is the first of a tile that is not the first.
         let index = Index::with_node_size();
@@ -276,7 +276,7 @@ fn what_is_split_meanwhile_is_there_to_be_removed() {
 }
 
 #[test]
-fn what_is_freed_is_found_by_who_freed_it() {
+fn a_thread_finds_the_hole_that_it_freed() {
     explore(|| {
         let index = Index::with_node_size();
         for start in 0..12 {
@@ -302,8 +302,8 @@ fn what_is_freed_is_found_by_who_freed_it() {
 
 #[test]
 fn a_hole_made_where_a_tile_has_just_moved_is_found() {
-    // Three nodes; the second has one entry and is as low as nodes get, the third has more links. It has
-    // them at two of these addresses, since heights go by lot.
+    // Three nodes; the second has one entry and the least height, the third has more links. Two of
+    // these base addresses give such heights, which are drawn by lot.
     for base in [0, 100, 600] {
         explore(move || {
             let index = RangeIndex::<u64, 8>::with_node_size();
@@ -322,7 +322,8 @@ fn a_hole_made_where_a_tile_has_just_moved_is_found() {
             assert_eq!(index.claim(&request, 0), None);
             let index = Arc::new(index);
             together!(index;
-                // Takes the first entry of the third node, by way of the second, and others with it.
+                // Takes the first entry of the third node, by way of the second, and others with
+                // it.
                 index.remove(base + 56).unwrap(),
                 {
                     index.remove(base + 60).unwrap();
@@ -341,7 +342,7 @@ fn a_replacing_insert_over_several_nodes_is_one_step() {
         together!(index;
             index.insert_splitting(15..65, 99, |entry, _| *entry.value),
             {
-                // Seen in this order, none can be there again after the new one was.
+                // Seen in this order, no old entry can be seen after the new one.
                 let right_is_new = index.get(60).unwrap().1 >= 99;
                 let left_is_new = index.get(20).unwrap().1 >= 99;
                 assert!(!right_is_new || left_is_new);

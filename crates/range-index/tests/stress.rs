@@ -56,8 +56,8 @@ fn assert_sound<const KEYS: usize>(index: &RangeIndex<u64, KEYS>) {
     }
 }
 
-/// Each thread owns the addresses that are its number modulo the number of threads, so it knows
-/// what must be there, while its neighbours share every node with it.
+/// Each thread owns the addresses that are its number modulo the number of threads, so it knows its
+/// own entries, while its neighbours share every node with it.
 fn owners_see_their_own<const KEYS: usize>(space: u64) {
     let index = RangeIndex::<u64, KEYS>::with_node_size();
     thread::scope(|scope| {
@@ -120,8 +120,8 @@ fn owners_see_their_own_in_a_tiny_space() {
     owners_see_their_own::<4>(if cfg!(miri) { 12 } else { 64 });
 }
 
-/// Claims never overlap: each claimed address has one owner at a time. And one hole that only
-/// the largest request fits is always found by its only user, whatever happens around it.
+/// Claims never overlap: each claimed address has one owner at a time. And the only user of a hole
+/// that only the largest request fits always finds it, whatever happens around it.
 fn claims_exclude_each_other<const KEYS: usize>(order: fn(u64) -> Order) {
     const LARGE: u64 = 64;
     let space = if cfg!(miri) { 300 } else { 6000 };
@@ -251,8 +251,8 @@ fn overwriting_never_uncovers() {
     assert_sound(&index);
 }
 
-/// Values that are only `Send` go behind a lock each; then they are updated in place, while edits
-/// around them copy the blocks that they are in.
+/// Values that are only `Send` each get a lock; then they are updated in place, while edits around
+/// them copy their blocks.
 #[test]
 fn guarded_values_are_updated_in_place() {
     const VALUES: u64 = 8;
@@ -275,7 +275,9 @@ fn guarded_values_are_updated_in_place() {
                         updates.fetch_add(1, SeqCst);
                     } else if index.insert(at + 1 + me % 9..at + 2 + me % 9, Arc::default()).is_ok()
                     {
-                        index.remove(at + 1 + me % 9).expect("only who inserts it removes it");
+                        index
+                            .remove(at + 1 + me % 9)
+                            .expect("only the thread that inserts it removes it");
                     }
                 });
             });

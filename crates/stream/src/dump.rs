@@ -6,9 +6,9 @@ use jiff::tz::TimeZone;
 
 use crate::wire::{Command, Reader, StreamError, Timestamp};
 
-/// Columns of the commands' names.
+/// Width of the commands' names.
 const NAME_COLUMNS: usize = 16;
-/// Columns of the paths, which may be longer, with the space behind them.
+/// Width of the paths, which may be longer, with the space after them.
 const PATH_COLUMNS: usize = 32;
 
 /// A dump that did not get to its end.
@@ -22,10 +22,11 @@ pub enum DumpError {
     Output(#[source] io::Error),
 }
 
-/// Writes what the streams in `input` say to `output`, a line for each command, with times in `zone`.
+/// Writes the streams in `input` to `output` as text, a line for each command, with times in
+/// `zone`.
 ///
-/// Every line is that of `btrfs receive --dump`: bytes that do not print are escaped in paths, but
-/// values of extended attributes stand as they are, up to their first zero byte.
+/// Every line is that of `btrfs receive --dump`: it escapes unprintable bytes in paths, but prints
+/// values of extended attributes as they are, up to their first zero byte.
 pub fn dump(input: impl Read, mut output: impl Write, zone: &TimeZone) -> Result<(), DumpError> {
     let mut reader = Reader::new(input);
     let mut line = Line { subvolume: Vec::new(), text: Vec::new(), zone };
@@ -47,7 +48,7 @@ struct Line<'z> {
 
 macro_rules! put {
     ($line:expr, $($arguments:tt)*) => {
-        // Nothing can fail: text only grows.
+        // Writing cannot fail: the text only grows.
         let _ = write!($line.text, $($arguments)*);
     };
 }
@@ -90,7 +91,7 @@ impl Line<'_> {
         self.text.push(b'\n');
     }
 
-    /// The command's name and the path that it is about.
+    /// The command's name and its path.
     fn start(&mut self, command: &Command<'_>, path: &[u8]) {
         put!(self, "{:<NAME_COLUMNS$}", command.name());
         let start = self.text.len();
@@ -159,7 +160,7 @@ impl Line<'_> {
                 put!(self, "mode={} offset={offset} len={len}", mode as i32);
             }
             Command::Fileattr { attributes, .. } => {
-                // A decimal number behind 0x, as btrfs-progs prints it.
+                // A decimal number after 0x, as btrfs-progs prints it.
                 put!(self, "fileattr=0x{attributes}");
             }
             Command::EncodedWrite {
@@ -205,7 +206,7 @@ impl Line<'_> {
     }
 }
 
-/// Whether anything follows the path.
+/// Whether there is text after the path.
 fn has_details(command: &Command<'_>) -> bool {
     !matches!(
         command,
@@ -219,12 +220,12 @@ fn has_details(command: &Command<'_>) -> bool {
     )
 }
 
-/// What C would print: everything before the first zero byte.
+/// The text that C would print: all before the first zero byte.
 fn as_text(bytes: &[u8]) -> &[u8] {
     bytes.split(|&byte| byte == 0).next().unwrap_or(bytes)
 }
 
-/// Both paths with a slash between them, each without its last one.
+/// Both paths joined with a slash, each without a slash at its end.
 fn join(folder: &[u8], path: &[u8]) -> Vec<u8> {
     let strip = |path| <[u8]>::strip_suffix(path, b"/").unwrap_or(path);
     [strip(as_text(folder)), b"/", strip(as_text(path))].concat()
@@ -232,7 +233,7 @@ fn join(folder: &[u8], path: &[u8]) -> Vec<u8> {
 
 /// Seconds in 400 years of the calendar, after which everything repeats.
 const CYCLE_SECONDS: i64 = 146_097 * 24 * 60 * 60;
-/// Years on either side of this many seconds from 1970 are those of a calendar of four digits.
+/// Years within this many seconds of 1970 have four digits in the calendar.
 const NEAR_SECONDS: i64 = 200_000_000_000;
 
 /// `2026-11-20T10:07:51+0000`, of any year.

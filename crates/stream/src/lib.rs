@@ -1,9 +1,9 @@
 //! Snapshots as streams: the format of `btrfs send` and `btrfs receive`, sending and receiving.
 //!
 //! - [`Reader`] and [`Writer`]: a stream as [`Command`]s, of every [`Version`].
-//! - [`Follower`]: how far a stream has come that passes on its way from one to another.
+//! - [`Follower`]: the progress of a stream that passes by.
 //! - [`dump()`]: a stream as text.
-//! - [`send()`]: a read-only snapshot as a stream, whole or as what changed since a parent.
+//! - [`send()`]: a read-only snapshot as a stream, full or as an increment to a parent.
 //! - [`receive()`]: a stream as subvolumes of a [`Target`].
 //!
 //! Paths and names are bytes, numbers of inodes are those of the sender.
@@ -11,19 +11,18 @@
 //! # Invariants
 //! - No stream makes a reader panic, hang, or use more memory than the longest command of its
 //!   version; an error names the byte of the stream where something is wrong.
-//! - What is written by this crate is read by it as the same commands, and a stream of the kernel
-//!   is written again byte for byte.
+//! - This crate reads all that it writes as the same commands, and writes a stream of the kernel
+//!   again byte for byte.
 //! - The stream of a snapshot does not depend on how many threads make it.
-//! - Sending holds memory for what changed, not for what is there: a full send 8 bytes for each
+//! - Sending needs memory for changes, not for the content: a full send needs 8 bytes for each
 //!   directory, and the paths of a bounded number of them.
 //! - One thread compares the trees of an increment. Others bring blocks that differ into the cache
 //!   ahead of it (`send/ahead.rs`), and nothing depends on them.
 //! - A snapshot that is sent from a file system in use has a guard: it is walked as it was
 //!   committed, without locks, and can be neither deleted nor made writable meanwhile.
 //! - A receiver follows no symbolic link, enters no other subvolume, and changes only the subvolume
-//!   that it makes. A path of a stream leads down or is refused.
-//! - Only a subvolume of which every command was applied becomes read-only and gets a received
-//!   uuid.
+//!   that it makes. It refuses a path that does not lead down.
+//! - A subvolume becomes read-only and gets a received uuid only if every command was applied.
 //! - A receiver into an image changes many inodes at once, with several threads
 //!   (`receive/image/batch.rs`): each inode in the order of the stream, while no name changes.
 #![forbid(unsafe_code)]

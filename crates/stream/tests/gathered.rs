@@ -1,5 +1,5 @@
-//! What a stream says about many inodes in turns, received into an image, which does it with several threads, and
-//! into a mounted directory, which does it command by command.
+//! Streams that change many inodes in turns, received into an image, which applies the changes with
+//! several threads, and into a mounted directory, which applies command by command.
 //!
 //! Needs root, loop devices and btrfs in the kernel.
 
@@ -21,10 +21,10 @@ const FILES: usize = 400;
 const FOLDERS: usize = 5;
 const TURNS: usize = 30_000;
 
-/// A stream that is made as it goes, so that its paths need not live longer than a command.
+/// A stream that is written as it is made, so that its paths need not outlive a command.
 struct Stream {
     writer: Writer<Vec<u8>>,
-    /// Two names of each file, or twice the one that it has.
+    /// Two names of each file, or its only name twice.
     names: Vec<[Vec<u8>; 2]>,
     folders: Vec<Vec<u8>>,
     names_given: usize,
@@ -66,7 +66,7 @@ impl Stream {
         format!("{folder}/name{}", self.names_given).into_bytes()
     }
 
-    /// Says something about a file, by either name; now and then moves a name or a folder.
+    /// Changes a file, by either name; now and then moves a name or a folder.
     fn turn(&mut self, random: &mut Random) {
         let (file, name) = (random.below(FILES), random.below(2));
         let number = |random: &mut Random, bound| random.below(bound) as u64;
@@ -98,7 +98,7 @@ impl Stream {
             }
             2 => {
                 self.add(&Command::Write { path: b"nowhere/at all", offset: 0, data: b"x" });
-                // Said too early.
+                // Too early: the file does not exist yet.
                 let path = self.new_name(0);
                 self.add(&Command::Chmod { path: &path, mode: 0o7 });
                 self.add(&Command::Mkfile { path: &path, ino: 3 });
@@ -109,7 +109,7 @@ impl Stream {
                 self.add(&Command::Write { path: &path, offset, data: &data });
             }
             60..80 => self.add(&Command::Truncate { path: &path, size: number(random, 9000) }),
-            // As a short file is sent that has other content, and almost so.
+            // A short file with new content, as it is sent, and almost like that.
             80..100 => {
                 let data = &data[..data.len().min(2500)];
                 self.add(&Command::Write { path: &path, offset: 0, data });
@@ -132,7 +132,8 @@ impl Stream {
         }
     }
 
-    /// Sets permissions by both names in turns, and all times, which are those of being received else.
+    /// Sets permissions by both names in turns, and all times, which would otherwise be those of
+    /// receiving.
     fn end(mut self) -> Vec<u8> {
         for [first, second] in self.names.clone() {
             for (path, mode) in [(&first, 0o600), (&second, 0o640), (&first, 0o644)] {
@@ -155,7 +156,7 @@ fn utimes(path: &[u8], time: Timestamp) -> Command<'_> {
     Command::Utimes { path, atime: time, mtime: time, ctime: time, otime: None }
 }
 
-/// What went wrong, command by command.
+/// The errors, command by command.
 fn receive_all(stream: &[u8], target: &mut dyn Target) -> Vec<String> {
     let mut failed = Vec::new();
     let options = ReceiveOptions { max_errors: 0, ..ReceiveOptions::default() };
@@ -170,7 +171,7 @@ fn receive_all(stream: &[u8], target: &mut dyn Target) -> Vec<String> {
 }
 
 #[test]
-fn what_is_said_in_turns_is_done_in_turns() {
+fn changes_in_turns_are_applied_in_order() {
     let mut random = Random(41);
     let mut stream = Stream::new();
     for _ in 0..TURNS {

@@ -1,4 +1,4 @@
-//! Streams that want what they should not have, received into an image and into a mounted directory.
+//! Hostile streams, received into an image and into a mounted directory.
 //!
 //! Needs root, loop devices and btrfs in the kernel.
 
@@ -28,7 +28,7 @@ fn stream(commands: &[Command<'_>]) -> Vec<u8> {
     stream.into_inner()
 }
 
-/// How many commands could not be applied, and how it ended.
+/// The number of commands that could not be applied, and the result.
 fn receive_all(stream: &[u8], target: &mut dyn Target) -> (usize, Option<ReceiveError>) {
     let mut failed = 0;
     let options = ReceiveOptions { max_errors: 0, ..ReceiveOptions::default() };
@@ -42,14 +42,14 @@ fn receive_all(stream: &[u8], target: &mut dyn Target) -> (usize, Option<Receive
     (failed, outcome.err())
 }
 
-/// Receives into an image and into a mounted directory a stream in which commands that can be applied
-/// come first and those that cannot follow; nothing but the subvolume differs then.
+/// Receives a stream into an image and into a mounted directory: first commands that can be
+/// applied, then others that cannot. Nothing except the subvolume may change.
 #[track_caller]
 fn assert_harmless(good: &[Command<'_>], bad: &[Command<'_>]) {
     let image = EmptyImage::new();
     let around = |mount: &Path| {
         let mut manifest = Manifest::of_tree(&mount.join("around"));
-        // The folder that it is in has changed, and nothing else.
+        // Its folder has changed, and nothing else.
         manifest
             .entries
             .retain(|path, _| path != b"target" && !path.starts_with(b"target/received"));
@@ -156,7 +156,7 @@ fn no_symbolic_link_is_followed() {
 }
 
 #[test]
-fn what_is_too_much_or_makes_no_sense_is_refused() {
+fn excessive_and_invalid_commands_are_refused() {
     let good = [
         Command::Mkfile { path: b"file", ino: 1 },
         Command::Mkfifo { path: b"pipe", ino: 2, rdev: None, mode: None },

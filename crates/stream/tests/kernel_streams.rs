@@ -13,7 +13,7 @@ use support::{kernel_dump, kernel_send, snapshot};
 
 const HEADER_LEN: usize = 17;
 
-/// Both programs say the same about a stream, and what is read is written as it was.
+/// Both programs dump a stream alike, and it is written again as it was.
 #[track_caller]
 fn assert_understood(stream: &[u8], version: Version, scratch: &Path) {
     let mut text = Vec::new();
@@ -29,7 +29,7 @@ fn assert_understood(stream: &[u8], version: Version, scratch: &Path) {
     while let Some(command) = reader.next().expect("the stream is right") {
         encode(&command, version, &mut copy).expect("it was short enough before");
     }
-    assert!(copy == stream, "what is written again differs");
+    assert!(copy == stream, "the stream written again differs");
 }
 
 #[test]

@@ -1,5 +1,6 @@
-//! Random chains of snapshots, sent as increments of each other in both directions, and received both by
-//! the kernel's `btrfs receive` and by Larder, into an image and now and then through a mount.
+//! Random chains of snapshots, sent as increments of each other in both directions, and received
+//! both by the kernel's `btrfs receive` and by Larder, into an image and now and then through a
+//! mount.
 //!
 //! `LARDER_EFFORT` multiplies the number of chains; `LARDER_SEED` makes others.
 //! Needs root, loop devices and btrfs in the kernel.
@@ -26,7 +27,7 @@ const CHAINS: u64 = 24;
 fn make_chain(image: &EmptyImage, random: &mut Random) -> BTreeMap<String, Manifest> {
     let mut manifests = BTreeMap::new();
     for round in 0..SNAPSHOTS {
-        // After mounting anew the numbers of the last inodes that were removed are used again.
+        // After a new mount, the numbers of the last removed inodes are used again.
         let mount = image.mount("noatime");
         let work = mount.path().join("work");
         if round == 0 {
@@ -44,7 +45,7 @@ fn make_chain(image: &EmptyImage, random: &mut Random) -> BTreeMap<String, Manif
     manifests
 }
 
-/// Each snapshot after the one before, and pairs that nobody took in this order.
+/// Each snapshot after the one before, and pairs in unusual orders.
 fn pairs(random: &mut Random) -> Vec<(Option<usize>, usize)> {
     let mut pairs = vec![(None, 0)];
     pairs.extend((1..SNAPSHOTS).map(|round| (Some(round - 1), round)));
@@ -53,7 +54,7 @@ fn pairs(random: &mut Random) -> Vec<(Option<usize>, usize)> {
 }
 
 #[test]
-fn chains_of_increments_are_received_as_they_were() {
+fn chains_of_increments_are_received_as_they_were_sent() {
     let first = larder_testkit::seed(1);
     for seed in first..first + CHAINS * larder_testkit::effort() {
         let mut random = Random(seed);
@@ -84,7 +85,7 @@ fn chains_of_increments_are_received_as_they_were() {
                 assert_same(&manifests[&name], &sendable(&folder.join(&name)));
                 delete(&folder.join(&name));
             }
-            // Of those that were received twice, the kernel would take any as a parent.
+            // The kernel would take any of those that were received twice as a parent.
             if step >= SNAPSHOTS {
                 delete(&received);
             }

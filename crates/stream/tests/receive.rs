@@ -19,10 +19,11 @@ use support::{
     larder_send, mounted_receive, open, open_writable, sendable, snapshot, subvolume,
 };
 
-/// More compressed extents than come of files with the property, whose data is compressed when it is written.
+/// More compressed extents than files with the property have, whose data is compressed as it is
+/// written.
 const SOME_AS_STORED: usize = 100;
 
-/// Who makes the streams.
+/// The program that makes the streams.
 #[derive(Clone, Copy, Debug)]
 enum Sender {
     Kernel,
@@ -58,7 +59,7 @@ impl Origin {
         Self { image, before, after }
     }
 
-    /// The whole of `before`, and the way from there to `after`.
+    /// A full send of `before`, and an increment from there to `after`.
     #[track_caller]
     fn streams(&self, (sender, version, compressed): (Sender, Version, bool)) -> [Vec<u8>; 2] {
         match sender {
@@ -89,11 +90,11 @@ impl Origin {
         }
     }
 
-    /// Both snapshots are received as they were, in an image that is sound then.
+    /// Both snapshots are received as they were, and the image stays sound.
     #[track_caller]
     fn assert_received(&self, way: (Sender, Version, bool)) {
         eprintln!("{way:?}");
-        // With room for the longest extended attributes that any image has.
+        // With space for the longest extended attributes of any image.
         let target = EmptyImage::with_node_size(64 << 10);
         let filesystem = open_writable(target.device());
         let streams = self.streams(way);
@@ -106,7 +107,7 @@ impl Origin {
         assert_sound(target.device());
         let mount = target.mount("noatime");
         self.assert_there(mount.path());
-        // And once more, through the mount: of those parents either may be taken.
+        // Once more through the mount: either of those parents may be chosen.
         let mounted = mount.path().join("mounted folder");
         std::fs::create_dir(&mounted).expect("made");
         for stream in &streams {
@@ -129,7 +130,7 @@ impl Origin {
 }
 
 #[test]
-fn what_is_received_is_what_was_sent() {
+fn snapshots_are_received_as_they_were_sent() {
     let spec = ImageSpec::new("received").devices(&[512 << 20]);
     let origin = Origin::new(&spec.mount_option("compress-force=zstd"));
     for way in WAYS {
@@ -154,7 +155,7 @@ fn images_of_other_shapes_are_received_as_well() {
     }
 }
 
-/// Extents of all files that are stored compressed.
+/// Compressed extents of all files.
 fn compressed_extents(filesystem: &Filesystem) -> usize {
     let mut count = 0;
     for info in filesystem.subvolumes() {
@@ -176,7 +177,7 @@ fn compressed_extents(filesystem: &Filesystem) -> usize {
     count
 }
 
-/// What the kernel shows of a subvolume that was received, by line.
+/// The kernel's description of a received subvolume, by line.
 fn shown(path: &Path, field: &str) -> String {
     let text = btrfs(&[&"subvolume", &"show", &path]);
     let line = text.lines().find_map(|line| line.trim().strip_prefix(field));
@@ -198,7 +199,7 @@ fn a_received_subvolume_knows_where_it_comes_from() {
     let by_larder = EmptyImage::new();
     let filesystem = open_writable(by_larder.device());
     larder_receive(&stream, &filesystem, "").expect("received");
-    // A snapshot of what was received is known as that, too.
+    // A snapshot of a received subvolume has its identity too.
     let received = subvolume(&filesystem, "snapshot");
     let top = filesystem.subvolume(5).and_then(|top| top.root()).expect("the top level");
     received.snapshot(top.as_directory().expect("a directory"), b"again", true).expect("taken");
@@ -212,7 +213,7 @@ fn a_received_subvolume_knows_where_it_comes_from() {
         let [theirs, ours] = mounts.each_ref().map(|m| shown(&m.path().join("snapshot"), field));
         assert_eq!(ours, theirs, "{field}");
     }
-    // What the kernel sends on can build on it, and so can what the kernel receives.
+    // The kernel can send and receive increments to it.
     let next = mounts[1].path().join("next");
     snapshot(&mounts[1].path().join("again"), &next);
     let again = mounts[1].path().join("again");
@@ -254,8 +255,8 @@ fn one_stream_carries_several_snapshots() {
     .expect("received");
     assert_eq!((received.subvolumes, received.stream_bytes), (2, end as u64));
     assert_eq!(begun, [("before".to_owned(), false), ("after".to_owned(), true)]);
-    assert_eq!(input.len(), stream.len() - end, "what follows is left to be read");
-    // Both streams, one behind the other.
+    assert_eq!(input.len(), stream.len() - end, "the rest of the input is unread");
+    // Both streams, one after the other.
     let received = larder_receive(&stream, &filesystem, "all").map_err(|error| error.to_string());
     assert_eq!(received.err().as_deref(), Some("subvol after: File exists"));
     drop(filesystem);
@@ -267,10 +268,10 @@ fn one_stream_carries_several_snapshots() {
     }
 }
 
-/// Cut anywhere, a stream leaves a subvolume that can be told from a whole one, and nothing else; then it can
+/// Cut at any point, a stream leaves only a subvolume that is recognizably unfinished; then it can
 /// be received.
 #[test]
-fn a_stream_cut_short_leaves_what_is_plainly_unfinished() {
+fn a_stream_cut_short_leaves_an_unfinished_subvolume() {
     let origin = Origin::new(&ImageSpec::new("cut").devices(&[512 << 20]));
     let [whole, increment] = origin.streams((Sender::Kernel, Version::V1, false));
     let target = EmptyImage::with_node_size(64 << 10);
@@ -299,7 +300,7 @@ fn a_stream_cut_short_leaves_what_is_plainly_unfinished() {
 }
 
 #[test]
-fn who_watches_can_stop_it() {
+fn the_observer_can_stop_receiving() {
     let origin = Origin::new(&ImageSpec::new("stopped").devices(&[512 << 20]));
     let [whole, _] = origin.streams((Sender::Larder, Version::V1, false));
     let target = EmptyImage::with_node_size(64 << 10);
@@ -312,7 +313,7 @@ fn who_watches_can_stop_it() {
         &ReceiveOptions::default(),
         &mut |event| {
             if let Event::Read(bytes) = event {
-                assert!(bytes > last, "progress is progress");
+                assert!(bytes > last, "progress only grows");
                 last = bytes;
             }
             if last > 100_000 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }

@@ -1,4 +1,4 @@
-//! Files that get all other content and times at once, as a receiver gives it to them, beside files that get the same
+//! Files whose whole content and times a receiver replaces at once, beside files that get the same
 //! step by step.
 //!
 //! Needs root, loop devices and btrfs in the kernel.
@@ -20,7 +20,7 @@ const CAPABILITY: &[u8] = b"security.capability";
 /// `cap_net_raw`, permitted and effective.
 const CAPABILITIES: [u8; 20] = [1, 0, 0, 2, 0, 0x20, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
 
-/// What a file has, and whether it can get other content at once.
+/// The state of a file, and whether its content can be replaced at once.
 struct Case {
     name: &'static str,
     make: fn(&Inode) -> Result<()>,
@@ -58,7 +58,7 @@ const CASES: [Case; 14] = [
     },
     Case { name: "long", make: |file| short(file, 4097), content: &[7; 9], is_possible: false },
     Case {
-        name: "allocated behind its end",
+        name: "allocated after its end",
         make: |file| {
             short(file, 50)?;
             file.as_file()?.allocate(8192, 4096, AllocateMode::KeepSize)
@@ -83,7 +83,7 @@ const CASES: [Case; 14] = [
     },
     Case { name: "to nothing", make: |file| short(file, 90), content: &[], is_possible: false },
     Case {
-        name: "to more than goes into the tree",
+        name: "to more than fits inline",
         make: |file| short(file, 90),
         content: &[7; 4000],
         is_possible: false,
@@ -120,7 +120,7 @@ fn step_by_step(file: &Inode, content: &[u8], times: &SetAttributes) -> Result<(
     file.set_attributes(times)
 }
 
-/// All that is in a file.
+/// The whole content of a file.
 fn content_of(file: &Inode) -> Vec<u8> {
     let mut content = vec![0; 10_000];
     let len_bytes = file.as_file().and_then(|file| file.read_at(&mut content, 0)).expect("read");
@@ -129,7 +129,7 @@ fn content_of(file: &Inode) -> Vec<u8> {
 }
 
 #[test]
-fn what_is_done_at_once_is_as_if_it_was_done_step_by_step() {
+fn replacing_at_once_is_like_step_by_step() {
     let image = EmptyImage::new();
     {
         let filesystem = open_writable(image.device());
@@ -182,7 +182,7 @@ fn what_is_done_at_once_is_as_if_it_was_done_step_by_step() {
 }
 
 #[test]
-fn what_waits_to_be_written_is_not_passed_by() {
+fn pending_writes_are_not_overtaken() {
     let image = EmptyImage::new();
     {
         let filesystem = open_writable(image.device());
@@ -218,7 +218,7 @@ fn what_waits_to_be_written_is_not_passed_by() {
 }
 
 #[test]
-fn what_must_not_be_written_stays_as_it_is() {
+fn protected_files_are_not_replaced() {
     let image = EmptyImage::new();
     {
         let filesystem = open_writable(image.device());

@@ -22,8 +22,8 @@ fn options(version: Version, compressed_data: bool) -> SendOptions {
     SendOptions { version, compressed_data, ..SendOptions::default() }
 }
 
-/// Sends a full snapshot of everything that the testkit makes and then an increment, in the given
-/// ways, and has the kernel receive both.
+/// Sends a full snapshot of everything that the testkit makes and then an increment, with these
+/// options, and makes the kernel receive both.
 #[track_caller]
 fn assert_received(spec: &ImageSpec, ways: &[SendOptions]) {
     let image = KernelImage::build(spec, &Content::new(17));
@@ -40,7 +40,7 @@ fn assert_received(spec: &ImageSpec, ways: &[SendOptions]) {
     let first = subvolume(&filesystem, "before");
     let second = subvolume(&filesystem, "after");
     for way in ways {
-        // With room for the longest extended attributes that any image has.
+        // With space for the longest extended attributes of any image.
         let target = EmptyImage::with_node_size(64 << 10);
         let mount = target.mount("noatime");
         let stream = larder_send(&first, way);
@@ -54,7 +54,7 @@ fn assert_received(spec: &ImageSpec, ways: &[SendOptions]) {
 }
 
 #[test]
-fn what_the_kernel_receives_is_what_was_sent() {
+fn the_kernel_receives_snapshots_as_they_were_sent() {
     let ways = [options(Version::V1, false), options(Version::V2, false)];
     assert_received(&ImageSpec::new("sent").devices(&[512 << 20]), &ways);
 }
@@ -123,7 +123,7 @@ fn dumped(stream: &[u8], command: &str) -> Vec<String> {
 }
 
 #[test]
-fn what_the_receiver_has_is_cloned() {
+fn data_that_the_receiver_has_is_cloned() {
     let image = EmptyImage::new();
     let clone = |from: &Path, to: &Path| {
         let copied = run("cp", ["--reflink=always".as_ref(), from.as_os_str(), to.as_os_str()]);
@@ -174,10 +174,10 @@ fn what_the_receiver_has_is_cloned() {
     assert_same(&manifests[1], &sendable(&received));
 }
 
-/// Inode numbers are used again after mounting anew, if they were the last ones. A file can then have,
-/// item for item, the names that it had, in a directory that is another one.
+/// After a new mount, the numbers of the last inodes are used again. A file can then have the same
+/// names, item for item, in a directory that is another one.
 #[test]
-fn a_directory_of_a_number_that_was_used_before_is_another() {
+fn a_directory_with_a_reused_number_is_another() {
     let image = EmptyImage::new();
     let number_and_name = |work: &Path, folder: &str| {
         let folder = work.join(folder);
@@ -219,7 +219,7 @@ fn a_directory_of_a_number_that_was_used_before_is_another() {
 }
 
 #[test]
-fn what_has_a_number_that_was_used_before_is_of_any_type() {
+fn reused_numbers_may_have_another_type() {
     let image = EmptyImage::new();
     let make = |path: &Path, kind: usize| match kind % 4 {
         0 => std::fs::write(path, b"bread").expect("written"),
@@ -263,7 +263,7 @@ fn what_has_a_number_that_was_used_before_is_of_any_type() {
 }
 
 #[test]
-fn what_was_unlinked_while_open_is_not_sent() {
+fn files_unlinked_while_open_are_not_sent() {
     let image = EmptyImage::new();
     let manifests = {
         let mount = image.mount("noatime");
@@ -297,9 +297,9 @@ fn what_was_unlinked_while_open_is_not_sent() {
     assert_same(&manifests[1], &sendable(&received));
 }
 
-/// What an increment costs is counted in tree blocks that were read.
+/// The cost of an increment is counted in tree blocks read.
 #[test]
-fn an_increment_costs_what_changed() {
+fn the_cost_of_an_increment_is_that_of_its_changes() {
     const FILES: u32 = 8000;
     let image = EmptyImage::new();
     {
@@ -327,9 +327,10 @@ fn an_increment_costs_what_changed() {
     assert!(increment < 20, "{increment} of {whole} blocks");
 }
 
-/// Chown takes setuid and capabilities away on the receiver, though the snapshots have the same.
+/// Changing the owner removes setuid and capabilities on the receiver, though the snapshots have
+/// the same.
 #[test]
-fn what_a_new_owner_loses_is_given_again() {
+fn attributes_lost_with_a_new_owner_are_sent_again() {
     use std::os::unix::fs::{PermissionsExt, chown};
     let image = EmptyImage::new();
     let make = |work: &Path, owner: u32| {
@@ -394,7 +395,7 @@ fn without_data_it_says_which_ranges_changed() {
 }
 
 #[test]
-fn what_can_change_is_not_sent() {
+fn writable_subvolumes_are_not_sent() {
     let image = EmptyImage::new();
     {
         let mount = image.mount("noatime");
@@ -415,7 +416,7 @@ fn what_can_change_is_not_sent() {
     assert!(nothing.is_empty());
 }
 
-/// Takes so many bytes and then fails.
+/// Takes this number of bytes and then fails.
 struct Full(usize);
 
 impl Write for Full {

@@ -1,4 +1,4 @@
-//! Streams as data: what is written is read, and what is hostile is refused.
+//! Streams as data: they are read as written, and hostile ones are refused.
 
 use std::io::Read;
 
@@ -10,7 +10,7 @@ use proptest::prelude::*;
 
 const VERSIONS: [Version; 3] = [Version::V1, Version::V2, Version::V3];
 
-/// Material for one command.
+/// The material of one command.
 #[derive(Clone, Debug)]
 struct Parts {
     kind: u8,
@@ -96,7 +96,7 @@ fn parts() -> impl Strategy<Value = Parts> {
     })
 }
 
-/// Reads to the end or to the first error, and says how many commands there were.
+/// Reads to the end or to the first error. Returns the number of commands.
 fn read_all(stream: &[u8]) -> Result<usize, StreamError> {
     let mut reader = Reader::new(stream);
     let mut count = 0;
@@ -108,7 +108,7 @@ fn read_all(stream: &[u8]) -> Result<usize, StreamError> {
 
 proptest! {
     #[test]
-    fn what_is_written_is_read(parts in proptest::collection::vec(parts(), 0..20), v in 0..3_usize) {
+    fn commands_are_read_as_they_were_written(parts in proptest::collection::vec(parts(), 0..20), v in 0..3_usize) {
         let version = VERSIONS[v];
         let mut writer = Writer::new(Vec::new(), version).expect("memory");
         let mut written = Vec::new();
@@ -117,7 +117,7 @@ proptest! {
                 written.push(command);
             }
         }
-        // Only what the version has not can be too long.
+        // A version refuses only commands that it lacks.
         prop_assert!(version != Version::V3 || written.len() == parts.len() + 1);
         let stream = writer.into_inner();
         let mut reader = Reader::new(&*stream);
@@ -142,14 +142,14 @@ proptest! {
     }
 
     #[test]
-    fn a_bit_that_is_not_the_same_is_found(parts in parts(), at in any::<usize>(), bit in 0..8) {
+    fn a_flipped_bit_is_found(parts in parts(), at in any::<usize>(), bit in 0..8) {
         let mut stream = Writer::new(Vec::new(), Version::V3).expect("memory");
         stream.write(&parts.command()).expect("short enough");
         stream.write(&Command::End).expect("short enough");
         let mut stream = stream.into_inner();
         let at = at % stream.len();
         stream[at] ^= 1_u8 << bit;
-        // The version alone can be another one that is known.
+        // Only the version can be changed to another valid one.
         prop_assert!(at == 13 || read_all(&stream).is_err());
     }
 
@@ -164,7 +164,7 @@ proptest! {
     }
 }
 
-/// A stream of one command with a right checksum, whatever its attributes are.
+/// A stream of one command with a right checksum and any attributes.
 fn stream_of(version: Version, number: u16, attributes: &[u8]) -> Vec<u8> {
     let mut command = (attributes.len() as u32).to_le_bytes().to_vec();
     command.extend(number.to_le_bytes());
@@ -204,11 +204,11 @@ fn errors_name_the_place() {
 }
 
 #[test]
-fn a_length_that_is_not_there_takes_no_memory() {
+fn a_false_length_takes_no_memory() {
     let mut stream = stream_of(Version::V2, 15, &[]);
     stream[17..21].copy_from_slice(&u32::MAX.to_le_bytes());
     assert!(matches!(problem(&stream), (17, StreamProblem::CommandTooLong { .. })));
-    // As much as is allowed, from an input that never ends: read no further than that.
+    // The longest allowed command, from an input that never ends: no more than that is read.
     let longest = Version::V2.longest_command_bytes();
     stream[17..21].copy_from_slice(&(longest as u32).to_le_bytes());
     let mut input = stream.chain(std::io::repeat(0));

@@ -28,15 +28,15 @@ struct Counter {
 pub struct Counts {
     /// Reads.
     pub reads: u64,
-    /// Bytes that the reads asked for.
+    /// Bytes requested by reads.
     pub read_bytes: u64,
     /// Writes, a vectored one counting once.
     pub writes: u64,
-    /// Bytes that the writes brought.
+    /// Bytes written.
     pub written_bytes: u64,
     /// Readahead hints.
     pub readaheads: u64,
-    /// Bytes that the hints were for.
+    /// Bytes of the hints.
     pub readahead_bytes: u64,
     /// Flushes.
     pub flushes: u64,

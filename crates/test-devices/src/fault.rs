@@ -1,4 +1,4 @@
-//! A device that goes wrong on demand.
+//! A device that fails on demand.
 
 use std::io::IoSlice;
 use std::ops::Range;
@@ -10,10 +10,10 @@ use rustix::io::Errno;
 use crate::bytes::{concatenated, total_len};
 use larder_device::{Device, DeviceError, Operation, check_call};
 
-/// The unit in which a torn write is torn.
+/// The unit of torn writes.
 const SECTOR_BYTES: u64 = 512;
 
-/// One way to go wrong: which calls it strikes, and how.
+/// A fault: the calls that it strikes, and its effect.
 ///
 /// ```
 /// # use larder_device::Operation;
@@ -48,23 +48,24 @@ impl Fault {
         Self::new(operation, Effect::Fail)
     }
 
-    /// Writes bring only their first `sectors` sectors of 512 bytes, then fail with an I/O error.
+    /// Writes store only their first `sectors` sectors of 512 bytes, then fail with an I/O error.
     pub fn tear(sectors: u64) -> Self {
         Self::new(Operation::Write, Effect::Tear { sectors, acknowledged: false })
     }
 
-    /// Writes bring only their first `sectors` sectors of 512 bytes, and claim to have succeeded.
+    /// Writes store only their first `sectors` sectors of 512 bytes, and report success.
     pub fn tear_silently(sectors: u64) -> Self {
         Self::new(Operation::Write, Effect::Tear { sectors, acknowledged: true })
     }
 
-    /// Reads succeed, but in each byte inside the range of [`within`](Self::within) the bits set in
-    /// `flip` are the wrong way round.
+    /// Reads succeed, but each byte inside the range of [`within`](Self::within) has the bits of
+    /// `flip` inverted.
     pub fn corrupt(flip: u8) -> Self {
         Self::new(Operation::Read, Effect::Corrupt { flip })
     }
 
-    /// Strikes only calls whose range meets this one, in bytes. A flush's range is the whole device.
+    /// Strikes only calls whose range meets this one, in bytes. A flush's range is the whole
+    /// device.
     #[must_use]
     pub fn within(mut self, range: Range<u64>) -> Self {
         self.range = range;
@@ -103,7 +104,7 @@ impl Fault {
 
 /// Passes calls to another device, except where a [`Fault`] strikes.
 ///
-/// Of the faults that strike one call, the first that is not a corruption decides it.
+/// Among the faults that strike one call, the first that is not a corruption wins.
 #[derive(Debug)]
 pub struct FaultDevice {
     inner: Arc<dyn Device>,
@@ -130,7 +131,7 @@ impl Faults {
 }
 
 impl FaultDevice {
-    /// A device that does what `inner` does, for now.
+    /// A device that passes everything to `inner`, until faults are added.
     pub fn new(inner: Arc<dyn Device>) -> Self {
         Self { inner, faults: Mutex::default() }
     }
@@ -145,18 +146,18 @@ impl FaultDevice {
         self.faults.lock().planted.clear();
     }
 
-    /// How many times faults have struck, those since removed included.
+    /// How often faults have struck, including removed ones.
     pub fn strikes(&self) -> u64 {
         self.faults.lock().strikes
     }
 
-    /// Finds what strikes a call.
+    /// Finds the faults that strike a call.
     fn strike(&self, operation: Operation, offset: u64, len_bytes: u64) -> Vec<Fault> {
         let call = offset..offset.saturating_add(len_bytes);
         self.faults.lock().strike(operation, &call)
     }
 
-    /// As [`strike`](Self::strike), for calls that either fail or are passed on.
+    /// As [`strike`](Self::strike), for calls that either fail or pass whole.
     fn strike_whole(
         &self,
         operation: Operation,
@@ -304,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn corrupts_only_what_is_read_from_the_range() {
+    fn corrupts_only_reads_of_the_range() {
         let device = device();
         device.write_at(&[0x0F; 100], 0).unwrap();
         device.inject(Fault::corrupt(0xFF).within(10..20));

@@ -1,7 +1,7 @@
 //! Devices for tests and benchmarks: each wraps another device.
 //!
 //! - [`CountingDevice`] counts calls and bytes.
-//! - [`FaultDevice`] fails the calls that its rules name, or delays them.
+//! - [`FaultDevice`] fails or delays the calls that its rules match.
 //! - [`RecordingDevice`] records writes and flushes of several devices in one order, from which
 //!   [`Recording`] makes any state that a power cut may leave.
 //! - [`SpinningDisk`] takes the time of a disk with a moving head.

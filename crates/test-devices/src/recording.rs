@@ -2,11 +2,11 @@
 //! rebuilt.
 //!
 //! # Invariants
-//! - The entries of all devices of a recording are in one order, and a change is visible on its device
-//!   when and only when its entry is in the recording.
-//! - An entry never changes; a position, once handed out, means the same state for ever.
-//! - What a device guarantees after a power cut is what its last flush covered. Every change since then
-//!   may be there, or not, or in part, whatever became of the others.
+//! - The entries of all devices of a recording are in one order, and a change is visible on its
+//!   device when and only when its entry is in the recording.
+//! - An entry never changes; a position, once returned, means the same state forever.
+//! - After a power cut, a device guarantees all that its last flush covered. Every later change may
+//!   be there, or not, or in part, independently of the others.
 
 use std::io::IoSlice;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ pub struct Recording {
 
 #[derive(Debug, Default)]
 struct Log {
-    /// What each device held when it was attached.
+    /// The content of each device when it was attached.
     bases: Vec<MemoryDevice>,
     entries: Vec<Entry>,
 }
@@ -39,32 +39,32 @@ struct Log {
 pub struct Entry {
     /// The device's number, counted from 0 in the order of [`Recording::attach`].
     pub device: usize,
-    /// What happened.
+    /// The event.
     pub event: Event,
 }
 
-/// What happened to a recorded device. Offsets and lengths are in bytes.
+/// An event on a recorded device. Offsets and lengths are in bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
     /// A write.
     Write {
         /// Where it starts.
         offset: u64,
-        /// What it wrote.
+        /// Its data.
         data: Arc<[u8]>,
     },
     /// A discard.
     Discard {
         /// Where it starts.
         offset: u64,
-        /// How far it goes.
+        /// Its length.
         len_bytes: u64,
     },
-    /// A flush: what came before on the same device is durable.
+    /// A flush: all earlier changes of the same device are durable.
     Flush,
 }
 
-/// What becomes of one unflushed change in a power cut.
+/// The fate of one unflushed change in a power cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Survival {
     /// Nothing of it is there.
@@ -73,7 +73,7 @@ pub enum Survival {
     Whole,
     /// Its first `sectors` sectors of 512 bytes are there, counted from its start.
     Torn {
-        /// How many; more than it has means all.
+        /// Their number; more than it has means all.
         sectors: u64,
     },
 }
@@ -84,7 +84,7 @@ impl Recording {
         Self::default()
     }
 
-    /// A device that starts with the content of `base` and records what happens to it.
+    /// A device that starts with the content of `base` and records its events.
     pub fn attach(&self, base: &MemoryDevice) -> RecordingDevice {
         let mut log = self.log.lock();
         log.bases.push(base.snapshot());
@@ -92,12 +92,12 @@ impl Recording {
         RecordingDevice { number, live: base.snapshot(), recording: self.clone() }
     }
 
-    /// How many entries there are. As a position it stands for the state after all of them.
+    /// The number of entries. As a position it means the state after all of them.
     pub fn position(&self) -> usize {
         self.log.lock().entries.len()
     }
 
-    /// Starts over the recording's devices, before its first entry.
+    /// Starts again with the recording's devices before its first entry.
     pub fn replay(&self) -> Replay {
         let durable: Vec<_> = self.log.lock().bases.iter().map(MemoryDevice::snapshot).collect();
         Replay { recording: self.clone(), durable, unflushed: Vec::new(), position: 0 }
@@ -156,7 +156,7 @@ impl Device for RecordingDevice {
 }
 
 impl Event {
-    /// Does to `device` what survives of the event.
+    /// Applies the surviving part of the event to `device`.
     fn apply(&self, device: &MemoryDevice, survival: Survival) -> Result<(), DeviceError> {
         let surviving_bytes = match survival {
             Survival::Lost => 0,
@@ -176,7 +176,8 @@ impl Event {
     }
 }
 
-/// A walk along a [`Recording`] that knows at each position what a power cut there may leave.
+/// A walk along a [`Recording`] that knows at each position which states a power cut there may
+/// leave.
 ///
 /// ```
 /// # use larder_device::{Device, MemoryDevice};
@@ -198,7 +199,7 @@ impl Event {
 #[derive(Debug)]
 pub struct Replay {
     recording: Recording,
-    /// What each device holds for certain.
+    /// The certain content of each device.
     durable: Vec<MemoryDevice>,
     /// The changes that no flush of their device covers yet, with their positions, in order.
     unflushed: Vec<(usize, Entry)>,
@@ -240,8 +241,8 @@ impl Replay {
         &self.unflushed
     }
 
-    /// The devices after a power cut here, in the order of [`Recording::attach`]. For each unflushed
-    /// change, given with its position, `survival` says what becomes of it.
+    /// The devices after a power cut here, in the order of [`Recording::attach`]. `survival` gets
+    /// each unflushed change with its position, and returns its fate.
     pub fn power_cut(
         &self,
         mut survival: impl FnMut(usize, &Entry) -> Survival,
@@ -253,7 +254,7 @@ impl Replay {
         images
     }
 
-    /// The devices as they are here without a power cut, in the order of [`Recording::attach`].
+    /// The devices at this position without a power cut, in the order of [`Recording::attach`].
     pub fn images(&self) -> Vec<MemoryDevice> {
         self.power_cut(|_, _| Survival::Whole)
     }

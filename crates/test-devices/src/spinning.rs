@@ -1,10 +1,10 @@
-//! A model of a spinning disk, to measure access patterns by a virtual clock.
+//! A model of a spinning disk, for measuring access patterns with a virtual clock.
 //!
 //! # Invariants
-//! - Time passes only by calls, and only in the model: results do not depend on the machine.
+//! - Only calls take time, and only in the model: results do not depend on the machine.
 //! - The arm does one thing at a time. A read waits for what the arm has begun, and goes before
 //!   readahead that it has not begun.
-//! - Data comes from the inner device alone; the model decides when, never what.
+//! - All data comes from the inner device; the model decides only when.
 
 use std::collections::BTreeMap;
 use std::io::IoSlice;
@@ -16,10 +16,11 @@ use parking_lot::Mutex;
 use crate::bytes::total_len;
 use larder_device::{Device, DeviceError};
 
-/// Readahead requests waiting or read and not yet used: beyond this the oldest in disk order goes.
+/// Most readahead requests that wait or are read and unused: beyond this the oldest in disk order
+/// is dropped.
 const MAX_TRACKED: usize = 4096;
 
-/// What a disk can do.
+/// The properties of a disk.
 #[derive(Debug, Clone, Copy)]
 pub struct Geometry {
     /// From one track to the next.
@@ -44,10 +45,10 @@ impl Default for Geometry {
     }
 }
 
-/// Passes calls to another device and keeps the time that they would take on a spinning disk.
+/// Passes calls to another device and counts the time that they would take on a spinning disk.
 ///
-/// One arm serves all. Reads and writes take their time from the caller's clock; readahead is served
-/// in the background, in disk order, while the caller waits or [spends](Self::spend) time.
+/// One arm serves all calls. Reads and writes advance the caller's clock; readahead is served in
+/// the background, in disk order, while the caller waits or [spends](Self::spend) time.
 #[derive(Debug)]
 pub struct SpinningDisk {
     inner: Arc<dyn Device>,
@@ -60,9 +61,9 @@ pub struct SpinningDisk {
 struct State {
     /// The caller's clock.
     now: u64,
-    /// When the arm has finished what it began.
+    /// The time when the arm is done.
     arm_free: u64,
-    /// Where the head then is.
+    /// The place of the head at that time.
     head: u64,
     seeks: u64,
     /// Readahead not begun: length and time of the request by offset.
@@ -82,20 +83,20 @@ impl SpinningDisk {
         Duration::from_nanos(self.state.lock().now)
     }
 
-    /// How often the head had to leave its course.
+    /// The number of seeks.
     pub fn seeks(&self) -> u64 {
         self.state.lock().seeks
     }
 
-    /// Lets the caller's clock advance by work that needs no disk.
+    /// Advances the caller's clock by work that needs no disk.
     pub fn spend(&self, duration: Duration) {
         self.state.lock().now += duration.as_nanos() as u64;
     }
 
-    /// Serves readahead until the caller's clock.
+    /// Serves readahead up to the caller's clock.
     fn run_background(&self, state: &mut State) {
         while state.arm_free < state.now {
-            // Onwards from the head, then again from the start of the disk.
+            // From the head onwards, then from the start of the disk.
             let next = state.waiting.range(state.head..).next().or(state.waiting.iter().next());
             let Some((&offset, &(len_bytes, requested))) = next else { break };
             let start = state.arm_free.max(requested);
@@ -108,10 +109,10 @@ impl SpinningDisk {
         }
     }
 
-    /// Moves the arm at `start` and returns when it has done the range.
+    /// Moves the arm at `start`, and returns the time when it is done with the range.
     fn serve(&self, state: &mut State, offset: u64, len_bytes: u64, start: u64) -> u64 {
         let seek = self.seek_nanos(state.head.abs_diff(offset));
-        // To pass over a short gap is faster than to seek.
+        // Passing over a short gap is faster than seeking.
         let pass = offset.checked_sub(state.head).map(|gap| self.transfer_nanos(gap));
         let position = match pass {
             Some(pass) if pass <= seek => pass,
@@ -137,14 +138,14 @@ impl SpinningDisk {
         (nanos / u128::from(self.geometry.bytes_per_second.max(1))) as u64
     }
 
-    /// Takes the time of a call on a range from the caller's clock.
+    /// Advances the caller's clock by the time of a call on a range.
     fn wait_for(&self, offset: u64, len_bytes: u64) {
         let state = &mut *self.state.lock();
         let start = state.now.max(state.arm_free);
         state.now = self.serve(state, offset, len_bytes, start);
     }
 
-    /// As [`wait_for`](Self::wait_for), for a range that readahead may have brought.
+    /// As [`wait_for`](Self::wait_for), for a range that readahead may have read.
     fn wait_for_read(&self, offset: u64, len_bytes: u64) {
         let end = offset + len_bytes;
         {

@@ -102,13 +102,13 @@ proptest! {
         }
         prop_assert!(replay.step().is_none());
         for (image, device) in replay.images().iter().zip(&devices) {
-            prop_assert!(content(image) == content(device), "the end is what is live");
+            prop_assert!(content(image) == content(device), "the end is the live content");
         }
     }
 }
 
 #[test]
-fn replay_tells_what_is_unflushed() {
+fn replay_knows_unflushed_changes() {
     let recording = Recording::new();
     let [first, second] =
         ["first", "second"].map(|name| recording.attach(&MemoryDevice::new(name, 4096)));
@@ -116,7 +116,7 @@ fn replay_tells_what_is_unflushed() {
     second.write_at(b"jam", 0).unwrap();
     second.flush().unwrap();
     assert!(first.write_at(&[0; 2], 4095).is_err());
-    assert_eq!(recording.position(), 3, "what fails is not recorded");
+    assert_eq!(recording.position(), 3, "failed calls are not recorded");
 
     let mut replay = recording.replay();
     replay.advance_to(usize::MAX);
@@ -125,7 +125,7 @@ fn replay_tells_what_is_unflushed() {
 }
 
 #[test]
-fn counts_what_passes() {
+fn calls_that_pass_are_counted() {
     let device = CountingDevice::new(Arc::new(MemoryDevice::new("memory", 8192)));
     device.write_at(&[1; 100], 0).unwrap();
     device.write_vectored_at(&[IoSlice::new(&[2; 50]); 2], 100).unwrap();

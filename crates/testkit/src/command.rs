@@ -1,9 +1,9 @@
-//! Running the programs that the oracle is made of.
+//! Running the programs of the oracle.
 
 use std::ffi::OsStr;
 use std::process::Command;
 
-/// A program that could not be run or did not succeed, with everything that it said.
+/// A program that could not be run or did not succeed, with its output.
 #[derive(Debug, thiserror::Error)]
 #[error("`{line}` {outcome}\n{stdout}{stderr}")]
 pub struct CommandError {
@@ -13,16 +13,16 @@ pub struct CommandError {
     pub outcome: String,
     /// The exit code, if the program ran and was not killed.
     pub code: Option<i32>,
-    /// What it wrote on its standard output.
+    /// Its standard output.
     pub stdout: String,
-    /// What it wrote on its standard error.
+    /// Its standard error.
     pub stderr: String,
 }
 
 /// Runs `program` with `arguments` and returns its standard output.
 ///
-/// Bytes that are not UTF-8 are replaced. An exit code other than 0 is an error. The locale is fixed,
-/// so that output can be compared.
+/// Bytes that are not UTF-8 are replaced. An exit code other than 0 is an error. The locale is
+/// fixed, so that output can be compared.
 pub fn run<I, S>(program: &str, arguments: I) -> Result<String, CommandError>
 where
     I: IntoIterator<Item = S>,

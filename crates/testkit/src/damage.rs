@@ -8,12 +8,12 @@ use std::path::Path;
 
 use crate::sparse_file::data_ranges;
 
-/// Where the copies of the superblock lie on a device, in bytes; those beyond its end do not exist.
+/// The places of superblock copies on a device, in bytes; those beyond its end do not exist.
 pub const SUPERBLOCK_OFFSETS: [u64; 3] = [64 << 10, 64 << 20, 256 << 30];
 
 const SUPERBLOCK_BYTES: usize = 4096;
 
-/// Inverts every byte of `range`. Doing it twice heals.
+/// Inverts every byte of `range`. A second call restores them.
 pub fn invert(file: &Path, range: Range<u64>) -> io::Result<()> {
     let file = OpenOptions::new().read(true).write(true).open(file)?;
     let mut bytes = vec![0; (range.end - range.start) as usize];
@@ -24,12 +24,12 @@ pub fn invert(file: &Path, range: Range<u64>) -> io::Result<()> {
     file.write_all_at(&bytes, range.start)
 }
 
-/// Overwrites what is at `offset`.
+/// Overwrites the bytes at `offset`.
 pub fn overwrite(file: &Path, offset: u64, bytes: &[u8]) -> io::Result<()> {
     OpenOptions::new().write(true).open(file)?.write_all_at(bytes, offset)
 }
 
-/// Makes the whole device zeros, as if it had been replaced by a new one.
+/// Zeros the whole device, as if it had been replaced by a new one.
 pub fn wipe(file: &Path) -> io::Result<()> {
     let file = OpenOptions::new().write(true).open(file)?;
     let len_bytes = file.metadata()?.len();
@@ -37,8 +37,8 @@ pub fn wipe(file: &Path) -> io::Result<()> {
     file.set_len(len_bytes)
 }
 
-/// Inverts everything that was ever written beyond the first MiB, but the superblock copies: the
-/// device is still known as one of its file system, and nothing on it is right.
+/// Inverts all written data beyond the first MiB, except the superblock copies: the device still
+/// belongs to its file system, and all data on it is wrong.
 pub fn scramble(file: &Path) -> io::Result<()> {
     const RESERVED_BYTES: u64 = 1 << 20;
     const PIECE_BYTES: u64 = 1 << 20;
@@ -61,7 +61,7 @@ pub fn scramble(file: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Zeroes copy number `copy` of the superblock, 0 being the first.
+/// Zeros copy number `copy` of the superblock, 0 being the first.
 pub fn zero_superblock(file: &Path, copy: usize) -> io::Result<()> {
     overwrite(file, SUPERBLOCK_OFFSETS[copy], &[0; SUPERBLOCK_BYTES])
 }

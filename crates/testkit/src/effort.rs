@@ -1,6 +1,6 @@
-//! How long random tests look for trouble, and where they begin.
+//! The duration and the seeds of random tests.
 
-/// By how much longer than usual a random test searches: the number in `LARDER_EFFORT`, or 1.
+/// The factor by which a random test searches longer: the number in `LARDER_EFFORT`, or 1.
 ///
 /// # Panics
 /// If `LARDER_EFFORT` is not a number of at least 1.
@@ -11,8 +11,8 @@ pub fn effort() -> u64 {
     effort
 }
 
-/// The seed of a random test: `usual`, or one far from it if `LARDER_SEED` is set. The seed is
-/// printed and appears when the test fails; the same `LARDER_SEED` repeats the run.
+/// The seed of a random test: `usual`, or another one if `LARDER_SEED` is set. The seed is printed
+/// and shown when the test fails; the same `LARDER_SEED` repeats the run.
 ///
 /// # Panics
 /// If `LARDER_SEED` is not a number.

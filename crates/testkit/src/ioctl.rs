@@ -1,4 +1,4 @@
-//! The requests to the kernel that no library offers as safe functions.
+//! Requests to the kernel for which no library has safe functions.
 
 #![allow(unsafe_code)]
 
@@ -50,7 +50,7 @@ const QUOTA_ENABLE_SIMPLE: u64 = 4;
 /// `FICLONERANGE`: makes a range of `target` share the extents of a range of `source`.
 ///
 /// # Errors
-/// What the kernel says.
+/// The kernel's error.
 pub fn clone_range(
     target: &File,
     target_offset: u64,
@@ -68,10 +68,11 @@ pub fn clone_range(
     unsafe { ioctl(target, Setter::<CLONE_RANGE, _>::new(argument)) }
 }
 
-/// `FIDEDUPERANGE`: as [`clone_range`], if the kernel finds the bytes equal. Returns the bytes shared.
+/// `FIDEDUPERANGE`: as [`clone_range`], if the kernel finds the bytes equal. Returns the bytes
+/// shared.
 ///
 /// # Errors
-/// What the kernel says.
+/// The kernel's error.
 pub fn dedupe_range(
     target: &File,
     target_offset: u64,

@@ -1,28 +1,28 @@
-//! The kernel as oracle: file systems that the Linux kernel made and filled, and what it says is in
-//! them.
+//! The kernel as oracle: file systems that the Linux kernel made and filled, and their content as
+//! it shows it.
 //!
 //! - [`guard`]: loop devices, mounts and scratch folders that undo themselves.
-//! - [`image`]: [`ImageSpec`] says what to make, [`KernelImage`] is what came out.
+//! - [`image`]: [`ImageSpec`] describes an image, [`KernelImage`] is one.
 //! - [`content`]: a deterministic filler that exercises every kind of item through system calls.
 //! - [`manifest`]: a comparable description of a tree, from a mount or from any other reader.
-//! - [`oracle`]: what btrfs-progs says about an image.
-//! - [`matrix`]: the list of images that readers and checkers are held against.
-//! - [`damage`]: wounds for images.
-//! - [`snapshots`]: random changes between snapshots, and what a stream carries of them.
+//! - [`oracle`]: the output of btrfs-progs for an image.
+//! - [`matrix`]: the list of images for testing readers and checkers.
+//! - [`damage`]: damage for images.
+//! - [`snapshots`]: random changes between snapshots, and the part of them that a stream carries.
 //! - [`sparse_file`]: copies of image files that stay sparse.
 //! - [`name_hash`]: directory entry names whose hashes collide.
-//! - [`effort`](fn@effort) and [`seed`]: how long random tests search, and where they begin.
+//! - [`effort`](fn@effort) and [`seed`]: the duration and the seeds of random tests.
 //!
-//! Most of it needs root, loop devices and a kernel with btrfs. Where one is missing the functions
-//! panic and say so: a test must never pass because its oracle was absent.
+//! Most of it needs root, loop devices and a kernel with btrfs. If one is missing, the functions
+//! panic with the reason: a test must never pass because its oracle was absent.
 //!
 //! Guards undo in the order of their fields, and undoing never panics. Manifests do not depend on
-//! the program that made them: any difference is a bug. What this kernel and btrfs-progs refuse is
-//! known in [`matrix`] and [`ImageSpec::checkable`] only. A random test prints its seed, and the
-//! same seed repeats the run.
+//! the program that made them: any difference is a bug. Only [`matrix`] and
+//! [`ImageSpec::checkable`] know what this kernel and btrfs-progs refuse. A random test prints its
+//! seed, and the same seed repeats the run.
 //!
-//! Nothing here depends on another crate of the workspace, so that each of them can use this one in
-//! its tests and no mistake is shared between the two sides of a comparison.
+//! Nothing here depends on another crate of the workspace, so that each can use this one in its
+//! tests, and both sides of a comparison share no mistake.
 
 #![deny(unsafe_code)]
 

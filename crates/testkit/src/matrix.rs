@@ -1,18 +1,21 @@
-//! The images that readers and checkers are held against.
+//! The images for testing readers and checkers.
 //!
-//! [`matrix`] covers every on-disk shape that this kernel and mkfs.btrfs can make, in images small
-//! enough to build all of them in a test. [`large`] adds what needs many entries or extents.
+//! [`matrix`] covers every on-disk shape that this kernel and mkfs.btrfs can make, in images that
+//! are small enough for one test to build all of them. [`large`] adds those that need many entries
+//! or extents.
 //!
-//! What Linux 6.18 with btrfs-progs 6.2 refuses, and why:
-//! - *Block group tree*: the kernel mounts it, but this mkfs.btrfs knows it only in experimental
+//! Unsupported by Linux 6.18 with btrfs-progs 6.2:
+//! - *Block group tree*: the kernel mounts it, but this mkfs.btrfs has it only in experimental
 //!   builds, and the kernel cannot convert. [`KernelImage::build_with`] fills such an image if
-//!   something else formats it.
-//! - *RAID stripe tree*, *extent tree v2*: the kernel has them only with `CONFIG_BTRFS_EXPERIMENTAL`.
+//!   another program formats it.
+//! - *RAID stripe tree*, *extent tree v2*: the kernel has them only with
+//!   `CONFIG_BTRFS_EXPERIMENTAL`.
 //! - *Zoned*: the kernel is built without zoned block devices.
 //! - *Verity items*: the kernel is built without fs-verity.
 //! - *Sector sizes other than 4096*: "not yet supported for page size 4096".
-//! - *Simple quotas*: not in this mkfs.btrfs or `btrfs quota`, but the kernel's ioctl switches them on;
-//!   this `btrfs check` does not know the feature and refuses the image ([`ImageSpec::checkable`]).
+//! - *Simple quotas*: not in this mkfs.btrfs or `btrfs quota`, but the kernel's ioctl switches them
+//!   on; this `btrfs check` does not know the feature and refuses the image
+//!   ([`ImageSpec::checkable`]).
 //! - *RAID5 on two devices*: sound to the kernel's scrub, with either device missing too, but this
 //!   `btrfs check --check-data-csum` rebuilds the second copy wrongly.
 //!
@@ -26,9 +29,9 @@ const MIB: u64 = 1 << 20;
 /// One image of the matrix.
 #[derive(Clone, Debug)]
 pub struct Case {
-    /// What to make.
+    /// The spec.
     pub spec: ImageSpec,
-    /// What to fill it with.
+    /// The content.
     pub content: Content,
 }
 

@@ -1,13 +1,13 @@
-//! Names of directory entries whose hashes collide, found by computing, not by searching.
+//! Names of directory entries whose hashes collide, computed without searching.
 //!
-//! The hash of a name, the offset of its DIR_ITEM key, is CRC-32C with the start value 0xFFFFFFFE and
-//! no final inversion. Reading four bytes maps the register one to one, so it can be run backwards:
-//! for any beginning there is exactly one ending of four bytes that gives the wanted hash.
+//! The hash of a name, the offset of its DIR_ITEM key, is CRC-32C with the start value 0xFFFFFFFE
+//! and no final inversion. Reading four bytes maps the register one to one, so it can be run
+//! backwards: any beginning has exactly one ending of four bytes that gives the wanted hash.
 
 const POLYNOMIAL_REFLECTED: u32 = 0x82F6_3B78;
 const NAME_SEED: u32 = 0xFFFF_FFFE;
 
-/// The hash that btrfs gives to the directory entry `name`.
+/// The hash of the directory entry `name` in btrfs.
 pub fn name_hash(name: &[u8]) -> u32 {
     name.iter().fold(NAME_SEED, |register, &byte| {
         (0..8).fold(register ^ u32::from(byte), |register, _| step(register))
@@ -16,7 +16,7 @@ pub fn name_hash(name: &[u8]) -> u32 {
 
 /// The one name that starts with `beginning`, is four bytes longer and has the hash `hash`.
 ///
-/// None if it contains a byte that no name can have, `/` or NUL: try another beginning.
+/// `None` if it contains `/` or NUL: try another beginning.
 pub fn name_with_hash(beginning: &[u8], hash: u32) -> Option<Vec<u8>> {
     let before = (0..32).fold(hash, |register, _| step_back(register));
     let ending = (before ^ name_hash(beginning)).to_le_bytes();
@@ -26,7 +26,7 @@ pub fn name_with_hash(beginning: &[u8], hash: u32) -> Option<Vec<u8>> {
 
 /// `count` different names, each starting with `beginning`, that all have the hash `hash`.
 ///
-/// With 16 bytes more than `beginning` each; panics if that is longer than a name can be.
+/// Each has 16 bytes more than `beginning`; panics if that is longer than a name may be.
 pub fn colliding_names(beginning: &[u8], hash: u32, count: usize) -> Vec<Vec<u8>> {
     assert!(beginning.len() + 16 <= 255, "a name has at most 255 bytes");
     (0_u64..)

@@ -1,8 +1,7 @@
-//! What btrfs-progs says. Each function returns the program's output, or an error that holds all that
-//! it said.
+//! Runs btrfs-progs. Each function returns the program's output, or an error with all of it.
 //!
-//! Programs that need to find several devices are given loop devices, for they look for the others
-//! among the machine's block devices; the rest read the image files directly.
+//! Programs that need several devices get loop devices, since they look for the others among the
+//! machine's block devices; the rest read the image files directly.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -12,19 +11,20 @@ use crate::guard::{KernelMount, LoopDevice};
 
 /// `btrfs check`, or with `data` also `--check-data-csum`, of an unmounted file system.
 ///
-/// It says nothing on its standard output that can be compared; an error is a finding. Where it finds something and
-/// cannot name it, its other mode is asked, which keeps nothing from one tree for the next: the usual one takes an
-/// inode without names for an error when it meets it again in another tree that shares the leaf (6.2, also of what
-/// the kernel wrote).
+/// Its standard output cannot be compared; an error is a finding. If it finds an error without
+/// naming it, its other mode decides, which keeps nothing from one tree for the next: the default
+/// mode reports an inode without names as an error when it meets it again in another tree that
+/// shares the leaf (in 6.2, also for images of the kernel).
 pub fn check(files: &[PathBuf], data: bool) -> Result<String, CommandError> {
-    // Several find each other as devices only.
+    // Only devices find each other.
     let attached: Vec<_> = match files {
         [_] => Vec::new(),
         files => files.iter().map(|file| LoopDevice::attach_read_only(file)).collect(),
     };
     let last = attached.last().map(LoopDevice::path).or(files.last().map(PathBuf::as_path));
     let last = last.expect("a file system has a device");
-    // It looks at all that is mounted and stumbles over what others detach meanwhile: that is a warning with --force.
+    // It looks at all mounts, and a mount that goes meanwhile is an error, but with --force only a
+    // warning.
     let mut arguments = vec!["check", "--readonly", "--force"];
     arguments.extend(data.then_some("--check-data-csum"));
     let check = |mode: Option<&str>| {
@@ -36,7 +36,7 @@ pub fn check(files: &[PathBuf], data: bool) -> Result<String, CommandError> {
     })
 }
 
-/// Whether all that `btrfs check` says is that it found something in trees of files.
+/// Whether `btrfs check` only says that it found an error in trees of files.
 fn names_nothing(stderr: &str) -> bool {
     let is_progress = |line: &&str| line.starts_with('[') || line.starts_with("WARNING:");
     let mut findings = stderr.lines().filter(|line| !is_progress(line));
@@ -71,8 +71,8 @@ pub fn filesystem_usage(mount: &KernelMount) -> Result<String, CommandError> {
     on_mount(&["filesystem", "usage"], &["--raw"], mount)
 }
 
-/// `btrfs scrub` in the foreground: every copy of everything read and verified. What it could not
-/// correct is an error; what it could is in the output only.
+/// `btrfs scrub` in the foreground: reads and verifies every copy of everything. Uncorrectable
+/// errors are an error; corrected ones are only in the output.
 pub fn scrub(mount: &KernelMount) -> Result<String, CommandError> {
     on_mount(&["scrub", "start", "-B"], &[], mount)
 }
@@ -91,7 +91,7 @@ mod tests {
     use super::names_nothing;
 
     #[test]
-    fn what_is_named_is_a_finding() {
+    fn a_named_error_is_a_finding() {
         let said = |named: &str| {
             names_nothing(&format!(
                 "[3/7] checking free space tree\n[4/7] checking fs roots\n{named}ERROR: errors found in fs roots\n"

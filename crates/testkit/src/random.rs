@@ -1,4 +1,4 @@
-//! Numbers and bytes that are the same on every run and with every version of every dependency.
+//! Numbers and bytes that are the same in every run and with every version of every dependency.
 
 /// SplitMix64: one word of state, good enough to fill files.
 #[derive(Clone, Debug)]
@@ -17,7 +17,7 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// Bytes that no algorithm makes smaller.
+    /// Bytes that no algorithm compresses.
     pub(crate) fn incompressible(&mut self, len_bytes: usize) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(len_bytes + 8);
         while bytes.len() < len_bytes {

@@ -1,4 +1,4 @@
-//! Files with holes: where their data is, and copies that stay sparse.
+//! Files with holes: their data ranges, and copies that stay sparse.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -21,7 +21,7 @@ pub fn sparse_copy(from: &Path, to: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Where `file` has data: sorted ranges in bytes, with holes between them.
+/// The data ranges of `file`: sorted, in bytes, with holes between them.
 pub(crate) fn data_ranges(file: &File) -> io::Result<Vec<Range<u64>>> {
     let len_bytes = file.metadata()?.len();
     let mut ranges = Vec::new();

@@ -1,4 +1,4 @@
-//! What a guard did is undone, also when a test fails.
+//! Guards undo their work, also when a test fails.
 
 use std::path::{Path, PathBuf};
 
@@ -64,7 +64,7 @@ fn a_mount_and_its_devices_are_undone_when_a_test_panics() {
 }
 
 #[test]
-fn a_refused_mount_says_what_the_kernel_said_and_leaves_nothing() {
+fn a_refused_mount_reports_the_kernels_messages_and_leaves_nothing() {
     let scratch = Scratch::new();
     let file = scratch.sparse_file("no-btrfs", 64 << 20);
     let error =

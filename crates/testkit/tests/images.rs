@@ -1,4 +1,4 @@
-//! The images are what they claim to be, and btrfs-progs finds them sound.
+//! The images match their specs, and btrfs-progs finds them sound.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -93,7 +93,7 @@ fn small_content_has_every_kind_of_item() {
         &oracle::dump_tree(deep.devices(), &[]).expect("a dump"),
         &["shared block backref"],
     );
-    // All names of one hash lie in one item.
+    // All names of one hash are in one item.
     assert!(dump.matches("name: same-hash-").count() >= 24);
 }
 
@@ -151,7 +151,7 @@ fn a_power_cut_leaves_a_log_tree_and_orphans() {
 }
 
 #[test]
-fn one_of_two_mirrors_can_be_missed_scrambled_or_wiped() {
+fn one_of_two_mirrors_can_be_missing_scrambled_or_wiped() {
     let spec =
         ImageSpec::new("damaged").devices(&[256 << 20; 2]).profiles(Profile::Raid1, Profile::Raid1);
     let image = KernelImage::build(&spec, &Content::new(7).all_checksummed());
@@ -174,7 +174,7 @@ fn one_of_two_mirrors_can_be_missed_scrambled_or_wiped() {
 }
 
 #[test]
-fn damage_is_where_it_was_planted() {
+fn planted_damage_is_found_in_its_place() {
     let image = KernelImage::build(&ImageSpec::new("planted"), &Content::new(8));
     let device: &Path = &image.devices()[0];
     let before = std::fs::read(device).expect("the image is read");
@@ -190,10 +190,10 @@ fn damage_is_where_it_was_planted() {
     assert!(oracle::check(image.devices(), false).is_err(), "no superblock is left");
 }
 
-/// What a power cut leaves right after a snapshot: its leaves are those of its source, with a file in them that was
+/// A power cut right after a snapshot leaves the leaves of the source in it, with a file that was
 /// deleted while it was open.
 #[test]
-fn an_open_file_without_a_name_in_a_snapshot_is_no_finding() {
+fn an_open_file_without_a_name_in_a_snapshot_is_not_a_finding() {
     let image = KernelImage::empty(&ImageSpec::new("nameless"));
     let mount = image.mount("");
     let source = mount.path().join("source");
@@ -214,11 +214,11 @@ fn an_open_file_without_a_name_in_a_snapshot_is_no_finding() {
     fs::copy(&image.devices()[0], &cut).expect("a copy");
     drop((nameless, mount));
     let dump = oracle::dump_tree(std::slice::from_ref(&cut), &[]).expect("it is there");
-    assert_eq!(dump.matches("ORPHAN_ITEM").count(), 2, "of both trees");
+    assert_eq!(dump.matches("ORPHAN_ITEM").count(), 2, "one in each tree");
     oracle::check(&[cut], true).unwrap_or_else(|error| panic!("{error}"));
 }
 
-/// The value of a line of `dump-super`, of the first copy.
+/// The value of a line of `dump-super`, from the first copy.
 fn field<'a>(dump: &'a str, name: &str) -> &'a str {
     let mut lines = dump.lines().filter_map(|line| line.split_once(char::is_whitespace));
     lines.find(|(field, _)| *field == name).expect("dump-super has the field").1.trim()

@@ -1,4 +1,4 @@
-//! A manifest is the same for the same tree, and shows what differs.
+//! Manifests of the same tree are the same, and show differences.
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
@@ -20,7 +20,7 @@ fn an_image_reads_the_same_after_a_remount() {
 }
 
 #[test]
-fn the_same_seed_gives_the_same_tree_but_for_its_times() {
+fn the_same_seed_gives_the_same_tree_except_for_its_times() {
     let build = |seed| {
         let image = KernelImage::build(&ImageSpec::new("seed"), &Content::new(seed));
         let mut manifest = image.manifest().clone();
@@ -54,7 +54,7 @@ fn a_change_under_a_mount_is_seen_in_every_field_that_it_touches() {
 }
 
 #[test]
-fn each_field_that_is_not_the_same_is_named() {
+fn each_differing_field_is_named() {
     type Change = fn(&mut Entry);
     let changes: [(&str, Change); 13] = [
         ("permissions", |entry| entry.permissions ^= 1),

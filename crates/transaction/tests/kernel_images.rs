@@ -70,7 +70,7 @@ fn every_image_that_can_be_written() {
 }
 
 #[test]
-fn what_can_only_be_read_is_refused_with_the_reason() {
+fn read_only_images_are_refused_with_the_reason() {
     let reasons = [
         ("raid5-2-devices", "RAID5"),
         ("raid6-data-raid1c3-metadata", "RAID5 or RAID6"),

@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_comes_too_fast_is_counted_and_told_later() {
+    fn reports_in_a_burst_are_counted_and_reported_later() {
         let (limit, now) = (ReportLimit::default(), Instant::now());
         let admitted = (0..MOST_REPORTS + 3).filter(|_| limit.admit(now) == Some(0)).count();
         assert_eq!(admitted, MOST_REPORTS as usize);

@@ -89,7 +89,7 @@ proptest! {
     }
 
     #[test]
-    fn every_cell_holds_what_the_table_says((profile, stripes, rows) in shape(), at: u64) {
+    fn every_cell_matches_the_table((profile, stripes, rows) in shape(), at: u64) {
         let (chunk, table) = (chunk(profile, stripes, rows), table(profile, stripes, rows));
         let within = at % STRIPE_LEN_BYTES;
         for (row, cells) in (0..).zip(&table) {
@@ -173,7 +173,7 @@ fn as_many_losses_as_the_profile_bears() {
 }
 
 #[test]
-fn what_cannot_be_is_refused() {
+fn invalid_chunks_are_refused() {
     let stripe = |devid, physical| ChunkStripe {
         devid,
         dev_uuid: Uuid::nil(),

@@ -195,7 +195,7 @@ fn scramble_range(image: &KernelImage, range: std::ops::Range<u64>) {
 }
 
 #[test]
-fn copies_are_what_the_chunk_says() {
+fn copies_match_the_chunk() {
     let image = image(Profile::Raid6, 5);
     let volume = open(image.devices(), &READ);
     let mut block = vec![0; volume.nodesize() as usize];

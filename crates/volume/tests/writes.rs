@@ -84,7 +84,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
 
     #[test]
-    fn every_copy_is_what_was_written(
+    fn every_copy_has_the_written_data(
         (profile, stripes) in shapes(),
         writes in writes(),
         lost: usize,

@@ -14,7 +14,7 @@ use larder_testkit::{KernelMount, Scratch};
 use crate::image::make_empty;
 use crate::measure::own_peak_bytes;
 
-/// Times that fs_mark goes round, each time with a part of the files.
+/// The rounds of fs_mark, each with a part of the files.
 const ROUNDS: u64 = 5;
 
 /// Create empty files from several threads, each in a directory of its own: fs_mark on the kernel's
@@ -29,7 +29,7 @@ pub struct Create {
     /// Files, all threads together
     #[arg(long, default_value_t = 600_000)]
     files: u64,
-    /// Make the images here; what is here is lost
+    /// Make the images here; existing content is lost
     #[arg(long, value_name = "FILE")]
     image: Option<PathBuf>,
     /// Bytes of the image
@@ -40,7 +40,7 @@ pub struct Create {
     repeats: usize,
 }
 
-/// What one run took.
+/// The result of one run.
 #[derive(Clone, Copy)]
 struct Timed {
     created: Duration,
@@ -90,7 +90,7 @@ impl Create {
         for number in 1..=self.threads {
             command.arg("-d").arg(mount.path().join(format!("d{number}")));
         }
-        // It leaves its report where it is started.
+        // It writes its report to its working directory.
         let report = Scratch::new();
         command.current_dir(report.path());
         let since = Instant::now();
@@ -113,7 +113,7 @@ impl Create {
                     let folder = format!("d{number}");
                     root.create_directory(&folder, 0o755)?;
                     for file in 0..self.files / self.threads {
-                        // As long as the names that fs_mark makes.
+                        // As long as the names of fs_mark.
                         root.create(
                             format!("{folder}/{file:08x}~~~~~~~~larder~~{number:016}"),
                             0o644,

@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use super::fs_mark::number_behind;
+use super::fs_mark::number_after;
 use crate::mounts::{compare, shell};
 
 /// A file server's load, with fsync: dbench on both mounts
@@ -24,7 +24,7 @@ impl Dbench {
         let Self { clients, seconds, repeats } = self;
         compare(&format!("dbench, {clients} clients"), "MB/s", repeats, |root| {
             let said = shell(root, &format!("dbench -t {seconds} -D . {clients}"))?;
-            number_behind(&said, "Throughput")
+            number_after(&said, "Throughput")
         })
     }
 }

@@ -11,10 +11,11 @@ use larder_testkit::Scratch;
 use crate::image::make_empty;
 use crate::measure::own_processor_time;
 
-/// Ablation: directory indexes and inode items go into the trees one by one, or wait and go in batches
+/// Ablation: directory indexes and inode items go into the trees one by one, or are delayed and go
+/// in batches
 ///
-/// Threads create empty files, each in a directory of its own. Processor time is that of all threads, with
-/// the sync at the end.
+/// Threads create empty files, each in a directory of its own. Processor time is that of all
+/// threads, with the sync at the end.
 #[derive(Debug, Args)]
 pub struct Delayed {
     /// Files to create
@@ -23,12 +24,12 @@ pub struct Delayed {
     /// Numbers of threads
     #[arg(long, value_delimiter = ',', default_value = "1,2,4,16")]
     threads: Vec<u64>,
-    /// Make the images here; what is here is lost
+    /// Make the images here; existing content is lost
     #[arg(long, value_name = "FILE")]
     image: Option<PathBuf>,
 }
 
-/// What one side took.
+/// The result of one side.
 struct Side {
     created: Duration,
     /// With the sync.

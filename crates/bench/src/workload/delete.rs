@@ -12,8 +12,8 @@ use crate::image::make_empty;
 use crate::measure::Run;
 use crate::table::Comparison;
 
-/// Delete empty files from several threads, each in a directory of its own, and sync: the kernel's btrfs
-/// against the library
+/// Delete empty files from several threads, each in a directory of its own, and sync: the kernel's
+/// btrfs against the library
 #[derive(Debug, Args)]
 pub struct Delete {
     /// Threads
@@ -44,7 +44,7 @@ impl Delete {
         Ok(())
     }
 
-    /// The kernel makes the files that it deletes, and has them in memory.
+    /// The kernel creates the files that it deletes, and has them in memory.
     fn by_kernel(&self, image: &Path) -> anyhow::Result<Run> {
         make_empty(image, self.image_bytes)?;
         let mount = KernelMount::open(&[image.to_owned()], "ssd");
@@ -80,7 +80,7 @@ impl Delete {
         })
     }
 
-    /// Does something with each path, on all threads.
+    /// Calls a function with each path, on all threads.
     fn on_threads(
         &self,
         work: impl Fn(PathBuf) -> anyhow::Result<()> + Sync,

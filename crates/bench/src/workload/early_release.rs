@@ -7,9 +7,9 @@ use crate::trees::TreeRun;
 
 /// Ablation: release parents before an insert searches its leaf, off and on
 ///
-/// Threads create files in a tree in memory. "from level 1" write-locks leaf and parent on the way down,
-/// so that the parent is released by the leaf's shape alone; "from the leaf" and "fingers" are what Larder
-/// adds to it: parents are write-locked only when an insert turns out to need them.
+/// Threads create files in a tree in memory. "from level 1" write-locks leaf and parent on the way
+/// down, so that the parent is released by the leaf's shape alone; "from the leaf" and "fingers"
+/// are Larder's additions: parents are write-locked only when an insert turns out to need them.
 #[derive(Debug, Args)]
 pub struct EarlyRelease {
     /// Files to create

@@ -16,9 +16,10 @@ use crate::measure::own_processor_time;
 
 const SECTOR: u64 = 4096;
 
-/// Ablation: random reads of a file of many extents, which are searched for each time or remembered
+/// Ablation: random reads of a file of many extents, which are searched for each time or cached
 ///
-/// Each extent is one sector. All of it is read once before, so that tree blocks are in memory on both sides.
+/// Each extent is one sector. The whole file is read once before, so that tree blocks are in memory
+/// on both sides.
 #[derive(Debug, Args)]
 pub struct Extents {
     /// Extents of the file
@@ -33,12 +34,12 @@ pub struct Extents {
     /// Runs of each side; the best of each counts
     #[arg(long, default_value_t = 3)]
     repeats: usize,
-    /// Make the image here; what is here is lost
+    /// Make the image here; existing content is lost
     #[arg(long, value_name = "FILE")]
     image: Option<PathBuf>,
 }
 
-/// What one run took.
+/// The result of one run.
 #[derive(Clone, Copy)]
 struct Run {
     elapsed: Duration,
@@ -75,7 +76,7 @@ impl Extents {
         Ok(())
     }
 
-    /// Writes the sectors of a file in no order, so that each becomes an extent.
+    /// Writes the sectors of a file in random order, so that each becomes an extent.
     fn make_file(&self, image: &Path) -> anyhow::Result<()> {
         let filesystem = OpenOptions::new().write(true).open([image])?;
         let file = filesystem.subvolume("/")?.create("fragmented", 0o644)?;

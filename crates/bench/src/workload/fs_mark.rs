@@ -47,9 +47,9 @@ fn rate_in(line: &str) -> Option<f64> {
     numbers.filter(|numbers| numbers.len() == 5).map(|numbers| numbers[3])
 }
 
-/// The number behind `word` in `text`.
-pub(super) fn number_behind(text: &str, word: &str) -> anyhow::Result<f64> {
-    let behind = text.split(word).nth(1).with_context(|| format!("no {word} in {text}"))?;
-    let number = behind.split_whitespace().next().context("nothing behind it")?;
+/// The number after `word` in `text`.
+pub(super) fn number_after(text: &str, word: &str) -> anyhow::Result<f64> {
+    let rest = text.split(word).nth(1).with_context(|| format!("no {word} in {text}"))?;
+    let number = rest.split_whitespace().next().context("nothing after it")?;
     number.parse().with_context(|| number.to_owned())
 }

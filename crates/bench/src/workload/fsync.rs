@@ -12,15 +12,15 @@ use larder_testkit::{KernelMount, Scratch};
 
 use crate::image::make_empty;
 
-/// What is written before each sync.
+/// Bytes of the write before each sync.
 const WRITE_BYTES: u64 = 4096;
-/// How long each file is, so that writes go all over it.
+/// Length of each file, over which the writes are spread.
 const FILE_BYTES: u64 = 16 << 20;
 
-/// Sync files after small writes all over them: the kernel's fsync against the library's, and against a
-/// commit for each
+/// Sync files after small writes all over them: the kernel's fsync against the library's, and
+/// against a commit for each
 ///
-/// Prints syncs/s of each. All images are files: what a flush costs on a disk is not in it.
+/// Prints syncs/s of each. All images are files, so the cost of a flush of a disk is not included.
 #[derive(Debug, Args)]
 pub struct Fsync {
     /// Threads, each with a file of its own
@@ -29,7 +29,7 @@ pub struct Fsync {
     /// Syncs of each thread
     #[arg(long, default_value_t = 2_000)]
     syncs: u64,
-    /// Make the images here; what is here is lost
+    /// Make the images here; existing content is lost
     #[arg(long, value_name = "FILE")]
     image: Option<PathBuf>,
     /// Bytes of the image
@@ -71,7 +71,7 @@ impl Fsync {
         (self.threads * self.syncs) as f64 / best.as_secs_f64()
     }
 
-    /// Where each write goes, in turn.
+    /// The offsets of the writes, in turn.
     fn offsets(&self) -> impl Iterator<Item = u64> {
         const STRIDE: u64 = 1237;
         let sectors = FILE_BYTES / WRITE_BYTES;
@@ -123,7 +123,7 @@ impl Fsync {
         Ok(elapsed)
     }
 
-    /// What `work` makes in each thread.
+    /// The results of `work` in each thread.
     fn each_thread<T: Send>(
         &self,
         work: impl Fn(usize) -> anyhow::Result<T> + Sync,

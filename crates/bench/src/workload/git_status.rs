@@ -18,7 +18,7 @@ pub struct GitStatus {
     repeats: usize,
 }
 
-/// How often it is asked.
+/// Number of git status commands in a run.
 const TIMES: usize = 5;
 
 impl GitStatus {

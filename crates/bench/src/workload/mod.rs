@@ -30,7 +30,7 @@ use clap::{Args, Subcommand};
 
 use crate::image::InlineFiles;
 
-/// What can be measured.
+/// The workloads.
 #[derive(Debug, Subcommand)]
 pub enum Workload {
     DumpTree(dump_tree::DumpTree),
@@ -94,10 +94,10 @@ struct ImageOptions {
     /// Files in the image
     #[arg(long, default_value_t = 500_000)]
     files: usize,
-    /// Bytes in each file; up to 2048 lie in the tree itself
+    /// Bytes in each file; up to 2048 are inline
     #[arg(long, default_value_t = 2000)]
     file_bytes: usize,
-    /// Keep the image here, or use the one that is here
+    /// Keep the image here, or use the existing one
     #[arg(long, value_name = "FILE")]
     image: Option<PathBuf>,
     /// Runs of each side; the best of each counts
@@ -111,7 +111,7 @@ impl ImageOptions {
     }
 }
 
-/// The `larder` program that was built with this one.
+/// The `larder` program of the same build.
 pub fn larder_program() -> anyhow::Result<PathBuf> {
     let program = std::env::current_exe()?.with_file_name("larder");
     anyhow::ensure!(program.exists(), "build larder-cli first: {} is not there", program.display());

@@ -20,14 +20,14 @@ use larder_volume::{OpenOptions, Volume};
 use crate::image::InlineFiles;
 use crate::measure::drop_caches;
 
-/// The snapshot that is sent.
+/// The snapshot to send.
 const SNAPSHOT: &str = "sent";
 /// Tree blocks in memory.
 const CACHE_BYTES: usize = 64 << 20;
-/// Read ahead and not used, at most.
+/// The most bytes that are read ahead and unused.
 const PREFETCH_BYTES: u64 = 16 << 20;
 const PREFETCH_THREADS: usize = 4;
-/// What a small file has in its leaf besides its data, about.
+/// About the bytes of a small file in its leaf besides its data.
 const ITEMS_BYTES: usize = 300;
 
 const MODES: [(&str, Mode); 4] = [
@@ -37,21 +37,22 @@ const MODES: [(&str, Mode); 4] = [
     ("forward-always", Mode::ForwardAlways),
 ];
 
-/// Ablation: what a full send reads ahead, in four modes
+/// Ablation: readahead of a full send, in four modes
 ///
-/// Sends a snapshot of small files that the kernel wrote, once from the image read around the page cache
-/// and once from a model of a spinning disk, whose clock does not depend on this machine; each time with
-/// nothing in memory, and with about every other leaf: there forward stops reading ahead wherever the
-/// wanted block is in memory, and forward-always goes on.
+/// Sends a snapshot of small files that the kernel wrote, once from the image read around the page
+/// cache and once from a model of a spinning disk, whose clock does not depend on this machine;
+/// each time with nothing in memory, and with about every other leaf: then forward stops reading
+/// ahead wherever the wanted block is in memory, and forward-always continues.
+/// ahead wherever the wanted block is in memory, and forward-always goes on.
 #[derive(Debug, Args)]
 pub struct Readahead {
     /// Files in the image
     #[arg(long, default_value_t = 300_000)]
     files: usize,
-    /// Bytes in each file; up to 2048 lie in the tree itself
+    /// Bytes in each file; up to 2048 are inline
     #[arg(long, default_value_t = 2000)]
     file_bytes: usize,
-    /// Keep the image here, or use the one that is here: on a file system that knows direct I/O
+    /// Keep the image here, or use the existing one: on a file system with direct I/O
     #[arg(long, value_name = "FILE")]
     image: PathBuf,
     /// On the spinning disk: microseconds of work for each block that is read
@@ -59,10 +60,10 @@ pub struct Readahead {
     work_micros: u64,
 }
 
-/// A device, and the disk that it is on if that is modelled.
+/// A device, and its modelled disk if there is one.
 type WithDisk = (Arc<dyn Device>, Option<Arc<SpinningDisk>>);
 
-/// How the device is made for a send.
+/// The medium of the device for a send.
 #[derive(Clone, Copy)]
 enum Medium {
     Direct,
@@ -131,7 +132,7 @@ impl Readahead {
         Ok(())
     }
 
-    /// The image as a device, and if it is on a spinning disk, that.
+    /// The image as a device, and its spinning disk if there is one.
     fn device(&self, image: &Path, medium: Medium) -> anyhow::Result<WithDisk> {
         Ok(match medium {
             Medium::Direct => {
@@ -151,7 +152,7 @@ impl Readahead {
     fn look_at_every_other_leaf(&self, snapshot: &Subvolume) {
         let files_per_leaf = (16 << 10) / (self.file_bytes + ITEMS_BYTES);
         for file in (0..self.files).step_by(2 * files_per_leaf.max(1)) {
-            // Numbers of directories are in between: one that is not there is as good.
+            // The numbers include directories; a missing inode does no harm.
             let _ = snapshot.inode(objectid::FIRST_FREE + 1 + file as u64);
         }
     }

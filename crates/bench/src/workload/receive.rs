@@ -15,8 +15,8 @@ use crate::measure::{Run, drop_caches};
 use crate::snapshots::{SENT, Sent, SnapshotOptions, Snapshots};
 use crate::table::Comparison;
 
-/// Receive snapshots durably into an empty file system: btrfs receive and a sync on the kernel's btrfs
-/// against larder receive
+/// Receive snapshots durably into an empty file system: btrfs receive and a sync on the kernel's
+/// btrfs against larder receive
 #[derive(Debug, Args)]
 pub struct Receive {
     #[command(flatten)]
@@ -52,8 +52,8 @@ impl Receiving {
         self.snapshots.scratch().join(format!("{name}.stream"))
     }
 
-    /// An empty file system that has what a stream builds on. Its space is there beforehand, as on a device:
-    /// neither side is to find memory or room for an image file while it receives.
+    /// An empty file system with the stream's parent. Its space is allocated in advance, as on a
+    /// device: neither side must find memory or space for an image file while it receives.
     fn target(&self, (_, parent): Sent) -> anyhow::Result<PathBuf> {
         let target = self.snapshots.scratch().join("target.img");
         if !target.exists() {
@@ -66,7 +66,7 @@ impl Receiving {
             self.larder_receive((parent, None), &target)?;
         }
         drop_caches()?;
-        // Of either side receiving is measured, and not how long a disk takes to load the program.
+        // Loads the programs first: both sides measure receiving, not loading.
         for program in [Path::new("btrfs"), &self.larder] {
             Run::of(program, ["--version"])?;
         }

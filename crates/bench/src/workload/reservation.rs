@@ -1,4 +1,4 @@
-//! Ablation: for what delayed items reserve space.
+//! Ablation: the unit of reservations for delayed items.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -11,8 +11,9 @@ use crate::image::make_empty;
 
 /// Ablation: delayed items reserve space for each item, or for each leaf that they will touch
 ///
-/// One thread creates empty files in one directory, and in many by turns. The peak is what delayed items
-/// reserved at most: what has no room to wait does not, so the smaller the image the lower it is.
+/// One thread creates empty files in one directory, and in many by turns. The peak is the most
+/// space that delayed items reserved: items without space are not delayed, so a smaller image has a
+/// lower peak.
 #[derive(Debug, Args)]
 pub struct Reservation {
     /// Files to create
@@ -24,7 +25,7 @@ pub struct Reservation {
     /// Bytes of the image
     #[arg(long, default_value_t = 64 << 30)]
     image_bytes: u64,
-    /// Make the images here; what is here is lost
+    /// Make the images here; existing content is lost
     #[arg(long, value_name = "FILE")]
     image: Option<PathBuf>,
 }

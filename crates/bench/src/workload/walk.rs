@@ -40,7 +40,7 @@ impl Walk {
     }
 }
 
-/// Makes up the path and takes the attributes of every entry, on all cores.
+/// Builds the path and reads the attributes of every entry, on all cores.
 fn visit_all(top: &Subvolume) -> anyhow::Result<()> {
     let threads = thread::available_parallelism().map_or(1, usize::from);
     let parts = top.scan_parts(threads)?;

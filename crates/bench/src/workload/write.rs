@@ -15,8 +15,8 @@ use crate::measure::own_peak_bytes;
 /// Bytes of one call.
 const CALL_BYTES: usize = 1 << 20;
 
-/// Write one file sequentially, with checksums and a sync at the end: dd conv=fsync on the kernel's btrfs
-/// against the library
+/// Write one file sequentially, with checksums and a sync at the end: dd conv=fsync on the kernel's
+/// btrfs against the library
 ///
 /// Prints MB/s of both sides.
 #[derive(Debug, Args)]
@@ -24,7 +24,7 @@ pub struct Write {
     /// MiB to write
     #[arg(long, default_value_t = 2048)]
     mib: u64,
-    /// Make the images here; what is here is lost
+    /// Make the images here; existing content is lost
     #[arg(long, value_name = "FILE")]
     image: Option<PathBuf>,
     /// Bytes of the image

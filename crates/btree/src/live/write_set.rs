@@ -61,7 +61,8 @@ impl WriteSet {
         self.blocks().iter().map(|block| block.logical)
     }
 
-    /// The final content of the block at `index`, with its checksum. Sealing it again gives the same.
+    /// The final content of the block at `index`, with its checksum. Sealing it again gives the
+    /// same.
     ///
     /// The block passes the checks that it will pass when a reader reads it. The caller must not
     /// write a block that fails them.

@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_released_or_only_tried_is_no_violation() {
+    fn released_and_tried_locks_are_no_violation() {
         drop(take(place(5, 0, 1)));
         let _leaf = take(place(5, 0, 5));
         let _tried = LockRecord::new(place(5, 0, 1), Attempt::Try, Location::caller());

@@ -1,8 +1,8 @@
 //! How a thread waits for a lock.
 
-/// How a thread waits: it spins for a moment, since threads hold locks for moments, and then sleeps.
-/// That is what the lock itself does. The feature `ablation` puts a type of the same name in place of
-/// this one, with a choice.
+/// How a thread waits: it spins for a moment, since threads hold locks for moments, and then
+/// sleeps. That is what the lock itself does. The feature `ablation` puts a type of the same name
+/// in place of this one, with a choice.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Waiting;
 

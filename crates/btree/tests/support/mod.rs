@@ -41,7 +41,7 @@ impl Built {
         self.tree_with_cache(1 << 24)
     }
 
-    /// The same tree for readers that know it cannot change, and for those that do not.
+    /// The same tree for readers that know that it cannot change, and for others.
     pub(crate) fn views(&self) -> [TreeView; 2] {
         let live =
             space::forest_over(self.store.clone(), GENERATION + 1, 0).open_tree(self.root, 0);

@@ -11,7 +11,7 @@ use larder_btree::{
 use larder_format::{ChecksumType, Logical, Uuid};
 use parking_lot::Mutex;
 
-/// Hands out addresses, and knows which blocks each live tree may have.
+/// Allocates addresses, and knows which blocks each live tree may have.
 pub(crate) struct TestSpace {
     nodesize: u64,
     next: AtomicU64,
@@ -40,7 +40,7 @@ impl TestSpace {
 }
 
 impl TestSpace {
-    /// Takes a block back that no tree reported.
+    /// Frees a block that no tree reported.
     pub(crate) fn recycle(&self, logical: Logical) {
         assert!(self.in_use.lock().remove(&logical), "{logical} was not in use");
         self.free.lock().push(logical);
@@ -48,7 +48,7 @@ impl TestSpace {
 }
 
 impl TestSpace {
-    /// Lets addresses that nothing durable needs any more be used again.
+    /// Frees addresses that no durable tree needs any more.
     pub(crate) fn unpin(&self, addresses: impl IntoIterator<Item = Logical>) {
         self.free.lock().extend(addresses);
     }
@@ -82,7 +82,7 @@ impl BlockSpace for TestSpace {
     fn freed(&self, _tree: u64, block: &larder_btree::Block) {
         let logical = block.logical();
         assert!(self.in_use.lock().remove(&logical), "{logical} was freed twice");
-        // Born and gone in one transaction: the address may be used again at once.
+        // Born and freed in one transaction: the address may be used again at once.
         self.free.lock().push(logical);
     }
 }
@@ -94,7 +94,7 @@ pub(crate) fn forest_over(
     cache_bytes: usize,
 ) -> Forest {
     let space = Arc::new(TestSpace::new(store.nodesize()));
-    // Blocks that were in the store before are not this space's to count.
+    // This space does not count blocks that were in the store before.
     space.keeps_replaced.store(true, Ordering::SeqCst);
     space.next.store(1 << 40, Ordering::SeqCst);
     let cache = Arc::new(BlockCache::new(store, cache_bytes));

@@ -1,11 +1,11 @@
-//! All trees at once: every block that any tree reaches, each known once.
+//! All trees at once: every block that any tree reaches, each listed once.
 //!
 //! # Invariants
-//! * A block is read at most once, whatever and however many pointers lead to it.
+//! * A block is read at most once, however many pointers lead to it, even if they disagree.
 //! * A child is one level below its parent, so no walk is deeper than eight blocks.
-//! * A walk follows sound edges only ([`Forest::sound_child`]): the child's keys lie between its own
-//!   pointer's key and the next pointer's. Hence no walk of a tree meets a block twice, and walking
-//!   costs no more than the pointers that the image holds.
+//! * A walk follows sound edges only ([`Forest::sound_child`]): the child's keys lie between its
+//!   own pointer's key and the next pointer's. Hence no walk of a tree meets a block twice, and
+//!   walking costs no more than the pointers that the image holds.
 
 use std::collections::{HashMap, HashSet};
 
@@ -24,7 +24,7 @@ pub(crate) type BlockId = u32;
 pub(crate) enum State {
     Unread,
     Good,
-    /// It cannot be used; why was reported when it was read.
+    /// Unusable. The reader reported why.
     Bad,
 }
 
@@ -32,14 +32,14 @@ pub(crate) enum State {
 #[derive(Clone, Debug)]
 pub(crate) struct Block {
     pub(crate) logical: u64,
-    /// As the first pointer that was followed to it says.
+    /// As the first pointer to it that was followed says.
     pub(crate) generation: u64,
-    /// The tree that it was first met in.
+    /// The tree in which it was first reached.
     pub(crate) tree: u64,
     /// The tree that made it, by its header.
     pub(crate) owner: u64,
     pub(crate) state: State,
-    /// As the first pointer that was followed to it says.
+    /// As the first pointer to it that was followed says.
     pub(crate) level: u8,
     pub(crate) is_empty: bool,
     first_key: Key,
@@ -49,7 +49,7 @@ pub(crate) struct Block {
     pointers: u32,
 }
 
-/// What a block says of itself.
+/// The facts that a block has about itself.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BlockFacts {
     owner: u64,
@@ -72,7 +72,7 @@ pub(crate) struct Pointer {
     pub(crate) block: BlockId,
 }
 
-/// What points to the root of a tree.
+/// The pointer to the root of a tree.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TreeRoot {
     /// Id of the tree; all log trees have [`larder_format::objectid::TREE_LOG`].
@@ -82,8 +82,8 @@ pub(crate) struct TreeRoot {
     pub(crate) level: u8,
 }
 
-/// How far the deletion of a subvolume has come: what lies before `key` on the way down to `level`
-/// is gone.
+/// The progress of a subvolume's deletion: everything before `key` on the path down to `level` is
+/// gone.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DropProgress {
     pub(crate) key: Key,
@@ -98,7 +98,7 @@ pub(crate) struct Forest {
     by_address: HashMap<u64, BlockId>,
     roots: Vec<TreeRoot>,
     drops: HashMap<u64, DropProgress>,
-    /// Blocks that were met but not yet read, by level.
+    /// Blocks that were reached but not yet read, by level.
     fresh: [Vec<BlockId>; MAX_LEVELS],
 }
 
@@ -119,7 +119,7 @@ impl Forest {
         root
     }
 
-    /// Says that a part of `tree` was deleted. To be called before the tree is planted.
+    /// Records that a part of `tree` was deleted. Call it before the tree is planted.
     pub(crate) fn set_drop_progress(&mut self, tree: u64, progress: DropProgress) {
         self.drops.insert(tree, progress);
     }
@@ -168,13 +168,13 @@ impl Forest {
         self.settle();
     }
 
-    /// What to ask a reader for to get a block.
+    /// The block as a request to a reader.
     pub(crate) fn wanted(&self, id: BlockId) -> Wanted {
         let Block { logical, generation, level, tree, .. } = *self.block(id);
         Wanted { block: id, logical, generation, level, tree }
     }
 
-    /// Keeps what a block says of itself, or that it cannot be used.
+    /// Records the facts of a block, or that it is unusable.
     pub(crate) fn record(&mut self, id: BlockId, facts: Option<BlockFacts>) {
         let block = &mut self.blocks[id as usize];
         let Some(facts) = facts else {
@@ -239,20 +239,20 @@ impl Forest {
         &self.roots
     }
 
-    /// The pointers of an inner block that was read, but those that a deletion has dropped.
+    /// The pointers of an inner block that was read, except those that a deletion has dropped.
     pub(crate) fn pointers_of(&self, id: BlockId) -> &[Pointer] {
         let Block { first_pointer, pointers, .. } = *self.block(id);
         &self.pointers[first_pointer as usize..(first_pointer + pointers) as usize]
     }
 
-    /// The child at `slot` of an inner block, if it is what the pointers say.
+    /// The child at `slot` of an inner block, if it matches its pointer.
     pub(crate) fn sound_child(&self, id: BlockId, slot: usize) -> Option<BlockId> {
         let child = self.pointers_of(id)[slot].block;
         let is_sound = self.block(child).state != State::Bad && self.edge_fault(id, slot).is_none();
         is_sound.then_some(child)
     }
 
-    /// What is wrong between a block and its child, apart from a child that cannot be read. A leaf
+    /// The mismatch between a block and its child, except for a child that cannot be read. A leaf
     /// that was not read yet has no faults.
     fn edge_fault(&self, id: BlockId, slot: usize) -> Option<(Kind, String)> {
         let (parent, pointers) = (self.block(id), self.pointers_of(id));
@@ -295,7 +295,7 @@ impl Forest {
         None
     }
 
-    /// Whether the root of a tree is what points to it says.
+    /// Whether the root of a tree matches the pointer to it.
     pub(crate) fn is_sound_root(&self, root: &TreeRoot) -> bool {
         let block = self.block(root.block);
         block.state != State::Bad
@@ -309,7 +309,7 @@ impl Forest {
         leaves.first().is_some_and(|leaf| self.block(*leaf).state == State::Unread)
     }
 
-    /// The leaves of a tree in order of their keys, and whether any part of it is out of reach.
+    /// The leaves of a tree in order of their keys, and whether any part of it is unreachable.
     pub(crate) fn leaves_of(&self, root: &TreeRoot) -> (Vec<BlockId>, bool) {
         let mut leaves = Vec::new();
         let mut is_whole = self.is_sound_root(root);
@@ -319,8 +319,8 @@ impl Forest {
         (leaves, is_whole)
     }
 
-    /// Adds the leaves of a tree that may hold a key or what follows it to `seen`, as far as they can
-    /// be reached, and the blocks above them. Blocks that are in it already are passed over.
+    /// Adds to `seen` the reachable leaves of a tree that may hold keys from `key` on, and the
+    /// blocks above them. Skips blocks that are in `seen` already.
     pub(crate) fn see_leaves_from(&self, root: &TreeRoot, key: Key, seen: &mut HashSet<BlockId>) {
         if self.is_sound_root(root) {
             self.see_from(root.block, key, seen);
@@ -351,7 +351,7 @@ impl Forest {
         })
     }
 
-    /// Reports every pointer that is unlike what it leads to. To be called when all is read.
+    /// Reports every mismatch between a pointer and its child. Call it when all blocks are read.
     pub(crate) fn check_edges(&mut self, context: &Context<'_>) {
         self.settle();
         for id in 0..self.blocks.len() as BlockId {

@@ -1,9 +1,8 @@
 //! Reading tree blocks in batches, every copy of each.
 //!
-//! A batch is read in order of addresses, neighbours in one call. What the first copy holds is
-//! judged by its content; further copies only need to be equal to it, which costs less than judging
-//! them. Where anything is unlike what was expected, the copies of that one block are looked at one
-//! by one.
+//! A batch is read in order of addresses, neighbours in one call. The first copy is judged by its
+//! content; further copies only need to be equal to it, which costs less. If a block is not as
+//! expected, its copies are examined one by one.
 
 use larder_format::node::{BACKREF_REV_MIXED, HEADER_FLAG_RELOC, HEADER_FLAG_WRITTEN};
 use larder_format::{Header, Logical, Node, objectid, read_prefix, tree_check};
@@ -11,7 +10,7 @@ use larder_format::{Header, Logical, Node, objectid, read_prefix, tree_check};
 use crate::context::Context;
 use crate::report::{Kind, Place};
 
-/// A block, and what points to it says about it.
+/// A block, and what its pointer says about it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wanted {
     /// Its number in the forest.
@@ -19,7 +18,7 @@ pub(crate) struct Wanted {
     pub(crate) logical: u64,
     pub(crate) generation: u64,
     pub(crate) level: u8,
-    /// The tree in which it was first met.
+    /// The tree in which it was first reached.
     pub(crate) tree: u64,
 }
 
@@ -29,7 +28,7 @@ impl Wanted {
     }
 }
 
-/// What is wrong with the bytes of a block, from hopeless to harmless.
+/// The faults in the bytes of a block, from hopeless to harmless.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Verdict {
     Good,
@@ -44,13 +43,13 @@ enum Verdict {
 /// Buffers for reading batches of blocks.
 pub(crate) struct BlockReader<'c, 'v> {
     context: &'c Context<'v>,
-    /// Whether what is wrong was reported before.
+    /// Whether the faults were reported before.
     is_quiet: bool,
     /// The blocks of the batch in order of their addresses.
     first: Vec<u8>,
     /// Another copy of a part of them.
     other: Vec<u8>,
-    /// For each block of the batch where in `first` it is.
+    /// For each block of the batch, its position in `first`.
     positions: Vec<Option<usize>>,
 }
 
@@ -71,7 +70,7 @@ impl<'c, 'v> BlockReader<'c, 'v> {
         }
     }
 
-    /// Reads at most [`Context::batch_blocks`] blocks and reports what is wrong with them.
+    /// Reads at most [`Context::batch_blocks`] blocks and reports their faults.
     pub(crate) fn read(&mut self, wanted: &[Wanted]) {
         debug_assert!(wanted.len() <= self.context.batch_blocks());
         let nodesize = self.context.nodesize;
@@ -152,7 +151,7 @@ impl<'c, 'v> BlockReader<'c, 'v> {
         }
     }
 
-    /// The copies of what lies at `logical` whose devices are there.
+    /// The copies of the block at `logical` whose devices are present.
     fn present_copies(&self, logical: u64) -> impl Iterator<Item = usize> + use<> {
         let places = self.context.volume.map(Logical(logical), 1).unwrap_or_default();
         let mirrors = places.into_iter().next().map(|range| range.mirrors).unwrap_or_default();
@@ -167,11 +166,11 @@ impl<'c, 'v> BlockReader<'c, 'v> {
         present.into_iter()
     }
 
-    /// Looks at every copy of one block, reports the bad ones and keeps the best.
+    /// Examines every copy of one block, reports the bad ones and keeps the best.
     fn settle(&mut self, wanted: &Wanted, index: usize, at: usize) {
         let nodesize = self.context.nodesize;
         if !self.context.is_mapped(wanted.logical, nodesize as u64) {
-            let message = format_args!("a pointer leads to where no chunk is");
+            let message = format_args!("a pointer leads outside of all chunks");
             self.find(Kind::BlockAddress, wanted.place(), message);
             return;
         }
@@ -239,7 +238,7 @@ impl<'c, 'v> BlockReader<'c, 'v> {
         }
     }
 
-    /// The block as parity gives it, if that is good.
+    /// The block as rebuilt from parity, if that is good.
     fn rebuilt(&self, wanted: &Wanted) -> Option<Vec<u8>> {
         let chunk = self.context.chunks.get(Logical(wanted.logical))?;
         if !chunk.has_parity() {
@@ -334,8 +333,8 @@ fn judge_header(context: &Context<'_>, wanted: &Wanted, header: &Header) -> Verd
     Verdict::Good
 }
 
-/// Whether a block that was made by the tree `owner` may be met in `tree`. Trees of files share
-/// blocks with their snapshots and keep their first owner; other trees share nothing.
+/// Whether a block that the tree `owner` made may appear in `tree`. Subvolumes share blocks with
+/// their snapshots, and these keep their first owner; other trees share nothing.
 fn owner_fits(tree: u64, owner: u64) -> bool {
     let shares = |id: u64| objectid::is_file_tree(id) && id != objectid::TREE_LOG;
     owner == tree || (shares(tree) && shares(owner))

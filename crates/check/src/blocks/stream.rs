@@ -28,8 +28,8 @@ impl Item<'_> {
     }
 }
 
-/// Calls `visit` with every leaf of a tree that can be read, in order of keys, and keeps in the
-/// forest what the leaves say of themselves. Returns whether all of the tree was seen.
+/// Calls `visit` with every readable leaf of a tree, in order of keys, and records in the forest
+/// the facts of the leaves. Returns whether all of the tree was read.
 pub(crate) fn for_each_leaf(
     context: &Context<'_>,
     forest: &mut Forest,
@@ -69,7 +69,7 @@ pub(crate) fn for_each_item(
     })
 }
 
-/// Calls `visit` with every item of a tree that was walked before: reports nothing.
+/// Calls `visit` with every item of a tree that was walked before. Reports nothing.
 pub(crate) fn for_each_item_again(
     context: &Context<'_>,
     forest: &Forest,
@@ -94,7 +94,7 @@ pub(crate) fn for_each_item_again(
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Unreadable;
 
-/// The data of one item of a tree that was walked before; reports nothing.
+/// The data of one item of a tree that was walked before. Reports nothing.
 pub(crate) fn find_item(
     context: &Context<'_>,
     forest: &Forest,
@@ -116,8 +116,8 @@ pub(crate) fn find_item(
     Ok(leaf.search(key).ok().map(|slot| leaf.item_data(slot).to_vec()))
 }
 
-/// The first item of a tree that was walked before from a key on, unless a block cannot be read;
-/// reports nothing.
+/// The first item from a key on, in a tree that was walked before, unless a block cannot be read.
+/// Reports nothing.
 pub(crate) fn find_item_from(
     context: &Context<'_>,
     forest: &Forest,
@@ -129,7 +129,7 @@ pub(crate) fn find_item_from(
     }
     let mut reader = BlockReader::quiet(context);
     let mut from = key;
-    // A leaf that has nothing behind the key is followed by one that has.
+    // If all items of a leaf are before the key, the item is in the next leaf.
     for _ in 0..2 {
         let (mut id, mut next) = (root.block, None);
         while forest.block(id).level > 0 {

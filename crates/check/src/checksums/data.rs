@@ -25,7 +25,7 @@ pub(crate) struct Piece {
 }
 
 impl Piece {
-    /// Bytes of the data.
+    /// Length of the data in bytes.
     pub(crate) fn len_bytes(&self, context: &Context<'_>) -> u64 {
         (self.checksums.len() / context.csum_type.size()) as u64 * context.sectorsize
     }
@@ -36,8 +36,8 @@ impl Piece {
     }
 }
 
-/// Reads all data that has checksums and reports what does not match. Returns the bytes read. The
-/// progress of the phase counts it.
+/// Reads all data that has checksums and reports mismatches. Returns the bytes read. The progress
+/// of the phase counts them.
 pub(crate) fn check(context: &Context<'_>, forest: &Forest, root: &TreeRoot) -> u64 {
     let mut verified = 0;
     let mut pieces = Vec::with_capacity(ITEMS_AT_ONCE);
@@ -57,7 +57,7 @@ pub(crate) fn check(context: &Context<'_>, forest: &Forest, root: &TreeRoot) -> 
     verified
 }
 
-/// Reads data and reports what does not match. Returns the bytes read.
+/// Reads data and reports mismatches. Returns the bytes read.
 pub(crate) fn check_pieces(context: &Context<'_>, pieces: &[Piece]) -> u64 {
     let verified = parallel::map(context.threads, pieces, Vec::new, |buf, piece| {
         let bytes = check_piece(context, piece, buf);
@@ -74,7 +74,7 @@ fn check_piece(context: &Context<'_>, piece: &Piece, buf: &mut Vec<u8>) -> u64 {
     let (mut at, mut verified) = (piece.start, 0);
     for checksums in piece.checksums.chunks(sectors_at_once * size) {
         let len_bytes = (checksums.len() / size) as u64 * context.sectorsize;
-        // Where no chunk is, checksums were reported as dangling.
+        // Checksums outside of all chunks were reported as dangling.
         let ranges = context.volume.map(Logical(at), len_bytes).unwrap_or_default();
         let mut rest = checksums;
         for range in &ranges {
@@ -88,7 +88,7 @@ fn check_piece(context: &Context<'_>, piece: &Piece, buf: &mut Vec<u8>) -> u64 {
     verified
 }
 
-/// What is known of the copies of one sector.
+/// The state of the copies of one sector.
 #[derive(Clone, Copy, Default)]
 struct SectorState {
     is_good_somewhere: bool,
@@ -116,7 +116,7 @@ fn check_range(
         let state = sectors.iter_mut().zip(buf.chunks_exact_mut(sectorsize));
         let stored = wanted.chunks_exact(context.csum_type.size());
         for (number, ((sector, bytes), stored)) in state.zip(stored).enumerate() {
-            // One bad sector makes the whole read fail: then each is read by itself.
+            // One bad sector makes the whole read fail: then each sector is read by itself.
             let at = place.physical.0 + (number * sectorsize) as u64;
             let is_good = (is_read || device.read_at(bytes, at).is_ok())
                 && context.csum_type.compute(bytes).as_bytes() == stored;
@@ -134,7 +134,8 @@ fn check_range(
     verified
 }
 
-/// Checks a range whose device is missing, as parity gives it: one way to rebuild it must match.
+/// Checks a range whose device is missing, as rebuilt from parity: one way to rebuild it must
+/// match.
 fn check_rebuilt(context: &Context<'_>, range: &MappedRange, wanted: &[u8], buf: &mut [u8]) -> u64 {
     let (sectorsize, size) = (context.sectorsize as usize, context.csum_type.size());
     let matches = |bytes: &[u8]| {
@@ -147,7 +148,7 @@ fn check_rebuilt(context: &Context<'_>, range: &MappedRange, wanted: &[u8], buf:
         .any(|copy| context.volume.read_copy(range.logical, copy, buf).is_ok() && matches(buf));
     if !is_good {
         let message = format_args!(
-            "the device of {} bytes is missing, and what can be rebuilt differs",
+            "the device of {} bytes is missing, and the rebuilt data differs",
             range.len_bytes
         );
         context.find(Kind::DataChecksum, Place::logical(range.logical.0), message);

@@ -1,6 +1,6 @@
 //! Parity against the data that it protects, for RAID5 and RAID6.
 //!
-//! Only full stripes in which something is allocated are looked at: no commit wrote the others.
+//! Skips full stripes in which nothing is allocated: no commit wrote them.
 
 use std::sync::Arc;
 

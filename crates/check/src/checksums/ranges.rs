@@ -13,7 +13,7 @@ use crate::report::{Kind, Place};
 struct Covered {
     start: u64,
     end: u64,
-    /// Bytes of all ranges in front of it.
+    /// Bytes of all ranges before it.
     bytes_before: u64,
 }
 
@@ -21,7 +21,7 @@ struct Covered {
 #[derive(Debug, Default)]
 pub(crate) struct ChecksumRanges {
     ranges: Vec<Covered>,
-    /// Whether all of the tree could be read. If not, what is missing here proves nothing.
+    /// Whether all of the tree could be read. If not, a missing range proves nothing.
     is_whole: bool,
 }
 
@@ -36,7 +36,7 @@ impl ChecksumRanges {
             };
             match ranges.last_mut() {
                 Some(last) if start < last.end => {
-                    let message = format_args!("the item in front of it reaches {}", last.end);
+                    let message = format_args!("the item before it reaches {}", last.end);
                     item.find(context, Kind::ChecksumOverlap, message);
                     last.end = end.max(last.end);
                 }
@@ -72,7 +72,7 @@ impl ChecksumRanges {
         })
     }
 
-    /// Reports checksums of what is not data.
+    /// Reports checksums of addresses that are not data.
     pub(crate) fn check_allocated(&self, context: &Context<'_>, extents: &ExtentTable) {
         if !extents.is_whole {
             return;
@@ -97,7 +97,7 @@ fn report_dangling(context: &Context<'_>, start: u64, end: u64) {
     }
 }
 
-/// The range that a checksum item covers, or what is wrong with the item.
+/// The range that a checksum item covers, or the problem of the item.
 pub(crate) fn item_range(
     context: &Context<'_>,
     item: &Item<'_>,

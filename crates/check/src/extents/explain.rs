@@ -1,7 +1,7 @@
-//! Which references differ, for extents where the sums of their fingerprints do.
+//! Finds which references differ, for extents where the sums of their fingerprints do.
 //!
-//! Reads the trees a second time, keeping references exactly, but only of extents that are known to
-//! be wrong and at most of [`EXPLAINED_EXTENTS`] of these.
+//! Reads the trees a second time and keeps exact references, but only those of known wrong extents,
+//! and of at most [`EXPLAINED_EXTENTS`] of these.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -17,7 +17,7 @@ use crate::report::{Kind, Place};
 /// Most extents that are explained one by one.
 const EXPLAINED_EXTENTS: usize = 4096;
 
-/// How often a reference is known and how often it was found.
+/// How often a reference is in the extent tree and how often a tree makes it.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counts {
     known: u64,
@@ -54,7 +54,7 @@ impl Ledger {
     }
 }
 
-/// Reports how known and found references differ.
+/// Reports how the references in the extent tree and in other trees differ.
 pub(crate) fn explain(
     context: &Context<'_>,
     extents: &ExtentTable,
@@ -104,8 +104,8 @@ fn read_known(context: &Context<'_>, forest: &Forest, root: &TreeRoot, ledger: &
     });
 }
 
-/// Finds references to data in every leaf that may hold files: those of subvolumes, and the root
-/// tree's with the inodes of the v1 space cache.
+/// Finds references to data in every leaf that may hold files: leaves of subvolumes, and those of
+/// the root tree with the inodes of the v1 space cache.
 fn read_made(context: &Context<'_>, extents: &ExtentTable, forest: &Forest, ledger: &mut Ledger) {
     let holds_files = |tree: u64| {
         tree == objectid::ROOT_TREE || (objectid::is_file_tree(tree) && tree != objectid::TREE_LOG)
@@ -164,7 +164,7 @@ fn report(
             let message = format_args!("{back_ref} refers to it {made} times");
             context.find(Kind::BackReferenceMissing, place, message);
         } else if !is_whole {
-            // A block that could not be read may make the rest.
+            // An unreadable block may make the others.
         } else if *made == 0 && *known > 0 {
             let message = format_args!("{back_ref} does not refer to it");
             context.find(Kind::BackReferenceDangling, place, message);

@@ -1,8 +1,8 @@
-//! The references that trees make, taken from what the extent tree knows.
+//! The references that trees make, subtracted from those in the extent tree.
 //!
-//! A block refers to its children, and a leaf of a file tree to data. Whether such a reference counts
-//! the block's owner or the block's address depends on the block alone; so each block counts once,
-//! however many trees share it.
+//! A block refers to its children, and a leaf of a file tree to data. Whether such a reference
+//! counts the block's owner or the block's address depends on the block alone; so each block counts
+//! once, however many trees share it.
 
 use larder_format::item::BackRef;
 use larder_format::objectid;
@@ -14,7 +14,7 @@ use crate::context::Context;
 use crate::report::{Kind, Place};
 use crate::roots::{RootEntry, RootTree};
 
-/// The fingerprint of a reference, whatever it counts.
+/// The fingerprint of a reference, without its count.
 pub(crate) fn fingerprint(context: &Context<'_>, back_ref: &BackRef) -> u64 {
     let fingerprints = &context.fingerprints;
     let what = u64::from(back_ref.item_type().0);
@@ -37,7 +37,7 @@ pub(crate) struct DataReference<'l> {
     pub(crate) len_bytes: u64,
     /// File offset less offset in the extent.
     pub(crate) offset: u64,
-    /// Whether the file has data there, and not only room.
+    /// Whether the file has data there, and not only preallocated space.
     pub(crate) is_written: bool,
 }
 
@@ -70,7 +70,7 @@ impl<'c, 'v> LeafReferences<'c, 'v> {
         }
     }
 
-    /// Takes a reference away from what the extent tree knows.
+    /// Subtracts a reference from those in the extent tree.
     pub(crate) fn add_data(&self, reference: &DataReference<'_>) {
         let DataReference { item, start, len_bytes, offset, is_written } = reference;
         let Some(record) = self.extents.get(*start) else {
@@ -100,8 +100,8 @@ fn is_full(extents: &ExtentTable, block: u64) -> bool {
     extents.get(block).is_some_and(ExtentRecord::is_full_back_ref)
 }
 
-/// Calls `visit` with every reference from a block or from a root to a tree block that has an
-/// extent. Blocks of log trees have none.
+/// Calls `visit` with every reference from a block or a root to a tree block that has an extent.
+/// Blocks of log trees have none.
 pub(crate) fn for_each_tree_reference(
     forest: &Forest,
     extents: &ExtentTable,
@@ -133,8 +133,8 @@ pub(crate) fn for_each_tree_reference(
     }
 }
 
-/// Compares all tree blocks with their extents, and takes their references away from what the
-/// extent tree knows.
+/// Compares all tree blocks with their extents, and subtracts their references from those in the
+/// extent tree.
 pub(crate) fn add_tree_blocks(
     context: &Context<'_>,
     extents: &ExtentTable,
@@ -159,8 +159,8 @@ pub(crate) fn add_tree_blocks(
 }
 
 /// Checks that the tree that owns a block refers to it, unless the block is marked as one that its
-/// owner may have left: what such a block refers to counts the block's address. A subvolume that is
-/// being deleted leaves blocks first and marks them then, perhaps in another transaction.
+/// owner may have left: then its references count the block's address. The deletion of a subvolume
+/// first leaves blocks and then marks them, perhaps in another transaction.
 fn check_owners(context: &Context<'_>, extents: &ExtentTable, forest: &Forest, roots: &RootTree) {
     let mut is_owned = vec![false; forest.blocks().len()];
     for_each_tree_reference(forest, extents, |block, back_ref| {
@@ -168,7 +168,8 @@ fn check_owners(context: &Context<'_>, extents: &ExtentTable, forest: &Forest, r
         is_owned[block as usize] |= back_ref == BackRef::TreeBlock { root: owner };
     });
     for (block, is_owned) in forest.blocks().iter().zip(is_owned) {
-        // Other trees share nothing: the owners of their blocks were checked when these were read.
+        // Other trees share nothing: the owners of their blocks were checked as the blocks were
+        // read.
         let may_be_shared = objectid::is_file_tree(block.tree) && block.tree != objectid::TREE_LOG;
         let is_left = roots.get(block.owner).is_some_and(RootEntry::is_deleted);
         if is_owned || is_left || !may_be_shared || is_full(extents, block.logical) {
@@ -214,7 +215,7 @@ fn check_log_block(context: &Context<'_>, extents: &ExtentTable, block: &Block) 
     }
 }
 
-/// Whether everything that may refer to extents was read.
+/// Whether every block that may refer to extents was read.
 pub(crate) fn is_every_block_known(forest: &Forest) -> bool {
     forest.blocks().iter().all(|block| block.state == State::Good)
 }

@@ -1,4 +1,4 @@
-//! Every extent that the extent tree knows, in little room.
+//! Every extent in the extent tree, in little memory.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -14,7 +14,7 @@ pub(crate) struct ExtentRecord {
     pub(crate) start: u64,
     pub(crate) len_bytes: u64,
     pub(crate) generation: u64,
-    /// Fingerprints of the references that the extent tree knows, less those that were found.
+    /// Fingerprints of the references in the extent tree, less those that were found.
     balance: AtomicU64,
     flags: u16,
     is_written: AtomicBool,
@@ -42,33 +42,33 @@ impl ExtentRecord {
         u64::from(self.flags) & EXTENT_FLAG_TREE_BLOCK != 0
     }
 
-    /// Whether what the block refers to counts its address and not its owner.
+    /// Whether the block's references count its address and not its owner.
     pub(crate) fn is_full_back_ref(&self) -> bool {
         u64::from(self.flags) & EXTENT_FLAG_FULL_BACKREF != 0
     }
 
-    /// Adds references that the extent tree knows.
+    /// Adds references from the extent tree.
     pub(crate) fn credit(&self, fingerprint: u64, count: u32) {
         let sum = fingerprint.wrapping_mul(u64::from(count));
         self.balance.fetch_add(sum, Ordering::Relaxed);
     }
 
-    /// Takes away a reference that was found.
+    /// Subtracts a reference that was found.
     pub(crate) fn debit(&self, fingerprint: u64) {
         self.balance.fetch_sub(fingerprint, Ordering::Relaxed);
     }
 
-    /// Notes that a file has data in it, and not only room.
+    /// Notes that a file has data in it, and not only preallocated space.
     pub(crate) fn set_written(&self) {
         self.is_written.store(true, Ordering::Relaxed);
     }
 
-    /// Whether any file has data in it, once all leaves of files were read.
+    /// Whether any file has data in it. Valid once all leaves of files were read.
     pub(crate) fn is_written(&self) -> bool {
         self.is_written.load(Ordering::Relaxed)
     }
 
-    /// Whether the references found are those that the extent tree knows.
+    /// Whether the references found are those in the extent tree.
     pub(crate) fn is_balanced(&self) -> bool {
         self.balance.load(Ordering::Relaxed) == 0
     }
@@ -80,9 +80,9 @@ pub(crate) struct ExtentTable {
     pub(crate) records: Vec<ExtentRecord>,
     /// Owners of data extents, by number of record, where simple quotas keep them.
     pub(crate) owners: Vec<(usize, u64)>,
-    /// Whether all of the extent tree could be read. If not, what is missing here proves nothing.
+    /// Whether all of the extent tree could be read. If not, a missing extent proves nothing.
     pub(crate) is_whole: bool,
-    /// Where a file has only room in an extent that has checksums there: start of the extent, and
+    /// Preallocated ranges of files whose extents have checksums there: start of the extent, and
     /// bytes.
     checksums_of_room: Mutex<Vec<(u64, Place, u64)>>,
 }
@@ -98,25 +98,26 @@ impl ExtentTable {
         self.find(start).map(|index| &self.records[index])
     }
 
-    /// Notes that a file has only room in an extent of which `bytes` there have checksums.
+    /// Notes that a file has only preallocated `bytes` of an extent, which have checksums.
     pub(crate) fn note_checksums_of_room(&self, start: u64, place: Place, bytes: u64) {
         let mut noted = self.checksums_of_room.lock().unwrap_or_else(PoisonError::into_inner);
         noted.push((start, place, bytes));
     }
 
-    /// Reports checksums of extents in which no file has data. All leaves of files were read.
+    /// Reports checksums of extents in which no file has data. Call it when all leaves of files
+    /// were read.
     pub(crate) fn check_checksums_of_room(&self, context: &Context<'_>) {
         let noted = self.checksums_of_room.lock().unwrap_or_else(PoisonError::into_inner);
         for (start, place, bytes) in &*noted {
             if self.get(*start).is_some_and(|extent| !extent.is_written()) {
                 let message =
-                    format_args!("{bytes} of its bytes have some, and nothing is written");
+                    format_args!("{bytes} of its bytes have checksums, and nothing is written");
                 context.find(Kind::ChecksumUnexpected, *place, message);
             }
         }
     }
 
-    /// The extents that have bytes in a range. Of extents that overlap, which is reported when they
+    /// The extents that have bytes in a range. Of overlapping extents, which are reported when they
     /// are read, the last that starts before the range counts.
     pub(crate) fn within(&self, start: u64, end: u64) -> &[ExtentRecord] {
         let after = self.records.partition_point(|record| record.start <= start);

@@ -39,7 +39,7 @@ pub(crate) fn read(
         }
     });
     reader.finish();
-    // Where leaves are out of order, which is reported, nothing can be looked up.
+    // If leaves are out of order, which is reported, lookups do not work.
     let is_sorted = reader.table.records.is_sorted_by_key(|record| record.start);
     reader.table.is_whole = is_whole && is_sorted;
     reader.table
@@ -81,7 +81,7 @@ impl Reader<'_, '_> {
             (offset, extent.tree_block_info.map_or(0, |info| info.level))
         };
         if start < self.end {
-            let message = format_args!("the extent in front of it ends at {}", self.end);
+            let message = format_args!("the extent before it ends at {}", self.end);
             item.find(self.context, Kind::ExtentOverlap, message);
         }
         let (generation, flags) = (extent.item.generation.get(), extent.item.flags.get());
@@ -109,7 +109,7 @@ impl Reader<'_, '_> {
         } else if kind != EXTENT_FLAG_DATA && kind != EXTENT_FLAG_TREE_BLOCK {
             Some(format!("flags {flags:#x}"))
         } else if kind == EXTENT_FLAG_DATA && (is_skinny || flags != EXTENT_FLAG_DATA) {
-            Some("it is data and has what only tree blocks have".into())
+            Some("it is data and has fields of tree blocks".into())
         } else if kind == EXTENT_FLAG_TREE_BLOCK && !is_skinny && offset != nodesize {
             Some(format!("a tree block of {offset} bytes"))
         } else if extent.item.generation.get() > self.context.generation() {
@@ -182,7 +182,7 @@ impl Reader<'_, '_> {
         }
     }
 
-    /// Ends the current extent: all its references were seen.
+    /// Ends the current extent after its last reference.
     fn finish(&mut self) {
         let Some(Current { key, leaf, tree, refs, counted }) = self.current.take() else { return };
         if refs != counted {

@@ -115,7 +115,7 @@ impl ItemView<'_, '_, '_> {
         Some(ExtentRange { start, end, covered_bytes, is_written, inline_bytes: None })
     }
 
-    /// What is wrong with the fields by themselves.
+    /// The problem of the fields by themselves.
     fn fields_problem(
         &self,
         header: &FileExtentHeader,
@@ -132,7 +132,7 @@ impl ItemView<'_, '_, '_> {
         if !aligned.iter().all(|value| context.is_aligned(*value)) {
             Some("it does not consist of whole sectors")
         } else if num_bytes == 0 || start.checked_add(num_bytes).is_none() {
-            Some("its length cannot be")
+            Some("its length is invalid")
         } else if preallocated && header.compression != 0 {
             Some("it is preallocated and compressed")
         } else if disk_bytenr == 0 {
@@ -148,7 +148,7 @@ impl ItemView<'_, '_, '_> {
         }
     }
 
-    /// Notes checksums of what is only allocated: right if another file has data there.
+    /// Notes checksums of a preallocated range: they are right if another file has data there.
     fn note_checksums_of_room(&self, extent: &RegularExtent) {
         let Some((extents, checksums)) = self.inspector.space else { return };
         let start = extent.disk_bytenr.get().saturating_add(extent.offset.get());

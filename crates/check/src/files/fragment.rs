@@ -1,8 +1,8 @@
 //! What a range of a tree says about one inode.
 //!
-//! The items of an inode follow each other in a tree, but a leaf may hold only some of them. A
-//! fragment is what those say; fragments of neighbouring leaves merge; a whole inode is closed: its
-//! items are compared with each other.
+//! The items of an inode are adjacent in a tree, but a leaf may hold only some of them. A fragment
+//! summarizes those; fragments of neighbouring leaves merge; a complete inode is closed, which
+//! compares its items with each other.
 
 use larder_format::feature::IncompatFlags;
 use larder_format::item::{FileType, InodeFlags, InodeItem};
@@ -12,7 +12,7 @@ use super::sums::Sums;
 use crate::context::Context;
 use crate::report::{Kind, Place};
 
-/// Of an inode item, what other items are compared with.
+/// The fields of an inode item that are compared with other items.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct InodeFacts {
     size: u64,
@@ -39,9 +39,9 @@ impl From<&InodeItem> for InodeFacts {
 struct Extents {
     first_start: u64,
     last_end: u64,
-    /// Where the last extent that holds data ends.
+    /// The end of the last extent that holds data.
     written_end: u64,
-    /// The first offset between two extents that neither covers; all ones for none.
+    /// The offset of the first gap between two extents; all ones for none.
     gap: u64,
     count: u32,
     inline: u32,
@@ -52,7 +52,7 @@ struct Extents {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fragment {
     pub(crate) ino: u64,
-    /// Some of its items could not be read or understood: nothing follows from those that are left.
+    /// Some of its items could not be read or parsed: the others prove nothing.
     pub(crate) is_torn: bool,
     pub(crate) inode: Option<InodeFacts>,
     /// Names in INODE_REF and INODE_EXTREF items.
@@ -64,7 +64,7 @@ pub(crate) struct Fragment {
     /// Fingerprints of DIR_ITEM entries less those of DIR_INDEX entries.
     pub(crate) entry_balance: u64,
     extents: Option<Extents>,
-    /// What nbytes must be.
+    /// The right value of nbytes.
     covered_bytes: u64,
     /// Bytes of written extents with and without checksums.
     pub(crate) bytes_with_csum: u64,
@@ -76,9 +76,9 @@ pub(crate) struct Fragment {
 pub(crate) struct ExtentRange {
     pub(crate) start: u64,
     pub(crate) end: u64,
-    /// What it adds to nbytes.
+    /// Its share of nbytes.
     pub(crate) covered_bytes: u64,
-    /// Whether it holds data: no hole, and not just preallocated.
+    /// Whether it holds data: neither a hole nor preallocated.
     pub(crate) is_written: bool,
     /// Bytes of data in the item.
     pub(crate) inline_bytes: Option<u32>,
@@ -123,7 +123,7 @@ impl Fragment {
         };
         if next.first_start < extents.last_end {
             let message = format_args!(
-                "the extent at {} starts before the one in front of it ends at {}",
+                "the extent at {} starts before the previous one ends at {}",
                 next.first_start, extents.last_end
             );
             context.find(Kind::FileExtentOverlap, Place::tree(tree).inode(self.ino), message);
@@ -137,7 +137,7 @@ impl Fragment {
         extents.inline_bytes = extents.inline_bytes.max(next.inline_bytes);
     }
 
-    /// Adds what the following range of the tree says about the same inode.
+    /// Adds what the next range of the tree says about the same inode.
     pub(crate) fn merge(&mut self, context: &Context<'_>, tree: u64, next: &Self) {
         self.is_torn |= next.is_torn;
         self.inode = self.inode.or(next.inode);
@@ -153,11 +153,11 @@ impl Fragment {
         }
     }
 
-    /// Compares the items of an inode of which all are known, and adds what it says about other
-    /// inodes to `sums`.
+    /// Compares the items of a complete inode with each other, and adds to `sums` what they say
+    /// about other inodes.
     pub(crate) fn close(&self, context: &Context<'_>, tree: u64, sums: &mut Sums) {
-        let is_inode = self.ino <= objectid::LAST_FREE; // Beyond is the list of orphans.
-        // A log holds of an inode only what was changed.
+        let is_inode = self.ino <= objectid::LAST_FREE; // Beyond it are orphan items.
+        // A log holds only the changed items of an inode.
         if self.is_torn || !is_inode || tree == objectid::TREE_LOG {
             return;
         }
@@ -179,7 +179,7 @@ impl Fragment {
         }
         // An inode that is being deleted loses its items in several transactions.
         let is_going = inode.nlink == 0 || context.is_orphan(tree, self.ino);
-        // mkfs.btrfs gives the top directory a block's worth, which means nothing.
+        // mkfs.btrfs gives the top directory the size of a block, which means nothing.
         let counts_bytes = file_type != FileType::Directory && !is_going;
         if counts_bytes && inode.nbytes != self.covered_bytes {
             let message =
@@ -222,7 +222,7 @@ impl Fragment {
         file_type: FileType,
     ) {
         if file_type == FileType::Symlink {
-            // mkfs.btrfs ends targets by a zero byte that the size does not count.
+            // mkfs.btrfs ends targets with a zero byte that the size does not count.
             let is_whole = self.extents.is_some_and(|extents| {
                 let stored = u64::from(extents.inline_bytes);
                 extents.count == 1
@@ -248,8 +248,8 @@ impl Fragment {
         }
     }
 
-    /// With the no-holes feature a file's size grows together with what is written. (Without it the
-    /// size waits until all that lies in front was written, too.)
+    /// With the no-holes feature, a file's size grows together with its data. (Without it, the size
+    /// waits until all data before it is written, too.)
     fn close_size(&self, context: &Context<'_>, place: Place, inode: &InodeFacts) {
         let written_end = self.extents.map_or(0, |extents| extents.written_end);
         let end = inode.size.checked_next_multiple_of(context.sectorsize);
@@ -259,7 +259,7 @@ impl Fragment {
         }
     }
 
-    /// Without the no-holes feature extents cover the whole file.
+    /// Without the no-holes feature, extents cover the whole file.
     fn close_holes(&self, context: &Context<'_>, place: Place, inode: &InodeFacts) {
         let uncovered = match &self.extents {
             None => 0,
@@ -275,11 +275,12 @@ impl Fragment {
     fn close_checksums(&self, context: &Context<'_>, place: Place, inode: &InodeFacts) {
         if inode.flags.contains(InodeFlags::NODATASUM) {
             if self.bytes_with_csum > 0 {
-                let message = format_args!("{} of its bytes have some", self.bytes_with_csum);
+                let message = format_args!("{} of its bytes have checksums", self.bytes_with_csum);
                 context.find(Kind::ChecksumUnexpected, place, message);
             }
         } else if self.bytes_without_csum > 0 {
-            let message = format_args!("{} of its bytes have none", self.bytes_without_csum);
+            let message =
+                format_args!("{} of its bytes have no checksums", self.bytes_without_csum);
             context.find(Kind::ChecksumMissing, place, message);
         }
     }

@@ -1,4 +1,4 @@
-//! Inode items, wherever they are.
+//! Inode items, in any tree.
 
 use larder_format::item::{FileType, InodeFlags, InodeItem};
 

@@ -1,4 +1,4 @@
-//! One leaf of a tree of files: every item looked at, and the leaf's summary.
+//! One leaf of a tree of files: checks every item and makes the leaf's summary.
 
 use larder_format::item::{
     DirEntries, DirEntry, FileType, InodeExtrefs, InodeItem, InodeRefs, NAME_MAX,
@@ -16,19 +16,19 @@ use crate::context::Context;
 use crate::extents::{ExtentTable, LeafReferences};
 use crate::report::Kind;
 
-/// "." and ".." have the numbers before.
+/// 0 and 1 are those of "." and "..".
 const FIRST_DIR_INDEX: u64 = 2;
 
-/// Looks at leaves. What leaves say depends on extents and checksums, which are known before.
+/// Checks leaves. They depend on extents and checksums, which are known before.
 #[derive(Clone, Copy)]
 pub(crate) struct LeafInspector<'c, 'v> {
     pub(crate) context: &'c Context<'v>,
-    /// `None` for log trees, which refer to what is not yet in these trees.
+    /// `None` for log trees, which refer to extents that are not yet in these trees.
     pub(crate) space: Option<(&'c ExtentTable, &'c ChecksumRanges)>,
 }
 
 impl LeafInspector<'_, '_> {
-    /// Looks at every item of a leaf and reports what is wrong.
+    /// Checks every item of a leaf and reports the problems.
     pub(crate) fn summarize(&self, wanted: &Wanted, node: &Node<'_>) -> Summary {
         let mut summary = Summary::default();
         let owner = node.header().owner.get();
@@ -49,7 +49,7 @@ impl LeafInspector<'_, '_> {
     }
 }
 
-/// An item being looked at. Methods give `None` when it is so bad that nothing follows from it.
+/// An item being checked. Methods return `None` when it is so bad that nothing follows from it.
 pub(super) struct ItemView<'l, 'c, 'v> {
     pub(super) inspector: &'l LeafInspector<'c, 'v>,
     pub(super) item: Item<'l>,
@@ -118,7 +118,7 @@ impl ItemView<'_, '_, '_> {
         }
     }
 
-    /// Checks the item of checksums of what a log refers to.
+    /// Checks a checksum item of logged data.
     fn checksums(&self) -> Option<()> {
         item_range(self.inspector.context, &self.item)
             .inspect_err(|(kind, what)| self.find(*kind, format_args!("{what}")))
@@ -203,7 +203,7 @@ impl ItemView<'_, '_, '_> {
         Some(())
     }
 
-    /// Checks a name that a path can lead through.
+    /// Checks a name of a directory entry.
     fn file_name(&self, name: &[u8]) -> Option<()> {
         self.name_len(name, NAME_MAX)?;
         if let Some(problem) = name_problem(name) {
@@ -238,7 +238,7 @@ impl ItemView<'_, '_, '_> {
         Some(())
     }
 
-    /// Checks that no two entries under one hash have one name.
+    /// Checks that no two entries under one hash have the same name.
     fn names_differ(&self) {
         let entries = || DirEntries::new(self.item.data).flatten();
         if entries().nth(1).is_none() {
@@ -281,7 +281,7 @@ impl ItemView<'_, '_, '_> {
         fingerprints.of(0, [name, location.objectid, kinds])
     }
 
-    /// What entries by hash and by index have in common.
+    /// The checks that entries by hash and by index share.
     fn entry(&mut self, entry: &DirEntry<'_>) -> Option<()> {
         self.file_name(entry.name)?;
         let location = entry.header.location.get();
@@ -354,7 +354,7 @@ impl ItemView<'_, '_, '_> {
     }
 }
 
-/// Why a path cannot lead through a name, whatever directory has it.
+/// Why no directory may have a name.
 pub(crate) fn name_problem(name: &[u8]) -> Option<&'static str> {
     if matches!(name, b"" | b"." | b"..") {
         Some("an empty name, \".\" or \"..\"")

@@ -1,7 +1,7 @@
 //! Trees of files: subvolumes, snapshots, data relocation.
 //!
-//! Every leaf is read once, in order of addresses, by several threads, and summarized. Then the
-//! summaries are put together along each tree; subtrees that trees share are put together once.
+//! Threads read every leaf once, in order of addresses, and summarize it. Then the summaries are
+//! combined along each tree; those of subtrees that trees share are combined once.
 //!
 //! Memory: about 400 bytes for the summary of each leaf, twice that while they are gathered.
 
@@ -34,7 +34,7 @@ use crate::roots::{RootEntry, RootTree};
 use leaf::LeafInspector;
 use summary::Summary;
 
-/// Most trees whose relations are explained one by one. Snapshots share what is wrong.
+/// Most trees whose relations are explained one by one. Snapshots share their faults.
 const EXPLAINED_TREES: usize = 8;
 
 /// The summaries of all leaves.
@@ -44,7 +44,7 @@ pub(crate) struct Leaves {
     by_block: HashMap<BlockId, u32>,
 }
 
-/// Reads the leaves of all trees of files and looks at their items.
+/// Reads the leaves of all trees of files and checks their items.
 pub(crate) fn read_leaves(
     context: &Context<'_>,
     forest: &mut Forest,
@@ -95,7 +95,7 @@ pub(crate) fn read_leaves(
     leaves
 }
 
-/// Puts the leaves of each tree together and checks what relates its inodes.
+/// Combines the leaves of each tree and checks the relations between its inodes.
 pub(crate) fn relate(context: &Context<'_>, forest: &Forest, leaves: &Leaves, roots: &RootTree) {
     let mut composer = Composer { context, forest, leaves, inner: HashMap::new() };
     let names = SubvolumeNames::new(context, roots);
@@ -109,12 +109,12 @@ pub(crate) fn relate(context: &Context<'_>, forest: &Forest, leaves: &Leaves, ro
         let place = Place::tree(root.tree);
         let summary = composer.tree(root);
         if summary.is_incomplete {
-            let message = format_args!("not all of it could be read");
+            let message = format_args!("parts of it could not be read");
             context.find(Kind::TreeIncomplete, place, message);
             continue;
         }
         let sums = summary.close(context, root.tree);
-        // A list of orphans may be longer than it need be. Only the second reading can tell.
+        // A list of orphans may be longer than necessary. Only the second reading can tell.
         let own = Sums { subvolumes: 0, orphans: 0, ..sums };
         let relates = own == Sums::default() && names.agree_with(entry, &sums);
         if relates && sums.orphans == 0 {
@@ -136,7 +136,7 @@ pub(crate) fn relate(context: &Context<'_>, forest: &Forest, leaves: &Leaves, ro
     }
 }
 
-/// What the root tree says of the subvolumes that trees name.
+/// The names of subvolumes in the root tree.
 struct SubvolumeNames {
     /// Fingerprints of the names in each tree.
     sums: HashMap<u64, u64>,
@@ -158,15 +158,14 @@ impl SubvolumeNames {
         Self { sums }
     }
 
-    /// Whether the entries of subvolumes in a tree with these sums are those that the root tree
-    /// knows.
+    /// Whether the subvolume entries of a tree with these sums are those in the root tree.
     fn agree_with(&self, tree: &RootEntry, sums: &Sums) -> bool {
         let wanted = self.sums.get(&tree.id).copied().unwrap_or(0);
         sums.subvolumes == wanted || tree.is_snapshot()
     }
 }
 
-/// Puts summaries together.
+/// Combines summaries.
 struct Composer<'a, 'v> {
     context: &'a Context<'v>,
     forest: &'a Forest,

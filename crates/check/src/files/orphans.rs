@@ -7,10 +7,9 @@ use larder_format::{ItemType, Key, objectid};
 use crate::blocks::{BlockReader, Forest, Wanted};
 use crate::context::Context;
 
-/// Inodes that are listed for deletion, each with the tree in which its list was first met.
-///
-/// A crash may leave of such an inode any part of its items, all of them, or none. Deleting changes
-/// the leaf of an inode, so that a leaf that trees share has the same orphans in all of them.
+/// Inodes that are listed for deletion, each with the tree in which its list was first reached. A
+/// crash may leave all, some or none of such an inode's items. Deleting changes the leaf of an
+/// inode, so a leaf that trees share has the same orphans in all of them.
 #[derive(Debug, Default)]
 pub(crate) struct Orphans {
     inodes: HashSet<(u64, u64)>,

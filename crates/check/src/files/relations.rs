@@ -1,4 +1,5 @@
-//! Which relations between inodes are broken, for a tree where the sums of their fingerprints are.
+//! Finds which relations between inodes are broken, for a tree where the sums of their fingerprints
+//! are not zero.
 //!
 //! Reads the tree a second time and keeps its relations: about 50 bytes for each name.
 
@@ -12,7 +13,7 @@ use crate::context::Context;
 use crate::report::{Kind, Place};
 use crate::roots::RootTree;
 
-/// A name, as a directory entry or as an inode reference says it.
+/// A name from a directory entry or an inode reference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Name {
     directory: u64,
@@ -31,7 +32,7 @@ struct Relations {
     orphans: BTreeSet<u64>,
 }
 
-/// Reports what does not relate in a tree.
+/// Reports the broken relations of a tree.
 pub(super) fn explain(context: &Context<'_>, forest: &Forest, root: &TreeRoot, roots: &RootTree) {
     let mut relations = Relations::default();
     for_each_item_again(context, forest, root, |item| relations.add(context, &item));

@@ -1,8 +1,8 @@
-//! What a part of a tree of files says: the inodes that it holds wholly are closed, the first and
-//! the last may go on outside of it.
+//! Summary of a part of a tree of files: inodes that lie completely within it are closed, the first
+//! and the last may continue outside of it.
 //!
-//! Summaries of neighbouring parts append to that of both. As a subtree's summary depends on nothing
-//! outside of it, snapshots that share the subtree share its summary.
+//! Summaries of neighbouring parts combine into one of both. Since a subtree's summary depends on
+//! nothing outside of it, snapshots that share the subtree share its summary.
 
 use super::fragment::Fragment;
 use super::sums::Sums;
@@ -12,9 +12,9 @@ use crate::context::Context;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Summary {
     pub(crate) sums: Sums,
-    /// Whether some of it could not be read or understood: then the sums prove nothing.
+    /// Whether some of it could not be read or parsed: then the sums prove nothing.
     pub(crate) is_incomplete: bool,
-    /// Whether what could not be read is at its start or end: then the neighbours' inodes are torn.
+    /// Whether the unreadable part is at its start or end: then the neighbours' inodes are torn.
     starts_torn: bool,
     ends_torn: bool,
     /// The first inode; `None` for an empty part.
@@ -24,7 +24,7 @@ pub(crate) struct Summary {
 }
 
 impl Summary {
-    /// The summary of nothing that could be read.
+    /// The summary of an unreadable part.
     pub(crate) fn incomplete() -> Self {
         Self { is_incomplete: true, starts_torn: true, ends_torn: true, ..Self::default() }
     }
@@ -56,7 +56,7 @@ impl Summary {
         }
     }
 
-    /// Appends what follows in the tree.
+    /// Appends the next part of the tree.
     pub(crate) fn append(&mut self, context: &Context<'_>, tree: u64, next: &Self) {
         self.sums.add(&next.sums);
         self.is_incomplete |= next.is_incomplete;

@@ -5,7 +5,7 @@ use larder_format::item::FileType;
 
 use crate::context::Context;
 
-// What a fingerprint is of.
+// The kinds of facts.
 const LINK: u64 = 1;
 const TYPE: u64 = 2;
 const ORPHAN: u64 = 3;

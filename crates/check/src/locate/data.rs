@@ -9,7 +9,7 @@ use crate::blocks::{BlockReader, Forest, TreeRoot, find_item_from};
 use crate::context::Context;
 use crate::extents::ExtentTable;
 
-/// Most items of one extent that are looked at.
+/// Most items of one extent to examine.
 const MOST_ITEMS: usize = 64;
 
 pub(super) struct DataUsers<'a, 'v> {
@@ -29,7 +29,7 @@ impl<'a, 'v> DataUsers<'a, 'v> {
         Self { context, forest, extents, root }
     }
 
-    /// The subvolumes and inodes that use the data at an address: at most so many.
+    /// The subvolumes and inodes that use the data at an address, up to `most`.
     pub(super) fn of(&self, logical: u64, most: usize) -> BTreeSet<(u64, u64)> {
         let mut users = BTreeSet::new();
         let end = logical.saturating_add(1);

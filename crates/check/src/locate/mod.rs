@@ -1,7 +1,7 @@
-//! What findings touch: files, by their paths, and places on devices.
+//! The files, by their paths, and the places on devices of each finding.
 //!
-//! Runs when all else is done, for the findings that are kept. Reads a few blocks for each; a bound on
-//! all of them together keeps hostile images from making it long.
+//! Runs last, for the findings that are kept. Reads a few blocks for each; a bound on all of them
+//! together limits the time for hostile images.
 
 mod data;
 mod paths;
@@ -20,7 +20,7 @@ use paths::Paths;
 /// Most files that are named for one finding.
 const MOST_FILES: usize = 16;
 
-/// Finds what findings touch.
+/// Finds the files and places of findings.
 pub(crate) struct Locator<'a, 'v> {
     context: &'a Context<'v>,
     users: DataUsers<'a, 'v>,
@@ -38,7 +38,7 @@ impl<'a, 'v> Locator<'a, 'v> {
         Self { context, users, paths: Paths::new(context, forest, roots) }
     }
 
-    /// Says of each finding what it touches, as far as that is known.
+    /// Adds to each finding its files and places, as far as they can be found.
     pub(crate) fn locate(&mut self, kinds: &mut [KindFindings]) {
         for finding in kinds.iter_mut().flat_map(|kind| &mut kind.findings) {
             finding.files = self.files(finding);
@@ -82,7 +82,7 @@ impl<'a, 'v> Locator<'a, 'v> {
     }
 }
 
-/// The address of data that a finding is about: that of an extent, or its own.
+/// The address of the data that a finding is about: the extent's, or its own.
 fn data_address(place: &Place) -> Option<u64> {
     let Some(key) = place.key else { return place.logical };
     let is_of_extent = matches!(

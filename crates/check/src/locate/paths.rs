@@ -11,7 +11,7 @@ use crate::roots::RootTree;
 
 /// Most names in a path.
 const MOST_NAMES: usize = 256;
-/// Most references that are looked up for all paths.
+/// Most references to look up for all paths.
 const MOST_LOOKUPS: u32 = 50_000;
 
 /// A name, and the directory that has it.
@@ -27,7 +27,7 @@ pub(super) struct Paths<'a, 'v> {
     forest: &'a Forest,
     roots: &'a RootTree,
     trees: HashMap<u64, &'a TreeRoot>,
-    /// How inodes are named, by tree and number.
+    /// The first name of each inode, by tree and number.
     steps: HashMap<(u64, u64), Option<Step>>,
     lookups_left: u32,
 }
@@ -39,7 +39,7 @@ impl<'a, 'v> Paths<'a, 'v> {
         Self { context, forest, roots, trees, steps, lookups_left: MOST_LOOKUPS }
     }
 
-    /// A path of an inode; `None` for one that no names lead to.
+    /// A path of an inode; `None` if no names lead to it.
     pub(super) fn of(&mut self, subvolume: u64, inode: u64) -> Option<String> {
         let (mut tree, mut ino) = (subvolume, inode);
         let mut names: Vec<Box<[u8]>> = Vec::new();
@@ -86,7 +86,7 @@ impl<'a, 'v> Paths<'a, 'v> {
     }
 }
 
-/// A name without what a terminal would obey.
+/// A name without control characters.
 fn printable(name: &[u8]) -> String {
     let text = String::from_utf8_lossy(name);
     let escape = |path: String, c: char| {

@@ -1,4 +1,4 @@
-//! Data that only a log refers to yet.
+//! Data that only a log refers to so far.
 
 use larder_format::item::{FileExtent, FileExtentHeader, InodeFlags, InodeItem, RegularExtent};
 use larder_format::{BlockGroupFlags, ItemType, Logical, objectid, read_exact_item};
@@ -13,7 +13,7 @@ use crate::report::{Kind, Place};
 /// A range of logical addresses.
 type Range = (u64, u64);
 
-/// Checks the data that logs refer to. Returns that of it which has checksums there, with these.
+/// Checks the data that logs refer to. Returns the data that has checksums there, with these.
 pub(crate) fn check(
     context: &Context<'_>,
     forest: &Forest,
@@ -41,7 +41,7 @@ pub(crate) fn check(
     logged
 }
 
-/// Data with checksums that logs have of it.
+/// Logged data with its logged checksums.
 #[derive(Debug, Default)]
 pub(crate) struct LoggedData {
     pub(crate) pieces: Vec<Piece>,
@@ -53,7 +53,7 @@ impl LoggedData {
         self.pieces.iter().map(|piece| piece.len_bytes(context)).sum()
     }
 
-    /// Adds what a log refers to. Checksums of what it no longer refers to are passed over.
+    /// Adds the contents of a log. Ignores checksums of data that it no longer refers to.
     fn add(&mut self, context: &Context<'_>, contents: Contents) {
         let size = context.csum_type.size();
         let read = contents.ranges_with_checksums();
@@ -136,7 +136,7 @@ impl LoggedExtent {
     }
 }
 
-/// What the log of a subvolume says of data.
+/// What the log of a subvolume says about data.
 #[derive(Debug, Default)]
 struct Contents {
     /// The inode whose items are being read, and whether its data has checksums.
@@ -218,7 +218,7 @@ impl Contents {
     }
 }
 
-/// Checks that what logs will allocate does not overlap, nor the blocks of logs.
+/// Checks that the extents that logs will allocate overlap neither each other nor blocks of logs.
 fn check_overlaps(context: &Context<'_>, forest: &Forest, mut new: Vec<NewExtent>) {
     new.sort_unstable();
     new.dedup_by_key(|extent| extent.range);

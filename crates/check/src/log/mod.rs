@@ -1,10 +1,10 @@
-//! Log trees: what a crash left to be replayed.
+//! Log trees, which a crash left for replay.
 //!
-//! Their blocks are allocated without an extent, and what they refer to may be in no other tree yet.
-//! Each item is looked at by itself, with those of subvolumes ([`crate::files`]). Here a log is held
-//! to what a replay needs of it:
-//! * data that it refers to is an extent of the last commit, or lies where nothing is allocated;
-//! * data has checksums, in the same log or in the last commit, unless its inode has none.
+//! Their blocks are allocated without an extent, and they may refer to data that no other tree has
+//! yet. Each item is checked by itself, with those of subvolumes ([`crate::files`]). This module
+//! checks what a replay needs:
+//! * logged data is an extent of the last commit, or lies where nothing is allocated;
+//! * logged data has checksums, in the same log or in the last commit, unless its inode has none.
 
 mod data;
 
@@ -25,7 +25,7 @@ pub(crate) struct Log {
     pub(crate) root: TreeRoot,
 }
 
-/// Plants the tree of log trees, and these.
+/// Plants the tree of log trees, and the logs in it.
 pub(crate) fn plant(context: &Context<'_>, forest: &mut Forest) -> Vec<Log> {
     let superblock = context.superblock;
     let (logical, level) = (superblock.log_root.get(), superblock.log_root_level);

@@ -1,4 +1,4 @@
-//! Quotas: what quota groups count, counted again.
+//! Quotas: the counts of quota groups, counted again.
 
 mod root_sets;
 mod tree;
@@ -19,14 +19,14 @@ use root_sets::{RootSets, SetId, TooMany};
 pub(crate) use tree::QuotaTree;
 use tree::{Id, Status};
 
-/// Bytes referred to, and bytes that nothing else refers to.
+/// Bytes referred to, and bytes of these that nothing else refers to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Counts {
     rfer: u64,
     excl: u64,
 }
 
-/// Counts again what quota groups count, where the tree says that its counts are right.
+/// Counts again what quota groups count, if the tree says that its counts are right.
 pub(crate) fn check(
     context: &Context<'_>,
     forest: &Forest,
@@ -41,7 +41,7 @@ pub(crate) fn check(
     if let (true, Some(status)) = (tree.is_simple(), tree.status) {
         return compare(context, tree, &count_owners(forest, extents, status));
     }
-    // Until its deletion is done a subvolume counts in part.
+    // Until its deletion is done, only a part of a subvolume counts.
     if roots.entries.iter().any(|entry| objectid::is_subvolume(entry.id) && entry.is_deleted()) {
         return context.sink.skip("quota counts: subvolumes are being deleted".into());
     }
@@ -55,7 +55,7 @@ pub(crate) fn check(
 
 fn compare(context: &Context<'_>, tree: &QuotaTree, counts: &BTreeMap<u64, Counts>) {
     for (id, group) in &tree.groups {
-        // What groups of groups count in simple mode depends on when subvolumes joined them.
+        // The counts of parent groups in simple mode depend on when subvolumes joined them.
         if tree.is_simple() && id >> QGROUP_LEVEL_SHIFT > 0 {
             continue;
         }

@@ -1,16 +1,16 @@
-//! Sets of subvolumes, each kept once and named by a small number.
+//! Sets of subvolumes, each stored once and named by a small number.
 
 use std::collections::HashMap;
 
 /// Number of a set; 0 is the empty one.
 pub(crate) type SetId = u32;
 
-/// Most members of all sets together. Thousands of snapshots, each changed a little, pass it.
+/// Most members of all sets together. Thousands of snapshots, each changed a little, exceed it.
 const MOST_MEMBERS: usize = 1 << 24;
-/// Most members that are looked at, sets that come up again included.
+/// Most members to visit, counting repeated sets too.
 const MOST_STEPS: usize = 1 << 30;
 
-/// All sets that were needed so far.
+/// All sets so far.
 pub(crate) struct RootSets {
     sets: Vec<Box<[u64]>>,
     by_members: HashMap<Box<[u64]>, SetId>,
@@ -44,7 +44,7 @@ impl RootSets {
         self.intern(vec![root])
     }
 
-    /// The set of all that are in one or the other.
+    /// The union of two sets.
     pub(crate) fn union(&mut self, a: SetId, b: SetId) -> Result<SetId, TooMany> {
         if a == b || b == 0 {
             return Ok(a);
@@ -65,7 +65,7 @@ impl RootSets {
         Ok(id)
     }
 
-    /// Says that so many members are about to be looked at.
+    /// Counts members that are about to be visited.
     pub(crate) fn step(&mut self, members: usize) -> Result<(), TooMany> {
         self.steps = self.steps.saturating_add(members);
         if self.steps > MOST_STEPS { Err(TooMany) } else { Ok(()) }

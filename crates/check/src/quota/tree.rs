@@ -20,13 +20,13 @@ pub(crate) struct Status {
     pub(crate) enable_generation: u64,
 }
 
-/// What the quota tree says.
+/// The contents of the quota tree.
 #[derive(Debug, Default)]
 pub(crate) struct QuotaTree {
     pub(crate) status: Option<Status>,
     pub(crate) groups: BTreeMap<u64, QgroupInfoItem>,
     limits: BTreeSet<u64>,
-    /// Pairs of ids as they stand: each membership is there in both directions.
+    /// Pairs of ids as stored: each membership has both directions.
     relations: BTreeSet<(u64, u64)>,
 }
 
@@ -106,7 +106,7 @@ impl QuotaTree {
         }
     }
 
-    /// Whether counts are those of the last commit.
+    /// Whether the counts are those of the last commit.
     pub(crate) fn is_counted(&self, context: &Context<'_>) -> bool {
         use qgroup_status_flags::{INCONSISTENT, ON, RESCAN};
         self.status.is_some_and(|status| {
@@ -120,7 +120,7 @@ impl QuotaTree {
         self.status.is_some_and(|status| status.flags & qgroup_status_flags::SIMPLE_MODE != 0)
     }
 
-    /// The group of a subvolume and all groups that it is in, directly or not.
+    /// The group of a subvolume and all groups above it.
     pub(crate) fn groups_of(&self, subvolume: u64) -> BTreeSet<u64> {
         let mut groups = BTreeSet::from([subvolume]);
         let mut fresh = vec![subvolume];
@@ -136,7 +136,7 @@ impl QuotaTree {
     }
 }
 
-/// The id of a quota group as it is written: level and number.
+/// The id of a quota group in its usual form: level and number.
 pub(crate) struct Id(pub(crate) u64);
 
 impl std::fmt::Display for Id {

@@ -1,4 +1,4 @@
-//! What a finding touches.
+//! The files and places on devices of a finding.
 
 use std::fmt;
 
@@ -12,8 +12,8 @@ pub struct AffectedFile {
     /// Number of the inode; `None` for the subvolume as a whole.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub inode: Option<u64>,
-    /// A path from the top of the file system, without what a terminal would obey; `None` if no names
-    /// lead to it.
+    /// A path from the top of the file system, without control characters; `None` if no names lead
+    /// to it.
     pub path: Option<String>,
 }
 
@@ -22,7 +22,7 @@ impl fmt::Display for AffectedFile {
         let Self { subvolume, inode, path } = self;
         match path {
             Some(path) => write!(f, "in {path}")?,
-            None => f.write_str("in what no path leads to")?,
+            None => f.write_str("in a file without a path")?,
         }
         match inode {
             Some(inode) => write!(f, " (subvolume {subvolume}, inode {inode})"),
@@ -34,11 +34,11 @@ impl fmt::Display for AffectedFile {
 /// A place on a device.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct DevicePlace {
-    /// What the device is called: its path, or that it is missing.
+    /// The name of the device: its path, or a note that it is missing.
     pub device: String,
     /// Its id in the file system.
     pub devid: u64,
-    /// The byte on it, if the finding is about a certain one.
+    /// The offset in bytes, if the finding is about a certain byte.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub offset: Option<u64>,
 }

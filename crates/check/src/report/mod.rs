@@ -1,4 +1,4 @@
-//! What a check found.
+//! The findings of a check.
 
 mod affected;
 mod kind;
@@ -14,18 +14,18 @@ pub use kind::{Kind, Repair, Severity};
 pub use place::Place;
 pub(crate) use sink::Sink;
 
-/// One thing that is wrong.
+/// A finding.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Finding {
-    /// Where.
+    /// The place.
     #[serde(rename = "where")]
     pub place: Place,
-    /// What is there, and what should be.
+    /// The state found, and the expected one.
     pub message: String,
-    /// Files that it touches, as far as they are known: some of them, if they are many.
+    /// Affected files, as far as they are known; some of them if they are many.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<AffectedFile>,
-    /// Where it is on devices, if it is about bytes in a certain place: every copy of them.
+    /// The places on devices of all copies, if it is about certain bytes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub devices: Vec<DevicePlace>,
 }
@@ -36,22 +36,22 @@ impl Finding {
     }
 }
 
-/// Everything found of one kind.
+/// All findings of one kind.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct KindFindings {
     /// The kind.
     pub kind: Kind,
-    /// How bad it is.
+    /// The severity.
     pub severity: Severity,
-    /// What would mend it.
+    /// The possible repair.
     pub repair: Repair,
-    /// How often it was found.
+    /// The number of findings.
     pub count: u64,
-    /// Some of them, in order of place: at most as many as the options allow for one kind.
+    /// Some findings, in order of place: at most as many as the options allow for one kind.
     pub findings: Vec<Finding>,
 }
 
-/// How much was looked at.
+/// How much was checked.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Statistics {
     /// Trees, log trees included.
@@ -75,11 +75,11 @@ pub struct Statistics {
 pub struct Report {
     /// Id of the file system.
     pub fsid: String,
-    /// What was found, worst and most basic first.
+    /// Findings by kind, worst and most basic first.
     pub kinds: Vec<KindFindings>,
-    /// What was not checked, and why. Nothing is wrong with it as far as is known.
+    /// Skipped parts, and why. They may be sound.
     pub skipped: Vec<String>,
-    /// How much was looked at.
+    /// How much was checked.
     pub statistics: Statistics,
 }
 
@@ -89,18 +89,18 @@ impl Report {
         self.kinds.is_empty()
     }
 
-    /// How many findings there are, also those that were not kept.
+    /// The number of findings, including those that were not kept.
     pub fn count(&self) -> u64 {
         self.kinds.iter().map(|kind| kind.count).sum()
     }
 
-    /// How many findings of `kind` there are.
+    /// The number of findings of `kind`.
     pub fn count_of(&self, kind: Kind) -> u64 {
         self.kinds.iter().find(|found| found.kind == kind).map_or(0, |found| found.count)
     }
 
-    /// Exit code of a command that ran this check: 0 when clean, 1 when not. (2 is for a file system
-    /// that could not be opened.)
+    /// Exit code of a command that ran this check: 0 when clean, 1 when not. (2 is for a file
+    /// system that could not be opened.)
     pub fn exit_code(&self) -> u8 {
         u8::from(!self.is_clean())
     }
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn text_says_what_where_how_bad_and_whether_repair_exists() {
+    fn text_has_place_severity_and_repair() {
         let text = report().to_string();
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[0], "error: superblock-bad: device 1, offset 65536: bad");
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn no_two_kinds_have_one_name() {
+    fn names_of_kinds_are_unique() {
         let ids: BTreeSet<&str> = Kind::ALL.iter().map(|kind| kind.id()).collect();
         assert_eq!(ids.len(), Kind::ALL.len());
     }

@@ -1,11 +1,11 @@
-//! Where a finding is.
+//! The place of a finding.
 
 use std::fmt;
 
 use larder_format::Key;
 use serde::{Serialize, Serializer};
 
-/// Where a finding is, as closely as it is known.
+/// The place of a finding, as exactly as it is known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Place {
     /// Id of the device.
@@ -29,7 +29,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// Nowhere in particular.
+    /// The file system as a whole.
     pub(crate) const FILE_SYSTEM: Self =
         Self { device: None, physical: None, tree: None, inode: None, logical: None, key: None };
 

@@ -1,4 +1,4 @@
-//! Where findings go while a check runs: any thread adds, memory stays bounded.
+//! The sink for findings while a check runs: any thread adds to it, and its memory is bounded.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 
 use super::{Finding, Kind, KindFindings, Place};
 
-/// Findings so far. Of each kind all are counted and the first few kept.
+/// Findings so far. All of each kind are counted, and the first few are kept.
 #[derive(Debug)]
 pub(crate) struct Sink {
     kept_per_kind: usize,
@@ -25,7 +25,7 @@ impl Sink {
         Self { kept_per_kind, kinds: Mutex::default(), skipped: Mutex::default() }
     }
 
-    /// Adds a finding; its message is only made if it is kept.
+    /// Adds a finding. Formats its message only if it is kept.
     pub(crate) fn add(&self, kind: Kind, place: Place, message: fmt::Arguments<'_>) {
         let mut kinds = self.kinds.lock().unwrap_or_else(PoisonError::into_inner);
         let kept = kinds.entry(kind).or_default();
@@ -35,12 +35,13 @@ impl Sink {
         }
     }
 
-    /// Says that something was not checked, and why.
+    /// Records that a part was skipped, and why.
     pub(crate) fn skip(&self, what: String) {
         self.skipped.lock().unwrap_or_else(PoisonError::into_inner).push(what);
     }
 
-    /// Takes all kinds that were found, each with its findings in order of place, and what was skipped.
+    /// Takes all kinds that were found, each with its findings in order of place, and the skipped
+    /// parts.
     pub(crate) fn finish(&self) -> (Vec<KindFindings>, Vec<String>) {
         let mut kinds = self.kinds.lock().unwrap_or_else(PoisonError::into_inner);
         let group = |(kind, mut kept): (Kind, Kept)| {

@@ -1,4 +1,4 @@
-//! Chunks, device extents, block groups and extents against each other.
+//! Compares chunks, device extents, block groups and extents.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -9,7 +9,7 @@ use crate::context::Context;
 use crate::extents::{ExtentRecord, ExtentTable};
 use crate::report::{Kind, Place};
 
-/// Compares the chunks' stripes with the device extents, and these with the devices.
+/// Compares the stripes of chunks with device extents, and these with the devices.
 pub(crate) fn check_device_extents(
     context: &Context<'_>,
     tree: &ChunkTree,
@@ -42,7 +42,7 @@ pub(crate) fn check_device_extents(
 fn check_device_ranges(context: &Context<'_>, tree: &ChunkTree, extents: &[DeviceExtent]) {
     for pair in extents.windows(2) {
         if pair[0].devid == pair[1].devid && pair[0].end() > pair[1].physical {
-            let message = format_args!("the one in front of it ends at {}", pair[0].end());
+            let message = format_args!("the previous one ends at {}", pair[0].end());
             context.find(Kind::DeviceExtentOverlap, pair[1].place(), message);
         }
     }
@@ -50,7 +50,7 @@ fn check_device_ranges(context: &Context<'_>, tree: &ChunkTree, extents: &[Devic
         let len_bytes = tree.devices.get(&extent.devid).map(|device| device.total_bytes.get());
         let is_inside = extent.physical.checked_add(extent.len_bytes).is_some()
             && len_bytes.is_some_and(|len_bytes| extent.end() <= len_bytes);
-        // Old mkfs.btrfs used the first MiB, too; superblocks in it are stepped around as elsewhere.
+        // Old mkfs.btrfs used the first MiB, too. The superblock in it is avoided like others.
         if !is_inside {
             let message = format_args!("{} bytes", extent.len_bytes);
             context.find(Kind::DeviceExtentRange, extent.place(), message);
@@ -81,7 +81,7 @@ fn check_devices(context: &Context<'_>, tree: &ChunkTree, extents: &[DeviceExten
     }
 }
 
-/// Compares chunks with block groups, both ways.
+/// Compares chunks with block groups, in both directions.
 pub(crate) fn check_block_groups(context: &Context<'_>, tree: &ChunkTree, groups: &BlockGroups) {
     for (start, chunk) in &tree.chunks {
         let place = Place::tree(objectid::CHUNK_TREE).at(*start);
@@ -112,12 +112,13 @@ pub(crate) fn check_block_groups(context: &Context<'_>, tree: &ChunkTree, groups
     }
 }
 
-/// Checks that extents lie in chunks of their kind. (That these have block groups is checked apart.)
+/// Checks that extents lie in chunks of their kind. (Another check compares chunks with block
+/// groups.)
 pub(crate) fn check_extents(context: &Context<'_>, tree: &ChunkTree, extents: &ExtentTable) {
     for extent in &extents.records {
         let chunk = tree.chunks.range(..=extent.start).next_back().map(|(_, chunk)| chunk);
         let Some(chunk) = chunk.filter(|chunk| extent.end() <= chunk.end().0) else {
-            let message = format_args!("{} bytes lie in none", extent.len_bytes);
+            let message = format_args!("{} bytes lie outside of all chunks", extent.len_bytes);
             context.find(Kind::ExtentOutsideBlockGroup, place(extent), message);
             continue;
         };
@@ -133,7 +134,7 @@ pub(crate) fn check_extents(context: &Context<'_>, tree: &ChunkTree, extents: &E
     }
 }
 
-/// Checks that extents add up to what block groups say.
+/// Checks that extents add up to the used bytes of block groups.
 pub(crate) fn check_used(context: &Context<'_>, groups: &BlockGroups, extents: &ExtentTable) {
     if !extents.is_whole {
         return;

@@ -28,7 +28,7 @@ impl BlockGroup {
 #[derive(Debug, Default)]
 pub(crate) struct BlockGroups {
     pub(crate) groups: Vec<BlockGroup>,
-    /// Whether all of the tree that holds them could be read.
+    /// Whether all of the tree with block groups could be read.
     pub(crate) is_whole: bool,
 }
 

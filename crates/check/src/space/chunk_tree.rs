@@ -10,12 +10,13 @@ use crate::blocks::{Forest, Item, TreeRoot, for_each_item};
 use crate::context::Context;
 use crate::report::Kind;
 
-/// What the chunk tree says.
+/// The contents of the chunk tree.
 #[derive(Debug, Default)]
 pub(crate) struct ChunkTree {
-    /// Chunks by logical address. They do not overlap: a volume with such chunks does not open.
+    /// Chunks by logical address. They do not overlap: a volume with overlapping chunks does not
+    /// open.
     pub(crate) chunks: BTreeMap<u64, Chunk>,
-    /// The items of SYSTEM chunks as they stand, by logical address.
+    /// The items of SYSTEM chunks as stored, by logical address.
     pub(crate) system_items: BTreeMap<u64, Vec<u8>>,
     pub(crate) devices: BTreeMap<u64, DevItem>,
     /// Whether all of the tree could be read.

@@ -1,4 +1,4 @@
-//! The device tree: which ranges of devices belong to chunks.
+//! The device tree: the ranges of devices that belong to chunks.
 
 use larder_format::item::{DevExtent, DevReplaceItem, DevStatsItem};
 use larder_format::{ItemType, objectid, read_exact_item};

@@ -1,9 +1,9 @@
-//! Free space as the extent tree implies it, to compare with what others say.
+//! Free space as the extent tree implies it, for comparing with other records.
 
 use super::{BlockGroup, ChunkTree};
 use crate::extents::ExtentTable;
 
-/// A range of logical addresses: first, and the one after the last.
+/// A range of logical addresses: start and end.
 pub(crate) type Range = (u64, u64);
 
 /// The ranges of a block group that no extent holds.
@@ -12,8 +12,8 @@ pub(crate) fn between_extents(extents: &ExtentTable, group: &BlockGroup) -> Vec<
     without((group.start, group.end()), taken.map(|extent| (extent.start, extent.end())))
 }
 
-/// Where two lists of free ranges of a block group first differ, leaving out what superblock copies
-/// take: nothing is allocated there, and it may count as free or not.
+/// The first difference between two lists of free ranges of a block group. Ignores the places of
+/// superblock copies: nothing is allocated there, and they may count as free or not.
 pub(crate) fn first_difference(
     tree: &ChunkTree,
     group: &BlockGroup,
@@ -37,7 +37,7 @@ pub(crate) fn first_difference(
     }
 }
 
-/// What is left of a range without some ranges, which are in order.
+/// A range without some ranges, which are in order.
 fn without(range: Range, holes: impl Iterator<Item = Range>) -> Vec<Range> {
     let (mut at, end) = range;
     let mut left = Vec::new();
@@ -68,7 +68,7 @@ pub(crate) fn join(ranges: impl Iterator<Item = Range>) -> Vec<Range> {
     joined
 }
 
-/// The free ranges that a bitmap says, least significant bit first, a sector each.
+/// The free ranges in a bitmap, least significant bit first, a sector each.
 pub(crate) fn of_bitmap(start: u64, bitmap: &[u8], sectorsize: u64) -> Vec<Range> {
     let bits = bitmap.iter().flat_map(|byte| (0..8).map(move |bit| byte >> bit & 1 == 1));
     let sectors = bits.enumerate().filter(|(_, is_free)| *is_free).filter_map(|(number, _)| {

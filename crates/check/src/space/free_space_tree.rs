@@ -12,7 +12,7 @@ use crate::context::Context;
 use crate::extents::ExtentTable;
 use crate::report::{Kind, Place};
 
-/// What the free space tree is compared with.
+/// The parts that the free space tree is compared with.
 #[derive(Clone, Copy)]
 pub(crate) struct Space<'a> {
     pub(crate) chunks: &'a ChunkTree,
@@ -22,8 +22,8 @@ pub(crate) struct Space<'a> {
 
 /// Reads the free space tree and reports where it is not the complement of the extent tree.
 ///
-/// mkfs.btrfs leaves the entries of the block groups that it started with and that are no more: they
-/// lie in front of every chunk, and say that all of the group is free. The kernel passes over them.
+/// mkfs.btrfs leaves the entries of its initial block groups, which no longer exist: they lie
+/// before every chunk, and say that all of the group is free. The kernel ignores them.
 pub(crate) fn check(context: &Context<'_>, forest: &mut Forest, root: &TreeRoot, space: Space<'_>) {
     let mut reader =
         Reader { context, space, current: None, leftover: None, seen: BTreeSet::new() };
@@ -60,8 +60,7 @@ struct Reader<'c, 'v> {
     context: &'c Context<'v>,
     space: Space<'c>,
     current: Option<Current>,
-    /// A block group that mkfs.btrfs started with, of which the entry that says that it is free was
-    /// not met yet.
+    /// An initial block group of mkfs.btrfs whose entry for its free range was not read yet.
     leftover: Option<Range>,
     seen: BTreeSet<u64>,
 }
@@ -104,7 +103,7 @@ impl Reader<'_, '_> {
         self.space.chunks.chunks.keys().next().is_some_and(|first| range.1 <= *first)
     }
 
-    /// The current group, if the item belongs to it and has the form that its group uses.
+    /// The current group, if the item belongs to it and has the format that its group uses.
     fn current_for(&mut self, item: &Item<'_>, is_bitmap: bool) -> Option<&mut Current> {
         let (start, len_bytes) = (item.key.objectid, item.key.offset);
         let end = start.checked_add(len_bytes);
@@ -118,7 +117,7 @@ impl Reader<'_, '_> {
                 && current.uses_bitmaps == is_bitmap
         });
         if current.is_none() {
-            let message = format_args!("it does not fit the block group in front of it");
+            let message = format_args!("it does not fit the block group before it");
             item.find(self.context, Kind::FreeSpaceTree, message);
         }
         current

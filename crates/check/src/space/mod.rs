@@ -1,4 +1,4 @@
-//! Space: devices, chunks, block groups and what is free in them.
+//! Space: devices, chunks, block groups and their free space.
 
 mod allocation;
 mod block_groups;

@@ -1,8 +1,8 @@
 //! The v1 space cache against the extent tree.
 //!
-//! A block group's cache is a file of pages of 4 KiB in the root tree. The first page starts with a
-//! CRC-32C for each page and a generation; then entries follow, and after them a page for each
-//! bitmap. A cache that is not of the generation that its inode says is not used by anyone.
+//! A block group's cache is a file of 4 KiB pages in the root tree. The first page starts with a
+//! CRC-32C for each page and a generation; entries follow, and after them a page for each bitmap.
+//! The kernel ignores a cache whose generation differs from that in its header item.
 
 use larder_format::item::{
     FREE_SPACE_V1_BITMAP, FREE_SPACE_V1_EXTENT, FreeSpaceEntry, FreeSpaceHeader,
@@ -17,9 +17,9 @@ use crate::context::Context;
 use crate::report::{Kind, Place};
 use crate::roots::{CacheInode, RootTree};
 
-/// Page size of the kernels whose caches are looked at.
+/// Page size of the kernels whose caches are checked.
 const PAGE_BYTES: usize = 4096;
-/// Largest cache that is read: the kernel makes none nearly so large.
+/// Largest cache to read: the kernel's are far smaller.
 const MOST_BYTES: u64 = 64 << 20;
 
 /// Reports where the space cache is not the complement of the extent tree.
@@ -63,7 +63,7 @@ fn compare(
     }
 }
 
-/// The free ranges that a cache says, in order.
+/// The free ranges in a cache, in order.
 fn read_cache(
     context: &Context<'_>,
     header: &FreeSpaceHeader,
@@ -118,7 +118,7 @@ fn check_pages(pages: &[&[u8]], after_crcs: usize) -> Result<(), String> {
     Ok(())
 }
 
-/// The entries, each page holding as many as fit; leaves the pages of bitmaps.
+/// The entries, as many on each page as fit; leaves the pages of bitmaps.
 fn read_entries<'a>(
     bodies: &mut impl Iterator<Item = &'a [u8]>,
     count: u64,

@@ -7,7 +7,7 @@ use crate::blocks::{Forest, TreeRoot, for_each_item};
 use crate::context::Context;
 use crate::report::Kind;
 
-/// Reads the raid stripe tree and reports items that cannot be.
+/// Reads the raid stripe tree and reports invalid items.
 pub(crate) fn check(context: &Context<'_>, forest: &mut Forest, root: &TreeRoot) {
     for_each_item(context, forest, root, |item| {
         let (start, len_bytes) = (item.key.objectid, item.key.offset);

@@ -1,4 +1,4 @@
-//! Subvolumes: how they are named and listed.
+//! Subvolumes: their names and lists.
 
 mod names;
 mod uuid_tree;

@@ -32,7 +32,7 @@ pub(crate) fn check(context: &Context<'_>, forest: &Forest, roots: &RootTree) {
     check_unnamed(context, roots);
 }
 
-/// Checks that the directory that a reference says names the subvolume.
+/// Checks that the directory that a reference names has an entry for the subvolume.
 fn check_entry(
     context: &Context<'_>,
     forest: &Forest,
@@ -42,16 +42,17 @@ fn check_entry(
 ) {
     let place = Place::tree(name.parent).inode(name.dirid);
     if roots.get(name.child).is_none() {
-        let message = format_args!("it names subvolume {}, which is none", name.child);
+        let message = format_args!("it names subvolume {}, which is not one", name.child);
         return context.find(Kind::RootReferenceDangling, place, message);
     }
     let Some(parent) = trees.get(&name.parent) else {
-        let message = format_args!("subvolume {} lies in it, and it is none", name.child);
+        let message =
+            format_args!("subvolume {} is said to lie in it, and it is no subvolume", name.child);
         return context.find(Kind::RootReferenceDangling, place, message);
     };
     let key = Key::new(name.dirid, ItemType::DIR_INDEX, name.sequence);
     let Ok(item) = find_item(context, forest, parent, key) else {
-        return; // A block could not be read: that was reported.
+        return; // An unreadable block was reported.
     };
     let data = item.unwrap_or_default();
     let is_named = DirEntries::new(&data).flatten().any(|entry| {
@@ -79,7 +80,7 @@ fn check_unnamed(context: &Context<'_>, roots: &RootTree) {
         let place = Place::tree(entry.id);
         if entry.is_deleted() {
             if !roots.orphans.contains(&entry.id) {
-                let message = format_args!("the subvolume is deleted and not listed for it");
+                let message = format_args!("the subvolume is deleted and not listed for deletion");
                 context.find(Kind::OrphanMissing, place, message);
             }
             continue;

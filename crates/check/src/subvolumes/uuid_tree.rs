@@ -10,8 +10,8 @@ use crate::context::Context;
 use crate::report::{Kind, Place};
 use crate::roots::RootTree;
 
-/// Reads the uuid tree and reports where it differs from what subvolumes say of themselves. The
-/// kernel ignores a tree that is of another generation than the superblock says.
+/// Reads the uuid tree and reports where it differs from the root items. The kernel ignores a tree
+/// whose generation differs from that in the superblock.
 pub(crate) fn check(context: &Context<'_>, forest: &mut Forest, root: &TreeRoot, roots: &RootTree) {
     let mut listed: BTreeSet<(Key, u64)> = BTreeSet::new();
     let is_whole = for_each_item(context, forest, root, |item| {
@@ -46,7 +46,8 @@ pub(crate) fn check(context: &Context<'_>, forest: &mut Forest, root: &TreeRoot,
         wanted.extend(present.map(|(uuid, kind)| (uuid_key(uuid, kind), entry.id)));
     }
     for (key, id) in listed.difference(&wanted) {
-        let message = format_args!("it lists subvolume {id}, which has another uuid or is none");
+        let message =
+            format_args!("it lists subvolume {id}, which has another uuid or does not exist");
         context.find(Kind::UuidTree, Place::tree(root.tree).key(*key), message);
     }
     for (key, id) in wanted.difference(&listed) {
@@ -58,7 +59,7 @@ pub(crate) fn check(context: &Context<'_>, forest: &mut Forest, root: &TreeRoot,
     }
 }
 
-/// Whether a key belongs to the root directory that old mkfs.btrfs made in this tree, too.
+/// Whether a key belongs to the root directory that old mkfs.btrfs put into this tree, too.
 fn is_root_directory(key: Key) -> bool {
     let is_of_inode = matches!(key.item_type, ItemType::INODE_ITEM | ItemType::INODE_REF);
     key.objectid == objectid::FIRST_FREE && is_of_inode

@@ -1,7 +1,7 @@
-//! Both checkers on the same mutants: what `btrfs check` finds, the check finds, too.
+//! Both checkers on the same mutants: the check finds all that `btrfs check` finds.
 //!
-//! A mutant is an image that the kernel made, of which a field of one item, key, pointer or header has
-//! changed, with checksums made right. Items of every type of every tree take their turns.
+//! A mutant is an image that the kernel made, with one field of an item, key, pointer or header
+//! changed and checksums made right. Items of every type of every tree take turns.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use crate::random::Random;
 /// Mutants of each image.
 const ROUNDS: u64 = 40;
 
-/// What is changed.
+/// The part to change.
 enum Target<'a> {
     Data(&'a Found),
     Key(&'a Found),
@@ -25,7 +25,7 @@ enum Target<'a> {
     Pointer(u64),
 }
 
-/// Everything that can be changed in an image.
+/// All parts of an image that can be changed.
 struct Targets {
     /// Items by tree and type, so that rare ones are chosen as often as others.
     items: Vec<Vec<Found>>,
@@ -37,7 +37,7 @@ impl Targets {
     fn of(patient: &Patient) -> Self {
         let roots = patient.items(ROOT_TREE).into_iter().filter(|item| {
             item.key.item_type == ItemType::ROOT_ITEM
-                // What is deleted in part has pointers to what is no more.
+                // A partly deleted subvolume has pointers to freed blocks.
                 && RootItem::parse(&item.data).is_ok_and(|root| root.refs.get() > 0)
         });
         let trees = [ROOT_TREE, CHUNK_TREE].into_iter().chain(roots.map(|root| root.key.objectid));
@@ -45,7 +45,7 @@ impl Targets {
         for tree in trees {
             blocks.extend(patient.blocks(tree));
             for item in patient.items(tree) {
-                // Subvolumes are of one kind.
+                // All subvolumes are one class.
                 let class = if (256..1 << 48).contains(&tree) { 256 } else { tree };
                 items.entry((class, item.key.item_type)).or_default().push(item);
             }
@@ -76,7 +76,7 @@ impl Targets {
     }
 }
 
-/// Changes some neighbouring bytes as a number, and says how.
+/// Changes some neighbouring bytes as a number, and describes the change.
 fn change(bytes: &mut [u8], random: &mut Random) -> String {
     let width = [1, 1, 2, 4, 8][random.below(5)].min(bytes.len());
     let at = random.below(bytes.len() / width) * width;
@@ -152,17 +152,17 @@ fn compare(spec: &ImageSpec, seed: u64) {
 }
 
 #[test]
-fn of_a_plain_image() {
+fn mutants_of_a_plain_image() {
     compare(&ImageSpec::new("mutants"), 11);
 }
 
 #[test]
-fn of_an_image_with_small_nodes_holes_and_quotas() {
+fn mutants_with_small_nodes_holes_and_quotas() {
     let spec = ImageSpec::new("mutants-small").node_size(4096).without(Feature::NoHoles);
     compare(&spec.quota(Quota::Full), 12);
 }
 
 #[test]
-fn of_a_power_cut() {
+fn mutants_after_a_power_cut() {
     compare(&ImageSpec::new("mutants-cut").power_cut(), 13);
 }

@@ -9,7 +9,7 @@ use larder_format::{ItemType, Superblock};
 use larder_testkit::{Content, Feature, ImageSpec, KernelImage, Quota};
 use zerocopy::IntoBytes;
 
-/// Images made of each base image.
+/// Images derived from each base image.
 const ROUNDS: u64 = 400;
 
 /// The blocks of every tree.
@@ -19,7 +19,7 @@ fn all_blocks(patient: &Patient) -> Vec<u64> {
     let roots = patient.items(ROOT_TREE);
     let roots = roots.iter().filter(|item| item.key.item_type == ItemType::ROOT_ITEM);
     for root in roots {
-        // What is deleted in part has pointers to what is no more.
+        // A partly deleted subvolume has pointers to freed blocks.
         if RootItem::parse(&root.data).is_ok_and(|item| item.refs.get() > 0) {
             blocks.extend(patient.blocks(root.key.objectid));
         }
@@ -29,7 +29,7 @@ fn all_blocks(patient: &Patient) -> Vec<u64> {
     blocks
 }
 
-/// A byte that means more than others do where it meets a length, a count or an address.
+/// A byte that is more likely than others to break a length, count or address.
 fn byte(random: &mut Random, old: u8) -> u8 {
     match random.below(5) {
         0 => 0,

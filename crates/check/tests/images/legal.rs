@@ -1,4 +1,4 @@
-//! States that old tools and power cuts leave, and in which nothing is wrong: no findings.
+//! Sound states that old tools and power cuts leave: no findings.
 
 use larder_format::item::{Chunk, ChunkHeader, DevExtent, InodeItem, RootItem};
 use larder_format::key::DiskKey;
@@ -16,7 +16,7 @@ struct Change {
     make: fn(&Patient),
 }
 
-/// Makes changes of copies of an image, one in each, and says which had findings.
+/// Makes each change in a copy of an image, and fails if any copy has findings.
 fn assert_legal(spec: &ImageSpec, changes: &[Change]) {
     let image = KernelImage::build(spec, &Content::new(5));
     let sound = Patient::load(image.devices());
@@ -62,12 +62,12 @@ fn use_the_first_mebibyte(patient: &Patient) {
         let stripe = size_of::<DiskKey>() + stripe;
         superblock.sys_chunk_array[stripe + 8..stripe + 16].fill(0);
     });
-    // Last: the patient knows where things were.
+    // Last: the patient keeps the old locations.
     patient.move_bytes(old, 0, len_bytes);
 }
 
 #[test]
-fn what_old_tools_leave() {
+fn traces_of_old_tools() {
     let changes = [
         Change { name: "chunks in the first MiB of a device", make: use_the_first_mebibyte },
         Change {
@@ -107,7 +107,7 @@ fn what_old_tools_leave() {
 }
 
 #[test]
-fn what_power_cuts_leave() {
+fn states_after_power_cuts() {
     let changes = [
         Change {
             name: "a superblock copy of the commit before",
@@ -128,14 +128,14 @@ fn what_power_cuts_leave() {
             },
         },
         Change {
-            name: "an orphan that has lost some of its extents",
+            name: "an orphan without some of its extents",
             make: |patient| {
                 let orphan = inode(patient, |item| item.nlink.get() == 0 && item.size.get() > 9000);
                 patient.edit_as::<InodeItem>(&orphan, |item| item.nbytes += 4096);
             },
         },
         Change {
-            name: "a leaf that a subvolume that is being deleted has left",
+            name: "a leaf that the deletion of a subvolume has left",
             make: |patient| {
                 let deleted = patient.find(ROOT_TREE, |key, data| {
                     key.item_type == ItemType::ROOT_ITEM
@@ -164,11 +164,11 @@ fn what_power_cuts_leave() {
     assert_legal(&ImageSpec::new("cut").power_cut(), &changes);
 }
 
-/// A device that has all tree blocks of the last commit and a superblock of the one before: power
-/// failed between the superblocks of two devices. Nothing is wrong as far as can be told, and the
-/// report says what cannot.
+/// A device with all tree blocks of the last commit and a superblock of the previous one: a power
+/// cut between the superblocks of two devices. The check sees no damage, and reports what it cannot
+/// judge.
 #[test]
-fn a_device_that_is_one_commit_behind_and_has_its_tree_blocks() {
+fn a_device_one_commit_behind_with_all_tree_blocks_is_accepted() {
     let spec = ImageSpec::new("behind").devices(&[256 << 20; 2]);
     let spec = spec.profiles(Profile::Raid1, Profile::Raid1);
     let image = KernelImage::build(&spec, &Content::new(5));

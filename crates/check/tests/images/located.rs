@@ -17,8 +17,8 @@ fn findings(report: &Report, kind: Kind) -> &[Finding] {
     &group.unwrap_or_else(|| panic!("no {kind}:\n{report}")).findings
 }
 
-/// Asserts that what findings call a file is that file where the kernel has mounted the file system.
-/// Returns how many were named.
+/// Asserts that each path in the findings leads to the file on a kernel mount. Returns the number
+/// of paths.
 fn assert_named(mount: &Path, findings: &[Finding]) -> usize {
     let files: Vec<_> = findings.iter().flat_map(|finding| &finding.files).collect();
     for file in &files {
@@ -83,7 +83,7 @@ fn files_are_named_by_their_paths() {
 }
 
 #[test]
-fn a_subvolume_is_named_and_what_no_path_leads_to_is_not() {
+fn subvolumes_are_named_and_files_without_a_path_are_not() {
     let image = KernelImage::build(&ImageSpec::new("nameless").power_cut(), &Content::new(5));
     let patient = Patient::load(image.devices());
     let orphan = patient.find(FS_TREE, |key, data| {

@@ -1,5 +1,6 @@
-//! An image in memory that wounds are planted in: items are found by tree and key, changed, and the
-//! block's checksum is made right again on every copy, so that the deeper check is what finds it.
+//! An image in memory for planting wounds: tests find items by tree and key and change them, and
+//! every copy of the block gets a right checksum again, so that a deeper check must find the
+//! damage.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -31,7 +32,7 @@ pub(crate) struct Found {
 /// A file system in memory.
 pub(crate) struct Patient {
     devices: Vec<Arc<MemoryDevice>>,
-    /// For where things lie: opened before any wound.
+    /// For finding locations: opened before any wound.
     volume: Volume,
 }
 
@@ -52,7 +53,7 @@ impl Patient {
         Self::of(self.devices.iter().map(|device| Arc::new(device.snapshot())).collect())
     }
 
-    /// Checks what there is now. The error is why it cannot be opened at all.
+    /// Checks the current state. The error says why it cannot be opened at all.
     pub(crate) fn check(&self) -> Result<Report, String> {
         let volume = open(&self.devices)?;
         let options = Options { check_data_csum: true, threads: 1, ..Options::default() };
@@ -123,7 +124,7 @@ impl Patient {
         }
     }
 
-    /// Makes all superblocks of a device those of the commit before the last.
+    /// Sets all superblocks of a device to the previous commit.
     pub(crate) fn put_one_commit_back(&self, device: usize) {
         for offset in &OFFSETS[..2] {
             let mut bytes = vec![0; SUPERBLOCK_SIZE];
@@ -176,7 +177,7 @@ impl Patient {
         }
     }
 
-    /// Inverts a byte of one copy of what lies at a logical address, or of its parity.
+    /// Inverts a byte of one copy of the data or block at a logical address, or of its parity.
     pub(crate) fn invert(&self, logical: u64, copy: usize, parity: bool) {
         let ranges = self.volume.map(Logical(logical), 1).expect("mapped");
         let places = if parity { &ranges[0].parities } else { &ranges[0].mirrors };
@@ -284,7 +285,7 @@ impl Patient {
         self.blocks_under(root).into_iter().filter(is_leaf).collect()
     }
 
-    /// A leaf of a tree, but its first, that refers to no data.
+    /// A leaf of a tree, except its first, that refers to no data.
     #[track_caller]
     pub(crate) fn leaf_without_data(&self, tree: u64) -> u64 {
         let has_data = |leaf: &u64| {
@@ -323,7 +324,7 @@ impl Patient {
         items
     }
 
-    /// The first item of a tree that is wanted.
+    /// The first item of a tree that `is_wanted` accepts.
     #[track_caller]
     pub(crate) fn find(&self, tree: u64, is_wanted: impl Fn(&Key, &[u8]) -> bool) -> Found {
         let mut items = self.items(tree).into_iter();
@@ -350,7 +351,7 @@ impl Patient {
         });
     }
 
-    /// Changes the data of an item, also its length.
+    /// Changes the data of an item, which may change its length.
     pub(crate) fn edit(&self, found: &Found, change: impl FnOnce(&mut Vec<u8>)) {
         self.edit_leaf(found.leaf, |items| change(&mut items[found.slot].1));
     }
@@ -375,8 +376,8 @@ impl Patient {
         });
     }
 
-    /// Inserts an item where it keeps keys in order, in a leaf other than the first one's start. In a
-    /// tree that shares nothing a neighbour takes what the leaf has no room for.
+    /// Inserts an item in order of keys, not at the start of the tree's first leaf. In a tree that
+    /// shares nothing, a neighbour takes items that the leaf has no room for.
     #[track_caller]
     pub(crate) fn insert(&self, tree: u64, key: Key, data: &[u8]) {
         let mut leaf = self.leaf_for(tree, key);
@@ -405,8 +406,8 @@ impl Patient {
         Node::parse(&self.block(leaf)).expect("sound").leaf_free_space()
     }
 
-    /// Moves items of a leaf to a neighbour under the same parent until there is room for `len` bytes
-    /// in it, and, if they are as long as the others, in the neighbour.
+    /// Moves items of a leaf to a neighbour under the same parent until the leaf has room for `len`
+    /// bytes, and the neighbour too if all items are equally long.
     #[track_caller]
     fn make_room(&self, tree: u64, leaf: u64, len: usize) {
         let position = |parent: &u64| {

@@ -1,4 +1,4 @@
-//! Numbers that look random and depend on a seed alone.
+//! Pseudorandom numbers from a seed.
 
 /// `SplitMix64`.
 pub(crate) struct Random(pub(crate) u64);

@@ -1,4 +1,4 @@
-//! What the kernel made is sound: no findings on any image of the matrix.
+//! Images that the kernel made are sound: no findings on any image of the matrix.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -29,13 +29,13 @@ fn check(files: &[PathBuf]) -> Report {
     larder_check::check(&open(files), &options)
 }
 
-/// Shares the cases among threads, as each test is one thread.
+/// Shares the cases among threads: each test is one thread.
 fn check_matrix(part: usize, parts: usize) {
     for case in matrix::matrix().into_iter().skip(part).step_by(parts) {
         let name = case.spec.name().to_owned();
         let image = KernelImage::build(&case.spec, &case.content);
         let report = check(image.devices());
-        // This image is not sound: one of its devices has missed a commit.
+        // This image is not sound: one of its devices missed a commit.
         if name == "device-out-of-date" {
             assert!(report.count_of(Kind::BlockCopyBad) > 0, "{name}:\n{report}");
             assert_eq!(report.count_of(Kind::DeviceOutOfDate), 1, "{name}:\n{report}");
@@ -68,8 +68,8 @@ fn large_images_have_no_findings() {
     }
 }
 
-/// Links as many as the kernel makes, extents that many files share in part, and room that is
-/// allocated, written to and punched.
+/// As many links as the kernel allows, extents that many files share in part, and preallocated
+/// space that is written and punched.
 #[test]
 fn files_at_the_limits_of_the_format_have_no_findings() {
     const LINKS: usize = 65_535;
@@ -77,7 +77,7 @@ fn files_at_the_limits_of_the_format_have_no_findings() {
     let specs = [
         (ImageSpec::new("limits"), LINKS),
         (ImageSpec::new("limits-4k").node_size(4096).without(Feature::NoHoles), LINKS),
-        // An item has no room for the names of more.
+        // An item has no room for more names.
         (ImageSpec::new("limits-no-extref").without(Feature::ExtendedReferences), 500),
     ];
     for (spec, least_links) in specs {
@@ -119,7 +119,7 @@ fn files_at_the_limits_of_the_format_have_no_findings() {
 }
 
 #[test]
-fn of_an_image_with_missing_devices_only_these_are_found() {
+fn missing_devices_are_the_only_findings() {
     let cases = [
         (Profile::Raid1, 2, 1),
         (Profile::Raid1c3, 3, 2),
@@ -152,7 +152,7 @@ fn folder_in(scratch: &Scratch) -> PathBuf {
 }
 
 #[test]
-fn what_mkfs_fills_has_no_findings() {
+fn images_that_mkfs_filled_have_no_findings() {
     let scratch = Scratch::new();
     let source = folder_in(&scratch);
     for options in [&[][..], &["--nodesize", "4096"], &["--mixed"], &["--features", "^no-holes"]] {
@@ -167,10 +167,10 @@ fn what_mkfs_fills_has_no_findings() {
     }
 }
 
-/// The chunks lie around what ext4 keeps where, and a subvolume holds the old file system as one
+/// The chunks avoid the places of ext4's metadata, and a subvolume holds the old file system as one
 /// file.
 #[test]
-fn what_converting_ext4_makes_has_no_findings() {
+fn converted_ext4_images_have_no_findings() {
     let scratch = Scratch::new();
     let source = folder_in(&scratch);
     let image = scratch.sparse_file("image", 512 << 20);
@@ -185,10 +185,10 @@ fn what_converting_ext4_makes_has_no_findings() {
     }
 }
 
-/// Space caches of both kinds, made, dropped and made again, and options that change what new files
-/// are like.
+/// Space caches of both kinds, made, dropped and made again, and options that change the properties
+/// of new files.
 #[test]
-fn what_changing_options_leave_has_no_findings() {
+fn images_with_changed_options_have_no_findings() {
     let spec = ImageSpec::new("options").devices(&[4 << 30]).space_cache(SpaceCache::Files);
     let image = KernelImage::build(&spec, &Content::new(8));
     let options = [

@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_for_a_sink_and_what_is_lost_is_counted() {
+    fn no_thread_waits_for_a_sink_and_lost_reports_are_counted() {
         let (sink, written, go_on) = slow();
         let (reporter, layer) = Reporter::start(vec![Box::new(sink)]).unwrap();
         let most = MOST_WAITING + 10;

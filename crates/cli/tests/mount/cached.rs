@@ -241,7 +241,7 @@ assert len(os.listdir('there')) == 5 * OTHERS * ROUNDS
 /// same pages meanwhile. Without the server's notice to the kernel every thirtieth round finds a
 /// stale page.
 #[test]
-pub(crate) fn what_is_written_around_the_cache_is_seen_through_it() {
+pub(crate) fn direct_writes_are_seen_through_the_cache() {
     let mounted = Mounted::new();
     python(&mounted, include_str!("around_the_cache.py"));
     mounted.shell("dd if=f iflag=direct bs=64k status=none | cmp - f");
@@ -251,7 +251,7 @@ pub(crate) fn what_is_written_around_the_cache_is_seen_through_it() {
 /// Bytes that programs store past the end of a mapped file are zeros when the file grows, as on the
 /// kernel's.
 #[test]
-pub(crate) fn what_is_stored_past_the_end_is_no_content() {
+pub(crate) fn bytes_past_the_end_of_a_mapped_file_are_not_content() {
     let script = include_str!("past_the_end.py");
     let mounted = Mounted::new();
     let image = KernelImage::empty(&ImageSpec::new("past-the-end"));

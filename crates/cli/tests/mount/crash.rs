@@ -58,7 +58,7 @@ pub(crate) fn signals_unmount() {
 }
 
 #[test]
-pub(crate) fn a_signal_waits_for_who_uses_it() {
+pub(crate) fn a_signal_waits_for_users_of_the_mount() {
     let mut mounted = Mounted::in_foreground();
     let mut file = File::create_new(mounted.join("f")).unwrap();
     let writer = thread::spawn(move || {

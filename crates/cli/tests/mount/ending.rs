@@ -84,7 +84,7 @@ impl Drop for Stopped {
 }
 
 #[test]
-pub(crate) fn what_comes_next_waits_for_a_server_that_still_writes() {
+pub(crate) fn the_next_command_waits_for_a_server_that_still_writes() {
     let mut stopped = Stopped::new();
     let list = ["ls", "disk.img:/"];
     let commands: [&[&str]; 5] = [
@@ -119,7 +119,7 @@ pub(crate) fn what_comes_next_waits_for_a_server_that_still_writes() {
 }
 
 #[test]
-fn who_waits_for_a_server_can_be_interrupted() {
+fn commands_that_wait_for_a_server_can_be_interrupted() {
     let stopped = Stopped::new();
     for (words, signal) in [
         (["mount", "disk.img", "mnt"], Signal::INT),
@@ -159,7 +159,7 @@ fn umount(path: &std::path::Path) -> (bool, String) {
 }
 
 #[test]
-fn what_still_holds_a_file_system_is_said_and_not_waited_for() {
+fn remaining_users_of_a_file_system_are_reported_and_not_waited_for() {
     let mounted = Mounted::new();
     let bound = mounted.folder().join("bound");
     fs::create_dir(&bound).unwrap();
@@ -186,7 +186,7 @@ fn what_still_holds_a_file_system_is_said_and_not_waited_for() {
 }
 
 #[test]
-fn busy_names_those_who_use_a_mount() {
+fn busy_names_the_users_of_a_mount() {
     let mounted = Mounted::new();
     mounted.shell("touch f; mkdir d; cp $(command -v sleep) s");
     let refusal = |user: &mut Command, words: &str| {

@@ -62,7 +62,7 @@ impl Handles {
 }
 
 #[test]
-pub(crate) fn handles_lead_to_what_the_kernel_has_forgotten() {
+pub(crate) fn handles_lead_to_inodes_that_the_kernel_has_forgotten() {
     let mut mounted = Mounted::new();
     let handles = Handles::new(mounted.folder());
     let subvolume = |mounted: &Mounted, arguments: &[&str]| {

@@ -83,7 +83,7 @@ fn goes_on(mounted: Mounted) {
 
 /// A server that does not answer loses its mount, and keeps earlier changes.
 #[test]
-fn who_waits_for_a_server_can_be_freed() {
+fn programs_that_wait_for_a_stopped_server_can_be_freed() {
     let mut mounted = Mounted::in_foreground();
     fs::write(mounted.join("kept"), "kept").unwrap();
     let folder = File::open(mounted.path()).unwrap();

@@ -13,7 +13,7 @@ use crate::support::{Mounted, assert_same_lines, larder, python, succeed};
 const MOST: u64 = i64::MAX as u64;
 
 #[test]
-pub(crate) fn calls_near_the_largest_offset_do_what_they_do_on_the_kernels() {
+pub(crate) fn calls_near_the_largest_offset_do_the_same_as_on_the_kernels() {
     let mut mounted = Mounted::new();
     let kernel = KernelImage::empty(&ImageSpec::new("largest"));
     let script = include_str!("largest.py");

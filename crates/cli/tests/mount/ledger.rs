@@ -204,7 +204,7 @@ fn walks(mounted: &mut Mounted, ledger: &mut Ledger) {
 }
 
 #[test]
-pub(crate) fn everyday_programs_send_what_the_document_says() {
+pub(crate) fn everyday_programs_send_as_many_requests_as_documented() {
     let mut mounted = Mounted::new();
     let mut ledger = Ledger::default();
     single_calls(&mounted, &mut ledger);

@@ -35,7 +35,7 @@ fn errno<T>(result: io::Result<T>) -> Option<Errno> {
 }
 
 #[test]
-fn who_would_pass_a_limit_is_told() {
+fn exceeding_a_limit_is_reported() {
     let mut mounted = limited();
     let subvolume = mounted.join("s");
     let room = statvfs(&subvolume).unwrap().f_blocks;

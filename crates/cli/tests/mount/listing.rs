@@ -77,7 +77,7 @@ pub(crate) fn attributes_are_true_while_files_change() {
 /// A file that was listed and never opened is used after it has lost its name, by a program that
 /// refers to it.
 #[test]
-pub(crate) fn what_was_only_listed_outlives_its_name() {
+pub(crate) fn listed_files_outlive_their_names() {
     let mut mounted = Mounted::new();
     mounted.shell("mkdir d; for n in a b c; do echo $n > d/$n; done; echo new > d/new");
     mounted.unmount();

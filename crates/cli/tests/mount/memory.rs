@@ -79,7 +79,7 @@ fn make_files(mounted: &Mounted, folders: usize, files: usize) {
 }
 
 #[test]
-fn many_files_and_walks_fit_into_what_was_given() {
+fn many_files_and_walks_fit_into_the_memory() {
     bounded(&[], |mounted| {
         make_files(mounted, 40, 500);
         for _ in 0..9 {
@@ -92,7 +92,7 @@ fn many_files_and_walks_fit_into_what_was_given() {
 
 /// The kernel creates the files, which is faster.
 #[test]
-fn listings_with_attributes_fit_into_what_was_given() {
+fn listings_with_attributes_fit_into_the_memory() {
     const LARGE: usize = 100_000;
     let mut mounted = Mounted::unmounted();
     succeed(Command::new("truncate").args(["-s", "2G"]).arg(mounted.image()));
@@ -114,7 +114,7 @@ fn listings_with_attributes_fit_into_what_was_given() {
 }
 
 #[test]
-pub(crate) fn what_is_written_fits_into_what_was_given() {
+pub(crate) fn writes_fit_into_the_memory() {
     bounded(&[], |mounted| write_files(mounted, 4, 64));
     bounded(&[], |mounted| write_files(mounted, 64, 8));
     bounded(&["-o", "compress-force=lzo"], |mounted| write_files(mounted, 16, 16));
@@ -122,7 +122,7 @@ pub(crate) fn what_is_written_fits_into_what_was_given() {
 }
 
 #[test]
-pub(crate) fn what_is_read_fits_into_what_was_given() {
+pub(crate) fn reads_fit_into_the_memory() {
     const LEN_MIB: usize = 64;
     for options in [&[][..], &["-o", "compress-force=lzo"]] {
         bounded(options, |mounted| {
@@ -144,7 +144,7 @@ pub(crate) fn what_is_read_fits_into_what_was_given() {
 }
 
 #[test]
-fn what_is_deleted_fits_into_what_was_given() {
+fn deletions_fit_into_the_memory() {
     bounded(&[], |mounted| {
         make_files(mounted, 10, 1000);
         succeed(larder().args(["filesystem", "sync"]).arg(mounted.path()));
@@ -153,7 +153,7 @@ fn what_is_deleted_fits_into_what_was_given() {
 }
 
 #[test]
-fn snapshots_and_streams_fit_into_what_was_given() {
+fn snapshots_and_streams_fit_into_the_memory() {
     bounded(&[], |mounted| {
         let subvolume = |arguments: &[&str]| {
             succeed(larder().arg("subvolume").args(arguments).current_dir(mounted.path()));
@@ -176,7 +176,7 @@ fn snapshots_and_streams_fit_into_what_was_given() {
 }
 
 #[test]
-fn names_that_are_not_there_fit_into_what_was_given() {
+fn missing_names_fit_into_the_memory() {
     bounded(&[], |mounted| {
         for number in 0..60_000 {
             let found = fs::metadata(mounted.join(number.to_string()));
@@ -186,7 +186,7 @@ fn names_that_are_not_there_fit_into_what_was_given() {
 }
 
 #[test]
-pub(crate) fn what_looks_for_data_in_many_files_fits_into_what_was_given() {
+pub(crate) fn seeking_data_in_many_files_fits_into_the_memory() {
     bounded(&[], |mounted| {
         by_threads(300, |number| {
             let path = mounted.join(number.to_string());

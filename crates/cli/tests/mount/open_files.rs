@@ -32,7 +32,7 @@ fn assert_has(file: &File, expected: &[u8]) {
 }
 
 #[test]
-pub(crate) fn what_is_synced_before_it_has_a_name_is_there_when_it_has_one() {
+pub(crate) fn files_synced_without_a_name_are_there_once_named() {
     let mut mounted = Mounted::new();
     let flags = OFlags::TMPFILE | OFlags::RDWR;
     for (name, len) in [("short", 100), ("long", 3_000_000)] {
@@ -51,7 +51,7 @@ pub(crate) fn what_is_synced_before_it_has_a_name_is_there_when_it_has_one() {
 }
 
 #[test]
-pub(crate) fn what_lost_its_name_keeps_its_data_when_synced() {
+pub(crate) fn unlinked_files_keep_their_data_when_synced() {
     let mounted = Mounted::new();
     let open_new = |name: &str| {
         let mut options = OpenOptions::new();
@@ -205,7 +205,7 @@ fn use_deleted(place: &Path) -> Vec<(String, String)> {
 }
 
 #[test]
-pub(crate) fn what_is_open_of_a_deleted_subvolume_works_as_on_the_kernels() {
+pub(crate) fn open_inodes_of_a_deleted_subvolume_work_as_on_the_kernels() {
     let mounted = Mounted::new();
     let ours = use_deleted(&mounted.path());
     let image = KernelImage::build(&ImageSpec::new("deleted"), &Content::new(73));
@@ -240,7 +240,7 @@ pub(crate) fn the_room_of_a_deleted_subvolume_comes_back_when_nothing_of_it_is_o
 
 /// The kernel may still cache an old inode with the same number.
 #[test]
-pub(crate) fn nothing_shows_in_the_place_of_what_was_deleted() {
+pub(crate) fn nothing_shows_in_the_place_of_a_deleted_subvolume() {
     let mounted = Mounted::new();
     for round in 0..5_u8 {
         fs::write(mounted.join("f"), vec![round; 10_000]).unwrap();

@@ -18,7 +18,7 @@ fn failure(command: &mut Command) -> String {
 }
 
 #[test]
-fn what_is_wrong_is_said_before_it_returns() {
+fn errors_are_reported_before_mount_returns() {
     let mut mounted = Mounted::new();
     mounted.unmount();
     let (image, point) = (mounted.image(), mounted.path());
@@ -41,7 +41,7 @@ fn what_is_wrong_is_said_before_it_returns() {
 }
 
 #[test]
-fn what_is_mounted_for_reading_stays_as_it_is() {
+fn mounts_for_reading_leave_the_image_unchanged() {
     let mut mounted = Mounted::new();
     fs::write(mounted.join("f"), "f").unwrap();
     mounted.unmount();
@@ -202,7 +202,7 @@ fn the_kernel_reads_ahead_as_far_as_a_request_goes() {
 
 /// The kernel keeps these by itself, and asks no server.
 #[test]
-fn what_is_remounted_for_reading_cannot_be_changed() {
+fn a_mount_remounted_for_reading_cannot_be_changed() {
     let mounted = Mounted::new();
     let remount = |options: &str| {
         let options = format!("remount,{options}");
@@ -219,7 +219,7 @@ fn what_is_remounted_for_reading_cannot_be_changed() {
 
 /// A signal ends programs that wait on a mount, and the mount goes on.
 #[test]
-fn who_waits_can_be_interrupted() {
+fn programs_that_wait_can_be_interrupted() {
     let mounted = Mounted::new();
     mounted.shell("touch f; mkfifo p");
     let waits = [

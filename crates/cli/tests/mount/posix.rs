@@ -188,7 +188,7 @@ pub(crate) fn appending_truncating_and_replacing() {
 }
 
 #[test]
-pub(crate) fn what_is_deleted_stays_for_who_has_it_open() {
+pub(crate) fn deleted_files_stay_for_programs_that_have_them_open() {
     let mounted = Mounted::new();
     let path = mounted.join("f");
     let mut file = OpenOptions::new().read(true).write(true).create_new(true).open(&path).unwrap();
@@ -282,7 +282,7 @@ pub(crate) fn extended_attributes() {
 }
 
 #[test]
-pub(crate) fn writing_takes_what_a_program_may() {
+pub(crate) fn writing_removes_capabilities_from_a_program() {
     let mounted = Mounted::new();
     let path = mounted.join("program");
     fs::write(&path, "#!/bin/sh\n").unwrap();
@@ -344,7 +344,7 @@ pub(crate) fn room_is_allocated_and_zeroed() {
 }
 
 #[test]
-pub(crate) fn copies_share_what_they_can() {
+pub(crate) fn copies_share_data_where_possible() {
     let mounted = Mounted::new();
     let data: Vec<u8> = (0..(8 << 20) + 100_u32).map(|number| (number / 7) as u8).collect();
     fs::write(mounted.join("f"), &data).unwrap();
@@ -537,7 +537,7 @@ pub(crate) fn attributes_are_made_and_replaced_as_on_the_kernels() {
 
 /// Calls without an effect set times in some forms, and not in others.
 #[test]
-pub(crate) fn times_follow_what_changes_nothing_as_on_the_kernels() {
+pub(crate) fn calls_without_effect_set_times_as_on_the_kernels() {
     let script = r"
 import os, time
 os.mkdir('d')

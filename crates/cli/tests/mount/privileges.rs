@@ -86,7 +86,7 @@ fn modes_after(folder: &Path) -> String {
 }
 
 #[test]
-pub(crate) fn changing_a_file_takes_what_it_takes_on_the_kernels() {
+pub(crate) fn changing_a_file_removes_the_same_as_on_the_kernels() {
     let mut ours = Mounted::unmounted();
     fs::set_permissions(ours.folder(), Permissions::from_mode(0o755)).unwrap();
     ours.mount(&["-o", "allow_other", "--create", "1G"]);
@@ -110,7 +110,7 @@ pub(crate) fn changing_a_file_takes_what_it_takes_on_the_kernels() {
 
 /// Owners, members of groups and strangers: what each may change, and what their new files inherit.
 #[test]
-fn users_may_do_what_they_may_on_the_kernels() {
+fn users_may_do_the_same_as_on_the_kernels() {
     let kernel = KernelImage::empty(&ImageSpec::new("users"));
     let script = include_str!("users.py");
     let expected = python(kernel.mount("").path(), script, &[]);

@@ -163,7 +163,7 @@ pub(crate) fn many_at_once() {
 }
 
 #[test]
-pub(crate) fn a_mount_that_nobody_uses_sleeps() {
+pub(crate) fn an_unused_mount_sleeps() {
     let mounted = Mounted::in_foreground();
     mounted.shell("for n in $(seq 2000); do echo $n > $n; done; ls -l > list; rm [0-9]*");
     wait_until("no thread runs", || {

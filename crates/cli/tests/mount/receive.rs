@@ -131,7 +131,7 @@ fn chains_are_received_as_they_were() {
 /// During a receive nobody can look into the subvolume; afterwards everybody can, whatever the
 /// kernel cached.
 #[test]
-fn what_is_not_finished_is_not_shown() {
+fn unfinished_subvolumes_are_not_shown() {
     let chain = Chain::new(9);
     let mounted = Mounted::new();
     let stream = fs::read(chain.stream(0)).unwrap();
@@ -182,7 +182,7 @@ fn a_stream_cut_short_says_how_to_go_on() {
 
 /// A client that dies leaves the same as a truncated stream.
 #[test]
-fn a_command_that_dies_leaves_what_is_plainly_unfinished() {
+fn a_command_that_dies_leaves_an_unfinished_subvolume() {
     let chain = Chain::new(6);
     let mut mounted = Mounted::new();
     let stream = fs::read(chain.stream(0)).unwrap();
@@ -204,7 +204,7 @@ fn a_command_that_dies_leaves_what_is_plainly_unfinished() {
 }
 
 #[test]
-fn what_cannot_be_applied_is_skipped_on_demand() {
+fn failed_commands_are_skipped_on_demand() {
     let mounted = Mounted::new();
     let stream = mounted.folder().join("stream");
     let commands = [
@@ -238,7 +238,7 @@ fn what_cannot_be_applied_is_skipped_on_demand() {
 }
 
 #[test]
-fn names_and_what_is_missing_are_refused() {
+fn invalid_names_and_missing_subvolumes_are_refused() {
     let chain = Chain::new(7);
     let mounted = Mounted::new();
     let output = try_receive(&chain.stream(1), &mounted.path(), &[]);

@@ -126,7 +126,7 @@ fn history(folder: &Path, set_read_only: impl Fn(&Path)) -> (Outcomes, Vec<Vec<u
 }
 
 #[test]
-pub(crate) fn what_is_protected_is_refused_when_it_is_opened() {
+pub(crate) fn protected_files_are_refused_when_they_are_opened() {
     let mounted = Mounted::new();
     succeed(larder().args(["subvolume", "create"]).arg(mounted.join("s")));
     let ours = history(&mounted.path(), |subvolume| {
@@ -150,7 +150,7 @@ pub(crate) fn what_is_protected_is_refused_when_it_is_opened() {
 /// The kernel asks no server before a program maps a file, or writes to a mapping: that is not
 /// compared.
 #[test]
-pub(crate) fn programs_with_a_file_open_may_do_what_they_may_on_the_kernels() {
+pub(crate) fn programs_with_a_file_open_may_do_the_same_as_on_the_kernels() {
     let image = KernelImage::empty(&ImageSpec::new("opened-before"));
     let kernel = image.mount("");
     shell(kernel.path(), "btrfs subvolume create s");
@@ -171,7 +171,7 @@ pub(crate) fn programs_with_a_file_open_may_do_what_they_may_on_the_kernels() {
 
 /// An append-only log keeps each line, whatever else has it open.
 #[test]
-pub(crate) fn what_can_only_grow_loses_nothing() {
+pub(crate) fn append_only_files_lose_nothing() {
     let mounted = Mounted::new();
     mounted.shell("echo 0 > log; chattr +a log");
     for number in 1..=50 {
@@ -190,7 +190,7 @@ pub(crate) fn what_can_only_grow_loses_nothing() {
 /// Existing content stays, even if the program that opened the file to append then clears O_APPEND,
 /// or maps it.
 #[test]
-pub(crate) fn what_can_only_grow_is_not_overwritten() {
+pub(crate) fn append_only_files_are_not_overwritten() {
     let script = r"
 import fcntl, mmap, os
 open('log', 'w').write('0123456789')
@@ -232,7 +232,7 @@ print(open('log').read(), os.read(both, 100))
 /// The same with a write cache in the kernel, and its times, beyond the time at which the file
 /// becomes protected.
 #[test]
-pub(crate) fn what_was_written_before_is_brought_after() {
+pub(crate) fn data_written_before_protection_is_written_back_after() {
     let script = r"
 import os, subprocess, sys, time
 for path, protect in (('i', ['chattr', '+i', 'i']), ('a', ['chattr', '+a', 'a']),
@@ -274,7 +274,7 @@ for path, protect in (('i', ['chattr', '+i', 'i']), ('a', ['chattr', '+a', 'a'])
 
 /// A mapped file keeps what the program writes there, before and after it is protected.
 #[test]
-pub(crate) fn what_was_mapped_before_is_written() {
+pub(crate) fn files_mapped_before_are_written() {
     let mounted = Mounted::new();
     mounted.shell("head -c 8192 /dev/zero > f");
     succeed(larder().args(["subvolume", "create"]).arg(mounted.join("s")));

@@ -65,7 +65,7 @@ pub(crate) fn from_writing_to_reading_and_back() {
 
 /// The counters of a mount go back to when it was mounted.
 #[test]
-fn what_is_told_of_a_mount_survives() {
+fn counters_of_a_mount_survive() {
     let mounted = Mounted::new();
     mounted.shell("echo bread > f");
     for words in ["ro", "rw"] {
@@ -91,7 +91,7 @@ fn from_reading_to_writing() {
 
 /// Mounts below stay, though the server is another.
 #[test]
-fn what_is_mounted_below_stays() {
+fn mounts_below_stay() {
     let mounted = Mounted::new();
     mounted.shell("mkdir -p d/below; mount -t tmpfs below d/below; touch d/below/f");
     for words in ["ro", "rw"] {
@@ -232,7 +232,7 @@ fn options_change_while_it_is_mounted() {
 
 /// With its own copy of the program, since nobody may not look into a build directory.
 #[test]
-fn who_is_not_root_changes_what_the_kernel_need_not_do() {
+fn other_users_remount_with_options_that_need_no_kernel() {
     let scratch = Scratch::new();
     let at = |name: &str| -> PathBuf { scratch.path().join(name) };
     fs::copy(env!("CARGO_BIN_EXE_larder"), at("larder")).unwrap();

@@ -118,7 +118,7 @@ fn write_in_vain(directory: &Path) {
 }
 
 #[test]
-fn a_commit_that_fails_is_told_by_the_server_and_by_who_asks() {
+fn a_failed_commit_is_reported_by_the_server_and_to_callers() {
     let mut server = Server::unmounted(&[]);
     server.start(limited(), &[]);
     let (is_well, health) = server.health();
@@ -156,7 +156,7 @@ fn a_commit_that_fails_in_the_background_is_told_by_umount() {
 }
 
 #[test]
-fn signals_end_the_server_with_what_the_last_commit_came_to() {
+fn signals_end_the_server_with_the_result_of_the_last_commit() {
     for signal in [Signal::TERM, Signal::HUP, Signal::INT] {
         for (program, code) in [(larder(), 0), (limited(), 1)] {
             let mut server = Server::unmounted(&[]);

@@ -281,7 +281,7 @@ fn reading_and_writing_go_through_one_server() {
 /// Users mount no second time, and a user without write permission does not read next to a server
 /// either.
 #[test]
-fn users_are_told_what_they_can_do() {
+fn users_are_told_their_options() {
     let scratch = Scratch::new();
     let at = |name: &str| scratch.path().join(name);
     fs::copy(env!("CARGO_BIN_EXE_larder"), at("larder")).unwrap();

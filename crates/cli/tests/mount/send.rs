@@ -72,7 +72,7 @@ const WAYS: [&[&str]; 8] = [
 const PACKED: usize = 6;
 
 #[test]
-fn what_is_in_use_is_sent_as_from_its_image() {
+fn a_mount_in_use_is_sent_as_from_its_image() {
     let mut mounted = with_snapshots();
     let streams = WAYS.map(|way| sent(way, &mounted.path()));
     let path = mounted.folder().join("stream");
@@ -161,7 +161,7 @@ fn how_far_the_kernel_has_come_is_told() {
 }
 
 #[test]
-fn what_cannot_be_sent_is_refused_in_the_same_words() {
+fn snapshots_that_cannot_be_sent_are_refused_in_the_same_words() {
     let mut mounted = with_snapshots();
     let cases: [(&[&str], &str); 4] = [
         (&["work"], "is not read-only"),
@@ -274,7 +274,7 @@ fn a_server_that_goes_is_noticed() {
 }
 
 #[test]
-fn only_root_and_who_mounted_may_ask() {
+fn only_root_and_the_mounting_user_may_ask() {
     use std::os::unix::fs::PermissionsExt;
     let mut mounted = Mounted::unmounted();
     fs::set_permissions(mounted.folder(), fs::Permissions::from_mode(0o755)).unwrap();
@@ -307,7 +307,7 @@ fn is_closed(mut socket: &UnixStream) -> bool {
 }
 
 #[test]
-fn hostile_clients_harm_nobody() {
+fn hostile_clients_do_no_harm() {
     let mounted = with_snapshots();
     let header = |kind: u32, len: u32| [kind.to_le_bytes(), len.to_le_bytes()].concat();
     for bytes in [
@@ -354,7 +354,7 @@ fn hostile_clients_harm_nobody() {
 }
 
 #[test]
-fn received_by_the_kernel_it_is_what_it_was() {
+fn the_kernel_receives_it_as_it_was() {
     let mounted = with_snapshots();
     let target = mounted.folder().join("target");
     File::create(&target).unwrap().set_len(512 << 20).unwrap();

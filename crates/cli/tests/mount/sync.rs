@@ -26,7 +26,7 @@ fn table(mounted: &Mounted, column: &str) -> String {
 const NO_COMMITS: [&str; 4] = ["--create", "300m", "-o", "commit=3600"];
 
 #[test]
-pub(crate) fn what_programs_synced_is_durable() {
+pub(crate) fn data_that_programs_synced_is_durable() {
     let mut mounted = Mounted::unmounted();
     mounted.mount(&NO_COMMITS);
     // sync(2) waits for other mounts of this machine too.
@@ -80,7 +80,7 @@ pub(crate) fn umount_waits_for_the_last_commit() {
 
 /// A mount for reading has nothing to sync, and leaves the image to other readers.
 #[test]
-fn what_is_mounted_for_reading_has_no_loop_device() {
+fn mounts_for_reading_have_no_loop_device() {
     let mut mounted = Mounted::new();
     mounted.unmount();
     mounted.mount(&["-o", "ro"]);
@@ -92,7 +92,7 @@ fn what_is_mounted_for_reading_has_no_loop_device() {
 /// In a mount namespace that can end, and the server with it, the kernel might wait for that for
 /// ever.
 #[test]
-fn other_mount_namespaces_get_what_is_safe_there() {
+fn mounts_in_other_namespaces_are_not_fuseblk() {
     let mounted = Mounted::unmounted();
     let line = format!(
         "'{larder}' mount --create 300m disk.img mnt; trap \"'{larder}' umount mnt\" EXIT; \

@@ -113,7 +113,7 @@ fn folder_of_nobody() -> Scratch {
 }
 
 #[test]
-pub(crate) fn who_is_not_root_mounts_uses_and_unmounts() {
+pub(crate) fn other_users_mount_use_and_unmount() {
     let scratch = folder_of_nobody();
     let at = |name: &str| scratch.path().join(name);
     let as_user =
@@ -132,7 +132,7 @@ pub(crate) fn who_is_not_root_mounts_uses_and_unmounts() {
 /// First use: the user who creates a file system can write to it, mounted by larder or by the
 /// kernel. A failed attempt leaves nothing.
 #[test]
-fn who_makes_a_file_system_can_write_to_it() {
+fn the_user_who_makes_a_file_system_can_write_to_it() {
     let scratch = folder_of_nobody();
     let at = |name: &str| scratch.path().join(name);
     let as_user =

@@ -4,11 +4,11 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-/// What offsets, lengths and addresses of direct reads are multiples of: at least the logical sector
-/// of any disk.
+/// Offsets, lengths and addresses of direct reads are multiples of this: at least the logical
+/// sector of any disk.
 const ALIGNMENT: usize = 4096;
 
-/// The most that one read brings in through a buffer of our own.
+/// The largest read through a buffer of our own.
 const BOUNCE_BYTES: usize = 1 << 20;
 
 /// Fills `buf` from `offset` of a file opened with `O_DIRECT`.
@@ -29,7 +29,7 @@ fn read_through_bounce(file: &File, mut buf: &mut [u8], mut offset: u64) -> io::
         let skip = (offset % ALIGNMENT as u64) as usize;
         let len = (skip + buf.len()).next_multiple_of(ALIGNMENT).min(bounce.len());
         let read = file.read_at(&mut bounce[..len], offset - skip as u64)?;
-        // The last block of a file may come in part; less than what is wanted of it is its end.
+        // The last block of a file may be short; less than the wanted part of it means the end.
         let useful = read.saturating_sub(skip).min(buf.len());
         if useful == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());

@@ -1,13 +1,14 @@
 //! A regular file or a block device.
 //!
 //! # Invariants
-//! - A device open for writing holds the exclusive lock of its inode, of everything beneath it if it
-//!   is a loop device, and, if it is a block device, the kernel's exclusive claim. The lock is taken
-//!   before the file is changed in any way, and nothing was using it after the lock was taken.
-//! - The length in `len_bytes` is what the system last told or was told; no call passes it.
-//! - Once a flush has failed, `flush_failed` stays set and no later flush succeeds: the kernel reports
-//!   a failed writeback once and then forgets the pages. Flushes run one at a time, or a second one
-//!   under way could miss what the first was told.
+//! - A device open for writing holds the exclusive lock of its inode, of everything beneath it if
+//!   it is a loop device, and, if it is a block device, the kernel's exclusive claim. The lock is
+//!   taken before the file is changed in any way, and nothing was using it after the lock was
+//!   taken.
+//! - `len_bytes` is the length that the system last reported or was told to set; no call passes it.
+//! - Once a flush has failed, `flush_failed` stays set and no later flush succeeds: the kernel
+//!   reports a failed writeback once and then forgets the pages. Flushes run one at a time, or a
+//!   second one under way could miss what the first was told.
 
 mod direct;
 
@@ -27,7 +28,7 @@ use crate::error::check_call;
 use crate::usage::{Identity, InUse, Mounts, find_use};
 use crate::{Device, DeviceError, Operation, ioctl, lock};
 
-/// What a device is opened for.
+/// The use that a device is opened for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
     /// Reading. Takes no lock; see [`in_use`](crate::in_use) to warn of writers.
@@ -36,12 +37,12 @@ pub enum Access {
     ReadOnlyDirect,
     /// Reading and writing, as the only writer.
     ReadWrite,
-    /// The same, for the server of mounts of Larder's that were made from it.
+    /// The same, for the server of Larder mounts from this device.
     ReadWriteMounted,
 }
 
 impl Access {
-    /// The mounts that stand in the way of writing.
+    /// The mounts that prevent writing.
     fn mounts(self) -> Mounts {
         if self == Self::ReadWriteMounted { Mounts::NotLarders } else { Mounts::All }
     }
@@ -72,8 +73,8 @@ impl FileDevice {
         Self::open_with(path.as_ref(), access, OpenOptions::new().read(true))
     }
 
-    /// Creates a file of `len_bytes` zeros that takes no space, or makes an existing one so. Opens it
-    /// for writing, with the errors of [`open`](Self::open); a file in use is left as it was.
+    /// Creates a file of `len_bytes` zeros that takes no space, or makes an existing one so. Opens
+    /// it for writing, with the errors of [`open`](Self::open); a file in use is left as it was.
     pub fn create(path: impl AsRef<Path>, len_bytes: u64) -> Result<Self, DeviceError> {
         let mut options = OpenOptions::new();
         options.read(true).create(true);
@@ -91,7 +92,7 @@ impl FileDevice {
         let name = path.display().to_string();
         let failed = |source| DeviceError::Open { device: name.clone(), source };
 
-        // Before opening: that of a pipe would wait, and a block device is claimed while opening.
+        // Checked before opening: opening a pipe would wait, and opening a block device claims it.
         let known = match path.metadata() {
             Ok(metadata) => Some(Identity::of(&metadata).ok_or_else(|| failed(not_storage()))?),
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
@@ -146,8 +147,8 @@ impl FileDevice {
         })
     }
 
-    /// Makes a regular file longer, with a hole, or shorter; fails on a block device. The caller makes
-    /// sure that no other call is under way beyond the new end.
+    /// Makes a regular file longer, with a hole, or shorter; fails on a block device. The caller
+    /// makes sure that no other call is under way beyond the new end.
     pub fn set_len(&self, len_bytes: u64) -> Result<(), DeviceError> {
         self.file.set_len(len_bytes).map_err(|source| {
             let device = self.name.clone();
@@ -168,10 +169,10 @@ impl FileDevice {
         self.is_block
     }
 
-    /// Asks the system to forget what it caches of the device, so that reads come from the medium.
-    /// What was written and not flushed stays cached.
+    /// Asks the system to drop its cache of the device, so that reads come from the medium.
+    /// Unflushed writes stay cached.
     pub fn drop_cache(&self) {
-        // A hint: a system that does not take it keeps its cache.
+        // A hint: a system that ignores it keeps its cache.
         let _ = fadvise(&self.file, 0, None, Advice::DontNeed);
     }
 
@@ -269,8 +270,8 @@ impl Device for FileDevice {
     }
 
     fn readahead(&self, offset: u64, len_bytes: u64) {
-        // Direct reads would not find what the page cache holds, and to the system a length of zero
-        // means the whole file.
+        // Direct reads do not find data in the page cache, and to the system a length of zero means
+        // the whole file.
         if let Some(len_bytes) = NonZeroU64::new(len_bytes)
             && self.access != Access::ReadOnlyDirect
         {

@@ -49,7 +49,7 @@ pub(super) fn partitions(rdev: u64) -> Vec<u64> {
         .collect()
 }
 
-/// All devices of the mounted btrfs that this device is part of. A mount names only one of them.
+/// All devices of the mounted btrfs that this device belongs to. A mount names only one of them.
 pub(super) fn btrfs_members(rdev: u64) -> Option<Vec<Identity>> {
     entries("/sys/fs/btrfs".into())
         .map(|file_system| {
@@ -60,7 +60,7 @@ pub(super) fn btrfs_members(rdev: u64) -> Option<Vec<Identity>> {
         .map(|members| members.into_iter().map(|rdev| Identity::Block { rdev }).collect())
 }
 
-/// The entries of a directory, none if it cannot be read.
+/// The entries of a directory; none if it cannot be read.
 pub(super) fn entries(directory: PathBuf) -> impl Iterator<Item = PathBuf> {
     fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path())
 }

@@ -1,4 +1,4 @@
-//! Loop devices and what they are attached to.
+//! Loop devices and their targets.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 use super::{Identity, block};
 use crate::{ioctl, stand_in};
 
-/// The loop devices that are attached to something.
+/// The loop devices that are attached to a target.
 #[derive(Debug, Default)]
 pub(super) struct Attached {
-    /// Whatever is done through them reaches it.
+    /// Their reads and writes reach the target.
     pub(super) devices: Vec<u64>,
     /// [Stand-ins](crate::StandIn), through which no program reads or writes.
     pub(super) stand_ins: Vec<u64>,
@@ -32,8 +32,8 @@ pub(super) fn attached_to(target: Identity) -> Attached {
     attached
 }
 
-/// The path of what a loop device, or a partition of one, is attached to. `None` if the device is
-/// no attached loop device or the path no longer leads there.
+/// The path of the target of a loop device, or of a partition of one. `None` if the device is no
+/// attached loop device or the path no longer leads to the target.
 pub(crate) fn backing_path(identity: Identity) -> Option<PathBuf> {
     let Identity::Block { rdev } = identity else { return None };
     let mut directory = block::sysfs_directory(rdev)?;
@@ -45,11 +45,11 @@ pub(crate) fn backing_path(identity: Identity) -> Option<PathBuf> {
     (Identity::of_path(&path) == Some(identity)).then_some(path)
 }
 
-/// What the loop device with this directory in `/sys` is attached to, and whether it is a
+/// The target of the loop device with this directory in `/sys`, and whether it is a
 /// [stand-in](crate::StandIn) for it.
 ///
-/// The driver knows by number, which outlives a deleted name; where its node may not be opened, the
-/// name that it recorded has to do.
+/// The driver reports the target's device and inode number, which outlive a deleted name. If the
+/// loop device may not be opened, its recorded name is used.
 fn backing_file(directory: &Path) -> Option<(Identity, bool)> {
     let path = recorded_path(directory)?;
     let by_number = || {

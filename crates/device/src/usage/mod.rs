@@ -1,10 +1,10 @@
 //! The other users of a file or a block device, and where they use it.
 //!
 //! # Invariants
-//! - Nothing here changes, locks or claims anything for longer than the call.
-//! - What cannot be seen (another mount namespace, a file of `/sys` that is not readable) counts as
-//!   not in use: the exclusive claim taken by [`FileDevice`](crate::FileDevice) is the guard, this is
-//!   the explanation, and for attached files the guard too.
+//! - Nothing here changes, locks or claims a device for longer than the call.
+//! - Uses that cannot be seen (in another mount namespace, or through unreadable files of `/sys`)
+//!   count as none: the guard is the exclusive claim of [`FileDevice`](crate::FileDevice). This
+//!   module explains it, and for attached files it is the guard too.
 //! - Chains of users are followed for a bounded number of steps.
 
 mod block;
@@ -21,13 +21,13 @@ pub(crate) use loops::backing_path;
 
 use crate::lock;
 
-/// Loop devices on loop devices on partitions … are followed this far.
+/// Chains such as loop devices on loop devices on partitions are followed to this depth.
 pub(crate) const MAX_CHAIN: usize = 8;
 
 /// A use of a file or block device that excludes writing to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum InUse {
-    /// A kernel has it mounted; `at` is unknown when that is in another mount namespace.
+    /// A kernel has it mounted. `at` is `None` if the mount is in another mount namespace.
     Mounted {
         /// One of the mount points.
         at: Option<PathBuf>,
@@ -36,18 +36,18 @@ pub enum InUse {
     Swap,
     /// Another program has it open as its only writer.
     Locked,
-    /// It belongs together with another device or file, which may be in use in turn.
+    /// It belongs to another device or file, which may be in use in turn.
     Linked {
-        /// How the two belong together.
+        /// The relation of the two.
         link: Link,
         /// The other device or file.
         other: PathBuf,
-        /// The use of that, where there is one.
+        /// The use of the other, if there is one.
         then: Option<Box<InUse>>,
     },
 }
 
-/// How one device or file belongs to another that stands in the way of writing to it.
+/// The relation of a device or file to another that prevents writing to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Link {
     /// The other is a loop device attached to it.
@@ -61,7 +61,7 @@ pub enum Link {
 }
 
 impl InUse {
-    /// Whether it may be over in a moment, by itself.
+    /// Whether the use may end by itself in a moment.
     pub(crate) fn may_pass(&self) -> bool {
         match self {
             Self::Locked => true,
@@ -73,7 +73,7 @@ impl InUse {
         }
     }
 
-    /// What to do about it, innermost use first.
+    /// The remedy, innermost use first.
     fn remedy(&self) -> &'static str {
         match self {
             Self::Mounted { .. } => "unmount it first",
@@ -87,7 +87,7 @@ impl InUse {
             Self::Linked { link: Link::Partition | Link::BackedBy, then: Some(then), .. } => {
                 then.remedy()
             }
-            Self::Linked { .. } => "take that apart first",
+            Self::Linked { .. } => "remove that device first",
         }
     }
 
@@ -125,7 +125,7 @@ impl fmt::Display for InUse {
 }
 
 /// The use of the file or block device at `path` that excludes writing to it, if there is one.
-/// Readers should warn: what they read may change under them.
+/// Readers should warn: their data may change meanwhile.
 ///
 /// Errors are those of looking at `path` itself.
 pub fn in_use(path: impl AsRef<Path>) -> io::Result<Option<InUse>> {
@@ -141,8 +141,8 @@ pub fn in_use(path: impl AsRef<Path>) -> io::Result<Option<InUse>> {
     Ok(lock::lock_backing_files(identity).err())
 }
 
-/// Whether a program has the file or block device at `path` open as its only writer, or what a loop device is attached
-/// to.
+/// Whether a program has the file or block device at `path`, or the target of a loop device, open
+/// as its only writer.
 pub fn has_writer(path: impl AsRef<Path>) -> io::Result<bool> {
     let file = File::open(path)?;
     if lock::is_locked(&file)? {
@@ -152,7 +152,7 @@ pub fn has_writer(path: impl AsRef<Path>) -> io::Result<bool> {
     Ok(identity.is_some_and(|identity| lock::lock_backing_files(identity).is_err()))
 }
 
-/// What tells two paths to the same thing from paths to different things.
+/// The identity of a file or device, whatever its paths.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Identity {
     /// A regular file: `st_dev` and `st_ino`.
@@ -162,7 +162,7 @@ pub(crate) enum Identity {
 }
 
 impl Identity {
-    /// `None` for what is neither a regular file nor a block device.
+    /// `None` for anything except a regular file or a block device.
     pub(crate) fn of(metadata: &Metadata) -> Option<Self> {
         let file_type = metadata.file_type();
         if file_type.is_file() {
@@ -179,11 +179,11 @@ impl Identity {
     }
 }
 
-/// Which mounts count as a use of what they were mounted from.
+/// The mounts that count as a use of their sources.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mounts {
     All,
-    /// Mounts that a Larder server serves do not count: that server asks.
+    /// Larder mounts do not count: their server is the caller.
     NotLarders,
 }
 
@@ -209,14 +209,14 @@ fn find_use_within(identity: Identity, mounts: Mounts, steps: usize) -> Option<I
     if let Some(holder) = block::holders(rdev).first() {
         return Some(follow(Link::HeldBy, *holder));
     }
-    // A partition by itself is no use; one that is in use is.
+    // A partition by itself is no use; one in use is.
     block::partitions(rdev)
         .into_iter()
         .map(|partition| follow(Link::Partition, partition))
         .find(|by| matches!(by, InUse::Linked { then: Some(_), .. }))
 }
 
-/// A use that needs no other device: a mount, be it through a stand-in, or swap space.
+/// A use without another device: a mount, perhaps through a stand-in, or swap space.
 fn direct_use(identity: Identity, stand_ins: &[u64], mounts: Mounts) -> Option<InUse> {
     let stand_ins = stand_ins.iter().map(|rdev| Identity::Block { rdev: *rdev });
     let sources: Vec<Identity> = [identity].into_iter().chain(stand_ins).collect();
@@ -236,7 +236,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn says_where_and_what_to_do() {
+    fn uses_are_described_with_their_remedies() {
         let mounted = InUse::Mounted { at: Some("/mnt".into()) };
         let attached = InUse::Linked {
             link: Link::AttachedAs,

@@ -34,7 +34,7 @@ struct Mount {
     dev: u64,
     point: PathBuf,
     source: PathBuf,
-    /// A server of Larder's serves it.
+    /// A Larder server serves it.
     is_larders: bool,
 }
 
@@ -50,8 +50,8 @@ impl Mount {
         Some(Self { dev, point, source, is_larders })
     }
 
-    /// What is mounted. Btrfs and FUSE have a device number of their own, so that only the source's
-    /// name tells; where the number is that of a block device it is the better witness.
+    /// The source of the mount. Btrfs and FUSE have device numbers of their own, so that only the
+    /// source's name tells; the number of a block device is more reliable.
     fn source_identity(&self) -> Option<Identity> {
         if rustix::fs::major(self.dev) != 0 {
             Some(Identity::Block { rdev: self.dev })

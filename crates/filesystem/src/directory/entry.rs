@@ -33,7 +33,7 @@ impl DirEntry {
         let name = entry.name;
         let is_name = !name.is_empty() && !name.contains(&b'/') && !name.contains(&0);
         if !is_name || name == b"." || name == b".." || name.len() > NAME_MAX {
-            return Err(invalid("the name can be none"));
+            return Err(invalid("the name is invalid"));
         }
         let target = Target::from_item(entry)?;
         let file_type = FileType::from_format(entry.file_type())

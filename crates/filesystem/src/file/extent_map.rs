@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_of_a_cut_extent_is_still_known() {
+    fn the_rest_of_a_cut_extent_is_still_cached() {
         let all = ExtentMaps::new(true);
         let map = ExtentMap::new(all.clone());
         learn(&map, 0, 100);

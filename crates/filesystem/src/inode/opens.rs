@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_has_no_name_is_kept_open_and_not_opened() {
+    fn unnamed_inodes_stay_open_and_are_not_opened_again() {
         let opens = Opens::default();
         assert!(opens.enter());
         assert!(!opens.is_abandoned(), "it has a name");

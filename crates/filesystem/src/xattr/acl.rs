@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn what_says_nothing_and_what_cannot_be() {
+    fn trivial_and_invalid_acls() {
         assert_eq!(Acl::parse(b"").unwrap(), None);
         assert_eq!(Acl::parse(&value(&[])).unwrap(), None);
         assert!(Acl::parse(&[2, 0, 0]).is_err());

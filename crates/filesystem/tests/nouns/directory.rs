@@ -92,7 +92,7 @@ fn a_directory_does_not_move_into_itself() {
 }
 
 #[test]
-fn what_no_inode_item_can_have_is_refused() {
+fn values_that_no_inode_item_can_have_are_refused() {
     let disk = Disk::new();
     let fs = disk.open();
     let top = top(&fs);

@@ -52,7 +52,7 @@ fn a_short_file_lies_in_the_tree_until_it_grows() {
 }
 
 #[test]
-fn what_was_cut_off_does_not_come_back() {
+fn truncated_data_does_not_come_back() {
     let disk = Disk::new();
     let fs = disk.open();
     let file = make_file(&top(&fs), "file");

@@ -7,7 +7,7 @@ use larder_test_devices::{Recording, Survival};
 use super::{Disk, lookup, make_directory, make_file, open, read, top, write};
 
 #[test]
-fn what_was_synced_is_replayed_after_a_power_cut() {
+fn synced_changes_are_replayed_after_a_power_cut() {
     let recording = Recording::new();
     let fs = open(Arc::new(recording.attach(&Disk::new().0)));
     let root = top(&fs);

@@ -29,18 +29,18 @@ impl Compressor {
         Self { compression, encoder }
     }
 
-    /// What it compresses with.
+    /// The algorithm and level.
     pub fn compression(&self) -> Compression {
         self.compression
     }
 
-    /// Writes the stream for an extent that holds `input` to the start of `output` and returns the
-    /// stream's length in bytes, or `None` where compressing does not pay.
+    /// Writes the stream for an extent with the data `input` to the start of `output` and returns
+    /// the stream's length in bytes, or `None` if compressing does not pay.
     ///
-    /// It pays if a regular extent takes at least one sector less than the input does, and if an
-    /// inline one is shorter than the input. `output` needs to be no longer than `input`; a stream
-    /// that does not fit counts as one that does not pay. The bytes between the stream's end and
-    /// the end of its last sector are the caller's to clear.
+    /// It pays if a regular extent takes at least one sector less than the input, and if an inline
+    /// one is shorter than the input. `output` need not be longer than `input`; a stream that does
+    /// not fit counts as one that does not pay. The caller clears the bytes between the stream's
+    /// end and the end of its last sector.
     ///
     /// The input need not end at a sector boundary: the last extent of a file stops at its size.
     ///
@@ -77,7 +77,7 @@ impl Compressor {
     }
 }
 
-/// Length in bytes of the longest stream that takes less room than the input itself.
+/// Length in bytes of the longest stream that takes less space than the input itself.
 fn longest_that_pays(input_len: usize, sector_bytes: usize, kind: ExtentKind) -> usize {
     match kind {
         ExtentKind::Inline => input_len.saturating_sub(1),

@@ -1,28 +1,28 @@
-//! Telling data that will not compress, at a small part of the cost of trying.
+//! Recognizing incompressible data at a small part of the cost of compressing it.
 
-/// Bytes looked at together, so that words and short records are seen whole.
+/// Bytes sampled together, so that words and short records are complete.
 const RUN_BYTES: usize = 64;
 
-/// At most this many runs are looked at, spread evenly over the data.
+/// The most runs to sample, spread evenly over the data.
 const MAX_RUNS: usize = 64;
 
-/// Slots of the table that remembers the words seen: twice as many as words can be sampled.
+/// Slots of the table of words: twice as many as words can be sampled.
 const WORD_SLOTS: usize = 2 * MAX_RUNS * RUN_BYTES / size_of::<u64>();
 
-/// Whether data looks as if compressing it might save room. Meant to be asked before
-/// [`Compressor::compress`](super::Compressor::compress), where compression is not forced.
+/// Whether compressing the data might save space. Call it before
+/// [`Compressor::compress`](super::Compressor::compress), unless compression is forced.
 ///
-/// It samples at most 4 KiB, in runs of 64 bytes spread evenly, and says yes for either of two
+/// It samples at most 4 KiB, in runs of 64 bytes spread evenly, and returns true for either of two
 /// reasons:
 /// * Some bytes are commoner than others. The measure is how often two bytes of the sample are
 ///   equal: once in 256 pairs for noise, once in 16 or so for text. More than one and a quarter
-///   times the rate of noise is taken for a yes: data of which one byte in 28 has a fixed value and
-///   the others are noise lies there, and that is about what saves one 4 KiB sector in 128 KiB.
+///   times the rate of noise means yes: that is the rate of noise in which one byte in 28 has a
+///   fixed value, which saves about one 4 KiB sector in 128 KiB.
 /// * Words of eight bytes come back, if only one in sixteen. This finds noise that is stored twice,
 ///   whose bytes are all equally common.
 ///
 /// Encrypted, random and well compressed data get a no. A wrong yes costs time, a wrong no costs
-/// room; neither costs data.
+/// space; neither loses data.
 pub fn is_worth_trying(data: &[u8]) -> bool {
     let mut counts = [0u64; 256];
     let mut seen = [0u64; WORD_SLOTS];
@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn skewed_bytes_are() {
+    fn skewed_bytes_are_worth_trying() {
         let mut some_zeros = noise(1, 128 * 1024);
         some_zeros.iter_mut().step_by(16).for_each(|byte| *byte = 0);
         let text = b"A pound of flour, half of it for the crust. ".repeat(200);
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn repeated_noise_is() {
+    fn repeated_noise_is_worth_trying() {
         assert!(is_worth_trying(&noise(2, 16 * 1024).repeat(8)));
     }
 }

@@ -6,16 +6,16 @@
 //!   length field crosses a sector boundary.
 //! * zstd: one frame whose window is at most 128 KiB.
 //!
-//! A *regular* extent is padded to whole sectors on disk, and what follows the stream in its last
-//! sector means nothing. The stream of a file's last extent stops at the file's size, so it may
-//! decode to less than the `ram_bytes` of its extent item; readers supply zeros for the rest.
-//! An *inline* extent has exactly the stream's length and must decode to all of `ram_bytes`.
+//! A *regular* extent is padded to whole sectors on disk, and the rest of its last sector after the
+//! stream is ignored. The stream of a file's last extent stops at the file's size, so it may decode
+//! to less than the `ram_bytes` of its extent item; readers supply zeros for the rest. An *inline*
+//! extent has exactly the stream's length and must decode to all of `ram_bytes`.
 //!
 //! Invariants of this module:
-//! * [`decompress`] reads nothing outside `input` and writes nothing outside `output`; its memory is
-//!   constant per thread, and its time is bounded by the two lengths.
-//! * What [`Compressor`] makes depends only on the input, the [`Compression`], the sector size and
-//!   the [`ExtentKind`], never on what it compressed before.
+//! * [`decompress`] reads nothing outside `input` and writes nothing outside `output`; its memory
+//!   is constant per thread, and its time is bounded by the two lengths.
+//! * The output of [`Compressor`] depends only on the input, the [`Compression`], the sector size
+//!   and the [`ExtentKind`], never on earlier input.
 
 mod compressor;
 mod heuristic;
@@ -78,12 +78,12 @@ impl fmt::Display for Algorithm {
     }
 }
 
-/// Where a compressed stream is kept, which decides its framing.
+/// The place of a compressed stream, which decides its framing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ExtentKind {
-    /// In the leaf, behind the head of its file extent item; covers at most one sector.
+    /// In the leaf, after the header of its file extent item; covers at most one sector.
     Inline,
-    /// In whole sectors of its own.
+    /// In its own whole sectors.
     Regular,
 }
 
@@ -148,14 +148,14 @@ thread_local! {
 ///
 /// `input` is the whole extent as it is stored: `disk_num_bytes` of a regular extent, the item's
 /// payload for an inline one. `output` may be shorter than the extent's `ram_bytes`: decoding stops
-/// once it is full, so a range near the start of an extent costs only what precedes its end.
+/// once it is full, so a range near the start of an extent costs only the part up to its end.
 ///
-/// Returns how many bytes the stream produced. Should the stream of a regular extent end before
-/// `output` is full, the rest of `output` is set to zero, as the kernel does: that is how the last
-/// extent of a file whose size is no multiple of the sector size looks.
+/// Returns how many bytes the stream produced. If the stream of a regular extent ends before
+/// `output` is full, the rest of `output` is set to zero, as the kernel does: that is the normal
+/// end of a file whose size is no multiple of the sector size.
 ///
 /// One rule is stricter than in Linux 6.18: a zstd stream that the end of a regular extent cuts
-/// short is an error here, as zlib's is there, while the kernel silently reads zeros.
+/// short is an error here, like one of zlib there, while the kernel silently reads zeros.
 ///
 /// # Errors
 /// [`Truncated`](CompressionError::Truncated) and [`Corrupt`](CompressionError::Corrupt) for bad

@@ -1,4 +1,4 @@
-//! Compression as users ask for it: `zlib`, `zlib:9`, `lzo`, `zstd:-5`.
+//! Compression in the notation of options: `zlib`, `zlib:9`, `lzo`, `zstd:-5`.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use super::Algorithm;
 
-/// An algorithm with a level that it has.
+/// An algorithm with one of its levels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Compression {
     algorithm: Algorithm,
@@ -19,7 +19,7 @@ pub enum CompressionSpecError {
     /// The part before the colon is no algorithm's name.
     #[error("unknown compression algorithm '{0}'; known are zlib, lzo and zstd")]
     UnknownAlgorithm(String),
-    /// The part behind the colon is no number.
+    /// The part after the colon is no number.
     #[error("'{0}' is no compression level")]
     NotANumber(String),
     /// The algorithm has no such level.
@@ -98,7 +98,7 @@ impl FromStr for Compression {
 }
 
 impl fmt::Display for Compression {
-    /// Writes what [`FromStr`] reads.
+    /// Writes the form that [`FromStr`] reads.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.level() {
             Some(level) => write!(f, "{}:{level}", self.algorithm),

@@ -20,14 +20,14 @@ pub(super) fn noise(seed: u64, len: usize) -> Vec<u8> {
     words.flat_map(u64::to_le_bytes).take(len).collect()
 }
 
-/// What a file may hold, as pieces that compressors treat differently.
+/// Content of files, in pieces that compressors treat differently.
 pub(super) fn contents(max_len: usize) -> impl Strategy<Value = Vec<u8>> {
     let piece = prop_oneof![
         (any::<u64>(), 1..20_000usize).prop_map(|(seed, len)| noise(seed, len)),
         (any::<u8>(), 1..40_000usize).prop_map(|(byte, len)| vec![byte; len]),
         ("[a-e ]{1,40}", 1..500usize).prop_map(|(words, times)| words.repeat(times).into_bytes()),
         vec(0..4u8, 1..5_000),
-        // The same noise again, at whatever distance.
+        // The same noise again, at any distance.
         (0..3u64, 1..10_000usize).prop_map(|(seed, len)| noise(seed, len)),
     ];
     (vec(piece, 1..10), 1..=max_len).prop_map(|(pieces, len)| {
@@ -61,7 +61,7 @@ fn compressed(
     Some(output)
 }
 
-/// The stream as it is stored, with noise where nothing is defined.
+/// The stored form of the stream, with noise where nothing is defined.
 fn stored(mut stream: Vec<u8>, sector_size_bytes: u32, kind: ExtentKind) -> Vec<u8> {
     if kind == ExtentKind::Regular {
         let padding = stream.len().next_multiple_of(sector_size_bytes as usize) - stream.len();
@@ -109,7 +109,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
 
     #[test]
-    fn what_is_compressed_comes_back(
+    fn compressed_data_comes_back(
         original in contents(MAX_UNCOMPRESSED_BYTES),
         compression in compressions(),
         sector_size in prop::sample::select(&SECTOR_SIZES[..]),
@@ -148,7 +148,7 @@ proptest! {
         prop_assert!(output == original[..part_len]);
     }
 
-    /// What one extent leaves in the state, finished or given up, does not show in the next.
+    /// Compressing an extent, to its end or not, does not affect the next.
     #[test]
     fn streams_do_not_depend_on_earlier_ones(
         extents in vec((contents(MAX_UNCOMPRESSED_BYTES), kinds()), 2..6),
@@ -163,7 +163,7 @@ proptest! {
             let mut fresh = Compressor::new(compression);
             let expected = compressed(&mut fresh, &extent, 4096, kind);
             prop_assert!(compressed(&mut reused, &extent, 4096, kind) == expected);
-            // Give up somewhere on the way.
+            // Stop somewhere in the middle.
             let mut output = vec![0; (expected.map_or(1000, |stream| stream.len()) as f64 * room) as usize];
             reused.compress(&extent, &mut output, 4096, kind).unwrap();
         }
@@ -196,11 +196,11 @@ proptest! {
 
         let cut = &stream[..cut.index(stream.len())];
         match decompress(algorithm, cut, &mut output, 4096, kind) {
-            // Only the end mark and the trailer can be missing without loss.
+            // The stream can only lose its end mark and trailer without an error.
             Ok(produced) => prop_assert!(produced == original.len() && output == original),
             Err(error) => prop_assert!(!error.to_string().is_empty()),
         }
-        // The thread's decoder works on after an error.
+        // The thread's decoder works after an error.
         let mut output = vec![0; original.len()];
         let produced = decompress(algorithm, &stored(stream, 4096, kind), &mut output, 4096, kind);
         prop_assert_eq!(produced, Ok(original.len()));
@@ -220,7 +220,7 @@ proptest! {
 }
 
 #[test]
-fn what_does_not_shrink_by_a_sector_is_left_alone() {
+fn data_that_does_not_shrink_by_a_sector_stays_uncompressed() {
     for compression in all_compressions() {
         let mut compressor = Compressor::new(compression);
         let noise = noise(1, MAX_UNCOMPRESSED_BYTES);

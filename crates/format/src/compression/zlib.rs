@@ -18,7 +18,7 @@ impl Decoder {
     /// Decodes into `output` until it is full or the stream ends; returns the bytes produced.
     ///
     /// The header is checked here and the rest read as raw deflate, because the kernel ignores the
-    /// Adler-32 in the trailer: a stream with a wrong one is readable there and has to be here.
+    /// Adler-32 in the trailer: it reads a stream with a wrong one, and so must Larder.
     pub(super) fn decode(
         &mut self,
         input: &[u8],

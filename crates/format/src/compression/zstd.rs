@@ -6,11 +6,11 @@ use zstd::zstd_safe::{
 
 use super::{Algorithm, CompressionError};
 
-/// The largest window written: 128 KiB, the most that every kernel's decoder has room for.
+/// The largest window written: 128 KiB, the most that every kernel's decoder supports.
 const WRITTEN_WINDOW_LOG: u32 = 17;
 
-/// The largest window read: Linux 6.18 happens to have room for 2 MiB, so such frames are readable
-/// there. It bounds the memory that a frame's header can claim.
+/// The largest window read: Linux 6.18 happens to support 2 MiB, so it reads such frames. This
+/// bounds the memory that a frame's header can claim.
 const READ_WINDOW_LOG: u32 = 21;
 
 /// The reusable state of one thread.
@@ -73,8 +73,8 @@ impl Encoder {
         Self(context)
     }
 
-    /// Writes one frame into `output`; `None` if it does not fit. Want of memory, the only other
-    /// reason to fail, is no reason to fail a write: the data is safe uncompressed.
+    /// Writes one frame into `output`; `None` if it does not fit. The only other error, lack of
+    /// memory, must not fail a write either: the data is safe uncompressed.
     pub(super) fn encode(&mut self, input: &[u8], output: &mut [u8]) -> Option<usize> {
         self.0.compress2(output, input).ok()
     }

@@ -6,7 +6,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 use crate::error::{FormatError, read_prefix};
 use crate::{BlockGroupFlags, Physical, Uuid};
 
-/// What a chunk says before its stripes (`struct btrfs_chunk` without its stripe, 48 bytes).
+/// The part of a chunk before its stripes (`struct btrfs_chunk` without its stripe, 48 bytes).
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
 )]
@@ -42,7 +42,7 @@ const _: () = assert!(size_of::<ChunkHeader>() == 48);
 pub struct Stripe {
     /// Id of the device.
     pub devid: U64,
-    /// Where on the device it starts.
+    /// Offset on the device.
     pub offset: U64,
     /// Uuid of the device.
     pub dev_uuid: [u8; 16],
@@ -51,7 +51,7 @@ pub struct Stripe {
 const _: () = assert!(size_of::<Stripe>() == 32);
 
 impl Stripe {
-    /// Where on the device it starts.
+    /// Offset on the device.
     pub fn offset(&self) -> Physical {
         Physical(self.offset.get())
     }
@@ -65,7 +65,7 @@ impl Stripe {
 /// A chunk item. Its logical start is its key's offset.
 #[derive(Clone, Copy, Debug)]
 pub struct Chunk<'a> {
-    /// What comes before the stripes.
+    /// The part before the stripes.
     pub header: &'a ChunkHeader,
     /// At least one stripe.
     pub stripes: &'a [Stripe],
@@ -77,7 +77,7 @@ impl<'a> Chunk<'a> {
         size_of::<ChunkHeader>() + num_stripes * size_of::<Stripe>()
     }
 
-    /// Bytes that the chunk item at the start of `bytes` takes by its own word.
+    /// The length of the chunk item at the start of `bytes`, from its number of stripes.
     pub fn len_bytes_of(bytes: &[u8]) -> Result<usize, FormatError> {
         let (header, _) = read_prefix::<ChunkHeader>(bytes)?;
         Ok(Self::len_bytes(usize::from(header.num_stripes.get())))

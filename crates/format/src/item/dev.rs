@@ -112,9 +112,9 @@ const _: () = assert!(size_of::<DevStatsItem>() == 40);
 pub struct DevReplaceItem {
     /// Id of the device that is replaced.
     pub src_devid: U64,
-    /// Start of what is being copied.
+    /// Start of the range being copied.
     pub cursor_left: U64,
-    /// End of what is being copied.
+    /// End of the range being copied.
     pub cursor_right: U64,
     /// Whether the source is avoided.
     pub cont_reading_from_srcdev_mode: U64,
@@ -132,7 +132,7 @@ pub struct DevReplaceItem {
 
 const _: () = assert!(size_of::<DevReplaceItem>() == 72);
 
-/// What a balance selects (`struct btrfs_disk_balance_args`, 136 bytes).
+/// The filters of a balance (`struct btrfs_disk_balance_args`, 136 bytes).
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
 )]
@@ -156,11 +156,11 @@ pub struct DiskBalanceArgs {
     pub target: U64,
     /// Which of the filters are in force.
     pub flags: U64,
-    /// Chunks at most, or two 32-bit bounds.
+    /// The most chunks, or two 32-bit bounds.
     pub limit: U64,
-    /// Stripes at least.
+    /// The least stripes.
     pub stripes_min: U32,
-    /// Stripes at most.
+    /// The most stripes.
     pub stripes_max: U32,
     /// Zero.
     pub unused: [U64; 6],
@@ -198,6 +198,6 @@ pub mod balance_flags {
     pub const METADATA: u64 = 1 << 2;
     /// Redundancy may be reduced.
     pub const FORCE: u64 = 1 << 3;
-    /// It was interrupted and goes on.
+    /// It was interrupted and continues.
     pub const RESUME: u64 = 1 << 4;
 }

@@ -12,11 +12,11 @@ pub const NAME_MAX: usize = 255;
 /// Longest name of an extended attribute in bytes.
 pub const XATTR_NAME_MAX: usize = 255;
 
-/// What a directory entry points to (`BTRFS_FT_*`).
+/// The type of a directory entry (`BTRFS_FT_*`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum FileType {
-    /// Not said.
+    /// Not known.
     Unknown = 0,
     /// A regular file.
     Regular = 1,
@@ -68,7 +68,7 @@ impl FileType {
     }
 }
 
-/// What a directory entry says before its name (`struct btrfs_dir_item`, 30 bytes).
+/// The part of a directory entry before its name (`struct btrfs_dir_item`, 30 bytes).
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
 )]
@@ -78,7 +78,7 @@ pub struct DirItemHeader {
     pub location: DiskKey,
     /// The transaction that made the entry.
     pub transid: U64,
-    /// Bytes of value after the name; 0 but for extended attributes.
+    /// Bytes of value after the name; 0 except for extended attributes.
     pub data_len: U16,
     /// Bytes of name.
     pub name_len: U16,
@@ -91,7 +91,7 @@ const _: () = assert!(size_of::<DirItemHeader>() == 30);
 /// An entry of a `DIR_ITEM`, `DIR_INDEX` or `XATTR_ITEM`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DirEntry<'a> {
-    /// What comes before the name.
+    /// The part before the name.
     pub header: &'a DirItemHeader,
     /// The name: any bytes but zero and (for files) a slash.
     pub name: &'a [u8],
@@ -105,7 +105,7 @@ impl DirEntry<'_> {
         size_of::<DirItemHeader>() + name_len + data_len
     }
 
-    /// Appends the entry, whose header says how long name and value are.
+    /// Appends the entry. Its header has the lengths of name and value.
     pub fn write(&self, out: &mut Vec<u8>) {
         let said = (self.header.name_len.get(), self.header.data_len.get());
         debug_assert_eq!(said, (self.name.len() as u16, self.data.len() as u16));
@@ -114,13 +114,13 @@ impl DirEntry<'_> {
         out.extend(self.data);
     }
 
-    /// What it points to; [`FileType::Unknown`] for numbers that mean nothing.
+    /// The type; [`FileType::Unknown`] for undefined numbers.
     pub fn file_type(&self) -> FileType {
         FileType::from_disk(self.header.file_type).unwrap_or(FileType::Unknown)
     }
 }
 
-/// Iterates over the entries of an item: names with one hash share it. Ends after an error.
+/// Iterates over the entries of an item, whose names have one hash. Ends after an error.
 pub type DirEntries<'a> = PackedItems<'a, DirEntry<'a>>;
 
 impl<'a> Packed<'a> for DirEntry<'a> {

@@ -1,4 +1,4 @@
-//! Extents and who refers to them.
+//! Extents and their references.
 
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -11,10 +11,10 @@ use crate::name_hash;
 pub const EXTENT_FLAG_DATA: u64 = 1;
 /// Extent flag: holds a tree block.
 pub const EXTENT_FLAG_TREE_BLOCK: u64 = 1 << 1;
-/// Extent flag: what the block refers to counts its address and not its owner.
+/// Extent flag: the block's references count its address and not its owner.
 pub const EXTENT_FLAG_FULL_BACKREF: u64 = 1 << 8;
 
-/// What every extent item starts with (`struct btrfs_extent_item`, 24 bytes).
+/// The start of every extent item (`struct btrfs_extent_item`, 24 bytes).
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
 )]
@@ -57,7 +57,7 @@ pub struct ExtentDataRef {
     pub objectid: U64,
     /// File offset minus offset in the extent, so that all slices of one write count together.
     pub offset: U64,
-    /// How many file extents.
+    /// Number of file extents.
     pub count: U32,
 }
 
@@ -76,7 +76,7 @@ impl ExtentDataRef {
 )]
 #[repr(C)]
 pub struct SharedDataRef {
-    /// How many file extents in the leaf.
+    /// Number of file extents in the leaf.
     pub count: U32,
 }
 
@@ -115,14 +115,14 @@ pub enum BackRef {
         objectid: u64,
         /// File offset minus offset in the extent (wrapping).
         offset: u64,
-        /// How many file extents.
+        /// Number of file extents.
         count: u32,
     },
     /// A data extent is referred to by the leaf at `parent`.
     SharedData {
         /// Logical address of the leaf.
         parent: u64,
-        /// How many file extents.
+        /// Number of file extents.
         count: u32,
     },
     /// A data extent was allocated by `root`; counts no reference.
@@ -157,7 +157,7 @@ impl BackRef {
         }
     }
 
-    /// The item type that it has inline and as a key.
+    /// The item type that it has inline and in a key.
     pub const fn item_type(&self) -> ItemType {
         match self {
             Self::TreeBlock { .. } => ItemType::TREE_BLOCK_REF,
@@ -168,7 +168,7 @@ impl BackRef {
         }
     }
 
-    /// How many of the extent's references it stands for.
+    /// The number of the extent's references that it counts.
     pub const fn count(&self) -> u32 {
         match self {
             Self::TreeBlock { .. } | Self::SharedBlock { .. } => 1,
@@ -177,7 +177,7 @@ impl BackRef {
         }
     }
 
-    /// What inline references of one type are sorted by, descending; also the keyed form's offset.
+    /// The order of inline references of one type, descending; also the keyed form's offset.
     pub fn sequence(&self) -> u64 {
         match *self {
             Self::TreeBlock { root } | Self::Owner { root } => root,
@@ -228,7 +228,7 @@ impl From<&ExtentDataRef> for BackRef {
     }
 }
 
-/// An inline back reference and where in the item it lies.
+/// An inline back reference and its offset in the item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InlineBackRef {
     /// Offset of the type byte from the start of the item's data.
@@ -237,7 +237,7 @@ pub struct InlineBackRef {
     pub back_ref: BackRef,
 }
 
-/// An `EXTENT_ITEM` or `METADATA_ITEM`, taken apart.
+/// A parsed `EXTENT_ITEM` or `METADATA_ITEM`.
 #[derive(Clone, Copy, Debug)]
 pub struct Extent<'a> {
     /// Count, generation and flags.

@@ -1,4 +1,4 @@
-//! What a range of a file is: inline data, an extent, a preallocated extent or a hole.
+//! The ranges of a file: inline data, an extent, a preallocated extent or a hole.
 
 use zerocopy::little_endian::{U16, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -13,7 +13,7 @@ pub const MAX_COMPRESSED_EXTENT_BYTES: u64 = 128 * 1024;
 /// Bytes before the data of an inline extent.
 pub const FILE_EXTENT_INLINE_HEADER_SIZE: usize = size_of::<FileExtentHeader>();
 
-/// What every file extent item starts with (21 bytes).
+/// The start of every file extent item (21 bytes).
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
 )]
@@ -35,7 +35,7 @@ pub struct FileExtentHeader {
 
 const _: () = assert!(size_of::<FileExtentHeader>() == 21);
 
-/// What kind of extent a file extent item is (`BTRFS_FILE_EXTENT_*`).
+/// The type of a file extent item (`BTRFS_FILE_EXTENT_*`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum FileExtentKind {
@@ -53,15 +53,15 @@ pub enum FileExtentKind {
 )]
 #[repr(C)]
 pub struct FileExtentItem {
-    /// What every file extent item starts with.
+    /// The start of every file extent item.
     pub header: FileExtentHeader,
-    /// What follows in one that is not inline.
+    /// The rest of one that is not inline.
     pub extent: RegularExtent,
 }
 
 const _: () = assert!(size_of::<FileExtentItem>() == 53);
 
-/// Where the data of a file extent lies (the last 32 bytes of `struct btrfs_file_extent_item`).
+/// The place of a file extent's data (the last 32 bytes of `struct btrfs_file_extent_item`).
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
 )]
@@ -71,7 +71,7 @@ pub struct RegularExtent {
     pub disk_bytenr: U64,
     /// Bytes of the whole extent on disk.
     pub disk_num_bytes: U64,
-    /// Where in the extent's data, decompressed, this file extent starts.
+    /// The start of this file extent in the extent's decompressed data.
     pub offset: U64,
     /// Bytes of the file that it covers.
     pub num_bytes: U64,
@@ -98,7 +98,7 @@ pub enum FileExtent<'a> {
     Regular {
         /// The item's header.
         header: &'a FileExtentHeader,
-        /// Where the data is.
+        /// The place of the data.
         extent: &'a RegularExtent,
         /// Whether the extent is preallocated.
         preallocated: bool,
@@ -120,7 +120,7 @@ impl<'a> FileExtent<'a> {
         }
     }
 
-    /// What both forms start with.
+    /// The header, which both forms start with.
     pub fn header(&self) -> &'a FileExtentHeader {
         match self {
             Self::Inline { header, .. } | Self::Regular { header, .. } => header,

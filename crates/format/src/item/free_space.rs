@@ -16,14 +16,14 @@ pub const FREE_SPACE_V1_EXTENT: u8 = 1;
 /// v1 cache: an entry is a bitmap, stored after the entries.
 pub const FREE_SPACE_V1_BITMAP: u8 = 2;
 
-/// How a block group's free space is kept (`struct btrfs_free_space_info`, 8 bytes); its key is
+/// The form of a block group's free space (`struct btrfs_free_space_info`, 8 bytes); its key is
 /// (start, type, length) of the block group.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
 )]
 #[repr(C)]
 pub struct FreeSpaceInfo {
-    /// Free ranges, also when they are kept in bitmaps.
+    /// Number of free ranges, also if they are kept in bitmaps.
     pub extent_count: U32,
     /// [`USING_BITMAPS`].
     pub flags: U32,
@@ -31,7 +31,7 @@ pub struct FreeSpaceInfo {
 
 const _: () = assert!(size_of::<FreeSpaceInfo>() == 8);
 
-/// v1 cache: where a block group's cache is (`struct btrfs_free_space_header`, 41 bytes).
+/// v1 cache: the place of a block group's cache (`struct btrfs_free_space_header`, 41 bytes).
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
 )]
@@ -41,9 +41,9 @@ pub struct FreeSpaceHeader {
     pub location: DiskKey,
     /// The transaction that wrote it.
     pub generation: U64,
-    /// Entries.
+    /// Number of entries.
     pub num_entries: U64,
-    /// How many of them are bitmaps.
+    /// Number of bitmaps among them.
     pub num_bitmaps: U64,
 }
 

@@ -1,4 +1,4 @@
-//! Inodes and the names that refer to them.
+//! Inodes and their references.
 
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -105,7 +105,7 @@ pub struct InodeItem {
     pub nbytes: U64,
     /// Unused.
     pub block_group: U64,
-    /// Names.
+    /// Number of names.
     pub nlink: U32,
     /// Owner.
     pub uid: U32,
@@ -140,7 +140,7 @@ impl InodeItem {
     }
 }
 
-/// What an inode reference says before its name (`struct btrfs_inode_ref`, 10 bytes); its key is
+/// The part of an inode reference before its name (`struct btrfs_inode_ref`, 10 bytes); its key is
 /// (inode, type, parent directory).
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
@@ -165,7 +165,7 @@ pub struct InodeRef<'a> {
 }
 
 impl InodeRef<'_> {
-    /// Appends the name as it stands in an item. It is at most [`super::NAME_MAX`] bytes long.
+    /// Appends the name as in an item. It is at most [`super::NAME_MAX`] bytes long.
     pub fn write(&self, out: &mut Vec<u8>) {
         let name_len = (self.name.len() as u16).into();
         out.extend(InodeRefHeader { index: self.index.into(), name_len }.as_bytes());
@@ -184,7 +184,7 @@ impl<'a> Packed<'a> for InodeRef<'a> {
     }
 }
 
-/// What an extended reference says before its name (`struct btrfs_inode_extref`, 18 bytes); its
+/// The part of an extended reference before its name (`struct btrfs_inode_extref`, 18 bytes); its
 /// key is (inode, type, [`crate::name_hash::extended_ref`]).
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
@@ -213,7 +213,7 @@ pub struct InodeExtref<'a> {
 }
 
 impl InodeExtref<'_> {
-    /// Appends the name as it stands in an item. It is at most [`super::NAME_MAX`] bytes long.
+    /// Appends the name as in an item. It is at most [`super::NAME_MAX`] bytes long.
     pub fn write(&self, out: &mut Vec<u8>) {
         let header = InodeExtrefHeader {
             parent_objectid: self.parent.into(),

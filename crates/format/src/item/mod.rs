@@ -1,4 +1,4 @@
-//! What items hold, one file for each family.
+//! The data of items, one file for each family.
 
 mod block_group;
 mod chunk;

@@ -20,14 +20,14 @@ pub struct QgroupStatusItem {
     pub generation: U64,
     /// See [`qgroup_status_flags`].
     pub flags: U64,
-    /// How far a rescan has come.
+    /// The progress of a rescan.
     pub rescan: U64,
 }
 
 const _: () = assert!(size_of::<QgroupStatusItem>() == 32);
 
 impl QgroupStatusItem {
-    /// Reads the item, with the transaction that switched simple quotas on if it is there.
+    /// Reads the item, and the transaction that switched simple quotas on if it is recorded.
     pub fn parse(bytes: &[u8]) -> Result<(&Self, Option<u64>), FormatError> {
         let (item, rest) = read_prefix::<Self>(bytes)?;
         if rest.is_empty() {
@@ -44,7 +44,7 @@ pub mod qgroup_status_flags {
     pub const ON: u64 = 1;
     /// A rescan is running.
     pub const RESCAN: u64 = 1 << 1;
-    /// Counts are not to be believed until a rescan.
+    /// Counts are wrong until a rescan.
     pub const INCONSISTENT: u64 = 1 << 2;
     /// Simple quotas.
     pub const SIMPLE_MODE: u64 = 1 << 3;

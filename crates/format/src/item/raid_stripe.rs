@@ -1,4 +1,4 @@
-//! The raid stripe tree: where the parts of a data extent lie.
+//! The raid stripe tree: the places of a data extent's parts.
 
 use zerocopy::little_endian::U64;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -12,7 +12,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 pub struct RaidStride {
     /// Id of the device.
     pub devid: U64,
-    /// Where on the device it starts.
+    /// Offset on the device.
     pub physical: U64,
 }
 

@@ -1,4 +1,4 @@
-//! Roots of trees, and how subvolumes are named.
+//! Roots of trees, and names of subvolumes.
 
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -8,7 +8,7 @@ use crate::error::{FormatError, read_prefix};
 use crate::key::DiskKey;
 use crate::{Logical, Uuid};
 
-/// Bytes of a root item from before uuids and times were kept.
+/// Bytes of an old root item, without uuids and times.
 pub const ROOT_ITEM_V0_SIZE: usize = 239;
 /// [`RootItem`] flag: the subvolume is read-only.
 pub const ROOT_SUBVOL_RDONLY: u64 = 1;
@@ -22,7 +22,7 @@ pub const ROOT_SUBVOL_DEAD: u64 = 1 << 48;
 )]
 #[repr(C)]
 pub struct RootItem {
-    /// An inode that means little.
+    /// An inode, mostly unused.
     pub inode: InodeItem,
     /// The transaction that last changed the tree.
     pub generation: U64,
@@ -40,13 +40,13 @@ pub struct RootItem {
     pub flags: U64,
     /// 1, or 0 when the subvolume is being deleted.
     pub refs: U32,
-    /// How far deletion has come.
+    /// The progress of the deletion.
     pub drop_progress: DiskKey,
-    /// Level that `drop_progress` is about.
+    /// The level of `drop_progress`.
     pub drop_level: u8,
     /// Level of the root block.
     pub level: u8,
-    /// Equal to `generation` when what follows is valid.
+    /// Equal to `generation` if the following fields are valid.
     pub generation_v2: U64,
     /// Uuid of the subvolume.
     pub uuid: [u8; 16],
@@ -120,7 +120,7 @@ impl RootItem {
     }
 }
 
-/// What a `ROOT_REF` or `ROOT_BACKREF` says before the name (`struct btrfs_root_ref`, 18 bytes).
+/// The part of a `ROOT_REF` or `ROOT_BACKREF` before the name (`struct btrfs_root_ref`, 18 bytes).
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
 )]

@@ -1,4 +1,4 @@
-//! Chunks, devices and which parts of devices chunks take.
+//! Chunks, devices and the extents of devices.
 
 use super::{Context, Item, Verdict, ensure};
 use crate::BlockGroupFlags;

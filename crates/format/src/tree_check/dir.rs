@@ -1,4 +1,4 @@
-//! Directory entries, extended attributes, and what a log says about directories.
+//! Directory entries, extended attributes, and directories in logs.
 
 use super::inode::check_inode_key;
 use super::root::check_root_key;
@@ -39,7 +39,7 @@ fn check_entry(key: Key, entry: &DirEntry<'_>, context: &Context) -> Verdict {
     })
 }
 
-/// Where an entry points: at an inode of the same tree or at a subvolume; an attribute nowhere.
+/// The target of an entry: an inode of the same tree or a subvolume; none for an attribute.
 fn check_location(item_type: ItemType, location: Key) -> Verdict {
     if location.item_type == ItemType::ROOT_ITEM {
         return check_root_key(location, false);

@@ -1,4 +1,4 @@
-//! Extents and who refers to them.
+//! Extents and their references.
 
 use super::{Context, Item, Verdict, ensure, is_plain_subvolume};
 use crate::feature::IncompatFlags;
@@ -52,8 +52,8 @@ fn check_tree_block_extent(key: Key, extent: &Extent<'_>, context: &Context) -> 
     ensure(level < MAX_LEVELS as u64, || format!("level {level} is over 7"))
 }
 
-/// Inline references ascend by type, and within a type descend by what they are sorted by; they
-/// cannot be more than the extent has.
+/// Inline references ascend by type, and within a type descend by sequence. They cannot be more
+/// than the extent's references.
 fn check_inline_refs(extent: &Extent<'_>, context: &Context) -> Verdict {
     let mut counted = 0_u64;
     let mut last: Option<BackRef> = None;

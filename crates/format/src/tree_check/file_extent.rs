@@ -51,7 +51,7 @@ fn check_regular(header: &FileExtentHeader, extent: &RegularExtent, context: &Co
     Ok(())
 }
 
-/// Where a file extent that was found sound ends: inline data fills its last sector.
+/// The end of a sound file extent: inline data fills its last sector.
 fn file_extent_end(start: u64, data: &[u8], context: &Context) -> u64 {
     match FileExtent::parse(data) {
         Ok(FileExtent::Inline { header, .. }) => start

@@ -1,4 +1,4 @@
-//! Inodes, their names, and what verity says about them.
+//! Inodes, their names, and verity items.
 
 use super::{Item, Verdict, ensure};
 use crate::Key;
@@ -7,11 +7,11 @@ use crate::item::{
 };
 use crate::objectid::{FIRST_FREE, FREE_INO, LAST_FREE, ROOT_TREE_DIR};
 
-/// The kernel refuses inodes with other flags than these in the lower half; the upper half, which is
-/// compatible with reading, may say anything.
+/// The kernel refuses inodes with other flags than these in the lower half. The upper half, which
+/// is compatible with reading, may be anything.
 const POSSIBLE_FLAGS: u64 = (!0 << 32) | 0xfff | InodeFlags::ROOT_ITEM_INIT.bits();
 
-/// Checks the key of an inode item, be it that item's own or where a directory entry points.
+/// Checks the key of an inode item: the item's own, or the target of a directory entry.
 pub(super) fn check_inode_key(key: Key) -> Verdict {
     let number = key.objectid;
     let possible =
@@ -44,7 +44,7 @@ pub(super) fn check_inode_ref(item: &Item<'_>) -> Verdict {
     Ok(())
 }
 
-/// The kernel makes no demands on the lengths of these names.
+/// The kernel does not check the lengths of these names.
 pub(super) fn check_inode_extref(item: &Item<'_>) -> Verdict {
     item.ensure_follows_its_inode()?;
     for name in InodeExtrefs::new(item.data) {
@@ -57,7 +57,7 @@ pub(super) fn check_name(name: &[u8]) -> Verdict {
     ensure((1..=NAME_MAX).contains(&name.len()), || format!("a name of {} bytes", name.len()))
 }
 
-/// The item at offset 0 says how long the descriptor is; its pieces follow at the offsets after.
+/// The item at offset 0 has the length of the descriptor; its pieces follow at the offsets after.
 pub(super) fn check_verity_descriptor(item: &Item<'_>) -> Verdict {
     if item.key.offset == 0 { item.ensure_len(size_of::<VerityDescriptorItem>()) } else { Ok(()) }
 }

@@ -3,7 +3,7 @@
 use super::{Context, TreeCheckError, ensure};
 use crate::Node;
 
-/// Checks that every child can be where its pointer says.
+/// Checks that every child's address is valid.
 pub(super) fn check(node: Node<'_>, context: &Context) -> Result<(), TreeCheckError> {
     for (slot, pointer) in node.key_pointers().iter().enumerate() {
         let child = pointer.blockptr.get();

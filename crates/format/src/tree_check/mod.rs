@@ -1,18 +1,19 @@
-//! Whether what a tree block holds can be: every item by itself and beside its neighbour.
+//! Whether the content of a tree block is valid: every item by itself and with its neighbour.
 //!
-//! [`Node::parse`] has made sure that items lie inside the block and that keys ascend. This goes on
-//! to what the items mean: keys that fit their type, lengths, alignment, ranges, modes, flags, names
-//! and their hashes. It looks at one block only, so it says nothing about references between blocks.
+//! [`Node::parse`] has ensured that items lie inside the block and that keys ascend. These checks
+//! cover the content of items: keys that fit their type, lengths, alignment, ranges, modes, flags,
+//! names and their hashes. They read one block only, so they do not cover references between
+//! blocks.
 //!
-//! The measure is the kernel (Linux 6.18), which checks every block that it reads in the same way. A
-//! reader that were stricter would lose what the kernel still reads; one that were laxer would have to
-//! check later and everywhere. Two things are left out on purpose: whether generations are newer than
-//! the superblock's, which needs to know the running transaction, and inode flags that only matter to
-//! writers. Beyond the kernel go only rules for items that it never looks at on the way in, and no
-//! writer has ever broken: fixed lengths, and ranges that would overflow.
+//! The measure is the kernel (Linux 6.18), which checks every block that it reads in the same way.
+//! A stricter reader would lose data that the kernel still reads; a laxer one would have to check
+//! later and everywhere. Two checks are left out on purpose: whether generations are newer than the
+//! superblock's, which needs the running transaction, and inode flags that only matter to writers.
+//! The only rules beyond the kernel's are for items that it never checks when reading, and no
+//! writer has ever broken them: fixed lengths, and ranges that would overflow.
 //!
 //! Invariants:
-//! * nothing is allocated unless something is wrong;
+//! * nothing is allocated unless there is an error;
 //! * time is linear in the size of the block.
 
 mod chunk;
@@ -34,7 +35,7 @@ use crate::objectid::{
 use crate::superblock::Superblock;
 use crate::{ItemType, Key, Node};
 
-/// What the checks need to know about the file system.
+/// The properties of the file system that the checks need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Context {
     /// A power of two.
@@ -68,15 +69,15 @@ impl Context {
     }
 }
 
-/// A tree block that holds something that cannot be.
+/// A tree block with invalid content.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}{problem}", place(*.slot, *.key))]
 pub struct TreeCheckError {
-    /// The item or key pointer, unless it is about the block as a whole.
+    /// The item or key pointer; `None` for the block as a whole.
     pub slot: Option<usize>,
-    /// The key there.
+    /// Its key.
     pub key: Option<Key>,
-    /// What is wrong.
+    /// The problem.
     pub problem: String,
 }
 
@@ -87,7 +88,7 @@ fn place(slot: Option<usize>, key: Option<Key>) -> String {
     }
 }
 
-/// What is wrong with an item, in words.
+/// The problem of an item, in words.
 type Verdict = Result<(), String>;
 
 /// Turns a condition into a verdict.
@@ -96,7 +97,7 @@ fn ensure(sound: bool, problem: impl FnOnce() -> String) -> Verdict {
     if sound { Ok(()) } else { Err(problem()) }
 }
 
-/// An item on trial.
+/// An item being checked.
 struct Item<'a> {
     key: Key,
     data: &'a [u8],
@@ -106,7 +107,7 @@ struct Item<'a> {
     owner: u64,
 }
 
-/// The item before the one on trial; it was found sound.
+/// The item before the one being checked; it was found sound.
 #[derive(Clone, Copy)]
 struct Neighbour<'a> {
     key: Key,
@@ -128,9 +129,10 @@ impl<'a> Item<'a> {
         })
     }
 
-    /// What belongs to an inode follows something of that inode: its inode item comes first.
+    /// Items of an inode follow another of that inode: the inode item comes first.
     ///
-    /// Leaves of other trees than subvolumes, such as log trees, hold inodes in part.
+    /// Leaves of other trees than subvolumes, such as log trees, may have only some of an inode's
+    /// items.
     fn ensure_follows_its_inode(&self) -> Verdict {
         let Some(previous) = self.previous else { return Ok(()) };
         ensure(
@@ -148,7 +150,7 @@ fn is_plain_subvolume(id: u64) -> bool {
 
 /// Checks a tree block whose structure [`Node::parse`] has checked.
 ///
-/// Returns the first thing that is wrong, in the order of slots.
+/// Returns the first problem, in the order of slots.
 pub fn check_node(node: Node<'_>, context: &Context) -> Result<(), TreeCheckError> {
     let whole = |problem| TreeCheckError { slot: None, key: None, problem };
     let written = node.header().flags() & HEADER_FLAG_WRITTEN != 0;
@@ -163,7 +165,7 @@ pub fn check_node(node: Node<'_>, context: &Context) -> Result<(), TreeCheckErro
     check_items(node, items, context)
 }
 
-/// Some trees hold something on every file system.
+/// Some trees are never empty.
 fn check_empty_leaf(owner: u64) -> Verdict {
     let never_empty =
         [ROOT_TREE, EXTENT_TREE, CHUNK_TREE, DEV_TREE, FS_TREE, DATA_RELOC_TREE].contains(&owner);
@@ -187,7 +189,7 @@ fn check_items(
     Ok(())
 }
 
-/// Items of types that are not here, unknown ones among them, are left to who reads them.
+/// Items of other types, including unknown ones, are left to their readers.
 fn check_item(item: &Item<'_>, context: &Context) -> Verdict {
     match item.key.item_type {
         ItemType::INODE_ITEM => inode::check_inode_item(item),

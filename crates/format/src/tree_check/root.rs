@@ -9,11 +9,11 @@ use crate::item::{
 use crate::node::MAX_LEVELS;
 use crate::objectid::TREE_RELOC;
 
-/// Checks the key of a root item: that item's own (`is_item`), or where a directory entry points.
+/// Checks the key of a root item: the item's own (`is_item`), or the target of a directory entry.
 pub(super) fn check_root_key(key: Key, is_item: bool) -> Verdict {
     ensure(key.objectid != 0, || "tree 0".into())?;
     ensure(is_item || is_plain_subvolume(key.objectid), || {
-        format!("points at tree {}, which is no subvolume", key.objectid)
+        format!("points at tree {}, which is not a subvolume", key.objectid)
     })?;
     ensure(key.objectid != TREE_RELOC || key.offset != 0, || "relocates tree 0".into())
 }

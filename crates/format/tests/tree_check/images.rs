@@ -1,4 +1,4 @@
-//! What the kernel wrote is found sound.
+//! Blocks that the kernel wrote are found sound.
 
 use larder_format::feature::IncompatFlags;
 use larder_format::item::{BackRef, Extent, QgroupStatusItem, qgroup_status_flags};
@@ -11,7 +11,7 @@ use larder_testkit::matrix::matrix;
 
 use crate::scan::{for_each_block, read_superblock};
 
-/// Images of the matrix that differ in what items they hold, by name.
+/// Images of the matrix that have different items, by name.
 const IMAGES: [&str; 14] = [
     "default",
     "nodes-4k",
@@ -42,7 +42,8 @@ fn nothing_that_the_kernel_wrote_is_refused() {
             let superblock = read_superblock(device);
             let context = Context::new(&superblock);
             for_each_block(device, &superblock, |found| {
-                // What mkfs.btrfs starts from, and replaces before it ends, was never marked written.
+                // Blocks of mkfs.btrfs's first transaction, which it replaces before it ends, were
+                // never marked written.
                 if found.header().generation.get() == 1 {
                     return;
                 }
@@ -59,8 +60,8 @@ fn nothing_that_the_kernel_wrote_is_refused() {
     }
 }
 
-/// What the newest kernels write and older tools do not know: the first owner of each extent of data,
-/// inline and before all other references, and the transaction from which on that is so.
+/// Items of the newest kernels that older tools do not know: the first owner of each extent of
+/// data, inline and before all other references, and the transaction since which that is so.
 #[test]
 fn simple_quotas_name_the_first_owner_of_data() {
     let spec = ImageSpec::new("owners").quota(Quota::Simple);

@@ -1,8 +1,9 @@
-//! The kernel's own tree checker is asked about the same leaves.
+//! Compares verdicts with those of the kernel's own tree checker.
 //!
-//! Mounting reads the root of every tree. A leaf in place of the root of the checksum tree, which holds
-//! nothing on an empty file system, is read, checked and not used: the mount fails exactly if the
-//! checker refuses it. Leaves of the top-level subvolume take that tree's root, and keep its directory.
+//! Mounting reads the root of every tree. A leaf in place of the root of the checksum tree, which
+//! is empty on an empty file system, is read, checked and not used: the mount fails exactly if the
+//! checker refuses the leaf. Leaves of the top-level subvolume replace that tree's root, and keep
+//! its directory.
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
@@ -115,7 +116,7 @@ fn the_kernel_refuses_blocks_that_were_never_written() {
     assert!(!victim.mounts_with(&victim.checksums, leaf(header, &[])));
 }
 
-/// A change to a sound leaf, wherever it may hit.
+/// A change to a sound leaf, anywhere.
 #[derive(Clone, Debug)]
 enum Change {
     Objectid(u64),
@@ -140,7 +141,7 @@ impl Change {
         ]
     }
 
-    /// Changes the last item: its predecessors keep the keys in order.
+    /// Changes the last item: the items before it keep the keys in order.
     fn apply(&self, (key, data): &mut Item) {
         match self {
             Self::Objectid(value) => key.objectid = *value,
@@ -157,7 +158,7 @@ impl Change {
     }
 }
 
-/// Whether the kernel has a rule for items of this type, in so far as it is stricter than it.
+/// Whether the kernel has a rule for items of this type, as far as Larder's is stricter.
 fn is_checked_by_kernel(item_type: ItemType) -> bool {
     use ItemType as T;
     let not_checked = [
@@ -179,7 +180,7 @@ fn is_checked_by_kernel(item_type: ItemType) -> bool {
 }
 
 #[test]
-fn whatever_the_kernel_accepts_is_accepted() {
+fn everything_that_the_kernel_accepts_is_accepted() {
     let victim = Victim::new();
     let sound: Vec<Case> = cases()
         .into_iter()

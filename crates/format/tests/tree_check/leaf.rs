@@ -9,7 +9,7 @@ pub(crate) const NODESIZE: usize = 16384;
 
 pub(crate) type Item = (Key, Vec<u8>);
 
-/// A superblock with the features that mkfs.btrfs gives to the image that the kernel is asked about.
+/// A superblock with the features of the image that the kernel mounts.
 pub(crate) fn superblock() -> Box<Superblock> {
     let mut superblock = Superblock::zeroed();
     superblock.sectorsize = 4096.into();

@@ -25,7 +25,7 @@ fn sound_leaves_pass_and_broken_rules_are_named() {
             (Some(_), Ok(())) => panic!("{}: not found", case.name),
             (Some(problem), Err(error)) => {
                 assert!(error.to_string().contains(problem), "{}: {error}", case.name);
-                // It is always the last item that is wrong.
+                // The last item is always the wrong one.
                 let slot = case.items.len().checked_sub(1);
                 assert_eq!((error.slot, error.key), (slot, slot.map(|slot| case.items[slot].0)));
             }
@@ -34,7 +34,7 @@ fn sound_leaves_pass_and_broken_rules_are_named() {
 }
 
 #[test]
-fn features_decide() {
+fn verdicts_depend_on_features() {
     let case = |name: &str| {
         cases().into_iter().find(|case| case.name == name).expect("there is such a case")
     };
@@ -70,7 +70,7 @@ fn blocks_that_were_never_written_are_refused() {
 }
 
 #[test]
-fn children_are_where_blocks_can_be() {
+fn children_have_valid_addresses() {
     let node = |child: u64| {
         let mut header = header(7);
         header.level = 1;

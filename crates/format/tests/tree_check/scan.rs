@@ -1,4 +1,4 @@
-//! Tree blocks found by looking at every place of an image file where one could be.
+//! Tree blocks, found at every possible place of an image file.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -8,7 +8,7 @@ use larder_format::superblock::{OFFSETS, SUPERBLOCK_SIZE};
 use larder_format::{Header, Physical, Superblock};
 use zerocopy::FromBytes;
 
-/// A block whose checksum and file system id fit, and where it lies in the file.
+/// A block with the right checksum and file system id, and its offset in the file.
 pub(crate) struct Found {
     pub(crate) offset: Physical,
     pub(crate) bytes: Vec<u8>,
@@ -27,7 +27,7 @@ pub(crate) fn read_superblock(device: &Path) -> Box<Superblock> {
     Superblock::parse(&bytes, OFFSETS[0]).expect("a sound superblock")
 }
 
-/// Calls `see` for every tree block on `device`, also for those that are no longer used.
+/// Calls `see` for every tree block on `device`, including unused ones.
 pub(crate) fn for_each_block(device: &Path, superblock: &Superblock, mut see: impl FnMut(Found)) {
     const PIECE_BYTES: u64 = 1 << 20;
     let file = File::open(device).expect("the image opens");

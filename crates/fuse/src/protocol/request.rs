@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn in_parts_it_is_what_it_is_in_one() {
+    fn a_request_in_parts_is_like_a_whole_one() {
         let (op_in, payload) = ([7; 128], *b"name\0content!extended");
         let header = header(opcode::SETXATTR, 16 + payload.len(), 1);
         let whole = [header.as_bytes(), &op_in[..16], &payload].concat();

@@ -82,7 +82,7 @@ fn truncated_requests_are_refused() {
 }
 
 #[test]
-fn a_listing_fits_whatever_room_there_is() {
+fn a_listing_fits_any_buffer() {
     let server = server();
     for size in 0..600_u32 {
         let mut body = [0; 40];

@@ -1,6 +1,7 @@
-//! The numbers of the requests: those of `linux/btrfs.h` and `linux/fs.h`, and three of larder's own.
+//! The numbers of the requests: those of `linux/btrfs.h` and `linux/fs.h`, and three of Larder's
+//! own.
 //!
-//! A request's number holds the size of its structure, by which FUSE knows how many bytes to pass on.
+//! A request's number holds the size of its structure, which tells FUSE how many bytes to pass on.
 
 mod structures;
 
@@ -65,11 +66,11 @@ pub const GET_SUBVOL_ROOTREF: Opcode = opcode::read_write::<RootRefArgs>(MAGIC, 
 pub const INO_LOOKUP: Opcode = opcode::read_write::<InoLookupArgs>(MAGIC, 18);
 /// `BTRFS_IOC_INO_LOOKUP_USER`.
 pub const INO_LOOKUP_USER: Opcode = opcode::read_write::<InoLookupUserArgs>(MAGIC, 62);
-/// `BTRFS_IOC_INO_PATHS`, whose structure leads to a container.
+/// `BTRFS_IOC_INO_PATHS`, whose structure points to a container.
 pub const INO_PATHS: Opcode = opcode::read_write::<InoPathArgs>(MAGIC, 35);
-/// `BTRFS_IOC_LOGICAL_INO`, whose structure leads to a container.
+/// `BTRFS_IOC_LOGICAL_INO`, whose structure points to a container.
 pub const LOGICAL_INO: Opcode = opcode::read_write::<LogicalInoArgs>(MAGIC, 36);
-/// `BTRFS_IOC_LOGICAL_INO_V2`, whose structure leads to a container.
+/// `BTRFS_IOC_LOGICAL_INO_V2`, whose structure points to a container.
 pub const LOGICAL_INO_V2: Opcode = opcode::read_write::<LogicalInoArgs>(MAGIC, 59);
 /// `BTRFS_IOC_TREE_SEARCH`.
 pub const TREE_SEARCH: Opcode = opcode::read_write::<SearchArgs>(MAGIC, 17);
@@ -87,12 +88,13 @@ pub const GET_FEATURES: Opcode = opcode::read::<FeatureFlags>(MAGIC, 57);
 /// `BTRFS_IOC_GET_DEV_STATS`.
 pub const GET_DEV_STATS: Opcode = opcode::read_write::<DevStatsArgs>(MAGIC, 52);
 
-/// Larder's own, for what FUSE cannot pass on: a request in an [`Envelope`].
+/// Larder's own, for requests that FUSE cannot pass on: a request in an [`Envelope`].
 pub const IN_ENVELOPE: Opcode = opcode::read_write::<Envelope>(b'L', 1);
-/// Larder's own: where the server of a mount listens for what is no matter of one request and one answer.
+/// Larder's own: the address of the server's socket, for requests that need more than one message
+/// and one answer.
 pub const CHANNEL: Opcode = opcode::read::<ChannelInfo>(b'L', 2);
 
-/// Larder's own: how the mount is.
+/// Larder's own: the health of the mount.
 pub const HEALTH: Opcode = opcode::read::<HealthArgs>(b'L', 3);
 
 /// The size of the structure that a request is defined for, from its number.

@@ -209,8 +209,8 @@ structure! {
     }
 }
 structure! {
-    /// How a mount of Larder's is: the answer to [`HEALTH`](super::HEALTH). Times are seconds since 1970, and 0
-    /// where nothing happened.
+    /// The health of a Larder mount: the answer to [`HEALTH`](super::HEALTH). Times are seconds
+    /// since 1970, and 0 for events that did not happen.
     HealthArgs, 2096 {
         version: u32,
         reason_len: u32,
@@ -252,12 +252,12 @@ pub const MOST_IN_ENVELOPE: usize = ENVELOPE_BYTES - 16;
 pub const ENVELOPE_VERSION: u32 = 1;
 
 structure! {
-    /// A request of btrfs that FUSE cannot pass on, since its number does not count all its bytes, or since
-    /// it holds a pointer or a descriptor.
+    /// A request of btrfs that FUSE cannot pass on, since its number does not count all its bytes,
+    /// or since it holds a pointer or a descriptor.
     ///
-    /// `data` begins with `len` bytes of the request: its structure, and behind it the array or buffer that
-    /// follows it or that it leads to; pointers in it mean nothing. The descriptor of a subvolume in
-    /// `SNAP_CREATE_V2` is the subvolume's id. The answer comes in the same way.
+    /// `data` begins with `len` bytes of the request: its structure, then the array or buffer that
+    /// follows it or that it points to; pointers in it are ignored. In place of the descriptor of a
+    /// subvolume, `SNAP_CREATE_V2` has the subvolume's id. The answer comes in the same form.
     Envelope, 16_376 {
         version: u32,
         request: u32,

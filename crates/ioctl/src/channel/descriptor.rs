@@ -1,4 +1,4 @@
-//! Descriptors that go over a socket, each with a byte of its own.
+//! Passing descriptors over a socket, each with one byte.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;

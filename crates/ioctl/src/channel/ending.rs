@@ -7,15 +7,15 @@ use std::os::unix::net::UnixStream;
 use super::frame::{self, Kind};
 use super::{Channel, Request, invalid};
 
-/// The server of a mount, which will say how it ended: the mount itself is not needed for that.
+/// The server of a mount, which will report how it ended. That does not need the mount itself.
 #[derive(Debug)]
 pub struct Ending {
     socket: UnixStream,
 }
 
 impl Ending {
-    /// Asks the server of the mount of Larder's that `inode` lies in to say how it ends. `None` if
-    /// it lies in something else, and if the server talks to other users only.
+    /// Asks the server of the Larder mount that `inode` lies in to report how it ends. `None` if it
+    /// is another file system, or if the server talks only to other users.
     pub fn of(inode: impl AsFd) -> io::Result<Option<Self>> {
         let Some((Channel { socket, .. }, _)) = Channel::of(inode)? else { return Ok(None) };
         let request = Request::Ending;
@@ -36,8 +36,8 @@ impl Ending {
     /// Waits for the end of the server.
     ///
     /// # Errors
-    /// Why the last commit did not reach the devices; `UnexpectedEof` if the server ended without a
-    /// word.
+    /// The reason why the last commit did not reach the devices; `UnexpectedEof` if the server
+    /// ended without a report.
     pub fn wait(self) -> io::Result<()> {
         let mut body = Vec::new();
         match frame::read(&self.socket, &mut body).map_err(frame::of_socket)? {

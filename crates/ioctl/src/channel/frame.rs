@@ -1,5 +1,5 @@
-//! Frames: what goes over a channel, piece by piece. A header of two little-endian numbers of 32 bits, a kind
-//! and the length of the body in bytes, then the body.
+//! Frames: the messages of a channel. A header of two little-endian 32-bit numbers, a kind and the
+//! length of the body in bytes, then the body.
 
 use std::io::{self, Read, Write};
 
@@ -8,7 +8,7 @@ use super::invalid;
 /// Bytes of the longest body.
 pub const MOST_BYTES: usize = 1 << 20;
 
-/// What a frame is.
+/// The kind of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Kind {
@@ -22,15 +22,15 @@ pub enum Kind {
     Remount = 4,
     /// [`Request::Mount`](super::Request::Mount).
     Mount = 5,
-    /// Either way: a piece of what the request is about.
+    /// Either way: a part of the request's data.
     Data = 0x100,
     /// From the client: there is no more data.
     End = 0x101,
-    /// From the client: it does not want to go on.
+    /// From the client: it wants to stop.
     Stop = 0x102,
-    /// From the server: something to be told while the request is being served.
+    /// From the server: a report while it serves the request.
     Event = 0x103,
-    /// From the server: the request was served. What the body has depends on the request.
+    /// From the server: the request was served. The content of the body depends on the request.
     Done = 0x200,
     /// From the server: the request failed. The body is an error number of 32 bits and a text.
     Failed = 0x201,
@@ -59,7 +59,7 @@ pub fn write(mut to: impl Write, kind: Kind, body: &[u8]) -> io::Result<()> {
     to.write_all(body)
 }
 
-/// Reads a frame into `body`, which is replaced. `None` where the other side has ended between frames.
+/// Reads a frame into `body`, which is replaced. `None` if the other side has ended between frames.
 pub fn read(mut from: impl Read, body: &mut Vec<u8>) -> io::Result<Option<Kind>> {
     body.clear();
     let mut header = [0; 8];
@@ -104,7 +104,7 @@ pub fn failure(body: &[u8]) -> io::Error {
 
 /// For a client: the server closed the connection without a reply.
 pub fn gone() -> io::Error {
-    let text = "the server of the mount is gone, or talks to other users only";
+    let text = "the server of the mount is gone, or talks only to other users";
     io::Error::new(io::ErrorKind::UnexpectedEof, text)
 }
 
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn no_header_is_believed() {
+    fn false_headers_are_refused() {
         let read = |bytes: &[u8]| read(bytes, &mut Vec::new()).map_err(|error| error.kind());
         let header = |kind: u32, len: u32| [kind.to_le_bytes(), len.to_le_bytes()].concat();
         for len in [MOST_BYTES as u32 + 1, u32::MAX] {

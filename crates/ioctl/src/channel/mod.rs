@@ -1,17 +1,18 @@
-//! The control channel of a mount of Larder's: a way to ask its server for what is no matter of one request and one
-//! answer (for those see [`Envelope`](crate::abi::Envelope)).
+//! The control channel of a Larder mount: a way to send its server requests that need more than one
+//! message and one answer (for others see [`Envelope`](crate::abi::Envelope)).
 //!
-//! [`CHANNEL`], an ioctl that FUSE does pass on, says under which abstract name the server of a mount listens,
-//! and which inode it was called of. Over the socket go [frames](frame): a [`Request`] from the client, any
-//! number of frames that belong to it, and a reply, which comes last; then the next request. The server
-//! talks to root and to the user who runs it, and closes all other connections. The name begins with the number of
-//! the process that serves, so that a server is found too whose mounts cannot be reached.
+//! [`CHANNEL`], an ioctl that FUSE does pass on, returns the abstract name of the socket on which
+//! the server of a mount listens, and the inode that it was called on. Over the socket go
+//! [frames](frame): a [`Request`] from the client, any number of frames that belong to it, and last
+//! a reply; then the next request. The server talks to root and to the user who runs it, and closes
+//! all other connections. The name begins with the id of the server's process, so that a server is
+//! also found if its mounts cannot be reached.
 //!
 //! # Invariants
 //! - A frame is at most [`MOST_FRAME_BYTES`](frame::MOST_BYTES) long, whatever its header says.
-//! - Inodes are named by subvolume and number, as the mount itself told them to the client: no descriptor goes
-//!   to the server, which would wait for itself if it used one. For the same reason a client walks through a mount
-//!   that the server hands out.
+//! - Inodes are named by subvolume and number, as the mount itself told the client. No descriptor
+//!   goes to the server, which would wait for itself if it used one. For the same reason a client
+//!   walks through a mount that the server returns.
 
 pub mod descriptor;
 mod ending;
@@ -39,22 +40,22 @@ pub use servers::name_for;
 use crate::abi::CHANNEL;
 use crate::{call, invalid};
 
-/// Version of all that goes over a channel.
+/// Version of all messages of a channel.
 const VERSION: u32 = 1;
 /// Bytes of a channel's name.
 const NAME_BYTES: usize = 48;
 
-/// What [`CHANNEL`] returns.
+/// The result of [`CHANNEL`].
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable)]
 #[repr(C)]
 pub struct ChannelInfo {
     /// Version of the server.
     pub version: u32,
-    /// Bytes of `name` that count.
+    /// Bytes of `name` in use.
     pub name_len: u32,
     /// Abstract name of the socket on which the server listens.
     pub name: [u8; NAME_BYTES],
-    /// The inode that the ioctl was called of.
+    /// The inode that the ioctl was called on.
     pub node: NodeId,
 }
 
@@ -68,7 +69,7 @@ impl ChannelInfo {
     }
 }
 
-/// An inode of a mount of Larder's.
+/// An inode of a Larder mount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, FromBytes, IntoBytes, Immutable)]
 #[repr(C)]
 pub struct NodeId {
@@ -86,15 +87,15 @@ pub struct Channel {
 }
 
 impl Channel {
-    /// Connects to the server of the mount of Larder's that `inode` lies in; `None` if it lies in something
-    /// else. Also returns which inode that is.
+    /// Connects to the server of the Larder mount that `inode` lies in; `None` if it is another
+    /// file system. Also returns the id of `inode`.
     pub fn of(inode: impl AsFd) -> io::Result<Option<(Self, NodeId)>> {
         let Some((name, node)) = find(inode)? else { return Ok(None) };
         let socket = UnixStream::connect_addr(&SocketAddr::from_abstract_name(&name)?)?;
         Ok(Some((Self { socket, name }, node)))
     }
 
-    /// Which inode this is of the mount that the channel is of; `None` if it is of something else.
+    /// The id of this inode in the channel's mount; `None` if it is in another.
     pub fn node(&self, inode: impl AsFd) -> io::Result<Option<NodeId>> {
         let found = find(inode)?;
         Ok(found.filter(|(name, _)| *name == self.name).map(|(_, node)| node))
@@ -105,11 +106,12 @@ impl Channel {
         &self.socket
     }
 
-    /// Asks for something, and hands the [`Data`](Kind::Data) and each [`Event`](Kind::Event) that come to
-    /// `take`. Returns what the reply has.
+    /// Sends a request, and passes the [`Data`](Kind::Data) and [`Event`](Kind::Event) frames of
+    /// the answer to `take`. Returns the body of the reply.
     ///
     /// # Errors
-    /// What the server says, with its words; `UnexpectedEof` if it went, or does not talk to this user.
+    /// The server's error, with its message; `UnexpectedEof` if it ended, or does not talk to this
+    /// user.
     pub fn call(
         &mut self,
         request: &Request,
@@ -130,12 +132,12 @@ impl Channel {
     }
 }
 
-/// Which inode this is of a mount of Larder's; `None` if it is of something else.
+/// The id of this inode in a Larder mount; `None` if it is in another file system.
 pub fn node_of(inode: impl AsFd) -> io::Result<Option<NodeId>> {
     Ok(find(inode)?.map(|(_, node)| node))
 }
 
-/// Where the server of a mount listens, and which inode this is.
+/// The address of the mount's server, and the id of this inode.
 fn find(inode: impl AsFd) -> io::Result<Option<(Vec<u8>, NodeId)>> {
     let info: ChannelInfo = match call::read::<CHANNEL, _>(inode) {
         Ok(info) => info,

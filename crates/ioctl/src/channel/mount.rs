@@ -1,4 +1,4 @@
-//! What goes over a channel when a file system is mounted in another place too.
+//! The messages for mounting a file system in another place too.
 
 use std::ffi::OsString;
 use std::io;
@@ -8,19 +8,19 @@ use std::path::PathBuf;
 
 use super::{Channel, Request, descriptor, frame, invalid};
 
-/// The subvolume to show, and how to reach it: the body of [`Done`](super::Kind::Done).
+/// The subvolume to show, and its path: the body of [`Done`](super::Kind::Done).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MountReply {
     /// Its id.
     pub subvolume: u64,
-    /// Its path within the mount that comes with the reply; empty if it is what that shows.
+    /// Its path within the mount that comes with the reply; empty if it is the root of that mount.
     pub path: PathBuf,
-    /// Options that were asked for, and are not obeyed because the file system is mounted with others.
+    /// Requested options that are ignored because the file system is mounted with others.
     pub ignored: String,
 }
 
 impl MountReply {
-    /// The body of its frame: the id, how long the path is, the path, the options.
+    /// The body of its frame: the id, the length of the path, the path, the options.
     pub fn body(&self) -> Vec<u8> {
         let path = self.path.as_os_str().as_bytes();
         let numbers = [self.subvolume, path.len() as u64].map(u64::to_le_bytes).concat();
@@ -42,11 +42,11 @@ impl MountReply {
 }
 
 impl Channel {
-    /// Asks for a mount with the options `words` that is in no place yet. The reply says which part of it is to be
-    /// shown.
+    /// Requests a detached mount with the options `words`. The reply says which part of it to show.
     ///
     /// # Errors
-    /// Why the server refuses, with its words; `UnexpectedEof` if it went, or does not talk to this user.
+    /// The server's reason, with its message; `UnexpectedEof` if it ended, or does not talk to this
+    /// user.
     pub fn mount(&mut self, words: String) -> io::Result<(MountReply, OwnedFd)> {
         let body = self.call(&Request::Mount(words), &mut |_, _| Ok(()))?;
         let tree = descriptor::receive(&self.socket).map_err(frame::of_socket)?;

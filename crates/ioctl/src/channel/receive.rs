@@ -1,4 +1,4 @@
-//! What goes over a channel while a server receives.
+//! The messages of receiving.
 
 use std::io;
 
@@ -11,18 +11,18 @@ const BEGINS_SNAPSHOT: u8 = 2;
 const FAILED: u8 = 3;
 const READ: u8 = 4;
 
-/// Where to receive, and how.
+/// The place and the options for receiving.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReceiveRequest {
     /// The directory.
     pub directory: NodeId,
-    /// Stop where the first stream ends.
+    /// Stop at the end of the first stream.
     pub stop_at_end: bool,
-    /// Give up after so many commands that could not be applied; 0 for never.
+    /// Stop after this number of commands that could not be applied; 0 for never.
     pub max_errors: u64,
 }
 
-/// What happened; the body of an [`Event`](super::Kind::Event).
+/// A report; the body of an [`Event`](super::Kind::Event).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReceiveNews<'a> {
     /// A subvolume begins.
@@ -34,11 +34,11 @@ pub enum ReceiveNews<'a> {
     },
     /// A command could not be applied, for this reason.
     Failed(&'a [u8]),
-    /// So many bytes were read so far.
+    /// The number of bytes read so far.
     Read(u64),
 }
 
-/// How it ended: the body of [`Done`](super::Kind::Done).
+/// The result: the body of [`Done`](super::Kind::Done).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReceiveReply {
     /// All was received.
@@ -50,11 +50,11 @@ pub enum ReceiveReply {
         /// Commands that were applied.
         commands: u64,
     },
-    /// Something went wrong.
+    /// It failed.
     Failed {
         /// Name of the subvolume that was begun and not finished.
         unfinished: Option<Vec<u8>>,
-        /// What went wrong.
+        /// The reason.
         message: String,
     },
 }
@@ -89,14 +89,14 @@ impl<'a> ReceiveNews<'a> {
         }
     }
 
-    /// What is in a frame.
+    /// Parses the body of a frame.
     pub fn parse(body: &'a [u8]) -> io::Result<Self> {
         match body {
             [BEGINS_SUBVOLUME, name @ ..] => Ok(Self::Begins { name, is_snapshot: false }),
             [BEGINS_SNAPSHOT, name @ ..] => Ok(Self::Begins { name, is_snapshot: true }),
             [FAILED, text @ ..] => Ok(Self::Failed(text)),
             [READ, number @ ..] => Ok(Self::Read(word(number)?)),
-            _ => Err(invalid("news of an unknown kind")),
+            _ => Err(invalid("a report of an unknown kind")),
         }
     }
 }
@@ -117,7 +117,7 @@ impl ReceiveReply {
         }
     }
 
-    /// What is in a frame.
+    /// Parses the body of a frame.
     pub fn parse(body: &[u8]) -> io::Result<Self> {
         let (tag, rest) = body.split_at_checked(8).ok_or(invalid("a reply that is too short"))?;
         if word(tag)? == 0 {

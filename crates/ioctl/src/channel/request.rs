@@ -1,11 +1,11 @@
-//! What a server can be asked for over a channel.
+//! The requests of a channel.
 
 use std::io;
 
 use super::frame::Kind;
 use super::{ReceiveRequest, invalid};
 
-/// Clone sources at most.
+/// The most clone sources.
 const MOST_CLONE_SOURCES: usize = 4096;
 
 const COMPRESSED_DATA: u64 = 1;
@@ -13,39 +13,40 @@ const NO_DATA: u64 = 2;
 const BEGINS_STREAM: u64 = 4;
 const ENDS_STREAM: u64 = 8;
 
-/// What a server is asked for.
+/// A request to a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
-    /// To send a snapshot. The stream comes as [`Data`](Kind::Data), with now and then an
-    /// [`Event`](Kind::Event) of 4 bytes that says how many millionths were sent. The reply is empty.
+    /// Send a snapshot. The stream comes as [`Data`](Kind::Data), and at times an
+    /// [`Event`](Kind::Event) of 4 bytes with the progress in millionths. The reply is empty.
     Send(SendRequest),
-    /// To receive streams, which follow as [`Data`](Kind::Data) and [`End`](Kind::End) or
-    /// [`Stop`](Kind::Stop). What happens comes as [`Event`](Kind::Event).
+    /// Receive streams, which follow as [`Data`](Kind::Data) and [`End`](Kind::End) or
+    /// [`Stop`](Kind::Stop). Reports come as [`Event`](Kind::Event).
     Receive(ReceiveRequest),
-    /// To say, once the mount is gone, whether the last commit reached the devices. An empty
-    /// [`Event`](Kind::Event) confirms that; the reply comes at the end of the server and is empty.
+    /// Report, once the mount is gone, whether the last commit reached the devices. An empty
+    /// [`Event`](Kind::Event) confirms the request; the reply comes at the end of the server and is
+    /// empty.
     Ending,
-    /// To go on with other mount options, words with commas between them. The reply is empty.
+    /// Change the mount options to these, separated by commas. The reply is empty.
     Remount(String),
-    /// To mount in another place too, with these options, words with commas between them. The reply is a
-    /// [`MountReply`](super::MountReply); a byte comes after it, and with that the descriptor of a mount.
+    /// Mount in another place too, with these options, separated by commas. The reply is a
+    /// [`MountReply`](super::MountReply); after it comes a byte with the descriptor of a mount.
     Mount(String),
 }
 
-/// A snapshot to be sent, and how.
+/// A snapshot to send, with options.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SendRequest {
     /// Version of the stream.
     pub version: u64,
     /// Id of the snapshot.
     pub snapshot: u64,
-    /// Id of the snapshot that it is sent as an increment of.
+    /// Id of the parent, for an increment.
     pub parent: Option<u64>,
     /// Ids of snapshots that the receiver has as well.
     pub clone_sources: Vec<u64>,
-    /// Data that is stored compressed is sent as it is.
+    /// Send compressed data as it is stored.
     pub compressed_data: bool,
-    /// No data is sent.
+    /// Send no data.
     pub no_data: bool,
     /// A stream begins with this snapshot.
     pub begins_stream: bool,
@@ -54,7 +55,7 @@ pub struct SendRequest {
 }
 
 impl Request {
-    /// The kind of frame that it goes in.
+    /// The kind of its frame.
     pub fn kind(&self) -> Kind {
         match self {
             Self::Send(_) => Kind::Send,
@@ -84,14 +85,14 @@ impl Request {
         }
         let (words, rest) = body.as_chunks::<8>();
         if !rest.is_empty() {
-            return Err(invalid("a request with something behind it"));
+            return Err(invalid("a request with extra bytes"));
         }
         let words: Vec<u64> = words.iter().map(|word| u64::from_le_bytes(*word)).collect();
         match kind {
             Kind::Send => SendRequest::parse(&words).map(Self::Send),
             Kind::Receive => ReceiveRequest::parse(&words).map(Self::Receive),
             Kind::Ending if words.is_empty() => Ok(Self::Ending),
-            _ => Err(invalid("a frame that is no request")),
+            _ => Err(invalid("a frame that is not a request")),
         }
     }
 }
@@ -171,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_request_is_refused() {
+    fn invalid_requests_are_refused() {
         let parse = |kind, words: &[u64]| Request::parse(kind, &bytes_of(words.iter()));
         assert!(parse(Kind::Send, &[1, 12, 256, 0]).is_ok());
         assert!(parse(Kind::Send, &[1, 12, 256]).is_err());

@@ -1,4 +1,4 @@
-//! Finding the channel of a process, by the names of all sockets that can be seen.
+//! Finding the channel of a process by the names of all visible sockets.
 
 use std::fs;
 use std::io;
@@ -10,7 +10,7 @@ use rustix::net::sockopt::socket_peercred;
 
 use super::Channel;
 
-/// An abstract name for a server that runs in the process `pid`; `unique` tells it from others.
+/// An abstract name for a server in the process `pid`; `unique` makes it differ from others.
 pub fn name_for(pid: u32, unique: u64) -> String {
     format!("{}{unique:016x}", prefix(pid))
 }
@@ -20,8 +20,8 @@ fn prefix(pid: u32) -> String {
 }
 
 impl Channel {
-    /// Connects to a server that runs in the process `pid`; `None` if none listens there, or not where this process
-    /// could hear it. What takes the server longer than `patience` fails.
+    /// Connects to a server in the process `pid`; `None` if none listens there, or not visibly to
+    /// this process. Fails if the server takes longer than `patience`.
     pub fn of_process(pid: u32, patience: Duration) -> io::Result<Option<Self>> {
         // A row for each socket; the name comes last, and begins with an @ if it is abstract.
         let table = fs::read("/proc/net/unix")?;
@@ -35,7 +35,7 @@ impl Channel {
             else {
                 continue;
             };
-            // Anybody can take a name.
+            // Any process can use the name.
             let peer = socket_peercred(&socket)?;
             if peer.pid.as_raw_pid().unsigned_abs() == pid {
                 socket.set_read_timeout(Some(patience))?;

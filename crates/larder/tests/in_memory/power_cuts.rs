@@ -58,6 +58,6 @@ fn explore(options: &MkfsOptions, seed: u64) {
 }
 
 #[test]
-fn what_was_synced_is_there() {
+fn synced_files_are_there() {
     explore(&MkfsOptions::default(), 1);
 }

@@ -76,7 +76,7 @@ const CHANGES: [(&str, Theirs, Ours); 10] = [
 ];
 
 #[test]
-fn who_changes_a_program_takes_its_capabilities() {
+fn changing_a_program_removes_its_capabilities() {
     let content = Content::new(98).scale(Scale::Small);
     let image = KernelImage::build(&ImageSpec::new("capabilities"), &content);
     let data = vec![7; 3 * SECTOR as usize];

@@ -49,7 +49,7 @@ fn names(directory: &Directory) -> BTreeSet<String> {
 }
 
 #[test]
-fn what_is_queued_is_listed_and_counted() {
+fn delayed_items_are_listed_and_counted() {
     let image = KernelImage::build(&ImageSpec::new("queued").node_size(4096), &Content::new(41));
     let fs = open(&image);
     let root = fs.subvolume("/").unwrap();
@@ -144,7 +144,7 @@ fn listings_are_whole_while_others_come_and_go() {
 
 /// A snapshot has all changes from before it, and none from after it.
 #[test]
-fn snapshots_have_what_was_queued() {
+fn snapshots_have_delayed_items() {
     let image = KernelImage::build(&ImageSpec::new("snapshots"), &Content::new(43));
     let fs = open(&image);
     let root = fs.subvolume("/").unwrap();
@@ -205,7 +205,7 @@ fn it_makes_no_difference() {
 
 /// A scan reads the tree past the inodes, and sees delayed items all the same.
 #[test]
-fn a_scan_sees_what_was_queued() {
+fn a_scan_sees_delayed_items() {
     let image = KernelImage::build(&ImageSpec::new("scanned"), &Content::new(45));
     let fs = open(&image);
     let root = fs.subvolume("/").unwrap();
@@ -218,7 +218,7 @@ fn a_scan_sees_what_was_queued() {
 
 /// However many directories and files wait for a commit, the delayed items are bounded.
 #[test]
-fn what_waits_is_bounded() {
+fn delayed_items_are_bounded() {
     const FOLDERS: usize = 40;
     // There is room for all of it.
     let spec = ImageSpec::new("bounded").node_size(4096).devices(&[8 << 30]);

@@ -134,7 +134,7 @@ fn regular_files(directory: Inode) -> Vec<Inode> {
 /// A file that is open without a name is in no snapshot, neither the first nor the second of the
 /// same leaf, and stays readable while it is open.
 #[test]
-fn snapshots_leave_open_unlinked_files_behind() {
+fn snapshots_leave_out_open_unlinked_files() {
     let image = KernelImage::build(&ImageSpec::new("shared-orphans"), &Content::new(25));
     let fs = open(&image);
     let root = fs.subvolume("/").unwrap();
@@ -182,7 +182,7 @@ fn an_unlinked_file_lives_while_it_is_open_and_is_gone_after_a_crash() {
 }
 
 #[test]
-fn what_was_not_synced_is_as_the_last_commit_left_it() {
+fn unsynced_files_are_as_in_the_last_commit() {
     let image = KernelImage::build(&ImageSpec::new("dropped"), &Content::new(25));
     let fs = open(&image);
     let before = support::manifest(&fs);

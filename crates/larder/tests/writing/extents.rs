@@ -96,7 +96,7 @@ impl Known {
 }
 
 #[test]
-fn what_is_remembered_of_extents_is_true() {
+fn cached_extents_are_true() {
     let content = Content::new(91).scale(Scale::Small);
     let image = KernelImage::build(&ImageSpec::new("extents"), &content);
     let fs = open(&image);

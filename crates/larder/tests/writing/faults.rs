@@ -25,7 +25,7 @@ pub(crate) fn open(device: impl Device + 'static) -> larder::Result<Filesystem> 
 /// After a power cut at any point, the file system is in the state of one of the syncs, and not of
 /// one before the last that had returned.
 #[test]
-fn power_cuts_leave_what_was_synced() {
+fn power_cuts_leave_synced_changes() {
     let image = KernelImage::build(&ImageSpec::new("cuts").node_size(4096), &Content::new(31));
     let base = load(&image.devices()[0]);
     let recording = Recording::new();
@@ -83,7 +83,7 @@ const PATIENCE: Duration = Duration::from_secs(300);
 /// Whichever call of a device fails, each in turn: the caller gets an error, synced changes stay,
 /// nothing hangs.
 #[test]
-fn failing_devices_leave_what_was_synced() {
+fn failing_devices_leave_synced_changes() {
     let image = KernelImage::build(&ImageSpec::new("faults"), &Content::new(32));
     let base = load(&image.devices()[0]);
     for operation in [Operation::Write, Operation::Flush, Operation::Discard, Operation::Read] {

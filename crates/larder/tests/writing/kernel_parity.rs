@@ -5,7 +5,7 @@
 //! a sector is punched, the kernel writes zeros to the rest of the sector, even if that was a hole
 //! or preallocated. Ours stay as they are. Such a sector is *spoiled* until it changes otherwise.
 //! And where the kernel overlooks preallocated space, ours does not; see
-//! `the_kernel_overlooks_room_that_came_with_a_clone`.
+//! `the_kernel_overlooks_preallocated_space_of_a_clone`.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -271,7 +271,7 @@ fn compare(spec: &ImageSpec, seed: u64) {
 }
 
 #[test]
-fn calls_do_what_they_do_in_the_kernel() {
+fn calls_do_the_same_as_in_the_kernel() {
     compare(&ImageSpec::new("parity"), 1);
     compare(&ImageSpec::new("parity-holes").without(Feature::NoHoles), 2);
 }
@@ -280,7 +280,7 @@ fn calls_do_what_they_do_in_the_kernel() {
 /// preallocated space in it itself: it overlooks preallocated space that came with a clone, and
 /// calls it data.
 #[test]
-fn the_kernel_overlooks_room_that_came_with_a_clone() {
+fn the_kernel_overlooks_preallocated_space_of_a_clone() {
     let image = KernelImage::build(&ImageSpec::new("overlooked"), &Content::new(72));
     let mount = image.mount("");
     let create = |name| {

@@ -189,7 +189,7 @@ fn counts_are_those_of_the_kernel() {
 }
 
 #[test]
-fn a_snapshot_counts_what_its_source_does() {
+fn a_snapshot_counts_the_same_as_its_source() {
     let image = limited(
         "snapshots",
         "btrfs subvolume create s; dd if=/dev/zero of=s/f bs=1M count=4; btrfs qgroup limit 10M s",
@@ -312,7 +312,7 @@ fn new_subvolumes_are_counted() {
 
 /// As in the kernel, shared data may exceed a limit. Then nothing grows, and everything can shrink.
 #[test]
-fn what_is_shared_passes_a_limit_and_goes_again() {
+fn shared_data_may_exceed_a_limit_and_can_be_deleted() {
     let image = limited("passed", "btrfs subvolume create s; btrfs qgroup limit 2M s");
     let fs = open(&image);
     let (top, root) = (fs.subvolume("/").unwrap(), fs.subvolume("/s").unwrap());

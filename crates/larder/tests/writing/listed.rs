@@ -85,7 +85,7 @@ fn attributes_are_those_of_one_moment_after_the_listing_began() {
 
 /// Listed inodes stay out of memory; an inode that is in memory shows what only memory has.
 #[test]
-fn only_what_is_in_memory_anyway_is_opened() {
+fn only_inodes_in_memory_are_opened() {
     let image = KernelImage::build(&ImageSpec::new("cold"), &Content::new(62));
     {
         let fs = open(&image);

@@ -29,7 +29,7 @@ fn the_label_changes_and_stays() {
 }
 
 #[test]
-fn lists_of_subvolumes_show_what_is_not_committed() {
+fn lists_of_subvolumes_show_uncommitted_ones() {
     let image = KernelImage::build(&ImageSpec::new("list"), &Content::new(52));
     let fs = open(&image);
     let root = fs.subvolume("/").unwrap();

@@ -87,7 +87,7 @@ const FILES: [&[Change]; 5] = [
 
 /// Dirty data is told apart, and seeking finds it, and nothing is written back for that.
 #[test]
-fn what_waits_is_shown_as_the_kernel_shows_it() {
+fn pending_deletions_are_shown_as_the_kernel_shows_them() {
     use std::os::unix::fs::FileExt;
 
     let content = Content::new(96).scale(Scale::Small);
@@ -142,7 +142,7 @@ fn what_waits_is_shown_as_the_kernel_shows_it() {
 
 /// Clones, also of a part of the same file, snapshots, and what is left when they are gone.
 #[test]
-fn what_is_shared_is_what_the_kernel_says() {
+fn shared_space_is_as_the_kernel_reports_it() {
     let content = Content::new(97).scale(Scale::Small);
     let image = KernelImage::build(&ImageSpec::new("shared-extents"), &content);
     let fs = open(&image);

@@ -170,7 +170,7 @@ fn a_file_is_read_and_written_while_its_data_is_on_its_way() {
 
 /// After a failed write, data stays in memory, with later writes over it, and is written later.
 #[test]
-fn what_could_not_be_written_back_is_not_lost() {
+fn failed_writeback_loses_no_data() {
     let (fs, device, faults, memory) = gated("refused");
     let root = fs.subvolume("/").unwrap();
     let file = root.create("file", 0o644).unwrap();
@@ -200,7 +200,7 @@ fn what_could_not_be_written_back_is_not_lost() {
 
 /// However slow a device is, the data that waits for it is bounded.
 #[test]
-fn who_changes_much_waits_for_a_slow_device() {
+fn threads_that_change_much_wait_for_a_slow_device() {
     const COMMIT_BYTES: usize = 512 << 10;
     const VALUE_BYTES: usize = 3000;
     let files = 40 * COMMIT_BYTES / VALUE_BYTES;

@@ -217,7 +217,7 @@ fn owners_change_and_privileges_go() {
 }
 
 #[test]
-fn what_stands_for_a_subvolume_in_a_snapshot_is_replaced() {
+fn a_directory_in_place_of_a_subvolume_is_replaced() {
     const PLAIN: RenameFlags = RenameFlags::empty();
     same("stand-ins", |by| {
         let mut done = vec![by.subvolume("a")];

@@ -25,7 +25,7 @@ fn places(file: &larder::File) -> Vec<(u64, u64, u64, bool)> {
 }
 
 #[test]
-fn what_is_written_goes_where_room_was_made() {
+fn writes_go_to_preallocated_space() {
     let image = KernelImage::build(&ImageSpec::new("room"), &Content::new(41));
     let fs = open(&image);
     let root = fs.subvolume("/").unwrap();

@@ -33,7 +33,7 @@ fn send(snapshot: &Subvolume, parent: Option<&Subvolume>, meanwhile: impl FnOnce
 }
 
 #[test]
-fn a_send_is_of_what_was_committed_and_holds_it() {
+fn a_send_reads_the_last_commit_and_keeps_it() {
     let image = KernelImage::build(&ImageSpec::new("held"), &Content::new(54));
     let fs = open(&image);
     let root = fs.subvolume("/").unwrap();

@@ -104,7 +104,7 @@ fn ranges_are_shared_by_the_rules_of_the_kernel() {
 }
 
 #[test]
-fn what_is_equal_is_shared_once_and_what_differs_is_left() {
+fn equal_data_is_shared_once_and_other_data_is_left() {
     let image = KernelImage::build(&ImageSpec::new("equal"), &Content::new(52));
     let fs = open(&image);
     let root = fs.subvolume("/").unwrap();
@@ -137,7 +137,7 @@ fn what_is_equal_is_shared_once_and_what_differs_is_left() {
 /// Files are shared across subvolumes and snapshots, here and by the kernel, and each side changes
 /// what the other shared.
 #[test]
-fn both_sides_change_what_the_other_shared() {
+fn both_sides_change_shared_files() {
     let image = KernelImage::build(&ImageSpec::new("both").node_size(4096), &Content::new(53));
     let mut contents: Vec<Vec<u8>> = vec![data(900_000, 11)];
     for round in 0..3_usize {

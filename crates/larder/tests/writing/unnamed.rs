@@ -61,7 +61,7 @@ fn a_file_that_lost_its_name_keeps_its_data_while_it_is_open() {
 }
 
 #[test]
-fn what_writes_back_by_itself_keeps_the_data_of_a_file_without_a_name() {
+fn background_writeback_keeps_the_data_of_a_file_without_a_name() {
     let (_fs, root, _memory) = file_system("written-back");
     let large = root.create_unnamed("", 0o600).unwrap();
     large.write_at(&vec![1; MUCH_BYTES], 0).unwrap();

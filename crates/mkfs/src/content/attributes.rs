@@ -9,7 +9,7 @@ use crate::settings::{GENERATION, Settings};
 /// `S_IFDIR | 0755`.
 const DIRECTORY_MODE: u32 = 0o040_755;
 
-/// What an inode item says that the content does not decide.
+/// The fields of an inode item that do not depend on the content.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Attributes {
     mode: u32,
@@ -23,7 +23,7 @@ pub(crate) struct Attributes {
 }
 
 impl Attributes {
-    /// Those of the source, as the settings change them.
+    /// The attributes in the source, as the settings change them.
     pub(crate) fn of_source(status: &Stat, settings: &Settings) -> Self {
         let time = |seconds: i64, nanoseconds: u64| {
             let time = Timespec::new(seconds, nanoseconds as u32);
@@ -47,7 +47,7 @@ impl Attributes {
         }
     }
 
-    /// Those of a directory that is made from nothing.
+    /// The attributes of a directory that is not in the source.
     pub(crate) fn of_new_directory(settings: &Settings) -> Self {
         let now = settings.now;
         Self {

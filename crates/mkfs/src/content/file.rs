@@ -79,7 +79,7 @@ impl<'a> Opener<'a> {
         let subvolume = context.subvolume;
         let node = subvolume.node(at);
         let failed = || MkfsError::source(|| subvolume.path(at));
-        // Should it have become a pipe, opening it must not wait.
+        // If it has become a pipe, opening it must not wait.
         let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
         let directory = self.directory_of(at);
         let opened = directory.and_then(|dir| open_quietly(dir, subvolume.name(node), flags));
@@ -122,7 +122,7 @@ pub(crate) struct OpenFile<'a> {
     pub(super) status: Stat,
     /// Bytes to copy.
     pub(super) size: u64,
-    /// Where there is data; see [`data_ranges`].
+    /// The ranges that hold data; see [`data_ranges`].
     pub(super) ranges: Vec<Range<u64>>,
 }
 

@@ -1,4 +1,4 @@
-//! What there is to do, in order.
+//! The work to do, in order.
 
 use std::iter::Peekable;
 use std::ops::Range;
@@ -19,20 +19,20 @@ const MAX_PARTS: usize = 1024;
 pub(crate) enum Job<'a> {
     /// Entries whose data together is at most one segment.
     Nodes(Range<u32>),
-    /// What comes before the data of a file that is larger.
+    /// The items before the data of a larger file.
     LargeFile(Arc<OpenFile<'a>>),
-    /// Parts of it whose data together is at most one segment.
+    /// Parts of a large file whose data together is at most one segment.
     Parts(Arc<OpenFile<'a>>, Vec<Part>),
     /// A large file could not be opened.
     Failed(MkfsError),
 }
 
-/// The jobs of a subvolume. Large files are opened here, for their parts share them.
+/// The jobs of a subvolume. Large files are opened here, since their parts share them.
 pub(crate) struct Jobs<'a> {
     context: Context<'a>,
     next: u32,
     opener: Opener<'a>,
-    /// The parts of the large file that was last begun.
+    /// The parts of the last large file.
     parts: Option<LargeFileParts<'a>>,
 }
 
@@ -42,7 +42,7 @@ struct LargeFileParts<'a> {
 }
 
 impl LargeFileParts<'_> {
-    /// The parts that come next and fit one job; none after the last.
+    /// The next parts, as many as fit one job; none after the last.
     fn next_job(&mut self) -> Vec<Part> {
         let mut room = SEGMENT_BYTES as u64;
         let mut job = Vec::new();
@@ -61,7 +61,7 @@ impl<'a> Jobs<'a> {
         Self { context, next: 0, opener: Opener::new(context), parts: None }
     }
 
-    /// Bytes of data that a node has at most, in whole sectors.
+    /// The most bytes of data that a node has, in whole sectors.
     fn data_bytes(&self, at: u32) -> u64 {
         let node = self.context.subvolume.node(at);
         if node.kind == Kind::File && self.context.subvolume.is_first_name(at) {

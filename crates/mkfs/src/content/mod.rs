@@ -1,10 +1,10 @@
-//! From entries of the source to items and data: what the threads do that read, compress and
+//! From entries of the source to items and data: the work of the threads that read, compress and
 //! checksum.
 //!
-//! A [`Job`] is some inodes, or a part of a large file. A worker turns it into an [`Output`], in
-//! which everything is in the order of the subvolume's keys and nothing depends on addresses: these
-//! are given when outputs are taken over, one after the other, by [`crate::populate`]. So what
-//! comes out does not depend on how many threads there were.
+//! A [`Job`] is some inodes, or a part of a large file. A worker turns it into an [`Output`], whose
+//! records are in the order of the subvolume's keys and do not depend on addresses.
+//! [`crate::populate`] assigns those as it takes over outputs in order. So the result does not
+//! depend on the number of threads.
 
 mod attributes;
 mod directory;
@@ -31,7 +31,7 @@ use crate::source::Subvolume;
 /// Most bytes of data in one output: the size of reads and writes.
 pub(crate) const SEGMENT_BYTES: usize = 1024 * 1024;
 
-/// What all workers on a subvolume share.
+/// The state that all workers on a subvolume share.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Context<'a> {
     pub(crate) settings: &'a Settings,

@@ -27,8 +27,8 @@ struct Name<'a> {
     name: &'a [u8],
 }
 
-/// Adds the references of the inode at node `at`, which is its first: one item for each directory,
-/// and what does not fit that as extended references.
+/// Adds the references of the inode whose first node is `at`: one item for each directory, and
+/// extended references for names that do not fit.
 pub(super) fn add_references(
     context: &Context<'_>,
     at: u32,

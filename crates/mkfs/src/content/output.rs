@@ -1,4 +1,4 @@
-//! What workers produce.
+//! The output of workers.
 
 use larder_format::Key;
 use larder_format::compression::Algorithm;
@@ -12,8 +12,8 @@ pub(crate) struct Output {
     pub(crate) records: Vec<Record>,
     /// The data of the item records, one after the other.
     pub(crate) item_bytes: Vec<u8>,
-    /// Whole sectors for the extent records, one after the other, up to `data_len`. Empty, or of
-    /// [`SEGMENT_BYTES`].
+    /// Whole sectors for the extent records, one after the other, up to `data_len`. Its length is 0
+    /// or [`SEGMENT_BYTES`].
     pub(crate) data: Vec<u8>,
     pub(crate) data_len: usize,
     /// Whether any of it is compressed.
@@ -53,8 +53,8 @@ impl Output {
         self.records.push(Record::Item { key, len: self.item_bytes.len() - before });
     }
 
-    /// Adds a piece whose data lies at the end of `data`, and takes one that is not compressed
-    /// together with the one before it where both are parts of one range.
+    /// Adds a piece whose data is at the end of `data`. An uncompressed piece is merged with the
+    /// one before it if both are parts of one range.
     pub(crate) fn extent(&mut self, inode: u64, piece: Piece) {
         if let Some(Record::Extent { inode: before_inode, piece: before }) = self.records.last_mut()
             && *before_inode == inode
@@ -78,8 +78,8 @@ impl Output {
     }
 }
 
-/// Buffers of [`SEGMENT_BYTES`] with any content. Getting large ones from the system over and over
-/// would cost more than copying into them.
+/// Buffers of [`SEGMENT_BYTES`] with any content. Allocating large ones over and over would cost
+/// more than copying into them.
 #[derive(Debug, Default)]
 pub(crate) struct BufferPool(Mutex<Vec<Vec<u8>>>);
 

@@ -2,7 +2,7 @@
 //!
 //! Invariants:
 //! * results are consumed in the order of the jobs, on the calling thread;
-//! * jobs that are begun and not yet consumed are at most the window, which bounds memory;
+//! * jobs that are begun and not yet consumed are no more than the window, which bounds memory;
 //! * every thread ends when the consumer fails: `stopped` is set under the lock, and both
 //!   conditions wait for it as well.
 
@@ -17,9 +17,9 @@ const WINDOW_PER_THREAD: usize = 4;
 
 struct State<J, R> {
     jobs: J,
-    /// Results of the jobs that were begun and not consumed.
+    /// Results of the jobs that are begun and not consumed.
     results: VecDeque<Option<R>>,
-    /// Number of jobs that were consumed.
+    /// The number of consumed jobs.
     consumed: usize,
     /// Whether there are no more jobs.
     exhausted: bool,
@@ -29,14 +29,14 @@ struct State<J, R> {
 struct Shared<J, R> {
     state: Mutex<State<J, R>>,
     window: usize,
-    /// There is room for another job, or none will come.
+    /// Another job may begin, or there is none.
     may_begin: Condvar,
-    /// The first result is there, or none will come.
+    /// The first result is ready, or there is none.
     may_consume: Condvar,
 }
 
-/// Runs `work` on every job, on `threads` threads that each have a worker of their own, and gives
-/// the results to `consume` in the order of the jobs until it fails.
+/// Runs `work` on every job, on `threads` threads with a worker each, and passes the results to
+/// `consume` in the order of the jobs until it fails.
 pub(crate) fn ordered<J, W, R, E>(
     jobs: J,
     threads: NonZeroUsize,

@@ -5,9 +5,9 @@ use std::ops::Range;
 /// A range of a file, of whole sectors.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
-    /// It is to be read, up to the file's size.
+    /// To be read, up to the file's size.
     Data(Range<u64>),
-    /// It reads as zeros.
+    /// Reads as zeros.
     Hole(Range<u64>),
 }
 
@@ -21,8 +21,8 @@ impl Part {
     }
 }
 
-/// The parts that file extents describe, in order and each at most `longest` bytes of data: with
-/// `explicit_holes` they cover all sectors of the file, otherwise holes are left out.
+/// The parts that file extents describe, in order, each at most `longest` bytes of data. With
+/// `explicit_holes` they cover all sectors of the file, otherwise they leave out holes.
 pub(super) fn parts(
     ranges: Vec<Range<u64>>,
     size: u64,

@@ -18,7 +18,7 @@ use crate::MkfsError;
 use crate::settings::{GENERATION, MAX_INLINE_BYTES};
 use crate::source::Kind;
 
-/// What a thread uses for one job after the other.
+/// The state that a thread reuses from job to job.
 pub(crate) struct Worker<'a> {
     context: Context<'a>,
     opener: Opener<'a>,
@@ -167,7 +167,7 @@ impl<'a> Worker<'a> {
         Ok(())
     }
 
-    /// What comes before a file's data.
+    /// The items before a file's data.
     fn file_items(
         &mut self,
         file: &OpenFile<'_>,
@@ -180,8 +180,8 @@ impl<'a> Worker<'a> {
         self.add_xattrs(file.at, &XattrSource::Open(&file.opened), output)
     }
 
-    /// Reads a file that is small enough to lie in its file extent item, into `packed` if it is
-    /// compressed, else into `raw`. Returns the length as stored. `None` if it is too large.
+    /// Reads a file that is small enough for an inline extent, into `packed` if it is compressed,
+    /// otherwise into `raw`. Returns the stored length, or `None` if it is too large.
     fn read_inline(
         &mut self,
         file: &OpenFile<'_>,
@@ -290,7 +290,7 @@ impl<'a> Worker<'a> {
         Ok(())
     }
 
-    /// Adds what was put at the start of the output's room for data.
+    /// Adds the data at the start of the output's unused space.
     fn add_extent(
         &self,
         inode: u64,

@@ -1,4 +1,4 @@
-//! Extended attributes, POSIX ACLs and capabilities among them.
+//! Extended attributes, including POSIX ACLs and capabilities.
 
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ use crate::settings::{GENERATION, Settings};
 /// The most that Linux returns for a list of names or for a value (`XATTR_SIZE_MAX`).
 const MAX_BYTES: usize = 64 * 1024;
 
-/// Where attributes are read from: a file that is open, or one that should not be opened.
+/// The source of attributes: an open file, or one that should not be opened.
 pub(super) enum XattrSource<'a> {
     Open(&'a OwnedFd),
     Path(&'a Path),
@@ -41,7 +41,7 @@ impl XattrSource<'_> {
     }
 }
 
-/// Buffers that are used for one inode after the other.
+/// Buffers that are reused from inode to inode.
 #[derive(Debug)]
 pub(super) struct XattrReader {
     names: Vec<u8>,
@@ -53,7 +53,7 @@ impl XattrReader {
         Self { names: Vec::with_capacity(MAX_BYTES), value: Vec::with_capacity(MAX_BYTES) }
     }
 
-    /// Adds the attributes of an inode. One that vanishes meanwhile is left out.
+    /// Adds the attributes of an inode. Skips one that vanishes meanwhile.
     pub(super) fn add_xattrs(
         &mut self,
         source: &XattrSource<'_>,

@@ -34,7 +34,7 @@ pub(super) fn block_group_items(
     plan.space.groups().iter().try_for_each(|group| emit(key(group), item(group).as_bytes()))
 }
 
-/// The free space tree. Groups fill from front to back, which leaves so few free ranges that none
+/// The free space tree. Groups fill from start to end, which leaves so few free ranges that none
 /// needs bitmaps.
 pub(super) fn free_space_items(
     _: &Layout<'_>,

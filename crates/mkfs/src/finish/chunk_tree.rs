@@ -57,7 +57,7 @@ fn chunk_item(chunk: &Chunk, settings: &Settings) -> Vec<u8> {
     item
 }
 
-/// Keys and items of the system chunks, as the superblock has them.
+/// Keys and items of the system chunks, for the superblock.
 pub(super) fn system_chunk_array(space: &Space, settings: &Settings) -> Vec<u8> {
     let system = space
         .groups()

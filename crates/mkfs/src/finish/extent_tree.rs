@@ -1,4 +1,4 @@
-//! The extent tree: everything that is allocated, and the references to it.
+//! The extent tree: all extents, and the references to them.
 
 use larder_format::item::{
     BackRef, EXTENT_FLAG_DATA, EXTENT_FLAG_TREE_BLOCK, ExtentItem, TreeBlockInfo,

@@ -1,14 +1,14 @@
 //! The trees that describe everything, themselves included.
 //!
-//! The extent tree has an item for each of its own blocks, the free space tree tells what these
-//! left free, and the root tree where they all are. So their blocks are planned first: how many, at
-//! which levels and with which first keys. Trees are built on a plan, but not written, until a plan
-//! and what is built on it are the same.
+//! The extent tree has an item for each of its own blocks, the free space tree depends on the space
+//! that these leave, and the root tree on the addresses of all roots. So their blocks are planned
+//! first: number, levels and first keys. Trees are built on a plan, without being written, until
+//! they match it.
 //!
-//! That point is always reached: plans begin with one leaf for each tree and only grow, for more
-//! blocks never make a tree shorter (see `crate::space`), and each block adds far less than a
-//! block of items. With the number of blocks the sizes of all items are settled, with these which
-//! items are in which block, and with that the levels and first keys.
+//! The plans reach that point: they begin with one leaf for each tree and only grow, since more
+//! blocks never make a tree smaller (see `crate::space`), and each block adds far less than a block
+//! of items. The number of blocks determines the sizes of all items, these determine which items
+//! are in which block, and that determines levels and first keys.
 
 mod block_groups;
 mod chunk_tree;
@@ -38,15 +38,15 @@ pub(crate) use superblock::{Content, add_content, dev_item, new_superblock};
 /// More plans than any layout needs.
 const MAX_PLANS: usize = 100;
 
-/// Trees that were built before.
+/// Trees that are already built.
 #[derive(Debug)]
 pub(crate) struct EarlierTrees {
-    /// Of subvolumes, in the order of the source.
+    /// Trees of subvolumes, in the order of the source.
     pub(crate) subvolumes: Vec<Filled>,
     pub(crate) checksums: TreeRoot,
 }
 
-/// What items of the last trees are made from, but for the plan.
+/// The sources of the last trees' items, except the plan.
 struct Layout<'a> {
     settings: &'a Settings,
     chunk_tree_uuid: Uuid,
@@ -61,7 +61,7 @@ struct Layout<'a> {
 /// Emits the items of a tree on a plan.
 type Items = fn(&Layout<'_>, &Plan, &mut Emit<'_>) -> Result<(), MkfsError>;
 
-/// The trees to be built last and what they hold.
+/// The last trees to build, with their items.
 fn last_trees(features: Features) -> Vec<(u64, Items)> {
     let optional =
         |feature, owner, items: Items| features.contains(feature).then_some((owner, items));
@@ -88,7 +88,7 @@ fn last_trees(features: Features) -> Vec<(u64, Items)> {
     trees.into_iter().flatten().collect()
 }
 
-/// Builds and queues the last trees. Returns where they are.
+/// Builds and queues the last trees. Returns their plan.
 pub(crate) fn finish(
     image: &mut Image<'_>,
     source: &Source,

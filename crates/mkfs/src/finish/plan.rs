@@ -14,7 +14,7 @@ pub(crate) type Shape = Vec<(u8, Key)>;
 /// Where the blocks of the last trees will be.
 #[derive(Debug)]
 pub(crate) struct Plan {
-    /// Space with these blocks allocated, and devices of the size that they will have.
+    /// Space with these blocks allocated, and devices of their final size.
     pub(crate) space: Space,
     /// By owner, blocks in the order in which they are stored.
     trees: Vec<(u64, Vec<BlockRecord>)>,
@@ -67,7 +67,7 @@ impl Plan {
         blocks
     }
 
-    /// The root of a planned tree: it is stored last. `None` for a tree that there is not.
+    /// The root of a planned tree, which is stored last; `None` if there is no such tree.
     pub(crate) fn root_of(&self, owner: u64) -> Option<TreeRoot> {
         let blocks = self.blocks_of(owner);
         let root = blocks.last()?;
@@ -83,11 +83,11 @@ impl Plan {
     }
 }
 
-/// Gives the blocks of one tree the addresses that were planned.
+/// Assigns the planned addresses to the blocks of one tree.
 pub(super) struct PlannedSink<'a, 'i> {
     planned: &'a [BlockRecord],
     shape: Shape,
-    /// Where the blocks go, if they go anywhere.
+    /// The destination of the blocks, if they are written.
     image: Option<&'a mut Image<'i>>,
 }
 
@@ -102,7 +102,7 @@ impl<'a, 'i> PlannedSink<'a, 'i> {
 }
 
 impl BlockSink for PlannedSink<'_, '_> {
-    /// Blocks beyond the plan get no address: there will be another plan.
+    /// Blocks beyond the plan get no address, since another plan follows.
     fn store(&mut self, block: &mut OpenNode) -> Result<Logical, MkfsError> {
         let logical =
             self.planned.get(self.shape.len()).map_or(Logical(0), |record| record.logical);

@@ -1,5 +1,5 @@
-//! The quota tree: a quota group for each subvolume. No extent is shared, so what a subvolume
-//! refers to is its own.
+//! The quota tree: a quota group for each subvolume. Subvolumes share no extents, so all that one
+//! refers to is exclusive.
 
 use larder_format::item::{QgroupInfoItem, QgroupLimitItem, QgroupStatusItem, qgroup_status_flags};
 use larder_format::{ItemType, Key};

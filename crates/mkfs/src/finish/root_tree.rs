@@ -1,4 +1,4 @@
-//! The root tree: where every tree is, and how subvolumes are named.
+//! The root tree: the roots of all trees, and the names of subvolumes.
 
 use larder_format::item::{
     DirItemHeader, FileType, INODE_ROOT_ITEM_INIT, InodeItem, InodeRefHeader, ROOT_SUBVOL_RDONLY,
@@ -15,7 +15,7 @@ use crate::settings::{GENERATION, Settings};
 use crate::source::{ParentEntry, Subvolume};
 use crate::tree::{Emit, TreeRoot};
 
-/// Trees of which the root tree tells, but for subvolumes and the checksum tree.
+/// Trees in the root tree, except subvolumes and the checksum tree.
 const PLANNED: [u64; 7] = [
     objectid::EXTENT_TREE,
     objectid::DEV_TREE,
@@ -96,7 +96,7 @@ fn directory_items(layout: &Layout<'_>) -> Vec<(Key, Vec<u8>)> {
 fn root_item(root: TreeRoot, settings: &Settings) -> RootItem {
     let node_size = settings.node_size as u64;
     RootItem {
-        // What the kernel writes into an inode that it never uses.
+        // The kernel's values for an inode that it never uses.
         inode: InodeItem {
             generation: 1.into(),
             size: 3.into(),
@@ -127,7 +127,7 @@ fn subvolume_root_item(subvolume: &Subvolume, filled: &Filled, settings: &Settin
     item
 }
 
-/// What a `ROOT_REF` and its `ROOT_BACKREF` hold.
+/// The data of a `ROOT_REF` and its `ROOT_BACKREF`.
 fn root_reference_item(entry: &ParentEntry) -> Vec<u8> {
     let header = RootRefHeader {
         dirid: entry.directory.into(),

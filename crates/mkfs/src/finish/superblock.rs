@@ -13,7 +13,7 @@ use crate::source::Source;
 use crate::space::{DeviceRoom, Space};
 use crate::tree::TreeRoot;
 
-/// The item of a device with the chunks that are in `space`.
+/// The item of a device with the chunks in `space`.
 pub(crate) fn dev_item(space: &Space, device: &DeviceRoom, settings: &Settings) -> DevItem {
     let on_device = |group: &crate::space::BlockGroup| {
         let stripes = group.chunk.stripes().iter().filter(|stripe| stripe.devid == device.devid);
@@ -33,7 +33,7 @@ pub(crate) fn dev_item(space: &Space, device: &DeviceRoom, settings: &Settings) 
     }
 }
 
-/// What the superblock says that the settings alone do not decide.
+/// The fields of the superblock that depend on the content.
 #[derive(Clone, Copy)]
 pub(crate) struct Content<'a> {
     pub(crate) source: &'a Source,
@@ -43,7 +43,7 @@ pub(crate) struct Content<'a> {
     pub(crate) compression_used: bool,
 }
 
-/// A superblock with what the settings decide.
+/// A superblock with the fields that depend on the settings.
 pub(crate) fn new_superblock(settings: &Settings) -> Box<Superblock> {
     let mut superblock = Superblock::zeroed();
     let (node_size, sector_size) = (settings.node_size as u32, settings.sector_size as u32);
@@ -64,13 +64,13 @@ pub(crate) fn new_superblock(settings: &Settings) -> Box<Superblock> {
     superblock.label[..settings.label.len()].copy_from_slice(settings.label.as_bytes());
     superblock.uuid_tree_generation = GENERATION.into();
     if !settings.compat_ro_flags().contains(CompatRoFlags::FREE_SPACE_TREE) {
-        // There is no v1 cache, so none of any generation is to be believed.
+        // There is no v1 cache, so none of any generation is valid.
         superblock.cache_generation = u64::MAX.into();
     }
     superblock
 }
 
-/// Adds where the trees are, and the features that the content decides.
+/// Sets the roots of trees, and the features that depend on the content.
 pub(crate) fn add_content(superblock: &mut Superblock, settings: &Settings, content: Content<'_>) {
     let mut flags = superblock.incompat_flags();
     let algorithm = settings.compression.map(compression::Compression::algorithm);

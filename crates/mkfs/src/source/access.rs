@@ -1,4 +1,4 @@
-//! Looking at the source without leaving traces.
+//! Reading the source without leaving traces.
 
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{Mode, OFlags, SeekFrom, openat, seek};
 use rustix::io::Errno;
 
-/// Opens for reading, without changing the time of last access where that is allowed.
+/// Opens for reading, and keeps the time of last access if that is allowed.
 pub(crate) fn open_quietly(
     directory: impl AsFd,
     name: impl rustix::path::Arg + Copy,
@@ -42,7 +42,7 @@ pub(crate) fn data_ranges(
         };
         let hole = match seek(file, SeekFrom::Hole(data)) {
             Ok(hole) => hole.min(size),
-            // The file became shorter; reading it will tell.
+            // The file became shorter; reading reports it.
             Err(Errno::NXIO) => size,
             Err(errno) => return Err(errno),
         };

@@ -1,10 +1,10 @@
-//! What a file system is filled with: the directory tree as it was when it was walked.
+//! The directory tree to copy, as it was during the walk.
 //!
-//! The walk is breadth first and takes the names of a directory in the order of their bytes, so
-//! that the children of a directory lie side by side, and inode numbers, given in this order, do
-//! not depend on how the source file system happens to list them.
+//! The walk is breadth first and takes the names of a directory in the order of their bytes. So the
+//! children of a directory are adjacent, and inode numbers, which are assigned in this order, do
+//! not depend on how the source lists directories.
 //!
-//! Memory: about 60 bytes and the name for each directory entry. Attributes, but for the size of
+//! Memory: about 60 bytes and the name for each directory entry. Attributes, except the sizes of
 //! files, are read again when an inode is copied.
 
 mod access;
@@ -24,7 +24,7 @@ pub(crate) use scan::scan;
 /// Index of a directory's first name: 0 and 1 would be `.` and `..`.
 const FIRST_DIRECTORY_INDEX: u64 = 2;
 
-/// Everything to be copied.
+/// All that is copied.
 #[derive(Debug)]
 pub(crate) struct Source {
     /// The top-level subvolume first, then the others in the order of their ids.
@@ -33,7 +33,7 @@ pub(crate) struct Source {
     pub(crate) default: usize,
 }
 
-/// What an entry is.
+/// The kind of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     File,
@@ -52,7 +52,7 @@ pub(crate) struct Node {
     pub(crate) kind: Kind,
     /// Inode number; 0 for a subvolume's root.
     pub(crate) inode: u64,
-    /// Bytes of a file when it was found; copies are no longer.
+    /// Bytes of a file when it was found. Copies are no longer than this.
     pub(crate) size: u64,
     /// Bytes of it that are not in holes.
     pub(crate) data_bytes: u64,
@@ -73,15 +73,15 @@ impl Node {
     }
 }
 
-/// A tree of its own.
+/// A subvolume to fill.
 #[derive(Debug)]
 pub(crate) struct Subvolume {
     /// Id of the tree.
     pub(crate) id: u64,
-    /// Where it is copied from.
+    /// Path of its source.
     path: PathBuf,
     pub(crate) read_only: bool,
-    /// Where it is named; `None` for the top level.
+    /// Its name; `None` for the top level.
     pub(crate) parent: Option<ParentEntry>,
     nodes: Vec<Node>,
     names: Vec<u8>,
@@ -102,8 +102,7 @@ pub(crate) struct ParentEntry {
 }
 
 impl Source {
-    /// Nothing: a top-level subvolume with an empty root directory, which is not copied from
-    /// anywhere.
+    /// An empty source: a top-level subvolume with an empty root directory.
     pub(crate) fn empty() -> Self {
         let root = Subvolume::new(objectid::FS_TREE, PathBuf::new(), false, None);
         Self { subvolumes: vec![root], default: 0 }
@@ -128,8 +127,8 @@ impl Subvolume {
         Self { id, path, read_only, parent, nodes, names, links }
     }
 
-    /// All entries; the first is the root directory. Inode numbers ascend, leaving out names of
-    /// inodes that were named before.
+    /// All entries; the first is the root directory. Inode numbers ascend, except for further names
+    /// of an inode.
     pub(crate) fn nodes(&self) -> &[Node] {
         &self.nodes
     }
@@ -162,7 +161,7 @@ impl Subvolume {
         self.names_of(&at)[0] == at
     }
 
-    /// Where the entry is copied from.
+    /// The path of the entry in the source.
     pub(crate) fn path(&self, at: u32) -> PathBuf {
         let mut parts = Vec::new();
         let mut next = at;
@@ -174,7 +173,7 @@ impl Subvolume {
         parts.iter().rev().fold(self.path.clone(), |path, part| path.join(part))
     }
 
-    /// Where the subvolume is copied from; `None` if it is made from nothing.
+    /// The path of the subvolume's source; `None` if it has none.
     pub(crate) fn root_path(&self) -> Option<&Path> {
         Some(self.path.as_path()).filter(|path| !path.as_os_str().is_empty())
     }

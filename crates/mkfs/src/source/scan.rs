@@ -19,8 +19,8 @@ use crate::{MkfsError, SubvolumeSpec};
 /// Most names of an inode (`BTRFS_LINK_MAX`).
 const MAX_LINKS: usize = 65535;
 
-/// Walks `root` and everything below it, across mount points. None of the `targets` may lie there:
-/// they would be copied into themselves.
+/// Walks `root` and all below it, across mount points. None of the `targets` may be there, or they
+/// would be copied into themselves.
 pub(crate) fn scan(
     root: &Path,
     specs: &[SubvolumeSpec],
@@ -105,7 +105,7 @@ fn parent_entry(subvolume: &Subvolume, at: u32) -> ParentEntry {
     }
 }
 
-/// Gives inode numbers in the order of the nodes.
+/// Assigns inode numbers in the order of the nodes.
 fn number(subvolume: &mut Subvolume) -> Result<(), MkfsError> {
     let mut next = objectid::FIRST_FREE;
     for at in 0..subvolume.nodes.len() as u32 {
@@ -130,7 +130,7 @@ fn number(subvolume: &mut Subvolume) -> Result<(), MkfsError> {
     }
 }
 
-/// What all names of a file have in common: device and inode number.
+/// The identity of a file, which all its names share: device and inode number.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct FileId(u64, u64);
 
@@ -208,7 +208,7 @@ impl<'s> Walk<'_, 's> {
         Ok(())
     }
 
-    /// The node that comes next, with its name and its links recorded.
+    /// The next node. Records its name and its links.
     fn child(&mut self, parent: u32, name: &[u8], status: &Stat) -> io::Result<Node> {
         let kind = match FileType::from_mode(status.st_mode) {
             Some(FileType::Regular) => Kind::File,
@@ -261,7 +261,7 @@ fn data_bytes(directory: &OwnedFd, name: &CStr, status: &Stat) -> Result<u64, Er
     if FileType::from_mode(status.st_mode) != Some(FileType::Regular) {
         return Ok(0);
     }
-    // Fewer blocks than bytes are holes, or compression.
+    // With fewer blocks than bytes there are holes, or compression.
     if status.st_blocks as u64 * 512 >= size {
         return Ok(size);
     }
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_named() {
+    fn missing_directories_are_named() {
         let error = scan(Path::new("/nowhere/at/all"), &[], &[]).unwrap_err();
         assert!(error.to_string().starts_with("/nowhere/at/all: "), "{error}");
     }

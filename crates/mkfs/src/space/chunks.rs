@@ -1,6 +1,6 @@
-//! Chunks from devices: which devices, how large, and where.
+//! Allocating chunks: choosing devices, sizes and places.
 //!
-//! Each device fills from front to back, so that what is left of it is one range at its end.
+//! Each device fills from start to end, so that its unallocated space is one range at its end.
 
 use larder_format::block_group::STRIPE_LEN_BYTES;
 use larder_format::node::{HEADER_SIZE, ITEM_HEADER_SIZE};
@@ -15,7 +15,7 @@ const MIB: u64 = 1024 * 1024;
 const GIB: u64 = 1024 * MIB;
 /// File systems above this size have metadata chunks of up to 1 GiB.
 const LARGE_BYTES: u64 = 50 * GIB;
-/// Smallest metadata chunk where nothing asks for a smaller one.
+/// Smallest metadata chunk, unless less is asked for.
 const MIN_METADATA_BYTES: u64 = 32 * MIB;
 /// Largest chunk on one device.
 const MAX_STRIPE_BYTES: u64 = GIB;
@@ -25,7 +25,7 @@ const SYSTEM_STRIPE_BYTES: u64 = 8 * MIB;
 /// Stripe of the data chunk of an empty file system.
 const EMPTY_DATA_STRIPE_BYTES: u64 = 8 * MIB;
 
-/// What of a device is not in any chunk.
+/// The unallocated space of a device.
 #[derive(Clone, Debug)]
 pub(crate) struct DeviceRoom {
     pub(crate) devid: u64,
@@ -45,12 +45,12 @@ impl DeviceRoom {
     }
 }
 
-/// How much room the content is expected to take, in logical bytes; decides the size of chunks.
+/// The expected size of the content in logical bytes, which determines the size of chunks.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Appetite {
     pub(crate) data_bytes: u64,
     pub(crate) metadata_bytes: u64,
-    /// Whether chunks are made no larger than that.
+    /// Whether chunks are made no larger than the content.
     pub(crate) exact: bool,
 }
 
@@ -73,7 +73,7 @@ impl ChunkAllocator {
         &self.devices
     }
 
-    /// Makes a chunk of the size that its use asks for, or of what room there is.
+    /// Makes a chunk of the size that its use needs, or of what space is left.
     pub(crate) fn allocate(&mut self, usage: Use, settings: &Settings) -> Result<Chunk, MkfsError> {
         let profile = settings.profile(usage);
         let no_space = || MkfsError::NoSpace { what: name_of(usage) };
@@ -133,8 +133,8 @@ impl ChunkAllocator {
         (chosen.len() >= min_devices(profile)).then_some(chosen)
     }
 
-    /// Logical bytes that a new chunk should have, if `capacity_bytes` of them fit all devices: a
-    /// chunk is no large part of that, for balancing needs room for several.
+    /// The preferred length of a new chunk in logical bytes, if the devices have room for
+    /// `capacity_bytes`: only a small part of that, since balancing needs room for several chunks.
     fn wanted_bytes(&self, usage: Use, data_stripes: u64, capacity_bytes: u64) -> u64 {
         let Appetite { data_bytes, metadata_bytes, exact } = self.appetite;
         match usage {
@@ -163,8 +163,8 @@ impl ChunkAllocator {
     }
 
     /// The chunk cut to `used` bytes, at least one stripe of 64 KiB on each device. The rest goes
-    /// back to the devices, so `chunk` must be the last one that was allocated. `None` if there is
-    /// nothing to cut.
+    /// back to the devices, so `chunk` must be the last one allocated. `None` if there is nothing
+    /// to cut.
     pub(crate) fn trim(&mut self, chunk: &Chunk, used: u64) -> Option<Chunk> {
         let data_stripes = chunk.data_stripes() as u64;
         let stripe_bytes = used.div_ceil(data_stripes).next_multiple_of(STRIPE_LEN_BYTES);
@@ -173,7 +173,7 @@ impl ChunkAllocator {
         if stripe_bytes >= old_bytes {
             return None;
         }
-        // Of two stripes on one device the second comes last, and a gap stays between them.
+        // If a device has two stripes, the second comes last, and a gap stays between them.
         for stripe in chunk.stripes() {
             let device = self.devices.iter_mut().find(|device| device.devid == stripe.devid);
             let device = device.expect("chunks lie on known devices");
@@ -191,7 +191,7 @@ impl ChunkAllocator {
     }
 }
 
-/// Where the next chunk starts. Chunks do not touch, so what is in one piece is in one chunk.
+/// The start of the next chunk. Chunks do not touch, so that a contiguous range is in one chunk.
 fn after(end: u64) -> u64 {
     (end + 1).next_multiple_of(MIB)
 }
@@ -212,7 +212,7 @@ fn data_stripes(profile: Profile, stripes: u64) -> u64 {
     (stripes - profile.parities()) / profile.copies()
 }
 
-/// Most stripes of a chunk whose item must fit a leaf, and the superblock for a system chunk.
+/// The most stripes of a chunk whose item fits a leaf, or the superblock for a system chunk.
 fn max_stripes(usage: Use, settings: &Settings) -> usize {
     let room = match usage {
         // Room for two: the kernel adds one before it removes another.
@@ -233,7 +233,7 @@ pub(crate) fn needed_device_bytes(settings: &Settings, devices: usize, appetite:
     let Appetite { data_bytes, metadata_bytes, .. } = appetite;
     let metadata_bytes = metadata_bytes.max(MIN_METADATA_BYTES);
     let bytes = [SYSTEM_STRIPE_BYTES, metadata_bytes, data_bytes.max(EMPTY_DATA_STRIPE_BYTES)];
-    // Chunks are not full when the next of their kind is made.
+    // A chunk may not be full when the next of its kind is made.
     let needed = stripes_bytes(settings, devices, bytes);
     needed.saturating_add(needed / 4).next_multiple_of(MIB)
 }

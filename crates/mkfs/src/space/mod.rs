@@ -1,14 +1,14 @@
-//! Which logical address goes to what: block groups that fill from front to back.
+//! Allocating logical addresses: block groups that fill from start to end.
 //!
 //! Invariants:
-//! * nothing is given out twice, nor where a superblock or its copies lie on any device;
-//! * for each use, addresses only ascend, and so do those of its block groups: what is recorded in
-//!   the order of allocation is sorted;
-//! * there is a gap between block groups, so that no extent, checksum item or write that grows with
-//!   consecutive addresses is in two of them;
-//! * a block group that holds tree blocks keeps its last tree block free. Thus it always ends in
-//!   free space, and the number of items that describe it never falls as more is allocated: what
-//!   the fixed point in [`crate::finish`] rests on.
+//! * nothing is allocated twice, nor where a superblock or its copies are on any device;
+//! * for each use, addresses only ascend, and so do those of its block groups: a record in order of
+//!   allocation is sorted;
+//! * there is a gap between block groups, so that no extent, checksum item or merged write is in
+//!   two of them;
+//! * a block group with tree blocks keeps its last tree block free. So it always ends in free
+//!   space, and the number of items that describe it never falls as more is allocated: the fixed
+//!   point in [`crate::finish`] depends on it.
 
 mod chunks;
 
@@ -25,12 +25,12 @@ pub(crate) use chunks::{
     Appetite, ChunkAllocator, DeviceRoom, min_device_bytes, needed_device_bytes,
 };
 
-/// A chunk and what of it is allocated.
+/// A chunk and its allocated ranges.
 #[derive(Clone, Debug)]
 pub(crate) struct BlockGroup {
     pub(crate) chunk: Arc<Chunk>,
     usage: Use,
-    /// What may not be allocated, ascending.
+    /// Ranges that may not be allocated, ascending.
     reserved: Vec<Range<u64>>,
     /// Allocated ranges, ascending and not touching each other.
     allocated: Vec<Range<u64>>,
@@ -85,7 +85,7 @@ impl BlockGroup {
         self.allocated.iter().map(|range| range.end - range.start).sum()
     }
 
-    /// What is not allocated, ascending; places of superblocks count as free, as in the kernel.
+    /// The free ranges, ascending; places of superblocks count as free, as in the kernel.
     pub(crate) fn free_ranges(&self) -> impl Iterator<Item = Range<u64>> {
         let starts = std::iter::once(self.chunk.logical().0)
             .chain(self.allocated.iter().map(|range| range.end));
@@ -98,7 +98,7 @@ impl BlockGroup {
     }
 }
 
-/// All block groups, and the devices that new ones come from.
+/// All block groups, and the devices for new ones.
 #[derive(Clone, Debug)]
 pub(crate) struct Space {
     chunks: ChunkAllocator,
@@ -124,7 +124,7 @@ impl Space {
         self.groups.iter().map(BlockGroup::used_bytes).sum()
     }
 
-    /// Makes a block group, even if the last one of this use has room.
+    /// Makes a block group, even if the last one of this use has free space.
     pub(crate) fn add_group(&mut self, usage: Use, settings: &Settings) -> Result<(), MkfsError> {
         let chunk = self.chunks.allocate(usage, settings)?;
         self.groups.push(BlockGroup::new(chunk, usage, settings));
@@ -158,8 +158,8 @@ impl Space {
         Ok(Logical(self.allocate(usage, node_size, node_size, settings)?.start))
     }
 
-    /// Cuts the last block group to what it needs, if it is of this use, and gives the rest back to
-    /// the devices. Returns the chunk if it changed.
+    /// Cuts the last block group to its allocated part, if it is of this use, and returns the rest
+    /// to the devices. Returns the chunk if it changed.
     pub(crate) fn trim_last(&mut self, usage: Use, settings: &Settings) -> Option<Chunk> {
         let group = self.groups.last_mut().filter(|group| group.usage == usage)?;
         let used = group.allocated.last().map_or(0, |last| last.end - group.chunk.logical().0);
@@ -196,7 +196,7 @@ mod tests {
         Space::new(ChunkAllocator::new(rooms, appetite))
     }
 
-    /// All that can be allocated for data in pieces of at most `wanted` bytes.
+    /// Allocates all space for data in pieces of at most `wanted` bytes.
     fn allocate_all(space: &mut Space, wanted: u64, least: u64) -> Vec<Range<u64>> {
         let allocate = || space.allocate(Use::Data, wanted, least, &settings()).ok();
         std::iter::from_fn(allocate).collect()

@@ -8,8 +8,8 @@ use crate::MkfsError;
 
 /// Builds one tree. It holds one block of each level.
 ///
-/// Blocks are stored when the next entry does not fit them, so that no block is empty but the only
-/// leaf of an empty tree, and every level but the root's has two blocks at least.
+/// Blocks are stored when the next entry does not fit them, so that no block is empty except the
+/// only leaf of an empty tree, and every level except the root's has at least two blocks.
 #[derive(Debug)]
 pub(crate) struct TreeBuilder {
     owner: u64,
@@ -42,7 +42,7 @@ impl TreeBuilder {
         Ok(())
     }
 
-    /// Stores the block that fills at `level`, puts it into its parent and starts another one.
+    /// Stores the full block at `level`, adds it to its parent and starts another one.
     fn store(&mut self, level: usize, sink: &mut dyn BlockSink) -> Result<(), MkfsError> {
         let node = &mut self.levels[level];
         let address = sink.store(node)?;
@@ -60,7 +60,7 @@ impl TreeBuilder {
         Ok(())
     }
 
-    /// Stores what is left, and the root last.
+    /// Stores the remaining blocks, the root last.
     pub(crate) fn finish(mut self, sink: &mut dyn BlockSink) -> Result<TreeRoot, MkfsError> {
         let mut level = 0;
         while level + 1 < self.levels.len() {

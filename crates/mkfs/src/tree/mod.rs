@@ -10,9 +10,9 @@ use crate::MkfsError;
 pub(crate) use builder::TreeBuilder;
 pub(crate) use node::OpenNode;
 
-/// Where finished tree blocks go.
+/// The destination of finished tree blocks.
 pub(crate) trait BlockSink {
-    /// Gives the block an address, and keeps it.
+    /// Assigns an address to the block, and stores it.
     fn store(&mut self, block: &mut OpenNode) -> Result<Logical, MkfsError>;
 }
 

@@ -40,13 +40,13 @@ impl OpenNode {
         self.first_key
     }
 
-    /// What the extent tree says of the block.
+    /// The extent tree's record of the block.
     pub(crate) fn record(&self, logical: Logical) -> BlockRecord {
         let first_key = self.first_key.unwrap_or(Key::MIN);
         BlockRecord { logical, owner: self.owner, level: self.level, first_key }
     }
 
-    /// Whether an item with so much data fits.
+    /// Whether an item with data of this length fits.
     pub(crate) fn fits_item(&self, data_len: usize) -> bool {
         let headers_end = HEADER_SIZE + (self.nritems + 1) * ITEM_HEADER_SIZE;
         headers_end + data_len <= self.data_start
@@ -84,7 +84,7 @@ impl OpenNode {
         self.nritems += 1;
     }
 
-    /// The whole block at its address, complete but for the checksum.
+    /// The whole block for its address, complete except for the checksum.
     pub(crate) fn seal(&mut self, bytenr: Logical, fsid: Uuid, chunk_tree_uuid: Uuid) -> &[u8] {
         let (header, _) =
             Header::mut_from_prefix(&mut self.bytes).expect("a block is longer than its header");

@@ -1,4 +1,4 @@
-//! Sources to copy, and the kernel's opinion of the copies.
+//! Sources to copy, and checks of the copies by the kernel.
 
 #![allow(dead_code, unreachable_pub)]
 
@@ -16,7 +16,7 @@ use rustix::fs::{CWD, FileType, Mode, XattrFlags, lsetxattr, makedev, mknodat};
 
 pub const MIB: u64 = 1 << 20;
 
-/// A file system that was made, and its devices' files.
+/// A file system made by mkfs, and the files of its devices.
 pub struct Made {
     scratch: Scratch,
     pub files: Vec<PathBuf>,
@@ -36,7 +36,7 @@ impl Made {
         Self { scratch, files, summary }
     }
 
-    /// What btrfs-progs finds wrong, data included.
+    /// Checks that btrfs-progs finds no error, in data either.
     #[track_caller]
     pub fn check(&self) {
         oracle::check(&self.files, true).unwrap_or_else(|error| panic!("{error}"));
@@ -47,7 +47,7 @@ impl Made {
         KernelMount::open(&self.files, options)
     }
 
-    /// Checks that the kernel sees what is in `source`.
+    /// Checks that a kernel mount shows the content of `source`.
     #[track_caller]
     pub fn assert_holds(&self, source: &Path) {
         let mount = self.mount("ro");
@@ -58,7 +58,7 @@ impl Made {
         self.summary.block_groups.iter().any(|group| which(group.profile))
     }
 
-    /// Lets the kernel change the file system: write, take a snapshot, and move everything.
+    /// Makes the kernel change the file system: it writes, takes a snapshot, and moves everything.
     #[track_caller]
     pub fn let_the_kernel_work(&self) {
         let mount = self.mount("noatime");
@@ -72,9 +72,9 @@ impl Made {
             fs::write(root.join(format!("new/file-{number}")), content).unwrap();
         }
         mount.sync();
-        // The kernel makes chunks of a tenth of the devices' sum. With more than two copies one of
-        // them is a large part of each device, and balancing runs out of space, whoever made the
-        // file system.
+        // The kernel makes chunks of a tenth of the devices' sum. With more than two copies, one of
+        // them is a large part of each device, and balancing runs out of space on any such file
+        // system.
         if !self.has_profile(|profile| profile.copies() > 2) {
             run("btrfs", ["balance", "start", "--full-balance", root.to_str().unwrap()])
                 .unwrap_or_else(|error| panic!("{error}"));
@@ -107,17 +107,17 @@ impl Made {
     }
 }
 
-/// What a copy has in common with its source.
+/// The properties that a copy shares with its source.
 #[track_caller]
 pub fn comparable(root: &Path) -> Manifest {
     let mut manifest = Manifest::of_tree(root);
     for entry in manifest.entries.values_mut() {
         (entry.inode, entry.subvolume, entry.flags) = (0, 0, None);
-        // Looking at the source changes when it was last accessed.
+        // Reading the source changes its times of last access.
         (entry.atime, entry.otime) = (Timestamp::default(), Timestamp::default());
         entry.allocated_bytes = 0;
         if let Body::Folder { names } = &mut entry.body {
-            // Each file system has its own notion of these.
+            // Each file system has its own values for these.
             (entry.size_bytes, entry.nlink) = (0, 0);
             names.sort_unstable();
         }
@@ -129,7 +129,7 @@ pub fn options(root_dir: &Path) -> MkfsOptions {
     MkfsOptions { root_dir: Some(root_dir.to_owned()), ..MkfsOptions::default() }
 }
 
-/// A directory with some of everything.
+/// A directory with files of every kind.
 pub struct Source(Scratch);
 
 impl Source {
@@ -196,7 +196,7 @@ fn links(folder: &Path) {
     fs::hard_link(folder.join("file"), folder.join("often/elsewhere")).unwrap();
     fs::write(folder.join("many"), "many names").unwrap();
     for number in 0..400 {
-        // More than an inode reference item of the largest leaf has room for.
+        // More than fit into an inode reference item of the largest leaf.
         let name = folder.join(format!("often/{number:0>200}"));
         fs::hard_link(folder.join("many"), name).unwrap();
     }
@@ -222,7 +222,7 @@ fn attributes(folder: &Path) {
         [0x0200_0001_u32, 1 << 10, 0, 0, 0].iter().flat_map(|word| word.to_le_bytes()).collect();
     set(&file, "security.capability", &capability);
     for name in colliding_names(b"user.same-hash-", 0xABCD, 60) {
-        // Attribute names are any bytes but zero, like those of files.
+        // Attribute names are any bytes except zero, like those of files.
         lsetxattr(&file, &name[..], b"value", XattrFlags::empty()).unwrap();
     }
     let acl: Vec<u8> = [
@@ -264,7 +264,7 @@ pub fn text(len: usize) -> Vec<u8> {
     lines.take(len).collect()
 }
 
-/// Bytes that no algorithm makes smaller.
+/// Bytes that no algorithm compresses.
 pub fn noise(len: usize) -> Vec<u8> {
     let mut state = len as u64;
     let words = std::iter::repeat_with(move || {

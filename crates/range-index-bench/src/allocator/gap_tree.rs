@@ -1,5 +1,5 @@
-//! A balanced tree of ranges in which every node knows the largest hole among those below it, so that
-//! the lowest hole of a size is found in one descent: what a kernel has for address spaces.
+//! A balanced tree of ranges in which every node has the largest hole below it, so that one descent
+//! finds the lowest hole of a size: as kernels do for address spaces.
 //!
 //! A treap: ordered by address from left to right, and by a hash of the address from top to bottom.
 
@@ -10,7 +10,7 @@ struct Node {
     end: u64,
     left: Tree,
     right: Tree,
-    /// What the ranges of this subtree span, and the largest hole between two of them.
+    /// The span of the ranges of this subtree, and the largest hole between two of them.
     first: u64,
     last: u64,
     largest: u64,
@@ -26,7 +26,7 @@ impl Node {
         (hash ^ hash >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9)
     }
 
-    /// Brings up to date what is known about the subtree.
+    /// Updates the values for the subtree.
     fn update(&mut self) {
         (self.first, self.last, self.largest) = (self.start, self.end, 0);
         if let Some(left) = &self.left {
@@ -60,7 +60,7 @@ fn split(tree: Tree, start: u64) -> (Tree, Tree) {
     }
 }
 
-/// One tree of two, all of whose ranges are in order.
+/// One tree of two, whose ranges are in order.
 fn join(left: Tree, right: Tree) -> Tree {
     match (left, right) {
         (Some(mut left), Some(right)) if left.priority() > right.priority() => {
@@ -75,7 +75,7 @@ fn join(left: Tree, right: Tree) -> Tree {
     }
 }
 
-#[expect(clippy::unnecessary_box_returns, reason = "what goes in stays where it is")]
+#[expect(clippy::unnecessary_box_returns, reason = "the node stays where it is")]
 fn insert(tree: Tree, mut new: Box<Node>) -> Box<Node> {
     match tree {
         Some(mut node) if node.priority() > new.priority() => {
@@ -125,7 +125,7 @@ impl GapTree {
     pub(super) fn lowest_hole(&self, len: u64) -> Option<u64> {
         let (mut from, mut until) = (0, self.space);
         let mut tree = &self.root;
-        // Each turn the hole, if there is one, lies between `from` and `until`, with what is left of
+        // In each step the hole, if there is one, is between `from` and `until`, with the rest of
         // the tree in between.
         while let Some(node) = tree {
             if node.first - from >= len {

@@ -1,15 +1,17 @@
-//! An address allocator: each of sixteen users keeps ten ranges of a nearly full space, and over and
-//! over frees its oldest and claims another, wherever there is a hole. A measurement runs as many of
-//! them as it has threads; the others hold their ranges, so the space is as full whatever the number.
+//! An address allocator: each of sixteen users keeps ten ranges of a nearly full space, and
+//! repeatedly frees its oldest and claims another, wherever there is a hole. A measurement runs one
+//! user for each of its threads; the others keep their ranges, so the space is equally full for any
+//! number of threads.
 //!
-//! The first ranges are claimed by all together and dealt out. Had each user claimed ten in a row, the
-//! one with the lowest addresses would have the shortest scans for ever, since who frees a
-//! range claims it again if nobody runs in between; and few processors would run that one most.
+//! All users claim the first ranges together and share them out. If each claimed ten in a row, the
+//! one with the lowest addresses would have the shortest scans forever, since a user that frees a
+//! range claims it again if no other runs in between; and with few processors that user would run
+//! most.
 //!
-//! The rivals are what one writes today: an ordered map of what is taken behind a lock, which is
-//! searched for a hole from the bottom; the same as a red-black tree, searched from a cursor that
-//! the last claim left behind; a balanced tree that knows the largest hole below each node; and two
-//! maps of what is free, by address and by length.
+//! The rivals are common solutions: an ordered map of the used ranges under a lock, searched for a
+//! hole from the bottom; the same as a red-black tree, searched from the place of the last claim; a
+//! balanced tree that has the largest hole below each node; and two maps of the free ranges, by
+//! address and by length.
 
 mod gap_tree;
 mod rivals;
@@ -31,9 +33,9 @@ use rivals::{
 
 /// Ranges that each user holds.
 const DEPTH: usize = 10;
-/// Users that the space has room for, whoever takes part.
+/// Users that the space has room for, even if fewer take part.
 const USERS: usize = 16;
-/// The space is full of ranges of this length, but for what the users need and a tenth more.
+/// The space is full of ranges of this length, except for the users' ranges and a tenth more.
 const CELL: u64 = 16;
 
 fn holes(cells: u64) -> BTreeSet<u64> {
@@ -46,7 +48,7 @@ fn holes(cells: u64) -> BTreeSet<u64> {
     holes
 }
 
-/// The ranges that one user holds; gives them back when dropped.
+/// The ranges that one user holds; freed when dropped.
 struct User<'a, A: Allocator> {
     allocator: &'a A,
     cells: u64,
@@ -63,7 +65,7 @@ fn claim<A: Allocator>(allocator: &A, cells: u64, random: &mut SmallRng) -> (u64
 }
 
 impl<'a, A: Allocator> User<'a, A> {
-    /// All who share the space, each with ranges anywhere in it.
+    /// All users of the space, each with ranges anywhere in it.
     fn all(allocator: &'a A, cells: u64) -> Vec<Self> {
         let mut random = SmallRng::seed_from_u64(100);
         let mut ranges: Vec<_> =
@@ -178,7 +180,7 @@ fn print_tables(arguments: &Arguments, cells: u64, rows: &[Row], best: &[Vec<Out
     });
 }
 
-/// A table of what `show` makes of each outcome and of that of the first row.
+/// A table of the results of `show` for each outcome and that of the first row.
 fn print_table(
     arguments: &Arguments,
     rows: &[Row],

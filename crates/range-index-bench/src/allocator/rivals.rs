@@ -1,4 +1,4 @@
-//! The allocators: the index, and what one writes today.
+//! The allocators: the index, and common solutions.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Deref, DerefMut};
@@ -13,7 +13,7 @@ use super::CELL;
 use super::gap_tree::GapTree;
 use crate::maps::{ByStart, Extent};
 
-/// How often and how long threads kept each other waiting.
+/// How often and how long threads made each other wait.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Waiting {
     pub(super) blocked: u64,
@@ -29,8 +29,9 @@ pub(super) trait Allocator: Sync {
     fn waiting(&self) -> Waiting;
 }
 
-/// A mutex that knows how often it was taken already, and for how long it was held. Looking at the
-/// clock takes about as long as a quick claim, so it does so once in [`Watched::SAMPLE`] times.
+/// A mutex that counts how often it was taken already, and measures how long it was held. Reading
+/// the clock takes about as long as a quick claim, so it measures only once in [`Watched::SAMPLE`]
+/// times.
 struct Watched<T> {
     inner: Mutex<Counted<T>>,
     blocked: AtomicU64,
@@ -159,7 +160,7 @@ impl Allocator for Lowest {
     }
 }
 
-/// An ordered map of what is taken, searched from the bottom.
+/// An ordered map of the used ranges, searched from the bottom.
 pub(super) struct LockedBTree(Watched<BTreeMap<u64, u64>>, u64);
 
 impl Allocator for LockedBTree {
@@ -195,7 +196,7 @@ impl Allocator for LockedBTree {
     }
 }
 
-/// A red-black tree of what is taken, searched from where the last search ended.
+/// A red-black tree of the used ranges, searched from the end of the last search.
 pub(super) struct LockedRedBlack(Watched<(RBTree<ByStart>, u64)>, u64);
 
 impl LockedRedBlack {
@@ -244,7 +245,7 @@ impl Allocator for LockedRedBlack {
     }
 }
 
-/// A balanced tree of what is taken in which every node knows the largest hole below it.
+/// A balanced tree of the used ranges in which every node has the largest hole below it.
 pub(super) struct LockedGapTree(Watched<GapTree>);
 
 impl Allocator for LockedGapTree {
@@ -274,8 +275,8 @@ impl Allocator for LockedGapTree {
     }
 }
 
-/// What is free, by address and by length: no search at all, at the price of a second tree and of
-/// knowing nothing about what is taken.
+/// The free ranges by address and by length: no search at all, at the price of a second tree and
+/// without the used ranges.
 pub(super) struct LockedFree(Watched<FreeSpace>);
 
 #[derive(Default)]

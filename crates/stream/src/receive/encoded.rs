@@ -1,4 +1,4 @@
-//! Extents that come as they are stored.
+//! Extents that are sent as they are stored.
 
 use larder_format::compression::{Algorithm, ExtentKind, MAX_UNCOMPRESSED_BYTES, decompress};
 
@@ -23,7 +23,7 @@ pub(super) struct Encoded<'a> {
 }
 
 impl<'a> Encoded<'a> {
-    /// What an encoded write writes.
+    /// The extent of an encoded write.
     pub(super) fn of(command: &Command<'a>) -> Result<Self, CommandProblem> {
         let Command::EncodedWrite {
             unencoded_file_len: len_bytes,
@@ -44,7 +44,7 @@ impl<'a> Encoded<'a> {
         Ok(Self { len_bytes, decoded_bytes, start, compression, data })
     }
 
-    /// How it is compressed, and the sectors by which LZO was told to do so.
+    /// The compression algorithm, and the sector size of LZO.
     pub(super) fn algorithm(&self) -> Result<Option<(Algorithm, u32)>, CommandProblem> {
         Ok(Some(match self.compression {
             0 => return Ok(None),
@@ -67,7 +67,7 @@ impl<'a> Encoded<'a> {
         if self.decoded_bytes > MAX_UNCOMPRESSED_BYTES as u64 {
             return Err(CommandProblem::Invalid("a compressed extent of more than 128 KiB"));
         }
-        // One that was in a tree is not padded to sectors.
+        // An extent that was inline is not padded to sectors.
         let is_whole = data.len().is_multiple_of(sector_bytes as usize);
         let kind = if is_whole { ExtentKind::Regular } else { ExtentKind::Inline };
         let mut decoded = vec![0; self.decoded_bytes as usize];
@@ -79,6 +79,6 @@ impl<'a> Encoded<'a> {
     pub(super) fn part<'d>(&self, decoded: &'d [u8]) -> Result<&'d [u8], CommandProblem> {
         let end = self.start.checked_add(self.len_bytes);
         let range = end.and_then(|end| decoded.get(self.start as usize..end as usize));
-        range.ok_or(CommandProblem::Invalid("a part that the extent has not"))
+        range.ok_or(CommandProblem::Invalid("a part outside of the extent"))
     }
 }

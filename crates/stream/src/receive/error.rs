@@ -1,4 +1,4 @@
-//! Why receiving fails.
+//! Why receiving failed.
 
 use std::io;
 
@@ -11,10 +11,10 @@ use crate::wire::{Command, StreamError};
 #[derive(Debug, thiserror::Error)]
 #[error("{problem}")]
 pub struct ReceiveError {
-    /// Name of the subvolume that was begun and not finished: it can be changed, and has no received
-    /// uuid.
+    /// Name of the subvolume that was begun and not finished: it can be changed, and has no
+    /// received uuid.
     pub unfinished: Option<Vec<u8>>,
-    /// What went wrong.
+    /// The reason.
     #[source]
     pub problem: ReceiveProblem,
 }
@@ -35,13 +35,13 @@ pub enum ReceiveProblem {
     /// A command cannot be applied.
     #[error(transparent)]
     Command(Box<CommandError>),
-    /// Commands could not be applied, of which each was reported.
+    /// Commands could not be applied. Each was reported.
     #[error("{0} commands could not be applied")]
     Errors(u64),
     /// The server of the mount could not go on, for this reason.
     #[error("{0}")]
     Served(String),
-    /// The observer asked for it.
+    /// The observer stopped it.
     #[error("receiving was stopped at byte {0} of the stream")]
     Stopped(u64),
 }
@@ -58,9 +58,9 @@ impl From<CommandError> for ReceiveProblem {
 pub struct CommandError {
     /// Name of the command.
     pub command: &'static str,
-    /// What it is about.
+    /// The path that it concerns.
     pub path: Vec<u8>,
-    /// What is wrong.
+    /// The reason.
     #[source]
     pub problem: CommandProblem,
 }
@@ -76,12 +76,12 @@ impl CommandError {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CommandProblem {
-    /// A path is not one that leads down from the root of the subvolume.
+    /// A path that does not lead down from the root of the subvolume.
     #[error("the path {}: {reason}", Readable(path))]
     Path {
         /// The path.
         path: Vec<u8>,
-        /// What is wrong with it.
+        /// The reason.
         reason: &'static str,
     },
     /// No subvolume has begun.
@@ -93,10 +93,10 @@ pub enum CommandProblem {
         /// Uuid of the subvolume that the stream builds on.
         uuid: Uuid,
     },
-    /// The command makes no sense.
+    /// The command is invalid.
     #[error("{0}")]
     Invalid(&'static str),
-    /// There is no such thing here.
+    /// The command needs an unsupported feature.
     #[error("{0} is not supported")]
     Unsupported(&'static str),
     /// Data does not decompress.
@@ -110,7 +110,7 @@ pub enum CommandProblem {
     Io(#[from] io::Error),
 }
 
-/// Bytes of a stream as a terminal may see them.
+/// Bytes of a stream, safe for a terminal.
 struct Readable<'a>(&'a [u8]);
 
 impl std::fmt::Display for Readable<'_> {

@@ -1,16 +1,16 @@
 //! Receiving: a stream becomes subvolumes of a file system.
 //!
-//! [`receive`] reads commands, refuses what no sound stream says, and hands the rest to a [`Target`]:
-//! [`ImageTarget`] is a file system that this process has open for writing, [`MountedTarget`] a directory of
-//! one that is mounted.
+//! [`receive`] reads commands, refuses invalid ones, and passes the others to a [`Target`]:
+//! [`ImageTarget`] is a file system that this process has open for writing, [`MountedTarget`] a
+//! directory of a mounted one.
 //!
 //! # Invariants
-//! - A target gets no path that leads anywhere but down: relative, without `.`, `..`, empty parts or
-//!   zeros. It follows no symbolic link and enters no other subvolume on the way.
-//! - Nothing is changed but the subvolume that is being received; others are only read.
-//! - Memory is bounded by the longest command, whatever the stream says.
-//! - Only a subvolume of which every command was applied gets a received uuid and becomes read-only. Any
-//!   other can be told by not being read-only.
+//! - A target gets only paths that lead down: relative, without `.`, `..`, empty parts or zeros. It
+//!   follows no symbolic link and enters no other subvolume on the way.
+//! - Only the subvolume that is being received changes; others are only read.
+//! - The longest command bounds memory, whatever the stream says.
+//! - A subvolume gets a received uuid and becomes read-only only if every command was applied. So
+//!   an incomplete one is known by not being read-only.
 
 mod encoded;
 mod error;

@@ -1,11 +1,11 @@
-//! What commands make.
+//! The inodes that commands make.
 
 use larder_filesystem::FileType;
 
 use super::error::CommandProblem;
 use crate::wire::Command;
 
-/// An inode that a command makes. All permissions but those of its owner come later.
+/// An inode that a command makes. Permissions for others than its owner are set later.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MadeNode<'a> {
     pub(super) path: &'a [u8],
@@ -14,12 +14,12 @@ pub(super) struct MadeNode<'a> {
     pub(super) permissions: u32,
     /// Major and minor number.
     pub(super) device: (u32, u32),
-    /// Where a symbolic link points; nothing for anything else.
+    /// The target of a symbolic link; empty for other types.
     pub(super) target: &'a [u8],
 }
 
 impl<'a> MadeNode<'a> {
-    /// What `command` makes, if it makes an inode.
+    /// The inode that `command` makes, if it makes one.
     pub(super) fn of(command: &Command<'a>) -> Result<Option<Self>, CommandProblem> {
         let of = |path: &'a [u8], file_type, permissions| Self {
             path,

@@ -1,4 +1,4 @@
-//! Which paths a stream may name.
+//! The paths that a stream may use.
 
 use super::error::CommandProblem;
 use crate::wire::Command;
@@ -6,7 +6,7 @@ use crate::wire::Command;
 /// The longest part of a path.
 const NAME_MAX: usize = 255;
 
-/// Refuses a command of which a path could lead anywhere but down from the root of its subvolume.
+/// Refuses a command with a path that does not lead down from the root of its subvolume.
 pub(super) fn check_paths(command: &Command<'_>) -> Result<(), CommandProblem> {
     if let Some(path) = command.path() {
         check(path)?;
@@ -19,7 +19,7 @@ pub(super) fn check_paths(command: &Command<'_>) -> Result<(), CommandProblem> {
     }
 }
 
-/// Refuses what is no name of a subvolume.
+/// Refuses invalid names of a subvolume.
 pub(super) fn check_name(name: &[u8]) -> Result<(), CommandProblem> {
     if name.is_empty() || name.contains(&b'/') {
         return Err(refused(name, "it is no name"));

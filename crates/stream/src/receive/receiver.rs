@@ -8,15 +8,15 @@ use super::path::{check_name, check_paths};
 use super::target::{Origin, Target};
 use crate::wire::{Command, Reader};
 
-/// Commands after which the observer is asked.
+/// Commands between two calls of the observer.
 const COMMANDS_PER_REPORT: u64 = 64;
 
 /// How to receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReceiveOptions {
-    /// Stop where the first stream ends. Otherwise all streams of the input are received.
+    /// Stop at the end of the first stream. Otherwise all streams of the input are received.
     pub stop_at_end: bool,
-    /// Give up after so many commands that could not be applied; 0 for never.
+    /// Stop after this number of commands that could not be applied; 0 for never.
     pub max_errors: u64,
 }
 
@@ -27,7 +27,7 @@ impl Default for ReceiveOptions {
     }
 }
 
-/// What an observer is told.
+/// A report to the observer.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Event<'a> {
@@ -38,15 +38,15 @@ pub enum Event<'a> {
         /// Whether it begins as a snapshot of its parent.
         is_snapshot: bool,
     },
-    /// A command could not be applied; the next ones are.
+    /// A command could not be applied; receiving goes on.
     Failed(&'a CommandError),
-    /// As [`Failed`](Self::Failed), in the words of the server of a mount.
+    /// As [`Failed`](Self::Failed), in the words of a mount's server.
     Refused(&'a str),
-    /// So many bytes were read so far.
+    /// The number of bytes read so far.
     Read(u64),
 }
 
-/// What was received.
+/// The result of receiving.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Received {
     /// Bytes of the streams.
@@ -59,9 +59,9 @@ pub struct Received {
 
 /// Applies the streams in `input`, which should be buffered, to `target`.
 ///
-/// `observe` is told what happens, and asked whether to go on. After an error, what was applied before it
-/// is there: the subvolumes that were finished as they should be, and one that was not, if there is one,
-/// named in the error. A subvolume of which a command could not be applied is never finished.
+/// Calls `observe` with reports; it returns whether to go on. After an error, all that was applied
+/// before it stays: finished subvolumes are complete, and the error names an unfinished one, if
+/// there is one. A subvolume with a failed command is never finished.
 pub fn receive(
     input: impl Read,
     target: &mut dyn Target,
@@ -83,7 +83,7 @@ pub fn receive(
     match outcome {
         Ok(()) => Ok(receiver.received),
         Err(problem) => {
-            // What went wrong first is what is to be told.
+            // The first error is the one to report.
             let _ = receiver.target.apply_deferred();
             Err(ReceiveError { unfinished: receiver.current, problem })
         }
@@ -94,7 +94,7 @@ struct Receiver<'a> {
     target: &'a mut dyn Target,
     options: &'a ReceiveOptions,
     observe: &'a mut dyn FnMut(Event<'_>) -> ControlFlow<()>,
-    /// Where in the input the next command begins.
+    /// Offset of the next command in the input.
     offset: u64,
     /// Name of the subvolume that is being received.
     current: Option<Vec<u8>>,
@@ -173,7 +173,7 @@ impl Receiver<'_> {
         }
     }
 
-    /// Counts an error, and goes on if there may be more.
+    /// Counts an error, and goes on if more are allowed.
     fn failed(&mut self, error: CommandError) -> Result<(), ReceiveProblem> {
         self.errors += 1;
         if self.errors == self.options.max_errors {

@@ -1,4 +1,4 @@
-//! What a stream is applied to.
+//! The target of a stream.
 
 use larder_format::Uuid;
 
@@ -14,14 +14,14 @@ pub struct Origin {
     pub ctransid: u64,
 }
 
-/// Where subvolumes are received, one after the other.
+/// A place for subvolumes, which are received one after the other.
 ///
-/// Paths of commands have been checked: they lead nowhere but down. A target may put commands off,
-/// as long as no reader can tell once [`apply_deferred`](Self::apply_deferred) has returned; an error then names
-/// the command that it is about.
+/// Paths of commands have been checked: they lead down. A target may defer commands, as long as no
+/// reader can tell once [`apply_deferred`](Self::apply_deferred) has returned; an error then names
+/// its command.
 pub trait Target {
     /// Begins a subvolume of this name, which is one part of a path: empty, or as a snapshot of the
-    /// subvolume that is known as `parent`. What was begun before is left as it is.
+    /// subvolume known as `parent`. An earlier unfinished one stays as it is.
     fn begin(
         &mut self,
         name: &[u8],
@@ -29,22 +29,22 @@ pub trait Target {
         parent: Option<Origin>,
     ) -> Result<(), CommandProblem>;
 
-    /// Applies a command that is about what is in the subvolume.
+    /// Applies a command to the content of the subvolume.
     fn apply(&mut self, command: &Command<'_>) -> Result<(), CommandError>;
 
-    /// Applies what was put off. After an error it is called again, for the next one.
+    /// Applies deferred commands. After an error it is called again, for the next one.
     fn apply_deferred(&mut self) -> Result<(), CommandError>;
 
-    /// Makes the subvolume read-only and notes where it comes from. It is durable then.
+    /// Makes the subvolume read-only and records its source. Durable on return.
     fn finish(&mut self) -> Result<(), CommandProblem>;
 }
 
-/// Of the subvolumes that have a uuid, or were received from one that has it, the one that is in the
-/// state `wanted`: each is given with its uuid, received uuid, and the transactions that go with them.
+/// The subvolume in the state `wanted`, among those with its uuid and those that were received from
+/// it. Each candidate comes with its uuid, its received uuid, and their transactions.
 ///
-/// A subvolume that came back to where it was sent from is known there under the uuid that it has there,
-/// but by the transaction of the other file system: so one of the right uuid is taken if no transaction
-/// fits, what was received before what was made here.
+/// A subvolume that returned to its source's file system is known there by its own uuid there, but
+/// by the transaction of the other file system. So if no transaction matches, a subvolume with the
+/// right uuid is chosen, received ones before others.
 pub(super) fn choose<T>(candidates: Vec<(Candidate, T)>, wanted: Origin) -> Option<T> {
     let rank = |candidate: &Candidate| {
         let received = candidate.received == Some(wanted);
@@ -55,10 +55,10 @@ pub(super) fn choose<T>(candidates: Vec<(Candidate, T)>, wanted: Origin) -> Opti
     candidates.into_iter().max_by_key(|(candidate, _)| rank(candidate)).map(|(_, found)| found)
 }
 
-/// What a subvolume is known as.
+/// The identities of a subvolume.
 pub(super) struct Candidate {
     /// Its own uuid, and the transaction that last changed it.
     pub(super) own: Origin,
-    /// What it was received from, if it was.
+    /// The source that it was received from, if it was received.
     pub(super) received: Option<Origin>,
 }

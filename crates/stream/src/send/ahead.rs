@@ -1,10 +1,10 @@
-//! Tree blocks that a walk will want soon, read and verified by other threads meanwhile.
+//! Tree blocks that a walk needs soon, which other threads read and verify meanwhile.
 //!
 //! # Invariants
-//! - A block that is fetched ahead only enters the cache: the walk asks for it all the same, checks it against
-//!   what stands above it, and meets every error itself.
-//! - At most [`WAITING`] requests wait, each for a few blocks: to wake a thread for every block would cost as much as
-//!   to read it. What does not find room is left to the walk.
+//! - A prefetched block only enters the cache: the walk still requests it, checks it against its
+//!   parent, and meets every error itself.
+//! - At most [`WAITING`] requests wait, each for a few blocks: waking a thread for every block
+//!   would cost as much as reading it. The walk reads the blocks that found no room.
 
 use std::num::NonZeroUsize;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -14,19 +14,19 @@ use larder_btree::{Block, Tree};
 use larder_format::Key;
 use parking_lot::Mutex;
 
-/// Requests that may wait.
+/// The most requests that wait.
 const WAITING: usize = 8;
 
-/// Fetches blocks ahead as long as it is there.
+/// Prefetches blocks as long as it exists.
 pub(super) struct Ahead {
     to_do: SyncSender<Fetch>,
 }
 
-/// A few blocks, and whatever is above them and not in memory.
+/// A few blocks, and the missing blocks above them.
 enum Fetch {
     /// Children of a node.
     Children { tree: Tree, parent: Block, slots: Vec<usize> },
-    /// The leaves where keys belong.
+    /// The leaves for keys.
     Leaves { tree: Tree, keys: Vec<Key> },
 }
 
@@ -39,7 +39,7 @@ impl Ahead {
         }
     }
 
-    /// Fetches the leaves of `tree` where `keys` belong.
+    /// Fetches the leaves of `tree` for `keys`.
     pub(super) fn leaves(&self, tree: &Tree, keys: Vec<Key>) {
         if !keys.is_empty() {
             let _ = self.to_do.try_send(Fetch::Leaves { tree: tree.clone(), keys });
@@ -47,12 +47,12 @@ impl Ahead {
     }
 }
 
-/// Runs `walk` while so many threads fetch what it asks for.
+/// Runs `walk` while this number of threads fetches the blocks that it requests.
 pub(super) fn fetching_ahead<T>(threads: NonZeroUsize, walk: impl FnOnce(&Ahead) -> T) -> T {
     let (to_do, wanted) = sync_channel(WAITING);
     let wanted = Mutex::new(wanted);
     thread::scope(|scope| {
-        // The threads end once no thread can ask for more, whatever ends the walk.
+        // The threads end once no thread can request more, however the walk ends.
         let ahead = Ahead { to_do };
         for _ in 0..threads.get() {
             scope.spawn(|| fetch(&wanted));
@@ -65,7 +65,7 @@ pub(super) fn fetching_ahead<T>(threads: NonZeroUsize, walk: impl FnOnce(&Ahead)
 
 fn fetch(wanted: &Mutex<Receiver<Fetch>>) {
     loop {
-        // Only taking one is under the lock.
+        // The lock covers only taking a request.
         let next = wanted.lock().recv();
         match next {
             Ok(Fetch::Children { tree, parent, slots }) => {

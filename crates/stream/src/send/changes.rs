@@ -1,4 +1,4 @@
-//! Which inodes are not the same in the parent and in the snapshot.
+//! The inodes that differ between the parent and the snapshot.
 
 use std::num::NonZeroUsize;
 use std::ops::RangeInclusive;
@@ -11,46 +11,46 @@ use super::ahead::fetching_ahead;
 use super::lockstep::compare;
 use super::record::{bad_item, live_type};
 
-/// An inode that is not the same.
+/// An inode that differs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Change {
     pub(super) ino: u64,
     pub(super) kind: Kind,
-    /// The inode as the parent has it, if the parent has any of this number.
+    /// The inode in the parent, if the parent has this number.
     pub(super) was: Option<InodeItem>,
-    /// Whether it may have other names than it had, or the same in a directory that is another now.
+    /// Whether it may have other names than before, or the same in a directory that was replaced.
     pub(super) names: bool,
-    /// Whether extended attributes are not the same.
+    /// Whether extended attributes differ.
     pub(super) xattrs: bool,
-    /// The offsets of the first and last extent that is not the same.
+    /// The offsets of the first and last extent that differ.
     pub(super) extents: Option<RangeInclusive<u64>>,
 }
 
-/// What happened to an inode number.
+/// The kind of change of an inode number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// Only the snapshot has it.
     Made,
     /// Only the parent has it.
     Removed,
-    /// It is another inode than it was.
+    /// It is another inode than before.
     Replaced,
     /// It is the same inode, changed.
     Changed,
 }
 
-/// What is to be sent.
+/// The inodes to send.
 #[derive(Debug)]
 pub(super) enum Changes {
     /// Everything: there is no parent.
     Everything,
-    /// These, in the order of their numbers.
+    /// These, in order of number.
     Some(Vec<Change>),
 }
 
 impl Changes {
-    /// What is not the same in `new` as in its parent `old`. Costs what changed, not what is there.
-    /// Blocks are read by `readers` threads besides this one.
+    /// The differences between `new` and its parent `old`. Costs time for the changes, not for the
+    /// content. `readers` threads besides this one read blocks.
     pub(super) fn between(
         old: &Subvolume,
         new: &Subvolume,
@@ -62,7 +62,7 @@ impl Changes {
         })?;
         let found = finder.changes.into_iter();
         let mut changes: Vec<Change> = found.filter_map(InodeDifference::finish).collect();
-        // A directory that is another now has other names in it, though they look the same.
+        // Names in a replaced directory are new, though they look the same.
         if changes.iter().any(|change| change.kind == Kind::Replaced) {
             for change in &mut changes {
                 change.names = true;
@@ -71,19 +71,19 @@ impl Changes {
         Ok(Self::Some(changes))
     }
 
-    /// Whether the stream makes the inode that the snapshot has under this number.
+    /// Whether the stream makes the inode with this number in the snapshot.
     pub(super) fn is_made(&self, ino: u64) -> bool {
         let kind = |change: &Change| matches!(change.kind, Kind::Made | Kind::Replaced);
         self.get(ino).map_or(matches!(self, Self::Everything), kind)
     }
 
-    /// Whether the inode that the parent has under this number is in the snapshot as well.
+    /// Whether the inode with this number in the parent is also in the snapshot.
     pub(super) fn is_kept(&self, ino: u64) -> bool {
         let kind = |change: &Change| matches!(change.kind, Kind::Changed);
         self.get(ino).is_none_or(kind)
     }
 
-    /// Whether what the snapshot has under this number is sent, whole or in part.
+    /// Whether the inode with this number in the snapshot is sent, in full or in part.
     pub(super) fn is_changed(&self, ino: u64) -> bool {
         matches!(self, Self::Everything) || self.get(ino).is_some()
     }
@@ -95,7 +95,7 @@ impl Changes {
     }
 }
 
-/// What the comparison has found of one inode.
+/// The differences of one inode.
 struct InodeDifference {
     ino: u64,
     was: Option<InodeItem>,
@@ -152,7 +152,7 @@ impl Finder<'_> {
                 found.extents = Some(first..=key.offset);
                 Ok(())
             }
-            // What directories list, their entries' references say as well.
+            // The references of a directory's entries tell the same as its lists.
             _ => Ok(()),
         }
     }
@@ -168,8 +168,8 @@ impl Finder<'_> {
         Ok(())
     }
 
-    /// Whether what both trees have under one number is one inode, which may have changed. A symbolic
-    /// link or a device node can only be made anew.
+    /// Whether the inodes with one number in both trees are one inode, which may have changed. A
+    /// symbolic link or a device node can only be made anew.
     fn is_same(&self, ino: u64, before: &InodeItem, now: &InodeItem) -> Result<bool, Error> {
         const TYPE_BITS: u32 = 0o170_000;
         const SYMLINK: u32 = 0o120_000;
@@ -189,8 +189,7 @@ impl Finder<'_> {
         Ok(target(self.old)? == target(self.new)?)
     }
 
-    /// The change that an item of `ino` belongs to, whose inode item comes first where it is not the
-    /// same.
+    /// The change that an item of `ino` belongs to. The inode item comes first if it differs.
     fn found(&mut self, ino: u64) -> Result<&mut InodeDifference, Error> {
         if self.changes.last().is_none_or(|last| last.ino != ino) {
             let key = Key::new(ino, ItemType::INODE_ITEM, 0);
@@ -205,7 +204,7 @@ impl Finder<'_> {
     }
 }
 
-/// The inode in an item, unless it waits to be deleted.
+/// The inode in an item, unless it is listed for deletion.
 fn inode_of(
     subvolume: &Subvolume,
     key: Key,

@@ -1,5 +1,5 @@
-//! The first step of an incremental send: names that are no more are removed, and what has to move
-//! moves, out of the way if its own place is not free yet.
+//! The first step of an incremental send: it removes names that are gone, and moves what must move,
+//! out of the way if the new place is not free yet.
 
 use std::cmp::Reverse;
 
@@ -14,7 +14,7 @@ use super::sender::Sender;
 use crate::wire::Command;
 
 impl Sender<'_> {
-    /// Leaves those names that both snapshots have, and names out of the way.
+    /// Leaves only names that both snapshots have, and names out of the way.
     pub(super) fn clear(&mut self, changes: &[Change]) -> Result<(), SendError> {
         let Some(old) = self.old.clone() else { return Ok(()) };
         let mut before = Records::new(&old, Readahead::None);
@@ -37,7 +37,7 @@ impl Sender<'_> {
                 }
             }
         }
-        // What was in a directory goes before it.
+        // The content of a directory goes before it.
         emptied.sort_unstable();
         for (_, ino) in emptied {
             let path = self.names.directory(Id::Old(ino))?.to_vec();
@@ -48,7 +48,7 @@ impl Sender<'_> {
         Ok(())
     }
 
-    /// Removes the names that a changed inode has no more. One that loses all moves to a new one.
+    /// Removes the old names of a changed inode. One that loses all its names moves to a new one.
     fn clear_changed(&mut self, was: &Record, record: &Record) -> Result<(), SendError> {
         let added = self.added_links(record, was);
         let kept = record.links.len() - added.len();
@@ -78,7 +78,7 @@ impl Sender<'_> {
         self.unlink(others.iter().copied())
     }
 
-    /// Whether an inode still has a name that it had.
+    /// Whether an inode still has an old name.
     fn has_link(&self, record: &Record, old: &Link) -> bool {
         let is_it = |link: &Link| {
             self.names.id(link.parent) == Id::Old(old.parent) && link.name == old.name
@@ -86,8 +86,8 @@ impl Sender<'_> {
         record.links.iter().any(is_it)
     }
 
-    /// Whether an inode can move to a name at once: the directory is there, and not below the inode, and
-    /// the parent has nothing of that name in it.
+    /// Whether an inode can move to a name at once: the directory exists, and not below the inode,
+    /// and the parent has no such name in it.
     fn is_free(&self, link: &Link, record: &Record) -> Result<bool, SendError> {
         let directory = self.names.id(link.parent);
         let Id::Old(ino) = directory else { return Ok(false) };
@@ -105,7 +105,7 @@ impl Sender<'_> {
         Ok(())
     }
 
-    /// Where a name of the parent is now, which is about to go.
+    /// The current path of a name of the parent that is about to go.
     fn old_path(&mut self, link: &Link) -> Result<Vec<u8>, SendError> {
         let directory = Id::Old(link.parent);
         self.touch(directory);

@@ -1,15 +1,14 @@
-//! Finding what a receiver can share instead of being sent.
+//! Finding data that a receiver can clone instead of getting it.
 //!
-//! The extent tree says what refers to an extent, by tree, inode and place. Each such reference is
-//! a hint only: trees change, and snapshots share what it says about their origin. So whatever it
-//! says is looked for in the trees that the receiver has.
+//! The extent tree lists the references to an extent, by tree, inode and offset. Each is a hint
+//! only: trees change, and snapshots share references to their source. So every hint is checked in
+//! the trees that the receiver has.
 //!
 //! # Invariants
-//! - A range is cloned only from a file that the receiver has at this place of the stream, with the
-//!   very part of the very extent in it: from a parent or clone source, which never change, or from
-//!   a file of this stream whose content is complete.
-//! - Nothing that is wrong with references or with other files stops a send: what cannot be found
-//!   is sent as data.
+//! - A range is cloned only from a file that the receiver has at this point of the stream, with the
+//!   same part of the same extent: from a parent or clone source, which never change, or from a
+//!   file of this stream whose content is complete.
+//! - No error in references or other files stops a send: data without a clone source is sent.
 
 use larder_btree::{Readahead, TreeView};
 use larder_filesystem::{DirectoryPaths, Error, ExtentContent, Inode, Link, Subvolume};
@@ -21,10 +20,10 @@ use super::identity;
 use super::names::Names;
 use super::record::bad_item;
 
-/// References of one extent that are looked at: many have one that is right among the first.
+/// References of one extent to check: if there are many, one of the first is right.
 const HINTS: usize = 32;
 
-/// Where a receiver can take a range from.
+/// The source of a range for the receiver.
 pub(super) struct CloneSource {
     pub(super) uuid: Uuid,
     pub(super) ctransid: u64,
@@ -33,7 +32,7 @@ pub(super) struct CloneSource {
     pub(super) len_bytes: u64,
 }
 
-/// A range of a file that is to be sent.
+/// A range of a file to send.
 #[derive(Clone, Copy)]
 pub(super) struct RangeToSend<'a> {
     pub(super) inode: &'a Inode,
@@ -42,7 +41,7 @@ pub(super) struct RangeToSend<'a> {
     pub(super) extent: &'a larder_filesystem::Extent,
 }
 
-/// A file and a place in it that may refer to an extent.
+/// A file and an offset that may refer to an extent.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Hint {
     ino: u64,
@@ -50,13 +49,13 @@ struct Hint {
     offset: u64,
 }
 
-/// Snapshots that the receiver has, and the one that is sent.
+/// The snapshots that the receiver has, and the one that is sent.
 pub(super) struct CloneSources {
     sent: Subvolume,
     others: Vec<(Subvolume, DirectoryPaths)>,
     /// The extent tree, if there is one.
     extent_tree: Option<TreeView>,
-    /// The extent that was asked for last, and the references to it.
+    /// The last extent that was looked up, and the references to it.
     last: Option<(Logical, Vec<Hint>)>,
 }
 
@@ -67,8 +66,8 @@ impl CloneSources {
         Self { sent: sent.clone(), others, extent_tree, last: None }
     }
 
-    /// Where the receiver can take the beginning of a range from. `is_complete` says of which files of
-    /// this stream the content is complete.
+    /// The receiver's source for the start of a range. `is_complete` says for which files of this
+    /// stream the content is complete.
     pub(super) fn find(
         &mut self,
         wanted: &RangeToSend<'_>,
@@ -151,8 +150,9 @@ impl Hint {
     }
 }
 
-/// The file `ino` of `source`, and how much of the beginning of the wanted range it shares at `offset` if
-/// that can be cloned: whole sectors, or up to the ends of both files. Nothing from `before` on counts.
+/// The file `ino` of `source`, and how much of the start of the wanted range it shares at `offset`,
+/// if that can be cloned: whole sectors, or up to the ends of both files. Nothing from `before` on
+/// counts.
 fn shared_range(
     source: &Subvolume,
     ino: u64,
@@ -189,7 +189,7 @@ fn shared_range(
     Ok((len_bytes > 0).then_some((file, len_bytes)))
 }
 
-/// A path that a file of this stream has now.
+/// A current path of a file of this stream.
 fn path_now(file: &Inode, names: &mut Names) -> Result<Option<Vec<u8>>, SendError> {
     let Some(link) = first_link(file)? else { return Ok(None) };
     let directory = names.id(link.parent);

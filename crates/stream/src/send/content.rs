@@ -1,9 +1,9 @@
-//! What of a file's content is not as the parent has it.
+//! The differences between a file's content and the parent's.
 //!
 //! # Invariants
-//! - A range is passed over only if both files have it in the same part of the same extent, or as
-//!   zeros, and the parent's file does not end in it: what lies behind the end of the parent's file is
-//!   sent, for the receiver has nothing there.
+//! - A range is skipped only if both files have it in the same part of the same extent, or as
+//!   zeros, and the parent's file does not end in it: all after the end of the parent's file is
+//!   sent, since the receiver has nothing there.
 
 use std::ops::RangeInclusive;
 
@@ -12,15 +12,15 @@ use larder_format::FileOffset;
 
 /// A range of the new file that differs from what the receiver has.
 pub(super) enum Part<'a> {
-    /// It has data, which is in this extent.
+    /// Data, in this extent.
     Data(&'a Extent),
-    /// It reads as zeros, and did not.
+    /// Zeros, where the receiver has data.
     Zeros,
 }
 
-/// Calls `visit` with the start and end of each range of `new` that the receiver does not have, looking at
-/// all extents of both files from that at the start of `extents` to that at its end. `old` is what
-/// the receiver has; without it all is holes.
+/// Calls `visit` with the start and end of each range of `new` that the receiver does not have.
+/// Compares all extents of both files from that at the start of `extents` to that at its end. `old`
+/// is the receiver's file; without it all is holes.
 pub(super) fn compare<E: From<Error>>(
     new: &Inode,
     old: Option<&Inode>,
@@ -52,10 +52,10 @@ pub(super) fn compare<E: From<Error>>(
     Ok(())
 }
 
-/// The content of the file that the receiver has, extent by extent.
+/// The content of the receiver's file, extent by extent.
 struct Before<'a> {
     file: Option<(&'a Inode, Extents)>,
-    /// The extent of the place that was looked at last; `None` behind the end of the file.
+    /// The extent at the current offset; `None` after the end of the file.
     extent: Option<Extent>,
 }
 
@@ -68,8 +68,7 @@ impl<'a> Before<'a> {
         Ok(Self { file, extent: None })
     }
 
-    /// Looks at the place `at`, which is never before that of the last call. Returns up to where it
-    /// is the same extent.
+    /// Moves to the offset `at`, which never goes back. Returns the end of the extent there.
     fn advance_to(&mut self, at: u64) -> Result<u64, Error> {
         let Some((inode, extents)) = &mut self.file else { return Ok(u64::MAX) };
         let size_bytes = inode.size_bytes();
@@ -95,7 +94,7 @@ impl<'a> Before<'a> {
         self.extent.as_ref().is_some_and(Extent::is_data)
     }
 
-    /// Whether it has at `at` what `extent` of the file `new` has there.
+    /// Whether it has at `at` the same data as the file `new` has in `extent`.
     fn is_same(&self, new: &Inode, extent: &Extent, at: u64) -> Result<bool, Error> {
         let (Some((old, _)), Some(before)) = (&self.file, &self.extent) else { return Ok(false) };
         match (&before.content, &extent.content) {

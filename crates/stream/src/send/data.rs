@@ -1,4 +1,4 @@
-//! Ranges of files as commands: the part of a send that reads data, for workers to do.
+//! Ranges of files as commands: the part of a send that reads data, which workers do.
 
 use std::sync::Arc;
 
@@ -8,25 +8,25 @@ use larder_format::compression::Algorithm;
 use super::SendError;
 use crate::wire::{Command, Version, encode};
 
-/// A worker reads at most so much at once.
+/// The most that a worker reads at once.
 pub(super) const WORK_BYTES: usize = 1 << 20;
 
 /// A range of a file to be read and encoded.
 pub(super) struct ReadJob {
     pub(super) inode: Inode,
-    /// The path of the file at this place of the stream.
+    /// The path of the file at this point of the stream.
     pub(super) path: Arc<[u8]>,
-    /// Where in the file.
+    /// Offset in the file.
     pub(super) offset: u64,
-    /// How much of the file: for what is read as it is, at most [`WORK_BYTES`].
+    /// Length in the file: at most [`WORK_BYTES`] for data that is sent decoded.
     pub(super) len_bytes: u64,
     pub(super) form: Form,
 }
 
-/// In which form data is sent.
+/// The form in which data is sent.
 pub(super) enum Form {
     Plain,
-    /// As it is stored: the extent, how it is compressed, and where in it the range begins.
+    /// As stored: the extent, its compression, and the start of the range in it.
     Stored {
         extent: DiskExtent,
         compression: u32,
@@ -35,7 +35,7 @@ pub(super) enum Form {
 }
 
 impl ReadJob {
-    /// Appends the commands that write the range. `data` is room to read into, kept from job to job.
+    /// Appends the commands that write the range. `data` is a buffer that is kept from job to job.
     pub(super) fn encode(
         &self,
         version: Version,
@@ -79,8 +79,8 @@ impl ReadJob {
     }
 }
 
-/// Bytes of data in one command: with any path it fits, and it is a multiple of every sector size but
-/// the last of version 1.
+/// Bytes of data in one command: it fits with any path, and is a multiple of every sector size
+/// except the largest in version 1.
 pub(super) const fn write_bytes(version: Version) -> usize {
     match version {
         Version::V1 => 48 << 10,

@@ -1,4 +1,4 @@
-//! Why a send fails.
+//! Why a send failed.
 
 use std::io;
 
@@ -10,14 +10,13 @@ use crate::wire::TooLong;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SendError {
-    /// A subvolume that can change cannot be sent, nor be a parent.
-    #[error("subvolume {0} is not read-only: a read-only snapshot of it would do")]
+    /// Only read-only subvolumes can be sent, or be parents.
+    #[error("subvolume {0} is not read-only: use a read-only snapshot of it")]
     NotReadOnly(u64),
-    /// The top level has no name under which it could be received.
+    /// The top level has no name for the receiver.
     #[error("subvolume {0} has no name")]
     NotNamed(u64),
-    /// A parent or clone source is on another file system, or on this one but opened apart from the
-    /// snapshot.
+    /// A parent or clone source is on another file system, or the same one was opened twice.
     #[error("the subvolume {other} is not on the file system of the snapshot {snapshot}")]
     NotTogether {
         /// Uuid of the snapshot.
@@ -25,13 +24,13 @@ pub enum SendError {
         /// Uuid of the parent or clone source.
         other: Uuid,
     },
-    /// What is to be sent cannot be read.
+    /// The snapshot cannot be read.
     #[error(transparent)]
     Read(#[from] larder_filesystem::Error),
     /// An inode that should have names has none.
     #[error("inode {0} has no names")]
     NoNames(u64),
-    /// Directories that lie in each other, or a path of more than 64 KiB.
+    /// Directories that form a loop, or a path of more than 64 KiB.
     #[error("the path of inode {0} is too long to be sent")]
     PathTooLong(u64),
     /// A command does not fit the version of the stream.
@@ -40,10 +39,10 @@ pub enum SendError {
     /// The stream cannot be written.
     #[error("cannot write the stream: {0}")]
     Output(#[source] io::Error),
-    /// The file system that is mounted refuses or fails.
+    /// The mounted file system refuses or fails.
     #[error("{0}")]
     Mounted(#[source] io::Error),
-    /// Another thread failed, whose error is the one that is reported.
+    /// Another thread failed, and its error is reported.
     #[error("the send was stopped")]
     Stopped,
 }

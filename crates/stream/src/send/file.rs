@@ -17,7 +17,7 @@ use crate::wire::{Command, Version};
 const PUNCH_HOLE: u32 = 3;
 
 impl Sender<'_> {
-    /// Sends what of a regular file's content is not as it `was`, and its length.
+    /// Sends the differences of a regular file's content from `was`, and its length.
     pub(super) fn send_content(
         &mut self,
         path: &[u8],
@@ -34,7 +34,7 @@ impl Sender<'_> {
             self.output.put(&Command::Truncate { path, size: size_bytes })?;
         }
         let mut end = old_bytes.min(size_bytes);
-        // What lies behind the old end is to be looked at though its extents are the same.
+        // The content after the old end must be compared though its extents are the same.
         let resized = was.is_some() && size_bytes != old_bytes;
         if let (Content::Inline(data), Some(_), false) =
             (&record.content, &changed, self.options.no_data)
@@ -56,7 +56,7 @@ impl Sender<'_> {
         Ok(())
     }
 
-    /// Where the receiver has the beginning of a range.
+    /// The clone source for the start of a range.
     fn find_clone(&mut self, wanted: &RangeToSend<'_>) -> Option<CloneSource> {
         let (position, changes) = (self.position, &self.changes);
         let is_complete = |ino| ino < position || !changes.is_changed(ino);
@@ -73,8 +73,8 @@ impl Sender<'_> {
         Ok(())
     }
 
-    /// Sends the ranges that differ, looking at the extents that begin in `extents`. Returns where the
-    /// receiver's file ends then, if it ended at `end` before.
+    /// Sends the ranges that differ, comparing the extents that begin in `extents`. Returns the new
+    /// end of the receiver's file, given its old `end`.
     fn send_ranges(
         &mut self,
         path: &[u8],
@@ -102,9 +102,9 @@ struct Ranges<'a, 's> {
     sender: &'a mut Sender<'s>,
     inode: &'a Inode,
     path: Arc<[u8]>,
-    /// A range of data that may go on.
+    /// A range of data that may get longer.
     pending: Option<(u64, u64)>,
-    /// Where the receiver's file ends.
+    /// The end of the receiver's file.
     end: u64,
 }
 
@@ -132,8 +132,7 @@ impl Ranges<'_, '_> {
         self.flush_whole()
     }
 
-    /// Makes the receiver take the range from where it has it. Returns where what it has not
-    /// begins.
+    /// Makes the receiver clone the start of the range. Returns the start of the rest.
     fn clone_range(&mut self, start: u64, end: u64, extent: &Extent) -> Result<u64, SendError> {
         let mut start = start;
         while start < end && !self.sender.options.no_data {
@@ -155,7 +154,7 @@ impl Ranges<'_, '_> {
         Ok(start)
     }
 
-    /// The range as part of a compressed extent, if sending the extent as it is stored is less.
+    /// The range as part of a compressed extent, if sending the stored extent is shorter.
     fn stored_form(&self, start: u64, end: u64, extent: &Extent) -> Option<Form> {
         let ExtentContent::Data(disk) = &extent.content else { return None };
         let algorithm = disk.compression.filter(|_| disk.disk_bytes <= end - start)?;
@@ -184,7 +183,7 @@ impl Ranges<'_, '_> {
         }
         match self.inode.as_file().and_then(|file| file.seek_data(start)) {
             Err(Error::NoSuchPosition) => {
-                // Nothing but zeros follows: cut them off, and let the file grow again.
+                // Only zeros follow: cut them off, and let the file grow again.
                 if self.end > start {
                     self.sender.output.put(&Command::Truncate { path, size: start })?;
                     self.end = start;
@@ -209,7 +208,7 @@ impl Ranges<'_, '_> {
         Ok(())
     }
 
-    /// Puts as much of the pending range as is enough work for a worker.
+    /// Puts pieces of the pending range that are large enough for a worker.
     fn flush_whole(&mut self) -> Result<(), SendError> {
         while let Some((start, end)) = self.pending
             && end - start >= WORK_BYTES as u64

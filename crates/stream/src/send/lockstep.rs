@@ -1,9 +1,9 @@
-//! Two trees compared in lockstep: what they share is skipped without being read.
+//! Two trees compared in lockstep: shared blocks are skipped without being read.
 //!
 //! # Invariants
-//! - Both sides stand at the first key that was not compared yet, at any level: the key of a pointer is
-//!   that of the first item below it.
-//! - Blocks of one address and generation are one block, and so is everything below.
+//! - Both sides are at the first key that was not compared yet, at any level: the key of a pointer
+//!   is that of the first item below it.
+//! - Blocks of the same address and generation are the same block, and so is all below.
 
 use std::cmp::Ordering;
 
@@ -13,11 +13,11 @@ use larder_format::{Key, Logical};
 
 use super::ahead::Ahead;
 
-/// So much of each tree is read ahead.
+/// How much of each tree is read ahead.
 const AHEAD_BYTES: usize = 512 << 10;
 
-/// Calls `visit` with the key of every item that is not the same in both trees and what `old` and `new`
-/// have there, in the order of keys.
+/// Calls `visit` with the key of every item that differs between both trees, and its data in `old`
+/// and `new`, in order of keys.
 pub(super) fn compare(
     old: &Tree,
     new: &Tree,
@@ -78,21 +78,21 @@ pub(super) fn compare(
     }
 }
 
-/// A place in one of the trees: a pointer or an item.
+/// A position in one of the trees: a pointer or an item.
 struct Side {
     tree: Tree,
-    /// From the root to where it stands; empty behind the last item.
+    /// The path from the root; empty after the last item.
     path: Vec<Step>,
 }
 
 struct Step {
     block: Block,
     slot: usize,
-    /// The first key behind the block.
+    /// The first key after the block.
     upper: Option<Key>,
-    /// Of slots below this one, what will be visited was asked for.
+    /// Slots below this one were read ahead, if needed.
     asked: usize,
-    /// At this slot more is asked for.
+    /// The slot at which to read ahead further.
     ask_at: usize,
 }
 
@@ -114,19 +114,19 @@ impl Side {
         self.path.last().map(|step| step.block.node().key(step.slot))
     }
 
-    /// The level of the block in which it stands.
+    /// The level of the current block.
     fn level(&self) -> u8 {
         self.path.last().map_or(0, |step| step.block.level())
     }
 
-    /// The item where it stands, if it does not stand at a pointer.
+    /// The current item; `None` at a pointer.
     fn item(&self) -> Option<(Key, &[u8])> {
         let step = self.path.last()?;
         let node = step.block.node();
         node.is_leaf().then(|| (node.key(step.slot), node.item_data(step.slot)))
     }
 
-    /// Whether both stand at pointers to one block.
+    /// Whether both are at pointers to the same block.
     fn is_at_same_block(&self, other: &Self) -> bool {
         let pointer = |side: &Self| {
             let step = side.path.last().filter(|step| step.block.level() > 0)?;
@@ -136,7 +136,7 @@ impl Side {
         pointer(self).is_some() && pointer(self) == pointer(other)
     }
 
-    /// From a pointer to the first one, or the first item, of the block that it points to.
+    /// From a pointer to the first pointer or item of its block.
     fn descend(&mut self) -> Result<(), Error> {
         let Some(step) = self.path.last() else { return Ok(()) };
         let child = self.tree.child(&step.block, step.slot, step.upper)?.block;
@@ -147,8 +147,8 @@ impl Side {
         Ok(())
     }
 
-    /// Asks for the next siblings of the block that is about to be read that will be visited: those that the
-    /// node where the `other` side stands does not have.
+    /// Reads ahead the next siblings of the block that is about to be read, except those that the
+    /// current node of the `other` side has too.
     fn read_ahead(&mut self, other: &Self, ahead: &Ahead) {
         let (Some(step), Some(theirs)) = (self.path.last_mut(), other.path.last()) else { return };
         if step.slot < step.ask_at {
@@ -160,7 +160,7 @@ impl Side {
         step.ask_at = usize::MAX;
         while slot < node.nritems() && slots.len() < most {
             let key = node.key(slot);
-            // Behind the keys of that node nothing can be said.
+            // Nothing is known after the keys of that node.
             if theirs.block.node().last_key().is_none_or(|last| last < key) {
                 step.ask_at = slot;
                 break;
@@ -187,7 +187,7 @@ impl Side {
         self.leave_finished();
     }
 
-    /// Leaves blocks that have nothing more.
+    /// Leaves blocks at their ends.
     fn leave_finished(&mut self) {
         while let Some(step) = self.path.last()
             && step.slot >= step.block.node().nritems()
@@ -200,7 +200,7 @@ impl Side {
     }
 }
 
-/// Where the pointer of this very key in a node leads.
+/// The address in a node's pointer with this key.
 fn pointer_at(block: &Block, key: Key) -> Option<Logical> {
     let slot = block.node().search(key).ok()?;
     Some(block.node().key_pointers()[slot].blockptr())

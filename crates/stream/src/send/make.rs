@@ -1,4 +1,4 @@
-//! Making inodes, and giving names to those that are there.
+//! Making inodes, and adding names to existing ones.
 
 use larder_filesystem::{FileType, Link};
 use larder_format::objectid;
@@ -12,7 +12,7 @@ use crate::wire::Command;
 const ACCESS_ACL: &[u8] = b"system.posix_acl_access";
 
 impl Sender<'_> {
-    /// Makes an inode under its first name and gives it the others. Returns its path.
+    /// Makes an inode under its first name and adds the others. Returns its path.
     pub(super) fn make(&mut self, record: &Record) -> Result<Vec<u8>, SendError> {
         let Some((first, others)) = record.links.split_first() else {
             return Err(SendError::NoNames(record.ino));
@@ -54,9 +54,9 @@ impl Sender<'_> {
         })
     }
 
-    /// Removes what something just made may have from the directory that it is in: one that the receiver
-    /// has may pass on what this entry has not. Access control lists that are not there may be removed,
-    /// but other attributes only be set to nothing.
+    /// Removes attributes that a new inode may inherit from its directory: an existing one on the
+    /// receiver may pass on attributes that this entry lacks. Missing access control lists can be
+    /// removed, but other attributes only be set to nothing.
     fn shed_inherited(
         &mut self,
         link: &Link,
@@ -83,8 +83,8 @@ impl Sender<'_> {
         Ok(())
     }
 
-    /// Gives an inode that the receiver has the names that it has not yet, if there can be any that it
-    /// had not before. Returns one of its paths.
+    /// Adds the missing names of an inode that the receiver has, if any may be missing. Returns one
+    /// of its paths.
     pub(super) fn give_names(
         &mut self,
         record: &Record,
@@ -122,7 +122,7 @@ impl Sender<'_> {
         Ok(path)
     }
 
-    /// The names that an inode has and had not.
+    /// The names that an inode has now and had not before.
     pub(super) fn added_links<'r>(&self, record: &'r Record, was: &Record) -> Vec<&'r Link> {
         let had = |link: &Link| {
             let directory = self.names.id(link.parent);
@@ -131,7 +131,7 @@ impl Sender<'_> {
         record.links.iter().filter(|link| !had(link)).collect()
     }
 
-    /// The path of a name in the snapshot that is about to be given, with its directory there.
+    /// The path of a new name in the snapshot. Its directory exists.
     fn path_of(&mut self, link: &Link) -> Result<Vec<u8>, SendError> {
         self.make_directory(link.parent)?;
         let directory = self.names.id(link.parent);
@@ -139,7 +139,7 @@ impl Sender<'_> {
         self.names.path_in(directory, &link.name)
     }
 
-    /// Makes a directory, and those that it is in, if that has not been done.
+    /// Makes a directory, and those above it, if they do not exist yet.
     fn make_directory(&mut self, ino: u64) -> Result<(), SendError> {
         let mut missing: Vec<(u64, Link)> = Vec::new();
         let mut at = ino;
@@ -147,7 +147,7 @@ impl Sender<'_> {
             let link = directory_link(&self.new, at)?;
             let parent = link.parent;
             missing.push((at, link));
-            // No path is so long; this ends a climb that goes in circles.
+            // No path is so long; this ends a climb in circles.
             if missing.len() > usize::from(u16::MAX) {
                 return Err(SendError::PathTooLong(ino));
             }
@@ -164,7 +164,7 @@ impl Sender<'_> {
         Ok(())
     }
 
-    /// Whether a directory is to be made and was not.
+    /// Whether a directory must still be made.
     fn is_missing(&self, ino: u64) -> bool {
         ino >= self.position
             && matches!(self.names.id(ino), Id::New(_))
@@ -172,7 +172,7 @@ impl Sender<'_> {
     }
 }
 
-/// A device number as user space has it, from what an inode has: 12 bits of major above 20 of minor.
+/// An inode's device number in the form of user space: 12 bits of major above 20 of minor.
 fn device_number(rdev: u64) -> u64 {
     let (major, minor) = (rdev >> 20, rdev & 0xf_ffff);
     minor & 0xff | major << 8 | (minor & !0xff) << 12

@@ -1,16 +1,16 @@
-//! Sending: a read-only snapshot as a stream, whole or as what changed since a parent.
+//! Sending: a read-only snapshot as a stream, full or as an increment to a parent.
 //!
-//! A full send walks the tree once, in its order, and makes everything at once where it belongs; a
+//! A full send walks the tree once, in order, and makes each inode at once in its final place; a
 //! directory that is needed before its number comes is made ahead. An incremental send compares the
-//! trees in lockstep, then
-//! 1. *clears*: names that are no more are removed, what has to move moves, out of the way if its own
+//! trees in lockstep, and then
+//! 1. *clears*: removes names that are gone, and moves what must move, out of the way if the new
 //!    place is not free yet;
-//! 2. *makes*: in the order of inode numbers, what is new is made, what moved out of the way gets its
-//!    name, and attributes and data follow;
-//! 3. *finishes* directories: what would pass on to entries made in them, and their times.
+//! 2. *makes*: in the order of inode numbers, makes new inodes, gives those out of the way their
+//!    names, and sends attributes and data;
+//! 3. *finishes* directories: attributes that new entries would inherit, and times.
 //!
-//! After the first step the names on the receiver are those that both snapshots have, and names out of
-//! the way that neither has: so every name of the second step is free, in whatever order it comes.
+//! After the first step the receiver has the names that both snapshots have, and names out of the
+//! way that neither has: so every name of the second step is free, whatever the order.
 
 mod ahead;
 mod changes;
@@ -46,25 +46,25 @@ pub use progress::{Counted, SendProgress};
 /// How to send.
 #[derive(Clone, Debug)]
 pub struct SendOptions {
-    /// Version of the stream. Verity is sent by none.
+    /// Version of the stream. No version sends verity.
     pub version: Version,
-    /// The receiver has this snapshot: only what is not the same is sent.
+    /// The receiver has this snapshot: only differences are sent.
     pub parent: Option<Subvolume>,
-    /// The receiver has these snapshots as well: what they share with this one is cloned.
+    /// The receiver has these snapshots as well: data that they share with this one is cloned.
     pub clone_sources: Vec<Subvolume>,
-    /// Data that is stored compressed is sent as it is stored. From version 2 on.
+    /// Send compressed data as it is stored. From version 2 on.
     pub compressed_data: bool,
-    /// Which ranges of files changed is said instead of sending data.
+    /// Send which ranges of files changed instead of data.
     pub no_data: bool,
-    /// Whether a stream begins here, or this snapshot follows others in one stream.
+    /// Whether a stream begins here. If not, this snapshot follows others in one stream.
     pub begins_stream: bool,
-    /// Whether the stream ends here, or other snapshots follow.
+    /// Whether the stream ends here. If not, other snapshots follow.
     pub ends_stream: bool,
-    /// Is kept up to date while sending.
+    /// Updated while sending.
     pub progress: Arc<SendProgress>,
-    /// Threads that read and verify file data, and blocks of the trees of an increment.
+    /// Threads that read and verify file data, and tree blocks for an increment.
     pub readers: NonZeroUsize,
-    /// What a full send reads ahead of the tree.
+    /// How a full send reads ahead in the tree.
     pub readahead: Readahead,
 }
 
@@ -86,20 +86,21 @@ impl Default for SendOptions {
     }
 }
 
-/// What was sent.
+/// The result of a send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sent {
     /// Bytes of the stream.
     pub stream_bytes: u64,
-    /// Inodes that were sent, whole or in part, or removed.
+    /// Inodes that were sent, in full or in part, or removed.
     pub inodes: u64,
 }
 
-/// Sends the read-only snapshot to `output`, which gets few and large writes. In a file system that is open for
-/// writing, others go on using it meanwhile; they can neither delete nor change what takes part in the send.
+/// Sends the read-only snapshot to `output`, in few and large writes. A file system that is open
+/// for writing stays usable meanwhile, but the subvolumes of the send can be neither deleted nor
+/// changed.
 ///
-/// The stream of a snapshot is the same each time. After an error what was written is the start of a
-/// stream that a receiver finds cut short.
+/// The stream of a snapshot is the same each time. After an error, the output is the start of a
+/// stream, which a receiver recognizes as cut short.
 pub fn send(
     snapshot: &Subvolume,
     options: &SendOptions,
@@ -135,7 +136,7 @@ pub fn send(
     Ok(Sent { stream_bytes, inodes })
 }
 
-/// A subvolume as it will stay until the send is over.
+/// Keeps a subvolume unchanged until the send is over.
 fn hold(subvolume: &Subvolume) -> Result<SendGuard, SendError> {
     subvolume.guard_for_send().map_err(|error| match error {
         Error::NotReadOnly(id) => SendError::NotReadOnly(id),
@@ -143,8 +144,8 @@ fn hold(subvolume: &Subvolume) -> Result<SendGuard, SendError> {
     })
 }
 
-/// How a receiver knows a subvolume: by the uuid of the one that it was received from, if it was, or by
-/// its own; and the transaction that last changed it.
+/// The identity of a subvolume for the receiver: the uuid that it was received from, or its own;
+/// and the transaction that last changed it.
 fn identity(subvolume: &Subvolume) -> (Uuid, u64) {
     let item = subvolume.root_item();
     let received = item.received_uuid();

@@ -1,9 +1,9 @@
-//! Where everything is at this moment of the stream, as far as it is not where it was.
+//! The current places on the receiver, as far as they differ from the parent's.
 //!
 //! # Invariants
-//! - A directory that the parent has is where the parent has it, until `moved` says otherwise.
-//! - A directory that this stream makes is made where it belongs, and stays there.
-//! - Cached paths are right: they are dropped whenever a directory moves.
+//! - A directory of the parent is where the parent has it, unless `moved` says otherwise.
+//! - A directory that this stream makes is made in its final place, and stays there.
+//! - Cached paths are right: moving a directory drops them.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,28 +17,28 @@ use super::SendError;
 use super::changes::Changes;
 use super::record::{bad_item, check_name};
 
-/// Paths of this many directories are kept.
+/// The number of directories whose paths are cached.
 const KEPT_PATHS: usize = 1 << 16;
 
 /// An inode on the receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Id {
-    /// One that the parent has, by its number there; the root, also without a parent.
+    /// One of the parent, by its number there; the root, also without a parent.
     Old(u64),
     /// One that this stream makes, by its number in the snapshot.
     New(u64),
 }
 
-/// Where something is that is not where it was.
+/// The current place of an inode that moved.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum CurrentName {
-    /// Under this name in the root, until its own is free.
+    /// Under this name in the root, until its final place is free.
     Staged(Vec<u8>),
     /// Under a name that it has in the snapshot.
     Home(Link),
 }
 
-/// The names of directories, and of what was moved.
+/// The names of directories, and of moved inodes.
 pub(super) struct Names {
     new: Subvolume,
     old: Option<Subvolume>,
@@ -52,7 +52,7 @@ impl Names {
         Self { new, old, changes, moved: HashMap::new(), paths: HashMap::new() }
     }
 
-    /// What the inode `ino` of the snapshot is on the receiver.
+    /// The identity on the receiver of the inode `ino` of the snapshot.
     pub(super) fn id(&self, ino: u64) -> Id {
         if ino != objectid::FIRST_FREE && self.changes.is_made(ino) {
             Id::New(ino)
@@ -61,12 +61,12 @@ impl Names {
         }
     }
 
-    /// Where an inode of the parent was moved to.
+    /// The new place of an inode of the parent, if it moved.
     pub(super) fn place(&self, ino: u64) -> Option<&CurrentName> {
         self.moved.get(&ino)
     }
 
-    /// Notes that an inode of the parent is now at `place`.
+    /// Records that an inode of the parent is now at `place`.
     pub(super) fn set_place(&mut self, ino: u64, place: CurrentName, is_directory: bool) {
         self.moved.insert(ino, place);
         if is_directory {
@@ -110,7 +110,7 @@ impl Names {
                 break;
             }
             let (above, name) = self.step_up(at)?;
-            // This also ends a climb that goes in circles.
+            // This also ends a climb in circles.
             len += name.len() + 1;
             if len > usize::from(u16::MAX) {
                 return Err(SendError::PathTooLong(ino(directory)));
@@ -122,7 +122,7 @@ impl Names {
         Ok(names.join(&b'/'))
     }
 
-    /// The directory that `id` is in now, and its name there.
+    /// The current directory of `id`, and its name there.
     fn step_up(&self, id: Id) -> Result<(Id, Vec<u8>), SendError> {
         match (id, &self.old) {
             (Id::Old(ino), Some(old)) => match self.moved.get(&ino) {
@@ -142,7 +142,7 @@ impl Names {
         }
     }
 
-    /// Whether `directory` is `above`, or lies below it at this moment.
+    /// Whether `directory` is `above`, or currently lies below it.
     pub(super) fn is_within(&self, directory: Id, above: Id) -> Result<bool, SendError> {
         let mut at = directory;
         for _ in 0..u16::MAX {
@@ -157,7 +157,7 @@ impl Names {
         Err(SendError::PathTooLong(ino(directory)))
     }
 
-    /// How many directories the parent has above `ino`.
+    /// The number of directories above `ino` in the parent.
     pub(super) fn old_depth(&self, ino: u64) -> Result<usize, SendError> {
         let Some(old) = &self.old else { return Ok(0) };
         let mut at = ino;
@@ -194,7 +194,7 @@ fn ino(id: Id) -> u64 {
     }
 }
 
-/// The one name of a directory that is not the root.
+/// The only name of a directory that is not the root.
 pub(super) fn directory_link(subvolume: &Subvolume, ino: u64) -> Result<Link, Error> {
     let key = |parent| Key::new(ino, ItemType::INODE_REF, parent);
     let mut items = subvolume.tree().range(key(0)..=key(u64::MAX), Readahead::None);

@@ -1,10 +1,10 @@
 //! From walking to writing, over threads, in a fixed order.
 //!
-//! One thread walks and encodes; file data is read, verified and encoded by workers; the caller's
-//! thread writes.
+//! One thread walks and encodes; workers read, verify and encode file data; the caller's thread
+//! writes.
 //!
 //! # Invariants
-//! - What is written is in the order in which the walker put it, however many workers there are.
+//! - The output is in the order of the walk, whatever the number of workers.
 //! - At most [`PIECES`] pieces wait, none much longer than [`PIECE_BYTES`].
 //! - A thread that fails closes its channels, and all others stop.
 
@@ -18,11 +18,11 @@ use super::SendError;
 use super::data::ReadJob;
 use crate::wire::{Command, Version, encode};
 
-/// Pieces that wait to be written, at most.
+/// The most pieces that wait to be written.
 const PIECES: usize = 16;
-/// Commands are handed on in pieces of this many bytes.
+/// Length of the pieces of commands.
 const PIECE_BYTES: usize = 256 << 10;
-/// Room for the headers of a few commands and their paths.
+/// Space for the headers of a few commands and their paths.
 const SPARE_BYTES: usize = 4 << 10;
 
 type Encoded = Result<Vec<u8>, SendError>;
@@ -33,13 +33,13 @@ enum Piece {
     Later(Receiver<Encoded>),
 }
 
-/// A range of a file, and where the commands that carry it go.
+/// A range of a file, and the channel for its commands.
 struct Job {
     read: ReadJob,
     done: SyncSender<Encoded>,
 }
 
-/// Where the walker puts what it has to say.
+/// The output of the walk.
 pub(super) struct Output {
     version: Version,
     buffer: Vec<u8>,
@@ -48,18 +48,18 @@ pub(super) struct Output {
 }
 
 impl Output {
-    /// Puts a command.
+    /// Adds a command.
     pub(super) fn put(&mut self, command: &Command<'_>) -> Result<(), SendError> {
         encode(command, self.version, &mut self.buffer)?;
         if self.buffer.len() >= PIECE_BYTES { self.flush() } else { Ok(()) }
     }
 
-    /// Puts bytes that are no command.
+    /// Adds bytes that are not a command.
     pub(super) fn put_bytes(&mut self, bytes: &[u8]) {
         self.buffer.extend_from_slice(bytes);
     }
 
-    /// Puts what a worker makes of `read`.
+    /// Adds the commands that a worker makes from `read`.
     pub(super) fn put_data(&mut self, read: ReadJob) -> Result<(), SendError> {
         self.flush()?;
         let (done, later) = sync_channel(1);
@@ -80,8 +80,8 @@ impl Output {
     }
 }
 
-/// Runs `walk` in a thread of its own beside `workers` that read, and writes what comes out.
-/// Returns how many bytes were written, and what `walk` returns.
+/// Runs `walk` in its own thread with `workers` threads that read, and writes the result. Returns
+/// the number of bytes written, and the result of `walk`.
 pub(super) fn run<T: Send>(
     version: Version,
     workers: usize,
@@ -116,7 +116,7 @@ pub(super) fn run<T: Send>(
 fn work(to_do: &Mutex<Receiver<Job>>, version: Version) {
     let mut data = Vec::new();
     loop {
-        // Only taking a job is under the lock, not doing it.
+        // The lock covers taking a job, not doing it.
         let job = to_do.lock().recv();
         let Ok(Job { read, done }) = job else { return };
         let mut encoded = Vec::with_capacity(read.len_bytes as usize + SPARE_BYTES);

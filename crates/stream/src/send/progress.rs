@@ -1,23 +1,23 @@
-//! How far a send has come.
+//! The progress of a send.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 const MILLION: u32 = 1_000_000;
 
-/// How far a send has come, for a thread that looks from outside. It is a guess from how many
-/// inodes are left: bytes are not known before they are sent.
+/// The progress of a send, for other threads. It is an estimate from the number of remaining
+/// inodes: the number of bytes is not known in advance.
 #[derive(Debug, Default)]
 pub struct SendProgress {
     millionths: AtomicU32,
 }
 
 impl SendProgress {
-    /// How many millionths were sent.
+    /// The progress in millionths.
     pub fn millionths(&self) -> u32 {
         self.millionths.load(Relaxed)
     }
 
-    /// Says how many millionths were sent, unless it was said that more were.
+    /// Raises the progress to this many millionths; never lowers it.
     pub fn set_millionths(&self, millionths: u32) {
         self.millionths.fetch_max(millionths.min(MILLION), Relaxed);
     }
@@ -26,14 +26,14 @@ impl SendProgress {
 /// The inodes of a send, counted.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counted {
-    /// Those that were sent, or numbers that were passed.
+    /// Inodes that were sent, or numbers that were passed.
     pub done: u64,
-    /// Those that are sent, or all numbers.
+    /// All inodes to send, or all numbers.
     pub total: u64,
 }
 
 impl Counted {
-    /// How many millionths were sent once `part` of `whole` bytes of the next inode were.
+    /// The progress in millionths after `part` of `whole` bytes of the next inode.
     pub fn millionths(self, part: u64, whole: u64) -> u32 {
         let of = |part: u128, whole: u64| part.checked_div(whole.into()).unwrap_or(0);
         let within = of(u128::from(part) * u128::from(MILLION), whole);
@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn half_of_the_second_of_four_is_three_eighths() {
+    fn progress_counts_parts_of_an_inode() {
         let counted = Counted { done: 1, total: 4 };
         assert_eq!(counted.millionths(50, 100), 375_000);
         assert_eq!(counted.millionths(0, 0), 250_000);

@@ -1,5 +1,5 @@
-//! Inodes as their items in a tree say, read in the order of the tree: what a send needs of an inode
-//! lies together, so most inodes take one step of a cursor for each item and no search.
+//! Inodes as the tree has them, read in tree order: all items that a send needs are adjacent, so
+//! most inodes take one step of a cursor for each item and no search.
 
 use larder_btree::{Cursor, Readahead};
 use larder_filesystem::{Error, FileType, Link, Subvolume, Xattr};
@@ -14,20 +14,20 @@ pub(super) struct Record {
     pub(super) ino: u64,
     pub(super) item: InodeItem,
     pub(super) file_type: FileType,
-    /// In the order of the tree; none of the root.
+    /// In tree order; the root has none.
     pub(super) links: Vec<Link>,
     pub(super) xattrs: Vec<Xattr>,
     pub(super) content: Content,
 }
 
-/// What a file or symbolic link has in it.
+/// The content of a file or symbolic link.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Content {
     /// Nothing.
     Empty,
     /// This, and nothing else.
     Inline(Vec<u8>),
-    /// Extents, to be asked for.
+    /// Extents, to be looked up.
     Extents,
 }
 
@@ -53,7 +53,7 @@ impl Record {
     }
 }
 
-/// The type of an inode that has names or is the root; `None` for one that waits to be deleted.
+/// The type of an inode that has names or is the root; `None` if it is listed for deletion.
 pub(super) fn live_type(ino: u64, item: &InodeItem) -> Result<Option<FileType>, FormatError> {
     if item.nlink.get() == 0 && ino != objectid::FIRST_FREE {
         return Ok(None);
@@ -67,12 +67,12 @@ pub(super) fn live_type(ino: u64, item: &InodeItem) -> Result<Option<FileType>, 
 pub(super) struct Records {
     subvolume: Subvolume,
     cursor: Cursor,
-    /// No inode from this one up to that of the cursor's item has items.
+    /// No inode from this number up to the cursor's has items.
     nothing_from: u64,
 }
 
 impl Records {
-    /// `readahead` says whether all inodes will be read or some.
+    /// `readahead` says whether all inodes will be read, or only some.
     pub(super) fn new(subvolume: &Subvolume, readahead: Readahead) -> Self {
         let cursor = subvolume.tree().cursor(readahead);
         Self { subvolume: subvolume.clone(), cursor, nothing_from: u64::MAX }
@@ -112,7 +112,7 @@ impl Records {
         }
     }
 
-    /// Moves to the first item of `ino` or behind it: most often the cursor is there already.
+    /// Moves to the first item of `ino` or after it: most often the cursor is there already.
     fn cursor_to(&mut self, ino: u64) -> Result<(), Error> {
         let is_there =
             self.nothing_from <= ino && self.cursor.key().is_some_and(|key| key.objectid >= ino);
@@ -124,7 +124,7 @@ impl Records {
         Ok(())
     }
 
-    /// Reads what follows the inode item that the cursor is at.
+    /// Reads the items after the inode item at the cursor.
     fn read(&mut self, ino: u64, item: InodeItem, file_type: FileType) -> Result<Record, Error> {
         let mut record = Record {
             ino,
@@ -150,7 +150,7 @@ impl Records {
 }
 
 impl Record {
-    /// Takes in an item; whether those behind it may matter.
+    /// Adds an item; whether later ones may matter.
     fn take_item(&mut self, key: Key, bytes: &[u8]) -> Result<bool, FormatError> {
         match key.item_type {
             ItemType::INODE_REF if !self.is_root() => {
@@ -189,7 +189,7 @@ impl Record {
         Ok(())
     }
 
-    /// What the first extent says about the content.
+    /// The content, as far as the first extent tells.
     fn content_of(&self, key: Key, extent: FileExtent<'_>) -> Content {
         match extent {
             FileExtent::Inline { header, data }
@@ -206,13 +206,13 @@ impl Record {
     }
 }
 
-/// Checks that a name is one, and no path: it becomes part of paths.
+/// Checks that a name is one name, not a path: it becomes part of paths.
 pub(super) fn check_name(name: &[u8]) -> Result<(), FormatError> {
     let is_name = !name.is_empty() && !name.contains(&b'/') && !name.contains(&0);
     if is_name && name != b"." && name != b".." {
         return Ok(());
     }
-    Err(FormatError::invalid("inode reference", "the name can be none"))
+    Err(FormatError::invalid("inode reference", "the name is invalid"))
 }
 
 /// An error about an item of a subvolume.

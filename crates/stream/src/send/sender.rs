@@ -1,4 +1,4 @@
-//! The walk of a send: inode by inode, and what is said about each.
+//! The walk of a send, inode by inode.
 
 use std::collections::HashSet;
 use std::ops::RangeInclusive;
@@ -19,19 +19,19 @@ use super::record::{Record, Records};
 use super::{SendError, SendOptions, identity};
 use crate::wire::{Command, Version};
 
-/// So many changes at a time their leaves are asked for.
+/// The number of changes whose leaves are fetched at a time.
 const CHANGES_AHEAD: usize = 32;
-/// What writing to a file or giving it to another owner removes.
+/// The attribute that writing to a file or changing its owner removes.
 const CAPABILITY: &[u8] = b"security.capability";
-/// What is made in a directory gets this as its access control list.
+/// The access control list that new entries of a directory inherit.
 pub(super) const DEFAULT_ACL: &[u8] = b"system.posix_acl_default";
 
-/// An inode as the parent has it.
+/// An inode in the parent.
 pub(super) struct Was<'a> {
     pub(super) item: &'a InodeItem,
-    /// Everything about it, unless names and extended attributes are as they were.
+    /// Its items, unless names and extended attributes are the same.
     pub(super) record: Option<&'a Record>,
-    /// The offsets of the first and last extent that is not the same.
+    /// The offsets of the first and last extent that differ.
     pub(super) extents: Option<RangeInclusive<u64>>,
 }
 
@@ -46,9 +46,9 @@ pub(super) struct Sender<'a> {
     /// All inodes below this number were sent.
     pub(super) position: u64,
     counted: Counted,
-    /// Directories behind the position that were made because something in them was.
+    /// Directories after the position that were made ahead of their contents.
     pub(super) made_ahead: HashSet<u64>,
-    /// Directories to be finished.
+    /// Directories to finish.
     pub(super) directories: Vec<u64>,
 }
 
@@ -78,7 +78,7 @@ impl<'a> Sender<'a> {
         }
     }
 
-    /// Sends everything, and returns how many inodes that were.
+    /// Sends everything, and returns the number of inodes.
     pub(super) fn send(mut self) -> Result<u64, SendError> {
         self.begin()?;
         let inodes = match self.changes.clone().as_ref() {
@@ -169,12 +169,12 @@ impl<'a> Sender<'a> {
         Ok(changes.len() as u64)
     }
 
-    /// Shows how far it has come, with `part` of `whole` bytes of this inode sent.
+    /// Reports the progress, with `part` of `whole` bytes of this inode sent.
     pub(super) fn show_progress(&self, part: u64, whole: u64) {
         self.options.progress.set_millionths(self.counted.millionths(part, whole));
     }
 
-    /// Sends an inode: all of it, or how it is not as it `was`.
+    /// Sends an inode: all of it, or its differences from `was`.
     fn send_inode(&mut self, record: &Record, was: Option<&Was<'_>>) -> Result<(), SendError> {
         let record_before = was.and_then(|was| was.record);
         let path = match was {
@@ -202,8 +202,8 @@ impl<'a> Sender<'a> {
         self.send_times(&path, record)
     }
 
-    /// Sends the extended attributes that are `wanted` and not as they were, but for capabilities, which
-    /// are only removed here. Returns whether any that was set is an access control list.
+    /// Sends the `wanted` extended attributes that differ, except capabilities, which are only
+    /// removed here. Returns whether it set an access control list.
     fn send_xattrs(
         &mut self,
         path: &[u8],
@@ -259,9 +259,10 @@ impl<'a> Sender<'a> {
         self.output.put(&Command::Utimes { path, atime, mtime, ctime, otime })
     }
 
-    /// Notes that entries of a directory change: its times are to be set again.
+    /// Notes that entries of a directory change: its times must be set again.
     pub(super) fn touch(&mut self, directory: Id) {
-        // One that this stream makes is finished anyway, and so is the root where there is no parent.
+        // A directory that this stream makes is finished anyway, and so is the root if there is no
+        // parent.
         let Id::Old(ino) = directory else { return };
         let is_noted = self.directories.last() == Some(&ino);
         if self.old.is_some() && self.changes.is_kept(ino) && !is_noted {
@@ -269,7 +270,7 @@ impl<'a> Sender<'a> {
         }
     }
 
-    /// Sends what only holds once nothing is made in a directory any more.
+    /// Sends the attributes and times of directories, after the last change in them.
     fn finish_directories(&mut self) -> Result<(), SendError> {
         let mut directories = std::mem::take(&mut self.directories);
         directories.sort_unstable();
@@ -296,8 +297,8 @@ fn permissions(item: &InodeItem) -> u64 {
     u64::from(item.mode.get() & 0o7777)
 }
 
-/// Whether a directory passes the extended attribute on to what is made in it. Directories get these
-/// when nothing is made in them any more.
+/// Whether new entries of a directory inherit the extended attribute. Directories get such
+/// attributes after the last entry.
 pub(super) fn is_passed_on(name: &[u8]) -> bool {
     name == DEFAULT_ACL || name.starts_with(b"btrfs.")
 }

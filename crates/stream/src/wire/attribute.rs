@@ -13,7 +13,7 @@ macro_rules! attributes {
         }
 
         impl Attribute {
-            /// How many numbers there are, that of no attribute among them.
+            /// The number of numbers, including 0, which is not an attribute.
             const COUNT: usize = [$($number),*].len() + 1;
 
             /// The attribute of this number.
@@ -39,7 +39,7 @@ attributes! {
     Uuid = 1, "uuid";
     /// The transaction that last changed it.
     Ctransid = 2, "ctransid";
-    /// Inode number where it comes from.
+    /// Inode number on the sender.
     Ino = 3, "inode";
     /// Length in bytes.
     Size = 4, "size";
@@ -107,8 +107,7 @@ attributes! {
     VeritySignature = 35, "verity signature";
 }
 
-/// A point in time (`struct btrfs_timespec`): nothing promises that the nanoseconds are below a
-/// second.
+/// A point in time (`struct btrfs_timespec`). The nanoseconds may be a second or more.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp {
     /// Seconds since 1970, negative before.
@@ -127,7 +126,7 @@ impl<'a> Attributes<'a> {
         Self { values: [None; Attribute::COUNT] }
     }
 
-    /// Takes in an attribute; whether there was none of it yet.
+    /// Adds an attribute; whether it was not there yet.
     pub(super) fn insert(&mut self, attribute: Attribute, value: &'a [u8]) -> bool {
         self.values[attribute as usize].replace(value).is_none()
     }
@@ -137,12 +136,12 @@ impl<'a> Attributes<'a> {
     }
 }
 
-/// What an attribute can hold.
+/// The type of an attribute's value.
 pub(super) trait Value<'a>: Sized {
-    /// The value, if what is `stored` is one.
+    /// The value, if `stored` is valid.
     fn get(stored: Option<&'a [u8]>, attribute: Attribute) -> Result<Self, StreamProblem>;
 
-    /// Calls `put` with what is to be stored, if anything is.
+    /// Calls `put` with the stored form, if there is one.
     fn put(&self, put: &mut dyn FnMut(&[u8]));
 }
 

@@ -1,5 +1,5 @@
-//! The checksum of commands: CRC-32C as the kernel's `crc32c(0, …)` computes it, which begins at zero
-//! and inverts nothing, neither at the start nor at the end.
+//! The checksum of commands: CRC-32C as the kernel's `crc32c(0, …)` computes it, which begins at
+//! zero and inverts nothing, neither at the start nor at the end.
 
 pub(super) fn checksum(bytes: &[u8]) -> u32 {
     // The library inverts on the way in and on the way out.
@@ -11,8 +11,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_inverts_nothing() {
-        // With nothing inverted leading zeros do not count.
+    fn the_checksum_is_not_inverted() {
+        // Without inversion, leading zeros have no effect.
         assert_eq!(checksum(b""), 0);
         assert_eq!(checksum(&[0; 9]), 0);
         assert_eq!(checksum(b"\0\0bread"), checksum(b"bread"));

@@ -1,4 +1,4 @@
-//! Commands: one table says how each is read and written.
+//! Commands: one table describes how each is read and written.
 
 use larder_format::Uuid;
 
@@ -12,8 +12,8 @@ macro_rules! commands {
             $($(#[$field_meta:meta])* $field:ident: $type:ty = $attribute:ident,)*
         }
     )*) => {
-        /// A command (`BTRFS_SEND_C_*`). Paths are relative to the subvolume that is received, without
-        /// a slash in front: that of its root is empty.
+        /// A command (`BTRFS_SEND_C_*`). Paths are relative to the subvolume that is received,
+        /// without a slash in front: that of its root is empty.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum Command<'a> {
             $($(#[$meta])* $name { $($(#[$field_meta])* $field: $type,)* },)*
@@ -38,7 +38,7 @@ macro_rules! commands {
                 }
             }
 
-            /// What it is about; none of the end.
+            /// The path that it concerns; `None` for the end.
             pub fn path(&self) -> Option<&'a [u8]> {
                 match *self {
                     $(Self::$name { path, .. } => Some(path),)*
@@ -46,7 +46,7 @@ macro_rules! commands {
                 }
             }
 
-            /// The command of this number with these attributes; others that are there say nothing.
+            /// The command of this number with these attributes. Others are ignored.
             pub(super) fn from_attributes(
                 number: u16,
                 attributes: &Attributes<'a>,
@@ -78,18 +78,18 @@ commands! {
     Subvol = 1, "subvol" {
         /// Its name.
         path: &'a [u8] = Path,
-        /// Uuid of the subvolume where it comes from.
+        /// Uuid of its source.
         uuid: Uuid = Uuid,
-        /// The transaction that last changed that one.
+        /// The transaction that last changed the source.
         ctransid: u64 = Ctransid,
     }
     /// Begins a new subvolume as a snapshot of one that was received before.
     Snapshot = 2, "snapshot" {
         /// Its name.
         path: &'a [u8] = Path,
-        /// Uuid of the subvolume where it comes from.
+        /// Uuid of its source.
         uuid: Uuid = Uuid,
-        /// The transaction that last changed that one.
+        /// The transaction that last changed the source.
         ctransid: u64 = Ctransid,
         /// Uuid of the parent.
         clone_uuid: Uuid = CloneUuid,
@@ -152,18 +152,18 @@ commands! {
         /// Where it points.
         target: &'a [u8] = PathLink,
     }
-    /// Gives another name to what has one.
+    /// Renames.
     Rename = 9, "rename" {
-        /// The name that it has.
+        /// The old name.
         path: &'a [u8] = Path,
-        /// The name that it gets.
+        /// The new name.
         to: &'a [u8] = PathTo,
     }
-    /// Gives one more name to a file.
+    /// Adds a name to a file.
     Link = 10, "link" {
         /// The new name.
         path: &'a [u8] = Path,
-        /// A name that it has.
+        /// An existing name.
         existing: &'a [u8] = PathLink,
     }
     /// Removes a name of a file.

@@ -1,21 +1,21 @@
-//! What can be wrong with a stream, and where.
+//! The errors of streams, and their offsets.
 
 use std::io;
 
 use super::attribute::Attribute;
 
-/// A stream that cannot be read, and where.
+/// A stream that cannot be read, and the offset.
 #[derive(Debug, thiserror::Error)]
 #[error("at byte {offset} of the stream: {problem}")]
 pub struct StreamError {
     /// Bytes from the start of the input to the header, command or attribute that is wrong.
     pub offset: u64,
-    /// What is wrong.
+    /// The error.
     #[source]
     pub problem: StreamProblem,
 }
 
-/// What is wrong with a stream.
+/// An error in a stream.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StreamProblem {
@@ -40,11 +40,11 @@ pub enum StreamProblem {
         longest: usize,
     },
     /// The checksum of a command is wrong.
-    #[error("the checksum of the command is {expected:#010x} and should be {found:#010x}")]
+    #[error("the checksum of the command is {expected:#010x}, not {found:#010x} as computed")]
     Checksum {
-        /// What the command says.
+        /// The checksum in the command.
         expected: u32,
-        /// What its bytes give.
+        /// The checksum of its bytes.
         found: u32,
     },
     /// There is no command of this number in this version.
@@ -62,8 +62,8 @@ pub enum StreamProblem {
     /// An attribute that the command needs is not there.
     #[error("the command has no attribute \"{}\"", .0.name())]
     MissingAttribute(Attribute),
-    /// A number, time or uuid has not its length.
-    #[error("attribute \"{}\" is of {len} bytes and not of {expected}", .attribute.name())]
+    /// A number, time or uuid has the wrong length.
+    #[error("attribute \"{}\" has {len} bytes, not {expected}", .attribute.name())]
     AttributeLength {
         /// The attribute.
         attribute: Attribute,

@@ -1,26 +1,26 @@
-//! Following a stream on its way, without holding it up.
+//! Following a stream as it passes by, without delaying it.
 //!
 //! # Invariants
-//! - Memory is that of a command's header: of what passes nothing is kept.
-//! - What is no stream tells nothing, and harms nothing.
+//! - It keeps no more than a command's header.
+//! - It ignores anything that is not a stream.
 
 use super::command::Command;
 use super::reader::{parse, split_header};
 use super::version::Version;
 use super::{COMMAND_HEADER_LEN, STREAM_HEADER_LEN};
 
-/// Looks at a stream that passes in pieces.
+/// Reads a stream that passes in pieces.
 #[derive(Debug)]
 pub struct Follower {
     version: Version,
-    /// Bytes to come before the next header of a command.
+    /// Bytes before the next header of a command.
     ahead: usize,
-    /// What has come of a header that is cut in two.
+    /// The first part of a header that is cut in two.
     header: Vec<u8>,
 }
 
-/// What a command works on that gives an inode content or attributes. A sender comes to each inode once, so
-/// this is where it is; what else it does, with names and directories, may be anywhere.
+/// The inode of a command that sets its content or attributes. A sender visits each inode once, so
+/// this is its position; other commands, for names and directories, may concern any inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Work<'a> {
     /// The path of the inode.
@@ -30,14 +30,14 @@ pub struct Work<'a> {
 }
 
 impl Follower {
-    /// Follows a stream of this version from its first byte on. Where it goes on after another, it has no header
-    /// of its own.
+    /// Follows a stream of this version from its first byte on. A stream that continues another has
+    /// no header.
     pub fn new(version: Version, has_header: bool) -> Self {
         let ahead = if has_header { STREAM_HEADER_LEN } else { 0 };
         Self { version, ahead, header: Vec::with_capacity(COMMAND_HEADER_LEN) }
     }
 
-    /// Takes the next piece of the stream. Returns the last work of which all is in this piece.
+    /// Takes the next piece of the stream. Returns the last work that is completely in this piece.
     pub fn pass<'a>(&mut self, piece: &'a [u8]) -> Option<Work<'a>> {
         let mut last = None;
         let mut at = 0;
@@ -62,8 +62,8 @@ impl Follower {
     }
 }
 
-/// Whether a command of this number may give an inode content or attributes: extended attributes to owners,
-/// and what came after the end.
+/// Whether a command of this number may set an inode's content or attributes: from extended
+/// attributes to owners, and the later ones after the end command.
 fn is_work(number: u16) -> bool {
     matches!(number, 13..=19 | 22..)
 }
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_stream_tells_nothing() {
+    fn other_input_is_ignored() {
         let noise: Vec<u8> =
             (0..100_000_u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
         for byte in [0, 1, 0xff] {

@@ -19,11 +19,11 @@ pub use version::Version;
 pub(crate) use writer::header as stream_header;
 pub use writer::{Writer, encode};
 
-/// What every stream begins with (`BTRFS_SEND_STREAM_MAGIC`, with its end).
+/// The start of every stream (`BTRFS_SEND_STREAM_MAGIC`, with its zero).
 const MAGIC: [u8; 13] = *b"btrfs-stream\0";
 /// The magic and the version (`struct btrfs_stream_header`).
 const STREAM_HEADER_LEN: usize = MAGIC.len() + 4;
 /// Length of the attributes, number of the command, checksum (`struct btrfs_cmd_header`).
 const COMMAND_HEADER_LEN: usize = 10;
-/// Where in a command's header its checksum is.
+/// The place of the checksum in a command's header.
 const CHECKSUM_RANGE: std::ops::Range<usize> = 6..10;

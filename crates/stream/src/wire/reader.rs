@@ -1,8 +1,8 @@
 //! Reading streams that may be hostile.
 //!
 //! # Invariants
-//! - Memory is bounded by the longest command of the version, and grows only with bytes that came.
-//! - No attribute of a command is looked at before the command's checksum was right.
+//! - The longest command of the version bounds memory, which grows only with received bytes.
+//! - No attribute of a command is parsed before the command's checksum was checked.
 
 use std::io::{ErrorKind, Read};
 
@@ -13,19 +13,19 @@ use super::error::{StreamError, StreamProblem};
 use super::version::Version;
 use super::{CHECKSUM_RANGE, COMMAND_HEADER_LEN, MAGIC, STREAM_HEADER_LEN};
 
-/// Reads the commands of a stream, and of those that follow it in the same input.
+/// Reads the commands of a stream, and of further streams in the same input.
 #[derive(Debug)]
 pub struct Reader<R> {
     input: R,
     /// Bytes read so far.
     offset: u64,
-    /// The version of the stream that is being read; none before its header.
+    /// The version of the current stream; `None` before its header.
     version: Option<Version>,
     command: Vec<u8>,
 }
 
 impl<R: Read> Reader<R> {
-    /// A reader of the streams in `input`. It reads in small pieces: let `input` be buffered.
+    /// A reader of the streams in `input`. It reads in small pieces, so `input` should be buffered.
     pub fn new(input: R) -> Self {
         Self { input, offset: 0, version: None, command: Vec::new() }
     }
@@ -40,8 +40,8 @@ impl<R: Read> Reader<R> {
         self.version
     }
 
-    /// The next command: [`Command::End`] where a stream ends, and `None` at the end of the input,
-    /// which is right there and nowhere else. After an error nothing more can be read.
+    /// The next command: [`Command::End`] at the end of a stream, and `None` at the end of the
+    /// input, which may come only there. After an error nothing more can be read.
     #[allow(clippy::should_implement_trait, reason = "it lends what it read")]
     pub fn next(&mut self) -> Result<Option<Command<'_>>, StreamError> {
         let version = match self.version {
@@ -81,7 +81,7 @@ impl<R: Read> Reader<R> {
         version.map(Some).ok_or_else(|| wrong(StreamProblem::UnknownVersion(number)))
     }
 
-    /// Reads a command whole and checks its checksum.
+    /// Reads a whole command and checks its checksum.
     fn read_command(&mut self, version: Version) -> Result<(), StreamProblem> {
         self.fill(0, COMMAND_HEADER_LEN)?;
         let header = self.command.first_chunk().ok_or(StreamProblem::CutShort)?;
@@ -102,7 +102,7 @@ impl<R: Read> Reader<R> {
         Ok(())
     }
 
-    /// Keeps `keep` bytes of the buffer and appends `len` of the input, or what there is before its end.
+    /// Keeps `keep` bytes of the buffer and appends `len` bytes of the input, or less at its end.
     fn fill(&mut self, keep: usize, len: usize) -> Result<(), StreamProblem> {
         self.command.truncate(keep);
         loop {
@@ -127,7 +127,7 @@ pub(super) fn split_header(header: &[u8; COMMAND_HEADER_LEN]) -> (usize, u16, u3
     (len, u16::from_le_bytes([n0, n1]), u32::from_le_bytes([c0, c1, c2, c3]))
 }
 
-/// Takes a whole command apart, which was read at `start`.
+/// Parses a whole command, which was read at `start`.
 pub(super) fn parse(
     bytes: &[u8],
     start: u64,
@@ -154,7 +154,7 @@ pub(super) fn parse(
     Command::from_attributes(number, &attributes).map_err(|problem| wrong(start, problem))
 }
 
-/// The attribute at the start of `bytes`, its value, and what follows.
+/// The attribute at the start of `bytes`, its value, and the rest.
 fn split_attribute(
     bytes: &[u8],
     version: Version,

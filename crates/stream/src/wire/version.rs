@@ -5,7 +5,8 @@
 pub enum Version {
     /// Data in commands of less than 64 KiB.
     V1 = 1,
-    /// Longer data, data as it is stored compressed, preallocation, file attributes, creation times.
+    /// Longer data, data as it is stored compressed, preallocation, file attributes, creation
+    /// times.
     V2 = 2,
     /// Verity.
     V3 = 3,
@@ -25,8 +26,8 @@ impl Version {
         self as u32
     }
 
-    /// The most bytes that the attributes of one command may take. Version 1 gives a command 64 KiB
-    /// with its header; later ones give no limit, and 1 MiB is far above what any sender needs.
+    /// The most bytes of one command's attributes. Version 1 limits a command to 64 KiB with its
+    /// header; later ones have no limit, and 1 MiB is far more than any sender needs.
     pub const fn longest_command_bytes(self) -> usize {
         match self {
             Self::V1 => (64 << 10) - super::COMMAND_HEADER_LEN,

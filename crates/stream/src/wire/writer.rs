@@ -24,8 +24,8 @@ impl<W: Write> Writer<W> {
         Ok(Self { output, version, command: Vec::new() })
     }
 
-    /// Writes a command. An error of kind [`io::ErrorKind::InvalidInput`] says that it is too long for
-    /// this version; then nothing was written.
+    /// Writes a command. An error of kind [`io::ErrorKind::InvalidInput`] means that it is too long
+    /// for this version; then nothing was written.
     pub fn write(&mut self, command: &Command<'_>) -> io::Result<()> {
         self.command.clear();
         encode(command, self.version, &mut self.command)
@@ -33,7 +33,7 @@ impl<W: Write> Writer<W> {
         self.output.write_all(&self.command)
     }
 
-    /// The output, for what follows the stream.
+    /// The output, for writing after the stream.
     pub fn into_inner(self) -> W {
         self.output
     }
@@ -44,7 +44,7 @@ pub(crate) fn header(version: Version) -> Vec<u8> {
     [&MAGIC[..], &version.number().to_le_bytes()].concat()
 }
 
-/// Appends a command to `out`, which stays as it was after an error.
+/// Appends a command to `out`. After an error `out` is unchanged.
 pub fn encode(command: &Command<'_>, version: Version, out: &mut Vec<u8>) -> Result<(), TooLong> {
     let start = out.len();
     out.extend_from_slice(&[0; COMMAND_HEADER_LEN]);

@@ -1,4 +1,4 @@
-//! What the tests share: snapshots, and streams that the kernel makes of them.
+//! Helpers of the tests: snapshots, and streams that the kernel makes of them.
 #![allow(dead_code, unused_imports, reason = "each test uses a part")]
 
 use std::ffi::OsStr;
@@ -33,7 +33,7 @@ pub(crate) fn delete(subvolume: &Path) {
     btrfs(&[&"subvolume", &"delete", &subvolume]);
 }
 
-/// What `btrfs send` sends with these options.
+/// The output of `btrfs send` with these options.
 #[track_caller]
 pub(crate) fn kernel_send(
     options: &[&dyn AsRef<OsStr>],
@@ -50,7 +50,7 @@ pub(crate) fn kernel_send(
     stream
 }
 
-/// What `btrfs receive --dump` prints about a stream.
+/// The output of `btrfs receive --dump` for a stream.
 #[track_caller]
 pub(crate) fn kernel_dump(stream: &[u8], scratch: &Path) -> Vec<u8> {
     let file = scratch.join("dumped-stream");
@@ -62,7 +62,7 @@ pub(crate) fn kernel_dump(stream: &[u8], scratch: &Path) -> Vec<u8> {
     output.stdout
 }
 
-/// Has `btrfs receive` make a subvolume in `folder`, and returns its path.
+/// Makes `btrfs receive` create a subvolume in `folder`, and returns its path.
 #[track_caller]
 pub(crate) fn kernel_receive(stream: &[u8], folder: &Path, name: &str, scratch: &Path) -> PathBuf {
     let file = scratch.join("received-stream");
@@ -72,7 +72,7 @@ pub(crate) fn kernel_receive(stream: &[u8], folder: &Path, name: &str, scratch: 
     folder.join(name)
 }
 
-/// A file system with nothing in it; gone when dropped.
+/// An empty file system; removed when dropped.
 #[derive(Debug)]
 pub(crate) struct EmptyImage {
     scratch: Scratch,
@@ -130,8 +130,8 @@ pub(crate) fn open_writable(devices: &[PathBuf]) -> Filesystem {
     Filesystem::open_writable(Arc::new(volume), &options).expect("its trees are there")
 }
 
-/// Receives a stream in the directory of this name below the top level, which is made if it is not there;
-/// the top level itself if that is empty.
+/// Receives a stream in the directory of this name below the top level, which is created if
+/// missing; an empty name means the top level itself.
 pub(crate) fn larder_receive(
     stream: &[u8],
     filesystem: &Filesystem,
@@ -159,7 +159,7 @@ pub(crate) fn mounted_receive(stream: &[u8], directory: &Path) -> Result<Receive
     receive(stream, &mut target, &options, &mut |_| ControlFlow::Continue(()))
 }
 
-/// Both checkers find nothing wrong.
+/// Neither checker finds an error.
 #[track_caller]
 pub(crate) fn assert_sound(devices: &[PathBuf]) {
     oracle::check(devices, true).unwrap_or_else(|error| panic!("{error}"));
@@ -191,7 +191,7 @@ pub(crate) fn subvolume(filesystem: &Filesystem, path: &str) -> Subvolume {
     filesystem.subvolume(id).expect("it is there")
 }
 
-/// What Larder sends.
+/// The stream that Larder sends.
 #[track_caller]
 pub(crate) fn larder_send(snapshot: &Subvolume, options: &SendOptions) -> Vec<u8> {
     let mut stream = Vec::new();
@@ -200,7 +200,7 @@ pub(crate) fn larder_send(snapshot: &Subvolume, options: &SendOptions) -> Vec<u8
     stream
 }
 
-/// Changes of every kind, in what the testkit made.
+/// Changes of every kind to the files of the testkit.
 pub(crate) fn change(root: &Path) {
     use std::fs::{self, OpenOptions};
     use std::os::unix::fs::FileExt;

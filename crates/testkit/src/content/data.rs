@@ -8,7 +8,7 @@ use super::Content;
 use super::write::{create, file};
 use crate::random::Random;
 
-/// Around what fits inline, around the sector, around the largest compressed extent.
+/// Lengths near the limit of inline data, near a sector, and near the largest compressed extent.
 const LENS_BYTES: [usize; 16] = [
     0,
     1,
@@ -40,7 +40,7 @@ pub(super) fn fill(folder: &Path, random: &mut Random, _: &Content) -> io::Resul
     resized(folder, random)
 }
 
-/// Compression gives up on some pieces and not on others.
+/// Compression fails for some pieces and not for others.
 fn half_compressible(folder: &Path, random: &mut Random) -> io::Result<()> {
     let mut bytes = Vec::new();
     for _ in 0..4 {
@@ -50,7 +50,7 @@ fn half_compressible(folder: &Path, random: &mut Random) -> io::Result<()> {
     file(&folder.join("half-compressible"), &bytes).map(drop)
 }
 
-/// Each piece is written out before the next: extents that cannot merge.
+/// Each piece is written out before the next, so that extents cannot merge.
 fn many_commits(folder: &Path, random: &mut Random) -> io::Result<()> {
     let target = create(&folder.join("appended"))?;
     let mut offset = 0;
@@ -63,7 +63,7 @@ fn many_commits(folder: &Path, random: &mut Random) -> io::Result<()> {
     Ok(())
 }
 
-/// Extents of which only the front, the middle or the back is still in use.
+/// Extents of which only the start, the middle or the end is still in use.
 fn overwritten(folder: &Path, random: &mut Random) -> io::Result<()> {
     let target = file(&folder.join("overwritten"), &random.compressible(500_000))?;
     target.sync_data()?;

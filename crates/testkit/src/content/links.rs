@@ -1,4 +1,4 @@
-//! Hard links, symbolic links and everything that is neither file nor folder.
+//! Hard links, symbolic links and inodes that are neither file nor folder.
 
 use std::io;
 use std::os::unix::fs::symlink;
@@ -27,8 +27,8 @@ fn hard_links(folder: &Path, random: &mut Random) -> io::Result<()> {
     std::fs::hard_link(&original, folder.join("linked-for-a-while"))?;
     std::fs::remove_file(folder.join("linked-for-a-while"))?;
 
-    // More names in one folder than one INODE_REF item can hold: the rest become INODE_EXTREF items,
-    // or are refused where that feature is off.
+    // More names in one folder than fit one INODE_REF item: the rest become INODE_EXTREF items, or
+    // are refused without that feature.
     let original = folder.join("linked-often");
     file(&original, b"300 names")?;
     std::fs::create_dir(folder.join("often"))?;
@@ -46,7 +46,7 @@ fn symbolic_links(folder: &Path) -> io::Result<()> {
     symlink("elsewhere", folder.join("symlink-to-folder"))?;
     symlink("/no/such/place", folder.join("symlink-dangling"))?;
     symlink("symlink-to-itself", folder.join("symlink-to-itself"))?;
-    // The longest target is a path's limit, or less where a leaf has no room for it.
+    // The longest target is that of a path, or less if it does not fit a leaf.
     for len_bytes in [4095, 3500] {
         let target = "long/".repeat(len_bytes / 5 + 1);
         let made = rustix::fs::symlink(&target[..len_bytes], folder.join("symlink-long"));

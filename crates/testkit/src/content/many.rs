@@ -35,7 +35,8 @@ fn numbered(folder: &Path, random: &mut Random, content: &Content) -> io::Result
     Ok(())
 }
 
-/// Empty folders, some names of each of four hashes. All names of one hash are in one DIR_ITEM, so there are no more than a leaf can hold.
+/// Empty folders, some names of each of four hashes. All names of one hash are in one DIR_ITEM, so
+/// there are no more than a leaf can hold.
 fn colliding(folder: &Path, random: &mut Random, content: &Content) -> io::Result<()> {
     for first_hash in [0, 0x8000_0000, u32::MAX, random.next() as u32] {
         for name in colliding_names(b"same-hash-", first_hash, content.colliding_names as usize) {

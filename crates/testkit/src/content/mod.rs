@@ -1,7 +1,7 @@
-//! A deterministic filler: the same seed and scale give the same tree, but for the times at which the
-//! kernel made it. Everything goes through ordinary system calls on a mounted btrfs.
+//! A deterministic filler: the same seed and scale give the same tree, except for the times at
+//! which the kernel made it. It only makes ordinary system calls on a mounted btrfs.
 //!
-//! Each chapter fills a folder of its own, so that a difference names its cause by its path.
+//! Each chapter fills its own folder, so that the path of a difference tells its cause.
 
 mod attributes;
 mod data;
@@ -22,7 +22,7 @@ pub(crate) use power_cut::PowerCut;
 
 use crate::random::Random;
 
-/// How much there is of everything that there is many of.
+/// The amount of content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scale {
     /// A few MiB and some hundred names: built in a second.
@@ -31,7 +31,7 @@ pub enum Scale {
     Large,
 }
 
-/// What to fill a file system with.
+/// The content for a file system.
 #[derive(Clone, Debug)]
 pub struct Content {
     seed: u64,
@@ -43,7 +43,7 @@ pub struct Content {
 
 type Chapter = fn(&Path, &mut Random, &Content) -> io::Result<()>;
 
-/// Data comes before what shares it; snapshots come last and hold all that was there before.
+/// Data comes before its clones; snapshots come last and have everything before them.
 const CHAPTERS: [(&str, Chapter); 9] = [
     ("data", data::fill),
     ("sparse", sparse::fill),
@@ -68,7 +68,7 @@ impl Content {
         }
     }
 
-    /// Sets how much there is of everything.
+    /// Sets the scale.
     #[must_use]
     pub fn scale(self, scale: Scale) -> Self {
         let (entries, colliding, extents) = match scale {
@@ -78,14 +78,14 @@ impl Content {
         self.directory_entries(entries).colliding_names(colliding).file_extents(extents)
     }
 
-    /// Entries of the large directory, without those whose hashes collide.
+    /// Entries of the large directory, besides those whose hashes collide.
     #[must_use]
     pub fn directory_entries(mut self, count: u32) -> Self {
         self.directory_entries = count;
         self
     }
 
-    /// Entries of the large directory that share one name hash, as far as a leaf has room for them.
+    /// Entries of the large directory that share one name hash, as many as fit a leaf.
     #[must_use]
     pub fn colliding_names(mut self, count: u32) -> Self {
         self.colliding_names = count;
@@ -99,7 +99,7 @@ impl Content {
         self
     }
 
-    /// Leaves out files without checksums: of these nobody can tell a good copy from a bad one, so
+    /// Leaves out files without checksums: no reader can tell their good copies from bad ones, so
     /// they read differently once a device is damaged.
     #[must_use]
     pub fn all_checksummed(mut self) -> Self {
@@ -107,7 +107,7 @@ impl Content {
         self
     }
 
-    /// Fills the mounted btrfs at `root`. Panics where the kernel refuses what it should accept.
+    /// Fills the mounted btrfs at `root`. Panics if the kernel refuses a call unexpectedly.
     #[track_caller]
     pub fn fill(&self, root: &Path) {
         for (number, (name, chapter)) in (0..).zip(CHAPTERS) {

@@ -1,4 +1,4 @@
-//! Names that no program expects, folders in folders, and entries that came and went.
+//! Unusual names, nested folders, and entries that came and went.
 
 use std::ffi::OsStr;
 use std::io;
@@ -40,7 +40,7 @@ fn nested(folder: &Path) -> io::Result<()> {
     file(&path.join("at-the-bottom"), b"deep").map(drop)
 }
 
-/// Gaps in the indexes of a folder, entries renamed within it and moved into it.
+/// Gaps in the indexes of a folder, and entries that are renamed within it and moved into it.
 fn come_and_gone(folder: &Path, random: &mut Random) -> io::Result<()> {
     let folder = folder.join("come-and-gone");
     std::fs::create_dir(&folder)?;

@@ -1,5 +1,5 @@
-//! What is unfinished when the power goes: deleted files that are still open, a deleted subvolume, and
-//! changes of which only the log tree knows.
+//! Unfinished work at a power cut: deleted files that are still open, a deleted subvolume, and
+//! changes that only the log tree has.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -11,15 +11,15 @@ use super::write::{create, file};
 use crate::guard::KernelMount;
 use crate::random::Random;
 
-/// Holds open what a crash leaves behind as orphans. Copy the devices, then drop it.
+/// Keeps deleted files open, which a crash leaves as orphans. Copy the devices, then drop it.
 #[derive(Debug)]
 pub(crate) struct PowerCut {
     _orphans: Vec<File>,
 }
 
 impl PowerCut {
-    /// Changes the filled and synced file system at `mount`. From here to the copy of its devices
-    /// nothing may commit, or the log tree would be gone.
+    /// Changes the filled and synced file system at `mount`. Until its devices are copied, nothing
+    /// may commit, or the log tree would be gone.
     #[track_caller]
     pub(crate) fn prepare(mount: &KernelMount) -> Self {
         let folder = mount.path().join("power-cut");
@@ -58,7 +58,7 @@ fn orphans(folder: &Path, random: &mut Random) -> io::Result<Vec<File>> {
         .collect()
 }
 
-/// Each change is followed by an fsync of its file or folder, but for the last, which is lost.
+/// Each change is followed by an fsync of its file or folder, except for the last, which is lost.
 fn only_in_the_log(folder: &Path, random: &mut Random) -> io::Result<()> {
     let new = file(&folder.join("new"), &random.compressible(100_000))?;
     new.sync_all()?;

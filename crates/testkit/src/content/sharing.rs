@@ -1,5 +1,5 @@
-//! Extents that several places use: reflinks within and across files, whole and in part, and
-//! deduplicated ranges. Also files without checksums, which share only among themselves.
+//! Shared extents: reflinks within and across files, whole and in part, and deduplicated ranges.
+//! Also files without checksums, which share only among themselves.
 
 use std::fs::File;
 use std::io;
@@ -19,7 +19,7 @@ pub(super) fn fill(folder: &Path, random: &mut Random, content: &Content) -> io:
     for number in 0..3 {
         let copy = create(&folder.join(format!("copy-{number}")))?;
         ioctl_ficlone(&copy, &original)?;
-        // Each copy differs in a place of its own.
+        // Each copy differs at another offset.
         copy.write_all_at(&random.incompressible(5000), 200_000 * number)?;
     }
     parts(folder, random, &original)?;

@@ -24,7 +24,7 @@ pub(super) fn fill(folder: &Path, random: &mut Random, _: &Content) -> io::Resul
     create(&first.join("plain/innermost"))?;
     file(&first.join("plain/innermost/file"), b"three roots deep")?;
 
-    // Each snapshot is taken of a state of its own, and of the one before.
+    // Each snapshot is of another state, and has the one before.
     snapshot(&first, &folder.join("read-only"), true)?;
     change(&first, random, 1)?;
     snapshot(&first, &folder.join("writable"), false)?;
@@ -33,7 +33,7 @@ pub(super) fn fill(folder: &Path, random: &mut Random, _: &Content) -> io::Resul
     snapshot(&folder.join("of-writable"), &folder.join("of-read-only"), false)?;
     change(&folder.join("of-read-only"), random, 3)?;
     change(&first, random, 4)?;
-    // A snapshot below its own origin.
+    // A snapshot below its own source.
     snapshot(&first, &first.join("of-myself"), true)?;
 
     let temporary = folder.join("temporary");
@@ -58,7 +58,7 @@ fn everything(folder: &Path, random: &mut Random) -> io::Result<()> {
     changed.write_all_at(&random.incompressible(10_000), 150_000)
 }
 
-/// A subvolume that came as a stream, and so has an entry of its own in the uuid tree.
+/// A received subvolume, which has another entry in the uuid tree.
 fn received(folder: &Path) -> io::Result<()> {
     let stream = Scratch::new();
     let stream = stream.path().join("stream");

@@ -1,4 +1,4 @@
-//! Small things that every chapter does.
+//! Small helpers for every chapter.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -6,7 +6,7 @@ use std::path::Path;
 
 use rustix::io::Errno;
 
-/// Makes the file `path` with `bytes` in it.
+/// Makes the file `path` with the content `bytes`.
 pub(super) fn file(path: &Path, bytes: &[u8]) -> io::Result<File> {
     let file = create(path)?;
     std::os::unix::fs::FileExt::write_all_at(&file, bytes, 0)?;
@@ -20,7 +20,7 @@ pub(super) fn create(path: &Path) -> io::Result<File> {
     })
 }
 
-/// Whether the kernel did it, where one of `refusals` is no error but what the image does not allow.
+/// Whether the kernel did it. One of `refusals` is not an error, since the image does not allow it.
 pub(super) fn unless_refused(
     result: rustix::io::Result<()>,
     refusals: &[Errno],

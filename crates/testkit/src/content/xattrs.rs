@@ -50,7 +50,7 @@ fn capability_net_bind_service() -> Vec<u8> {
     words.iter().flat_map(|word| word.to_le_bytes()).collect()
 }
 
-/// The longest value that a leaf of the image has room for, within a few bytes.
+/// The longest value that fits a leaf of the image, within a few bytes.
 fn large(folder: &Path, random: &mut Random) -> io::Result<()> {
     let path = folder.join("large");
     file(&path, b"")?;
@@ -91,7 +91,8 @@ fn access_control_lists(folder: &Path) -> io::Result<()> {
     file(&path.join("inherits"), b"").map(drop)
 }
 
-/// `btrfs.compression` on files and, inherited, on a folder. Refused under `nodatacow`.
+/// `btrfs.compression` on files and, inherited, on a folder. The kernel refuses it under
+/// `nodatacow`.
 fn compression_properties(folder: &Path, random: &mut Random) -> io::Result<()> {
     for algorithm in ["zlib", "lzo", "zstd", "none"] {
         let path = folder.join(format!("compression-{algorithm}"));

@@ -22,10 +22,10 @@ impl KernelMount {
     /// Mounts the file system on `files` with the comma-separated mount `options`.
     ///
     /// With `ro` among the options the loop devices are read-only as well: not even log replay can
-    /// change the files. The last file is the one named to the kernel, the others are given as
-    /// `device=`; leave one out and add `degraded` to see how the kernel copes.
+    /// change the files. The last file is passed to the kernel as the source, the others as
+    /// `device=`; leave one out and add `degraded` to test a missing device.
     ///
-    /// Errors are the kernel's refusal; panics if there is no root or no loop device.
+    /// Errors are the kernel's refusal; panics without root or loop devices.
     #[track_caller]
     pub fn try_open(files: &[PathBuf], options: &str) -> Result<Self, CommandError> {
         require_kernel();
@@ -41,7 +41,7 @@ impl KernelMount {
         Ok(Self { mount, devices, _point: point })
     }
 
-    /// As [`KernelMount::try_open`], but panics where the kernel refuses.
+    /// As [`KernelMount::try_open`], but panics if the kernel refuses.
     #[track_caller]
     pub fn open(files: &[PathBuf], options: &str) -> Self {
         Self::try_open(files, options).unwrap_or_else(|error| {
@@ -66,7 +66,8 @@ impl KernelMount {
         rustix::fs::syncfs(&root).unwrap_or_else(|error| panic!("syncfs: {error}"));
     }
 
-    /// Waits until the kernel has deleted all subvolumes that are to be deleted. It does that in the background.
+    /// Waits until the kernel has deleted all subvolumes in its list, which it does in the
+    /// background.
     #[track_caller]
     pub fn finish_deletions(&self) {
         let words =
@@ -81,7 +82,7 @@ impl KernelMount {
     }
 }
 
-/// What the kernel said last about btrfs: mount(8) only says that it failed.
+/// The kernel's last messages about btrfs: mount(8) only says that it failed.
 fn recent_kernel_messages() -> String {
     let log = crate::command::run("dmesg", [] as [&str; 0]).unwrap_or_default();
     let lines: Vec<&str> = log.lines().filter(|line| line.contains("BTRFS")).collect();

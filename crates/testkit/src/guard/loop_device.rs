@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::require_kernel;
 use crate::command::{CommandError, run};
 
-/// Attempts to attach: another process may take the free device between our finding and using it.
+/// Attempts to attach: another process may attach a free device first.
 const ATTEMPTS: u32 = 40;
 
 /// A loop device; detached when dropped.
@@ -60,8 +60,9 @@ fn losetup(file: &Path, options: &[&str]) -> Result<PathBuf, CommandError> {
 
 impl Drop for LoopDevice {
     fn drop(&mut self) {
-        // The kernel remembers which devices belonged to a file system; a later one on the same
-        // node must not meet that memory. It refuses when it never knew, or has forgotten already.
+        // The kernel remembers which devices belonged to a file system, which must not affect a
+        // later one on the same node. The command fails if the kernel never knew the device, or has
+        // forgotten it already.
         let forget = ["device", "scan", "--forget"].map(OsStr::new);
         let _ = run("btrfs", forget.into_iter().chain([self.path.as_os_str()]));
         if let Err(error) = run("losetup", ["--detach".as_ref(), self.path.as_os_str()]) {

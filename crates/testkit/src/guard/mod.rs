@@ -1,8 +1,8 @@
-//! Things of the kernel that must be given back: each guard undoes what it did when it is dropped,
-//! also when a test panics. A failure to undo is reported on standard error and never panics, for a
-//! panic while unwinding would abort the tests.
+//! Guards of kernel resources: each undoes its work when it is dropped, also when a test panics. A
+//! failure to undo is reported on standard error and never panics, since a panic while unwinding
+//! would abort the tests.
 //!
-//! Guards that need each other are fields of one structure, the needing one first: fields drop in
+//! Guards that need each other are fields of one structure, the dependent one first: fields drop in
 //! the order of their declaration, so a mount goes before its devices and these before their files.
 
 mod kernel_mount;
@@ -20,16 +20,16 @@ pub use mount::Mount;
 pub use rings::RingsOffered;
 pub use scratch::Scratch;
 
-/// Panics unless this process is root, loop devices exist and the kernel knows btrfs.
+/// Panics unless this process is root, loop devices exist and the kernel supports btrfs.
 #[track_caller]
 pub fn require_kernel() {
     static MISSING: OnceLock<Option<String>> = OnceLock::new();
-    if let Some(reason) = MISSING.get_or_init(what_is_missing) {
+    if let Some(reason) = MISSING.get_or_init(missing_requirement) {
         panic!("needs root and loop devices: {reason}");
     }
 }
 
-fn what_is_missing() -> Option<String> {
+fn missing_requirement() -> Option<String> {
     if !rustix::process::geteuid().is_root() {
         return Some("this process does not run as root".into());
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::command::{CommandError, run};
 
-/// Attempts to unmount before the mount is left to go when its last user does.
+/// Attempts to unmount before a lazy unmount.
 const ATTEMPTS: u32 = 20;
 
 /// A mount point with a btrfs on it; unmounted when dropped.

@@ -3,13 +3,13 @@ use std::sync::Mutex;
 
 use rustix::fs::{FlockOperation, flock};
 
-/// Whether the kernel offers FUSE over io_uring to what is mounted from now on.
+/// Whether the kernel offers FUSE over io_uring to new mounts.
 const ENABLE_URING: &str = "/sys/module/fuse/parameters/enable_uring";
 
-/// The kernel offers rings of io_uring to who serves a FUSE file system, as long as a guard of this kind
-/// is there. What it was set to before is restored with the last one.
+/// Makes the kernel offer io_uring to FUSE servers as long as a guard of this kind exists. The last
+/// guard restores the old setting.
 ///
-/// There may be many guards in one process; another process waits until those are gone.
+/// One process may have many guards; another process waits until those are gone.
 #[derive(Debug)]
 pub struct RingsOffered(());
 
@@ -25,10 +25,10 @@ static GUARDS: Mutex<Guards> =
     Mutex::new(Guards { count: 0, before: String::new(), parameter: None });
 
 impl RingsOffered {
-    /// Has the kernel offer rings.
+    /// Makes the kernel offer io_uring.
     ///
     /// # Panics
-    /// If this kernel has none, or this process is not root.
+    /// If this kernel does not support it, or this process is not root.
     #[track_caller]
     pub fn new() -> Self {
         let mut guards = GUARDS.lock().unwrap_or_else(std::sync::PoisonError::into_inner);

@@ -1,4 +1,4 @@
-//! What happens to a file system after it was made and filled.
+//! Events after a file system was made and filled.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -8,31 +8,32 @@ use crate::command::run;
 use crate::content::Content;
 use crate::guard::{KernelMount, LoopDevice, Scratch};
 
-/// Something that an administrator does to a file system, and that leaves traces on disk.
+/// An action of an administrator that leaves traces on disk.
 #[derive(Clone, Debug)]
 pub enum Event {
-    /// Moves everything (`btrfs balance`): shared references by parent, block groups far up.
+    /// Moves everything (`btrfs balance`): shared references by parent, block groups at high
+    /// addresses.
     Balance,
-    /// Moves everything to other profiles, of data and of metadata.
+    /// Converts everything to other profiles, of data and of metadata.
     Convert(Profile, Profile),
     /// Removes the first device, so that the device ids no longer start at 1.
     RemoveFirstDevice,
     /// Replaces the first device by a new one of the same length.
     ReplaceFirstDevice,
-    /// Writes more while the last device is missing, which is then out of date. The profiles must
+    /// Writes while the last device is missing, which is then out of date. The profiles must
     /// tolerate that.
     MissLastDevice,
     /// Gives the file system a new fsid and keeps the old one as metadata uuid.
     ChangeFsid,
-    /// Makes the devices a seed and adds one of this length, which holds everything written since.
+    /// Makes the devices a seed and adds one of this length, which gets all later writes.
     Sprout(u64),
     /// Makes the subvolume at this path the one that is mounted by default.
     SetDefault(&'static str),
 }
 
 impl Event {
-    /// Does it to the unmounted file system on `devices`, image files in `scratch`. Where the set of
-    /// devices changes, so does the list.
+    /// Applies the event to the unmounted file system on `devices`, image files in `scratch`.
+    /// Updates the list if the set of devices changes.
     #[track_caller]
     pub(super) fn happen(&self, devices: &mut Vec<PathBuf>, scratch: &Scratch, content: &Content) {
         match *self {
@@ -61,7 +62,7 @@ fn btrfs(command: &[&str], paths: &[&Path]) {
         .unwrap_or_else(|error| panic!("{error}"));
 }
 
-/// btrfstune works on a device whose companions it can find among the machine's block devices.
+/// btrfstune needs to find all devices among the machine's block devices.
 #[track_caller]
 fn tune(devices: &[PathBuf], options: &[&str]) {
     let attached: Vec<_> = devices.iter().map(|file| LoopDevice::attach(file)).collect();
@@ -91,7 +92,7 @@ fn replace_first(devices: &mut [PathBuf], scratch: &Scratch) {
     let len_bytes = std::fs::metadata(&devices[0]).expect("the image file is there").len();
     let replacement = scratch.sparse_file("replacement", len_bytes);
     let attached = LoopDevice::attach(&replacement);
-    // Dropped before the device that it does not own.
+    // Declared after the device that it does not own, to be dropped before it.
     let mount = KernelMount::open(devices, "");
     btrfs(&["replace", "start", "-B", "1"], &[attached.path(), mount.path()]);
     drop(mount);
@@ -116,7 +117,7 @@ fn sprout(devices: &mut Vec<PathBuf>, scratch: &Scratch, content: &Content, len_
     btrfs(&["device", "add"], &[attached.path(), mount.path()]);
     mount.remount("rw");
     add_data(&mount, "sprout", content);
-    // The mount goes before the sprout's device, which it does not own.
+    // Unmount before detaching the sprout's device, which the mount does not own.
     drop(mount);
     drop(attached);
     devices.push(sprout);

@@ -12,13 +12,13 @@ use crate::ioctl;
 use crate::manifest::Manifest;
 use crate::sparse_file::sparse_copy;
 
-/// Options to see everything, whichever subvolume is the default, and to change nothing.
+/// Options to see everything, whatever the default subvolume, and to change nothing.
 const READING: &str = "ro,noatime,subvolid=5";
 
-/// Options under which nothing is committed in the background while a test runs.
+/// Options without commits in the background while a test runs.
 const NEVER_COMMITTING: &str = "commit=300";
 
-/// The image files of one file system, unmounted, in a folder that goes when this is dropped.
+/// The image files of one unmounted file system, in a folder that is removed when this is dropped.
 #[derive(Debug)]
 pub struct KernelImage {
     spec: ImageSpec,
@@ -28,9 +28,9 @@ pub struct KernelImage {
 }
 
 impl KernelImage {
-    /// Makes an image with mkfs.btrfs and has the kernel fill it with `content`.
+    /// Makes an image with mkfs.btrfs and makes the kernel fill it with `content`.
     ///
-    /// Panics where something is refused, saying by whom and why.
+    /// Panics if a program or the kernel refuses, with the reason.
     #[track_caller]
     pub fn build(spec: &ImageSpec, content: &Content) -> Self {
         Self::build_with(spec, content, |files| mkfs(spec, files))
@@ -48,8 +48,8 @@ impl KernelImage {
         Self { spec: spec.clone(), devices, manifest: OnceLock::new(), scratch }
     }
 
-    /// As [`KernelImage::build`], but `format` makes the file system on the empty files that it is
-    /// given. What the spec says to mkfs.btrfs is then up to `format`.
+    /// As [`KernelImage::build`], but `format` makes the file system on the given empty files, and
+    /// handles the spec's options for mkfs.btrfs itself.
     #[track_caller]
     pub fn build_with(
         spec: &ImageSpec,
@@ -75,7 +75,7 @@ impl KernelImage {
         Self { spec: spec.clone(), devices, manifest: OnceLock::new(), scratch }
     }
 
-    /// What it was made from.
+    /// The spec that it was made from.
     pub fn spec(&self) -> &ImageSpec {
         &self.spec
     }
@@ -90,13 +90,13 @@ impl KernelImage {
         self.scratch.path()
     }
 
-    /// Has the kernel mount the image with the comma-separated `options`.
+    /// Mounts the image in the kernel with the comma-separated `options`.
     #[track_caller]
     pub fn mount(&self, options: &str) -> KernelMount {
         KernelMount::open(&self.devices, options)
     }
 
-    /// What the kernel shows in the image, which is mounted read-only for this the first time.
+    /// The content of the image as the kernel shows it. The first call mounts it read-only.
     ///
     /// After a power cut this is the last committed state: the log tree is not replayed.
     #[track_caller]
@@ -107,7 +107,7 @@ impl KernelImage {
         })
     }
 
-    /// What the kernel shows after it has recovered a copy of the image: log replayed, orphans gone.
+    /// The content of a recovered copy of the image: log replayed, orphans gone.
     #[track_caller]
     pub fn recovered_manifest(&self) -> Manifest {
         let copy = self.duplicate();
@@ -115,8 +115,8 @@ impl KernelImage {
         Manifest::of_tree(copy.mount(READING).path())
     }
 
-    /// What a power cut leaves after `work` on the image, which is mounted with the options of its spec:
-    /// what was synced file by file is in log trees, as long as `work` does nothing that commits.
+    /// The state after a power cut after `work` on the image, which is mounted with the options of
+    /// its spec. Files that `work` syncs are in log trees, unless it commits.
     #[must_use]
     #[track_caller]
     pub fn cut_power(&self, work: impl FnOnce(&Path)) -> Self {
@@ -127,7 +127,7 @@ impl KernelImage {
         original.duplicate()
     }
 
-    /// A copy of the image files, to wound or to change. It has the same fsid: see [`KernelMount`].
+    /// A copy of the image files, to damage or change. It has the same fsid: see [`KernelMount`].
     #[must_use]
     #[track_caller]
     pub fn duplicate(&self) -> Self {

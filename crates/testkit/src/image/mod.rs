@@ -1,4 +1,4 @@
-//! Images that the kernel made: what to make, and making it.
+//! Images that the kernel makes, and their specs.
 
 mod event;
 mod kernel_image;

@@ -1,4 +1,4 @@
-//! What an image shall be.
+//! The specs of images.
 
 use super::Event;
 
@@ -27,7 +27,7 @@ impl Checksum {
     }
 }
 
-/// How block groups are spread over devices.
+/// The distribution of block groups over devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Profile {
     /// One copy.
@@ -79,7 +79,7 @@ impl Profile {
         }
     }
 
-    /// How many devices may be missing or corrupt without loss of data.
+    /// The number of devices that may be missing or corrupt without losing data.
     pub fn tolerated_losses(self) -> usize {
         match self {
             Self::Single | Self::Dup | Self::Raid0 => 0,
@@ -90,12 +90,12 @@ impl Profile {
     }
 }
 
-/// A format feature that mkfs.btrfs turns on unless told otherwise.
+/// A format feature that is on by default in mkfs.btrfs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Feature {
     /// Holes have no file extent items.
     NoHoles,
-    /// INODE_EXTREF items for names beyond the room of an INODE_REF.
+    /// INODE_EXTREF items for names that do not fit an INODE_REF.
     ExtendedReferences,
     /// METADATA_ITEM in place of EXTENT_ITEM for tree blocks.
     SkinnyMetadata,
@@ -111,7 +111,7 @@ impl Feature {
     }
 }
 
-/// Where free space is remembered.
+/// The record of free space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SpaceCache {
     /// In the free space tree (v2).
@@ -133,19 +133,19 @@ pub enum Quota {
     Simple,
 }
 
-/// What btrfs-progs 6.2 is able to judge in an image that the kernel finds sound.
+/// How much of a sound image the `btrfs check` of btrfs-progs 6.2 can judge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Checkable {
-    /// It refuses the image, having never heard of simple quotas.
+    /// It refuses the image, since it does not know simple quotas.
     Nothing,
-    /// It rebuilds the second copy of data wrongly where RAID5 has two devices.
+    /// It rebuilds the second copy of data wrongly for RAID5 on two devices.
     Metadata,
     /// Everything.
     All,
 }
 
-/// What an image shall be: the options of mkfs.btrfs, of the mount under which it is filled, and what
-/// happens around both. Each method returns the changed spec.
+/// The spec of an image: the options of mkfs.btrfs, of the mount under which it is filled, and
+/// events around both. Each method returns the changed spec.
 #[derive(Clone, Debug)]
 pub struct ImageSpec {
     pub(super) name: String,
@@ -185,7 +185,7 @@ impl ImageSpec {
         }
     }
 
-    /// What the image is called in messages of tests.
+    /// The name of the image in messages of tests.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -240,7 +240,7 @@ impl ImageSpec {
         self
     }
 
-    /// Where free space is remembered.
+    /// The record of free space.
     #[must_use]
     pub fn space_cache(mut self, space_cache: SpaceCache) -> Self {
         self.space_cache = space_cache;
@@ -261,15 +261,15 @@ impl ImageSpec {
         self
     }
 
-    /// What happens next, after the filling and earlier events.
+    /// The next event, after the filling and earlier events.
     #[must_use]
     pub fn then(mut self, event: Event) -> Self {
         self.events.push(event);
         self
     }
 
-    /// Leaves the image as a power cut after the filling would: mounted, with a log tree, orphans and a
-    /// subvolume whose deletion has not finished. Events do not go with it.
+    /// Leaves the image as after a power cut after the filling: mounted, with a log tree, orphans
+    /// and a subvolume that is partly deleted. Cannot be combined with events.
     #[must_use]
     pub fn power_cut(mut self) -> Self {
         self.power_cut = true;
@@ -286,7 +286,7 @@ impl ImageSpec {
         self.metadata
     }
 
-    /// What the `btrfs check` of btrfs-progs 6.2 is able to judge in the image.
+    /// How much of the image the `btrfs check` of btrfs-progs 6.2 can judge.
     pub fn checkable(&self) -> Checkable {
         let two_device_raid5 =
             self.data == Some(Profile::Raid5) && self.device_lens_bytes.len() == 2;
@@ -299,7 +299,7 @@ impl ImageSpec {
         }
     }
 
-    /// Whether the image is left as by a power cut.
+    /// Whether the image is left as after a power cut.
     pub fn is_power_cut(&self) -> bool {
         self.power_cut
     }
@@ -346,7 +346,7 @@ impl ImageSpec {
             SpaceCache::None => options.push("nospace_cache".to_owned()),
         }
         if self.power_cut {
-            // No commit of its own between the last fsync and the copy: it would end the log tree.
+            // No commit between the last fsync and the copy, or the log tree would be gone.
             options.push("commit=300".to_owned());
         }
         options.join(",")

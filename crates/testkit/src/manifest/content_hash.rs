@@ -1,4 +1,4 @@
-//! A hash of a file's content that does not care how holes are represented.
+//! A hash of a file's content that does not depend on the form of holes.
 
 use xxhash_rust::xxh64::Xxh64;
 
@@ -6,8 +6,9 @@ const BLOCK_BYTES: usize = 4096;
 
 /// Hashes the content of a file from its start to its end.
 ///
-/// The hash covers the length and every block of 4096 bytes that is not all zero, with its place. So
-/// zeros count the same whether they are read or skipped, and a hole of a terabyte costs nothing.
+/// The hash covers the length and every block of 4096 bytes that is not all zero, with its place.
+/// So zeros count the same whether they are read or skipped, and a hole of a terabyte costs
+/// nothing.
 #[derive(Clone)]
 pub struct ContentHash {
     hasher: Xxh64,
@@ -16,12 +17,12 @@ pub struct ContentHash {
 }
 
 impl ContentHash {
-    /// At the start of a file.
+    /// The hash at the start of a file.
     pub fn new() -> Self {
         Self { hasher: Xxh64::new(0), block: Vec::with_capacity(BLOCK_BYTES), block_offset: 0 }
     }
 
-    /// Takes the next `bytes` of the file.
+    /// Adds the next `bytes` of the file.
     pub fn update(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             let (now, later) = bytes.split_at(bytes.len().min(BLOCK_BYTES - self.block.len()));
@@ -33,7 +34,7 @@ impl ContentHash {
         }
     }
 
-    /// Takes the next `len_bytes` of the file, which read as zeros.
+    /// Adds the next `len_bytes` of the file, which read as zeros.
     pub fn skip_hole(&mut self, mut len_bytes: u64) {
         let zeros = [0; BLOCK_BYTES];
         if !self.block.is_empty() {
@@ -46,7 +47,7 @@ impl ContentHash {
         self.update(&zeros[..(len_bytes - whole_blocks) as usize]);
     }
 
-    /// The hash of all that was taken.
+    /// The hash of all added content.
     pub fn finish(mut self) -> u64 {
         let len_bytes = self.block_offset + self.block.len() as u64;
         self.finish_block();

@@ -1,22 +1,22 @@
-//! What differs between two manifests, field by field.
+//! The differences between two manifests, field by field.
 
 use std::fmt;
 
 use super::{Body, Entry, Manifest, Timestamp};
 
-/// How many differences a failed comparison shows.
+/// The most differences that a failed comparison shows.
 const SHOWN: usize = 20;
 
-/// One field of one entry that is not the same, or a whole entry that only one side has.
+/// A field of an entry that differs, or a whole entry that only one side has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
     /// The path of the entry.
     pub path: Vec<u8>,
     /// The name of the field, or `entry`.
     pub field: String,
-    /// What it should be.
+    /// The expected value.
     pub expected: String,
-    /// What it is.
+    /// The actual value.
     pub actual: String,
 }
 
@@ -29,7 +29,7 @@ impl fmt::Display for Difference {
 }
 
 impl Manifest {
-    /// What is different in `actual`, in the order of paths.
+    /// The differences of `actual`, in the order of paths.
     pub fn differences(&self, actual: &Self) -> Vec<Difference> {
         let mut differences = Vec::new();
         for (path, expected) in &self.entries {
@@ -147,7 +147,7 @@ fn body_pairs(expected: &Body, actual: &Body) -> Vec<(&'static str, String, Stri
     }
 }
 
-/// Describes two lists by their lengths and by the first place where they part: equal if they do not.
+/// Describes two lists by their lengths and their first difference. Equal lists give equal texts.
 fn first_difference<T: PartialEq>(
     what: &str,
     expected: &[T],
@@ -181,7 +181,7 @@ fn time(time: Timestamp) -> String {
     format!("{}s+{}ns", time.seconds, time.nanoseconds)
 }
 
-/// Bytes as escaped text; of long values the start, the length, and a hash so that they compare.
+/// Bytes as escaped text; for long values the start, the length and a hash.
 fn bytes(value: &[u8]) -> String {
     const SHOWN_BYTES: usize = 60;
     if value.len() <= SHOWN_BYTES {

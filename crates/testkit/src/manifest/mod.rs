@@ -1,7 +1,7 @@
-//! A description of everything in a tree that a program can see, made to be compared.
+//! A description of everything in a tree that a program can see, for comparing.
 //!
-//! [`Manifest::of_tree`] asks the kernel; any other reader fills one entry by entry. Two manifests of
-//! one image must be equal, whoever made them.
+//! [`Manifest::of_tree`] reads a mount; any other reader fills a manifest entry by entry. Two
+//! manifests of one image must be equal, whatever made them.
 
 mod content_hash;
 mod diff;
@@ -13,17 +13,18 @@ use std::ops::Range;
 pub use content_hash::ContentHash;
 pub use diff::{Difference, assert_same};
 
-/// A tree: what lies at each path.
+/// A tree: the entry at each path.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Manifest {
-    /// By path from the root of the tree, in bytes, without a slash at either end: the root is empty.
+    /// By path from the root of the tree, in bytes, without a slash at either end: the root is
+    /// empty.
     pub entries: BTreeMap<Vec<u8>, Entry>,
 }
 
 /// One file, folder or other inode under one of its names.
 ///
-/// Where a nested subvolume stands in a snapshot, the kernel shows an empty folder with inode number
-/// 2 that is on no disk: it gets the times 0 here, for the kernel makes them up.
+/// In place of a nested subvolume in a snapshot, the kernel shows an empty folder with inode number
+/// 2 that is on no disk. It gets the times 0 here, since the kernel makes them up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// Permissions with setuid, setgid and sticky: the mode without its type.
@@ -34,9 +35,10 @@ pub struct Entry {
     pub gid: u32,
     /// Number of names.
     pub nlink: u32,
-    /// `st_size`: the bytes of a file or of a symbolic link's target; btrfs's own for a folder.
+    /// `st_size`: the bytes of a file or of a symbolic link's target; btrfs's own value for a
+    /// folder.
     pub size_bytes: u64,
-    /// `st_blocks` in bytes: what is allocated, whole sectors, before compression.
+    /// `st_blocks` in bytes: the allocated space, in whole sectors, before compression.
     pub allocated_bytes: u64,
     /// Last access.
     pub atime: Timestamp,
@@ -44,29 +46,29 @@ pub struct Entry {
     pub mtime: Timestamp,
     /// Last change of the inode.
     pub ctime: Timestamp,
-    /// Creation, what statx calls btime.
+    /// Creation, the btime of statx.
     pub otime: Timestamp,
     /// Inode number, unique within the subvolume.
     pub inode: u64,
-    /// Subvolume id, 0 where the file system has none.
+    /// Subvolume id, or 0 if the file system has none.
     pub subvolume: u64,
-    /// Inode flags as `FS_IOC_GETFLAGS` gives them; none but for files and folders.
+    /// Inode flags from `FS_IOC_GETFLAGS`; only for files and folders.
     pub flags: Option<u32>,
-    /// Extended attributes with their full names, ACLs and properties among them.
+    /// Extended attributes with their full names, including ACLs and properties.
     pub xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
-    /// What it is and what is in it.
+    /// Its type and content.
     pub body: Body,
 }
 
-/// The type of an inode, and what only this type has.
+/// The type of an inode, and the fields of this type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Body {
     /// A regular file.
     File {
         /// See [`ContentHash`].
         hash: u64,
-        /// What `SEEK_DATA` and `SEEK_HOLE` report as data: sorted, neither touching nor overlapping,
-        /// cut at the file's size. Preallocated space is a hole.
+        /// The data ranges of `SEEK_DATA` and `SEEK_HOLE`: sorted, neither touching nor
+        /// overlapping, cut at the file's size. Preallocated space is a hole.
         data: Vec<Range<u64>>,
     },
     /// A folder.
@@ -76,7 +78,7 @@ pub enum Body {
     },
     /// A symbolic link.
     Symlink {
-        /// Where it points.
+        /// Its target.
         target: Vec<u8>,
     },
     /// A character device.
@@ -95,7 +97,7 @@ pub enum Body {
     Socket,
 }
 
-/// A point in time: seconds since 1970, which may be negative, and nanoseconds forward from there.
+/// A point in time: seconds since 1970, negative before, and nanoseconds forward from there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Timestamp {
     /// Seconds since the beginning of 1970.
@@ -105,7 +107,7 @@ pub struct Timestamp {
 }
 
 impl Manifest {
-    /// A description of nothing yet.
+    /// An empty manifest.
     pub fn new() -> Self {
         Self::default()
     }

@@ -1,4 +1,4 @@
-//! Asking the kernel what is in a tree.
+//! Describing a tree through the kernel.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -16,16 +16,16 @@ use crate::sparse_file::data_ranges;
 
 /// `STATX_SUBVOL`.
 const STATX_SUBVOLUME: StatxFlags = StatxFlags::from_bits_retain(0x8000);
-/// The inode number of the folder that stands for a subvolume which is not in this snapshot.
+/// The inode number of the folder in place of a subvolume that is not in this snapshot.
 const EMPTY_SUBVOLUME_FOLDER: u64 = 2;
-/// Holes above this length are trusted to read as zeros: reading a terabyte takes too long.
+/// Longer holes are assumed to read as zeros: reading a terabyte takes too long.
 const LARGEST_HOLE_READ_BYTES: u64 = 64 << 20;
 
 impl Manifest {
     /// Describes the tree below `root`, with every subvolume in it, as the kernel shows it.
     ///
-    /// Mount it with `noatime` or read-only, or the walk changes what it describes. Panics with the
-    /// path where something cannot be read.
+    /// Mount it with `noatime` or read-only, or the walk changes it. Panics with the path if a file
+    /// cannot be read.
     #[track_caller]
     pub fn of_tree(root: &Path) -> Self {
         let mut manifest = Self::new();
@@ -78,7 +78,7 @@ fn timestamp(time: StatxTimestamp) -> Timestamp {
     Timestamp { seconds: time.tv_sec, nanoseconds: time.tv_nsec }
 }
 
-/// None also where the file system has no inode flags, as the source of a copy may lie on one.
+/// `None` also if the file system has no inode flags, such as that of a copy's source.
 fn flags(file: &File) -> Option<u32> {
     rustix::fs::ioctl_getflags(file).ok().map(|flags| flags.bits())
 }

@@ -1,4 +1,4 @@
-//! Snapshots to be sent: changes between them, and what a stream can carry of them.
+//! Snapshots to send: changes between them, and the part that a stream carries.
 
 mod mutate;
 mod sendable;

@@ -1,4 +1,4 @@
-//! Random changes of a folder, with a love for renames and replacements.
+//! Random changes of a folder, with many renames and replacements.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
@@ -39,7 +39,7 @@ impl Random {
     }
 }
 
-/// What is in the folder now, the folder itself being the first of the folders.
+/// The content of the folder, which is itself the first of the folders.
 struct Contents {
     folders: Vec<PathBuf>,
     files: Vec<PathBuf>,
@@ -87,17 +87,17 @@ pub fn mutate(root: &Path, random: &mut Random, count: usize) {
     }
 }
 
-/// One of few names, so that names are used again and again.
+/// One of few names, so that names are used again.
 fn name(random: &mut Random) -> OsString {
     format!("n{}", random.below(14)).into()
 }
 
-/// A path in any folder, where something may be.
+/// A path in any folder, which may exist.
 fn somewhere(contents: &Contents, random: &mut Random) -> PathBuf {
     random.pick(&contents.folders).join(name(random))
 }
 
-/// Makes one change; some turn out to be impossible, and nothing happens.
+/// Makes one change; impossible ones have no effect.
 fn change(contents: &Contents, random: &mut Random) {
     let target = somewhere(contents, random);
     let any = contents.any(random);
@@ -155,7 +155,7 @@ fn make_other(path: &Path, random: &mut Random) {
     }
 }
 
-/// What was above comes below: `a/b` becomes `b`, and `a` becomes `b/a`.
+/// Swaps a folder and its parent: `a/b` becomes `b`, and `a` becomes `b/a`.
 fn turn_inside_out(path: &Path) {
     let Some((inner, outer)) = Some(path).zip(path.parent()) else { return };
     let Some((above, outer_name)) = outer.parent().zip(outer.file_name()) else { return };

@@ -1,14 +1,14 @@
-//! Comparing what was sent with what came out.
+//! Comparing sent snapshots with received ones.
 
 use std::path::Path;
 
 use crate::manifest::{Body, Manifest, Timestamp};
 
-/// The inode number of what stands for a subvolume that is not in a snapshot.
+/// The inode number of the folder in place of a subvolume that is not in a snapshot.
 const EMPTY_SUBVOLUME: u64 = 2;
 
-/// What a stream can carry of the snapshot at `path`: no inode numbers, times of the inode itself, flags,
-/// allocation, nor order of names; and no nested subvolumes.
+/// The part of the snapshot at `path` that a stream carries: no inode numbers, times of the inode
+/// itself, flags, allocation, or order of names; and no nested subvolumes.
 #[track_caller]
 pub fn sendable(path: &Path) -> Manifest {
     let mut manifest = Manifest::of_tree(path);

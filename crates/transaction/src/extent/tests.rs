@@ -155,7 +155,7 @@ fn a_block_keeps_the_long_key_that_it_was_made_with() {
 }
 
 #[test]
-fn what_cannot_be_is_an_error() {
+fn impossible_values_are_an_error() {
     let (file, other) =
         (Referrer::File { root: 5, inode: 257, offset: 0 }, Referrer::Leaf { parent: 1 << 20 });
     let mut tree = ModelTree::default();

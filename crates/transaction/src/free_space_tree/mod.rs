@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_free_cannot_be_taken_and_what_is_cannot_be_given() {
+    fn used_space_cannot_be_taken_and_free_space_cannot_be_freed() {
         let space = GroupFreeSpace { group: START..START + (8 << 20), sectorsize: 4096 };
         let mut tree = ModelTree::default();
         space.create(&mut tree).unwrap();

@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_loaded_as_used_is_not_claimed() {
+    fn loaded_used_space_is_not_claimed() {
         let used = 3 * MIB;
         let group = Group::new(chunk(MIB), used, &[MIB..2 * MIB, 5 * MIB..9 * MIB]).unwrap();
         assert_eq!(group.free_bytes(), 5 * MIB);

@@ -51,7 +51,7 @@ fn a_group_is_among_the_created_before_it_can_be_found() {
 
 /// A changed group would be updated in the tree, where a new group is not yet.
 #[test]
-fn nobody_takes_the_changed_groups_while_one_of_them_has_no_items() {
+fn changed_groups_are_not_taken_while_one_has_no_items() {
     let space = space();
     assert_eq!(space.take_dirty(), Some(BTreeSet::new()));
     create(&space, SpaceKind::Data);

@@ -8,10 +8,11 @@ use std::time::{Duration, Instant};
 
 use crate::measure::drop_caches;
 
-/// What small files hold.
+/// The content of small files.
 const CONTENT: [u8; 3000] = [b'x'; 3000];
 
-/// Makes and changes `files` files below `root`, and tells what each kind of call took on average.
+/// Creates and changes `files` files below `root`, and reports the average time of each kind of
+/// call.
 pub fn run(
     root: &Path,
     files: usize,

@@ -1,4 +1,4 @@
-//! What people do with a file system: programs in seconds, and single calls in microseconds.
+//! Everyday work on a file system: programs in seconds, and single calls in microseconds.
 
 mod calls;
 mod programs;
@@ -14,13 +14,14 @@ use crate::mounts::{Side, shell};
 
 /// Run everyday programs on all mounts: tar, cp, rsync, find, ls, du, grep, rm, git, sqlite, fio
 ///
-/// Prints seconds for programs and microseconds for single calls, and for each of larder's mounts how many
-/// times the kernel's time it took. Each side works on a new file system of 8 GiB in a file on tmpfs.
+/// Prints seconds for programs and microseconds for single calls, and for each of Larder's mounts
+/// the ratio to the kernel's time. Each side works on a new file system of 8 GiB in a file on
+/// tmpfs.
 ///
 /// Example: larder-bench everyday --only tar,rm
 #[derive(Debug, Args)]
 pub struct Everyday {
-    /// Directories that are copied, packed and searched
+    /// Directories to copy, pack and search
     #[arg(long, value_delimiter = ',', default_values = ["/usr/include", "/usr/share/doc", "/usr/lib/python3"])]
     source: Vec<PathBuf>,
     /// Directories of 1,000 empty files each
@@ -29,10 +30,11 @@ pub struct Everyday {
     /// Files of 3 kB for single calls
     #[arg(long, default_value_t = 4000)]
     files: usize,
-    /// Print only rows whose names contain one of these words (other programs run where these need them)
+    /// Print only rows whose names contain one of these words (other programs run only as far as
+    /// these need them)
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
-    /// Options for larder's mounts, as for larder mount -o
+    /// Options for Larder's mounts, as for larder mount -o
     #[arg(long)]
     options: Option<String>,
     /// Runs of each side; the best of each counts
@@ -59,7 +61,7 @@ impl Everyday {
         Ok(())
     }
 
-    /// The trees and archives that programs read: outside of all file systems that are measured.
+    /// The trees and archives that programs read, outside of all measured file systems.
     fn make_material(&self, material: &Scratch) -> anyhow::Result<()> {
         let sources: Vec<_> = self.source.iter().map(|path| path.display().to_string()).collect();
         let (sources, directories) = (sources.join(" "), self.directories);

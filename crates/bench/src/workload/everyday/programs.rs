@@ -1,4 +1,4 @@
-//! Programs, one after another on one mount, as a person would run them.
+//! Programs, one after another on one mount.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -6,17 +6,17 @@ use std::time::{Duration, Instant};
 use crate::measure::drop_caches;
 use crate::mounts::shell;
 
-/// What the kernel remembers of the mount when a program begins.
+/// The kernel's caches of the mount when a program starts.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Caches {
-    /// What the programs before it left.
+    /// As the programs before it left them.
     Warm,
-    /// Nothing: neither pages nor names nor attributes.
+    /// Empty: no pages, names or attributes.
     Cold,
 }
 use Caches::{Cold, Warm};
 
-/// A row of the table, the caches, and the line for the shell. `$M` is where the material is.
+/// A row of the table, the caches, and the shell command. `$M` is the directory of the material.
 const PROGRAMS: &[(&str, Caches, &str)] = &[
     ("tar -x", Warm, "tar -xf $M/tree.tar"),
     ("cp -a", Warm, "cp -a $M/tree copy"),
@@ -59,7 +59,7 @@ const PROGRAMS: &[(&str, Caches, &str)] = &[
     ("git gc", Warm, "git -C cloned gc -q"),
 ];
 
-/// Functions that the lines use.
+/// Functions for the commands.
 const FUNCTIONS: &str = r#"
 export HOME=$PWD
 random() { fio --name=f --filename=f --bs=4k --size=1g --thread --minimal "$@"; }
@@ -70,14 +70,14 @@ rows() {
 commit() { git "$@" -c user.name=a -c user.email=a commit -qm all; }
 "#;
 
-/// Runs all programs below `root` and tells how long each took.
+/// Runs all programs below `root` and reports the time of each.
 pub fn run(
     root: &Path,
     material: &Path,
     mut took: impl FnMut(&'static str, Duration),
 ) -> anyhow::Result<()> {
     for (row, caches, line) in PROGRAMS {
-        // What a program left unwritten is not the next one's work.
+        // Unwritten data of a program must not slow the next one.
         shell(root, "sync -f .")?;
         if *caches == Cold {
             drop_caches()?;

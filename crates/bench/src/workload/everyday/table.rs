@@ -11,7 +11,7 @@ pub struct Table {
 }
 
 impl Table {
-    /// Takes a time in; the shortest of a row and a side counts.
+    /// Adds a time; the shortest of a row and a side counts.
     pub fn add(&mut self, name: &'static str, side: Side, time: Duration) {
         let at = self.rows.iter().position(|row| row.0 == name).unwrap_or_else(|| {
             self.rows.push((name, Default::default()));
@@ -21,7 +21,7 @@ impl Table {
         *best = Some(best.map_or(time, |best| best.min(time)));
     }
 
-    /// Prints the rows that `is_wanted`, as a table in Markdown.
+    /// Prints the rows that `is_wanted` accepts, as a table in Markdown.
     pub fn print(&self, is_wanted: impl Fn(&str) -> bool) {
         println!("| work | {} |", Side::ALL.map(Side::name).join(" | "));
         println!("| --- |{}", " --- |".repeat(Side::ALL.len()));

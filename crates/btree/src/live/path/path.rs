@@ -45,8 +45,8 @@ pub(crate) struct Step<'t> {
     pub(crate) slot: usize,
 }
 
-/// From the highest block (or root pointer) that is held down to the leaf. Each step except the last
-/// is write-locked and the parent of the next.
+/// From the highest block (or root pointer) that is held down to the leaf. Each step except the
+/// last is write-locked and the parent of the next.
 pub(crate) struct Path<'t> {
     pub(crate) tree: &'t TreeState,
     pub(crate) steps: Vec<Step<'t>>,
@@ -147,7 +147,8 @@ impl<'t> Path<'t> {
         }
     }
 
-    /// Makes the pointer of step `at` lead to `new`, which takes the place of a block with equal keys.
+    /// Makes the pointer of step `at` lead to `new`, which takes the place of a block with equal
+    /// keys.
     pub(crate) fn replace_child(&mut self, at: usize, new: &Block) {
         let (logical, generation) = (new.logical(), new.generation());
         let Step { held, slot } = &mut self.steps[at];

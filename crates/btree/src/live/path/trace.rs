@@ -17,8 +17,8 @@ struct PassedNode {
 
 /// What a descent saw of the internal nodes that it passed.
 ///
-/// Other threads may change the nodes before the descent uses this. So it only tells which blocks to
-/// lock, and the next descent looks at them again once they are locked.
+/// Other threads may change the nodes before the descent uses this. So it only tells which blocks
+/// to lock, and the next descent looks at them again once they are locked.
 #[derive(Default)]
 pub(crate) struct Trace {
     passed: Vec<PassedNode>,

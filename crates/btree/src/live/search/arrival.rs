@@ -1,9 +1,9 @@
 //! At the leaf: which blocks above a change needs, and which ones the thread can release.
 //!
 //! *Early release*: an insert that finds room in its leaf, and whose key is greater than the leaf's
-//! first, can change nothing above the leaf. The thread releases the blocks above before it searches
-//! the leaf. A smaller key changes the first keys above. A key that the descent met above is the
-//! leaf's first, and needs no search.
+//! first, can change nothing above the leaf. The thread releases the blocks above before it
+//! searches the leaf. A smaller key changes the first keys above. A key that the descent met above
+//! is the leaf's first, and needs no search.
 
 use larder_format::{Key, Node};
 

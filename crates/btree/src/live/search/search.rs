@@ -3,12 +3,12 @@
 //! A descent locks each block before it releases the one above (coupling). It takes read locks at
 //! first, and write locks below the level `write_below`. That level starts low. Where the descent
 //! finds that a block above must change too (a copy, a split, a removal), it releases everything
-//! and begins again with write locks from exactly that block down. Each new beginning locks more, so
-//! there are few.
+//! and begins again with write locks from exactly that block down. Each new beginning locks more,
+//! so there are few.
 //!
-//! A thread holds no lock while it reads a block: the descent releases everything, reads, and begins
-//! again. Two commits can pass meanwhile, and then the address may hold another block. So a failed
-//! read is an error only if the next descent wants the same block again.
+//! A thread holds no lock while it reads a block: the descent releases everything, reads, and
+//! begins again. Two commits can pass meanwhile, and then the address may hold another block. So a
+//! failed read is an error only if the next descent wants the same block again.
 
 use larder_format::Key;
 
@@ -125,7 +125,8 @@ impl<'t> Search<'t> {
         self.tree.forest.policy.uses_fingers() && self.window.is_none()
     }
 
-    /// Reads a block, with no lock held. A failure is an error when a descent wants the block again.
+    /// Reads a block, with no lock held. A failure is an error when a descent wants the block
+    /// again.
     fn fetch(&mut self, missing: &MissingBlock) -> Result<(), TreeError> {
         if let Some((_, error)) = self.failed.take_if(|(failed, _)| *failed == missing.expected) {
             return Err(error);
@@ -145,7 +146,8 @@ impl<'t> Search<'t> {
         let (root, expected) = self.hold_root();
         let mut path = Path::new(self.tree, root);
         let mut child = self.find(expected, None, None)?;
-        // Whether the descent met the key above: then it is the first of every block from there down.
+        // Whether the descent met the key above: then it is the first of every block from there
+        // down.
         let mut exact = false;
         loop {
             let held = self.hold(&mut path, child)?;

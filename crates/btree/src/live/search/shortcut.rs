@@ -9,8 +9,8 @@ use crate::live::path::path::{Held, Path};
 use crate::live::state::forest::InMemory;
 use crate::live::state::tree::TreeState;
 
-/// The leaf of the target, held as its intent wants it, if a finger of this thread leads there and the
-/// change needs nothing else.
+/// The leaf of the target, held as its intent wants it, if a finger of this thread leads there and
+/// the change needs nothing else.
 pub(super) fn by_finger<'t>(tree: &'t TreeState, target: &Target<'_>) -> Option<Path<'t>> {
     let mut lane = tree.fingers.lane()?;
     let finger = lane.find(target.key, |node| tree.may_change(node))?;

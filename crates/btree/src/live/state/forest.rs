@@ -176,7 +176,8 @@ impl ForestState {
         self.space.allocate(request).map_err(|error| ChangeError::Space { tree, error })
     }
 
-    /// Gives up a block that was born in the running generation and that nothing refers to any more.
+    /// Gives up a block that was born in the running generation and that nothing refers to any
+    /// more.
     pub(crate) fn free(&self, tree: u64, block: &Block) {
         self.live.remove(block.logical(), block.generation());
         self.space.freed(tree, block);

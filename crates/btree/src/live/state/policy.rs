@@ -2,8 +2,8 @@
 
 use crate::lock::LockContext;
 
-/// How descents take their locks: always in the way that measured best. The feature `ablation` puts a
-/// type of the same name in place of this one, whose fields a benchmark can set.
+/// How descents take their locks: always in the way that measured best. The feature `ablation` puts
+/// a type of the same name in place of this one, whose fields a benchmark can set.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct LockPolicy {}
 

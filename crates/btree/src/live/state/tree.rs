@@ -125,8 +125,8 @@ impl TreeState {
         Ok(self.lock_new(&block))
     }
 
-    /// Gives up a block that was born in the running generation and that nothing in this tree refers
-    /// to any more.
+    /// Gives up a block that was born in the running generation and that nothing in this tree
+    /// refers to any more.
     pub(crate) fn free(&self, block: &Block) {
         self.growth.fetch_sub(1, Ordering::Relaxed);
         self.forest.free(self.id, block);

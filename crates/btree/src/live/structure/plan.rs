@@ -23,8 +23,8 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// `bytes` more at `slot` of `leaf`, for the item of `key`: a new item there, or growth of the one
-    /// that is there.
+    /// `bytes` more at `slot` of `leaf`, for the item of `key`: a new item there, or growth of the
+    /// one that is there.
     pub(crate) fn new(leaf: Node<'_>, slot: usize, key: Key, bytes: usize, is_new: bool) -> Self {
         let mut weights: Vec<usize> = leaf::weights(leaf).collect();
         if is_new {

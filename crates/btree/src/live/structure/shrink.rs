@@ -48,8 +48,8 @@ pub(crate) fn remove_block(path: &mut Path<'_>) {
     shrink(path, at);
 }
 
-/// Merges the node of step `at`, the last, if it has lost too many pointers, and then the nodes above
-/// that lose a pointer by that. Takes away a root that has only one child.
+/// Merges the node of step `at`, the last, if it has lost too many pointers, and then the nodes
+/// above that lose a pointer by that. Takes away a root that has only one child.
 fn shrink(path: &mut Path<'_>, at: usize) {
     let mut at = at;
     while at > 0 && path.steps[at - 1].held.block().is_some() && merge_node(path, at) {

@@ -13,8 +13,8 @@ use crate::live::bytes::node::NodeMut;
 use crate::live::error::ChangeError;
 use crate::live::path::path::Path;
 
-/// Makes room for the plan at the path's place in the leaf. The path holds the leaf's parent, which has
-/// room for two pointers.
+/// Makes room for the plan at the path's place in the leaf. The path holds the leaf's parent, which
+/// has room for two pointers.
 pub(crate) fn make_room(path: &mut Path<'_>, plan: &Plan) -> Result<(), ChangeError> {
     let forest = &path.tree.forest;
     grow_below_root_pointer(path)?;
@@ -33,8 +33,8 @@ pub(crate) fn make_room(path: &mut Path<'_>, plan: &Plan) -> Result<(), ChangeEr
     }
 }
 
-/// Splits the node of the last step, and stays above the child that the path goes to. The path holds
-/// the node's parent, which has room for a pointer.
+/// Splits the node of the last step, and stays above the child that the path goes to. The path
+/// holds the node's parent, which has room for a pointer.
 pub(crate) fn split_node(path: &mut Path<'_>) -> Result<(), ChangeError> {
     grow_below_root_pointer(path)?;
     let at = path.bottom();

@@ -80,8 +80,9 @@ impl LiveTree {
         }
     }
 
-    /// Merges the leaf of `key` with a neighbour if it is small and that is easy. The change that made
-    /// it small has succeeded: if this fails, the next search that needs the block meets the error.
+    /// Merges the leaf of `key` with a neighbour if it is small and that is easy. The change that
+    /// made it small has succeeded: if this fails, the next search that needs the block meets the
+    /// error.
     pub(super) fn merge_if_small(&self, key: Key) {
         if let Ok(mut path) = Search::new(&self.state, key, Intent::Merge).run() {
             merge_small_leaf(&mut path);

@@ -11,8 +11,8 @@ use crate::live::state::tree::TreeState;
 use crate::root::TreeRoot;
 use crate::tree::Tree;
 
-/// A tree that many threads read and change at once. Every function takes and releases the locks that
-/// it needs. No function returns with a lock held.
+/// A tree that many threads read and change at once. Every function takes and releases the locks
+/// that it needs. No function returns with a lock held.
 pub struct LiveTree {
     pub(crate) state: TreeState,
 }
@@ -37,8 +37,8 @@ impl LiveTree {
         self.state.last_snapshot()
     }
 
-    /// The tree as it is now, for readers without locks. It finds no block that is only in memory, so
-    /// that it is of use only once everything is written.
+    /// The tree as it is now, for readers without locks. It finds no block that is only in memory,
+    /// so that it is of use only once everything is written.
     pub fn committed(&self) -> Tree {
         Tree::new(self.state.forest.cache.clone(), self.root())
     }
@@ -46,16 +46,16 @@ impl LiveTree {
     /// Forgets a block of the running transaction, of this or any tree, that nothing refers to any
     /// more, so that no commit writes it.
     ///
-    /// A tree does this itself for the blocks that it reports as freed. Callers do it for blocks whose
-    /// last reference goes in another way: when they delete a tree, or when all trees that shared a
-    /// block have copied it. They do it before the address may be used again.
+    /// A tree does this itself for the blocks that it reports as freed. Callers do it for blocks
+    /// whose last reference goes in another way: when they delete a tree, or when all trees that
+    /// shared a block have copied it. They do it before the address may be used again.
     pub fn forget_block(&self, logical: Logical) {
         let forest = &self.state.forest;
         forest.live.remove(logical, forest.running());
     }
 
-    /// How many blocks the tree has more, or less, than at the last call. Blocks that it shares with
-    /// other trees count, copies do not.
+    /// How many blocks the tree has more, or less, than at the last call. Blocks that it shares
+    /// with other trees count, copies do not.
     pub fn take_growth(&self) -> i64 {
         self.state.take_growth()
     }

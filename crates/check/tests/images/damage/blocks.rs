@@ -30,7 +30,7 @@ fn edit_pointer(patient: &Patient, slot: usize, change: impl FnOnce(&mut KeyPoin
     });
 }
 
-/// A slot of that block whose key can become less without passing the one in front of it.
+/// A slot of that block whose key can be reduced without passing the key before it.
 fn loose_slot(patient: &Patient) -> usize {
     let bytes = patient.block(parent(patient));
     let node = Node::parse(&bytes).expect("sound");
@@ -123,7 +123,7 @@ fn headers() -> Vec<Wound> {
             patient.edit_header(patient.leaves(CSUM_TREE)[0], |header| header.owner = 9.into());
         }),
         plain("the owner of a leaf of files", Kind::BlockOwner, Sees, |patient| {
-            // One without data, whose references would tell.
+            // A leaf without data, whose references would tell.
             let leaf = patient.leaf_without_data(FS_TREE);
             patient.edit_header(leaf, |header| header.owner = 300.into());
         }),
@@ -150,7 +150,7 @@ fn headers() -> Vec<Wound> {
 
 fn edges() -> Vec<Wound> {
     vec![
-        plain("a pointer to where no chunk is", Kind::BlockAddress, Sees, |patient| {
+        plain("a pointer outside of all chunks", Kind::BlockAddress, Sees, |patient| {
             edit_pointer(patient, 2, |pointer| pointer.blockptr = (1 << 40).into());
         }),
         plain("a pointer's generation", Kind::BlockGeneration, Sees, |patient| {

@@ -51,11 +51,11 @@ fn items() -> Vec<Wound> {
             let items = patient.items(CSUM_TREE);
             let is_long =
                 |pair: &&[Found]| pair[0].data.len() >= 12 && pair[0].leaf == pair[1].leaf;
-            let pair = items.windows(2).find(is_long).expect("a long item and one behind it");
+            let pair = items.windows(2).find(is_long).expect("a long item and one after it");
             let key = Key { offset: pair[0].key.offset + 4096, ..pair[1].key };
             patient.rekey(&pair[1], key);
         }),
-        plain("checksums of what is no data", Kind::ChecksumDangling, DoesNot, |patient| {
+        plain("checksums outside of data", Kind::ChecksumDangling, DoesNot, |patient| {
             let key = Key::new(EXTENT_CSUM, ItemType::EXTENT_CSUM, 1 << 40);
             patient.insert(CSUM_TREE, key, &[0; 4]);
         }),

@@ -56,7 +56,7 @@ fn items() -> Vec<Wound> {
         plain("a tree block's extent is gone", Kind::ExtentMissing, Sees, |patient| {
             patient.remove(&patient.find_type(EXTENT_TREE, ItemType::METADATA_ITEM));
         }),
-        plain("an extent that nothing refers to", Kind::ExtentUnreferenced, Sees, |patient| {
+        plain("an extent without references", Kind::ExtentUnreferenced, Sees, |patient| {
             let items = patient.items(EXTENT_TREE);
             let is_data = |found: &&Found| {
                 Extent::parse(found.key, &found.data).is_ok_and(|extent| !extent.is_tree_block())
@@ -117,7 +117,7 @@ fn references() -> Vec<Wound> {
         plain("the inode of a reference", Kind::BackReferenceMissing, Sees, |patient| {
             patient.edit(&data_extent(patient, 1), |data| data[24 + 1 + 8 + 3] ^= 1);
         }),
-        plain("a reference that nobody makes", Kind::BackReferenceDangling, Sees, |patient| {
+        plain("a reference that no tree makes", Kind::BackReferenceDangling, Sees, |patient| {
             let extent = data_extent(patient, 1);
             patient.edit(&extent, |data| {
                 // Sorts last: types ascend.

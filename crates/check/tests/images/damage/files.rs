@@ -14,7 +14,7 @@ use crate::patient::{Found, Patient};
 const REGULAR: u32 = 0o100_000;
 const DIRECTORY: u32 = 0o040_000;
 const SYMLINK: u32 = 0o120_000;
-/// The kind of a file extent that is only room.
+/// The type of a preallocated file extent.
 const PREALLOCATED: u8 = 2;
 
 /// The first inode of a type (as in a mode) beyond the top directory.
@@ -76,9 +76,9 @@ fn reference(patient: &Patient) -> Found {
     found.expect("a file")
 }
 
-/// Two entries by index of one directory that name files, the first one with a name that is not
-/// shorter, and long, and its inode's only one there. All that knows the name is in one leaf: there is
-/// room for another, and a snapshot has all of it or nothing.
+/// Two entries by index of one directory that name files. The first has a long name, not shorter
+/// than the other's, and the only name of its inode there. All items with that name are in one
+/// leaf, so that there is room for another, and a snapshot has all of them or none.
 fn siblings(patient: &Patient) -> (Found, Found) {
     let items = patient.items(FS_TREE);
     let is_all_in = |leaf: u64, entry: &Found| {
@@ -107,7 +107,7 @@ fn siblings(patient: &Patient) -> (Found, Found) {
     (pair[0].clone(), pair[1].clone())
 }
 
-/// Gives an entry that names a file another name, everywhere.
+/// Gives an entry of a file another name, in all items.
 fn rename(patient: &Patient, name: &[u8]) {
     let (by_index, _) = siblings(patient);
     let old = by_index.data[30..].to_vec();
@@ -211,7 +211,7 @@ fn names() -> Vec<Wound> {
         plain("an inode reference is gone", Kind::EntryWithoutReference, Sees, |patient| {
             patient.remove(&reference(patient));
         }),
-        plain("an entry leads to an inode that is none", Kind::EntryDangling, Sees, |patient| {
+        plain("an entry leads to no inode", Kind::EntryDangling, Sees, |patient| {
             patient.edit(&index(patient), |data| data[5] ^= 0x40);
         }),
         plain("a name in an entry by hash", Kind::NameHash, Sees, |patient| {
@@ -269,7 +269,7 @@ fn names() -> Vec<Wound> {
 
 fn extents() -> Vec<Wound> {
     vec![
-        plain("data becomes room", Kind::ChecksumUnexpected, Sees, |patient| {
+        plain("data becomes preallocated", Kind::ChecksumUnexpected, Sees, |patient| {
             let extent = patient.find(FS_TREE, |key, data| {
                 key.item_type == ItemType::EXTENT_DATA
                     && matches!(FileExtent::parse(data), Ok(FileExtent::Regular {
@@ -278,7 +278,7 @@ fn extents() -> Vec<Wound> {
             });
             patient.edit_as::<FileExtentHeader>(&extent, |header| header.kind = PREALLOCATED);
         }),
-        plain("a file extent that is no whole sectors", Kind::FileExtent, Sees, |patient| {
+        plain("a file extent between sectors", Kind::FileExtent, Sees, |patient| {
             patient.edit_as::<FileExtentItem>(&regular(patient), |item| item.extent.num_bytes -= 1);
         }),
         plain("a file extent beyond its extent", Kind::FileExtent, Sees, |patient| {
@@ -339,7 +339,7 @@ fn extents() -> Vec<Wound> {
     ]
 }
 
-/// Items that a test makes.
+/// Items to insert.
 trait Made {
     fn of_hole(len_bytes: u64) -> Vec<u8>;
 }

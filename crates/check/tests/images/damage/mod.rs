@@ -1,4 +1,4 @@
-//! Every kind of damage is found: each is planted in a sound image that the kernel made.
+//! The check finds every kind of damage, planted in a sound image that the kernel made.
 
 mod blocks;
 mod checksums;
@@ -17,10 +17,10 @@ use larder_testkit::{
     Content, Feature, ImageSpec, KernelImage, Profile, Quota, Scratch, SpaceCache, command, oracle,
 };
 
-/// Which image a wound is planted in.
+/// The image in which a wound is planted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Base {
-    /// One device, snapshots and all else.
+    /// One device, with snapshots and all else.
     Plain,
     /// With extents for holes.
     Holes,
@@ -34,7 +34,7 @@ pub(super) enum Base {
     Raid1,
     /// Three devices with parity.
     Raid5,
-    /// As a power cut leaves it: with a log, orphans and a subvolume deleted in part.
+    /// The state after a power cut: a log, orphans and a partly deleted subvolume.
     PowerCut,
 }
 
@@ -45,7 +45,7 @@ pub(super) enum Progs {
     DoesNot,
 }
 
-/// A damage.
+/// One damage.
 pub(super) struct Wound {
     pub(super) name: &'static str,
     pub(super) base: Base,
@@ -108,7 +108,7 @@ fn image(base: Base) -> KernelImage {
     };
     let image = KernelImage::build(&spec, &Content::new(5));
     if base == Base::Quota {
-        // Deleting snapshots has made the counts unsure.
+        // Deleting snapshots has made the counts inconsistent.
         let mount = image.mount("");
         let rescan = ["quota", "rescan", "-w"].map(OsStr::new);
         command::run("btrfs", rescan.into_iter().chain([mount.path().as_os_str()]))
@@ -117,7 +117,7 @@ fn image(base: Base) -> KernelImage {
     image
 }
 
-/// Plants all wounds of one image and says which were not found as they should be.
+/// Plants all wounds of one image and returns those that were not found as expected.
 fn failures_on(base: Base) -> Vec<String> {
     let image = image(base);
     let sound = Patient::load(image.devices());
@@ -174,7 +174,7 @@ fn damage_of_other_images_is_found() {
 fn there_are_forty_kinds_of_damage_and_more() {
     let wounds = all_wounds();
     let names: BTreeSet<&str> = wounds.iter().map(|wound| wound.name).collect();
-    assert_eq!(names.len(), wounds.len(), "two wounds have one name");
+    assert_eq!(names.len(), wounds.len(), "two wounds have the same name");
     let kinds: BTreeSet<Kind> = wounds.iter().map(|wound| wound.kind).collect();
     assert!(wounds.len() >= 80 && kinds.len() >= 60, "{} of {}", wounds.len(), kinds.len());
 }

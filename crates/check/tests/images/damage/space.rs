@@ -19,7 +19,7 @@ fn last(patient: &Patient, tree: u64, item_type: ItemType) -> Found {
     items.find(|item| item.key.item_type == item_type).expect("the image has such an item")
 }
 
-/// The file extent of a v1 space cache: where it lies.
+/// The file extent of a v1 space cache.
 fn cache_extent(patient: &Patient) -> u64 {
     let extent = patient.find(ROOT_TREE, |key, _| key.item_type == ItemType::EXTENT_DATA);
     u64::from_le_bytes(extent.data[21..29].try_into().expect("eight bytes"))
@@ -115,11 +115,11 @@ fn free_space() -> Vec<Wound> {
                 patient.remove(&last(patient, FREE_SPACE_TREE, ItemType::FREE_SPACE_INFO));
             },
         ),
-        plain("a free range behind all block groups", Kind::FreeSpaceTree, Sees, |patient| {
+        plain("a free range after all block groups", Kind::FreeSpaceTree, Sees, |patient| {
             let key = Key::new(1 << 40, ItemType::FREE_SPACE_EXTENT, 1 << 20);
             patient.insert(FREE_SPACE_TREE, key, &[]);
         }),
-        plain("a free block group behind all others", Kind::FreeSpaceInfo, Sees, |patient| {
+        plain("a free block group after all others", Kind::FreeSpaceInfo, Sees, |patient| {
             let info = last(patient, FREE_SPACE_TREE, ItemType::FREE_SPACE_INFO);
             let key = Key { objectid: 1 << 40, ..info.key };
             patient.insert(FREE_SPACE_TREE, key, &info.data);

@@ -13,7 +13,7 @@ fn root_ref(patient: &Patient) -> Found {
     patient.find_type(ROOT_TREE, ItemType::ROOT_REF)
 }
 
-/// What the uuid tree says of a subvolume other than the top one, which it need not list.
+/// The uuid tree's item of a subvolume other than the top one, which may be missing.
 fn listed_uuid(patient: &Patient) -> Found {
     patient.find(UUID_TREE, |key, data| {
         key.item_type == ItemType::UUID_KEY_SUBVOL && data != FS_TREE.to_le_bytes()
@@ -40,12 +40,17 @@ pub(super) fn wounds() -> Vec<Wound> {
                 patient.edit_as::<RootRefHeader>(&reference, |item| item.dirid += 1);
             }
         }),
-        plain("an entry of a subvolume that is none", Kind::EntryDangling, Sees, |patient| {
-            let entry = patient.find(FS_TREE, |key, data| {
-                key.item_type == ItemType::DIR_INDEX && data[8] == ItemType::ROOT_ITEM.0
-            });
-            patient.edit(&entry, |data| data[1] ^= 0x40);
-        }),
+        plain(
+            "an entry of a subvolume that does not exist",
+            Kind::EntryDangling,
+            Sees,
+            |patient| {
+                let entry = patient.find(FS_TREE, |key, data| {
+                    key.item_type == ItemType::DIR_INDEX && data[8] == ItemType::ROOT_ITEM.0
+                });
+                patient.edit(&entry, |data| data[1] ^= 0x40);
+            },
+        ),
         plain("an entry says that a subvolume is a file", Kind::ItemFormat, Sees, |patient| {
             let entry = patient.find(FS_TREE, |key, data| {
                 key.item_type == ItemType::DIR_INDEX && data[8] == ItemType::ROOT_ITEM.0
@@ -104,13 +109,23 @@ pub(super) fn wounds() -> Vec<Wound> {
                 patient.remove(&patient.find_type(QUOTA_TREE, ItemType::QGROUP_LIMIT));
             },
         ),
-        on(Base::Quota, "a quota group in one that is none", Kind::QuotaItem, Sees, |patient| {
-            const NONE: u64 = 1 << 48 | 7;
-            for (one, other) in [(FS_TREE, NONE), (NONE, FS_TREE)] {
-                patient.insert(QUOTA_TREE, Key::new(one, ItemType::QGROUP_RELATION, other), &[]);
-            }
-        }),
-        // It knows no simple quotas and refuses the image.
+        on(
+            Base::Quota,
+            "a quota group in a group that does not exist",
+            Kind::QuotaItem,
+            Sees,
+            |patient| {
+                const NONE: u64 = 1 << 48 | 7;
+                for (one, other) in [(FS_TREE, NONE), (NONE, FS_TREE)] {
+                    patient.insert(
+                        QUOTA_TREE,
+                        Key::new(one, ItemType::QGROUP_RELATION, other),
+                        &[],
+                    );
+                }
+            },
+        ),
+        // btrfs check does not know simple quotas and refuses the image.
         on(Base::SimpleQuota, "the count of a simple quota", Kind::QuotaCount, Sees, |patient| {
             let info = patient.find_type(QUOTA_TREE, ItemType::QGROUP_INFO);
             patient.edit_as::<QgroupInfoItem>(&info, |item| item.rfer += 4096);

@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_mount_says_is_understood() {
+    fn options_of_mount_are_understood() {
         let call = |words: &[&str]| {
             let words: Vec<OsString> = words.iter().map(OsString::from).collect();
             run_as_helper(&words).map(|words| words.join(OsStr::new(" ")))

@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_too_little_is_refused() {
+    fn too_little_memory_is_refused() {
         assert!(Memory::parse("64M").unwrap_err().contains("128M"));
         assert!(Memory::parse("much").is_err());
         assert!(Memory::of_this_machine().bytes() <= MOST_BYTES_UNASKED);

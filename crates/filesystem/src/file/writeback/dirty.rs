@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_appended_takes_little_more_than_its_length() {
+    fn appended_data_takes_little_more_than_its_length() {
         let mut dirty = DirtyData::default();
         for at in (0..5 * MOST_RUN_BYTES as u64).step_by(12 << 10) {
             dirty.write(at, &[7; 12 << 10]);

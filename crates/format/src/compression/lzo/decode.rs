@@ -1,7 +1,7 @@
 //! Decoding LZO1X.
 //!
-//! A stream is a run of instructions. An instruction's first byte tells its kind, and what a small
-//! one means depends on the literals before it:
+//! A stream is a run of instructions. An instruction's first byte tells its kind. The meaning of a
+//! small first byte depends on the literals before it:
 //!
 //! | first byte | after | meaning |
 //! | --- | --- | --- |
@@ -48,7 +48,7 @@ enum Stop {
     Malformed(&'static str),
 }
 
-/// What stands before an instruction, which decides the meaning of first bytes below 16.
+/// The previous instruction, which decides the meaning of first bytes below 16.
 #[derive(Clone, Copy)]
 enum Literals {
     None,
@@ -56,7 +56,7 @@ enum Literals {
     Run,
 }
 
-/// A match, and the number of literals behind it.
+/// A match, and the number of literals after it.
 struct Match {
     len: usize,
     distance: usize,
@@ -147,7 +147,7 @@ impl Decoder<'_> {
             return Err(Stop::Malformed("invalid end mark"));
         }
         if self.read != self.input.len() {
-            return Err(Stop::Malformed("segment goes on behind its end mark"));
+            return Err(Stop::Malformed("segment continues after its end mark"));
         }
         Ok(())
     }
@@ -188,7 +188,7 @@ impl Decoder<'_> {
             .ok_or(Stop::Malformed("match reaches before the start of the sector"))?;
         let fitting = len.min(self.output.len() - self.written);
         let end = self.written + fitting;
-        // A match longer than its distance repeats itself: what is copied doubles every time.
+        // A match longer than its distance repeats itself: the copied part doubles every time.
         let mut to = self.written;
         while to < end {
             let chunk = (to - from).min(end - to);

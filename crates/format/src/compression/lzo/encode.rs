@@ -1,6 +1,6 @@
 //! Encoding LZO1X: greedy, one candidate per hash of four bytes, made for speed like the kernel's.
 //!
-//! Of the instructions that [`decode`](super::decode) lists it uses all but the two short matches
+//! It uses all instructions that [`decode`](super::decode) lists, except the two short matches
 //! `0000`, which need matches of two and three bytes.
 
 /// Matches shorter than this are left as literals.
@@ -38,7 +38,7 @@ impl Matcher {
     /// does not fit.
     pub(super) fn encode(&mut self, input: &[u8], output: &mut [u8]) -> Option<usize> {
         assert!(input.len() <= MAX_INPUT_BYTES, "a sector has at most 64 KiB");
-        // Position 0 stands for "never seen": a candidate is compared before it is believed.
+        // Position 0 means "never seen": every candidate is compared with the data.
         self.positions.fill(0);
         let mut stream = Stream { output, len: 0 };
         let mut literals_from = 0;
@@ -47,7 +47,7 @@ impl Matcher {
         while let Some(bytes) = four_bytes(input, at) {
             let candidate = self.swap_position(bytes, at);
             if four_bytes(input, candidate) != Some(bytes) || at - candidate > MAX_DISTANCE {
-                // Where nothing has matched for long, nothing is likely to: speed up.
+                // After a long stretch without a match, another is unlikely: speed up.
                 at += 1 + (at - literals_from) / 32;
                 continue;
             }
@@ -101,8 +101,9 @@ impl Stream<'_> {
         match literals.len() {
             0 => return Some(()),
             len if self.len == 0 && len <= FIRST_RUN_BYTES => self.put(&[17 + len as u8])?,
-            // Two bits in the last byte but one of a match are meant for this. Only a match can
-            // precede: the first run of a stream is another case, and runs never meet.
+            // Two bits in the last byte but one of a match are for this. Only a match can come
+            // before: the first run of a stream is a separate case, and two runs are never
+            // adjacent.
             len @ 1..=3 => self.output[self.len - 2] |= len as u8,
             len @ 4..=18 => self.put(&[len as u8 - 3])?,
             len => {
@@ -129,8 +130,8 @@ impl Stream<'_> {
         self.put(&(low as u16 * 4).to_le_bytes())
     }
 
-    /// Writes an instruction's first byte, whose length field has room for lengths up to `longest`,
-    /// and the bytes for what is beyond.
+    /// Writes an instruction's first byte, whose length field holds lengths up to `longest`, and
+    /// the bytes for the excess.
     fn put_match_length(&mut self, kind: u8, len: usize, longest: usize) -> Option<()> {
         if len <= longest {
             self.put(&[kind | (len - 2) as u8])

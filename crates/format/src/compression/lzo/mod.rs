@@ -8,8 +8,8 @@
 //! ...
 //! ```
 //! A segment may cross sector boundaries, but a length field may not: where fewer than four bytes
-//! are left in a sector, they are zero and the length stands at the start of the next one. An inline
-//! extent has exactly one segment.
+//! are left in a sector, they are zero and the length stands at the start of the next one. An
+//! inline extent has exactly one segment.
 //!
 //! The kernel refuses a regular extent whose total length is more than the extent or leaves whole
 //! sectors of it unused, and so does this reader.
@@ -29,7 +29,7 @@ const LENGTH_BYTES: usize = 4;
 const INLINE_HEADER_BYTES: usize = 2 * LENGTH_BYTES;
 
 /// The longest LZO1X stream, in bytes, that the kernel accepts for one sector, and also the most
-/// that it lets one segment decode to.
+/// bytes that one segment may decode to.
 fn longest_segment(sector_bytes: usize) -> usize {
     sector_bytes + sector_bytes / 16 + 64 + 3 + 2
 }
@@ -66,7 +66,7 @@ pub(super) fn decode_regular(
     Ok(written)
 }
 
-/// Decodes an inline extent, whose lengths have to be exact.
+/// Decodes an inline extent, whose lengths must be exact.
 pub(super) fn decode_inline(
     input: &[u8],
     output: &mut [u8],
@@ -102,7 +102,7 @@ fn decode_segment(
     }
 }
 
-/// Where the next length field stands, given where the previous segment ended.
+/// The offset of the next length field, given the end of the previous segment.
 fn next_length_offset(offset_bytes: usize, sector_bytes: usize) -> usize {
     let left_in_sector = sector_bytes - offset_bytes % sector_bytes;
     if left_in_sector < LENGTH_BYTES { offset_bytes + left_in_sector } else { offset_bytes }
@@ -132,7 +132,7 @@ impl Encoder {
     }
 
     /// Writes the framed stream into `output`; `None` if it does not fit. Input of one sector or
-    /// less gives what an inline extent needs, too.
+    /// less also gives a valid inline extent.
     pub(super) fn encode(
         &mut self,
         input: &[u8],

@@ -44,14 +44,14 @@ fn assert_corrupt(extent: &[u8], expected: &str) {
 
 proptest! {
     #[test]
-    fn another_decoder_reads_what_is_encoded(input in contents(65_536)) {
+    fn another_decoder_reads_encoded_streams(input in contents(65_536)) {
         let mut output = vec![0; input.len()];
         prop_assert_eq!(lzokay::decompress::decompress(&segment(&input), &mut output), Ok(input.len()));
         prop_assert!(output == input);
     }
 
     #[test]
-    fn what_another_encoder_writes_is_decoded(input in contents(65_536)) {
+    fn streams_of_another_encoder_are_decoded(input in contents(65_536)) {
         let stream = lzokay::compress::compress(&input).unwrap();
         let mut output = vec![0; input.len()];
         match decode::decode(&stream, &mut output) {
@@ -63,7 +63,7 @@ proptest! {
 
     /// On any damaged stream both decoders agree: the same bytes, or no stream at all.
     #[test]
-    fn damage_is_judged_alike(
+    fn both_decoders_judge_damage_alike(
         input in contents(3_000),
         damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),
     ) {
@@ -106,8 +106,8 @@ fn all_match_lengths_and_distances_come_back() {
 #[test]
 fn lengths_never_cross_a_sector_boundary() {
     let mut paddings_seen = [false; LENGTH_BYTES];
-    // Each sector of noise takes a little more than a sector; the next one's noise then decides
-    // where its segment ends.
+    // Each sector of noise takes a little more than a sector; the noise of the next one then
+    // determines where its segment ends.
     for noisy in 3300..3900 {
         let mut input = noise(2, 16 * SECTOR_BYTES + noisy);
         input.resize(18 * SECTOR_BYTES, 0);
@@ -138,7 +138,7 @@ fn framing_is_checked() {
     assert!(decode_all(&frame(&both, 0, 2)).is_ok());
     assert_corrupt(&frame(&both, 0, 3), "total length leaves sectors unused");
     assert_corrupt(&frame(&both, 8192, 2), "total length exceeds the extent");
-    // The zeros behind the last segment are no segment.
+    // The zeros after the last segment are no segment.
     let empty = frame(&both, 4, 2);
     assert_corrupt(&empty, "segment ends within an instruction");
 
@@ -147,7 +147,7 @@ fn framing_is_checked() {
     assert_corrupt(&frame(&[cut], 0, 1), "segment ends within an instruction");
     let mut longer = second.clone();
     longer.push(0);
-    assert_corrupt(&frame(&[longer], 0, 1), "segment goes on behind its end mark");
+    assert_corrupt(&frame(&[longer], 0, 1), "segment continues after its end mark");
     assert_corrupt(&frame(&[vec![0; 5000]], 0, 2), "segment is longer than a sector can need");
     let bomb = segment(&vec![0; 65_536]);
     assert_corrupt(&frame(&[bomb], 0, 1), "segment decodes to more than a sector");

@@ -66,7 +66,7 @@ fn resized(change: impl FnOnce(&mut Vec<u8>)) -> [Item; 1] {
 pub(super) fn cases() -> Vec<Case> {
     let hash = name_hash::dir_name(b"bread");
     let bread = file(|_| {}).bytes();
-    // Room in a leaf but for its header, an item's and the entry's.
+    // The space in a leaf, except its header, an item's and the entry's.
     let most = 16384 - 101 - 25 - 30 - b"user.spread".len();
     vec![
         sound("directory item", item(|_| {})),

@@ -36,7 +36,7 @@ fn block_at(start: u64, level: u64, inline: &[BackRef]) -> [Item; 1] {
     [(key(start, ItemType::METADATA_ITEM, level), extent(inline.len() as u64, TREE_BLOCK, inline))]
 }
 
-/// As it was before skinny metadata.
+/// In the form before skinny metadata.
 fn old_block(len: u64, level: u8) -> [Item; 1] {
     let mut data = extent(1, TREE_BLOCK, &[]);
     data.extend(bytes::<TreeBlockInfo>(|info| info.level = level));

@@ -13,16 +13,16 @@ use zerocopy::{FromZeros, Immutable, IntoBytes};
 
 use crate::leaf::Item;
 
-/// A leaf, and what is to be said of it.
+/// A leaf, and the expected verdict.
 pub(crate) struct Case {
     pub(crate) name: String,
-    /// The tree that owns the leaf: one that holds none of such items, so that nobody stumbles over
-    /// what the checker lets pass, or the top-level subvolume, which has rules of its own.
+    /// The tree that owns the leaf: one without such items, so that the kernel does not fail on
+    /// items that the checker accepts, or the top-level subvolume, which has rules of its own.
     pub(crate) owner: u64,
     pub(crate) items: Vec<Item>,
-    /// A part of the problem that is found; `None` for a sound leaf.
+    /// A part of the expected problem; `None` for a sound leaf.
     pub(crate) problem: Option<&'static str>,
-    /// What the kernel says.
+    /// The kernel's verdict.
     pub(crate) kernel: Kernel,
 }
 
@@ -30,7 +30,7 @@ pub(crate) struct Case {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kernel {
     Agrees,
-    /// It accepts, because it never looks at such items on the way in.
+    /// It accepts, because it never checks such items when reading.
     Accepts,
 }
 
@@ -76,7 +76,7 @@ fn key(objectid: u64, item_type: ItemType, offset: u64) -> Key {
     Key::new(objectid, item_type, offset)
 }
 
-/// The bytes of a structure of zeros but for what `edit` sets.
+/// The bytes of a structure of zeros, except for the fields that `edit` sets.
 fn bytes<T: FromZeros + IntoBytes + Immutable>(edit: impl FnOnce(&mut T)) -> Vec<u8> {
     let mut item = T::new_zeroed();
     edit(&mut item);

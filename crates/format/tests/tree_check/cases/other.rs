@@ -51,7 +51,7 @@ pub(super) fn cases() -> Vec<Case> {
         empty(objectid::CSUM_TREE, None),
         empty(objectid::FS_TREE, Some("tree 5 is empty")),
         empty(0, Some("owner is 0")),
-        sound("type that nobody knows", [(key(1, ItemType(77), 0), vec![1, 2, 3])]),
+        sound("unknown type", [(key(1, ItemType(77), 0), vec![1, 2, 3])]),
         wrong("without the feature RAID_STRIPE_TREE", stripe(65536)),
         wrong("address 5 is not a multiple", stripe(5)),
     ];

@@ -14,7 +14,7 @@ const FOLDERS: usize = 400;
 /// A directory passes its compression property on. A kernel that has to read the directory first
 /// misses the property if the inode's item is the last of its leaf, with the reference in the next.
 #[test]
-fn what_the_kernel_does_not_pass_on() {
+fn requests_that_the_kernel_does_not_pass_on() {
     let spec = ImageSpec::new("forgotten").node_size(4096);
     let image = KernelImage::build(&spec, &Content::new(1).scale(Scale::Small));
     // Of many lengths, so that leaves end anywhere.

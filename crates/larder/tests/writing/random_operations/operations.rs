@@ -261,7 +261,7 @@ impl Hand<'_> {
 
     /// Removes the compression property from files and directories. The kernel knows the property
     /// if it remembers having set it, but not always if it has to read it first, see
-    /// `what_the_kernel_does_not_pass_on`: no mount and no snapshot may have one.
+    /// `requests_that_the_kernel_does_not_pass_on`: no mount and no snapshot may have one.
     fn forget_properties(&self, is_wanted: impl Fn(&str) -> bool) {
         let may_have =
             |path: &str, kind: Kind| (kind == Kind::File || kind.takes_names()) && is_wanted(path);

@@ -4,7 +4,7 @@ use larder_filesystem::SetAttributes;
 
 use crate::wire::{Command, Timestamp};
 
-/// The attributes that a command sets, if it does nothing else, and whose.
+/// The path of a command, and the attributes that it sets, if it does nothing else.
 pub(super) fn attributes_of<'a>(command: &Command<'a>) -> Option<(&'a [u8], SetAttributes)> {
     let none = SetAttributes::default();
     match *command {
@@ -18,7 +18,7 @@ pub(super) fn attributes_of<'a>(command: &Command<'a>) -> Option<(&'a [u8], SetA
             Some((path, SetAttributes { uid, gid, ..none }))
         }
         Command::Utimes { path, atime, mtime, otime, .. } => {
-            // The time of the last change is that of being received.
+            // The ctime is the time of receiving.
             let (atime, mtime) = (Some(timestamp(atime)), Some(timestamp(mtime)));
             let otime = otime.map(timestamp);
             Some((path, SetAttributes { atime, mtime, otime, ..none }))
@@ -31,8 +31,8 @@ fn timestamp(time: Timestamp) -> larder_filesystem::Timestamp {
     larder_filesystem::Timestamp { seconds: time.seconds, nanoseconds: time.nanoseconds }
 }
 
-/// What both set, and the later one where both set the same; none where it would not be the same as one
-/// after the other: a new owner takes away some of the permissions.
+/// The attributes that two commands set, the later one winning. `None` if setting them at once has
+/// another result: a new owner removes some of the permissions.
 pub(super) fn merged(earlier: &SetAttributes, later: &SetAttributes) -> Option<SetAttributes> {
     if later.uid.is_some() && earlier.permissions.is_some() {
         return None;

@@ -1,13 +1,14 @@
-//! A batch of changes that the stream makes to inodes that are there, done by several threads.
+//! A batch of changes to existing inodes, which several threads apply.
 //!
 //! # Invariants
-//! - All changes of one inode are done in the order of the stream, by whatever names it gives. Changes
-//!   of different inodes may be done in any order: each concerns its inode alone and reads no other.
+//! - All changes of one inode are applied in the order of the stream, whatever names they use.
+//!   Changes of different inodes may be applied in any order: each concerns one inode only and
+//!   reads no other.
 //! - No name changes while a batch waits.
 //! - A batch is bounded in inodes, changes and bytes.
 //!
-//! The thread that finds an inode with one name changes it while its leaf is at hand. If an inode has
-//! more names, all of its changes are first brought together.
+//! A thread that finds an inode with one name changes it while its leaf is at hand. If an inode has
+//! more names, all of its changes are gathered first.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -18,30 +19,30 @@ use super::names::{InodeByPath, Names};
 use crate::receive::error::CommandError;
 use crate::wire::Command;
 
-/// Data of more bytes is not worth copying, and not worth handing to another thread.
+/// Larger data is not worth copying or passing to another thread.
 const MOST_DATA_BYTES: usize = 16 << 10;
-/// Changes that wait, and bytes of theirs.
+/// The most changes that wait, and the most bytes of their data.
 const MOST_CHANGES: usize = 2048;
 const MOST_BYTES: usize = 4 << 20;
-/// For fewer inodes other threads are not worth waking.
+/// For fewer inodes, waking other threads does not pay.
 const FEW_INODES: usize = 16;
 
-/// Changes that wait, by the paths that they name.
+/// Changes that wait, by path.
 #[derive(Debug, Default)]
 pub(super) struct Batch {
-    /// In the order in which they were first named.
+    /// In order of first use.
     paths: Vec<Waiting>,
     by_path: HashMap<Vec<u8>, usize>,
     changes: usize,
     bytes: usize,
 }
 
-/// Something that is said about an inode.
+/// A change to an inode.
 #[derive(Debug)]
 struct Change {
-    /// Its place in the batch.
+    /// Its index in the batch.
     number: usize,
-    /// The command that asked for it.
+    /// The name of its command.
     command: &'static str,
     what: What,
 }
@@ -55,23 +56,23 @@ enum What {
     NoXattr { name: Vec<u8> },
 }
 
-/// A change that failed, and where it stood.
+/// A change that failed, and its index.
 type Failed = (usize, CommandError);
 
-/// A path and what is said about it.
+/// A path and its changes.
 type Waiting = (Vec<u8>, Vec<Change>);
 
-/// A change, and by which path it names its inode.
+/// A change, and the path that it names its inode by.
 type Named<'g> = (&'g [u8], &'g Change);
 
-/// An inode and all that was said about it, in order.
+/// An inode and all its changes, in order.
 struct Job<'g> {
     inode: Inode,
     changes: Vec<Named<'g>>,
 }
 
 impl Batch {
-    /// Takes the change of a command in, if it is of a kind that can wait.
+    /// Adds the change of a command, if changes of that kind can wait.
     pub(super) fn add(&mut self, command: &Command<'_>) -> bool {
         let Some((path, what)) = What::of(command) else { return false };
         let at = match self.by_path.get(path) {
@@ -89,17 +90,17 @@ impl Batch {
         true
     }
 
-    /// Whether anything about what is at `path` waits.
+    /// Whether any change to the inode at `path` waits.
     pub(super) fn has(&self, path: &[u8]) -> bool {
         self.by_path.contains_key(path)
     }
 
-    /// Whether so much waits that it is time to do it.
+    /// Whether the batch is large enough to be applied.
     pub(super) fn is_full(&self) -> bool {
         self.changes >= MOST_CHANGES || self.bytes >= MOST_BYTES
     }
 
-    /// Does all that waits. What could not be done is added to `errors`, in the order of the stream.
+    /// Applies all changes. Adds failures to `errors`, in the order of the stream.
     pub(super) fn run(&mut self, names: &mut Names, errors: &mut impl Extend<CommandError>) {
         if self.paths.is_empty() {
             return;
@@ -129,7 +130,7 @@ impl Batch {
             job.changes.sort_unstable_by_key(|(_, change)| change.number);
         }
         failed.extend(each(&shared, Job::run).into_iter().flatten());
-        // Where a path leads nowhere, each command that names it says so.
+        // If a path does not exist, each of its commands fails.
         failed.extend(others.into_iter().filter_map(|(path, change)| {
             let outcome = names.inode(path).and_then(|inode| change.what.apply(&inode));
             outcome.err().map(|error| change.failed(path, error))
@@ -139,7 +140,7 @@ impl Batch {
     }
 }
 
-/// What `work` makes of each, with the help of other threads if there are enough of them.
+/// The result of `work` for each piece. Other threads help if there are enough pieces.
 fn each<T: Sync, R: Send>(pieces: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
     if pieces.len() < FEW_INODES {
         pieces.iter().map(work).collect()
@@ -148,20 +149,20 @@ fn each<T: Sync, R: Send>(pieces: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R>
     }
 }
 
-/// A path, where to look for what it names, and what is said about that.
+/// A path, the place of its inode, and its changes.
 struct Placed<'g> {
     path: &'g [u8],
     place: Option<InodeByPath<'g>>,
     changes: &'g [Change],
 }
 
-/// What became of a path.
+/// The outcome for a path.
 enum PathOutcome {
-    /// What was said about the inode is done, but for what failed.
+    /// The changes are applied, except for these failures.
     Done(Vec<Failed>),
-    /// The inode has other names, by which something may be said too.
+    /// The inode has other names, which may have changes too.
     Shared(Inode),
-    /// There is nothing, or it cannot be reached.
+    /// There is no inode, or it cannot be reached.
     Nowhere,
 }
 
@@ -184,7 +185,7 @@ impl<'g> Placed<'g> {
 
 impl Job<'_> {
     fn run(&self) -> Vec<Failed> {
-        // Where it is not done, or fails, each change says what is wrong with it.
+        // If it is not done at once, or fails, each change reports its own error.
         if let Some((content, times)) = self.rewrite()
             && self
                 .inode
@@ -197,7 +198,7 @@ impl Job<'_> {
         self.run_each()
     }
 
-    /// The content that the file is to have, all of it, and its times, if the changes say no more than that.
+    /// The whole new content of the file, and its times, if the changes do nothing else.
     fn rewrite(&self) -> Option<(&[u8], SetAttributes)> {
         let ((_, first), mut rest) = self.changes.split_first()?;
         let What::Data { offset: 0, data } = &first.what else { return None };
@@ -221,7 +222,7 @@ impl Job<'_> {
         let mut changes = self.changes.iter().peekable();
         while let Some(&(mut path, mut change)) = changes.next() {
             let outcome = if let What::Attributes(mut attributes) = change.what {
-                // What follows and sets attributes too is done in the same step.
+                // Following changes of attributes are applied in the same step.
                 while let Some(&&(next_path, next)) = changes.peek()
                     && let What::Attributes(later) = &next.what
                     && let Some(both) = merged(&attributes, later)
@@ -247,7 +248,7 @@ impl Change {
 }
 
 impl What {
-    /// What a command says and about which path.
+    /// The path and the change of a command.
     fn of<'c>(command: &Command<'c>) -> Option<(&'c [u8], Self)> {
         if let Some((path, attributes)) = attributes_of(command) {
             return Some((path, Self::Attributes(attributes)));

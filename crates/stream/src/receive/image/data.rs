@@ -22,7 +22,7 @@ impl Receiving {
             Command::Write { path, offset, data } => {
                 Ok(self.file(path)?.as_file()?.write_at(data, offset)?)
             }
-            // There is no data in this stream: the range stays as it is.
+            // This stream has no data: the range stays as it is.
             Command::UpdateExtent { .. } => Ok(()),
             Command::EncodedWrite { path, offset, .. } => {
                 write_encoded(&self.file(path)?, &Encoded::of(command)?, offset)
@@ -30,7 +30,7 @@ impl Receiving {
             Command::Clone { path, offset, len, clone_path, clone_offset, .. } => {
                 let source = self.clone_source(command, clone_path)?;
                 if len == 0 {
-                    // That would be all that there is.
+                    // 0 would mean the whole rest.
                     return Err(CommandProblem::Invalid("it clones nothing"));
                 }
                 Ok(self.file(path)?.as_file()?.clone_range(
@@ -43,7 +43,7 @@ impl Receiving {
             Command::Fallocate { path, mode, offset, len } => {
                 allocate(&self.file(path)?, mode, offset, len)
             }
-            _ => Err(CommandProblem::Invalid("it has no place here")),
+            _ => Err(CommandProblem::Invalid("it is out of place")),
         }
     }
 
@@ -51,7 +51,7 @@ impl Receiving {
         Ok(self.names.inode(path)?)
     }
 
-    /// The file that is cloned from: in this subvolume, or in one that was received before.
+    /// The file to clone from: in this subvolume, or in one that was received before.
     fn clone_source(
         &mut self,
         command: &Command<'_>,
@@ -81,7 +81,7 @@ impl Receiving {
     }
 }
 
-/// Writes an extent as it is stored, or decoded where this file cannot have it so.
+/// Writes an extent as it is stored, or decoded if this file cannot have it like that.
 fn write_encoded(file: &Inode, extent: &Encoded<'_>, offset: u64) -> Result<(), CommandProblem> {
     let sector_bytes = file.subvolume().filesystem().volume().sectorsize();
     if let Some((algorithm, sectors)) = extent.algorithm()?

@@ -1,9 +1,9 @@
 //! Receiving into a file system that this process has open for writing.
 //!
-//! What most streams say most often is batch: a new inode with its name, attributes and short content is
-//! made in one step once the stream turns to another, and what is said about inodes that are there is done for
-//! many of them at once, by several threads; attributes that are set again and again, above all the times of
-//! directories, are set once.
+//! The most common commands are batched: a new inode is created in one step, with its name,
+//! attributes and short content, once the stream moves on; changes to existing inodes are applied
+//! to many of them at once, by several threads; attributes that are set again and again, above all
+//! the times of directories, are set once.
 
 mod attributes;
 mod batch;
@@ -22,7 +22,7 @@ use super::error::{CommandError, CommandProblem};
 use super::target::{Candidate, Origin, Target, choose};
 use crate::wire::Command;
 
-/// Clone sources that are remembered; beyond that they are looked up anew.
+/// Clone sources that are kept; when there are more, they are looked up again.
 const MOST_SOURCES: usize = 64;
 
 /// A directory of a file system that is open for writing, to receive subvolumes in.
@@ -87,7 +87,7 @@ impl Target for ImageTarget {
     }
 }
 
-/// The subvolume that a stream means.
+/// The subvolume that a stream names.
 fn find(filesystem: &Filesystem, wanted: Origin) -> Result<Subvolume, CommandProblem> {
     let candidates = filesystem.subvolumes_of(wanted.uuid)?.into_iter().map(|subvolume| {
         let item = subvolume.root_item();
@@ -108,23 +108,23 @@ struct Receiving {
     subvolume: Subvolume,
     sent: Origin,
     names: Names,
-    /// An inode that the stream has made and that is not made yet.
+    /// An inode that the stream makes, and that is not created yet.
     new: Option<NewNode>,
-    /// What is not done yet about inodes that are there.
+    /// Changes to existing inodes that are not applied yet.
     batch: Batch,
     /// Subvolumes that were cloned from.
     sources: HashMap<Origin, Names>,
-    /// Of what was put off; there are never more than can be.
+    /// Errors of deferred commands.
     errors: VecDeque<CommandError>,
 }
 
 impl Receiving {
-    /// Applies a command or puts it off. Returns the first error that was not returned yet.
+    /// Applies a command or defers it. Returns the first error that was not returned yet.
     fn apply(&mut self, command: &Command<'_>) -> Result<(), CommandError> {
         if let Command::Rename { to, .. } = *command
             && self.batch.has(to)
         {
-            // What is there may be replaced.
+            // It may replace an existing name.
             self.apply_all_deferred();
         }
         let most_inline_bytes = self.subvolume.filesystem().most_inline_bytes() as usize;
@@ -146,7 +146,7 @@ impl Receiving {
             }
             return;
         }
-        // What waits for a name that is not there is not about the one that comes now.
+        // Waiting changes to a name that does not exist do not concern the new inode of that name.
         let is_named = command.path().is_some_and(|path| self.batch.has(path));
         if adds_name(command) && !is_named {
             self.make_new();
@@ -157,13 +157,13 @@ impl Receiving {
         self.errors.extend(applied.err().map(|problem| CommandError::of(command, problem)));
     }
 
-    /// Makes the inode that was put off.
+    /// Creates the deferred inode.
     fn make_new(&mut self) {
         let made = self.new.take().map_or(Ok(()), |new| new.make(&mut self.names));
         self.errors.extend(made.err());
     }
 
-    /// Does all that was put off. A directory's times are set behind what is made in it.
+    /// Applies all deferred commands. A directory's times are set after the changes in it.
     fn apply_all_deferred(&mut self) {
         self.make_new();
         self.batch.run(&mut self.names, &mut self.errors);
@@ -226,8 +226,7 @@ impl Receiving {
     }
 }
 
-/// Whether a command does nothing but add a name: every path that there is stays with what it names, and that
-/// stays as it is.
+/// Whether a command only adds a name: every existing path keeps its inode, unchanged.
 fn adds_name(command: &Command<'_>) -> bool {
     matches!(
         command,

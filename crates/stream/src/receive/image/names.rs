@@ -1,16 +1,15 @@
-//! From paths to inodes, remembering directories.
+//! From paths to inodes, with a cache of directories.
 //!
 //! # Invariants
-//! - What is found lies in the subvolume: no symbolic link is followed, no other subvolume entered.
-//! - A path is remembered only while it leads where it led: taking or moving a name forgets the
-//!   path, and what is below it.
-//! - With a directory all that it lies in are remembered.
+//! - Lookups stay in the subvolume: they follow no symbolic link and enter no other subvolume.
+//! - A cached path is right: removing or moving a name drops the path, and all below it.
+//! - If a directory is cached, so are all directories above it.
 
 use std::collections::HashMap;
 
 use larder_filesystem::{Error, FileType, Inode};
 
-/// Directories that are remembered; beyond that all are forgotten.
+/// Most directories in the cache; when there are more, all are dropped.
 const MOST_KNOWN: usize = 4096;
 
 /// The inodes of one subvolume by their paths.
@@ -18,21 +17,21 @@ const MOST_KNOWN: usize = 4096;
 pub(super) struct Names {
     root: Inode,
     directories: HashMap<Vec<u8>, Inode>,
-    /// What was looked up last that is no directory.
+    /// The last inode that was looked up and is no directory.
     last: Option<(Vec<u8>, Inode)>,
 }
 
-/// Where an inode is to be had.
+/// The place of an inode.
 #[derive(Debug)]
 pub(super) enum InodeByPath<'p> {
-    /// Here.
+    /// It was looked up.
     Known(Inode),
     /// In a directory, under this name.
     In { directory: Inode, name: &'p [u8] },
 }
 
 impl InodeByPath<'_> {
-    /// The inode, looked up if need be.
+    /// The inode, looked up if necessary.
     pub(super) fn inode(&self) -> Result<Inode, Error> {
         match self {
             Self::Known(inode) => Ok(inode.clone()),
@@ -63,7 +62,7 @@ impl Names {
         Ok(inode)
     }
 
-    /// Where to look for the inode at `path`.
+    /// The place of the inode at `path`.
     pub(super) fn place<'p>(&mut self, path: &'p [u8]) -> Result<InodeByPath<'p>, Error> {
         if path.is_empty() {
             return Ok(InodeByPath::Known(self.root.clone()));
@@ -123,7 +122,7 @@ impl Names {
         Ok(at)
     }
 
-    /// Notes where an inode is that was just found or made.
+    /// Caches an inode that was just found or made.
     pub(super) fn note(&mut self, path: &[u8], inode: Inode) {
         if inode.file_type() == FileType::Directory {
             self.directories.insert(path.to_vec(), inode);
@@ -132,12 +131,12 @@ impl Names {
         }
     }
 
-    /// Forgets a name, and all that are below it.
+    /// Drops a name, and all below it.
     pub(super) fn forget(&mut self, path: &[u8]) {
         self.last = None;
         let is_within =
             |at: &[u8]| at.strip_prefix(path).is_some_and(|rest| matches!(rest, [] | [b'/', ..]));
-        // What is not remembered has nothing below it that is.
+        // A directory that is not cached has nothing below it that is.
         if self.directories.contains_key(path) {
             self.directories.retain(|at, _| !is_within(at));
         }

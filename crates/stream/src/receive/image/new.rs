@@ -1,5 +1,5 @@
-//! An inode that the stream makes: what is said about it is gathered until something else is talked
-//! about.
+//! An inode that the stream makes: its attributes and content are gathered until the stream moves
+//! on to another.
 
 use larder_filesystem::{Error, FileType, NewInode, RenameMode, SetAttributes, WholeInode};
 
@@ -9,22 +9,22 @@ use crate::receive::error::{CommandError, CommandProblem};
 use crate::receive::node::MadeNode;
 use crate::wire::Command;
 
-/// Extended attributes that are gathered, and bytes of them.
+/// Most extended attributes to gather, and most bytes of them.
 const MOST_XATTRS: usize = 16;
 const MOST_XATTR_BYTES: usize = 16 << 10;
 
-/// Namespaces of extended attributes that mean nothing but what they say.
+/// Namespaces of extended attributes without side effects.
 const PLAIN: [&[u8]; 3] = [b"user.", b"trusted.", b"security."];
-/// The one that a new owner takes away.
+/// The attribute that a new owner removes.
 const CAPABILITY: &[u8] = b"security.capability";
 
-/// An inode to be made.
+/// An inode to create.
 #[derive(Debug)]
 pub(super) struct NewNode {
     command: &'static str,
-    /// Where it is to be.
+    /// Its path.
     path: Vec<u8>,
-    /// Where the stream made it, if it was moved since.
+    /// Its first path, if it was moved since.
     made_at: Option<Vec<u8>>,
     file_type: FileType,
     new: NewInode,
@@ -35,7 +35,7 @@ pub(super) struct NewNode {
 }
 
 impl NewNode {
-    /// What `command` makes, if it makes an inode.
+    /// The inode that `command` makes, if it makes one.
     pub(super) fn of(command: &Command<'_>) -> Result<Option<Self>, CommandProblem> {
         let Some(made) = MadeNode::of(command)? else { return Ok(None) };
         let mode = type_bits(made.file_type) | made.permissions;
@@ -51,12 +51,12 @@ impl NewNode {
         }))
     }
 
-    /// Where it is to be.
+    /// Its path.
     pub(super) fn path(&self) -> &[u8] {
         &self.path
     }
 
-    /// Takes in what a command says about this inode, and whether it could.
+    /// Adds the changes of a command to this inode; whether it could.
     pub(super) fn absorb(&mut self, command: &Command<'_>, most_inline_bytes: usize) -> bool {
         if command.path() != Some(&*self.path) {
             return false;
@@ -85,7 +85,7 @@ impl NewNode {
         }
     }
 
-    /// What a new owner takes away is for the file system to know.
+    /// Fails if the change removes other attributes, which is up to the file system.
     fn set_attributes(&mut self, attributes: &SetAttributes) -> bool {
         let merged = merged(&self.attributes, attributes).filter(|_| {
             attributes.uid.is_none() || self.xattrs.iter().all(|(name, _)| name != CAPABILITY)
@@ -96,7 +96,7 @@ impl NewNode {
         merged.is_some()
     }
 
-    /// Those of users and of security are only kept; others change more.
+    /// Adds an attribute of users or of security. Setting others changes more.
     fn set_xattr(&mut self, name: &[u8], data: &[u8]) -> bool {
         let is_plain = PLAIN.iter().any(|space| name.starts_with(space));
         let len_bytes = |(name, data): &(Vec<u8>, Vec<u8>)| name.len() + data.len();
@@ -111,10 +111,10 @@ impl NewNode {
         has_room
     }
 
-    /// Makes the inode.
+    /// Creates the inode.
     pub(super) fn make(self, names: &mut Names) -> Result<(), CommandError> {
         let made = match self.make_at(names, &self.path) {
-            // What is there is replaced by what was made elsewhere and moved.
+            // A moved inode replaces the existing one.
             Err(Error::AlreadyExists) if self.made_at.is_some() => self.make_over(names),
             made => made,
         };

@@ -14,7 +14,7 @@ use crate::receive::error::CommandProblem;
 use crate::receive::target::Origin;
 use crate::wire::Command;
 
-/// Clone sources that are kept open; beyond that they are looked up anew.
+/// Clone sources that are kept open; when there are more, they are looked up again.
 const MOST_SOURCES: usize = 64;
 
 impl Receiving {
@@ -24,7 +24,7 @@ impl Receiving {
                 Ok(self.paths.file(path)?.write_all_at(data, offset)?)
             }
             Command::Truncate { path, size } => Ok(self.paths.file(path)?.set_len(size)?),
-            // There is no data in this stream: the range stays as it is.
+            // This stream has no data: the range stays as it is.
             Command::UpdateExtent { .. } => Ok(()),
             Command::EncodedWrite { path, offset, .. } => {
                 let extent = Encoded::of(command)?;
@@ -33,7 +33,7 @@ impl Receiving {
             }
             Command::Clone { path, offset, len, clone_path, clone_offset, .. } => {
                 if len == 0 {
-                    // That would be all that there is.
+                    // 0 would mean the whole rest.
                     return Err(CommandProblem::Invalid("it clones nothing"));
                 }
                 let source = self.clone_source(command, clone_path)?;
@@ -49,11 +49,11 @@ impl Receiving {
                 let file = self.paths.file(path)?;
                 Ok(fallocate(&file, mode, offset, len).map_err(io::Error::from)?)
             }
-            _ => Err(CommandProblem::Invalid("it has no place here")),
+            _ => Err(CommandProblem::Invalid("it is out of place")),
         }
     }
 
-    /// The file that is cloned from: in this subvolume, or in one that was received before.
+    /// The file to clone from: in this subvolume, or in one that was received before.
     fn clone_source(&mut self, command: &Command<'_>, path: &[u8]) -> Result<File, CommandProblem> {
         let Command::Clone { clone_uuid, clone_ctransid, .. } = *command else {
             return Err(CommandProblem::Invalid("it clones nothing"));
@@ -74,8 +74,8 @@ impl Receiving {
     }
 }
 
-/// Writes an extent as it is stored, or decoded where the file system does not take it so: that depends
-/// on where it goes, on the sector size, and on the file system.
+/// Writes an extent as it is stored, or decoded if the file system refuses it: that depends on the
+/// offset, the sector size, and the file system.
 fn write_encoded(file: &File, offset: u64, extent: &Encoded<'_>) -> Result<(), CommandProblem> {
     let stored = EncodedExtent {
         offset,

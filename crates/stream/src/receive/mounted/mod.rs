@@ -1,7 +1,8 @@
-//! Receiving into a directory of a mounted file system: btrfs in the kernel, or what answers its requests.
+//! Receiving into a directory of a mounted file system: the kernel's btrfs, or a server that
+//! answers its requests.
 //!
-//! Every path is walked by the kernel from the root of the subvolume, with symbolic links, `..` and other
-//! mounts refused on the way.
+//! The kernel walks every path from the root of the subvolume, and refuses symbolic links, `..` and
+//! other mounts on the way.
 
 mod data;
 mod parents;
@@ -26,7 +27,7 @@ use super::node::MadeNode;
 use super::target::{Origin, Target};
 use crate::wire::{Command, Timestamp};
 
-/// A directory of a mounted file system, to receive subvolumes in. Most of what it needs only root may.
+/// A directory of a mounted file system, to receive subvolumes in. Most of its requests need root.
 #[derive(Debug)]
 pub struct MountedTarget {
     directory: OwnedFd,
@@ -77,7 +78,7 @@ impl Target for MountedTarget {
     fn finish(&mut self) -> Result<(), CommandProblem> {
         let Receiving { paths, sent, .. } =
             self.current.take().ok_or(CommandProblem::NoSubvolume)?;
-        // Nothing of it is open for writing any more.
+        // No file in it is open for writing any more.
         let root = paths.into_root();
         larder_ioctl::set_received(&root, sent.uuid, sent.ctransid)?;
         larder_ioctl::set_read_only(&root, true)?;
@@ -203,7 +204,7 @@ impl Receiving {
 }
 
 fn timespec(time: Timestamp) -> Timespec {
-    // What is more than a second is refused by the kernel, but for two values with a meaning.
+    // The kernel refuses more than a second, except for two special values.
     let tv_nsec = if time.nanoseconds < 1_000_000_000 { time.nanoseconds } else { u32::MAX };
     Timespec { tv_sec: time.seconds, tv_nsec: tv_nsec.into() }
 }

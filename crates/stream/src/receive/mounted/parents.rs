@@ -12,7 +12,7 @@ use super::paths::DOWN;
 use crate::receive::error::CommandProblem;
 use crate::receive::target::{Candidate, Origin, choose};
 
-/// The root of the subvolume that a stream means, in the file system that `inside` lies in.
+/// The root of the subvolume that a stream names, in the file system of `inside`.
 pub(super) fn find(inside: &OwnedFd, wanted: Origin) -> Result<OwnedFd, CommandProblem> {
     let mount = Mount::of(inside)?;
     let mut candidates = Vec::new();
@@ -20,7 +20,7 @@ pub(super) fn find(inside: &OwnedFd, wanted: Origin) -> Result<OwnedFd, CommandP
         let Some(path) = larder_ioctl::subvolume_path(inside, id)? else { continue };
         let Some(root) = mount.open(&path)? else { continue };
         let info = larder_ioctl::subvolume_info(&root)?;
-        // Something may be mounted over it.
+        // Another file system may be mounted over it.
         if info.id != id {
             continue;
         }
@@ -34,9 +34,9 @@ pub(super) fn find(inside: &OwnedFd, wanted: Origin) -> Result<OwnedFd, CommandP
     choose(candidates, wanted).ok_or(CommandProblem::NotReceived { uuid: wanted.uuid })
 }
 
-/// The mount that a descriptor is of.
+/// The mount of a descriptor.
 struct Mount {
-    /// What of the file system it shows, from the top level.
+    /// The path that it shows, from the top level.
     root: Vec<u8>,
     point: OwnedFd,
 }
@@ -49,11 +49,12 @@ impl Mount {
         let found = table.split(|byte| *byte == b'\n').find_map(|line| {
             let mut fields = line.split(|byte| *byte == b' ');
             let is_it = fields.next() == Some(id.as_bytes());
-            // Behind the parent and the device.
+            // After the parent and the device.
             let root = fields.nth(2)?;
             is_it.then_some((unescape(root), unescape(fields.next()?)))
         });
-        let (root, point) = found.ok_or(io::Error::other("the mount is not to be found"))?;
+        let (root, point) =
+            found.ok_or(io::Error::other("the mount is missing in /proc/self/mountinfo"))?;
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let point = rustix::fs::open(OsStr::from_bytes(&point), flags, Mode::empty())?;
         Ok(Self { root, point })
@@ -75,7 +76,7 @@ impl Mount {
     }
 }
 
-/// A field of the table, in which some bytes are three octal digits behind a backslash.
+/// A field of the table, in which some bytes are a backslash and three octal digits.
 fn unescape(field: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(field.len());
     let mut rest = field;

@@ -1,4 +1,4 @@
-//! Descriptors of what lies below the root of a subvolume.
+//! Descriptors of files below the root of a subvolume.
 
 use std::fs::File;
 use std::io;
@@ -7,14 +7,14 @@ use std::sync::Arc;
 
 use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
 
-/// How paths are walked: down, within one mount, and through no link.
+/// How to walk paths: down, within one mount, and through no link.
 pub(super) const DOWN: ResolveFlags = ResolveFlags::BENEATH
     .union(ResolveFlags::NO_SYMLINKS)
     .union(ResolveFlags::NO_MAGICLINKS)
     .union(ResolveFlags::NO_XDEV);
 
-/// What lies below one directory. The last directory and the last file are kept open: most commands are
-/// about the same ones again.
+/// The files below one directory. The last directory and the last file are kept open: the next
+/// command most often concerns them again.
 #[derive(Debug)]
 pub(super) struct Paths {
     root: Arc<OwnedFd>,
@@ -60,7 +60,7 @@ impl Paths {
         Ok(directory)
     }
 
-    /// Whatever is at `path`, for its attributes.
+    /// The inode of any type at `path`, for its attributes.
     pub(super) fn node(&mut self, path: &[u8]) -> io::Result<OwnedFd> {
         self.open(path, OFlags::PATH)
     }
@@ -93,12 +93,12 @@ impl Paths {
         file
     }
 
-    /// Closes what is kept open by its path: names are about to change.
+    /// Closes the files that are kept by path: names are about to change.
     pub(super) fn forget(&mut self) {
         (self.directory, self.file) = (None, None);
     }
 
-    /// Opening a pipe or a device could wait for ever, or do something: neither is opened.
+    /// Refuses pipes and devices: opening one could wait forever, or have side effects.
     fn regular(&self, path: &[u8], flags: OFlags) -> io::Result<File> {
         let node = self.open(path, OFlags::PATH)?;
         if !File::from(node).metadata()?.is_file() {
@@ -107,7 +107,7 @@ impl Paths {
         self.open(path, flags | OFlags::NONBLOCK).map(File::from)
     }
 
-    /// With `O_PATH` a symbolic link at the end is opened itself, otherwise it is refused.
+    /// With `O_PATH` a symbolic link at the end is opened itself, otherwise refused.
     fn open(&self, path: &[u8], flags: OFlags) -> io::Result<OwnedFd> {
         let path = if path.is_empty() { b"." } else { path };
         let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -115,7 +115,7 @@ impl Paths {
     }
 }
 
-/// A path that leads to an open descriptor itself, for calls that take no descriptor.
+/// A path to an open descriptor, for calls that take no descriptor.
 pub(super) fn link_of(descriptor: impl AsFd) -> String {
     format!("/proc/self/fd/{}", descriptor.as_fd().as_raw_fd())
 }
