@@ -83,7 +83,7 @@ impl Directory {
     /// those of one moment.
     pub fn list_with_inodes(&self, index: u64, most: usize) -> Result<Listed> {
         let larder_filesystem::Listed { entries, next } =
-            self.inner().list_with_inodes(index, most)?;
+            larder_filesystem::Listed::read(self.inner(), index, most)?;
         let entries = entries.into_iter().map(|listed| {
             let larder_filesystem::ListedEntry { entry, found } = listed?;
             let found = found.map(|found| match found {

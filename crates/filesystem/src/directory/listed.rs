@@ -51,18 +51,18 @@ pub struct Listed {
     pub next: Option<u64>,
 }
 
-impl Directory<'_> {
-    /// The entries of the directory from `index` on, with their inodes: up to `most`, and fewer
+impl Listed {
+    /// The entries of `directory` from `index` on, with their inodes: up to `most`, and fewer
     /// where that is less work. The root of a deleted subvolume lists nothing: `ENOENT`.
-    pub fn list_with_inodes(self, index: u64, most: usize) -> Result<Listed> {
-        self.check_not_removed()?;
-        let (seen, next, found) = match self.try_live_inode() {
+    pub fn read(directory: Directory<'_>, index: u64, most: usize) -> Result<Self> {
+        directory.check_not_removed()?;
+        let (seen, next, found) = match directory.try_live_inode() {
             Some(live) => live.while_locked(|| {
                 let (mut seen, mut next) = (Vec::new(), Some(index));
                 while seen.is_empty()
                     && let Some(from) = next
                 {
-                    next = self.visit_entries(from, |entry| seen.push(entry));
+                    next = directory.visit_entries(from, |entry| seen.push(entry));
                 }
                 let is_read = |at: &usize| seen[*at].is_ok();
                 if let Some(at) = (most..seen.len()).find(is_read)
@@ -70,108 +70,108 @@ impl Directory<'_> {
                 {
                     next = Some(first_left.index);
                 }
-                let found = self.find_all(&seen);
+                let found = find_all(directory, &seen);
                 (seen, next, found)
             }),
             None => {
-                let seen: Vec<_> = self.entries_from(index)?.take(most).collect();
+                let seen: Vec<_> = directory.entries_from(index)?.take(most).collect();
                 let last = seen.iter().rev().find_map(|entry| entry.as_ref().ok());
                 let next = last.map(|last| last.index + 1).filter(|_| seen.len() == most);
-                let found = self.find_all(&seen);
+                let found = find_all(directory, &seen);
                 (seen, next, found)
             }
         };
         let owned = |found| match found {
-            ListedInode::Open(inode) => ListedInode::Open(inode.owned_as(&self)),
+            ListedInode::Open(inode) => ListedInode::Open(inode.owned_as(&directory)),
             found @ ListedInode::Attributes(_) => found,
         };
         let entries = seen.into_iter().zip(found);
         let entries = entries.map(|(entry, found)| {
             entry.map(|entry| ListedEntry { entry, found: found.map(owned) })
         });
-        Ok(Listed { entries: entries.collect(), next })
+        Ok(Self { entries: entries.collect(), next })
     }
+}
 
-    /// The inodes of `entries`, which are those of this moment.
-    fn find_all(self, entries: &[Result<DirEntry>]) -> Vec<Result<ListedInode>> {
-        let table = self.table();
-        let before = table.map(InodeTable::entry_counts);
-        let mut found = Vec::with_capacity(entries.len());
-        let mut in_tree = Vec::new();
-        for entry in entries {
-            found.push(match entry {
-                Ok(entry) => self.find_at_once(entry).unwrap_or_else(|number| {
-                    in_tree.push((number, found.len(), entry));
-                    Err(Error::NotFound)
-                }),
-                Err(_) => Err(Error::NotFound),
-            });
-        }
-        // One walk over the leaves that have them.
-        in_tree.sort_unstable_by_key(|(number, ..)| *number);
-        let mut cursor = self.subvolume().view().cursor(Readahead::Forward);
-        for (number, at, entry) in &in_tree {
-            found[*at] = self.read_found(&mut cursor, *number, entry);
-        }
-        if let (Some(table), Some(before)) = (table, before) {
-            for (number, at, entry) in in_tree {
-                if table.has_entries_since(self.id_of(number), &before) {
-                    found[at] = self.open_found(entry);
-                }
+/// The inodes of `entries`, which are those of this moment.
+fn find_all(directory: Directory<'_>, entries: &[Result<DirEntry>]) -> Vec<Result<ListedInode>> {
+    let table = table(&directory);
+    let before = table.map(InodeTable::entry_counts);
+    let mut found = Vec::with_capacity(entries.len());
+    let mut in_tree = Vec::new();
+    for entry in entries {
+        found.push(match entry {
+            Ok(entry) => find_at_once(directory, entry).unwrap_or_else(|number| {
+                in_tree.push((number, found.len(), entry));
+                Err(Error::NotFound)
+            }),
+            Err(_) => Err(Error::NotFound),
+        });
+    }
+    // One walk over the leaves that have them.
+    in_tree.sort_unstable_by_key(|(number, ..)| *number);
+    let mut cursor = directory.subvolume().view().cursor(Readahead::Forward);
+    for (number, at, entry) in &in_tree {
+        found[*at] = read_found(directory, &mut cursor, *number, entry);
+    }
+    if let (Some(table), Some(before)) = (table, before) {
+        for (number, at, entry) in in_tree {
+            if table.has_entries_since(id_of(directory, number), &before) {
+                found[at] = open_found(directory, entry);
             }
         }
-        found
     }
+    found
+}
 
-    /// The inode of an entry, if it is found without its tree.
-    fn find_at_once(self, entry: &DirEntry) -> Result<Result<ListedInode>, u64> {
-        let number = match entry.target {
-            Target::Inode(number) if entry.file_type != FileType::Directory => number,
-            _ => return Ok(self.open_found(entry)),
-        };
-        match self.table().map(|table| table.known(self.id_of(number))) {
-            Some(Some(_)) => Ok(self.open_found(entry)),
-            _ => Err(number),
-        }
+/// The inode of an entry, if it is found without its tree.
+fn find_at_once(directory: Directory<'_>, entry: &DirEntry) -> Result<Result<ListedInode>, u64> {
+    let number = match entry.target {
+        Target::Inode(number) if entry.file_type != FileType::Directory => number,
+        _ => return Ok(open_found(directory, entry)),
+    };
+    match table(&directory).map(|table| table.known(id_of(directory, number))) {
+        Some(Some(_)) => Ok(open_found(directory, entry)),
+        _ => Err(number),
     }
+}
 
-    fn open_found(self, entry: &DirEntry) -> Result<ListedInode> {
-        self.open_target(entry.target, &entry.name, Some(entry.index)).map(ListedInode::Open)
-    }
+fn open_found(directory: Directory<'_>, entry: &DirEntry) -> Result<ListedInode> {
+    directory.open_target(entry.target, &entry.name, Some(entry.index)).map(ListedInode::Open)
+}
 
-    /// The inode of an entry as its tree has it.
-    fn read_found(
-        self,
-        cursor: &mut ViewCursor,
-        number: u64,
-        entry: &DirEntry,
-    ) -> Result<ListedInode> {
-        let key = Key::new(number, ItemType::INODE_ITEM, 0);
-        cursor.seek_near(key)?;
-        let Some((_, bytes)) = cursor.item().filter(|(found, _)| *found == key) else {
-            return Err(Error::NotFound);
-        };
-        let (item, file_type) =
-            parse_item(bytes).map_err(|problem| self.subvolume().bad_item(key, problem))?;
-        // The entry says otherwise.
-        if file_type == FileType::Directory {
-            return self.open_found(entry);
-        }
-        if self.table().is_some() && item.nlink.get() == 0 {
-            return Err(Error::NotFound);
-        }
-        let sectorsize = self.core().sectorsize();
-        let metadata = Metadata::new(self.subvolume().id(), number, file_type, item, sectorsize);
-        Ok(ListedInode::Attributes(metadata))
+/// The inode of an entry as its tree has it.
+fn read_found(
+    directory: Directory<'_>,
+    cursor: &mut ViewCursor,
+    number: u64,
+    entry: &DirEntry,
+) -> Result<ListedInode> {
+    let key = Key::new(number, ItemType::INODE_ITEM, 0);
+    cursor.seek_near(key)?;
+    let Some((_, bytes)) = cursor.item().filter(|(found, _)| *found == key) else {
+        return Err(Error::NotFound);
+    };
+    let (item, file_type) =
+        parse_item(bytes).map_err(|problem| directory.subvolume().bad_item(key, problem))?;
+    // The entry says otherwise.
+    if file_type == FileType::Directory {
+        return open_found(directory, entry);
     }
+    if table(&directory).is_some() && item.nlink.get() == 0 {
+        return Err(Error::NotFound);
+    }
+    let sectorsize = directory.core().sectorsize();
+    let metadata = Metadata::new(directory.subvolume().id(), number, file_type, item, sectorsize);
+    Ok(ListedInode::Attributes(metadata))
+}
 
-    /// The inodes in memory, if this directory's can be there.
-    fn table(&self) -> Option<&InodeTable> {
-        self.try_live_inode()?;
-        self.subvolume().filesystem().try_writer().map(Writer::inodes)
-    }
+/// The inodes in memory, if this directory's can be there.
+fn table<'d>(directory: &'d Directory<'_>) -> Option<&'d InodeTable> {
+    directory.try_live_inode()?;
+    directory.subvolume().filesystem().try_writer().map(Writer::inodes)
+}
 
-    fn id_of(self, number: u64) -> InodeId {
-        InodeId { subvolume: self.subvolume().id(), number }
-    }
+fn id_of(directory: Directory<'_>, number: u64) -> InodeId {
+    InodeId { subvolume: directory.subvolume().id(), number }
 }
