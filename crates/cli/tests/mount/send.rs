@@ -285,11 +285,11 @@ fn only_root_and_the_mounting_user_may_ask() {
     fs::copy(env!("CARGO_BIN_EXE_larder"), &program).unwrap();
     let output = as_nobody(&program).arg("send").arg(mounted.join("one")).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
-    assert!(errors(&output).contains("talks to other users only"), "{}", errors(&output));
+    assert!(errors(&output).contains("talks only to other users"), "{}", errors(&output));
     let mut receive = as_nobody(&program);
     receive.arg("receive").arg(mounted.path()).stdin(Stdio::null());
     let output = receive.output().unwrap();
-    assert!(errors(&output).contains("talks to other users only"), "{}", errors(&output));
+    assert!(errors(&output).contains("talks only to other users"), "{}", errors(&output));
     assert!(!sent(&["one"], &mounted.path()).is_empty());
     fs::remove_file(&program).unwrap();
     mounted.finish();
