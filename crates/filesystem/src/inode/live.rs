@@ -23,6 +23,9 @@ use crate::inode::metadata::FileType;
 use crate::inode::opens::Opens;
 use crate::inode::orphans::{Orphan, Orphans};
 
+/// The first index of a name in a directory: those below are of `.` and `..`.
+pub(crate) const FIRST_INDEX: u64 = 2;
+
 /// An inode in memory: all handles share one, each through an [`OpenInode`].
 pub(crate) struct LiveInode {
     id: InodeId,
@@ -210,8 +213,6 @@ impl LiveInode {
 
     /// The index of the next name in this directory, whose state is `state`.
     pub(crate) fn end_index(&self, state: &mut InodeState) -> Changed<u64> {
-        /// The indexes below are those of `.` and `..`.
-        const FIRST_INDEX: u64 = 2;
         let index = if let Some(index) = state.next_index {
             index
         } else {
