@@ -227,3 +227,49 @@ fn directories_in_themselves_are_refused() {
     }
     look_at_everything(&fs);
 }
+
+/// Gives the last name of each directory in a leaf the highest index that a key can have. Returns
+/// the number of directories.
+fn take_last_indexes(block: &mut [u8]) -> usize {
+    let node = Node::parse(block).expect("the block is sound");
+    if !node.is_leaf() {
+        return 0;
+    }
+    let keys: Vec<Key> = node.iter_items().map(|(key, _)| key).collect();
+    let is_last = |at: &usize| {
+        let next = keys.get(at + 1).map(|next| (next.objectid, next.item_type));
+        keys[*at].item_type == ItemType::DIR_INDEX
+            && next != Some((keys[*at].objectid, ItemType::DIR_INDEX))
+    };
+    let last: Vec<usize> = (0..keys.len()).filter(is_last).collect();
+    for at in &last {
+        let key = DiskKey::from(Key { offset: u64::MAX, ..keys[*at] });
+        let start = HEADER_SIZE + at * ITEM_HEADER_SIZE;
+        block[start..start + size_of::<DiskKey>()].copy_from_slice(key.as_bytes());
+    }
+    let checksum = ChecksumType::Crc32c.compute_block(block);
+    block[..4].copy_from_slice(checksum.as_bytes());
+    last.len()
+}
+
+#[test]
+fn a_directory_without_an_index_left_takes_no_name() {
+    let image = KernelImage::build(&ImageSpec::new("indexes"), &Content::new(53));
+    let device = load(&image.devices()[0]);
+    let mut block = vec![0; 16 << 10];
+    let mut taken = 0;
+    for offset in find_blocks(&device).into_iter().flatten() {
+        device.read_at(&mut block, offset).expect("memory can be read");
+        taken += take_last_indexes(&mut block);
+        device.write_at(&block, offset).expect("memory can be written");
+    }
+    assert!(taken > 0);
+    let options = OpenOptions::new().write(true);
+    let fs = options.open_devices(vec![Arc::new(device)]).expect("all blocks are sound");
+    let top = fs.subvolume("/").expect("there is a top level");
+    let error = top.create("new", 0o644).expect_err("no index is left");
+    assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
+    look_at_everything(&fs);
+    // Damage that a change meets halfway ends writing.
+    assert_eq!(fs.sync().expect_err("it is read-only").kind(), ErrorKind::ReadOnly);
+}

@@ -76,7 +76,8 @@ impl Listed {
             None => {
                 let seen: Vec<_> = directory.entries_from(index)?.take(most).collect();
                 let last = seen.iter().rev().find_map(|entry| entry.as_ref().ok());
-                let next = last.map(|last| last.index + 1).filter(|_| seen.len() == most);
+                let next = last.and_then(|last| last.index.checked_add(1));
+                let next = next.filter(|_| seen.len() == most);
                 let found = find_all(directory, &seen);
                 (seen, next, found)
             }

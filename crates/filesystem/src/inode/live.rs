@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use larder_btree::LiveTree;
 use larder_format::item::{InodeFlags, InodeItem};
-use larder_format::{ItemType, Key};
+use larder_format::{FormatError, ItemType, Key};
 use larder_transaction::{Items, TreeItems};
 use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
@@ -25,6 +25,8 @@ use crate::inode::orphans::{Orphan, Orphans};
 
 /// The first index of a name in a directory: those below are of `.` and `..`.
 pub(crate) const FIRST_INDEX: u64 = 2;
+/// The last one: listings count in positions of files, which end here.
+pub(crate) const LAST_INDEX: u64 = i64::MAX as u64;
 
 /// An inode in memory: all handles share one, each through an [`OpenInode`].
 pub(crate) struct LiveInode {
@@ -205,8 +207,16 @@ impl LiveInode {
     }
 
     /// Takes the index of the next name in this directory, whose state is `state`.
+    ///
+    /// # Errors
+    /// Fails if a damaged item has taken the last index.
     pub(crate) fn next_index(&self, state: &mut InodeState) -> Changed<u64> {
         let index = self.end_index(state)?;
+        if index > LAST_INDEX {
+            let (tree, key) = (self.id.subvolume, self.key(ItemType::DIR_INDEX, index));
+            let problem = FormatError::invalid("directory", "no index is left for another name");
+            return Err(larder_transaction::Error::Item { tree, key, problem });
+        }
         state.next_index = Some(index + 1);
         Ok(index)
     }
@@ -220,7 +230,8 @@ impl LiveInode {
             let found = TreeItems::new(self.tree.clone()).at_or_before(last)?;
             let is_own =
                 |key: &Key| (key.objectid, key.item_type) == (self.id.number, ItemType::DIR_INDEX);
-            found.filter(|(key, _)| is_own(key)).map_or(FIRST_INDEX, |(key, _)| key.offset + 1)
+            let found = found.filter(|(key, _)| is_own(key));
+            found.map_or(FIRST_INDEX, |(key, _)| key.offset.saturating_add(1))
         };
         state.next_index = Some(index);
         Ok(index)

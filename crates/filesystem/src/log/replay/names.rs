@@ -7,11 +7,8 @@ use larder_transaction::Error;
 use crate::core::changed::Changed;
 use crate::directory::names::check_name;
 use crate::inode::links::links_of_item;
-use crate::inode::live::FIRST_INDEX;
+use crate::inode::live::{FIRST_INDEX, LAST_INDEX};
 use crate::log::replay::{Replay, bad, wrong};
-
-/// Listings count in positions of files, which end here.
-const MAX_INDEX: u64 = i64::MAX as u64;
 
 /// A name in the form of a reference.
 struct Name {
@@ -153,7 +150,7 @@ impl Replay<'_> {
     fn enter(&mut self, key: Key, name: &Name, inode: u64, file_type: FileType) -> Changed<()> {
         let &Name { directory, index, ref name } = name;
         check_name(name).map_err(|_| wrong(key, "it has an invalid name"))?;
-        if !(FIRST_INDEX..=MAX_INDEX).contains(&index) {
+        if !(FIRST_INDEX..=LAST_INDEX).contains(&index) {
             return Err(wrong(key, "it has a name at an index that no listing shows"));
         }
         let parent = self.inode(directory)?;
