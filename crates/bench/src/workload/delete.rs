@@ -44,7 +44,7 @@ impl Delete {
         Ok(())
     }
 
-    /// The kernel creates the files that it deletes, and has them in memory.
+    /// The kernel creates the files and then deletes them, so they are in its caches.
     fn by_kernel(&self, image: &Path) -> anyhow::Result<Run> {
         make_empty(image, self.image_bytes)?;
         let mount = KernelMount::open(&[image.to_owned()], "ssd");

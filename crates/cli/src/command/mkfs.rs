@@ -85,8 +85,8 @@ pub struct Mkfs {
     /// Compress data: zlib, lzo or zstd, with a level (zstd:9)
     #[arg(long, value_name = "ALGO[:LEVEL]", requires = "rootdir")]
     compress: Option<Compression>,
-    /// Owner of everything. Unless given, the root directory of a new file system belongs to the
-    /// user who makes it, and what comes from a directory to its owner there
+    /// Owner of everything. By default the root directory of a new file system belongs to the user
+    /// who runs mkfs, and files copied from a directory keep their owners
     #[arg(long, value_name = "UID:GID")]
     owner: Option<Owner>,
     /// Do not discard what the devices held before

@@ -135,8 +135,8 @@ fn empty(folder: &Path, least_bytes: u64) -> u64 {
     available_in(folder)
 }
 
-/// On devices of these sizes: data that write(2) accepts survives, is within two percent of what
-/// the kernel accepts, and is as much again when all was deleted; and one file can have all the
+/// On devices of these sizes, data that write(2) accepts survives. It is within two percent of what
+/// the kernel accepts, and as much fits again after all of it was deleted. One file can use all the
 /// space that statfs(2) reports.
 fn fills_as_on_the_kernels(profile: &str, metadata: &str, sizes_mib: &[u64]) {
     let mut mounted = Mounted::unmounted();

@@ -13,8 +13,7 @@ use crate::support::{Mounted, larder, shell, succeed};
 
 /// The value of `--memory`, in KiB.
 const GIVEN_KIB: u64 = 128 << 10;
-/// The most of that which a server may have had: a tenth more is for an allocator with many
-/// threads.
+/// The most memory that a server may have used: a tenth more, for an allocator with many threads.
 const BOUND_KIB: u64 = GIVEN_KIB / 10 * 11;
 const MIB: usize = 1 << 20;
 

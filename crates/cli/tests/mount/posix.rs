@@ -180,7 +180,7 @@ pub(crate) fn appending_truncating_and_replacing() {
     fs::write(mounted.join("new"), "new").unwrap();
     fs::rename(mounted.join("new"), &path).unwrap();
     assert_eq!(fs::read(&path).unwrap(), b"new");
-    // A replaced file stays for programs that have it open.
+    // A program can use a file that it has open after a rename has replaced it.
     let mut old = two;
     writeln!(old, "still").unwrap();
     drop((one, old));

@@ -169,7 +169,7 @@ pub(crate) fn programs_with_a_file_open_may_do_the_same_as_on_the_kernels() {
     }
 }
 
-/// An append-only log keeps each line, whatever else has it open.
+/// Programs append to an append-only file and touch it, and none of them loses a line.
 #[test]
 pub(crate) fn append_only_files_lose_nothing() {
     let mounted = Mounted::new();

@@ -310,7 +310,7 @@ fn users_are_told_their_options() {
     succeed(&mut user("test $(cat second/f) = bread"));
     rustix::mount::unmount(&second.0, UnmountFlags::empty()).unwrap();
     succeed(&mut user("./larder umount mnt"));
-    // If root serves an image, a user who may read it does not read next to the server.
+    // While root serves an image, no user can mount it with a second server, even for reading.
     succeed(larder().arg("mount").arg(at("disk.img")).arg(at("mnt")));
     for options in ["rw", "ro"] {
         let said = refusal(&mut user(&format!("./larder mount -o {options} disk.img second")));

@@ -122,8 +122,9 @@ impl Directory<'_> {
 }
 
 impl LiveInode {
-    /// Deletes a file that loses its only name, if only the caller has it open and one step is
-    /// enough. So it never becomes an orphan. Returns whether it is gone.
+    /// Deletes a file that loses its only name at once, unless another handle is open or the
+    /// deletion takes several steps. A file deleted here never becomes an orphan. Returns whether it
+    /// is gone.
     fn delete_now(
         self: &Arc<Self>,
         writer: &Writer,

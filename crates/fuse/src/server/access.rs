@@ -8,7 +8,7 @@ use rustix::io::Errno;
 
 use super::call::{Call, Outcome, failed};
 
-/// The bits of a permission, as a mode has them for others.
+/// The bits of a permission, in the place of those for others in a mode.
 pub(super) const READ: u32 = 4;
 pub(super) const WRITE: u32 = 2;
 pub(super) const EXECUTE: u32 = 1;

@@ -1,5 +1,5 @@
-//! Logs that were tampered with: whatever is in them, opening ends, and leaves a sound file system
-//! or the state after the crash.
+//! Opening a file system with a tampered log ends. It leaves a sound file system, or the state
+//! after the crash.
 
 use std::sync::Arc;
 

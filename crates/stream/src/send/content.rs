@@ -1,9 +1,9 @@
 //! The differences between a file's content and the parent's.
 //!
 //! # Invariants
-//! - A range is skipped only if both files have it in the same part of the same extent, or as
-//!   zeros, and the parent's file does not end in it: all after the end of the parent's file is
-//!   sent, since the receiver has nothing there.
+//! - The sender skips a range only if both files store it in the same part of the same extent, or
+//!   both read as zeros there, and the parent's file goes on after it. The sender sends all data
+//!   past the end of the parent's file, since the receiver has nothing there.
 
 use std::ops::RangeInclusive;
 

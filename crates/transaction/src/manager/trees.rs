@@ -24,7 +24,7 @@ use crate::tree_items::TreeItems;
 pub struct NewSnapshot {
     /// The source.
     pub source: u64,
-    /// Its own id. No tree has it yet.
+    /// The id of the new tree. No other tree may have it.
     pub id: u64,
 }
 

@@ -3,13 +3,13 @@
 //! # Invariants
 //! - The references of an extent are those of its item in the extent tree plus those of its head.
 //! - A thread that decides by the reference count of a tree block *locks its ref head* from before
-//!   it counts until it has queued the consequences. A thread that runs a head has it locked, so
+//!   it counts until it has queued the consequences. A thread locks a head before it runs it, so
 //!   that no thread counts while the head is neither here nor in the extent tree.
 //! - A new tree block whose references cancel out leaves no trace here.
 //!
-//! Threads wait here only for locks of ref heads. A thread that runs heads has them locked only
-//! while it edits the extent, checksum, free space and block group trees. Blocks of these are never
-//! shared, so no thread locks their heads.
+//! The only locks here that threads wait for are those of ref heads. A thread that runs heads locks
+//! each only while it edits the extent, checksum, free space and block group trees. Blocks of these
+//! are never shared, so no thread locks their heads.
 
 mod head;
 
