@@ -54,8 +54,9 @@ pub struct ServerOptions {
     /// The kernel caches what programs write, and writes it back later: a program learns from fsync
     /// or close of errors that write(2) would have returned.
     pub writeback_cache: bool,
-    /// How many inodes the server remembers for the kernel. Above that it asks the kernel to drop
-    /// unused inodes, which Linux 6.18 and newer do.
+    /// How many inodes the server remembers for the kernel; those that only a listing showed count
+    /// for a thirty-second. Above that it asks the kernel to drop unused inodes, which Linux 6.18 and
+    /// newer do.
     pub most_nodes: usize,
     /// The most bytes that one request writes or reads: a power of two, from 64 KiB to 1 MiB. Each
     /// thread has memory for two of them.

@@ -30,12 +30,12 @@ const NOW_BY_KERNEL: SetAttrValid = SetAttrValid::ATIME
 const STATX_BASIC_STATS_AND_BTIME: u32 = 0xFFF;
 
 pub(super) fn get(server: &Server, call: &Call<'_>, reply: &mut Reply<'_>) -> Outcome {
-    let node = server.node(call)?;
+    let node = server.nodes.peek(call.id)?;
     put(server, &node, reply)
 }
 
 pub(super) fn statx(server: &Server, call: &Call<'_>, reply: &mut Reply<'_>) -> Outcome {
-    let node = server.node(call)?;
+    let node = server.nodes.peek(call.id)?;
     let Seen { metadata, taken_bytes, valid_seconds } = Seen::of(&node);
     let attr = attributes(server, node.number(), &metadata, taken_bytes);
     let time =

@@ -75,7 +75,7 @@ impl Handler for Server {
             }
             Ok(operation) => {
                 let outcome = serve(self, operation, &call, reply);
-                self.pruning.note_growth(self.nodes.len());
+                self.pruning.note_growth(self.nodes.count_as_open());
                 outcome.map_or_else(Answer::Error, |()| Answer::Reply)
             }
         }

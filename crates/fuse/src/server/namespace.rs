@@ -2,6 +2,7 @@
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
 
 use larder::{Directory, ErrorKind, FileType, Inode, NewInode, RenameMode};
 use rustix::io::Errno;
@@ -9,6 +10,7 @@ use rustix::io::Errno;
 use super::atime;
 use super::attributes::{self, VALID_SECONDS, device_of};
 use super::call::{Call, Outcome, failed};
+use super::nodes::FuseNode;
 use super::state::Server;
 use crate::protocol::Reply;
 use crate::protocol::abi::{EntryOut, MkdirIn, MknodIn};
@@ -37,8 +39,12 @@ pub(super) fn lookup(
     }
     match directory.child(name) {
         Ok(inode) => {
-            if inode.file_type() != FileType::Directory {
-                server.walkers.ask(call.pid);
+            if inode.file_type() == FileType::Directory {
+                return put_entry(server, inode, reply);
+            }
+            server.walkers.ask(call.pid);
+            if server.pruning.is_crowded() {
+                return put_looked_up(server, server.nodes.look_up_unopened(inode)?, reply);
             }
             put_entry(server, inode, reply)
         }
@@ -174,6 +180,13 @@ fn keep(server: &Server, directory: &Directory, name: &OsStr) {
 
 /// Replies with an inode, which this looks up.
 fn put_entry(server: &Server, inode: Inode, reply: &mut Reply<'_>) -> Outcome {
-    let (id, node) = server.nodes.look_up(inode)?;
+    put_looked_up(server, server.nodes.look_up(inode)?, reply)
+}
+
+fn put_looked_up(
+    server: &Server,
+    (id, node): (u64, Arc<FuseNode>),
+    reply: &mut Reply<'_>,
+) -> Outcome {
     reply.put(&attributes::entry(server, id, &node)).inspect_err(|_| server.nodes.forget(id, 1))
 }

@@ -6,9 +6,10 @@
 //!   every mount. Two inodes never share a number: if they would, the second is refused. While the
 //!   file system is mounted, no number is used twice; the generation tells a node from earlier ones
 //!   with its number.
-//! - An inode that only a listing showed is not open. The server opens it when the kernel first
-//!   asks for it, and before it serves a request that may remove the inode's last name: after that
-//!   the inode could not be opened.
+//! - An inode that only a listing showed is not open, nor one that was looked up while there were
+//!   too many. The server opens it when the kernel first asks for more than its attributes, and
+//!   before it serves a request that may remove the inode's last name: after that the inode could
+//!   not be opened.
 //! - No lock is held during calls of the library.
 
 use std::collections::HashMap;
@@ -32,6 +33,8 @@ const S_ISUID: u32 = 0o4000;
 const S_ISGID: u32 = 0o2000;
 /// The table has so many parts, each with a lock.
 const SHARDS: usize = 64;
+/// An open inode takes as much memory as so many that are not.
+const LISTED_PER_OPEN: usize = 32;
 /// The top level, whose inodes keep their own numbers.
 pub(super) const TOP_LEVEL: u64 = 5;
 /// Bits of a number for the inode; those above are for the subvolume.
@@ -92,10 +95,10 @@ struct Known {
     lookups: u64,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum KnownInode {
     Open(Arc<FuseNode>),
-    /// A listing showed it, and the kernel has not asked for it.
+    /// It is not open.
     Listed(Listed),
 }
 
@@ -119,8 +122,8 @@ pub(super) struct NodeRecord {
 #[derive(Debug)]
 pub(super) struct Nodes {
     shards: [Mutex<HashMap<u64, Known>>; SHARDS],
-    /// All in the shards.
-    len: AtomicUsize,
+    /// The [weight](KnownInode::weight) of all in the shards.
+    weight: AtomicUsize,
     root: Inode,
     next_stand_in: AtomicU64,
 }
@@ -314,7 +317,7 @@ impl Nodes {
     pub(super) fn new(root: Inode) -> Self {
         let nodes = Self {
             shards: std::array::from_fn(|_| Mutex::default()),
-            len: AtomicUsize::new(1),
+            weight: AtomicUsize::new(LISTED_PER_OPEN),
             root: root.clone(),
             next_stand_in: AtomicU64::new(STAND_INS),
         };
@@ -330,12 +333,23 @@ impl Nodes {
 
     /// The node that the kernel knows as `id`.
     pub(super) fn get(&self, id: u64) -> Result<Arc<FuseNode>, Errno> {
-        let listed = match &self.shard(id).lock().get(&id).ok_or(Errno::STALE)?.inode {
-            KnownInode::Open(node) => return Ok(node.clone()),
-            KnownInode::Listed(listed) => listed.clone(),
-        };
-        let inode = listed.subvolume.inode(listed.inode).map_err(failed)?;
-        self.open(id, inode).ok_or(Errno::STALE)
+        match self.known(id)? {
+            KnownInode::Open(node) => Ok(node),
+            KnownInode::Listed(listed) => self.open(id, listed.open()?).ok_or(Errno::STALE),
+        }
+    }
+
+    /// The node that the kernel knows as `id`, for one reply. If it is not open, it stays so.
+    pub(super) fn peek(&self, id: u64) -> Result<Arc<FuseNode>, Errno> {
+        match self.known(id)? {
+            KnownInode::Open(node) => Ok(node),
+            KnownInode::Listed(listed) => Ok(Arc::new(FuseNode::new(listed.open()?))),
+        }
+    }
+
+    fn known(&self, id: u64) -> Result<KnownInode, Errno> {
+        let shard = self.shard(id).lock();
+        shard.get(&id).map(|known| known.inode.clone()).ok_or(Errno::STALE)
     }
 
     /// Opens an inode that a listing showed, because it may be about to lose its last name.
@@ -348,7 +362,7 @@ impl Nodes {
     fn open(&self, id: u64, inode: Inode) -> Option<Arc<FuseNode>> {
         let mut shard = self.shard(id).lock();
         let known = shard.get_mut(&id).filter(|known| known.is(&inode))?;
-        Some(known.node(inode))
+        Some(self.opened(known, inode))
     }
 
     /// The inode that the kernel knows as `id`, or knew before it forgot it.
@@ -372,15 +386,37 @@ impl Nodes {
         let mut shard = self.shard(id).lock();
         let Some(known) = shard.get_mut(&id) else {
             let node = Arc::new(FuseNode::new(inode));
-            shard.insert(id, Known { inode: KnownInode::Open(node.clone()), lookups: 1 });
-            self.len.fetch_add(1, Relaxed);
+            let inode = KnownInode::Open(node.clone());
+            self.weight.fetch_add(inode.weight(), Relaxed);
+            shard.insert(id, Known { inode, lookups: 1 });
             return Ok((id, node));
         };
         if !known.is(&inode) {
             return Err(Errno::OVERFLOW);
         }
         known.lookups += 1;
-        Ok((id, known.node(inode)))
+        Ok((id, self.opened(known, inode)))
+    }
+
+    /// The node of `inode`, which is that of `known`. Opened now if it was not.
+    fn opened(&self, known: &mut Known, inode: Inode) -> Arc<FuseNode> {
+        if let KnownInode::Open(node) = &known.inode {
+            return node.clone();
+        }
+        let node = Arc::new(FuseNode::new(inode));
+        let listed = std::mem::replace(&mut known.inode, KnownInode::Open(node.clone()));
+        self.weight.fetch_add(known.inode.weight() - listed.weight(), Relaxed);
+        node
+    }
+
+    /// Counts a lookup of `inode`, which is no directory, and opens no node for it. Returns the
+    /// number, and a node for the reply.
+    pub(super) fn look_up_unopened(&self, inode: Inode) -> Result<(u64, Arc<FuseNode>), Errno> {
+        let id = self.look_up_listed(&inode.subvolume(), inode.number())?;
+        match self.known(id)? {
+            KnownInode::Open(node) => Ok((id, node)),
+            KnownInode::Listed(_) => Ok((id, Arc::new(FuseNode::new(inode)))),
+        }
     }
 
     /// Counts a lookup of an inode that a listing shows and that is no directory, and returns its
@@ -390,8 +426,8 @@ impl Nodes {
         let mut shard = self.shard(id).lock();
         let Some(known) = shard.get_mut(&id) else {
             let inode = KnownInode::Listed(Listed { subvolume: subvolume.clone(), inode });
+            self.weight.fetch_add(inode.weight(), Relaxed);
             shard.insert(id, Known { inode, lookups: 1 });
-            self.len.fetch_add(1, Relaxed);
             return Ok(id);
         };
         if known.location() != (subvolume.id(), inode) {
@@ -408,7 +444,8 @@ impl Nodes {
         known.lookups = known.lookups.saturating_sub(lookups);
         if known.lookups == 0 && id != ROOT_ID {
             let forgotten = shard.remove(&id);
-            self.len.fetch_sub(1, Relaxed);
+            let weight = forgotten.as_ref().map_or(0, |known| known.inode.weight());
+            self.weight.fetch_sub(weight, Relaxed);
             // This may delete an orphan: not under the lock.
             drop(shard);
             drop(forgotten);
@@ -429,23 +466,31 @@ impl Nodes {
         found
     }
 
-    /// How many nodes there are.
-    pub(super) fn len(&self) -> usize {
-        self.len.load(Relaxed)
+    /// How many open nodes would take as much memory as all nodes do.
+    pub(super) fn count_as_open(&self) -> usize {
+        self.weight.load(Relaxed) / LISTED_PER_OPEN
     }
 
-    /// The numbers of all nodes except the root, shard by shard.
+    /// The numbers of all nodes except the root, shard by shard: first those that are open.
     pub(super) fn ids(&self) -> impl Iterator<Item = Vec<u64>> {
-        self.shards
-            .iter()
-            .map(|shard| shard.lock().keys().copied().filter(|id| *id != ROOT_ID).collect())
+        let of_kind = |shard: &Mutex<HashMap<u64, Known>>, is_open: bool| {
+            let shard = shard.lock();
+            let of_kind = shard.iter().filter(|(id, known)| {
+                matches!(known.inode, KnownInode::Open(_)) == is_open && **id != ROOT_ID
+            });
+            of_kind.map(|(id, _)| *id).collect()
+        };
+        [true, false]
+            .into_iter()
+            .flat_map(move |is_open| self.shards.iter().map(move |shard| of_kind(shard, is_open)))
     }
 
     /// The kernel forgets everything.
     pub(super) fn forget_all(&self) {
         for shard in &self.shards {
             let forgotten = std::mem::take(&mut *shard.lock());
-            self.len.fetch_sub(forgotten.len(), Relaxed);
+            let weight = forgotten.values().map(|known| known.inode.weight()).sum();
+            self.weight.fetch_sub(weight, Relaxed);
             // This may delete orphans: not under the lock.
             drop(forgotten);
         }
@@ -480,9 +525,9 @@ impl Nodes {
             let subvolume = filesystem.subvolume_by_id(record.subvolume);
             if let Ok(inode) = subvolume.and_then(|subvolume| subvolume.inode(record.inode)) {
                 let inode = KnownInode::Open(Arc::new(FuseNode::new(inode)));
+                self.weight.fetch_add(inode.weight(), Relaxed);
                 let known = Known { inode, lookups: record.lookups };
                 self.shard(record.id).lock().insert(record.id, known);
-                self.len.fetch_add(1, Relaxed);
             }
         }
     }
@@ -503,6 +548,22 @@ impl Nodes {
     }
 }
 
+impl Listed {
+    fn open(&self) -> Result<Inode, Errno> {
+        self.subvolume.inode(self.inode).map_err(failed)
+    }
+}
+
+impl KnownInode {
+    /// Its share of the table's memory.
+    fn weight(&self) -> usize {
+        match self {
+            Self::Open(_) => LISTED_PER_OPEN,
+            Self::Listed(_) => 1,
+        }
+    }
+}
+
 impl Known {
     /// Its subvolume and inode number.
     fn location(&self) -> (u64, u64) {
@@ -517,16 +578,6 @@ impl Known {
             KnownInode::Open(node) => node.inode == *inode,
             KnownInode::Listed(_) => self.location() == (inode.subvolume_id(), inode.number()),
         }
-    }
-
-    /// The node of `inode`, opened now if it was not.
-    fn node(&mut self, inode: Inode) -> Arc<FuseNode> {
-        if let KnownInode::Open(node) = &self.inode {
-            return node.clone();
-        }
-        let node = Arc::new(FuseNode::new(inode));
-        self.inode = KnownInode::Open(node.clone());
-        node
     }
 }
 

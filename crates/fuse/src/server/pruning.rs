@@ -101,6 +101,11 @@ impl Pruning {
         }
     }
 
+    /// Whether there are too many nodes.
+    pub(super) fn is_crowded(&self) -> bool {
+        self.is_crowded.load(Relaxed)
+    }
+
     /// Prunes while `serve` runs.
     pub(super) fn during(
         &self,
@@ -182,9 +187,9 @@ impl Pruning {
     }
 }
 
-/// How many nodes there are.
+/// How many nodes there are; see [`Nodes::count_as_open`].
 fn node_count(nodes: &impl CurrentNodes) -> usize {
-    nodes.look(Nodes::len).unwrap_or(0)
+    nodes.look(Nodes::count_as_open).unwrap_or(0)
 }
 
 /// Asks the kernel to forget nodes that no program uses.
