@@ -34,7 +34,7 @@ mod wire;
 
 pub use dump::{DumpError, dump};
 pub use receive::{
-    CommandError, CommandProblem, Event, ImageTarget, MountedTarget, Origin, ReceiveError,
+    Changes, CommandError, CommandProblem, Event, ImageTarget, MountedTarget, Origin, ReceiveError,
     ReceiveOptions, ReceiveProblem, Received, Target, receive,
 };
 pub use send::{Counted, SendError, SendOptions, SendProgress, Sent, send};

@@ -22,7 +22,7 @@ mod receiver;
 mod target;
 
 pub use error::{CommandError, CommandProblem, ReceiveError, ReceiveProblem};
-pub use image::ImageTarget;
+pub use image::{Changes, ImageTarget};
 pub use mounted::MountedTarget;
 pub use receiver::{Event, ReceiveOptions, Received, receive};
 pub use target::{Origin, Target};

@@ -113,12 +113,12 @@ impl Batch {
         let mut failed: Vec<Failed> = Vec::new();
         let mut others: Vec<Named<'_>> = Vec::new();
         // Neighbours in the tree stay neighbours.
-        let mut shared: BTreeMap<u64, Job<'_>> = BTreeMap::new();
+        let mut shared: BTreeMap<(u64, u64), Job<'_>> = BTreeMap::new();
         for (placed, found) in placed.iter().zip(each(&placed, Placed::run)) {
             match found {
                 PathOutcome::Done(failures) => failed.extend(failures),
                 PathOutcome::Shared(inode) => shared
-                    .entry(inode.number())
+                    .entry((inode.subvolume().id(), inode.number()))
                     .or_insert_with(|| Job { inode, changes: Vec::new() })
                     .changes
                     .extend(placed.named()),

@@ -3,8 +3,9 @@
 use larder_filesystem::{AllocateMode, Error, FileType, Inode};
 use larder_format::compression::Algorithm;
 
+use super::applier::Applier;
 use super::names::Names;
-use super::{MOST_SOURCES, Receiving, find};
+use super::{MOST_SOURCES, find};
 use crate::receive::encoded::Encoded;
 use crate::receive::error::CommandProblem;
 use crate::receive::target::Origin;
@@ -15,7 +16,7 @@ const KEEP_SIZE: u32 = 1;
 const PUNCH_HOLE: u32 = 2;
 const ZERO_RANGE: u32 = 0x10;
 
-impl Receiving {
+impl Applier {
     /// Applies a command about the content of a file.
     pub(super) fn change_data(&mut self, command: &Command<'_>) -> Result<(), CommandProblem> {
         match *command {
@@ -61,15 +62,15 @@ impl Receiving {
             return Err(CommandProblem::Invalid("it clones nothing"));
         };
         let origin = Origin { uuid: clone_uuid, ctransid: clone_ctransid };
-        let inode = if origin.uuid == self.sent.uuid {
+        let inode = if origin.uuid == self.origin {
             self.names.inode(path)?
         } else {
             if !self.sources.contains_key(&origin) {
-                let source = find(self.subvolume.filesystem(), origin)?;
+                let source = find(&self.filesystem, origin)?;
                 if self.sources.len() >= MOST_SOURCES {
                     self.sources.clear();
                 }
-                self.sources.insert(origin, Names::new(source.root()?));
+                self.sources.insert(origin, Names::in_subvolume(source.root()?));
             }
             let missing = CommandProblem::NotReceived { uuid: origin.uuid };
             self.sources.get_mut(&origin).ok_or(missing)?.inode(path)?

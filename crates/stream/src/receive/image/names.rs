@@ -1,7 +1,7 @@
 //! From paths to inodes, with a cache of directories.
 //!
 //! # Invariants
-//! - Lookups stay in the subvolume: they follow no symbolic link and enter no other subvolume.
+//! - Lookups follow no symbolic link, and enter another subvolume only if the caller allows it.
 //! - A cached path is right: removing or moving a name drops the path, and all below it.
 //! - If a directory is cached, so are all directories above it.
 
@@ -12,10 +12,12 @@ use larder_filesystem::{Error, FileType, Inode};
 /// Most directories in the cache; when there are more, all are dropped.
 const MOST_KNOWN: usize = 4096;
 
-/// The inodes of one subvolume by their paths.
+/// Inodes by their paths.
 #[derive(Debug)]
 pub(super) struct Names {
+    /// Paths start there.
     root: Inode,
+    enters_subvolumes: bool,
     directories: HashMap<Vec<u8>, Inode>,
     /// The last inode that was looked up and is no directory.
     last: Option<(Vec<u8>, Inode)>,
@@ -27,7 +29,7 @@ pub(super) enum InodeByPath<'p> {
     /// It was looked up.
     Known(Inode),
     /// In a directory, under this name.
-    In { directory: Inode, name: &'p [u8] },
+    In { directory: Inode, name: &'p [u8], enters_subvolumes: bool },
 }
 
 impl InodeByPath<'_> {
@@ -35,12 +37,8 @@ impl InodeByPath<'_> {
     pub(super) fn inode(&self) -> Result<Inode, Error> {
         match self {
             Self::Known(inode) => Ok(inode.clone()),
-            Self::In { directory, name } => {
-                let inode = directory.as_directory()?.lookup(name)?;
-                if inode.subvolume() != directory.subvolume() {
-                    return Err(Error::CrossSubvolume);
-                }
-                Ok(inode)
+            Self::In { directory, name, enters_subvolumes } => {
+                enter(directory, name, *enters_subvolumes)
             }
         }
     }
@@ -48,8 +46,13 @@ impl InodeByPath<'_> {
 
 impl Names {
     /// Names in the subvolume with this root.
-    pub(super) fn new(root: Inode) -> Self {
-        Self { root, directories: HashMap::new(), last: None }
+    pub(super) fn in_subvolume(root: Inode) -> Self {
+        Self { root, enters_subvolumes: false, directories: HashMap::new(), last: None }
+    }
+
+    /// Names below a directory, also in other subvolumes.
+    pub(super) fn below(directory: Inode) -> Self {
+        Self { enters_subvolumes: true, ..Self::in_subvolume(directory) }
     }
 
     /// The inode at `path`: the root if that is empty.
@@ -76,7 +79,7 @@ impl Names {
             return Ok(InodeByPath::Known(directory.clone()));
         }
         let (directory, name) = self.parent_and_name(path)?;
-        Ok(InodeByPath::In { directory, name })
+        Ok(InodeByPath::In { directory, name, enters_subvolumes: self.enters_subvolumes })
     }
 
     /// The directory of `path`, and the name in it. The root has none.
@@ -110,10 +113,7 @@ impl Names {
         let first = known.map_or(0, |known| known + 1);
         for (number, end) in ends.iter().enumerate().skip(first) {
             let start = if number == 0 { 0 } else { ends[number - 1] + 1 };
-            at = at.as_directory()?.lookup(&path[start..*end])?;
-            if at.subvolume() != self.root.subvolume() {
-                return Err(Error::CrossSubvolume);
-            }
+            at = enter(&at, &path[start..*end], self.enters_subvolumes)?;
             if at.file_type() != FileType::Directory {
                 return Err(Error::NotADirectory);
             }
@@ -141,4 +141,13 @@ impl Names {
             self.directories.retain(|at, _| !is_within(at));
         }
     }
+}
+
+/// The inode `name` in a directory.
+fn enter(directory: &Inode, name: &[u8], enters_subvolumes: bool) -> Result<Inode, Error> {
+    let inode = directory.as_directory()?.lookup(name)?;
+    if !enters_subvolumes && inode.subvolume() != directory.subvolume() {
+        return Err(Error::CrossSubvolume);
+    }
+    Ok(inode)
 }

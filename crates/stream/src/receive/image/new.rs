@@ -35,8 +35,11 @@ pub(super) struct NewNode {
 }
 
 impl NewNode {
-    /// The inode that `command` makes, if it makes one.
-    pub(super) fn of(command: &Command<'_>) -> Result<Option<Self>, CommandProblem> {
+    /// The inode that `command` makes, if it makes one. It belongs to `owner`, a user and a group.
+    pub(super) fn of(
+        command: &Command<'_>,
+        (uid, gid): (u32, u32),
+    ) -> Result<Option<Self>, CommandProblem> {
         let Some(made) = MadeNode::of(command)? else { return Ok(None) };
         let mode = type_bits(made.file_type) | made.permissions;
         Ok(Some(Self {
@@ -44,7 +47,7 @@ impl NewNode {
             path: made.path.to_vec(),
             made_at: None,
             file_type: made.file_type,
-            new: NewInode { mode, uid: 0, gid: 0, umask: 0, device: made.device },
+            new: NewInode { mode, uid, gid, umask: 0, device: made.device },
             attributes: SetAttributes::default(),
             xattrs: Vec::new(),
             content: made.target.to_vec(),

@@ -1,0 +1,164 @@
+//! Commands become changes of inodes.
+
+use std::collections::{HashMap, VecDeque};
+
+use larder_filesystem::{Filesystem, RenameMode};
+use larder_format::Uuid;
+
+use super::batch::Batch;
+use super::names::Names;
+use super::new::NewNode;
+use crate::receive::error::{CommandError, CommandProblem};
+use crate::receive::target::Origin;
+use crate::wire::Command;
+
+/// Applies commands to one tree.
+#[derive(Debug)]
+pub(super) struct Applier {
+    pub(super) filesystem: Filesystem,
+    /// The tree's own name as a source of clones.
+    pub(super) origin: Uuid,
+    /// The user and the group of new inodes.
+    owner: (u32, u32),
+    pub(super) names: Names,
+    /// An inode that the stream makes, and that is not created yet.
+    new: Option<NewNode>,
+    /// Changes to existing inodes that are not applied yet.
+    batch: Batch,
+    /// Subvolumes that were cloned from.
+    pub(super) sources: HashMap<Origin, Names>,
+    /// Errors of deferred commands.
+    errors: VecDeque<CommandError>,
+}
+
+impl Applier {
+    pub(super) fn new(
+        filesystem: Filesystem,
+        names: Names,
+        origin: Uuid,
+        owner: (u32, u32),
+    ) -> Self {
+        let (new, batch, sources, errors) = Default::default();
+        Self { filesystem, origin, owner, names, new, batch, sources, errors }
+    }
+
+    /// Applies a command or defers it. Returns the first error that was not returned yet.
+    pub(super) fn apply(&mut self, command: &Command<'_>) -> Result<(), CommandError> {
+        if let Command::Rename { to, .. } = *command
+            && self.batch.has(to)
+        {
+            // It may replace an existing name.
+            self.apply_all_deferred();
+        }
+        let most_inline_bytes = self.filesystem.most_inline_bytes() as usize;
+        let is_absorbed =
+            self.new.as_mut().is_some_and(|new| new.absorb(command, most_inline_bytes));
+        if !is_absorbed {
+            self.apply_or_gather(command);
+        }
+        self.next_error()
+    }
+
+    fn apply_or_gather(&mut self, command: &Command<'_>) {
+        if self.new.as_ref().is_some_and(|new| command.path() == Some(new.path())) {
+            self.make_new();
+        }
+        if self.batch.add(command) {
+            if self.batch.is_full() {
+                self.apply_all_deferred();
+            }
+            return;
+        }
+        // Waiting changes to a name that does not exist do not concern the new inode of that name.
+        let is_named = command.path().is_some_and(|path| self.batch.has(path));
+        if adds_name(command) && !is_named {
+            self.make_new();
+        } else {
+            self.apply_all_deferred();
+        }
+        let applied = self.apply_now(command);
+        self.errors.extend(applied.err().map(|problem| CommandError::of(command, problem)));
+    }
+
+    /// Creates the deferred inode.
+    fn make_new(&mut self) {
+        let made = self.new.take().map_or(Ok(()), |new| new.make(&mut self.names));
+        self.errors.extend(made.err());
+    }
+
+    /// Applies all deferred commands. A directory's times are set after the changes in it.
+    fn apply_all_deferred(&mut self) {
+        self.make_new();
+        self.batch.run(&mut self.names, &mut self.errors);
+    }
+
+    pub(super) fn apply_deferred(&mut self) -> Result<(), CommandError> {
+        self.apply_all_deferred();
+        self.next_error()
+    }
+
+    fn next_error(&mut self) -> Result<(), CommandError> {
+        self.errors.pop_front().map_or(Ok(()), Err)
+    }
+
+    fn apply_now(&mut self, command: &Command<'_>) -> Result<(), CommandProblem> {
+        match *command {
+            Command::Rename { path, to } => self.rename(path, to),
+            Command::Link { path, existing } => {
+                let inode = self.names.inode(existing)?;
+                let (directory, name) = self.names.parent_and_name(path)?;
+                Ok(directory.as_directory()?.link(name, &inode)?)
+            }
+            Command::Unlink { path } => {
+                self.names.forget(path);
+                let (directory, name) = self.names.parent_and_name(path)?;
+                Ok(directory.as_directory()?.unlink(name)?)
+            }
+            Command::Rmdir { path } => {
+                self.names.forget(path);
+                let (directory, name) = self.names.parent_and_name(path)?;
+                Ok(directory.as_directory()?.rmdir(name)?)
+            }
+            Command::Fileattr { path, attributes } => {
+                let unknown = |_| CommandProblem::Unsupported("an inode flag");
+                let flags = u32::try_from(attributes).map_err(unknown)?;
+                Ok(self.names.inode(path)?.set_ioctl_flags(flags)?)
+            }
+            Command::EnableVerity { .. } => Err(CommandProblem::Unsupported("verity")),
+            _ => match NewNode::of(command, self.owner)? {
+                Some(new) => {
+                    self.new = Some(new);
+                    Ok(())
+                }
+                None => self.change_data(command),
+            },
+        }
+    }
+
+    fn rename(&mut self, path: &[u8], to: &[u8]) -> Result<(), CommandProblem> {
+        let (from, name) = self.names.parent_and_name(path)?;
+        let (directory, new_name) = self.names.parent_and_name(to)?;
+        self.names.forget(path);
+        self.names.forget(to);
+        Ok(from.as_directory()?.rename(
+            name,
+            directory.as_directory()?,
+            new_name,
+            RenameMode::Replace,
+        )?)
+    }
+}
+
+/// Whether a command only adds a name: every existing path keeps its inode, unchanged.
+fn adds_name(command: &Command<'_>) -> bool {
+    matches!(
+        command,
+        Command::Mkfile { .. }
+            | Command::Mkdir { .. }
+            | Command::Mknod { .. }
+            | Command::Mkfifo { .. }
+            | Command::Mksock { .. }
+            | Command::Symlink { .. }
+            | Command::Link { .. }
+    )
+}

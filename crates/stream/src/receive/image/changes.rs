@@ -1,0 +1,38 @@
+//! Commands that change what lies below an existing directory.
+
+use larder_filesystem::Inode;
+use larder_format::Uuid;
+
+use super::applier::Applier;
+use super::names::Names;
+use crate::receive::error::CommandError;
+use crate::receive::path::check_paths;
+use crate::wire::Command;
+
+/// Applies the commands of a stream below a directory that exists. Paths start there, follow no
+/// symbolic link, and may lead into other subvolumes. A clone of a file below the same directory
+/// names its source by the [nil uuid](Uuid::nil).
+#[derive(Debug)]
+pub struct Changes {
+    applier: Applier,
+}
+
+impl Changes {
+    /// Changes below `directory`. New inodes belong to `owner`, a user and a group.
+    pub fn below(directory: Inode, owner: (u32, u32)) -> Self {
+        let filesystem = directory.subvolume().filesystem().clone();
+        Self { applier: Applier::new(filesystem, Names::below(directory), Uuid::nil(), owner) }
+    }
+
+    /// Applies a command, or defers it until others have come. The error may be that of a deferred
+    /// command, which it names.
+    pub fn apply(&mut self, command: &Command<'_>) -> Result<(), CommandError> {
+        check_paths(command).map_err(|problem| CommandError::of(command, problem))?;
+        self.applier.apply(command)
+    }
+
+    /// Applies deferred commands. After an error it is called again, for the next one.
+    pub fn apply_deferred(&mut self) -> Result<(), CommandError> {
+        self.applier.apply_deferred()
+    }
+}
