@@ -85,7 +85,7 @@ pub use directory::handle::Directory;
 pub use directory::listed::{Listed, ListedEntry, ListedInode};
 pub use directory::rename::RenameMode;
 pub use directory::whole::WholeInode;
-pub use error::{DataError, Error, ErrorKind, Result};
+pub use error::{DataError, Error, ErrorAbout, ErrorKind, Result};
 pub use file::allocate::AllocateMode;
 pub use file::encoded::Encoded;
 pub use file::extent::{DiskExtent, Extent, ExtentContent, InlineExtent};

@@ -7,7 +7,7 @@ use std::path::Path;
 use larder_filesystem::{DirEntry, FileType, Metadata, Target};
 
 use crate::path;
-use crate::{Error, Inode, Result};
+use crate::{Inode, Result};
 
 /// A directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -93,7 +93,7 @@ impl Directory {
                 }
             });
             let entry = Entry { directory: self.inode.clone(), inner: entry };
-            Ok(ListedEntry { entry, found: found.map_err(Error::from) })
+            Ok(ListedEntry { entry, found: found })
         });
         Ok(Listed { entries: entries.collect(), next })
     }
@@ -130,7 +130,7 @@ impl Directory {
             let root = self.inode.inner().subvolume().root()?;
             self.inode.inner().resolve(&root, path::bytes(path), follow_last)
         };
-        walk().map(Inode::new).map_err(|error| Error::from(error).about(path))
+        walk().map(Inode::new).map_err(|error| error.about(path))
     }
 }
 
@@ -185,8 +185,7 @@ impl Entry {
             .directory
             .inner()
             .as_directory()
-            .and_then(|directory| directory.open_entry(&self.inner))
-            .map_err(Error::from);
+            .and_then(|directory| directory.open_entry(&self.inner));
         inode.map(Inode::new).map_err(|error| error.about(Path::new(self.name())))
     }
 }
@@ -196,6 +195,6 @@ impl Iterator for Entries {
 
     fn next(&mut self) -> Option<Self::Item> {
         let entry = |inner| Entry { directory: self.directory.clone(), inner };
-        Some(self.inner.next()?.map(entry).map_err(Error::from))
+        Some(self.inner.next()?.map(entry))
     }
 }

@@ -6,7 +6,7 @@ use larder_format::objectid::{DEV_STATS, DEV_TREE};
 use larder_format::{ItemType, Key};
 use larder_volume::DeviceErrors as Errors;
 
-use crate::{Filesystem, Result};
+use crate::{Error, Filesystem, Result};
 
 /// The health of a file system.
 #[derive(Clone, Debug)]
@@ -73,8 +73,7 @@ impl Filesystem {
             let tree = inner.tree(DEV_TREE)?;
             for device in inner.volume().devices() {
                 let key = Key::new(DEV_STATS, ItemType::PERSISTENT_ITEM, device.devid());
-                let earlier =
-                    tree.get_with(key, Errors::of_item).map_err(larder_filesystem::Error::from)?;
+                let earlier = tree.get_with(key, Errors::of_item).map_err(Error::from)?;
                 device.set_earlier_errors(earlier.unwrap_or_default());
             }
         }
@@ -92,7 +91,7 @@ impl Filesystem {
     /// reading.
     pub fn reset_device_errors(&self, id: u64) -> Result<Option<DeviceErrors>> {
         if !self.inner().volume().is_writable() {
-            return Err(larder_filesystem::Error::NotWritable.into());
+            return Err(Error::NotWritable);
         }
         let device = self.inner().volume().device(id);
         Ok(device.map(|device| DeviceErrors::new(id, device.reset_errors())))

@@ -106,8 +106,8 @@ impl Inode {
     pub fn into_file(self) -> Result<File> {
         match self.file_type() {
             FileType::Regular => Ok(File::new(self)),
-            FileType::Directory => Err(larder_filesystem::Error::IsADirectory.into()),
-            _ => Err(larder_filesystem::Error::NotAFile.into()),
+            FileType::Directory => Err(Error::IsADirectory),
+            _ => Err(Error::NotAFile),
         }
     }
 
@@ -115,17 +115,13 @@ impl Inode {
     pub fn into_directory(self) -> Result<Directory> {
         match self.file_type() {
             FileType::Directory => Ok(Directory::new(self)),
-            _ => Err(larder_filesystem::Error::NotADirectory.into()),
+            _ => Err(Error::NotADirectory),
         }
     }
 
     /// The subvolume whose root the inode is.
     pub fn into_subvolume(self) -> Result<Subvolume> {
-        if self.is_subvolume_root() {
-            Ok(self.subvolume())
-        } else {
-            Err(Error::from(larder_filesystem::Error::NotASubvolume))
-        }
+        if self.is_subvolume_root() { Ok(self.subvolume()) } else { Err(Error::NotASubvolume) }
     }
 }
 

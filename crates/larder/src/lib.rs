@@ -52,7 +52,6 @@
 
 pub mod device;
 mod directory;
-mod error;
 mod file;
 mod filesystem;
 mod health;
@@ -72,15 +71,14 @@ mod write;
 mod xattr;
 
 pub use directory::{Directory, Entries, Entry, Listed, ListedEntry, ListedInode};
-pub use error::{Error, Result};
 pub use file::{Extent, ExtentKind, File, Reader};
 pub use filesystem::{DeviceInfo, Filesystem};
 pub use health::{DeviceErrors, Health, MadeReadOnly};
 pub use inode::{Inode, Link};
 pub use larder_filesystem::{
-    AllocateMode, DelayedStats, Encoded, ErrorKind, ExtentMapStats, FilePlace, FileType, Metadata,
-    NewInode, QuotaGroup, RenameMode, ResyncProgress, SetAttributes, Stats, SubvolumeInfo,
-    SubvolumeName, Timestamp, WriteCompression, WritePolicy, XattrMode,
+    AllocateMode, DelayedStats, Encoded, Error, ErrorAbout, ErrorKind, ExtentMapStats, FilePlace,
+    FileType, Metadata, NewInode, QuotaGroup, RenameMode, Result, ResyncProgress, SetAttributes,
+    Stats, SubvolumeInfo, SubvolumeName, Timestamp, WriteCompression, WritePolicy, XattrMode,
 };
 #[doc(hidden)]
 pub use larder_filesystem::{FindExtents, Queue, Reserve, Tuning};

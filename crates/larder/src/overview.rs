@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use larder_filesystem::{FilePlace, QuotaGroup, SubvolumeInfo};
 
-use crate::{DeviceInfo, Filesystem, Result, Space, Uuid};
+use crate::{DeviceInfo, Error, Filesystem, Result, Space, Uuid};
 
 /// A file system as a whole: one that is open here, or one that is
 /// [mounted](crate::MountedFilesystem).
@@ -53,7 +53,7 @@ pub trait Overview {
                 _ => {}
             }
         }
-        Err(larder_filesystem::Error::NoSuchSubvolume(id).into())
+        Err(Error::NoSuchSubvolume(id))
     }
 }
 

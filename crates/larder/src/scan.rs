@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use larder_filesystem::Metadata;
 
-use crate::{Error, Link, Result, Subvolume, path};
+use crate::{Link, Result, Subvolume, path};
 
 /// An inode that a [`Scan`] found.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -87,6 +87,6 @@ impl Iterator for Scan {
             metadata: inode.metadata,
             links: inode.links.into_iter().map(Link::from).collect(),
         };
-        Some(self.inner.next()?.map(inode).map_err(Error::from))
+        Some(self.inner.next()?.map(inode))
     }
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use larder_filesystem::{Metadata, SubvolumeInfo};
 
 use crate::path;
-use crate::{Directory, Error, File, Filesystem, Inode, Result};
+use crate::{Directory, File, Filesystem, Inode, Result};
 
 /// A subvolume or snapshot: a tree of files. Cloning it is cheap.
 ///
@@ -100,7 +100,7 @@ impl Subvolume {
             let root = self.inner.root()?;
             root.resolve(&root, path::bytes(path), follow_last)
         };
-        walk().map(Inode::new).map_err(|error| Error::from(error).about(path))
+        walk().map(Inode::new).map_err(|error| error.about(path))
     }
 }
 
@@ -121,6 +121,6 @@ impl Iterator for Subvolumes {
     type Item = Result<SubvolumeInfo>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        Some(self.inner.next()?.map_err(Error::from))
+        Some(self.inner.next()?)
     }
 }

@@ -2,10 +2,10 @@
 
 use std::ops::RangeInclusive;
 
-use larder_filesystem::{Error as InnerError, FilePlace};
+use larder_filesystem::FilePlace;
 use larder_format::{Key, Logical};
 
-use crate::{Filesystem, Result};
+use crate::{Error, Filesystem, Result};
 
 /// An item of a tree.
 #[derive(Clone, Debug)]
@@ -60,6 +60,6 @@ impl Iterator for TreeItems {
 
     fn next(&mut self) -> Option<Self::Item> {
         let item = self.inner.next()?;
-        Some(item.map(|inner| TreeItem { inner }).map_err(|error| InnerError::from(error).into()))
+        Some(item.map(|inner| TreeItem { inner }).map_err(Error::from))
     }
 }

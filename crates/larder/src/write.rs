@@ -66,7 +66,7 @@ impl Filesystem {
     /// are useless afterwards.
     pub fn delete_subvolume_by_id(&self, id: u64) -> Result<()> {
         let name = self.subvolume_by_id(id)?.info()?.name;
-        let name = name.ok_or(larder_filesystem::Error::NotPermitted("the top level stays"))?;
+        let name = name.ok_or(Error::NotPermitted("the top level stays"))?;
         let directory = self.subvolume_by_id(name.parent)?.inode(name.directory)?;
         directory.into_directory()?.delete_child_subvolume(OsStr::from_bytes(&name.name))
     }
@@ -158,8 +158,7 @@ impl Subvolume {
         mode: RenameMode,
     ) -> Result<()> {
         let (from, to) = (from.as_ref(), to.as_ref());
-        let found =
-            |path| self.parent_and_name(path).map_err(|error| Error::from(error).about(path));
+        let found = |path| self.parent_and_name(path).map_err(|error| error.about(path));
         let ((directory, name), (new_directory, new_name)) = (found(from)?, found(to)?);
         let rename = || {
             let (directory, to) = (directory.as_directory()?, new_directory.as_directory()?);
@@ -168,7 +167,7 @@ impl Subvolume {
         let renamed = rename();
         renamed.map_err(|error| {
             let both = format!("{} to {}", from.display(), to.display());
-            Error::from(error).about(Path::new(&both))
+            error.about(Path::new(&both))
         })
     }
 
@@ -230,7 +229,7 @@ impl Subvolume {
         let done = self
             .parent_and_name(path)
             .and_then(|(directory, name)| act(&directory.as_directory()?, name));
-        done.map_err(|error| Error::from(error).about(path))
+        done.map_err(|error| error.about(path))
     }
 
     fn parent_and_name<'p>(

@@ -3,8 +3,8 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
+use crate::Result;
 use crate::path;
-use crate::{Error, Result};
 
 /// An extended attribute.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,7 +36,7 @@ impl Iterator for Xattrs {
             name: path::owned_name(xattr.name),
             value: xattr.value,
         };
-        Some(self.inner.next()?.map(xattr).map_err(Error::from))
+        Some(self.inner.next()?.map(xattr))
     }
 }
 

@@ -27,7 +27,7 @@ impl MountedFilesystem {
     /// The file system that `path` lies in.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
-        let inside = File::open(path).map_err(|error| Error::from_mounted(error).about(path))?;
+        let inside = File::open(path).map_err(|error| of_mounted(error).about(path))?;
         let mounted = Self { inside };
         mounted.subvolume_id().map_err(|error| error.about(path))?;
         Ok(mounted)
@@ -35,11 +35,11 @@ impl MountedFilesystem {
 
     /// Id of the subvolume that the path lies in.
     pub fn subvolume_id(&self) -> Result<u64> {
-        larder_ioctl::subvolume_id(&self.inside).map_err(Error::from_mounted)
+        larder_ioctl::subvolume_id(&self.inside).map_err(of_mounted)
     }
 
     fn items(&self, tree: u64, first: Key, last: Key) -> Result<Vec<larder_ioctl::Item>> {
-        larder_ioctl::items(&self.inside, tree, first..=last).map_err(Error::from_mounted)
+        larder_ioctl::items(&self.inside, tree, first..=last).map_err(of_mounted)
     }
 
     fn item(&self, tree: u64, key: Key) -> Result<Option<Vec<u8>>> {
@@ -53,7 +53,7 @@ impl MountedFilesystem {
 
     /// The chunks, if the caller may see them.
     fn chunks(&self) -> Result<Option<Vec<Chunk>>> {
-        let info = larder_ioctl::filesystem_info(&self.inside).map_err(Error::from_mounted)?;
+        let info = larder_ioctl::filesystem_info(&self.inside).map_err(of_mounted)?;
         let key = |offset| Key::new(objectid::FIRST_CHUNK_TREE, ItemType::CHUNK_ITEM, offset);
         let items = match self.items(objectid::CHUNK_TREE, key(0), key(u64::MAX)) {
             Err(error) if error.kind() == crate::ErrorKind::NotPermitted => return Ok(None),
@@ -75,15 +75,15 @@ impl MountedFilesystem {
 
 impl Overview for MountedFilesystem {
     fn label(&self) -> Result<OsString> {
-        Ok(path::owned_name(larder_ioctl::label(&self.inside).map_err(Error::from_mounted)?))
+        Ok(path::owned_name(larder_ioctl::label(&self.inside).map_err(of_mounted)?))
     }
 
     fn uuid(&self) -> Result<Uuid> {
-        Ok(larder_ioctl::filesystem_info(&self.inside).map_err(Error::from_mounted)?.uuid)
+        Ok(larder_ioctl::filesystem_info(&self.inside).map_err(of_mounted)?.uuid)
     }
 
     fn devices(&self) -> Result<Vec<DeviceInfo>> {
-        let devices = larder_ioctl::devices(&self.inside).map_err(Error::from_mounted)?;
+        let devices = larder_ioctl::devices(&self.inside).map_err(of_mounted)?;
         let info = |device: larder_ioctl::DeviceInfo| {
             let name = String::from_utf8_lossy(&device.path).into_owned();
             DeviceInfo {
@@ -102,7 +102,7 @@ impl Overview for MountedFilesystem {
     /// Only root and the user who mounted it may know on which devices block groups lie.
     fn space(&self) -> Result<Vec<Space>> {
         let mut spaces = Spaces::default();
-        for space in larder_ioctl::spaces(&self.inside).map_err(Error::from_mounted)? {
+        for space in larder_ioctl::spaces(&self.inside).map_err(of_mounted)? {
             if space.flags & GLOBAL_RESERVE == 0 {
                 let flags = BlockGroupFlags::from_bits_retain(space.flags);
                 spaces.add(flags, space.total_bytes, space.used_bytes);
@@ -115,7 +115,7 @@ impl Overview for MountedFilesystem {
     }
 
     fn used_bytes(&self) -> Result<u64> {
-        let spaces = larder_ioctl::spaces(&self.inside).map_err(Error::from_mounted)?;
+        let spaces = larder_ioctl::spaces(&self.inside).map_err(of_mounted)?;
         let groups = spaces.iter().filter(|space| space.flags & GLOBAL_RESERVE == 0);
         Ok(groups.map(|space| space.used_bytes).fold(0, u64::saturating_add))
     }
@@ -140,7 +140,7 @@ impl Overview for MountedFilesystem {
     }
 
     fn subvolume_path(&self, id: u64) -> Result<PathBuf> {
-        let path = larder_ioctl::subvolume_path(&self.inside, id).map_err(Error::from_mounted)?;
+        let path = larder_ioctl::subvolume_path(&self.inside, id).map_err(of_mounted)?;
         path.map(path::owned).ok_or(larder_filesystem::Error::NoSuchSubvolume(id).into())
     }
 
@@ -169,8 +169,7 @@ impl Overview for MountedFilesystem {
             let larder_ioctl::FilePlace { subvolume, inode, offset } = place;
             FilePlace { subvolume, inode, offset }
         };
-        let mut places: Vec<_> =
-            places.map_err(Error::from_mounted)?.into_iter().map(place).collect();
+        let mut places: Vec<_> = places.map_err(of_mounted)?.into_iter().map(place).collect();
         places.sort_unstable();
         Ok(places)
     }
@@ -178,30 +177,28 @@ impl Overview for MountedFilesystem {
     fn inode_paths(&self, subvolume: u64, inode: u64) -> Result<Vec<PathBuf>> {
         if subvolume == self.subvolume_id()? {
             let paths = larder_ioctl::inode_paths(&self.inside, inode);
-            return Ok(paths.map_err(Error::from_mounted)?.into_iter().map(path::owned).collect());
+            return Ok(paths.map_err(of_mounted)?.into_iter().map(path::owned).collect());
         }
         // The ioctls give one path for each other subvolume.
         let path = larder_ioctl::directory_path(&self.inside, subvolume, inode);
-        let mut path = path.map_err(Error::from_mounted)?;
+        let mut path = path.map_err(of_mounted)?;
         path.pop();
         Ok(vec![path::owned(path)])
     }
 }
 
 fn bad(tree: u64, key: Key, problem: FormatError) -> Error {
-    larder_filesystem::Error::Item { tree, key, problem }.into()
+    Error::Item { tree, key, problem }
 }
 
-impl Error {
-    /// An error of a mounted file system.
-    pub(crate) fn from_mounted(error: io::Error) -> Self {
-        let error = match error.raw_os_error().map(rustix::io::Errno::from_raw_os_error) {
-            Some(rustix::io::Errno::NOTTY | rustix::io::Errno::NOSYS) => io::Error::new(
-                io::ErrorKind::Unsupported,
-                "neither the kernel's btrfs nor a mount of larder",
-            ),
-            _ => error,
-        };
-        Self::of_mounted(error)
-    }
+/// An error of a mounted file system.
+fn of_mounted(error: io::Error) -> Error {
+    let error = match error.raw_os_error().map(rustix::io::Errno::from_raw_os_error) {
+        Some(rustix::io::Errno::NOTTY | rustix::io::Errno::NOSYS) => io::Error::new(
+            io::ErrorKind::Unsupported,
+            "neither the kernel's btrfs nor a mount of larder",
+        ),
+        _ => error,
+    };
+    Error::Mounted(error)
 }
