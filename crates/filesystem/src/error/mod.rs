@@ -190,6 +190,7 @@ pub enum DataError {
 
 impl Error {
     /// The same error about `path`.
+    #[doc(hidden)]
     #[must_use]
     pub fn about(self, path: &Path) -> Self {
         let problem = match self {

@@ -12,7 +12,7 @@ use larder_format::{FileOffset, FormatError, Logical};
 
 /// A range of a file and its content.
 #[derive(Clone, Debug)]
-pub struct Extent {
+pub struct MappedRange {
     /// Its offset in the file.
     pub start: FileOffset,
     /// Bytes of the file that it covers: whole sectors, except a hole at the end of the file.
@@ -63,7 +63,7 @@ pub struct DiskExtent {
     pub generation: u64,
 }
 
-impl Extent {
+impl MappedRange {
     /// Its end in the file.
     pub fn end(&self) -> u64 {
         self.start.0 + self.len_bytes

@@ -6,20 +6,18 @@ use crate::error::{Error, Result};
 use crate::inode::handle::Inode;
 use crate::inode::metadata::FileType;
 
-/// An inode that is a regular file. Converting costs nothing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct File<'i> {
-    pub(super) inode: &'i Inode,
+/// A regular file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct File {
+    pub(super) inode: Inode,
 }
 
-impl<'i> TryFrom<&'i Inode> for File<'i> {
+impl TryFrom<Inode> for File {
     type Error = Error;
 
-    /// The inode as a regular file.
-    ///
     /// # Errors
     /// `EISDIR`, `EINVAL` for an inode that is neither a file nor a directory.
-    fn try_from(inode: &'i Inode) -> Result<Self> {
+    fn try_from(inode: Inode) -> Result<Self> {
         match inode.file_type() {
             FileType::Regular => Ok(Self { inode }),
             FileType::Directory => Err(Error::IsADirectory),
@@ -28,10 +26,10 @@ impl<'i> TryFrom<&'i Inode> for File<'i> {
     }
 }
 
-impl Deref for File<'_> {
+impl Deref for File {
     type Target = Inode;
 
     fn deref(&self) -> &Inode {
-        self.inode
+        &self.inode
     }
 }

@@ -3,15 +3,15 @@
 use std::ffi::OsString;
 use std::fs::File;
 use std::io;
+use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
-use larder_filesystem::{FilePlace, QuotaGroup, SubvolumeInfo, SubvolumeItems};
+use larder_filesystem::{FilePlace, QuotaGroup, Spaces, SubvolumeInfo, SubvolumeItems};
 use larder_format::item::Chunk as ChunkItem;
 use larder_format::{BlockGroupFlags, FormatError, ItemType, Key, Logical, name_hash, objectid};
 use larder_volume::Chunk;
 
-use crate::space::Spaces;
-use crate::{DeviceInfo, Error, Overview, Result, Space, Uuid, path};
+use crate::{DeviceInfo, Error, Overview, Result, Space, Uuid};
 
 /// `BTRFS_SPACE_INFO_GLOBAL_RSV`: the kernel's reserve in memory, which is no block group.
 const GLOBAL_RESERVE: u64 = 1 << 49;
@@ -75,7 +75,7 @@ impl MountedFilesystem {
 
 impl Overview for MountedFilesystem {
     fn label(&self) -> Result<OsString> {
-        Ok(path::owned_name(larder_ioctl::label(&self.inside).map_err(of_mounted)?))
+        Ok(OsString::from_vec(larder_ioctl::label(&self.inside).map_err(of_mounted)?))
     }
 
     fn uuid(&self) -> Result<Uuid> {
@@ -86,15 +86,14 @@ impl Overview for MountedFilesystem {
         let devices = larder_ioctl::devices(&self.inside).map_err(of_mounted)?;
         let info = |device: larder_ioctl::DeviceInfo| {
             let name = String::from_utf8_lossy(&device.path).into_owned();
-            DeviceInfo {
-                id: device.id,
-                uuid: device.uuid,
-                name: (!name.is_empty()).then_some(name),
-                total_bytes: device.total_bytes,
-                allocated_bytes: device.allocated_bytes,
-                is_stale: false,
-                is_seed: false,
-            }
+            let name = (!name.is_empty()).then_some(name);
+            DeviceInfo::new(
+                device.id,
+                device.uuid,
+                name,
+                device.total_bytes,
+                device.allocated_bytes,
+            )
         };
         Ok(devices.into_iter().map(info).collect())
     }
@@ -125,9 +124,7 @@ impl Overview for MountedFilesystem {
         let mut together = SubvolumeItems::default();
         let mut infos = Vec::new();
         for item in self.items(objectid::ROOT_TREE, first, last)? {
-            infos.extend(
-                together.add(item.key, &item.data, |_| None).map_err(Error::from).transpose(),
-            );
+            infos.extend(together.add(item.key, &item.data, |_| None).transpose());
         }
         infos.extend(together.end().map(Ok));
         // The kernel removes the name of a subvolume at once, and marks its root with a commit.
@@ -141,7 +138,7 @@ impl Overview for MountedFilesystem {
 
     fn subvolume_path(&self, id: u64) -> Result<PathBuf> {
         let path = larder_ioctl::subvolume_path(&self.inside, id).map_err(of_mounted)?;
-        path.map(path::owned).ok_or(larder_filesystem::Error::NoSuchSubvolume(id).into())
+        path.map(path_of).ok_or(Error::NoSuchSubvolume(id))
     }
 
     fn default_subvolume_id(&self) -> Result<u64> {
@@ -177,14 +174,18 @@ impl Overview for MountedFilesystem {
     fn inode_paths(&self, subvolume: u64, inode: u64) -> Result<Vec<PathBuf>> {
         if subvolume == self.subvolume_id()? {
             let paths = larder_ioctl::inode_paths(&self.inside, inode);
-            return Ok(paths.map_err(of_mounted)?.into_iter().map(path::owned).collect());
+            return Ok(paths.map_err(of_mounted)?.into_iter().map(path_of).collect());
         }
         // The ioctls give one path for each other subvolume.
         let path = larder_ioctl::directory_path(&self.inside, subvolume, inode);
         let mut path = path.map_err(of_mounted)?;
         path.pop();
-        Ok(vec![path::owned(path)])
+        Ok(vec![path_of(path)])
     }
+}
+
+fn path_of(bytes: Vec<u8>) -> PathBuf {
+    OsString::from_vec(bytes).into()
 }
 
 fn bad(tree: u64, key: Key, problem: FormatError) -> Error {

@@ -12,8 +12,10 @@ mod names;
 mod new;
 
 use std::collections::{HashMap, VecDeque};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 
-use larder_filesystem::{Filesystem, Inode, NewInode, RenameMode, Subvolume};
+use larder_filesystem::{Directory, Filesystem, NewInode, RenameMode, SnapshotKind, Subvolume};
 
 use self::batch::Batch;
 use self::names::Names;
@@ -28,13 +30,13 @@ const MOST_SOURCES: usize = 64;
 /// A directory of a file system that is open for writing, to receive subvolumes in.
 #[derive(Debug)]
 pub struct ImageTarget {
-    directory: Inode,
+    directory: Directory,
     current: Option<Receiving>,
 }
 
 impl ImageTarget {
     /// Receives in `directory`.
-    pub fn new(directory: Inode) -> Self {
+    pub fn new(directory: Directory) -> Self {
         Self { directory, current: None }
     }
 }
@@ -47,16 +49,16 @@ impl Target for ImageTarget {
         parent: Option<Origin>,
     ) -> Result<(), CommandProblem> {
         self.current = None;
+        let name = OsStr::from_bytes(name);
         let subvolume = match parent {
             None => {
                 let root = NewInode { mode: 0o755, uid: 0, gid: 0, umask: 0, device: (0, 0) };
-                self.directory.as_directory()?.create_subvolume(name, &root)?
+                self.directory.create_child_subvolume(name, &root)?
             }
-            Some(parent) => find(self.directory.subvolume().filesystem(), parent)?.snapshot(
-                self.directory.as_directory()?,
-                name,
-                false,
-            )?,
+            Some(parent) => {
+                let parent = find(self.directory.subvolume().filesystem(), parent)?;
+                self.directory.snapshot_child(name, &parent, SnapshotKind::Writable)?
+            }
         };
         let names = Names::new(subvolume.root()?);
         self.current = Some(Receiving {
@@ -184,17 +186,17 @@ impl Receiving {
             Command::Link { path, existing } => {
                 let inode = self.names.inode(existing)?;
                 let (directory, name) = self.names.parent_and_name(path)?;
-                Ok(directory.as_directory()?.link(name, &inode)?)
+                Ok(directory.link_child(name, &inode)?)
             }
             Command::Unlink { path } => {
                 self.names.forget(path);
                 let (directory, name) = self.names.parent_and_name(path)?;
-                Ok(directory.as_directory()?.unlink(name)?)
+                Ok(directory.remove_child(name)?)
             }
             Command::Rmdir { path } => {
                 self.names.forget(path);
                 let (directory, name) = self.names.parent_and_name(path)?;
-                Ok(directory.as_directory()?.rmdir(name)?)
+                Ok(directory.remove_child_directory(name)?)
             }
             Command::Fileattr { path, attributes } => {
                 let unknown = |_| CommandProblem::Unsupported("an inode flag");
@@ -217,12 +219,7 @@ impl Receiving {
         let (directory, new_name) = self.names.parent_and_name(to)?;
         self.names.forget(path);
         self.names.forget(to);
-        Ok(from.as_directory()?.rename(
-            name,
-            directory.as_directory()?,
-            new_name,
-            RenameMode::Replace,
-        )?)
+        Ok(from.rename_child(name, &directory, new_name, RenameMode::Replace)?)
     }
 }
 

@@ -6,8 +6,10 @@
 //! - If a directory is cached, so are all directories above it.
 
 use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 
-use larder_filesystem::{Error, FileType, Inode};
+use larder_filesystem::{Directory, Error, FileType, Inode};
 
 /// Most directories in the cache; when there are more, all are dropped.
 const MOST_KNOWN: usize = 4096;
@@ -15,8 +17,8 @@ const MOST_KNOWN: usize = 4096;
 /// The inodes of one subvolume by their paths.
 #[derive(Debug)]
 pub(super) struct Names {
-    root: Inode,
-    directories: HashMap<Vec<u8>, Inode>,
+    root: Directory,
+    directories: HashMap<Vec<u8>, Directory>,
     /// The last inode that was looked up and is no directory.
     last: Option<(Vec<u8>, Inode)>,
 }
@@ -27,7 +29,7 @@ pub(super) enum InodeByPath<'p> {
     /// It was looked up.
     Known(Inode),
     /// In a directory, under this name.
-    In { directory: Inode, name: &'p [u8] },
+    In { directory: Directory, name: &'p OsStr },
 }
 
 impl InodeByPath<'_> {
@@ -36,7 +38,7 @@ impl InodeByPath<'_> {
         match self {
             Self::Known(inode) => Ok(inode.clone()),
             Self::In { directory, name } => {
-                let inode = directory.as_directory()?.lookup(name)?;
+                let inode = directory.child(name)?;
                 if inode.subvolume() != directory.subvolume() {
                     return Err(Error::CrossSubvolume);
                 }
@@ -48,7 +50,7 @@ impl InodeByPath<'_> {
 
 impl Names {
     /// Names in the subvolume with this root.
-    pub(super) fn new(root: Inode) -> Self {
+    pub(super) fn new(root: Directory) -> Self {
         Self { root, directories: HashMap::new(), last: None }
     }
 
@@ -65,7 +67,7 @@ impl Names {
     /// The place of the inode at `path`.
     pub(super) fn place<'p>(&mut self, path: &'p [u8]) -> Result<InodeByPath<'p>, Error> {
         if path.is_empty() {
-            return Ok(InodeByPath::Known(self.root.clone()));
+            return Ok(InodeByPath::Known(Inode::clone(&self.root)));
         }
         if let Some((last, inode)) = &self.last
             && last == path
@@ -73,7 +75,7 @@ impl Names {
             return Ok(InodeByPath::Known(inode.clone()));
         }
         if let Some(directory) = self.directories.get(path) {
-            return Ok(InodeByPath::Known(directory.clone()));
+            return Ok(InodeByPath::Known(Inode::clone(directory)));
         }
         let (directory, name) = self.parent_and_name(path)?;
         Ok(InodeByPath::In { directory, name })
@@ -83,19 +85,21 @@ impl Names {
     pub(super) fn parent_and_name<'p>(
         &mut self,
         path: &'p [u8],
-    ) -> Result<(Inode, &'p [u8]), Error> {
+    ) -> Result<(Directory, &'p OsStr), Error> {
         if self.directories.len() >= MOST_KNOWN {
             self.directories.clear();
         }
         match path.iter().rposition(|byte| *byte == b'/') {
-            Some(slash) => Ok((self.directory(&path[..slash])?, &path[slash + 1..])),
+            Some(slash) => {
+                Ok((self.directory(&path[..slash])?, OsStr::from_bytes(&path[slash + 1..])))
+            }
             None if path.is_empty() => Err(Error::NotPermitted("it is the root")),
-            None => Ok((self.root.clone(), path)),
+            None => Ok((self.root.clone(), OsStr::from_bytes(path))),
         }
     }
 
     /// The directory at `path`, from the nearest known one above it down.
-    fn directory(&mut self, path: &[u8]) -> Result<Inode, Error> {
+    fn directory(&mut self, path: &[u8]) -> Result<Directory, Error> {
         if let Some(known) = self.directories.get(path) {
             return Ok(known.clone());
         }
@@ -110,13 +114,11 @@ impl Names {
         let first = known.map_or(0, |known| known + 1);
         for (number, end) in ends.iter().enumerate().skip(first) {
             let start = if number == 0 { 0 } else { ends[number - 1] + 1 };
-            at = at.as_directory()?.lookup(&path[start..*end])?;
-            if at.subvolume() != self.root.subvolume() {
+            let found = at.child(OsStr::from_bytes(&path[start..*end]))?;
+            if found.subvolume() != self.root.subvolume() {
                 return Err(Error::CrossSubvolume);
             }
-            if at.file_type() != FileType::Directory {
-                return Err(Error::NotADirectory);
-            }
+            at = found.into_directory()?;
             self.directories.insert(path[..*end].to_vec(), at.clone());
         }
         Ok(at)
@@ -124,10 +126,10 @@ impl Names {
 
     /// Caches an inode that was just found or made.
     pub(super) fn note(&mut self, path: &[u8], inode: Inode) {
-        if inode.file_type() == FileType::Directory {
-            self.directories.insert(path.to_vec(), inode);
-        } else {
+        if inode.file_type() != FileType::Directory {
             self.last = Some((path.to_vec(), inode));
+        } else if let Ok(directory) = inode.into_directory() {
+            self.directories.insert(path.to_vec(), directory);
         }
     }
 

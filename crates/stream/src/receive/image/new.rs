@@ -124,7 +124,7 @@ impl NewNode {
 
     fn make_at(&self, names: &mut Names, path: &[u8]) -> Result<(), Error> {
         let (directory, name) = names.parent_and_name(path)?;
-        let inode = directory.as_directory()?.create_whole(
+        let inode = directory.create_whole(
             name,
             &WholeInode {
                 new: self.new,
@@ -144,7 +144,7 @@ impl NewNode {
         names.forget(&self.path);
         let (from, name) = names.parent_and_name(made_at)?;
         let (to, new_name) = names.parent_and_name(&self.path)?;
-        from.as_directory()?.rename(name, to.as_directory()?, new_name, RenameMode::Replace)
+        from.rename_child(name, &to, new_name, RenameMode::Replace)
     }
 }
 
