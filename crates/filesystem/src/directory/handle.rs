@@ -2,24 +2,12 @@
 
 use std::ops::Deref;
 
-use crate::error::{Error, Result};
 use crate::inode::handle::Inode;
 
 /// A directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Directory {
-    pub(super) inode: Inode,
-}
-
-impl TryFrom<Inode> for Directory {
-    type Error = Error;
-
-    /// # Errors
-    /// `ENOTDIR`.
-    fn try_from(inode: Inode) -> Result<Self> {
-        inode.expect_directory()?;
-        Ok(Self { inode })
-    }
+    pub(crate) inode: Inode,
 }
 
 impl Directory {

@@ -10,7 +10,7 @@ use larder_format::item::{
 };
 use larder_format::{FileOffset, FormatError, Logical};
 
-/// A range of a file and its content.
+/// What the tree or memory has for a range of a file.
 #[derive(Clone, Debug)]
 pub struct MappedRange {
     /// Its offset in the file.
@@ -21,7 +21,7 @@ pub struct MappedRange {
     pub content: ExtentContent,
 }
 
-/// The content of a range of a file.
+/// Where the content is.
 #[derive(Clone, Debug)]
 pub enum ExtentContent {
     /// A hole: it reads as zeros.

@@ -59,8 +59,8 @@ impl File {
         Reader { file: self.clone(), position: 0 }
     }
 
-    /// Reads from `offset` on. Returns how many bytes were read: fewer than asked
-    /// for only at the end of the file.
+    /// Reads from `offset` on. Returns how many bytes were read: fewer than asked for only at the
+    /// end of the file.
     ///
     /// Data with checksums is verified; a bad copy is replaced by a good one if the volume is
     /// writable. Reads are quickest when they are large, and start and end at whole sectors: those

@@ -102,7 +102,8 @@ impl File {
     }
 
     /// Writes all of `data` from `offset` on; a gap between the end of the file and `offset` reads
-    /// as zeros. Readers see the data at once, and it is durable after a sync. A program loses its capabilities by any change of its content.
+    /// as zeros. Readers see the data at once, and it is durable after a sync. A program loses its
+    /// capabilities by any change of its content.
     ///
     /// # Errors
     /// `EFBIG`, `EPERM`, `EROFS`, `ENOSPC`, `EDQUOT`, and `EIO`

@@ -77,7 +77,8 @@ impl Filesystem {
         self.try_writer()?.manager().aborted()
     }
 
-    /// The subvolume with this id; 5 is the top level. A deleted one is not found, even while it is in use.
+    /// The subvolume with this id; 5 is the top level. A deleted one is not found, even while it is
+    /// in use.
     pub fn subvolume_by_id(&self, id: u64) -> Result<Subvolume> {
         let missing = Error::NoSuchSubvolume(id);
         let known = self.subvolumes.lock().get(&id).and_then(Weak::upgrade);

@@ -53,8 +53,8 @@ pub struct Capacity {
 }
 
 impl Filesystem {
-    /// The capacity, as `df` shows it. Dirty data has its space already; space that was freed since the last commit
-    /// counts as free.
+    /// The capacity, as `df` shows it. Dirty data has its space already; space that was freed since
+    /// the last commit counts as free.
     pub fn capacity(&self) -> Result<Capacity> {
         let groups = self.block_groups()?;
         let of_data = || groups.iter().filter(|group| group.flags.contains(BlockGroupFlags::DATA));

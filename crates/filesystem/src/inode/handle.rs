@@ -248,7 +248,11 @@ impl Inode {
     /// # Errors
     /// `EISDIR`, `EINVAL` for an inode that is neither a file nor a directory.
     pub fn into_file(self) -> Result<File> {
-        self.try_into()
+        match self.file_type {
+            FileType::Regular => Ok(File { inode: self }),
+            FileType::Directory => Err(Error::IsADirectory),
+            _ => Err(Error::NotAFile),
+        }
     }
 
     /// The inode as a directory.
@@ -256,7 +260,8 @@ impl Inode {
     /// # Errors
     /// `ENOTDIR`.
     pub fn into_directory(self) -> Result<Directory> {
-        self.try_into()
+        self.expect_directory()?;
+        Ok(Directory { inode: self })
     }
 
     /// The subvolume whose root the inode is.

@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
+use std::ffi::OsString;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
 use larder_format::{FormatError, Key, objectid};
@@ -42,10 +42,8 @@ impl Paths {
     /// The path of a name from the root of the subvolume, without a slash at either end.
     pub fn of(&mut self, link: &Link) -> Result<PathBuf> {
         let directory = self.directory(link.parent)?;
-        let mut path = PathBuf::with_capacity(directory.len() + 1 + link.name.len());
-        path.push(OsStr::from_bytes(directory));
-        path.push(&link.name);
-        Ok(path)
+        let slash: &[u8] = if directory.is_empty() { b"" } else { b"/" };
+        Ok(OsString::from_vec([directory, slash, link.name.as_bytes()].concat()).into())
     }
 
     fn walk_up(&mut self, number: u64) -> Result<Vec<u8>> {
