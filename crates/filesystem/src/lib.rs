@@ -1,25 +1,24 @@
 //! Files, directories and subvolumes in the trees of a volume: in the state of the last commit or,
 //! in a file system that is open for writing, in the current state.
 //!
+//! The crate `larder` opens file systems, and exports the types that its users see: each is
+//! documented once, here. The documentation hides what only other crates of this workspace use.
+//!
 //! - [`Filesystem::open`]: opens the file system on a [`Volume`](larder_volume::Volume) and gives
-//!   its subvolumes.
-//! - [`Subvolume`]: a tree of inodes. [`SubvolumeInfo`] is what its root item and references say.
+//!   its subvolumes. [`Filesystem::open_writable`]: opens it for writing.
+//! - [`Subvolume`]: a tree of inodes, found and changed by their paths. [`SubvolumeInfo`] is what
+//!   its root item and references say.
 //! - [`Inode`]: attributes ([`Metadata`]), names ([`Link`]), extended attributes, the target of a
-//!   symbolic link. [`Directory`] is an inode with [`Entries`]; [`File`] is one with data and
-//!   [`Extents`].
-//! - [`Inode::resolve`]: paths, across subvolumes and through symbolic links.
+//!   symbolic link.
+//! - [`Directory`]: an inode with [`Entries`]. Calls that take a name in it are for a file server,
+//!   which says to whom a new inode belongs. The name is neither a path nor `.` nor `..`, and
+//!   errors name no path.
+//! - [`File`]: an inode with data, in [`Extent`]s. [`OpenFile`] is one that is open for writing.
 //! - [`Subvolume::scan`]: every inode in the order of the tree, in parts for several threads.
-//! - [`Filesystem::open_writable`]: opens it for writing. [`Directory::create`],
-//!   [`Directory::create_unnamed`], [`Directory::link`], [`Directory::unlink`],
-//!   [`Directory::rename`]; [`File::write_at`], [`File::truncate`], [`File::allocate`],
-//!   [`File::punch_hole`], [`File::clone_range`], [`File::copy_range`], [`File::write_encoded`];
-//!   [`Inode::set_attributes`], [`Inode::set_xattr`]; [`Directory::create_subvolume`],
-//!   [`Subvolume::snapshot`], [`Directory::delete_subvolume`]; [`Filesystem::sync`].
 //! - [`Directory::create_whole`], [`File::rewrite`], [`Subvolume::mark_received`],
 //!   [`Filesystem::subvolumes_of`]: for a receiver of streams.
-//! - [`Filesystem::block_groups`]: the use of space.
-//!
-//! Names and paths are bytes here, and numbers are inode numbers.
+//! - [`Filesystem::space`]: the use of space. [`Filesystem::health`]: errors.
+//! - [`Error::kind`] says what an error means.
 //!
 //! # Invariants
 //! - Open for reading, the trees are committed ones: they never change, and no lock is held while
@@ -80,35 +79,42 @@ pub use crate::core::policy::WritePolicy;
 #[doc(hidden)]
 pub use crate::core::tuning::{FindExtents, Queue, Reserve, Tuning};
 pub use directory::entries::Entries;
-pub use directory::entry::{DirEntry, Target};
+pub use directory::entry::Entry;
 pub use directory::handle::Directory;
 pub use directory::listed::{Listed, ListedEntry, ListedInode};
 pub use directory::rename::RenameMode;
 pub use directory::whole::WholeInode;
-pub use error::{DataError, Error, ErrorKind, Result};
+pub use error::{DataError, Error, ErrorAbout, ErrorKind, Result};
 pub use file::allocate::AllocateMode;
 pub use file::encoded::Encoded;
-pub use file::extent::{DiskExtent, Extent, ExtentContent, InlineExtent};
+pub use file::extent::{DiskExtent, ExtentContent, InlineExtent, MappedRange};
 pub use file::extents::Extents;
 pub use file::handle::File;
 pub use file::open::OpenFile;
+pub use file::reader::Reader;
+pub use file::shown_extent::{Extent, ExtentKind};
 pub use file::writeback::compress::WriteCompression;
 pub use filesystem::handle::{Filesystem, default_subvolume_in};
+pub use filesystem::health::{DeviceErrors, DeviceInfo, Health, MadeReadOnly};
 pub use filesystem::options::WriteOptions;
 pub use filesystem::quota::QuotaGroup;
 pub use filesystem::resolve::FilePlace;
-pub use filesystem::space::{BlockGroup, Capacity};
+pub use filesystem::space::Capacity;
+pub use filesystem::spaces::{Space, SpaceKind, Spaces};
 pub use filesystem::stats::{DelayedStats, ExtentMapStats, Stats};
+pub use filesystem::tree_items::{TreeItem, TreeItems};
 pub use inode::attributes::SetAttributes;
 pub use inode::handle::Inode;
 pub use inode::links::Link;
 pub use inode::metadata::{FileType, Metadata, Timestamp};
 pub use inode::new::NewInode;
 pub use larder_transaction::ResyncProgress;
-pub use scan::{DirectoryPaths, Scan, ScannedInode};
+pub use scan::{Paths, Scan, ScannedInode};
+pub use subvolume::create::SnapshotKind;
 pub use subvolume::handle::Subvolume;
 pub use subvolume::info::{SubvolumeInfo, SubvolumeName};
 pub use subvolume::list::{SubvolumeItems, Subvolumes};
+pub use subvolume::relative::Relative;
 pub use subvolume::send_guard::SendGuard;
 pub use xattr::get::{Xattr, Xattrs};
 pub use xattr::set::XattrMode;

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use jiff::tz::TimeZone;
-use larder::{OpenOptions, ReceiveOptions};
+use larder::{OpenOptions, ReceiveOptions, ReceiveSnapshots};
 
 use crate::Image;
 

@@ -51,59 +51,39 @@
 #![forbid(unsafe_code)]
 
 pub mod device;
-mod directory;
-mod error;
-mod file;
-mod filesystem;
-mod health;
-mod inode;
 mod mounted;
-mod names;
 mod open;
 mod overview;
-mod path;
 mod receive;
-mod scan;
 mod send;
-mod space;
-mod subvolume;
-mod tree;
-mod write;
-mod xattr;
 
-pub use directory::{Directory, Entries, Entry, Listed, ListedEntry, ListedInode};
-pub use error::{Error, Result};
-pub use file::{Extent, ExtentKind, File, Reader};
-pub use filesystem::{DeviceInfo, Filesystem};
-pub use health::{DeviceErrors, Health, MadeReadOnly};
-pub use inode::{Inode, Link};
+#[doc(inline)]
 pub use larder_filesystem::{
-    AllocateMode, DelayedStats, Encoded, ErrorKind, ExtentMapStats, FilePlace, FileType, Metadata,
-    NewInode, QuotaGroup, RenameMode, ResyncProgress, SetAttributes, Stats, SubvolumeInfo,
-    SubvolumeName, Timestamp, WriteCompression, WritePolicy, XattrMode,
+    AllocateMode, Capacity, DelayedStats, DeviceErrors, DeviceInfo, Directory, Encoded, Entries,
+    Entry, Error, ErrorAbout, ErrorKind, Extent, ExtentKind, ExtentMapStats, File, FilePlace,
+    FileType, Filesystem, Health, Inode, Link, Listed, ListedEntry, ListedInode, MadeReadOnly,
+    Metadata, NewInode, OpenFile, Paths, QuotaGroup, Reader, RenameMode, Result, ResyncProgress,
+    Scan, ScannedInode, SetAttributes, SnapshotKind, Space, SpaceKind, Stats, Subvolume,
+    SubvolumeInfo, SubvolumeName, Subvolumes, Timestamp, TreeItem, TreeItems, WriteCompression,
+    WritePolicy, Xattr, XattrMode, Xattrs,
 };
 #[doc(hidden)]
 pub use larder_filesystem::{FindExtents, Queue, Reserve, Tuning};
-pub use larder_format::Uuid;
 pub use larder_format::compression::{
     Algorithm as CompressionAlgorithm, Compression, CompressionSpecError,
 };
 pub use larder_format::item::InodeFlags;
-pub use larder_format::{ItemType, Key};
+pub use larder_format::{ItemType, Key, Profile, Uuid};
+#[doc(inline)]
+pub use larder_stream::{
+    CommandError, CommandProblem, Event as ReceiveEvent, ReceiveError, ReceiveOptions,
+    ReceiveProblem, Received, SendError, SendOptions, SendProgress, Sent, Version as StreamVersion,
+};
 pub use mounted::{MountedFilesystem, MountedSnapshot, receive_mounted};
 pub use open::OpenOptions;
 pub use overview::Overview;
-pub use receive::{
-    CommandError, CommandProblem, ReceiveError, ReceiveEvent, ReceiveOptions, ReceiveProblem,
-    Received,
-};
-pub use scan::{Paths, Scan, ScannedInode};
-pub use send::{SendError, SendOptions, SendProgress, Sent, StreamVersion};
-pub use space::{Capacity, Profile, Space, SpaceKind};
-pub use subvolume::{Subvolume, Subvolumes};
-pub use tree::{TreeItem, TreeItems};
-pub use write::{OpenFile, SnapshotKind};
-pub use xattr::{Xattr, Xattrs};
+pub use receive::ReceiveSnapshots;
+pub use send::SendSnapshot;
 
 /// The example in the README is a test.
 #[cfg(doctest)]

@@ -187,7 +187,7 @@ impl OpenOptions {
         };
         let volume = Arc::new(Volume::open(devices, &options)?);
         let cache_bytes = self.cache_bytes;
-        Ok(Filesystem::new(if self.write {
+        Ok(if self.write {
             let most_bytes = || cache_bytes.saturating_mul(2).max(LEAST_COMMIT_BYTES);
             let options = WriteOptions {
                 cache_bytes,
@@ -197,12 +197,12 @@ impl OpenOptions {
                 tuning: self.tuning,
                 resync_progress: &*self.resync_progress,
             };
-            let filesystem = larder_filesystem::Filesystem::open_writable(volume, &options)?;
+            let filesystem = Filesystem::open_writable(volume, &options)?;
             self.apply_to(&filesystem)?;
             filesystem
         } else {
-            larder_filesystem::Filesystem::open(volume, cache_bytes)?
-        }))
+            Filesystem::open(volume, cache_bytes)?
+        })
     }
 
     /// Applies these options to `filesystem`, which is open for writing, as far as they concern
@@ -211,13 +211,13 @@ impl OpenOptions {
         if let Some(interval) = self.commit_interval {
             filesystem.set_commit_interval(interval);
         }
-        self.apply_to(filesystem.inner())
+        self.apply_to(filesystem)
     }
 
-    fn apply_to(&self, filesystem: &larder_filesystem::Filesystem) -> Result<()> {
+    fn apply_to(&self, filesystem: &Filesystem) -> Result<()> {
         filesystem.set_compression(self.compression)?;
         filesystem.set_discards(self.discard)?;
-        Ok(filesystem.set_write_policy(self.write_policy)?)
+        filesystem.set_write_policy(self.write_policy)
     }
 }
 

@@ -5,44 +5,42 @@ use std::path::PathBuf;
 
 use larder_filesystem::{FilePlace, QuotaGroup, SubvolumeInfo};
 
-use crate::{DeviceInfo, Filesystem, Result, Space, Uuid};
+use crate::{DeviceInfo, Error, Filesystem, Result, Space, Uuid};
 
 /// A file system as a whole: one that is open here, or one that is
 /// [mounted](crate::MountedFilesystem).
 pub trait Overview {
-    /// The label, empty if it has none.
+    /// As [`Filesystem::label`].
     fn label(&self) -> Result<OsString>;
 
-    /// Its UUID.
+    /// As [`Filesystem::uuid`].
     fn uuid(&self) -> Result<Uuid>;
 
-    /// Its devices in the order of their ids, including missing ones.
+    /// As [`Filesystem::devices`].
     fn devices(&self) -> Result<Vec<DeviceInfo>>;
 
-    /// How much space is allocated for each purpose, and how much of that is used.
+    /// As [`Filesystem::space`].
     fn space(&self) -> Result<Vec<Space>>;
 
-    /// Bytes that extents use on all block groups together.
+    /// As [`Filesystem::used_bytes`].
     fn used_bytes(&self) -> Result<u64>;
 
-    /// All subvolumes in the order of their ids, including the top level and those that are being
-    /// deleted.
+    /// As [`Filesystem::subvolumes`].
     fn subvolumes(&self) -> Result<Box<dyn Iterator<Item = Result<SubvolumeInfo>> + '_>>;
 
-    /// The path of a subvolume from the top level, without a slash at either end.
+    /// As [`Filesystem::subvolume_path`].
     fn subvolume_path(&self, id: u64) -> Result<PathBuf>;
 
-    /// Id of the subvolume that a mount shows by default.
+    /// As [`Filesystem::default_subvolume_id`].
     fn default_subvolume_id(&self) -> Result<u64>;
 
-    /// The counters of a quota group; `None` without quotas or without the group.
+    /// As [`Filesystem::quota_group`].
     fn quota_group(&self, id: u64) -> Result<Option<QuotaGroup>>;
 
-    /// The places in files that refer to the data at a logical address; see
-    /// [`Filesystem::places_of`].
+    /// As [`Filesystem::places_of`].
     fn places_of(&self, logical: u64, of_whole_extent: bool) -> Result<Vec<FilePlace>>;
 
-    /// All paths of an inode from the root of its subvolume, without a slash at either end.
+    /// The paths of an inode, as [`Inode::paths`](crate::Inode::paths) has them.
     fn inode_paths(&self, subvolume: u64, inode: u64) -> Result<Vec<PathBuf>>;
 
     /// Information about the subvolume `id`.
@@ -53,7 +51,7 @@ pub trait Overview {
                 _ => {}
             }
         }
-        Err(larder_filesystem::Error::NoSuchSubvolume(id).into())
+        Err(Error::NoSuchSubvolume(id))
     }
 }
 

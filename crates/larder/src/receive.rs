@@ -4,15 +4,12 @@ use std::io::Read;
 use std::ops::ControlFlow;
 
 use larder_stream::ImageTarget;
-pub use larder_stream::{
-    CommandError, CommandProblem, Event as ReceiveEvent, ReceiveError, ReceiveOptions,
-    ReceiveProblem, Received,
-};
 
-use crate::Directory;
+use crate::{Directory, ReceiveError, ReceiveEvent, ReceiveOptions, Received};
 
-impl Directory {
-    /// Receives the streams of `btrfs send` or [`Subvolume::send`](crate::Subvolume::send) in
+/// A directory that snapshots are received in.
+pub trait ReceiveSnapshots {
+    /// Receives the streams of `btrfs send` or [`SendSnapshot::send`](crate::SendSnapshot::send) in
     /// `input` as subvolumes in this directory. Parents and clone sources are found anywhere in the
     /// file system by their UUIDs.
     ///
@@ -20,13 +17,21 @@ impl Directory {
     /// read-only and known by the UUID of its origin once it is complete. After an error the
     /// unfinished one stays as it is: it can be changed, has no received UUID, and is named in the
     /// error.
-    pub fn receive(
+    fn receive(
+        &self,
+        input: impl Read,
+        options: &ReceiveOptions,
+        observe: &mut dyn FnMut(ReceiveEvent<'_>) -> ControlFlow<()>,
+    ) -> Result<Received, ReceiveError>;
+}
+
+impl ReceiveSnapshots for Directory {
+    fn receive(
         &self,
         input: impl Read,
         options: &ReceiveOptions,
         observe: &mut dyn FnMut(ReceiveEvent<'_>) -> ControlFlow<()>,
     ) -> Result<Received, ReceiveError> {
-        let mut target = ImageTarget::new(crate::Inode::inner(self).clone());
-        larder_stream::receive(input, &mut target, options, observe)
+        larder_stream::receive(input, &mut ImageTarget::new(self.clone()), options, observe)
     }
 }

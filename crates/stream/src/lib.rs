@@ -37,7 +37,7 @@ pub use receive::{
     Changes, CommandError, CommandProblem, Event, ImageTarget, MountedTarget, Origin, ReceiveError,
     ReceiveOptions, ReceiveProblem, Received, Target, receive,
 };
-pub use send::{Counted, SendError, SendOptions, SendProgress, Sent, send};
+pub use send::{Counted, Reading, SendError, SendOptions, SendProgress, Sent, send, send_reading};
 pub use wire::{
     Attribute, Command, Follower, Reader, StreamError, StreamProblem, Timestamp, TooLong, Version,
     Work, Writer, encode,

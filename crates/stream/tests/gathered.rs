@@ -181,7 +181,7 @@ fn changes_in_turns_are_applied_in_order() {
     let image = EmptyImage::new();
     let failed = {
         let filesystem = open_writable(image.device());
-        let top = filesystem.subvolume(5).and_then(|top| top.root()).expect("the top level");
+        let top = filesystem.subvolume_by_id(5).and_then(|top| top.root()).expect("the top level");
         let failed = receive_all(&stream, &mut ImageTarget::new(top));
         filesystem.sync().expect("durable");
         failed

@@ -8,6 +8,7 @@ use std::fs;
 use std::ops::ControlFlow;
 use std::path::Path;
 
+use larder_filesystem::Inode;
 use larder_format::Uuid;
 use larder_stream::{
     Command, Event, ImageTarget, MountedTarget, ReceiveError, ReceiveOptions, Target, Timestamp,
@@ -71,8 +72,9 @@ fn assert_harmless(good: &[Command<'_>], bad: &[Command<'_>]) {
     };
     {
         let filesystem = open_writable(image.device());
-        let top = filesystem.subvolume(5).and_then(|top| top.root()).expect("the top level");
-        let target = top.resolve(&top, b"around/target", false).expect("it is there");
+        let top = filesystem.subvolume_by_id(5).and_then(|top| top.root()).expect("the top level");
+        let target =
+            top.lookup("around/target").and_then(Inode::into_directory).expect("it is there");
         expect(receive_all(&stream, &mut ImageTarget::new(target)));
         filesystem.sync().expect("durable");
     }
@@ -217,7 +219,7 @@ fn excessive_and_invalid_commands_are_refused() {
 fn names_of_subvolumes_lead_nowhere() {
     let image = EmptyImage::new();
     let filesystem = open_writable(image.device());
-    let top = filesystem.subvolume(5).and_then(|top| top.root()).expect("the top level");
+    let top = filesystem.subvolume_by_id(5).and_then(|top| top.root()).expect("the top level");
     for path in [&b"../x"[..], b"/x", b"a/b", b"..", b".", b"", b"x\0y", &[b'x'; 256]] {
         let mut stream = Writer::new(Vec::new(), Version::V1).expect("written");
         let command = Command::Subvol { path, uuid: UUID, ctransid: 7 };
@@ -225,7 +227,5 @@ fn names_of_subvolumes_lead_nowhere() {
         let (_, error) = receive_all(&stream.into_inner(), &mut ImageTarget::new(top.clone()));
         assert!(error.expect("it is refused").unfinished.is_none());
     }
-    assert!(
-        top.as_directory().expect("a directory").entries().expect("it is read").next().is_none()
-    );
+    assert!(top.entries().expect("it is read").next().is_none());
 }

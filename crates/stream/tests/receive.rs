@@ -7,8 +7,7 @@ mod support;
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use larder_filesystem::{ExtentContent, FileType, Filesystem};
-use larder_format::FileOffset;
+use larder_filesystem::{ExtentContent, FileType, Filesystem, SnapshotKind};
 use larder_stream::{
     Event, ImageTarget, ReceiveOptions, ReceiveProblem, SendOptions, StreamProblem, Version,
     receive,
@@ -159,13 +158,13 @@ fn images_of_other_shapes_are_received_as_well() {
 fn compressed_extents(filesystem: &Filesystem) -> usize {
     let mut count = 0;
     for info in filesystem.subvolumes() {
-        let subvolume = filesystem.subvolume(info.unwrap().id).unwrap();
+        let subvolume = filesystem.subvolume_by_id(info.unwrap().id).unwrap();
         for scanned in subvolume.scan() {
             let inode = subvolume.inode(scanned.unwrap().metadata.inode).unwrap();
             if inode.file_type() != FileType::Regular {
                 continue;
             }
-            for extent in inode.as_file().unwrap().extents_from(FileOffset(0)).unwrap() {
+            for extent in inode.into_file().unwrap().mapped_from(0).unwrap() {
                 count += usize::from(match extent.unwrap().content {
                     ExtentContent::Data(extent) => extent.compression.is_some(),
                     ExtentContent::Inline(extent) => extent.compression.is_some(),
@@ -201,8 +200,8 @@ fn a_received_subvolume_knows_where_it_comes_from() {
     larder_receive(&stream, &filesystem, "").expect("received");
     // A snapshot of a received subvolume has its identity too.
     let received = subvolume(&filesystem, "snapshot");
-    let top = filesystem.subvolume(5).and_then(|top| top.root()).expect("the top level");
-    received.snapshot(top.as_directory().expect("a directory"), b"again", true).expect("taken");
+    let top = filesystem.subvolume_by_id(5).and_then(|top| top.root()).expect("the top level");
+    top.snapshot_child("again".as_ref(), &received, SnapshotKind::ReadOnly).expect("taken");
     let uuid = received.root_item().received_uuid();
     assert_eq!(filesystem.subvolumes_of(uuid).expect("found").len(), 2);
     drop((received, top, filesystem));
@@ -242,7 +241,8 @@ fn one_stream_carries_several_snapshots() {
 
     let target = EmptyImage::with_node_size(64 << 10);
     let filesystem = open_writable(target.device());
-    let directory = filesystem.subvolume(5).and_then(|top| top.root()).expect("the top level");
+    let directory =
+        filesystem.subvolume_by_id(5).and_then(|top| top.root()).expect("the top level");
     let mut input = &stream[..];
     let options = ReceiveOptions { stop_at_end: true, ..ReceiveOptions::default() };
     let mut begun = Vec::new();
@@ -277,7 +277,7 @@ fn a_stream_cut_short_leaves_an_unfinished_subvolume() {
     let target = EmptyImage::with_node_size(64 << 10);
     let filesystem = open_writable(target.device());
     larder_receive(&whole, &filesystem, "").expect("received");
-    let top = filesystem.subvolume(5).and_then(|top| top.root()).expect("the top level");
+    let top = filesystem.subvolume_by_id(5).and_then(|top| top.root()).expect("the top level");
     let cuts = (1..12).map(|n| 17 + (increment.len() - 18) * n / 12);
     for cut in cuts.chain([16, 17, 30, increment.len() - 1]) {
         let error = larder_receive(&increment[..cut], &filesystem, "").expect_err("it is cut");
@@ -288,7 +288,7 @@ fn a_stream_cut_short_leaves_an_unfinished_subvolume() {
         if error.unfinished.is_some() {
             let item = subvolume(&filesystem, "after").root_item();
             assert!(!item.is_read_only() && item.received_uuid().is_nil());
-            top.as_directory().expect("a directory").delete_subvolume(b"after").expect("deleted");
+            top.delete_child_subvolume("after".as_ref()).expect("deleted");
         }
     }
     larder_receive(&increment, &filesystem, "").expect("received");
@@ -305,7 +305,8 @@ fn the_observer_can_stop_receiving() {
     let [whole, _] = origin.streams((Sender::Larder, Version::V1, false));
     let target = EmptyImage::with_node_size(64 << 10);
     let filesystem = open_writable(target.device());
-    let directory = filesystem.subvolume(5).and_then(|top| top.root()).expect("the top level");
+    let directory =
+        filesystem.subvolume_by_id(5).and_then(|top| top.root()).expect("the top level");
     let mut last = 0;
     let stopped = receive(
         &whole[..],

@@ -11,7 +11,7 @@ use std::os::unix::net::UnixListener;
 use std::path::Path;
 
 use jiff::tz::TimeZone;
-use larder_stream::{SendError, SendOptions, Version, dump, send};
+use larder_stream::{Reading, SendError, SendOptions, Version, dump, send, send_reading};
 use larder_testkit::command::run;
 use larder_testkit::{Content, Feature, ImageSpec, KernelImage, assert_same};
 use support::{
@@ -454,7 +454,10 @@ fn a_stream_does_not_depend_on_the_number_of_threads() {
     let snapshot = subvolume(&filesystem, "snapshot");
     let with = |readers| {
         let readers = NonZeroUsize::new(readers).expect("more than none");
-        larder_send(&snapshot, &SendOptions { readers, ..SendOptions::default() })
+        let reading = Reading { readers, ..Reading::default() };
+        let mut stream = Vec::new();
+        send_reading(&snapshot, &SendOptions::default(), reading, &mut stream).expect("sent");
+        stream
     };
     let alone = with(1);
     assert!(alone == with(2) && alone == with(7));

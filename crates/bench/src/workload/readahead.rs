@@ -12,7 +12,7 @@ use larder_btree::Readahead as Mode;
 use larder_device::{Access, Device, DeviceError, FileDevice, PrefetchingDevice};
 use larder_filesystem::{Filesystem, Subvolume};
 use larder_format::objectid;
-use larder_stream::SendOptions;
+use larder_stream::{Reading, SendOptions};
 use larder_test_devices::{Geometry, SpinningDisk};
 use larder_testkit::KernelMount;
 use larder_volume::{OpenOptions, Volume};
@@ -110,8 +110,8 @@ impl Readahead {
         }
         let virtual_clock = || disk.as_ref().map(|disk| (disk.elapsed(), disk.seeks()));
         let (before, clock, since) = (filesystem.stats().trees, virtual_clock(), Instant::now());
-        let options = SendOptions { readahead, ..SendOptions::default() };
-        larder_stream::send(&snapshot, &options, &mut io::sink())?;
+        let reading = Reading { readahead, ..Reading::default() };
+        larder_stream::send_reading(&snapshot, &SendOptions::default(), reading, &mut io::sink())?;
         let elapsed = since.elapsed();
         let (elapsed, seeks) = match clock.zip(virtual_clock()) {
             Some(((start, seeks), (end, all))) => {
@@ -173,8 +173,8 @@ fn take_snapshot(image: &Path) -> anyhow::Result<()> {
 
 fn sent_snapshot(filesystem: &Filesystem) -> anyhow::Result<Subvolume> {
     for info in filesystem.subvolumes() {
-        let subvolume = filesystem.subvolume(info?.id)?;
-        if subvolume.name()?.is_some_and(|name| name.name == SNAPSHOT.as_bytes()) {
+        let subvolume = filesystem.subvolume_by_id(info?.id)?;
+        if subvolume.info()?.name.is_some_and(|name| name.name == SNAPSHOT.as_bytes()) {
             return Ok(subvolume);
         }
     }

@@ -42,7 +42,7 @@ impl Cat {
                 out.write_all(&buffer[..len])?;
                 offset += len as u64;
             }
-            warn_of_bad_copies(&file.subvolume().filesystem());
+            warn_of_bad_copies(file.subvolume().filesystem());
         }
         out.flush()?;
         Ok(ExitCode::SUCCESS)

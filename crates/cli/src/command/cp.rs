@@ -76,7 +76,7 @@ impl Cp {
             let copied = walk(&inode, &mut extract);
             failures +=
                 copied.with_context(|| format!("cannot copy to {}", self.destination.display()))?;
-            warn_of_bad_copies(&inode.subvolume().filesystem());
+            warn_of_bad_copies(inode.subvolume().filesystem());
         }
         Ok(if failures == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
@@ -150,7 +150,7 @@ impl Cp {
         let mut transplant = Transplant::new(&writing.start, target, self.keep(), is_same);
         let failures = walk(&inode, &mut transplant);
         let failures = failures.with_context(|| source.display().to_string())?;
-        warn_of_bad_copies(&inode.subvolume().filesystem());
+        warn_of_bad_copies(inode.subvolume().filesystem());
         Ok(failures)
     }
 

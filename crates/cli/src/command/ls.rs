@@ -71,7 +71,7 @@ impl Ls {
                 listing.line(path.as_bytes(), &inode)?;
                 continue;
             }
-            let filesystem = inode.subvolume().filesystem();
+            let filesystem = inode.subvolume().filesystem().clone();
             failed |=
                 self.list(&mut listing, path, inode.into_directory()?, headings, number > 0)?;
             warn_of_bad_copies(&filesystem);

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use anyhow::{Context, bail};
 use clap::Args;
 use jiff::tz::TimeZone;
-use larder::{ReceiveError, ReceiveEvent, ReceiveOptions, Received};
+use larder::{ReceiveError, ReceiveEvent, ReceiveOptions, ReceiveSnapshots, Received};
 
 use super::Outcome;
 use crate::interrupt;

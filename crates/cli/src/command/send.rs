@@ -10,7 +10,8 @@ use std::sync::Arc;
 use anyhow::{Context, bail, ensure};
 use clap::Args;
 use larder::{
-    Filesystem, MountedSnapshot, SendError, SendOptions, SendProgress, StreamVersion, Subvolume,
+    Filesystem, MountedSnapshot, SendError, SendOptions, SendProgress, SendSnapshot, StreamVersion,
+    Subvolume,
 };
 
 use super::Outcome;
@@ -102,7 +103,7 @@ impl Snapshot for Subvolume {
     }
 
     fn send(&self, options: &SendOptions<Self>, out: &mut dyn Write) -> Result<(), SendError> {
-        self.send(options, out).map(drop)
+        SendSnapshot::send(self, options, out).map(drop)
     }
 }
 

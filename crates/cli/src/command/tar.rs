@@ -43,7 +43,7 @@ impl Tar {
             written_bytes: 0,
         };
         let failures = walk(&inode, &mut archive)?;
-        warn_of_bad_copies(&inode.subvolume().filesystem());
+        warn_of_bad_copies(inode.subvolume().filesystem());
         archive.builder.into_inner()?.flush()?;
         Ok(if failures == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }

@@ -1,5 +1,9 @@
 //! Creating inodes.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
 use larder_btree::LiveTree;
 use larder_format::item::{FileExtentHeader, InodeItem, InodeRef};
 use larder_format::node::{ITEM_HEADER_SIZE, leaf_data_size};
@@ -12,6 +16,7 @@ use crate::directory::handle::Directory;
 use crate::directory::names::{Names, NewEntry, check_name};
 use crate::directory::whole::{WHOLE_ITEMS, WholeInode, check_whole, xattr_items};
 use crate::error::{Error, Result};
+use crate::file::handle::File;
 use crate::inode::handle::{Inode, live_inode_of};
 use crate::inode::inheritance::inherited;
 use crate::inode::live::InodeState;
@@ -31,14 +36,15 @@ const ITEMS: u64 = 9;
 /// The longest target of a symbolic link (`PATH_MAX` without its end).
 const MOST_TARGET_BYTES: usize = 4095;
 
-impl Directory<'_> {
+impl Directory {
     /// Creates a regular file without a name, which inherits from this directory like any file in
-    /// it. [`link`](Self::link) gives it a name; without one it is deleted once it is not open.
+    /// it. [`link_child`](Self::link_child) gives it a name; without one it is deleted with its
+    /// last handle, and by a crash.
     ///
     /// # Errors
-    /// `ENOTDIR`, `EINVAL` for other types, `ENOENT` in a directory that was removed, `EPERM`,
+    /// `EINVAL` for other types, `ENOENT` in a directory that was removed, `EPERM`,
     /// `EROFS`, `ENOSPC`, `EDQUOT`.
-    pub fn create_unnamed(self, new: &NewInode) -> Result<Inode> {
+    pub fn create_unnamed(&self, new: &NewInode) -> Result<File> {
         let directory = self.live_inode()?;
         if FileType::from_mode(new.mode) != Some(FileType::Regular) {
             return Err(Error::NotAFile);
@@ -61,7 +67,7 @@ impl Directory<'_> {
         live.write().is_unnamed = true;
         live.opens.unlink();
         change.end()?;
-        Ok(Inode::of_live_inode(self.subvolume().clone(), live))
+        Inode::of_live_inode(self.subvolume().clone(), live).into_file()
     }
 
     /// Creates an inode named `name` in this directory: a file, a directory, a device node, a pipe
@@ -71,34 +77,40 @@ impl Directory<'_> {
     /// # Errors
     /// `EEXIST`, `ENAMETOOLONG`, `EOVERFLOW` for too many names of one hash, `EPERM`, `EROFS`,
     /// `ENOSPC`, `EDQUOT`.
-    pub fn create(self, name: &[u8], new: &NewInode) -> Result<Inode> {
+    pub fn create_child(&self, name: &OsStr, new: &NewInode) -> Result<Inode> {
         if new.file_type()? == FileType::Symlink {
             return Err(Error::Invalid("a symbolic link has a target"));
         }
-        self.make(name, new, None)
+        self.make(name.as_bytes(), new, None)
     }
 
-    /// Creates a symbolic link named `name` in this directory; the type in the mode is ignored.
-    pub fn symlink(self, name: &[u8], target: &[u8], new: &NewInode) -> Result<Inode> {
-        check_target(&self, target)?;
+    /// Creates a symbolic link to `target` named `name` in this directory; mode and device of `new`
+    /// are ignored.
+    ///
+    /// # Errors
+    /// As [`create_child`](Self::create_child), and `ENOENT` for an empty target.
+    pub fn symlink_child(&self, name: &OsStr, target: &Path, new: &NewInode) -> Result<Inode> {
+        let target = target.as_os_str().as_bytes();
+        check_target(self, target)?;
         let new = NewInode { mode: 0o120_777, device: (0, 0), ..*new };
-        self.make(name, &new, Some(target))
+        self.make(name.as_bytes(), &new, Some(target))
     }
 
     /// Creates an inode named `name` in this directory, complete with attributes and content, in
     /// one step.
     ///
     /// # Errors
-    /// As [`create`](Self::create), [`symlink`](Self::symlink),
+    /// As [`create_child`](Self::create_child), [`symlink_child`](Self::symlink_child),
     /// [`set_attributes`](Inode::set_attributes) and [`set_xattr`](Inode::set_xattr). After an
     /// error nothing was created.
-    pub fn create_whole(self, name: &[u8], whole: &WholeInode<'_>) -> Result<Inode> {
+    #[doc(hidden)]
+    pub fn create_whole(&self, name: &OsStr, whole: &WholeInode<'_>) -> Result<Inode> {
         let file_type = whole.new.file_type()?;
-        check_whole(&self, file_type, whole)?;
+        check_whole(self, file_type, whole)?;
         let items = WHOLE_ITEMS + whole.xattrs.len() as u64;
-        self.make_drafted(name, items, |_, generation| {
+        self.make_drafted(name.as_bytes(), items, |_, generation| {
             let number = self.subvolume().live()?.inode_numbers.next()?;
-            let mut items = xattr_items(&self, number, generation, whole.xattrs)?;
+            let mut items = xattr_items(self, number, generation, whole.xattrs)?;
             let content = (!whole.content.is_empty()).then_some(whole.content);
             items.extend(content.map(|content| inline_item(number, generation, content)));
             let mut item: InodeItem = new_item(&whole.new, generation, content);
@@ -107,7 +119,7 @@ impl Directory<'_> {
         })
     }
 
-    fn make(self, name: &[u8], new: &NewInode, target: Option<&[u8]>) -> Result<Inode> {
+    fn make(&self, name: &[u8], new: &NewInode, target: Option<&[u8]>) -> Result<Inode> {
         self.make_drafted(name, ITEMS, |state, generation| {
             self.draft(new, state, generation, target)
         })
@@ -116,7 +128,7 @@ impl Directory<'_> {
     /// Creates an inode named `name`, as `draft` describes it from the state of this directory and
     /// the running transaction. It takes `items` items at most.
     pub(crate) fn make_drafted(
-        self,
+        &self,
         name: &[u8],
         items: u64,
         draft: impl FnOnce(&mut InodeState, u64) -> Result<Draft>,
@@ -149,14 +161,14 @@ impl Directory<'_> {
 
     /// The draft of a new inode in this directory, whose state is `state`.
     pub(crate) fn draft(
-        self,
+        &self,
         new: &NewInode,
         state: &mut InodeState,
         generation: u64,
         target: Option<&[u8]>,
     ) -> Result<Draft> {
         let file_type = new.file_type()?;
-        let inherited = inherited(&self, state)?;
+        let inherited = inherited(self, state)?;
         let number = self.subvolume().live()?.inode_numbers.next()?;
         let mut item = new_item(new, generation, target);
         let attributes = inherited.pass_on(new, file_type, &state.item, &mut item);
@@ -172,7 +184,7 @@ impl Directory<'_> {
 
     /// Inserts a new inode and its name in this directory.
     pub(crate) fn insert_named(
-        self,
+        &self,
         names: &mut Names,
         draft: &Draft,
         name: &[u8],
@@ -184,7 +196,7 @@ impl Directory<'_> {
         let reference = (Key::new(draft.number, ItemType::INODE_REF, self.number()), reference);
         draft.insert(names.tree(), Some(&reference))?;
         names.insert(&NewEntry {
-            directory: live_inode_of(&self),
+            directory: live_inode_of(self),
             name,
             index,
             location: Key::new(draft.number, ItemType::INODE_ITEM, 0),

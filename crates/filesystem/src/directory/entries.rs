@@ -6,18 +6,18 @@ use larder_btree::{Range, Readahead};
 use larder_format::item::DirEntries;
 use larder_format::{FormatError, ItemType};
 
-use crate::directory::entry::DirEntry;
+use crate::directory::entry::{DirEntry, Entry};
 use crate::directory::handle::Directory;
+use crate::directory::listed::Listed;
 use crate::error::{Error, Result};
-use crate::inode::handle::Inode;
 
-/// Iterates over the entries of a directory in the order of their indexes, which is the order of
-/// their creation. After an error it goes on with the next entry that can be read.
+/// Iterates over the entries of a directory in the order of their creation, without `.` and `..`.
+/// After an error it goes on with the next entry that can be read.
 ///
 /// If the directory changes meanwhile, entries that exist all the time are listed once.
 #[derive(Debug)]
 pub struct Entries {
-    directory: Inode,
+    directory: Directory,
     source: Source,
 }
 
@@ -29,10 +29,18 @@ enum Source {
     Live { seen: VecDeque<Result<DirEntry>>, next: Option<u64> },
 }
 
-impl Directory<'_> {
-    /// The entries of the directory from `index` on, without `.` and `..`. All indexes are above 1.
-    /// The root of a deleted subvolume lists nothing: `ENOENT`.
-    pub fn entries_from(self, index: u64) -> Result<Entries> {
+impl Directory {
+    /// All entries.
+    pub fn entries(&self) -> Result<Entries> {
+        self.entries_from(0)
+    }
+
+    /// The entries whose [`Entry::index`] is `index` or greater. To continue a listing, pass the
+    /// index of the last entry plus one. All indexes are above 1.
+    ///
+    /// # Errors
+    /// `ENOENT` for the root of a deleted subvolume.
+    pub fn entries_from(&self, index: u64) -> Result<Entries> {
         self.check_not_removed()?;
         let source = if self.try_live_inode().is_some() {
             Source::Live { seen: VecDeque::new(), next: Some(index) }
@@ -42,22 +50,27 @@ impl Directory<'_> {
                 self.key(ItemType::DIR_INDEX, index)..=self.key(ItemType::DIR_INDEX, u64::MAX);
             Source::Committed(self.subvolume().view().range(range, Readahead::Forward))
         };
-        Ok(Entries { directory: self.inode.clone(), source })
+        Ok(Entries { directory: self.clone(), source })
     }
 
-    /// The index of the next name in this directory: every entry below it was there before.
-    pub fn end_index(self) -> Result<u64> {
+    /// Up to `most` of the entries whose [`Entry::index`] is `index` or greater, with the
+    /// attributes of their inodes: far less work than [`Entry::open`] for each. The entries are
+    /// those of one moment.
+    ///
+    /// # Errors
+    /// As [`entries_from`](Self::entries_from).
+    pub fn list_with_inodes(&self, index: u64, most: usize) -> Result<Listed> {
+        Listed::read(self, index, most)
+    }
+
+    /// The index that the next name will have: entries with a lower one existed before this call.
+    pub fn end_index(&self) -> Result<u64> {
         let Some(live) = self.try_live_inode() else { return Ok(u64::MAX) };
         Ok(live.end_index(&mut live.write())?)
     }
 
-    /// All entries of the directory.
-    pub fn entries(self) -> Result<Entries> {
-        self.entries_from(0)
-    }
-
     /// The index of the entry `name` of this directory. The caller holds the inode's state.
-    pub(crate) fn index_of(self, name: &[u8]) -> Result<u64> {
+    pub(crate) fn index_of(&self, name: &[u8]) -> Result<u64> {
         let (mut next, mut found) = (Some(0), None);
         while let Some(from) = next
             && found.is_none()
@@ -75,7 +88,7 @@ impl Directory<'_> {
     /// Calls `visit` with some entries from the index `from` on, as they are at one moment if the
     /// caller holds the state of the directory's inode. Returns the index of the rest.
     pub(super) fn visit_entries(
-        self,
+        &self,
         from: u64,
         mut visit: impl FnMut(Result<DirEntry>),
     ) -> Option<u64> {
@@ -85,7 +98,7 @@ impl Directory<'_> {
         })
     }
 
-    fn parse_entry(self, index: u64, item: &[u8]) -> Result<DirEntry> {
+    fn parse_entry(&self, index: u64, item: &[u8]) -> Result<DirEntry> {
         let mut entries = DirEntries::new(item);
         let entry = match (entries.next(), entries.next()) {
             (Some(Ok(entry)), None) => DirEntry::from_item(index, &entry),
@@ -98,8 +111,8 @@ impl Directory<'_> {
 }
 
 impl Entries {
-    fn advance(&mut self) -> Result<Option<DirEntry>> {
-        let directory = Directory { inode: &self.directory };
+    pub(super) fn advance(&mut self) -> Result<Option<DirEntry>> {
+        let directory = &self.directory;
         match &mut self.source {
             Source::Committed(items) => {
                 let Some((key, bytes)) = items.next_item()? else { return Ok(None) };
@@ -120,9 +133,10 @@ impl Entries {
 }
 
 impl Iterator for Entries {
-    type Item = Result<DirEntry>;
+    type Item = Result<Entry>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        self.advance().transpose()
+        let found = self.advance().transpose()?;
+        Some(found.map(|found| Entry { directory: self.directory.clone(), found }))
     }
 }

@@ -1,30 +1,84 @@
 //! Entries of a directory.
 
-use larder_format::item::{self, NAME_MAX};
-use larder_format::{FormatError, ItemType};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
+use larder_format::item::{self, NAME_MAX};
+use larder_format::{FormatError, ItemType, objectid};
+
+use crate::directory::handle::Directory;
+use crate::error::Result;
+use crate::inode::handle::Inode;
 use crate::inode::metadata::FileType;
 
 /// An entry of a directory (`DIR_INDEX`).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DirEntry {
-    /// Index of the name: entries are listed in its order.
-    pub index: u64,
-    /// The name.
-    pub name: Vec<u8>,
-    /// What it leads to.
-    pub target: Target,
-    /// The type of what it leads to.
-    pub file_type: FileType,
+#[derive(Clone, Debug)]
+pub struct Entry {
+    pub(super) directory: Directory,
+    pub(super) found: DirEntry,
+}
+
+/// What an index item says.
+#[derive(Clone, Debug)]
+pub(crate) struct DirEntry {
+    pub(crate) index: u64,
+    pub(crate) name: Vec<u8>,
+    pub(crate) target: Target,
+    pub(crate) file_type: FileType,
 }
 
 /// What a directory entry leads to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Target {
+pub(crate) enum Target {
     /// The inode of this number in the same subvolume.
     Inode(u64),
     /// The root of the subvolume with this id.
     Subvolume(u64),
+}
+
+impl Entry {
+    /// The name.
+    pub fn name(&self) -> &OsStr {
+        OsStr::from_bytes(&self.found.name)
+    }
+
+    /// Its position in the directory: entries are listed in this order.
+    pub fn index(&self) -> u64 {
+        self.found.index
+    }
+
+    /// The type of its inode.
+    pub fn file_type(&self) -> FileType {
+        self.found.file_type
+    }
+
+    /// The number of its inode. For a subvolume that is the root's.
+    pub fn inode_number(&self) -> u64 {
+        match self.found.target {
+            Target::Inode(number) => number,
+            Target::Subvolume(_) => objectid::FIRST_FREE,
+        }
+    }
+
+    /// The id of the subvolume that the directory belongs to.
+    pub fn directory_subvolume_id(&self) -> u64 {
+        self.directory.subvolume_id()
+    }
+
+    /// The id of the subvolume that it leads to, if it leads to one.
+    pub fn subvolume_id(&self) -> Option<u64> {
+        match self.found.target {
+            Target::Inode(_) => None,
+            Target::Subvolume(id) => Some(id),
+        }
+    }
+
+    /// Opens its inode.
+    pub fn open(&self) -> Result<Inode> {
+        let opened = self.directory.open_entry(&self.found);
+        opened.map_err(|error| error.about(Path::new(self.name())))
+    }
 }
 
 impl DirEntry {

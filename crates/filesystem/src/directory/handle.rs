@@ -2,32 +2,25 @@
 
 use std::ops::Deref;
 
-use crate::error::{Error, Result};
 use crate::inode::handle::Inode;
 
-/// An inode that is a directory. Converting costs nothing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Directory<'i> {
-    pub(super) inode: &'i Inode,
+/// A directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Directory {
+    pub(crate) inode: Inode,
 }
 
-impl<'i> TryFrom<&'i Inode> for Directory<'i> {
-    type Error = Error;
-
-    /// The inode as a directory.
-    ///
-    /// # Errors
-    /// `ENOTDIR`.
-    fn try_from(inode: &'i Inode) -> Result<Self> {
-        inode.expect_directory()?;
-        Ok(Self { inode })
+impl Directory {
+    /// The inode as such.
+    pub fn into_inode(self) -> Inode {
+        self.inode
     }
 }
 
-impl Deref for Directory<'_> {
+impl Deref for Directory {
     type Target = Inode;
 
     fn deref(&self) -> &Inode {
-        self.inode
+        &self.inode
     }
 }

@@ -1,24 +1,33 @@
-//! Further names for inodes.
+//! Giving inodes further names, and removing names.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
 
 use larder_format::{ItemType, Key};
-use larder_transaction::Items;
+use larder_transaction::{Handle, Items, TreeItems};
 
-use crate::core::changed::apply;
+use crate::core::changed::{Changed, apply};
+use crate::core::writer::Writer;
+use crate::directory::entry::Target;
 use crate::directory::handle::Directory;
 use crate::directory::names::{NewEntry, check_name};
 use crate::error::{Error, Result};
 use crate::inode::handle::Inode;
+use crate::inode::live::{InodeState, LiveInode};
 use crate::inode::metadata::FileType;
 use crate::inode::new::entry_type;
-use crate::inode::orphans::orphan_key;
+use crate::inode::orphan_deletion::delete_orphans;
+use crate::inode::orphans::{Orphan, orphan_key};
 use crate::operation::inode_change::{InodeChange, ItemReservation};
+use crate::subvolume::delete::Content;
 
-/// Items of a name: entry, index, reference, orphan, and both inodes.
+/// Items that change with a name: entry, index, reference, orphan, and both inodes.
 const ITEMS: u64 = 6;
 /// The most names that an inode has.
 const MOST_LINKS: u32 = 65_535;
 
-impl Directory<'_> {
+impl Directory {
     /// Gives `inode`, which is no directory, the further name `name` in this directory, or its
     /// first if it was [created without](Self::create_unnamed). An inode that lost its last name
     /// gets no other.
@@ -26,7 +35,8 @@ impl Directory<'_> {
     /// # Errors
     /// `EEXIST`, `EXDEV`, `EPERM` for a directory, `EMLINK` beyond 65,535 names, `EOVERFLOW`,
     /// `EROFS`, `ENOSPC`, `EDQUOT`.
-    pub fn link(self, name: &[u8], inode: &Inode) -> Result<()> {
+    pub fn link_child(&self, name: &OsStr, inode: &Inode) -> Result<()> {
+        let name = name.as_bytes();
         let (directory, linked) = (self.live_inode()?, inode.live_inode()?);
         check_name(name)?;
         if self.subvolume() != inode.subvolume() {
@@ -80,5 +90,154 @@ impl Directory<'_> {
             directory.put_item(state)
         })?;
         change.end()
+    }
+
+    /// Removes `name`, which is not that of a directory, from this directory. An inode is
+    /// deleted with its last name, or once its last handle is dropped.
+    ///
+    /// # Errors
+    /// `ENOENT`, `EISDIR`, `EPERM`, `EROFS`.
+    pub fn remove_child(&self, name: &OsStr) -> Result<()> {
+        self.take_name(name.as_bytes(), |found| match found.file_type() {
+            FileType::Directory => Err(Error::IsADirectory),
+            _ => Ok(()),
+        })
+    }
+
+    /// Removes the empty directory `name`, which may be a subvolume, from this directory.
+    ///
+    /// # Errors
+    /// `ENOENT`, `ENOTDIR`, `ENOTEMPTY`, `EPERM` also for the default subvolume, `EROFS`.
+    pub fn remove_child_directory(&self, name: &OsStr) -> Result<()> {
+        self.take_name(name.as_bytes(), Inode::expect_directory)
+    }
+
+    fn take_name(&self, name: &[u8], check: impl Fn(&Inode) -> Result<()>) -> Result<()> {
+        let (writer, directory) = (self.writer()?, self.live_inode()?);
+        let is_taken = loop {
+            let found = self.child_named(name)?;
+            check(&found)?;
+            if found.is_empty_subvolume() {
+                break self.take_empty_subvolume(name)?;
+            }
+            if found.is_subvolume_root() {
+                drop(found);
+                match self.remove_subvolume(name, Content::None) {
+                    // Another thread was faster.
+                    Err(Error::NotASubvolume) => continue,
+                    done => return done,
+                }
+            }
+            let live = found.live_inode()?;
+            let mut change = InodeChange::start(
+                self.core(),
+                self.subvolume().live()?,
+                ItemReservation::removing(ITEMS),
+                [directory, live],
+            )?;
+            let (handle, locked) = change.parts();
+            if self.find(name)? != Some(Target::Inode(found.number())) {
+                // Another thread was faster.
+                continue;
+            }
+            self.check_not_removed()?;
+            locked.of(directory).check_may_unname()?;
+            let state = locked.of(live);
+            state.check_may_unname()?;
+            if found.file_type() == FileType::Directory && state.size_bytes > 0 {
+                return Err(Error::DirectoryNotEmpty);
+            }
+            let generation = handle.generation();
+            apply(handle, || {
+                let mut names = self.names();
+                let index = names.index_of(found.number(), self.number(), name)?;
+                names.remove(directory, name, index)?;
+                if !live.delete_now(writer, handle, locked.of(live))? {
+                    names.remove_ref(found.number(), self.number(), name)?;
+                    live.lose_name(locked.of(live), generation)?;
+                }
+                let state = locked.of(directory);
+                state.names_grew(generation, -(name.len() as i64));
+                directory.put_item(state)
+            })?;
+            change.end()?;
+            break true;
+        };
+        debug_assert!(is_taken);
+        delete_orphans(writer);
+        Ok(())
+    }
+
+    /// Removes the entry of a subvolume that is not there: nothing refers back to it.
+    fn take_empty_subvolume(&self, name: &[u8]) -> Result<bool> {
+        let directory = self.live_inode()?;
+        let mut change = InodeChange::start(
+            self.core(),
+            self.subvolume().live()?,
+            ItemReservation::removing(ITEMS),
+            [directory],
+        )?;
+        let (handle, locked) = change.parts();
+        let state = locked.of(directory);
+        self.check_not_removed()?;
+        state.check_may_unname()?;
+        let index = self.index_of(name)?;
+        apply(handle, || {
+            self.names().remove(directory, name, index)?;
+            state.names_grew(handle.generation(), -(name.len() as i64));
+            directory.put_item(state)
+        })?;
+        change.end()?;
+        Ok(true)
+    }
+}
+
+impl LiveInode {
+    /// Deletes a file that loses its only name at once, unless another handle is open or the
+    /// deletion takes several steps. A file deleted here never becomes an orphan. Returns whether it
+    /// is gone.
+    fn delete_now(
+        self: &Arc<Self>,
+        writer: &Writer,
+        handle: &Handle<'_>,
+        state: &InodeState,
+    ) -> Changed<bool> {
+        let is_last_name = self.file_type() != FileType::Directory && state.item.nlink.get() == 1;
+        if !is_last_name || !state.pages.is_clean() {
+            return Ok(false);
+        }
+        writer.logged_inodes.names_changed(self.id());
+        // From here on no other thread opens it.
+        let open_count = self.opens.unlink();
+        self.forget_delayed();
+        if open_count > 1 {
+            return Ok(false);
+        }
+        let orphan = Orphan { tree: self.tree().clone(), number: self.number() };
+        if !orphan.delete_whole(handle)? {
+            return Ok(false);
+        }
+        self.mark_deleted();
+        Ok(true)
+    }
+
+    /// Notes that a name is gone. Without any name the inode becomes an orphan.
+    pub(crate) fn lose_name(
+        self: &Arc<Self>,
+        state: &mut InodeState,
+        generation: u64,
+    ) -> Changed<()> {
+        let left = match self.file_type() {
+            FileType::Directory => 0,
+            _ => state.item.nlink.get().saturating_sub(1),
+        };
+        state.item.nlink = left.into();
+        state.touch(generation, false);
+        if left > 0 {
+            return self.put_item(state);
+        }
+        self.opens.unlink();
+        TreeItems::new(self.tree().clone()).insert(orphan_key(self.number()), &[])?;
+        self.write_items(state)
     }
 }

@@ -12,11 +12,13 @@
 //!
 //! [`InodeTable::has_entries_since`]: crate::inode::table::InodeTable::has_entries_since
 
+use std::iter;
+
 use larder_btree::{Readahead, ViewCursor};
 use larder_format::{ItemType, Key};
 
 use crate::core::writer::Writer;
-use crate::directory::entry::{DirEntry, Target};
+use crate::directory::entry::{DirEntry, Entry, Target};
 use crate::directory::handle::Directory;
 use crate::error::{Error, Result};
 use crate::inode::handle::Inode;
@@ -24,11 +26,11 @@ use crate::inode::id::InodeId;
 use crate::inode::metadata::{FileType, Metadata, parse_item};
 use crate::inode::table::InodeTable;
 
-/// An entry with its inode.
+/// An entry of a directory with its inode.
 #[derive(Debug)]
 pub struct ListedEntry {
     /// The entry.
-    pub entry: DirEntry,
+    pub entry: Entry,
     /// The inode; an error if it cannot be read.
     pub found: Result<ListedInode>,
 }
@@ -52,9 +54,8 @@ pub struct Listed {
 }
 
 impl Listed {
-    /// The entries of `directory` from `index` on, with their inodes: up to `most`, and fewer
-    /// where that is less work. The root of a deleted subvolume lists nothing: `ENOENT`.
-    pub fn read(directory: Directory<'_>, index: u64, most: usize) -> Result<Self> {
+    /// The entries of `directory` from `index` on: up to `most`, and fewer where that is less work.
+    pub(super) fn read(directory: &Directory, index: u64, most: usize) -> Result<Self> {
         directory.check_not_removed()?;
         let (seen, next, found) = match directory.try_live_inode() {
             Some(live) => live.while_locked(|| {
@@ -74,7 +75,9 @@ impl Listed {
                 (seen, next, found)
             }),
             None => {
-                let seen: Vec<_> = directory.entries_from(index)?.take(most).collect();
+                let mut entries = directory.entries_from(index)?;
+                let entries = iter::from_fn(|| entries.advance().transpose());
+                let seen: Vec<_> = entries.take(most).collect();
                 let last = seen.iter().rev().find_map(|entry| entry.as_ref().ok());
                 let next = last.and_then(|last| last.index.checked_add(1));
                 let next = next.filter(|_| seen.len() == most);
@@ -83,20 +86,23 @@ impl Listed {
             }
         };
         let owned = |found| match found {
-            ListedInode::Open(inode) => ListedInode::Open(inode.owned_as(&directory)),
+            ListedInode::Open(inode) => ListedInode::Open(inode.owned_as(directory)),
             found @ ListedInode::Attributes(_) => found,
         };
         let entries = seen.into_iter().zip(found);
         let entries = entries.map(|(entry, found)| {
-            entry.map(|entry| ListedEntry { entry, found: found.map(owned) })
+            entry.map(|entry| ListedEntry {
+                entry: Entry { directory: directory.clone(), found: entry },
+                found: found.map(owned),
+            })
         });
         Ok(Self { entries: entries.collect(), next })
     }
 }
 
 /// The inodes of `entries`, which are those of this moment.
-fn find_all(directory: Directory<'_>, entries: &[Result<DirEntry>]) -> Vec<Result<ListedInode>> {
-    let table = table(&directory);
+fn find_all(directory: &Directory, entries: &[Result<DirEntry>]) -> Vec<Result<ListedInode>> {
+    let table = table(directory);
     let before = table.map(InodeTable::entry_counts);
     let mut found = Vec::with_capacity(entries.len());
     let mut in_tree = Vec::new();
@@ -126,24 +132,24 @@ fn find_all(directory: Directory<'_>, entries: &[Result<DirEntry>]) -> Vec<Resul
 }
 
 /// The inode of an entry, if it is found without its tree.
-fn find_at_once(directory: Directory<'_>, entry: &DirEntry) -> Result<Result<ListedInode>, u64> {
+fn find_at_once(directory: &Directory, entry: &DirEntry) -> Result<Result<ListedInode>, u64> {
     let number = match entry.target {
         Target::Inode(number) if entry.file_type != FileType::Directory => number,
         _ => return Ok(open_found(directory, entry)),
     };
-    match table(&directory).map(|table| table.known(id_of(directory, number))) {
+    match table(directory).map(|table| table.known(id_of(directory, number))) {
         Some(Some(_)) => Ok(open_found(directory, entry)),
         _ => Err(number),
     }
 }
 
-fn open_found(directory: Directory<'_>, entry: &DirEntry) -> Result<ListedInode> {
+fn open_found(directory: &Directory, entry: &DirEntry) -> Result<ListedInode> {
     directory.open_target(entry.target, &entry.name, Some(entry.index)).map(ListedInode::Open)
 }
 
 /// The inode of an entry as its tree has it.
 fn read_found(
-    directory: Directory<'_>,
+    directory: &Directory,
     cursor: &mut ViewCursor,
     number: u64,
     entry: &DirEntry,
@@ -159,7 +165,7 @@ fn read_found(
     if file_type == FileType::Directory {
         return open_found(directory, entry);
     }
-    if table(&directory).is_some() && item.nlink.get() == 0 {
+    if table(directory).is_some() && item.nlink.get() == 0 {
         return Err(Error::NotFound);
     }
     let sectorsize = directory.core().sectorsize();
@@ -168,11 +174,11 @@ fn read_found(
 }
 
 /// The inodes in memory, if this directory's can be there.
-fn table<'d>(directory: &'d Directory<'_>) -> Option<&'d InodeTable> {
+fn table(directory: &Directory) -> Option<&InodeTable> {
     directory.try_live_inode()?;
     directory.subvolume().filesystem().try_writer().map(Writer::inodes)
 }
 
-fn id_of(directory: Directory<'_>, number: u64) -> InodeId {
+fn id_of(directory: &Directory, number: u64) -> InodeId {
     InodeId { subvolume: directory.subvolume().id(), number }
 }

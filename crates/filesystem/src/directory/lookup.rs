@@ -1,10 +1,15 @@
-//! Finding a name, and opening the inode of an entry.
+//! Finding a name or a path, and opening the inode of an entry.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 use larder_format::item::{DirEntries, NAME_MAX};
 use larder_format::{FormatError, ItemType, name_hash, objectid};
 
 use crate::directory::entry::{DirEntry, Target};
 use crate::directory::handle::Directory;
+use crate::directory::path::resolve;
 use crate::error::{Error, Result};
 use crate::inode::handle::Inode;
 use crate::inode::links::Link;
@@ -12,9 +17,45 @@ use crate::inode::metadata::FileType;
 use crate::subvolume::handle::Subvolume;
 use crate::subvolume::info::SubvolumeName;
 
-impl Directory<'_> {
-    /// The inode named `name` in this directory; `name` is neither `.` nor `..` nor a path.
-    pub fn lookup(self, name: &[u8]) -> Result<Inode> {
+impl Directory {
+    /// The inode at `path`, from here. A symbolic link at the end is not followed. Absolute paths
+    /// start at the root of the subvolume, and `..` does not lead out of it.
+    pub fn lookup(&self, path: impl AsRef<Path>) -> Result<Inode> {
+        self.walk(path.as_ref(), false)
+    }
+
+    /// Like [`lookup`](Self::lookup), but follows a symbolic link at the end.
+    pub fn resolve(&self, path: impl AsRef<Path>) -> Result<Inode> {
+        self.walk(path.as_ref(), true)
+    }
+
+    /// The directory that holds this one. For the root of a subvolume it is the directory with the
+    /// subvolume's name, for the root of the top level the root itself.
+    pub fn parent(&self) -> Result<Self> {
+        if let Some(directory) = self.stands_in() {
+            return self.subvolume().inode(directory)?.into_directory();
+        }
+        if !self.is_subvolume_root() {
+            let (_, link) = self.subvolume().directory_link(self.number())?;
+            return self.subvolume().inode(link.parent)?.into_directory();
+        }
+        let Some(name) = self.subvolume().name()? else { return Ok(self.clone()) };
+        let subvolume = self.subvolume().filesystem().subvolume_by_id(name.parent)?;
+        subvolume.inode(name.directory)?.into_directory()
+    }
+
+    fn walk(&self, path: &Path, follow_last: bool) -> Result<Inode> {
+        let root = self.subvolume().root();
+        let found = root.and_then(|root| resolve(self, &root, path, follow_last));
+        found.map_err(|error| error.about(path))
+    }
+
+    /// The inode named `name` here; a symbolic link is not followed.
+    pub fn child(&self, name: &OsStr) -> Result<Inode> {
+        self.child_named(name.as_bytes())
+    }
+
+    pub(crate) fn child_named(&self, name: &[u8]) -> Result<Inode> {
         if name.len() > NAME_MAX {
             return Err(Error::NameTooLong);
         }
@@ -22,11 +63,11 @@ impl Directory<'_> {
             let target = self.find(name)?.ok_or(Error::NotFound)?;
             self.open_target(target, name, None)
         });
-        Ok(found?.owned_as(&self))
+        Ok(found?.owned_as(self))
     }
 
     /// The inode of an entry of this directory.
-    pub fn open_entry(self, entry: &DirEntry) -> Result<Inode> {
+    pub(super) fn open_entry(&self, entry: &DirEntry) -> Result<Inode> {
         let opened = self.while_unchanged(|| {
             // The entry may have been renamed or removed since it was listed.
             if self.try_live_inode().is_some() && self.find(&entry.name)? != Some(entry.target) {
@@ -34,18 +75,18 @@ impl Directory<'_> {
             }
             self.open_target(entry.target, &entry.name, Some(entry.index))
         });
-        Ok(opened?.owned_as(&self))
+        Ok(opened?.owned_as(self))
     }
 
     /// Looks at names while no thread changes any of this directory.
-    pub(super) fn while_unchanged<T>(self, look: impl FnOnce() -> T) -> T {
+    pub(super) fn while_unchanged<T>(&self, look: impl FnOnce() -> T) -> T {
         match self.try_live_inode() {
             Some(live) => live.while_locked(look),
             None => look(),
         }
     }
 
-    pub(crate) fn find(self, name: &[u8]) -> Result<Option<Target>> {
+    pub(crate) fn find(&self, name: &[u8]) -> Result<Option<Target>> {
         let key = self.key(ItemType::DIR_ITEM, name_hash::dir_name(name));
         let found = self.subvolume().view().get_with(key, |item| find_in(item, name))?;
         found.unwrap_or(Ok(None)).map_err(|problem| self.subvolume().bad_item(key, problem))
@@ -53,7 +94,7 @@ impl Directory<'_> {
 
     /// The inode of this directory's entry `name`, at `index` if that is known.
     pub(super) fn open_target(
-        self,
+        &self,
         target: Target,
         name: &[u8],
         index: Option<u64>,
@@ -61,22 +102,24 @@ impl Directory<'_> {
         match target {
             Target::Inode(number) => {
                 let inode = self.subvolume().inode(number)?;
-                if inode.file_type() == FileType::Directory {
-                    Directory { inode: &inode }.check_named_by(self.number(), name, index)?;
+                if inode.file_type() != FileType::Directory {
+                    return Ok(inode);
                 }
-                Ok(inode)
+                let directory = Self { inode };
+                directory.check_named_by(self.number(), name, index)?;
+                Ok(directory.inode)
             }
             Target::Subvolume(id) => {
                 let root = nested(self.subvolume(), id, self.number(), name, index)?;
-                Ok(root.unwrap_or_else(|| Inode::empty_subvolume(&self)))
+                Ok(root.map_or_else(|| Inode::empty_subvolume(self), Self::into_inode))
             }
         }
     }
 
     /// Checks that the reference of the directory names this entry and no other.
-    fn check_named_by(self, parent: u64, name: &[u8], index: Option<u64>) -> Result<()> {
+    fn check_named_by(&self, parent: u64, name: &[u8], index: Option<u64>) -> Result<()> {
         let is_its = |link: &Link| {
-            (link.parent, &*link.name) == (parent, name)
+            (link.parent, link.name.as_bytes()) == (parent, name)
                 && index.is_none_or(|index| index == link.index)
         };
         if self.try_live_inode().is_some_and(|live| live.is_named(is_its)) {
@@ -117,7 +160,7 @@ fn nested(
     directory: u64,
     name: &[u8],
     index: Option<u64>,
-) -> Result<Option<Inode>> {
+) -> Result<Option<Directory>> {
     let is_its = |its: SubvolumeName| {
         (its.parent, its.directory, &*its.name) == (subvolume.id(), directory, name)
             && index.is_none_or(|index| index == its.index)
@@ -127,7 +170,7 @@ fn nested(
     if !is_named_here {
         return Ok(None);
     }
-    match subvolume.filesystem().subvolume(id) {
+    match subvolume.filesystem().subvolume_by_id(id) {
         Ok(subvolume) => subvolume.root().map(Some),
         Err(Error::NoSuchSubvolume(_)) => Ok(None),
         Err(error) => Err(error),

@@ -15,5 +15,4 @@ pub(crate) mod lookup;
 pub(crate) mod names;
 pub(crate) mod path;
 pub(crate) mod rename;
-pub(crate) mod unlink;
 pub(crate) mod whole;

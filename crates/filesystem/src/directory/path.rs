@@ -1,5 +1,9 @@
 //! Paths: from a directory, across subvolumes and through symbolic links, to an inode.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
 use crate::directory::handle::Directory;
 use crate::error::{Error, Result};
 use crate::inode::handle::Inode;
@@ -8,52 +12,53 @@ use crate::inode::metadata::FileType;
 /// Symbolic links in one path, as many as the kernel follows.
 const MAX_SYMLINKS: usize = 40;
 
-/// The inode at the end of `path`: see [`Inode::resolve`].
-pub(crate) fn resolve(from: &Inode, root: &Inode, path: &[u8], follow_last: bool) -> Result<Inode> {
-    Walk { root, at: from.clone(), symlinks: 0 }.follow(path, follow_last)
-}
-
-struct Walk<'a> {
-    root: &'a Inode,
-    at: Inode,
-    symlinks: usize,
-}
-
-impl Walk<'_> {
-    fn follow(mut self, path: &[u8], follow_last: bool) -> Result<Inode> {
-        // The rest of the walk, nearest last: one path for each symbolic link that is not yet at
-        // its end.
-        let mut rest = vec![path.to_vec()];
-        while let Some(path) = rest.pop() {
-            if path.first() == Some(&b'/') {
-                self.at = self.root.clone();
-            }
-            let Some((name, behind)) = split(&path) else { continue };
-            let next = self.step(name)?;
-            let is_last = behind.is_empty() && rest.is_empty();
-            if !behind.is_empty() {
-                rest.push(behind.to_vec());
-            }
-            if next.file_type() == FileType::Symlink && (follow_last || !is_last) {
-                self.symlinks += 1;
-                if self.symlinks > MAX_SYMLINKS {
-                    return Err(Error::TooManySymlinks);
-                }
-                rest.push(next.link_target()?);
-            } else {
-                self.at = next;
-            }
+/// The inode at the end of `path`, walked from `from`, within the tree below `root`: absolute paths
+/// start there, and `..` does not lead out of it.
+///
+/// A symbolic link at the end of the path is followed if `follow_last` says so, or if a slash
+/// follows it.
+pub(crate) fn resolve(
+    from: &Inode,
+    root: &Directory,
+    path: &Path,
+    follow_last: bool,
+) -> Result<Inode> {
+    let (mut at, mut symlinks) = (from.clone(), 0);
+    // The rest of the walk, nearest last: one path for each symbolic link that is not yet at its
+    // end.
+    let mut rest = vec![path.as_os_str().to_owned()];
+    while let Some(path) = rest.pop() {
+        let path = path.as_bytes();
+        if path.first() == Some(&b'/') {
+            at = Inode::clone(root);
         }
-        Ok(self.at)
+        let Some((name, behind)) = split(path) else { continue };
+        let directory = at.into_directory()?;
+        let next = step(&directory, root, name)?;
+        let is_last = behind.is_empty() && rest.is_empty();
+        if !behind.is_empty() {
+            rest.push(OsStr::from_bytes(behind).to_owned());
+        }
+        if next.file_type() == FileType::Symlink && (follow_last || !is_last) {
+            symlinks += 1;
+            if symlinks > MAX_SYMLINKS {
+                return Err(Error::TooManySymlinks);
+            }
+            rest.push(next.link_target()?.into_os_string());
+            at = directory.into_inode();
+        } else {
+            at = next;
+        }
     }
+    Ok(at)
+}
 
-    fn step(&self, name: &[u8]) -> Result<Inode> {
-        match name {
-            b"." => self.at.expect_directory().map(|()| self.at.clone()),
-            b".." if self.at == *self.root => Ok(self.at.clone()),
-            b".." => self.at.parent(),
-            name => Directory::try_from(&self.at)?.lookup(name),
-        }
+fn step(at: &Directory, root: &Directory, name: &[u8]) -> Result<Inode> {
+    match name {
+        b"." => Ok(Inode::clone(at)),
+        b".." if at == root => Ok(Inode::clone(at)),
+        b".." => at.parent().map(Directory::into_inode),
+        name => at.child_named(name),
     }
 }
 

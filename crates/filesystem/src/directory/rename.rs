@@ -1,6 +1,8 @@
 //! Renaming.
 
 use std::collections::HashSet;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
 use larder_format::{FormatError, ItemType, Key, objectid};
@@ -66,7 +68,7 @@ impl RenameMode {
 
 /// A name in a directory, and its inode.
 struct Dentry<'a> {
-    directory: Directory<'a>,
+    directory: &'a Directory,
     name: &'a [u8],
     inode: Inode,
     target: Target,
@@ -76,10 +78,10 @@ struct Dentry<'a> {
 }
 
 impl<'a> Dentry<'a> {
-    fn find(directory: Directory<'a>, name: &'a [u8]) -> Result<Self> {
+    fn find(directory: &'a Directory, name: &'a [u8]) -> Result<Self> {
         // Looked up first: if the name leads elsewhere later, the index does not match.
         let found = directory.find(name)?.ok_or(Error::NotFound)?;
-        let inode = directory.lookup(name)?;
+        let inode = directory.child_named(name)?;
         let index = inode.is_empty_subvolume().then(|| directory.index_of(name)).transpose()?;
         let target = if inode.is_empty_subvolume() {
             found
@@ -101,22 +103,23 @@ impl<'a> Dentry<'a> {
     }
 }
 
-impl Directory<'_> {
-    /// Renames `name` of this directory to `new_name` in `to`. Names of subvolumes move to any
-    /// subvolume, others within their own.
+impl Directory {
+    /// Renames `name` of this directory to `new_name` in `to`; `mode` says what happens to an inode
+    /// that has the new name. Names of subvolumes move to any subvolume, others within their own.
     ///
     /// # Errors
     /// `ENOENT`, `EEXIST`, `EISDIR`, `ENOTDIR`, `ENOTEMPTY` also for a subvolume that would be
     /// replaced, `EXDEV`, `EINVAL` for a directory that would move below itself, `EMLINK`,
     /// `EOVERFLOW`, `EPERM`, `EROFS` also for a read-only subvolume that would move to another
     /// directory, `ENOSPC`, `EDQUOT`.
-    pub fn rename(
-        self,
-        name: &[u8],
-        to: Directory<'_>,
-        new_name: &[u8],
+    pub fn rename_child(
+        &self,
+        name: &OsStr,
+        to: &Self,
+        new_name: &OsStr,
         mode: RenameMode,
     ) -> Result<()> {
+        let (name, new_name) = (name.as_bytes(), new_name.as_bytes());
         let writer = self.writer()?;
         check_name(name)?;
         check_name(new_name)?;
@@ -130,9 +133,9 @@ impl Directory<'_> {
 
     /// Renames, unless the lookup is out of date. Returns whether it did.
     fn try_rename(
-        self,
+        &self,
         name: &[u8],
-        to: Directory<'_>,
+        to: &Directory,
         new_name: &[u8],
         mode: RenameMode,
     ) -> Result<bool> {
@@ -177,11 +180,11 @@ impl Directory<'_> {
     }
 
     /// Whether this directory is `other` or lies below it, across subvolumes.
-    fn is_within(self, other: &Inode) -> Result<bool> {
-        let mut at = self.inode.clone();
+    fn is_within(&self, other: &Inode) -> Result<bool> {
+        let mut at = self.clone();
         let mut passed = HashSet::new();
         loop {
-            if at == *other {
+            if *at == *other {
                 return Ok(true);
             }
             let (subvolume, number) = (at.subvolume().id(), at.number());
@@ -202,7 +205,7 @@ impl Directory<'_> {
 /// Refuses inodes that cannot be moved.
 fn check(
     old: &Dentry<'_>,
-    to: Directory<'_>,
+    to: &Directory,
     there: Option<&Dentry<'_>>,
     mode: RenameMode,
 ) -> Result<()> {
@@ -258,11 +261,11 @@ fn check_replaceable(old: &Dentry<'_>, there: &Dentry<'_>) -> Result<()> {
 fn check_inodes(
     locked: &mut LockedInodes<'_>,
     old: &Dentry<'_>,
-    to: Directory<'_>,
+    to: &Directory,
     there: Option<&Dentry<'_>>,
     mode: RenameMode,
 ) -> Result<()> {
-    let (from_live, to_live) = (live_inode_of(&old.directory), live_inode_of(&to));
+    let (from_live, to_live) = (live_inode_of(old.directory), live_inode_of(to));
     old.directory.check_not_removed()?;
     to.check_not_removed()?;
     if old.inode.is_subvolume_root() {
@@ -292,7 +295,7 @@ fn check_inodes(
 /// Refuses names and references that do not fit.
 fn check_room(
     old: &Dentry<'_>,
-    to: Directory<'_>,
+    to: &Directory,
     new_name: &[u8],
     there: Option<&Dentry<'_>>,
     mode: RenameMode,
@@ -303,11 +306,11 @@ fn check_room(
         }
         inode.names().check_ref_room(inode.number(), directory.number(), name)
     };
-    check_ref(&old.inode, &to, new_name)?;
+    check_ref(&old.inode, to, new_name)?;
     match there {
         None => to.names().check_room(to.number(), new_name),
         Some(there) if mode == RenameMode::Exchange => {
-            check_ref(&there.inode, &old.directory, old.name)
+            check_ref(&there.inode, old.directory, old.name)
         }
         Some(_) => Ok(()),
     }
@@ -323,7 +326,7 @@ impl Change<'_, '_> {
     fn run(
         &mut self,
         old: &Dentry<'_>,
-        to: Directory<'_>,
+        to: &Directory,
         new_name: &[u8],
         there: Option<&Dentry<'_>>,
         mode: RenameMode,
@@ -351,26 +354,26 @@ impl Change<'_, '_> {
     fn take(&mut self, dentry: &Dentry<'_>) -> Changed<()> {
         let directory = dentry.directory;
         if let Some(index) = dentry.index {
-            directory.names().remove(live_inode_of(&directory), dentry.name, index)?;
+            directory.names().remove(live_inode_of(directory), dentry.name, index)?;
         } else if dentry.inode.is_subvolume_root() {
             let index = leave_subvolume(
                 directory.writer_of_change(),
-                live_inode_of(&directory),
+                live_inode_of(directory),
                 dentry.inode.subvolume().id(),
             )?;
-            directory.names().remove(live_inode_of(&directory), dentry.name, index)?;
+            directory.names().remove(live_inode_of(directory), dentry.name, index)?;
         } else {
             live_inode_of(&dentry.inode).set_name(None);
             let mut names = directory.names();
             let index = names.remove_ref(dentry.inode.number(), directory.number(), dentry.name)?;
-            names.remove(live_inode_of(&directory), dentry.name, index)?;
+            names.remove(live_inode_of(directory), dentry.name, index)?;
         }
         self.directory_grew(directory, -(dentry.name.len() as i64))
     }
 
     /// Gives an inode a name.
-    fn give(&mut self, inode: &Inode, directory: Directory<'_>, name: &[u8]) -> Changed<()> {
-        let live = live_inode_of(&directory);
+    fn give(&mut self, inode: &Inode, directory: &Directory, name: &[u8]) -> Changed<()> {
+        let live = live_inode_of(directory);
         let index = live.next_index(self.locked.of(live))?;
         if inode.is_subvolume_root() {
             enter_subvolume(
@@ -401,16 +404,16 @@ impl Change<'_, '_> {
     }
 
     /// Gives a name that was removed from a directory to a whiteout.
-    fn white_out(&mut self, directory: Directory<'_>, draft: &Draft, name: &[u8]) -> Changed<()> {
-        let live = live_inode_of(&directory);
+    fn white_out(&mut self, directory: &Directory, draft: &Draft, name: &[u8]) -> Changed<()> {
+        let live = live_inode_of(directory);
         let index = live.next_index(self.locked.of(live))?;
         let mut names = directory.names();
         directory.insert_named(&mut names, draft, name, index, self.generation)?;
         self.directory_grew(directory, name.len() as i64)
     }
 
-    fn directory_grew(&mut self, directory: Directory<'_>, bytes: i64) -> Changed<()> {
-        let live = live_inode_of(&directory);
+    fn directory_grew(&mut self, directory: &Directory, bytes: i64) -> Changed<()> {
+        let live = live_inode_of(directory);
         let state = self.locked.of(live);
         state.names_grew(self.generation, bytes);
         live.put_item(state)

@@ -4,9 +4,12 @@ use larder_format::node::{ITEM_HEADER_SIZE, leaf_data_size};
 use larder_format::{ItemType, Key, name_hash};
 
 use crate::directory::create::check_target;
+use crate::directory::handle::Directory;
 use crate::error::{Error, Result};
 use crate::inode::attributes::SetAttributes;
 use crate::inode::handle::Inode;
+use crate::inode::inheritance::inherited;
+use crate::inode::inherited::{Inherited, PASSED_ON, S_ISGID};
 use crate::inode::metadata::FileType;
 use crate::inode::new::{NewInode, NewItem};
 use crate::xattr::item::attribute;
@@ -29,6 +32,22 @@ pub struct WholeInode<'a> {
     /// The target of a symbolic link, or all data of a regular file, of at most
     /// [`most_inline_bytes`](crate::Filesystem::most_inline_bytes).
     pub content: &'a [u8],
+}
+
+impl Directory {
+    /// Whether a new inode in this directory would inherit anything: from the directory, or from
+    /// the options for new files.
+    #[doc(hidden)]
+    pub fn passes_something_on(&self) -> Result<bool> {
+        let live = self.live_inode()?;
+        let Inherited { default_acl, compression } = &*inherited(self, &mut live.write())?;
+        let item = self.item();
+        Ok(default_acl.is_some()
+            || compression.is_some()
+            || item.mode.get() & S_ISGID != 0
+            || item.flags().intersects(PASSED_ON)
+            || !self.core().write_policy().flags_of(FileType::Regular).is_empty())
+    }
 }
 
 /// Refuses inodes that cannot be created in `directory` in one step.

@@ -42,7 +42,7 @@ struct Reserved {
     quota: Option<QuotaReservation>,
 }
 
-impl File<'_> {
+impl File {
     /// Allocates space for `len_bytes` from `offset` on in the regular file: writing there needs no
     /// new space, as long as no other file shares it. Data that is there stays; the rest reads as
     /// zeros.
@@ -50,10 +50,10 @@ impl File<'_> {
     /// # Errors
     /// As [`write_at`](Self::write_at), and `EINVAL` if `len_bytes` is 0. After `ENOSPC` a part may
     /// have been allocated.
-    pub fn allocate(self, offset: u64, len_bytes: u64, mode: AllocateMode) -> Result<()> {
+    pub fn allocate(&self, offset: u64, len_bytes: u64, mode: AllocateMode) -> Result<()> {
         let writer = self.writer()?;
         let end = checked_end(offset, len_bytes)?;
-        drop_capability(&self)?;
+        drop_capability(self)?;
         let live = self.live_inode()?;
         let core = self.core();
         let sectorsize = core.sectorsize();
@@ -80,7 +80,7 @@ impl File<'_> {
     /// # Errors
     /// As [`write_at`](Self::write_at), and `EINVAL` if `len_bytes` is 0. After an error or a
     /// crash, a part may be a hole.
-    pub fn punch_hole(self, offset: u64, len_bytes: u64) -> Result<()> {
+    pub fn punch_hole(&self, offset: u64, len_bytes: u64) -> Result<()> {
         if len_bytes == 0 {
             return Err(Error::Invalid("a hole of no length"));
         }
@@ -88,7 +88,7 @@ impl File<'_> {
     }
 
     /// Zeroes a range; preallocated space in it stays.
-    fn clear_data(self, range: Range<u64>) -> Result<()> {
+    fn clear_data(&self, range: Range<u64>) -> Result<()> {
         checked_end(range.start, range.end - range.start)?;
         clear(self, range, What::Data)
     }
@@ -98,21 +98,21 @@ impl File<'_> {
     ///
     /// # Errors
     /// As [`allocate`](Self::allocate).
-    pub fn zero_range(self, offset: u64, len_bytes: u64, mode: AllocateMode) -> Result<()> {
+    pub fn zero_range(&self, offset: u64, len_bytes: u64, mode: AllocateMode) -> Result<()> {
         let end = checked_end(offset, len_bytes)?;
         self.clear_data(offset..end)?;
         self.allocate(offset, len_bytes, mode)
     }
 
     /// Reserves space for data that is allocated.
-    fn reserve_extents(self, writer: &Writer, len_bytes: u64) -> Result<Reserved> {
+    fn reserve_extents(&self, writer: &Writer, len_bytes: u64) -> Result<Reserved> {
         let quota = reserve_quota(self.core(), self.subvolume().id(), len_bytes, QUOTA_BLOCKS)?;
         let data = writer.manager.reserve(SpaceKind::Data, len_bytes, Priority::Normal)?;
         Ok(Reserved { data, quota })
     }
 
     /// How much of `range` is holes, in bytes.
-    fn hole_bytes(self, writer: &Writer, range: Range<u64>) -> Result<u64> {
+    fn hole_bytes(&self, writer: &Writer, range: Range<u64>) -> Result<u64> {
         let handle = writer.manager.join()?;
         let state = self.live_inode()?.read();
         let extents = self.extents_in(&handle)?;
@@ -129,7 +129,7 @@ impl File<'_> {
     /// Allocates space for the first holes in `range`, as much as `room` has. Returns the start of
     /// the rest of the range.
     fn allocate_some(
-        self,
+        &self,
         writer: &Writer,
         reserved: &mut Reserved,
         range: Range<u64>,
@@ -185,7 +185,7 @@ impl File<'_> {
     }
 
     /// Makes the file at least `size_bytes` long.
-    pub(crate) fn grow(self, writer: &Writer, size_bytes: u64) -> Result<()> {
+    pub(crate) fn grow(&self, writer: &Writer, size_bytes: u64) -> Result<()> {
         if size_bytes <= self.size_bytes() {
             return Ok(());
         }
@@ -213,7 +213,7 @@ impl File<'_> {
     }
 
     /// Makes the file, whose state this is, at least `size_bytes` long.
-    pub(crate) fn grow_locked(self, file: &mut StillFile<'_, '_>, size_bytes: u64) -> Result<()> {
+    pub(crate) fn grow_locked(&self, file: &mut StillFile<'_, '_>, size_bytes: u64) -> Result<()> {
         if size_bytes > file.size_bytes {
             let old = file.size_bytes;
             let mut needs = vec![Need::IfInline];

@@ -36,8 +36,8 @@ const UNOPENED: WriteAs = WriteAs { is_open: false, sets_times: true };
 /// A range of a file that will share the extents of another file, or of the same.
 #[derive(Clone, Copy)]
 struct Share<'a> {
-    source: File<'a>,
-    target: File<'a>,
+    source: &'a File,
+    target: &'a File,
     source_offset: u64,
     target_offset: u64,
     len_bytes: u64,
@@ -55,7 +55,7 @@ struct Part {
     inline: Option<(u64, Vec<u8>)>,
 }
 
-impl File<'_> {
+impl File {
     /// Makes `len_bytes` of this regular file from `offset` on share the extents of `source` from
     /// `source_offset` on. `source` may be the same file or lie in another subvolume. A `len_bytes`
     /// of 0 means up to the end of `source`. Offsets and length are whole sectors, except for a
@@ -66,8 +66,8 @@ impl File<'_> {
     /// that is not as above, that goes past the end of `source`, that overlaps itself, or if only
     /// one file has checksums. After `ENOSPC` or `EIO` a first part may be shared.
     pub fn clone_range(
-        self,
-        source: File<'_>,
+        &self,
+        source: &File,
         source_offset: u64,
         len_bytes: u64,
         offset: u64,
@@ -87,8 +87,8 @@ impl File<'_> {
     /// their files, and a partial sector at the end is left out unless both files end there.
     /// Returns how many bytes are shared now: none if they differ. Times stay.
     pub fn dedupe_range(
-        self,
-        source: File<'_>,
+        &self,
+        source: &File,
         source_offset: u64,
         len_bytes: u64,
         offset: u64,
@@ -111,8 +111,8 @@ impl File<'_> {
     /// # Errors
     /// As [`write_at`](Self::write_at), and `EINVAL` for a range that overlaps itself.
     pub fn copy_range(
-        self,
-        source: File<'_>,
+        &self,
+        source: &File,
         source_offset: u64,
         len_bytes: u64,
         offset: u64,
@@ -121,8 +121,8 @@ impl File<'_> {
     }
 
     pub(crate) fn copy_as(
-        self,
-        source: File<'_>,
+        &self,
+        source: &File,
         source_offset: u64,
         len_bytes: u64,
         offset: u64,
@@ -165,8 +165,8 @@ impl File<'_> {
     }
 
     fn copy_bytes(
-        self,
-        source: File<'_>,
+        &self,
+        source: &File,
         from: u64,
         len_bytes: u64,
         to: u64,
@@ -207,7 +207,7 @@ impl Share<'_> {
         }
         let len_bytes = self.checked_len()?;
         if !self.if_equal {
-            drop_capability(&self.target)?;
+            drop_capability(self.target)?;
         }
         let mut done_bytes = 0;
         while done_bytes < len_bytes {

@@ -27,7 +27,7 @@ pub struct Encoded {
     pub unencoded_offset: u64,
 }
 
-impl File<'_> {
+impl File {
     /// Writes compressed data to the regular file at `offset`, the start of a sector, as
     /// `BTRFS_IOC_ENCODED_WRITE` does. The written range ends at a sector's end too, or at the end
     /// of the file, which may grow to it. The data is decompressed once, as a check.
@@ -36,7 +36,7 @@ impl File<'_> {
     /// As [`write_at`](Self::write_at), and `EINVAL` for a range that is not as above, for data
     /// that does not decompress to its stated length, that is not shorter than that, or that is
     /// longer than an extent, and for a file without checksums.
-    pub fn write_encoded(self, data: &[u8], encoded: &Encoded, offset: u64) -> Result<()> {
+    pub fn write_encoded(&self, data: &[u8], encoded: &Encoded, offset: u64) -> Result<()> {
         self.writer()?;
         let core = self.core();
         let (live, sectorsize) = (self.live_inode()?, core.sectorsize());
@@ -46,7 +46,7 @@ impl File<'_> {
             return Err(Error::Invalid("a range that does not begin with a sector"));
         }
         encoded.check(data, sectorsize)?;
-        drop_capability(&self)?;
+        drop_capability(self)?;
         let is_short = offset == 0 && encoded.is_whole() && encoded.len_bytes <= sectorsize;
         let kind = if is_short && data.len() as u64 <= core.write_policy().max_inline_bytes {
             ExtentKind::Inline
@@ -99,7 +99,7 @@ impl File<'_> {
 
     /// Stores all data of the file inline, unless there is more. Returns whether it did.
     fn enter_inline(
-        self,
+        &self,
         file: &mut StillFile<'_, '_>,
         data: &[u8],
         encoded: &Encoded,
@@ -125,7 +125,7 @@ impl File<'_> {
     /// Writes the data to `extent`, which was just allocated, and replaces the file's extents at
     /// `offset` with it. An error comes before the trees change.
     fn enter_extent(
-        self,
+        &self,
         file: &mut StillFile<'_, '_>,
         data: &[u8],
         encoded: &Encoded,

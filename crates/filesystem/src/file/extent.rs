@@ -10,9 +10,9 @@ use larder_format::item::{
 };
 use larder_format::{FileOffset, FormatError, Logical};
 
-/// A range of a file and its content.
+/// What the tree or memory has for a range of a file.
 #[derive(Clone, Debug)]
-pub struct Extent {
+pub struct MappedRange {
     /// Its offset in the file.
     pub start: FileOffset,
     /// Bytes of the file that it covers: whole sectors, except a hole at the end of the file.
@@ -21,7 +21,7 @@ pub struct Extent {
     pub content: ExtentContent,
 }
 
-/// The content of a range of a file.
+/// Where the content is.
 #[derive(Clone, Debug)]
 pub enum ExtentContent {
     /// A hole: it reads as zeros.
@@ -63,7 +63,7 @@ pub struct DiskExtent {
     pub generation: u64,
 }
 
-impl Extent {
+impl MappedRange {
     /// Its end in the file.
     pub fn end(&self) -> u64 {
         self.start.0 + self.len_bytes

@@ -19,7 +19,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use larder_range_index::RangeIndex;
 use parking_lot::Mutex;
 
-use crate::file::extent::Extent;
+use crate::file::extent::MappedRange;
 use crate::filesystem::stats::ExtentMapStats;
 
 /// An entry takes some 150 bytes, and up to 256 for CRC-32C checksums: 10 to 40 MiB.
@@ -29,7 +29,7 @@ const MOST_ENTRIES: usize = 100_000;
 #[derive(Clone, Debug)]
 pub(crate) struct KnownExtent {
     /// It is not inline.
-    pub(super) extent: Extent,
+    pub(super) extent: MappedRange,
     /// The checksums of the sectors of an uncompressed extent on disk.
     pub(super) checksums: Option<Arc<[u8]>>,
 }
@@ -155,7 +155,7 @@ mod tests {
             generation: 1,
         };
         let content = ExtentContent::Data(disk);
-        let extent = Extent { start: FileOffset(start), len_bytes, content };
+        let extent = MappedRange { start: FileOffset(start), len_bytes, content };
         map.learn(vec![(start..start + len_bytes, KnownExtent { extent, checksums: None })]);
     }
 

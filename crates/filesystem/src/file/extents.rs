@@ -12,8 +12,9 @@ use larder_btree::{ItemRef, Readahead, ViewCursor};
 use larder_format::{FileOffset, FormatError, ItemType, Key};
 
 use crate::error::{Error, Result};
-use crate::file::extent::{Extent, ExtentContent};
+use crate::file::extent::{ExtentContent, MappedRange};
 use crate::file::handle::File;
+use crate::file::shown_extent::Extent;
 use crate::inode::handle::Inode;
 use crate::subvolume::handle::Subvolume;
 
@@ -35,7 +36,7 @@ pub struct Extents {
     hole_until: u64,
     waiting: Waiting,
     /// Parts of an extent that has data in memory.
-    parts: VecDeque<Extent>,
+    parts: VecDeque<MappedRange>,
 }
 
 /// The data of a file that is in memory only.
@@ -51,44 +52,70 @@ pub(crate) struct Waiting {
 enum State {
     Start,
     /// An extent that comes after a hole.
-    Ahead(Extent),
+    Ahead(MappedRange),
     Walking,
     End,
 }
 
-impl File<'_> {
-    /// The extents of a regular file: from the one that covers `offset` up to the end of the file,
-    /// and those allocated after the end. This writes nothing back.
-    pub fn extents_from(self, offset: FileOffset) -> Result<Extents> {
+impl File {
+    /// The extents from the one that covers `offset` up to the end of the file, with the holes
+    /// between them, and those allocated after the end. As with `FIEMAP` without
+    /// `FIEMAP_FLAG_SYNC`, data in memory shows only where there is none on disk.
+    pub fn extents_from(
+        &self,
+        offset: u64,
+    ) -> Result<impl Iterator<Item = Result<Extent>> + use<>> {
+        Ok(self.mapped_from(offset)?.map(|range| Ok(Extent::from(&range?))))
+    }
+
+    /// As [`extents_from`](Self::extents_from), with all that the items say.
+    #[doc(hidden)]
+    pub fn mapped_from(&self, offset: u64) -> Result<Extents> {
         let waiting = self.try_live_inode().map(|live| live.waiting()).unwrap_or_default();
-        let mut extents = self.extents_between(offset.0, u64::MAX, self.size_bytes());
+        let mut extents = self.extents_between(offset, u64::MAX, self.size_bytes());
         extents.stop = waiting.cut.unwrap_or(u64::MAX);
         extents.waiting = waiting;
         Ok(extents)
     }
 
-    /// The first offset at or after `offset` where the file has data, as `SEEK_DATA` says:
-    /// preallocated space counts as a hole.
+    /// The first offset at or after `offset` where there is data, as `SEEK_DATA` says: preallocated
+    /// space counts as a hole.
     ///
-    /// [`Error::NoSuchPosition`] if there is no more data.
-    pub fn seek_data(self, offset: u64) -> Result<u64> {
+    /// [`NoSuchPosition`](crate::ErrorKind::NoSuchPosition) if there is no more data.
+    pub fn seek_data(&self, offset: u64) -> Result<u64> {
         self.seek(offset, true)?.ok_or(Error::NoSuchPosition)
     }
 
-    /// The first offset at or after `offset` where the file has a hole, as `SEEK_HOLE` says: there
-    /// is one at the end of every file.
+    /// The first offset at or after `offset` where there is no data, as `SEEK_HOLE` says: at the
+    /// latest the end of the file.
     ///
-    /// [`Error::NoSuchPosition`] if `offset` is at or after the end of the file.
-    pub fn seek_hole(self, offset: u64) -> Result<u64> {
+    /// [`NoSuchPosition`](crate::ErrorKind::NoSuchPosition) if `offset` is at or after the end.
+    pub fn seek_hole(&self, offset: u64) -> Result<u64> {
         Ok(self.seek(offset, false)?.unwrap_or(self.size_bytes()))
     }
 
-    fn seek(self, offset: u64, for_data: bool) -> Result<Option<u64>> {
+    /// The ranges that have data, in order, neither touching nor overlapping, cut at the end of the
+    /// file.
+    pub fn data_ranges(&self) -> Result<Vec<Range<u64>>> {
+        let mut ranges: Vec<Range<u64>> = Vec::new();
+        for extent in self.mapped_from(0)? {
+            let extent = extent?;
+            let (start, end) = (extent.start.0, extent.end().min(self.len_bytes()));
+            match ranges.last_mut() {
+                _ if !extent.is_data() || start >= end => {}
+                Some(last) if last.end == start => last.end = end,
+                _ => ranges.push(start..end),
+            }
+        }
+        Ok(ranges)
+    }
+
+    fn seek(&self, offset: u64, for_data: bool) -> Result<Option<u64>> {
         let size_bytes = self.size_bytes();
         if offset >= size_bytes {
             return Err(Error::NoSuchPosition);
         }
-        for extent in self.extents_from(FileOffset(offset))? {
+        for extent in self.mapped_from(offset)? {
             let extent = extent?;
             if extent.start.0 >= size_bytes {
                 break;
@@ -103,7 +130,7 @@ impl File<'_> {
     /// Whether the extent at `offset` also belongs to another file, or to another place in this
     /// one, as `FIEMAP_EXTENT_SHARED` says. Two parts of one extent do not count if they are as far
     /// apart in the file as on disk. In a file system that is open for writing this commits first.
-    pub fn is_shared(self, offset: u64) -> Result<bool> {
+    pub fn is_shared(&self, offset: u64) -> Result<bool> {
         let filesystem = self.subvolume().filesystem();
         filesystem.sync()?;
         let Some(extent) = self.extents_within(offset, offset.saturating_add(1)).next() else {
@@ -114,7 +141,7 @@ impl File<'_> {
         else {
             return Ok(false);
         };
-        let places = match filesystem.places_of(disk.logical, true) {
+        let places = match filesystem.places_of(disk.logical.0, true) {
             // It was replaced meanwhile.
             Err(Error::NotFound) => return Ok(false),
             places => places?,
@@ -135,7 +162,8 @@ impl File<'_> {
 }
 
 impl Inode {
-    /// Bytes of dirty data for which the file has no space yet, in whole sectors.
+    /// Bytes of dirty data for which the file has no space yet, in whole sectors. For `st_blocks`,
+    /// add them to [`allocated_bytes`](crate::Metadata::allocated_bytes).
     pub fn unplaced_bytes(&self) -> Result<u64> {
         let sectorsize = self.core().sectorsize();
         let waiting = self.try_live_inode().map(|live| live.waiting()).unwrap_or_default();
@@ -179,7 +207,7 @@ impl Inode {
 }
 
 /// Where in the file the whole extent on disk would begin; it wraps around.
-fn origin_of(extent: &Extent) -> Option<u64> {
+fn origin_of(extent: &MappedRange) -> Option<u64> {
     match &extent.content {
         ExtentContent::Data(disk) | ExtentContent::Preallocated(disk) => {
             Some(extent.start.0.wrapping_sub(disk.offset_bytes))
@@ -195,7 +223,7 @@ impl Waiting {
 }
 
 impl Extents {
-    fn advance(&mut self) -> Result<Option<Extent>> {
+    fn advance(&mut self) -> Result<Option<MappedRange>> {
         let next = match std::mem::replace(&mut self.state, State::Walking) {
             State::Start => self.first()?,
             State::Ahead(extent) => Some(extent),
@@ -220,7 +248,7 @@ impl Extents {
     }
 
     /// The extent that covers the position, or the first after it.
-    fn first(&mut self) -> Result<Option<Extent>> {
+    fn first(&mut self) -> Result<Option<MappedRange>> {
         let is_at_item = self.cursor.seek_last(self.key(self.position))?;
         if is_at_item
             && self.is_own(self.cursor.key())
@@ -233,7 +261,7 @@ impl Extents {
     }
 
     /// The extent of the next item.
-    fn following(&mut self) -> Result<Option<Extent>> {
+    fn following(&mut self) -> Result<Option<MappedRange>> {
         let is_at_item = self.cursor.next()?;
         if !is_at_item || !self.is_own(self.cursor.key()) {
             return Ok(None);
@@ -249,11 +277,11 @@ impl Extents {
     }
 
     /// The extent of the item under the cursor.
-    fn extent(&self) -> Result<Option<Extent>> {
+    fn extent(&self) -> Result<Option<MappedRange>> {
         let sectorsize = self.subvolume.filesystem().core().sectorsize();
         let parse = |item: ItemRef| {
             let key = item.key();
-            Extent::from_item(item, sectorsize)
+            MappedRange::from_item(item, sectorsize)
                 .map_err(|problem| self.subvolume.bad_item(key, problem))
         };
         self.cursor.item_ref().map(parse).transpose()
@@ -261,7 +289,7 @@ impl Extents {
 
     /// Splits an extent without data in the tree, but with data in memory, into the parts that were
     /// asked for.
-    fn take_apart(&mut self, extent: &Extent) {
+    fn take_apart(&mut self, extent: &MappedRange) {
         let whole = extent.start.0..extent.end().min(self.waiting.cut.unwrap_or(u64::MAX));
         let sectorsize = self.subvolume.filesystem().core().sectorsize();
         // A hole at the end of the file may end within a sector.
@@ -279,7 +307,7 @@ impl Extents {
             at = data.end.min(end);
             let content = ExtentContent::Delayed;
             let len_bytes = at - start;
-            self.parts.push_back(Extent { start: FileOffset(start), len_bytes, content });
+            self.parts.push_back(MappedRange { start: FileOffset(start), len_bytes, content });
         }
         if at < whole.end {
             self.parts.push_back(extent.part(&(at..whole.end)));
@@ -288,9 +316,9 @@ impl Extents {
         self.parts.retain(|part| part.end() > asked);
     }
 
-    fn hole(&mut self, end: u64) -> Extent {
+    fn hole(&mut self, end: u64) -> MappedRange {
         let start = FileOffset(std::mem::replace(&mut self.position, end));
-        Extent { start, len_bytes: end - start.0, content: ExtentContent::Hole }
+        MappedRange { start, len_bytes: end - start.0, content: ExtentContent::Hole }
     }
 
     fn key(&self, offset: u64) -> Key {
@@ -303,7 +331,7 @@ impl Extents {
 }
 
 impl Iterator for Extents {
-    type Item = Result<Extent>;
+    type Item = Result<MappedRange>;
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {

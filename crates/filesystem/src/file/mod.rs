@@ -16,6 +16,8 @@ pub(crate) mod open;
 pub(crate) mod punch;
 pub(crate) mod read;
 pub(crate) mod read_live;
+pub(crate) mod reader;
+pub(crate) mod shown_extent;
 pub(crate) mod truncate;
 pub(crate) mod write;
 pub(crate) mod writeback;

@@ -13,36 +13,31 @@ use crate::error::Result;
 use crate::file::handle::File;
 use crate::file::write::WriteAs;
 use crate::inode::attributes::SetAttributes;
-use crate::inode::handle::Inode;
 use crate::inode::metadata::Timestamp;
 use crate::operation::inode_change::{InodeChange, ItemReservation};
 
-/// A regular file that is open for writing.
+/// A regular file that is open for writing: see [`File::open_for_writing`].
 #[derive(Clone, Debug)]
 pub struct OpenFile {
-    pub(super) inode: Inode,
+    pub(super) file: File,
 }
 
 impl OpenFile {
-    fn file(&self) -> File<'_> {
-        File { inode: &self.inode }
-    }
-
     /// Writes as [`File::write_at`] does.
     ///
     /// # Errors
     /// `EFBIG`, `ENOSPC`, `EDQUOT`, and `EIO` if the rest of a sector cannot be read.
     pub fn write_at(&self, data: &[u8], offset: u64) -> Result<()> {
-        self.file().write_as(data, offset, WriteAs { is_open: true, sets_times: true })
+        self.file.write_as(data, offset, WriteAs { is_open: true, sets_times: true })
     }
 
-    /// Makes the file `size_bytes` long, as [`File::truncate`] does. This is refused if the file
-    /// became append-only or its subvolume read-only.
+    /// Makes the file `len_bytes` long as [`File::set_len`] does, also if it became immutable. This
+    /// is refused if it became append-only or its subvolume read-only.
     ///
     /// # Errors
-    /// As [`File::truncate`].
-    pub fn truncate(&self, size_bytes: u64) -> Result<()> {
-        self.file().truncate_as(size_bytes, InodeFlags::APPEND)
+    /// As [`File::set_len`].
+    pub fn set_len(&self, len_bytes: u64) -> Result<()> {
+        self.file.set_len_as(len_bytes, InodeFlags::APPEND)
     }
 
     /// Copies as [`File::copy_range`] does. If the file can share nothing any more, because it
@@ -53,14 +48,14 @@ impl OpenFile {
     /// the file became immutable.
     pub fn copy_range(
         &self,
-        source: File<'_>,
+        source: &File,
         source_offset: u64,
         len_bytes: u64,
         offset: u64,
     ) -> Result<u64> {
-        self.inode.live_inode()?.read().check_mutable()?;
+        self.file.live_inode()?.read().check_mutable()?;
         let how = WriteAs { is_open: true, sets_times: true };
-        self.file().copy_as(source, source_offset, len_bytes, offset, how)
+        self.file.copy_as(source, source_offset, len_bytes, offset, how)
     }
 
     /// Like [`write_at`](Self::write_at), but times and capabilities stay: the caller keeps track
@@ -69,7 +64,7 @@ impl OpenFile {
     /// # Errors
     /// As [`write_at`](Self::write_at).
     pub fn write_keeping_times(&self, data: &[u8], offset: u64) -> Result<()> {
-        self.file().write_as(data, offset, WriteAs { is_open: true, sets_times: false })
+        self.file.write_as(data, offset, WriteAs { is_open: true, sets_times: false })
     }
 
     /// Sets the times of modification and change, for a caller that has [written without
@@ -82,10 +77,10 @@ impl OpenFile {
         let (mtime, ctime) = (Some(mtime), Some(ctime));
         let times = SetAttributes { mtime, ctime, ..SetAttributes::default() };
         times.check_times()?;
-        let live = self.inode.live_inode()?;
-        let subvolume = self.inode.subvolume().live()?;
+        let live = self.file.live_inode()?;
+        let subvolume = self.file.subvolume().live()?;
         let item = ItemReservation::changing(1);
-        let mut change = InodeChange::start_on_open(self.inode.core(), subvolume, item, live)?;
+        let mut change = InodeChange::start_on_open(self.file.core(), subvolume, item, live)?;
         let (handle, locked) = change.parts();
         let state = locked.of(live);
         state.touch(handle.generation(), false);

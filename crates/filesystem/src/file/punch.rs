@@ -25,9 +25,9 @@ pub(crate) enum What {
     Data,
 }
 
-pub(crate) fn clear(file: File<'_>, range: Range<u64>, what: What) -> Result<()> {
+pub(crate) fn clear(file: &File, range: Range<u64>, what: What) -> Result<()> {
     let writer = file.writer()?;
-    drop_capability(&file)?;
+    drop_capability(file)?;
     let sectorsize = file.core().sectorsize();
     let Range { start: offset, end } = range;
     let start = offset.checked_next_multiple_of(sectorsize).unwrap_or(end);
@@ -43,7 +43,7 @@ pub(crate) fn clear(file: File<'_>, range: Range<u64>, what: What) -> Result<()>
 
 /// Zeroes parts of sectors, and writes dirty data back. The locked file has zeros after its end
 /// already.
-fn clear_edges(file: File<'_>, writer: &Writer, edges: &[Range<u64>]) -> Result<()> {
+fn clear_edges(file: &File, writer: &Writer, edges: &[Range<u64>]) -> Result<()> {
     let (live, core) = (file.live_inode()?, file.core());
     let sectorsize = core.sectorsize();
     let sectors = edges.iter().filter(|edge| !edge.is_empty()).count() as u64;
@@ -69,7 +69,7 @@ fn clear_edges(file: File<'_>, writer: &Writer, edges: &[Range<u64>]) -> Result<
 
 /// Removes the first extents in `range`, whole sectors, from the locked file. Returns the start of
 /// the rest of the range.
-fn clear_some(file: File<'_>, writer: &Writer, range: Range<u64>, what: What) -> Result<u64> {
+fn clear_some(file: &File, writer: &Writer, range: Range<u64>, what: What) -> Result<u64> {
     let (live, core) = (file.live_inode()?, file.core());
     let reservation = writer.reserve_to_delete(0, 4)?;
     let change = FileChange::start(file.core(), file.subvolume().live()?, [live], reservation)?;

@@ -1,7 +1,10 @@
 //! Reading a file's data.
 
 use std::borrow::Cow;
+use std::ffi::OsString;
 use std::ops::Range;
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use larder_format::compression::{ExtentKind, decompress};
@@ -10,9 +13,10 @@ use larder_format::{FileOffset, Logical};
 
 use crate::core::shared::Core;
 use crate::error::{DataError, Error, Result};
-use crate::file::extent::{DiskExtent, Extent, ExtentContent, InlineExtent};
+use crate::file::extent::{DiskExtent, ExtentContent, InlineExtent, MappedRange};
 use crate::file::extent_map::{ExtentMap, KnownExtent};
 use crate::file::handle::File;
+use crate::file::reader::Reader;
 use crate::inode::handle::Inode;
 use crate::inode::metadata::FileType;
 
@@ -39,13 +43,29 @@ pub(crate) type Learned = Vec<(Range<u64>, KnownExtent)>;
 /// The longest target in bytes (`PATH_MAX` without its end).
 const TARGET_MAX_BYTES: u64 = 4095;
 
-impl File<'_> {
-    /// Reads the regular file from `offset` on. Returns how many bytes were read: fewer than asked
-    /// for only at the end of the file.
+impl File {
+    /// Size in bytes.
+    pub fn len_bytes(&self) -> u64 {
+        self.size_bytes()
+    }
+
+    /// The inode as such.
+    pub fn into_inode(self) -> Inode {
+        self.inode
+    }
+
+    /// A reader of the file with a position of its own.
+    pub fn reader(&self) -> Reader {
+        Reader { file: self.clone(), position: 0 }
+    }
+
+    /// Reads from `offset` on. Returns how many bytes were read: fewer than asked for only at the
+    /// end of the file.
     ///
     /// Data with checksums is verified; a bad copy is replaced by a good one if the volume is
-    /// writable. Whole sectors go straight from the device to `buf`.
-    pub fn read_at(self, buf: &mut [u8], offset: u64) -> Result<usize> {
+    /// writable. Reads are quickest when they are large, and start and end at whole sectors: those
+    /// go straight from the device to `buf`.
+    pub fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize> {
         if let Some(live) = self.try_live_inode() {
             return self.read_live(live, buf, offset);
         }
@@ -56,7 +76,8 @@ impl File<'_> {
 
     /// Reads the whole compressed extent `extent`, which the file has at `offset`, as it is stored.
     /// Data with checksums is verified.
-    pub fn read_stored(self, extent: &DiskExtent, offset: u64) -> Result<Vec<u8>> {
+    #[doc(hidden)]
+    pub fn read_stored(&self, extent: &DiskExtent, offset: u64) -> Result<Vec<u8>> {
         let has_checksums = !self.item().flags().contains(InodeFlags::NODATASUM);
         let mut stored = vec![0; extent.disk_bytes as usize];
         let core = self.core();
@@ -73,14 +94,14 @@ impl File<'_> {
 
 impl Inode {
     /// The target of the symbolic link.
-    pub fn link_target(&self) -> Result<Vec<u8>> {
+    pub fn link_target(&self) -> Result<PathBuf> {
         if self.file_type() != FileType::Symlink {
             return Err(Error::NotASymlink);
         }
         let len_bytes = self.size_bytes().min(TARGET_MAX_BYTES);
         let mut target = vec![0; len_bytes as usize];
         self.read_range(&mut target, 0)?;
-        Ok(target)
+        Ok(OsString::from_vec(target).into())
     }
 
     /// Fills `buf` from `offset` on, with zeros where there is no data.
@@ -144,7 +165,7 @@ impl Inode {
     }
 
     /// The checksums of the file's part of an extent, if they are few and complete.
-    fn all_checksums(&self, extent: &Extent, has_checksums: bool) -> Option<Arc<[u8]>> {
+    fn all_checksums(&self, extent: &MappedRange, has_checksums: bool) -> Option<Arc<[u8]>> {
         let core = self.core();
         let (start, end) = extent.plain_range()?;
         let is_short = end.0 - start.0 <= REMEMBERED_CHECKSUMS * core.sectorsize();
@@ -157,7 +178,7 @@ impl Inode {
     /// Fills `buf` with the part of `extent` that is at `start` in the file.
     fn read_extent(
         &self,
-        extent: &Extent,
+        extent: &MappedRange,
         start: u64,
         verify: Verify<'_>,
         buf: &mut [u8],
@@ -192,7 +213,7 @@ impl Inode {
 
 /// Start in the file, and length, of the part of `extent` that a read from `offset` to `end`
 /// covers.
-fn part_of(extent: &Extent, offset: u64, end: u64) -> (u64, usize) {
+fn part_of(extent: &MappedRange, offset: u64, end: u64) -> (u64, usize) {
     let start = extent.start.0.max(offset);
     (start, (extent.end().min(end) - start) as usize)
 }

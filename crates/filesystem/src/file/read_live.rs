@@ -33,10 +33,10 @@ impl Need {
     }
 }
 
-impl File<'_> {
+impl File {
     /// Reads a file that may have dirty data. Its state is locked before and after device I/O, not
     /// meanwhile.
-    pub(crate) fn read_live(self, live: &LiveInode, buf: &mut [u8], offset: u64) -> Result<usize> {
+    pub(crate) fn read_live(&self, live: &LiveInode, buf: &mut [u8], offset: u64) -> Result<usize> {
         {
             let state = live.read();
             let len = state.len_at(offset, buf.len());
@@ -67,7 +67,7 @@ impl File<'_> {
     /// Reads the file as the tree has it, with its extents kept: the caller has `reading` in some
     /// mode, or `flushing`.
     pub(crate) fn read_tree(
-        self,
+        &self,
         live: &LiveInode,
         buf: &mut [u8],
         offset: u64,
@@ -81,7 +81,7 @@ impl File<'_> {
     /// Makes sectors dirty, with their current content. The state is not locked during device I/O,
     /// and has been locked continuously since the last sector became dirty.
     pub(crate) fn load<L: KeepsData>(
-        self,
+        &self,
         file: &mut LockedFile<'_, '_, L>,
         needs: &[Need],
     ) -> Result<()> {
@@ -112,7 +112,7 @@ impl File<'_> {
     }
 
     /// The content of a sector; none if the condition does not hold.
-    fn wanted_sector(self, live: &LiveInode, need: Need) -> Result<Option<Vec<u8>>> {
+    fn wanted_sector(&self, live: &LiveInode, need: Need) -> Result<Option<Vec<u8>>> {
         let sectorsize = self.core().sectorsize();
         let start = need.start();
         let is_wanted = match need {
@@ -129,7 +129,7 @@ impl File<'_> {
     }
 
     /// Whether there is data in a sector.
-    fn has_data(self, live: &LiveInode, sector: Range<u64>) -> Result<bool> {
+    fn has_data(&self, live: &LiveInode, sector: Range<u64>) -> Result<bool> {
         let _reading = live.reading.read();
         {
             let state = live.read();
@@ -145,7 +145,7 @@ impl File<'_> {
     }
 
     /// Whether the tree has the file's data inline.
-    fn is_inline(self, live: &LiveInode) -> Result<bool> {
+    fn is_inline(&self, live: &LiveInode) -> Result<bool> {
         let sectorsize = self.core().sectorsize();
         let size_bytes = live.read().size_bytes;
         if size_bytes == 0 || size_bytes > sectorsize {
@@ -157,7 +157,7 @@ impl File<'_> {
     }
 
     /// Zeroes a range within one sector if the sector is dirty: no data was left alone.
-    pub(crate) fn zero(self, state: &mut InodeState, range: Range<u64>) {
+    pub(crate) fn zero(&self, state: &mut InodeState, range: Range<u64>) {
         let sectorsize = self.core().sectorsize();
         let start = range.start - range.start % sectorsize;
         if !range.is_empty() && state.pages.is_dirty(start, start + sectorsize) {
@@ -167,13 +167,13 @@ impl File<'_> {
     }
 
     /// The sector that must be dirty before the bytes after `end` in it are zeroed.
-    pub(crate) fn need_of_end(self, end: u64) -> Option<Need> {
+    pub(crate) fn need_of_end(&self, end: u64) -> Option<Need> {
         let sectorsize = self.core().sectorsize();
         (!end.is_multiple_of(sectorsize)).then(|| Need::IfData(end - end % sectorsize))
     }
 
     /// Zeroes the bytes after `end` in its sector; see [`need_of_end`](Self::need_of_end).
-    pub(crate) fn zero_behind(self, state: &mut InodeState, end: u64) {
+    pub(crate) fn zero_behind(&self, state: &mut InodeState, end: u64) {
         let sectorsize = self.core().sectorsize();
         self.zero(state, end..end.next_multiple_of(sectorsize));
     }

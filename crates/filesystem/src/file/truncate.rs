@@ -12,29 +12,29 @@ use crate::file::writeback::flush::write_back;
 use crate::operation::file_change::{FileChange, StillFile};
 use crate::xattr::capability::drop_capability;
 
-impl File<'_> {
-    /// Makes the regular file `size_bytes` long. Content after that is gone; new content reads as
-    /// zeros. Meanwhile other threads may see sizes between the old and the new one.
+impl File {
+    /// Makes the file `len_bytes` long. Content after that is gone; new content reads as zeros.
+    /// Meanwhile other threads may see sizes between the old and the new one.
     ///
     /// # Errors
     /// As [`write_at`](Self::write_at). After an error the file may be shorter than before.
-    pub fn truncate(self, size_bytes: u64) -> Result<()> {
-        self.truncate_as(size_bytes, InodeFlags::APPEND | InodeFlags::IMMUTABLE)
+    pub fn set_len(&self, len_bytes: u64) -> Result<()> {
+        self.set_len_as(len_bytes, InodeFlags::APPEND | InodeFlags::IMMUTABLE)
     }
 
     /// Truncates, unless the file has one of the flags `refuses`.
-    pub(crate) fn truncate_as(self, size_bytes: u64, refuses: InodeFlags) -> Result<()> {
+    pub(crate) fn set_len_as(&self, size_bytes: u64, refuses: InodeFlags) -> Result<()> {
         let writer = self.writer()?;
         if size_bytes > MOST_BYTES {
             return Err(Error::FileTooLarge);
         }
-        drop_capability(&self)?;
+        drop_capability(self)?;
         while !self.truncate_step(writer, size_bytes, refuses)? {}
         Ok(())
     }
 
     /// Does one step. Returns whether the size is reached.
-    fn truncate_step(self, writer: &Writer, size_bytes: u64, refuses: InodeFlags) -> Result<bool> {
+    fn truncate_step(&self, writer: &Writer, size_bytes: u64, refuses: InodeFlags) -> Result<bool> {
         let (live, core) = (self.live_inode()?, self.core());
         let sectorsize = core.sectorsize();
         let shrinks = size_bytes <= self.size_bytes();
@@ -83,7 +83,7 @@ impl File<'_> {
     }
 
     /// Cuts the file, whose state this is, to `size_bytes`. Its extents follow at writeback.
-    fn cut_off(self, file: &mut StillFile<'_, '_>, size_bytes: u64) -> Result<()> {
+    fn cut_off(&self, file: &mut StillFile<'_, '_>, size_bytes: u64) -> Result<()> {
         let sectorsize = self.core().sectorsize();
         let cut = size_bytes.next_multiple_of(sectorsize);
         if size_bytes < file.size_bytes {

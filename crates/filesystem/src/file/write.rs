@@ -39,19 +39,20 @@ pub(crate) struct WriteAs {
     pub(crate) sets_times: bool,
 }
 
-impl File<'_> {
-    /// Opens the regular file for writing; `appends` says that all writes go to its end.
+impl File {
+    /// Opens the file for writing. This decides whether it may be written to; `appends` says that
+    /// all writes go to its end. Later changes of the inode and the subvolume do not matter.
     ///
     /// # Errors
-    /// `EISDIR`, `EINVAL` for other types, `EROFS` in a read-only subvolume, and `EPERM` for a file
+    /// `EROFS` in a read-only subvolume, and `EPERM` for a file
     /// that is immutable, or append-only unless `appends`.
-    pub fn open_for_writing(self, appends: bool) -> Result<OpenFile> {
+    pub fn open_for_writing(&self, appends: bool) -> Result<OpenFile> {
         let writer = self.writer()?;
         let handle = writer.manager.join()?;
         self.subvolume().live()?.check_writable()?;
         self.live_inode()?.read().check_may_open(appends)?;
         handle.end()?;
-        Ok(OpenFile { inode: self.inode.clone() })
+        Ok(OpenFile { file: self.clone() })
     }
 
     /// Replaces all content of this regular file, and its times, in one step, if the old and the
@@ -60,7 +61,8 @@ impl File<'_> {
     ///
     /// # Errors
     /// As [`write_at`](Self::write_at). After an error content and times are unchanged.
-    pub fn rewrite(self, content: &[u8], times: &SetAttributes) -> Result<bool> {
+    #[doc(hidden)]
+    pub fn rewrite(&self, content: &[u8], times: &SetAttributes) -> Result<bool> {
         self.writer()?;
         let (live, core) = (self.live_inode()?, self.core());
         times.check_times()?;
@@ -68,7 +70,7 @@ impl File<'_> {
         if content.is_empty() || len_bytes > core.most_inline_bytes() || !times.are_times() {
             return Ok(false);
         }
-        drop_capability(&self)?;
+        drop_capability(self)?;
         let reservation = reserve_within_quota(self.core(), self.subvolume().id(), 0, 1)?;
         let change = FileChange::start(self.core(), self.subvolume().live()?, [live], reservation)?;
         let mut file = change.lock(live);
@@ -99,24 +101,25 @@ impl File<'_> {
         Ok(true)
     }
 
-    /// Writes all of `data` to the regular file at `offset`. Readers see it at once, and it is
-    /// durable after a sync. A program loses its capabilities by any change of its content.
+    /// Writes all of `data` from `offset` on; a gap between the end of the file and `offset` reads
+    /// as zeros. Readers see the data at once, and it is durable after a sync. A program loses its
+    /// capabilities by any change of its content.
     ///
     /// # Errors
-    /// `EISDIR`, `EINVAL` for other types, `EFBIG`, `EPERM`, `EROFS`, `ENOSPC`, `EDQUOT`, and `EIO`
+    /// `EFBIG`, `EPERM`, `EROFS`, `ENOSPC`, `EDQUOT`, and `EIO`
     /// if the rest of a sector cannot be read. After an error a first part of `data` may have been
     /// written.
-    pub fn write_at(self, data: &[u8], offset: u64) -> Result<()> {
+    pub fn write_at(&self, data: &[u8], offset: u64) -> Result<()> {
         self.write_as(data, offset, WriteAs { is_open: false, sets_times: true })
     }
 
-    pub(crate) fn write_as(self, data: &[u8], offset: u64, how: WriteAs) -> Result<()> {
+    pub(crate) fn write_as(&self, data: &[u8], offset: u64, how: WriteAs) -> Result<()> {
         let writer = self.writer()?;
         let end = offset.checked_add(data.len() as u64).filter(|end| *end <= MOST_BYTES);
         let mut at = offset;
         end.ok_or(Error::FileTooLarge)?;
         if how.sets_times && !data.is_empty() {
-            drop_capability(&self)?;
+            drop_capability(self)?;
         }
         for piece in data.chunks(PIECE_BYTES) {
             self.write_piece(writer, piece, at, how)?;
@@ -125,7 +128,7 @@ impl File<'_> {
         Ok(())
     }
 
-    fn write_piece(self, writer: &Writer, data: &[u8], offset: u64, how: WriteAs) -> Result<()> {
+    fn write_piece(&self, writer: &Writer, data: &[u8], offset: u64, how: WriteAs) -> Result<()> {
         if data.is_empty() {
             return Ok(());
         }
@@ -174,7 +177,7 @@ impl File<'_> {
 
     /// Reserves space for writing `range`, whole sectors. The sectors that the file begins and ends
     /// with now may become dirty too.
-    fn reserve_for_write(self, writer: &Writer, range: Range<u64>) -> Result<DataReservation> {
+    fn reserve_for_write(&self, writer: &Writer, range: Range<u64>) -> Result<DataReservation> {
         let sectorsize = self.core().sectorsize();
         let is_full =
             |error: &Error| matches!(error.kind(), ErrorKind::NoSpace | ErrorKind::QuotaExceeded);
@@ -193,7 +196,7 @@ impl File<'_> {
 
     /// Whether writing `range`, whole sectors, needs no new space: the file has space for it, and
     /// for all sectors that become dirty with it.
-    fn has_room(self, writer: &Writer, range: Range<u64>) -> Result<bool> {
+    fn has_room(&self, writer: &Writer, range: Range<u64>) -> Result<bool> {
         let handle = writer.manager.join()?;
         let state = self.live_inode()?.read();
         let extents = self.extents_in(&handle)?;

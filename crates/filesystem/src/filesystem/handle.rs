@@ -1,13 +1,15 @@
 //! The file system: a volume and the roots of its trees.
 
 use std::collections::HashMap;
+use std::ffi::OsString;
 use std::fmt;
+use std::os::unix::ffi::OsStringExt;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime};
 
 use larder_btree::{BlockCache, Tree, TreeRoot, TreeView};
 use larder_format::item::DirEntries;
-use larder_format::{FormatError, ItemType, Key, Superblock, name_hash, objectid};
+use larder_format::{FormatError, ItemType, Key, Superblock, Uuid, name_hash, objectid};
 use larder_transaction::{Aborted, BackgroundCommits};
 use larder_volume::Volume;
 use parking_lot::Mutex;
@@ -34,18 +36,20 @@ pub struct Filesystem {
 impl Filesystem {
     /// Opens the file system on `volume` for reading, with at most `cache_bytes` of tree blocks in
     /// memory.
+    #[doc(hidden)]
     pub fn open(volume: Arc<Volume>, cache_bytes: usize) -> Result<Self> {
         let cache = Arc::new(BlockCache::new(volume.clone(), cache_bytes));
         Ok(Core::committed(volume, cache).map(Arc::new)?.into())
     }
 
     /// The volume that it is on.
+    #[doc(hidden)]
     pub fn volume(&self) -> &Arc<Volume> {
         self.core.volume()
     }
 
     /// The superblock as it was when the file system was opened.
-    pub fn superblock(&self) -> &Superblock {
+    pub(crate) fn superblock(&self) -> &Superblock {
         self.core.volume().superblock()
     }
 
@@ -64,17 +68,18 @@ impl Filesystem {
     }
 
     /// When the last commit was made; none if that was before the file system was opened.
-    pub fn committed_at(&self) -> Option<SystemTime> {
+    pub(crate) fn committed_at(&self) -> Option<SystemTime> {
         self.try_writer()?.manager().committed_at()
     }
 
     /// Why and since when it is read-only, if an error made it so.
-    pub fn aborted(&self) -> Option<&Aborted> {
+    pub(crate) fn aborted(&self) -> Option<&Aborted> {
         self.try_writer()?.manager().aborted()
     }
 
-    /// The subvolume with this id. A deleted one is not found, even while it is in use.
-    pub fn subvolume(&self, id: u64) -> Result<Subvolume> {
+    /// The subvolume with this id; 5 is the top level. A deleted one is not found, even while it is
+    /// in use.
+    pub fn subvolume_by_id(&self, id: u64) -> Result<Subvolume> {
         let missing = Error::NoSuchSubvolume(id);
         let known = self.subvolumes.lock().get(&id).and_then(Weak::upgrade);
         if let Some(state) = known {
@@ -120,7 +125,7 @@ impl Filesystem {
 
     /// The subvolume that a mount shows by default.
     pub fn default_subvolume(&self) -> Result<Subvolume> {
-        self.subvolume(self.default_subvolume_id()?)
+        self.subvolume_by_id(self.default_subvolume_id()?)
     }
 
     /// Id of the default subvolume, from the "default" entry of the root tree's directory.
@@ -133,14 +138,47 @@ impl Filesystem {
     }
 
     /// The label, up to 255 bytes; empty if there is none.
-    pub fn label(&self) -> Vec<u8> {
-        match self.try_writer() {
+    pub fn label(&self) -> OsString {
+        OsString::from_vec(match self.try_writer() {
             Some(writer) => writer.manager().superblock().label().to_vec(),
             None => self.superblock().label().to_vec(),
-        }
+        })
     }
 
-    /// Counters of the work so far.
+    /// The UUID that identifies the file system.
+    pub fn uuid(&self) -> Uuid {
+        self.superblock().fsid()
+    }
+
+    /// The UUID in its tree blocks: the same, unless the other was changed.
+    pub fn metadata_uuid(&self) -> Uuid {
+        self.superblock().metadata_uuid()
+    }
+
+    /// Bytes in a sector, the unit of data.
+    pub fn sector_bytes(&self) -> u32 {
+        self.superblock().sectorsize.get()
+    }
+
+    /// Bytes in a tree block.
+    pub fn node_bytes(&self) -> u32 {
+        self.superblock().nodesize.get()
+    }
+
+    /// The checksum of data and trees: its number on disk, and its length in bytes.
+    pub fn checksum(&self) -> (u16, u16) {
+        let checksum = self.superblock().checksum_type();
+        (checksum as u16, checksum.size() as u16)
+    }
+
+    /// The feature flags: compatible, compatible for reading only, and incompatible ones.
+    pub fn feature_bits(&self) -> (u64, u64, u64) {
+        let superblock = self.superblock();
+        let (compat_ro, incompat) = (superblock.compat_ro_flags, superblock.incompat_flags);
+        (superblock.compat_flags.get(), compat_ro.get(), incompat.get())
+    }
+
+    /// Counters since it was opened: cache, readahead, devices, repaired copies.
     pub fn stats(&self) -> Stats {
         Stats {
             trees: self.core.cache().stats(),
@@ -162,11 +200,12 @@ impl Filesystem {
     }
 
     /// The tree of tree roots.
-    pub fn root_tree(&self) -> &TreeView {
+    pub(crate) fn root_tree(&self) -> &TreeView {
         self.core.root_tree()
     }
 
     /// The tree with this id. It must be neither that of a subvolume nor the tree of tree roots.
+    #[doc(hidden)]
     pub fn tree(&self, id: u64) -> Result<TreeView> {
         self.core.tree(id)
     }

@@ -3,10 +3,13 @@
 pub(crate) mod cleaning;
 pub(crate) mod commit;
 pub(crate) mod handle;
+pub(crate) mod health;
 pub(crate) mod open;
 pub(crate) mod options;
 pub(crate) mod quota;
 pub(crate) mod resolve;
 pub(crate) mod settings;
 pub(crate) mod space;
+pub(crate) mod spaces;
 pub(crate) mod stats;
+pub(crate) mod tree_items;

@@ -24,6 +24,7 @@ impl Filesystem {
     ///
     /// # Errors
     /// [`ErrorKind::ReadOnly`](crate::ErrorKind::ReadOnly) if a sound file system can only be read.
+    #[doc(hidden)]
     pub fn open_writable(volume: Arc<Volume>, options: &WriteOptions<'_>) -> Result<Self> {
         let WriteOptions {
             cache_bytes, commit_interval, commit_bytes, dirty_bytes, tuning, ..

@@ -3,13 +3,14 @@
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 
-use larder_btree::{Problem, Range, Readahead, TreeError};
+use larder_btree::{Problem, Readahead, TreeError};
 use larder_format::item::{BackRef, Extent as ExtentRecord, FileExtent};
 use larder_format::{FormatError, ItemType, Key, Logical, Node, objectid};
 use larder_volume::BlockExpectation;
 
 use crate::error::{Error, Result};
 use crate::filesystem::handle::Filesystem;
+use crate::filesystem::tree_items::TreeItems;
 use crate::subvolume::handle::Subvolume;
 
 /// A reference from a file to data.
@@ -39,33 +40,35 @@ struct SoughtExtent {
 }
 
 impl Filesystem {
-    /// The items of a tree whose keys lie in `range`. They include all changes so far, except those
-    /// that only commits write.
-    pub fn items(&self, tree: u64, range: RangeInclusive<Key>) -> Result<Range> {
+    /// The items of the tree with this id whose keys lie in `range`, as they are stored. Items that
+    /// only commits write, such as roots of trees, are those of the last commit.
+    pub fn tree_items(&self, tree: u64, range: RangeInclusive<Key>) -> Result<TreeItems> {
         self.flush_delayed()?;
         let view = match tree {
             objectid::ROOT_TREE => self.root_tree().clone(),
-            _ if objectid::is_subvolume(tree) => self.subvolume(tree)?.view().clone(),
+            _ if objectid::is_subvolume(tree) => self.subvolume_by_id(tree)?.view().clone(),
             _ => self.tree(tree).map_err(|error| match error {
                 Error::MissingItem { tree: objectid::ROOT_TREE, .. } => Error::NotFound,
                 error => error,
             })?,
         };
-        Ok(view.range(range, Readahead::Forward))
+        Ok(TreeItems { inner: view.range(range, Readahead::Forward) })
     }
 
-    /// The places in files that refer to the data at `logical`, or to any data of its extent. In a
-    /// file system that is open for writing this commits first, since only then all references are
-    /// in trees.
+    /// The places in files that refer to the data at the logical address `logical`, in bytes, or
+    /// with `of_whole_extent` to any data of its extent. In a file system that is open for writing
+    /// this commits first.
     ///
-    /// An extent is referred to by leaves, which several subvolumes may share: each leaf names
-    /// inodes, and each subvolume is searched for those.
-    pub fn places_of(&self, logical: Logical, of_whole_extent: bool) -> Result<Vec<FilePlace>> {
+    /// [`NotFound`](crate::ErrorKind::NotFound) if there is no extent,
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) if there is a tree block.
+    pub fn places_of(&self, logical: u64, of_whole_extent: bool) -> Result<Vec<FilePlace>> {
+        // An extent is referred to by leaves, which several subvolumes may share: each leaf names
+        // inodes, and each subvolume is searched for those.
         if self.try_writer().is_some() {
             self.sync()?;
         }
-        let (start, refs) = self.data_extent(logical)?;
-        let at = (!of_whole_extent).then(|| logical.0 - start);
+        let (start, refs) = self.data_extent(Logical(logical))?;
+        let at = (!of_whole_extent).then(|| logical - start);
         let wanted = SoughtExtent { start, at };
         let mut candidates = BTreeSet::new();
         for back_ref in refs {
@@ -85,7 +88,7 @@ impl Filesystem {
             if info.is_being_deleted {
                 continue;
             }
-            let subvolume = self.subvolume(info.id)?;
+            let subvolume = self.subvolume_by_id(info.id)?;
             for candidate in &candidates {
                 places.extend(places_in(&subvolume, *candidate, &wanted)?);
             }

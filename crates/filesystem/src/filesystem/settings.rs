@@ -1,5 +1,8 @@
 //! Settings of an open file system: its label, its default subvolume, and how files are written.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+
 use larder_format::feature::IncompatFlags;
 use larder_format::item::{DirEntries, DirEntry, DirItemHeader};
 use larder_format::superblock::LABEL_SIZE;
@@ -14,11 +17,12 @@ use crate::file::writeback::compress::WriteCompression;
 use crate::filesystem::handle::Filesystem;
 
 impl Filesystem {
-    /// Changes the label. It is durable when this returns.
+    /// Changes the label: one line of at most 255 bytes. It is durable when this returns.
     ///
     /// # Errors
     /// `EINVAL` for more than 255 bytes, for zero bytes and for line ends; `EROFS`.
-    pub fn set_label(&self, label: &[u8]) -> Result<()> {
+    pub fn set_label(&self, label: impl AsRef<OsStr>) -> Result<()> {
+        let label = label.as_ref().as_bytes();
         let writer = self.writer()?;
         if label.len() >= LABEL_SIZE {
             return Err(Error::Invalid("a label is at most 255 bytes long"));
@@ -38,7 +42,7 @@ impl Filesystem {
     pub fn set_default_subvolume(&self, id: u64) -> Result<()> {
         let writer = self.writer()?;
         let _subvolumes = writer.subvolumes.lock();
-        self.subvolume(id)?;
+        self.subvolume_by_id(id)?;
         let handle = writer.manager.start(1, Priority::Normal)?;
         let directory = writer.manager.superblock().root_dir_objectid.get();
         let key = Key::new(directory, ItemType::DIR_ITEM, name_hash::dir_name(b"default"));
@@ -63,6 +67,7 @@ impl Filesystem {
     }
 
     /// Changes how files are written from now on. Flags of existing files stay.
+    #[doc(hidden)]
     pub fn set_write_policy(&self, policy: WritePolicy) -> Result<()> {
         *self.writer()?.policy.write() = policy;
         Ok(())
@@ -76,12 +81,14 @@ impl Filesystem {
     }
 
     /// Files up to this size, in bytes, are inline.
+    #[doc(hidden)]
     pub fn most_inline_bytes(&self) -> u64 {
         self.core().most_inline_bytes()
     }
 
     /// Whether each commit discards freed space on devices; off by default. Fails in a file system
     /// that is open for reading.
+    #[doc(hidden)]
     pub fn set_discards(&self, discards: bool) -> Result<()> {
         self.writer()?.manager().space().set_discards(discards);
         Ok(())

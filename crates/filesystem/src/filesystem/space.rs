@@ -1,4 +1,4 @@
-//! The use of space.
+//! The use of space, and its limits.
 
 use larder_format::feature::CompatRoFlags;
 use larder_format::item::BlockGroupItem;
@@ -8,20 +8,22 @@ use larder_volume::VolumeDevice;
 
 use crate::error::{Error, Result};
 use crate::filesystem::handle::Filesystem;
+use crate::filesystem::quota::QuotaGroup;
+use crate::filesystem::spaces::{Space, Spaces};
 
 /// A block group: how a chunk is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BlockGroup {
+pub(crate) struct BlockGroup {
     /// Where it starts.
-    pub logical: Logical,
+    pub(crate) logical: Logical,
     /// Length in bytes of logical address space.
-    pub len_bytes: u64,
+    pub(crate) len_bytes: u64,
     /// Bytes that extents use.
-    pub used_bytes: u64,
+    pub(crate) used_bytes: u64,
     /// Type and profile.
-    pub flags: BlockGroupFlags,
+    pub(crate) flags: BlockGroupFlags,
     /// Bytes that it takes on all devices together.
-    pub raw_bytes: u64,
+    pub(crate) raw_bytes: u64,
 }
 
 impl BlockGroup {
@@ -51,8 +53,8 @@ pub struct Capacity {
 }
 
 impl Filesystem {
-    /// The capacity. Dirty data has its space already; space that was freed since the last commit
-    /// counts as free.
+    /// The capacity, as `df` shows it. Dirty data has its space already; space that was freed since
+    /// the last commit counts as free.
     pub fn capacity(&self) -> Result<Capacity> {
         let groups = self.block_groups()?;
         let of_data = || groups.iter().filter(|group| group.flags.contains(BlockGroupFlags::DATA));
@@ -84,7 +86,7 @@ impl Filesystem {
     ///
     /// Each chunk has one, whose key follows from the chunk, so that nothing else of the extent
     /// tree is read.
-    pub fn block_groups(&self) -> Result<Vec<BlockGroup>> {
+    pub(crate) fn block_groups(&self) -> Result<Vec<BlockGroup>> {
         if let Some(writer) = self.try_writer() {
             let groups = writer.manager().space().groups();
             return Ok(groups.iter().map(|group| BlockGroup::of_group(group)).collect());
@@ -109,5 +111,43 @@ impl Filesystem {
             });
         }
         Ok(groups)
+    }
+
+    /// How much space is allocated for each purpose, and how much of that is used: data first, then
+    /// system and metadata, each in the order of the profiles' numbers.
+    pub fn space(&self) -> Result<Vec<Space>> {
+        let mut spaces = Spaces::default();
+        for group in self.block_groups()? {
+            spaces.add(group.flags, group.len_bytes, group.used_bytes);
+            if let Some(chunk) = self.volume().chunk_at(group.logical) {
+                spaces.add_chunk(&chunk);
+            }
+        }
+        Ok(spaces.in_order())
+    }
+
+    /// The counters of the quota group `id`: those of the last commit or, in a file system that is
+    /// open for writing, the current ones. `None` without quotas or without the group.
+    ///
+    /// The group of a subvolume has the subvolume's id; other groups have their level in the top 16
+    /// bits.
+    pub fn quota_group(&self, id: u64) -> Result<Option<QuotaGroup>> {
+        let tree_id = objectid::QUOTA_TREE;
+        let tree_key = Key::new(tree_id, ItemType::ROOT_ITEM, 0);
+        if self.root_tree().get(tree_key)?.is_none() {
+            return Ok(None);
+        }
+        let tree = self.tree(tree_id)?;
+        let key = Key::new(0, ItemType::QGROUP_INFO, id);
+        let Some(info) = tree.get(key)? else { return Ok(None) };
+        let limit = tree.get(Key::new(0, ItemType::QGROUP_LIMIT, id))?;
+        let mut group = QuotaGroup::of_items(&info, limit.as_deref())
+            .map_err(|problem| Error::item(tree_id, key, problem))?;
+        let quotas = self.try_writer().and_then(|writer| writer.manager().quotas());
+        if let Some(counted) = quotas.and_then(|quotas| quotas.counted(id)) {
+            group.referenced_bytes = counted.referenced_bytes;
+            group.exclusive_bytes = counted.exclusive_bytes;
+        }
+        Ok(Some(group))
     }
 }

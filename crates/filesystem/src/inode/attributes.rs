@@ -204,7 +204,7 @@ impl Inode {
 
     /// How the access ACL changes with the mode, if there is one.
     fn acl_after_chmod(&self, permissions: u32, generation: u64) -> Result<Option<XattrChange>> {
-        let value = match self.xattr(acl::ACCESS) {
+        let value = match self.xattr_named(acl::ACCESS) {
             Err(Error::NoSuchAttribute) => return Ok(None),
             value => value?,
         };

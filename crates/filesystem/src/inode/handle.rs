@@ -1,5 +1,8 @@
 //! The handle of an inode.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use larder_btree::Readahead;
@@ -12,21 +15,20 @@ use crate::core::shared::Core;
 use crate::core::writer::Writer;
 use crate::directory::handle::Directory;
 use crate::directory::names::Names;
-use crate::directory::path::resolve;
 use crate::error::{Error, Result};
 use crate::file::handle::File;
 use crate::inode::links::{Link, links_of_item};
 use crate::inode::live::LiveInode;
 use crate::inode::metadata::{FileType, Metadata, parse_item};
 use crate::inode::open::OpenInode;
-use crate::scan::paths::DirectoryPaths;
+use crate::scan::paths::Paths;
 use crate::subvolume::handle::Subvolume;
 
 /// The kernel's number for a directory that stands for a subvolume which is not there.
 const EMPTY_SUBVOLUME: u64 = 2;
 
-/// An inode with its attributes: as committed or, in a file system that is open for writing,
-/// current. Cloning it is cheap.
+/// A file, directory, symbolic link, device node, pipe or socket, with its attributes: as committed
+/// or, in a file system that is open for writing, current. Cloning it is cheap.
 #[derive(Clone, Debug)]
 pub struct Inode {
     pub(super) subvolume: Subvolume,
@@ -47,7 +49,7 @@ enum Attributes {
 }
 
 impl Subvolume {
-    /// The inode `number`.
+    /// The inode of this number in this subvolume, not in a nested one.
     pub fn inode(&self, number: u64) -> Result<Inode> {
         if let Some(writer) = self.filesystem().try_writer()
             && let Some(subvolume) = self.try_live()
@@ -64,8 +66,8 @@ impl Subvolume {
     }
 
     /// Its root directory.
-    pub fn root(&self) -> Result<Inode> {
-        self.inode(objectid::FIRST_FREE)
+    pub fn root(&self) -> Result<Directory> {
+        self.inode(objectid::FIRST_FREE)?.into_directory()
     }
 }
 
@@ -164,6 +166,11 @@ impl Inode {
         self.subvolume.filesystem().core()
     }
 
+    /// Id of the subvolume that it belongs to.
+    pub fn subvolume_id(&self) -> u64 {
+        self.subvolume.id()
+    }
+
     /// Its number, unique within the subvolume.
     pub fn number(&self) -> u64 {
         self.number
@@ -175,6 +182,7 @@ impl Inode {
     }
 
     /// Its inode item.
+    #[doc(hidden)]
     pub fn item(&self) -> InodeItem {
         match &self.attributes {
             Attributes::Committed(item) => *item,
@@ -186,7 +194,7 @@ impl Inode {
         self.try_live_inode().map_or(0, |live| live.dirty_bytes())
     }
 
-    /// The attributes.
+    /// Its attributes.
     pub fn metadata(&self) -> Metadata {
         let sectorsize = self.subvolume.filesystem().core().sectorsize();
         let (id, dirty_bytes) = (self.subvolume.id(), self.dirty_bytes());
@@ -194,84 +202,79 @@ impl Inode {
         Metadata { dirty_bytes, ..metadata }
     }
 
-    /// All its names. Names in the same directory come together, unless there are very many.
+    /// All its names. The root of a subvolume has one without a meaning. Names in the same directory
+    /// come together, unless there are very many.
     pub fn links(&self) -> Result<Vec<Link>> {
         let range = self.key(ItemType::INODE_REF, 0)..=self.key(ItemType::INODE_EXTREF, u64::MAX);
         let mut items = self.subvolume.view().range(range, Readahead::Forward);
         let mut links = Vec::new();
         while let Some((key, bytes)) = items.next_item()? {
             links_of_item(key, bytes, |parent, index, name| {
-                links.push(Link { parent, index, name: name.to_vec() });
+                links.push(Link { parent, index, name: OsStr::from_bytes(name).to_owned() });
             })
             .map_err(|problem| self.subvolume.bad_item(key, problem))?;
         }
         Ok(links)
     }
 
-    /// Every path of the inode from the root of its subvolume, without a slash at either end.
-    pub fn paths(&self) -> Result<Vec<Vec<u8>>> {
+    /// All its paths from the root of its subvolume, without a slash at either end.
+    pub fn paths(&self) -> Result<Vec<PathBuf>> {
         if self.is_subvolume_root() {
-            return Ok(vec![Vec::new()]);
+            return Ok(vec![PathBuf::new()]);
         }
-        let mut paths = DirectoryPaths::new(self.subvolume.clone());
-        self.links()?.iter().map(|link| paths.link(link)).collect()
+        let mut paths = Paths::new(self.subvolume.clone());
+        self.links()?.iter().map(|link| paths.of(link)).collect()
     }
 
-    /// Whether it is a directory that stands for a subvolume which is not there.
+    /// Whether it is an empty directory that stands for a subvolume which is not there: a snapshot
+    /// shows it where a subvolume was nested in its origin. It is on no disk and has number 2.
     pub fn is_empty_subvolume(&self) -> bool {
         self.stands_in.is_some()
     }
 
-    /// Whether it is the root of a subvolume.
+    /// Whether it is the root directory of a subvolume.
     pub fn is_subvolume_root(&self) -> bool {
         self.number == objectid::FIRST_FREE
     }
 
     /// Size in bytes.
+    #[doc(hidden)]
     pub fn size_bytes(&self) -> u64 {
         self.item().size.get()
-    }
-
-    /// The directory that holds this directory. For the root of a subvolume it is the directory
-    /// with the subvolume's name, for the root of the top level the root itself.
-    pub fn parent(&self) -> Result<Self> {
-        self.expect_directory()?;
-        if let Some(directory) = self.stands_in {
-            return self.subvolume.inode(directory);
-        }
-        if !self.is_subvolume_root() {
-            let (_, link) = self.subvolume.directory_link(self.number)?;
-            return self.subvolume.inode(link.parent);
-        }
-        match self.subvolume.name()? {
-            Some(name) => self.subvolume.filesystem().subvolume(name.parent)?.inode(name.directory),
-            None => Ok(self.clone()),
-        }
-    }
-
-    /// The inode at the end of `path`, walked from this directory, within the tree below `root`:
-    /// absolute paths start there, and `..` does not lead out of it.
-    ///
-    /// A symbolic link at the end of the path is followed if `follow_last` says so, or if a slash
-    /// follows it.
-    pub fn resolve(&self, root: &Self, path: &[u8], follow_last: bool) -> Result<Self> {
-        resolve(self, root, path, follow_last)
     }
 
     /// The inode as a regular file.
     ///
     /// # Errors
     /// `EISDIR`, `EINVAL` for an inode that is neither a file nor a directory.
-    pub fn as_file(&self) -> Result<File<'_>> {
-        self.try_into()
+    pub fn into_file(self) -> Result<File> {
+        match self.file_type {
+            FileType::Regular => Ok(File { inode: self }),
+            FileType::Directory => Err(Error::IsADirectory),
+            _ => Err(Error::NotAFile),
+        }
     }
 
     /// The inode as a directory.
     ///
     /// # Errors
     /// `ENOTDIR`.
-    pub fn as_directory(&self) -> Result<Directory<'_>> {
-        self.try_into()
+    pub fn into_directory(self) -> Result<Directory> {
+        self.expect_directory()?;
+        Ok(Directory { inode: self })
+    }
+
+    /// The subvolume whose root the inode is.
+    ///
+    /// # Errors
+    /// `EINVAL`.
+    pub fn into_subvolume(self) -> Result<Subvolume> {
+        if self.is_subvolume_root() { Ok(self.subvolume) } else { Err(Error::NotASubvolume) }
+    }
+
+    /// For a directory that stands for a subvolume: the directory that has the entry.
+    pub(crate) fn stands_in(&self) -> Option<u64> {
+        self.stands_in
     }
 
     pub(crate) fn expect_directory(&self) -> Result<()> {

@@ -27,7 +27,7 @@ pub(crate) fn inherited(directory: &Inode, state: &mut InodeState) -> Result<Arc
     if let Some(known) = &state.inherited {
         return Ok(known.clone());
     }
-    let value = |name| match directory.xattr(name) {
+    let value = |name| match directory.xattr_named(name) {
         Err(Error::NoSuchAttribute) => Ok(None),
         found => found.map(Some),
     };
@@ -58,7 +58,7 @@ pub(crate) fn inherited_by_subvolume(
             permissions & !PERMISSIONS | access.permissions()
         }
     };
-    let compression = match directory.subvolume().root()?.xattr(COMPRESSION) {
+    let compression = match directory.subvolume().root()?.xattr_named(COMPRESSION) {
         Err(Error::NoSuchAttribute) => None,
         value => inheritable(&value?),
     };

@@ -11,7 +11,10 @@ use crate::xattr::property::COMPRESSION;
 /// The bits of a mode that ACLs and a umask change.
 const PERMISSIONS: u32 = 0o777;
 
-const S_ISGID: u32 = 0o2000;
+pub(crate) const S_ISGID: u32 = 0o2000;
+/// The flags that new inodes inherit.
+pub(crate) const PASSED_ON: InodeFlags =
+    InodeFlags::COMPRESS.union(InodeFlags::NOCOMPRESS).union(InodeFlags::NODATACOW);
 
 /// What new inodes inherit from a directory's extended attributes.
 #[derive(Debug, Default)]
@@ -36,8 +39,7 @@ impl Inherited {
             item.gid = directory.gid;
             item.mode = (new.mode | if is_directory { S_ISGID } else { 0 }).into();
         }
-        let passed_on = InodeFlags::COMPRESS | InodeFlags::NOCOMPRESS | InodeFlags::NODATACOW;
-        let mut flags = directory.flags() & passed_on;
+        let mut flags = directory.flags() & PASSED_ON;
         let is_regular = file_type == FileType::Regular;
         flags.set(InodeFlags::NODATASUM, is_regular && flags.contains(InodeFlags::NODATACOW));
         item.flags = flags.bits().into();

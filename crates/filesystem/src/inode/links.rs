@@ -1,5 +1,7 @@
 //! The names of an inode.
 
+use std::ffi::OsString;
+
 use larder_format::item::{InodeExtrefs, InodeRefs};
 use larder_format::{FormatError, ItemType, Key};
 
@@ -8,12 +10,12 @@ use crate::error::Result;
 /// A name of an inode (`INODE_REF`, `INODE_EXTREF`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Link {
-    /// The directory that has the name.
+    /// Inode number of the directory that has the name.
     pub parent: u64,
     /// Index of the name in the directory.
     pub index: u64,
     /// The name.
-    pub name: Vec<u8>,
+    pub name: OsString,
 }
 
 /// Calls `visit` with the parent, index and name of each reference of an `INODE_REF` or

@@ -7,6 +7,9 @@
 mod parts;
 pub(crate) mod paths;
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+
 use larder_btree::{Readahead, ViewCursor};
 use larder_format::{ItemType, Key, objectid};
 
@@ -15,15 +18,15 @@ use crate::inode::links::{Link, links_of_item};
 use crate::inode::metadata::{Metadata, parse_item};
 use crate::subvolume::handle::Subvolume;
 
-pub use paths::DirectoryPaths;
+pub use paths::Paths;
 
-/// An inode that a scan found.
+/// An inode that a [`Scan`] found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ScannedInode {
     /// Its attributes.
     pub metadata: Metadata,
-    /// Its names; none if it was unlinked while it was open and is not yet deleted.
+    /// Its names; none if it was unlinked while a program had it open and is not yet deleted.
     pub links: Vec<Link>,
 }
 
@@ -48,9 +51,17 @@ enum State {
 }
 
 impl Subvolume {
-    /// All inodes of this subvolume, without nested subvolumes.
+    /// All inodes of this subvolume, without nested subvolumes, with their attributes and names.
+    ///
+    /// This reads every leaf of the tree once and in order. To visit everything, it is much quicker
+    /// than going from directory to directory.
     pub fn scan(&self) -> Scan {
         self.scan_between(objectid::FIRST_FREE, objectid::LAST_FREE)
+    }
+
+    /// The paths of the inodes of a scan of this subvolume.
+    pub fn paths(&self) -> Paths {
+        Paths::new(self.clone())
     }
 
     fn scan_between(&self, first: u64, last: u64) -> Scan {
@@ -80,7 +91,7 @@ impl Scan {
             && matches!(key.item_type, ItemType::INODE_REF | ItemType::INODE_EXTREF)
         {
             links_of_item(key, bytes, |parent, index, name| {
-                links.push(Link { parent, index, name: name.to_vec() });
+                links.push(Link { parent, index, name: OsStr::from_bytes(name).to_owned() });
             })
             .map_err(|problem| self.subvolume.bad_item(key, problem))?;
         }

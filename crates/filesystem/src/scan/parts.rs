@@ -11,7 +11,25 @@ use crate::subvolume::handle::Subvolume;
 const SUBTREES_PER_PART: usize = 4;
 
 impl Subvolume {
-    /// Like [`Subvolume::scan`], divided into at most `count` parts of about equal size, in order.
+    /// Like [`scan`](Self::scan), but in at most `count` parts of about equal size, in order, for as
+    /// many threads.
+    ///
+    /// ```no_run
+    /// # use larder_filesystem as larder;
+    /// # fn sum_up(subvolume: &larder::Subvolume) -> Result<(), larder::Error> {
+    /// let sum = |part: larder::Scan| -> Result<u64, larder::Error> {
+    ///     part.map(|inode| Ok(inode?.metadata.size_bytes)).sum()
+    /// };
+    /// let parts = subvolume.scan_parts(4)?;
+    /// let total: u64 = std::thread::scope(|scope| {
+    ///     let threads: Vec<_> =
+    ///         parts.into_iter().map(|part| scope.spawn(move || sum(part))).collect();
+    ///     threads.into_iter().map(|thread| thread.join().expect("it only adds")).sum::<Result<_, _>>()
+    /// })?;
+    /// # let _ = total;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn scan_parts(&self, count: usize) -> Result<Vec<Scan>> {
         let subtrees = self.subtree_starts(count.saturating_mul(SUBTREES_PER_PART))?;
         let count = count.min(subtrees.len());

@@ -2,6 +2,9 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::ffi::OsString;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::PathBuf;
 
 use larder_format::{FormatError, Key, objectid};
 
@@ -12,23 +15,23 @@ use crate::subvolume::handle::Subvolume;
 /// The most names that are cached; then all are dropped.
 const MOST_NAMES: usize = 1 << 16;
 
-/// The paths of a subvolume's directories, looked up when they are first needed.
+/// The paths of the inodes of a scan. Each thread has its own.
 #[derive(Debug)]
-pub struct DirectoryPaths {
+pub struct Paths {
     subvolume: Subvolume,
     names: HashMap<u64, (Key, Link)>,
     /// The last directory and its path: most often it is the next one too.
     last: (u64, Vec<u8>),
 }
 
-impl DirectoryPaths {
-    /// Paths in `subvolume`.
-    pub fn new(subvolume: Subvolume) -> Self {
+impl Paths {
+    pub(crate) fn new(subvolume: Subvolume) -> Self {
         Self { subvolume, names: HashMap::new(), last: (objectid::FIRST_FREE, Vec::new()) }
     }
 
     /// The path of a directory from the root of the subvolume, without a slash at either end: that
     /// of the root is empty.
+    #[doc(hidden)]
     pub fn directory(&mut self, number: u64) -> Result<&[u8]> {
         if self.last.0 != number {
             self.last = (number, self.walk_up(number)?);
@@ -36,11 +39,11 @@ impl DirectoryPaths {
         Ok(&self.last.1)
     }
 
-    /// The path of a name from the root of the subvolume.
-    pub fn link(&mut self, link: &Link) -> Result<Vec<u8>> {
+    /// The path of a name from the root of the subvolume, without a slash at either end.
+    pub fn of(&mut self, link: &Link) -> Result<PathBuf> {
         let directory = self.directory(link.parent)?;
         let slash: &[u8] = if directory.is_empty() { b"" } else { b"/" };
-        Ok([directory, slash, &link.name].concat())
+        Ok(OsString::from_vec([directory, slash, link.name.as_bytes()].concat()).into())
     }
 
     fn walk_up(&mut self, number: u64) -> Result<Vec<u8>> {
@@ -50,7 +53,7 @@ impl DirectoryPaths {
         let mut at = number;
         while at != objectid::FIRST_FREE {
             let (key, link) = self.name(at)?;
-            parts.push(link.name.clone());
+            parts.push(link.name.as_bytes().to_vec());
             let (key, parent) = (*key, link.parent);
             if parent == landmark {
                 let problem = FormatError::invalid("inode reference", "it closes a loop");

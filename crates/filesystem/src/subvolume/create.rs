@@ -1,10 +1,15 @@
-//! Creating and marking subvolumes. Each of these is a commit of its own.
+//! Creating subvolumes, taking snapshots and marking subvolumes. Each of these is a commit of its
+//! own.
 //!
 //! # Invariants
+//! - A snapshot is taken in a commit: no thread can change one before it is durable.
 //! - A thread that creates, deletes or marks a subvolume holds `subvolumes`.
 //! - A subvolume is marked as deleted or read-only while transactions are quiesced: a joined thread
 //!   has checked its state, which does not change until the thread leaves.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use larder_format::item::{
@@ -13,16 +18,20 @@ use larder_format::item::{
 use larder_format::{ItemType, Key, Uuid, objectid};
 use larder_transaction::space::{Priority, SpaceKind};
 use larder_transaction::{Handle, Items, TreeItems};
+use parking_lot::Mutex;
 use zerocopy::{FromZeros, IntoBytes};
 
 use crate::core::changed::{Changed, apply};
 use crate::directory::handle::Directory;
 use crate::directory::names::check_name;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::inode::inheritance::inherited_by_subvolume;
 use crate::inode::new::NewInode;
+use crate::inode::orphan_deletion::resume_orphans;
 use crate::operation::inode_change::{InodeChange, ItemReservation};
+use crate::operation::limits::reserve_quota;
 use crate::subvolume::handle::Subvolume;
+use crate::subvolume::pending_snapshots::Pending;
 use crate::subvolume::references::enter_subvolume;
 use crate::subvolume::uuids::enter_uuid;
 use crate::xattr::item::attribute_item;
@@ -36,14 +45,24 @@ pub(crate) const NAME_ITEMS: u64 = 3;
 /// The name in the reference of a subvolume's root.
 const PARENT: &[u8] = b"..";
 
-impl Directory<'_> {
+/// Whether a snapshot can be changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SnapshotKind {
+    /// It never changes.
+    ReadOnly,
+    /// It can be changed.
+    Writable,
+}
+
+impl Directory {
     /// Creates an empty subvolume named `name` in this directory. Its root gets the owner and
     /// permissions in `root`, as far as a default ACL of this directory allows. It is durable when
     /// this returns.
     ///
     /// # Errors
-    /// As [`create`](Self::create).
-    pub fn create_subvolume(self, name: &[u8], root: &NewInode) -> Result<Subvolume> {
+    /// As [`create_child`](Self::create_child).
+    pub fn create_child_subvolume(&self, name: &OsStr, root: &NewInode) -> Result<Subvolume> {
+        let name = name.as_bytes();
         let (writer, directory) = (self.writer()?, self.live_inode()?);
         check_name(name)?;
         let subvolumes = writer.subvolumes.lock();
@@ -55,7 +74,7 @@ impl Directory<'_> {
         self.subvolume().live()?.check_not_deleted()?;
         state.check_may_name()?;
         self.names().check_free(self.number(), name)?;
-        let (mode, compression) = inherited_by_subvolume(&self, state, root.mode & 0o7777)?;
+        let (mode, compression) = inherited_by_subvolume(self, state, root.mode & 0o7777)?;
         let root = NewInode { mode, ..*root };
         let id = writer.ids.next_subvolume(&subvolumes, writer.manager.trees().root())?;
         let uuid = Uuid::new_v4();
@@ -72,7 +91,54 @@ impl Directory<'_> {
         change.end()?;
         let filesystem = self.subvolume().filesystem();
         filesystem.sync()?;
-        filesystem.subvolume(id)
+        filesystem.subvolume_by_id(id)
+    }
+
+    /// Takes a snapshot of `subvolume`, whatever its size, that is named `name` here. It includes
+    /// all earlier changes, and is durable when this returns.
+    ///
+    /// # Errors
+    /// As [`create_child`](Self::create_child).
+    pub fn snapshot_child(
+        &self,
+        name: &OsStr,
+        subvolume: &Subvolume,
+        kind: SnapshotKind,
+    ) -> Result<Subvolume> {
+        let (name, filesystem) = (name.as_bytes(), subvolume.filesystem());
+        let writer = filesystem.writer()?;
+        check_name(name)?;
+        let subvolumes = writer.subvolumes.lock();
+        subvolume.live()?.check_not_deleted()?;
+        let _quota = reserve_quota(self.core(), self.subvolume().id(), 0, NAME_ITEMS)?;
+        let reservation = writer.manager.space().insertion_bytes(ITEMS);
+        let _reservation =
+            writer.manager.reserve(SpaceKind::Metadata, reservation, Priority::Normal)?;
+        let pending = Arc::new(Pending {
+            source: subvolume.id(),
+            id: writer.ids.next_subvolume(&subvolumes, writer.manager.trees().root())?,
+            directory: self.open_inode()?.clone(),
+            subvolume: self.subvolume().shared_live()?,
+            name: name.to_vec(),
+            is_read_only: kind == SnapshotKind::ReadOnly,
+            outcome: Mutex::default(),
+        });
+        writer.snapshots.queue.lock().push(pending.clone());
+        let committed = filesystem.sync();
+        writer.snapshots.queue.lock().clear();
+        let outcome = pending.outcome.lock().take();
+        // The snapshot's own error is more to the point than that the commit failed because of it.
+        match outcome {
+            Some(outcome) => outcome?,
+            None => return Err(committed.err().unwrap_or(Error::NotWritable)),
+        }
+        committed?;
+        // Files that are open in the source without a name have no owner in the snapshot. As in the
+        // kernel, they are deleted from it at once: `btrfs check` stumbles over two snapshots that
+        // share one. After a failure they stay listed, and are deleted when the file system is
+        // opened for writing again.
+        let _ = resume_orphans(writer, pending.id);
+        filesystem.subvolume_by_id(pending.id)
     }
 }
 

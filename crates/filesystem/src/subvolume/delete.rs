@@ -13,6 +13,8 @@
 //!
 //! [`SubvolumeState`]: crate::subvolume::handle::SubvolumeState
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::Ordering::Relaxed;
 
 use larder_format::item::ROOT_SUBVOL_DEAD;
@@ -41,7 +43,7 @@ pub(crate) enum Content {
     None,
 }
 
-impl Directory<'_> {
+impl Directory {
     /// Deletes the subvolume named `name` in this directory with all its content. The name is
     /// durably gone when this returns. The rest is gone too, unless something of the subvolume is
     /// open: that works as before, and the rest goes with the last of it. If this is interrupted,
@@ -51,18 +53,18 @@ impl Directory<'_> {
     /// `ENOENT`, `EINVAL` for other inodes, `ENOTEMPTY` if subvolumes are nested in it, `EPERM` for
     /// the default subvolume and for one that is [being sent](crate::Subvolume::guard_for_send),
     /// `EROFS`.
-    pub fn delete_subvolume(self, name: &[u8]) -> Result<()> {
-        self.remove_subvolume(name, Content::Any)
+    pub fn delete_child_subvolume(&self, name: &OsStr) -> Result<()> {
+        self.remove_subvolume(name.as_bytes(), Content::Any)
     }
 
     /// Deletes the subvolume named `name` in this directory if it contains no more than that.
-    pub(crate) fn remove_subvolume(self, name: &[u8], content: Content) -> Result<()> {
+    pub(crate) fn remove_subvolume(&self, name: &[u8], content: Content) -> Result<()> {
         let (writer, filesystem) = (self.writer()?, self.subvolume().filesystem());
         let subvolumes = writer.subvolumes.lock();
         let reservation = writer.manager.space().insertion_bytes(ITEMS);
         let reservation =
             writer.manager.reserve(SpaceKind::Metadata, reservation, Priority::Deleting)?;
-        let root = self.lookup(name)?;
+        let root = self.child_named(name)?;
         if !root.is_subvolume_root() {
             return Err(Error::NotASubvolume);
         }
@@ -85,7 +87,7 @@ impl Directory<'_> {
     }
 
     /// Removes the name of a subvolume and lists it as an orphan.
-    fn unname_subvolume(self, exclusive: &Exclusive<'_>, root: &Inode, name: &[u8]) -> Result<()> {
+    fn unname_subvolume(&self, exclusive: &Exclusive<'_>, root: &Inode, name: &[u8]) -> Result<()> {
         let subvolume = root.subvolume();
         let (writer, directory, id) = (self.writer()?, self.live_inode()?, subvolume.id());
         let mut locked = LockedInodes::new([directory]);

@@ -1,6 +1,8 @@
 //! The handle of a subvolume.
 
+use std::ffi::OsStr;
 use std::fmt;
+use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
 use larder_btree::{Readahead, Tree, TreeView};
@@ -12,8 +14,12 @@ use crate::error::{Error, Result};
 use crate::filesystem::handle::Filesystem;
 use crate::inode::links::Link;
 use crate::subvolume::info::{SubvolumeInfo, SubvolumeName};
+use crate::subvolume::relative::Relative;
 
-/// A subvolume or snapshot. Cloning it is cheap.
+/// A subvolume or snapshot: a tree of files. Cloning it is cheap.
+///
+/// Paths start at its root, with or without a slash; they lead on into nested subvolumes, and `..`
+/// does not lead out of it.
 #[derive(Clone)]
 pub struct Subvolume {
     pub(super) state: Arc<SubvolumeState>,
@@ -77,6 +83,7 @@ impl Subvolume {
 
     /// Its tree as it was committed when the subvolume was opened. In a file system that is open
     /// for writing this is an old state, unless the subvolume is read-only.
+    #[doc(hidden)]
     pub fn tree(&self) -> &Tree {
         &self.state.tree
     }
@@ -100,25 +107,37 @@ impl Subvolume {
         self.try_live().ok_or(Error::NotWritable)
     }
 
-    /// The transaction that created it; 0 for the top level, which always existed.
+    /// The transaction that created it; 0 for the top level, which always existed. Id and
+    /// generation together identify a subvolume: an id alone may have belonged to one that was
+    /// deleted before the file system was opened.
     pub fn creation_generation(&self) -> u64 {
         self.state.item.otransid.get()
     }
 
     /// Its root item.
+    #[doc(hidden)]
     pub fn root_item(&self) -> RootItem {
         self.filesystem().core().live_root_item(self.id()).unwrap_or(*self.state.item)
     }
 
-    /// The content of its root item and its reference.
+    /// Its UUID, generations, times and name.
     pub fn info(&self) -> Result<SubvolumeInfo> {
         let state = &self.state;
         let name = self.name()?;
         Ok(SubvolumeInfo::new(self.id(), &self.root_item(), state.snapshot_generation, name))
     }
 
+    /// The one among several snapshots that probably differs least from this: a snapshot of the
+    /// same subvolume, or one of the two of the other, last changed before this one, or otherwise
+    /// soonest after it.
+    pub fn closest_relative<'a>(&self, others: &'a [Self]) -> Result<Option<&'a Self>> {
+        let own = Relative::of(&self.info()?);
+        let infos = others.iter().map(|other| Ok((Relative::of(&other.info()?), other)));
+        Ok(own.closest(infos.collect::<Result<Vec<_>>>()?))
+    }
+
     /// Its name; `None` for the top level.
-    pub fn name(&self) -> Result<Option<SubvolumeName>> {
+    pub(crate) fn name(&self) -> Result<Option<SubvolumeName>> {
         self.filesystem().core().subvolume_name(self.id())
     }
 
@@ -132,7 +151,7 @@ impl Subvolume {
             .next()
             .unwrap_or_else(|| Err(FormatError::invalid("inode reference", "it is empty")))
             .map_err(|problem| self.bad_item(key, problem))?;
-        let (index, name) = (link.index, link.name.to_vec());
+        let (index, name) = (link.index, OsStr::from_bytes(link.name).to_owned());
         Ok((key, Link { parent: key.offset, index, name }))
     }
 

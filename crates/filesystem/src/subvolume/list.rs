@@ -1,6 +1,9 @@
-//! The subvolumes of a file system: all of them, by UUID, and their paths.
+//! The subvolumes of a file system: all of them, by path, by id and by UUID.
 
 use std::collections::HashSet;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
 
 use larder_btree::{Range, Readahead};
 use larder_format::item::{RootItem, uuid_items, uuid_key};
@@ -8,7 +11,7 @@ use larder_format::{FormatError, ItemType, Key, Uuid, objectid};
 
 use crate::error::{Error, Result};
 use crate::filesystem::handle::Filesystem;
-use crate::scan::paths::DirectoryPaths;
+use crate::scan::paths::Paths;
 use crate::subvolume::handle::Subvolume;
 use crate::subvolume::info::{SubvolumeInfo, SubvolumeName};
 
@@ -29,7 +32,15 @@ pub struct SubvolumeItems {
 }
 
 impl Filesystem {
-    /// All subvolumes.
+    /// The subvolume whose root is at `path` from the top level; `/` is the top level itself.
+    pub fn subvolume(&self, path: impl AsRef<Path>) -> Result<Subvolume> {
+        let path = path.as_ref();
+        let inode = self.subvolume_by_id(objectid::FS_TREE)?.resolve(path)?;
+        inode.into_subvolume().map_err(|error| error.about(path))
+    }
+
+    /// All subvolumes in the order of their ids, including the top level and those that are being
+    /// deleted.
     pub fn subvolumes(&self) -> Subvolumes {
         let (first, last) = SubvolumeItems::RANGE;
         let items = self.root_tree().range(first..=last, Readahead::Forward);
@@ -38,7 +49,7 @@ impl Filesystem {
 
     /// The path of the subvolume `id` from the top level, without a slash at either end: that of
     /// the top level is empty.
-    pub fn subvolume_path(&self, id: u64) -> Result<Vec<u8>> {
+    pub fn subvolume_path(&self, id: u64) -> Result<PathBuf> {
         let mut parts: Vec<Vec<u8>> = Vec::new();
         let mut seen = HashSet::new();
         let mut at = id;
@@ -47,26 +58,36 @@ impl Filesystem {
             if !seen.insert(at) {
                 return Err(Error::NoSuchSubvolume(id));
             }
-            let parent = self.subvolume(name.parent)?;
+            let parent = self.subvolume_by_id(name.parent)?;
             parts.push(name.name);
-            let directory = DirectoryPaths::new(parent).directory(name.directory)?.to_vec();
+            let directory = Paths::new(parent).directory(name.directory)?.to_vec();
             if !directory.is_empty() {
                 parts.push(directory);
             }
             at = name.parent;
         }
         parts.reverse();
-        Ok(parts.join(&b'/'))
+        Ok(OsString::from_vec(parts.join(&b'/')).into())
+    }
+
+    /// Deletes the subvolume with this id and all its content, wherever its name is. Its handles
+    /// are useless afterwards.
+    pub fn delete_subvolume_by_id(&self, id: u64) -> Result<()> {
+        let name = self.subvolume_by_id(id)?.name()?;
+        let name = name.ok_or(Error::NotPermitted("the top level stays"))?;
+        let directory = self.subvolume_by_id(name.parent)?.inode(name.directory)?;
+        directory.into_directory()?.delete_child_subvolume(OsStr::from_bytes(&name.name))
     }
 
     /// The subvolumes that have this UUID, or were received from one that has it.
+    #[doc(hidden)]
     pub fn subvolumes_of(&self, uuid: Uuid) -> Result<Vec<Subvolume>> {
         let mut found = Vec::new();
         if uuid.is_nil() {
             return Ok(found);
         }
         for id in self.ids_of(uuid)? {
-            match self.subvolume(id) {
+            match self.subvolume_by_id(id) {
                 // The uuid tree may be out of date.
                 Ok(subvolume) if has_uuid(&subvolume, uuid) => found.push(subvolume),
                 Ok(_) | Err(Error::NoSuchSubvolume(_)) => {}

@@ -1,5 +1,6 @@
 //! Subvolumes: a tree of inodes each, named by directories of others.
 
+pub(crate) mod by_path;
 pub(crate) mod create;
 pub(crate) mod delete;
 pub(crate) mod deleted;
@@ -10,8 +11,8 @@ pub(crate) mod list;
 pub(crate) mod pending_snapshots;
 pub(crate) mod received;
 pub(crate) mod references;
+pub(crate) mod relative;
 pub(crate) mod send_guard;
 pub(crate) mod send_guards;
-pub(crate) mod snapshot;
 pub(crate) mod take_snapshots;
 pub(crate) mod uuids;

@@ -21,6 +21,7 @@ impl Subvolume {
     /// Notes that this subvolume was received from the one with the UUID `uuid`, in the state of
     /// transaction `generation` of that file system, and makes it read-only, in one step. It is
     /// durable when this returns.
+    #[doc(hidden)]
     pub fn mark_received(&self, uuid: Uuid, generation: u64) -> Result<()> {
         // No stream says when it was sent.
         self.note_received(uuid, generation, Timespec::new_zeroed(), ROOT_SUBVOL_RDONLY)?;

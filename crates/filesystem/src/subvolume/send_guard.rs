@@ -40,6 +40,7 @@ impl Subvolume {
     ///
     /// # Errors
     /// [`Error::NotReadOnly`] for one that is writable.
+    #[doc(hidden)]
     pub fn guard_for_send(&self) -> Result<SendGuard> {
         let (filesystem, id) = (self.filesystem(), self.id());
         let Some(live) = self.try_live() else {

@@ -21,7 +21,7 @@ pub(crate) fn drop_capability(inode: &Inode) -> Result<()> {
         return Ok(());
     }
     let mut state = live.write();
-    match inode.xattr(CAPABILITY) {
+    match inode.xattr_named(CAPABILITY) {
         Err(Error::NoSuchAttribute) => {
             state.has_no_capability = true;
             return Ok(());

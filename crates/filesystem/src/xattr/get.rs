@@ -2,6 +2,8 @@
 //! form of system calls) and btrfs's own properties (`btrfs.*`) alike.
 
 use std::collections::VecDeque;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
 
 use larder_btree::{Range, Readahead};
 use larder_format::item::{DirEntries, XATTR_NAME_MAX};
@@ -18,9 +20,9 @@ const KNOWN_PREFIXES: [&[u8]; 5] =
 /// An extended attribute.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Xattr {
-    /// The whole name, with its namespace.
-    pub name: Vec<u8>,
-    /// The value.
+    /// The name with its namespace: `user.mime_type`, `system.posix_acl_access`.
+    pub name: OsString,
+    /// The value, as system calls give it.
     pub value: Vec<u8>,
 }
 
@@ -35,7 +37,7 @@ pub struct Xattrs {
 }
 
 impl Inode {
-    /// Its extended attributes.
+    /// Its extended attributes, including POSIX ACLs and btrfs's properties.
     pub fn xattrs(&self) -> Xattrs {
         let range = self.key(ItemType::XATTR_ITEM, 0)..=self.key(ItemType::XATTR_ITEM, u64::MAX);
         let subvolume = self.subvolume().clone();
@@ -43,11 +45,15 @@ impl Inode {
         Xattrs { subvolume, items, ready: VecDeque::new() }
     }
 
-    /// The value of the extended attribute `name`.
+    /// The value of the extended attribute `name`, with its namespace.
     ///
     /// # Errors
     /// `ENODATA` if there is none of this name, `EOPNOTSUPP` and `EINVAL` if there cannot be.
-    pub fn xattr(&self, name: &[u8]) -> Result<Vec<u8>> {
+    pub fn xattr(&self, name: impl AsRef<OsStr>) -> Result<Vec<u8>> {
+        self.xattr_named(name.as_ref().as_bytes())
+    }
+
+    pub(crate) fn xattr_named(&self, name: &[u8]) -> Result<Vec<u8>> {
         if name.len() > XATTR_NAME_MAX {
             return Err(Error::NoSuchAttribute);
         }
@@ -81,7 +87,8 @@ impl Xattrs {
             let Some((key, bytes)) = self.items.next_item()? else { return Ok(None) };
             for entry in DirEntries::new(bytes) {
                 let entry = entry.map_err(|problem| self.subvolume.bad_item(key, problem))?;
-                let (name, value) = (entry.name.to_vec(), entry.data.to_vec());
+                let name = OsStr::from_bytes(entry.name).to_owned();
+                let value = entry.data.to_vec();
                 self.ready.push_back(Xattr { name, value });
             }
         }

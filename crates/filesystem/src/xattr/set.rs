@@ -1,5 +1,8 @@
 //! Changing extended attributes.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+
 use larder_format::item::{DirEntries, DirEntry, XATTR_NAME_MAX};
 use larder_format::node::{ITEM_HEADER_SIZE, leaf_data_size};
 use larder_format::{ItemType, Key, name_hash};
@@ -46,7 +49,8 @@ impl Inode {
     /// `EOPNOTSUPP` for other namespaces, `EINVAL` for invalid names and values, `EACCES` for a
     /// default ACL of an inode that is no directory, `EEXIST`, `ENODATA`, `ENOSPC` if it does not
     /// fit into a leaf with the others of its hash, `EPERM`, `EROFS`.
-    pub fn set_xattr(&self, name: &[u8], value: &[u8], mode: XattrMode) -> Result<()> {
+    pub fn set_xattr(&self, name: impl AsRef<OsStr>, value: &[u8], mode: XattrMode) -> Result<()> {
+        let name = name.as_ref().as_bytes();
         self.check_name_of_xattr(name)?;
         match name {
             acl::ACCESS | acl::DEFAULT => self.set_acl(name, value),
@@ -60,7 +64,8 @@ impl Inode {
     ///
     /// # Errors
     /// `ENODATA` except for ACLs, `EOPNOTSUPP`, `EPERM`, `EROFS`, `ENOSPC`.
-    pub fn remove_xattr(&self, name: &[u8]) -> Result<()> {
+    pub fn remove_xattr(&self, name: impl AsRef<OsStr>) -> Result<()> {
+        let name = name.as_ref().as_bytes();
         self.check_name_of_xattr(name)?;
         match name {
             acl::ACCESS | acl::DEFAULT => self.set_acl(name, b""),

@@ -1,22 +1,21 @@
 //! Names: created, moved, removed.
 
 use larder_filesystem::{
-    ErrorKind, Inode, NewInode, RenameMode, Result, SetAttributes, WholeInode,
+    Directory, ErrorKind, NewInode, RenameMode, Result, SetAttributes, WholeInode,
 };
 
-use super::{Disk, lookup, make_directory, make_file, new, read, refused, top, write};
+use super::{Disk, make_directory, make_file, new, open_file, read, refused, top, write};
 
-fn names(directory: &Inode) -> Vec<String> {
-    let entries = directory.as_directory().unwrap().entries().unwrap();
+fn names(directory: &Directory) -> Vec<String> {
+    let entries = directory.entries().unwrap();
     let mut names: Vec<String> =
-        entries.map(|entry| String::from_utf8(entry.unwrap().name).unwrap()).collect();
+        entries.map(|entry| entry.unwrap().name().to_str().unwrap().to_owned()).collect();
     names.sort_unstable();
     names
 }
 
-fn rename(from: (&Inode, &str), to: (&Inode, &str), mode: RenameMode) -> Result<()> {
-    let target = to.0.as_directory()?;
-    from.0.as_directory()?.rename(from.1.as_bytes(), target, to.1.as_bytes(), mode)
+fn rename(from: (&Directory, &str), to: (&Directory, &str), mode: RenameMode) -> Result<()> {
+    from.0.rename_child(from.1.as_ref(), to.0, to.1.as_ref(), mode)
 }
 
 #[test]
@@ -25,7 +24,7 @@ fn a_name_is_there_once() {
     let fs = disk.open();
     let root = top(&fs);
     make_file(&root, "bread");
-    let again = root.as_directory().unwrap().create(b"bread", &super::new(0o100_644));
+    let again = root.create_child("bread".as_ref(), &super::new(0o100_644));
     assert_eq!(refused(again), ErrorKind::AlreadyExists);
     assert_eq!(names(&root), ["bread"]);
     fs.sync().unwrap();
@@ -44,7 +43,7 @@ fn names_are_listed_before_and_after_a_commit() {
     assert_eq!(names(&root), expected);
     fs.sync().unwrap();
     for name in expected.extract_if(.., |name| name.ends_with('7')) {
-        root.as_directory().unwrap().unlink(name.as_bytes()).unwrap();
+        root.remove_child(name.as_ref()).unwrap();
     }
     assert_eq!(names(&root), expected);
     fs.sync().unwrap();
@@ -65,9 +64,9 @@ fn a_rename_replaces_keeps_or_exchanges() {
     let no_replace = rename((&root, "a"), (&folder, "c"), RenameMode::NoReplace);
     assert_eq!(refused(no_replace), ErrorKind::AlreadyExists);
     rename((&root, "a"), (&folder, "c"), RenameMode::Exchange).unwrap();
-    assert_eq!(read(&lookup(&root, "a").unwrap()), b"c");
+    assert_eq!(read(&open_file(&root, "a")), b"c");
     rename((&root, "b"), (&folder, "c"), RenameMode::Replace).unwrap();
-    assert_eq!(read(&lookup(&folder, "c").unwrap()), b"b");
+    assert_eq!(read(&open_file(&folder, "c")), b"b");
     assert_eq!(
         (names(&root), names(&folder)),
         (vec!["a".into(), "folder".into()], vec!["c".into()])
@@ -85,7 +84,7 @@ fn a_directory_does_not_move_into_itself() {
     let inner = make_directory(&outer, "inner");
     let moved = rename((&root, "outer"), (&inner, "outer"), RenameMode::Replace);
     assert_eq!(refused(moved), ErrorKind::InvalidInput);
-    let removed = root.as_directory().unwrap().rmdir(b"outer");
+    let removed = root.remove_child_directory("outer".as_ref());
     assert_eq!(refused(removed), ErrorKind::DirectoryNotEmpty);
     fs.sync().unwrap();
     disk.check();
@@ -95,22 +94,28 @@ fn a_directory_does_not_move_into_itself() {
 fn values_that_no_inode_item_can_have_are_refused() {
     let disk = Disk::new();
     let fs = disk.open();
-    let top = top(&fs);
-    let directory = top.as_directory().unwrap();
+    let directory = top(&fs);
     let attributes = SetAttributes::default();
     let make_whole = |new: NewInode, content: &[u8]| {
         let whole = WholeInode { new, attributes: &attributes, xattrs: &[], content };
-        directory.create_whole(b"whole", &whole)
+        directory.create_whole("whole".as_ref(), &whole)
     };
     let device = |device| NewInode { device, ..new(0o020_644) };
     for bad in [new(0o1_100_644), new(0x8000_81a4), device((0x1000, 0)), device((0, 0x10_0000))] {
-        assert_eq!(refused(directory.create(b"f", &bad)), ErrorKind::InvalidInput, "{bad:?}");
+        assert_eq!(
+            refused(directory.create_child("f".as_ref(), &bad)),
+            ErrorKind::InvalidInput,
+            "{bad:?}"
+        );
         assert_eq!(refused(make_whole(bad, b"")), ErrorKind::InvalidInput, "{bad:?}");
     }
     let link = new(0o120_777);
-    assert_eq!(refused(directory.symlink(b"l", b"a\0b", &link)), ErrorKind::InvalidInput);
+    assert_eq!(
+        refused(directory.symlink_child("l".as_ref(), "a\0b".as_ref(), &link)),
+        ErrorKind::InvalidInput
+    );
     assert_eq!(refused(make_whole(link, b"a\0b")), ErrorKind::InvalidInput);
-    directory.create(b"d", &device((0xFFF, 0xF_FFFF))).unwrap();
+    directory.create_child("d".as_ref(), &device((0xFFF, 0xF_FFFF))).unwrap();
     fs.sync().unwrap();
     disk.check();
 }

@@ -1,21 +1,20 @@
 //! Data of files: written, shared, cut.
 
-use larder_filesystem::{AllocateMode, ErrorKind, ExtentContent, Inode};
-use larder_format::FileOffset;
+use larder_filesystem::{AllocateMode, ErrorKind, ExtentKind, File};
 
-use super::{Disk, SECTOR, lookup, make_file, read, refused, top, write};
+use super::{Disk, SECTOR, make_file, open_file, read, refused, top, write};
 
 /// The kinds of the extents of a file, in order.
-fn kinds(file: &Inode) -> Vec<&'static str> {
-    let extents = file.as_file().unwrap().extents_from(FileOffset(0)).unwrap();
-    let kind = |content: &ExtentContent| match content {
-        ExtentContent::Hole => "hole",
-        ExtentContent::Delayed => "delayed",
-        ExtentContent::Inline(_) => "inline",
-        ExtentContent::Preallocated(_) => "preallocated",
-        ExtentContent::Data(_) => "data",
+fn kinds(file: &File) -> Vec<&'static str> {
+    let extents = file.extents_from(0).unwrap();
+    let kind = |kind| match kind {
+        ExtentKind::Hole => "hole",
+        ExtentKind::Delayed => "delayed",
+        ExtentKind::Inline => "inline",
+        ExtentKind::Preallocated => "preallocated",
+        ExtentKind::Data => "data",
     };
-    extents.map(|extent| kind(&extent.unwrap().content)).collect()
+    extents.map(|extent| kind(extent.unwrap().kind)).collect()
 }
 
 #[test]
@@ -30,7 +29,7 @@ fn data_gets_a_place_when_it_is_committed() {
     drop((file, fs));
     disk.check();
     let fs = disk.open();
-    let file = lookup(&top(&fs), "file").unwrap();
+    let file = open_file(&top(&fs), "file");
     assert_eq!(read(&file), [vec![0; SECTOR as usize], vec![1; 3 * SECTOR as usize]].concat());
 }
 
@@ -58,8 +57,8 @@ fn truncated_data_does_not_come_back() {
     let file = make_file(&top(&fs), "file");
     write(&file, &vec![7; 20_000], 0);
     fs.sync().unwrap();
-    file.as_file().unwrap().truncate(5000).unwrap();
-    file.as_file().unwrap().truncate(20_000).unwrap();
+    file.set_len(5000).unwrap();
+    file.set_len(20_000).unwrap();
     let expected = [vec![7; 5000], vec![0; 15_000]].concat();
     assert_eq!(read(&file), expected);
     fs.sync().unwrap();
@@ -75,7 +74,7 @@ fn a_hole_reads_as_zeros_and_takes_no_space() {
     write(&file, &vec![7; 10 * SECTOR as usize], 0);
     fs.sync().unwrap();
     let before = file.metadata().allocated_bytes;
-    file.as_file().unwrap().punch_hole(2 * SECTOR + 100, 4 * SECTOR).unwrap();
+    file.punch_hole(2 * SECTOR + 100, 4 * SECTOR).unwrap();
     fs.sync().unwrap();
     assert_eq!(before - file.metadata().allocated_bytes, 3 * SECTOR);
     let hole = 2 * SECTOR as usize + 100..6 * SECTOR as usize + 100;
@@ -90,7 +89,7 @@ fn preallocated_space_reads_as_zeros_until_it_is_written() {
     let disk = Disk::new();
     let fs = disk.open();
     let file = make_file(&top(&fs), "file");
-    file.as_file().unwrap().allocate(0, 8 * SECTOR, AllocateMode::Grow).unwrap();
+    file.allocate(0, 8 * SECTOR, AllocateMode::Grow).unwrap();
     assert_eq!(kinds(&file), ["preallocated"]);
     write(&file, &vec![5; SECTOR as usize], 3 * SECTOR);
     fs.sync().unwrap();
@@ -107,16 +106,13 @@ fn clones_share_until_one_is_written() {
     let fs = disk.open();
     let (source, clone) = (make_file(&top(&fs), "source"), make_file(&top(&fs), "clone"));
     write(&source, &vec![3; 8 * SECTOR as usize], 0);
-    let share = |len| {
-        let file = clone.as_file().unwrap();
-        file.clone_range(source.as_file().unwrap(), 0, len, SECTOR)
-    };
+    let share = |len| clone.clone_range(&source, 0, len, SECTOR);
     assert_eq!(refused(share(100)), ErrorKind::InvalidInput);
     share(8 * SECTOR).unwrap();
-    assert!(source.as_file().unwrap().is_shared(0).unwrap());
+    assert!(source.is_shared(0).unwrap());
     write(&clone, &vec![4; 8 * SECTOR as usize], SECTOR);
     fs.sync().unwrap();
-    assert!(!source.as_file().unwrap().is_shared(0).unwrap());
+    assert!(!source.is_shared(0).unwrap());
     assert_eq!(read(&source), vec![3; 8 * SECTOR as usize]);
     assert_eq!(read(&clone), [vec![0; SECTOR as usize], vec![4; 8 * SECTOR as usize]].concat());
     disk.check();

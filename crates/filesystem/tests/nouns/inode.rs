@@ -9,10 +9,10 @@ fn an_inode_lives_as_long_as_it_has_a_name_or_is_open() {
     let root = top(&fs);
     let file = make_file(&root, "first");
     write(&file, &vec![1; 100_000], 0);
-    root.as_directory().unwrap().link(b"second", &file).unwrap();
+    root.link_child("second".as_ref(), &file).unwrap();
     assert_eq!(file.metadata().nlink, 2);
-    root.as_directory().unwrap().unlink(b"first").unwrap();
-    root.as_directory().unwrap().unlink(b"second").unwrap();
+    root.remove_child("first".as_ref()).unwrap();
+    root.remove_child("second".as_ref()).unwrap();
     fs.sync().unwrap();
     assert_eq!((file.metadata().nlink, read(&file)), (0, vec![1; 100_000]));
     let used = fs.used_bytes();
@@ -31,7 +31,7 @@ fn an_inode_without_a_name_is_deleted_after_a_crash() {
     let empty = fs.used_bytes();
     let file = make_file(&top(&fs), "file");
     write(&file, &vec![1; 1 << 20], 0);
-    top(&fs).as_directory().unwrap().unlink(b"file").unwrap();
+    top(&fs).remove_child("file".as_ref()).unwrap();
     fs.sync().unwrap();
     assert!(fs.used_bytes() >= empty + (1 << 20));
     let crashed = Disk(std::sync::Arc::new(disk.0.snapshot()));

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use larder_filesystem::Inode;
 use larder_test_devices::{Recording, Survival};
 
-use super::{Disk, lookup, make_directory, make_file, open, read, top, write};
+use super::{Disk, lookup, make_directory, make_file, open, open_file, read, top, write};
 
 #[test]
 fn synced_changes_are_replayed_after_a_power_cut() {
@@ -26,8 +27,8 @@ fn synced_changes_are_replayed_after_a_power_cut() {
     let left = Disk(Arc::new(replay.power_cut(|_, _| Survival::Lost).remove(0)));
     left.check();
     let fs = left.open();
-    let folder = lookup(&top(&fs), "folder").unwrap();
-    assert_eq!(read(&lookup(&folder, "synced").unwrap()), [6; 10_000]);
+    let folder = lookup(&top(&fs), "folder").and_then(Inode::into_directory).unwrap();
+    assert_eq!(read(&open_file(&folder, "synced")), [6; 10_000]);
     assert!(lookup(&top(&fs), "not-synced").is_err());
     fs.sync().unwrap();
     left.check();

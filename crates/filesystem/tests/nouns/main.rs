@@ -11,8 +11,9 @@ mod xattr;
 use std::sync::Arc;
 
 use larder_device::{Device, MemoryDevice};
-use larder_filesystem::{ErrorKind, Filesystem, Inode, NewInode, Result, Tuning, WriteOptions};
-use larder_format::objectid::FS_TREE;
+use larder_filesystem::{
+    Directory, ErrorKind, File, Filesystem, Inode, NewInode, Result, Tuning, WriteOptions,
+};
 use larder_mkfs::{MkfsOptions, mkfs_on};
 use larder_power_cuts::assert_sound_to_larder;
 use larder_volume::{OpenOptions, Volume};
@@ -57,34 +58,40 @@ fn open(device: Arc<dyn Device>) -> Filesystem {
 }
 
 /// The root of the top level.
-fn top(fs: &Filesystem) -> Inode {
-    fs.subvolume(FS_TREE).and_then(|top| top.root()).expect("the top level")
+fn top(fs: &Filesystem) -> Directory {
+    fs.subvolume("/").and_then(|top| top.root()).expect("the top level")
 }
 
 fn new(mode: u32) -> NewInode {
     NewInode { mode, uid: 0, gid: 0, umask: 0, device: (0, 0) }
 }
 
-fn make_file(directory: &Inode, name: &str) -> Inode {
-    directory.as_directory().unwrap().create(name.as_bytes(), &new(0o100_644)).unwrap()
+fn make_file(directory: &Directory, name: &str) -> File {
+    let made = directory.create_child(name.as_ref(), &new(0o100_644)).unwrap();
+    made.into_file().unwrap()
 }
 
-fn make_directory(directory: &Inode, name: &str) -> Inode {
-    directory.as_directory().unwrap().create(name.as_bytes(), &new(0o040_755)).unwrap()
+fn make_directory(directory: &Directory, name: &str) -> Directory {
+    let made = directory.create_child(name.as_ref(), &new(0o040_755)).unwrap();
+    made.into_directory().unwrap()
 }
 
-fn lookup(directory: &Inode, name: &str) -> Result<Inode> {
-    directory.as_directory()?.lookup(name.as_bytes())
+fn lookup(directory: &Directory, name: &str) -> Result<Inode> {
+    directory.child(name.as_ref())
 }
 
-fn write(file: &Inode, data: &[u8], offset: u64) {
-    file.as_file().unwrap().write_at(data, offset).unwrap();
+fn open_file(directory: &Directory, name: &str) -> File {
+    lookup(directory, name).and_then(Inode::into_file).unwrap()
+}
+
+fn write(file: &File, data: &[u8], offset: u64) {
+    file.write_at(data, offset).unwrap();
 }
 
 /// All content of a file.
-fn read(file: &Inode) -> Vec<u8> {
+fn read(file: &File) -> Vec<u8> {
     let mut data = vec![0; file.size_bytes() as usize + 1];
-    let len = file.as_file().unwrap().read_at(&mut data, 0).unwrap();
+    let len = file.read_at(&mut data, 0).unwrap();
     data.truncate(len);
     data
 }

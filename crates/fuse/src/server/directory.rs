@@ -77,7 +77,7 @@ fn number_of_parent(node: &FuseNode, directory: &Directory) -> u64 {
 struct Listing<'l, 'r> {
     server: &'l Server,
     directory: &'l Directory,
-    subvolume: Subvolume,
+    subvolume: &'l Subvolume,
     plus: bool,
     most_bytes: usize,
     reply: &'l mut Reply<'r>,
@@ -181,8 +181,8 @@ impl Listing<'_, '_> {
                 Ok(attributes::entry(server, id, &node))
             }
             ListedInode::Attributes(metadata) => {
-                server.nodes.look_up_listed(&self.subvolume, metadata.inode)?;
-                Ok(attributes::listed_entry(server, &self.subvolume, &metadata))
+                server.nodes.look_up_listed(self.subvolume, metadata.inode)?;
+                Ok(attributes::listed_entry(server, self.subvolume, &metadata))
             }
         }
     }

@@ -267,7 +267,7 @@ impl FuseNode {
     /// inode was made or, in a snapshot, by the time of the snapshot, since its inodes are as old
     /// as the originals. File handles contain it.
     pub(super) fn generation(&self, metadata: &Metadata) -> u32 {
-        generation_in(&self.inode.subvolume(), metadata)
+        generation_in(self.inode.subvolume(), metadata)
     }
 
     /// Its number as programs see it.

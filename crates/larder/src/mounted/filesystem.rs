@@ -3,15 +3,15 @@
 use std::ffi::OsString;
 use std::fs::File;
 use std::io;
+use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
-use larder_filesystem::{FilePlace, QuotaGroup, SubvolumeInfo, SubvolumeItems};
+use larder_filesystem::{FilePlace, QuotaGroup, Spaces, SubvolumeInfo, SubvolumeItems};
 use larder_format::item::Chunk as ChunkItem;
 use larder_format::{BlockGroupFlags, FormatError, ItemType, Key, Logical, name_hash, objectid};
 use larder_volume::Chunk;
 
-use crate::space::Spaces;
-use crate::{DeviceInfo, Error, Overview, Result, Space, Uuid, path};
+use crate::{DeviceInfo, Error, Overview, Result, Space, Uuid};
 
 /// `BTRFS_SPACE_INFO_GLOBAL_RSV`: the kernel's reserve in memory, which is no block group.
 const GLOBAL_RESERVE: u64 = 1 << 49;
@@ -27,7 +27,7 @@ impl MountedFilesystem {
     /// The file system that `path` lies in.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
-        let inside = File::open(path).map_err(|error| Error::from_mounted(error).about(path))?;
+        let inside = File::open(path).map_err(|error| of_mounted(error).about(path))?;
         let mounted = Self { inside };
         mounted.subvolume_id().map_err(|error| error.about(path))?;
         Ok(mounted)
@@ -35,11 +35,11 @@ impl MountedFilesystem {
 
     /// Id of the subvolume that the path lies in.
     pub fn subvolume_id(&self) -> Result<u64> {
-        larder_ioctl::subvolume_id(&self.inside).map_err(Error::from_mounted)
+        larder_ioctl::subvolume_id(&self.inside).map_err(of_mounted)
     }
 
     fn items(&self, tree: u64, first: Key, last: Key) -> Result<Vec<larder_ioctl::Item>> {
-        larder_ioctl::items(&self.inside, tree, first..=last).map_err(Error::from_mounted)
+        larder_ioctl::items(&self.inside, tree, first..=last).map_err(of_mounted)
     }
 
     fn item(&self, tree: u64, key: Key) -> Result<Option<Vec<u8>>> {
@@ -53,7 +53,7 @@ impl MountedFilesystem {
 
     /// The chunks, if the caller may see them.
     fn chunks(&self) -> Result<Option<Vec<Chunk>>> {
-        let info = larder_ioctl::filesystem_info(&self.inside).map_err(Error::from_mounted)?;
+        let info = larder_ioctl::filesystem_info(&self.inside).map_err(of_mounted)?;
         let key = |offset| Key::new(objectid::FIRST_CHUNK_TREE, ItemType::CHUNK_ITEM, offset);
         let items = match self.items(objectid::CHUNK_TREE, key(0), key(u64::MAX)) {
             Err(error) if error.kind() == crate::ErrorKind::NotPermitted => return Ok(None),
@@ -75,26 +75,25 @@ impl MountedFilesystem {
 
 impl Overview for MountedFilesystem {
     fn label(&self) -> Result<OsString> {
-        Ok(path::owned_name(larder_ioctl::label(&self.inside).map_err(Error::from_mounted)?))
+        Ok(OsString::from_vec(larder_ioctl::label(&self.inside).map_err(of_mounted)?))
     }
 
     fn uuid(&self) -> Result<Uuid> {
-        Ok(larder_ioctl::filesystem_info(&self.inside).map_err(Error::from_mounted)?.uuid)
+        Ok(larder_ioctl::filesystem_info(&self.inside).map_err(of_mounted)?.uuid)
     }
 
     fn devices(&self) -> Result<Vec<DeviceInfo>> {
-        let devices = larder_ioctl::devices(&self.inside).map_err(Error::from_mounted)?;
+        let devices = larder_ioctl::devices(&self.inside).map_err(of_mounted)?;
         let info = |device: larder_ioctl::DeviceInfo| {
             let name = String::from_utf8_lossy(&device.path).into_owned();
-            DeviceInfo {
-                id: device.id,
-                uuid: device.uuid,
-                name: (!name.is_empty()).then_some(name),
-                total_bytes: device.total_bytes,
-                allocated_bytes: device.allocated_bytes,
-                is_stale: false,
-                is_seed: false,
-            }
+            let name = (!name.is_empty()).then_some(name);
+            DeviceInfo::new(
+                device.id,
+                device.uuid,
+                name,
+                device.total_bytes,
+                device.allocated_bytes,
+            )
         };
         Ok(devices.into_iter().map(info).collect())
     }
@@ -102,7 +101,7 @@ impl Overview for MountedFilesystem {
     /// Only root and the user who mounted it may know on which devices block groups lie.
     fn space(&self) -> Result<Vec<Space>> {
         let mut spaces = Spaces::default();
-        for space in larder_ioctl::spaces(&self.inside).map_err(Error::from_mounted)? {
+        for space in larder_ioctl::spaces(&self.inside).map_err(of_mounted)? {
             if space.flags & GLOBAL_RESERVE == 0 {
                 let flags = BlockGroupFlags::from_bits_retain(space.flags);
                 spaces.add(flags, space.total_bytes, space.used_bytes);
@@ -115,7 +114,7 @@ impl Overview for MountedFilesystem {
     }
 
     fn used_bytes(&self) -> Result<u64> {
-        let spaces = larder_ioctl::spaces(&self.inside).map_err(Error::from_mounted)?;
+        let spaces = larder_ioctl::spaces(&self.inside).map_err(of_mounted)?;
         let groups = spaces.iter().filter(|space| space.flags & GLOBAL_RESERVE == 0);
         Ok(groups.map(|space| space.used_bytes).fold(0, u64::saturating_add))
     }
@@ -125,9 +124,7 @@ impl Overview for MountedFilesystem {
         let mut together = SubvolumeItems::default();
         let mut infos = Vec::new();
         for item in self.items(objectid::ROOT_TREE, first, last)? {
-            infos.extend(
-                together.add(item.key, &item.data, |_| None).map_err(Error::from).transpose(),
-            );
+            infos.extend(together.add(item.key, &item.data, |_| None).transpose());
         }
         infos.extend(together.end().map(Ok));
         // The kernel removes the name of a subvolume at once, and marks its root with a commit.
@@ -140,8 +137,8 @@ impl Overview for MountedFilesystem {
     }
 
     fn subvolume_path(&self, id: u64) -> Result<PathBuf> {
-        let path = larder_ioctl::subvolume_path(&self.inside, id).map_err(Error::from_mounted)?;
-        path.map(path::owned).ok_or(larder_filesystem::Error::NoSuchSubvolume(id).into())
+        let path = larder_ioctl::subvolume_path(&self.inside, id).map_err(of_mounted)?;
+        path.map(path_of).ok_or(Error::NoSuchSubvolume(id))
     }
 
     fn default_subvolume_id(&self) -> Result<u64> {
@@ -169,8 +166,7 @@ impl Overview for MountedFilesystem {
             let larder_ioctl::FilePlace { subvolume, inode, offset } = place;
             FilePlace { subvolume, inode, offset }
         };
-        let mut places: Vec<_> =
-            places.map_err(Error::from_mounted)?.into_iter().map(place).collect();
+        let mut places: Vec<_> = places.map_err(of_mounted)?.into_iter().map(place).collect();
         places.sort_unstable();
         Ok(places)
     }
@@ -178,30 +174,32 @@ impl Overview for MountedFilesystem {
     fn inode_paths(&self, subvolume: u64, inode: u64) -> Result<Vec<PathBuf>> {
         if subvolume == self.subvolume_id()? {
             let paths = larder_ioctl::inode_paths(&self.inside, inode);
-            return Ok(paths.map_err(Error::from_mounted)?.into_iter().map(path::owned).collect());
+            return Ok(paths.map_err(of_mounted)?.into_iter().map(path_of).collect());
         }
         // The ioctls give one path for each other subvolume.
         let path = larder_ioctl::directory_path(&self.inside, subvolume, inode);
-        let mut path = path.map_err(Error::from_mounted)?;
+        let mut path = path.map_err(of_mounted)?;
         path.pop();
-        Ok(vec![path::owned(path)])
+        Ok(vec![path_of(path)])
     }
+}
+
+fn path_of(bytes: Vec<u8>) -> PathBuf {
+    OsString::from_vec(bytes).into()
 }
 
 fn bad(tree: u64, key: Key, problem: FormatError) -> Error {
-    larder_filesystem::Error::Item { tree, key, problem }.into()
+    Error::Item { tree, key, problem }
 }
 
-impl Error {
-    /// An error of a mounted file system.
-    pub(crate) fn from_mounted(error: io::Error) -> Self {
-        let error = match error.raw_os_error().map(rustix::io::Errno::from_raw_os_error) {
-            Some(rustix::io::Errno::NOTTY | rustix::io::Errno::NOSYS) => io::Error::new(
-                io::ErrorKind::Unsupported,
-                "neither the kernel's btrfs nor a mount of larder",
-            ),
-            _ => error,
-        };
-        Self::of_mounted(error)
-    }
+/// An error of a mounted file system.
+fn of_mounted(error: io::Error) -> Error {
+    let error = match error.raw_os_error().map(rustix::io::Errno::from_raw_os_error) {
+        Some(rustix::io::Errno::NOTTY | rustix::io::Errno::NOSYS) => io::Error::new(
+            io::ErrorKind::Unsupported,
+            "neither the kernel's btrfs nor a mount of larder",
+        ),
+        _ => error,
+    };
+    Error::Mounted(error)
 }

@@ -19,9 +19,9 @@ use crate::{ReceiveError, ReceiveEvent, ReceiveOptions, ReceiveProblem, Received
 /// How much of the input goes to the server at once.
 const PIECE_BYTES: usize = 256 << 10;
 
-/// Like [`Directory::receive`](crate::Directory::receive), into a directory of a file system that
-/// is mounted, by larder or by the kernel. Only root may do that and, on a mount of larder, the
-/// user who mounted it.
+/// Like [`ReceiveSnapshots::receive`](crate::ReceiveSnapshots::receive), into a directory of a file
+/// system that is mounted, by larder or by the kernel. Only root may do that and, on a mount of
+/// larder, the user who mounted it.
 ///
 /// On a mount of larder, a received subvolume can be opened once this returns. After an error, the
 /// input may be read once more.

@@ -7,13 +7,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::thread;
 
+use larder_filesystem::Relative;
 use larder_format::{Uuid, objectid};
 use larder_ioctl::channel::{Channel, Kind, Request, SendRequest};
 use larder_ioctl::{KernelSend, SubvolumeInfo};
 use rustix::pipe::{PipeFlags, fcntl_setpipe_size, pipe_with};
 
 use super::estimate::Estimate;
-use crate::send::Relative;
 use crate::{SendError, SendOptions, StreamVersion};
 
 /// How much goes through a pipe at once.
@@ -69,7 +69,7 @@ impl MountedSnapshot {
         }
     }
 
-    /// Sends this snapshot to `output`, as [`Subvolume::send`](crate::Subvolume::send) does. All
+    /// Sends this snapshot to `output`, as [`SendSnapshot::send`](crate::SendSnapshot::send) does. All
     /// snapshots must be [together](Self::is_together). Only root may do that and, on a mount of
     /// larder, the user who mounted it. Returns the bytes of the stream.
     pub fn send(

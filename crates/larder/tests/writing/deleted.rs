@@ -77,7 +77,7 @@ fn an_open_file_of_a_deleted_subvolume_works_until_it_is_closed() {
 fn folders_of_a_deleted_subvolume_work_but_its_root_is_a_removed_one() {
     let (fs, root, memory) = file_system("deleted-folders");
     let [file, _] = doomed(&fs, &root);
-    let doomed = file.subvolume();
+    let doomed = file.subvolume().clone();
     root.delete_subvolume("doomed").unwrap();
     doomed.create("folder/new", 0o644).unwrap().write_at(b"new", 0).unwrap();
     doomed.rename("folder/new", "folder/newer").unwrap();

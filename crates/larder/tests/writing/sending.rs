@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use larder::{ErrorKind, SendError, SendOptions, SnapshotKind, Subvolume};
+use larder::{ErrorKind, SendError, SendOptions, SendSnapshot, SnapshotKind, Subvolume};
 use larder_testkit::{Content, ImageSpec, KernelImage};
 
 use super::{check, open};

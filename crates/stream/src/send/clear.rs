@@ -1,6 +1,8 @@
 //! The first step of an incremental send: it removes names that are gone, and moves what must move,
 //! out of the way if the new place is not free yet.
 
+use std::os::unix::ffi::OsStrExt;
+
 use std::cmp::Reverse;
 
 use larder_btree::Readahead;
@@ -68,7 +70,7 @@ impl Sender<'_> {
         let (to, place) = if let Some(link) = home {
             let directory = self.names.id(link.parent);
             self.touch(directory);
-            (self.names.path_in(directory, &link.name)?, CurrentName::Home(link.clone()))
+            (self.names.path_in(directory, link.name.as_bytes())?, CurrentName::Home(link.clone()))
         } else {
             let name = self.names.unused_name(record.ino, record.item.generation.get())?;
             (name.clone(), CurrentName::Staged(name))
@@ -91,7 +93,7 @@ impl Sender<'_> {
     fn is_free(&self, link: &Link, record: &Record) -> Result<bool, SendError> {
         let directory = self.names.id(link.parent);
         let Id::Old(ino) = directory else { return Ok(false) };
-        if self.names.was_taken(ino, &link.name)? {
+        if self.names.was_taken(ino, link.name.as_bytes())? {
             return Ok(false);
         }
         Ok(!record.is_directory() || !self.names.is_within(directory, Id::Old(record.ino))?)
@@ -109,6 +111,6 @@ impl Sender<'_> {
     fn old_path(&mut self, link: &Link) -> Result<Vec<u8>, SendError> {
         let directory = Id::Old(link.parent);
         self.touch(directory);
-        self.names.path_in(directory, &link.name)
+        self.names.path_in(directory, link.name.as_bytes())
     }
 }

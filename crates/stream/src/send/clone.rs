@@ -11,9 +11,10 @@
 //! - No error in references or other files stops a send: data without a clone source is sent.
 
 use larder_btree::{Readahead, TreeView};
-use larder_filesystem::{DirectoryPaths, Error, ExtentContent, Inode, Link, Subvolume};
+use larder_filesystem::{Error, ExtentContent, Inode, Link, Paths, Subvolume};
 use larder_format::item::{BackRef, Extent};
-use larder_format::{FileOffset, FormatError, ItemType, Key, Logical, Uuid, objectid};
+use larder_format::{FormatError, ItemType, Key, Logical, Uuid, objectid};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use super::SendError;
 use super::identity;
@@ -38,7 +39,7 @@ pub(super) struct RangeToSend<'a> {
     pub(super) inode: &'a Inode,
     pub(super) start: u64,
     pub(super) end: u64,
-    pub(super) extent: &'a larder_filesystem::Extent,
+    pub(super) extent: &'a larder_filesystem::MappedRange,
 }
 
 /// A file and an offset that may refer to an extent.
@@ -52,7 +53,7 @@ struct Hint {
 /// The snapshots that the receiver has, and the one that is sent.
 pub(super) struct CloneSources {
     sent: Subvolume,
-    others: Vec<(Subvolume, DirectoryPaths)>,
+    others: Vec<(Subvolume, Paths)>,
     /// The extent tree, if there is one.
     extent_tree: Option<TreeView>,
     /// The last extent that was looked up, and the references to it.
@@ -61,7 +62,7 @@ pub(super) struct CloneSources {
 
 impl CloneSources {
     pub(super) fn new(sent: &Subvolume, others: impl Iterator<Item = Subvolume>) -> Self {
-        let others = others.map(|other| (other.clone(), DirectoryPaths::new(other))).collect();
+        let others = others.map(|other| (other.clone(), other.paths())).collect();
         let extent_tree = sent.filesystem().tree(objectid::EXTENT_TREE).ok();
         Self { sent: sent.clone(), others, extent_tree, last: None }
     }
@@ -99,7 +100,8 @@ impl CloneSources {
                     shared_range(source, hint.ino, offset, u64::MAX, wanted)
                 {
                     let Ok(Some(link)) = first_link(&file) else { continue };
-                    let Ok(path) = paths.link(&link) else { continue };
+                    let Ok(path) = paths.of(&link) else { continue };
+                    let path = path.into_os_string().into_vec();
                     let (uuid, ctransid) = identity(source);
                     return Some(CloneSource { uuid, ctransid, path, offset, len_bytes });
                 }
@@ -167,7 +169,7 @@ fn shared_range(
     if offset >= end || file.item().nlink.get() == 0 || !offset.is_multiple_of(sectorsize) {
         return Ok(None);
     }
-    let Some(extent) = file.as_file()?.extents_from(FileOffset(offset))?.next().transpose()? else {
+    let Some(extent) = file.clone().into_file()?.mapped_from(offset)?.next().transpose()? else {
         return Ok(None);
     };
     let (ExtentContent::Data(theirs), ExtentContent::Data(ours)) =
@@ -193,14 +195,14 @@ fn shared_range(
 fn path_now(file: &Inode, names: &mut Names) -> Result<Option<Vec<u8>>, SendError> {
     let Some(link) = first_link(file)? else { return Ok(None) };
     let directory = names.id(link.parent);
-    names.path_in(directory, &link.name).map(Some)
+    names.path_in(directory, link.name.as_bytes()).map(Some)
 }
 
 fn first_link(file: &Inode) -> Result<Option<Link>, Error> {
     let link = file.links()?.into_iter().next();
     if let Some(link) = &link {
         let key = Key::new(file.number(), ItemType::INODE_REF, link.parent);
-        super::record::check_name(&link.name)
+        super::record::check_name(link.name.as_bytes())
             .map_err(|problem| bad_item(file.subvolume(), key, problem))?;
     }
     Ok(link)

@@ -7,13 +7,13 @@
 
 use std::ops::RangeInclusive;
 
-use larder_filesystem::{Error, Extent, ExtentContent, Extents, Inode};
+use larder_filesystem::{Error, ExtentContent, Extents, Inode, MappedRange};
 use larder_format::FileOffset;
 
 /// A range of the new file that differs from what the receiver has.
 pub(super) enum Part<'a> {
     /// Data, in this extent.
-    Data(&'a Extent),
+    Data(&'a MappedRange),
     /// Zeros, where the receiver has data.
     Zeros,
 }
@@ -30,7 +30,7 @@ pub(super) fn compare<E: From<Error>>(
     let (start, last) = extents.into_inner();
     let size_bytes = new.size_bytes();
     let mut before = Before::new(old, start)?;
-    for extent in new.as_file()?.extents_from(FileOffset(start))? {
+    for extent in new.clone().into_file()?.mapped_from(start)? {
         let extent = extent?;
         let end = extent.end().min(size_bytes);
         let mut at = extent.start.0.max(start);
@@ -56,13 +56,13 @@ pub(super) fn compare<E: From<Error>>(
 struct Before<'a> {
     file: Option<(&'a Inode, Extents)>,
     /// The extent at the current offset; `None` after the end of the file.
-    extent: Option<Extent>,
+    extent: Option<MappedRange>,
 }
 
 impl<'a> Before<'a> {
     fn new(inode: Option<&'a Inode>, start: u64) -> Result<Self, Error> {
         let file = match inode {
-            Some(inode) => Some((inode, inode.as_file()?.extents_from(FileOffset(start))?)),
+            Some(inode) => Some((inode, inode.clone().into_file()?.mapped_from(start)?)),
             None => None,
         };
         Ok(Self { file, extent: None })
@@ -82,7 +82,7 @@ impl<'a> Before<'a> {
                 return Ok(u64::MAX);
             }
         }
-        let end = self.extent.as_ref().map_or(u64::MAX, Extent::end);
+        let end = self.extent.as_ref().map_or(u64::MAX, MappedRange::end);
         Ok(end.min(size_bytes))
     }
 
@@ -91,11 +91,11 @@ impl<'a> Before<'a> {
     }
 
     fn is_data(&self) -> bool {
-        self.extent.as_ref().is_some_and(Extent::is_data)
+        self.extent.as_ref().is_some_and(MappedRange::is_data)
     }
 
     /// Whether it has at `at` the same data as the file `new` has in `extent`.
-    fn is_same(&self, new: &Inode, extent: &Extent, at: u64) -> Result<bool, Error> {
+    fn is_same(&self, new: &Inode, extent: &MappedRange, at: u64) -> Result<bool, Error> {
         let (Some((old, _)), Some(before)) = (&self.file, &self.extent) else { return Ok(false) };
         match (&before.content, &extent.content) {
             (ExtentContent::Data(ours), ExtentContent::Data(theirs)) => {
@@ -108,8 +108,8 @@ impl<'a> Before<'a> {
                 let len = ours.len_bytes.max(theirs.len_bytes) as usize;
                 let (mut ours, mut theirs) = (vec![0; len], vec![0; len]);
                 let read = (
-                    old.as_file()?.read_at(&mut ours, 0)?,
-                    new.as_file()?.read_at(&mut theirs, 0)?,
+                    Inode::clone(old).into_file()?.read_at(&mut ours, 0)?,
+                    new.clone().into_file()?.read_at(&mut theirs, 0)?,
                 );
                 Ok(read.0 == read.1 && ours == theirs)
             }

@@ -45,7 +45,7 @@ impl ReadJob {
         match &self.form {
             Form::Plain => self.encode_plain(version, data, out),
             Form::Stored { extent, compression, offset_bytes } => {
-                let data = self.inode.as_file()?.read_stored(extent, self.offset)?;
+                let data = self.inode.clone().into_file()?.read_stored(extent, self.offset)?;
                 let command = Command::EncodedWrite {
                     path: &self.path,
                     offset: self.offset,
@@ -69,7 +69,7 @@ impl ReadJob {
     ) -> Result<(), SendError> {
         data.resize(self.len_bytes as usize, 0);
         // The range ends at the end of the file or before.
-        self.inode.as_file()?.read_at(data, self.offset)?;
+        self.inode.clone().into_file()?.read_at(data, self.offset)?;
         let mut offset = self.offset;
         for data in data.chunks(write_bytes(version)) {
             encode(&Command::Write { path: &self.path, offset, data }, version, out)?;

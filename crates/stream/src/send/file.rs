@@ -3,7 +3,7 @@
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use larder_filesystem::{Error, Extent, ExtentContent, Inode};
+use larder_filesystem::{Error, ExtentContent, Inode, MappedRange};
 
 use super::SendError;
 use super::clone::{CloneSource, RangeToSend};
@@ -109,7 +109,7 @@ struct Ranges<'a, 's> {
 }
 
 impl Ranges<'_, '_> {
-    fn add_data(&mut self, start: u64, end: u64, extent: &Extent) -> Result<(), SendError> {
+    fn add_data(&mut self, start: u64, end: u64, extent: &MappedRange) -> Result<(), SendError> {
         let start = self.clone_range(start, end, extent)?;
         if start == end {
             return Ok(());
@@ -133,7 +133,12 @@ impl Ranges<'_, '_> {
     }
 
     /// Makes the receiver clone the start of the range. Returns the start of the rest.
-    fn clone_range(&mut self, start: u64, end: u64, extent: &Extent) -> Result<u64, SendError> {
+    fn clone_range(
+        &mut self,
+        start: u64,
+        end: u64,
+        extent: &MappedRange,
+    ) -> Result<u64, SendError> {
         let mut start = start;
         while start < end && !self.sender.options.no_data {
             let wanted = RangeToSend { inode: self.inode, start, end, extent };
@@ -155,7 +160,7 @@ impl Ranges<'_, '_> {
     }
 
     /// The range as part of a compressed extent, if sending the stored extent is shorter.
-    fn stored_form(&self, start: u64, end: u64, extent: &Extent) -> Option<Form> {
+    fn stored_form(&self, start: u64, end: u64, extent: &MappedRange) -> Option<Form> {
         let ExtentContent::Data(disk) = &extent.content else { return None };
         let algorithm = disk.compression.filter(|_| disk.disk_bytes <= end - start)?;
         let sectorsize = self.sender.new.filesystem().volume().sectorsize();
@@ -181,7 +186,7 @@ impl Ranges<'_, '_> {
             let command = Command::Fallocate { path, mode: PUNCH_HOLE, offset: start, len };
             return self.sender.output.put(&command);
         }
-        match self.inode.as_file().and_then(|file| file.seek_data(start)) {
+        match self.inode.clone().into_file().and_then(|file| file.seek_data(start)) {
             Err(Error::NoSuchPosition) => {
                 // Only zeros follow: cut them off, and let the file grow again.
                 if self.end > start {

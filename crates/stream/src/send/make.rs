@@ -1,5 +1,7 @@
 //! Making inodes, and adding names to existing ones.
 
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+
 use larder_filesystem::{FileType, Link};
 use larder_format::objectid;
 
@@ -46,7 +48,7 @@ impl Sender<'_> {
                 let target = if let Content::Inline(target) = &record.content {
                     target
                 } else {
-                    read = self.new.inode(ino)?.link_target()?;
+                    read = self.new.inode(ino)?.link_target()?.into_os_string().into_vec();
                     &read
                 };
                 return self.output.put(&Command::Symlink { path, ino, target });
@@ -70,7 +72,7 @@ impl Sender<'_> {
             return Ok(());
         }
         for xattr in old.inode(directory)?.xattrs() {
-            let name = xattr?.name;
+            let name = xattr?.name.into_vec();
             if name == DEFAULT_ACL {
                 self.output.put(&Command::RemoveXattr { path, name: ACCESS_ACL })?;
                 if file_type == FileType::Directory {
@@ -112,7 +114,7 @@ impl Sender<'_> {
                 let kept = record.links.iter().find(|link| !missing.contains(link));
                 let kept = kept.ok_or(SendError::NoNames(record.ino))?;
                 let directory = self.names.id(kept.parent);
-                self.names.path_in(directory, &kept.name)?
+                self.names.path_in(directory, kept.name.as_bytes())?
             }
         };
         for link in missing {
@@ -136,7 +138,7 @@ impl Sender<'_> {
         self.make_directory(link.parent)?;
         let directory = self.names.id(link.parent);
         self.touch(directory);
-        self.names.path_in(directory, &link.name)
+        self.names.path_in(directory, link.name.as_bytes())
     }
 
     /// Makes a directory, and those above it, if they do not exist yet.
@@ -156,7 +158,7 @@ impl Sender<'_> {
         for (ino, link) in missing.into_iter().rev() {
             let directory = self.names.id(link.parent);
             self.touch(directory);
-            let path = self.names.path_in(directory, &link.name)?;
+            let path = self.names.path_in(directory, link.name.as_bytes())?;
             self.output.put(&Command::Mkdir { path: &path, ino })?;
             self.shed_inherited(&link, &path, FileType::Directory)?;
             self.made_ahead.insert(ino);

@@ -43,33 +43,38 @@ use crate::wire::{Version, stream_header};
 pub use error::SendError;
 pub use progress::{Counted, SendProgress};
 
-/// How to send.
+/// How a snapshot is sent: a [`Subvolume`], or a snapshot of a mounted file system.
 #[derive(Clone, Debug)]
-pub struct SendOptions {
+pub struct SendOptions<S = Subvolume> {
     /// Version of the stream. No version sends verity.
     pub version: Version,
-    /// The receiver has this snapshot: only differences are sent.
-    pub parent: Option<Subvolume>,
-    /// The receiver has these snapshots as well: data that they share with this one is cloned.
-    pub clone_sources: Vec<Subvolume>,
+    /// The receiver has this snapshot: only the difference is sent.
+    pub parent: Option<S>,
+    /// The receiver has these snapshots too: data that they share with this one is cloned.
+    pub clone_sources: Vec<S>,
     /// Send compressed data as it is stored. From version 2 on.
     pub compressed_data: bool,
-    /// Send which ranges of files changed instead of data.
+    /// Say which ranges of files changed and send no data.
     pub no_data: bool,
-    /// Whether a stream begins here. If not, this snapshot follows others in one stream.
+    /// A stream begins with this snapshot; otherwise it follows others in one stream.
     pub begins_stream: bool,
-    /// Whether the stream ends here. If not, other snapshots follow.
+    /// The stream ends with this snapshot; otherwise others follow.
     pub ends_stream: bool,
-    /// Updated while sending.
+    /// The progress, where it is known.
     pub progress: Arc<SendProgress>,
+}
+
+/// How a send reads.
+#[derive(Clone, Copy, Debug)]
+pub struct Reading {
     /// Threads that read and verify file data, and tree blocks for an increment.
     pub readers: NonZeroUsize,
     /// How a full send reads ahead in the tree.
     pub readahead: Readahead,
 }
 
-impl Default for SendOptions {
-    /// Everything, in a stream of version 1 of its own.
+impl<S> Default for SendOptions<S> {
+    /// Everything, in a stream of version 1 with only this snapshot.
     fn default() -> Self {
         Self {
             version: Version::V1,
@@ -80,6 +85,13 @@ impl Default for SendOptions {
             begins_stream: true,
             ends_stream: true,
             progress: Arc::default(),
+        }
+    }
+}
+
+impl Default for Reading {
+    fn default() -> Self {
+        Self {
             readers: std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN),
             readahead: Readahead::ForwardAlways,
         }
@@ -106,6 +118,16 @@ pub fn send(
     options: &SendOptions,
     output: &mut dyn Write,
 ) -> Result<Sent, SendError> {
+    send_reading(snapshot, options, Reading::default(), output)
+}
+
+/// Like [`send`], for measuring and testing other ways to read.
+pub fn send_reading(
+    snapshot: &Subvolume,
+    options: &SendOptions,
+    reading: Reading,
+    output: &mut dyn Write,
+) -> Result<Sent, SendError> {
     for other in options.parent.iter().chain(&options.clone_sources) {
         if !Arc::ptr_eq(snapshot.filesystem().volume(), other.filesystem().volume()) {
             let uuid = |subvolume: &Subvolume| subvolume.root_item().uuid();
@@ -123,16 +145,16 @@ pub fn send(
     };
     let walk = |output: &mut pipeline::Output| {
         let changes = match &options.parent {
-            Some(parent) => Changes::between(parent, &snapshot, options.readers)?,
+            Some(parent) => Changes::between(parent, &snapshot, reading.readers)?,
             None => Changes::Everything,
         };
         if options.begins_stream {
             output.put_bytes(&stream_header(options.version));
         }
-        Sender::new(&snapshot, &options, Arc::new(changes), output).send()
+        Sender::new(&snapshot, &options, reading, Arc::new(changes), output).send()
     };
     let (stream_bytes, inodes) =
-        pipeline::run(options.version, options.readers.get(), output, walk)?;
+        pipeline::run(options.version, reading.readers.get(), output, walk)?;
     Ok(Sent { stream_bytes, inodes })
 }
 

@@ -6,6 +6,8 @@
 //! - Cached paths are right: moving a directory drops them.
 
 use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::sync::Arc;
 
 use larder_btree::Readahead;
@@ -129,15 +131,17 @@ impl Names {
                 Some(CurrentName::Staged(name)) => {
                     Ok((Id::Old(objectid::FIRST_FREE), name.clone()))
                 }
-                Some(CurrentName::Home(link)) => Ok((self.id(link.parent), link.name.clone())),
+                Some(CurrentName::Home(link)) => {
+                    Ok((self.id(link.parent), link.name.as_bytes().to_vec()))
+                }
                 None => {
                     let link = directory_link(old, ino)?;
-                    Ok((Id::Old(link.parent), link.name))
+                    Ok((Id::Old(link.parent), link.name.into_vec()))
                 }
             },
             (Id::New(ino) | Id::Old(ino), _) => {
                 let link = directory_link(&self.new, ino)?;
-                Ok((self.id(link.parent), link.name))
+                Ok((self.id(link.parent), link.name.into_vec()))
             }
         }
     }
@@ -205,7 +209,11 @@ pub(super) fn directory_link(subvolume: &Subvolume, ino: u64) -> Result<Link, Er
     let link = link
         .and_then(|link| check_name(link.name).map(|()| link))
         .map_err(|problem| bad_item(subvolume, key, problem))?;
-    Ok(Link { parent: key.offset, index: link.index, name: link.name.to_vec() })
+    Ok(Link {
+        parent: key.offset,
+        index: link.index,
+        name: OsStr::from_bytes(link.name).to_owned(),
+    })
 }
 
 fn has_entry(subvolume: &Subvolume, directory: u64, name: &[u8]) -> Result<bool, Error> {

@@ -5,6 +5,8 @@ use larder_btree::{Cursor, Readahead};
 use larder_filesystem::{Error, FileType, Link, Subvolume, Xattr};
 use larder_format::item::{DirEntries, FileExtent, InodeExtrefs, InodeItem, InodeRefs};
 use larder_format::{FormatError, ItemType, Key, objectid, read_exact_item};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 
 use crate::wire::Timestamp;
 
@@ -48,7 +50,7 @@ impl Record {
     }
 
     pub(super) fn xattr(&self, name: &[u8]) -> Option<&[u8]> {
-        let found = self.xattrs.iter().find(|xattr| xattr.name == name);
+        let found = self.xattrs.iter().find(|xattr| xattr.name.as_bytes() == name);
         found.map(|xattr| &*xattr.value)
     }
 }
@@ -168,7 +170,8 @@ impl Record {
             ItemType::XATTR_ITEM => {
                 for xattr in DirEntries::new(bytes) {
                     let xattr = xattr?;
-                    let (name, value) = (xattr.name.to_vec(), xattr.data.to_vec());
+                    let name = OsStr::from_bytes(xattr.name).to_owned();
+                    let value = xattr.data.to_vec();
                     self.xattrs.push(Xattr { name, value });
                 }
             }
@@ -185,7 +188,7 @@ impl Record {
 
     fn add_link(&mut self, parent: u64, index: u64, name: &[u8]) -> Result<(), FormatError> {
         check_name(name)?;
-        self.links.push(Link { parent, index, name: name.to_vec() });
+        self.links.push(Link { parent, index, name: OsStr::from_bytes(name).to_owned() });
         Ok(())
     }
 

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::ops::RangeInclusive;
+use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
 use larder_btree::{Readahead, Tree};
@@ -16,7 +17,7 @@ use super::names::{Id, Names};
 use super::pipeline::Output;
 use super::progress::Counted;
 use super::record::{Record, Records};
-use super::{SendError, SendOptions, identity};
+use super::{Reading, SendError, SendOptions, identity};
 use crate::wire::{Command, Version};
 
 /// The number of changes whose leaves are fetched at a time.
@@ -37,6 +38,7 @@ pub(super) struct Was<'a> {
 
 pub(super) struct Sender<'a> {
     pub(super) options: &'a SendOptions,
+    reading: Reading,
     pub(super) output: &'a mut Output,
     pub(super) new: Subvolume,
     pub(super) old: Option<Subvolume>,
@@ -56,6 +58,7 @@ impl<'a> Sender<'a> {
     pub(super) fn new(
         snapshot: &Subvolume,
         options: &'a SendOptions,
+        reading: Reading,
         changes: Arc<Changes>,
         output: &'a mut Output,
     ) -> Self {
@@ -65,6 +68,7 @@ impl<'a> Sender<'a> {
         let clone_sources = CloneSources::new(snapshot, others);
         Self {
             options,
+            reading,
             output,
             new,
             old,
@@ -93,7 +97,7 @@ impl<'a> Sender<'a> {
     }
 
     fn begin(&mut self) -> Result<(), SendError> {
-        let name = self.new.name()?.ok_or(SendError::NotNamed(self.new.id()))?.name;
+        let name = self.new.info()?.name.ok_or(SendError::NotNamed(self.new.id()))?.name;
         let (uuid, ctransid) = identity(&self.new);
         match &self.old {
             None => self.output.put(&Command::Subvol { path: &name, uuid, ctransid }),
@@ -112,7 +116,7 @@ impl<'a> Sender<'a> {
     }
 
     fn send_all(&mut self) -> Result<u64, SendError> {
-        let mut records = Records::new(&self.new, self.options.readahead);
+        let mut records = Records::new(&self.new, self.reading.readahead);
         let mut inodes = 0;
         self.counted.total = records.last()?.saturating_sub(objectid::FIRST_FREE) + 1;
         while let Some(record) = records.from(self.position)? {
@@ -130,7 +134,7 @@ impl<'a> Sender<'a> {
         self.clear(changes)?;
         let old = self.old.clone().ok_or(SendError::Stopped)?;
         let tree = self.new.tree().clone();
-        fetching_ahead(self.options.readers, |ahead| self.make_changes(changes, &old, &tree, ahead))
+        fetching_ahead(self.reading.readers, |ahead| self.make_changes(changes, &old, &tree, ahead))
     }
 
     fn make_changes(
@@ -213,16 +217,16 @@ impl<'a> Sender<'a> {
     ) -> Result<bool, SendError> {
         let mut sets_acl = false;
         let gone = was.iter().flat_map(|was| &was.xattrs);
-        for xattr in gone.filter(|xattr| record.xattr(&xattr.name).is_none()) {
-            if wanted(&xattr.name) {
-                self.output.put(&Command::RemoveXattr { path, name: &xattr.name })?;
+        for name in gone.map(|xattr| xattr.name.as_bytes()) {
+            if record.xattr(name).is_none() && wanted(name) {
+                self.output.put(&Command::RemoveXattr { path, name })?;
             }
         }
         for xattr in &record.xattrs {
-            let before = was.and_then(|was| was.xattr(&xattr.name));
-            let is_wanted = xattr.name != CAPABILITY && wanted(&xattr.name);
-            if is_wanted && before != Some(&*xattr.value) {
-                let (name, data) = (&*xattr.name, &*xattr.value);
+            let (name, data) = (xattr.name.as_bytes(), &*xattr.value);
+            let before = was.and_then(|was| was.xattr(name));
+            let is_wanted = name != CAPABILITY && wanted(name);
+            if is_wanted && before != Some(data) {
                 self.output.put(&Command::SetXattr { path, name, data })?;
                 sets_acl |= name.starts_with(b"system.posix_acl");
             }

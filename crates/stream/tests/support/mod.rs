@@ -8,7 +8,7 @@ use std::process::Command;
 use std::sync::Arc;
 
 use larder_device::{Access, Device, FileDevice};
-use larder_filesystem::{Filesystem, NewInode, Subvolume, Tuning, WriteOptions};
+use larder_filesystem::{Filesystem, Inode, NewInode, Subvolume, Tuning, WriteOptions};
 use larder_stream::{
     ImageTarget, MountedTarget, ReceiveError, ReceiveOptions, Received, SendOptions, receive, send,
 };
@@ -137,15 +137,13 @@ pub(crate) fn larder_receive(
     filesystem: &Filesystem,
     folder: &str,
 ) -> Result<Received, ReceiveError> {
-    let mut directory = filesystem.subvolume(5).and_then(|top| top.root()).expect("the top level");
+    let mut directory =
+        filesystem.subvolume_by_id(5).and_then(|top| top.root()).expect("the top level");
     if !folder.is_empty() {
         let new = NewInode { mode: 0o040_755, uid: 0, gid: 0, umask: 0, device: (0, 0) };
-        directory = directory
-            .as_directory()
-            .and_then(|parent| {
-                parent.lookup(folder.as_bytes()).or_else(|_| parent.create(folder.as_bytes(), &new))
-            })
-            .expect("a directory");
+        let name = folder.as_ref();
+        let found = directory.child(name).or_else(|_| directory.create_child(name, &new));
+        directory = found.and_then(Inode::into_directory).expect("a directory");
     }
     let mut target = ImageTarget::new(directory);
     let options = ReceiveOptions::default();
@@ -185,10 +183,10 @@ pub(crate) fn subvolume(filesystem: &Filesystem, path: &str) -> Subvolume {
     let found = filesystem.subvolumes().find_map(|info| {
         let id = info.expect("subvolumes are listed").id;
         let here = filesystem.subvolume_path(id).ok()?;
-        (here == path.as_bytes()).then_some(id)
+        (here.as_os_str() == path).then_some(id)
     });
     let id = found.unwrap_or_else(|| panic!("there is no subvolume {path}"));
-    filesystem.subvolume(id).expect("it is there")
+    filesystem.subvolume_by_id(id).expect("it is there")
 }
 
 /// The stream that Larder sends.

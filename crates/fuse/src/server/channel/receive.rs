@@ -10,7 +10,7 @@ use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
 
-use larder::{Directory, ReceiveEvent, ReceiveOptions};
+use larder::{Directory, ReceiveEvent, ReceiveOptions, ReceiveSnapshots};
 use larder_ioctl::channel::{Kind, NodeId, ReceiveNews, ReceiveReply, ReceiveRequest, frame};
 
 use crate::protocol::Notice;

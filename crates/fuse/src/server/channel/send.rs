@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
-use larder::{SendOptions, SendProgress, StreamVersion};
+use larder::{SendOptions, SendProgress, SendSnapshot, StreamVersion};
 use larder_ioctl::channel::{Kind, SendRequest, frame};
 use rustix::io::Errno;
 

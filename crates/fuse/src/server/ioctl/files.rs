@@ -17,9 +17,9 @@ const REFERENCE_VALUES: usize = 3;
 /// ioctl was called in.
 pub(super) fn look_up_inode(ioctl: &mut Ioctl<'_>) -> Outcome {
     let asked: InoLookupArgs = ioctl.input()?;
-    let own = ioctl.node()?.inode.subvolume();
+    let node = ioctl.node()?;
     let subvolume = match asked.treeid {
-        0 => own,
+        0 => node.inode.subvolume().clone(),
         id => ioctl.server.filesystem.subvolume_by_id(id).map_err(failed)?,
     };
     let treeid = subvolume.id();
@@ -42,8 +42,9 @@ pub(super) fn look_up_inode(ioctl: &mut Ioctl<'_>) -> Outcome {
 pub(super) fn inode_paths(ioctl: &mut Ioctl<'_>) -> Outcome {
     ioctl.call.check_privileged()?;
     let (asked, more) = ioctl.input_and_more::<InoPathArgs>()?;
-    let subvolume = ioctl.node()?.inode.subvolume();
-    let paths = subvolume.inode(asked.inum).and_then(|inode| inode.paths()).map_err(failed)?;
+    let node = ioctl.node()?;
+    let paths =
+        node.inode.subvolume().inode(asked.inum).and_then(|inode| inode.paths()).map_err(failed)?;
     // The value for a path is the offset of its text from the first value.
     let texts: Vec<&[u8]> = paths.iter().map(|path| path.as_os_str().as_bytes()).collect();
     let takes = |text: &&[u8]| VALUE_BYTES + text.len() + 1;

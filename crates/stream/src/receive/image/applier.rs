@@ -107,17 +107,17 @@ impl Applier {
             Command::Link { path, existing } => {
                 let inode = self.names.inode(existing)?;
                 let (directory, name) = self.names.parent_and_name(path)?;
-                Ok(directory.as_directory()?.link(name, &inode)?)
+                Ok(directory.link_child(name, &inode)?)
             }
             Command::Unlink { path } => {
                 self.names.forget(path);
                 let (directory, name) = self.names.parent_and_name(path)?;
-                Ok(directory.as_directory()?.unlink(name)?)
+                Ok(directory.remove_child(name)?)
             }
             Command::Rmdir { path } => {
                 self.names.forget(path);
                 let (directory, name) = self.names.parent_and_name(path)?;
-                Ok(directory.as_directory()?.rmdir(name)?)
+                Ok(directory.remove_child_directory(name)?)
             }
             Command::Fileattr { path, attributes } => {
                 let unknown = |_| CommandProblem::Unsupported("an inode flag");
@@ -140,12 +140,7 @@ impl Applier {
         let (directory, new_name) = self.names.parent_and_name(to)?;
         self.names.forget(path);
         self.names.forget(to);
-        Ok(from.as_directory()?.rename(
-            name,
-            directory.as_directory()?,
-            new_name,
-            RenameMode::Replace,
-        )?)
+        Ok(from.rename_child(name, &directory, new_name, RenameMode::Replace)?)
     }
 }
 

@@ -11,6 +11,8 @@
 //! more names, all of its changes are gathered first.
 
 use std::collections::{BTreeMap, HashMap};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 
 use larder_filesystem::{Error, Inode, SetAttributes, XattrMode, parallel};
 
@@ -189,7 +191,8 @@ impl Job<'_> {
         if let Some((content, times)) = self.rewrite()
             && self
                 .inode
-                .as_file()
+                .clone()
+                .into_file()
                 .and_then(|file| file.rewrite(content, &times))
                 .is_ok_and(|is_done| is_done)
         {
@@ -279,11 +282,13 @@ impl What {
 
     fn apply(&self, inode: &Inode) -> Result<(), Error> {
         match self {
-            Self::Data { offset, data } => inode.as_file()?.write_at(data, *offset),
-            Self::Size(size) => inode.as_file()?.truncate(*size),
+            Self::Data { offset, data } => inode.clone().into_file()?.write_at(data, *offset),
+            Self::Size(size) => inode.clone().into_file()?.set_len(*size),
             Self::Attributes(attributes) => inode.set_attributes(attributes),
-            Self::Xattr { name, data } => inode.set_xattr(name, data, XattrMode::Any),
-            Self::NoXattr { name } => inode.remove_xattr(name),
+            Self::Xattr { name, data } => {
+                inode.set_xattr(OsStr::from_bytes(name), data, XattrMode::Any)
+            }
+            Self::NoXattr { name } => inode.remove_xattr(OsStr::from_bytes(name)),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Commands that change what lies below an existing directory.
 
-use larder_filesystem::Inode;
+use larder_filesystem::Directory;
 use larder_format::Uuid;
 
 use super::applier::Applier;
@@ -19,7 +19,7 @@ pub struct Changes {
 
 impl Changes {
     /// Changes below `directory`. New inodes belong to `owner`, a user and a group.
-    pub fn below(directory: Inode, owner: (u32, u32)) -> Self {
+    pub fn below(directory: Directory, owner: (u32, u32)) -> Self {
         let filesystem = directory.subvolume().filesystem().clone();
         Self { applier: Applier::new(filesystem, Names::below(directory), Uuid::nil(), owner) }
     }

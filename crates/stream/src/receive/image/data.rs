@@ -1,6 +1,6 @@
 //! The content of files.
 
-use larder_filesystem::{AllocateMode, Error, FileType, Inode};
+use larder_filesystem::{AllocateMode, Error, File, FileType};
 use larder_format::compression::Algorithm;
 
 use super::applier::Applier;
@@ -20,9 +20,7 @@ impl Applier {
     /// Applies a command about the content of a file.
     pub(super) fn change_data(&mut self, command: &Command<'_>) -> Result<(), CommandProblem> {
         match *command {
-            Command::Write { path, offset, data } => {
-                Ok(self.file(path)?.as_file()?.write_at(data, offset)?)
-            }
+            Command::Write { path, offset, data } => Ok(self.file(path)?.write_at(data, offset)?),
             // This stream has no data: the range stays as it is.
             Command::UpdateExtent { .. } => Ok(()),
             Command::EncodedWrite { path, offset, .. } => {
@@ -34,12 +32,7 @@ impl Applier {
                     // 0 would mean the whole rest.
                     return Err(CommandProblem::Invalid("it clones nothing"));
                 }
-                Ok(self.file(path)?.as_file()?.clone_range(
-                    source.as_file()?,
-                    clone_offset,
-                    len,
-                    offset,
-                )?)
+                Ok(self.file(path)?.clone_range(&source, clone_offset, len, offset)?)
             }
             Command::Fallocate { path, mode, offset, len } => {
                 allocate(&self.file(path)?, mode, offset, len)
@@ -48,16 +41,12 @@ impl Applier {
         }
     }
 
-    fn file(&mut self, path: &[u8]) -> Result<Inode, CommandProblem> {
-        Ok(self.names.inode(path)?)
+    fn file(&mut self, path: &[u8]) -> Result<File, CommandProblem> {
+        Ok(self.names.inode(path)?.into_file()?)
     }
 
     /// The file to clone from: in this subvolume, or in one that was received before.
-    fn clone_source(
-        &mut self,
-        command: &Command<'_>,
-        path: &[u8],
-    ) -> Result<Inode, CommandProblem> {
+    fn clone_source(&mut self, command: &Command<'_>, path: &[u8]) -> Result<File, CommandProblem> {
         let Command::Clone { clone_uuid, clone_ctransid, .. } = *command else {
             return Err(CommandProblem::Invalid("it clones nothing"));
         };
@@ -76,14 +65,14 @@ impl Applier {
             self.sources.get_mut(&origin).ok_or(missing)?.inode(path)?
         };
         match inode.file_type() {
-            FileType::Regular => Ok(inode),
+            FileType::Regular => Ok(inode.into_file()?),
             _ => Err(Error::NotAFile.into()),
         }
     }
 }
 
 /// Writes an extent as it is stored, or decoded if this file cannot have it like that.
-fn write_encoded(file: &Inode, extent: &Encoded<'_>, offset: u64) -> Result<(), CommandProblem> {
+fn write_encoded(file: &File, extent: &Encoded<'_>, offset: u64) -> Result<(), CommandProblem> {
     let sector_bytes = file.subvolume().filesystem().volume().sectorsize();
     if let Some((algorithm, sectors)) = extent.algorithm()?
         && (algorithm != Algorithm::Lzo || sectors == sector_bytes)
@@ -94,22 +83,22 @@ fn write_encoded(file: &Inode, extent: &Encoded<'_>, offset: u64) -> Result<(), 
             unencoded_bytes: extent.decoded_bytes,
             unencoded_offset: extent.start,
         };
-        match file.as_file()?.write_encoded(extent.data, &encoded, offset) {
+        match file.write_encoded(extent.data, &encoded, offset) {
             Err(Error::Invalid(_)) => {}
             written => return Ok(written?),
         }
     }
     let decoded = extent.decode()?;
-    Ok(file.as_file()?.write_at(extent.part(&decoded)?, offset)?)
+    Ok(file.write_at(extent.part(&decoded)?, offset)?)
 }
 
 /// Allocates or deallocates a range.
-fn allocate(file: &Inode, mode: u32, offset: u64, len_bytes: u64) -> Result<(), CommandProblem> {
+fn allocate(file: &File, mode: u32, offset: u64, len_bytes: u64) -> Result<(), CommandProblem> {
     let size = if mode & KEEP_SIZE == 0 { AllocateMode::Grow } else { AllocateMode::KeepSize };
     match mode & !KEEP_SIZE {
-        0 => file.as_file()?.allocate(offset, len_bytes, size)?,
-        PUNCH_HOLE => file.as_file()?.punch_hole(offset, len_bytes)?,
-        ZERO_RANGE => file.as_file()?.zero_range(offset, len_bytes, size)?,
+        0 => file.allocate(offset, len_bytes, size)?,
+        PUNCH_HOLE => file.punch_hole(offset, len_bytes)?,
+        ZERO_RANGE => file.zero_range(offset, len_bytes, size)?,
         _ => return Err(CommandProblem::Unsupported("this kind of allocation")),
     }
     Ok(())

@@ -13,7 +13,10 @@ mod data;
 mod names;
 mod new;
 
-use larder_filesystem::{Filesystem, Inode, NewInode, Subvolume};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+
+use larder_filesystem::{Directory, Filesystem, NewInode, SnapshotKind, Subvolume};
 
 use self::applier::Applier;
 pub use self::changes::Changes;
@@ -30,13 +33,13 @@ const MOST_SOURCES: usize = 64;
 /// A directory of a file system that is open for writing, to receive subvolumes in.
 #[derive(Debug)]
 pub struct ImageTarget {
-    directory: Inode,
+    directory: Directory,
     current: Option<Receiving>,
 }
 
 impl ImageTarget {
     /// Receives in `directory`.
-    pub fn new(directory: Inode) -> Self {
+    pub fn new(directory: Directory) -> Self {
         Self { directory, current: None }
     }
 }
@@ -57,16 +60,16 @@ impl Target for ImageTarget {
         parent: Option<Origin>,
     ) -> Result<(), CommandProblem> {
         self.current = None;
+        let name = OsStr::from_bytes(name);
         let subvolume = match parent {
             None => {
                 let root = NewInode { mode: 0o755, uid: 0, gid: 0, umask: 0, device: (0, 0) };
-                self.directory.as_directory()?.create_subvolume(name, &root)?
+                self.directory.create_child_subvolume(name, &root)?
             }
-            Some(parent) => find(self.directory.subvolume().filesystem(), parent)?.snapshot(
-                self.directory.as_directory()?,
-                name,
-                false,
-            )?,
+            Some(parent) => {
+                let parent = find(self.directory.subvolume().filesystem(), parent)?;
+                self.directory.snapshot_child(name, &parent, SnapshotKind::Writable)?
+            }
         };
         let names = Names::in_subvolume(subvolume.root()?);
         let applier = Applier::new(subvolume.filesystem().clone(), names, sent.uuid, ROOT);

@@ -6,8 +6,10 @@
 //! - If a directory is cached, so are all directories above it.
 
 use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 
-use larder_filesystem::{Error, FileType, Inode};
+use larder_filesystem::{Directory, Error, FileType, Inode};
 
 /// Most directories in the cache; when there are more, all are dropped.
 const MOST_KNOWN: usize = 4096;
@@ -16,9 +18,9 @@ const MOST_KNOWN: usize = 4096;
 #[derive(Debug)]
 pub(super) struct Names {
     /// Paths start there.
-    root: Inode,
+    root: Directory,
     enters_subvolumes: bool,
-    directories: HashMap<Vec<u8>, Inode>,
+    directories: HashMap<Vec<u8>, Directory>,
     /// The last inode that was looked up and is no directory.
     last: Option<(Vec<u8>, Inode)>,
 }
@@ -29,7 +31,7 @@ pub(super) enum InodeByPath<'p> {
     /// It was looked up.
     Known(Inode),
     /// In a directory, under this name.
-    In { directory: Inode, name: &'p [u8], enters_subvolumes: bool },
+    In { directory: Directory, name: &'p OsStr, enters_subvolumes: bool },
 }
 
 impl InodeByPath<'_> {
@@ -46,13 +48,19 @@ impl InodeByPath<'_> {
 
 impl Names {
     /// Names in the subvolume with this root.
-    pub(super) fn in_subvolume(root: Inode) -> Self {
+    pub(super) fn in_subvolume(root: Directory) -> Self {
         Self { root, enters_subvolumes: false, directories: HashMap::new(), last: None }
     }
 
     /// Names below a directory, also in other subvolumes.
-    pub(super) fn below(directory: Inode) -> Self {
+    pub(super) fn below(directory: Directory) -> Self {
         Self { enters_subvolumes: true, ..Self::in_subvolume(directory) }
+    }
+
+    /// Whether new inodes inherit from their directories. In a subvolume that is received, each
+    /// inode gets exactly what its commands say.
+    pub(super) fn lets_inherit(&self) -> bool {
+        self.enters_subvolumes
     }
 
     /// The inode at `path`: the root if that is empty.
@@ -68,7 +76,7 @@ impl Names {
     /// The place of the inode at `path`.
     pub(super) fn place<'p>(&mut self, path: &'p [u8]) -> Result<InodeByPath<'p>, Error> {
         if path.is_empty() {
-            return Ok(InodeByPath::Known(self.root.clone()));
+            return Ok(InodeByPath::Known(Inode::clone(&self.root)));
         }
         if let Some((last, inode)) = &self.last
             && last == path
@@ -76,7 +84,7 @@ impl Names {
             return Ok(InodeByPath::Known(inode.clone()));
         }
         if let Some(directory) = self.directories.get(path) {
-            return Ok(InodeByPath::Known(directory.clone()));
+            return Ok(InodeByPath::Known(Inode::clone(directory)));
         }
         let (directory, name) = self.parent_and_name(path)?;
         Ok(InodeByPath::In { directory, name, enters_subvolumes: self.enters_subvolumes })
@@ -86,19 +94,21 @@ impl Names {
     pub(super) fn parent_and_name<'p>(
         &mut self,
         path: &'p [u8],
-    ) -> Result<(Inode, &'p [u8]), Error> {
+    ) -> Result<(Directory, &'p OsStr), Error> {
         if self.directories.len() >= MOST_KNOWN {
             self.directories.clear();
         }
         match path.iter().rposition(|byte| *byte == b'/') {
-            Some(slash) => Ok((self.directory(&path[..slash])?, &path[slash + 1..])),
+            Some(slash) => {
+                Ok((self.directory(&path[..slash])?, OsStr::from_bytes(&path[slash + 1..])))
+            }
             None if path.is_empty() => Err(Error::NotPermitted("it is the root")),
-            None => Ok((self.root.clone(), path)),
+            None => Ok((self.root.clone(), OsStr::from_bytes(path))),
         }
     }
 
     /// The directory at `path`, from the nearest known one above it down.
-    fn directory(&mut self, path: &[u8]) -> Result<Inode, Error> {
+    fn directory(&mut self, path: &[u8]) -> Result<Directory, Error> {
         if let Some(known) = self.directories.get(path) {
             return Ok(known.clone());
         }
@@ -113,10 +123,9 @@ impl Names {
         let first = known.map_or(0, |known| known + 1);
         for (number, end) in ends.iter().enumerate().skip(first) {
             let start = if number == 0 { 0 } else { ends[number - 1] + 1 };
-            at = enter(&at, &path[start..*end], self.enters_subvolumes)?;
-            if at.file_type() != FileType::Directory {
-                return Err(Error::NotADirectory);
-            }
+            let name = OsStr::from_bytes(&path[start..*end]);
+            let found = enter(&at, name, self.enters_subvolumes)?;
+            at = found.into_directory()?;
             self.directories.insert(path[..*end].to_vec(), at.clone());
         }
         Ok(at)
@@ -124,10 +133,10 @@ impl Names {
 
     /// Caches an inode that was just found or made.
     pub(super) fn note(&mut self, path: &[u8], inode: Inode) {
-        if inode.file_type() == FileType::Directory {
-            self.directories.insert(path.to_vec(), inode);
-        } else {
+        if inode.file_type() != FileType::Directory {
             self.last = Some((path.to_vec(), inode));
+        } else if let Ok(directory) = inode.into_directory() {
+            self.directories.insert(path.to_vec(), directory);
         }
     }
 
@@ -144,8 +153,8 @@ impl Names {
 }
 
 /// The inode `name` in a directory.
-fn enter(directory: &Inode, name: &[u8], enters_subvolumes: bool) -> Result<Inode, Error> {
-    let inode = directory.as_directory()?.lookup(name)?;
+fn enter(directory: &Directory, name: &OsStr, enters_subvolumes: bool) -> Result<Inode, Error> {
+    let inode = directory.child(name)?;
     if !enters_subvolumes && inode.subvolume() != directory.subvolume() {
         return Err(Error::CrossSubvolume);
     }

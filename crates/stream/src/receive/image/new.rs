@@ -1,7 +1,13 @@
 //! An inode that the stream makes: its attributes and content are gathered until the stream moves
 //! on to another.
 
-use larder_filesystem::{Error, FileType, NewInode, RenameMode, SetAttributes, WholeInode};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use larder_filesystem::{
+    Directory, Error, FileType, Inode, NewInode, RenameMode, SetAttributes, WholeInode, XattrMode,
+};
 
 use super::attributes::{attributes_of, merged};
 use super::names::Names;
@@ -127,7 +133,11 @@ impl NewNode {
 
     fn make_at(&self, names: &mut Names, path: &[u8]) -> Result<(), Error> {
         let (directory, name) = names.parent_and_name(path)?;
-        let inode = directory.as_directory()?.create_whole(
+        if names.lets_inherit() && directory.passes_something_on()? {
+            names.note(path, self.make_in_steps(&directory, name)?);
+            return Ok(());
+        }
+        let inode = directory.create_whole(
             name,
             &WholeInode {
                 new: self.new,
@@ -140,6 +150,29 @@ impl NewNode {
         Ok(())
     }
 
+    /// Creates the inode with all that it inherits from its directory.
+    fn make_in_steps(&self, directory: &Directory, name: &OsStr) -> Result<Inode, Error> {
+        if self.file_type == FileType::Symlink {
+            let target = Path::new(OsStr::from_bytes(&self.content));
+            let inode = directory.symlink_child(name, target, &self.new)?;
+            self.set_all(&inode)?;
+            return Ok(inode);
+        }
+        let inode = directory.create_child(name, &self.new)?;
+        if !self.content.is_empty() {
+            inode.clone().into_file()?.write_at(&self.content, 0)?;
+        }
+        self.set_all(&inode)?;
+        Ok(inode)
+    }
+
+    fn set_all(&self, inode: &Inode) -> Result<(), Error> {
+        for (name, value) in &self.xattrs {
+            inode.set_xattr(OsStr::from_bytes(name), value, XattrMode::Any)?;
+        }
+        inode.set_attributes(&self.attributes)
+    }
+
     fn make_over(&self, names: &mut Names) -> Result<(), Error> {
         let made_at = self.made_at.as_ref().unwrap_or(&self.path);
         self.make_at(names, made_at)?;
@@ -147,7 +180,7 @@ impl NewNode {
         names.forget(&self.path);
         let (from, name) = names.parent_and_name(made_at)?;
         let (to, new_name) = names.parent_and_name(&self.path)?;
-        from.as_directory()?.rename(name, to.as_directory()?, new_name, RenameMode::Replace)
+        from.rename_child(name, &to, new_name, RenameMode::Replace)
     }
 }
 

@@ -1,14 +1,9 @@
-//! The use of space.
+//! Block groups by purpose and profile.
 
 use std::collections::BTreeMap;
 
-use larder_format::BlockGroupFlags;
+use larder_format::{BlockGroupFlags, Profile};
 use larder_volume::Chunk;
-
-use crate::{Filesystem, Result};
-
-pub use larder_filesystem::Capacity;
-pub use larder_format::Profile;
 
 /// The purpose of block groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -41,42 +36,22 @@ pub struct Space {
     pub device_bytes: BTreeMap<u64, u64>,
 }
 
-impl Filesystem {
-    /// The capacity, as `df` shows it.
-    pub fn capacity(&self) -> Result<Capacity> {
-        Ok(self.inner().capacity()?)
-    }
-
-    /// How much space is allocated for each purpose, and how much of that is used: data first, then
-    /// system and metadata, each in the order of the profiles' numbers.
-    pub fn space(&self) -> Result<Vec<Space>> {
-        let mut spaces = Spaces::default();
-        for group in self.inner().block_groups()? {
-            spaces.add(group.flags, group.len_bytes, group.used_bytes);
-            if let Some(chunk) = self.inner().volume().chunk_at(group.logical) {
-                spaces.add_chunk(&chunk);
-            }
-        }
-        Ok(spaces.in_order())
-    }
-}
-
 /// Block groups added up by purpose and profile.
 #[derive(Default)]
-pub(crate) struct Spaces {
+pub struct Spaces {
     spaces: BTreeMap<(SpaceKind, u64), Space>,
 }
 
 impl Spaces {
     /// Adds block groups of one purpose and profile, in bytes.
-    pub(crate) fn add(&mut self, flags: BlockGroupFlags, total_bytes: u64, used_bytes: u64) {
+    pub fn add(&mut self, flags: BlockGroupFlags, total_bytes: u64, used_bytes: u64) {
         let space = self.of(flags);
         space.total_bytes = space.total_bytes.saturating_add(total_bytes);
         space.used_bytes = space.used_bytes.saturating_add(used_bytes);
     }
 
     /// Adds what a chunk takes on devices.
-    pub(crate) fn add_chunk(&mut self, chunk: &Chunk) {
+    pub fn add_chunk(&mut self, chunk: &Chunk) {
         let space = self.of(chunk.flags());
         for stripe in chunk.stripes() {
             let bytes = space.device_bytes.entry(stripe.devid).or_default();
@@ -85,7 +60,8 @@ impl Spaces {
         }
     }
 
-    pub(crate) fn in_order(self) -> Vec<Space> {
+    /// Data first, then system and metadata, each in the order of the profiles' numbers.
+    pub fn in_order(self) -> Vec<Space> {
         self.spaces.into_values().collect()
     }
 

@@ -1,12 +1,13 @@
-//! The health of an open file system: its last commit, and errors.
+//! The health of an open file system: its last commit, its devices and their errors.
 
 use std::time::SystemTime;
 
 use larder_format::objectid::{DEV_STATS, DEV_TREE};
-use larder_format::{ItemType, Key};
-use larder_volume::DeviceErrors as Errors;
+use larder_format::{ItemType, Key, Uuid};
+use larder_volume::{DeviceErrors as Errors, VolumeDevice};
 
-use crate::{Filesystem, Result};
+use crate::error::{Error, Result};
+use crate::filesystem::handle::Filesystem;
 
 /// The health of a file system.
 #[derive(Clone, Debug)]
@@ -32,6 +33,27 @@ pub struct MadeReadOnly {
     pub reason: String,
 }
 
+/// A device of a file system.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DeviceInfo {
+    /// Its id in the file system.
+    pub id: u64,
+    /// Its UUID.
+    pub uuid: Uuid,
+    /// The path or name that it was opened under; `None` if it is missing.
+    pub name: Option<String>,
+    /// Bytes of it that the file system may use.
+    pub total_bytes: u64,
+    /// Bytes of it that belong to chunks.
+    pub allocated_bytes: u64,
+    /// Whether it missed commits, and has not been brought up to date: opening for writing does
+    /// that.
+    pub is_stale: bool,
+    /// Whether it belongs to the seed that this file system grew from.
+    pub is_seed: bool,
+}
+
 /// The error counts of a device since they were last reset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -53,35 +75,46 @@ pub struct DeviceErrors {
 impl Filesystem {
     /// Its health.
     pub fn health(&self) -> Health {
-        let inner = self.inner();
-        let made_read_only = inner.aborted().map(|aborted| MadeReadOnly {
+        let made_read_only = self.aborted().map(|aborted| MadeReadOnly {
             since: aborted.since,
             reason: aborted.reason.to_string(),
         });
         Health {
             generation: self.generation(),
-            committed_at: inner.committed_at(),
+            committed_at: self.committed_at(),
             made_read_only,
-            healed_copies: inner.volume().stats().healed,
+            healed_copies: self.volume().stats().healed,
         }
+    }
+
+    /// Its devices in the order of their ids, including missing ones.
+    pub fn devices(&self) -> Vec<DeviceInfo> {
+        let info = |device: &VolumeDevice| DeviceInfo {
+            is_stale: device.is_stale(),
+            is_seed: device.is_seed(),
+            ..DeviceInfo::new(
+                device.devid(),
+                device.uuid(),
+                device.device().map(|device| device.name().to_owned()),
+                device.dev_item().total_bytes.get(),
+                device.dev_item().bytes_used.get(),
+            )
+        };
+        self.volume().devices().iter().map(info).collect()
     }
 
     /// The error counts of each device, in the order of their ids.
     pub fn device_errors(&self) -> Result<Vec<DeviceErrors>> {
-        let inner = self.inner();
-        if !self.inner().volume().is_writable() {
-            let tree = inner.tree(DEV_TREE)?;
-            for device in inner.volume().devices() {
+        if !self.volume().is_writable() {
+            let tree = self.tree(DEV_TREE)?;
+            for device in self.volume().devices() {
                 let key = Key::new(DEV_STATS, ItemType::PERSISTENT_ITEM, device.devid());
-                let earlier =
-                    tree.get_with(key, Errors::of_item).map_err(larder_filesystem::Error::from)?;
+                let earlier = tree.get_with(key, Errors::of_item).map_err(Error::from)?;
                 device.set_earlier_errors(earlier.unwrap_or_default());
             }
         }
-        let errors = |device: &larder_volume::VolumeDevice| {
-            DeviceErrors::new(device.devid(), device.errors())
-        };
-        Ok(inner.volume().devices().iter().map(errors).collect())
+        let errors = |device: &VolumeDevice| DeviceErrors::new(device.devid(), device.errors());
+        Ok(self.volume().devices().iter().map(errors).collect())
     }
 
     /// Resets the error counts of a device. Returns the old counts, or `None` if there is no such
@@ -91,11 +124,25 @@ impl Filesystem {
     /// [`ErrorKind::ReadOnly`](crate::ErrorKind::ReadOnly) in a file system that is open for
     /// reading.
     pub fn reset_device_errors(&self, id: u64) -> Result<Option<DeviceErrors>> {
-        if !self.inner().volume().is_writable() {
-            return Err(larder_filesystem::Error::NotWritable.into());
+        if !self.volume().is_writable() {
+            return Err(Error::NotWritable);
         }
-        let device = self.inner().volume().device(id);
+        let device = self.volume().device(id);
         Ok(device.map(|device| DeviceErrors::new(id, device.reset_errors())))
+    }
+}
+
+impl DeviceInfo {
+    /// A device that missed no commits and belongs to no seed.
+    #[doc(hidden)]
+    pub fn new(
+        id: u64,
+        uuid: Uuid,
+        name: Option<String>,
+        total_bytes: u64,
+        allocated_bytes: u64,
+    ) -> Self {
+        Self { id, uuid, name, total_bytes, allocated_bytes, is_stale: false, is_seed: false }
     }
 }
 

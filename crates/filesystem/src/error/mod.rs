@@ -1,67 +1,38 @@
-//! Errors, and what they mean to a caller.
+//! Errors.
 
-use larder_btree::{Problem, TreeError};
+mod kind;
+
+use std::fmt;
+use std::io;
+use std::path::Path;
+
+use larder_btree::TreeError;
+use larder_device::DeviceError;
 use larder_format::{FileOffset, FormatError, Key, Logical};
 use larder_transaction::Error as EngineError;
-use larder_volume::ReadError;
+use larder_volume::{OpenError, ReadError};
 
-/// What an error means, whatever caused it. Each variant names the `errno` that a kernel returns
-/// for it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum ErrorKind {
-    /// There is no such name or number (`ENOENT`).
-    NotFound,
-    /// A directory is needed, and this is none (`ENOTDIR`).
-    NotADirectory,
-    /// This is a directory, and something else is needed (`EISDIR`).
-    IsADirectory,
-    /// It is not of the type that the call needs (`EINVAL`).
-    InvalidInput,
-    /// Too many symbolic links in a path (`ELOOP`).
-    Loop,
-    /// A name is longer than 255 bytes (`ENAMETOOLONG`).
-    NameTooLong,
-    /// There is no such extended attribute (`ENODATA`).
-    NoSuchAttribute,
-    /// The position is at or after the end (`ENXIO`).
-    NoSuchPosition,
-    /// The name exists already (`EEXIST`).
-    AlreadyExists,
-    /// The directory has entries (`ENOTEMPTY`).
-    DirectoryNotEmpty,
-    /// The inode cannot have more names (`EMLINK`).
-    TooManyLinks,
-    /// Too many names with one hash (`EOVERFLOW`).
-    Overflow,
-    /// The file system or subvolume is read-only (`EROFS`).
-    ReadOnly,
-    /// The operands lie in different subvolumes, or file systems (`EXDEV`).
-    CrossSubvolume,
-    /// The inode is protected (`EPERM`).
-    NotPermitted,
-    /// A file would be longer than any can be (`EFBIG`).
-    FileTooLarge,
-    /// There is no space (`ENOSPC`).
-    NoSpace,
-    /// A subvolume would exceed a limit of its quota group, or of one above it (`EDQUOT`).
-    QuotaExceeded,
-    /// The data on disk breaks the rules of the format (`EUCLEAN`).
-    Corrupt,
-    /// No copy could be read or had the right checksum (`EIO`).
-    Io,
-    /// Another program uses a device (`EBUSY`).
-    InUse,
-    /// No permission to open a device, or a default ACL for a file (`EACCES`).
-    PermissionDenied,
-    /// The file system has unsupported features, or the request is unknown (`EOPNOTSUPP`).
-    Unsupported,
-}
+pub use kind::ErrorKind;
 
-/// An error of a file system.
-#[derive(Debug, thiserror::Error)]
+/// An error: a [kind](Self::kind) for programs, and a text for people that names the path, device
+/// or item.
+///
+/// The text is complete; the sources have the same information in parts, as values.
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
+    /// A call with a path failed.
+    #[error(transparent)]
+    About(Box<ErrorAbout>),
+    /// The volume cannot be opened.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// A device cannot be opened.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    /// A mounted file system gave this answer.
+    #[error(transparent)]
+    Mounted(io::Error),
     /// There is no entry of that name, or no inode of that number.
     #[error("No such file or directory")]
     NotFound,
@@ -192,6 +163,13 @@ pub enum Error {
     },
 }
 
+/// An error and the path of the call that failed.
+#[derive(Debug)]
+pub struct ErrorAbout {
+    about: String,
+    problem: Error,
+}
+
 /// Why data of a file cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -211,38 +189,15 @@ pub enum DataError {
 }
 
 impl Error {
-    /// What the error means.
-    pub fn kind(&self) -> ErrorKind {
-        match self {
-            Self::NotFound | Self::NoSuchSubvolume(_) => ErrorKind::NotFound,
-            Self::NotADirectory => ErrorKind::NotADirectory,
-            Self::IsADirectory => ErrorKind::IsADirectory,
-            Self::NotAFile | Self::NotASymlink | Self::NotASubvolume | Self::Invalid(_) => {
-                ErrorKind::InvalidInput
-            }
-            Self::TooManySymlinks => ErrorKind::Loop,
-            Self::NameTooLong => ErrorKind::NameTooLong,
-            Self::NoSuchAttribute => ErrorKind::NoSuchAttribute,
-            Self::NoSuchPosition => ErrorKind::NoSuchPosition,
-            Self::AlreadyExists => ErrorKind::AlreadyExists,
-            Self::DirectoryNotEmpty => ErrorKind::DirectoryNotEmpty,
-            Self::TooManyLinks => ErrorKind::TooManyLinks,
-            Self::NameHashFull => ErrorKind::Overflow,
-            Self::NotWritable | Self::ReadOnlySubvolume => ErrorKind::ReadOnly,
-            Self::CrossSubvolume | Self::CrossFilesystem => ErrorKind::CrossSubvolume,
-            Self::NotPermitted(_) | Self::NotReadOnly(_) => ErrorKind::NotPermitted,
-            Self::FileTooLarge => ErrorKind::FileTooLarge,
-            Self::AttributeTooLarge | Self::NumbersExhausted => ErrorKind::NoSpace,
-            Self::NoDefaultAcl => ErrorKind::PermissionDenied,
-            Self::NoSuchNamespace
-            | Self::UnknownAclVersion
-            | Self::UnknownFlags
-            | Self::NoPermissions => ErrorKind::Unsupported,
-            Self::Engine(error) => kind_of_engine(error),
-            Self::Tree(error) => kind_of_problem(&error.problem),
-            Self::Data { problem, .. } => problem.kind(),
-            Self::Item { .. } | Self::MissingItem { .. } => ErrorKind::Corrupt,
-        }
+    /// The same error about `path`.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn about(self, path: &Path) -> Self {
+        let problem = match self {
+            Self::About(error) => error.problem,
+            error => error,
+        };
+        Self::About(Box::new(ErrorAbout { about: path.display().to_string(), problem }))
     }
 
     /// An item of `tree` that breaks the rules of the format.
@@ -251,34 +206,15 @@ impl Error {
     }
 }
 
-impl DataError {
-    fn kind(&self) -> ErrorKind {
-        match self {
-            Self::Read(_) | Self::MissingChecksum(_) => ErrorKind::Io,
-            Self::Checksums(error) => error.kind(),
-            Self::Compression(_) => ErrorKind::Corrupt,
-        }
+impl fmt::Display for ErrorAbout {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.about, self.problem)
     }
 }
 
-fn kind_of_engine(error: &EngineError) -> ErrorKind {
-    match error {
-        EngineError::NoSpace { .. } => ErrorKind::NoSpace,
-        EngineError::QuotaExceeded { .. } => ErrorKind::QuotaExceeded,
-        EngineError::Aborted(_) | EngineError::ReadOnly(_) => ErrorKind::ReadOnly,
-        EngineError::Tree(error) => kind_of_problem(&error.problem),
-        EngineError::Unsound { problem } => kind_of_engine(problem),
-        EngineError::Write(_) | EngineError::Panicked => ErrorKind::Io,
-        _ => ErrorKind::Corrupt,
-    }
-}
-
-/// A block without any copy that has its own checksum counts as a device's failure, as in the
-/// kernel.
-fn kind_of_problem(problem: &Problem) -> ErrorKind {
-    match problem {
-        Problem::Read(_) => ErrorKind::Io,
-        _ => ErrorKind::Corrupt,
+impl std::error::Error for ErrorAbout {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.problem.source()
     }
 }
 
@@ -288,5 +224,19 @@ impl From<TreeError> for Error {
     }
 }
 
-/// The result of this crate's calls.
+impl From<Error> for io::Error {
+    /// The system's kind of error, with the text of this one.
+    fn from(error: Error) -> Self {
+        let kind = Self::from_raw_os_error(error.errno()).kind();
+        Self::new(kind, error)
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}: {self}", self.kind())
+    }
+}
+
+/// The result of this library's calls.
 pub type Result<T, E = Error> = std::result::Result<T, E>;

@@ -1,0 +1,248 @@
+//! What an error means, whatever caused it.
+
+use std::io;
+
+use larder_btree::Problem;
+use larder_device::DeviceError;
+use larder_transaction::Error as EngineError;
+use larder_volume::{OpenError, ScanError, SuperblockProblem};
+use rustix::io::Errno;
+
+use super::{DataError, Error};
+
+/// What an error means, whatever caused it. Each variant names the `errno` that a kernel returns
+/// for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// There is no such name or number (`ENOENT`).
+    NotFound,
+    /// A directory is needed, and this is none (`ENOTDIR`).
+    NotADirectory,
+    /// This is a directory, and something else is needed (`EISDIR`).
+    IsADirectory,
+    /// It is not of the type that the call needs (`EINVAL`).
+    InvalidInput,
+    /// Too many symbolic links in a path (`ELOOP`).
+    Loop,
+    /// A name is longer than 255 bytes (`ENAMETOOLONG`).
+    NameTooLong,
+    /// There is no such extended attribute (`ENODATA`).
+    NoSuchAttribute,
+    /// The position is at or after the end (`ENXIO`).
+    NoSuchPosition,
+    /// The name exists already (`EEXIST`).
+    AlreadyExists,
+    /// The directory has entries (`ENOTEMPTY`).
+    DirectoryNotEmpty,
+    /// The inode cannot have more names (`EMLINK`).
+    TooManyLinks,
+    /// Too many names with one hash (`EOVERFLOW`).
+    Overflow,
+    /// The file system or subvolume is read-only (`EROFS`).
+    ReadOnly,
+    /// The operands lie in different subvolumes, or file systems (`EXDEV`).
+    CrossSubvolume,
+    /// The inode is protected (`EPERM`).
+    NotPermitted,
+    /// A file would be longer than any can be (`EFBIG`).
+    FileTooLarge,
+    /// There is no space (`ENOSPC`).
+    NoSpace,
+    /// A subvolume would exceed a limit of its quota group, or of one above it (`EDQUOT`).
+    QuotaExceeded,
+    /// The data on disk breaks the rules of the format (`EUCLEAN`).
+    Corrupt,
+    /// No copy could be read or had the right checksum (`EIO`).
+    Io,
+    /// Another program uses a device (`EBUSY`).
+    InUse,
+    /// No permission to open a device, or a default ACL for a file (`EACCES`).
+    PermissionDenied,
+    /// The file system has unsupported features, or the request is unknown (`EOPNOTSUPP`).
+    Unsupported,
+}
+
+impl ErrorKind {
+    fn errno(self) -> Errno {
+        match self {
+            Self::NotFound => Errno::NOENT,
+            Self::NotADirectory => Errno::NOTDIR,
+            Self::IsADirectory => Errno::ISDIR,
+            Self::InvalidInput => Errno::INVAL,
+            Self::Loop => Errno::LOOP,
+            Self::NameTooLong => Errno::NAMETOOLONG,
+            Self::NoSuchAttribute => Errno::NODATA,
+            Self::NoSuchPosition => Errno::NXIO,
+            Self::AlreadyExists => Errno::EXIST,
+            Self::DirectoryNotEmpty => Errno::NOTEMPTY,
+            Self::TooManyLinks => Errno::MLINK,
+            Self::Overflow => Errno::OVERFLOW,
+            Self::ReadOnly => Errno::ROFS,
+            Self::CrossSubvolume => Errno::XDEV,
+            Self::NotPermitted => Errno::PERM,
+            Self::FileTooLarge => Errno::FBIG,
+            Self::NoSpace => Errno::NOSPC,
+            Self::QuotaExceeded => Errno::DQUOT,
+            Self::Corrupt => Errno::UCLEAN,
+            Self::InUse => Errno::BUSY,
+            Self::PermissionDenied => Errno::ACCESS,
+            Self::Unsupported => Errno::OPNOTSUPP,
+            Self::Io => Errno::IO,
+        }
+    }
+}
+
+impl Error {
+    /// What the error means.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::About(error) => error.problem.kind(),
+            Self::Open(error) => kind_of_opening(error),
+            Self::Device(error) => kind_of_device(error),
+            Self::Mounted(error) => kind_of_mounted(error),
+            Self::NotFound | Self::NoSuchSubvolume(_) => ErrorKind::NotFound,
+            Self::NotADirectory => ErrorKind::NotADirectory,
+            Self::IsADirectory => ErrorKind::IsADirectory,
+            Self::NotAFile | Self::NotASymlink | Self::NotASubvolume | Self::Invalid(_) => {
+                ErrorKind::InvalidInput
+            }
+            Self::TooManySymlinks => ErrorKind::Loop,
+            Self::NameTooLong => ErrorKind::NameTooLong,
+            Self::NoSuchAttribute => ErrorKind::NoSuchAttribute,
+            Self::NoSuchPosition => ErrorKind::NoSuchPosition,
+            Self::AlreadyExists => ErrorKind::AlreadyExists,
+            Self::DirectoryNotEmpty => ErrorKind::DirectoryNotEmpty,
+            Self::TooManyLinks => ErrorKind::TooManyLinks,
+            Self::NameHashFull => ErrorKind::Overflow,
+            Self::NotWritable | Self::ReadOnlySubvolume => ErrorKind::ReadOnly,
+            Self::CrossSubvolume | Self::CrossFilesystem => ErrorKind::CrossSubvolume,
+            Self::NotPermitted(_) | Self::NotReadOnly(_) => ErrorKind::NotPermitted,
+            Self::FileTooLarge => ErrorKind::FileTooLarge,
+            Self::AttributeTooLarge | Self::NumbersExhausted => ErrorKind::NoSpace,
+            Self::NoDefaultAcl => ErrorKind::PermissionDenied,
+            Self::NoSuchNamespace
+            | Self::UnknownAclVersion
+            | Self::UnknownFlags
+            | Self::NoPermissions => ErrorKind::Unsupported,
+            Self::Engine(error) => kind_of_engine(error),
+            Self::Tree(error) => kind_of_problem(&error.problem),
+            Self::Data { problem, .. } => problem.kind(),
+            Self::Item { .. } | Self::MissingItem { .. } => ErrorKind::Corrupt,
+        }
+    }
+
+    /// The error as a number of the operating system.
+    pub fn errno(&self) -> i32 {
+        self.kind().errno().raw_os_error()
+    }
+}
+
+impl DataError {
+    fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Read(_) | Self::MissingChecksum(_) => ErrorKind::Io,
+            Self::Checksums(error) => error.kind(),
+            Self::Compression(_) => ErrorKind::Corrupt,
+        }
+    }
+}
+
+fn kind_of_engine(error: &EngineError) -> ErrorKind {
+    match error {
+        EngineError::NoSpace { .. } => ErrorKind::NoSpace,
+        EngineError::QuotaExceeded { .. } => ErrorKind::QuotaExceeded,
+        EngineError::Aborted(_) | EngineError::ReadOnly(_) => ErrorKind::ReadOnly,
+        EngineError::Tree(error) => kind_of_problem(&error.problem),
+        EngineError::Unsound { problem } => kind_of_engine(problem),
+        EngineError::Write(_) | EngineError::Panicked => ErrorKind::Io,
+        _ => ErrorKind::Corrupt,
+    }
+}
+
+/// A block without any copy that has its own checksum counts as a device's failure, as in the
+/// kernel.
+fn kind_of_problem(problem: &Problem) -> ErrorKind {
+    match problem {
+        Problem::Read(_) => ErrorKind::Io,
+        _ => ErrorKind::Corrupt,
+    }
+}
+
+fn kind_of_opening(error: &OpenError) -> ErrorKind {
+    match error {
+        OpenError::NoDevices => ErrorKind::InvalidInput,
+        OpenError::Feature(_) | OpenError::State(_) => ErrorKind::Unsupported,
+        OpenError::Scan(error) => kind_of_scan(error),
+        OpenError::MissingDevices(_) | OpenError::NotEnoughDevices { .. } => ErrorKind::NotFound,
+        OpenError::DuplicateDevice { .. } | OpenError::ForeignDevice { .. } => {
+            ErrorKind::InvalidInput
+        }
+        OpenError::ChunkTree(_) => ErrorKind::Io,
+        _ => ErrorKind::Corrupt,
+    }
+}
+
+fn kind_of_scan(error: &ScanError) -> ErrorKind {
+    let failed = |problem| matches!(problem, Err(&SuperblockProblem::Device(_)));
+    if error.copies.iter().any(|copy| failed(copy.state.as_ref())) {
+        ErrorKind::Io
+    } else {
+        ErrorKind::Corrupt
+    }
+}
+
+fn kind_of_device(error: &DeviceError) -> ErrorKind {
+    match error {
+        DeviceError::InUse { .. } => ErrorKind::InUse,
+        DeviceError::Open { source, .. } => match source.kind() {
+            io::ErrorKind::NotFound => ErrorKind::NotFound,
+            io::ErrorKind::PermissionDenied => ErrorKind::PermissionDenied,
+            _ => ErrorKind::Io,
+        },
+        _ => ErrorKind::Io,
+    }
+}
+
+fn kind_of_mounted(error: &io::Error) -> ErrorKind {
+    match error.raw_os_error().map(Errno::from_raw_os_error) {
+        Some(Errno::NOENT) => ErrorKind::NotFound,
+        Some(Errno::INVAL) => ErrorKind::InvalidInput,
+        Some(Errno::PERM) => ErrorKind::NotPermitted,
+        Some(Errno::ACCESS) => ErrorKind::PermissionDenied,
+        Some(Errno::ROFS) => ErrorKind::ReadOnly,
+        Some(Errno::DQUOT) => ErrorKind::QuotaExceeded,
+        Some(Errno::NOSPC) => ErrorKind::NoSpace,
+        Some(Errno::EXIST) => ErrorKind::AlreadyExists,
+        Some(Errno::BUSY) => ErrorKind::InUse,
+        Some(Errno::NOTEMPTY) => ErrorKind::DirectoryNotEmpty,
+        _ if error.kind() == io::ErrorKind::Unsupported => ErrorKind::Unsupported,
+        _ => ErrorKind::Io,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_of_a_mounted_file_system_keeps_its_number() {
+        for errno in [
+            Errno::NOENT,
+            Errno::INVAL,
+            Errno::PERM,
+            Errno::ACCESS,
+            Errno::ROFS,
+            Errno::DQUOT,
+            Errno::NOSPC,
+            Errno::EXIST,
+            Errno::BUSY,
+            Errno::NOTEMPTY,
+            Errno::IO,
+        ] {
+            let number = errno.raw_os_error();
+            let error = Error::Mounted(io::Error::from_raw_os_error(number));
+            assert_eq!(error.errno(), number, "{errno}");
+        }
+    }
+}
