@@ -57,6 +57,11 @@ mod overview;
 mod receive;
 mod send;
 
+/// The commands of streams, one by one.
+pub mod commands {
+    pub use larder_stream::{Changes, Command, Reader, StreamError, Timestamp, Writer};
+}
+
 #[doc(inline)]
 pub use larder_filesystem::{
     AllocateMode, Capacity, DelayedStats, DeviceErrors, DeviceInfo, Directory, Encoded, Entries,

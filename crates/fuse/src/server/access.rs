@@ -6,7 +6,7 @@ use std::fs;
 use larder::{ErrorKind, Inode, Metadata};
 use rustix::io::Errno;
 
-use super::call::{Call, Outcome, failed};
+use super::call::{Outcome, failed};
 
 /// The bits of a permission, in the place of those for others in a mode.
 pub(super) const READ: u32 = 4;
@@ -30,12 +30,23 @@ mod tag {
     pub(super) const MASK: u16 = 16;
 }
 
+/// Who asks for something.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Caller {
+    pub(super) uid: u32,
+    pub(super) gid: u32,
+    /// The calling thread.
+    pub(super) pid: u32,
+    /// Whether the caller may do everything.
+    pub(super) is_privileged: bool,
+}
+
 /// Whether a user may do everything: root, and the `owner`, who runs the server.
 pub(super) fn is_privileged(uid: u32, owner: u32) -> bool {
     uid == 0 || uid == owner
 }
 
-impl Call<'_> {
+impl Caller {
     /// Refuses all callers except root and the user who runs the server.
     pub(super) fn check_privileged(&self) -> Outcome {
         if self.is_privileged { Ok(()) } else { Err(Errno::PERM) }
@@ -85,7 +96,12 @@ impl Call<'_> {
 
     /// Whether the caller is in the group of a file, or root.
     pub(super) fn is_in_group_of(&self, inode: &Inode) -> bool {
-        self.uid == 0 || Credentials::of(self).groups.contains(&inode.metadata().gid)
+        self.is_in_group(inode.metadata().gid)
+    }
+
+    /// Whether the caller is in a group, or root.
+    pub(super) fn is_in_group(&self, gid: u32) -> bool {
+        self.uid == 0 || Credentials::of(self).groups.contains(&gid)
     }
 }
 
@@ -97,10 +113,10 @@ struct Credentials {
 }
 
 impl Credentials {
-    fn of(call: &Call<'_>) -> Self {
-        let mut groups = supplementary_groups(call.pid).unwrap_or_default();
-        groups.push(call.gid);
-        Self { uid: call.uid, groups }
+    fn of(caller: &Caller) -> Self {
+        let mut groups = supplementary_groups(caller.pid).unwrap_or_default();
+        groups.push(caller.gid);
+        Self { uid: caller.uid, groups }
     }
 
     /// Whether the mode in `metadata`, and `acl` unless it is empty, allow all of `wanted`.

@@ -78,10 +78,10 @@ pub(super) fn set(
     // nor group. That is for the owner alone, and it changes the inode all the same.
     if names_nothing {
         if node.inode.file_type() != FileType::Directory {
-            if call.loses_set_id_bits(&node.inode) && !node.is_open_for_writing() {
-                call.check_owner(&node.inode)?;
+            if call.caller.loses_set_id_bits(&node.inode) && !node.is_open_for_writing() {
+                call.caller.check_owner(&node.inode)?;
             }
-            call.drop_privileges(&node.inode)?;
+            call.caller.drop_privileges(&node.inode)?;
         }
         node.inode.set_attributes(&SetAttributes::default()).map_err(failed)?;
     }
@@ -108,7 +108,7 @@ pub(super) fn set(
         let drops_setgid = valid.intersects(SetAttrValid::UID | SetAttrValid::GID)
             && !valid.contains(SetAttrValid::MODE)
             && node.inode.file_type() != FileType::Directory
-            && !call.is_in_group_of(&node.inode);
+            && !call.caller.is_in_group_of(&node.inode);
         match node.inode.set_attributes(&changes).map_err(failed) {
             // A protected file refuses times that are named, but not the present. With
             // writeback_cache the kernel names the present too.
@@ -152,7 +152,7 @@ fn resize(server: &Server, call: &Call<'_>, node: &FuseNode, new: &SetattrIn) ->
         node.inode.set_attributes(&unchanged).map_err(failed)?;
     }
     if given.contains(SetAttrValid::KILL_SUIDGID) {
-        call.drop_privileges(&node.inode)?;
+        call.caller.drop_privileges(&node.inode)?;
     }
     Ok(())
 }

@@ -3,6 +3,7 @@
 use larder::{FileType, NewInode};
 use rustix::io::Errno;
 
+use super::access::Caller;
 use crate::transport::Tell;
 
 /// The result of an operation.
@@ -14,12 +15,7 @@ pub(super) struct Call<'c> {
     pub(super) id: u64,
     /// The number of the request itself.
     pub(super) unique: u64,
-    pub(super) uid: u32,
-    pub(super) gid: u32,
-    /// The calling thread.
-    pub(super) pid: u32,
-    /// Whether the caller may do everything.
-    pub(super) is_privileged: bool,
+    pub(super) caller: Caller,
     pub(super) kernel: &'c dyn Tell,
 }
 
@@ -29,7 +25,7 @@ impl Call<'_> {
         let is_device =
             matches!(FileType::from_mode(mode), Some(FileType::BlockDevice | FileType::CharDevice));
         let device = if is_device { device } else { (0, 0) };
-        NewInode { mode, uid: self.uid, gid: self.gid, umask, device }
+        NewInode { mode, uid: self.caller.uid, gid: self.caller.gid, umask, device }
     }
 }
 

@@ -60,7 +60,7 @@ pub(super) fn write(
     if to.write_flags & WRITE_KILL_SUIDGID != 0 && node.has_set_id_bits()
         || node.may_have_capability()?
     {
-        call.drop_privileges(&node.inode)?;
+        call.caller.drop_privileges(&node.inode)?;
     }
     let tail = node.page_tail.take(to.offset, data.len()).filter(|_| is_from_cache);
     for (part, offset) in parts_outside(tail, data, to.offset) {

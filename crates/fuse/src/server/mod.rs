@@ -41,6 +41,7 @@ use std::io;
 
 use rustix::io::Errno;
 
+use self::access::Caller;
 use self::call::{Call, Outcome, failed};
 use crate::options::AccessTimes;
 use crate::protocol::{Answer, Operation, Reply, Request};
@@ -56,7 +57,8 @@ impl Handler for Server {
         let (id, unique) = (header.nodeid, header.unique);
         let (uid, gid, pid) = (header.uid, header.gid, header.pid);
         let is_privileged = access::is_privileged(uid, self.owner);
-        let call = Call { id, unique, uid, gid, pid, is_privileged, kernel };
+        let caller = Caller { uid, gid, pid, is_privileged };
+        let call = Call { id, unique, caller, kernel };
         match Operation::of(request) {
             Err(errno) => Answer::Error(errno),
             Ok(Operation::Forget { lookups }) => {

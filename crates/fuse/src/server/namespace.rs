@@ -42,7 +42,7 @@ pub(super) fn lookup(
             if inode.file_type() == FileType::Directory {
                 return put_entry(server, inode, reply);
             }
-            server.walkers.ask(call.pid);
+            server.walkers.ask(call.caller.pid);
             if server.pruning.is_crowded() {
                 return put_looked_up(server, server.nodes.look_up_unopened(inode)?, reply);
             }
@@ -139,8 +139,10 @@ pub(super) fn rename(
         0 => RenameMode::Replace,
         RENAME_NOREPLACE => RenameMode::NoReplace,
         RENAME_EXCHANGE => RenameMode::Exchange,
-        RENAME_WHITEOUT => RenameMode::Whiteout { uid: call.uid, gid: call.gid },
-        RENAME_NOREPLACE_WHITEOUT => RenameMode::NoReplaceWhiteout { uid: call.uid, gid: call.gid },
+        RENAME_WHITEOUT => RenameMode::Whiteout { uid: call.caller.uid, gid: call.caller.gid },
+        RENAME_NOREPLACE_WHITEOUT => {
+            RenameMode::NoReplaceWhiteout { uid: call.caller.uid, gid: call.caller.gid }
+        }
         _ => return Err(Errno::INVAL),
     };
     let from = server.node(call)?.directory()?;

@@ -352,6 +352,11 @@ impl Nodes {
         shard.get(&id).map(|known| known.inode.clone()).ok_or(Errno::STALE)
     }
 
+    /// Whether the kernel knows a node as `id`.
+    pub(super) fn knows(&self, id: u64) -> bool {
+        self.shard(id).lock().contains_key(&id)
+    }
+
     /// Opens an inode that a listing showed, because it may be about to lose its last name.
     pub(super) fn keep(&self, inode: Inode) {
         self.open(self.id_of(&inode), inode);
@@ -412,7 +417,7 @@ impl Nodes {
     /// Counts a lookup of `inode`, which is no directory, and opens no node for it. Returns the
     /// number, and a node for the reply.
     pub(super) fn look_up_unopened(&self, inode: Inode) -> Result<(u64, Arc<FuseNode>), Errno> {
-        let id = self.look_up_listed(&inode.subvolume(), inode.number())?;
+        let id = self.look_up_listed(inode.subvolume(), inode.number())?;
         match self.known(id)? {
             KnownInode::Open(node) => Ok((id, node)),
             KnownInode::Listed(_) => Ok((id, Arc::new(FuseNode::new(inode)))),

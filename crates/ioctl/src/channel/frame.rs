@@ -22,6 +22,8 @@ pub enum Kind {
     Remount = 4,
     /// [`Request::Mount`](super::Request::Mount).
     Mount = 5,
+    /// [`Request::Change`](super::Request::Change).
+    Change = 6,
     /// Either way: a part of the request's data.
     Data = 0x100,
     /// From the client: there is no more data.
@@ -36,12 +38,13 @@ pub enum Kind {
     Failed = 0x201,
 }
 
-const KINDS: [Kind; 11] = [
+const KINDS: [Kind; 12] = [
     Kind::Send,
     Kind::Receive,
     Kind::Ending,
     Kind::Remount,
     Kind::Mount,
+    Kind::Change,
     Kind::Data,
     Kind::End,
     Kind::Stop,

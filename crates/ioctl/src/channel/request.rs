@@ -3,7 +3,7 @@
 use std::io;
 
 use super::frame::Kind;
-use super::{ReceiveRequest, invalid};
+use super::{NodeId, ReceiveRequest, invalid};
 
 /// The most clone sources.
 const MOST_CLONE_SOURCES: usize = 4096;
@@ -22,6 +22,10 @@ pub enum Request {
     /// Receive streams, which follow as [`Data`](Kind::Data) and [`End`](Kind::End) or
     /// [`Stop`](Kind::Stop). Reports come as [`Event`](Kind::Event).
     Receive(ReceiveRequest),
+    /// Change what lies below a directory, by the commands of a stream, which follows as for
+    /// [`Receive`](Self::Receive). It has no command that begins a subvolume. Reports come as
+    /// [`Event`](Kind::Event); the reply is that of receiving.
+    Change(NodeId),
     /// Report, once the mount is gone, whether the last commit reached the devices. An empty
     /// [`Event`](Kind::Event) confirms the request; the reply comes at the end of the server and is
     /// empty.
@@ -60,6 +64,7 @@ impl Request {
         match self {
             Self::Send(_) => Kind::Send,
             Self::Receive(_) => Kind::Receive,
+            Self::Change(_) => Kind::Change,
             Self::Ending => Kind::Ending,
             Self::Remount(_) => Kind::Remount,
             Self::Mount(_) => Kind::Mount,
@@ -71,6 +76,7 @@ impl Request {
         match self {
             Self::Send(request) => request.body(),
             Self::Receive(request) => request.body(),
+            Self::Change(NodeId { subvolume, inode }) => bytes_of([subvolume, inode].into_iter()),
             Self::Ending => Vec::new(),
             Self::Remount(words) | Self::Mount(words) => words.clone().into_bytes(),
         }
@@ -91,6 +97,10 @@ impl Request {
         match kind {
             Kind::Send => SendRequest::parse(&words).map(Self::Send),
             Kind::Receive => ReceiveRequest::parse(&words).map(Self::Receive),
+            Kind::Change => match words[..] {
+                [subvolume, inode] => Ok(Self::Change(NodeId { subvolume, inode })),
+                _ => Err(invalid("a request to change of another length")),
+            },
             Kind::Ending if words.is_empty() => Ok(Self::Ending),
             _ => Err(invalid("a frame that is not a request")),
         }
@@ -140,7 +150,6 @@ fn bytes_of<'a>(words: impl Iterator<Item = &'a u64>) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::NodeId;
     use super::*;
 
     #[test]
@@ -161,6 +170,7 @@ mod tests {
             Request::Send(send),
             Request::Send(SendRequest::default()),
             Request::Receive(receive),
+            Request::Change(directory),
             Request::Ending,
             Request::Remount("ro,commit=5".to_owned()),
             Request::Mount("ro,subvol=a b".to_owned()),
@@ -182,6 +192,7 @@ mod tests {
         assert!(parse(Kind::Receive, &[5, 256, 1, 1]).is_ok());
         assert!(parse(Kind::Receive, &[5, 256, 2, 1]).is_err());
         assert!(parse(Kind::Receive, &[5, 256, 1, 1, 1]).is_err());
+        assert!(parse(Kind::Change, &[5]).is_err());
         assert!(parse(Kind::Ending, &[1]).is_err());
         assert!(parse(Kind::Data, &[]).is_err());
         assert!(Request::parse(Kind::Remount, b"\xff").is_err());

@@ -7,8 +7,11 @@
 //! - Serving ends when the mount does: the server shuts open connections down and waits for their
 //!   threads. Those that asked how the server ends stay open until it says so.
 
+mod changes;
 mod ending;
+mod input;
 mod receive;
+mod rights;
 mod send;
 mod serve;
 

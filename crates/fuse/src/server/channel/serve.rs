@@ -10,10 +10,10 @@ use std::thread::{self, Scope};
 use larder::Uuid;
 use larder_ioctl::channel::{Kind, Request, descriptor, frame, name_for};
 use rustix::net::sockopt::socket_peercred;
-use rustix::net::{Shutdown, shutdown};
+use rustix::net::{Shutdown, UCred, shutdown};
 
-use super::{Channel, receive, send};
-use crate::server::access::is_privileged;
+use super::{Channel, changes, receive, send};
+use crate::server::access::{Caller, is_privileged};
 use crate::server::exchange::Exchange;
 use crate::server::further;
 use crate::server::refusal::Refusal;
@@ -59,13 +59,14 @@ fn accept<'s>(
     for number in 0_u64.. {
         // It fails once the listener is shut down.
         let Ok((socket, _)) = listener.accept() else { return };
-        let peer = socket_peercred(&socket);
-        let uid = peer.map(|peer| peer.uid.as_raw());
-        let is_allowed = uid.is_ok_and(|uid| is_privileged(uid, exchange.owner));
+        let Ok(UCred { pid, uid, gid }) = socket_peercred(&socket) else { continue };
+        let (uid, gid, pid) = (uid.as_raw(), gid.as_raw(), pid.as_raw_nonzero().get() as u32);
+        let caller = Caller { uid, gid, pid, is_privileged: uid == 0 };
+        let is_allowed = is_privileged(uid, exchange.owner);
         if is_allowed && exchange.channel.enter(number, &socket) {
             let serve = move || {
                 // An error ends the connection, and so does a panic, which was reported.
-                let serve = || serve_connection(exchange, &socket, kernel);
+                let serve = || serve_connection(exchange, caller, &socket, kernel);
                 let served = catch_unwind(AssertUnwindSafe(serve));
                 exchange.channel.leave(number);
                 if let Ok(Ok(Next::Ending)) = served {
@@ -82,6 +83,7 @@ fn accept<'s>(
 
 fn serve_connection(
     exchange: &Exchange,
+    caller: Caller,
     socket: &UnixStream,
     kernel: &dyn Notify,
 ) -> io::Result<Next> {
@@ -94,6 +96,8 @@ fn serve_connection(
             Request::Receive(request) => {
                 exchange.with_server(|server| receive::receive(server, &request, socket, kernel))
             }
+            Request::Change(directory) => exchange
+                .with_server(|server| changes::change(server, directory, caller, socket, kernel)),
             Request::Remount(words) => exchange.remount(&words, kernel).map(|()| Vec::new()),
             Request::Mount(words) => {
                 mount_for(exchange, &words, socket)?;

@@ -18,7 +18,7 @@ pub(super) fn device_errors(ioctl: &mut Ioctl<'_>) -> Outcome {
         let all = ioctl.server.filesystem.device_errors().map_err(failed)?;
         all.into_iter().find(|errors| errors.id == asked.devid)
     } else {
-        ioctl.call.check_privileged()?;
+        ioctl.call.caller.check_privileged()?;
         ioctl.server.filesystem.reset_device_errors(asked.devid).map_err(failed)?
     };
     let errors = errors.ok_or(Errno::NODEV)?;

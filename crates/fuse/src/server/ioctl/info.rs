@@ -62,7 +62,7 @@ pub(super) fn get_label(ioctl: &mut Ioctl<'_>) -> Outcome {
 }
 
 pub(super) fn set_label(ioctl: &mut Ioctl<'_>) -> Outcome {
-    ioctl.call.check_privileged()?;
+    ioctl.call.caller.check_privileged()?;
     let label: [u8; LABEL_BYTES] = ioctl.input()?;
     ioctl.server.filesystem.set_label(OsStr::from_bytes(text(&label))).map_err(failed)
 }

@@ -63,7 +63,7 @@ fn search(
     wanted: &SearchKey,
     mut take: impl FnMut(&TreeItem) -> bool,
 ) -> Outcome {
-    ioctl.call.check_privileged()?;
+    ioctl.call.caller.check_privileged()?;
     let item_type = |number: u32| u8::try_from(number).map_or(ItemType(u8::MAX), ItemType);
     let first = Key::new(wanted.min_objectid, item_type(wanted.min_type), wanted.min_offset);
     let last = Key::new(wanted.max_objectid, item_type(wanted.max_type), wanted.max_offset);

@@ -34,7 +34,7 @@ pub(super) fn create_v2(ioctl: &mut Ioctl<'_>) -> Outcome {
 
 fn create_named(ioctl: &Ioctl<'_>, name: &OsStr) -> Outcome {
     let directory = ioctl.node()?.directory()?;
-    ioctl.call.check_access(&directory, WRITE | EXECUTE)?;
+    ioctl.call.caller.check_access(&directory, WRITE | EXECUTE)?;
     let root = ioctl.call.new_inode(ROOT_MODE, 0, (0, 0));
     directory.create_child_subvolume(name, &root).map_err(failed)?;
     ioctl.call.tell_of_name(ioctl.call.id, name);
@@ -53,8 +53,8 @@ pub(super) fn snapshot(ioctl: &mut Ioctl<'_>) -> Outcome {
     let directory = ioctl.node()?.directory()?;
     let source = ioctl.server.filesystem.subvolume_by_id(args.fd as u64).map_err(failed)?;
     let root = source.root().map_err(failed)?;
-    ioctl.call.check_owner(&root)?;
-    ioctl.call.check_access(&directory, WRITE | EXECUTE)?;
+    ioctl.call.caller.check_owner(&root)?;
+    ioctl.call.caller.check_access(&directory, WRITE | EXECUTE)?;
     directory.snapshot_child(name, &source, kind).map_err(failed)?;
     ioctl.call.tell_of_name(ioctl.call.id, name);
     Ok(())
@@ -88,13 +88,13 @@ pub(super) fn delete_v2(ioctl: &mut Ioctl<'_>) -> Outcome {
 fn delete_named(ioctl: &Ioctl<'_>, directory: &Inode, node: u64, name: &OsStr) -> Outcome {
     let directory = directory.clone().into_directory().map_err(failed)?;
     let child = directory.child(name).map_err(failed)?;
-    if !ioctl.call.is_privileged {
+    if !ioctl.call.caller.is_privileged {
         if !ioctl.server.options.user_subvol_rm_allowed {
             return Err(Errno::PERM);
         }
-        ioctl.call.check_access(&child, WRITE | EXECUTE)?;
+        ioctl.call.caller.check_access(&child, WRITE | EXECUTE)?;
     }
-    ioctl.call.check_may_remove(&directory, &child)?;
+    ioctl.call.caller.check_may_remove(&directory, &child)?;
     let id = child.subvolume_id();
     drop(child);
     directory.delete_child_subvolume(name).map_err(failed)?;
@@ -110,7 +110,7 @@ pub(super) fn get_flags(ioctl: &mut Ioctl<'_>) -> Outcome {
 
 pub(super) fn set_flags(ioctl: &mut Ioctl<'_>) -> Outcome {
     let subvolume = subvolume_of(ioctl)?;
-    ioctl.call.check_owner(&ioctl.node()?.inode)?;
+    ioctl.call.caller.check_owner(&ioctl.node()?.inode)?;
     let flags: u64 = ioctl.input()?;
     if flags & !SUBVOL_RDONLY != 0 {
         return Err(Errno::OPNOTSUPP);
@@ -121,7 +121,7 @@ pub(super) fn set_flags(ioctl: &mut Ioctl<'_>) -> Outcome {
 pub(super) fn set_received(ioctl: &mut Ioctl<'_>) -> Outcome {
     let args: ReceivedArgs = ioctl.input()?;
     let subvolume = subvolume_of(ioctl)?;
-    ioctl.call.check_owner(&ioctl.node()?.inode)?;
+    ioctl.call.caller.check_owner(&ioctl.node()?.inode)?;
     let sent = Timestamp { seconds: args.stime.sec as i64, nanoseconds: args.stime.nsec };
     let uuid = Uuid::from_bytes(args.uuid);
     let (rtransid, received) = subvolume.set_received(uuid, args.stransid, sent).map_err(failed)?;
@@ -129,7 +129,7 @@ pub(super) fn set_received(ioctl: &mut Ioctl<'_>) -> Outcome {
 }
 
 pub(super) fn set_default(ioctl: &mut Ioctl<'_>) -> Outcome {
-    ioctl.call.check_privileged()?;
+    ioctl.call.caller.check_privileged()?;
     let id = match ioctl.input()? {
         // As for the kernel, 0 is the top level.
         0 => 5,

@@ -94,7 +94,7 @@ pub(super) fn look_up(ioctl: &mut Ioctl<'_>) -> Outcome {
         }
         let link = at.links().map_err(failed)?.into_iter().next().ok_or(Errno::NOENT)?;
         at = subvolume.inode(link.parent).map_err(failed)?;
-        ioctl.call.check_access(&at, READ | EXECUTE)?;
+        ioctl.call.caller.check_access(&at, READ | EXECUTE)?;
         names.push(link.name);
         // A hostile tree may contain a cycle.
         if names.len() > asked.path.len() {

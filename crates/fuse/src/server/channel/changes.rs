@@ -1,0 +1,360 @@
+//! Changes that a client makes by the commands of a stream: many changes in one message, and no
+//! thread waits for each.
+//!
+//! # Invariants
+//! - The kernel caches only what is true: once commands are applied, it is told which names and
+//!   inodes they changed, if it knows them. Until then programs may see the state before.
+//! - An inode that is about to lose a name is opened, so that a program which refers to it can go
+//!   on.
+//! - Memory is bounded: after [`MOST_UNTOLD`] commands all of them are applied.
+//! - What the client sent before it stopped or ended is applied.
+
+use std::collections::{BTreeSet, HashMap};
+use std::ffi::OsStr;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::UnixStream;
+
+use larder::commands::{Changes, Command, Reader};
+use larder::{CommandError, Directory, Inode};
+use larder_ioctl::channel::{Kind, NodeId, ReceiveNews, ReceiveReply, frame};
+use rustix::io::Errno;
+
+use super::input::Input;
+use super::rights;
+use crate::protocol::Notice;
+use crate::server::access::Caller;
+use crate::server::call::failed;
+use crate::server::refusal::{Refusal, refuse};
+use crate::server::state::Server;
+use crate::transport::Notify;
+
+/// The most commands that the kernel was not told of.
+const MOST_UNTOLD: usize = 1024;
+/// The most directories that are remembered; when there are more, all are forgotten.
+const MOST_DIRECTORIES: usize = 1024;
+/// The client is told of each further step of so many bytes.
+const STEP_BYTES: u64 = 1 << 20;
+
+/// Applies the commands that follow the request below `directory`.
+pub(super) fn change(
+    server: &Server,
+    directory: NodeId,
+    caller: Caller,
+    socket: &UnixStream,
+    kernel: &dyn Notify,
+) -> Result<Vec<u8>, Refusal> {
+    let inode = server.filesystem.subvolume_by_id(directory.subvolume)?.inode(directory.inode)?;
+    let directory = inode.into_directory()?;
+    let tree = Tree { server, caller, base: directory.clone(), directories: HashMap::new() };
+    let changes = Changes::below(directory, (caller.uid, caller.gid));
+    let mut changing = Changing {
+        changes,
+        tree,
+        kernel,
+        socket,
+        untold: Vec::new(),
+        failed: None,
+        made: None,
+        commands: 0,
+    };
+    let mut reader = Reader::new(Input::new(socket));
+    let read = changing.read(&mut reader);
+    let ended = changing.apply_all();
+    // The last names of inodes may be gone, and nobody refers to them any more.
+    drop(changing.tree.directories);
+    server.filesystem.delete_unlinked();
+    read?;
+    ended.map_err(|_| gone())?;
+    let (stream_bytes, commands) = (reader.offset(), changing.commands);
+    Ok(ReceiveReply::Received { stream_bytes, subvolumes: 0, commands }.body())
+}
+
+fn gone() -> Refusal {
+    refuse(Errno::PIPE, "the client is gone")
+}
+
+/// A stream that is being applied.
+struct Changing<'s> {
+    changes: Changes,
+    tree: Tree<'s>,
+    kernel: &'s dyn Notify,
+    socket: &'s UnixStream,
+    /// What the kernel was not told of.
+    untold: Vec<Untold>,
+    failed: Option<Failed>,
+    /// The path of the last inode that was made.
+    made: Option<Vec<u8>>,
+    /// Commands that were accepted.
+    commands: u64,
+}
+
+/// A command that failed. Commands that follow and depend on it would fail for the same reason.
+struct Failed {
+    path: Vec<u8>,
+    /// Whether it would have made the inode, so that there is nothing below either.
+    makes: bool,
+}
+
+/// A change that the kernel does not know of.
+enum Untold {
+    /// A name was made or removed.
+    Name(Vec<u8>),
+    /// Attributes of an inode changed; content too, if `with_content`.
+    Inode { path: Vec<u8>, with_content: bool },
+    /// The inode that the kernel knows by this number lost a name.
+    Unnamed(u64),
+}
+
+impl Changing<'_> {
+    fn read(&mut self, reader: &mut Reader<Input<'_>>) -> Result<(), Refusal> {
+        let mut told_bytes = 0;
+        loop {
+            match reader.next() {
+                Ok(None | Some(Command::End)) => return Ok(()),
+                Ok(Some(command)) => self.command(&command).map_err(|_| gone())?,
+                Err(error) => return Err(refuse(Errno::INVAL, &error.to_string())),
+            }
+            if reader.offset() >= told_bytes + STEP_BYTES {
+                told_bytes = reader.offset();
+                let news = ReceiveNews::Read(told_bytes).body();
+                frame::write(self.socket, Kind::Event, &news).map_err(|_| gone())?;
+            }
+        }
+    }
+
+    /// Applies a command. An error means that the client is gone.
+    fn command(&mut self, command: &Command<'_>) -> io::Result<()> {
+        let path = command.path().unwrap_or_default();
+        if let Some(failed) = &self.failed {
+            if failed.explains(path) {
+                return Ok(());
+            }
+            self.failed = None;
+        }
+        let mut prepared = self.prepare(command);
+        if matches!(prepared, Err(Errno::NOENT)) {
+            // Earlier commands may have to make it first.
+            self.apply_all()?;
+            prepared = self.prepare(command);
+        }
+        if let Err(errno) = prepared {
+            let error = io::Error::from(errno);
+            let shown = String::from_utf8_lossy(path);
+            let message = format!("{} {shown}: {error}", command.name());
+            return self.report(command.name(), path, &message);
+        }
+        self.commands += 1;
+        self.note(command);
+        if let Err(error) = self.changes.apply(command) {
+            self.fail(&error)?;
+        }
+        if self.untold.len() >= MOST_UNTOLD {
+            self.apply_all()?;
+        }
+        Ok(())
+    }
+
+    /// Checks that the caller may do that, and opens inodes that lose names.
+    fn prepare(&mut self, command: &Command<'_>) -> Result<(), Errno> {
+        rights::check(command, &mut self.tree, self.made.as_deref())?;
+        match *command {
+            Command::Unlink { path } | Command::Rmdir { path } => self.keep(path),
+            Command::Rename { path, to } => {
+                self.keep(path)?;
+                // It need not exist.
+                let _ = self.keep(to);
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Opens the inode that loses the name `path`, if the kernel knows it.
+    fn keep(&mut self, path: &[u8]) -> Result<(), Errno> {
+        let (directory, name) = self.tree.parent_and_name(path)?;
+        let name = OsStr::from_bytes(name);
+        if self.tree.server.hidden.has(&directory, name) {
+            return Err(Errno::BUSY);
+        }
+        let inode = directory.child(name).map_err(failed)?;
+        let nodes = &self.tree.server.nodes;
+        let id = nodes.id_of(&inode);
+        if nodes.knows(id) {
+            nodes.keep(inode);
+            self.untold.push(Untold::Unnamed(id));
+        }
+        Ok(())
+    }
+
+    /// Notes what the kernel has to be told of.
+    fn note(&mut self, command: &Command<'_>) {
+        let path = || command.path().unwrap_or_default().to_vec();
+        match *command {
+            Command::Mkfile { .. }
+            | Command::Mkdir { .. }
+            | Command::Mknod { .. }
+            | Command::Mkfifo { .. }
+            | Command::Mksock { .. }
+            | Command::Symlink { .. } => {
+                self.made = Some(path());
+                self.untold.push(Untold::Name(path()));
+            }
+            Command::Link { existing, .. } => {
+                self.note_inode(existing, false);
+                self.untold.push(Untold::Name(path()));
+            }
+            Command::Unlink { .. } | Command::Rmdir { .. } => {
+                self.made = None;
+                self.tree.forget(&path());
+                self.untold.push(Untold::Name(path()));
+            }
+            Command::Rename { to, .. } => {
+                self.made = None;
+                self.tree.directories.clear();
+                self.untold.extend([Untold::Name(path()), Untold::Name(to.to_vec())]);
+                self.note_inode(to, false);
+            }
+            Command::Write { path, .. }
+            | Command::EncodedWrite { path, .. }
+            | Command::Clone { path, .. }
+            | Command::Truncate { path, .. }
+            | Command::Fallocate { path, .. } => self.note_inode(path, true),
+            _ => self.note_inode(&path(), false),
+        }
+    }
+
+    fn note_inode(&mut self, path: &[u8], with_content: bool) {
+        if let Some(Untold::Inode { path: last, with_content: last_with }) = self.untold.last_mut()
+            && last == path
+        {
+            *last_with |= with_content;
+            return;
+        }
+        self.untold.push(Untold::Inode { path: path.to_vec(), with_content });
+    }
+
+    /// Applies all commands, and tells the kernel what they changed.
+    fn apply_all(&mut self) -> io::Result<()> {
+        let mut reported = Ok(());
+        while let Err(error) = self.changes.apply_deferred() {
+            reported = reported.and(self.fail(&error));
+        }
+        self.tell();
+        reported
+    }
+
+    fn tell(&mut self) {
+        let Self { tree, kernel, untold, .. } = self;
+        let nodes = &tree.server.nodes;
+        let mut notices = BTreeSet::new();
+        for change in untold.drain(..) {
+            match change {
+                Untold::Name(path) => {
+                    let Ok((directory, name)) = tree.parent_and_name(&path) else { continue };
+                    let id = nodes.id_of(&directory);
+                    if nodes.knows(id) {
+                        let name = OsStr::from_bytes(name);
+                        notices.extend(Notice::name_and_directory(id, name));
+                    }
+                }
+                Untold::Inode { path, with_content } => {
+                    let Ok(inode) = tree.inode(&path) else { continue };
+                    let id = nodes.id_of(&inode);
+                    if nodes.knows(id) {
+                        notices.insert(changed(id, with_content));
+                    }
+                }
+                Untold::Unnamed(id) => drop(notices.insert(changed(id, false))),
+            }
+        }
+        for notice in notices {
+            // It fails if the kernel knows nothing to forget.
+            let _ = kernel.notify(&notice);
+        }
+    }
+
+    fn fail(&mut self, error: &CommandError) -> io::Result<()> {
+        self.report(error.command, &error.path, &error.to_string())
+    }
+
+    /// Tells the client that the command about `path` failed, unless that follows from another
+    /// failure.
+    fn report(&mut self, command: &str, path: &[u8], message: &str) -> io::Result<()> {
+        if self.failed.as_ref().is_some_and(|failed| failed.explains(path)) {
+            return Ok(());
+        }
+        let makes = command.starts_with("mk") || command.ends_with("link") && command != "unlink";
+        self.failed = Some(Failed { path: path.to_vec(), makes });
+        frame::write(self.socket, Kind::Event, &ReceiveNews::Failed(message.as_bytes()).body())
+    }
+}
+
+fn changed(id: u64, with_content: bool) -> Notice {
+    if with_content { Notice::content(id, 0, 0) } else { Notice::attributes(id) }
+}
+
+impl Failed {
+    /// Whether a command about `path` would fail for the same reason.
+    fn explains(&self, path: &[u8]) -> bool {
+        let rest = path.strip_prefix(&*self.path);
+        rest.is_some_and(|rest| rest.is_empty() || self.makes && rest.starts_with(b"/"))
+    }
+}
+
+/// The tree below the directory of a request, as the caller may walk it.
+pub(super) struct Tree<'s> {
+    server: &'s Server,
+    pub(super) caller: Caller,
+    base: Directory,
+    /// Directories by their paths.
+    directories: HashMap<Vec<u8>, Directory>,
+}
+
+impl Tree<'_> {
+    /// The inode at `path`.
+    pub(super) fn inode(&mut self, path: &[u8]) -> Result<Inode, Errno> {
+        if path.is_empty() {
+            return Ok(Inode::clone(&self.base));
+        }
+        let (directory, name) = self.parent_and_name(path)?;
+        directory.child(OsStr::from_bytes(name)).map_err(failed)
+    }
+
+    /// The directory that contains `path`, and the name there.
+    pub(super) fn parent_and_name<'p>(
+        &mut self,
+        path: &'p [u8],
+    ) -> Result<(Directory, &'p [u8]), Errno> {
+        match path.iter().rposition(|byte| *byte == b'/') {
+            Some(slash) => Ok((self.directory(&path[..slash])?, &path[slash + 1..])),
+            None if path.is_empty() => Err(Errno::PERM),
+            None => Ok((self.base.clone(), path)),
+        }
+    }
+
+    fn directory(&mut self, path: &[u8]) -> Result<Directory, Errno> {
+        if let Some(known) = self.directories.get(path) {
+            return Ok(known.clone());
+        }
+        let mut at = self.base.clone();
+        for name in path.split(|byte| *byte == b'/') {
+            rights::check_searches(&self.caller, &at)?;
+            let name = OsStr::from_bytes(name);
+            if self.server.hidden.has(&at, name) {
+                return Err(Errno::BUSY);
+            }
+            at = at.child(name).and_then(Inode::into_directory).map_err(failed)?;
+        }
+        if self.directories.len() == MOST_DIRECTORIES {
+            self.directories.clear();
+        }
+        self.directories.insert(path.to_vec(), at.clone());
+        Ok(at)
+    }
+
+    /// Forgets a directory that is removed, which is empty.
+    fn forget(&mut self, path: &[u8]) {
+        self.directories.remove(path);
+    }
+}

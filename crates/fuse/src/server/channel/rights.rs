@@ -1,0 +1,101 @@
+//! What a caller may change with a command.
+//!
+//! # Invariants
+//! - A command does no more than its caller could do through the mount. Root may do everything.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+
+use larder::Directory;
+use larder::commands::Command;
+use rustix::io::Errno;
+
+use super::changes::Tree;
+use crate::server::access::{Caller, EXECUTE, READ, WRITE};
+use crate::server::call::Outcome;
+
+const SET_GID: u64 = 0o2000;
+/// Namespaces of extended attributes that only root may change.
+const OF_ROOT: [&[u8]; 2] = [b"security.", b"trusted."];
+const OF_USERS: &[u8] = b"user.";
+
+/// Refuses `command` if the caller may not do that. `made` is the path of the last inode that the
+/// caller made, which may not exist yet: the caller owns it.
+pub(super) fn check(command: &Command<'_>, tree: &mut Tree<'_>, made: Option<&[u8]>) -> Outcome {
+    let caller = tree.caller;
+    if caller.is_privileged {
+        return Ok(());
+    }
+    let is_made = command.path() == made;
+    match *command {
+        Command::Mknod { .. } => Err(Errno::PERM),
+        Command::Mkfile { path, .. }
+        | Command::Mkdir { path, .. }
+        | Command::Mkfifo { path, .. }
+        | Command::Mksock { path, .. }
+        | Command::Symlink { path, .. } => check_adds(&caller, tree, path),
+        Command::Link { path, existing } => {
+            caller.check_owner(&tree.inode(existing)?)?;
+            check_adds(&caller, tree, path)
+        }
+        Command::Unlink { path } | Command::Rmdir { path } => check_removes(&caller, tree, path),
+        Command::Rename { path, to } => {
+            check_removes(&caller, tree, path)?;
+            check_adds(&caller, tree, to)?;
+            if tree.inode(to).is_ok() { check_removes(&caller, tree, to) } else { Ok(()) }
+        }
+        Command::Chown { path, uid, gid } => {
+            let inode = tree.inode(path)?;
+            caller.check_owner(&inode)?;
+            let stays = inode.metadata().uid == uid as u32;
+            let is_own = stays && caller.is_in_group(gid as u32);
+            if is_own { Ok(()) } else { Err(Errno::PERM) }
+        }
+        Command::Chmod { path, mode } if mode & SET_GID != 0 => {
+            let inode = tree.inode(path)?;
+            caller.check_owner(&inode)?;
+            if caller.is_in_group_of(&inode) { Ok(()) } else { Err(Errno::PERM) }
+        }
+        Command::SetXattr { name, .. } | Command::RemoveXattr { name, .. }
+            if OF_ROOT.iter().any(|space| name.starts_with(space)) =>
+        {
+            Err(Errno::PERM)
+        }
+        _ if is_made => Ok(()),
+        Command::SetXattr { path, name, .. } | Command::RemoveXattr { path, name }
+            if name.starts_with(OF_USERS) =>
+        {
+            caller.check_access(&tree.inode(path)?, WRITE)
+        }
+        Command::Chmod { path, .. }
+        | Command::Utimes { path, .. }
+        | Command::SetXattr { path, .. }
+        | Command::RemoveXattr { path, .. }
+        | Command::Fileattr { path, .. } => caller.check_owner(&tree.inode(path)?),
+        Command::Clone { path, clone_path, .. } => {
+            caller.check_access(&tree.inode(clone_path)?, READ)?;
+            caller.check_access(&tree.inode(path)?, WRITE)
+        }
+        Command::Write { path, .. }
+        | Command::Truncate { path, .. }
+        | Command::Fallocate { path, .. }
+        | Command::EncodedWrite { path, .. } => caller.check_access(&tree.inode(path)?, WRITE),
+        _ => Err(Errno::PERM),
+    }
+}
+
+/// Refuses to walk through a directory without the permission to search it.
+pub(super) fn check_searches(caller: &Caller, directory: &Directory) -> Outcome {
+    caller.check_access(directory, EXECUTE)
+}
+
+fn check_adds(caller: &Caller, tree: &mut Tree<'_>, path: &[u8]) -> Outcome {
+    let (directory, _) = tree.parent_and_name(path)?;
+    caller.check_access(&directory, WRITE | EXECUTE)
+}
+
+fn check_removes(caller: &Caller, tree: &mut Tree<'_>, path: &[u8]) -> Outcome {
+    let (directory, name) = tree.parent_and_name(path)?;
+    let child = directory.child(OsStr::from_bytes(name)).map_err(crate::server::call::failed)?;
+    caller.check_may_remove(&directory, &child)
+}
