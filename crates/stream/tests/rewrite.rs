@@ -8,7 +8,7 @@ mod support;
 use std::fs;
 
 use larder_filesystem::{
-    AllocateMode, Directory, ErrorKind, File, Filesystem, NewInode, Result, SetAttributes,
+    AllocateMode, Directory, ErrorKind, File, Filesystem, Inode, NewInode, Result, SetAttributes,
     Timestamp, XattrMode,
 };
 use larder_format::item::InodeFlags;
@@ -205,6 +205,8 @@ fn protected_files_are_not_replaced() {
     {
         let filesystem = open_writable(image.device());
         let folder = folder(&filesystem, "folder");
+        let refused = Inode::clone(&folder).into_file().map(drop).map_err(|error| error.kind());
+        assert_eq!(refused, Err(ErrorKind::IsADirectory));
         for (name, kept) in [("append", InodeFlags::APPEND), ("never", InodeFlags::IMMUTABLE)] {
             let file = make_file(&folder, name);
             short(&file, 30).expect("written");
