@@ -1,4 +1,4 @@
-//! Writing a tree of files from the host into an image.
+//! Copying a tree of files from the host.
 
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
@@ -8,10 +8,11 @@ use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
-use larder::{ErrorKind, Inode, NewInode, SetAttributes, Subvolume, Timestamp, XattrMode};
+use larder::{NewInode, Timestamp};
 use rustix::fs::SeekFrom;
 use rustix::io::Errno;
 
+use crate::destination::{Attributes, Destination};
 use crate::extract::{Keep, umask};
 use crate::interrupt;
 use crate::message;
@@ -21,9 +22,9 @@ use crate::source::new_inode;
 /// Bytes of a file that are read at a time.
 const BUFFER_BYTES: usize = 1 << 20;
 
-/// Copies into one subvolume.
+/// Copies to one destination.
 pub struct Ingest<'a> {
-    start: &'a Subvolume,
+    destination: &'a mut dyn Destination,
     keep: Keep,
     /// Files with several names that were copied, by device and inode number of the original.
     met: HashMap<(u64, u64), PathBuf>,
@@ -34,10 +35,9 @@ pub struct Ingest<'a> {
 }
 
 impl<'a> Ingest<'a> {
-    /// Copies whose paths start in `start`.
-    pub fn new(start: &'a Subvolume, keep: Keep) -> Self {
+    pub fn new(destination: &'a mut dyn Destination, keep: Keep) -> Self {
         Self {
-            start,
+            destination,
             keep,
             met: HashMap::new(),
             buffer: vec![0; BUFFER_BYTES],
@@ -61,11 +61,7 @@ impl<'a> Ingest<'a> {
             self.note(&source, copied);
         }
         for (source, target, metadata) in directories.into_iter().rev() {
-            let finished = self
-                .start
-                .lookup(&target)
-                .map_err(Into::into)
-                .and_then(|inode| attributes(&source, &metadata, &inode));
+            let finished = self.finish(&source, &metadata, &target);
             self.note(&source, finished);
         }
         Ok(self.failures)
@@ -87,14 +83,7 @@ impl<'a> Ingest<'a> {
     ) -> anyhow::Result<()> {
         let metadata = fs::symlink_metadata(source)?;
         if metadata.is_dir() {
-            let new = self.new_inode(&metadata, 0o700);
-            match self.start.create_inode(target, &new) {
-                Err(error) if error.kind() == ErrorKind::AlreadyExists => {
-                    // A symbolic link in the way is not followed.
-                    self.start.lookup(target)?.into_directory()?;
-                }
-                made => drop(made?),
-            }
+            self.destination.make_directory(target, &self.new_inode(&metadata, 0o700))?;
             let mut names = fs::read_dir(source)?
                 .map(|entry| Ok(entry?.file_name()))
                 .collect::<anyhow::Result<Vec<OsString>>>()?;
@@ -106,19 +95,18 @@ impl<'a> Ingest<'a> {
             }
             return Ok(());
         }
-        match self.start.remove_file(target) {
-            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error.into()),
-            _ => {}
-        }
         let id = (metadata.dev(), metadata.ino());
         if self.keep == Keep::Everything && metadata.nlink() > 1 {
             if let Some(met_as) = self.met.get(&id) {
-                return Ok(self.start.hard_link(met_as, target)?);
+                return self.destination.link(target, met_as);
             }
             self.met.insert(id, target.to_owned());
         }
-        let inode = self.make(source, target, &metadata)?;
-        if self.keep == Keep::Everything { attributes(source, &metadata, &inode) } else { Ok(()) }
+        self.make(source, target, &metadata)?;
+        match self.keep {
+            Keep::Everything => self.finish(source, &metadata, target),
+            Keep::Permissions => Ok(()),
+        }
     }
 
     /// The attributes for creating an inode. A copy that keeps everything has these permissions
@@ -131,10 +119,10 @@ impl<'a> Ingest<'a> {
     }
 
     /// Creates an inode that is no directory.
-    fn make(&mut self, source: &Path, target: &Path, metadata: &Metadata) -> anyhow::Result<Inode> {
+    fn make(&mut self, source: &Path, target: &Path, metadata: &Metadata) -> anyhow::Result<()> {
         let kind = metadata.file_type();
         if kind.is_symlink() {
-            return Ok(self.start.symlink(fs::read_link(source)?, target)?);
+            return self.destination.make_symlink(target, fs::read_link(source)?.as_os_str());
         }
         if !kind.is_file() {
             let device = if kind.is_block_device() || kind.is_char_device() {
@@ -144,18 +132,16 @@ impl<'a> Ingest<'a> {
                 (0, 0)
             };
             let new = NewInode { device, ..self.new_inode(metadata, 0o600) };
-            return Ok(self.start.create_inode(target, &new)?);
+            return self.destination.make_node(target, &new);
         }
         let from = File::open(source)?;
-        let file =
-            self.start.create_inode(target, &self.new_inode(metadata, 0o600))?.into_file()?;
-        self.content(&from, &file, metadata.len())?;
-        Ok(file.into_inode())
+        self.destination.make_file(target, &self.new_inode(metadata, 0o600))?;
+        self.content(&from, target, metadata.len())
     }
 
     /// Copies the data of a file; holes stay holes.
-    fn content(&mut self, from: &File, to: &larder::File, len_bytes: u64) -> anyhow::Result<()> {
-        let mut offset = 0;
+    fn content(&mut self, from: &File, target: &Path, len_bytes: u64) -> anyhow::Result<()> {
+        let (mut offset, mut written_to) = (0, 0);
         while let Some(start) = seek(from, SeekFrom::Data(offset))? {
             let end = seek(from, SeekFrom::Hole(start))?.unwrap_or(len_bytes);
             offset = start;
@@ -166,64 +152,66 @@ impl<'a> Ingest<'a> {
                 if len == 0 {
                     bail!("it became shorter while it was read");
                 }
-                to.write_at(&self.buffer[..len], offset)?;
+                self.destination.write(target, &self.buffer[..len], offset)?;
                 offset += len as u64;
+                written_to = offset;
                 self.written_bytes += len as u64;
                 self.progress.set(self.written_bytes);
             }
         }
-        if to.metadata().size_bytes != len_bytes {
-            to.set_len(len_bytes)?;
+        if written_to != len_bytes {
+            self.destination.set_len(target, len_bytes)?;
         }
         Ok(())
     }
+
+    fn finish(&mut self, source: &Path, metadata: &Metadata, target: &Path) -> anyhow::Result<()> {
+        self.destination.finish(target, &attributes(source, metadata)?)
+    }
 }
 
-fn attributes(source: &Path, metadata: &Metadata, inode: &Inode) -> anyhow::Result<()> {
+/// The attributes of an inode of the host.
+fn attributes(source: &Path, metadata: &Metadata) -> anyhow::Result<Attributes> {
     let is_symlink = metadata.file_type().is_symlink();
-    copy_xattrs(source, inode)?;
     let time =
         |seconds: i64, nanoseconds: i64| Timestamp { seconds, nanoseconds: nanoseconds as u32 };
-    inode.set_attributes(&SetAttributes {
+    Ok(Attributes {
         permissions: (!is_symlink).then_some(metadata.mode() & 0o7777),
         uid: Some(metadata.uid()),
         gid: Some(metadata.gid()),
         atime: Some(time(metadata.atime(), metadata.atime_nsec())),
         mtime: Some(time(metadata.mtime(), metadata.mtime_nsec())),
-        ..Default::default()
-    })?;
-    Ok(())
+        xattrs: Some(xattrs(source)?),
+    })
 }
 
 /// Room for the names, or for one value: the kernel's maximum.
 const XATTR_BYTES: usize = 64 << 10;
 
-fn copy_xattrs(source: &Path, inode: &Inode) -> anyhow::Result<()> {
-    let mut names = vec![0; XATTR_BYTES];
-    let len = match rustix::fs::llistxattr(source, &mut names) {
-        Ok(len) => len,
-        Err(Errno::NOTSUP) => 0,
+fn xattrs(source: &Path) -> anyhow::Result<Vec<(OsString, Vec<u8>)>> {
+    // Most inodes have none, or few.
+    let mut few = [0; 256];
+    let mut many = Vec::new();
+    let names = match rustix::fs::llistxattr(source, &mut few) {
+        Ok(len) => &few[..len],
+        Err(Errno::NOTSUP) => &[],
+        Err(Errno::RANGE) => {
+            many.resize(XATTR_BYTES, 0);
+            let len = rustix::fs::llistxattr(source, &mut many);
+            &many[..len.context("cannot list extended attributes")?]
+        }
         Err(error) => return Err(error).context("cannot list extended attributes"),
     };
-    let names = names[..len].split(|byte| *byte == 0).filter(|name| !name.is_empty());
-    let names: Vec<&OsStr> = names.map(OsStr::from_bytes).collect();
-    drop_inherited_acls(inode, |name| names.contains(&OsStr::new(name)))?;
-    for name in names {
-        let mut value = vec![0; XATTR_BYTES];
-        let len = rustix::fs::lgetxattr(source, name, &mut value)?;
-        inode
-            .set_xattr(name, &value[..len], XattrMode::Any)
-            .with_context(|| format!("cannot set {}", name.display()))?;
-    }
-    Ok(())
-}
-
-/// Removes ACLs from a copy that it inherited and that the original does not have.
-pub(crate) fn drop_inherited_acls(inode: &Inode, has: impl Fn(&str) -> bool) -> larder::Result<()> {
-    const ACLS: [&str; 2] = ["system.posix_acl_access", "system.posix_acl_default"];
-    ACLS.into_iter()
-        .filter(|name| !has(name) && inode.xattr(name).is_ok())
-        .try_for_each(|name| inode.remove_xattr(name))
+    let names = names.split(|byte| *byte == 0).filter(|name| !name.is_empty());
+    names
+        .map(|name| {
+            let name = OsStr::from_bytes(name);
+            let mut value = vec![0; XATTR_BYTES];
+            let len = rustix::fs::lgetxattr(source, name, &mut value)?;
+            value.truncate(len);
+            Ok((name.to_owned(), value))
+        })
+        .collect()
 }
 
 /// Seeks data or a hole; `None` if there are no more.

@@ -29,12 +29,14 @@ macro_rules! eprintln {
 }
 
 mod command;
+mod destination;
 mod ending;
 mod extract;
 mod ingest;
 mod interrupt;
 mod mode;
 mod mode_change;
+mod on_mount;
 mod operand;
 mod output;
 mod pipeline;

@@ -2,13 +2,12 @@
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 use anyhow::{Context, bail, ensure};
 use clap::Args;
 use larder::{Filesystem, Inode, MountedFilesystem, NewInode, OpenOptions, Overview, Subvolume};
 
-use crate::command::Outcome;
+use crate::command::{Outcome, exit_code};
 use crate::ending::wait_for_ending_servers;
 use crate::extract::umask;
 use crate::operand::parse_number;
@@ -257,7 +256,7 @@ impl Writing {
         // A subvolume may have been removed while something of it was still open here.
         self.filesystem.delete_unlinked();
         self.filesystem.sync()?;
-        Ok(if failures == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        Ok(exit_code(failures))
     }
 }
 

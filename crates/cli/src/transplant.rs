@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail, ensure};
 use larder::{ErrorKind, File, FileType, Inode, NewInode, SetAttributes, Subvolume, XattrMode};
 
+use crate::destination::drop_inherited_acls;
 use crate::extract::{Keep, umask};
-use crate::ingest::drop_inherited_acls;
 use crate::interrupt;
 use crate::progress::Progress;
 use crate::source::new_inode;

@@ -1,4 +1,4 @@
-//! Writing the files of a tar archive into an image.
+//! Unpacking a tar archive.
 //!
 //! The archive may be hostile: names that lead out of the destination are refused, nothing is
 //! created below an inode that is no directory, a map of a sparse file is bounded, and data is
@@ -11,14 +11,15 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Component, Path, PathBuf};
 
 use anyhow::{Context, bail, ensure};
-use larder::{ErrorKind, File, FileType, Inode, SetAttributes, Subvolume, Timestamp, XattrMode};
+use larder::{NewInode, Timestamp};
 use tar::EntryType;
 
+use crate::destination::{self, Destination};
 use crate::extract::{Keep, umask};
-use crate::ingest::drop_inherited_acls;
 use crate::interrupt;
 use crate::message;
 use crate::progress::Progress;
+use crate::source::new_inode;
 use crate::sparse::{Ranges, read_map};
 use crate::tar_reader::{Member, TarReader};
 
@@ -27,10 +28,11 @@ const BUFFER_BYTES: usize = 1 << 20;
 /// Permissions of directories without an entry in the archive.
 const PERMISSIONS: u32 = 0o755;
 
-/// Unpacks into one directory of a subvolume.
+/// Unpacks into one directory.
 pub struct Untar<'a> {
-    start: &'a Subvolume,
-    destination: PathBuf,
+    destination: &'a mut dyn Destination,
+    /// The path of the directory in the destination.
+    directory: PathBuf,
     keep: Keep,
     /// Directories that are known to be such, and not links.
     known: HashSet<PathBuf>,
@@ -66,20 +68,19 @@ struct Sparse {
 }
 
 impl<'a> Untar<'a> {
-    /// Unpacks into the directory `destination` of `start`.
-    pub fn new(start: &'a Subvolume, destination: PathBuf, keep: Keep) -> larder::Result<Self> {
-        start.open_directory(&destination)?;
-        Ok(Self {
-            start,
-            known: HashSet::from([destination.clone()]),
+    /// Unpacks into the directory at `directory`.
+    pub fn new(destination: &'a mut dyn Destination, directory: PathBuf, keep: Keep) -> Self {
+        Self {
             destination,
+            known: HashSet::from([directory.clone()]),
+            directory,
             keep,
             directories: Vec::new(),
             buffer: vec![0; BUFFER_BYTES],
             written_bytes: 0,
             progress: Progress::of_bytes(),
             failures: 0,
-        })
+        }
     }
 
     /// Unpacks all of an archive. Errors are reported on standard error, and unpacking goes on;
@@ -93,8 +94,7 @@ impl<'a> Untar<'a> {
             self.note(&member.name.escape_ascii().to_string(), unpacked);
         }
         for (path, attributes) in std::mem::take(&mut self.directories).into_iter().rev() {
-            let found = self.start.lookup(&path).map_err(anyhow::Error::from);
-            let finished = found.and_then(|inode| self.finish(&inode, &attributes));
+            let finished = self.finish(&path, false, attributes);
             self.note(&path.display().to_string(), finished);
         }
         Ok(self.failures)
@@ -113,14 +113,14 @@ impl<'a> Untar<'a> {
         let kind = member.header.entry_type();
         // Archives from before there was a type for directories end their names with a slash.
         let is_directory = kind.is_dir() || kind.is_file() && member.name.ends_with(b"/");
-        if path == self.destination {
+        if path == self.directory {
             ensure!(is_directory, "it has no name");
             self.directories.push((path, attributes));
             return Ok(());
         }
         self.make_parents(path.parent().unwrap_or(Path::new("")))?;
         if is_directory {
-            self.directory(&path)?;
+            self.make_directory(&path)?;
             self.directories.push((path, attributes));
             return Ok(());
         }
@@ -133,17 +133,15 @@ impl<'a> Untar<'a> {
             if original == path {
                 return Ok(());
             }
-            self.make_room(&path)?;
-            return Ok(self.start.hard_link(original, path)?);
+            return self.destination.link(&path, &original);
         }
-        self.make_room(&path)?;
-        let inode = self.make(member, data, &path, &attributes.sparse)?;
-        self.finish(&inode, &attributes)
+        self.make(member, data, &path, &attributes.sparse)?;
+        self.finish(&path, kind.is_symlink(), attributes)
     }
 
     /// The path for a name in the archive.
     fn place(&self, name: &[u8]) -> anyhow::Result<PathBuf> {
-        let mut path = self.destination.clone();
+        let mut path = self.directory.clone();
         for component in Path::new(OsStr::from_bytes(name)).components() {
             match component {
                 Component::Normal(part) => path.push(part),
@@ -163,8 +161,7 @@ impl<'a> Untar<'a> {
         if self.known.contains(path) {
             return true;
         }
-        let found = || Some(self.start.lookup(path).ok()?.file_type());
-        if !path.starts_with(&self.destination) || found() != Some(FileType::Directory) {
+        if !path.starts_with(&self.directory) || !self.destination.is_directory(path) {
             return false;
         }
         let is_reached = self.is_reached(path);
@@ -179,35 +176,21 @@ impl<'a> Untar<'a> {
             return Ok(());
         }
         let mut missing: Vec<&Path> =
-            path.ancestors().take_while(|at| *at != self.destination).collect();
+            path.ancestors().take_while(|at| *at != self.directory).collect();
         missing.reverse();
         for directory in missing {
             if !self.is_directory(directory) {
-                self.directory(directory)?;
+                self.make_directory(directory)?;
             }
         }
         Ok(())
     }
 
     /// Creates a directory whose parent is one, unless it exists.
-    fn directory(&mut self, path: &Path) -> anyhow::Result<()> {
-        match self.start.create_directory(path, PERMISSIONS) {
-            Err(error) if error.kind() == ErrorKind::AlreadyExists => {
-                // A symbolic link in the way is not followed.
-                self.start.lookup(path)?.into_directory()?;
-            }
-            made => drop(made?),
-        }
+    fn make_directory(&mut self, path: &Path) -> anyhow::Result<()> {
+        self.destination.make_directory(path, &new_inode(0o040_000 | PERMISSIONS, 0))?;
         self.known.insert(path.to_owned());
         Ok(())
-    }
-
-    /// Removes an inode in the way of one that is no directory.
-    fn make_room(&mut self, path: &Path) -> anyhow::Result<()> {
-        match self.start.remove_file(path) {
-            Err(error) if error.kind() != ErrorKind::NotFound => Err(error.into()),
-            _ => Ok(()),
-        }
     }
 
     fn make(
@@ -216,19 +199,18 @@ impl<'a> Untar<'a> {
         data: &mut impl Read,
         path: &Path,
         sparse: &Sparse,
-    ) -> anyhow::Result<Inode> {
+    ) -> anyhow::Result<()> {
         let kind = member.header.entry_type();
         let node_type = match kind {
             EntryType::Symlink => {
-                return Ok(self.start.symlink(OsStr::from_bytes(&member.link), path)?);
+                return self.destination.make_symlink(path, OsStr::from_bytes(&member.link));
             }
             EntryType::Block => 0o060_000,
             EntryType::Char => 0o020_000,
             EntryType::Fifo => 0o010_000,
             EntryType::Regular | EntryType::Continuous | EntryType::GNUSparse => {
-                let file = self.start.create(path, 0o600)?;
-                self.content(member, data, &file, sparse)?;
-                return Ok(file.into_inode());
+                self.destination.make_file(path, &new_inode(0o100_600, 0))?;
+                return self.content(member, data, path, sparse);
             }
             other => bail!("members of type {:?} are not known", char::from(other.as_byte())),
         };
@@ -238,7 +220,8 @@ impl<'a> Untar<'a> {
             EntryType::Fifo => (0, 0),
             _ => (number(header.device_major())?, number(header.device_minor())?),
         };
-        Ok(self.start.create_node(path, node_type | 0o600, device)?)
+        let new = NewInode { device, ..new_inode(node_type | 0o600, 0) };
+        self.destination.make_node(path, &new)
     }
 
     /// Copies the data of a file; holes stay holes.
@@ -246,54 +229,54 @@ impl<'a> Untar<'a> {
         &mut self,
         member: &Member,
         data: &mut impl Read,
-        file: &File,
+        path: &Path,
         sparse: &Sparse,
     ) -> anyhow::Result<()> {
         let (len_bytes, ranges) = match &member.sparse {
             Some((len_bytes, ranges)) => (*len_bytes, ranges.clone()),
             None => sparse.ranges(member.len_bytes, data)?,
         };
+        let mut written_to = 0;
         for range in ranges.within(len_bytes)? {
             let mut offset = range.start;
             while offset < range.end {
                 let want = (range.end - offset).min(BUFFER_BYTES as u64) as usize;
                 data.read_exact(&mut self.buffer[..want]).context("its data ends too early")?;
-                file.write_at(&self.buffer[..want], offset)?;
+                self.destination.write(path, &self.buffer[..want], offset)?;
                 offset += want as u64;
+                written_to = offset;
                 self.written_bytes += want as u64;
                 self.progress.set(self.written_bytes);
             }
         }
-        if file.len_bytes() != len_bytes {
-            file.set_len(len_bytes)?;
+        if written_to != len_bytes {
+            self.destination.set_len(path, len_bytes)?;
         }
         Ok(())
     }
 
-    fn finish(&self, inode: &Inode, attributes: &Attributes) -> anyhow::Result<()> {
-        let is_symlink = inode.file_type() == FileType::Symlink;
-        let mut set = SetAttributes {
-            permissions: (!is_symlink).then_some(attributes.permissions & 0o777 & !umask()),
-            ..Default::default()
-        };
-        if self.keep == Keep::Everything {
-            let names = || attributes.xattrs.iter().map(|(name, _)| name);
-            drop_inherited_acls(inode, |name| names().any(|known| known == name))?;
-            for (name, value) in &attributes.xattrs {
-                inode
-                    .set_xattr(name, value, XattrMode::Any)
-                    .with_context(|| format!("cannot set {}", name.display()))?;
-            }
-            set = SetAttributes {
-                permissions: (!is_symlink).then_some(attributes.permissions),
+    fn finish(
+        &mut self,
+        path: &Path,
+        is_symlink: bool,
+        attributes: Attributes,
+    ) -> anyhow::Result<()> {
+        let permissions = (!is_symlink).then_some(attributes.permissions);
+        let set = match self.keep {
+            Keep::Permissions => destination::Attributes {
+                permissions: permissions.map(|permissions| permissions & 0o777 & !umask()),
+                ..Default::default()
+            },
+            Keep::Everything => destination::Attributes {
+                permissions,
                 uid: attributes.uid,
                 gid: attributes.gid,
                 atime: attributes.atime,
                 mtime: attributes.mtime,
-                ..Default::default()
-            };
-        }
-        Ok(inode.set_attributes(&set)?)
+                xattrs: Some(attributes.xattrs),
+            },
+        };
+        self.destination.finish(path, &set)
     }
 }
 

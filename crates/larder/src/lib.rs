@@ -84,7 +84,9 @@ pub use larder_stream::{
     CommandError, CommandProblem, Event as ReceiveEvent, ReceiveError, ReceiveOptions,
     ReceiveProblem, Received, SendError, SendOptions, SendProgress, Sent, Version as StreamVersion,
 };
-pub use mounted::{MountedFilesystem, MountedSnapshot, receive_mounted};
+pub use mounted::{
+    ChangeEvent, MountedChanges, MountedFilesystem, MountedSnapshot, receive_mounted,
+};
 pub use open::OpenOptions;
 pub use overview::Overview;
 pub use receive::ReceiveSnapshots;

@@ -4,16 +4,22 @@ use std::ffi::OsString;
 
 use anyhow::Context;
 use clap::Args;
+use larder::commands::Command;
 use larder::{FileType, Inode, SetAttributes};
+use rustix::fs::{FileType as NodeType, Stat};
 
-use super::Outcome;
+use super::{Outcome, exit_code};
 use crate::extract::umask;
 use crate::interrupt;
 use crate::mode_change::ModeChange;
+use crate::on_mount::{self, OnMount};
 use crate::source::{PathSource, Writing};
 use crate::tree::{Each, walk};
 
-/// Change permissions in a file system that is not mounted
+/// Change permissions in a file system that is not mounted, or on a mount of larder
+///
+/// On a mount the server changes them, faster than a program can. Only root and the user who
+/// mounted it may ask for that; others use the system's chmod.
 ///
 /// An access ACL follows. Symbolic links have no permissions: one that is named is followed, those
 /// below a directory are left alone.
@@ -21,6 +27,7 @@ use crate::tree::{Each, walk};
 /// Examples:
 ///   larder chmod 600 disk.img:/etc/shadow
 ///   larder chmod -R u=rwX,go=rX disk.img:/srv
+///   larder chmod -R go-w /mnt/srv
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub struct Chmod {
@@ -33,13 +40,34 @@ pub struct Chmod {
     #[arg(value_parser = ModeChange::parse, allow_hyphen_values = true)]
     mode: ModeChange,
     /// What to change
-    #[arg(required = true, value_name = "IMAGE:/PATH")]
+    #[arg(required = true, value_name = "IMAGE:/PATH|PATH")]
     paths: Vec<OsString>,
 }
 
 impl Chmod {
     pub fn run(self) -> Outcome {
+        if self.source.mounted_path(&self.paths[0])?.is_some() {
+            return self.apply_on_mount();
+        }
         self.source.change(&self.paths[0], |writing| self.apply(writing))
+    }
+
+    fn apply_on_mount(&self) -> Outcome {
+        interrupt::watch()?;
+        let umask = umask();
+        let change = |changes: &mut OnMount, path: &[u8], stat: &Stat| {
+            let file_type = NodeType::from_raw_mode(stat.st_mode);
+            if file_type == NodeType::Symlink {
+                return Ok(());
+            }
+            let mode = self.mode.apply(stat.st_mode, file_type == NodeType::Directory, umask);
+            changes.make(&Command::Chmod { path, mode: u64::from(mode & 0o7777) })
+        };
+        let paths = on_mount::resolved(&self.paths, true)?;
+        let failures = on_mount::with_each(paths, |changes, path| {
+            on_mount::change_attributes(changes, path, self.recursive, change)
+        })?;
+        Ok(exit_code(failures))
     }
 
     fn apply(&self, writing: &Writing) -> anyhow::Result<usize> {

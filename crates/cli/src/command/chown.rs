@@ -4,14 +4,20 @@ use std::ffi::OsString;
 
 use anyhow::{Context, bail};
 use clap::Args;
+use larder::commands::Command;
 use larder::{Inode, SetAttributes};
+use rustix::fs::Stat;
 
-use super::Outcome;
+use super::{Outcome, exit_code};
 use crate::interrupt;
+use crate::on_mount::{self, OnMount};
 use crate::source::{PathSource, Writing};
 use crate::tree::{Each, Node, walk};
 
-/// Change owners and groups in a file system that is not mounted
+/// Change owners and groups in a file system that is not mounted, or on a mount of larder
+///
+/// On a mount the server changes them, faster than a program can. Only root and the user who
+/// mounted it may ask for that; others use the system's chown.
 ///
 /// They are numbers: only the system in the image knows their names. Files lose set-user-ID,
 /// set-group-ID and capabilities by that, as with the kernel.
@@ -19,6 +25,7 @@ use crate::tree::{Each, Node, walk};
 /// Examples:
 ///   larder chown 1000:1000 disk.img:/home/ann/notes
 ///   larder chown -R :100 disk.img:/srv
+///   larder chown -R 1000:1000 /mnt/home/ann
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment, disable_help_flag = true)]
 pub struct Chown {
@@ -34,7 +41,7 @@ pub struct Chown {
     #[arg(value_name = "OWNER:GROUP", value_parser = Owners::parse)]
     owners: Owners,
     /// What to change
-    #[arg(required = true, value_name = "IMAGE:/PATH")]
+    #[arg(required = true, value_name = "IMAGE:/PATH|PATH")]
     paths: Vec<OsString>,
     /// Print help
     #[arg(long, action = clap::ArgAction::Help)]
@@ -66,7 +73,24 @@ impl Owners {
 
 impl Chown {
     pub fn run(self) -> Outcome {
+        if self.source.mounted_path(&self.paths[0])?.is_some() {
+            return self.apply_on_mount();
+        }
         self.source.change(&self.paths[0], |writing| self.apply(writing))
+    }
+
+    fn apply_on_mount(&self) -> Outcome {
+        interrupt::watch()?;
+        let Owners { uid, gid } = self.owners;
+        let change = |changes: &mut OnMount, path: &[u8], stat: &Stat| {
+            let (uid, gid) = (uid.unwrap_or(stat.st_uid), gid.unwrap_or(stat.st_gid));
+            changes.make(&Command::Chown { path, uid: uid.into(), gid: gid.into() })
+        };
+        let paths = on_mount::resolved(&self.paths, !self.recursive && !self.no_dereference)?;
+        let failures = on_mount::with_each(paths, |changes, path| {
+            on_mount::change_attributes(changes, path, self.recursive, change)
+        })?;
+        Ok(exit_code(failures))
     }
 
     fn apply(&self, writing: &Writing) -> anyhow::Result<usize> {

@@ -1,26 +1,29 @@
 //! `larder cp`.
 
 use std::ffi::{OsStr, OsString};
+use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 use anyhow::{Context, bail, ensure};
 use clap::Args;
 use larder::{FileType, Inode};
 
-use super::Outcome;
+use super::{Outcome, exit_code};
+use crate::destination::IntoImage;
 use crate::extract::{Extract, Keep};
 use crate::ingest::Ingest;
 use crate::interrupt;
+use crate::on_mount::{OnMount, OntoMount};
 use crate::source::{PathSource, Writing, warn_of_bad_copies};
-use crate::target::Target;
+use crate::target::{Target, is_image, parent_of};
 use crate::transplant::Transplant;
 use crate::tree::walk;
 use crate::untar::Untar;
 
-/// Copy files out of a file system that is not mounted, into it, or within it
+/// Copy files out of a file system that is not mounted, into it, or within it; or onto a mount
 ///
 /// Examples:
 ///   larder cp disk.img:/etc/fstab .
@@ -28,6 +31,8 @@ use crate::untar::Untar;
 ///   larder cp -a notes disk.img:/home
 ///   larder cp -a disk.img:/home other.img:/home
 ///   tar -c etc | larder cp -a - disk.img:/backup
+///   larder cp -a photos /mnt
+///   tar -c etc | larder cp -a - /mnt/backup
 ///
 /// The destination IMAGE:/PATH copies into a file system; this is one commit or more. A source - is
 /// a tar archive on standard input, which is unpacked into the destination. Copies within one image
@@ -59,6 +64,9 @@ impl Cp {
             return self.copy_in();
         }
         interrupt::watch()?;
+        if self.sources.iter().all(|source| source == "-" || is_of_this_system(source)) {
+            return self.copy_onto_mount();
+        }
         let into = self.destination.is_dir();
         if self.sources.len() > 1 && !into {
             bail!("{}: several sources need a directory", self.destination.display());
@@ -78,11 +86,47 @@ impl Cp {
                 copied.with_context(|| format!("cannot copy to {}", self.destination.display()))?;
             warn_of_bad_copies(inode.subvolume().filesystem());
         }
-        Ok(if failures == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        Ok(exit_code(failures))
     }
 
     fn keep(&self) -> Keep {
         if self.archive { Keep::Everything } else { Keep::Permissions }
+    }
+
+    /// Copies from this system onto a mount of larder.
+    fn copy_onto_mount(&self) -> Outcome {
+        let shown = self.destination.display();
+        let into = self.destination.is_dir();
+        let is_archive = self.sources == ["-"];
+        ensure!(into || self.sources.len() == 1, "{shown}: several sources need a directory");
+        ensure!(into || !is_archive, "{shown}: an archive is unpacked into a directory");
+        let (base, target) = if into {
+            (&*self.destination, PathBuf::new())
+        } else {
+            let name = self.destination.file_name();
+            let name = name.with_context(|| format!("{shown}: has no name"))?;
+            (parent_of(&self.destination), PathBuf::from(name))
+        };
+        let mut mount = OntoMount::new(OnMount::below(base)?, self.keep());
+        let mut failures = 0;
+        if is_archive {
+            failures += Untar::new(&mut mount, target, self.keep()).unpack(io::stdin().lock())?;
+        } else {
+            let mut ingest = Ingest::new(&mut mount, self.keep());
+            for source in &self.sources {
+                let path = Path::new(source);
+                if path.is_dir() && !self.recursive && !self.archive {
+                    bail!("{}: is a directory (use --recursive)", source.display());
+                }
+                let target = match path.file_name() {
+                    Some(name) if into => PathBuf::from(name),
+                    _ => target.clone(),
+                };
+                expect_outside(path, &base.join(&target))?;
+                failures = ingest.copy(path, &target)?;
+            }
+        }
+        Ok(exit_code(failures + mount.finish()?))
     }
 
     fn copy_in(&self) -> Outcome {
@@ -94,15 +138,17 @@ impl Cp {
         interrupt::watch()?;
         let destination = PathBuf::from(writing.path(self.destination.as_os_str())?);
         if self.sources == ["-"] {
-            let unpacked = Untar::new(&writing.start, destination, self.keep())?;
-            let failures = unpacked.unpack(io::stdin().lock())?;
-            return Ok(failures);
+            writing.start.open_directory(&destination)?;
+            let mut image = IntoImage::new(&writing.start);
+            let unpacked = Untar::new(&mut image, destination, self.keep());
+            return unpacked.unpack(io::stdin().lock());
         }
         let into = writing.start.open_directory(&destination).is_ok();
         let shown = self.destination.display();
         ensure!(into || self.sources.len() == 1, "{shown}: several sources need a directory");
         let (mut failures, mut between) = (0, 0);
-        let mut ingest = Ingest::new(&writing.start, self.keep());
+        let mut image = IntoImage::new(&writing.start);
+        let mut ingest = Ingest::new(&mut image, self.keep());
         for source in &self.sources {
             let path = Path::new(source);
             let names_image = source.as_bytes().windows(2).any(|pair| pair == b":/");
@@ -179,4 +225,25 @@ impl Cp {
         };
         Ok((parent, name.to_owned()))
     }
+}
+
+/// Whether a source is a file of this system, and neither an image nor in one.
+fn is_of_this_system(source: &OsStr) -> bool {
+    let path = Path::new(source);
+    let names_image = source.as_bytes().windows(2).any(|pair| pair == b":/");
+    path.symlink_metadata().is_ok() && !(names_image || path.is_file() && is_image(path))
+}
+
+/// Refuses to copy a directory into itself, and a file onto itself.
+fn expect_outside(source: &Path, target: &Path) -> anyhow::Result<()> {
+    let metadata = source.symlink_metadata()?;
+    let is_same =
+        |there: fs::Metadata| (there.dev(), there.ino()) == (metadata.dev(), metadata.ino());
+    let is_inside = || -> anyhow::Result<bool> {
+        Ok(metadata.is_dir()
+            && parent_of(target).canonicalize()?.starts_with(source.canonicalize()?))
+    };
+    let is_itself = target.symlink_metadata().is_ok_and(is_same) || is_inside()?;
+    ensure!(!is_itself, "{}: cannot be copied to itself", source.display());
+    Ok(())
 }

@@ -48,6 +48,11 @@ use crate::ending::wait_for_ending_servers;
 /// The result of a command: an exit code, or an error for standard error.
 pub type Outcome = anyhow::Result<ExitCode>;
 
+/// The exit code of a command of which so many parts failed.
+pub fn exit_code(failures: usize) -> ExitCode {
+    if failures == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
 /// Mount, read, change, make and check btrfs file systems without kernel btrfs and without root.
 ///
 /// Most commands work on a file system that is not mounted: IMAGE:/PATH is a path in the one on an

@@ -1,22 +1,30 @@
 //! `larder rm`.
 
 use std::ffi::OsString;
+use std::io;
 use std::path::{Path, PathBuf};
 
-use anyhow::bail;
+use anyhow::{bail, ensure};
 use clap::Args;
 use larder::{ErrorKind, FileType, Subvolume};
 
-use super::Outcome;
+use super::{Outcome, exit_code};
 use crate::interrupt;
+use crate::on_mount;
 use crate::progress::Progress;
 use crate::source::{PathSource, Writing};
 use crate::tree::{Node, Visitor, walk};
 
-/// Remove files from a file system that is not mounted
+/// Remove files from a file system that is not mounted, or from a mount of larder
 ///
-/// Example: larder rm -r disk.img:/var/cache
+/// On a mount the server removes them, faster than a program can. Only root and the user who
+/// mounted it may ask for that; others use the system's rm.
+///
+/// Examples:
+///   larder rm -r disk.img:/var/cache
+///   larder rm -r /mnt/old
 #[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
 pub struct Rm {
     /// Directories and subvolumes too, with all that is in them
     #[arg(short, short_alias = 'R', long)]
@@ -27,13 +35,30 @@ pub struct Rm {
     #[command(flatten)]
     source: PathSource,
     /// What to remove
-    #[arg(required = true, value_name = "IMAGE:/PATH")]
+    #[arg(required = true, value_name = "IMAGE:/PATH|PATH")]
     paths: Vec<OsString>,
 }
 
 impl Rm {
     pub fn run(self) -> Outcome {
+        if self.source.mounted_path(&self.paths[0])?.is_some() {
+            return self.remove_on_mount();
+        }
         self.source.change(&self.paths[0], |writing| self.remove(writing))
+    }
+
+    fn remove_on_mount(&self) -> Outcome {
+        interrupt::watch()?;
+        let there = self.paths.iter().map(Path::new).filter(|path| {
+            let is_missing = || path.symlink_metadata().is_err_and(|error| is_not_found(&error));
+            !(self.force && is_missing())
+        });
+        let failures = on_mount::with_each(there, |changes, path| {
+            let is_directory = path.symlink_metadata()?.is_dir();
+            ensure!(!is_directory || self.recursive, "is a directory (use --recursive)");
+            on_mount::remove(changes, path)
+        })?;
+        Ok(exit_code(failures))
     }
 
     fn remove(&self, writing: &Writing) -> anyhow::Result<usize> {
@@ -57,6 +82,10 @@ impl Rm {
         }
         Ok(failures)
     }
+}
+
+fn is_not_found(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::NotFound
 }
 
 /// Removes the inodes of a walk.

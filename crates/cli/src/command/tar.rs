@@ -5,14 +5,13 @@ use std::io::{self, Read, Write};
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::process::ExitCode;
 use std::vec;
 
 use clap::Args;
 use larder::{File, FileType, Inode, Timestamp};
 use tar::{Builder, EntryType, Header};
 
-use super::Outcome;
+use super::{Outcome, exit_code};
 use crate::output::stdout;
 use crate::progress::Progress;
 use crate::source::{PathSource, warn_of_bad_copies};
@@ -45,7 +44,7 @@ impl Tar {
         let failures = walk(&inode, &mut archive)?;
         warn_of_bad_copies(inode.subvolume().filesystem());
         archive.builder.into_inner()?.flush()?;
-        Ok(if failures == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        Ok(exit_code(failures))
     }
 }
 

@@ -14,6 +14,7 @@ mod ledger;
 mod limits;
 mod listing;
 mod memory;
+mod on_mount;
 mod open_files;
 mod options;
 mod posix;

@@ -55,6 +55,15 @@ impl Directory {
         self.child_named(name.as_bytes())
     }
 
+    /// Subvolume and number of the inode named `name` here, which is not opened.
+    #[doc(hidden)]
+    pub fn child_id(&self, name: &OsStr) -> Result<(u64, u64)> {
+        match self.while_unchanged(|| self.find(name.as_bytes()))?.ok_or(Error::NotFound)? {
+            Target::Inode(number) => Ok((self.subvolume_id(), number)),
+            Target::Subvolume(id) => Ok((id, objectid::FIRST_FREE)),
+        }
+    }
+
     pub(crate) fn child_named(&self, name: &[u8]) -> Result<Inode> {
         if name.len() > NAME_MAX {
             return Err(Error::NameTooLong);

@@ -10,6 +10,7 @@ const BEGINS_SUBVOLUME: u8 = 1;
 const BEGINS_SNAPSHOT: u8 = 2;
 const FAILED: u8 = 3;
 const READ: u8 = 4;
+const REMOVED: u8 = 5;
 
 /// The place and the options for receiving.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +37,8 @@ pub enum ReceiveNews<'a> {
     Failed(&'a [u8]),
     /// The number of bytes read so far.
     Read(u64),
+    /// The number of names removed so far, while a directory is removed with all that is in it.
+    Removed(u64),
 }
 
 /// The result: the body of [`Done`](super::Kind::Done).
@@ -86,6 +89,7 @@ impl<'a> ReceiveNews<'a> {
             Self::Begins { name, is_snapshot: true } => [&[BEGINS_SNAPSHOT], *name].concat(),
             Self::Failed(text) => [&[FAILED], *text].concat(),
             Self::Read(bytes) => [&[READ], &bytes.to_le_bytes()[..]].concat(),
+            Self::Removed(names) => [&[REMOVED], &names.to_le_bytes()[..]].concat(),
         }
     }
 
@@ -96,6 +100,7 @@ impl<'a> ReceiveNews<'a> {
             [BEGINS_SNAPSHOT, name @ ..] => Ok(Self::Begins { name, is_snapshot: true }),
             [FAILED, text @ ..] => Ok(Self::Failed(text)),
             [READ, number @ ..] => Ok(Self::Read(word(number)?)),
+            [REMOVED, number @ ..] => Ok(Self::Removed(word(number)?)),
             _ => Err(invalid("a report of an unknown kind")),
         }
     }
@@ -154,6 +159,7 @@ mod tests {
             ReceiveNews::Begins { name: b"tuesday", is_snapshot: true },
             ReceiveNews::Failed(b"no bread"),
             ReceiveNews::Read(1 << 40),
+            ReceiveNews::Removed(1 << 40),
         ] {
             assert_eq!(ReceiveNews::parse(&news.body()).unwrap(), news);
         }
@@ -164,7 +170,7 @@ mod tests {
         ] {
             assert_eq!(ReceiveReply::parse(&reply.body()).unwrap(), reply);
         }
-        for body in [&b""[..], b"\x05", b"\x04abc"] {
+        for body in [&b""[..], b"\x06", b"\x04abc"] {
             assert!(ReceiveNews::parse(body).is_err());
         }
         for body in [&b""[..], &[0; 8], &[0; 31], b"\x01\0\0\0\0\0\0\0name"] {

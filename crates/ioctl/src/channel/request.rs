@@ -23,8 +23,9 @@ pub enum Request {
     /// [`Stop`](Kind::Stop). Reports come as [`Event`](Kind::Event).
     Receive(ReceiveRequest),
     /// Change what lies below a directory, by the commands of a stream, which follows as for
-    /// [`Receive`](Self::Receive). It has no command that begins a subvolume. Reports come as
-    /// [`Event`](Kind::Event); the reply is that of receiving.
+    /// [`Receive`](Self::Receive). It has no command that begins a subvolume, and `rmdir` removes a
+    /// directory with all that is in it. Reports come as [`Event`](Kind::Event); the reply is that
+    /// of receiving.
     Change(NodeId),
     /// Report, once the mount is gone, whether the last commit reached the devices. An empty
     /// [`Event`](Kind::Event) confirms the request; the reply comes at the end of the server and is

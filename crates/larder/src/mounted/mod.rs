@@ -2,11 +2,13 @@
 //! are the same, and a server or the kernel answers. A mount of larder has a channel of its own for
 //! snapshots ([`larder_ioctl::channel`]).
 
+mod changes;
 mod estimate;
 mod filesystem;
 mod receive;
 mod snapshot;
 
+pub use changes::{ChangeEvent, MountedChanges};
 pub use filesystem::MountedFilesystem;
 pub use receive::receive_mounted;
 pub use snapshot::MountedSnapshot;

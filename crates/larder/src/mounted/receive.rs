@@ -74,6 +74,7 @@ fn hand_over(
                 ReceiveEvent::Refused(&text)
             }
             ReceiveNews::Read(bytes) => ReceiveEvent::Read(bytes),
+            ReceiveNews::Removed(_) => continue,
         };
         if observe(event).is_break() {
             is_stopped.store(true, Relaxed);

@@ -33,6 +33,11 @@ impl<W: Write> Writer<W> {
         self.output.write_all(&self.command)
     }
 
+    /// The output, for what is not a command.
+    pub fn output(&mut self) -> &mut W {
+        &mut self.output
+    }
+
     /// The output, for writing after the stream.
     pub fn into_inner(self) -> W {
         self.output

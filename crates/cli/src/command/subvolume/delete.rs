@@ -4,14 +4,13 @@ use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
-use std::process::ExitCode;
 
 use anyhow::{Context, ensure};
 use clap::Args;
 use larder::Filesystem;
 
 use super::mounted::{Place, expect_subvolume};
-use crate::command::Outcome;
+use crate::command::{Outcome, exit_code};
 use crate::message;
 use crate::operand::parse_number;
 use crate::output::stdout;
@@ -61,7 +60,7 @@ impl Delete {
             Some(_) => self.delete_mounted(),
             None => self.delete_in_image()?,
         };
-        Ok(if failures == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        Ok(exit_code(failures))
     }
 
     fn delete_mounted(&self) -> Failures {

@@ -6,6 +6,7 @@
 //!   inodes they changed, if it knows them. Until then programs may see the state before.
 //! - An inode that is about to lose a name is opened, so that a program which refers to it can go
 //!   on.
+//! - A link replaces a file of its name, so that a client need not ask what is there.
 //! - Memory is bounded: after [`MOST_UNTOLD`] commands all of them are applied.
 //! - What the client sent before it stopped or ended is applied.
 
@@ -16,21 +17,22 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
 
 use larder::commands::{Changes, Command, Reader};
-use larder::{CommandError, Directory, Inode};
+use larder::{CommandError, CommandProblem, Directory, Inode};
 use larder_ioctl::channel::{Kind, NodeId, ReceiveNews, ReceiveReply, frame};
 use rustix::io::Errno;
 
 use super::input::Input;
-use super::rights;
+use super::{removal, rights};
 use crate::protocol::Notice;
 use crate::server::access::Caller;
 use crate::server::call::failed;
+use crate::server::nodes::number_of;
 use crate::server::refusal::{Refusal, refuse};
 use crate::server::state::Server;
 use crate::transport::Notify;
 
 /// The most commands that the kernel was not told of.
-const MOST_UNTOLD: usize = 1024;
+pub(super) const MOST_UNTOLD: usize = 1024;
 /// The most directories that are remembered; when there are more, all are forgotten.
 const MOST_DIRECTORIES: usize = 1024;
 /// The client is told of each further step of so many bytes.
@@ -57,6 +59,7 @@ pub(super) fn change(
         failed: None,
         made: None,
         commands: 0,
+        removed: 0,
     };
     let mut reader = Reader::new(Input::new(socket));
     let read = changing.read(&mut reader);
@@ -75,18 +78,20 @@ fn gone() -> Refusal {
 }
 
 /// A stream that is being applied.
-struct Changing<'s> {
+pub(super) struct Changing<'s> {
     changes: Changes,
-    tree: Tree<'s>,
+    pub(super) tree: Tree<'s>,
     kernel: &'s dyn Notify,
-    socket: &'s UnixStream,
+    pub(super) socket: &'s UnixStream,
     /// What the kernel was not told of.
-    untold: Vec<Untold>,
+    pub(super) untold: Vec<Untold>,
     failed: Option<Failed>,
     /// The path of the last inode that was made.
     made: Option<Vec<u8>>,
     /// Commands that were accepted.
     commands: u64,
+    /// Names that were removed.
+    pub(super) removed: u64,
 }
 
 /// A command that failed. Commands that follow and depend on it would fail for the same reason.
@@ -97,13 +102,16 @@ struct Failed {
 }
 
 /// A change that the kernel does not know of.
-enum Untold {
+pub(super) enum Untold {
     /// A name was made or removed.
     Name(Vec<u8>),
-    /// Attributes of an inode changed; content too, if `with_content`.
-    Inode { path: Vec<u8>, with_content: bool },
+    /// Attributes of an inode changed; content too, if `with_content`. If the stream made the
+    /// inode (`is_new`), it has no names but those that the stream gave it.
+    Inode { path: Vec<u8>, with_content: bool, is_new: bool },
     /// The inode that the kernel knows by this number lost a name.
     Unnamed(u64),
+    /// Just this.
+    Notice(Notice),
 }
 
 impl Changing<'_> {
@@ -111,7 +119,8 @@ impl Changing<'_> {
         let mut told_bytes = 0;
         loop {
             match reader.next() {
-                Ok(None | Some(Command::End)) => return Ok(()),
+                Ok(None) => return Ok(()),
+                Ok(Some(Command::End)) => {}
                 Ok(Some(command)) => self.command(&command).map_err(|_| gone())?,
                 Err(error) => return Err(refuse(Errno::INVAL, &error.to_string())),
             }
@@ -145,6 +154,10 @@ impl Changing<'_> {
             return self.report(command.name(), path, &message);
         }
         self.commands += 1;
+        if let Command::Rmdir { path } = *command {
+            self.apply_all()?;
+            return removal::remove_tree(self, path);
+        }
         self.note(command);
         if let Err(error) = self.changes.apply(command) {
             self.fail(&error)?;
@@ -161,10 +174,15 @@ impl Changing<'_> {
         match *command {
             Command::Unlink { path } | Command::Rmdir { path } => self.keep(path),
             Command::Rename { path, to } => {
-                self.keep(path)?;
-                // It need not exist.
-                let _ = self.keep(to);
-                Ok(())
+                if self.made.as_deref() != Some(path) {
+                    self.keep(path)?;
+                }
+                self.keep_if_there(to)
+            }
+            Command::Link { path, .. } if self.tree.inode(path).is_ok() => {
+                self.prepare(&Command::Unlink { path })?;
+                self.note(&Command::Unlink { path });
+                self.changes.apply(&Command::Unlink { path }).map_err(|error| errno_of(&error))
             }
             _ => Ok(()),
         }
@@ -177,14 +195,22 @@ impl Changing<'_> {
         if self.tree.server.hidden.has(&directory, name) {
             return Err(Errno::BUSY);
         }
-        let inode = directory.child(name).map_err(failed)?;
+        let (subvolume, number) = directory.child_id(name).map_err(failed)?;
         let nodes = &self.tree.server.nodes;
-        let id = nodes.id_of(&inode);
+        let id = number_of(subvolume, number);
         if nodes.knows(id) {
-            nodes.keep(inode);
+            nodes.keep(directory.child(name).map_err(failed)?);
             self.untold.push(Untold::Unnamed(id));
         }
         Ok(())
+    }
+
+    /// As [`keep`](Self::keep), for a name that a new inode takes, which need not exist.
+    fn keep_if_there(&mut self, path: &[u8]) -> Result<(), Errno> {
+        match self.keep(path) {
+            Err(Errno::NOENT) => Ok(()),
+            kept => kept,
+        }
     }
 
     /// Notes what the kernel has to be told of.
@@ -204,14 +230,17 @@ impl Changing<'_> {
                 self.note_inode(existing, false);
                 self.untold.push(Untold::Name(path()));
             }
-            Command::Unlink { .. } | Command::Rmdir { .. } => {
+            Command::Unlink { .. } => {
                 self.made = None;
-                self.tree.forget(&path());
                 self.untold.push(Untold::Name(path()));
+            }
+            Command::Rename { path, to } if self.made.as_deref() == Some(path) => {
+                self.made = Some(to.to_vec());
+                self.untold.push(Untold::Name(to.to_vec()));
             }
             Command::Rename { to, .. } => {
                 self.made = None;
-                self.tree.directories.clear();
+                self.tree.forget_directories();
                 self.untold.extend([Untold::Name(path()), Untold::Name(to.to_vec())]);
                 self.note_inode(to, false);
             }
@@ -225,13 +254,15 @@ impl Changing<'_> {
     }
 
     fn note_inode(&mut self, path: &[u8], with_content: bool) {
-        if let Some(Untold::Inode { path: last, with_content: last_with }) = self.untold.last_mut()
+        if let Some(Untold::Inode { path: last, with_content: last_with, .. }) =
+            self.untold.last_mut()
             && last == path
         {
             *last_with |= with_content;
             return;
         }
-        self.untold.push(Untold::Inode { path: path.to_vec(), with_content });
+        let is_new = self.made.as_deref() == Some(path);
+        self.untold.push(Untold::Inode { path: path.to_vec(), with_content, is_new });
     }
 
     /// Applies all commands, and tells the kernel what they changed.
@@ -244,7 +275,8 @@ impl Changing<'_> {
         reported
     }
 
-    fn tell(&mut self) {
+    /// Tells the kernel of all that it was not told of.
+    pub(super) fn tell(&mut self) {
         let Self { tree, kernel, untold, .. } = self;
         let nodes = &tree.server.nodes;
         let mut notices = BTreeSet::new();
@@ -258,14 +290,14 @@ impl Changing<'_> {
                         notices.extend(Notice::name_and_directory(id, name));
                     }
                 }
-                Untold::Inode { path, with_content } => {
-                    let Ok(inode) = tree.inode(&path) else { continue };
-                    let id = nodes.id_of(&inode);
+                Untold::Inode { path, with_content, is_new } => {
+                    let Ok(id) = tree.node_of(&path, is_new) else { continue };
                     if nodes.knows(id) {
                         notices.insert(changed(id, with_content));
                     }
                 }
                 Untold::Unnamed(id) => drop(notices.insert(changed(id, false))),
+                Untold::Notice(notice) => drop(notices.insert(notice)),
             }
         }
         for notice in notices {
@@ -280,13 +312,20 @@ impl Changing<'_> {
 
     /// Tells the client that the command about `path` failed, unless that follows from another
     /// failure.
-    fn report(&mut self, command: &str, path: &[u8], message: &str) -> io::Result<()> {
+    pub(super) fn report(&mut self, command: &str, path: &[u8], message: &str) -> io::Result<()> {
         if self.failed.as_ref().is_some_and(|failed| failed.explains(path)) {
             return Ok(());
         }
         let makes = command.starts_with("mk") || command.ends_with("link") && command != "unlink";
         self.failed = Some(Failed { path: path.to_vec(), makes });
         frame::write(self.socket, Kind::Event, &ReceiveNews::Failed(message.as_bytes()).body())
+    }
+}
+
+fn errno_of(error: &CommandError) -> Errno {
+    match &error.problem {
+        CommandProblem::Filesystem(error) => Errno::from_raw_os_error(error.errno()),
+        _ => Errno::INVAL,
     }
 }
 
@@ -304,7 +343,7 @@ impl Failed {
 
 /// The tree below the directory of a request, as the caller may walk it.
 pub(super) struct Tree<'s> {
-    server: &'s Server,
+    pub(super) server: &'s Server,
     pub(super) caller: Caller,
     base: Directory,
     /// Directories by their paths.
@@ -319,6 +358,21 @@ impl Tree<'_> {
         }
         let (directory, name) = self.parent_and_name(path)?;
         directory.child(OsStr::from_bytes(name)).map_err(failed)
+    }
+
+    /// The kernel's number of the inode at `path`. Fails also if the kernel cannot know the inode:
+    /// the inode `is_new`, so that it has no other names, and the kernel knows no directory of it.
+    fn node_of(&mut self, path: &[u8], is_new: bool) -> Result<u64, Errno> {
+        let nodes = &self.server.nodes;
+        if path.is_empty() {
+            return Ok(nodes.id_of(&self.base));
+        }
+        let (directory, name) = self.parent_and_name(path)?;
+        if is_new && !nodes.knows(nodes.id_of(&directory)) {
+            return Err(Errno::NOENT);
+        }
+        let (subvolume, number) = directory.child_id(OsStr::from_bytes(name)).map_err(failed)?;
+        Ok(number_of(subvolume, number))
     }
 
     /// The directory that contains `path`, and the name there.
@@ -337,10 +391,22 @@ impl Tree<'_> {
         if let Some(known) = self.directories.get(path) {
             return Ok(known.clone());
         }
-        let mut at = self.base.clone();
-        for name in path.split(|byte| *byte == b'/') {
+        // The nearest one above that is known, and the way down from there.
+        let mut ends: Vec<usize> = vec![path.len()];
+        let mut at = loop {
+            let end = ends[ends.len() - 1];
+            let Some(slash) = path[..end].iter().rposition(|byte| *byte == b'/') else {
+                break self.base.clone();
+            };
+            if let Some(known) = self.directories.get(&path[..slash]) {
+                break known.clone();
+            }
+            ends.push(slash);
+        };
+        for end in ends.into_iter().rev() {
             rights::check_searches(&self.caller, &at)?;
-            let name = OsStr::from_bytes(name);
+            let start = path[..end].iter().rposition(|byte| *byte == b'/').map_or(0, |at| at + 1);
+            let name = OsStr::from_bytes(&path[start..end]);
             if self.server.hidden.has(&at, name) {
                 return Err(Errno::BUSY);
             }
@@ -353,8 +419,8 @@ impl Tree<'_> {
         Ok(at)
     }
 
-    /// Forgets a directory that is removed, which is empty.
-    fn forget(&mut self, path: &[u8]) {
-        self.directories.remove(path);
+    /// Forgets directories, since some were moved or removed.
+    pub(super) fn forget_directories(&mut self) {
+        self.directories.clear();
     }
 }

@@ -11,6 +11,7 @@ mod changes;
 mod ending;
 mod input;
 mod receive;
+mod removal;
 mod rights;
 mod send;
 mod serve;

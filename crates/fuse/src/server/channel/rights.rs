@@ -40,7 +40,9 @@ pub(super) fn check(command: &Command<'_>, tree: &mut Tree<'_>, made: Option<&[u
         }
         Command::Unlink { path } | Command::Rmdir { path } => check_removes(&caller, tree, path),
         Command::Rename { path, to } => {
-            check_removes(&caller, tree, path)?;
+            if !is_made {
+                check_removes(&caller, tree, path)?;
+            }
             check_adds(&caller, tree, to)?;
             if tree.inode(to).is_ok() { check_removes(&caller, tree, to) } else { Ok(()) }
         }

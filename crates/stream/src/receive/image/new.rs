@@ -19,6 +19,8 @@ use crate::wire::Command;
 const MOST_XATTRS: usize = 16;
 const MOST_XATTR_BYTES: usize = 16 << 10;
 
+/// The bits of a mode that are not its type.
+const PERMISSIONS: u32 = 0o7777;
 /// Namespaces of extended attributes without side effects.
 const PLAIN: [&[u8]; 3] = [b"user.", b"trusted.", b"security."];
 /// The attribute that a new owner removes.
@@ -150,27 +152,32 @@ impl NewNode {
         Ok(())
     }
 
-    /// Creates the inode with all that it inherits from its directory.
+    /// Creates the inode with all that it inherits from its directory: a default ACL limits its
+    /// permissions.
     fn make_in_steps(&self, directory: &Directory, name: &OsStr) -> Result<Inode, Error> {
         if self.file_type == FileType::Symlink {
             let target = Path::new(OsStr::from_bytes(&self.content));
             let inode = directory.symlink_child(name, target, &self.new)?;
-            self.set_all(&inode)?;
+            self.set_all(&inode, self.attributes)?;
             return Ok(inode);
         }
-        let inode = directory.create_child(name, &self.new)?;
+        let permissions = self.attributes.permissions.unwrap_or(self.new.mode & PERMISSIONS);
+        let mode = self.new.mode & !PERMISSIONS | permissions;
+        let inode = directory.create_child(name, &NewInode { mode, ..self.new })?;
         if !self.content.is_empty() {
             inode.clone().into_file()?.write_at(&self.content, 0)?;
         }
-        self.set_all(&inode)?;
+        // A new owner takes permissions away.
+        let permissions = self.attributes.permissions.filter(|_| self.attributes.uid.is_some());
+        self.set_all(&inode, SetAttributes { permissions, ..self.attributes })?;
         Ok(inode)
     }
 
-    fn set_all(&self, inode: &Inode) -> Result<(), Error> {
+    fn set_all(&self, inode: &Inode, attributes: SetAttributes) -> Result<(), Error> {
         for (name, value) in &self.xattrs {
             inode.set_xattr(OsStr::from_bytes(name), value, XattrMode::Any)?;
         }
-        inode.set_attributes(&self.attributes)
+        inode.set_attributes(&attributes)
     }
 
     fn make_over(&self, names: &mut Names) -> Result<(), Error> {
@@ -180,7 +187,12 @@ impl NewNode {
         names.forget(&self.path);
         let (from, name) = names.parent_and_name(made_at)?;
         let (to, new_name) = names.parent_and_name(&self.path)?;
-        from.rename_child(name, &to, new_name, RenameMode::Replace)
+        let renamed = from.rename_child(name, &to, new_name, RenameMode::Replace);
+        if renamed.is_err() && names.lets_inherit() {
+            // Nobody asked for the first name.
+            let _ = from.remove_child(name);
+        }
+        renamed
     }
 }
 

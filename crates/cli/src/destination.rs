@@ -1,0 +1,162 @@
+//! Where a copy goes: into an image, or onto a mount.
+//!
+//! # Invariants
+//! - Nothing is made or changed through a symbolic link.
+//! - A new inode replaces a file of its name. A directory stays if there is one.
+
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use larder::{
+    ErrorKind, File, FileType, Inode, NewInode, SetAttributes, Subvolume, Timestamp, XattrMode,
+};
+
+/// The attributes of an inode that was copied completely. What is `None` stays as it is.
+#[derive(Default)]
+pub struct Attributes {
+    /// Not of symbolic links.
+    pub permissions: Option<u32>,
+    pub uid: Option<u32>,
+    pub gid: Option<u32>,
+    pub atime: Option<Timestamp>,
+    pub mtime: Option<Timestamp>,
+    /// All extended attributes: ACLs that the copy inherited and that are not among these go.
+    pub xattrs: Option<Vec<(OsString, Vec<u8>)>>,
+}
+
+/// A place for copies. Calls about one file follow each other: it is made, written and finished
+/// before the next one.
+pub trait Destination {
+    /// Makes a directory unless it is one.
+    fn make_directory(&mut self, path: &Path, new: &NewInode) -> anyhow::Result<()>;
+    /// Whether `path` is a directory, and no link to one.
+    fn is_directory(&mut self, path: &Path) -> bool;
+    /// Makes an empty file.
+    fn make_file(&mut self, path: &Path, new: &NewInode) -> anyhow::Result<()>;
+    /// Writes to the file that was made last.
+    fn write(&mut self, path: &Path, data: &[u8], offset: u64) -> anyhow::Result<()>;
+    /// Sets the length of the file that was made last.
+    fn set_len(&mut self, path: &Path, len_bytes: u64) -> anyhow::Result<()>;
+    /// Makes a device, a pipe or a socket.
+    fn make_node(&mut self, path: &Path, new: &NewInode) -> anyhow::Result<()>;
+    /// Makes a symbolic link.
+    fn make_symlink(&mut self, path: &Path, target: &OsStr) -> anyhow::Result<()>;
+    /// Gives `original` a further name.
+    fn link(&mut self, path: &Path, original: &Path) -> anyhow::Result<()>;
+    /// Sets the attributes of an inode that was made or found.
+    fn finish(&mut self, path: &Path, attributes: &Attributes) -> anyhow::Result<()>;
+}
+
+/// A subvolume of an image.
+pub struct IntoImage<'a> {
+    start: &'a Subvolume,
+    /// The inode that was made last, and its path.
+    last: Option<(PathBuf, Inode)>,
+    /// The file that was made last.
+    file: Option<File>,
+}
+
+impl<'a> IntoImage<'a> {
+    /// Paths start in `start`.
+    pub fn new(start: &'a Subvolume) -> Self {
+        Self { start, last: None, file: None }
+    }
+
+    /// Removes a file in the way.
+    fn make_way(&self, path: &Path) -> larder::Result<()> {
+        match self.start.remove_file(path) {
+            Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    fn file(&self) -> anyhow::Result<&File> {
+        self.file.as_ref().context("no file was made")
+    }
+}
+
+impl Destination for IntoImage<'_> {
+    fn make_directory(&mut self, path: &Path, new: &NewInode) -> anyhow::Result<()> {
+        match self.start.create_inode(path, new) {
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+                self.start.lookup(path)?.into_directory()?;
+            }
+            made => drop(made?),
+        }
+        Ok(())
+    }
+
+    fn is_directory(&mut self, path: &Path) -> bool {
+        self.start.lookup(path).is_ok_and(|inode| inode.file_type() == FileType::Directory)
+    }
+
+    fn make_file(&mut self, path: &Path, new: &NewInode) -> anyhow::Result<()> {
+        self.make_way(path)?;
+        let inode = self.start.create_inode(path, new)?;
+        self.last = Some((path.to_owned(), inode.clone()));
+        self.file = Some(inode.into_file()?);
+        Ok(())
+    }
+
+    fn write(&mut self, _: &Path, data: &[u8], offset: u64) -> anyhow::Result<()> {
+        Ok(self.file()?.write_at(data, offset)?)
+    }
+
+    fn set_len(&mut self, _: &Path, len_bytes: u64) -> anyhow::Result<()> {
+        Ok(self.file()?.set_len(len_bytes)?)
+    }
+
+    fn make_node(&mut self, path: &Path, new: &NewInode) -> anyhow::Result<()> {
+        self.make_way(path)?;
+        self.last = Some((path.to_owned(), self.start.create_inode(path, new)?));
+        Ok(())
+    }
+
+    fn make_symlink(&mut self, path: &Path, target: &OsStr) -> anyhow::Result<()> {
+        self.make_way(path)?;
+        self.last = Some((path.to_owned(), self.start.symlink(target, path)?));
+        Ok(())
+    }
+
+    fn link(&mut self, path: &Path, original: &Path) -> anyhow::Result<()> {
+        self.make_way(path)?;
+        Ok(self.start.hard_link(original, path)?)
+    }
+
+    fn finish(&mut self, path: &Path, attributes: &Attributes) -> anyhow::Result<()> {
+        match &self.last {
+            Some((last, inode)) if last == path => set(inode, attributes),
+            _ => set(&self.start.lookup(path)?, attributes),
+        }
+    }
+}
+
+/// Sets the attributes of an inode of an image.
+fn set(inode: &Inode, attributes: &Attributes) -> anyhow::Result<()> {
+    if let Some(xattrs) = &attributes.xattrs {
+        drop_inherited_acls(inode, |name| xattrs.iter().any(|(known, _)| known == name))?;
+        for (name, value) in xattrs {
+            inode
+                .set_xattr(name, value, XattrMode::Any)
+                .with_context(|| format!("cannot set {}", name.display()))?;
+        }
+    }
+    let Attributes { permissions, uid, gid, atime, mtime, .. } = *attributes;
+    Ok(inode.set_attributes(&SetAttributes {
+        permissions,
+        uid,
+        gid,
+        atime,
+        mtime,
+        ..Default::default()
+    })?)
+}
+
+/// Removes ACLs from a copy that it inherited and that the original does not have.
+pub fn drop_inherited_acls(inode: &Inode, has: impl Fn(&str) -> bool) -> larder::Result<()> {
+    const ACLS: [&str; 2] = ["system.posix_acl_access", "system.posix_acl_default"];
+    ACLS.into_iter()
+        .filter(|name| !has(name) && inode.xattr(name).is_ok())
+        .try_for_each(|name| inode.remove_xattr(name))
+}

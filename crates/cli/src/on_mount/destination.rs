@@ -1,0 +1,262 @@
+//! Copies onto a mount.
+
+use std::collections::HashMap;
+use std::ffi::{OsStr, OsString};
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::ensure;
+use larder::commands::{Command, Timestamp};
+use larder::{FileType, NewInode};
+use rustix::fs::{AtFlags, FileType as NodeType, makedev, statat};
+use rustix::io::Errno;
+
+use super::OnMount;
+use crate::destination::{Attributes, Destination};
+use crate::extract::Keep;
+
+/// The most data in one command.
+const MOST_DATA_BYTES: usize = 256 << 10;
+const PERMISSIONS: u32 = 0o7777;
+const SET_GID: u32 = 0o2000;
+const ACCESS_ACL: &str = "system.posix_acl_access";
+const DEFAULT_ACL: &str = "system.posix_acl_default";
+/// An ACL that says no more than permissions, which are set later:  `user::---`, `group::---`,
+/// `other::---`.
+const NO_ACL: [u8; 28] = [
+    2, 0, 0, 0, 1, 0, 0, 0, 255, 255, 255, 255, 4, 0, 0, 0, 255, 255, 255, 255, 32, 0, 0, 0, 255,
+    255, 255, 255,
+];
+/// The namespace that needs no rights of root.
+const OF_USERS: &str = "user.";
+
+/// What a new inode inherits besides what the server sees to.
+#[derive(Clone, Copy, Default)]
+struct Inherited {
+    /// An ACL.
+    acl: bool,
+    /// The setgid bit, if it is a directory.
+    set_gid: bool,
+}
+
+/// A directory of a mount as a destination: paths start there.
+pub struct OntoMount {
+    changes: OnMount,
+    /// Directories that were made: all in them is new.
+    made: HashMap<PathBuf, Inherited>,
+    /// Directories that were there.
+    existing: HashMap<PathBuf, Inherited>,
+    /// A name for a file until it replaces another.
+    temporary: OsString,
+    keep: Keep,
+    is_root: bool,
+}
+
+impl OntoMount {
+    /// Copies below the directory of `changes`.
+    pub fn new(changes: OnMount, keep: Keep) -> Self {
+        Self {
+            changes,
+            keep,
+            made: HashMap::new(),
+            existing: HashMap::new(),
+            temporary: format!(".larder-new-{}", process::id()).into(),
+            is_root: rustix::process::geteuid().is_root(),
+        }
+    }
+
+    /// Waits until all is copied. Returns how many changes failed.
+    pub fn finish(self) -> anyhow::Result<usize> {
+        self.changes.finish()
+    }
+
+    fn make(&mut self, command: &Command<'_>) -> anyhow::Result<()> {
+        self.changes.make(command)
+    }
+
+    /// Makes an inode at `path` by the command that `at` gives for a path, in place of a file that
+    /// may be there.
+    fn replace<'c>(
+        &mut self,
+        path: &'c Path,
+        at: impl FnOnce(&'c [u8]) -> Command<'c>,
+    ) -> anyhow::Result<()> {
+        let first = path.with_file_name(&self.temporary);
+        let command = moved(at(bytes(path)), bytes(&first));
+        self.make(&command)?;
+        self.make(&Command::Rename { path: bytes(&first), to: bytes(path) })
+    }
+
+    /// What an inode at `path` inherits.
+    fn inherited(&mut self, path: &Path) -> Inherited {
+        let Some(parent) = path.parent() else { return Inherited::default() };
+        if let Some(known) = self.made.get(parent).or_else(|| self.existing.get(parent)) {
+            return *known;
+        }
+        let shown = format!("/proc/self/fd/{}/", self.changes.directory().as_raw_fd());
+        let shown = Path::new(&shown).join(parent);
+        let mut nothing: [u8; 0] = [];
+        let acl = rustix::fs::getxattr(&shown, DEFAULT_ACL, &mut nothing).is_ok();
+        let set_gid = shown.metadata().is_ok_and(|found| found.mode() & SET_GID != 0);
+        let inherited = Inherited { acl, set_gid };
+        self.existing.insert(parent.to_owned(), inherited);
+        inherited
+    }
+
+    /// Takes an inherited ACL from a copy that shall be like the original.
+    fn drop_acl(&mut self, path: &Path, inherited: Inherited) -> anyhow::Result<()> {
+        if inherited.acl && self.keep == Keep::Everything {
+            self.set_xattr(path, OsStr::new(ACCESS_ACL), &NO_ACL)?;
+        }
+        Ok(())
+    }
+
+    fn set_permissions(&mut self, path: &Path, permissions: u32) -> anyhow::Result<()> {
+        let mode = u64::from(permissions & PERMISSIONS);
+        self.make(&Command::Chmod { path: bytes(path), mode })
+    }
+
+    fn set_xattr(&mut self, path: &Path, name: &OsStr, data: &[u8]) -> anyhow::Result<()> {
+        self.make(&Command::SetXattr { path: bytes(path), name: name.as_bytes(), data })
+    }
+}
+
+/// The same command for another path. It makes an inode.
+fn moved<'c>(command: Command<'c>, path: &'c [u8]) -> Command<'c> {
+    match command {
+        Command::Mkfile { ino, .. } => Command::Mkfile { path, ino },
+        Command::Mknod { ino, rdev, mode, .. } => Command::Mknod { path, ino, rdev, mode },
+        Command::Mkfifo { ino, rdev, mode, .. } => Command::Mkfifo { path, ino, rdev, mode },
+        Command::Mksock { ino, rdev, mode, .. } => Command::Mksock { path, ino, rdev, mode },
+        Command::Symlink { ino, target, .. } => Command::Symlink { path, ino, target },
+        other => other,
+    }
+}
+
+fn bytes(path: &Path) -> &[u8] {
+    path.as_os_str().as_bytes()
+}
+
+/// The permissions that a program would get which asks for those of `new`: a default ACL replaces
+/// the umask.
+fn permissions(new: &NewInode, inherited: Inherited) -> u32 {
+    new.mode & PERMISSIONS & !(if inherited.acl { 0 } else { new.umask })
+}
+
+impl Destination for OntoMount {
+    fn make_directory(&mut self, path: &Path, new: &NewInode) -> anyhow::Result<()> {
+        if path.as_os_str().is_empty() || self.made.contains_key(path) {
+            return Ok(());
+        }
+        if path.parent().is_none_or(|parent| !self.made.contains_key(parent)) {
+            match statat(self.changes.directory(), path, AtFlags::SYMLINK_NOFOLLOW) {
+                Ok(found) if NodeType::from_raw_mode(found.st_mode) == NodeType::Directory => {
+                    return Ok(());
+                }
+                Ok(_) => return Err(Errno::NOTDIR.into()),
+                Err(Errno::NOENT) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        let inherited = self.inherited(path);
+        self.make(&Command::Mkdir { path: bytes(path), ino: 0 })?;
+        self.drop_acl(path, inherited)?;
+        if inherited.acl && self.keep == Keep::Everything {
+            let name = DEFAULT_ACL.as_bytes();
+            self.make(&Command::RemoveXattr { path: bytes(path), name })?;
+        }
+        let set_gid = if inherited.set_gid { SET_GID } else { 0 };
+        self.set_permissions(path, permissions(new, inherited) | set_gid)?;
+        let acl = inherited.acl && self.keep == Keep::Permissions;
+        self.made.insert(path.to_owned(), Inherited { acl, ..inherited });
+        Ok(())
+    }
+
+    fn is_directory(&mut self, path: &Path) -> bool {
+        let found = || statat(self.changes.directory(), path, AtFlags::SYMLINK_NOFOLLOW);
+        let is_directory = |mode| NodeType::from_raw_mode(mode) == NodeType::Directory;
+        self.made.contains_key(path) || found().is_ok_and(|found| is_directory(found.st_mode))
+    }
+
+    fn make_file(&mut self, path: &Path, new: &NewInode) -> anyhow::Result<()> {
+        self.replace(path, |path| Command::Mkfile { path, ino: 0 })?;
+        let inherited = self.inherited(path);
+        self.drop_acl(path, inherited)?;
+        self.set_permissions(path, permissions(new, inherited))
+    }
+
+    fn write(&mut self, path: &Path, data: &[u8], offset: u64) -> anyhow::Result<()> {
+        let path = bytes(path);
+        let pieces = data.chunks(MOST_DATA_BYTES).enumerate();
+        pieces.into_iter().try_for_each(|(number, data)| {
+            let offset = offset + (number * MOST_DATA_BYTES) as u64;
+            self.make(&Command::Write { path, offset, data })
+        })
+    }
+
+    fn set_len(&mut self, path: &Path, len_bytes: u64) -> anyhow::Result<()> {
+        self.make(&Command::Truncate { path: bytes(path), size: len_bytes })
+    }
+
+    fn make_node(&mut self, path: &Path, new: &NewInode) -> anyhow::Result<()> {
+        let (major, minor) = new.device;
+        let (rdev, mode) = (makedev(major, minor), u64::from(new.mode));
+        let file_type = FileType::from_mode(new.mode);
+        self.replace(path, |path| match file_type {
+            Some(FileType::Fifo) => Command::Mkfifo { path, ino: 0, rdev: None, mode: None },
+            Some(FileType::Socket) => Command::Mksock { path, ino: 0, rdev: None, mode: None },
+            _ => Command::Mknod { path, ino: 0, rdev, mode },
+        })?;
+        let inherited = self.inherited(path);
+        self.drop_acl(path, inherited)?;
+        self.set_permissions(path, permissions(new, inherited))
+    }
+
+    fn make_symlink(&mut self, path: &Path, target: &OsStr) -> anyhow::Result<()> {
+        let target = target.as_bytes();
+        self.replace(path, |path| Command::Symlink { path, ino: 0, target })
+    }
+
+    fn link(&mut self, path: &Path, original: &Path) -> anyhow::Result<()> {
+        self.make(&Command::Link { path: bytes(path), existing: bytes(original) })
+    }
+
+    fn finish(&mut self, path: &Path, attributes: &Attributes) -> anyhow::Result<()> {
+        if let (Some(uid), Some(gid), true) = (attributes.uid, attributes.gid, self.is_root) {
+            let (uid, gid) = (uid.into(), gid.into());
+            self.make(&Command::Chown { path: bytes(path), uid, gid })?;
+        }
+        for (name, value) in attributes.xattrs.iter().flatten() {
+            let is_own = name.as_bytes().starts_with(OF_USERS.as_bytes());
+            let is_acl = name == ACCESS_ACL || name == DEFAULT_ACL;
+            if is_own || is_acl || self.is_root {
+                self.set_xattr(path, name, value)?;
+            } else {
+                eprintln!("WARNING: {}: cannot keep {}", path.display(), name.display());
+            }
+        }
+        if let Some(permissions) = attributes.permissions {
+            self.set_permissions(path, permissions)?;
+        }
+        if let Some(mtime) = attributes.mtime.map(stamp) {
+            let atime = attributes.atime.map_or_else(now, |atime| Ok(stamp(atime)))?;
+            let (path, otime) = (bytes(path), None);
+            self.make(&Command::Utimes { path, atime, mtime, ctime: mtime, otime })?;
+        }
+        Ok(())
+    }
+}
+
+fn stamp(time: larder::Timestamp) -> Timestamp {
+    Timestamp { seconds: time.seconds, nanoseconds: time.nanoseconds }
+}
+
+fn now() -> anyhow::Result<Timestamp> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH)?;
+    ensure!(i64::try_from(now.as_secs()).is_ok(), "the clock is wrong");
+    Ok(Timestamp { seconds: now.as_secs() as i64, nanoseconds: now.subsec_nanos() })
+}

@@ -1,0 +1,128 @@
+//! Changes on a mount of larder. Its server makes them for this process, many at a time, which is
+//! faster than one call after the other through the kernel.
+
+mod attributes;
+mod destination;
+mod mounts;
+mod remove;
+mod walk;
+
+use std::ffi::OsString;
+use std::ops::ControlFlow;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, ensure};
+use larder::commands::Command;
+use larder::{ChangeEvent, MountedChanges};
+use rustix::fs::{CWD, Mode, OFlags, StatVfsMountFlags};
+
+use crate::interrupt;
+use crate::on_one_line;
+use crate::progress::Progress;
+use crate::target::parent_of;
+
+pub use attributes::change_attributes;
+pub use destination::OntoMount;
+pub use remove::remove;
+
+/// How directories are opened.
+const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+
+/// Changes below a directory of a mount.
+pub struct OnMount {
+    directory: OwnedFd,
+    changes: MountedChanges,
+}
+
+impl OnMount {
+    /// Begins changes below `directory`. Each change that the server cannot make is reported on
+    /// standard error.
+    pub fn below(directory: &Path) -> anyhow::Result<Self> {
+        let named = || directory.display().to_string();
+        let open = rustix::fs::openat(CWD, directory, DIRECTORY, Mode::empty());
+        let open = open.with_context(named)?;
+        let flags = rustix::fs::fstatvfs(&open).with_context(named)?.f_flag;
+        let is_read_only = flags.contains(StatVfsMountFlags::RDONLY);
+        ensure!(!is_read_only, "{}: Read-only file system", named());
+        let shown = directory.to_owned();
+        let mut progress = Progress::of_files();
+        let observe = move |event: ChangeEvent<'_>| {
+            match event {
+                ChangeEvent::Failed(reason) => {
+                    let reason = on_one_line(reason);
+                    progress.say(&format!("ERROR: {}: {reason}", shown.display()));
+                }
+                ChangeEvent::Removed(names) => progress.set(names),
+            }
+            if interrupt::check().is_ok() {
+                ControlFlow::Continue(())
+            } else {
+                ControlFlow::Break(())
+            }
+        };
+        let changes = MountedChanges::below(&open, observe).with_context(named)?;
+        let changes = changes.with_context(|| {
+            format!("{}: is not on a mount of larder; use the system's own command", named())
+        })?;
+        Ok(Self { directory: open, changes })
+    }
+
+    /// The directory.
+    pub fn directory(&self) -> BorrowedFd<'_> {
+        self.directory.as_fd()
+    }
+
+    /// Makes a change, at a path from the directory.
+    pub fn make(&mut self, command: &Command<'_>) -> anyhow::Result<()> {
+        Ok(self.changes.make(command)?)
+    }
+
+    /// Waits until all changes are made. Returns how many failed.
+    pub fn finish(self) -> anyhow::Result<usize> {
+        let finished = self.changes.finish();
+        interrupt::check()?;
+        Ok(finished? as usize)
+    }
+}
+
+/// Paths whose last part is a name: those that end with a symbolic link lead where the link does,
+/// if `follows`, and so do those that end with `.` or `..`.
+pub fn resolved(paths: &[OsString], follows: bool) -> anyhow::Result<Vec<PathBuf>> {
+    let resolved = |text: &OsString| {
+        let path = Path::new(text);
+        let is_link = path.symlink_metadata().is_ok_and(|found| found.is_symlink());
+        let is_name = path.file_name().is_some() && !(is_link && follows);
+        let found = if is_name { Ok(path.to_owned()) } else { path.canonicalize() };
+        found.with_context(|| path.display().to_string())
+    };
+    paths.iter().map(resolved).collect()
+}
+
+/// Does `work` with every path, and the changes below the directory that contains it. Returns how
+/// many changes failed, with those that `work` reported itself.
+pub fn with_each<P: AsRef<Path>>(
+    paths: impl IntoIterator<Item = P>,
+    mut work: impl FnMut(&mut OnMount, &Path) -> anyhow::Result<usize>,
+) -> anyhow::Result<usize> {
+    let mut failures = 0;
+    let mut open: Option<(PathBuf, OnMount)> = None;
+    for path in paths {
+        let path = path.as_ref();
+        let parent = parent_of(path);
+        if open.as_ref().is_none_or(|(directory, _)| directory != parent) {
+            if let Some((_, changes)) = open.take() {
+                failures += changes.finish()?;
+            }
+            open = Some((parent.to_owned(), OnMount::below(parent)?));
+        }
+        if let Some((_, changes)) = &mut open {
+            let done = work(changes, path).with_context(|| path.display().to_string());
+            failures += done?;
+        }
+    }
+    if let Some((_, changes)) = open {
+        failures += changes.finish()?;
+    }
+    Ok(failures)
+}
