@@ -70,8 +70,10 @@ impl Applier {
             return;
         }
         // Waiting changes to a name that does not exist do not concern the new inode of that name.
-        let is_named = command.path().is_some_and(|path| self.batch.has(path));
-        if adds_name(command) && !is_named {
+        let path = command.path().unwrap_or_default();
+        // A change to a directory may change what a new inode inherits.
+        let inherits = self.names.lets_inherit() && self.batch.has(parent_of(path));
+        if adds_name(command) && !self.batch.has(path) && !inherits {
             self.make_new();
         } else {
             self.apply_all_deferred();
@@ -142,6 +144,11 @@ impl Applier {
         self.names.forget(to);
         Ok(from.rename_child(name, &directory, new_name, RenameMode::Replace)?)
     }
+}
+
+/// The path of the directory that contains `path`.
+fn parent_of(path: &[u8]) -> &[u8] {
+    &path[..path.iter().rposition(|byte| *byte == b'/').unwrap_or(0)]
 }
 
 /// Whether a command only adds a name: every existing path keeps its inode, unchanged.
