@@ -23,8 +23,8 @@
 //! - No request can make the server panic, hang, or allocate beyond its buffers and what the file
 //!   system has.
 //! - The kernel checks permissions (`default_permissions`) and may cache what it was told for ever:
-//!   all changes pass through it, except subvolumes that an ioctl makes or deletes. The server
-//!   tells it of those.
+//!   all changes pass through it, except subvolumes that an ioctl makes or deletes, and what a
+//!   client of the channel changes or receives. The server tells it of those.
 //! - Only `transport` has `unsafe`: for an ioctl, and for memory that comes from the kernel.
 //! - A handler writes its reply where the transport sends it from. A request takes no memory
 //!   besides the thread's two buffers.

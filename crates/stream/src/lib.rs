@@ -5,6 +5,7 @@
 //! - [`dump()`]: a stream as text.
 //! - [`send()`]: a read-only snapshot as a stream, full or as an increment to a parent.
 //! - [`receive()`]: a stream as subvolumes of a [`Target`].
+//! - [`Changes`]: commands that change what lies below a directory.
 //!
 //! Paths and names are bytes, numbers of inodes are those of the sender.
 //!
@@ -20,8 +21,8 @@
 //!   ahead of it (`send/ahead.rs`), and nothing depends on them.
 //! - A snapshot that is sent from a file system in use has a guard: it is walked as it was
 //!   committed, without locks, and can be neither deleted nor made writable meanwhile.
-//! - A receiver follows no symbolic link, enters no other subvolume, and changes only the subvolume
-//!   that it makes. It refuses a path that does not lead down.
+//! - A receiver of subvolumes follows no symbolic link, enters no other subvolume, and changes only
+//!   the subvolume that it makes. It refuses a path that does not lead down.
 //! - A subvolume becomes read-only and gets a received uuid only if every command was applied.
 //! - A receiver into an image changes many inodes at once, with several threads
 //!   (`receive/image/batch.rs`): each inode in the order of the stream, while no name changes.

@@ -80,6 +80,12 @@ fn write_back(core: &Core) -> Changed<()> {
 }
 
 impl Filesystem {
+    /// Writes back the dirty data of all files. It is in the running transaction afterwards.
+    #[doc(hidden)]
+    pub fn write_back(&self) -> Result<()> {
+        flush_all(self.core())
+    }
+
     /// Deletes inodes without a name, and deleted subvolumes, that are not open any more. Removing
     /// a name does so too; callers that drop handles later call this. If a deletion fails, it is
     /// completed when the file system is opened for writing again.

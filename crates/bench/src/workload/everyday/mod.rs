@@ -50,7 +50,9 @@ impl Everyday {
         for _ in 0..self.repeats {
             for side in Side::ALL {
                 side.on_new_mount(self.options.as_deref(), |root| {
-                    programs::run(root, material.path(), |row, time| table.add(row, side, time))
+                    programs::run(root, side, material.path(), |row, time| {
+                        table.add(row, side, time);
+                    })
                 })?;
                 side.on_new_mount(self.options.as_deref(), |root| {
                     calls::run(root, self.files, |row, time| table.add(row, side, time))

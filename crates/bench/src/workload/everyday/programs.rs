@@ -1,10 +1,11 @@
 //! Programs, one after another on one mount.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use crate::measure::drop_caches;
-use crate::mounts::shell;
+use crate::mounts::{Side, shell};
+use crate::workload::larder_program;
 
 /// The kernel's caches of the mount when a program starts.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -16,7 +17,8 @@ enum Caches {
 }
 use Caches::{Cold, Warm};
 
-/// A row of the table, the caches, and the shell command. `$M` is the directory of the material.
+/// A row of the table, the caches, and the shell command. `$M` is the directory of the material,
+/// `$LARDER` the program on mounts of larder.
 const PROGRAMS: &[(&str, Caches, &str)] = &[
     ("tar -x", Warm, "tar -xf $M/tree.tar"),
     ("cp -a", Warm, "cp -a $M/tree copy"),
@@ -57,6 +59,11 @@ const PROGRAMS: &[(&str, Caches, &str)] = &[
     ("git status", Warm, "git -C tree status"),
     ("git clone", Warm, "git clone -q --no-hardlinks tree cloned"),
     ("git gc", Warm, "git -C cloned gc -q"),
+    ("in bulk: cp -a", Warm, "bulk cp -a $M/tree bulk"),
+    ("in bulk: tar -x", Warm, "mkdir untarred; unpack $M/tree.tar untarred"),
+    ("in bulk: chmod -R", Warm, "bulk chmod -R g+w bulk"),
+    ("in bulk: rm -r", Warm, "bulk rm -r bulk"),
+    ("in bulk: rm -r, cold", Cold, "bulk rm -r untarred"),
 ];
 
 /// Functions for the commands.
@@ -67,22 +74,28 @@ rows() {
     echo 'create table t(a integer primary key, b); create index i on t(b);'
     seq "$1" | sed 's/.*/insert into t values(&, random());/'
 }
+# On mounts of larder, its own commands do what the system's do elsewhere.
+bulk() { $LARDER "$@"; }
+unpack() { if [ "$LARDER" ]; then $LARDER cp -a - "$2" < "$1"; else tar -xf "$1" -C "$2"; fi; }
 commit() { git "$@" -c user.name=a -c user.email=a commit -qm all; }
 "#;
 
-/// Runs all programs below `root` and reports the time of each.
+/// Runs all programs below `root`, a mount of `side`, and reports the time of each.
 pub fn run(
     root: &Path,
+    side: Side,
     material: &Path,
     mut took: impl FnMut(&'static str, Duration),
 ) -> anyhow::Result<()> {
+    let larder = if side == Side::Kernel { PathBuf::new() } else { larder_program()? };
     for (row, caches, line) in PROGRAMS {
         // Unwritten data of a program must not slow the next one.
         shell(root, "sync -f .")?;
         if *caches == Cold {
             drop_caches()?;
         }
-        let line = format!("M={}; {FUNCTIONS}({line}) > /dev/null", material.display());
+        let (material, larder) = (material.display(), larder.display());
+        let line = format!("M={material}; LARDER={larder}; {FUNCTIONS}({line}) > /dev/null");
         let start = Instant::now();
         shell(root, &line)?;
         took(row, start.elapsed());

@@ -12,17 +12,19 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsStr;
-use std::io;
+use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
+use std::sync::mpsc::{self, SyncSender};
+use std::thread::{self, Scope};
 
 use larder::commands::{Changes, Command, Reader};
 use larder::{CommandError, CommandProblem, Directory, Inode};
 use larder_ioctl::channel::{Kind, NodeId, ReceiveNews, ReceiveReply, frame};
 use rustix::io::Errno;
+use rustix::net::{Shutdown, shutdown};
 
-use super::input::Input;
-use super::{removal, rights};
+use super::{input, removal, rights};
 use crate::protocol::Notice;
 use crate::server::access::Caller;
 use crate::server::call::failed;
@@ -35,6 +37,8 @@ use crate::transport::Notify;
 pub(super) const MOST_UNTOLD: usize = 1024;
 /// The most directories that are remembered; when there are more, all are forgotten.
 const MOST_DIRECTORIES: usize = 1024;
+/// After so much data another thread writes it back, so that the one that applies commands need not.
+const WRITE_BACK_BYTES: usize = 8 << 20;
 /// The client is told of each further step of so many bytes.
 const STEP_BYTES: u64 = 1 << 20;
 
@@ -60,17 +64,49 @@ pub(super) fn change(
         made: None,
         commands: 0,
         removed: 0,
+        unwritten_bytes: 0,
     };
-    let mut reader = Reader::new(Input::new(socket));
-    let read = changing.read(&mut reader);
-    let ended = changing.apply_all();
+    let (read, ended, stream_bytes) = thread::scope(|scope| {
+        let write_back = Worker::new(scope, || {
+            // A failure is kept for fsync of the file.
+            let _ = server.filesystem.write_back();
+        });
+        let mut stream_bytes = 0;
+        let read = match input::ahead(scope, socket) {
+            Ok(input) => changing.read(Reader::new(input), &mut stream_bytes, &write_back),
+            Err(error) => Err(refuse(Errno::AGAIN, &error.to_string())),
+        };
+        if read.is_err() {
+            // Nothing behind can be understood.
+            let _ = shutdown(socket, Shutdown::Read);
+        }
+        (read, changing.apply_all(), stream_bytes)
+    });
     // The last names of inodes may be gone, and nobody refers to them any more.
     drop(changing.tree.directories);
     server.filesystem.delete_unlinked();
     read?;
     ended.map_err(|_| gone())?;
-    let (stream_bytes, commands) = (reader.offset(), changing.commands);
+    let commands = changing.commands;
     Ok(ReceiveReply::Received { stream_bytes, subvolumes: 0, commands }.body())
+}
+
+/// A thread that does some work whenever it is asked to, until this is dropped.
+struct Worker(SyncSender<()>);
+
+impl Worker {
+    fn new<'s>(scope: &'s Scope<'s, '_>, work: impl Fn() + Send + 's) -> Self {
+        let (ask, asked) = mpsc::sync_channel(1);
+        let run = move || asked.into_iter().for_each(|()| work());
+        // Without a thread this is slower, no more.
+        let _ = thread::Builder::new().name("larder-write".into()).spawn_scoped(scope, run);
+        Self(ask)
+    }
+
+    /// Asks for the work, unless it is waiting to be done.
+    fn ask(&self) {
+        let _ = self.0.try_send(());
+    }
 }
 
 fn gone() -> Refusal {
@@ -92,6 +128,8 @@ pub(super) struct Changing<'s> {
     commands: u64,
     /// Names that were removed.
     pub(super) removed: u64,
+    /// Bytes of data since writeback was last asked for.
+    unwritten_bytes: usize,
 }
 
 /// A command that failed. Commands that follow and depend on it would fail for the same reason.
@@ -115,17 +153,32 @@ pub(super) enum Untold {
 }
 
 impl Changing<'_> {
-    fn read(&mut self, reader: &mut Reader<Input<'_>>) -> Result<(), Refusal> {
+    fn read(
+        &mut self,
+        mut reader: Reader<impl Read>,
+        stream_bytes: &mut u64,
+        write_back: &Worker,
+    ) -> Result<(), Refusal> {
         let mut told_bytes = 0;
         loop {
             match reader.next() {
                 Ok(None) => return Ok(()),
                 Ok(Some(Command::End)) => {}
-                Ok(Some(command)) => self.command(&command).map_err(|_| gone())?,
+                Ok(Some(command)) => {
+                    if let Command::Write { data, .. } = command {
+                        self.unwritten_bytes += data.len();
+                    }
+                    self.command(&command).map_err(|_| gone())?;
+                }
                 Err(error) => return Err(refuse(Errno::INVAL, &error.to_string())),
             }
-            if reader.offset() >= told_bytes + STEP_BYTES {
-                told_bytes = reader.offset();
+            if self.unwritten_bytes >= WRITE_BACK_BYTES {
+                self.unwritten_bytes = 0;
+                write_back.ask();
+            }
+            *stream_bytes = reader.offset();
+            if *stream_bytes >= told_bytes + STEP_BYTES {
+                told_bytes = *stream_bytes;
                 let news = ReceiveNews::Read(told_bytes).body();
                 frame::write(self.socket, Kind::Event, &news).map_err(|_| gone())?;
             }
@@ -273,6 +326,17 @@ impl Changing<'_> {
         }
         self.tell();
         reported
+    }
+
+    /// Makes the kernel forget a directory that is about to be removed, and all that it knows below.
+    /// So it need not be told of each name.
+    pub(super) fn forget_below(&self, above: &Directory, name: &OsStr) {
+        let nodes = &self.tree.server.nodes;
+        let id = nodes.id_of(above);
+        if nodes.knows(id) {
+            // It fails if the kernel does not know the name.
+            let _ = self.kernel.notify(&Notice::name(id, name));
+        }
     }
 
     /// Tells the kernel of all that it was not told of.

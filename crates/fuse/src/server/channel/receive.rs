@@ -13,7 +13,7 @@ use std::os::unix::net::UnixStream;
 use larder::{Directory, ReceiveEvent, ReceiveOptions, ReceiveSnapshots};
 use larder_ioctl::channel::{Kind, NodeId, ReceiveNews, ReceiveReply, ReceiveRequest, frame};
 
-use super::input::Input;
+use super::input;
 use crate::protocol::Notice;
 use crate::server::refusal::Refusal;
 use crate::server::state::Server;
@@ -73,7 +73,7 @@ pub(super) fn receive(
             Err(_) => ControlFlow::Break(()),
         }
     };
-    let outcome = directory.receive(Input::new(socket), &options, &mut observe);
+    let outcome = directory.receive(input::direct(socket), &options, &mut observe);
     let reply = match outcome {
         Ok(received) => ReceiveReply::Received {
             stream_bytes: received.stream_bytes,

@@ -30,6 +30,9 @@ pub(super) fn remove_tree(changing: &mut Changing<'_>, path: &[u8]) -> io::Resul
         Ok((above, name.to_owned(), directory))
     });
     changing.tree.forget_directories();
+    if let Ok((above, name, _)) = &found {
+        changing.forget_below(above, name);
+    }
     let path_above = path[..path.iter().rposition(|byte| *byte == b'/').unwrap_or(0)].to_vec();
     let mut removal = Removal { changing, path: path_above, frames: Vec::new() };
     match found {
