@@ -29,10 +29,12 @@ macro_rules! eprintln {
 }
 
 mod command;
+mod completion;
 mod ending;
 mod extract;
 mod ingest;
 mod interrupt;
+mod manual;
 mod mode;
 mod mode_change;
 mod operand;

@@ -7,6 +7,7 @@ mod cat;
 mod check;
 mod chmod;
 mod chown;
+mod completions;
 mod cp;
 mod device;
 mod filesystem;
@@ -15,6 +16,7 @@ mod health;
 mod inspect;
 mod ln;
 mod ls;
+mod man_pages;
 mod mkdir;
 mod mkfs;
 mod mount;
@@ -48,6 +50,18 @@ use crate::ending::wait_for_ending_servers;
 /// The result of a command: an exit code, or an error for standard error.
 pub type Outcome = anyhow::Result<ExitCode>;
 
+/// What `--version` prints after the name.
+const LONG_VERSION: &str = concat!(
+    env!("CARGO_PKG_VERSION"),
+    "\ncommit:      ",
+    env!("LARDER_COMMIT"),
+    "\ntarget:      ",
+    env!("LARDER_TARGET"),
+    "\nchecksums:   crc32c, xxhash, sha256, blake2",
+    "\ncompression: zlib, lzo, zstd",
+    "\nmount:       FUSE, over /dev/fuse or io_uring",
+);
+
 /// Mount, read, change, make and check btrfs file systems without kernel btrfs and without root.
 ///
 /// Most commands work on a file system that is not mounted: IMAGE:/PATH is a path in the one on an
@@ -59,6 +73,7 @@ pub type Outcome = anyhow::Result<ExitCode>;
 #[command(
     name = "larder",
     version,
+    long_version = LONG_VERSION,
     infer_subcommands = true,
     infer_long_args = true,
     args_override_self = true
@@ -74,6 +89,9 @@ enum Command {
     Check(check::Check),
     Chmod(chmod::Chmod),
     Chown(chown::Chown),
+    #[command(name = "__complete", hide = true)]
+    Complete(completions::Complete),
+    Completions(completions::Completions),
     Cp(cp::Cp),
     #[command(subcommand)]
     Device(device::Device),
@@ -85,6 +103,7 @@ enum Command {
     Inspect(inspect::Inspect),
     Ln(ln::Ln),
     Ls(ls::Ls),
+    ManPages(man_pages::ManPages),
     Mkdir(mkdir::Mkdir),
     Mkfs(Box<mkfs::Mkfs>),
     Mount(mount::Mount),
@@ -114,6 +133,8 @@ impl Larder {
             Command::Check(command) => Ok(command.run()),
             Command::Chmod(command) => command.run(),
             Command::Chown(command) => command.run(),
+            Command::Complete(command) => command.run(),
+            Command::Completions(command) => command.run(),
             Command::Cp(command) => command.run(),
             Command::Device(command) => command.run(),
             Command::Filesystem(command) => command.run(),
@@ -129,6 +150,7 @@ impl Larder {
             Command::Rm(command) => command.run(),
             Command::Write(command) => command.run(),
             Command::Ls(command) => command.run(),
+            Command::ManPages(command) => command.run(),
             Command::Mkfs(command) => command.run(),
             Command::Receive(command) => command.run(),
             Command::Reflink(command) => command.run(),
@@ -163,6 +185,9 @@ mod tests {
     /// The commands below `command` that do something themselves, and their help.
     fn leaves(command: &clap::Command, path: &str) -> Vec<(String, String)> {
         let path = format!("{path} {}", command.get_name());
+        if command.is_hide_set() {
+            return Vec::new();
+        }
         if command.has_subcommands() {
             return command.get_subcommands().flat_map(|below| leaves(below, &path)).collect();
         }

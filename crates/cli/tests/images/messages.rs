@@ -309,6 +309,7 @@ const PRINTING: &[&str] = &[
     "subvolume list @",
     "subvolume show @:/s",
     "subvolume snapshot @:/s @:/newer",
+    "completions bash",
     "--help",
     "ls --help",
     "--version",
