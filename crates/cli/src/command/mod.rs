@@ -67,11 +67,20 @@ const LONG_VERSION: &str = concat!(
 /// Most commands work on a file system that is not mounted: IMAGE:/PATH is a path in the one on an
 /// image file or block device. The --help of each command has its usage and examples.
 ///
-/// Exit codes: 0 success, 1 failure (for check: damage was found), 2 the command line is wrong
-/// (for check: it could not run).
+/// Exit codes:
+///   0  success
+///   1  failure
+///   2  the command line is wrong
+/// Commands with other exit codes name them in their --help.
+///
+/// Examples:
+///   larder mount --create 8G disk.img ~/mnt
+///   larder umount ~/mnt
+///   larder ls -l disk.img:/
 #[derive(Debug, Parser)]
 #[command(
     name = "larder",
+    verbatim_doc_comment,
     version,
     long_version = LONG_VERSION,
     infer_subcommands = true,
