@@ -29,11 +29,13 @@ macro_rules! eprintln {
 }
 
 mod command;
+mod completion;
 mod destination;
 mod ending;
 mod extract;
 mod ingest;
 mod interrupt;
+mod manual;
 mod mode;
 mod mode_change;
 mod on_mount;

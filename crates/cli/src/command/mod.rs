@@ -7,6 +7,7 @@ mod cat;
 mod check;
 mod chmod;
 mod chown;
+mod completions;
 mod cp;
 mod device;
 mod filesystem;
@@ -15,6 +16,7 @@ mod health;
 mod inspect;
 mod ln;
 mod ls;
+mod man_pages;
 mod mkdir;
 mod mkfs;
 mod mount;
@@ -53,17 +55,39 @@ pub fn exit_code(failures: usize) -> ExitCode {
     if failures == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
+/// What `--version` prints after the name.
+const LONG_VERSION: &str = concat!(
+    env!("CARGO_PKG_VERSION"),
+    "\ncommit:      ",
+    env!("LARDER_COMMIT"),
+    "\ntarget:      ",
+    env!("LARDER_TARGET"),
+    "\nchecksums:   crc32c, xxhash, sha256, blake2",
+    "\ncompression: zlib, lzo, zstd",
+    "\nmount:       FUSE, over /dev/fuse or io_uring",
+);
+
 /// Mount, read, change, make and check btrfs file systems without kernel btrfs and without root.
 ///
 /// Most commands work on a file system that is not mounted: IMAGE:/PATH is a path in the one on an
 /// image file or block device. The --help of each command has its usage and examples.
 ///
-/// Exit codes: 0 success, 1 failure (for check: damage was found), 2 the command line is wrong
-/// (for check: it could not run).
+/// Exit codes:
+///   0  success
+///   1  failure
+///   2  the command line is wrong
+/// Commands with other exit codes name them in their --help.
+///
+/// Examples:
+///   larder mount --create 8G disk.img ~/mnt
+///   larder umount ~/mnt
+///   larder ls -l disk.img:/
 #[derive(Debug, Parser)]
 #[command(
     name = "larder",
+    verbatim_doc_comment,
     version,
+    long_version = LONG_VERSION,
     infer_subcommands = true,
     infer_long_args = true,
     args_override_self = true
@@ -79,6 +103,9 @@ enum Command {
     Check(check::Check),
     Chmod(chmod::Chmod),
     Chown(chown::Chown),
+    #[command(name = "__complete", hide = true)]
+    Complete(completions::Complete),
+    Completions(completions::Completions),
     Cp(cp::Cp),
     #[command(subcommand)]
     Device(device::Device),
@@ -90,6 +117,7 @@ enum Command {
     Inspect(inspect::Inspect),
     Ln(ln::Ln),
     Ls(ls::Ls),
+    ManPages(man_pages::ManPages),
     Mkdir(mkdir::Mkdir),
     Mkfs(Box<mkfs::Mkfs>),
     Mount(mount::Mount),
@@ -119,6 +147,8 @@ impl Larder {
             Command::Check(command) => Ok(command.run()),
             Command::Chmod(command) => command.run(),
             Command::Chown(command) => command.run(),
+            Command::Complete(command) => command.run(),
+            Command::Completions(command) => command.run(),
             Command::Cp(command) => command.run(),
             Command::Device(command) => command.run(),
             Command::Filesystem(command) => command.run(),
@@ -134,6 +164,7 @@ impl Larder {
             Command::Rm(command) => command.run(),
             Command::Write(command) => command.run(),
             Command::Ls(command) => command.run(),
+            Command::ManPages(command) => command.run(),
             Command::Mkfs(command) => command.run(),
             Command::Receive(command) => command.run(),
             Command::Reflink(command) => command.run(),
@@ -168,6 +199,9 @@ mod tests {
     /// The commands below `command` that do something themselves, and their help.
     fn leaves(command: &clap::Command, path: &str) -> Vec<(String, String)> {
         let path = format!("{path} {}", command.get_name());
+        if command.is_hide_set() {
+            return Vec::new();
+        }
         if command.has_subcommands() {
             return command.get_subcommands().flat_map(|below| leaves(below, &path)).collect();
         }

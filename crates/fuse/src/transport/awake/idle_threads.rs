@@ -99,12 +99,13 @@ fn processors() -> Vec<usize> {
 
 /// Gives this thread the scheduling class SCHED_IDLE.
 fn become_idle_class() -> io::Result<()> {
-    let parameters = libc::sched_param { sched_priority: 0 };
-    // SAFETY: the call reads the parameters, which outlive it; 0 stands for the calling thread.
-    match unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &raw const parameters) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
+    // The kernel's parameters are a priority alone. musl's are longer, and its function refuses.
+    let priority: libc::c_int = 0;
+    // SAFETY: the call reads the priority, which outlives it; 0 stands for the calling thread.
+    let result = unsafe {
+        libc::syscall(libc::SYS_sched_setscheduler, 0, libc::SCHED_IDLE, &raw const priority)
+    };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 #[cfg(test)]

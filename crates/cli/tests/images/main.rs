@@ -1,0 +1,9 @@
+//! The commands on images, as a user runs them.
+
+mod changing;
+mod commands;
+mod devices;
+mod interrupted;
+mod matrix;
+mod messages;
+mod receive;

@@ -1,0 +1,202 @@
+//! What users install: man pages, completions, and the Debian package.
+
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use larder_testkit::Scratch;
+
+const LARDER: &str = env!("CARGO_BIN_EXE_larder");
+
+/// What a program prints on standard output. It must succeed, and print nothing else.
+#[track_caller]
+fn output(command: &mut Command) -> String {
+    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success() && said.is_empty(), "{command:?}: {}: {said}", output.status);
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn larder(arguments: &[&str]) -> String {
+    output(Command::new(LARDER).args(arguments))
+}
+
+/// The files that a page or a script is written to, by the name of the file.
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).expect("it is there");
+    let mut files: Vec<_> = entries.map(|entry| entry.expect("it is listed").path()).collect();
+    files.sort();
+    files
+}
+
+/// The commands that `--help` names, those below them too: `larder`, `larder-ls` and so on.
+fn commands(words: &[&str]) -> Vec<String> {
+    let help = larder(&[words, &["--help"]].concat());
+    let mut found = vec![[&["larder"], words].concat().join("-")];
+    let below = help.split_once("\nCommands:\n").map_or("", |(_, list)| list);
+    for line in below.lines().take_while(|line| !line.is_empty()) {
+        let name = line.split_whitespace().next().expect("a line has words");
+        if line.starts_with("  ") && !line.starts_with("   ") && name != "help" {
+            found.extend(commands(&[words, &[name]].concat()));
+        }
+    }
+    found
+}
+
+#[test]
+fn every_command_has_a_man_page_without_warnings() {
+    let scratch = Scratch::new();
+    let folder = scratch.path().join("man");
+    larder(&["man-pages", folder.to_str().expect("it is text")]);
+    let pages = files(&folder);
+    let name = |page: &PathBuf| page.file_stem().unwrap_or_default().display().to_string();
+    let mut commands = commands(&[]);
+    commands.sort();
+    assert!(commands.len() > 40 && commands.contains(&"larder-subvolume-list".to_owned()));
+    let mut names: Vec<String> = pages.iter().map(name).collect();
+    names.sort();
+    assert_eq!(names, commands);
+    for page in &pages {
+        let mut man = Command::new("man");
+        man.args(["--warnings", "--encoding=UTF-8", "--local-file"]).arg(page);
+        let text = output(man.env("MANWIDTH", "80").env("LC_ALL", "C.UTF-8"));
+        for section in ["NAME", "SYNOPSIS", "DESCRIPTION", "EXIT STATUS"] {
+            assert!(text.contains(&format!("\n{section}\n")), "{}: {section}", page.display());
+        }
+        let is_group = text.contains("\nSUBCOMMANDS\n");
+        assert!(is_group || text.contains("\nEXAMPLES\n       "), "{}", page.display());
+    }
+}
+
+/// A folder with `my disk.img`, an image with the directory `etc`, and a `PATH` that starts with the
+/// program.
+struct Desk {
+    scratch: Scratch,
+    path: OsString,
+}
+
+impl Desk {
+    fn new() -> Self {
+        let scratch = Scratch::new();
+        let source = scratch.path().join("source");
+        fs::create_dir_all(source.join("etc")).unwrap();
+        fs::write(source.join("etc/fstab"), "").unwrap();
+        fs::write(source.join("etc/host names"), "").unwrap();
+        let mut mkfs = Command::new(LARDER);
+        mkfs.args(["mkfs", "--quiet", "-b", "200M", "--rootdir", "source", "my disk.img"]);
+        output(mkfs.current_dir(scratch.path()));
+        let folders = Path::new(LARDER).parent().expect("a program has a folder").as_os_str();
+        let path = [folders, OsStr::new(":"), &env::var_os("PATH").unwrap_or_default()];
+        Self { scratch, path: path.into_iter().collect() }
+    }
+
+    /// What `shell` prints for a script that is given the completions of `larder`. The image stays
+    /// as it is.
+    #[track_caller]
+    fn run(&self, shell: &str, arguments: &[&str], script: &str) -> String {
+        let folder = self.scratch.path();
+        fs::write(folder.join("completions"), larder(&["completions", shell])).unwrap();
+        let image = || fs::read(folder.join("my disk.img")).unwrap();
+        let before = image();
+        let mut command = Command::new(shell);
+        command.args(arguments).arg("-c").arg(script).env("PATH", &self.path);
+        let printed = output(command.current_dir(folder));
+        assert!(image() == before, "completing changed the image");
+        printed
+    }
+}
+
+/// Command lines up to the cursor as bash splits them, and what it puts in place of the last piece.
+const IN_BASH: [(&[&str], &str); 8] = [
+    (&["larder", "subv"], "subvolume"),
+    (&["larder", "sub", "li"], "list"),
+    (&["larder", "mkfs", "--rootd"], "--rootdir"),
+    (&["larder", "ls", "my"], r"my\ disk.img:/"),
+    (&["larder", "ls", r"my\ disk.img", ":", "/e"], "/etc/"),
+    (&["larder", "ls", r"my\ disk.img", ":"], "/"),
+    (&["larder", "ls", r"my\ disk.img", ":", "/etc/h"], r"/etc/host\ names"),
+    (&["larder", "cp", "x", r"my\ disk.img", ":", "/etc/f"], "/etc/fstab"),
+];
+
+#[test]
+fn bash_completes_commands_options_and_paths_in_images() {
+    let desk = Desk::new();
+    for (pieces, expected) in IN_BASH {
+        let quoted: Vec<String> = pieces.iter().map(|piece| format!("'{piece}'")).collect();
+        let line = pieces.join(" ").replace(" : ", ":").replace(" :", ":");
+        let last = pieces.last().filter(|last| **last != ":").unwrap_or(&"");
+        let script = format!(
+            "source ./completions; complete -p larder >/dev/null; COMP_LINE='{line}'; \
+             COMP_POINT=${{#COMP_LINE}}; COMP_WORDS=({}); COMP_CWORD={}; \
+             _larder larder '{last}' ''; printf '%s\\n' \"${{COMPREPLY[@]}}\"",
+            quoted.join(" "),
+            pieces.len() - 1
+        );
+        assert_eq!(desk.run("bash", &["--norc"], &script).trim_end(), expected, "{line}");
+    }
+}
+
+/// The beginning of a line's last word, the line before it, and the word that it becomes.
+const WORDS: [(&str, &str, &str); 5] = [
+    ("larder", "subv", "subvolume"),
+    ("larder mkfs", "--rootd", "--rootdir"),
+    ("larder ls", r"my\ d", "my disk.img:/"),
+    ("larder ls", r"my\ disk.img:/e", "my disk.img:/etc/"),
+    ("larder ls", r"my\ disk.img:/etc/h", "my disk.img:/etc/host names"),
+];
+
+#[test]
+fn zsh_completes_commands_options_and_paths_in_images() {
+    let desk = Desk::new();
+    for (before, word, expected) in WORDS {
+        let script = format!(
+            "autoload -U compinit; compinit -u -D; source ./completions; [[ $_comps[larder] == _larder ]]; \
+             compadd() {{ print -rl -- ${{(P)@[-1]}} }}; \
+             words=({before} '{word}'); CURRENT=$#words; PREFIX='{word}'; _larder || true"
+        );
+        assert_eq!(desk.run("zsh", &["-f"], &script).trim_end(), expected, "{before} {word}");
+    }
+}
+
+#[test]
+fn fish_completes_commands_options_and_paths_in_images() {
+    let desk = Desk::new();
+    for (before, word, expected) in WORDS {
+        let script = format!("source ./completions; complete --do-complete '{before} {word}'");
+        let printed = desk.run("fish", &["--no-config"], &script);
+        let word = printed.split(['\t', '\n']).next().unwrap_or_default();
+        assert_eq!(word, expected, "{before}: {printed}");
+    }
+}
+
+#[test]
+fn the_debian_package_is_sound() {
+    let scratch = Scratch::new();
+    let folder = scratch.path();
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/package");
+    output(Command::new(script).args(["--program", LARDER]).arg(folder));
+    let is_package = |path: &PathBuf| path.extension() == Some(OsStr::new("deb"));
+    let package = files(folder).into_iter().find(is_package).expect("it was made");
+    let mut lintian = Command::new("lintian");
+    let found = lintian.args(["--allow-root", "--fail-on=error", "--no-cfg"]).arg(&package);
+    let found = found.output().expect("lintian starts");
+    let said = String::from_utf8_lossy(&found.stdout);
+    assert!(found.status.success() && !said.contains("E: "), "{said}");
+
+    let content = output(Command::new("dpkg-deb").arg("--contents").arg(&package));
+    for path in [
+        "./usr/bin/larder\n",
+        "./usr/sbin/mount.fuse.larder -> ../bin/larder\n",
+        "./usr/sbin/umount.fuse.larder -> ../bin/larder\n",
+        "./usr/share/man/man1/larder-subvolume-list.1.gz\n",
+        "./usr/share/doc/larder/copyright\n",
+    ] {
+        assert!(content.contains(path), "{path}: {content}");
+    }
+    let installed = folder.join("installed");
+    output(Command::new("dpkg-deb").arg("--extract").args([&package, &installed]));
+    let version = output(Command::new(installed.join("usr/bin/larder")).arg("--version"));
+    assert_eq!(version, larder(&["--version"]));
+}

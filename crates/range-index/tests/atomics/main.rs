@@ -1,0 +1,6 @@
+//! The index on real atomics.
+#![cfg(not(feature = "shuttle"))]
+
+mod linearizability;
+mod model;
+mod stress;

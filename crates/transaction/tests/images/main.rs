@@ -1,0 +1,11 @@
+//! Transactions on images of the kernel and of mkfs, judged by both checkers and by the kernel.
+
+mod crashes;
+mod full;
+mod hostile;
+mod kernel_images;
+mod manager;
+mod panics;
+mod snapshots;
+mod support;
+mod threads;

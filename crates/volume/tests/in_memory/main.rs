@@ -1,0 +1,5 @@
+//! Volumes in memory, without a kernel.
+
+mod mapping;
+mod synthetic;
+mod writes;
