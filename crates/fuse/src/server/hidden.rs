@@ -19,6 +19,10 @@ impl Hidden {
         names.iter().any(|hidden| hidden.0 == node_of(directory) && hidden.1 == name)
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.names.read().is_empty()
+    }
+
     pub(super) fn insert(&self, directory: &Directory, name: &OsStr) {
         self.names.write().push((node_of(directory), name.to_owned()));
     }

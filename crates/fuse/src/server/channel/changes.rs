@@ -13,6 +13,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsStr;
 use std::io::{self, Read};
+use std::mem;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
 use std::sync::mpsc::{self, SyncSender};
@@ -71,14 +72,14 @@ pub(super) fn change(
             // A failure is kept for fsync of the file.
             let _ = server.filesystem.write_back();
         });
+        let rest = Rest(socket);
         let mut stream_bytes = 0;
         let read = match input::ahead(scope, socket) {
             Ok(input) => changing.read(Reader::new(input), &mut stream_bytes, &write_back),
             Err(error) => Err(refuse(Errno::AGAIN, &error.to_string())),
         };
-        if read.is_err() {
-            // Nothing behind can be understood.
-            let _ = shutdown(socket, Shutdown::Read);
+        if read.is_ok() {
+            mem::forget(rest);
         }
         (read, changing.apply_all(), stream_bytes)
     });
@@ -89,6 +90,17 @@ pub(super) fn change(
     ended.map_err(|_| gone())?;
     let commands = changing.commands;
     Ok(ReceiveReply::Received { stream_bytes, subvolumes: 0, commands }.body())
+}
+
+/// What a client sends behind a stream that ended early, also by a panic: it cannot be understood,
+/// and the thread that reads ahead ends when this is dropped.
+struct Rest<'s>(&'s UnixStream);
+
+impl Drop for Rest<'_> {
+    fn drop(&mut self) {
+        // It fails if the client has gone already.
+        let _ = shutdown(self.0, Shutdown::Read);
+    }
 }
 
 /// A thread that does some work whenever it is asked to, until this is dropped.
@@ -209,6 +221,7 @@ impl Changing<'_> {
         self.commands += 1;
         if let Command::Rmdir { path } = *command {
             self.apply_all()?;
+            self.changes.forget(path);
             return removal::remove_tree(self, path);
         }
         self.note(command);
@@ -224,6 +237,11 @@ impl Changing<'_> {
     /// Checks that the caller may do that, and opens inodes that lose names.
     fn prepare(&mut self, command: &Command<'_>) -> Result<(), Errno> {
         rights::check(command, &mut self.tree, self.made.as_deref())?;
+        let path = command.path().unwrap_or_default();
+        if !self.tree.server.hidden.is_empty() && !path.is_empty() {
+            // It fails in a subvolume that is being received.
+            self.tree.parent_and_name(path)?;
+        }
         match *command {
             Command::Unlink { path } | Command::Rmdir { path } => self.keep(path),
             Command::Rename { path, to } => {

@@ -35,4 +35,9 @@ impl Changes {
     pub fn apply_deferred(&mut self) -> Result<(), CommandError> {
         self.applier.apply_deferred()
     }
+
+    /// Forgets what is known of a path and of all below, which another thread has changed.
+    pub fn forget(&mut self, path: &[u8]) {
+        self.applier.names.forget(path);
+    }
 }
