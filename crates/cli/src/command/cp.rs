@@ -107,7 +107,7 @@ impl Cp {
             let name = name.with_context(|| format!("{shown}: has no name"))?;
             (parent_of(&self.destination), PathBuf::from(name))
         };
-        let mut mount = OntoMount::new(OnMount::below(base)?, self.keep());
+        let mut mount = OntoMount::new(OnMount::below(base, &self.destination)?, self.keep());
         let mut failures = 0;
         if is_archive {
             failures += Untar::new(&mut mount, target, self.keep()).unpack(io::stdin().lock())?;

@@ -36,10 +36,10 @@ pub struct OnMount {
 }
 
 impl OnMount {
-    /// Begins changes below `directory`. Each change that the server cannot make is reported on
-    /// standard error.
-    pub fn below(directory: &Path) -> anyhow::Result<Self> {
-        let named = || directory.display().to_string();
+    /// Begins changes below `directory`, because a command names `operand`. Each change that the
+    /// server cannot make is reported on standard error.
+    pub fn below(directory: &Path, operand: &Path) -> anyhow::Result<Self> {
+        let named = || operand.display().to_string();
         let open = rustix::fs::openat(CWD, directory, DIRECTORY, Mode::empty());
         let open = open.with_context(named)?;
         let flags = rustix::fs::fstatvfs(&open).with_context(named)?.f_flag;
@@ -114,7 +114,7 @@ pub fn with_each<P: AsRef<Path>>(
             if let Some((_, changes)) = open.take() {
                 failures += changes.finish()?;
             }
-            open = Some((parent.to_owned(), OnMount::below(parent)?));
+            open = Some((parent.to_owned(), OnMount::below(parent, path)?));
         }
         if let Some((_, changes)) = &mut open {
             let done = work(changes, path).with_context(|| path.display().to_string());
