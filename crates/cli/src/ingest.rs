@@ -16,6 +16,7 @@ use crate::destination::{Attributes, Destination};
 use crate::extract::{Keep, umask};
 use crate::interrupt;
 use crate::message;
+use crate::on_mount::Gone;
 use crate::progress::Progress;
 use crate::source::new_inode;
 
@@ -58,20 +59,24 @@ impl<'a> Ingest<'a> {
             interrupt::check()?;
             let copied = self.one(&source, &target, &mut waiting, &mut directories);
             interrupt::check()?;
-            self.note(&source, copied);
+            self.note(&source, copied)?;
         }
         for (source, target, metadata) in directories.into_iter().rev() {
             let finished = self.finish(&source, &metadata, &target);
-            self.note(&source, finished);
+            self.note(&source, finished)?;
         }
         Ok(self.failures)
     }
 
-    fn note(&mut self, source: &Path, result: anyhow::Result<()>) {
+    fn note(&mut self, source: &Path, result: anyhow::Result<()>) -> anyhow::Result<()> {
         if let Err(error) = result {
+            if Gone::is_behind(&error) {
+                return Err(error);
+            }
             eprintln!("ERROR: {}: {}", source.display(), message(&error));
             self.failures += 1;
         }
+        Ok(())
     }
 
     fn one(

@@ -18,6 +18,7 @@ use crate::destination::{self, Destination};
 use crate::extract::{Keep, umask};
 use crate::interrupt;
 use crate::message;
+use crate::on_mount::Gone;
 use crate::progress::Progress;
 use crate::source::new_inode;
 use crate::sparse::{Ranges, read_map};
@@ -91,20 +92,24 @@ impl<'a> Untar<'a> {
             interrupt::check()?;
             let unpacked = self.member(&member, &mut archive);
             interrupt::check()?;
-            self.note(&member.name.escape_ascii().to_string(), unpacked);
+            self.note(&member.name.escape_ascii().to_string(), unpacked)?;
         }
         for (path, attributes) in std::mem::take(&mut self.directories).into_iter().rev() {
             let finished = self.finish(&path, false, attributes);
-            self.note(&path.display().to_string(), finished);
+            self.note(&path.display().to_string(), finished)?;
         }
         Ok(self.failures)
     }
 
-    fn note(&mut self, shown: &str, result: anyhow::Result<()>) {
+    fn note(&mut self, shown: &str, result: anyhow::Result<()>) -> anyhow::Result<()> {
         if let Err(error) = result {
+            if Gone::is_behind(&error) {
+                return Err(error);
+            }
             eprintln!("ERROR: {shown}: {}", message(&error));
             self.failures += 1;
         }
+        Ok(())
     }
 
     fn member(&mut self, member: &Member, data: &mut impl Read) -> anyhow::Result<()> {

@@ -7,7 +7,10 @@ mod mounts;
 mod remove;
 mod walk;
 
+use std::error::Error;
 use std::ffi::OsString;
+use std::fmt;
+use std::io;
 use std::ops::ControlFlow;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -28,6 +31,25 @@ pub use remove::remove;
 
 /// How directories are opened.
 const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+
+/// The server makes no more changes.
+#[derive(Debug)]
+pub struct Gone(io::Error);
+
+impl Gone {
+    /// Whether `error` is because of that.
+    pub fn is_behind(error: &anyhow::Error) -> bool {
+        error.chain().any(<dyn Error + 'static>::is::<Self>)
+    }
+}
+
+impl fmt::Display for Gone {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl Error for Gone {}
 
 /// Changes below a directory of a mount.
 pub struct OnMount {
@@ -75,7 +97,10 @@ impl OnMount {
 
     /// Makes a change, at a path from the directory.
     pub fn make(&mut self, command: &Command<'_>) -> anyhow::Result<()> {
-        Ok(self.changes.make(command)?)
+        self.changes.make(command).map_err(|error| match error.kind() {
+            io::ErrorKind::InvalidInput => error.into(),
+            _ => Gone(error).into(),
+        })
     }
 
     /// Waits until all changes are made. Returns how many failed.

@@ -12,7 +12,7 @@ use std::os::unix::ffi::OsStrExt;
 use anyhow::{Context, bail};
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, fstat};
 
-use super::DIRECTORY;
+use super::{DIRECTORY, Gone};
 use crate::interrupt::{self, Interrupted};
 use crate::message;
 
@@ -78,7 +78,7 @@ pub fn walk(
 impl<V: Visitor> Walk<'_, V> {
     /// Reports an error, unless it ends the walk.
     fn note(&mut self, error: anyhow::Error) -> anyhow::Result<()> {
-        if Interrupted::behind(&error).is_some() {
+        if Interrupted::behind(&error).is_some() || Gone::is_behind(&error) {
             return Err(error);
         }
         eprintln!("ERROR: {}", message(&error));

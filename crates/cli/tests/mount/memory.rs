@@ -153,6 +153,23 @@ fn deletions_fit_into_the_memory() {
 }
 
 #[test]
+fn bulk_changes_fit_into_the_memory() {
+    bounded(&[], |mounted| {
+        let source = mounted.folder().join("source");
+        fs::create_dir(&source).unwrap();
+        shell(
+            &source,
+            "for d in $(seq 200); do mkdir $d; (cd $d; seq 100 | xargs touch; echo $d > data); done",
+        );
+        succeed(larder().args(["cp", "-a"]).arg(&source).arg(mounted.path()));
+        // The kernel knows all of them.
+        mounted.shell("ls -lR source > /dev/null");
+        succeed(larder().args(["chmod", "-R", "a+w"]).arg(mounted.join("source")));
+        succeed(larder().args(["rm", "-r"]).arg(mounted.join("source")));
+    });
+}
+
+#[test]
 fn snapshots_and_streams_fit_into_the_memory() {
     bounded(&[], |mounted| {
         let subvolume = |arguments: &[&str]| {

@@ -471,6 +471,11 @@ impl Nodes {
         found
     }
 
+    /// How many nodes there are.
+    pub(super) fn count(&self) -> usize {
+        self.shards.iter().map(|shard| shard.lock().len()).sum()
+    }
+
     /// How many open nodes would take as much memory as all nodes do.
     pub(super) fn count_as_open(&self) -> usize {
         self.weight.load(Relaxed) / LISTED_PER_OPEN

@@ -18,6 +18,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
 use std::sync::mpsc::{self, SyncSender};
 use std::thread::{self, Scope};
+use std::time::Duration;
 
 use larder::commands::{Changes, Command, Reader};
 use larder::{CommandError, CommandProblem, Directory, Inode};
@@ -37,7 +38,10 @@ use crate::transport::Notify;
 /// The most commands that the kernel was not told of.
 pub(super) const MOST_UNTOLD: usize = 1024;
 /// The most directories that are remembered; when there are more, all are forgotten.
-const MOST_DIRECTORIES: usize = 1024;
+const MOST_DIRECTORIES: usize = 256;
+/// The server waits for the kernel to forget a tree in so many pauses at most, of this length.
+const MOST_PAUSES: usize = 500;
+const PAUSE: Duration = Duration::from_millis(2);
 /// After so much data another thread writes it back, so that the one that applies commands need not.
 const WRITE_BACK_BYTES: usize = 8 << 20;
 /// The client is told of each further step of so many bytes.
@@ -354,6 +358,16 @@ impl Changing<'_> {
         if nodes.knows(id) {
             // It fails if the kernel does not know the name.
             let _ = self.kernel.notify(&Notice::name(id, name));
+            // Inodes that the kernel still knew would be opened one by one.
+            let mut left = nodes.count();
+            for _ in 0..MOST_PAUSES {
+                thread::sleep(PAUSE);
+                let now = nodes.count();
+                if now >= left {
+                    break;
+                }
+                left = now;
+            }
         }
     }
 

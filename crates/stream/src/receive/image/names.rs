@@ -12,7 +12,7 @@ use std::os::unix::ffi::OsStrExt;
 use larder_filesystem::{Directory, Error, FileType, Inode};
 
 /// Most directories in the cache; when there are more, all are dropped.
-const MOST_KNOWN: usize = 4096;
+const MOST_KNOWN: usize = 1024;
 
 /// Inodes by their paths.
 #[derive(Debug)]
