@@ -11,7 +11,7 @@
 //! - A lookup takes no lock. All maps of a file system together have at most [`MOST_ENTRIES`], and
 //!   whatever one thread inserts at once.
 
-use std::collections::VecDeque;
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock, Weak};
@@ -41,6 +41,8 @@ pub(crate) struct ExtentMap {
     entries: OnceLock<RangeIndex<KnownExtent>>,
     /// Held while entries are inserted or removed. It is how many `all` counts.
     counted: Mutex<usize>,
+    /// Its key in the table of filled maps; 0 if it is not there.
+    turn: AtomicU64,
 }
 
 /// The maps of a file system.
@@ -49,14 +51,22 @@ pub(crate) struct ExtentMaps {
     keeps: bool,
     entries: AtomicUsize,
     learned: AtomicU64,
-    /// The maps that have entries, and some that had, in the order of their first entry.
-    filled: Mutex<VecDeque<Weak<ExtentMap>>>,
+    filled: Mutex<Filled>,
+}
+
+/// The maps that have entries, and some that had, in the order of their first entry. Each is there
+/// once, and no longer than it exists: a weak reference keeps the memory of a map.
+#[derive(Default)]
+struct Filled {
+    last_turn: u64,
+    maps: BTreeMap<u64, Weak<ExtentMap>>,
 }
 
 impl ExtentMap {
     /// An empty one.
     pub(crate) fn new(all: Arc<ExtentMaps>) -> Arc<Self> {
-        Arc::new(Self { all, entries: OnceLock::new(), counted: Mutex::default() })
+        let (entries, counted, turn) = Default::default();
+        Arc::new(Self { all, entries, counted, turn })
     }
 
     /// The cached extent at `offset`, and the end of its range.
@@ -78,7 +88,7 @@ impl ExtentMap {
             }
         });
         if is_first {
-            self.all.filled.lock().push_back(Arc::downgrade(self));
+            self.all.filled.lock().enter(self);
         }
         self.all.relieve();
     }
@@ -106,6 +116,20 @@ impl ExtentMap {
 impl Drop for ExtentMap {
     fn drop(&mut self) {
         self.all.entries.fetch_sub(*self.counted.get_mut(), Relaxed);
+        let turn = *self.turn.get_mut();
+        if turn != 0 {
+            self.all.filled.lock().maps.remove(&turn);
+        }
+    }
+}
+
+impl Filled {
+    /// Makes a map the last one.
+    fn enter(&mut self, map: &Arc<ExtentMap>) {
+        self.last_turn += 1;
+        self.maps.insert(self.last_turn, Arc::downgrade(map));
+        let before = map.turn.swap(self.last_turn, Relaxed);
+        self.maps.remove(&before);
     }
 }
 
@@ -123,7 +147,8 @@ impl ExtentMaps {
     /// Empties the maps that were filled first, until there are few enough entries.
     fn relieve(&self) {
         while self.entries.load(Relaxed) > MOST_ENTRIES {
-            let Some(first) = self.filled.lock().pop_front() else { return };
+            let first = self.filled.lock().maps.pop_first();
+            let Some((_, first)) = first else { return };
             if let Some(map) = first.upgrade() {
                 map.forget(0..u64::MAX);
             }
@@ -190,6 +215,20 @@ mod tests {
         // A map that is too large by itself begins anew.
         (0..=MOST_ENTRIES as u64).for_each(|number| learn(&maps[1], 1 << 30 | number, 1));
         assert!(all.stats().entries <= MOST_ENTRIES as u64);
+    }
+
+    #[test]
+    fn maps_that_are_gone_take_no_memory() {
+        let all = ExtentMaps::new(true);
+        let map = ExtentMap::new(all.clone());
+        for _ in 0..3 {
+            learn(&map, 0, 100);
+            map.forget(0..100);
+            learn(&ExtentMap::new(all.clone()), 0, 100);
+        }
+        assert_eq!(all.filled.lock().maps.len(), 1);
+        drop(map);
+        assert!(all.filled.lock().maps.is_empty());
     }
 
     #[test]
