@@ -47,7 +47,10 @@ pub(super) fn remove_tree(changing: &mut Changing<'_>, path: &[u8]) -> io::Resul
         let above = frame.directory.clone();
         match entry.open().and_then(Inode::into_directory) {
             Ok(directory) => removal.enter(above, entry.name().to_owned(), directory)?,
-            Err(error) => removal.report(&removal.path_of(entry.name()), failed(error))?,
+            Err(error) => {
+                let (name, outcome) = (entry.name(), Err(failed(error)));
+                removal.note(&above, name, outcome)?;
+            }
         }
     }
     Ok(())
@@ -138,8 +141,11 @@ impl Removal<'_, '_> {
 
     /// Notes the removal of a name, or reports why it failed.
     fn note(&mut self, directory: &Directory, name: &OsStr, removed: Outcome) -> io::Result<()> {
-        if let Err(errno) = removed {
-            return self.report(&self.path_of(name), errno);
+        match removed {
+            // Another program was faster.
+            Err(Errno::NOENT) => return Ok(()),
+            Err(errno) => return self.report(&self.path_of(name), errno),
+            Ok(()) => {}
         }
         let Changing { tree, untold, removed, socket, .. } = &mut *self.changing;
         let id = tree.server.nodes.id_of(directory);
