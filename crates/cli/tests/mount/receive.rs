@@ -160,6 +160,28 @@ fn unfinished_subvolumes_are_not_shown() {
 }
 
 #[test]
+fn trees_with_a_subvolume_that_is_being_received_are_not_removed() {
+    let chain = Chain::new(9);
+    let mounted = Mounted::new();
+    mounted.shell("mkdir -p in/to; echo x > in/file");
+    let stream = fs::read(chain.stream(0)).unwrap();
+    let mut command = larder();
+    command.arg("receive").arg(mounted.join("in/to"));
+    let mut child = command.stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut input = child.stdin.take().unwrap();
+    input.write_all(&stream[..stream.len() / 2]).unwrap();
+    child.stderr.as_mut().unwrap().read_exact(&mut [0; "At subvol 0\n".len()]).unwrap();
+    let output = larder().args(["rm", "-r"]).arg(mounted.join("in")).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(errors(&output).contains("in/to/0: Device or resource busy"), "{}", errors(&output));
+    input.write_all(&stream[stream.len() / 2..]).unwrap();
+    drop(input);
+    assert!(child.wait().unwrap().success(), "nothing of it was removed");
+    assert_eq!(mounted.shell("find in -maxdepth 2 | sort"), "in\nin/to\nin/to/0\n");
+    mounted.finish();
+}
+
+#[test]
 fn a_stream_cut_short_says_how_to_go_on() {
     let chain = Chain::new(5);
     let mounted = Mounted::new();

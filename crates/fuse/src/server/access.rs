@@ -30,7 +30,7 @@ mod tag {
     pub(super) const MASK: u16 = 16;
 }
 
-/// Who asks for something.
+/// The user and the thread that make a request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Caller {
     pub(super) uid: u32,

@@ -240,7 +240,7 @@ impl Changing<'_> {
 
     /// Checks that the caller may do that, and opens inodes that lose names.
     fn prepare(&mut self, command: &Command<'_>) -> Result<(), Errno> {
-        rights::check(command, &mut self.tree, self.made.as_deref())?;
+        rights::check(command, &mut self.tree)?;
         let path = command.path().unwrap_or_default();
         if !self.tree.server.hidden.is_empty() && !path.is_empty() {
             // It fails in a subvolume that is being received.

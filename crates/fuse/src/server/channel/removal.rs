@@ -45,6 +45,11 @@ pub(super) fn remove_tree(changing: &mut Changing<'_>, path: &[u8]) -> io::Resul
             continue;
         };
         let above = frame.directory.clone();
+        // The mount does not open a subvolume that is being received.
+        if removal.changing.tree.server.hidden.has(&above, entry.name()) {
+            removal.report(&removal.path_of(entry.name()), Errno::BUSY)?;
+            continue;
+        }
         match entry.open().and_then(Inode::into_directory) {
             Ok(directory) => removal.enter(above, entry.name().to_owned(), directory)?,
             Err(error) => {
@@ -128,13 +133,9 @@ impl Removal<'_, '_> {
             return Ok(());
         };
         let caller = self.changing.tree.caller;
-        let removed = if self.changing.tree.server.hidden.has(&above, &name) {
-            Err(Errno::BUSY)
-        } else {
-            caller
-                .check_may_remove(&above, &directory)
-                .and_then(|()| above.remove_child_directory(&name).map_err(failed))
-        };
+        let removed = caller
+            .check_may_remove(&above, &directory)
+            .and_then(|()| above.remove_child_directory(&name).map_err(failed));
         self.path.truncate(path_len);
         self.note(&above, &name, removed)
     }

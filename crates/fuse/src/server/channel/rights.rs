@@ -11,24 +11,23 @@ use larder::commands::Command;
 use rustix::io::Errno;
 
 use super::changes::Tree;
-use crate::server::access::{Caller, EXECUTE, READ, WRITE};
-use crate::server::call::Outcome;
+use crate::server::access::{Caller, EXECUTE, WRITE};
+use crate::server::call::{Outcome, failed};
 
 const SET_GID: u64 = 0o2000;
 /// Namespaces of extended attributes that only root may change.
 const OF_ROOT: [&[u8]; 2] = [b"security.", b"trusted."];
 const OF_USERS: &[u8] = b"user.";
 
-/// Refuses `command` if the caller may not do that. `made` is the path of the last inode that the
-/// caller made, which may not exist yet: the caller owns it.
-pub(super) fn check(command: &Command<'_>, tree: &mut Tree<'_>, made: Option<&[u8]>) -> Outcome {
+/// Refuses `command` if the caller may not do that. Fails with `ENOENT` if it is about an inode that
+/// earlier commands make and that does not exist yet: what is there when they are applied may belong
+/// to someone else.
+pub(super) fn check(command: &Command<'_>, tree: &mut Tree<'_>) -> Outcome {
     let caller = tree.caller;
     if caller.is_privileged {
         return Ok(());
     }
-    let is_made = command.path() == made;
     match *command {
-        Command::Mknod { .. } => Err(Errno::PERM),
         Command::Mkfile { path, .. }
         | Command::Mkdir { path, .. }
         | Command::Mkfifo { path, .. }
@@ -40,9 +39,7 @@ pub(super) fn check(command: &Command<'_>, tree: &mut Tree<'_>, made: Option<&[u
         }
         Command::Unlink { path } | Command::Rmdir { path } => check_removes(&caller, tree, path),
         Command::Rename { path, to } => {
-            if !is_made {
-                check_removes(&caller, tree, path)?;
-            }
+            check_removes(&caller, tree, path)?;
             check_adds(&caller, tree, to)?;
             if tree.inode(to).is_ok() { check_removes(&caller, tree, to) } else { Ok(()) }
         }
@@ -63,7 +60,6 @@ pub(super) fn check(command: &Command<'_>, tree: &mut Tree<'_>, made: Option<&[u
         {
             Err(Errno::PERM)
         }
-        _ if is_made => Ok(()),
         Command::SetXattr { path, name, .. } | Command::RemoveXattr { path, name }
             if name.starts_with(OF_USERS) =>
         {
@@ -72,16 +68,16 @@ pub(super) fn check(command: &Command<'_>, tree: &mut Tree<'_>, made: Option<&[u
         Command::Chmod { path, .. }
         | Command::Utimes { path, .. }
         | Command::SetXattr { path, .. }
-        | Command::RemoveXattr { path, .. }
-        | Command::Fileattr { path, .. } => caller.check_owner(&tree.inode(path)?),
-        Command::Clone { path, clone_path, .. } => {
-            caller.check_access(&tree.inode(clone_path)?, READ)?;
-            caller.check_access(&tree.inode(path)?, WRITE)
-        }
+        | Command::RemoveXattr { path, .. } => caller.check_owner(&tree.inode(path)?),
+        // Writing to a file of another user would have to take its setuid bit.
         Command::Write { path, .. }
         | Command::Truncate { path, .. }
-        | Command::Fallocate { path, .. }
-        | Command::EncodedWrite { path, .. } => caller.check_access(&tree.inode(path)?, WRITE),
+        | Command::Fallocate { path, .. } => {
+            let inode = tree.inode(path)?;
+            caller.check_owner(&inode)?;
+            caller.check_access(&inode, WRITE)
+        }
+        // Devices, flags, clones, and extents as they are stored.
         _ => Err(Errno::PERM),
     }
 }
@@ -98,6 +94,6 @@ fn check_adds(caller: &Caller, tree: &mut Tree<'_>, path: &[u8]) -> Outcome {
 
 fn check_removes(caller: &Caller, tree: &mut Tree<'_>, path: &[u8]) -> Outcome {
     let (directory, name) = tree.parent_and_name(path)?;
-    let child = directory.child(OsStr::from_bytes(name)).map_err(crate::server::call::failed)?;
+    let child = directory.child(OsStr::from_bytes(name)).map_err(failed)?;
     caller.check_may_remove(&directory, &child)
 }
