@@ -56,7 +56,7 @@ impl Rm {
         let failures = on_mount::with_each(there, |changes, path| {
             let is_directory = path.symlink_metadata()?.is_dir();
             ensure!(!is_directory || self.recursive, "is a directory (use --recursive)");
-            on_mount::remove(changes, path)
+            on_mount::remove(changes, path).map(|()| 0)
         })?;
         Ok(exit_code(failures))
     }

@@ -2,6 +2,7 @@
 
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use anyhow::Context;
@@ -24,7 +25,7 @@ pub fn change_attributes(
     let directory = changes.directory().try_clone_to_owned()?;
     if !recursive {
         let found = statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW)?;
-        change(changes, std::os::unix::ffi::OsStrExt::as_bytes(name), &found)?;
+        change(changes, name.as_bytes(), &found)?;
         return Ok(0);
     }
     let mut each = Each { changes, change, progress: Progress::of_files() };

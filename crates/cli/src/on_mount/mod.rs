@@ -3,7 +3,6 @@
 
 mod attributes;
 mod destination;
-mod mounts;
 mod remove;
 mod walk;
 

@@ -3,21 +3,21 @@
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use larder::commands::Command;
+use larder_fuse::usage::MountTable;
 
 use super::OnMount;
-use super::mounts::expect_none_below;
 
 /// Removes `path`, a name in the directory of `changes`, with everything below.
-pub fn remove(changes: &mut OnMount, path: &Path) -> anyhow::Result<usize> {
-    let name = path.file_name().context("it has no name")?;
-    let is_directory = path.symlink_metadata()?.is_dir();
-    let path = if is_directory {
-        expect_none_below(path)?;
-        Command::Rmdir { path: name.as_bytes() }
-    } else {
-        Command::Unlink { path: name.as_bytes() }
-    };
-    changes.make(&path).map(|()| 0)
+pub fn remove(changes: &mut OnMount, path: &Path) -> anyhow::Result<()> {
+    let name = path.file_name().context("it has no name")?.as_bytes();
+    if !path.symlink_metadata()?.is_dir() {
+        return changes.make(&Command::Unlink { path: name });
+    }
+    let mounts = MountTable::of_this_process()?;
+    if let Some(mount) = mounts.at_or_below(&path.canonicalize()?) {
+        bail!("{} is mounted", mount.path.display());
+    }
+    changes.make(&Command::Rmdir { path: name })
 }
