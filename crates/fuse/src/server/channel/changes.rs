@@ -73,7 +73,7 @@ pub(super) fn change(
     };
     let (read, ended, stream_bytes) = thread::scope(|scope| {
         let write_back = Worker::new(scope, || {
-            // A failure is kept for fsync of the file.
+            // Data that cannot be written back stays dirty: fsync meets the error again.
             let _ = server.filesystem.write_back();
         });
         let rest = Rest(socket);
