@@ -18,6 +18,7 @@ impl Replay<'_> {
     pub(super) fn replay_extent(&mut self, key: Key, data: &[u8]) -> Changed<()> {
         let number = key.objectid;
         let (mut item, file_type) = self.existing_inode(key)?;
+        self.changed.insert(number);
         if !matches!(file_type, FileType::Regular | FileType::Symlink) {
             return Err(wrong(key, "data of an inode that has none"));
         }

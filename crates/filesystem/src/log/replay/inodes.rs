@@ -1,7 +1,7 @@
 //! Inodes themselves: the first pass, and the counting of links at the end.
 
 use larder_btree::Readahead;
-use larder_format::item::{DirEntries, DirLogItem, FileType, InodeItem};
+use larder_format::item::{DirEntries, DirLogItem, FileExtent, FileType, InodeItem};
 use larder_format::objectid::ORPHAN;
 use larder_format::{ItemType, Key, read_exact_item};
 
@@ -50,7 +50,7 @@ impl Replay<'_> {
             item.nbytes = item.nbytes.get().saturating_sub(dropped_bytes).into();
             self.put_inode(number, &item)?;
         }
-        self.to_count.insert(number);
+        self.changed.insert(number);
         Ok(())
     }
 
@@ -167,11 +167,14 @@ impl Replay<'_> {
         Ok(found)
     }
 
-    /// Last: counts the names of inodes that gained or lost some. One without a name becomes an
-    /// orphan, and so do the contents of such a directory.
-    pub(super) fn count_links(&mut self) -> Changed<()> {
-        while let Some(number) = self.to_count.pop_last() {
+    /// Last: counts the names of changed inodes. One without a name becomes an orphan, and so do
+    /// the contents of such a directory.
+    pub(super) fn finish_inodes(&mut self) -> Changed<()> {
+        while let Some(number) = self.changed.pop_last() {
             let Some((mut item, file_type)) = self.inode(number)? else { continue };
+            if file_type == FileType::Symlink {
+                self.require_target(number, &item)?;
+            }
             let links = self.links(number)?;
             let key = Key::new(number, ItemType::INODE_ITEM, 0);
             if file_type == FileType::Directory && links > 1 {
@@ -190,6 +193,28 @@ impl Replay<'_> {
                 }
                 self.tree.put(Key::new(ORPHAN, ItemType::ORPHAN_ITEM, number), &[])?;
             }
+        }
+        Ok(())
+    }
+
+    fn require_target(&self, number: u64, item: &InodeItem) -> Changed<()> {
+        let size = item.size.get();
+        let extents = self.stored(number, ItemType::EXTENT_DATA, 0, u64::MAX)?;
+        let is_target = match extents.as_slice() {
+            [(key, data)] => match FileExtent::parse(data) {
+                // mkfs.btrfs ends targets with a zero byte that the size does not count.
+                Ok(FileExtent::Inline { header, data }) => {
+                    key.offset == 0
+                        && header.compression == 0
+                        && [size, size.saturating_add(1)].contains(&(data.len() as u64))
+                }
+                _ => false,
+            },
+            _ => false,
+        };
+        if size == 0 || !is_target {
+            let key = Key::new(number, ItemType::INODE_ITEM, 0);
+            return Err(wrong(key, "a symbolic link without its target"));
         }
         Ok(())
     }

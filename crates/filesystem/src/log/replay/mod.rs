@@ -2,12 +2,14 @@
 //!
 //! A log has inodes with their references, attributes, extents and checksums, and of directories
 //! the changed entries, with the ranges of indexes that it covers. Three passes go over all logs:
-//! inodes first, so that the inode of each name exists; then entries; then everything else. Links
-//! are counted last.
+//! inodes first, so that the inode of each name exists; then entries; then everything else. Last,
+//! the replay counts the links of the inodes that it changed and looks for the targets of symbolic
+//! links.
 //!
 //! # Invariants
 //! - A name in a directory and its reference in the inode are added and removed together.
 //! - An inode whose names changed is counted anew; one without a name becomes an orphan.
+//! - A symbolic link that the replay changed has its target: one inline extent of its size.
 //! - Everything in a log is hostile: an invalid item ends the replay, and nothing of it was
 //!   written.
 
@@ -37,12 +39,12 @@ pub(crate) fn replay(recovery: &Recovery<'_>) -> Changed<()> {
         }
     }
     replays.iter_mut().try_for_each(|replay| replay.pass(Replay::replay_inode))?;
-    let inodes: usize = replays.iter().map(|replay| replay.to_count.len()).sum();
+    let inodes: usize = replays.iter().map(|replay| replay.changed.len()).sum();
     tracing::info!("a crash left a log, which is being replayed: {inodes} inodes");
     replays.iter_mut().try_for_each(|replay| replay.pass(Replay::replay_entry))?;
     for replay in &mut replays {
         replay.pass(Replay::replay_rest)?;
-        replay.count_links()?;
+        replay.finish_inodes()?;
     }
     Ok(())
 }
@@ -54,8 +56,8 @@ struct Replay<'a> {
     tree: Arc<LiveTree>,
     log: Tree,
     names: Names,
-    /// Inodes whose names changed.
-    to_count: BTreeSet<u64>,
+    /// Inodes that the replay changed and that are yet to be finished.
+    changed: BTreeSet<u64>,
     /// Bytes in a sector.
     sectorsize: u64,
     has_hole_items: bool,
@@ -71,7 +73,7 @@ impl<'a> Replay<'a> {
             names: Names::new(&tree, superblock.nodesize.get(), has_extended_refs, Arc::default()),
             tree,
             log: log.tree.clone(),
-            to_count: BTreeSet::new(),
+            changed: BTreeSet::new(),
             sectorsize: u64::from(superblock.sectorsize.get()),
             has_hole_items: !superblock.has_incompat(IncompatFlags::NO_HOLES),
         }

@@ -168,7 +168,7 @@ impl Replay<'_> {
         let entry = self.names.insert_hashed(directory, name, location, file_type, generation)?;
         self.tree.insert(index_key(directory, index), &entry)?;
         self.grow(directory, 2 * name.len() as i64)?;
-        self.to_count.insert(inode);
+        self.changed.insert(inode);
         Ok(())
     }
 
@@ -191,7 +191,7 @@ impl Replay<'_> {
                 key: index_key(directory, index),
             });
         }
-        self.to_count.insert(inode);
+        self.changed.insert(inode);
         self.grow(directory, -2 * name.len() as i64)
     }
 
