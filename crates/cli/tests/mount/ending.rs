@@ -28,7 +28,6 @@ impl Stopped {
         for path in [scratch.path().to_owned(), at("mnt")] {
             fs::set_permissions(path, Permissions::from_mode(0o777)).unwrap();
         }
-        fs::set_permissions("/dev/fuse", Permissions::from_mode(0o666)).unwrap();
         let mut command = as_nobody(at("larder"));
         command.args(["mount", "-f", "--create", "1G", "disk.img", "mnt"]);
         let server = command.current_dir(scratch.path()).stdin(Stdio::null()).spawn().unwrap();

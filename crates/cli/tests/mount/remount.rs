@@ -1,8 +1,8 @@
 //! `remount`: a mount gets other options.
 
-use std::fs::{self, File, Permissions};
+use std::fs::{self, File};
 use std::io::Write;
-use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
+use std::os::unix::fs::{FileExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -240,7 +240,6 @@ fn other_users_remount_with_options_that_need_no_kernel() {
     for path in [scratch.path().to_owned(), at("mnt")] {
         std::os::unix::fs::chown(path, Some(65_534), Some(65_534)).unwrap();
     }
-    fs::set_permissions("/dev/fuse", Permissions::from_mode(0o666)).unwrap();
     let user = |line: &str| {
         as_nobody("bash").args(["-euc", line]).current_dir(scratch.path()).output().unwrap()
     };

@@ -2,7 +2,8 @@
 
 use std::cell::Cell;
 use std::ffi::OsStr;
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::thread;
@@ -306,8 +307,9 @@ pub(crate) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// Runs a program as the user nobody.
+/// Runs a program as the user nobody, who may mount.
 pub(crate) fn as_nobody(program: impl AsRef<OsStr>) -> Command {
+    fs::set_permissions("/dev/fuse", Permissions::from_mode(0o666)).expect("there is FUSE");
     let mut command = Command::new("setpriv");
     command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--"]).arg(program);
     command

@@ -108,7 +108,6 @@ fn folder_of_nobody() -> Scratch {
         std::os::unix::fs::chown(path, Some(NOBODY), Some(NOBODY)).unwrap();
     }
     // As udev has it, where that runs.
-    fs::set_permissions("/dev/fuse", Permissions::from_mode(0o666)).unwrap();
     scratch
 }
 
@@ -199,7 +198,6 @@ fn few_threads_serve_or_the_server_says_why_not() {
     let at = |name: &str| scratch.path().join(name);
     fs::copy(env!("CARGO_BIN_EXE_larder"), at("larder")).unwrap();
     fs::set_permissions(scratch.path(), Permissions::from_mode(0o777)).unwrap();
-    fs::set_permissions("/dev/fuse", Permissions::from_mode(0o666)).unwrap();
     let as_frugal = |threads: &str| {
         let mut command = Command::new("prlimit");
         command.arg(format!("--nproc={threads}")).arg("setpriv");
