@@ -15,7 +15,8 @@ use crate::file::writeback::slices::Slices;
 use crate::file::writeback::taken::Taken;
 use crate::parallel;
 
-/// Checksums are computed in pieces of this size, which are whole sectors.
+/// Checksums of more data than this are computed by several threads, in pieces of this size, which
+/// are whole sectors. For less, starting a thread takes longer than the work.
 const SUMMED_BYTES: usize = 1 << 20;
 
 /// Data that was written and that no tree refers to yet.
@@ -107,15 +108,18 @@ impl Core {
     /// The checksums of pieces of whole sectors.
     fn sums_of_pieces(&self, data: &[&[u8]]) -> Vec<u8> {
         let (algorithm, sectorsize) = (self.volume().checksum_type(), self.sectorsize() as usize);
-        let pieces: Vec<&[u8]> = data.iter().flat_map(|data| data.chunks(SUMMED_BYTES)).collect();
-        let sums = parallel::map(&pieces, |piece| {
+        let sums_of = |piece: &&[u8]| {
             let mut sums = Vec::with_capacity(piece.len() / sectorsize * algorithm.size());
             for sector in piece.chunks(sectorsize) {
                 sums.extend_from_slice(algorithm.compute(sector).as_bytes());
             }
             sums
-        });
-        sums.concat()
+        };
+        if data.iter().map(|data| data.len()).sum::<usize>() <= SUMMED_BYTES {
+            return data.iter().flat_map(sums_of).collect();
+        }
+        let pieces: Vec<&[u8]> = data.iter().flat_map(|data| data.chunks(SUMMED_BYTES)).collect();
+        parallel::map(&pieces, sums_of).concat()
     }
 }
 
