@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, Metadata};
+use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -22,6 +23,8 @@ use crate::source::new_inode;
 
 /// Bytes of a file that are read at a time.
 const BUFFER_BYTES: usize = 1 << 20;
+/// The unit in which the kernel counts the space of a file.
+const BLOCK_BYTES: u64 = 512;
 
 /// Copies to one destination.
 pub struct Ingest<'a> {
@@ -141,31 +144,42 @@ impl<'a> Ingest<'a> {
         }
         let from = File::open(source)?;
         self.destination.make_file(target, &self.new_inode(metadata, 0o600))?;
-        self.content(&from, target, metadata.len())
+        self.content(&from, target, metadata)
     }
 
     /// Copies the data of a file; holes stay holes.
-    fn content(&mut self, from: &File, target: &Path, len_bytes: u64) -> anyhow::Result<()> {
-        let (mut offset, mut written_to) = (0, 0);
-        while let Some(start) = seek(from, SeekFrom::Data(offset))? {
+    fn content(&mut self, from: &File, target: &Path, metadata: &Metadata) -> anyhow::Result<()> {
+        let len_bytes = metadata.len();
+        let has_no_holes = metadata.blocks() * BLOCK_BYTES >= len_bytes;
+        if has_no_holes {
+            return self.range(from, target, 0..len_bytes);
+        }
+        let mut written_to = 0;
+        while let Some(start) = seek(from, SeekFrom::Data(written_to))? {
             let end = seek(from, SeekFrom::Hole(start))?.unwrap_or(len_bytes);
-            offset = start;
-            while offset < end {
-                interrupt::check()?;
-                let want = (end - offset).min(BUFFER_BYTES as u64) as usize;
-                let len = from.read_at(&mut self.buffer[..want], offset)?;
-                if len == 0 {
-                    bail!("it became shorter while it was read");
-                }
-                self.destination.write(target, &self.buffer[..len], offset)?;
-                offset += len as u64;
-                written_to = offset;
-                self.written_bytes += len as u64;
-                self.progress.set(self.written_bytes);
-            }
+            self.range(from, target, start..end)?;
+            written_to = end;
         }
         if written_to != len_bytes {
             self.destination.set_len(target, len_bytes)?;
+        }
+        Ok(())
+    }
+
+    /// Copies a range of the data of a file.
+    fn range(&mut self, from: &File, target: &Path, range: Range<u64>) -> anyhow::Result<()> {
+        let mut offset = range.start;
+        while offset < range.end {
+            interrupt::check()?;
+            let want = (range.end - offset).min(BUFFER_BYTES as u64) as usize;
+            let len = from.read_at(&mut self.buffer[..want], offset)?;
+            if len == 0 {
+                bail!("it became shorter while it was read");
+            }
+            self.destination.write(target, &self.buffer[..len], offset)?;
+            offset += len as u64;
+            self.written_bytes += len as u64;
+            self.progress.set(self.written_bytes);
         }
         Ok(())
     }

@@ -83,7 +83,7 @@ pub use directory::entry::Entry;
 pub use directory::handle::Directory;
 pub use directory::listed::{Listed, ListedEntry, ListedInode};
 pub use directory::rename::RenameMode;
-pub use directory::whole::WholeInode;
+pub use directory::whole::{MOST_WHOLE_BYTES, WholeInode};
 pub use error::{DataError, Error, ErrorAbout, ErrorKind, Result};
 pub use file::allocate::AllocateMode;
 pub use file::encoded::Encoded;

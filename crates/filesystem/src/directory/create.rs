@@ -14,7 +14,6 @@ use zerocopy::IntoBytes;
 use crate::core::changed::{Changed, apply};
 use crate::directory::handle::Directory;
 use crate::directory::names::{Names, NewEntry, check_name};
-use crate::directory::whole::{WHOLE_ITEMS, WholeInode, check_whole, xattr_items};
 use crate::error::{Error, Result};
 use crate::file::handle::File;
 use crate::inode::handle::{Inode, live_inode_of};
@@ -94,29 +93,6 @@ impl Directory {
         check_target(self, target)?;
         let new = NewInode { mode: 0o120_777, device: (0, 0), ..*new };
         self.make(name.as_bytes(), &new, Some(target))
-    }
-
-    /// Creates an inode named `name` in this directory, complete with attributes and content, in
-    /// one step.
-    ///
-    /// # Errors
-    /// As [`create_child`](Self::create_child), [`symlink_child`](Self::symlink_child),
-    /// [`set_attributes`](Inode::set_attributes) and [`set_xattr`](Inode::set_xattr). After an
-    /// error nothing was created.
-    #[doc(hidden)]
-    pub fn create_whole(&self, name: &OsStr, whole: &WholeInode<'_>) -> Result<Inode> {
-        let file_type = whole.new.file_type()?;
-        check_whole(self, file_type, whole)?;
-        let items = WHOLE_ITEMS + whole.xattrs.len() as u64;
-        self.make_drafted(name.as_bytes(), items, |_, generation| {
-            let number = self.subvolume().live()?.inode_numbers.next()?;
-            let mut items = xattr_items(self, number, generation, whole.xattrs)?;
-            let content = (!whole.content.is_empty()).then_some(whole.content);
-            items.extend(content.map(|content| inline_item(number, generation, content)));
-            let mut item: InodeItem = new_item(&whole.new, generation, content);
-            whole.attributes.put(&mut item);
-            Ok(Draft { number, file_type, item, items })
-        })
     }
 
     fn make(&self, name: &[u8], new: &NewInode, target: Option<&[u8]>) -> Result<Inode> {

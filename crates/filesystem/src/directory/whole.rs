@@ -1,26 +1,35 @@
 //! New inodes, complete in one step, for a receiver of streams.
 
+use std::ffi::OsStr;
+use std::mem;
+use std::os::unix::ffi::OsStrExt;
+
+use larder_format::item::InodeItem;
 use larder_format::node::{ITEM_HEADER_SIZE, leaf_data_size};
 use larder_format::{ItemType, Key, name_hash};
 
-use crate::directory::create::check_target;
+use crate::directory::create::{Draft, check_target};
 use crate::directory::handle::Directory;
 use crate::error::{Error, Result};
+use crate::file::write::{WriteAs, WriteSpace};
 use crate::inode::attributes::SetAttributes;
 use crate::inode::handle::Inode;
 use crate::inode::inheritance::inherited;
 use crate::inode::inherited::{Inherited, PASSED_ON, S_ISGID};
 use crate::inode::metadata::FileType;
-use crate::inode::new::{NewInode, NewItem};
+use crate::inode::new::{NewInode, NewItem, inline_item, new_item};
 use crate::xattr::item::attribute;
 use crate::xattr::set::check_plain_xattr;
 
 /// Items of a new inode and its name, besides extended attributes: inode and reference, extent,
 /// entry and index, and the directory's inode.
-pub(crate) const WHOLE_ITEMS: u64 = 6;
+const WHOLE_ITEMS: u64 = 6;
+
+/// The most data of a file that is created in one step, in bytes.
+pub const MOST_WHOLE_BYTES: usize = 256 << 10;
 
 /// A complete new inode. It inherits nothing from its directory.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct WholeInode<'a> {
     /// Type, permissions, owner, device number.
     pub new: NewInode,
@@ -30,11 +39,49 @@ pub struct WholeInode<'a> {
     /// and values. Attributes with a meaning of their own are set later.
     pub xattrs: &'a [(Vec<u8>, Vec<u8>)],
     /// The target of a symbolic link, or all data of a regular file, of at most
-    /// [`most_inline_bytes`](crate::Filesystem::most_inline_bytes).
-    pub content: &'a [u8],
+    /// [`MOST_WHOLE_BYTES`].
+    pub content: Vec<u8>,
 }
 
 impl Directory {
+    /// Creates an inode named `name` in this directory, complete with attributes and content, in
+    /// one step. Data that does not go into the tree is durable after a sync, as after
+    /// [`write_at`](crate::File::write_at).
+    ///
+    /// # Errors
+    /// As [`create_child`](Self::create_child), [`symlink_child`](Self::symlink_child),
+    /// [`set_attributes`](Inode::set_attributes) and [`set_xattr`](Inode::set_xattr). After an
+    /// error nothing was created, and `whole` still has its content, which the inode takes
+    /// otherwise.
+    #[doc(hidden)]
+    pub fn create_whole(&self, name: &OsStr, whole: &mut WholeInode<'_>) -> Result<Inode> {
+        let file_type = whole.new.file_type()?;
+        check_whole(self, file_type, whole)?;
+        let is_inline = file_type != FileType::Regular
+            || whole.content.len() as u64 <= self.core().most_inline_bytes();
+        let space = if is_inline {
+            None
+        } else {
+            Some(WriteSpace::for_new(self.core(), self.subvolume().id(), &whole.content)?)
+        };
+        let items = WHOLE_ITEMS + whole.xattrs.len() as u64;
+        let inode = self.make_drafted(name.as_bytes(), items, |_, generation| {
+            let number = self.subvolume().live()?.inode_numbers.next()?;
+            let mut items = xattr_items(self, number, generation, whole.xattrs)?;
+            let inline = (is_inline && !whole.content.is_empty()).then_some(&whole.content[..]);
+            items.extend(inline.map(|data| inline_item(number, generation, data)));
+            let mut item: InodeItem = new_item(&whole.new, generation, inline);
+            whole.attributes.put(&mut item);
+            Ok(Draft { number, file_type, item, items })
+        })?;
+        let content = mem::take(&mut whole.content);
+        if let Some(space) = space {
+            let as_new = WriteAs { is_open: true, sets_times: false };
+            inode.clone().into_file()?.write_in(space, content.into(), 0, as_new)?;
+        }
+        Ok(inode)
+    }
+
     /// Whether a new inode in this directory would inherit anything: from the directory, or from
     /// the options for new files.
     #[doc(hidden)]
@@ -51,20 +98,14 @@ impl Directory {
 }
 
 /// Refuses inodes that cannot be created in `directory` in one step.
-pub(crate) fn check_whole(
-    directory: &Inode,
-    file_type: FileType,
-    whole: &WholeInode<'_>,
-) -> Result<()> {
-    let len_bytes = whole.content.len() as u64;
-    let most_inline_bytes = directory.core().most_inline_bytes();
+fn check_whole(directory: &Inode, file_type: FileType, whole: &WholeInode<'_>) -> Result<()> {
     match file_type {
-        FileType::Symlink => check_target(directory, whole.content)?,
-        FileType::Regular if len_bytes > most_inline_bytes => {
-            return Err(Error::Invalid("data that does not go into the tree"));
+        FileType::Symlink => check_target(directory, &whole.content)?,
+        FileType::Regular if whole.content.len() > MOST_WHOLE_BYTES => {
+            return Err(Error::Invalid("more data than is written in one step"));
         }
         FileType::Regular => {}
-        _ if len_bytes > 0 => return Err(Error::NotAFile),
+        _ if !whole.content.is_empty() => return Err(Error::NotAFile),
         _ => {}
     }
     whole.attributes.check_times()?;
@@ -75,7 +116,7 @@ pub(crate) fn check_whole(
 }
 
 /// The items of extended attributes: attributes of the same hash share one.
-pub(crate) fn xattr_items(
+fn xattr_items(
     directory: &Inode,
     number: u64,
     generation: u64,

@@ -1,15 +1,18 @@
 //! Writing to a file: data waits in memory, in whole sectors, until writeback.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use larder_format::item::InodeFlags;
 
+use crate::core::shared::Core;
 use crate::core::writer::Writer;
 use crate::error::{Error, ErrorKind, Result};
 use crate::file::handle::File;
 use crate::file::open::OpenFile;
 use crate::file::read_live::Need;
 use crate::file::writeback::compression::compression_plan;
+use crate::file::writeback::dirty_space::Entrance;
 use crate::file::writeback::flush::{flush, flush_all};
 use crate::file::writeback::reservation::DataReservation;
 use crate::inode::attributes::SetAttributes;
@@ -37,6 +40,29 @@ pub(crate) struct WriteAs {
     pub(crate) is_open: bool,
     /// Times become now, and capabilities go.
     pub(crate) sets_times: bool,
+}
+
+/// Space on devices and in memory for data that is about to be written.
+pub(crate) struct WriteSpace<'c> {
+    reservation: DataReservation,
+    entrance: Entrance<'c>,
+}
+
+impl<'c> WriteSpace<'c> {
+    /// Waits for memory for `bytes`, whole sectors, for which space on devices is reserved.
+    fn enter(core: &'c Core, bytes: u64, reservation: DataReservation) -> Result<Self> {
+        let entrance = core.writer()?.dirty.space().enter(bytes, || flush_all(core))?;
+        Ok(Self { reservation, entrance })
+    }
+
+    /// Takes space for the first data of a file in `subvolume`.
+    ///
+    /// # Errors
+    /// `ENOSPC`, `EDQUOT`.
+    pub(crate) fn for_new(core: &'c Core, subvolume: u64, data: &[u8]) -> Result<Self> {
+        let bytes = (data.len() as u64).next_multiple_of(core.sectorsize());
+        Self::enter(core, bytes, reserve_within_quota(core, subvolume, bytes, 1)?)
+    }
 }
 
 impl File {
@@ -132,15 +158,30 @@ impl File {
         if data.is_empty() {
             return Ok(());
         }
+        let sectorsize = self.core().sectorsize();
+        let first = offset - offset % sectorsize;
+        let behind = (offset + data.len() as u64).next_multiple_of(sectorsize);
+        let reservation = self.reserve_for_write(writer, first..behind)?;
+        let space = WriteSpace::enter(self.core(), behind - first, reservation)?;
+        self.write_in(space, data.into(), offset, how)
+    }
+
+    /// Writes one piece in the space that was taken for it.
+    pub(crate) fn write_in(
+        &self,
+        space: WriteSpace<'_>,
+        data: Cow<'_, [u8]>,
+        offset: u64,
+        how: WriteAs,
+    ) -> Result<()> {
+        let writer = self.writer()?;
+        let WriteSpace { reservation, entrance } = space;
         let live = self.live_inode()?;
         let core = self.core();
         let sectorsize = core.sectorsize();
         let end = offset + data.len() as u64;
         let first = offset - offset % sectorsize;
         let behind = end.next_multiple_of(sectorsize);
-        let reservation = self.reserve_for_write(writer, first..behind)?;
-        let space = writer.dirty.space();
-        let entrance = space.enter(behind - first, || flush_all(core))?;
         let change = FileChange::start_writing(core, live, reservation)?;
         let mut file = change.lock(live);
         if !how.is_open {
@@ -149,23 +190,30 @@ impl File {
         }
         file.absorb_reservation();
         let old = file.size_bytes;
-        let is_in_part = |at: u64| !at.is_multiple_of(sectorsize);
-        let mut needs = vec![Need::IfInline];
-        needs.extend(is_in_part(offset).then_some(Need::Sector(first)));
-        needs.extend(is_in_part(end).then(|| Need::Sector(behind - sectorsize)));
-        needs.extend(if offset > old { self.need_of_end(old) } else { None });
-        self.load(&mut file, &needs)?;
-        if offset > old {
-            self.zero_behind(&mut file, old);
+        match data {
+            Cow::Owned(data) if offset == 0 && old == 0 && file.pages.is_clean() => {
+                file.pages.adopt(data, sectorsize);
+            }
+            data => {
+                let is_in_part = |at: u64| !at.is_multiple_of(sectorsize);
+                let mut needs = vec![Need::IfInline];
+                needs.extend(is_in_part(offset).then_some(Need::Sector(first)));
+                needs.extend(is_in_part(end).then(|| Need::Sector(behind - sectorsize)));
+                needs.extend(if offset > old { self.need_of_end(old) } else { None });
+                self.load(&mut file, &needs)?;
+                if offset > old {
+                    self.zero_behind(&mut file, old);
+                }
+                file.pages.write(offset, &data, sectorsize);
+            }
         }
-        file.pages.write(offset, data, sectorsize);
         file.size_bytes = file.size_bytes.max(end);
         if how.sets_times {
             file.item.mtime = larder_device::now().into();
             file.item.ctime = file.item.mtime;
         }
         file.shrink_reservation(writer);
-        let most_bytes = MOST_DIRTY_BYTES.min(space.most_bytes() / PART_OF_ONE_FILE);
+        let most_bytes = MOST_DIRTY_BYTES.min(writer.dirty.space().most_bytes() / PART_OF_ONE_FILE);
         let is_much =
             file.pages.dirty_bytes() > most_bytes || file.pages.run_count() > MOST_DIRTY_RUNS;
         file.note_dirty()?;

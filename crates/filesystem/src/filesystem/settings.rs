@@ -80,12 +80,6 @@ impl Filesystem {
         Ok(())
     }
 
-    /// Files up to this size, in bytes, are inline.
-    #[doc(hidden)]
-    pub fn most_inline_bytes(&self) -> u64 {
-        self.core().most_inline_bytes()
-    }
-
     /// Whether each commit discards freed space on devices; off by default. Fails in a file system
     /// that is open for reading.
     #[doc(hidden)]

@@ -1,7 +1,8 @@
 //! Names: created, moved, removed.
 
 use larder_filesystem::{
-    Directory, ErrorKind, NewInode, RenameMode, Result, SetAttributes, WholeInode,
+    Directory, ErrorKind, Inode, MOST_WHOLE_BYTES, NewInode, RenameMode, Result, SetAttributes,
+    Timestamp, WholeInode,
 };
 
 use super::{Disk, make_directory, make_file, new, open_file, read, refused, top, write};
@@ -97,8 +98,9 @@ fn values_that_no_inode_item_can_have_are_refused() {
     let directory = top(&fs);
     let attributes = SetAttributes::default();
     let make_whole = |new: NewInode, content: &[u8]| {
-        let whole = WholeInode { new, attributes: &attributes, xattrs: &[], content };
-        directory.create_whole("whole".as_ref(), &whole)
+        let content = content.to_vec();
+        let mut whole = WholeInode { new, attributes: &attributes, xattrs: &[], content };
+        directory.create_whole("whole".as_ref(), &mut whole)
     };
     let device = |device| NewInode { device, ..new(0o020_644) };
     for bad in [new(0o1_100_644), new(0x8000_81a4), device((0x1000, 0)), device((0, 0x10_0000))] {
@@ -117,5 +119,60 @@ fn values_that_no_inode_item_can_have_are_refused() {
     assert_eq!(refused(make_whole(link, b"a\0b")), ErrorKind::InvalidInput);
     directory.create_child("d".as_ref(), &device((0xFFF, 0xF_FFFF))).unwrap();
     fs.sync().unwrap();
+    disk.check();
+}
+
+fn make_whole(directory: &Directory, name: &str, content: &[u8]) -> Result<Inode> {
+    let mtime = Some(Timestamp { seconds: 1000, nanoseconds: 7 });
+    let attributes = SetAttributes { uid: Some(3), mtime, ..SetAttributes::default() };
+    let (new, content) = (new(0o100_640), content.to_vec());
+    let mut whole = WholeInode { new, attributes: &attributes, xattrs: &[], content };
+    directory.create_whole(name.as_ref(), &mut whole)
+}
+
+#[test]
+fn a_file_is_made_with_its_data_and_attributes() {
+    let disk = Disk::new();
+    let fs = disk.open();
+    let root = top(&fs);
+    let content: Vec<u8> = (0..MOST_WHOLE_BYTES).map(|at| (at / 100) as u8).collect();
+    let lengths = [0, 1, 2048, 2049, 4096, 4097, 100_000, MOST_WHOLE_BYTES];
+    for len in lengths {
+        make_whole(&root, &len.to_string(), &content[..len]).unwrap();
+    }
+    let more = [&content[..], b"x"].concat();
+    assert_eq!(refused(make_whole(&root, "more", &more)), ErrorKind::InvalidInput);
+    let look = |root: &Directory| {
+        for len in lengths {
+            let file = open_file(root, &len.to_string());
+            assert_eq!(read(&file), content[..len], "{len}");
+            let metadata = file.metadata();
+            assert_eq!((metadata.uid, metadata.mtime.seconds), (3, 1000), "{len}");
+        }
+        assert_eq!(names(root).len(), lengths.len());
+    };
+    look(&root);
+    fs.sync().unwrap();
+    disk.check();
+    drop((root, fs));
+    look(&top(&disk.open()));
+}
+
+#[test]
+fn on_a_full_disk_a_file_is_made_with_all_its_data_or_not_at_all() {
+    let disk = Disk::new();
+    let fs = disk.open();
+    let root = top(&fs);
+    let content = vec![7; MOST_WHOLE_BYTES];
+    let full = (0..).find_map(|number| {
+        make_whole(&root, &format!("f{number:04}"), &content).err().map(|error| (number, error))
+    });
+    let (made, error) = full.unwrap();
+    assert_eq!(error.kind(), ErrorKind::NoSpace);
+    fs.sync().unwrap();
+    assert_eq!(names(&root).len(), made);
+    for number in 0..made {
+        assert_eq!(read(&open_file(&root, &format!("f{number:04}"))), content);
+    }
     disk.check();
 }

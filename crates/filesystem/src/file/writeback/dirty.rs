@@ -3,8 +3,8 @@
 //! # Invariants
 //! - It consists of runs of whole sectors that do not overlap.
 //! - No run is longer than [`MOST_RUN_BYTES`]. A short one has capacity for at most twice its
-//!   length. A longer one has all the capacity that it can need: unused capacity takes no memory,
-//!   and the run never moves.
+//!   length. A longer one that was appended to has all the capacity that it can need: unused
+//!   capacity takes no memory, and the run never moves again.
 
 use std::collections::BTreeMap;
 use std::ops::Bound::{Excluded, Unbounded};
@@ -66,6 +66,14 @@ impl DirtyData {
     fn run_at(&self, at: u64) -> Option<(u64, &Vec<u8>)> {
         let (start, run) = self.runs.range(..=at).next_back()?;
         (at < start + run.len() as u64).then_some((*start, run))
+    }
+
+    /// The first data of a file, up to [`MOST_RUN_BYTES`], with zeros to the end of its last sector.
+    pub(crate) fn adopted(mut data: Vec<u8>, sectorsize: u64) -> Self {
+        debug_assert!((1..=MOST_RUN_BYTES).contains(&data.len()));
+        data.resize(data.len().next_multiple_of(sectorsize as usize), 0);
+        let (len_bytes, memory_bytes) = (data.len() as u64, memory_of(&data));
+        Self { runs: BTreeMap::from([(0, data)]), len_bytes, memory_bytes }
     }
 
     /// Inserts `data` at `start`.
@@ -187,8 +195,8 @@ fn append(run: &mut Vec<u8>, data: &[u8]) -> u64 {
 
 /// Bytes of memory that a run takes.
 fn memory_of(run: &Vec<u8>) -> u64 {
-    let is_short = run.capacity() <= 2 * SHORT_RUN_BYTES;
-    if is_short { run.capacity() as u64 } else { run.len() as u64 }
+    let is_reserve_unused = run.capacity() >= MOST_RUN_BYTES;
+    if is_reserve_unused { run.len() as u64 } else { run.capacity() as u64 }
 }
 
 #[cfg(test)]
@@ -250,6 +258,22 @@ mod tests {
                 let total: u64 = ranges.iter().map(|(_, stretch)| stretch.len_bytes()).sum();
                 prop_assert_eq!(total, count);
             }
+        }
+    }
+
+    #[test]
+    fn adopted_data_ends_with_zeros_and_can_grow() {
+        for len in [1, 16, 17, 100 << 10] {
+            let mut dirty = DirtyData::adopted(vec![7; len], SECTOR);
+            let end = (len as u64).next_multiple_of(SECTOR);
+            assert_eq!(dirty.covered(), [0..end]);
+            dirty.write(end, &[8; 16]);
+            let mut seen = vec![0; end as usize + 16];
+            dirty.overlay(0, &mut seen);
+            let gap = end as usize - len;
+            assert_eq!(seen, [vec![7; len], vec![0; gap], vec![8; 16]].concat());
+            assert_eq!(dirty.len_bytes(), end + 16);
+            assert_eq!(dirty.memory_bytes(), dirty.runs.values().map(memory_of).sum::<u64>());
         }
     }
 

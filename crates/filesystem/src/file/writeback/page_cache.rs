@@ -5,7 +5,7 @@
 //! under writeback ("rewritten"):
 //!
 //! ```text
-//! clean      ── write, load ─────────────────▶ dirty
+//! clean      ── write, adopt, load ──────────▶ dirty
 //! dirty      ── truncate, cut_off, forget ───▶ clean
 //! dirty      ── begin_writeback ─────────────▶ writing
 //! writing    ── written_back ────────────────▶ clean
@@ -126,6 +126,12 @@ impl PageCache {
     /// Inserts `data` at `offset`. The sectors that it covers only in part are dirty already.
     pub(crate) fn write(&mut self, offset: u64, data: &[u8], sectorsize: u64) {
         self.dirty.write_bytes(offset, data, sectorsize);
+    }
+
+    /// Takes over `data` as all content of a file that has none.
+    pub(crate) fn adopt(&mut self, data: Vec<u8>, sectorsize: u64) {
+        debug_assert!(self.is_clean());
+        self.dirty = DirtyData::adopted(data, sectorsize);
     }
 
     /// Makes the sector at `start` dirty with the file's content, unless it is dirty: dirty data is

@@ -50,9 +50,7 @@ impl Applier {
             // It may replace an existing name.
             self.apply_all_deferred();
         }
-        let most_inline_bytes = self.filesystem.most_inline_bytes() as usize;
-        let is_absorbed =
-            self.new.as_mut().is_some_and(|new| new.absorb(command, most_inline_bytes));
+        let is_absorbed = self.new.as_mut().is_some_and(|new| new.absorb(command));
         if !is_absorbed {
             self.apply_or_gather(command);
         }

@@ -2,11 +2,13 @@
 //! on to another.
 
 use std::ffi::OsStr;
+use std::mem;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use larder_filesystem::{
-    Directory, Error, FileType, Inode, NewInode, RenameMode, SetAttributes, WholeInode, XattrMode,
+    Directory, Error, FileType, Inode, MOST_WHOLE_BYTES, NewInode, RenameMode, SetAttributes,
+    WholeInode, XattrMode,
 };
 
 use super::attributes::{attributes_of, merged};
@@ -19,8 +21,12 @@ use crate::wire::Command;
 const MOST_XATTRS: usize = 16;
 const MOST_XATTR_BYTES: usize = 16 << 10;
 
+/// The usual size of a sector: data fills its last one.
+const SECTOR_BYTES: usize = 4096;
 /// The bits of a mode that are not its type.
 const PERMISSIONS: u32 = 0o7777;
+/// The permissions that a new owner removes.
+const REMOVED_BY_OWNER: u32 = 0o6000;
 /// Namespaces of extended attributes without side effects.
 const PLAIN: [&[u8]; 3] = [b"user.", b"trusted.", b"security."];
 /// The attribute that a new owner removes.
@@ -68,7 +74,7 @@ impl NewNode {
     }
 
     /// Adds the changes of a command to this inode; whether it could.
-    pub(super) fn absorb(&mut self, command: &Command<'_>, most_inline_bytes: usize) -> bool {
+    pub(super) fn absorb(&mut self, command: &Command<'_>) -> bool {
         if command.path() != Some(&*self.path) {
             return false;
         }
@@ -78,15 +84,18 @@ impl NewNode {
         let is_file = self.file_type == FileType::Regular;
         match *command {
             Command::Rename { to, .. } => {
-                let path = std::mem::replace(&mut self.path, to.to_vec());
+                let path = mem::replace(&mut self.path, to.to_vec());
                 self.made_at.get_or_insert(path);
                 true
             }
             Command::SetXattr { name, data, .. } => self.set_xattr(name, data),
             Command::Write { offset, data, .. } if is_file => {
-                let has_room = self.content.len() + data.len() <= most_inline_bytes;
+                let has_room = self.content.len() + data.len() <= MOST_WHOLE_BYTES;
                 let follows = offset == self.content.len() as u64;
                 if has_room && follows {
+                    if self.content.is_empty() {
+                        self.content.reserve_exact(data.len().next_multiple_of(SECTOR_BYTES));
+                    }
                     self.content.extend_from_slice(data);
                 }
                 has_room && follows
@@ -98,11 +107,19 @@ impl NewNode {
 
     /// Fails if the change removes other attributes, which is up to the file system.
     fn set_attributes(&mut self, attributes: &SetAttributes) -> bool {
-        let merged = merged(&self.attributes, attributes).filter(|_| {
-            attributes.uid.is_none() || self.xattrs.iter().all(|(name, _)| name != CAPABILITY)
-        });
+        let is_new_owner = attributes.uid.is_some();
+        let is_capability = |(name, _): &(Vec<u8>, Vec<u8>)| name == CAPABILITY;
+        if is_new_owner && self.xattrs.iter().any(is_capability) {
+            return false;
+        }
+        let stays = |permissions: &u32| is_new_owner && permissions & REMOVED_BY_OWNER == 0;
+        let permissions = self.attributes.permissions.take_if(|permissions| stays(permissions));
+        let merged = merged(&self.attributes, attributes);
         if let Some(merged) = merged {
             self.attributes = merged;
+        }
+        if self.attributes.permissions.is_none() {
+            self.attributes.permissions = permissions;
         }
         merged.is_some()
     }
@@ -123,32 +140,32 @@ impl NewNode {
     }
 
     /// Creates the inode.
-    pub(super) fn make(self, names: &mut Names) -> Result<(), CommandError> {
-        let made = match self.make_at(names, &self.path) {
+    pub(super) fn make(mut self, names: &mut Names) -> Result<(), CommandError> {
+        let path = mem::take(&mut self.path);
+        let made = match self.make_at(names, &path) {
             // A moved inode replaces the existing one.
-            Err(Error::AlreadyExists) if self.made_at.is_some() => self.make_over(names),
+            Err(Error::AlreadyExists) if self.made_at.is_some() => self.make_over(names, &path),
             made => made,
         };
-        let (command, path) = (self.command, self.path);
+        let command = self.command;
         made.map_err(|error| CommandError { command, path, problem: error.into() })
     }
 
-    fn make_at(&self, names: &mut Names, path: &[u8]) -> Result<(), Error> {
+    fn make_at(&mut self, names: &mut Names, path: &[u8]) -> Result<(), Error> {
         let (directory, name) = names.parent_and_name(path)?;
         if names.lets_inherit() && directory.passes_something_on()? {
             names.note(path, self.make_in_steps(&directory, name)?);
             return Ok(());
         }
-        let inode = directory.create_whole(
-            name,
-            &WholeInode {
-                new: self.new,
-                attributes: &self.attributes,
-                xattrs: &self.xattrs,
-                content: &self.content,
-            },
-        )?;
-        names.note(path, inode);
+        let mut whole = WholeInode {
+            new: self.new,
+            attributes: &self.attributes,
+            xattrs: &self.xattrs,
+            content: mem::take(&mut self.content),
+        };
+        let made = directory.create_whole(name, &mut whole);
+        self.content = whole.content;
+        names.note(path, made?);
         Ok(())
     }
 
@@ -180,13 +197,13 @@ impl NewNode {
         inode.set_attributes(&attributes)
     }
 
-    fn make_over(&self, names: &mut Names) -> Result<(), Error> {
-        let made_at = self.made_at.as_ref().unwrap_or(&self.path);
-        self.make_at(names, made_at)?;
-        names.forget(made_at);
-        names.forget(&self.path);
-        let (from, name) = names.parent_and_name(made_at)?;
-        let (to, new_name) = names.parent_and_name(&self.path)?;
+    fn make_over(&mut self, names: &mut Names, path: &[u8]) -> Result<(), Error> {
+        let made_at = self.made_at.take().unwrap_or_default();
+        self.make_at(names, &made_at)?;
+        names.forget(&made_at);
+        names.forget(path);
+        let (from, name) = names.parent_and_name(&made_at)?;
+        let (to, new_name) = names.parent_and_name(path)?;
         let renamed = from.rename_child(name, &to, new_name, RenameMode::Replace);
         if renamed.is_err() && names.lets_inherit() {
             // Nobody asked for the first name.
