@@ -73,7 +73,7 @@ pub use larder_filesystem::{
     WritePolicy, Xattr, XattrMode, Xattrs,
 };
 #[doc(hidden)]
-pub use larder_filesystem::{FindExtents, Queue, Reserve, Tuning};
+pub use larder_filesystem::{FindExtents, Queue, Reserve, Tuning, parallel};
 pub use larder_format::compression::{
     Algorithm as CompressionAlgorithm, Compression, CompressionSpecError,
 };

@@ -1,25 +1,34 @@
 //! Removing a directory with all that is in it.
 //!
+//! Several threads remove files, of many directories at once: a walk collects them in a batch.
+//!
 //! # Invariants
 //! - Depth costs no stack.
+//! - A directory is removed after all that the walk found in it: within a batch, files go first, and
+//!   then directories, in the order in which the walk left them.
+//! - A batch is bounded.
 //! - The removal ends soon after its client: telling the client of progress then fails.
 
 use std::ffi::{OsStr, OsString};
-use std::io;
 use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
+use std::{io, mem};
 
-use larder::{Directory, Entry, FileType, Inode};
+use larder::{Directory, Entry, FileType, Inode, parallel};
 use larder_ioctl::channel::{Kind, ReceiveNews, frame};
 use rustix::io::Errno;
 
 use super::changes::{Changing, MOST_UNTOLD, Untold};
 use crate::protocol::Notice;
-use crate::server::access::{EXECUTE, READ, WRITE};
+use crate::server::access::{Caller, EXECUTE, READ, WRITE};
 use crate::server::call::{Outcome, failed};
 use crate::server::nodes::number_of;
+use crate::server::state::Server;
 
-/// The client is told after so many names.
-const STEP: u64 = 256;
+/// A batch has so many names. The client is told after each.
+const MOST_NAMES: usize = 512;
+/// For fewer files, starting further threads does not pay.
+const FEW_FILES: usize = 32;
 
 /// Removes the directory at `path` with all that is in it. Goes on after an error, which is
 /// reported. Fails if the client is gone.
@@ -34,7 +43,8 @@ pub(super) fn remove_tree(changing: &mut Changing<'_>, path: &[u8]) -> io::Resul
         changing.forget_below(above, name);
     }
     let path_above = path[..path.iter().rposition(|byte| *byte == b'/').unwrap_or(0)].to_vec();
-    let mut removal = Removal { changing, path: path_above, frames: Vec::new() };
+    let (frames, batch) = Default::default();
+    let mut removal = Removal { changing, path: path_above, frames, batch };
     match found {
         Ok((above, name, directory)) => removal.enter(above, name, directory)?,
         Err(errno) => return removal.report(path, errno),
@@ -53,12 +63,12 @@ pub(super) fn remove_tree(changing: &mut Changing<'_>, path: &[u8]) -> io::Resul
         match entry.open().and_then(Inode::into_directory) {
             Ok(directory) => removal.enter(above, entry.name().to_owned(), directory)?,
             Err(error) => {
-                let (name, outcome) = (entry.name(), Err(failed(error)));
-                removal.note(&above, name, outcome)?;
+                let path = removal.path_of(entry.name());
+                removal.note(&above, entry.name(), &path, Err(failed(error)))?;
             }
         }
     }
-    Ok(())
+    removal.remove_batch()
 }
 
 struct Removal<'c, 's> {
@@ -66,6 +76,30 @@ struct Removal<'c, 's> {
     /// The path of the innermost directory.
     path: Vec<u8>,
     frames: Vec<Frame>,
+    batch: Batch,
+}
+
+/// Names that are about to be removed.
+#[derive(Default)]
+struct Batch {
+    files: Vec<LeftFile>,
+    directories: Vec<LeftDirectory>,
+}
+
+/// A file, or anything else that is no directory.
+struct LeftFile {
+    directory: Directory,
+    /// The path of the directory.
+    path: Arc<[u8]>,
+    entry: Entry,
+}
+
+/// A directory that is empty once the batch has removed its files.
+struct LeftDirectory {
+    directory: Directory,
+    above: Directory,
+    name: OsString,
+    path: Vec<u8>,
 }
 
 /// A directory that is being emptied.
@@ -81,10 +115,11 @@ struct Frame {
 }
 
 impl Removal<'_, '_> {
-    /// Removes the entries of a directory that are no directories.
+    /// Adds the entries of a directory that are no directories to the batch.
     fn enter(&mut self, above: Directory, name: OsString, directory: Directory) -> io::Result<()> {
         let path_len = self.path.len();
         self.path = self.path_of(&name);
+        let path: Arc<[u8]> = self.path.as_slice().into();
         let caller = self.changing.tree.caller;
         let listed = caller
             .check_access(&directory, READ | WRITE | EXECUTE)
@@ -98,65 +133,81 @@ impl Removal<'_, '_> {
                             directories.push(entry);
                         }
                         Ok(entry) => {
-                            let removed = self.remove(&directory, &entry);
-                            self.note(&directory, entry.name(), removed)?;
+                            let (directory, path) = (directory.clone(), path.clone());
+                            self.batch.files.push(LeftFile { directory, path, entry });
+                            self.remove_if_full()?;
                         }
-                        Err(error) => self.report(&self.path.clone(), failed(error))?,
+                        Err(error) => self.report(&path, failed(error))?,
                     }
                 }
             }
-            Err(errno) => self.report(&self.path.clone(), errno)?,
+            Err(errno) => self.report(&path, errno)?,
         }
         self.frames.push(Frame { directory, above, name, path_len, directories });
         Ok(())
     }
 
-    fn remove(&mut self, directory: &Directory, entry: &Entry) -> Outcome {
-        let Changing { tree, untold, .. } = &mut *self.changing;
-        let nodes = &tree.server.nodes;
-        let id = number_of(directory.subvolume_id(), entry.inode_number());
-        let is_known = nodes.knows(id);
-        if is_known || !tree.caller.is_privileged {
-            let inode = entry.open().map_err(failed)?;
-            tree.caller.check_may_remove(directory, &inode)?;
-            if is_known {
-                nodes.keep(inode);
-                untold.push(Untold::Unnamed(id));
-            }
-        }
-        directory.remove_child(entry.name()).map_err(failed)
-    }
-
-    /// Removes the innermost directory, which is empty if all went well.
+    /// Adds the innermost directory to the batch.
     fn leave(&mut self) -> io::Result<()> {
         let Some(Frame { above, name, path_len, directory, .. }) = self.frames.pop() else {
             return Ok(());
         };
-        let caller = self.changing.tree.caller;
-        let removed = caller
-            .check_may_remove(&above, &directory)
-            .and_then(|()| above.remove_child_directory(&name).map_err(failed));
+        let path = self.path.clone();
         self.path.truncate(path_len);
-        self.note(&above, &name, removed)
+        self.batch.directories.push(LeftDirectory { directory, above, name, path });
+        self.remove_if_full()
+    }
+
+    fn remove_if_full(&mut self) -> io::Result<()> {
+        let is_full = self.batch.files.len() + self.batch.directories.len() >= MOST_NAMES;
+        if is_full { self.remove_batch() } else { Ok(()) }
+    }
+
+    /// Removes all names of the batch.
+    fn remove_batch(&mut self) -> io::Result<()> {
+        let Batch { files, directories } = mem::take(&mut self.batch);
+        let tree = &self.changing.tree;
+        let (server, caller) = (tree.server, tree.caller);
+        let remove = |file: &LeftFile| file.remove(server, &caller);
+        let removed: Vec<_> = if files.len() < FEW_FILES {
+            files.iter().map(remove).collect()
+        } else {
+            parallel::map_in_stretches(&files, remove)
+        };
+        for (LeftFile { directory, path, entry }, (known, outcome)) in files.iter().zip(removed) {
+            self.changing.untold.extend(known.map(Untold::Unnamed));
+            self.note(directory, entry.name(), &joined(path, entry.name()), outcome)?;
+        }
+        for LeftDirectory { directory, above, name, path } in directories {
+            let removed = caller
+                .check_may_remove(&above, &directory)
+                .and_then(|()| above.remove_child_directory(&name).map_err(failed));
+            self.note(&above, &name, &path, removed)?;
+        }
+        let news = ReceiveNews::Removed(self.changing.removed).body();
+        frame::write(self.changing.socket, Kind::Event, &news)
     }
 
     /// Notes the removal of a name, or reports why it failed.
-    fn note(&mut self, directory: &Directory, name: &OsStr, removed: Outcome) -> io::Result<()> {
+    fn note(
+        &mut self,
+        directory: &Directory,
+        name: &OsStr,
+        path: &[u8],
+        removed: Outcome,
+    ) -> io::Result<()> {
         match removed {
             // Another program was faster.
             Err(Errno::NOENT) => return Ok(()),
-            Err(errno) => return self.report(&self.path_of(name), errno),
+            Err(errno) => return self.report(path, errno),
             Ok(()) => {}
         }
-        let Changing { tree, untold, removed, socket, .. } = &mut *self.changing;
+        let Changing { tree, untold, removed, .. } = &mut *self.changing;
         let id = tree.server.nodes.id_of(directory);
         if tree.server.nodes.knows(id) {
             untold.extend(Notice::name_and_directory(id, name).map(Untold::Notice));
         }
         *removed += 1;
-        if removed.is_multiple_of(STEP) {
-            frame::write(socket, Kind::Event, &ReceiveNews::Removed(*removed).body())?;
-        }
         if untold.len() >= MOST_UNTOLD {
             self.changing.tell();
         }
@@ -170,7 +221,35 @@ impl Removal<'_, '_> {
 
     /// The path of `name` in the innermost directory.
     fn path_of(&self, name: &OsStr) -> Vec<u8> {
-        let slash: &[u8] = if self.path.is_empty() { b"" } else { b"/" };
-        [&self.path, slash, name.as_bytes()].concat()
+        joined(&self.path, name)
     }
+}
+
+impl LeftFile {
+    /// Removes it. Returns also the number by which the kernel knows the inode, if it does.
+    fn remove(&self, server: &Server, caller: &Caller) -> (Option<u64>, Outcome) {
+        let Self { directory, entry, .. } = self;
+        let id = number_of(directory.subvolume_id(), entry.inode_number());
+        let is_known = server.nodes.knows(id);
+        let opened = if is_known || !caller.is_privileged {
+            entry.open().map_err(failed).and_then(|inode| {
+                caller.check_may_remove(directory, &inode)?;
+                if is_known {
+                    server.nodes.keep(inode);
+                }
+                Ok(())
+            })
+        } else {
+            Ok(())
+        };
+        let known = (is_known && opened.is_ok()).then_some(id);
+        let remove = |()| directory.remove_child(entry.name()).map_err(failed);
+        (known, opened.and_then(remove))
+    }
+}
+
+/// The path of `name` in the directory at `path`.
+fn joined(path: &[u8], name: &OsStr) -> Vec<u8> {
+    let slash: &[u8] = if path.is_empty() { b"" } else { b"/" };
+    [path, slash, name.as_bytes()].concat()
 }
