@@ -2,7 +2,7 @@
 //! `iterate.rs` have what is done with it.
 
 use crate::skip_list::SkipList;
-use crate::stats::Stats;
+use crate::stats::{MANY, Stats};
 
 /// A type of values: any that clones and may be dropped on any thread.
 pub trait Value: Clone + Send + 'static {}
@@ -25,13 +25,19 @@ impl<V: Value> RangeIndex<V> {
     pub fn new() -> Self {
         Self::with_node_size()
     }
+
+    /// An empty index that takes little memory while it has few entries, for few writers: all count
+    /// in the same place.
+    pub fn for_few_writers() -> Self {
+        Self { list: SkipList::new(1) }
+    }
 }
 
 impl<V: Value, const KEYS: usize> RangeIndex<V, KEYS> {
     /// An empty index with `KEYS` entries to a node.
     pub fn with_node_size() -> Self {
         const { assert!(KEYS >= 4, "a node has room for 4 entries at least") };
-        Self { list: SkipList::new() }
+        Self { list: SkipList::new(MANY) }
     }
 
     /// How many entries there are; exact when no edit is in progress.

@@ -35,13 +35,14 @@ unsafe impl<V: Send, const KEYS: usize> Send for SkipList<V, KEYS> {}
 unsafe impl<V: Send + Sync, const KEYS: usize> Sync for SkipList<V, KEYS> {}
 
 impl<V: Value, const KEYS: usize> SkipList<V, KEYS> {
-    pub(crate) fn new() -> Self {
+    /// An empty list, with so many stripes of counters.
+    pub(crate) fn new(stripes: usize) -> Self {
         let slabs = Arc::new(Slabs::new());
         Self {
             head: node::allocate(&slabs, MAX_HEIGHT, Builder::new(0..u64::MAX, 0).finish()),
             slabs,
             top: AtomicUsize::new(0),
-            stats: Counters::default(),
+            stats: Counters::new(stripes),
             values: PhantomData,
         }
     }

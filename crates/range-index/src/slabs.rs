@@ -24,7 +24,7 @@ use parking_lot::Mutex;
 pub(crate) const MAX_HEIGHT: usize = 26;
 
 /// The smallest slab: the head of the list and a few nodes.
-const LEAST_BYTES: usize = 1024;
+const LEAST_BYTES: usize = 512;
 /// A new slab is this part of all before it, so that hardly more is unused.
 const PART: usize = 16;
 

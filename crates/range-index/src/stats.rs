@@ -1,10 +1,12 @@
-//! Sums and counters, striped so that writers in different places do not meet here either.
+//! Sums and counters, striped so that writers in different places do not meet here either, unless
+//! the index is to take little memory.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::time::Instant;
 
-const STRIPES: usize = 16;
+/// Stripes of an index with many writers.
+pub(crate) const MANY: usize = 16;
 
 /// One stripe, on cache lines of its own.
 #[derive(Default)]
@@ -31,9 +33,8 @@ pub struct Stats {
     pub held_ns: u64,
 }
 
-#[derive(Default)]
 pub(crate) struct Counters {
-    stripes: [Stripe; STRIPES],
+    stripes: Box<[Stripe]>,
 }
 
 fn stripe_of_this_thread() -> usize {
@@ -43,15 +44,20 @@ fn stripe_of_this_thread() -> usize {
     }
     STRIPE.with(|stripe| {
         if stripe.get() == usize::MAX {
-            stripe.set(NEXT.fetch_add(1, Ordering::Relaxed) % STRIPES);
+            stripe.set(NEXT.fetch_add(1, Ordering::Relaxed) % MANY);
         }
         stripe.get()
     })
 }
 
 impl Counters {
+    /// Counters in so many stripes, at most [`MANY`].
+    pub(crate) fn new(stripes: usize) -> Self {
+        Self { stripes: (0..stripes).map(|_| Stripe::default()).collect() }
+    }
+
     fn mine(&self) -> &Stripe {
-        &self.stripes[stripe_of_this_thread()]
+        &self.stripes[stripe_of_this_thread() % self.stripes.len()]
     }
 
     pub(crate) fn add(&self, entries: i64, covered: i64) {

@@ -71,6 +71,7 @@ pub(crate) struct Writer {
 impl Writer {
     pub(crate) fn new(
         manager: Arc<TransactionManager>,
+        cache_bytes: usize,
         dirty_bytes: usize,
         tuning: Tuning,
     ) -> Self {
@@ -78,7 +79,8 @@ impl Writer {
         let space = manager.space().clone();
         let delayed =
             Arc::new(DelayedInodes::new(space, manager.volume().nodesize(), tuning, dirty_bytes));
-        let extent_maps = ExtentMaps::new(tuning.extents == FindExtents::InMemory);
+        let keeps_extents = tuning.extents == FindExtents::InMemory;
+        let extent_maps = ExtentMaps::new(keeps_extents, cache_bytes);
         Self {
             manager,
             inodes: InodeTable::new(orphans.clone(), delayed.clone(), extent_maps.clone()),

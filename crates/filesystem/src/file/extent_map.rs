@@ -8,11 +8,11 @@
 //!   [`forget`](ExtentMap::forget) for the range. So an entry that a thread finds with the state
 //!   locked is true as long as the state is locked.
 //! - Entries may be missing: they go at any time when memory is short. Inline extents have none.
-//! - A lookup takes no lock. All maps of a file system together have at most [`MOST_ENTRIES`], and
-//!   whatever one thread inserts at once.
+//! - A lookup takes no lock. All maps of a file system together have a bound, and besides whatever
+//!   one thread inserts at once.
 
 use std::collections::BTreeMap;
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock, Weak};
 
@@ -22,8 +22,12 @@ use parking_lot::Mutex;
 use crate::file::extent::MappedRange;
 use crate::filesystem::stats::ExtentMapStats;
 
-/// An entry takes some 150 bytes, and up to 256 for CRC-32C checksums: 10 to 40 MiB.
-const MOST_ENTRIES: usize = 100_000;
+/// An entry takes some 150 bytes, and up to 256 for CRC-32C checksums.
+const ENTRY_BYTES: usize = 512;
+/// The bounds of how many entries a file system keeps.
+const ENTRIES: RangeInclusive<usize> = 1000..=100_000;
+/// Entries may take this part of the memory for tree blocks.
+const PART_OF_CACHE: usize = 4;
 
 /// An extent, or a part of one.
 #[derive(Clone, Debug)]
@@ -37,8 +41,8 @@ pub(crate) struct KnownExtent {
 /// Extents of one file.
 pub(crate) struct ExtentMap {
     all: Arc<ExtentMaps>,
-    /// Created with the first entry: it takes several times as much memory as an inode.
-    entries: OnceLock<RangeIndex<KnownExtent>>,
+    /// Made with the first entry: it takes more memory than an inode.
+    entries: OnceLock<Box<RangeIndex<KnownExtent>>>,
     /// Held while entries are inserted or removed. It is how many `all` counts.
     counted: Mutex<usize>,
     /// Its key in the table of filled maps; 0 if it is not there.
@@ -49,6 +53,7 @@ pub(crate) struct ExtentMap {
 pub(crate) struct ExtentMaps {
     /// Whether to keep anything.
     keeps: bool,
+    most_entries: usize,
     entries: AtomicUsize,
     learned: AtomicU64,
     filled: Mutex<Filled>,
@@ -104,7 +109,7 @@ impl ExtentMap {
     /// Changes the entries. Returns whether there were none before.
     fn edit<T>(&self, change: impl FnOnce(&RangeIndex<KnownExtent>) -> T) -> bool {
         let mut counted = self.counted.lock();
-        let entries = self.entries.get_or_init(RangeIndex::new);
+        let entries = self.entries.get_or_init(|| Box::new(RangeIndex::for_few_writers()));
         change(entries);
         let before = std::mem::replace(&mut *counted, entries.len());
         self.all.entries.fetch_add(*counted, Relaxed);
@@ -134,10 +139,12 @@ impl Filled {
 }
 
 impl ExtentMaps {
-    /// Empty, and always empty if it keeps nothing.
-    pub(crate) fn new(keeps: bool) -> Arc<Self> {
+    /// Empty, and always empty if it keeps nothing. Tree blocks have `cache_bytes`.
+    pub(crate) fn new(keeps: bool, cache_bytes: usize) -> Arc<Self> {
+        let most_entries = cache_bytes / PART_OF_CACHE / ENTRY_BYTES;
         Arc::new(Self {
             keeps,
+            most_entries: most_entries.clamp(*ENTRIES.start(), *ENTRIES.end()),
             entries: AtomicUsize::new(0),
             learned: AtomicU64::new(0),
             filled: Mutex::default(),
@@ -146,7 +153,7 @@ impl ExtentMaps {
 
     /// Empties the maps that were filled first, until there are few enough entries.
     fn relieve(&self) {
-        while self.entries.load(Relaxed) > MOST_ENTRIES {
+        while self.entries.load(Relaxed) > self.most_entries {
             let first = self.filled.lock().maps.pop_first();
             let Some((_, first)) = first else { return };
             if let Some(map) = first.upgrade() {
@@ -186,7 +193,7 @@ mod tests {
 
     #[test]
     fn the_rest_of_a_cut_extent_is_still_cached() {
-        let all = ExtentMaps::new(true);
+        let all = ExtentMaps::new(true, 0);
         let map = ExtentMap::new(all.clone());
         learn(&map, 0, 100);
         map.forget(40..60);
@@ -205,7 +212,8 @@ mod tests {
 
     #[test]
     fn the_oldest_maps_are_emptied_when_there_is_too_much() {
-        let all = ExtentMaps::new(true);
+        const MOST_ENTRIES: usize = *ENTRIES.start();
+        let all = ExtentMaps::new(true, 0);
         let maps: Vec<_> = (0..3).map(|_| ExtentMap::new(all.clone())).collect();
         for (map, entries) in maps.iter().zip([MOST_ENTRIES / 2, MOST_ENTRIES / 2, 10]) {
             (0..entries as u64).for_each(|number| learn(map, number, 1));
@@ -219,7 +227,7 @@ mod tests {
 
     #[test]
     fn maps_that_are_gone_take_no_memory() {
-        let all = ExtentMaps::new(true);
+        let all = ExtentMaps::new(true, 0);
         let map = ExtentMap::new(all.clone());
         for _ in 0..3 {
             learn(&map, 0, 100);
@@ -233,7 +241,7 @@ mod tests {
 
     #[test]
     fn nothing_is_kept_where_extents_are_searched_for() {
-        let all = ExtentMaps::new(false);
+        let all = ExtentMaps::new(false, 0);
         let map = ExtentMap::new(all.clone());
         learn(&map, 0, 100);
         assert!(map.get(0).is_none());

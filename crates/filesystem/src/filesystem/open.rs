@@ -36,7 +36,7 @@ impl Filesystem {
             replay::replay,
             options.resync_progress,
         )?);
-        let writer = Writer::new(manager.clone(), dirty_bytes, tuning);
+        let writer = Writer::new(manager.clone(), cache_bytes, dirty_bytes, tuning);
         let core = Arc::new(Core::writable(volume, cache, writer)?);
         manager.set_hook(Arc::new(Hook::new(&core)));
         let filesystem = Self::from(core);

@@ -9,7 +9,8 @@ use crate::core::tuning::Tuning;
 /// How to open a file system for writing.
 #[derive(Clone, Copy)]
 pub struct WriteOptions<'a> {
-    /// Unchanged tree blocks are kept in memory up to this many bytes.
+    /// Unchanged tree blocks are kept in memory up to this many bytes. What is known of the extents
+    /// of open files has a bound in proportion.
     pub cache_bytes: usize,
     /// How often to commit in the background. If `None`, commits happen when a caller asks and when
     /// space is needed.

@@ -22,13 +22,16 @@ const MOST_BYTES_UNASKED: usize = 1 << 30;
 /// The most dirty data.
 const MOST_DIRTY_BYTES: usize = 64 << 20;
 /// The memory of the server and of the library for an inode that the kernel knows.
-const NODE_BYTES: usize = 2048;
+const NODE_BYTES: usize = 3072;
 /// The bounds of what one request brings.
 const IO_BYTES: RangeInclusive<usize> = 128 << 10..=1 << 20;
 /// The bounds of the number of threads.
 const THREADS: RangeInclusive<usize> = 32..=128;
 /// The memory of a thread besides that of requests: its stack, and its part of the allocator.
 const THREAD_BYTES: usize = 128 << 10;
+/// What tree blocks, extents, inodes and changed tree blocks have together, in units.
+const UNITS: usize = 17;
+const UNITS_OF_PART: usize = 4;
 /// Makes the allocator return freed memory as early as possible, and avoid large pages that are
 /// mostly unused. It reads this when a program begins.
 const THRIFT: [(&str, &str); 2] = [("MIMALLOC_PURGE_DELAY", "10"), ("MIMALLOC_ALLOW_THP", "0")];
@@ -105,13 +108,13 @@ impl Memory {
         (self.bytes / (4 << 20)).clamp(*THREADS.start(), *THREADS.end())
     }
 
-    /// A quarter of the rest. Tree blocks in the cache have one, inodes that the kernel knows
-    /// another, and changed tree blocks two: while a commit writes as many as begin one, as many
-    /// again may change.
+    /// The unit of the rest. Tree blocks in the cache have four, what is known of extents one, inodes
+    /// that the kernel knows four, and changed tree blocks eight: while a commit writes as many as
+    /// begin one, as many again may change.
     fn part(self) -> usize {
         let of_threads = self.threads() * (2 * self.io_bytes() + THREAD_BYTES);
         let others = PROGRAM_BYTES + self.dirty_bytes() + of_threads;
-        (self.bytes / 10 * 9 - others) / 4
+        (self.bytes / 10 * 9 - others) / UNITS * UNITS_OF_PART
     }
 }
 
@@ -132,7 +135,7 @@ mod tests {
             let memory = Memory { bytes: mib << 20 };
             let of_threads = memory.threads() * (2 * memory.io_bytes() + THREAD_BYTES);
             let others = PROGRAM_BYTES + memory.dirty_bytes() + of_threads;
-            assert!(others + 4 * memory.part() <= memory.bytes / 10 * 9);
+            assert!(others + 4 * memory.part() + memory.part() / 4 <= memory.bytes / 10 * 9);
             assert!(memory.part() >= 8 << 20, "{mib} {}", memory.part());
             assert!(memory.io_bytes().is_power_of_two());
         }
