@@ -15,6 +15,7 @@ use jiff::tz::TimeZone;
 use larder::{ReceiveError, ReceiveEvent, ReceiveOptions, ReceiveSnapshots, Received};
 
 use super::Outcome;
+use crate::global::Global;
 use crate::interrupt;
 use crate::operand::parse_number;
 use crate::output::stdout;
@@ -68,7 +69,8 @@ pub struct Receive {
 }
 
 impl Receive {
-    pub fn run(self) -> Outcome {
+    pub fn run(mut self, global: &Global) -> Outcome {
+        self.quiet |= global.is_quiet();
         let input = match &self.file {
             Some(path) => File::open(path).with_context(|| path.display().to_string())?,
             None if io::stdin().is_terminal() => {

@@ -15,6 +15,7 @@ use larder::{
 };
 
 use super::Outcome;
+use crate::global::Global;
 use crate::interrupt::HalfMade;
 use crate::output::stdout;
 use crate::progress::Progress;
@@ -122,21 +123,25 @@ impl Snapshot for MountedSnapshot {
 }
 
 impl Send {
-    pub fn run(self) -> Outcome {
+    pub fn run(self, global: &Global) -> Outcome {
         if self.source.mounted_path(&self.snapshots[0])?.is_some() {
             let first = open_mounted(&self.snapshots[0])?;
-            self.send(|text| find_mounted(&first, &self.snapshots[0], text))?;
+            self.send(global, |text| find_mounted(&first, &self.snapshots[0], text))?;
             return Ok(ExitCode::SUCCESS);
         }
         let image = Target::parse(&self.snapshots[0]).image;
         let filesystem = self.source.open(&image)?;
-        self.send(|text| find(&filesystem, &image, text))?;
+        self.send(global, |text| find(&filesystem, &image, text))?;
         warn_of_bad_copies(&filesystem);
         Ok(ExitCode::SUCCESS)
     }
 
     /// Sends all snapshots, which `find` finds.
-    fn send<S: Snapshot>(&self, find: impl Fn(&OsStr) -> anyhow::Result<S>) -> anyhow::Result<()> {
+    fn send<S: Snapshot>(
+        &self,
+        global: &Global,
+        find: impl Fn(&OsStr) -> anyhow::Result<S>,
+    ) -> anyhow::Result<()> {
         let find_all = |texts: &[OsString]| -> anyhow::Result<Vec<S>> {
             texts.iter().map(|text| find(text)).collect()
         };
@@ -169,7 +174,9 @@ impl Send {
                 progress: Arc::default(),
             };
             let name = self.snapshots[number].display();
-            eprintln!("At subvol {name}");
+            if !global.is_quiet() {
+                eprintln!("At subvol {name}");
+            }
             out.begin(options.progress.clone());
             match snapshot.send(&options, &mut out) {
                 // Elsewhere a reader that goes has seen enough; here it has an incomplete snapshot.

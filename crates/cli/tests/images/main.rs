@@ -6,4 +6,5 @@ mod devices;
 mod interrupted;
 mod matrix;
 mod messages;
+mod names;
 mod receive;

@@ -220,6 +220,13 @@ const CHANGES: &[&str] = &[
     "filesystem label @",
     "filesystem label @ two",
     "filesystem label @",
+    "-q subvolume create @/quiet",
+    "-q subvolume snapshot @/quiet @/quieter",
+    "--quiet subvolume delete @/quiet",
+    "--log quiet subvolume delete @/quieter",
+    "-q -v subvolume create @/told",
+    "--log bogus subvolume create @/not-told",
+    "subvolume list @",
 ];
 
 #[test]

@@ -12,6 +12,7 @@ mod snapshot;
 use clap::Subcommand;
 
 use super::Outcome;
+use crate::global::Global;
 
 /// Subvolumes and snapshots
 #[derive(Debug, Subcommand)]
@@ -26,15 +27,15 @@ pub enum Subvolume {
 }
 
 impl Subvolume {
-    pub fn run(self) -> Outcome {
+    pub fn run(self, global: &Global) -> Outcome {
         match self {
-            Self::Create(command) => command.run(),
-            Self::Delete(command) => command.run(),
+            Self::Create(command) => command.run(global),
+            Self::Delete(command) => command.run(global),
             Self::GetDefault(command) => command.run(),
             Self::List(command) => command.run(),
             Self::SetDefault(command) => command.run(),
             Self::Show(command) => command.run(),
-            Self::Snapshot(command) => command.run(),
+            Self::Snapshot(command) => command.run(global),
         }
     }
 }
