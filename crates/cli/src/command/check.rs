@@ -43,6 +43,9 @@ pub struct Check {
     /// Change nothing (always so)
     #[arg(long)]
     readonly: bool,
+    /// Check also what is mounted (always so, with a warning)
+    #[arg(long)]
+    force: bool,
     /// Show progress (always so on a terminal)
     #[arg(short, long, overrides_with = "quiet")]
     progress: bool,

@@ -67,7 +67,6 @@ const OPTIONS: &[Refused] = &[
     refused("check", "-r|--tree-root ADDRESS", ONE_START),
     refused("check", "--chunk-root ADDRESS", ONE_START),
     refused("check", "--repair", REPAIRS_NOTHING),
-    refused("check", "--force", "what is mounted is checked too, with a warning"),
     refused("check", "--mode MODE", "there is one way to check, which takes little memory"),
     refused("check", "--init-csum-tree", REPAIRS_NOTHING),
     refused("check", "--init-extent-tree", REPAIRS_NOTHING),

@@ -7,4 +7,5 @@ mod interrupted;
 mod matrix;
 mod messages;
 mod names;
+mod options;
 mod receive;
