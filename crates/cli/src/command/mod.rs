@@ -177,8 +177,8 @@ impl Larder {
             Command::Complete(command) => command.run(),
             Command::Completions(command) => command.run(),
             Command::Cp(command) => command.run(),
-            Command::Device(command) => command.run(),
-            Command::Filesystem(command) => command.run(),
+            Command::Device(command) => command.run(&global),
+            Command::Filesystem(command) => command.run(&global),
             Command::Getfattr(command) => command.run(),
             Command::Health(command) => command.run(),
             Command::Inspect(command) => command.run(),
@@ -213,7 +213,11 @@ impl Larder {
 
 impl Command {
     fn can_write_json(&self) -> bool {
-        matches!(self, Self::Check(_))
+        match self {
+            Self::Filesystem(command) => command.writes_json(),
+            Self::Check(_) | Self::Device(_) => true,
+            _ => false,
+        }
     }
 }
 

@@ -74,8 +74,6 @@ const OPTIONS: &[Refused] = &[
     refused("check", "--clear-ino-cache", REPAIRS_NOTHING),
     refused("check", "-Q|--qgroup-report", "there is no report about quota groups"),
     refused("check", "-E|--subvol-extents ID", "there is no report about shared extents"),
-    refused("device stats", "-T", "there is no table yet"),
-    refused("filesystem usage", "-T", "there is no table yet"),
     refused("inspect inode-resolve", "-v", "there is nothing more to tell"),
     refused("inspect logical-resolve", "-s SIZE", "the buffer grows as needed"),
     refused("inspect logical-resolve", "-v", "there is nothing more to tell"),

@@ -123,13 +123,23 @@ fn space_is_shown_as_btrfs_progs_shows_it() {
             arguments
         };
         let mount = image.mount("ro");
-        // Only a mount knows the global reserve, the result of statfs and slack at the end of a
-        // device.
-        let unknown = ["GlobalReserve", "Global reserve", "Free (statfs", "Device slack"];
+        // Only a mount knows the global reserve and the result of statfs.
+        let unknown = ["GlobalReserve", "Global reserve", "Free (statfs"];
 
         let ours = stdout(&larder(with("df")));
         let theirs = oracle::filesystem_df(&mount).expect("btrfs filesystem df");
         assert_eq!(lines_without(&ours, &[]), lines_without(&theirs, &unknown));
+
+        let json = [OsString::from("--format"), "json".into()].into_iter().chain(with("df"));
+        let ours = stdout(&larder(json));
+        let mut btrfs = Command::new("btrfs");
+        btrfs.args(["--format", "json", "filesystem", "df"]).arg(mount.path());
+        let theirs = stdout(&btrfs.output().expect("btrfs starts"));
+        let (before, reserve) = theirs
+            .split_once(",\n    {\n      \"bg-type\": \"GlobalReserve\"")
+            .expect("a mount has one");
+        let after = reserve.split_once('}').expect("it ends").1;
+        assert_eq!(ours, [before, after].concat());
 
         let mut ours = stdout(&larder(with("usage")));
         let theirs = oracle::filesystem_usage(&mount).expect("btrfs filesystem usage");

@@ -5,6 +5,7 @@ mod stats;
 use clap::Subcommand;
 
 use super::Outcome;
+use crate::global::Global;
 
 /// Look at the devices of a file system
 #[derive(Debug, Subcommand)]
@@ -13,9 +14,9 @@ pub enum Device {
 }
 
 impl Device {
-    pub fn run(self) -> Outcome {
+    pub fn run(self, global: &Global) -> Outcome {
         match self {
-            Self::Stats(command) => command.run(),
+            Self::Stats(command) => command.run(global),
         }
     }
 }

@@ -10,6 +10,7 @@ use clap::Subcommand;
 use larder::SpaceKind;
 
 use super::Outcome;
+use crate::global::Global;
 
 /// Look at a whole file system
 #[derive(Debug, Subcommand)]
@@ -22,9 +23,13 @@ pub enum Filesystem {
 }
 
 impl Filesystem {
-    pub fn run(self) -> Outcome {
+    pub fn writes_json(&self) -> bool {
+        matches!(self, Self::Df(_))
+    }
+
+    pub fn run(self, global: &Global) -> Outcome {
         match self {
-            Self::Df(command) => command.run(),
+            Self::Df(command) => command.run(global),
             Self::Label(command) => command.run(),
             Self::Show(command) => command.run(),
             Self::Sync(command) => command.run(),
