@@ -50,6 +50,11 @@ impl Global {
         }
     }
 
+    /// Whether to tell more than usual.
+    pub fn is_verbose(&self) -> bool {
+        self.verbosity() >= Verbosity::Info
+    }
+
     /// Whether to print errors and results only.
     pub fn is_quiet(&self) -> bool {
         self.verbosity() == Verbosity::Quiet

@@ -97,8 +97,11 @@ pub struct Mkfs {
     #[arg(short, long)]
     force: bool,
     /// Print errors only
-    #[arg(short, long)]
+    #[arg(short, long, overrides_with = "verbose")]
     quiet: bool,
+    /// Print the summary too (default)
+    #[arg(short, long)]
+    verbose: bool,
     /// Image files or block devices
     #[arg(value_name = "DEVICE", required_unless_present_any = ["features", "runtime_features"])]
     devices: Vec<PathBuf>,

@@ -61,6 +61,9 @@ pub struct Receive {
     /// Print errors only
     #[arg(short, long)]
     quiet: bool,
+    /// Keep all changes below the target, wherever links lead (always so)
+    #[arg(short = 'C', long)]
+    chroot: bool,
     #[command(flatten)]
     source: PathSource,
     /// Where the subvolumes are made: IMAGE:/directory, or a directory of a mounted file system

@@ -61,6 +61,12 @@ pub struct Send {
     /// Send no data, only what changed
     #[arg(long)]
     no_data: bool,
+    /// Tell the version of the stream, and how long each stream is
+    #[arg(short, long, overrides_with = "quiet")]
+    verbose: bool,
+    /// Print errors only
+    #[arg(short, long)]
+    quiet: bool,
     #[command(flatten)]
     source: Source,
     /// The snapshots
@@ -154,6 +160,14 @@ impl Send {
         };
         let needs_two = self.compressed_data && version == StreamVersion::V1;
         ensure!(!needs_two, "--compressed-data needs --proto 2 or higher");
+        let (is_verbose, is_quiet) = match (self.verbose, self.quiet) {
+            (false, false) => (global.is_verbose(), global.is_quiet()),
+            here => here,
+        };
+        if is_verbose {
+            let newest = snapshots[0].newest_version().number();
+            eprintln!("Protocol version requested: {} (supported {newest})", version.number());
+        }
         let file: Vec<PathBuf> = self.file.iter().cloned().collect();
         let half_made = HalfMade::of(&file)?;
         let mut out = Output::new(self.file.as_deref())?;
@@ -174,7 +188,7 @@ impl Send {
                 progress: Arc::default(),
             };
             let name = self.snapshots[number].display();
-            if !global.is_quiet() {
+            if !is_quiet {
                 eprintln!("At subvol {name}");
             }
             out.begin(options.progress.clone());
@@ -184,6 +198,9 @@ impl Send {
                     bail!("{name}: the reader has closed the stream before its end")
                 }
                 sent => sent.with_context(|| name.to_string())?,
+            }
+            if is_verbose {
+                eprintln!("{name}: {} bytes were sent", out.written_bytes);
             }
         }
         out.flush()?;

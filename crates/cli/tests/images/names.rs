@@ -227,6 +227,9 @@ fn the_links_work_on_images() {
     assert!(made.starts_with("Create a snapshot of "), "{made}");
     assert_eq!(succeed("btrfs", &format!("-q subvolume snapshot {image}:/home {image}:/b")), "");
     assert_eq!(succeed("btrfs", &format!("-q subvolume delete {image}:/b")), "");
+    succeed("btrfs", &format!("-q subvolume create {image}:/c"));
+    let deleted = succeed("btrfs", &format!("subvolume delete --verbose {image}:/c"));
+    assert!(deleted.starts_with("Transaction commit: at the end\nDelete "), "{deleted}");
     let dump = format!("inspect-internal dump-super {image}");
     assert_eq!(succeed("btrfs", &dump), text(&run("btrfs", &dump).stdout));
     succeed("btrfsck", &format!("--readonly {image}"));

@@ -149,8 +149,12 @@ const QUESTIONS: &[&str] = &[
     "inspect-internal subvolid-resolve 999 @",
     "inspect-internal inode-resolve 257 @/subvolumes/first",
     "inspect-internal inode-resolve 256 @/subvolumes/first",
+    "inspect-internal inode-resolve -v 257 @/subvolumes/first",
+    "-v inspect-internal inode-resolve 257 @/subvolumes/first",
     "inspect-internal inode-resolve 999999 @",
     "inspect-internal logical-resolve 4096 @",
+    "inspect-internal logical-resolve -s 100000 -v 4096 @",
+    "inspect-internal logical-resolve -s many 4096 @",
     "inspect-internal dump-super @",
 ];
 
@@ -236,6 +240,10 @@ const CHANGES: &[&str] = &[
     "filesystem label @",
     "filesystem label @ two",
     "filesystem label @",
+    "subvolume create @/d",
+    "subvolume create @/f",
+    "--log info subvolume delete @/d",
+    "--log info subvolume delete -C @/f",
     "-q subvolume create @/quiet",
     "-q subvolume snapshot @/quiet @/quieter",
     "--quiet subvolume delete @/quiet",

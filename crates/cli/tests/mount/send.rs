@@ -191,6 +191,31 @@ fn snapshots_that_cannot_be_sent_are_refused_in_the_same_words() {
     assert!(said.contains("work/a: not a subvolume"), "{said}");
 }
 
+#[test]
+fn what_a_send_tells_is_chosen_as_with_btrfs() {
+    let mut mounted = with_snapshots();
+    mounted.unmount();
+    let kernel = KernelMount::open(from_ref(&mounted.image()), "noatime");
+    let told = |mut program: Command, words: &str| {
+        program.args(words.split(' ')).current_dir(kernel.path());
+        let output = program.stdout(Stdio::null()).output().unwrap();
+        assert!(output.status.success(), "{words}: {}", errors(&output));
+        errors(&output)
+    };
+    for words in ["send one", "send -q one", "send --quiet one", "-q send one"] {
+        assert_eq!(told(larder(), words), told(Command::new("btrfs"), words), "{words}");
+    }
+    for words in ["send -v one", "send -v --proto 2 one"] {
+        let (ours, theirs) = (told(larder(), words), told(Command::new("btrfs"), words));
+        let first = |text: &str| text.lines().take(2).collect::<Vec<_>>().join("\n");
+        assert_eq!(first(&ours), first(&theirs), "{words}");
+        let bytes = sent(&words.split(' ').skip(1).collect::<Vec<_>>(), kernel.path()).len();
+        assert!(ours.contains(&format!("one: {bytes} bytes were sent")), "{ours}");
+    }
+    assert!(told(larder(), "-v send one").starts_with("Protocol version requested: 1 "));
+    assert_eq!(told(larder(), "-v send -q one"), "");
+}
+
 /// A send that waits for its reader.
 struct Slow {
     child: std::process::Child,

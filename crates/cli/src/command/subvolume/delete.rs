@@ -39,6 +39,9 @@ pub struct Delete {
     /// Delete the subvolume with this id; the one path then only says in which file system
     #[arg(short = 'i', long, value_name = "ID", value_parser = parse_number)]
     subvolid: Option<u64>,
+    /// Say first when deletions are committed
+    #[arg(short, long)]
+    verbose: bool,
     #[command(flatten)]
     source: Source,
     /// The subvolumes, in one image by their paths from its default subvolume, or in file systems
@@ -57,7 +60,16 @@ impl Delete {
             "with --subvolid one path says in which file system, but {} were given",
             self.paths.len()
         );
-        let failures = match self.source.mounted_path(&self.paths[0])? {
+        let mounted = self.source.mounted_path(&self.paths[0])?;
+        if self.verbose || global.is_verbose() {
+            let when = match (self.commit_each, self.commit_after || mounted.is_none()) {
+                (true, _) => "after each",
+                (false, true) => "at the end",
+                (false, false) => "none (default)",
+            };
+            writeln!(stdout(), "Transaction commit: {when}")?;
+        }
+        let failures = match mounted {
             Some(_) => self.delete_mounted(global),
             None => self.delete_in_image(global)?,
         };
