@@ -43,7 +43,6 @@ const COMMANDS: &[Missing] = &[
     instead("restore", "'larder cp -a' copies what can be read, without mounting"),
     instead("scrub", "'check --check-data-csum' reads all data of what is not mounted"),
     missing("subvolume find-new"),
-    missing("subvolume sync"),
 ];
 
 /// An option of a command that larder has, as btrfs-progs lists it, and why larder has none.

@@ -8,6 +8,7 @@ mod mounted;
 mod set_default;
 mod show;
 mod snapshot;
+mod sync;
 
 use clap::Subcommand;
 
@@ -24,6 +25,7 @@ pub enum Subvolume {
     SetDefault(set_default::SetDefault),
     Show(show::Show),
     Snapshot(snapshot::Snapshot),
+    Sync(sync::Sync),
 }
 
 impl Subvolume {
@@ -36,6 +38,7 @@ impl Subvolume {
             Self::SetDefault(command) => command.run(),
             Self::Show(command) => command.run(),
             Self::Snapshot(command) => command.run(global),
+            Self::Sync(command) => command.run(),
         }
     }
 }
