@@ -61,6 +61,10 @@ pub struct Receive {
     /// Print errors only
     #[arg(short, long)]
     quiet: bool,
+    /// Store data that is sent compressed uncompressed; otherwise it stays compressed where the
+    /// target can have it so
+    #[arg(long)]
+    force_decompress: bool,
     /// Keep all changes below the target, wherever links lead (always so)
     #[arg(short = 'C', long)]
     chroot: bool,
@@ -99,7 +103,11 @@ impl Receive {
         len_bytes: Option<u64>,
         target: &OsStr,
     ) -> Outcome {
-        let options = ReceiveOptions { stop_at_end: self.stop_at_end, max_errors: self.max_errors };
+        let options = ReceiveOptions {
+            stop_at_end: self.stop_at_end,
+            max_errors: self.max_errors,
+            force_decompress: self.force_decompress,
+        };
         let mut watch = Watch::new(self.quiet, len_bytes)?;
         let mut observe = |event: ReceiveEvent<'_>| watch.event(&event);
         if self.source.mounted_path(target)?.is_some_and(Path::is_dir) {

@@ -75,11 +75,6 @@ const OPTIONS: &[Refused] = &[
     refused("check", "-E|--subvol-extents ID", "there is no report about shared extents"),
     refused("mkfs", "-l|--leafsize SIZE", "--nodesize is its name"),
     refused("receive", "-m DIR", "the file system of the target is found without /proc"),
-    refused(
-        "receive",
-        "--force-decompress",
-        "data stays compressed where the target can have it so",
-    ),
     refused("receive", "-v", "--dump shows the commands of a stream"),
     refused("subvolume create", "-i QGROUP", NO_QUOTA),
     refused("subvolume snapshot", "-i QGROUP", NO_QUOTA),
