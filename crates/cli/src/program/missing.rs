@@ -74,7 +74,6 @@ const OPTIONS: &[Refused] = &[
     refused("check", "-Q|--qgroup-report", "there is no report about quota groups"),
     refused("check", "-E|--subvol-extents ID", "there is no report about shared extents"),
     refused("mkfs", "-l|--leafsize SIZE", "--nodesize is its name"),
-    refused("receive", "-m DIR", "the file system of the target is found without /proc"),
     refused("receive", "-v", "--dump shows the commands of a stream"),
     refused("subvolume create", "-i QGROUP", NO_QUOTA),
     refused("subvolume snapshot", "-i QGROUP", NO_QUOTA),
