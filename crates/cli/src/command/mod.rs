@@ -214,8 +214,9 @@ impl Larder {
 impl Command {
     fn can_write_json(&self) -> bool {
         match self {
+            Self::Device(command) => command.writes_json(),
             Self::Filesystem(command) => command.writes_json(),
-            Self::Check(_) | Self::Device(_) => true,
+            Self::Check(_) => true,
             _ => false,
         }
     }

@@ -28,7 +28,6 @@ const COMMANDS: &[Missing] = &[
     missing("device remove"),
     missing("device replace"),
     instead("device scan", NO_REGISTER),
-    instead("device usage", "'filesystem usage' shows the space on each device"),
     missing("filesystem defragment"),
     missing("filesystem du"),
     missing("filesystem mkswapfile"),

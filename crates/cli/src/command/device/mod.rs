@@ -1,6 +1,7 @@
 //! `larder device`: the devices of a file system.
 
 mod stats;
+mod usage;
 
 use clap::Subcommand;
 
@@ -11,12 +12,18 @@ use crate::global::Global;
 #[derive(Debug, Subcommand)]
 pub enum Device {
     Stats(stats::Stats),
+    Usage(usage::Usage),
 }
 
 impl Device {
+    pub fn writes_json(&self) -> bool {
+        matches!(self, Self::Stats(_))
+    }
+
     pub fn run(self, global: &Global) -> Outcome {
         match self {
             Self::Stats(command) => command.run(global),
+            Self::Usage(command) => command.run(),
         }
     }
 }

@@ -1,15 +1,13 @@
 //! `larder filesystem usage`.
 
-use std::fs::File;
-use std::io::{self, Seek, SeekFrom, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::ensure;
 use clap::Args;
 use larder::{DeviceInfo, Space, SpaceKind};
 
-use super::{kind_name, profile_name};
+use super::{kind_name, known_spaces, profile_name, slack, unallocated};
 use crate::command::Outcome;
 use crate::output::stdout;
 use crate::print::{Cell, write_table};
@@ -40,10 +38,6 @@ pub struct Usage {
     images: Vec<PathBuf>,
 }
 
-/// The order in which kinds of space are shown.
-const KINDS: [SpaceKind; 4] =
-    [SpaceKind::Data, SpaceKind::DataAndMetadata, SpaceKind::Metadata, SpaceKind::System];
-
 impl Usage {
     pub fn run(self) -> Outcome {
         for (number, image) in self.images.iter().enumerate() {
@@ -54,11 +48,8 @@ impl Usage {
 
     fn show(&self, image: &Path, is_first: bool) -> anyhow::Result<()> {
         let filesystem = self.source.overview(image.as_os_str())?;
-        let mut spaces = filesystem.space()?;
-        spaces.sort_by_key(|space| KINDS.iter().position(|kind| *kind == space.kind));
+        let spaces = known_spaces(&*filesystem)?;
         let devices = filesystem.devices()?;
-        let places_known = |space: &Space| space.raw_bytes > 0 || space.total_bytes == 0;
-        ensure!(spaces.iter().all(places_known), "only root may know where block groups lie");
         let mut out = stdout();
         if !is_first {
             writeln!(out)?;
@@ -167,18 +158,6 @@ impl Usage {
         let name = device.name.as_deref().unwrap_or("missing");
         writeln!(out, "   {name}\t{:>10}", self.units.show(bytes))
     }
-}
-
-/// Bytes of a device that no block group has.
-fn unallocated(device: &DeviceInfo) -> u64 {
-    device.total_bytes.saturating_sub(device.allocated_bytes)
-}
-
-/// Bytes of a device past the end of its part of the file system; none where it cannot be read.
-fn slack(device: &DeviceInfo) -> u64 {
-    let opened = device.name.as_ref().and_then(|name| File::open(name).ok());
-    let len_bytes = opened.and_then(|mut device| device.seek(SeekFrom::End(0)).ok());
-    len_bytes.unwrap_or(0).saturating_sub(device.total_bytes)
 }
 
 /// The sums of block groups and devices, in bytes.
