@@ -15,8 +15,8 @@ use crate::units::Units;
 
 /// Show what takes the space on each device
 ///
-/// Slack is what a device has past the end of its part of the file system. For a mounted file system
-/// only root, or the user who mounted it with larder, gets this.
+/// Slack is what a device has past the end of its part of the file system. For a mounted file
+/// system only root, or the user who mounted it with larder, gets this.
 ///
 /// Examples:
 ///   larder device usage disk.img

@@ -16,8 +16,9 @@ use crate::units::Units;
 
 /// Show how space is used, on which devices, and what is left
 ///
-/// Slack is what a device has past the end of its part of the file system. The global reserve and the result of statfs are left out: only a mounted file system has them.
-/// For a mounted file system only root, or the user who mounted it with larder, gets all of this.
+/// Slack is what a device has past the end of its part of the file system. The global reserve and
+/// the result of statfs are left out: only a mounted file system has them. For a mounted file
+/// system only root, or the user who mounted it with larder, gets all of this.
 ///
 /// Examples:
 ///   larder filesystem usage disk.img

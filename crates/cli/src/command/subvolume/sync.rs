@@ -19,8 +19,8 @@ use crate::output::stdout;
 ///
 /// Deleting only removes the name. What is in a subvolume goes away after a commit, and its space
 /// is free then. Without ids this waits for all subvolumes that are deleted when it starts; an id
-/// that no subvolume has is gone, and one that is not deleted is waited for too. In an image that is
-/// not mounted nothing goes on.
+/// that no subvolume has is gone, and one that is not deleted is waited for too. In an image that
+/// is not mounted nothing goes on.
 ///
 /// Examples:
 ///   larder subvolume sync ~/mnt
