@@ -33,6 +33,7 @@ mod completion;
 mod destination;
 mod ending;
 mod extract;
+mod global;
 mod ingest;
 mod interrupt;
 mod manual;
@@ -43,6 +44,7 @@ mod operand;
 mod output;
 mod pipeline;
 mod print;
+mod program;
 mod progress;
 mod reason;
 mod report;
@@ -58,16 +60,15 @@ mod untar;
 mod xattr_text;
 
 use std::env;
-use std::ffi::OsString;
 use std::io::{self, Write};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use clap::Parser;
 use signal_hook::consts::{SIGPIPE, SIGXFSZ};
 
 use self::interrupt::Interrupted;
 use self::output::stdout;
+use self::program::{Program, Stop};
 use self::reason::in_words;
 
 /// The system's allocator keeps memory that many threads have freed, several times as much as is in
@@ -80,13 +81,12 @@ fn main() -> ExitCode {
         eprintln!("ERROR: {error}");
         return ExitCode::FAILURE;
     }
-    let arguments: Vec<OsString> = env::args_os().collect();
-    let arguments = command::run_as_helper(&arguments).unwrap_or(arguments);
-    let command = match command::Larder::try_parse_from(arguments) {
+    let (program, arguments) = Program::called_as(env::args_os().collect());
+    let command = match program.read(&arguments) {
         Ok(command) => command,
-        Err(usage) => return explain(&usage),
+        Err(stop) => return explain(stop),
     };
-    match command.run().and_then(|code| Ok(stdout().flush().map(|()| code)?)) {
+    match command.run(program).and_then(|code| Ok(stdout().flush().map(|()| code)?)) {
         Ok(code) => code,
         Err(error) if is_broken_pipe(&error) => end_by_broken_pipe(),
         Err(error) => {
@@ -99,14 +99,26 @@ fn main() -> ExitCode {
     }
 }
 
-/// Shows the requested help, or an error in the command line.
-fn explain(usage: &clap::Error) -> ExitCode {
+/// Shows the requested help, or the reason why no command runs.
+fn explain(stop: Stop) -> ExitCode {
+    let (usage, code) = match stop {
+        Stop::Usage(usage, code) => (usage, code),
+        Stop::Done(code) => return code,
+        Stop::NoCommand(help) => {
+            let _ = write!(stdout(), "{help}");
+            return ExitCode::FAILURE;
+        }
+        Stop::Missing(sentence) => {
+            eprintln!("ERROR: {sentence}");
+            return ExitCode::FAILURE;
+        }
+    };
     match usage.print() {
         Err(error) if !usage.use_stderr() => {
             eprintln!("ERROR: standard output: {}", in_words(&error.to_string()));
             ExitCode::FAILURE
         }
-        _ => ExitCode::from(usage.exit_code() as u8),
+        _ => code,
     }
 }
 

@@ -5,11 +5,13 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Mutex;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use larder_check::{Options, Progress as CheckProgress, Report, check};
 
 use super::open_volume;
+use crate::global::{Format, Global};
 use crate::output::stdout;
+use crate::program::Program;
 use crate::progress::Progress;
 use crate::source::warn_if_in_use;
 use crate::{is_broken_pipe, message};
@@ -41,6 +43,9 @@ pub struct Check {
     /// Change nothing (always so)
     #[arg(long)]
     readonly: bool,
+    /// Check also what is mounted (always so, with a warning)
+    #[arg(long)]
+    force: bool,
     /// Show progress (always so on a terminal)
     #[arg(short, long, overrides_with = "quiet")]
     progress: bool,
@@ -61,23 +66,20 @@ pub struct Check {
     devices: Vec<PathBuf>,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Format {
-    Text,
-    Json,
-}
-
-/// The exit code if the check is not possible at all.
-const CANNOT_RUN: u8 = 2;
-
 impl Check {
-    pub fn run(self) -> ExitCode {
+    pub fn run(mut self, global: &Global, program: Program) -> ExitCode {
+        self.quiet |= global.is_quiet();
+        if global.format == Format::Json {
+            self.format = Format::Json;
+        }
+        // The exit code if the check is not possible at all.
+        let cannot_run = ExitCode::from(program.failure_code());
         warn_if_in_use(&self.devices);
         let volume = match open_volume(&self.devices, self.degraded) {
             Ok(volume) => volume,
             Err(error) => {
                 eprintln!("ERROR: {}", message(&error));
-                return ExitCode::from(CANNOT_RUN);
+                return cannot_run;
             }
         };
         let progress = Mutex::new((Progress::of_steps(0), None));
@@ -101,7 +103,7 @@ impl Check {
             // If the reader of the output has gone, the findings count all the same.
             Err(error) if !is_broken_pipe(&error) => {
                 eprintln!("ERROR: {}", message(&error));
-                ExitCode::from(CANNOT_RUN)
+                cannot_run
             }
             _ => ExitCode::from(report.exit_code()),
         }

@@ -18,6 +18,7 @@ use rustix::process::{getegid, geteuid};
 
 use super::Outcome;
 use crate::ending::wait_for_ending_servers;
+use crate::global::Global;
 use crate::interrupt::HalfMade;
 use crate::operand::parse_uuid;
 use crate::output::stdout;
@@ -96,15 +97,19 @@ pub struct Mkfs {
     #[arg(short, long)]
     force: bool,
     /// Print errors only
-    #[arg(short, long)]
+    #[arg(short, long, overrides_with = "verbose")]
     quiet: bool,
+    /// Print the summary too (default)
+    #[arg(short, long)]
+    verbose: bool,
     /// Image files or block devices
     #[arg(value_name = "DEVICE", required_unless_present_any = ["features", "runtime_features"])]
     devices: Vec<PathBuf>,
 }
 
 impl Mkfs {
-    pub fn run(self) -> Outcome {
+    pub fn run(self, global: &Global) -> Outcome {
+        let is_quiet = self.quiet || global.is_quiet();
         let lists = || self.features.iter().chain(&self.runtime_features);
         if lists().any(|list| list == "list-all") {
             write!(stdout(), "{}", FeatureChoice::list_all())?;
@@ -135,7 +140,7 @@ impl Mkfs {
             owner,
             source_date_epoch: source_date_epoch()?,
             threads: None,
-            progress: (!self.quiet).then(progress),
+            progress: (!is_quiet).then(progress),
         };
         wait_for_ending_servers(&self.devices);
         let half_made = HalfMade::of(&self.devices)?;
@@ -149,7 +154,7 @@ impl Mkfs {
         })?;
         // The progress line goes away before the summary comes.
         drop(options);
-        if !self.quiet {
+        if !is_quiet {
             write!(stdout(), "{summary}")?;
         }
         Ok(ExitCode::SUCCESS)

@@ -14,6 +14,7 @@ mod filesystem;
 mod getfattr;
 mod health;
 mod inspect;
+mod install_links;
 mod ln;
 mod ls;
 mod man_pages;
@@ -35,17 +36,22 @@ mod truncate;
 mod umount;
 mod write;
 
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use clap::{Parser, Subcommand};
+use anyhow::ensure;
+use clap::{ArgMatches, FromArgMatches, Parser, Subcommand};
 use larder_device::{Access, Device, FileDevice};
 use larder_volume::{OpenOptions, Volume};
 
-pub use mount::run_as_helper;
+pub use mount::{HELPER_NAMES, run_as_helper};
 
 use crate::ending::wait_for_ending_servers;
+use crate::global::{Format, Global};
+use crate::output::stdout;
+use crate::program::Program;
 
 /// The result of a command: an exit code, or an error for standard error.
 pub type Outcome = anyhow::Result<ExitCode>;
@@ -93,6 +99,8 @@ const LONG_VERSION: &str = concat!(
     args_override_self = true
 )]
 pub struct Larder {
+    #[command(flatten)]
+    global: Global,
     #[command(subcommand)]
     command: Command,
 }
@@ -100,6 +108,7 @@ pub struct Larder {
 #[derive(Debug, Subcommand)]
 enum Command {
     Cat(cat::Cat),
+    #[command(aliases = ["c", "ch"])]
     Check(check::Check),
     Chmod(chmod::Chmod),
     Chown(chown::Chown),
@@ -113,8 +122,9 @@ enum Command {
     Filesystem(filesystem::Filesystem),
     Getfattr(getfattr::Getfattr),
     Health(health::Health),
-    #[command(subcommand, alias = "inspect-internal")]
+    #[command(subcommand, visible_alias = "inspect-internal", aliases = ["i", "in", "ins"])]
     Inspect(inspect::Inspect),
+    InstallLinks(install_links::InstallLinks),
     Ln(ln::Ln),
     Ls(ls::Ls),
     ManPages(man_pages::ManPages),
@@ -127,6 +137,7 @@ enum Command {
     Receive(receive::Receive),
     Reflink(reflink::Reflink),
     Rm(rm::Rm),
+    #[command(alias = "se")]
     Send(Box<send::Send>),
     Setfattr(setfattr::Setfattr),
     Stat(stat::Stat),
@@ -136,45 +147,77 @@ enum Command {
     Touch(touch::Touch),
     Truncate(truncate::Truncate),
     Umount(umount::Umount),
+    /// Show the version, as --version does
+    ///
+    /// Example: larder version | grep commit
+    Version,
     Write(write::Write),
 }
 
 impl Larder {
+    /// The command line of `mkfs.btrfs`.
+    pub fn mkfs(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let global = Global::default();
+        let command = Command::Mkfs(Box::new(mkfs::Mkfs::from_arg_matches(matches)?));
+        Ok(Self { global, command })
+    }
+
     /// Runs the command line.
-    pub fn run(self) -> Outcome {
-        match self.command {
+    pub fn run(self, program: Program) -> Outcome {
+        let Self { global, command } = self;
+        ensure!(
+            global.format == Format::Text || command.can_write_json(),
+            "output format json is unsupported for this command"
+        );
+        match command {
             Command::Cat(command) => command.run(),
-            Command::Check(command) => Ok(command.run()),
+            Command::Check(command) => Ok(command.run(&global, program)),
             Command::Chmod(command) => command.run(),
             Command::Chown(command) => command.run(),
             Command::Complete(command) => command.run(),
             Command::Completions(command) => command.run(),
             Command::Cp(command) => command.run(),
-            Command::Device(command) => command.run(),
-            Command::Filesystem(command) => command.run(),
+            Command::Device(command) => command.run(&global),
+            Command::Filesystem(command) => command.run(&global),
             Command::Getfattr(command) => command.run(),
             Command::Health(command) => command.run(),
             Command::Inspect(command) => command.run(),
+            Command::InstallLinks(command) => command.run(&global),
             Command::Ln(command) => command.run(),
             Command::Mkdir(command) => command.run(),
             Command::Mount(command) => command.run(),
             Command::Umount(command) => command.run(),
+            Command::Version => {
+                write!(stdout(), "{}", program.command().render_long_version())?;
+                Ok(ExitCode::SUCCESS)
+            }
             Command::Mv(command) => command.run(),
             Command::Property(command) => command.run(),
             Command::Rm(command) => command.run(),
             Command::Write(command) => command.run(),
             Command::Ls(command) => command.run(),
             Command::ManPages(command) => command.run(),
-            Command::Mkfs(command) => command.run(),
-            Command::Receive(command) => command.run(),
+            Command::Mkfs(command) => command.run(&global),
+            Command::Receive(command) => command.run(&global),
             Command::Reflink(command) => command.run(),
-            Command::Send(command) => command.run(),
+            Command::Send(command) => command.run(&global),
             Command::Setfattr(command) => command.run(),
             Command::Stat(command) => command.run(),
-            Command::Subvolume(command) => command.run(),
+            Command::Subvolume(command) => command.run(&global),
             Command::Tar(command) => command.run(),
             Command::Touch(command) => command.run(),
             Command::Truncate(command) => command.run(),
+        }
+    }
+}
+
+impl Command {
+    fn can_write_json(&self) -> bool {
+        match self {
+            Self::Device(command) => command.writes_json(),
+            Self::Filesystem(command) => command.writes_json(),
+            Self::Check(_) => true,
+            _ => false,
         }
     }
 }

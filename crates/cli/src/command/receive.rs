@@ -9,12 +9,13 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use clap::Args;
 use jiff::tz::TimeZone;
 use larder::{ReceiveError, ReceiveEvent, ReceiveOptions, ReceiveSnapshots, Received};
 
 use super::Outcome;
+use crate::global::Global;
 use crate::interrupt;
 use crate::operand::parse_number;
 use crate::output::stdout;
@@ -60,6 +61,16 @@ pub struct Receive {
     /// Print errors only
     #[arg(short, long)]
     quiet: bool,
+    /// Store data that is sent compressed uncompressed; otherwise it stays compressed where the
+    /// target can have it so
+    #[arg(long)]
+    force_decompress: bool,
+    /// Keep all changes below the target, wherever links lead (always so)
+    #[arg(short = 'C', long)]
+    chroot: bool,
+    /// Where the file system of the target is mounted, which is found without it: a check
+    #[arg(short, value_name = "DIR")]
+    mount: Option<PathBuf>,
     #[command(flatten)]
     source: PathSource,
     /// Where the subvolumes are made: IMAGE:/directory, or a directory of a mounted file system
@@ -68,7 +79,8 @@ pub struct Receive {
 }
 
 impl Receive {
-    pub fn run(self) -> Outcome {
+    pub fn run(mut self, global: &Global) -> Outcome {
+        self.quiet |= global.is_quiet();
         let input = match &self.file {
             Some(path) => File::open(path).with_context(|| path.display().to_string())?,
             None if io::stdin().is_terminal() => {
@@ -94,10 +106,20 @@ impl Receive {
         len_bytes: Option<u64>,
         target: &OsStr,
     ) -> Outcome {
-        let options = ReceiveOptions { stop_at_end: self.stop_at_end, max_errors: self.max_errors };
+        let options = ReceiveOptions {
+            stop_at_end: self.stop_at_end,
+            max_errors: self.max_errors,
+            force_decompress: self.force_decompress,
+        };
         let mut watch = Watch::new(self.quiet, len_bytes)?;
         let mut observe = |event: ReceiveEvent<'_>| watch.event(&event);
-        if self.source.mounted_path(target)?.is_some_and(Path::is_dir) {
+        let mounted = self.source.mounted_path(target)?.filter(|target| target.is_dir());
+        if let Some(mount) = &self.mount {
+            let shown = target.display();
+            let place = mounted.with_context(|| format!("{shown}: -m is for what is mounted"))?;
+            ensure!(is_below(place, mount)?, "{shown}: is not below {}", mount.display());
+        }
+        if mounted.is_some() {
             let outcome = larder::receive_mounted(target, input, &options, &mut observe);
             let folder = target.to_string_lossy();
             let folder = folder.trim_end_matches('/');
@@ -117,6 +139,19 @@ impl Receive {
         let delete = |name: &str| format!("larder subvolume delete {}/{name}", trimmed(target));
         Ok(report(outcome, &delete))
     }
+}
+
+/// Whether `place` is in the directory `mount`, on the same file system.
+fn is_below(place: &Path, mount: &Path) -> anyhow::Result<bool> {
+    let named = |path: &Path| path.display().to_string();
+    let real = |path: &Path| path.canonicalize().with_context(|| named(path));
+    let (place, mount) = (real(place)?, real(mount)?);
+    let uuid = |path: &Path| {
+        let directory = File::open(path).with_context(|| named(path))?;
+        let info = larder_ioctl::filesystem_info(directory).with_context(|| named(path))?;
+        anyhow::Ok(info.uuid)
+    };
+    Ok(place.starts_with(&mount) && uuid(&place)? == uuid(&mount)?)
 }
 
 /// The rest of a file, if it is one.

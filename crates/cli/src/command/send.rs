@@ -15,6 +15,7 @@ use larder::{
 };
 
 use super::Outcome;
+use crate::global::Global;
 use crate::interrupt::HalfMade;
 use crate::output::stdout;
 use crate::progress::Progress;
@@ -60,6 +61,12 @@ pub struct Send {
     /// Send no data, only what changed
     #[arg(long)]
     no_data: bool,
+    /// Tell the version of the stream, and how long each stream is
+    #[arg(short, long, overrides_with = "quiet")]
+    verbose: bool,
+    /// Print errors only
+    #[arg(short, long)]
+    quiet: bool,
     #[command(flatten)]
     source: Source,
     /// The snapshots
@@ -122,21 +129,25 @@ impl Snapshot for MountedSnapshot {
 }
 
 impl Send {
-    pub fn run(self) -> Outcome {
+    pub fn run(self, global: &Global) -> Outcome {
         if self.source.mounted_path(&self.snapshots[0])?.is_some() {
             let first = open_mounted(&self.snapshots[0])?;
-            self.send(|text| find_mounted(&first, &self.snapshots[0], text))?;
+            self.send(global, |text| find_mounted(&first, &self.snapshots[0], text))?;
             return Ok(ExitCode::SUCCESS);
         }
         let image = Target::parse(&self.snapshots[0]).image;
         let filesystem = self.source.open(&image)?;
-        self.send(|text| find(&filesystem, &image, text))?;
+        self.send(global, |text| find(&filesystem, &image, text))?;
         warn_of_bad_copies(&filesystem);
         Ok(ExitCode::SUCCESS)
     }
 
     /// Sends all snapshots, which `find` finds.
-    fn send<S: Snapshot>(&self, find: impl Fn(&OsStr) -> anyhow::Result<S>) -> anyhow::Result<()> {
+    fn send<S: Snapshot>(
+        &self,
+        global: &Global,
+        find: impl Fn(&OsStr) -> anyhow::Result<S>,
+    ) -> anyhow::Result<()> {
         let find_all = |texts: &[OsString]| -> anyhow::Result<Vec<S>> {
             texts.iter().map(|text| find(text)).collect()
         };
@@ -149,6 +160,14 @@ impl Send {
         };
         let needs_two = self.compressed_data && version == StreamVersion::V1;
         ensure!(!needs_two, "--compressed-data needs --proto 2 or higher");
+        let (is_verbose, is_quiet) = match (self.verbose, self.quiet) {
+            (false, false) => (global.is_verbose(), global.is_quiet()),
+            here => here,
+        };
+        if is_verbose {
+            let newest = snapshots[0].newest_version().number();
+            eprintln!("Protocol version requested: {} (supported {newest})", version.number());
+        }
         let file: Vec<PathBuf> = self.file.iter().cloned().collect();
         let half_made = HalfMade::of(&file)?;
         let mut out = Output::new(self.file.as_deref())?;
@@ -169,7 +188,9 @@ impl Send {
                 progress: Arc::default(),
             };
             let name = self.snapshots[number].display();
-            eprintln!("At subvol {name}");
+            if !is_quiet {
+                eprintln!("At subvol {name}");
+            }
             out.begin(options.progress.clone());
             match snapshot.send(&options, &mut out) {
                 // Elsewhere a reader that goes has seen enough; here it has an incomplete snapshot.
@@ -177,6 +198,9 @@ impl Send {
                     bail!("{name}: the reader has closed the stream before its end")
                 }
                 sent => sent.with_context(|| name.to_string())?,
+            }
+            if is_verbose {
+                eprintln!("{name}: {} bytes were sent", out.written_bytes);
             }
         }
         out.flush()?;

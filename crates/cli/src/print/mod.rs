@@ -6,17 +6,21 @@
 
 mod extent;
 mod file;
+mod json;
 mod key;
 mod leaf;
 mod quota;
 mod root;
 mod storage;
 pub mod superblock;
+mod table;
 mod text;
 mod time;
 
+pub use json::{Fields, write_json};
 pub use key::key_text;
 pub use leaf::{NodeStyle, put_node};
+pub use table::{Cell, write_table};
 pub use time::{local_time, local_time_with_zone};
 
 /// The release of btrfs-progs whose output this follows.

@@ -110,26 +110,37 @@ fn space_is_shown_as_btrfs_progs_shows_it() {
     for spec in [
         ImageSpec::new("one"),
         ImageSpec::new("raid").devices(&two).profiles(Profile::Raid0, Profile::Raid1),
+        ImageSpec::new("raid10").devices(&[256 << 20; 4]).profiles(Profile::Raid10, Profile::Raid1),
     ] {
         let image = KernelImage::build(&spec, &Content::new(1));
         let (first, others) = image.devices().split_first().expect("a device");
-        let with = |command: &str| {
-            let mut arguments: Vec<OsString> =
-                vec!["filesystem".into(), command.into(), "--raw".into()];
+        let with_group = |group: &str, command: &str| {
+            let mut arguments: Vec<OsString> = vec![group.into(), command.into(), "--raw".into()];
             for path in others {
                 arguments.extend(["--device".into(), path.into()]);
             }
             arguments.push(first.into());
             arguments
         };
+        let with = |command: &str| with_group("filesystem", command);
         let mount = image.mount("ro");
-        // Only a mount knows the global reserve, the result of statfs and slack at the end of a
-        // device.
-        let unknown = ["GlobalReserve", "Global reserve", "Free (statfs", "Device slack"];
+        // Only a mount knows the global reserve and the result of statfs.
+        let unknown = ["GlobalReserve", "Global reserve", "Free (statfs"];
 
         let ours = stdout(&larder(with("df")));
         let theirs = oracle::filesystem_df(&mount).expect("btrfs filesystem df");
         assert_eq!(lines_without(&ours, &[]), lines_without(&theirs, &unknown));
+
+        let json = [OsString::from("--format"), "json".into()].into_iter().chain(with("df"));
+        let ours = stdout(&larder(json));
+        let mut btrfs = Command::new("btrfs");
+        btrfs.args(["--format", "json", "filesystem", "df"]).arg(mount.path());
+        let theirs = stdout(&btrfs.output().expect("btrfs starts"));
+        let (before, reserve) = theirs
+            .split_once(",\n    {\n      \"bg-type\": \"GlobalReserve\"")
+            .expect("a mount has one");
+        let after = reserve.split_once('}').expect("it ends").1;
+        assert_eq!(ours, [before, after].concat());
 
         let mut ours = stdout(&larder(with("usage")));
         let theirs = oracle::filesystem_usage(&mount).expect("btrfs filesystem usage");
@@ -137,6 +148,15 @@ fn space_is_shown_as_btrfs_progs_shows_it() {
             ours = ours.replace(&path.display().to_string(), &device.display().to_string());
         }
         assert_eq!(lines_without(&ours, &[]), lines_without(&theirs, &unknown));
+
+        let mut ours = stdout(&larder(with_group("device", "usage")));
+        let mut btrfs = Command::new("btrfs");
+        btrfs.args(["device", "usage", "--raw"]).arg(mount.path());
+        let theirs = stdout(&btrfs.output().expect("btrfs starts"));
+        for (device, path) in mount.devices().zip(image.devices()) {
+            ours = ours.replace(&path.display().to_string(), &device.display().to_string());
+        }
+        assert_eq!(ours, theirs);
     }
 }
 

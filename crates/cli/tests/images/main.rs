@@ -6,4 +6,6 @@ mod devices;
 mod interrupted;
 mod matrix;
 mod messages;
+mod names;
+mod options;
 mod receive;

@@ -235,7 +235,7 @@ fn failed_commands_are_skipped_on_demand_and_never_finish() {
         stream.write(&command).expect("written");
     }
     let receive = |most: &str| {
-        let mut command = larder(["receive", "--max-errors", most, "-f"]);
+        let mut command = larder(["receive", "-C", "--max-errors", most, "-f"]);
         command.arg(&path).arg(images.target()).output().expect("larder starts")
     };
     let output = receive("1");

@@ -297,3 +297,25 @@ fn it_stops_at_the_end_of_a_stream() {
     assert!(fs::read_dir(mounted.join("0")).is_ok());
     mounted.finish();
 }
+
+#[test]
+fn the_place_of_the_mount_may_be_given_and_must_be_right() {
+    let chain = Chain::new(9);
+    let mounted = Mounted::new();
+    let (stream, point) = (chain.stream(0), mounted.path().display().to_string());
+    fs::create_dir(mounted.join("backup")).unwrap();
+    for (place, reason) in [
+        ("/", "/: Inappropriate ioctl for device"),
+        ("/nonexistent", "/nonexistent: No such file or directory"),
+        (&*format!("{point}/backup"), "is not below"),
+    ] {
+        let output = try_receive(&stream, &mounted.path(), &["-m", place]);
+        assert_eq!(output.status.code(), Some(1), "{place}");
+        assert!(errors(&output).contains(reason), "{place}: {}", errors(&output));
+    }
+    let output = try_receive(&stream, &mounted.join("backup"), &["-C", "-m", &point]);
+    assert!(output.status.success(), "{}", errors(&output));
+    let output = try_receive(&stream, &mounted.image(), &["-m", &point]);
+    assert!(errors(&output).contains("-m is for what is mounted"), "{}", errors(&output));
+    mounted.finish();
+}

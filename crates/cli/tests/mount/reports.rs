@@ -216,6 +216,8 @@ fn bad_copies_are_told_and_counted_for_good() {
     let stats = || larder().args(["device", "stats", "-c"]).arg(server.path()).output().unwrap();
     assert_eq!(stats().status.code(), Some(64));
     let counters = text(&stats().stdout);
+    let of_image = succeed(larder().args(["device", "stats"]).arg(server.image()));
+    assert_eq!(of_image, counters);
     let counted = server.counter("corruption_errs");
     assert!(counted >= 3);
     let reset = succeed(larder().args(["device", "stats", "-z"]).arg(server.path()));
@@ -237,6 +239,17 @@ fn the_kernel_counts_the_same_things() {
         succeed(Command::new(program).args(["device", "stats", "-c"]).arg(theirs.path()))
     };
     assert_eq!(ask(larder().get_program()), ask(OsStr::new("btrfs")));
+    let device = theirs.devices().next().expect("a device");
+    for words in [
+        &["device", "stats"][..],
+        &["device", "stats", "-T"],
+        &["--format", "json", "device", "stats"],
+    ] {
+        let of_device = |program: &OsStr| succeed(Command::new(program).args(words).arg(device));
+        assert_eq!(of_device(larder().get_program()), of_device(OsStr::new("btrfs")), "{words:?}");
+    }
+    let refused = larder().args(["device", "stats", "/dev/null"]).output().unwrap();
+    assert!(text(&refused.stderr).contains("/dev/null: is no device of a mounted btrfs"));
     let refused = larder().arg("health").arg(theirs.path()).output().unwrap();
     assert!(text(&refused.stderr).contains("larder has mounted nothing here"));
 }

@@ -1,6 +1,6 @@
 //! Snapshots sent by their paths: from a mount of larder while it is in use, and from the kernel's.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -191,6 +191,31 @@ fn snapshots_that_cannot_be_sent_are_refused_in_the_same_words() {
     assert!(said.contains("work/a: not a subvolume"), "{said}");
 }
 
+#[test]
+fn what_a_send_tells_is_chosen_as_with_btrfs() {
+    let mut mounted = with_snapshots();
+    mounted.unmount();
+    let kernel = KernelMount::open(from_ref(&mounted.image()), "noatime");
+    let told = |mut program: Command, words: &str| {
+        program.args(words.split(' ')).current_dir(kernel.path());
+        let output = program.stdout(Stdio::null()).output().unwrap();
+        assert!(output.status.success(), "{words}: {}", errors(&output));
+        errors(&output)
+    };
+    for words in ["send one", "send -q one", "send --quiet one", "-q send one"] {
+        assert_eq!(told(larder(), words), told(Command::new("btrfs"), words), "{words}");
+    }
+    for words in ["send -v one", "send -v --proto 2 one"] {
+        let (ours, theirs) = (told(larder(), words), told(Command::new("btrfs"), words));
+        let first = |text: &str| text.lines().take(2).collect::<Vec<_>>().join("\n");
+        assert_eq!(first(&ours), first(&theirs), "{words}");
+        let bytes = sent(&words.split(' ').skip(1).collect::<Vec<_>>(), kernel.path()).len();
+        assert!(ours.contains(&format!("one: {bytes} bytes were sent")), "{ours}");
+    }
+    assert!(told(larder(), "-v send one").starts_with("Protocol version requested: 1 "));
+    assert_eq!(told(larder(), "-v send -q one"), "");
+}
+
 /// A send that waits for its reader.
 struct Slow {
     child: std::process::Child,
@@ -373,4 +398,51 @@ fn the_kernel_receives_it_as_it_was() {
         }
     }
     mounted.finish();
+}
+
+/// How many compressed extents a file system has that is not mounted.
+fn compressed_extents(image: &Path) -> usize {
+    let dump = succeed(larder().args(["inspect", "dump-tree"]).arg(image));
+    let compression = dump.lines().filter_map(|line| line.split("extent compression ").nth(1));
+    compression.filter(|kind| !kind.starts_with('0')).count()
+}
+
+#[test]
+fn compressed_data_is_stored_uncompressed_on_demand() {
+    // Files that ask for compression themselves would get it again.
+    let mut mounted = Mounted::unmounted();
+    mounted.mount(&["-o", "compress=zstd", "--create", "1G"]);
+    subvolume(&mounted, &["create", "work"]);
+    mounted.shell("seq 100000 > work/text");
+    subvolume(&mounted, &["snapshot", "-r", "work", "one"]);
+    let stream = mounted.folder().join("stream");
+    let words = ["--proto", "2", "--compressed-data", "one"];
+    fs::write(&stream, sent(&words, &mounted.path())).unwrap();
+    let text = succeed(Command::new("seq").arg("100000"));
+    let receive = |option: Option<&str>, target: &OsStr| {
+        let mut command = larder();
+        succeed(command.args(["receive", "-q"]).args(option).arg("-f").arg(&stream).arg(target));
+    };
+    for option in [None, Some("--force-decompress")] {
+        let stays_compressed = option.is_none();
+
+        let mut ours = Mounted::new();
+        receive(option, ours.path().as_os_str());
+        assert_eq!(fs::read_to_string(ours.join("one/text")).unwrap(), text);
+        ours.unmount();
+        assert_eq!(compressed_extents(&ours.image()) > 0, stays_compressed, "{option:?}");
+
+        let image = ours.folder().join("other.img");
+        succeed(larder().args(["mkfs", "-q", "-b", "1G"]).arg(&image));
+        receive(option, &OsString::from_iter([image.as_os_str(), OsStr::new(":/")]));
+        assert_eq!(compressed_extents(&image) > 0, stays_compressed, "{option:?}");
+
+        let image = ours.folder().join("kernel.img");
+        succeed(larder().args(["mkfs", "-q", "-b", "1G"]).arg(&image));
+        let kernel = KernelMount::open(from_ref(&image), "noatime");
+        receive(option, kernel.path().as_os_str());
+        assert_eq!(fs::read_to_string(kernel.path().join("one/text")).unwrap(), text);
+        drop(kernel);
+        assert_eq!(compressed_extents(&image) > 0, stays_compressed, "{option:?}");
+    }
 }

@@ -105,3 +105,29 @@ pub(crate) fn empty_ones_are_removed_as_on_the_kernels() {
     }
     mounted.finish();
 }
+
+#[test]
+fn sync_waits_until_deleted_subvolumes_are_gone() {
+    let deletes = |place: &Path| {
+        let subvolume = |words: &str| {
+            let words = words.split(' ');
+            succeed(larder().arg("subvolume").args(words).current_dir(place))
+        };
+        subvolume("create one two");
+        fs::write(place.join("one/file"), vec![7; 1 << 20]).unwrap();
+        let id = succeed(larder().args(["inspect", "rootid"]).arg(place.join("one")));
+        let id = id.trim();
+        subvolume("delete -c one two");
+        let said = subvolume(&format!("sync . {id}"));
+        assert_eq!(said, format!("Waiting for 1 subvolume\nSubvolume id {id} is gone (1/1)\n"));
+        subvolume("sync .");
+        assert_eq!(subvolume("list -d ."), "");
+        assert_eq!(subvolume("sync ."), "", "there is nothing to wait for");
+    };
+    let mut mounted = Mounted::unmounted();
+    mounted.mount(&["-o", "commit=1", "--create", "1G"]);
+    deletes(&mounted.path());
+    mounted.finish();
+    let image = KernelImage::build(&ImageSpec::new("deleted"), &Content::new(76));
+    deletes(image.mount("subvolid=5").path());
+}

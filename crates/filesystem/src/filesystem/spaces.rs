@@ -34,6 +34,9 @@ pub struct Space {
     pub raw_bytes: u64,
     /// Bytes that they take on each device, by the device's id.
     pub device_bytes: BTreeMap<u64, u64>,
+    /// The same, apart for chunks with different numbers of stripes, which are the second part of
+    /// the key.
+    pub stripe_bytes: BTreeMap<(u64, usize), u64>,
 }
 
 /// Block groups added up by purpose and profile.
@@ -53,9 +56,13 @@ impl Spaces {
     /// Adds what a chunk takes on devices.
     pub fn add_chunk(&mut self, chunk: &Chunk) {
         let space = self.of(chunk.flags());
+        let count = chunk.stripes().len();
         for stripe in chunk.stripes() {
-            let bytes = space.device_bytes.entry(stripe.devid).or_default();
-            *bytes = bytes.saturating_add(chunk.bytes_per_stripe());
+            let on_device = space.device_bytes.entry(stripe.devid).or_default();
+            let alike = space.stripe_bytes.entry((stripe.devid, count)).or_default();
+            for bytes in [on_device, alike] {
+                *bytes = bytes.saturating_add(chunk.bytes_per_stripe());
+            }
             space.raw_bytes = space.raw_bytes.saturating_add(chunk.bytes_per_stripe());
         }
     }
@@ -75,6 +82,7 @@ impl Spaces {
             used_bytes: 0,
             raw_bytes: 0,
             device_bytes: BTreeMap::new(),
+            stripe_bytes: BTreeMap::new(),
         })
     }
 }

@@ -35,6 +35,8 @@ pub struct MountEntry {
     pub superblock_options: String,
     /// Whether a server of this kind serves it.
     pub is_ours: bool,
+    /// Whether it is a btrfs, which such a server or the kernel serves.
+    pub is_btrfs: bool,
     /// The image file or device that it was mounted from.
     pub source: PathBuf,
     /// The user who mounted it, if the table says so.
@@ -64,6 +66,11 @@ impl MountTable {
     /// All mounts that servers of this kind serve.
     pub fn ours(&self) -> impl Iterator<Item = &MountEntry> {
         self.0.iter().filter(|mount| mount.is_ours)
+    }
+
+    /// All mounts of btrfs, by servers of this kind and by the kernel.
+    pub fn of_btrfs(&self) -> impl Iterator<Item = &MountEntry> {
+        self.0.iter().filter(|mount| mount.is_btrfs)
     }
 
     /// All mounts of the file system with this number.
@@ -116,6 +123,7 @@ impl MountEntry {
             options,
             superblock_options,
             is_ours,
+            is_btrfs: is_ours || kind == b"btrfs",
             source,
             owner,
         })

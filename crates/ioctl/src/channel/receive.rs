@@ -5,6 +5,7 @@ use std::io;
 use super::{NodeId, invalid};
 
 const STOP_AT_END: u64 = 1;
+const FORCE_DECOMPRESS: u64 = 2;
 
 const BEGINS_SUBVOLUME: u8 = 1;
 const BEGINS_SNAPSHOT: u8 = 2;
@@ -21,6 +22,8 @@ pub struct ReceiveRequest {
     pub stop_at_end: bool,
     /// Stop after this number of commands that could not be applied; 0 for never.
     pub max_errors: u64,
+    /// Write data that is sent compressed as plain data.
+    pub force_decompress: bool,
 }
 
 /// A report; the body of an [`Event`](super::Kind::Event).
@@ -65,7 +68,9 @@ pub enum ReceiveReply {
 impl ReceiveRequest {
     pub(super) fn body(&self) -> Vec<u8> {
         let NodeId { subvolume, inode } = self.directory;
-        let flags = if self.stop_at_end { STOP_AT_END } else { 0 };
+        let flag = |is_set: bool, flag: u64| if is_set { flag } else { 0 };
+        let flags =
+            flag(self.stop_at_end, STOP_AT_END) | flag(self.force_decompress, FORCE_DECOMPRESS);
         [subvolume, inode, flags, self.max_errors].map(u64::to_le_bytes).concat()
     }
 
@@ -73,11 +78,16 @@ impl ReceiveRequest {
         let &[subvolume, inode, flags, max_errors] = words else {
             return Err(invalid("a request to receive of another length"));
         };
-        if flags & !STOP_AT_END != 0 {
+        if flags & !(STOP_AT_END | FORCE_DECOMPRESS) != 0 {
             return Err(invalid("a request with unknown flags"));
         }
         let directory = NodeId { subvolume, inode };
-        Ok(Self { directory, stop_at_end: flags & STOP_AT_END != 0, max_errors })
+        Ok(Self {
+            directory,
+            stop_at_end: flags & STOP_AT_END != 0,
+            max_errors,
+            force_decompress: flags & FORCE_DECOMPRESS != 0,
+        })
     }
 }
 

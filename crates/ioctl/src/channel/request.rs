@@ -166,7 +166,8 @@ mod tests {
             ends_stream: false,
         };
         let directory = NodeId { subvolume: 5, inode: 257 };
-        let receive = ReceiveRequest { directory, stop_at_end: true, max_errors: 7 };
+        let receive =
+            ReceiveRequest { directory, stop_at_end: true, max_errors: 7, force_decompress: false };
         for request in [
             Request::Send(send),
             Request::Send(SendRequest::default()),
@@ -176,6 +177,7 @@ mod tests {
             Request::Remount("ro,commit=5".to_owned()),
             Request::Mount("ro,subvol=a b".to_owned()),
             Request::Receive(ReceiveRequest { stop_at_end: false, max_errors: 0, ..receive }),
+            Request::Receive(ReceiveRequest { force_decompress: true, ..receive }),
         ] {
             let read = Request::parse(request.kind(), &request.body());
             assert_eq!(read.unwrap(), request);
@@ -191,7 +193,7 @@ mod tests {
         assert!(parse(Kind::Send, &vec![0; 4 + MOST_CLONE_SOURCES]).is_ok());
         assert!(parse(Kind::Send, &vec![0; 5 + MOST_CLONE_SOURCES]).is_err());
         assert!(parse(Kind::Receive, &[5, 256, 1, 1]).is_ok());
-        assert!(parse(Kind::Receive, &[5, 256, 2, 1]).is_err());
+        assert!(parse(Kind::Receive, &[5, 256, 4, 1]).is_err());
         assert!(parse(Kind::Receive, &[5, 256, 1, 1, 1]).is_err());
         assert!(parse(Kind::Change, &[5]).is_err());
         assert!(parse(Kind::Ending, &[1]).is_err());

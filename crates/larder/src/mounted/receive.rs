@@ -37,8 +37,8 @@ pub fn receive_mounted(
         let mut target = MountedTarget::open(directory.as_ref()).map_err(failed)?;
         return larder_stream::receive(input, &mut target, options, observe);
     };
-    let ReceiveOptions { stop_at_end, max_errors } = *options;
-    let request = ReceiveRequest { directory: node, stop_at_end, max_errors };
+    let ReceiveOptions { stop_at_end, max_errors, force_decompress } = *options;
+    let request = ReceiveRequest { directory: node, stop_at_end, max_errors, force_decompress };
     hand_over(&channel, &Request::Receive(request), input, observe).unwrap_or_else(|error| {
         Err(ReceiveError { unfinished: None, problem: ReceiveProblem::Served(error.to_string()) })
     })

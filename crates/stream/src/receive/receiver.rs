@@ -3,6 +3,7 @@
 use std::io::Read;
 use std::ops::ControlFlow;
 
+use super::encoded::Encoded;
 use super::error::{CommandError, CommandProblem, ReceiveError, ReceiveProblem};
 use super::path::{check_name, check_paths};
 use super::target::{Origin, Target};
@@ -18,12 +19,15 @@ pub struct ReceiveOptions {
     pub stop_at_end: bool,
     /// Stop after this number of commands that could not be applied; 0 for never.
     pub max_errors: u64,
+    /// Write data that is sent compressed as plain data; otherwise it stays compressed where the
+    /// target can have it so.
+    pub force_decompress: bool,
 }
 
 impl Default for ReceiveOptions {
     /// All streams, and no errors.
     fn default() -> Self {
-        Self { stop_at_end: false, max_errors: 1 }
+        Self { stop_at_end: false, max_errors: 1, force_decompress: false }
     }
 }
 
@@ -162,7 +166,7 @@ impl Receiver<'_> {
         let outcome = match (&self.current, check_paths(command)) {
             (None, _) => Err(CommandError::of(command, CommandProblem::NoSubvolume)),
             (_, Err(problem)) => Err(CommandError::of(command, problem)),
-            _ => self.target.apply(command),
+            _ => self.apply_to_target(command),
         };
         match outcome {
             Ok(()) => {
@@ -170,6 +174,19 @@ impl Receiver<'_> {
                 Ok(())
             }
             Err(error) => self.failed(error),
+        }
+    }
+
+    fn apply_to_target(&mut self, command: &Command<'_>) -> Result<(), CommandError> {
+        match *command {
+            Command::EncodedWrite { path, offset, .. } if self.options.force_decompress => {
+                let failed = |problem| CommandError::of(command, problem);
+                let extent = Encoded::of(command).map_err(failed)?;
+                let decoded = extent.decode().map_err(failed)?;
+                let data = extent.part(&decoded).map_err(failed)?;
+                self.target.apply(&Command::Write { path, offset, data })
+            }
+            _ => self.target.apply(command),
         }
     }
 

@@ -4,21 +4,21 @@ use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use clap::Args;
+use larder_fuse::usage::MountTable;
 use larder_ioctl::{DeviceErrors, DeviceInfo};
 use rustix::io::Errno;
 
 use crate::command::Outcome;
+use crate::global::{Format, Global};
 use crate::output::stdout;
+use crate::print::{Cell, Fields, write_json, write_table};
 
 /// Show how often each device of a mounted file system failed
-///
-/// Failed writes, reads and flushes, and reads with a wrong checksum, structure or generation. The
-/// counters are kept in the file system. With -c the exit code is 64 if any is not zero.
 ///
 /// Example: larder device stats ~/mnt
 #[derive(Debug, Args)]
@@ -29,48 +29,131 @@ pub struct Stats {
     /// Set the counters to zero, and show what they were
     #[arg(short = 'z', long)]
     reset: bool,
-    /// A directory of the file system
-    #[arg(value_name = "PATH")]
+    /// Show a table
+    #[arg(short = 'T')]
+    table: bool,
+    /// A directory of the file system; or one of its devices, and then only that one is shown
+    #[arg(value_name = "PATH or DEVICE")]
     path: PathBuf,
 }
 
 /// The exit code of `--check`: the bit that btrfs-progs sets.
 const ERRORS_COUNTED: u8 = 64;
 
+/// A counter, by its name in results and by its title in a table.
+struct Counter {
+    name: &'static str,
+    title: &'static str,
+    count: fn(&DeviceErrors) -> u64,
+}
+
+const COUNTERS: [Counter; 5] = {
+    const fn counter(
+        name: &'static str,
+        title: &'static str,
+        count: fn(&DeviceErrors) -> u64,
+    ) -> Counter {
+        Counter { name, title, count }
+    }
+    [
+        counter("write_io_errs", "Write errors", |errors| errors.writes),
+        counter("read_io_errs", "Read errors", |errors| errors.reads),
+        counter("flush_io_errs", "Flush errors", |errors| errors.flushes),
+        counter("corruption_errs", "Corruption errors", |errors| errors.corruptions),
+        counter("generation_errs", "Generation errors", |errors| errors.generations),
+    ]
+};
+
+/// A device and its counters.
+type Counted = (DeviceInfo, DeviceErrors);
+
 impl Stats {
-    pub fn run(self) -> Outcome {
+    pub fn run(self, global: &Global) -> Outcome {
         let named = || self.path.display().to_string();
-        let directory = File::open(&self.path).with_context(named)?;
-        let devices = match larder_ioctl::devices(&directory) {
-            Err(error) if Errno::from_io_error(&error) == Some(Errno::NOTTY) => {
-                bail!("{}: neither the kernel's btrfs nor a mount of larder", named());
-            }
-            devices => devices.with_context(named)?,
+        let (directory, devices) = if self.path.is_dir() {
+            let directory = File::open(&self.path).with_context(named)?;
+            let devices = match larder_ioctl::devices(&directory) {
+                Err(error) if Errno::from_io_error(&error) == Some(Errno::NOTTY) => {
+                    bail!("{}: neither the kernel's btrfs nor a mount of larder", named());
+                }
+                devices => devices.with_context(named)?,
+            };
+            (directory, devices)
+        } else {
+            let path = self.path.canonicalize().with_context(named)?;
+            let found = mount_with(&path)?;
+            let (directory, device) =
+                found.with_context(|| format!("{}: is no device of a mounted btrfs", named()))?;
+            (directory, vec![device])
         };
-        let mut has_errors = false;
-        let mut out = stdout();
-        for device in devices {
+        let counted = devices.into_iter().map(|device| {
             let errors = larder_ioctl::device_errors(&directory, device.id, self.reset);
             let errors = errors.with_context(|| format!("{}: device {}", named(), device.id))?;
-            has_errors |= errors != DeviceErrors::default();
-            write(&mut out, &device, &errors)?;
+            Ok((device, errors))
+        });
+        let counted = counted.collect::<anyhow::Result<Vec<Counted>>>()?;
+        let mut out = stdout();
+        if self.table {
+            write_table(&mut out, &rows(&counted))?;
+        } else if global.format == Format::Json {
+            let objects: Vec<_> = counted.iter().map(fields).collect();
+            write_json(&mut out, "device-stats", &objects)?;
+        } else {
+            counted.iter().try_for_each(|counted| write(&mut out, counted))?;
         }
+        let has_errors = counted.iter().any(|(_, errors)| *errors != DeviceErrors::default());
         let fails = self.check && has_errors;
         Ok(if fails { ExitCode::from(ERRORS_COUNTED) } else { ExitCode::SUCCESS })
     }
 }
 
-fn write(out: &mut impl Write, device: &DeviceInfo, errors: &DeviceErrors) -> io::Result<()> {
+/// The device at `path`, and a directory of the mounted file system that has it.
+fn mount_with(path: &Path) -> anyhow::Result<Option<(File, DeviceInfo)>> {
+    for mount in MountTable::of_this_process()?.of_btrfs() {
+        // What this user may not open has no device for this user either.
+        let Ok(directory) = File::open(&mount.path) else { continue };
+        let Ok(devices) = larder_ioctl::devices(&directory) else { continue };
+        let is_it = |device: &DeviceInfo| {
+            let name = Path::new(OsStr::from_bytes(&device.path));
+            name.canonicalize().is_ok_and(|name| name == path)
+        };
+        if let Some(device) = devices.into_iter().find(is_it) {
+            return Ok(Some((directory, device)));
+        }
+    }
+    Ok(None)
+}
+
+fn write(out: &mut impl Write, (device, errors): &Counted) -> io::Result<()> {
     let name = match &device.path[..] {
         b"" => format!("devid:{}", device.id),
         path => OsStr::from_bytes(path).display().to_string(),
     };
-    let counters = [
-        ("write_io_errs", errors.writes),
-        ("read_io_errs", errors.reads),
-        ("flush_io_errs", errors.flushes),
-        ("corruption_errs", errors.corruptions),
-        ("generation_errs", errors.generations),
-    ];
-    counters.iter().try_for_each(|(what, count)| writeln!(out, "[{name}].{what:<16} {count}"))
+    COUNTERS.iter().try_for_each(|counter| {
+        writeln!(out, "[{name}].{:<16} {}", counter.name, (counter.count)(errors))
+    })
+}
+
+fn path_of(device: &DeviceInfo) -> String {
+    OsStr::from_bytes(&device.path).display().to_string()
+}
+
+fn fields((device, errors): &Counted) -> Fields {
+    let names = vec![("device", path_of(device)), ("devid", device.id.to_string())];
+    let counters =
+        COUNTERS.iter().map(|counter| (counter.name, (counter.count)(errors).to_string()));
+    names.into_iter().chain(counters).collect()
+}
+
+fn rows(counted: &[Counted]) -> Vec<Vec<Cell>> {
+    let left = |text: &str| Cell::Left(text.to_owned());
+    let titles = ["Id", "Path"].into_iter().chain(COUNTERS.iter().map(|counter| counter.title));
+    let titles: Vec<Cell> = titles.map(left).collect();
+    let rules = titles.iter().map(|_| Cell::Rule).collect();
+    let devices = counted.iter().map(|(device, errors)| {
+        let names = [Cell::Right(device.id.to_string()), Cell::Left(path_of(device))];
+        let counts = COUNTERS.iter().map(|counter| (counter.count)(errors).to_string());
+        names.into_iter().chain(counts.map(Cell::Right)).collect()
+    });
+    [titles, rules].into_iter().chain(devices).collect()
 }

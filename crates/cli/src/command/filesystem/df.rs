@@ -5,10 +5,13 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
+use larder::Space;
 
 use super::{kind_name, profile_name};
 use crate::command::Outcome;
+use crate::global::{Format, Global};
 use crate::output::stdout;
+use crate::print::{Fields, write_json};
 use crate::source::Source;
 use crate::units::Units;
 
@@ -20,6 +23,7 @@ use crate::units::Units;
 /// Examples:
 ///   larder filesystem df disk.img
 ///   larder filesystem df ~/mnt
+///   larder --format json filesystem df disk.img
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub struct Df {
@@ -33,9 +37,15 @@ pub struct Df {
 }
 
 impl Df {
-    pub fn run(self) -> Outcome {
+    pub fn run(self, global: &Global) -> Outcome {
         let mut out = stdout();
-        for space in self.source.overview(self.image.as_os_str())?.space()? {
+        let spaces = self.source.overview(self.image.as_os_str())?.space()?;
+        if global.format == Format::Json {
+            let objects: Vec<_> = spaces.iter().map(fields).collect();
+            write_json(&mut out, "filesystem-df", &objects)?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        for space in spaces {
             writeln!(
                 out,
                 "{}, {}: total={}, used={}",
@@ -47,4 +57,13 @@ impl Df {
         }
         Ok(ExitCode::SUCCESS)
     }
+}
+
+fn fields(space: &Space) -> Fields {
+    vec![
+        ("bg-type", kind_name(space.kind).to_owned()),
+        ("bg-profile", profile_name(space.profile)),
+        ("total", space.total_bytes.to_string()),
+        ("used", space.used_bytes.to_string()),
+    ]
 }

@@ -6,10 +6,15 @@ mod show;
 mod sync;
 mod usage;
 
+use std::fs::File;
+use std::io::{Seek, SeekFrom};
+
+use anyhow::ensure;
 use clap::Subcommand;
-use larder::SpaceKind;
+use larder::{DeviceInfo, Overview, Space, SpaceKind};
 
 use super::Outcome;
+use crate::global::Global;
 
 /// Look at a whole file system
 #[derive(Debug, Subcommand)]
@@ -22,9 +27,13 @@ pub enum Filesystem {
 }
 
 impl Filesystem {
-    pub fn run(self) -> Outcome {
+    pub fn writes_json(&self) -> bool {
+        matches!(self, Self::Df(_))
+    }
+
+    pub fn run(self, global: &Global) -> Outcome {
         match self {
-            Self::Df(command) => command.run(),
+            Self::Df(command) => command.run(global),
             Self::Label(command) => command.run(),
             Self::Show(command) => command.run(),
             Self::Sync(command) => command.run(),
@@ -33,8 +42,34 @@ impl Filesystem {
     }
 }
 
+/// The order in which kinds of space are shown.
+const KINDS: [SpaceKind; 4] =
+    [SpaceKind::Data, SpaceKind::DataAndMetadata, SpaceKind::Metadata, SpaceKind::System];
+
+/// The space of each kind, in the order in which they are shown. Fails if it is not known on which
+/// devices it lies.
+pub fn known_spaces(filesystem: &dyn Overview) -> anyhow::Result<Vec<Space>> {
+    let mut spaces = filesystem.space()?;
+    let places_known = |space: &Space| space.raw_bytes > 0 || space.total_bytes == 0;
+    ensure!(spaces.iter().all(places_known), "only root may know where block groups lie");
+    spaces.sort_by_key(|space| KINDS.iter().position(|kind| *kind == space.kind));
+    Ok(spaces)
+}
+
+/// Bytes of a device that no block group has.
+pub fn unallocated(device: &DeviceInfo) -> u64 {
+    device.total_bytes.saturating_sub(device.allocated_bytes)
+}
+
+/// Bytes of a device past the end of its part of the file system; none where it cannot be read.
+pub fn slack(device: &DeviceInfo) -> u64 {
+    let opened = device.name.as_ref().and_then(|name| File::open(name).ok());
+    let len_bytes = opened.and_then(|mut device| device.seek(SeekFrom::End(0)).ok());
+    len_bytes.unwrap_or(0).saturating_sub(device.total_bytes)
+}
+
 /// The purpose of block groups, as btrfs-progs names it.
-fn kind_name(kind: SpaceKind) -> &'static str {
+pub fn kind_name(kind: SpaceKind) -> &'static str {
     match kind {
         SpaceKind::Data => "Data",
         SpaceKind::System => "System",
@@ -44,7 +79,7 @@ fn kind_name(kind: SpaceKind) -> &'static str {
 }
 
 /// A profile in the mixture of cases that btrfs-progs prints: `single`, `DUP`, `RAID1`, `RAID1C3`.
-fn profile_name(profile: Option<larder::Profile>) -> String {
+pub fn profile_name(profile: Option<larder::Profile>) -> String {
     match profile {
         None => "unknown".into(),
         Some(larder::Profile::Single) => "single".into(),

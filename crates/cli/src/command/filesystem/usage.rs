@@ -1,57 +1,106 @@
 //! `larder filesystem usage`.
 
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::ensure;
 use clap::Args;
 use larder::{DeviceInfo, Space, SpaceKind};
 
-use super::{kind_name, profile_name};
+use super::{kind_name, known_spaces, profile_name, slack, unallocated};
 use crate::command::Outcome;
 use crate::output::stdout;
+use crate::print::{Cell, write_table};
 use crate::source::Source;
 use crate::units::Units;
 
 /// Show how space is used, on which devices, and what is left
 ///
-/// The global reserve and the result of statfs are left out: only a mounted file system has them.
-/// For a mounted file system only root, or the user who mounted it with larder, gets all of this.
+/// Slack is what a device has past the end of its part of the file system. The global reserve and
+/// the result of statfs are left out: only a mounted file system has them. For a mounted file
+/// system only root, or the user who mounted it with larder, gets all of this.
 ///
 /// Examples:
 ///   larder filesystem usage disk.img
-///   larder filesystem usage ~/mnt
+///   larder filesystem usage -T ~/mnt
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub struct Usage {
+    /// Show devices and kinds of space as a table
+    #[arg(short = 'T')]
+    table: bool,
     #[command(flatten)]
     units: Units,
     #[command(flatten)]
     source: Source,
-    /// The image file or block device, or a directory of a file system that is mounted
-    #[arg(value_name = "IMAGE[:/PATH] or PATH")]
-    image: PathBuf,
+    /// Image files or block devices, each with a file system of its own, or directories of file
+    /// systems that are mounted
+    #[arg(required = true, value_name = "IMAGE[:/PATH] or PATH")]
+    images: Vec<PathBuf>,
 }
 
 impl Usage {
     pub fn run(self) -> Outcome {
-        let filesystem = self.source.overview(self.image.as_os_str())?;
-        let spaces = filesystem.space()?;
-        let devices = filesystem.devices()?;
-        let places_known = |space: &Space| space.raw_bytes > 0 || space.total_bytes == 0;
-        ensure!(spaces.iter().all(places_known), "only root may know where block groups lie");
-        let mut out = stdout();
-        self.overall(&mut out, &spaces, &devices)?;
-        for kind in
-            [SpaceKind::Data, SpaceKind::DataAndMetadata, SpaceKind::Metadata, SpaceKind::System]
-        {
-            for space in spaces.iter().filter(|space| space.kind == kind) {
-                self.space(&mut out, space, &devices)?;
-            }
+        for (number, image) in self.images.iter().enumerate() {
+            self.show(image, number == 0)?;
         }
-        self.unallocated(&mut out, &devices)?;
         Ok(ExitCode::SUCCESS)
+    }
+
+    fn show(&self, image: &Path, is_first: bool) -> anyhow::Result<()> {
+        let filesystem = self.source.overview(image.as_os_str())?;
+        let spaces = known_spaces(&*filesystem)?;
+        let devices = filesystem.devices()?;
+        let mut out = stdout();
+        if !is_first {
+            writeln!(out)?;
+        }
+        self.overall(&mut out, &spaces, &devices)?;
+        if self.table {
+            writeln!(out)?;
+            return Ok(write_table(&mut out, &self.rows(&spaces, &devices))?);
+        }
+        for space in &spaces {
+            self.space(&mut out, space, &devices)?;
+        }
+        Ok(self.unallocated(&mut out, &devices)?)
+    }
+
+    /// The table: a column for each kind of space, and a row for each device.
+    fn rows(&self, spaces: &[Space], devices: &[DeviceInfo]) -> Vec<Vec<Cell>> {
+        let left = |text: &str| Cell::Left(text.to_owned());
+        let size = |bytes: u64| Cell::Right(self.units.show(bytes));
+        let size_or_dash = |bytes: u64| match bytes {
+            0 => Cell::Right("-".into()),
+            bytes => size(bytes),
+        };
+        let row = |first: [Cell; 2], columns: &dyn Fn(&Space) -> Cell, last: [Cell; 3]| {
+            first.into_iter().chain(spaces.iter().map(columns)).chain(last).collect()
+        };
+        let rule = || row([Cell::Rule, Cell::Rule], &|_| Cell::Rule, [const { Cell::Rule }; 3]);
+        let none = || [left(""), left(""), left("")];
+        let kind = |space: &Space| left(kind_name(space.kind));
+        let profile = |space: &Space| Cell::Left(profile_name(space.profile));
+        let last = [left("Unallocated"), left("Total"), left("Slack")];
+        let mut rows = vec![
+            row([left(""), left("")], &kind, none()),
+            row([left("Id"), left("Path")], &profile, last),
+            rule(),
+        ];
+        for device in devices {
+            let name = device.name.as_deref().unwrap_or("missing");
+            let here = |space: &Space| {
+                size_or_dash(space.device_bytes.get(&device.id).copied().unwrap_or(0))
+            };
+            let last = [unallocated(device), device.total_bytes, slack(device)].map(size_or_dash);
+            rows.push(row([Cell::Right(device.id.to_string()), left(name)], &here, last));
+        }
+        let sum = |of: fn(&DeviceInfo) -> u64| size(devices.iter().map(of).sum());
+        let sums = [sum(unallocated), sum(|device| device.total_bytes), sum(slack)];
+        rows.push(rule());
+        rows.push(row([left(""), left("Total")], &|space| size(space.total_bytes), sums));
+        rows.push(row([left(""), left("Used")], &|space| size(space.used_bytes), none()));
+        rows
     }
 
     fn overall(
@@ -70,6 +119,7 @@ impl Usage {
         line("Device allocated", "\t\t", &show(sums.allocated))?;
         line("Device unallocated", "\t\t", &show(sums.size.saturating_sub(sums.allocated)))?;
         line("Device missing", "\t\t", &show(sums.missing))?;
+        line("Device slack", "\t\t", &show(devices.iter().map(slack).sum()))?;
         line("Used", "\t\t\t", &show(sums.used))?;
         let free = format!("{:>width$}\t(min: {})", show(sums.free()), show(sums.least_free()));
         line("Free (estimated)", "\t\t", &free)?;
@@ -102,10 +152,7 @@ impl Usage {
 
     fn unallocated(&self, out: &mut impl Write, devices: &[DeviceInfo]) -> io::Result<()> {
         writeln!(out, "\nUnallocated:")?;
-        devices.iter().try_for_each(|device| {
-            let unallocated = device.total_bytes.saturating_sub(device.allocated_bytes);
-            self.device(out, device, unallocated)
-        })
+        devices.iter().try_for_each(|device| self.device(out, device, unallocated(device)))
     }
 
     fn device(&self, out: &mut impl Write, device: &DeviceInfo, bytes: u64) -> io::Result<()> {

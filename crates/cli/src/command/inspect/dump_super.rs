@@ -27,7 +27,7 @@ pub struct DumpSuper {
     #[arg(short, long, conflicts_with_all = ["copy", "bytenr"])]
     all: bool,
     /// Show this copy: 0, 1 or 2. A greater number is taken for --bytenr
-    #[arg(short = 's', short_alias = 'i', long = "super", value_name = "COPY", value_parser = parse_number)]
+    #[arg(short = 's', visible_short_alias = 'i', long = "super", value_name = "COPY", value_parser = parse_number)]
     copy: Option<u64>,
     /// Show it even when its magic is wrong
     #[arg(short = 'F', long)]

@@ -23,6 +23,9 @@ use crate::source::Source;
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub struct InodeResolve {
+    /// Tell more, of which there is nothing
+    #[arg(short)]
+    verbose: bool,
     /// Number of the inode
     #[arg(value_parser = parse_number)]
     inode: u64,

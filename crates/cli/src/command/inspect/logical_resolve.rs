@@ -30,6 +30,12 @@ pub struct LogicalResolve {
     /// Show all files that contain any data of the extent at the address
     #[arg(short = 'o')]
     of_whole_extent: bool,
+    /// Bytes of the buffer for results, which grows as needed anyway
+    #[arg(short, value_name = "SIZE", value_parser = parse_number)]
+    size: Option<u64>,
+    /// Tell more, of which there is nothing
+    #[arg(short)]
+    verbose: bool,
     /// The logical address, in bytes
     #[arg(value_parser = parse_number)]
     logical: u64,

@@ -4,6 +4,9 @@
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
+/// The names.
+pub const HELPER_NAMES: [&str; 2] = [MOUNT, UMOUNT];
+
 const MOUNT: &str = "mount.fuse.larder";
 const UMOUNT: &str = "umount.fuse.larder";
 

@@ -37,7 +37,7 @@ use crate::message;
 use crate::report::{self, LogLevel, Reporter};
 use crate::units::parse_size;
 
-pub use helper::run_as_helper;
+pub use helper::{HELPER_NAMES, run_as_helper};
 
 /// The subvolume that holds all others.
 const TOP_LEVEL: u64 = 5;

@@ -1,7 +1,8 @@
 //! `larder subvolume create`.
 
 use std::ffi::OsString;
-use std::io::Write;
+use std::fmt;
+use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -11,6 +12,7 @@ use clap::Args;
 use super::mounted::Place;
 use crate::command::Outcome;
 use crate::extract::umask;
+use crate::global::Global;
 use crate::output::stdout;
 use crate::source::{PathSource, Writing, new_inode};
 use crate::target::parent_of;
@@ -31,19 +33,20 @@ pub struct Create {
 }
 
 impl Create {
-    pub fn run(self) -> Outcome {
+    pub fn run(self, global: &Global) -> Outcome {
         if self.source.mounted_path(&self.paths[0])?.is_some() {
             for path in &self.paths {
                 let place = Place::of(path.as_ref())?;
                 place.create().with_context(|| path.display().to_string())?;
-                writeln!(stdout(), "Create subvolume '{place}'")?;
+                tell(global, &place)?;
             }
             return Ok(ExitCode::SUCCESS);
         }
-        self.source.change(&self.paths[0], |writing| self.create_in_image(writing).map(|()| 0))
+        self.source
+            .change(&self.paths[0], |writing| self.create_in_image(global, writing).map(|()| 0))
     }
 
-    fn create_in_image(&self, writing: &Writing) -> anyhow::Result<()> {
+    fn create_in_image(&self, global: &Global, writing: &Writing) -> anyhow::Result<()> {
         // A default ACL removes from what the umask left, and does not replace it.
         let root = new_inode(0o040_777 & !umask(), 0);
         for text in &self.paths {
@@ -54,8 +57,15 @@ impl Create {
             let directory = writing.start.open_directory(parent_of(Path::new(&path)))?;
             let made = directory.create_child_subvolume(name, &root);
             made.with_context(|| text.display().to_string())?;
-            writeln!(stdout(), "Create subvolume '{}'", text.display())?;
+            tell(global, &text.display())?;
         }
         Ok(())
     }
+}
+
+fn tell(global: &Global, made: &dyn fmt::Display) -> io::Result<()> {
+    if global.is_quiet() {
+        return Ok(());
+    }
+    writeln!(stdout(), "Create subvolume '{made}'")
 }

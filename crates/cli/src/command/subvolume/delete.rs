@@ -11,6 +11,7 @@ use larder::Filesystem;
 
 use super::mounted::{Place, expect_subvolume};
 use crate::command::{Outcome, exit_code};
+use crate::global::Global;
 use crate::message;
 use crate::operand::parse_number;
 use crate::output::stdout;
@@ -38,6 +39,9 @@ pub struct Delete {
     /// Delete the subvolume with this id; the one path then only says in which file system
     #[arg(short = 'i', long, value_name = "ID", value_parser = parse_number)]
     subvolid: Option<u64>,
+    /// Say first when deletions are committed
+    #[arg(short, long)]
+    verbose: bool,
     #[command(flatten)]
     source: Source,
     /// The subvolumes, in one image by their paths from its default subvolume, or in file systems
@@ -50,26 +54,35 @@ pub struct Delete {
 type Failures = usize;
 
 impl Delete {
-    pub fn run(self) -> Outcome {
+    pub fn run(self, global: &Global) -> Outcome {
         ensure!(
             self.subvolid.is_none() || self.paths.len() == 1,
             "with --subvolid one path says in which file system, but {} were given",
             self.paths.len()
         );
-        let failures = match self.source.mounted_path(&self.paths[0])? {
-            Some(_) => self.delete_mounted(),
-            None => self.delete_in_image()?,
+        let mounted = self.source.mounted_path(&self.paths[0])?;
+        if self.verbose || global.is_verbose() {
+            let when = match (self.commit_each, self.commit_after || mounted.is_none()) {
+                (true, _) => "after each",
+                (false, true) => "at the end",
+                (false, false) => "none (default)",
+            };
+            writeln!(stdout(), "Transaction commit: {when}")?;
+        }
+        let failures = match mounted {
+            Some(_) => self.delete_mounted(global),
+            None => self.delete_in_image(global)?,
         };
         Ok(exit_code(failures))
     }
 
-    fn delete_mounted(&self) -> Failures {
+    fn delete_mounted(&self, global: &Global) -> Failures {
         let (last, mut failures) = (self.paths.len() - 1, 0);
         let mut deleted_in = Vec::new();
         for (number, path) in self.paths.iter().enumerate() {
             let waits = self.commit_each || (self.commit_after && number == last);
             let named = || path.display().to_string();
-            match self.delete_at(path.as_ref(), waits).with_context(named) {
+            match self.delete_at(global, path.as_ref(), waits).with_context(named) {
                 Ok(directory) => deleted_in.push((path, directory)),
                 Err(error) => failures += tell(&error),
             }
@@ -86,7 +99,7 @@ impl Delete {
     }
 
     /// Deletes a subvolume, and with -C waits for a commit. Returns a directory of its file system.
-    fn delete_at(&self, path: &Path, waits: bool) -> anyhow::Result<File> {
+    fn delete_at(&self, global: &Global, path: &Path, waits: bool) -> anyhow::Result<File> {
         let (directory, what) = match self.subvolid {
             Some(id) => {
                 let inside = File::open(path)?;
@@ -104,17 +117,17 @@ impl Delete {
         if self.commit_each {
             larder_ioctl::sync(&directory)?;
         }
-        announce(waits, &what)?;
+        announce(global, waits, &what)?;
         Ok(directory)
     }
 
-    fn delete_in_image(&self) -> anyhow::Result<Failures> {
+    fn delete_in_image(&self, global: &Global) -> anyhow::Result<Failures> {
         let writing = self.source.write(&self.paths[0], Filesystem::default_subvolume)?;
         if let Some(id) = self.subvolid {
             let deleted = writing.filesystem.delete_subvolume_by_id(id);
             deleted.with_context(|| self.paths[0].display().to_string())?;
             writing.filesystem.sync()?;
-            announce(true, &format!("subvolid={id}"))?;
+            announce(global, true, &format!("subvolid={id}"))?;
             return Ok(0);
         }
         let mut failures = 0;
@@ -133,14 +146,17 @@ impl Delete {
         }
         writing.filesystem.sync()?;
         for text in deleted {
-            announce(true, &format!("'{}'", text.display()))?;
+            announce(global, true, &format!("'{}'", text.display()))?;
         }
         Ok(failures)
     }
 }
 
 /// Reports what was deleted, and whether the command waits for a commit of that.
-fn announce(waits: bool, what: &str) -> io::Result<()> {
+fn announce(global: &Global, waits: bool, what: &str) -> io::Result<()> {
+    if global.is_quiet() {
+        return Ok(());
+    }
     writeln!(stdout(), "Delete subvolume ({}): {what}", if waits { "commit" } else { "no-commit" })
 }
 

@@ -8,10 +8,12 @@ mod mounted;
 mod set_default;
 mod show;
 mod snapshot;
+mod sync;
 
 use clap::Subcommand;
 
 use super::Outcome;
+use crate::global::Global;
 
 /// Subvolumes and snapshots
 #[derive(Debug, Subcommand)]
@@ -23,18 +25,20 @@ pub enum Subvolume {
     SetDefault(set_default::SetDefault),
     Show(show::Show),
     Snapshot(snapshot::Snapshot),
+    Sync(sync::Sync),
 }
 
 impl Subvolume {
-    pub fn run(self) -> Outcome {
+    pub fn run(self, global: &Global) -> Outcome {
         match self {
-            Self::Create(command) => command.run(),
-            Self::Delete(command) => command.run(),
+            Self::Create(command) => command.run(global),
+            Self::Delete(command) => command.run(global),
             Self::GetDefault(command) => command.run(),
             Self::List(command) => command.run(),
             Self::SetDefault(command) => command.run(),
             Self::Show(command) => command.run(),
-            Self::Snapshot(command) => command.run(),
+            Self::Snapshot(command) => command.run(global),
+            Self::Sync(command) => command.run(),
         }
     }
 }

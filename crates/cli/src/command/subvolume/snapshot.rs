@@ -11,6 +11,7 @@ use larder::SnapshotKind;
 
 use super::mounted::Place;
 use crate::command::Outcome;
+use crate::global::Global;
 use crate::output::stdout;
 use crate::source::{PathSource, on_image};
 use crate::target::Target;
@@ -37,11 +38,14 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    pub fn run(self) -> Outcome {
+    pub fn run(self, global: &Global) -> Outcome {
         let taken = match self.source.mounted_path(&self.subvolume)? {
             Some(source) => self.take_mounted(source)?,
             None => self.take_in_image()?,
         };
+        if global.is_quiet() {
+            return Ok(ExitCode::SUCCESS);
+        }
         let what = if self.read_only { "readonly snapshot" } else { "snapshot" };
         writeln!(
             stdout(),

@@ -60,8 +60,8 @@ pub(super) fn receive(
     let NodeId { subvolume, inode } = request.directory;
     let inode = server.filesystem.subvolume_by_id(subvolume)?.inode(inode)?;
     let directory = inode.into_directory()?;
-    let ReceiveRequest { stop_at_end, max_errors, .. } = *request;
-    let options = ReceiveOptions { stop_at_end, max_errors };
+    let ReceiveRequest { stop_at_end, max_errors, force_decompress, .. } = *request;
+    let options = ReceiveOptions { stop_at_end, max_errors, force_decompress };
     let mut hiding = Hiding { server, directory: &directory, kernel, names: Vec::new() };
     let mut told_bytes = 0;
     let mut observe = |event: ReceiveEvent<'_>| {

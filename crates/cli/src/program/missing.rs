@@ -1,0 +1,148 @@
+//! What btrfs-progs has and larder does not: each command and option says so when it is used.
+//!
+//! They are part of the command line, but no help and no completion shows them.
+
+use clap::{Arg, ArgAction, ArgMatches, Command};
+
+/// A command, or a group of commands with all that is below it; with another way, if there is one.
+struct Missing {
+    path: &'static str,
+    way_out: Option<&'static str>,
+}
+
+const fn missing(path: &'static str) -> Missing {
+    Missing { path, way_out: None }
+}
+
+const fn instead(path: &'static str, way_out: &'static str) -> Missing {
+    Missing { path, way_out: Some(way_out) }
+}
+
+const NO_REGISTER: &str = "devices are given with each command, and --device names further ones";
+
+const COMMANDS: &[Missing] = &[
+    missing("balance"),
+    missing("device add"),
+    missing("device delete"),
+    instead("device ready", NO_REGISTER),
+    missing("device remove"),
+    missing("device replace"),
+    instead("device scan", NO_REGISTER),
+    missing("filesystem defragment"),
+    missing("filesystem du"),
+    missing("filesystem mkswapfile"),
+    missing("filesystem resize"),
+    missing("inspect map-swapfile"),
+    missing("inspect min-dev-size"),
+    missing("inspect tree-stats"),
+    missing("qgroup"),
+    missing("quota"),
+    missing("replace"),
+    missing("rescue"),
+    instead("restore", "'larder cp -a' copies what can be read, without mounting"),
+    instead("scrub", "'check --check-data-csum' reads all data of what is not mounted"),
+    missing("subvolume find-new"),
+];
+
+/// An option of a command that larder has, as btrfs-progs lists it, and why larder has none.
+struct Refused {
+    path: &'static str,
+    option: &'static str,
+    reason: &'static str,
+}
+
+const fn refused(path: &'static str, option: &'static str, reason: &'static str) -> Refused {
+    Refused { path, option, reason }
+}
+
+const REPAIRS_NOTHING: &str = "check repairs nothing";
+const NO_QUOTA: &str = "quota groups cannot be changed yet";
+const ONE_START: &str = "check always starts at the newest superblock";
+
+const OPTIONS: &[Refused] = &[
+    refused("check", "-s|--super N", ONE_START),
+    refused("check", "-b|--backup", ONE_START),
+    refused("check", "-r|--tree-root ADDRESS", ONE_START),
+    refused("check", "--chunk-root ADDRESS", ONE_START),
+    refused("check", "--repair", REPAIRS_NOTHING),
+    refused("check", "--mode MODE", "there is one way to check, which takes little memory"),
+    refused("check", "--init-csum-tree", REPAIRS_NOTHING),
+    refused("check", "--init-extent-tree", REPAIRS_NOTHING),
+    refused("check", "--clear-space-cache VERSION", REPAIRS_NOTHING),
+    refused("check", "--clear-ino-cache", REPAIRS_NOTHING),
+    refused("check", "-Q|--qgroup-report", "there is no report about quota groups"),
+    refused("check", "-E|--subvol-extents ID", "there is no report about shared extents"),
+    refused("mkfs", "-l|--leafsize SIZE", "--nodesize is its name"),
+    refused("receive", "-v", "--dump shows the commands of a stream"),
+    refused("subvolume create", "-i QGROUP", NO_QUOTA),
+    refused("subvolume snapshot", "-i QGROUP", NO_QUOTA),
+];
+
+/// `command`, the whole of larder, with everything that is missing.
+pub fn added_to(command: Command) -> Command {
+    let command = COMMANDS.iter().fold(command, |command, missing| {
+        let (group, name) = missing.path.rsplit_once(' ').unwrap_or(("", missing.path));
+        let rest = Arg::new("rest").num_args(0..).allow_hyphen_values(true);
+        let below = Command::new(name)
+            .hide(true)
+            .disable_help_flag(true)
+            .arg(rest.trailing_var_arg(true).value_parser(clap::value_parser!(std::ffi::OsString)));
+        at(command, group, |group| group.subcommand(below))
+    });
+    OPTIONS.iter().fold(command, |command, refused| {
+        at(command, refused.path, |command| command.arg(refused.argument()))
+    })
+}
+
+/// Changes the command at `path` below `command`.
+fn at(command: Command, path: &str, change: impl FnOnce(Command) -> Command) -> Command {
+    let (first, rest) = path.split_once(' ').unwrap_or((path, ""));
+    if first.is_empty() {
+        return change(command);
+    }
+    command.mut_subcommand(first, |below| at(below, rest, change))
+}
+
+impl Refused {
+    fn argument(&self) -> Arg {
+        let (names, value) = self.option.split_once(' ').unwrap_or((self.option, ""));
+        let argument = names.split('|').fold(Arg::new(self.option).hide(true), |argument, name| {
+            match name.strip_prefix("--") {
+                Some(long) => argument.long(long),
+                None => argument.short(name.chars().nth(1)),
+            }
+        });
+        match value {
+            "" => argument.action(ArgAction::Count),
+            _ => argument.num_args(0..=1).action(ArgAction::Append),
+        }
+    }
+}
+
+/// A sentence about what is missing, if the command line of the program `name` asks for such.
+pub fn asked(name: &str, read: &ArgMatches) -> Option<String> {
+    // The command line of mkfs.btrfs is that of one command.
+    let mut path = if name == "mkfs.btrfs" { "mkfs".to_owned() } else { String::new() };
+    let mut shown = name.to_owned();
+    let mut read = read;
+    while let Some((below, matches)) = read.subcommand() {
+        path = if path.is_empty() { below.to_owned() } else { format!("{path} {below}") };
+        shown = format!("{shown} {below}");
+        if let Some(missing) = COMMANDS.iter().find(|missing| missing.path == path) {
+            return Some(sentence(&shown, missing.way_out));
+        }
+        read = matches;
+    }
+    let is_given = |refused: &&Refused| {
+        read.value_source(refused.option) == Some(clap::parser::ValueSource::CommandLine)
+    };
+    let refused = OPTIONS.iter().filter(|refused| refused.path == path).find(is_given)?;
+    let (names, _) = refused.option.split_once(' ').unwrap_or((refused.option, ""));
+    Some(format!("{shown}: no option {}: {}", names.replace('|', ", "), refused.reason))
+}
+
+/// The sentence about a command or program that is missing.
+pub fn sentence(shown: &str, way_out: Option<&str>) -> String {
+    let way_out = way_out.map(|way_out| format!("; {way_out}")).unwrap_or_default();
+    format!("{shown}: larder cannot do this yet{way_out}")
+}
