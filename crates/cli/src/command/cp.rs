@@ -107,7 +107,9 @@ impl Cp {
             let name = name.with_context(|| format!("{shown}: has no name"))?;
             (parent_of(&self.destination), PathBuf::from(name))
         };
-        let mut mount = OntoMount::new(OnMount::below(base, &self.destination)?, self.keep());
+        let changes = OnMount::below(base, &self.destination)?;
+        let is_one_tree = !is_archive && self.sources.len() == 1;
+        let mut mount = OntoMount::new(changes, self.keep(), is_one_tree);
         let mut failures = 0;
         if is_archive {
             failures += Untar::new(&mut mount, target, self.keep()).unpack(io::stdin().lock())?;

@@ -53,15 +53,19 @@ pub struct OntoMount {
     /// A name for a file until it replaces another.
     temporary: OsString,
     keep: Keep,
+    /// No name comes twice.
+    has_each_name_once: bool,
     is_root: bool,
 }
 
 impl OntoMount {
-    /// Copies below the directory of `changes`.
-    pub fn new(changes: OnMount, keep: Keep) -> Self {
+    /// Copies below the directory of `changes`. In one tree each name comes once, unlike in an
+    /// archive.
+    pub fn new(changes: OnMount, keep: Keep, has_each_name_once: bool) -> Self {
         Self {
             changes,
             keep,
+            has_each_name_once,
             made: HashMap::new(),
             existing: HashMap::new(),
             temporary: format!(".larder-new-{}", process::id()).into(),
@@ -79,12 +83,16 @@ impl OntoMount {
     }
 
     /// Makes an inode at `path` by the command that `at` gives for a path, in place of a file that
-    /// may be there.
+    /// may be there. None can be in a directory that was just made.
     fn replace<'c>(
         &mut self,
         path: &'c Path,
         at: impl FnOnce(&'c [u8]) -> Command<'c>,
     ) -> anyhow::Result<()> {
+        let is_in_new = path.parent().is_some_and(|parent| self.made.contains_key(parent));
+        if is_in_new && self.has_each_name_once {
+            return self.make(&at(bytes(path)));
+        }
         let first = path.with_file_name(&self.temporary);
         let command = moved(at(bytes(path)), bytes(&first));
         self.make(&command)?;

@@ -210,6 +210,12 @@ impl Changing<'_> {
             }
             self.failed = None;
         }
+        let is_own = !self.tree.caller.is_privileged && rights::any_owner_may(command);
+        if is_own && self.changes.complete_new(command) {
+            self.commands += 1;
+            self.note(command);
+            return Ok(());
+        }
         let mut prepared = self.prepare(command);
         if matches!(prepared, Err(Errno::NOENT)) {
             // Earlier commands may have to make it first.

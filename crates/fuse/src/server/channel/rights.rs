@@ -82,6 +82,16 @@ pub(super) fn check(command: &Command<'_>, tree: &mut Tree<'_>) -> Outcome {
     }
 }
 
+/// Whether any user may do that with a new inode of their own.
+pub(super) fn any_owner_may(command: &Command<'_>) -> bool {
+    match *command {
+        Command::Chmod { mode, .. } => mode & SET_GID == 0,
+        Command::SetXattr { name, .. } => name.starts_with(OF_USERS),
+        Command::Utimes { .. } | Command::Write { .. } | Command::Truncate { .. } => true,
+        _ => false,
+    }
+}
+
 /// Refuses to walk through a directory without the permission to search it.
 pub(super) fn check_searches(caller: &Caller, directory: &Directory) -> Outcome {
     caller.check_access(directory, EXECUTE)

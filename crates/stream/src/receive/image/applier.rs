@@ -50,11 +50,15 @@ impl Applier {
             // It may replace an existing name.
             self.apply_all_deferred();
         }
-        let is_absorbed = self.new.as_mut().is_some_and(|new| new.absorb(command));
-        if !is_absorbed {
+        if !self.absorb(command) {
             self.apply_or_gather(command);
         }
         self.next_error()
+    }
+
+    /// Adds the changes of a command to the deferred inode. Returns whether it could.
+    pub(super) fn absorb(&mut self, command: &Command<'_>) -> bool {
+        self.new.as_mut().is_some_and(|new| new.absorb(command))
     }
 
     fn apply_or_gather(&mut self, command: &Command<'_>) {

@@ -31,6 +31,12 @@ impl Changes {
         self.applier.apply(command)
     }
 
+    /// Applies a command if it concerns an inode that earlier commands make and that nothing else can
+    /// know: the command completes it before it has a name. Returns whether it was applied.
+    pub fn complete_new(&mut self, command: &Command<'_>) -> bool {
+        check_paths(command).is_ok() && self.applier.absorb(command)
+    }
+
     /// Applies deferred commands. After an error it is called again, for the next one.
     pub fn apply_deferred(&mut self) -> Result<(), CommandError> {
         self.applier.apply_deferred()
