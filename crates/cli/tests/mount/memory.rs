@@ -113,6 +113,19 @@ fn listings_with_attributes_fit_into_the_memory() {
     mounted.check();
 }
 
+/// What the server keeps for an inode that was written or read must not add up.
+#[test]
+fn files_that_are_written_and_read_fit_into_the_memory() {
+    bounded(&[], |mounted| {
+        mounted.shell(
+            "for d in a b; do
+                 mkdir $d; (cd $d; head -c 200000000 /dev/zero | tr '\\0' x | split -a 5 -b 5000);
+             done
+             diff -rq a b",
+        );
+    });
+}
+
 #[test]
 pub(crate) fn writes_fit_into_the_memory() {
     bounded(&[], |mounted| write_files(mounted, 4, 64));
