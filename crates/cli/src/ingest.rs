@@ -23,6 +23,8 @@ use crate::source::new_inode;
 
 /// Bytes of a file that are read at a time.
 const BUFFER_BYTES: usize = 1 << 20;
+/// In files up to this length, looking for data takes longer than copying a few zeros.
+const SHORT_BYTES: u64 = 64 << 10;
 /// The unit in which the kernel counts the space of a file.
 const BLOCK_BYTES: u64 = 512;
 
@@ -147,11 +149,11 @@ impl<'a> Ingest<'a> {
         self.content(&from, target, metadata)
     }
 
-    /// Copies the data of a file; holes stay holes.
+    /// Copies the data of a file; holes and preallocated space become holes, except in short files.
     fn content(&mut self, from: &File, target: &Path, metadata: &Metadata) -> anyhow::Result<()> {
         let len_bytes = metadata.len();
-        let has_no_holes = metadata.blocks() * BLOCK_BYTES >= len_bytes;
-        if has_no_holes {
+        let has_space_for_all = metadata.blocks() * BLOCK_BYTES >= len_bytes;
+        if has_space_for_all && len_bytes <= SHORT_BYTES {
             return self.range(from, target, 0..len_bytes);
         }
         let mut written_to = 0;
