@@ -22,6 +22,7 @@ use rustix::fs::{CWD, Mode, OFlags, StatVfsMountFlags};
 use crate::interrupt;
 use crate::on_one_line;
 use crate::progress::Progress;
+use crate::reason::in_words;
 use crate::target::parent_of;
 
 pub use attributes::change_attributes;
@@ -71,7 +72,7 @@ impl OnMount {
         let observe = move |event: ChangeEvent<'_>| {
             match event {
                 ChangeEvent::Failed(reason) => {
-                    let reason = on_one_line(reason);
+                    let reason = on_one_line(&in_words(reason));
                     progress.say(&format!("ERROR: {}: {reason}", shown.display()));
                 }
                 ChangeEvent::Removed(names) => progress.set(names),

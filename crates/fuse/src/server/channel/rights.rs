@@ -69,14 +69,11 @@ pub(super) fn check(command: &Command<'_>, tree: &mut Tree<'_>) -> Outcome {
         | Command::Utimes { path, .. }
         | Command::SetXattr { path, .. }
         | Command::RemoveXattr { path, .. } => caller.check_owner(&tree.inode(path)?),
-        // Writing to a file of another user would have to take its setuid bit.
+        // A program that creates a file may write to it whatever its mode, and an owner can change
+        // the mode. Writing to a file of another user would have to take its setuid bit.
         Command::Write { path, .. }
         | Command::Truncate { path, .. }
-        | Command::Fallocate { path, .. } => {
-            let inode = tree.inode(path)?;
-            caller.check_owner(&inode)?;
-            caller.check_access(&inode, WRITE)
-        }
+        | Command::Fallocate { path, .. } => caller.check_owner(&tree.inode(path)?),
         // Devices, flags, clones, and extents as they are stored.
         _ => Err(Errno::PERM),
     }
