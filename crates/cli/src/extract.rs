@@ -11,7 +11,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use anyhow::{Context, bail, ensure};
-use larder::{FileType, Inode, Metadata, Timestamp};
+use larder::{FileType, Inode, Metadata, NewInode, Timestamp};
 use rustix::fs::{
     AtFlags, CWD, FileType as NodeType, Gid, Mode, OFlags, Timespec, Timestamps, Uid, XattrFlags,
 };
@@ -19,10 +19,13 @@ use rustix::io::Errno;
 
 use crate::interrupt;
 use crate::progress::Progress;
+use crate::source::new_inode;
 use crate::tree::{Node, Visitor};
 
 /// Bytes of a file that are read at a time.
 const BUFFER_BYTES: usize = 1 << 20;
+
+const ALL_PERMISSIONS: u32 = 0o7777;
 
 /// What a copy keeps besides content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +34,25 @@ pub enum Keep {
     Permissions,
     /// Modes, owners, times, extended attributes and hard links.
     Everything,
+}
+
+impl Keep {
+    /// The attributes for creating a copy of an inode with this `mode`. A copy that keeps everything
+    /// has the permissions `at_first` until it is complete.
+    pub fn new_inode(self, mode: u32, at_first: u32) -> NewInode {
+        let file_type = mode & !ALL_PERMISSIONS;
+        match self {
+            Self::Everything => new_inode(file_type | at_first, 0),
+            Self::Permissions => new_inode(file_type | plain_permissions(mode), umask()),
+        }
+    }
+}
+
+/// The permissions of an inode that mkdir(2) or open(2) makes of `mode`: a directory keeps its
+/// sticky bit.
+fn plain_permissions(mode: u32) -> u32 {
+    let is_directory = FileType::from_mode(mode) == Some(FileType::Directory);
+    mode & if is_directory { 0o1777 } else { 0o777 }
 }
 
 /// Writes the inodes of a walk.
@@ -167,7 +189,7 @@ impl Extract {
         let is_link = metadata.file_type == FileType::Symlink;
         if self.keep == Keep::Permissions {
             if !is_link {
-                let mode = metadata.mode & 0o777 & !umask();
+                let mode = plain_permissions(metadata.mode) & !umask();
                 rustix::fs::chmodat(directory, name, Mode::from(mode), AtFlags::empty())?;
             }
             return Ok(());

@@ -14,12 +14,11 @@ use rustix::fs::SeekFrom;
 use rustix::io::Errno;
 
 use crate::destination::{Attributes, Destination};
-use crate::extract::{Keep, umask};
+use crate::extract::Keep;
 use crate::interrupt;
 use crate::message;
 use crate::on_mount::Gone;
 use crate::progress::Progress;
-use crate::source::new_inode;
 
 /// Bytes of a file that are read at a time.
 const BUFFER_BYTES: usize = 1 << 20;
@@ -93,7 +92,8 @@ impl<'a> Ingest<'a> {
     ) -> anyhow::Result<()> {
         let metadata = fs::symlink_metadata(source)?;
         if metadata.is_dir() {
-            self.destination.make_directory(target, &self.new_inode(&metadata, 0o700))?;
+            self.destination
+                .make_directory(target, &self.keep.new_inode(metadata.mode(), 0o700))?;
             let mut names = fs::read_dir(source)?
                 .map(|entry| Ok(entry?.file_name()))
                 .collect::<anyhow::Result<Vec<OsString>>>()?;
@@ -119,15 +119,6 @@ impl<'a> Ingest<'a> {
         }
     }
 
-    /// The attributes for creating an inode. A copy that keeps everything has these permissions
-    /// until it is complete.
-    fn new_inode(&self, metadata: &Metadata, at_first: u32) -> NewInode {
-        match self.keep {
-            Keep::Everything => new_inode(metadata.mode() & !0o7777 | at_first, 0),
-            Keep::Permissions => new_inode(metadata.mode() & !0o7000, umask()),
-        }
-    }
-
     /// Creates an inode that is no directory.
     fn make(&mut self, source: &Path, target: &Path, metadata: &Metadata) -> anyhow::Result<()> {
         let kind = metadata.file_type();
@@ -141,11 +132,11 @@ impl<'a> Ingest<'a> {
             } else {
                 (0, 0)
             };
-            let new = NewInode { device, ..self.new_inode(metadata, 0o600) };
+            let new = NewInode { device, ..self.keep.new_inode(metadata.mode(), 0o600) };
             return self.destination.make_node(target, &new);
         }
         let from = File::open(source)?;
-        self.destination.make_file(target, &self.new_inode(metadata, 0o600))?;
+        self.destination.make_file(target, &self.keep.new_inode(metadata.mode(), 0o600))?;
         self.content(&from, target, metadata)
     }
 

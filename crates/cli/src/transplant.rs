@@ -7,10 +7,9 @@ use anyhow::{Context, bail, ensure};
 use larder::{ErrorKind, File, FileType, Inode, NewInode, SetAttributes, Subvolume, XattrMode};
 
 use crate::destination::drop_inherited_acls;
-use crate::extract::{Keep, umask};
+use crate::extract::Keep;
 use crate::interrupt;
 use crate::progress::Progress;
-use crate::source::new_inode;
 use crate::tree::{Node, Visitor};
 
 /// Bytes of a file that are read at a time.
@@ -60,11 +59,7 @@ impl<'a> Transplant<'a> {
     /// until it is complete.
     fn new_inode(&self, original: &Inode, at_first: u32) -> NewInode {
         let metadata = original.metadata();
-        let new = match self.keep {
-            Keep::Everything => new_inode(metadata.mode & !0o7777 | at_first, 0),
-            Keep::Permissions => new_inode(metadata.mode & !0o7000, umask()),
-        };
-        NewInode { device: metadata.device, ..new }
+        NewInode { device: metadata.device, ..self.keep.new_inode(metadata.mode, at_first) }
     }
 
     /// Removes an inode in the way of a copy of `original`, unless it is that itself.

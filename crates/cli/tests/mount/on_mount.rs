@@ -291,7 +291,8 @@ fn users_may_do_what_the_mount_lets_them() {
     let output = line(&format!(
         "mkdir m; {program} mount --create 500M i.img m && cd m && mkdir -p d/e locked && echo 1 > d/e/f &&
         setfattr -n user.a -v 1 d/e/f && head -c 100000 /dev/urandom > d/e/big && echo > d/e/read &&
-        head -c 300000 /dev/urandom > d/e/long && chmod 400 d/e/long && {program} cp -r d plain && diff -r d plain &&
+        head -c 300000 /dev/urandom > d/e/long && chmod 400 d/e/long && mkdir -m 1755 d/sticky &&
+        {program} cp -r d plain && diff -r d plain && test -k plain/sticky &&
         rm -rf plain && install -m 4755 /bin/true d/e/suid && install -m 2755 /bin/true d/e/sgid && chmod 444 d/e/read &&
         {program} cp -a d copy && diff -r d copy &&
         modes() {{ (cd $1/e; stat -c '%n %a %U:%G %Y' *); }} && test \"$(modes d)\" = \"$(modes copy)\" &&

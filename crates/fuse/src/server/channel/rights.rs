@@ -65,13 +65,13 @@ pub(super) fn check(command: &Command<'_>, tree: &mut Tree<'_>) -> Outcome {
         {
             caller.check_access(&tree.inode(path)?, WRITE)
         }
+        // A program that creates a file may write to it whatever its mode, and an owner can change
+        // the mode. Writing to a file of another user would have to take its setuid bit.
         Command::Chmod { path, .. }
         | Command::Utimes { path, .. }
         | Command::SetXattr { path, .. }
-        | Command::RemoveXattr { path, .. } => caller.check_owner(&tree.inode(path)?),
-        // A program that creates a file may write to it whatever its mode, and an owner can change
-        // the mode. Writing to a file of another user would have to take its setuid bit.
-        Command::Write { path, .. }
+        | Command::RemoveXattr { path, .. }
+        | Command::Write { path, .. }
         | Command::Truncate { path, .. }
         | Command::Fallocate { path, .. } => caller.check_owner(&tree.inode(path)?),
         // Devices, flags, clones, and extents as they are stored.
