@@ -32,7 +32,7 @@ pub fn run(
     let new = |path: &Path| OpenOptions::new().write(true).create_new(true).open(path);
 
     let mut open: Vec<File> = Vec::new();
-    each("call: open(O_CREAT|O_EXCL)", &mut |n| new(&names[n]).map(|file| open.push(file)))?;
+    each("call: open(O_CREAT, O_EXCL)", &mut |n| new(&names[n]).map(|file| open.push(file)))?;
     each("call: fchmod", &mut |n| open[n].set_permissions(Permissions::from_mode(0o600)))?;
     drop(open);
     each("call: create, write, close", &mut |n| new(&others[n])?.write_all(&CONTENT))?;
