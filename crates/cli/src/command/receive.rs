@@ -61,8 +61,8 @@ pub struct Receive {
     /// Print errors only
     #[arg(short, long)]
     quiet: bool,
-    /// Store data that is sent compressed uncompressed; otherwise it stays compressed where the
-    /// target can have it so
+    /// Decompress compressed data of the stream before writing it; without this, larder stores it
+    /// as it was sent, if the target can hold that
     #[arg(long)]
     force_decompress: bool,
     /// Keep all changes below the target, wherever links lead (always so)

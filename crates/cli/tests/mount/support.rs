@@ -307,7 +307,7 @@ pub(crate) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// Runs a program as the user nobody, who may mount.
+/// Runs a program as the user nobody, and lets that user open /dev/fuse.
 pub(crate) fn as_nobody(program: impl AsRef<OsStr>) -> Command {
     fs::set_permissions("/dev/fuse", Permissions::from_mode(0o666)).expect("there is FUSE");
     let mut command = Command::new("setpriv");

@@ -52,7 +52,7 @@ impl Directory {
     /// As [`create_child`](Self::create_child), [`symlink_child`](Self::symlink_child),
     /// [`set_attributes`](Inode::set_attributes) and [`set_xattr`](Inode::set_xattr). After an
     /// error nothing was created, and `whole` still has its content, which the inode takes
-    /// otherwise.
+    /// otherwise; but if the transaction was aborted, the file may lack its data.
     #[doc(hidden)]
     pub fn create_whole(&self, name: &OsStr, whole: &mut WholeInode<'_>) -> Result<Inode> {
         let file_type = whole.new.file_type()?;

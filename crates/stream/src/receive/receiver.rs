@@ -19,8 +19,8 @@ pub struct ReceiveOptions {
     pub stop_at_end: bool,
     /// Stop after this number of commands that could not be applied; 0 for never.
     pub max_errors: u64,
-    /// Write data that is sent compressed as plain data; otherwise it stays compressed where the
-    /// target can have it so.
+    /// The receiver decompresses compressed data of the stream before it writes it. If this is off,
+    /// the receiver stores such data as it was sent, if the target can hold that.
     pub force_decompress: bool,
 }
 

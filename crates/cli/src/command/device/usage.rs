@@ -1,17 +1,15 @@
 //! `larder device usage`.
 
 use std::io::Write;
-use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 use clap::Args;
-use larder::{Profile, Space};
+use larder::{Overview, Profile, Space};
 
 use crate::command::Outcome;
-use crate::command::filesystem::{kind_name, known_spaces, profile_name, slack, unallocated};
+use crate::command::filesystem::{
+    Shown, kind_name, known_spaces, profile_name, slack, unallocated,
+};
 use crate::output::stdout;
-use crate::source::Source;
-use crate::units::Units;
 
 /// Show what takes the space on each device
 ///
@@ -25,35 +23,22 @@ use crate::units::Units;
 #[command(verbatim_doc_comment)]
 pub struct Usage {
     #[command(flatten)]
-    units: Units,
-    #[command(flatten)]
-    source: Source,
-    /// Image files or block devices, each with a file system of its own, or directories of file
-    /// systems that are mounted
-    #[arg(required = true, value_name = "IMAGE[:/PATH] or PATH")]
-    images: Vec<PathBuf>,
+    shown: Shown,
 }
 
 impl Usage {
     pub fn run(self) -> Outcome {
-        for (number, image) in self.images.iter().enumerate() {
-            self.show(image)?;
-            if number + 1 < self.images.len() {
-                writeln!(stdout())?;
-            }
-        }
-        Ok(ExitCode::SUCCESS)
+        self.shown.each(|filesystem| self.show(filesystem))
     }
 
-    fn show(&self, image: &Path) -> anyhow::Result<()> {
-        let filesystem = self.source.overview(image.as_os_str())?;
-        let spaces = known_spaces(&*filesystem)?;
+    fn show(&self, filesystem: &dyn Overview) -> anyhow::Result<()> {
+        let spaces = known_spaces(filesystem)?;
         let mut out = stdout();
         for device in filesystem.devices()? {
             let name = device.name.as_deref().unwrap_or("missing");
             writeln!(out, "{name}, ID: {}", device.id)?;
             let mut line = |what: &str, bytes: u64| {
-                writeln!(out, "   {:<22}{:>10}", format!("{what}:"), self.units.show(bytes))
+                writeln!(out, "   {:<22}{:>10}", format!("{what}:"), self.shown.units.show(bytes))
             };
             line("Device size", device.total_bytes + slack(&device))?;
             line("Device slack", slack(&device))?;

@@ -3,6 +3,7 @@
 mod df;
 mod label;
 mod show;
+mod shown;
 mod sync;
 mod usage;
 
@@ -12,6 +13,8 @@ use std::io::{Seek, SeekFrom};
 use anyhow::ensure;
 use clap::Subcommand;
 use larder::{DeviceInfo, Overview, Space, SpaceKind};
+
+pub use shown::Shown;
 
 use super::Outcome;
 use crate::global::Global;

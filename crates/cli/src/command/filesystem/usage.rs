@@ -1,18 +1,14 @@
 //! `larder filesystem usage`.
 
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 use clap::Args;
-use larder::{DeviceInfo, Space, SpaceKind};
+use larder::{DeviceInfo, Overview, Space, SpaceKind};
 
-use super::{kind_name, known_spaces, profile_name, slack, unallocated};
+use super::{Shown, kind_name, known_spaces, profile_name, slack, unallocated};
 use crate::command::Outcome;
 use crate::output::stdout;
 use crate::print::{Cell, write_table};
-use crate::source::Source;
-use crate::units::Units;
 
 /// Show how space is used, on which devices, and what is left
 ///
@@ -30,31 +26,18 @@ pub struct Usage {
     #[arg(short = 'T')]
     table: bool,
     #[command(flatten)]
-    units: Units,
-    #[command(flatten)]
-    source: Source,
-    /// Image files or block devices, each with a file system of its own, or directories of file
-    /// systems that are mounted
-    #[arg(required = true, value_name = "IMAGE[:/PATH] or PATH")]
-    images: Vec<PathBuf>,
+    shown: Shown,
 }
 
 impl Usage {
     pub fn run(self) -> Outcome {
-        for (number, image) in self.images.iter().enumerate() {
-            self.show(image, number == 0)?;
-        }
-        Ok(ExitCode::SUCCESS)
+        self.shown.each(|filesystem| self.show(filesystem))
     }
 
-    fn show(&self, image: &Path, is_first: bool) -> anyhow::Result<()> {
-        let filesystem = self.source.overview(image.as_os_str())?;
-        let spaces = known_spaces(&*filesystem)?;
+    fn show(&self, filesystem: &dyn Overview) -> anyhow::Result<()> {
+        let spaces = known_spaces(filesystem)?;
         let devices = filesystem.devices()?;
         let mut out = stdout();
-        if !is_first {
-            writeln!(out)?;
-        }
         self.overall(&mut out, &spaces, &devices)?;
         if self.table {
             writeln!(out)?;
@@ -69,7 +52,7 @@ impl Usage {
     /// The table: a column for each kind of space, and a row for each device.
     fn rows(&self, spaces: &[Space], devices: &[DeviceInfo]) -> Vec<Vec<Cell>> {
         let left = |text: &str| Cell::Left(text.to_owned());
-        let size = |bytes: u64| Cell::Right(self.units.show(bytes));
+        let size = |bytes: u64| Cell::Right(self.shown.units.show(bytes));
         let size_or_dash = |bytes: u64| match bytes {
             0 => Cell::Right("-".into()),
             bytes => size(bytes),
@@ -111,10 +94,10 @@ impl Usage {
     ) -> io::Result<()> {
         writeln!(out, "Overall:")?;
         let sums = Sums::new(spaces, devices);
-        let width = if self.units.are_human_binary() { 10 } else { 18 };
+        let width = if self.shown.units.are_human_binary() { 10 } else { 18 };
         let mut line =
             |name: &str, tabs: &str, value: &str| writeln!(out, "    {name}:{tabs}{value:>width$}");
-        let show = |bytes: u64| self.units.show(bytes);
+        let show = |bytes: u64| self.shown.units.show(bytes);
         line("Device size", "\t\t", &show(sums.size))?;
         line("Device allocated", "\t\t", &show(sums.allocated))?;
         line("Device unallocated", "\t\t", &show(sums.size.saturating_sub(sums.allocated)))?;
@@ -139,8 +122,8 @@ impl Usage {
             "\n{},{}: Size:{}, Used:{} ({percent:.2}%)",
             kind_name(space.kind),
             profile_name(space.profile),
-            self.units.show(space.total_bytes),
-            self.units.show(space.used_bytes),
+            self.shown.units.show(space.total_bytes),
+            self.shown.units.show(space.used_bytes),
         )?;
         for device in devices {
             if let Some(bytes) = space.device_bytes.get(&device.id) {
@@ -157,7 +140,7 @@ impl Usage {
 
     fn device(&self, out: &mut impl Write, device: &DeviceInfo, bytes: u64) -> io::Result<()> {
         let name = device.name.as_deref().unwrap_or("missing");
-        writeln!(out, "   {name}\t{:>10}", self.units.show(bytes))
+        writeln!(out, "   {name}\t{:>10}", self.shown.units.show(bytes))
     }
 }
 
