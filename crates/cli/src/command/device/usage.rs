@@ -1,6 +1,7 @@
 //! `larder device usage`.
 
 use std::io::Write;
+use std::process::ExitCode;
 
 use clap::Args;
 use larder::{Overview, Profile, Space};
@@ -28,7 +29,15 @@ pub struct Usage {
 
 impl Usage {
     pub fn run(self) -> Outcome {
-        self.shown.each(|filesystem| self.show(filesystem))
+        let mut filesystems = self.shown.open_each();
+        while let Some(filesystem) = filesystems.next() {
+            self.show(&*filesystem?)?;
+            // As in btrfs-progs, also before one that cannot be shown.
+            if filesystems.len() > 0 {
+                writeln!(stdout())?;
+            }
+        }
+        Ok(ExitCode::SUCCESS)
     }
 
     fn show(&self, filesystem: &dyn Overview) -> anyhow::Result<()> {

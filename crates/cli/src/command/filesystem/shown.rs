@@ -1,15 +1,10 @@
 //! The operands of commands that show the space of file systems.
 
-use std::io::Write;
 use std::path::PathBuf;
-use std::process::ExitCode;
 
-use anyhow::Result;
 use clap::Args;
 use larder::Overview;
 
-use crate::command::Outcome;
-use crate::output::stdout;
 use crate::source::Source;
 use crate::units::Units;
 
@@ -27,15 +22,8 @@ pub struct Shown {
 }
 
 impl Shown {
-    /// Calls `show` for each file system, with an empty line between two.
-    pub fn each(&self, mut show: impl FnMut(&dyn Overview) -> Result<()>) -> Outcome {
-        for (number, image) in self.images.iter().enumerate() {
-            let filesystem = self.source.overview(image.as_os_str())?;
-            if number > 0 {
-                writeln!(stdout())?;
-            }
-            show(&*filesystem)?;
-        }
-        Ok(ExitCode::SUCCESS)
+    /// Opens one file system after the other.
+    pub fn open_each(&self) -> impl ExactSizeIterator<Item = anyhow::Result<Box<dyn Overview>>> {
+        self.images.iter().map(|image| self.source.overview(image.as_os_str()))
     }
 }

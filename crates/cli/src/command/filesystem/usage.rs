@@ -1,6 +1,7 @@
 //! `larder filesystem usage`.
 
 use std::io::{self, Write};
+use std::process::ExitCode;
 
 use clap::Args;
 use larder::{DeviceInfo, Overview, Space, SpaceKind};
@@ -31,7 +32,14 @@ pub struct Usage {
 
 impl Usage {
     pub fn run(self) -> Outcome {
-        self.shown.each(|filesystem| self.show(filesystem))
+        for (number, filesystem) in self.shown.open_each().enumerate() {
+            let filesystem = filesystem?;
+            if number > 0 {
+                writeln!(stdout())?;
+            }
+            self.show(&*filesystem)?;
+        }
+        Ok(ExitCode::SUCCESS)
     }
 
     fn show(&self, filesystem: &dyn Overview) -> anyhow::Result<()> {
